@@ -9,10 +9,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
-// untilDecided asks for an identity until the operator has decided, where the token's
-// registrations wait for that. An agent that was denied asks seldom, as the control
-// plane tells it, instead of ending: it would be started again and ask at once. What
-// it waits for is said once in the log, and in its state for as long as it waits.
+// untilDecided requests an identity until the operator has decided, if the token's registrations
+// need approval. A denied agent asks rarely, at the control plane's interval, and does not end: it
+// would be restarted and ask at once. The log shows once what it waits for, and its state shows it
+// for as long as it waits.
 func (a *Agent) untilDecided(ctx context.Context, ask func() error) error {
 	said := ""
 	for {
@@ -32,8 +32,8 @@ func (a *Agent) untilDecided(ctx context.Context, ask func() error) error {
 	}
 }
 
-// undecided is the answer that a person has to be waited for, and how long until
-// asking again; nil for any other.
+// undecided returns the answer that a person has to be waited for, and how long until asking again;
+// nil for any other.
 func undecided(err error) (p *controlapi.Error, wait time.Duration) {
 	if !errors.As(err, &p) || p.Code != controlapi.CodeApprovalPending && p.Code != controlapi.CodeEnrolmentDenied {
 		return nil, 0

@@ -16,8 +16,7 @@ import (
 // maxAuditLines is how many records are handed over at a time.
 const maxAuditLines = 64
 
-// AuditStore is where an agent of that configuration keeps its audit log: with
-// its identity.
+// AuditStore returns where an agent of that configuration keeps its audit log: with its identity.
 func AuditStore(c config.Config, k *kube.Client) audit.Store {
 	if c.StateDir != "" {
 		return audit.Files{Dir: filepath.Join(c.StateDir, "audit")}
@@ -56,8 +55,8 @@ func (a *Agent) handOverAudit(ctx context.Context, control *controlapi.Client) e
 	}
 }
 
-// handOver sends what follows the control plane's last record, and says whether
-// there may be more.
+// handOver sends what follows the control plane's last record, and reports whether there may be
+// more.
 func (a *Agent) handOver(ctx context.Context, control *controlapi.Client) (more bool, err error) {
 	theirs, err := control.Audit(ctx, controlapi.AuditRequest{Lines: []string{}})
 	if err != nil {

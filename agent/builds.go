@@ -9,7 +9,7 @@ import (
 // toolsImage is the agent's own, as it is published, before its version.
 const toolsImage = "pipeops/agent:"
 
-// newBuilds is what builds images. It asks and holds nothing before it is used.
+// newBuilds returns what builds images. It asks and holds nothing before it is used.
 func newBuilds(opts Options) (*build.Client, error) {
 	c := opts.Config
 	return build.New(opts.Kubernetes, build.Options{

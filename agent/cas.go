@@ -15,13 +15,13 @@ const storeTimeout = 10 * time.Second
 // caState is what the heartbeats found out of the control plane's CAs; it is theirs
 // alone.
 type caState struct {
-	// wanted is the hash of the bundle to be trusted. A control plane that told none
-	// does not want to hear of it either.
+	// wanted is the hash of the bundle to trust. A control plane that sent none does not expect a
+	// report either.
 	wanted string
 }
 
-// reportedCAs is the hash of the bundle that this replica trusts, for a control
-// plane that asks.
+// reportedCAs returns the hash of the bundle that this replica trusts, for a control plane that
+// asks.
 func (a *Agent) reportedCAs() string {
 	if a.cas.wanted == "" {
 		return ""
@@ -62,9 +62,8 @@ func (a *Agent) takeCAs(ctx context.Context, answer controlapi.HeartbeatAnswer) 
 	}
 }
 
-// keepCAs answers the identity with those CAs once it is stored. What another
-// replica has stored meanwhile is taken up, and what is missing in it comes with
-// the next heartbeat.
+// keepCAs returns the identity with those CAs once it is stored. What another replica has stored
+// meanwhile is taken up, and what is missing in it comes with the next heartbeat.
 func (a *Agent) keepCAs(ctx context.Context, id *identity.Identity, cas controlapi.CAs) (*identity.Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -105,8 +104,8 @@ func (a *Agent) saveBeside(ctx context.Context, id *identity.Identity, parts map
 	return a.store.Save(ctx, encoded, version)
 }
 
-// renewWithin has the certificate renewed at some moment within d, unless it is to
-// be earlier anyway.
+// renewWithin schedules the renewal of the certificate at some moment within d, unless an earlier
+// one is scheduled.
 func (a *Agent) renewWithin(d time.Duration) {
 	if a.renewBy.Load() != nil {
 		return
@@ -119,7 +118,7 @@ func (a *Agent) renewWithin(d time.Duration) {
 	}
 }
 
-// renewalDue is how long the certificate may wait.
+// renewalDue returns how long the certificate may wait.
 func (a *Agent) renewalDue() time.Duration {
 	at := a.current.Load().RenewAt()
 	if by := a.renewBy.Load(); by != nil && by.Before(at) {

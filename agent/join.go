@@ -10,7 +10,7 @@ import (
 // k3sPort is where a server of k3s is joined.
 const k3sPort = "6443"
 
-// joins answers how workers join the agent's cluster.
+// joins implements the calls about joining workers.
 type joins struct{ *Agent }
 
 // JoinCommand implements runnerapi.Joins. K3S_URL, where it is set, is what its owner wants

@@ -15,20 +15,20 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
-// clusterPatience is how long the Kubernetes API may be away before the agent says that it
-// is not ready: a replica asks for the lease every second, so silence is seen soon.
+// clusterPatience is how long the Kubernetes API may be away before the agent is not ready: a
+// replica requests the lease every second, so an outage is noticed soon.
 const clusterPatience = 5 * time.Second
 
-// clusterSeen is what requests that are made anyway tell of the Kubernetes API: whether it
-// answers. Nothing is asked for it alone.
+// clusterSeen records from other requests whether the Kubernetes API responds. It makes no requests
+// of its own.
 type clusterSeen struct {
 	now   func() time.Time
 	mu    sync.Mutex
 	since time.Time // it has not answered since; zero while it does
 }
 
-// watched is a copy of a client's configuration whose requests are seen, and become spans
-// when they are part of a trace.
+// watched returns a copy of a client's configuration whose requests are seen, and become spans when
+// they are part of a trace.
 func (s *clusterSeen) watched(given *rest.Config) *rest.Config {
 	rc := rest.CopyConfig(given)
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -38,11 +38,11 @@ func (s *clusterSeen) watched(given *rest.Config) *rest.Config {
 	return rc
 }
 
-// ahead is how far the API server may be ahead of who reads one of its streams. What it has
-// sent is in memory: with HTTP/2's usual 4 MiB, forty Runners who follow a log and stop to
-// read, or one who reads the logs of forty pods, would take all that the agent has. Within a
-// cluster it slows nothing down; over 40 ms, where an agent is outside of its cluster, a
-// stream carries 6 MB/s.
+// ahead is how far the API server may be ahead of the reader of one of its streams. What it has
+// sent is in memory. With HTTP/2's usual 4 MiB, forty Runners that follow a log and stop reading
+// would take all of the agent's memory; so would one that reads the logs of forty pods. Within a
+// cluster the limit slows nothing down. Over 40 ms, for an agent outside of its cluster, a stream
+// carries 6 MB/s.
 const ahead = 256 << 10
 
 // bound sets that on client-go's transport, which it has no setting for. It is shared by all
@@ -74,7 +74,7 @@ func (s *clusterSeen) note(answered bool) {
 	}
 }
 
-// state is for health: whether the Kubernetes API answers.
+// state is a check for health: whether the Kubernetes API responds.
 func (s *clusterSeen) state() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ type seenTransport struct {
 	seen *clusterSeen
 }
 
-// WrappedRoundTripper lets client-go find what is below.
+// WrappedRoundTripper returns the underlying transport, for client-go.
 func (t seenTransport) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
 
 // RoundTrip implements http.RoundTripper. A span ends when the answer begins: that of a log
@@ -117,7 +117,7 @@ func (t seenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// resourceOf is the resource in a path of the Kubernetes API, with its subresource: never a
+// resourceOf returns the resource in a path of the Kubernetes API, with its subresource: never a
 // name. Resources are those that our own code asks for.
 func resourceOf(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")

@@ -74,14 +74,14 @@ func (i *instruments) beat(err error) {
 	i.beats.WithLabelValues(result).Inc()
 }
 
-// gatherer is all that the agent has: its own, and what controller-runtime counts for us.
+// gatherer returns all that the agent has: its own, and what controller-runtime counts for us.
 func (i *instruments) gatherer() prometheus.Gatherer {
 	return prometheus.Gatherers{i.registry, metrics.Only(controllers.Registry, borrowed...)}
 }
 
-// borrowed are the metrics of controller-runtime that tell of the agent: reconciles, their
-// queue, and all requests to Kubernetes, as client-go tells them to it alone. The others, of
-// webhooks and of every switch of the Go runtime, are hundreds of series.
+// borrowed are the metrics of controller-runtime about the agent: reconciles, their queue, and all
+// requests to Kubernetes, which client-go reports only to controller-runtime. The others, about
+// webhooks and every setting of the Go runtime, are hundreds of series.
 var borrowed = []string{"controller_runtime_reconcile_", "workqueue_", "rest_client_requests_total"}
 
 // parts are what runs with an identity, for metrics.
@@ -90,7 +90,7 @@ type parts struct {
 	engine *app.Engine
 }
 
-// readNumbers are the numbers that are kept anyway.
+// readNumbers returns the numbers that are kept anyway.
 func (a *Agent) readNumbers() *metrics.Read {
 	return metrics.NewRead(metricsNamespace, a.tellNumbers).
 		Gauge("ready", "Whether the agent takes commands: what /readyz answers.").
@@ -150,7 +150,7 @@ func (a *Agent) openPorts(ctx context.Context) (*metrics.Ports, error) {
 	})
 }
 
-// servePorts serves them until the function that it answers is called.
+// servePorts serves the ports until the returned function is called.
 func (a *Agent) servePorts(ctx context.Context) (stop func(), err error) {
 	ports, err := a.openPorts(ctx)
 	if err != nil {
@@ -170,7 +170,7 @@ func (a *Agent) servePorts(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// MetricFamilies are all metrics of an agent, for the documentation and what is made of them.
+// MetricFamilies returns all metrics of an agent, for the documentation and its checks.
 func MetricFamilies() []metrics.Family {
 	i := newInstruments("")
 	i.registry.MustRegister((&Agent{}).readNumbers())

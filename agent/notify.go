@@ -16,9 +16,8 @@ const (
 	afterReady = 10 * time.Second
 )
 
-// notifier tells systemd how the agent is: ready once it is registered and its
-// tunnel is up, what is missing until then (`systemctl status` shows it), and
-// that the process lives.
+// notifier reports the agent's state to systemd: ready once it is registered and its tunnel is up,
+// what is missing until then (`systemctl status` shows it), and that the process lives.
 type notifier struct {
 	ready    func(context.Context) error
 	degraded func() string // what is amiss although it is ready
@@ -30,8 +29,8 @@ type notifier struct {
 	last     string
 }
 
-// notify tells systemd, if that has started this process and wants to know,
-// until the function that it answers is called.
+// notify reports to systemd, if systemd has started this process and expects reports, until the
+// returned function is called.
 func (a *Agent) notify(ctx context.Context) (stop func()) {
 	if told, _ := daemon.SdNotify(false, "STATUS=starting"); !told {
 		return func() {}
@@ -69,7 +68,7 @@ func (n *notifier) run(ctx context.Context, draining <-chan struct{}) {
 	}
 }
 
-// look tells what is news and answers when to look again.
+// look reports changes and returns when to look again.
 func (n *notifier) look(ctx context.Context) time.Duration {
 	var lines []string
 	status := "ready"

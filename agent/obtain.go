@@ -68,7 +68,7 @@ type waiting struct {
 	since   time.Time
 }
 
-// over says whether it is this replica's turn to ask.
+// over reports whether it is this replica's turn to ask.
 func (w *waiting) over(s stored, replica string) bool {
 	if s.request == nil || s.request.By == "" || s.request.By == replica {
 		return true
@@ -87,8 +87,8 @@ type stored struct {
 	request  *identity.Request
 }
 
-// load reads the store. What is damaged is reported, and replaced by asking anew:
-// the same cluster gets the same agent ID.
+// load reads the store. It reports damaged content, which a new request replaces: the same cluster
+// gets the same agent ID.
 func (a *Agent) load(ctx context.Context) (s stored, err error) {
 	err = a.retry(ctx, "read the agent's identity from "+a.store.String(), func() (err error) {
 		s.parts, s.version, err = a.store.Load(ctx)
@@ -108,7 +108,7 @@ func (a *Agent) load(ctx context.Context) (s stored, err error) {
 	return s, nil
 }
 
-// newer is the stored identity if it is another than old, which may be nil.
+// newer returns the stored identity if it is another than old, which may be nil.
 func (a *Agent) newer(ctx context.Context, old *identity.Identity) (*identity.Identity, error) {
 	s, err := a.load(ctx)
 	if err != nil || s.identity == nil || s.identity.Same(old) {
@@ -117,8 +117,8 @@ func (a *Agent) newer(ctx context.Context, old *identity.Identity) (*identity.Id
 	return s.identity, nil
 }
 
-// claim stores that this replica asks, and with which key. It answers no key when
-// another replica was first.
+// claim stores that this replica asks, and with which key. It returns no key when another replica
+// was first.
 func (a *Agent) claim(ctx context.Context, s stored) (*ecdsa.PrivateKey, error) {
 	r := &identity.Request{By: a.replica}
 	if s.request != nil {
@@ -140,8 +140,8 @@ func (a *Agent) claim(ctx context.Context, s stored) (*ecdsa.PrivateKey, error) 
 	return r.Key, nil
 }
 
-// keep stores the identity that was got for key. It answers false when it was not
-// asked for any more.
+// keep stores the identity that was got for key. It returns false when it was not asked for any
+// more.
 func (a *Agent) keep(ctx context.Context, key *ecdsa.PrivateKey, id *identity.Identity) (bool, error) {
 	parts, err := id.Encode()
 	if err != nil {
@@ -171,8 +171,8 @@ func (a *Agent) save(ctx context.Context, what string, parts map[string][]byte, 
 	return saved, err
 }
 
-// giveUp tells the other replicas that this one does not ask any more. The key
-// stays: what was asked may have been granted.
+// giveUp informs the other replicas that this one no longer asks. The key stays: the request may
+// have been granted.
 func (a *Agent) giveUp(ctx context.Context, key *ecdsa.PrivateKey) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTimeout)
 	defer cancel()

@@ -8,18 +8,18 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
-// clusterTimeout bounds finding out in which cluster the agent is, where that is not to keep it
-// waiting. Until the Kubernetes API answers, the control plane refuses the agent's calls and tunnel,
-// and the agent tries again.
+// clusterTimeout bounds finding out the agent's cluster when the agent must not wait for it. Until
+// the Kubernetes API responds, the control plane refuses the agent's calls and tunnel, and the
+// agent retries.
 const clusterTimeout = 10 * time.Second
 
-// origin is where this agent's calls come from, so that the control plane notices an
-// identity that was copied to another cluster.
+// origin returns where this agent's calls come from, so that the control plane notices an identity
+// that was copied to another cluster.
 func (a *Agent) origin() controlapi.Origin {
 	return controlapi.Origin{ClusterUID: a.knownCluster(), Instance: a.replica}
 }
 
-// knownCluster is the UID of the agent's cluster, or empty as long as it is not known.
+// knownCluster returns the UID of the agent's cluster, or empty as long as it is not known.
 func (a *Agent) knownCluster() string {
 	if uid := a.cluster.Load(); uid != nil {
 		return *uid
@@ -40,7 +40,7 @@ func (a *Agent) learnCluster(ctx context.Context) (string, error) {
 	return uid, err
 }
 
-// tryCluster is learnCluster for where it may fail.
+// tryCluster is like learnCluster and may fail.
 func (a *Agent) tryCluster(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
@@ -49,8 +49,8 @@ func (a *Agent) tryCluster(ctx context.Context) {
 	}
 }
 
-// isCloned says whether the control plane knows this identity as that of another
-// cluster's agent.
+// isCloned reports whether the control plane knows this identity as that of another cluster's
+// agent.
 func isCloned(err error) bool {
 	var e *controlapi.Error
 	return errors.As(err, &e) && e.Code == controlapi.CodeIdentityCloned

@@ -8,7 +8,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 )
 
-// newPolicy is the policy of the cluster's owner, not read yet.
+// newPolicy returns the policy of the cluster's owner, not read yet.
 func newPolicy(c config.Config, k *kube.Client) *policy.Policy {
 	if c.PolicyFile != "" {
 		return policy.New(c.PolicyFile)

@@ -54,8 +54,7 @@ func (a *Agent) updateTarget(rules update.Rules) (update.Target, error) {
 	}, nil
 }
 
-// updates runs the updater. When another program is to take over, the agent drains as
-// if it was told to stop.
+// updates runs the updater. If another program is to take over, the agent drains as for a stop.
 func (a *Agent) updates(ctx context.Context, relaunch context.CancelCauseFunc) error {
 	if a.updater == nil {
 		return nil
@@ -72,8 +71,8 @@ func (a *Agent) updates(ctx context.Context, relaunch context.CancelCauseFunc) e
 	return nil
 }
 
-// updateStatus is what the heartbeat says; nil where the customer has not turned
-// self-update on.
+// updateStatus returns the heartbeat's update status; nil unless the cluster owner has enabled
+// self-update.
 func (a *Agent) updateStatus() *controlapi.Update {
 	if a.updater == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 // runnerAPIVersion is the version of the Runner API that this agent serves.
 const runnerAPIVersion = "v1"
 
-// runnerAPI is what a Runner may ask of this agent.
+// runnerAPI returns the handler of the Runner API of this agent.
 func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases, sources *source.Keeper) http.Handler {
 	return runnerapi.NewServer(runnerapi.Config{
 		Apps: engine, Insides: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
@@ -31,13 +31,13 @@ func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases, sources *
 	})
 }
 
-// kubernetesLimits are the default ones but for the streams of the Kubernetes API.
+// kubernetesLimits returns the default ones but for the streams of the Kubernetes API.
 func kubernetesLimits(streams int) runnerapi.Limits {
 	return runnerapi.Limits{Streams: 2 * streams, StreamsPerRunner: streams}
 }
 
-// releases are the Helm releases of this agent's namespaces. They cost nothing before the
-// first call.
+// releases returns the Helm releases of this agent's namespaces. They cost nothing before the first
+// call.
 func (a *Agent) releases() *helm.Releases {
 	c := a.opts.Config
 	return helm.New(a.opts.Kubernetes, helm.Options{
@@ -46,7 +46,7 @@ func (a *Agent) releases() *helm.Releases {
 	})
 }
 
-// workloads says how what runs pods is, of sets and releases.
+// workloads returns how what runs pods is, of sets and releases.
 func (a *Agent) workloads() *workloads.Checker {
 	return workloads.New(a.opts.Kubernetes, app.StabilizationFor(a.opts.Config.Stabilization))
 }
@@ -56,7 +56,7 @@ func (a *Agent) stopper(leads func() bool) *workloads.Stopper {
 	return &workloads.Stopper{Checker: a.workloads(), Namespaces: a.opts.Config.Namespaces, Leads: leads, Log: a.log}
 }
 
-// clusterCall answers the cluster call: the cluster's figures and who the agent is.
+// clusterCall implements the cluster call: the cluster's figures and the agent's identity.
 type clusterCall struct{ *Agent }
 
 // Cluster implements runnerapi.Clusters.

@@ -46,7 +46,7 @@ func (a *Agent) hearOfRevoked(ctx context.Context) {
 // recordWait is how long what a source brings waits for its audit record to be kept.
 const recordWait = 10 * time.Second
 
-// recordFirst keeps a record before what it tells of is done, where the policy requires that.
+// recordFirst stores a record before its action, if the policy requires that.
 func (a *Agent) recordFirst(ctx context.Context, r runnerapi.AuditRecord) error {
 	if !a.policy.AuditRequired() {
 		return nil

@@ -12,7 +12,7 @@ import (
 // tokenTimeout bounds one attempt to remove the enrolment token.
 const tokenTimeout = 10 * time.Second
 
-// noToken is errNoToken with how to give a token to an agent that runs as this one does.
+// noToken returns errNoToken and adds how to give a token to an agent that runs as this one does.
 func (a *Agent) noToken() error {
 	c := a.opts.Config
 	if c.TokenSecret == "" {
@@ -22,9 +22,9 @@ func (a *Agent) noToken() error {
 		"kubectl -n %s rollout restart deployment/pipeops-agent)", errNoToken, c.TokenSecret, kube.EnrolmentKey, c.Namespace)
 }
 
-// removeToken removes the enrolment token of a registered agent from its Secret: anyone who
-// reads the token can enrol an agent with it. Where the agent may not, it logs that once
-// and /readyz says it. It never fails: the agent works either way.
+// removeToken removes the enrolment token of a registered agent from its Secret: anyone who reads
+// the token can enrol an agent with it. If the agent lacks the right, it logs that once and /readyz
+// shows it. It never fails: the agent works either way.
 func (a *Agent) removeToken(ctx context.Context) error {
 	c := a.opts.Config
 	if c.Token == "" || c.TokenSecret == "" {

@@ -17,9 +17,9 @@ const chartTemplates = "helm/pipeops-agent/templates"
 
 const chartHeader = "{{- /* Made by `go generate ./deployments/...` from deployments/%s. Do not edit. */ -}}\n"
 
-// Chart are those templates of the agent's chart that say what the agent may do.
-// They are the manifest's own parts, so that the two cannot differ, with the
-// release's namespace and labels put in. The other templates are written by hand.
+// Chart returns the templates of the agent's chart with the agent's rights. They are the manifest's
+// own parts, so that the two cannot differ, with the release's namespace and labels. The other
+// templates are written by hand.
 func Chart() (map[string][]byte, error) {
 	rbac, err := readDocuments("agent/rbac.yaml")
 	if err != nil {
@@ -114,17 +114,17 @@ func rbacTemplate(documents []string) string {
 	return out.String()
 }
 
-// crdTemplate has Helm bring the resource up to date with every upgrade, which
-// it does not for a chart's crds/, and leave it there when the chart goes: with
-// it would go every App.
+// crdTemplate makes Helm update the resource with every upgrade, which it does not do for a chart's
+// crds/. It also makes Helm keep the resource when the chart is removed: otherwise every App would
+// be deleted with it.
 func crdTemplate(text string) string {
 	text = strings.Replace(text, "\n  annotations:\n", "\n  annotations:\n    helm.sh/resource-policy: keep\n", 1)
 	return "{{- if .Values.crd.enabled }}\n" + text + "{{- end }}\n"
 }
 
-// limitedRules are the rights of an agent that is limited to some namespaces: in
-// the whole cluster it reads what is in no namespace, everything else is
-// granted in each of its namespaces alone.
+// limitedRules returns the rights of an agent that is limited to some namespaces: in the whole
+// cluster it reads what is in no namespace, everything else is granted in each of its namespaces
+// alone.
 func limitedRules(documents []string) (string, error) {
 	var cluster, namespace []rbacv1.PolicyRule
 	for _, document := range documents {
@@ -161,7 +161,7 @@ func limitedRules(documents []string) (string, error) {
 	return out.String(), nil
 }
 
-// only says whether a rule is about nothing but these resources.
+// only reports whether a rule is about nothing but these resources.
 func only(rule rbacv1.PolicyRule, resources ...string) bool {
 	return !slices.ContainsFunc(rule.Resources, func(r string) bool { return !slices.Contains(resources, r) })
 }

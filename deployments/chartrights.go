@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// rightsTemplates are the manifests of rights that are granted apart, each as a template that
-// its value turns on. That for builds is none of them: Helm would mark its namespace as its
-// own, and the agent manages those alone that are marked as the agent's.
+// rightsTemplates returns the manifests of rights that are granted apart, each as a template that
+// its value turns on. That for builds is none of them: Helm would mark its namespace as its own,
+// and the agent manages those alone that are marked as the agent's.
 func rightsTemplates() (map[string]string, error) {
 	manifests, err := manifestRightsTemplate()
 	if err != nil {
@@ -43,7 +43,7 @@ func manifestRightsTemplate() (string, error) {
 		"{{- if .Values.manifests.cluster }}\n---\n"+forRelease(documents[4])+"---\n"+forRelease(documents[5])+"{{- end }}\n"), nil
 }
 
-// kubernetesAPITemplate has the names of users and groups come from the values.
+// kubernetesAPITemplate takes the names of users and groups from the values.
 func kubernetesAPITemplate() (string, error) {
 	text := string(kubernetesAPIRights)
 	names := [][2]string{

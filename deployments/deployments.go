@@ -1,8 +1,7 @@
-// Package deployments holds what puts the agent and the control plane into a
-// cluster, so that tests and tools use the very files that users apply.
-// agent.yaml is made of the parts in agent/ and crds/, service.yaml of these and
-// of service/, and so are the templates of the agent's chart that say what the
-// agent may do.
+// Package deployments contains the manifests of the agent and the control plane, so that tests and
+// tools use the same files as users. agent.yaml consists of the parts in agent/ and crds/, and
+// service.yaml of these and of service/. The chart templates with the agent's rights consist of the
+// same parts.
 package deployments
 
 import (
@@ -51,10 +50,10 @@ const serviceHeader = `# What the PipeOps agent needs in a cluster when it is a 
 # Made by ` + "`go generate ./deployments/...`" + ` from deployments/agent, crds and service. Do not edit.
 `
 
-// Agent is the agent's manifest: what agent.yaml holds.
+// Agent returns the agent's manifest: the content of agent.yaml.
 func Agent() ([]byte, error) { return join(header, "agent/token.yaml", "agent/deployment.yaml") }
 
-// Service is what service.yaml holds: the manifest for an agent that is no pod.
+// Service returns the content of service.yaml: the manifest for an agent that is not a pod.
 func Service() ([]byte, error) { return join(serviceHeader, "service/token.yaml") }
 
 const selfUpdateHeader = `# What the PipeOps agent needs in addition to agent.yaml where it may update itself to
@@ -66,7 +65,7 @@ const selfUpdateHeader = `# What the PipeOps agent needs in addition to agent.ya
 # Made by ` + "`go generate ./deployments/...`" + ` from deployments/agent/selfupdate.yaml. Do not edit.
 `
 
-// SelfUpdate is what self-update.yaml holds: the right to change the agent's own image.
+// SelfUpdate returns the content of self-update.yaml: the right to change the agent's own image.
 func SelfUpdate() ([]byte, error) {
 	part, err := parts.ReadFile(selfUpdatePart)
 	return append([]byte(selfUpdateHeader+"---\n"), part...), err

@@ -17,7 +17,7 @@ type Grant struct {
 	Name                               string // empty for all objects
 }
 
-// String is a Grant as kubectl would write it.
+// String returns a Grant as kubectl would write it.
 func (g Grant) String() string {
 	s := g.Verb + " " + g.Resource
 	if g.Group != "" {
@@ -32,21 +32,19 @@ func (g Grant) String() string {
 	return s
 }
 
-// Grants are what the agent may do, by where.
+// Grants are the agent's rights, by place.
 type Grants struct {
 	Cluster []Grant // everywhere
 	Own     []Grant // in the agent's own namespace
 	Managed []Grant // in each namespace that it manages
 }
 
-// Granted reads the agent's rights out of the roles in its manifest: it needs
-// what these grant and nothing else, so there is no other list.
+// Granted reads the agent's rights from the roles in its manifest, so there is no other list.
 func Granted() (Grants, error) {
 	return grantsIn("agent/rbac.yaml")
 }
 
-// GrantedForSelfUpdate are the rights that an agent needs beside those where it
-// updates itself.
+// GrantedForSelfUpdate returns the rights that an agent needs beside those where it updates itself.
 func GrantedForSelfUpdate() (Grants, error) { return grantsIn(selfUpdatePart) }
 
 func grantsIn(part string) (Grants, error) {

@@ -5,7 +5,7 @@ import _ "embed" // kubernetes-api-rights.yaml
 //go:embed kubernetes-api-rights.yaml
 var kubernetesAPIRights []byte
 
-// KubernetesAPIRights is what kubernetes-api-rights.yaml holds, whose first document is the
-// ClusterRole: the right to ask the API server in the name of one user and one group,
-// which no agent has unless the owner of its cluster applies it.
+// KubernetesAPIRights returns the content of kubernetes-api-rights.yaml. Its first document is the
+// ClusterRole: the right to send requests to the API server in the name of one user and one group.
+// An agent has it only if the cluster owner applies it.
 func KubernetesAPIRights() []byte { return kubernetesAPIRights }

@@ -5,6 +5,6 @@ import _ "embed" // manifest-rights.yaml
 //go:embed manifest-rights.yaml
 var manifestRights []byte
 
-// ManifestRights is what manifest-rights.yaml holds: rights to apply manifests of more kinds
-// than Apps are made of, which no agent has unless the owner of its cluster applies it.
+// ManifestRights returns the content of manifest-rights.yaml: rights to apply manifests of more
+// kinds than those of Apps. An agent has them only if the cluster owner applies it.
 func ManifestRights() []byte { return manifestRights }

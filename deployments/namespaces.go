@@ -5,5 +5,5 @@ import _ "embed"
 //go:embed namespaces.yaml
 var namespacesManifest []byte
 
-// Namespaces is the manifest of a first namespace for Apps, production.
+// Namespaces returns the manifest of a first namespace for Apps, production.
 func Namespaces() []byte { return namespacesManifest }

@@ -2,8 +2,8 @@ package deployments
 
 import "slices"
 
-// Right is a use that the agent makes of the Kubernetes API, for which
-// agent/rbac.yaml has to grant it.
+// Right is a use that the agent makes of the Kubernetes API, for which agent/rbac.yaml must grant a
+// right.
 type Right struct {
 	Resource string // with its group, as in deployments.apps or pods/log
 	Verbs    []string
@@ -69,9 +69,9 @@ const (
 	namespaces = "namespaces"
 )
 
-// Calls are the rights that each call of the Runner API uses. A test of the
-// agent runs all calls and compares what they ask the API server. A call
-// without rights is answered from what the agent watches.
+// Calls returns the rights that each call of the Runner API uses. A test of the agent runs all
+// calls and compares them with the resulting requests to the API server. A call without rights is
+// answered from the agent's caches.
 func Calls() map[string][]Right {
 	bounds := []string{"resourcequotas", "limitranges", "networkpolicies.networking.k8s.io"}
 	admitted := on(namespaces, "get")
@@ -181,8 +181,7 @@ func Calls() map[string][]Right {
 	}
 }
 
-// Upkeeps are the rights that the agent uses without being called, or for many
-// calls alike.
+// Upkeeps returns the rights that the agent uses without being called, or for many calls alike.
 func Upkeeps() []Upkeep {
 	watched := append([]string{apps, namespaces, "pods", "replicasets.apps"}, kinds...)
 	return []Upkeep{
@@ -223,10 +222,10 @@ func Upkeeps() []Upkeep {
 	}
 }
 
-// Asked are rights that the agent sends no request for: the API server wants
-// them of who makes owner references that block a deletion, of who binds a
-// role, and of who reaches into a pod by a GET, which is how a WebSocket begins. A command
-// begins so only where the API server takes no SPDY.
+// Asked returns rights for which the agent sends no request. The API server requires them for owner
+// references that block a deletion, for binding a role, and for reaching into a pod by a GET, which
+// is how a WebSocket begins. A command begins this way only if the API server does not support
+// SPDY.
 func Asked() Upkeep {
 	return Upkeep{"wanted by the API server for owner references, role bindings and WebSockets", []Right{
 		on(apps+"/finalizers", "update"), on("clusterroles.rbac.authorization.k8s.io", "bind"),

@@ -20,7 +20,7 @@ const (
 	sourcesCRD  = "crds/pipeops.io_sources.yaml"
 )
 
-// Sources is what sources.yaml holds: the resource of Git sources, and the right to it.
+// Sources returns the content of sources.yaml: the resource of Git sources, and the right to it.
 func Sources() ([]byte, error) {
 	out := bytes.NewBufferString(sourcesHeader)
 	for _, name := range []string{sourcesCRD, sourcesPart} {
@@ -34,12 +34,12 @@ func Sources() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// GrantedForSources are the rights that an agent needs beside its own to follow Git
+// GrantedForSources returns the rights that an agent needs beside its own to follow Git
 // repositories.
 func GrantedForSources() (Grants, error) { return grantsIn(sourcesPart) }
 
-// sourcesTemplate is the same in the chart. An agent that is limited to some namespaces has
-// the rights in those alone.
+// sourcesTemplate is the same in the chart. An agent that is limited to some namespaces has the
+// rights only in those.
 func sourcesTemplate() (string, error) {
 	crd, err := parts.ReadFile(sourcesCRD)
 	if err != nil {

@@ -2,7 +2,7 @@ package runnerapi
 
 import "context"
 
-// Across says how a call whose path names no namespace is held to rules about namespaces.
+// Across describes how a call whose path names no namespace is held to rules about namespaces.
 type Across string
 
 // The ways in which such calls are.
@@ -11,14 +11,14 @@ const (
 	AcrossFound Across = "found"
 	// AcrossFiltered leaves out of its answer what is in a namespace that the policy hides.
 	AcrossFiltered Across = "filtered"
-	// AcrossCluster tells of the cluster as a whole, and names nothing that is in a namespace.
+	// AcrossCluster is for a call about the whole cluster, which names nothing in a namespace.
 	AcrossCluster Across = "cluster"
 )
 
 type acrossCall struct {
 	how Across
-	// within are the calls that show the same for one namespace: who may not send them there
-	// does not see it here.
+	// within lists the calls that show the same for one namespace. A Runner that may not send them
+	// there does not see that namespace here.
 	within []string
 }
 

@@ -24,8 +24,8 @@ type AppList struct {
 	Items []App `json:"items" nullable:"false" doc:"Ordered by namespace and name."`
 }
 
-// Settled says whether the App's newest spec has come to an outcome: it is
-// healthy, or something is wrong and the diagnosis says what.
+// Settled reports whether the App's newest spec has reached an outcome: it is healthy, or the
+// diagnosis explains what is wrong.
 func (a App) Settled() bool {
 	if a.Status.ObservedGeneration < a.Generation {
 		return false
@@ -52,10 +52,10 @@ const (
 	TypePipeline    AppType = "Pipeline"    // jobs that run to their end, one after the other
 )
 
-// Runs says whether an App of this type comes to an end by itself.
+// Runs reports whether an App of this type comes to an end by itself.
 func (t AppType) Runs() bool { return t == TypeJob || t == TypeCronJob || t == TypePipeline }
 
-// Scales says whether an App of this type has a number of pods to set.
+// Scales reports whether the number of pods of an App of this type can be set.
 func (t AppType) Scales() bool { return t == "" || t == TypeDeployment || t == TypeStatefulSet }
 
 // AppSpec is the desired state of an App. Its struct tags are the one source
@@ -100,7 +100,7 @@ type AppSpec struct {
 	RightSizing *RightSizing     `json:"rightSizing,omitempty" doc:"Fits the requests to what the App really uses."`
 }
 
-// IsPaused reports whether the App is to be left as it is.
+// IsPaused reports whether the App is paused.
 func (s AppSpec) IsPaused() bool { return s.Paused != nil && *s.Paused }
 
 // KeepUnnamed returns the spec with the scale and the pause that an App has, where the spec does
@@ -129,7 +129,7 @@ type Port struct {
 	Protocol string `json:"protocol,omitempty" enum:"TCP,UDP" default:"TCP"`
 }
 
-// ServicePort is the port of the Service: the container's unless set.
+// ServicePort returns the port of the Service: the container's unless set.
 func (p Port) ServicePort() int32 {
 	if p.Service != 0 {
 		return p.Service
@@ -233,7 +233,7 @@ const (
 	PhaseDeleting    Phase = "Deleting"    // it was deleted, and WaitingFor says what keeps it
 )
 
-// Phases are all phases.
+// Phases returns all phases.
 func Phases() []Phase {
 	return []Phase{PhaseProgressing, PhaseHealthy, PhaseDegraded, PhaseFailed, PhasePaused, PhaseDeleting}
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// CodeAuditUnavailable refuses a command that cannot be recorded, where the customer's policy
-// requires a record of each before it is carried out.
+// CodeAuditUnavailable is the code for a command that cannot be recorded, if the cluster owner's
+// policy requires a record before each command.
 const CodeAuditUnavailable = Code("audit_unavailable") // 503
 
 // auditWait is how long a command waits for its record to be kept.
 const auditWait = 5 * time.Second
 
-// AuditUnavailable is that refusal.
+// AuditUnavailable returns that refusal.
 func AuditUnavailable() *Error {
 	return problem.New(http.StatusServiceUnavailable, CodeAuditUnavailable,
 		"nothing was carried out: send it again; if it stays so, the agent's log says what keeps its audit log from being written",

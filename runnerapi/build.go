@@ -32,7 +32,7 @@ const (
 	maxBuildName         = 40 // a Job's name has what tells runs apart behind it
 )
 
-// BuildSpec says what image is made of which repository.
+// BuildSpec describes what image is made of which repository.
 type BuildSpec struct {
 	Git BuildGit `json:"git" doc:"Where the files are."`
 	BuildTemplate
@@ -81,7 +81,7 @@ const (
 	BuildFailed    BuildPhase = "Failed"
 )
 
-// Ended says whether nothing more will happen.
+// Ended reports whether nothing more will happen.
 func (p BuildPhase) Ended() bool { return p == BuildSucceeded || p == BuildFailed }
 
 // Build is the newest run of a build, and what is known of those before.
@@ -206,7 +206,7 @@ func (s BuildTemplate) validateArgs(v *validation) {
 	}
 }
 
-// Repository is where the image is pushed to. Its tag is empty where the commit is to be it.
+// Repository returns where the image is pushed to. Its tag is empty where the commit is to be it.
 func (s BuildTemplate) Repository() (name.Tag, error) {
 	tag, err := name.NewTag(s.Image, name.WithDefaultTag(""), name.StrictValidation)
 	if err != nil && !strings.Contains(s.Image[strings.LastIndex(s.Image, "/")+1:], ":") {
@@ -218,7 +218,7 @@ func (s BuildTemplate) Repository() (name.Tag, error) {
 	return tag, err
 }
 
-// File is the Dockerfile's path within the context.
+// File returns the Dockerfile's path within the context.
 func (s BuildTemplate) File() string {
 	if s.Dockerfile == "" {
 		return "Dockerfile"

@@ -2,9 +2,9 @@ package runnerapi
 
 import "strings"
 
-// Call is one call of the Runner API, as its reference tells of it. The table
-// in docs/runner-api.md and the examples in the OpenAPI document are made from
-// these, and tests run every example.
+// Call is one call of the Runner API, as its reference describes it. The table in
+// docs/runner-api.md and the examples in the OpenAPI document are generated from these, and tests
+// run every example.
 type Call struct {
 	Method, Path string
 	ID           string   // operationId in the document: its name in policies, operations and the audit log
@@ -16,7 +16,7 @@ type Call struct {
 	Example      string   // a line of shell; curl's, where pipeops-runner has no command
 }
 
-// Upgrades says whether the call is a WebSocket, which curl does not speak.
+// Upgrades reports whether the call is a WebSocket, which curl does not support.
 func (c Call) Upgrades() bool {
 	return strings.HasSuffix(c.Path, "/exec") || strings.HasSuffix(c.Path, "/portforward")
 }
@@ -45,8 +45,8 @@ const (
 	firstNode      = `"$(pipeops-runner node list shop -o json | jq -r '.items[0].name')"`
 )
 
-// Calls are all calls. Their examples work one after the other, in this order:
-// what one of them removes, an earlier one has made.
+// Calls returns all calls. Their examples work one after the other, in this order: an earlier one
+// creates what a later one removes.
 func Calls() []Call {
 	return []Call{
 		{

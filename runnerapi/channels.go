@@ -232,7 +232,7 @@ func newStatus(exitCode int, err error) status {
 	return s
 }
 
-// readStatus is the inverse of newStatus.
+// readStatus returns the inverse of newStatus.
 func readStatus(text []byte) (exitCode int, err error) {
 	var s status
 	if err := json.Unmarshal(text, &s); err != nil {

@@ -14,10 +14,10 @@ import (
 // DefaultPatience is how long a client tries to reach an agent.
 const DefaultPatience = 30 * time.Second
 
-// ClientConfig is what a Runner needs to reach one agent. All of it but the
-// certificate comes with the agent's announcement and the Runner's credentials.
+// ClientConfig is what a Runner needs to reach one agent. All of it but the certificate comes from
+// the agent's announcement and the Runner's credentials.
 type ClientConfig struct {
-	// AgentID is who must answer.
+	// AgentID is the agent that must answer.
 	AgentID string
 	// ServerName is AGENT_ID.AGENTS_DOMAIN.
 	ServerName string
@@ -35,13 +35,13 @@ type ClientConfig struct {
 	// Patience is how long to go on trying while the agent cannot be reached,
 	// unless the call's context ends earlier; DefaultPatience when zero.
 	Patience time.Duration
-	// UserAgent is told to the agent.
+	// UserAgent is sent to the agent.
 	UserAgent string
 	// Around, if there is one, is put around the transport of all calls that are no WebSockets: to
 	// measure them, or to look at what comes.
 	Around func(http.RoundTripper) http.RoundTripper
-	// Slow, if there is one, is told once a second of each call that is not answered. It may
-	// be called by several goroutines at once.
+	// Slow, if set, is called once a second for each call without an answer. It may be called
+	// concurrently.
 	Slow func(Slow)
 	// Log hears of tries that failed. The zero value is silent.
 	Log *zerolog.Logger
@@ -62,13 +62,13 @@ func (c ClientConfig) validate() error {
 	return errors.Join(errs...)
 }
 
-// Client calls one agent's Runner API. It is safe for concurrent use and keeps
-// its connections; make one per agent and Close it in the end.
+// Client calls one agent's Runner API. It is safe for concurrent use and keeps its connections.
+// Create one per agent, and call Close at the end.
 //
-// Its methods are those of the backends on the other end. Calls are tried again
-// where that is safe: reads and declarative writes by nature, commands by an
-// Idempotency-Key, which the client makes up where the caller gave none. The
-// field WriteOptions.Caller is not for callers: the certificate says who calls.
+// Its methods are those of the backends on the other end. The client retries calls where that is
+// safe: reads and declarative writes by nature, and commands by an Idempotency-Key. It generates a
+// key if the caller gave none. Callers must not set WriteOptions.Caller: the certificate identifies
+// the caller.
 type Client struct {
 	config   ClientConfig
 	calls    *retryablehttp.Client
@@ -94,7 +94,7 @@ const (
 	retryMax         = 5 * time.Second
 )
 
-// NewClient makes a client; it does not connect yet.
+// NewClient returns a client; it does not connect yet.
 func NewClient(c ClientConfig) (*Client, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -115,8 +115,8 @@ func NewClient(c ClientConfig) (*Client, error) {
 	return client, nil
 }
 
-// newTransport has connections of its own, in each of whose streams the agent may be ahead of
-// the reader by the window.
+// newTransport returns a transport with its own connections. In each of their streams the agent may
+// be ahead of the reader by the window.
 func newTransport(d *dialer, window int) *http.Transport {
 	transport := &http.Transport{
 		// The dialer does the TLS, so to net/http the connection is a plain one:

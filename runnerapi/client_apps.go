@@ -44,7 +44,7 @@ func (c *Client) Get(ctx context.Context, key Key) (App, error) {
 	return app, err
 }
 
-// List reads the Apps of a namespace, or of all managed namespaces when it is empty.
+// List returns the Apps of a namespace, or of all managed namespaces if it is empty.
 func (c *Client) List(ctx context.Context, namespace string) ([]App, error) {
 	path := "/apps"
 	if namespace != "" {
@@ -55,7 +55,7 @@ func (c *Client) List(ctx context.Context, namespace string) ([]App, error) {
 	return list.Items, err
 }
 
-// Delete removes the App and what it made.
+// Delete removes the App and the objects that it made.
 func (c *Client) Delete(ctx context.Context, key Key, opts WriteOptions) error {
 	return c.remove(ctx, appURL(key), opts)
 }

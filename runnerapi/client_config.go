@@ -37,7 +37,7 @@ func (c *Client) DeleteConfigMap(ctx context.Context, key Key, opts WriteOptions
 	return c.remove(ctx, configMapURL(key), opts)
 }
 
-// Metrics reads what an App uses against what it asks for.
+// Metrics returns what an App uses and what it requests.
 func (c *Client) Metrics(ctx context.Context, key Key) (AppMetrics, error) {
 	var m AppMetrics
 	_, err := c.call(ctx, &request{method: http.MethodGet, path: appURL(key) + "/metrics"}, &m)

@@ -37,7 +37,7 @@ type request struct {
 	lastEvent string // Last-Event-ID
 }
 
-// url has the scheme of a connection whose TLS is the dialer's business.
+// url returns a URL with the scheme of a connection whose TLS the dialer handles.
 func (r *request) url(host string) string {
 	q := url.Values{}
 	for k, v := range r.query {
@@ -50,7 +50,7 @@ func (r *request) url(host string) string {
 	return u
 }
 
-// write adds what the options of a write say.
+// write adds the options of a write.
 func (r *request) write(opts WriteOptions) *request {
 	r.key = opts.IdempotencyKey
 	if r.key == "" {
@@ -70,9 +70,9 @@ func (r *request) ask(name string) {
 	r.query[name] = "true"
 }
 
-// call makes a call and decodes its answer into out, which may be nil. It says
-// how often it had to try. An answer that breaks off is asked for again, like one that did
-// not come at all: reads may be, and writes have their key.
+// call makes a call and decodes its answer into out, which may be nil. It returns the number of
+// tries. A truncated answer is requested again, like a missing one: reads are safe, and writes have
+// their key.
 func (c *Client) call(ctx context.Context, r *request, out any) (int, error) {
 	// An agent that accepts connections and never answers is unreachable too.
 	ctx, cancel := context.WithTimeout(ctx, c.config.Patience+headerTimeout)
@@ -125,8 +125,7 @@ func (c *Client) exchange(ctx context.Context, t *try, r *request) ([]byte, erro
 	return body, nil
 }
 
-// do makes a call and answers its successful response, whose body is the
-// caller's to close.
+// do makes a call and returns its successful response, whose body is the caller's to close.
 func (c *Client) do(ctx context.Context, t *try, r *request) (*http.Response, error) {
 	// The span, if the caller's context has one, is of all tries until an answer begins.
 	ctx, answered := span.Calling(ctx, func() string { return callName(r.method, r.path) }, r.method)
@@ -199,8 +198,8 @@ func (c *Client) request(ctx context.Context, r *request) (*retryablehttp.Reques
 	return req, nil
 }
 
-// remove is a DELETE. That a repeated one finds nothing means that the first
-// was carried out and its answer lost.
+// remove returns a DELETE. That a repeated one finds nothing means that the first was carried out
+// and its answer lost.
 func (c *Client) remove(ctx context.Context, path string, opts WriteOptions) error {
 	tries, err := c.call(ctx, (&request{method: http.MethodDelete, path: path}).write(opts), nil)
 	known := &Error{}

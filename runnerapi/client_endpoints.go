@@ -34,8 +34,8 @@ func newEndpoints(addresses []string) *endpoints {
 	}
 }
 
-// order is in which order to try them: what worked last, then the others in turn, and
-// last those that failed lately, which is no reason not to try them.
+// order returns the order in which to try the endpoints: the one that worked last, then the others
+// in turn, and finally those that failed recently, which are still tried.
 func (e *endpoints) order() []int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,9 +19,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// Exec runs a command in a container of an App until it ends, and answers its exit code.
-// It ends early with ctx; what the command did until then it did. It is not tried again
-// once the agent was asked. Stdin is not closed: its reader may outlive the call by one read.
+// Exec runs a command in a container of an App until it ends, and returns its exit code. If ctx
+// ends first, the effects of the command until then remain. Exec does not retry once the request
+// was sent. It does not close Stdin, whose reader may outlive the call by one read.
 func (c *Client) Exec(ctx context.Context, key Key, opts ExecOptions, streams ExecStreams) (exitCode int, err error) {
 	query := url.Values{"command": opts.Command}
 	addQuery(query, opts.Pod, opts.Container)
@@ -223,8 +223,8 @@ func (c *Client) upgrade(ctx context.Context, path string, query url.Values, pro
 // stall is how long the agent may take nothing of what it is sent.
 const stall = time.Minute
 
-// connect is one connection of HTTP/1.1, which WebSockets need, through any of the
-// endpoints. Nothing has been asked of the agent yet, so it is tried again.
+// connect returns one connection of HTTP/1.1, which WebSockets need, through any of the endpoints.
+// Nothing has been asked of the agent yet, so it is tried again.
 func (c *Client) connect(ctx context.Context, t *try) (net.Conn, error) {
 	for {
 		conn, err := c.upgrades.dial(ctx, "tcp", "")
@@ -264,8 +264,8 @@ func (o *oneConn) unused() {
 	}
 }
 
-// refusals makes errors of the answers that are no WebSocket: the library keeps no more
-// of one than its first bytes.
+// refusals turns answers that are not a WebSocket into errors: the library keeps only the first
+// bytes of such an answer.
 type refusals struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

@@ -30,16 +30,15 @@ func (c *Client) ListJobs(ctx context.Context, namespace string) ([]Job, error) 
 	return list.Items, err
 }
 
-// WaitJob blocks until the Job of at least this generation has ended or cannot go
-// on, or ctx ends, and answers the newest state known either way. It reports the
-// state every other second, or why the agent does not answer now, and outlives the
-// agent's restarts and outages.
+// WaitJob blocks until the Job of at least this generation has ended or cannot go on, or ctx ends.
+// It returns the newest known state in all cases. Every other second it reports the state, or why
+// the agent cannot be reached. It outlives the agent's restarts and outages.
 func (c *Client) WaitJob(ctx context.Context, key Key, generation int64, report func(Job, error)) (Job, error) {
 	return await(ctx, c, jobURL(key), generation, progressWait, report,
 		func(j Job) bool { return j.Generation >= generation && j.Settled() })
 }
 
-// JobLogs is Logs of a Job. With Follow it ends when the Job does.
+// JobLogs is like Logs of a Job. With Follow it ends when the Job does.
 func (c *Client) JobLogs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) error {
 	return c.logs(ctx, jobURL(key)+"/logs", opts, emit)
 }
@@ -66,14 +65,13 @@ func (c *Client) ListPipelines(ctx context.Context, namespace string) ([]Pipelin
 	return list.Items, err
 }
 
-// WaitPipeline is WaitJob of a Pipeline.
+// WaitPipeline is like WaitJob of a Pipeline.
 func (c *Client) WaitPipeline(ctx context.Context, key Key, generation int64, report func(Pipeline, error)) (Pipeline, error) {
 	return await(ctx, c, pipelineURL(key), generation, progressWait, report,
 		func(p Pipeline) bool { return p.Generation >= generation && p.Settled() })
 }
 
-// PipelineLogs is Logs of all jobs of a Pipeline. With Follow it ends when the
-// Pipeline does.
+// PipelineLogs is like Logs of all jobs of a Pipeline. With Follow it ends when the Pipeline does.
 func (c *Client) PipelineLogs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) error {
 	return c.logs(ctx, pipelineURL(key)+"/logs", opts, emit)
 }
@@ -83,7 +81,7 @@ func (c *Client) DeletePipeline(ctx context.Context, key Key, opts WriteOptions)
 	return c.remove(ctx, pipelineURL(key), opts)
 }
 
-// fetch is a call that is answered with a T.
+// fetch returns a call that is answered with a T.
 func fetch[T any](ctx context.Context, c *Client, r *request) (T, error) {
 	var out T
 	_, err := c.call(ctx, r, &out)

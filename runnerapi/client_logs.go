@@ -98,8 +98,8 @@ func (r *resumption) lasted(since time.Time) {
 	}
 }
 
-// hopeless says whether it is time to give up. Each failure to connect has had
-// the client's whole patience already.
+// hopeless reports whether it is time to give up. Each failure to connect has had the client's
+// whole patience already.
 func (r *resumption) hopeless(e *Error) bool {
 	if e.Code == CodeUntrusted || e.Code == CodeRefused || e.Code == CodeInternal {
 		return true
@@ -108,7 +108,7 @@ func (r *resumption) hopeless(e *Error) bool {
 	return !r.opts.Follow || r.broken > maxBroken
 }
 
-// next is the query of the next connection.
+// next returns the query of the next connection.
 func (r *resumption) next() map[string]string {
 	r.skip = maps.Clone(r.marks)
 	q := r.opts.query()
@@ -125,7 +125,7 @@ func (r *resumption) next() map[string]string {
 	return q
 }
 
-// fresh says whether the line was not passed on before, and notes that it is now.
+// fresh reports whether the line was not passed on before, and notes that it is now.
 func (r *resumption) fresh(line LogLine) bool {
 	if s, ok := r.skip[line.Pod]; ok {
 		if line.Time.Before(s.at) {

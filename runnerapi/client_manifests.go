@@ -11,8 +11,8 @@ func setURL(set Key) string {
 	return namespaceURL(set.Namespace) + "/sets/" + url.PathEscape(set.Name)
 }
 
-// Apply applies YAML documents, or JSON, as a set, and prunes what left it. It does not
-// wait: Options.Wait is for who calls the API without a client; see WaitSet.
+// Apply applies YAML documents, or JSON, as a set, and prunes what left it. It does not wait:
+// Options.Wait is for callers of the API without this client; see WaitSet.
 func (c *Client) Apply(ctx context.Context, set Key, manifests []byte, opts ApplyOptions) (ApplyResult, error) {
 	r := (&request{method: http.MethodPost, path: applyPattern, raw: manifests, media: "application/yaml"}).write(opts.WriteOptions)
 	if r.query == nil {
@@ -33,15 +33,15 @@ func (c *Client) Apply(ctx context.Context, set Key, manifests []byte, opts Appl
 	return result, err
 }
 
-// GetSet reads what a set holds, and how each object is.
+// GetSet returns the objects of a set and their state.
 func (c *Client) GetSet(ctx context.Context, set Key) (ManifestSet, error) {
 	var s ManifestSet
 	_, err := c.call(ctx, &request{method: http.MethodGet, path: setURL(set)}, &s)
 	return s, err
 }
 
-// WaitSet reads a set every other second and reports it, until all its objects are ready,
-// one of them has failed or ctx ends; it answers the newest state known.
+// WaitSet reads a set every other second and reports it, until all its objects are ready, one of
+// them has failed or ctx ends; it returns the newest state known.
 func (c *Client) WaitSet(ctx context.Context, set Key, report func(ManifestSet)) (ManifestSet, error) {
 	var newest ManifestSet
 	for n := 0; ; n++ {
@@ -65,7 +65,7 @@ func (c *Client) WaitSet(ctx context.Context, set Key, report func(ManifestSet))
 	}
 }
 
-// Settled says whether all objects are ready, or one will not become so.
+// Settled reports whether all objects are ready, or one will not become so.
 func (s ManifestSet) Settled() bool {
 	settled := true
 	for _, o := range s.Objects {
@@ -84,8 +84,8 @@ func (c *Client) ListSets(ctx context.Context, namespace string) ([]ManifestSet,
 	return list.Items, err
 }
 
-// DeleteSet deletes what a set holds, and the set once that is gone. Objects of the result
-// that have a state are still there, and the message says what holds them: call it again.
+// DeleteSet deletes the objects of a set, and then the set. Objects in the result that have a state
+// still exist, and the message says what holds them: call it again.
 func (c *Client) DeleteSet(ctx context.Context, set Key, opts WriteOptions) (ApplyResult, error) {
 	var result ApplyResult
 	_, err := c.call(ctx, (&request{method: http.MethodDelete, path: setURL(set)}).write(opts), &result)

@@ -47,7 +47,7 @@ func (c *Client) CordonNode(ctx context.Context, name string, opts WriteOptions)
 	return c.nodeCommand(ctx, nodeURL(name)+"/cordon", opts)
 }
 
-// UncordonNode lets new pods come to a node.
+// UncordonNode makes a node schedulable again.
 func (c *Client) UncordonNode(ctx context.Context, name string, opts WriteOptions) (Node, error) {
 	return c.nodeCommand(ctx, nodeURL(name)+"/uncordon", opts)
 }
@@ -58,12 +58,11 @@ func (c *Client) nodeCommand(ctx context.Context, path string, opts WriteOptions
 	return node, err
 }
 
-// DrainNode cordons a node and has its pods evicted until none is left, and
-// reports how far it has come every other second. When ctx ends before, the
-// answer is how far it had come, with ctx's error; what was evicted stays so, and
-// calling again goes on. Each report is of a command of its own: under an
-// Idempotency-Key they are KEY-1, KEY-2 and so on, so that a caller who sends it again
-// is told again what had become of it, and then goes on.
+// DrainNode cordons a node and evicts its pods until none is left. It reports the progress every
+// other second. If ctx ends first, it returns the progress with ctx's error. Evicted pods stay
+// evicted, and another call continues. Each report belongs to a command of its own: with an
+// Idempotency-Key their keys are KEY-1, KEY-2 and so on. A caller that repeats the call gets the
+// same reports again, and then the drain continues.
 func (c *Client) DrainNode(ctx context.Context, name string, options DrainOptions, opts WriteOptions, report func(Drain)) (Drain, error) {
 	var evicted []string
 	last := Drain{Node: name}

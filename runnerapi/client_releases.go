@@ -14,8 +14,8 @@ func releaseURL(key Key) string {
 	return namespaceURL(key.Namespace) + "/releases/" + url.PathEscape(key.Name)
 }
 
-// PutRelease installs a chart or upgrades the release to it. It answers when that has
-// begun, or with DryRun, what would change: WaitRelease tells how it ends.
+// PutRelease installs a chart or upgrades the release to it. It returns once that has begun or,
+// with DryRun, with the changes that would be made. WaitRelease returns the outcome.
 func (c *Client) PutRelease(ctx context.Context, key Key, spec ReleaseSpec, opts WriteOptions) (Release, error) {
 	return c.releaseCommand(ctx, &request{method: http.MethodPut, path: releaseURL(key), body: spec}, opts)
 }
@@ -41,15 +41,15 @@ func (c *Client) ReleaseHistory(ctx context.Context, key Key) ([]Release, error)
 	return list.Items, err
 }
 
-// RollbackRelease goes back to a revision, by default the one that was deployed before.
-// It answers when that has begun.
+// RollbackRelease goes back to a revision, by default the one that was deployed before. It returns
+// when that has begun.
 func (c *Client) RollbackRelease(ctx context.Context, key Key, to ReleaseRollback, opts WriteOptions) (Release, error) {
 	return c.releaseCommand(ctx, &request{method: http.MethodPost, path: releaseURL(key) + "/rollback", body: to}, opts)
 }
 
-// DeleteRelease uninstalls a release. It answers when that has begun; WaitRelease
-// answers NotFound when it is done. Of one that is sent again, and whose first sending had
-// uninstalled the release already, no more is known than that.
+// DeleteRelease uninstalls a release. It returns once that has begun; WaitRelease returns NotFound
+// when it is done. If it is repeated and the first call has already uninstalled the release, no
+// more is known than that.
 func (c *Client) DeleteRelease(ctx context.Context, key Key, opts WriteOptions) (Release, error) {
 	release, err := c.releaseCommand(ctx, &request{method: http.MethodDelete, path: releaseURL(key)}, opts)
 	if err == nil && release.Name == "" {
@@ -64,9 +64,9 @@ func (c *Client) releaseCommand(ctx context.Context, r *request, opts WriteOptio
 	return release, err
 }
 
-// WaitRelease waits until no command is at work on a release, and reports what it sees
-// about once a second. It outlives outages of the agent; when ctx ends the answer is the
-// newest that is known, with ctx's error.
+// WaitRelease waits until no command runs on a release, and reports the state about once a second.
+// It outlives outages of the agent. If ctx ends first, it returns the newest known state with ctx's
+// error.
 func (c *Client) WaitRelease(ctx context.Context, key Key, report func(Release)) (Release, error) {
 	var newest Release
 	for {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// slowEvery is after how long a call is told of that is not answered, and how often then.
+// slowEvery is the delay before the first report about a call without an answer, and the interval
+// of further reports.
 const slowEvery = time.Second
 
 // Slow is a call whose answer has not begun yet.
@@ -17,13 +18,12 @@ type Slow struct {
 	Took time.Duration
 	// Last is why the last try failed; nil while the first is under way.
 	Last error
-	// Answered ends what is told of this call.
+	// Answered marks the last report about this call.
 	Answered bool
 }
 
-// tellSlow tells who wants to know it of a call that takes long, until answered is called.
-// Reads that were asked to wait are not slow, they wait: of those it is told that the agent
-// cannot be reached.
+// tellSlow reports a call that takes long, until answered is called. A read that was asked to wait
+// is not slow: it is reported only if the agent cannot be reached.
 func (c *Client) tellSlow(ctx context.Context, t *try, call string, waits bool) (answered func()) {
 	if c.config.Slow == nil {
 		return func() {}

@@ -17,7 +17,7 @@ func sourceURL(key Key) string {
 	return namespaceURL(key.Namespace) + "/sources/" + url.PathEscape(key.Name)
 }
 
-// PutSource has the agent follow a Git repository.
+// PutSource makes the agent follow a Git repository.
 func (c *Client) PutSource(ctx context.Context, key Key, spec SourceSpec, opts WriteOptions) (Source, error) {
 	var source Source
 	_, err := c.call(ctx, (&request{method: http.MethodPut, path: sourceURL(key), body: spec}).write(opts), &source)
@@ -38,7 +38,7 @@ func (c *Client) ListSources(ctx context.Context, namespace string) ([]Source, e
 	return list.Items, err
 }
 
-// SyncSource has a repository looked at now.
+// SyncSource makes the agent check a repository now.
 func (c *Client) SyncSource(ctx context.Context, key Key, opts WriteOptions) (Source, error) {
 	var source Source
 	_, err := c.call(ctx, (&request{method: http.MethodPost, path: sourceURL(key) + "/sync"}).write(opts), &source)
@@ -50,9 +50,9 @@ func (c *Client) DeleteSource(ctx context.Context, key Key, opts WriteOptions) e
 	return c.remove(ctx, sourceURL(key), opts)
 }
 
-// WaitSource blocks until the source has been looked at since it was last written or
-// synced, and built where it builds, or ctx ends, and answers the newest state either way. It outlives the agent's
-// restarts.
+// WaitSource blocks until the source has been looked at since it was last written or synced, and
+// built where it builds, or ctx ends, and returns the newest state either way. It outlives the
+// agent's restarts.
 func (c *Client) WaitSource(ctx context.Context, key Key, report func(Source)) (Source, error) {
 	var newest Source
 	for {

@@ -2,8 +2,8 @@ package runnerapi
 
 import "strings"
 
-// callName is the ID of the call that a request is, by which its span goes: the path has
-// names in it.
+// callName returns the ID of the call that a request is, by which its span goes: the path has names
+// in it.
 func callName(method, path string) string {
 	asked := strings.Split("/v1"+path, "/")
 	for _, call := range Calls() {

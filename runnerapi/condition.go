@@ -37,12 +37,12 @@ type Condition struct {
 	Fix     string        `json:"fix,omitempty" doc:"What to do, where the condition is False."`
 }
 
-// False makes a condition that does not hold.
+// False returns a condition that does not hold.
 func (t ConditionType) False(reason, message, fix string) *Condition {
 	return &Condition{Type: t, Status: "False", Reason: reason, Message: message, Fix: fix}
 }
 
-// True makes a condition that holds.
+// True returns a condition that holds.
 func (t ConditionType) True(reason string) *Condition {
 	return &Condition{Type: t, Status: "True", Reason: reason}
 }

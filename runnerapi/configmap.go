@@ -9,8 +9,8 @@ type ConfigMapSpec struct {
 	BinaryData map[string][]byte `json:"binaryData,omitempty" doc:"Values as base64, by key."`
 }
 
-// ConfigMap is what a Runner reads. Unlike a Secret's, its values may be read
-// back: what must not be, belongs into a Secret.
+// ConfigMap is a ConfigMap as a Runner reads it. Unlike a Secret's, its values can be read back.
+// Confidential values belong in a Secret.
 type ConfigMap struct {
 	Namespace  string            `json:"namespace"`
 	Name       string            `json:"name"`
@@ -33,7 +33,7 @@ type ConfigMapList struct {
 	Items []ConfigMap `json:"items" nullable:"false"`
 }
 
-// Validate reports keys that Kubernetes would not take, or that come twice.
+// Validate returns errors for keys that Kubernetes would refuse, or that occur twice.
 func (s ConfigMapSpec) Validate() []FieldError {
 	return SecretSpec{Data: s.Data, BinaryData: s.BinaryData}.Validate()
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// farewellTime is how long streams have to say why they end, before the connection of a Runner
-// that may not stay is closed. No new call is taken on it meanwhile.
+// farewellTime is how long streams have to send the reason for their end, before the connection of
+// a Runner that may not stay is closed. The connection accepts no new call meanwhile.
 const farewellTime = time.Second
 
-// stream is a call that is told why it ends.
+// stream is a call that receives the reason for its end.
 type stream struct{ cancel context.CancelCauseFunc }
 
-// endWith has cancel called when the Runner of the call may not stay.
+// endWith makes cancel be called when the Runner of the call may no longer stay.
 func endWith(ctx context.Context, cancel context.CancelCauseFunc) (leave func()) {
 	d, ok := ctx.Value(trackedKey{}).(*trackedConn)
 	if !ok {

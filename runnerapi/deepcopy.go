@@ -2,8 +2,8 @@ package runnerapi
 
 //go:generate go tool -modfile=../internal/tools/go.mod controller-gen object paths=.
 
-// DeepCopyInto copies s into out. It is written by hand because the generator
-// of the others does not know time.Time, which is copied by assignment.
+// DeepCopyInto copies s into out. It is written by hand because the generator does not support
+// time.Time, which is copied by assignment.
 func (s *AppStatus) DeepCopyInto(out *AppStatus) {
 	*out = *s
 	out.URLs = append([]string(nil), s.URLs...)
@@ -36,7 +36,7 @@ func (s *AppStatus) DeepCopyInto(out *AppStatus) {
 	}
 }
 
-// DeepCopy is a copy that shares nothing with s.
+// DeepCopy returns a copy that shares nothing with s.
 func (s *AppStatus) DeepCopy() *AppStatus {
 	if s == nil {
 		return nil

@@ -4,7 +4,7 @@ package runnerapi
 // switch on it.
 type Cause string
 
-// The causes that the agent tells apart.
+// The causes that the agent distinguishes.
 const (
 	CauseImageNotFound     Cause = "ImageNotFound"
 	CauseImagePullDenied   Cause = "ImagePullDenied"
@@ -36,7 +36,7 @@ const (
 	CauseUnknown           Cause = "Unknown"
 )
 
-// Retried says whether Kubernetes tries a run again of itself that is in such trouble.
+// Retried reports whether Kubernetes tries a run again of itself that is in such trouble.
 func (c Cause) Retried() bool {
 	switch c {
 	case CauseCrashLoop, CauseOutOfMemory, CauseBadCommand, CauseProbeFailing, CauseImagePullFailed, CauseNodeLost, CauseEvicted, CausePortClash:

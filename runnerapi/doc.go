@@ -1,7 +1,6 @@
-// Package runnerapi is the wire between a Runner and an agent: the types,
-// the error codes, the HTTP server that the agent mounts on its tunnel and the
-// client that a Runner service imports.
+// Package runnerapi is the wire between a Runner and an agent: the types, the error codes, the HTTP
+// server that the agent mounts on its tunnel, and the client that a Runner service imports.
 //
-// It knows nothing of Kubernetes clients, tunnels or the control plane: what
-// the calls do is behind the interfaces in backend.go.
+// The package does not depend on Kubernetes clients, tunnels or the control plane: the interfaces
+// in backend.go hide what the calls do.
 package runnerapi

@@ -17,7 +17,7 @@ const (
 	goesOn      = "goesOn"    // its answer may be 202
 )
 
-// headers that answers have, by their name in the document's components.
+// headers are the headers of answers, by their name in the document's components.
 var headers = map[string]string{
 	"Request-Id":      "The call, for finding it in the agent's log: the caller's own where it sent a sound one (up to 64 letters, digits, '.', '_', '-').",
 	operationIDHeader: "The operation that the write is: GET /v1/operations/{id} says what became of it. A dry run is none.",
@@ -90,13 +90,13 @@ func finishAnswers(op *huma.Operation) {
 	}
 }
 
-// alsoRefuses is an operation with errors that others do not have.
+// alsoRefuses returns an operation with errors that others do not have.
 func alsoRefuses(op huma.Operation, statuses ...int) huma.Operation {
 	op.Errors = append(append([]int{}, op.Errors...), statuses...)
 	return op
 }
 
-// mayGoOn is an operation that answers 202 while what it began goes on.
+// mayGoOn returns an operation that answers 202 while its work continues.
 func mayGoOn(op huma.Operation) huma.Operation {
 	op.Metadata[goesOn] = true
 	return op

@@ -14,7 +14,7 @@ type Error = problem.Error
 // Code is the stable name of an error. Scripts may switch on it.
 type Code = problem.Code
 
-// The codes that the Runner API answers with.
+// The error codes of the Runner API.
 const (
 	CodeBadRequest          = problem.BadRequest
 	CodeForbidden           = problem.Forbidden
@@ -40,7 +40,7 @@ func NotManaged(namespace string) *Error {
 		"the agent does not manage namespace %q", namespace).WithField("path.namespace")
 }
 
-// NotSupported says that the cluster lacks what a call needs.
+// NotSupported returns the error for a call that the cluster cannot support.
 func NotSupported(fix, format string, args ...any) *Error {
 	return problem.New(http.StatusNotImplemented, CodeNotSupported, fix, format, args...)
 }

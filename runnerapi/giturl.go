@@ -101,7 +101,7 @@ func (g GitURL) checkPath() error {
 	return nil
 }
 
-// Address is where to dial.
+// Address returns where to dial.
 func (g GitURL) Address() string {
 	if _, _, err := net.SplitHostPort(g.Host); err == nil {
 		return g.Host
@@ -113,8 +113,8 @@ func (g GitURL) Address() string {
 	return net.JoinHostPort(strings.Trim(g.Host, "[]"), port)
 }
 
-// Within says whether the repository is prefix itself or below it: same way, user, server
-// and beginning of the path.
+// Within reports whether the repository is prefix itself or below it: same way, user, server and
+// beginning of the path.
 func (g GitURL) Within(prefix GitURL) bool {
 	if g.SSH != prefix.SSH || g.User != prefix.User || g.Address() != prefix.Address() {
 		return false

@@ -15,8 +15,8 @@ type intentKey struct{}
 
 var operationID = regexp.MustCompile(`^[a-z0-9]{1,64}$`)
 
-// guard asks the customer's policy about each call, as the table of calls has
-// it. What is not in the table is refused, so no call can forget this.
+// guard asks the cluster owner's policy about each call, as the table of calls has it. What is not
+// in the table is refused, so no call can forget this.
 func (s *server) guard(next http.Handler) http.Handler {
 	calls := callsByRoute()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +43,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// callsByRoute are the calls by method and path.
+// callsByRoute returns the calls by method and path.
 func callsByRoute() map[string]Call {
 	calls := map[string]Call{}
 	for _, c := range Calls() {
@@ -52,8 +52,8 @@ func callsByRoute() map[string]Call {
 	return calls
 }
 
-// callOf is the call that a request is routed to. HEAD is its GET; below /v1/kubernetes all methods
-// and paths are one.
+// callOf returns the call that a request is routed to. HEAD is its GET; below /v1/kubernetes all
+// methods and paths are one.
 func callOf(calls map[string]Call, r *http.Request) Call {
 	pattern := chi.RouteContext(r.Context()).RoutePattern()
 	if pattern == kubernetesPrefix+"/*" {
@@ -92,9 +92,9 @@ func (s *server) intend(w http.ResponseWriter, r *http.Request, c Call) (Intent,
 	return i, nil
 }
 
-// pathParam is a part of the path exactly as the call itself is given it: what
-// was sent escaped, huma unescapes. If the two differed, a call could be asked
-// about for one namespace and carried out in another.
+// pathParam returns a part of the path exactly as the call itself is given it: what was sent
+// escaped, huma unescapes. If the two differed, a call could be asked about for one namespace and
+// carried out in another.
 func pathParam(r *http.Request, name string) string {
 	v := r.PathValue(name)
 	if r.URL.RawPath == "" {
@@ -113,8 +113,8 @@ func (s *server) decide(i Intent) error {
 	return s.Policy.Decide(i)
 }
 
-// whileAllowed is a context that ends when the policy does not allow any more
-// what it allowed, so that a stream does not outlive a change.
+// whileAllowed returns a context that ends when the policy does not allow any more what it allowed,
+// so that a stream does not outlive a change.
 func (s *server) whileAllowed(ctx context.Context, i Intent) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -149,7 +149,7 @@ func (s *server) bring(ctx context.Context, add func(*Intent)) error {
 	return s.decide(intent)
 }
 
-// bringApp is bring for the spec of an App.
+// bringApp returns bring for the spec of an App.
 func (s *server) bringApp(ctx context.Context, spec AppSpec) error {
 	return s.bring(ctx, func(i *Intent) { i.App = &spec })
 }

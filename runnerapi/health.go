@@ -15,9 +15,9 @@ import (
 // probes give up after a second by default.
 const readyTimeout = 900 * time.Millisecond
 
-// NewHealth serves /healthz and /readyz alone, for a port that the kubelet can
-// reach and that must offer nothing else. What degraded says, where it is not nil, is
-// told of a server that is ready all the same.
+// NewHealth returns a handler with only /healthz and /readyz, for a port that the kubelet can reach
+// and that must offer nothing else. If degraded is not nil, its text is added to the answer of a
+// ready server.
 func NewHealth(version string, ready func(context.Context) error, degraded func() string) http.Handler {
 	r := chi.NewRouter()
 	r.Use(problem.WithRequestID)

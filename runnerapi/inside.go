@@ -7,8 +7,8 @@ import (
 
 // Insides is what the server needs for the calls that reach into an App's pods.
 //
-// Both answer at once how to do what was asked, or an *Error that says why it cannot
-// be done; nothing has happened inside by then.
+// Both methods return at once: a function that does the work, or an *Error. Nothing has happened in
+// the pod by then.
 type Insides interface {
 	// Exec finds the container that a command is to run in.
 	Exec(ctx context.Context, key Key, opts ExecOptions) (Execution, error)
@@ -16,21 +16,21 @@ type Insides interface {
 	PortForward(ctx context.Context, key Key, opts PortForwardOptions) (Forwarding, error)
 }
 
-// Execution runs the command until it ends, and answers its exit code. It ends early
-// with ctx. What it reads from must end reading with ctx too.
+// Execution runs the command until it ends, and returns its exit code. It ends early with ctx. Its
+// input must end with ctx too.
 type Execution func(ctx context.Context, streams ExecStreams) (exitCode int, err error)
 
 // Forwarding carries bytes between conn and the port until both sides have ended
 // theirs, or ctx has. It closes conn.
 type Forwarding func(ctx context.Context, conn HalfCloser) error
 
-// HalfCloser is a connection of which one direction can be ended, like a TCP connection.
+// HalfCloser is a connection that can close one direction, like a TCP connection.
 type HalfCloser interface {
 	io.ReadWriteCloser
 	CloseWrite() error
 }
 
-// ExecOptions say what to run, and where.
+// ExecOptions describe the command, and where to run it.
 type ExecOptions struct {
 	Command   []string // program and arguments; no shell takes them apart
 	Pod       string   // empty for the newest that is ready
@@ -39,7 +39,7 @@ type ExecOptions struct {
 	TTY       bool     // with a terminal: what it writes comes as one stream
 }
 
-// ExecStreams are a command's. Nil where there is none.
+// ExecStreams are a command's. Nil if there is none.
 type ExecStreams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -53,7 +53,7 @@ type TerminalSize struct {
 	Width, Height uint16
 }
 
-// PortForwardOptions say which port.
+// PortForwardOptions describe which port.
 type PortForwardOptions struct {
 	Port int    // of the pod
 	Pod  string // empty for the newest that is ready

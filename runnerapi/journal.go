@@ -17,8 +17,8 @@ const (
 	JournalSize = 2000
 )
 
-// Journal remembers the writes, where all replicas of the agent see it: so a
-// command that is sent again is known, and its outcome can be asked for.
+// Journal records the writes, visible to all replicas of the agent. So a repeated command is
+// recognized, and its outcome can be requested.
 type Journal interface {
 	// Claim notes that a command is about to be carried out. Where its key was
 	// claimed before, known is true and the record the earlier one; with other
@@ -28,16 +28,16 @@ type Journal interface {
 	Finish(ctx context.Context, record Record) error
 	// Release forgets a command that was refused: its key may be used again.
 	Release(ctx context.Context, id string) error
-	// Find reads a record; NotFound where there is none.
+	// Find reads a record; NotFound if there is none.
 	Find(ctx context.Context, id string) (Record, error)
 }
 
-// Outcomes is what the server asks about a command on an App that was accepted.
+// Outcomes is what the server needs to know about an accepted command on an App.
 type Outcomes interface {
 	Outcome(ctx context.Context, record Record) (Outcome, error)
 }
 
-// Outcome is what became of a command.
+// Outcome is the outcome of a command.
 type Outcome struct {
 	State     OperationState
 	Message   string
@@ -55,8 +55,8 @@ type Claim struct {
 	Body    []byte
 }
 
-// Record is what is remembered of a command. It never holds what was sent, as
-// that may be secret: a keyed digest tells whether it was the same.
+// Record is what the journal keeps of a command. It never contains the request, which may be
+// secret: a keyed digest shows whether a request is the same.
 type Record struct {
 	ID        string    `json:"id"`
 	Command   string    `json:"command"`
@@ -79,7 +79,7 @@ type AppMark struct {
 	Restart    string `json:"restart,omitempty"`
 }
 
-// KeyReused is the refusal of another command under a key that is taken.
+// KeyReused returns the refusal of another command under a key that is taken.
 func KeyReused() *Error {
 	return problem.New(http.StatusConflict, CodeIdempotencyKeyReused,
 		"use a new key for a new command; send the same again only to repeat it",

@@ -20,8 +20,8 @@ func noteKubernetes(ctx context.Context, k *KubernetesRequest) {
 	}
 }
 
-// about adds to a record what the request was about. Bodies are not told, and of the query
-// what is told of any call.
+// about adds to a record what the request was about. It leaves out bodies, and includes the same
+// parts of the query as for any call.
 func (k *KubernetesRequest) about(a *AuditRecord, method string, args map[string]any) {
 	a.Namespace, a.Name = clip(k.Namespace), clip(k.Name)
 	args["method"], args["path"], args["verb"], args["user"] = method, shorten(k.Path, maxArgument), k.Verb, k.Grant.As.User

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// sayWhy has a watch, or a session over a WebSocket, end with a Status when the agent ends it:
-// because of the policy, or because it stops. Logs are text, and SPDY has the Status in a
-// stream of its own that the agent does not see: these break off.
+// sayWhy makes a watch, or a session over a WebSocket, end with a Status if the agent ends it,
+// because of the policy or because it stops. Logs are text, and SPDY carries the Status in a stream
+// of its own that the agent does not see: these break off.
 func sayWhy(ctx context.Context, k *KubernetesRequest, resp *http.Response) {
 	why := func() *Error { return whyEnded(ctx) }
 	if resp.StatusCode == http.StatusSwitchingProtocols && k.Upgrade == "websocket" {
@@ -42,7 +42,7 @@ func sayWhy(ctx context.Context, k *KubernetesRequest, resp *http.Response) {
 	}
 }
 
-// whyEnded is nil where the caller, or the API server, has ended a stream.
+// whyEnded returns nil where the caller, or the API server, has ended a stream.
 func whyEnded(ctx context.Context) *Error {
 	known := (*Error)(nil)
 	switch {

@@ -13,9 +13,9 @@ const (
 	impersonateGroup  = "Impersonate-Group"
 )
 
-// impersonates reads whom a request asks to impersonate. The policy has names of users and
-// groups alone, so a request that asks for more is refused: dropping a part of it would have
-// the API server do another thing than was asked for.
+// impersonates returns whom a request asks to impersonate. The policy contains only names of users
+// and groups, so a request that asks for more is refused. If a part were dropped, the API server
+// would carry out another request than the one that was sent.
 func impersonates(h http.Header) (KubernetesIdentity, error) {
 	who := KubernetesIdentity{}
 	for name, values := range h {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// KubernetesServerPrefix begins the name under which an agent serves the Kubernetes API alone,
-// without a prefix in paths: kubernetes.AGENT_ID.AGENTS_DOMAIN. Some clients know no prefix.
+// KubernetesServerPrefix is the prefix of the server name under which an agent serves only the
+// Kubernetes API, without a prefix in paths: kubernetes.AGENT_ID.AGENTS_DOMAIN. Some clients do not
+// support path prefixes.
 const KubernetesServerPrefix = "kubernetes."
 
 // KubernetesServerName returns that name for the agent's other name.

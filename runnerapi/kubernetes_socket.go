@@ -66,7 +66,7 @@ func frameLength(head []byte) (uint64, bool) {
 
 func (f *socketFrames) whole() bool { return f.left == 0 && len(f.head) == 0 && !f.within }
 
-// end is a Status, where the protocol has one, and a close frame with the reason.
+// end returns a Status, where the protocol has one, and a close frame with the reason.
 func (f *socketFrames) end(why *Error) []byte {
 	var frames []byte
 	if f.status {

@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// answerError answers with an error in the words of who asked: a problem, or Kubernetes'
-// Status, which kubectl shows.
+// answerError answers with an error in the caller's format: a problem, or Kubernetes' Status, which
+// kubectl shows.
 func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	if !isKubernetes(r) {
 		problem.Write(w, problem.RequestID(r.Context()), err)
@@ -31,7 +31,7 @@ func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 	_ = json.NewEncoder(w).Encode(kubernetesStatus(e)) // the peer is gone if this fails
 }
 
-// kubernetesStatus is a problem as Kubernetes would tell it. The code is the cause's type.
+// kubernetesStatus returns a problem as Kubernetes would tell it. The code is the cause's type.
 func kubernetesStatus(e *Error) metav1.Status {
 	return metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
@@ -59,7 +59,7 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusGatewayTimeout: metav1.StatusReasonTimeout, http.StatusInternalServerError: metav1.StatusReasonInternalError,
 }
 
-// problemIn is what a problem's answer says of it, for the audit log.
+// problemIn returns what a problem's answer contains for the audit log.
 func problemIn(note *auditNote, answer func() *Error) *Error {
 	known := &Error{}
 	if note != nil && errors.As(note.problem, &known) {

@@ -2,7 +2,7 @@ package runnerapi
 
 import "time"
 
-// RollbackPolicy says what the agent does of its own when a rollout fails.
+// RollbackPolicy is what the agent does automatically when a rollout fails.
 type RollbackPolicy string
 
 // RollbackOnFailure goes back to the last revision that was healthy and did not crash since.
@@ -11,9 +11,8 @@ const RollbackOnFailure RollbackPolicy = "onFailure"
 // DefaultRevisionHistory is how many revisions of an App are kept.
 const DefaultRevisionHistory = 10
 
-// Revision is a spec that an App had. Its number is the App's generation from
-// which on it held; what a rollback leaves alone (the number of pods, paused)
-// makes no revision.
+// Revision is a former spec of an App. Its number is the App's generation from which on it held.
+// Changes of what a rollback leaves alone (the number of pods, paused) make no revision.
 type Revision struct {
 	Revision  int64     `json:"revision" doc:"Number of the revision: the App's generation from which on it held."`
 	Current   bool      `json:"current" doc:"Whether the App has this revision now."`
@@ -36,7 +35,7 @@ type Change struct {
 	To    string `json:"to,omitempty"`
 }
 
-// RevisionList is what an App can go back to.
+// RevisionList lists the revisions that an App can return to.
 type RevisionList struct {
 	Items []Revision `json:"items" nullable:"false" doc:"Newest first."`
 }
@@ -56,8 +55,8 @@ type Undone struct {
 	Diagnosis  *Diagnosis `json:"diagnosis,omitempty" doc:"Why it failed."`
 }
 
-// Undone is the failure because of which the spec of this generation was taken
-// back, or nil. What the App's status says then speaks of the older spec.
+// Undone returns the failure because of which the spec of this generation was reverted, or nil. If
+// it is not nil, the App's status describes the older spec.
 func (a App) Undone(generation int64) *Undone {
 	u := a.Status.Undone
 	if u == nil || u.Generation < generation || a.Generation <= u.Generation {
@@ -77,7 +76,7 @@ const (
 	OperationSuperseded OperationState = "superseded" // a later command came before there was an outcome
 )
 
-// Operation is a write that was accepted, and what became of it.
+// Operation is an accepted write, and its outcome.
 type Operation struct {
 	ID         string         `json:"id"`
 	Command    string         `json:"command" doc:"The call, by its operationId in the API's document." example:"put-app"`
@@ -92,7 +91,7 @@ type Operation struct {
 	Diagnosis  *Diagnosis     `json:"diagnosis,omitempty" doc:"What is wrong, when the state is failed."`
 }
 
-// AppEventType says what an AppEvent is about.
+// AppEventType is the kind of an AppEvent.
 type AppEventType string
 
 // The types of an AppEvent.
@@ -103,8 +102,8 @@ const (
 	EventRemoved   AppEventType = "removed"   // the App is gone; the last event
 )
 
-// AppEvent is a change of an App, with all that is known after it: who misses
-// one loses nothing but the way there.
+// AppEvent is a change of an App, with the complete state after it: a caller that misses one loses
+// only the intermediate state.
 type AppEvent struct {
 	ID         string       `json:"id" doc:"Tells states apart: give it as Last-Event-ID, and what you have is not sent again."`
 	Type       AppEventType `json:"type" enum:"phase,progress,diagnosis,removed"`

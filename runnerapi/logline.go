@@ -33,8 +33,8 @@ type LogError struct {
 	Error Error `json:"error"`
 }
 
-// decodeLogLine reads one line of the NDJSON. The line that says why the log
-// broke off becomes the error.
+// decodeLogLine decodes one line of the NDJSON. The line with the reason why the log broke off
+// becomes the error.
 func decodeLogLine(raw []byte) (LogLine, error) {
 	var rec logRecord
 	if err := json.Unmarshal(raw, &rec); err != nil {
@@ -95,7 +95,7 @@ func encodeText(buf *bytes.Buffer, rec logRecord) {
 	buf.WriteByte('\n')
 }
 
-// logQuery is the part of LogOptions that travels in the query.
+// logQuery returns the part of LogOptions that travels in the query.
 func (o LogOptions) query() map[string]string {
 	q := map[string]string{"tail": strconv.Itoa(o.Tail)}
 	if o.Follow {

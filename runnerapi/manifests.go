@@ -27,8 +27,8 @@ type ApplyOptions struct {
 	// ForceConflicts takes over fields that others have set.
 	ForceConflicts bool
 	Wait           time.Duration // for all objects to be ready
-	// Admit is asked about each object that is to be applied or deleted, and its namespace,
-	// empty for a cluster-scoped one. Of one that is to be deleted it is told the kind alone.
+	// Admit is called for each object that is to be applied or deleted, with its namespace, which
+	// is empty for a cluster-scoped one. For a deletion the intent contains only the kind.
 	Admit func(namespace string, o ObjectIntent) error `json:"-"`
 	// Read hears which objects there are, once they are known.
 	Read func([]ManifestRef) `json:"-"`
@@ -42,7 +42,7 @@ type ManifestRef struct {
 	Name       string `json:"name" example:"web"`
 }
 
-// String is KIND/NAME, with the namespace where there is one.
+// String returns KIND/NAME, with the namespace if there is one.
 func (r ManifestRef) String() string {
 	if r.Namespace == "" {
 		return r.Kind + "/" + r.Name
@@ -50,7 +50,7 @@ func (r ManifestRef) String() string {
 	return r.Kind + "/" + r.Namespace + "/" + r.Name
 }
 
-// ApplyAction is what became of an object.
+// ApplyAction is what happened to an object.
 type ApplyAction string
 
 // What can become of an object.

@@ -29,7 +29,7 @@ type NamespaceDefaults struct {
 	Limits   ResourceAmounts `json:"limits,omitzero"`
 }
 
-// NetworkMode says who may reach the pods of a namespace.
+// NetworkMode describes who may reach the pods of a namespace.
 type NetworkMode string
 
 // The modes of a namespace's default network policy.

@@ -9,8 +9,8 @@ import (
 type Nodes interface {
 	ListNodes(ctx context.Context) ([]Node, error)
 	GetNode(ctx context.Context, name string) (Node, error)
-	// CordonNode says whether new pods may come to a node. One that is as it should
-	// be stays as it is.
+	// CordonNode reports whether new pods may come to a node. One that is as it should be stays as
+	// it is.
 	CordonNode(ctx context.Context, name string, cordoned bool, opts WriteOptions) (Node, error)
 	// DrainNode cordons a node and tries once to evict each of its pods. What keeps a
 	// pod is in the answer, and no error.
@@ -38,7 +38,7 @@ type Node struct {
 	Events         []ClusterEvent  `json:"events,omitempty" doc:"What Kubernetes told of it last, the newest first; of one node alone, and where the agent may read it (docs/nodes.md)."`
 }
 
-// MaxNodeEvents is how many events are told of a node.
+// MaxNodeEvents is the maximum number of events in the answer about a node.
 const MaxNodeEvents = 20
 
 // NodeCondition is one thing that a node's kubelet says of it.
@@ -102,7 +102,7 @@ type EventFilter struct {
 	Limit            int           // the newest; MaxEvents when zero
 }
 
-// MaxEvents is the most events that a call answers with.
+// MaxEvents is the maximum number of events in one answer.
 const MaxEvents = 1000
 
 // EventList is events, the newest first.

@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
-// Observation is how the agent sees what is called. Each may be nil.
+// Observation lets the agent observe calls. Each field may be nil.
 type Observation struct {
 	// Begun hears of each call when it comes.
 	Begun func()
@@ -21,10 +21,10 @@ type Observation struct {
 	Tracer trace.TracerProvider
 }
 
-// OtherCall stands for what is no call of a Runner's: probes, and paths that there are not.
+// OtherCall stands for requests that are not calls of a Runner: probes, and unknown paths.
 const OtherCall = "other"
 
-// observed tells of each call when it is answered.
+// observed reports each call once it is answered.
 func (s *server) observed(next http.Handler) http.Handler {
 	if s.Observation.Begun == nil && s.Observation.Called == nil && s.Observation.Tracer == nil {
 		return next
@@ -59,8 +59,8 @@ func (s *server) observed(next http.Handler) http.Handler {
 	})
 }
 
-// observedID is a call's ID; of requests to the Kubernetes API with their verb, since a
-// watch takes as long as its caller likes.
+// observedID returns a call's ID; of requests to the Kubernetes API with their verb, since a watch
+// takes as long as its caller likes.
 func observedID(call Call, r *http.Request) string {
 	if call.ID != KubernetesCall {
 		return call.ID

@@ -193,7 +193,7 @@ func (h *heldAnswer) Unwrap() huma.Context { return h.humaContext }
 // SetStatus keeps the status.
 func (h *heldAnswer) SetStatus(code int) { h.status = code }
 
-// Status is the one that was kept.
+// Status returns the one that was kept.
 func (h *heldAnswer) Status() int { return h.status }
 
 // BodyWriter keeps the body.

@@ -63,7 +63,7 @@ func (s *server) mayWait(op huma.Operation) huma.Operation {
 	return s.mayWaitFor(op, reflect.TypeFor[App]())
 }
 
-// mayWaitFor is mayWait of an App that is answered in other words.
+// mayWaitFor is like mayWait for an App that is answered as another type.
 func (s *server) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operation {
 	op.Metadata[answersApp] = true
 	schema := s.api.OpenAPI().Components.Schemas.Schema(answer, true, answer.Name())
@@ -112,8 +112,7 @@ func (s *server) writeDeadline(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// wireError is what may be said about err, which is logged where that is not
-// everything.
+// wireError returns what may be said about err, which is logged where that is not everything.
 func (s *server) wireError(ctx context.Context, err error) *Error {
 	id := problem.RequestID(ctx)
 	known := &Error{}

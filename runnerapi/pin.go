@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// KeyFingerprint names a certificate's public key: the SHA-256 of its SubjectPublicKeyInfo. It
-// stays the same when a certificate is issued anew for the same key.
+// KeyFingerprint returns the fingerprint of a certificate's public key: the SHA-256 of its
+// SubjectPublicKeyInfo. It stays the same when a certificate is issued again for the same key.
 func KeyFingerprint(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// PublicKey is the Runner's public key in PEM, for a CA of the customer's own to certify.
+// PublicKey returns the Runner's public key in PEM, for a CA of the customer's own to certify.
 func (c *Credentials) PublicKey() ([]byte, error) {
 	cert, err := c.TLSCertificate()
 	if err != nil {
@@ -27,7 +27,7 @@ func (c *Credentials) PublicKey() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: cert.Leaf.RawSubjectPublicKeyInfo}), nil
 }
 
-// Chain is PEM of all that the Runner presents: its certificate, and its endorsement.
+// Chain is like PEM of all that the Runner presents: its certificate, and its endorsement.
 func (c *Credentials) Chain() string {
 	if c.Endorsement == "" {
 		return c.Certificate
@@ -35,8 +35,8 @@ func (c *Credentials) Chain() string {
 	return strings.TrimRight(c.Certificate, "\n") + "\n" + c.Endorsement
 }
 
-// Endorse adds a certificate that a customer's CA has made of the Runner's public key, and what
-// leads to that CA; or replaces the one that was added before.
+// Endorse adds a certificate that a customer's CA has made for the Runner's public key, with the
+// chain to that CA. It replaces an earlier one.
 func (c *Credentials) Endorse(certificates []byte) error {
 	next := *c
 	next.Endorsement = string(certificates)

@@ -33,8 +33,8 @@ type JobResult struct {
 	Diagnosis  *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong, when something is, with the last lines of the log."`
 }
 
-// Pipeline is an ordered list of jobs that stops at the first that fails. It is
-// an App of type Pipeline in the words of who has it run.
+// Pipeline is an ordered list of jobs that stops at the first that fails. It is an App of type
+// Pipeline under other field names.
 type Pipeline struct {
 	Namespace  string         `json:"namespace" doc:"Kubernetes namespace the Pipeline lives in."`
 	Name       string         `json:"name" doc:"Name of the Pipeline; no App has the same."`
@@ -52,10 +52,9 @@ type PipelineList struct {
 	Items []Pipeline `json:"items" nullable:"false" doc:"Ordered by name."`
 }
 
-// PipelineSpec says what a Pipeline runs. Putting the same again changes
-// nothing; putting another, or the same under another name of its run, runs it
-// anew from the first job on, after what was left of the run before has been
-// removed.
+// PipelineSpec describes what a Pipeline runs. Putting the same spec again changes nothing. Putting
+// another spec, or the same spec with another run name, removes what is left of the run before and
+// runs the Pipeline from the first job.
 type PipelineSpec struct {
 	Jobs  []PipelineJob `json:"jobs" nullable:"false" minItems:"1" maxItems:"32" doc:"In their order. The first that fails ends the Pipeline."`
 	Image string        `json:"image,omitempty" maxLength:"512" pattern:"^[^\\s]+$" doc:"Container image of the jobs that name none."`
@@ -69,7 +68,7 @@ type PipelineSpec struct {
 	Resources Resources `json:"resources,omitzero" doc:"CPU and memory of jobs that say nothing themselves."`
 }
 
-// AppSpec is the App that the Pipeline is.
+// AppSpec returns the App that the Pipeline is.
 func (s PipelineSpec) AppSpec() AppSpec {
 	a := AppSpec{Type: TypePipeline, Image: s.Image, Jobs: s.Jobs, Resources: s.Resources}
 	if a.Image == "" && len(s.Jobs) > 0 { // an App has one
@@ -83,8 +82,8 @@ func (s PipelineSpec) AppSpec() AppSpec {
 	return a
 }
 
-// Validate reports what is wrong with a spec beyond what its struct tags can say,
-// in the fields of a Pipeline.
+// Validate returns what is wrong with a spec beyond what its struct tags can express, with the
+// field names of a Pipeline.
 func (s PipelineSpec) Validate() []FieldError {
 	v := &validation{}
 	if s.Image == "" && slices.ContainsFunc(s.Jobs, func(j PipelineJob) bool { return j.Image == "" }) {
@@ -101,8 +100,8 @@ func inJobsWords(errs []FieldError) []FieldError {
 	return errs
 }
 
-// JobSpec is one of the jobs as a Job would have it: with what the Pipeline says
-// where the job itself says nothing.
+// JobSpec returns one of the jobs as a Job would have it, with the Pipeline's settings for those
+// that the job leaves out.
 func (a AppSpec) JobSpec(j PipelineJob) JobSpec {
 	o := JobOptions{}
 	if a.Job != nil {
@@ -137,13 +136,12 @@ type PipelineStatus struct {
 	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before a deleted Pipeline is gone."`
 }
 
-// Settled says whether the Pipeline's newest spec has come to its end, or cannot
-// go on.
+// Settled reports whether the Pipeline's newest spec has come to its end, or cannot go on.
 func (p Pipeline) Settled() bool {
 	return p.Status.ObservedGeneration >= p.Generation && (p.Status.State.Ended() || p.Status.State == JobBlocked)
 }
 
-// PipelineOf is an App of type Pipeline in a Pipeline's words.
+// PipelineOf returns an App of type Pipeline in a Pipeline's words.
 func PipelineOf(a App) Pipeline {
 	o := JobOptions{}
 	if a.Spec.Job != nil {
@@ -170,7 +168,7 @@ func PipelineOf(a App) Pipeline {
 	return p
 }
 
-// sum is what the jobs' states come to.
+// sum derives the Pipeline's state from the jobs' states.
 func (s *PipelineStatus) sum() {
 	all := true
 	for _, j := range s.Jobs {

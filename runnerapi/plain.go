@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// plain is a middleware that refuses a request which two readers could read in two ways. huma
-// takes the first value of a repeated parameter, and no value for an absent parameter.
+// plain is a middleware that refuses a request that two readers could interpret differently. huma
+// takes the first value of a repeated parameter, and no value for an absent one.
 func plain(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	err := plainQuery(r, ctx.Operation().Parameters)
@@ -29,7 +29,7 @@ func plain(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// plainQuery also writes the query anew: huma and net/url parse an unusual one differently.
+// plainQuery also rewrites the query: huma and net/url parse an unusual one differently.
 func plainQuery(r *http.Request, params []*huma.Param) *Error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

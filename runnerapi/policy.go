@@ -6,10 +6,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// CodePolicyDenied refuses what the customer's policy does not allow.
+// CodePolicyDenied is the code of calls that the cluster owner's policy does not allow.
 const CodePolicyDenied = Code("policy_denied") // 403
 
-// Access is what the customer's policy takes a call for.
+// Access is how the cluster owner's policy classifies a call.
 type Access string
 
 // The kinds of access. A call that has none is refused.
@@ -30,10 +30,10 @@ const AdoptNamespace = "adopt-namespace"
 // is a part of put-app.
 const AdoptApp = "adopt-app"
 
-// Policy is the customer's word on what Runners may do. It may change at any
-// time, and holds from then on.
+// Policy is the cluster owner's policy about what Runners may do. It may change at any time, and
+// applies from then on.
 type Policy interface {
-	// Decide answers nil, or an *Error that says why not.
+	// Decide returns nil, or an *Error with the reason for a refusal.
 	Decide(Intent) error
 	// Changed is closed when the policy changes.
 	Changed() <-chan struct{}
@@ -48,7 +48,7 @@ type Policy interface {
 	State() PolicyState
 }
 
-// Intent is what a Runner is about to do.
+// Intent describes what a Runner is about to do.
 type Intent struct {
 	Command   string // ID of the call
 	Access    Access
@@ -66,11 +66,11 @@ type Intent struct {
 	Objects []ObjectIntent
 }
 
-// Discovers reports whether a Runner only asks the Kubernetes API what there is, or about
-// itself: any rule that allows a request allows that too.
+// Discovers reports whether a Runner only asks the Kubernetes API what exists, or about itself.
+// Every rule that allows a request also allows that.
 func (i Intent) Discovers() bool { return i.Kubernetes != nil && i.Kubernetes.Discovery }
 
-// PolicyState says what policy holds in a cluster.
+// PolicyState describes what policy holds in a cluster.
 type PolicyState struct {
 	State   string `json:"state" enum:"default,active,readOnly,paused,invalid,unknown" doc:"default: the cluster's owner has set none. invalid: it cannot be understood, and until it can all commands are refused. unknown: it has not been read yet."`
 	Source  string `json:"source" doc:"Where the owner of the cluster sets it."`
@@ -78,7 +78,7 @@ type PolicyState struct {
 	Fix     string `json:"fix,omitempty"`
 }
 
-// PolicyDenied is a refusal. Its detail names the rule.
+// PolicyDenied returns a refusal. Its detail names the rule.
 func PolicyDenied(fix, format string, args ...any) *Error {
 	return problem.New(http.StatusForbidden, CodePolicyDenied, fix, format, args...)
 }

@@ -9,10 +9,9 @@ import (
 
 // Releases is what the server needs for the calls about Helm releases.
 type Releases interface {
-	// PutRelease installs a chart or upgrades the release to it. All that can be said
-	// before anything is changed is an error; what comes then goes on when the call has
-	// been answered, and WaitRelease tells how it ends. With DryRun the answer says what
-	// would change.
+	// PutRelease installs a chart or upgrades the release to it. It returns an error for everything
+	// that can be detected before a change. The rest continues after the call was answered, and
+	// WaitRelease returns the outcome. With DryRun the answer lists the changes that would be made.
 	PutRelease(ctx context.Context, key Key, spec ReleaseSpec, opts ReleaseOptions) (Release, error)
 	GetRelease(ctx context.Context, key Key) (Release, error)
 	// ListReleases reads the newest revision of each release of a namespace.
@@ -62,7 +61,7 @@ type ReleaseSpec struct {
 	Adopt bool `json:"adopt,omitempty" doc:"Take over a release of this name that somebody else made, with the helm program, and all fields of its objects."`
 }
 
-// ChartSource says where a chart comes from: a repository, a registry, or the body.
+// ChartSource describes where a chart comes from: a repository, a registry, or the body.
 type ChartSource struct {
 	Repository        string `json:"repository,omitempty" maxLength:"2048" example:"https://charts.example.com" doc:"URL of a chart repository, with name."`
 	Name              string `json:"name,omitempty" maxLength:"253" pattern:"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$" example:"web" doc:"Name of the chart in the repository."`
@@ -72,7 +71,7 @@ type ChartSource struct {
 	CredentialsSecret string `json:"credentialsSecret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$" example:"chart-login" doc:"Secret of the namespace with url, username and password for the repository or registry. They are sent to addresses within url alone."`
 }
 
-// Validate reports what the types cannot.
+// Validate returns errors that the types cannot express.
 func (s ReleaseSpec) Validate() []FieldError {
 	fields := s.Chart.validate()
 	if _, err := s.timeout(); err != nil {
@@ -123,7 +122,7 @@ func releaseTimeout(text string) (time.Duration, error) {
 	return d, err
 }
 
-// TimeLimit is the timeout of a valid spec.
+// TimeLimit returns the timeout of a valid spec.
 func (s ReleaseSpec) TimeLimit() time.Duration {
 	d, err := s.timeout()
 	if err != nil {
@@ -140,12 +139,12 @@ type ReleaseRollback struct {
 	ForceConflicts bool `json:"forceConflicts,omitempty" doc:"As of a deploy."`
 }
 
-// TimeLimit is the timeout of a valid rollback.
+// TimeLimit returns the timeout of a valid rollback.
 func (r ReleaseRollback) TimeLimit() time.Duration {
 	return ReleaseSpec{Timeout: r.Timeout}.TimeLimit()
 }
 
-// Validate reports what the types cannot.
+// Validate returns errors that the types cannot express.
 func (r ReleaseRollback) Validate() []FieldError {
 	if _, err := releaseTimeout(r.Timeout); err != nil {
 		return []FieldError{{Field: "timeout", Message: "give a duration such as 5m, of 1s at least and 1h at most"}}
@@ -153,7 +152,7 @@ func (r ReleaseRollback) Validate() []FieldError {
 	return nil
 }
 
-// ReleaseStatus is what Helm says of a revision.
+// ReleaseStatus is Helm's status of a revision.
 type ReleaseStatus string
 
 // The states of a revision, in Helm's words.
@@ -168,8 +167,8 @@ const (
 	ReleasePendingRollback ReleaseStatus = "pending-rollback"
 )
 
-// Release is a revision of a Helm release: the newest, where no other is asked for.
-// Values, notes and manifests are not told: they may hold what is secret.
+// Release is a revision of a Helm release: the newest, unless another one is requested. It leaves
+// out values, notes and manifests, which may contain secrets.
 type Release struct {
 	Namespace   string        `json:"namespace"`
 	Name        string        `json:"name"`
@@ -226,5 +225,5 @@ type ReleaseList struct {
 	Items []Release `json:"items" nullable:"false"`
 }
 
-// Busy says whether a command is at work.
+// Busy reports whether a command is at work.
 func (r Release) Busy() bool { return r.Operation != nil }

@@ -159,8 +159,8 @@ func (s *server) write(ctx context.Context, key Key, wp params.Write, wait param
 	return out, err
 }
 
-// settle answers 200 with the outcome, or with the status otherwise when there
-// is none after the time to wait or when the agent shuts down.
+// settle answers 200 with the outcome. It answers with the given status if there is no outcome
+// after the time to wait, or when the agent shuts down.
 func (s *server) settle(ctx context.Context, app App, generation int64, wait time.Duration, otherwise int) (*appOutput, error) {
 	settled := func() bool { return app.Settled() && app.Generation >= generation }
 	if wait > 0 && !settled() {

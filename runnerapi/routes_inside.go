@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
 )
 
-// codeUpgrade answers a call that has to be a WebSocket's and is not.
+// codeUpgrade is the code for a call that must be a WebSocket and is not.
 const codeUpgrade = Code("upgrade_required")
 
 type execInput struct {
@@ -75,12 +75,12 @@ type inside interface {
 	run(ctx context.Context) (exitCode int, err error)
 }
 
-// errCallerGone ends the work for a caller who is not there to be told.
+// errCallerGone ends the work for a caller that has disconnected.
 var errCallerGone = errors.New("the caller is gone")
 
-// upgraded makes the call's connection a WebSocket and does the work on it. The work
-// ends with the caller, with the policy's leave, and when the agent drains; only the
-// first of these takes the connection with it, so that the others can be told.
+// upgraded turns the call's connection into a WebSocket and does the work on it. The work ends with
+// the caller, with the policy's permission, and when the agent drains. Only a leaving caller takes
+// the connection with it, so that the caller receives the reason in the other cases.
 func (s *server) upgraded(ctx context.Context, protocol string, begin func(*channels) inside) *streamOutput {
 	return &streamOutput{Body: func(hc huma.Context) {
 		r, w := humachi.Unwrap(hc)
@@ -117,7 +117,7 @@ func (s *server) converse(ctx context.Context, c *channels, work inside) {
 	c.finish(code, s.ending(ctx, working, err)) //nolint:contextcheck // see channels.send
 }
 
-// ending is what the caller is told of how the work ended.
+// ending returns the error that the caller receives about the end of the work.
 func (s *server) ending(ctx, working context.Context, err error) error {
 	switch {
 	case errors.As(context.Cause(ctx), new(*Error)): // the policy allows it no more

@@ -101,8 +101,7 @@ func (s *server) getOperation(ctx context.Context, in *params.Operation) (*opera
 	return &operationOutput{Body: op}, nil
 }
 
-// deletes says whether a command's outcome may come after its answer without
-// being an App.
+// deletes reports whether a command's outcome may come after its answer without being an App.
 func deletes(command string) bool {
 	return command == "delete-app" || command == "delete-job" || command == "delete-pipeline"
 }

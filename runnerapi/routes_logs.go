@@ -104,7 +104,7 @@ func (s *server) sendLogOf(ctx context.Context, accept string, opts LogOptions, 
 // logReader is a backend's way to read a log.
 type logReader func(ctx context.Context, emit func(LogLine) error) error
 
-// logs is the backend's, with errors that may be told.
+// logs calls the backend and returns errors that may be sent to the caller.
 func (s *server) logs(ctx context.Context, opts LogOptions, read logReader, emit func(LogLine) error) (err error) {
 	defer func() { // in a goroutine of its own, out of reach of recoverPanics
 		if reason := recover(); reason != nil {
@@ -123,8 +123,8 @@ func (s *server) logs(ctx context.Context, opts LogOptions, read logReader, emit
 	return s.wireError(ctx, err)
 }
 
-// wantsText says whether the caller prefers plain text: only when it asks for
-// it and not for JSON lines.
+// wantsText reports whether the caller prefers plain text: only when it asks for it and not for
+// JSON lines.
 func wantsText(accept string) bool {
 	text := false
 	for part := range strings.SplitSeq(accept, ",") {

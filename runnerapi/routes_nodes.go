@@ -89,7 +89,7 @@ func (s *server) drainNode(ctx context.Context, in *struct {
 	return out, nil
 }
 
-// namespaceOf is that of NAMESPACE/NAME.
+// namespaceOf returns the namespace in NAMESPACE/NAME.
 func namespaceOf(pod string) string {
 	namespace, _, _ := strings.Cut(pod, "/")
 	return namespace
@@ -117,7 +117,7 @@ func (s *server) drain(ctx context.Context, name string, options DrainOptions, o
 	}
 }
 
-// brokeOff says with an error what a drain had done by then.
+// brokeOff adds to an error what a drain had done by then.
 func brokeOff(err error, evicted []string) error {
 	p := &problem.Error{}
 	if len(evicted) == 0 || !errors.As(err, &p) {

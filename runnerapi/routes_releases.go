@@ -46,7 +46,7 @@ func (s *server) releaseRoutes() {
 		"Deletes what the release made, but for what its chart says to keep, and its history."+untilDone+named, 0)), s.deleteRelease)
 }
 
-// releaseOptions has the policy asked about what a chart brings.
+// releaseOptions returns options with which the policy is asked about what a chart brings.
 func (s *server) releaseOptions(ctx context.Context, p params.Write) ReleaseOptions {
 	opts := ReleaseOptions{WriteOptions: s.writeOptions(ctx, p)}
 	if s.Policy != nil {
@@ -140,8 +140,8 @@ func (s *server) outcome(ctx context.Context, key Key, was Release, wait time.Du
 // releaseCommands are those that go on after they were answered.
 var releaseCommands = map[string]bool{"put-release": true, "rollback-release": true, "delete-release": true}
 
-// releaseOutcome says what became of a command about a release, by the revision that it
-// was answered with.
+// releaseOutcome returns what became of a command about a release, by the revision that it was
+// answered with.
 func (s *server) releaseOutcome(ctx context.Context, r Record) (OperationState, string, error) {
 	var was Release
 	if len(r.Answer) > 0 {

@@ -40,7 +40,7 @@ type runSpec interface {
 	Validate() []FieldError
 }
 
-// inWords answers an App in the words of its type.
+// inWords answers with an App in the form of its type.
 func inWords[T any](app *appOutput, err error, of func(App) T) (*runOutput[T], error) {
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (s *server) getRun(ctx context.Context, in *getRunInput, kind AppType) (*ap
 	return s.settle(ctx, app, max(app.Generation, in.Generation), wait, http.StatusOK)
 }
 
-// run is an App of this type; one of another is none.
+// run returns an App of this type; one of another is none.
 func (s *server) run(ctx context.Context, key Key, kind AppType) (App, error) {
 	app, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (App, error) { return s.Apps.Get(ctx, key) })
 	if none := (*problem.Error)(nil); errors.As(err, &none) && none.Code == problem.NotFound {

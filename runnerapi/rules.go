@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Rule is something about a spec that struct tags cannot say: once in Go, for
-// the API and the reconciler, and once in CEL, for the cluster.
+// Rule is a rule about a spec that struct tags cannot express: once in Go, for the API and the
+// reconciler, and once in CEL, for the cluster.
 type Rule struct {
 	Field   string // JSON path below the spec
 	Message string
@@ -15,7 +15,7 @@ type Rule struct {
 	Holds   func(AppSpec) bool
 }
 
-// SpecRules are all of them. The CustomResourceDefinition is made with the same.
+// SpecRules returns all of them. The CustomResourceDefinition is made with the same.
 func SpecRules() []Rule {
 	return slices.Concat(workloadRules, ingressRules, updateRules, mountRules, podRules)
 }
@@ -179,7 +179,7 @@ var updateRules = []Rule{
 	},
 }
 
-// ReservedPrefix begins the names of volumes that the agent makes itself.
+// ReservedPrefix is the prefix of the names of volumes that the agent itself creates.
 const ReservedPrefix = "pipeops-"
 
 var mountRules = []Rule{
@@ -294,7 +294,7 @@ func every[T any](all []T, holds func(T) bool) bool {
 	return !slices.ContainsFunc(all, func(x T) bool { return !holds(x) })
 }
 
-// distinct says whether no two have the same key.
+// distinct reports whether no two have the same key.
 func distinct[T any](all []T, key func(T) string) bool {
 	seen := map[string]bool{}
 	for _, x := range all {

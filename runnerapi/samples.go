@@ -16,9 +16,9 @@ type codeSample struct {
 	Source string `json:"source"`
 }
 
-// Curl is the call by hand. $AGENT is the agent's name in TLS and $EDGE the
-// address of the control plane's edge; docs/runner-api.md tells where they and
-// the three files come from.
+// Curl returns the call as a curl command. $AGENT is the agent's name in TLS and $EDGE the address
+// of the control plane's edge; docs/runner-api.md describes where they and the three files come
+// from.
 func (c Call) Curl() string { return curl(c.Method, c.exampleURL(), c.Body) }
 
 func curl(method, path, body string) string {
@@ -33,7 +33,7 @@ func curl(method, path, body string) string {
 	return line
 }
 
-// exampleURL is the path with the objects that the examples are about.
+// exampleURL returns the path with the objects that the examples are about.
 func (c Call) exampleURL() string {
 	namespace, name, query := "production", "web", ""
 	switch {

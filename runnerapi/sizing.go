@@ -11,7 +11,7 @@ const (
 	RestartOnConfigMaps RestartTrigger = "configMaps"
 )
 
-// SizingMode says what is done about an App's requests.
+// SizingMode is what the agent does about an App's requests.
 type SizingMode string
 
 // The modes of right-sizing.
@@ -46,7 +46,7 @@ type MemoryBounds struct {
 	Max string `json:"max,omitempty" maxLength:"32" pattern:"^[0-9]+(\\.[0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti)?$" example:"1Gi"`
 }
 
-// mode is what is asked for: nothing, unless it says otherwise.
+// mode returns the requested mode; the default does nothing.
 func (r *RightSizing) mode() SizingMode {
 	if r == nil || r.Mode == "" {
 		return SizingOff
@@ -54,7 +54,7 @@ func (r *RightSizing) mode() SizingMode {
 	return r.Mode
 }
 
-// Sizing is the App's mode of right-sizing.
+// Sizing returns the App's mode of right-sizing.
 func (s AppSpec) Sizing() SizingMode { return s.RightSizing.mode() }
 
 func (v *validation) rightSizing(r *RightSizing) {

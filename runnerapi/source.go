@@ -98,12 +98,12 @@ const (
 	SourceSuspended   SourcePhase = "Suspended"   // left alone
 )
 
-// Settled says whether nothing more happens unless the repository or the source changes.
+// Settled reports whether nothing more happens unless the repository or the source changes.
 func (p SourcePhase) Settled() bool {
 	return p != SourcePending && p != SourceBuilding && p != SourceProgressing
 }
 
-// Applied says whether what is in the repository was applied, however it is doing.
+// Applied reports whether the repository's content was applied, in any state of health.
 func (p SourcePhase) Applied() bool {
 	return p == SourceProgressing || p == SourceReady || p == SourceDegraded
 }
@@ -250,12 +250,12 @@ func (s SourceSpec) validateType(v *validation, name string) {
 	}
 }
 
-// inRepository says whether a path stays in the repository.
+// inRepository reports whether a path stays in the repository.
 func inRepository(p string) bool {
 	return !strings.ContainsAny(p, "\\\x00") && !strings.HasPrefix(p, "/") && (p == "" || path.Clean(p) != ".." && !strings.HasPrefix(path.Clean(p), "../"))
 }
 
-// Every is how often to look for a new commit.
+// Every returns how often to look for a new commit.
 func (s SourceSpec) Every() (time.Duration, error) {
 	if s.Interval == "" {
 		return DefaultSourceInterval, nil
@@ -267,7 +267,7 @@ func (s SourceSpec) Every() (time.Duration, error) {
 	return d, nil
 }
 
-// AppName is the name of the App that a source of type app brings.
+// AppName returns the name of the App that a source of type app brings.
 func (s Source) AppName() string {
 	if s.Spec.App != "" {
 		return s.Spec.App

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// DefaultBuildNamespace is the one that deployments/build-rights.yaml makes.
+// DefaultBuildNamespace is the namespace that deployments/build-rights.yaml creates.
 const DefaultBuildNamespace = "pipeops-builds"
 
 // SourceBuild is how the image of an App that names none is made of each commit.
@@ -30,11 +30,11 @@ type SourceBuildStatus struct {
 	Failure   *BuildFailure `json:"failure,omitempty" doc:"Why there is none; without the end of the log."`
 }
 
-// Key is the build's.
+// Key returns the build's.
 func (b SourceBuildStatus) Key() Key { return Key{Namespace: b.Namespace, Name: b.Name} }
 
-// BuildKey is the build of a source that has one. Several namespaces share one for builds, so
-// the name says which source it is of.
+// BuildKey returns the build of a source that has one. Several namespaces share one for builds, so
+// the name contains the source.
 func (s Source) BuildKey() Key {
 	sum := sha256.Sum256([]byte(s.Namespace + "/" + s.Name))
 	const prefix, digits = "git-", 8
@@ -46,7 +46,7 @@ func (s Source) BuildKey() Key {
 	return key
 }
 
-// BuildSpec is what is built of a commit.
+// BuildSpec returns what to build of a commit.
 func (s SourceSpec) BuildSpec(commit, run string) BuildSpec {
 	b := s.Build
 	credentials := b.GitCredentials

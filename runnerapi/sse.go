@@ -19,7 +19,7 @@ const (
 	maxEventLine = 1 << 20 // bytes of a line of a stream
 )
 
-// errEndless says that a line of a stream has no end in sight.
+// errEndless reports a line of a stream that is too long.
 var errEndless = fmt.Errorf("a line of the event stream has more than %d bytes", maxEventLine)
 
 // writeEvent writes one event (HTML standard, section 9.2). JSON has no line
@@ -38,8 +38,8 @@ func writeEvent(w io.Writer, name, id string, data any) error {
 	return err
 }
 
-// readEvents calls emit for each event of a stream until it ends. A stream
-// that breaks off with a reason answers it.
+// readEvents calls emit for each event of a stream until it ends. It returns the reason with which
+// a stream breaks off.
 func readEvents(r io.Reader, emit func(AppEvent) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 4096), maxEventLine)

@@ -17,7 +17,7 @@ func shorten(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// count says how many of the conditions hold.
+// count returns how many of the conditions hold.
 func count(conditions ...bool) int {
 	n := 0
 	for _, c := range conditions {

@@ -43,7 +43,7 @@ func soundText(data []byte) error {
 
 func tail(data []byte, from int) []byte { return data[min(from, len(data)):] }
 
-// escaped is the unit of UTF-16 that data begins with, as \uXXXX.
+// escaped returns the unit of UTF-16 that data begins with, as \uXXXX.
 func escaped(data []byte) (uint16, bool) {
 	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
 		return 0, false
@@ -83,7 +83,7 @@ func wholeNumbers(data []byte) []byte {
 	return append(out, data[done:]...)
 }
 
-// wholeNumber is how a whole number is written plainly, if text is one that is not.
+// wholeNumber returns how a whole number is written plainly, if text is one that is not.
 func wholeNumber(text string) (string, bool) {
 	mantissa, exponent, _ := bytes.Cut(bytes.ToLower([]byte(text)), []byte("e"))
 	if !bytes.ContainsRune(mantissa, '.') && exponent == nil {
@@ -102,7 +102,7 @@ func wholeNumber(text string) (string, bool) {
 	return number.Num().String(), true
 }
 
-// plainNumber says whether a mantissa is one of JSON: 1. and 01.0 are none.
+// plainNumber reports whether a mantissa is one of JSON: 1. and 01.0 are none.
 func plainNumber(mantissa []byte) bool {
 	digits := bytes.TrimPrefix(mantissa, []byte("-"))
 	whole, fraction, dotted := bytes.Cut(digits, []byte("."))

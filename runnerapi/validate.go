@@ -31,7 +31,7 @@ var (
 	dataKey    = regexp.MustCompile(keyPattern)
 )
 
-// ValidAppName says whether an App may have this name.
+// ValidAppName reports whether an App may have this name.
 func ValidAppName(name string) bool { return len(name) <= maxLabel && appName.MatchString(name) }
 
 // maxSetName is the longest name of a StatefulSet or CronJob: Kubernetes puts a
@@ -60,7 +60,8 @@ func (s AppSpec) ValidateName(name string) []FieldError {
 	return v.errs
 }
 
-// ValidateChange reports what of a spec cannot take the place of the one before.
+// ValidateChange returns errors for the fields of a spec that cannot replace those of the one
+// before.
 func (s AppSpec) ValidateChange(before AppSpec) []FieldError {
 	v := &validation{}
 	if was := cmp.Or(before.Type, TypeDeployment); !s.is(was) {
@@ -78,7 +79,7 @@ const (
 	ClaimsFixed = "the claims of a StatefulSet cannot change: delete the App, whose volumes are kept, and deploy it again, or add a volume by existingClaim"
 )
 
-// claims are the claims by name.
+// claims returns the claims by name.
 func (s AppSpec) claims() map[string]VolumeClaim {
 	out := map[string]VolumeClaim{}
 	for _, volume := range s.Volumes {
@@ -93,9 +94,8 @@ func (s AppSpec) claims() map[string]VolumeClaim {
 	return out
 }
 
-// Validate reports what is wrong with a spec beyond what its struct tags can
-// say. The API refuses such a spec; for an App that was written with kubectl
-// the reconciler reports the same.
+// Validate returns what is wrong with a spec beyond what its struct tags can express. The API
+// refuses such a spec. For an App that was written with kubectl, the reconciler reports the same.
 func (s AppSpec) Validate() []FieldError {
 	v := &validation{}
 	v.ports(s.Ports)
@@ -118,7 +118,7 @@ func (s AppSpec) Validate() []FieldError {
 	return v.errs
 }
 
-// Validate reports a body that asks for nothing, or for two things.
+// Validate returns an error for a body that asks for nothing, or for two things.
 func (s Scale) Validate() []FieldError {
 	v := &validation{}
 	bounds := s.Min != nil || s.Max != nil || s.CPUPercent != nil
@@ -133,7 +133,7 @@ func (s Scale) Validate() []FieldError {
 	return v.errs
 }
 
-// Validate reports keys that Kubernetes would not take, or that come twice.
+// Validate returns errors for keys that Kubernetes would refuse, or that occur twice.
 func (s SecretSpec) Validate() []FieldError {
 	v := &validation{}
 	for _, key := range sortedKeys(s.Data) {

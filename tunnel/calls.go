@@ -25,11 +25,11 @@ const (
 	nextPatience = 3 * time.Second
 )
 
-// DialAPI opens a stream to the control plane's HTTPS API, for HTTP/1.1 without TLS: the
-// session has that, and the server takes its client certificate for the call's. It fails at
-// once where no session is up. What is called must
-// see the certificate of now, and prove itself to the CAs of now: where the source of the
-// TLS configuration answers another pointer than it did for the session, both are proven first.
+// DialAPI opens a stream to the control plane's HTTPS API, for HTTP/1.1 without TLS: the session
+// has TLS, and the server uses its client certificate for the call. DialAPI fails at once if no
+// session is up. The API must see the current certificate, and prove itself to the current CAs. So
+// if the source of the TLS configuration returns another pointer than it did for the session, both
+// are proven first.
 func (t *Tunnel) DialAPI(ctx context.Context) (net.Conn, error) {
 	up := t.calls.Load()
 	if up == nil {
@@ -56,7 +56,7 @@ func (t *Tunnel) DialAPI(ctx context.Context) (net.Conn, error) {
 // and waits for that spares both ends the handshake of a connection for the call alone.
 func (t *Tunnel) Settle(ctx context.Context) { t.status.awaited().await(ctx) }
 
-// source is asked for the TLS of a way.
+// source returns the source of the TLS configuration for a transport.
 func (t *Tunnel) source(w Way) func(context.Context) (*tls.Config, error) {
 	if w == Websocket && t.cfg.WebsocketTLS != nil {
 		return t.cfg.WebsocketTLS
@@ -64,7 +64,7 @@ func (t *Tunnel) source(w Way) func(context.Context) (*tls.Config, error) {
 	return t.cfg.TLS
 }
 
-// DialAPI is a Tunnel's, through any of the tunnels.
+// DialAPI returns a Tunnel's, through any of the tunnels.
 func (s *Set) DialAPI(ctx context.Context) (net.Conn, error) {
 	err := errNoTunnel
 	for _, m := range s.staying() {
@@ -79,7 +79,7 @@ func (s *Set) DialAPI(ctx context.Context) (net.Conn, error) {
 	return nil, err
 }
 
-// Settle is a Tunnel's: until one of the tunnels is up or all have been tried.
+// Settle waits, as a Tunnel's does, until one of the tunnels is up or all have been tried.
 func (s *Set) Settle(ctx context.Context) {
 	s.mu.Lock()
 	prospect := s.prospect
@@ -87,7 +87,7 @@ func (s *Set) Settle(ctx context.Context) {
 	prospect.await(ctx)
 }
 
-// staying are the tunnels that are not being left.
+// staying returns the tunnels that are not being left.
 func (s *Set) staying() (stay []*member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Set) staying() (stay []*member) {
 	return stay
 }
 
-// settled says whether there is nothing to wait for any more. The lock is held.
+// settled reports whether there is nothing to wait for any more. The lock is held.
 func (s *Set) settled() bool {
 	for _, m := range s.members {
 		if !m.leaving && !m.status.awaited().isOver() {

@@ -49,7 +49,7 @@ func (c *connector) Connect() (*msg.Conn, error) {
 	return msg.NewConn(w, msg.NewV1ReadWriter(w)), nil
 }
 
-// idle says that nothing goes through the session.
+// idle reports that nothing goes through the session.
 func (c *connector) idle() bool { return c.open.Load() == 0 }
 
 // Close implements client.MessageConnector.
@@ -62,8 +62,8 @@ type controlStream struct {
 	silent    *time.Timer
 }
 
-// Read ends the whole session before it lets frpc see the end of its control connection, which
-// is the session's end too when the server's FRP has said nothing for too long.
+// Read ends the whole session before frpc sees the end of its control connection. That also ends
+// the session if the server's FRP was silent for too long.
 func (s *controlStream) Read(p []byte) (int, error) {
 	s.silent.Reset(heartbeatTimeout)
 	n, err := s.Stream.Read(p)
@@ -85,7 +85,7 @@ type workStream struct {
 	leave     sync.Once
 }
 
-// closed is called once, when the connection is closed from here.
+// closed is called once, when the connection is closed at this end.
 func (s *workStream) closed() {
 	if s.handed.Load() {
 		s.open.Add(-1)
@@ -117,7 +117,7 @@ func (s *workStream) left() {
 	}
 }
 
-// handedOver ends the handover and returns the bare stream, which tells who connected.
+// handedOver ends the handover and returns the bare stream, which knows the peer's address.
 func (s *workStream) handedOver(start *msg.StartWorkConn) net.Conn {
 	s.open.Add(1)
 	s.handed.Store(true)

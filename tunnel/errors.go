@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Error is a failure of the tunnel told to a person: what was being done, where, why it
-// failed and what to do next.
+// Error is a failure of the tunnel for display: what was attempted, where, why it failed, and the
+// fix.
 type Error struct {
 	// Op is what was being done, such as "connect" or "log in".
 	Op string
@@ -15,7 +15,7 @@ type Error struct {
 	Where string
 	// Action is what to do about it.
 	Action string
-	// Final says that trying again is pointless until someone acts.
+	// Final reports that a retry is pointless without a change by the operator.
 	Final bool
 	// Spread is the time within which the server asks to try again, each at a moment of its
 	// own; zero when it does not ask.
@@ -39,8 +39,8 @@ func IsFinal(err error) bool {
 	return errors.As(err, &e) && e.Final
 }
 
-// spreadOf is the Spread that is asked for in err or in what it wraps, such as the other
-// way's answer.
+// spreadOf returns the Spread that is asked for in err or in what it wraps, such as the other way's
+// answer.
 func spreadOf(err error) time.Duration {
 	for e := (*Error)(nil); errors.As(err, &e); err = e.Err {
 		if e.Spread > 0 {

@@ -84,7 +84,7 @@ func (t *Tunnel) lostError(err error) error {
 	return t.wrap(opStay, errors.New(reasonClosed), actWait)
 }
 
-// isAlert tells the peer's TLS refusal from other errors.
+// isAlert reports whether an error is the peer's TLS refusal.
 func isAlert(err error) bool {
 	var alert tls.AlertError
 	var op *net.OpError

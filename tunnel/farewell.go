@@ -17,7 +17,8 @@ const farewellTimeout = 5 * time.Second
 // nothing else.
 type farewell struct{ said atomic.Pointer[link.Refused] }
 
-// hear takes a stream that the server has opened, and ends the session when it says farewell.
+// hear reads a stream that the server has opened, and ends the session if it announces the server's
+// stop.
 func (f *farewell) hear(stream *mux.Stream) {
 	_ = stream.SetReadDeadline(time.Now().Add(farewellTimeout))
 	text, err := io.ReadAll(io.LimitReader(stream, link.MaxRefusal))
@@ -36,8 +37,8 @@ func (t *Tunnel) farewellError(told *link.Refused) error {
 	return e
 }
 
-// isRefusal says whether err is what a control plane has answered, so that the way there
-// is open.
+// isRefusal reports whether err is what a control plane has answered, so that the way there is
+// open.
 func isRefusal(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.refused

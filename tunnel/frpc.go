@@ -34,10 +34,10 @@ type frpc struct {
 	messages *messages
 }
 
-// login is what the agent says of itself.
+// login is what the agent states about itself.
 type login struct{ agentID, instance, cluster string }
 
-// common is what frpc is told that is the same for all sessions: nothing in it is an agent's, and frpc
+// common is frpc's configuration for all sessions: nothing in it belongs to one agent, and frpc
 // does not change it.
 var common = sync.OnceValues(func() (*commonParts, error) {
 	off := false
@@ -102,7 +102,7 @@ func logIn(l login, conn *connector, accept func(net.Conn)) (f *frpc, err error)
 	return &frpc{control, messages}, nil
 }
 
-// ask is FRP's login.
+// ask sends FRP's login.
 func (c *commonParts) ask(stream *controlStream, l login) (*msg.LoginResp, error) {
 	asked := &msg.Login{
 		Version: version.Full(), Hostname: c.hostname, Os: runtime.GOOS, Arch: runtime.GOARCH,
@@ -132,8 +132,9 @@ func (c *commonParts) ask(stream *controlStream, l login) (*msg.LoginResp, error
 	return answer, nil
 }
 
-// agentProxy is the one proxy, by its name on the wire: frpc is told of no user to put before it. The server sets its
-// secret; encryption and compression stay off because the callback is given the connection without them.
+// agentProxy returns the one proxy, by its name on the wire: frpc gets no user name to put before
+// it. The server sets its secret. Encryption and compression stay off because the callback receives
+// the connection without them.
 func agentProxy(l login) v1.ProxyConfigurer {
 	p := &v1.STCPProxyConfig{}
 	p.Name = link.ProxyName(l.agentID, l.instance)

@@ -44,7 +44,8 @@ func (m *messages) begin() {
 	close(m.running)
 }
 
-// nextHeartbeat is up to a tenth later than it has to be, so that thousands who came at once do not stay together.
+// nextHeartbeat returns a time up to a tenth later than required, so that thousands of agents that
+// connected at once do not stay synchronized.
 func nextHeartbeat() time.Duration {
 	return heartbeatInterval + rand.N(heartbeatInterval/10) //nolint:gosec // spreading load needs no secrecy
 }
@@ -71,7 +72,7 @@ func (m *messages) ReadMsg() (msg.Message, error) {
 	return got, nil
 }
 
-// tell is called when frpc has done with a message what it does.
+// tell is called after frpc has handled a message.
 func (m *messages) tell() {
 	if m.answer == nil {
 		return

@@ -19,13 +19,13 @@ const (
 	maxLeaving = 2 * SetSize
 )
 
-// SetConfig is what a Set needs to know.
+// SetConfig configures a Set.
 type SetConfig struct {
-	// Config is what its tunnels have in common. ServerAddress and ServerName are those
-	// of the fallback: a server that is known without being told.
+	// Config is the common configuration of its tunnels. ServerAddress and ServerName are those of
+	// the fallback: a server that is known in advance.
 	Config
-	// Refused is told that a server refuses this agent for good. The other tunnels go on,
-	// and this one is tried again after RefusedPause, or after Retry.
+	// Refused is called when a server refuses this agent for good. The other tunnels go on, and
+	// this one is retried after RefusedPause, or after Retry.
 	Refused func(at Endpoint, err error)
 	// RefusedPause is how long a server that refused the agent is left alone (15 s).
 	RefusedPause time.Duration
@@ -37,9 +37,9 @@ type SetConfig struct {
 	Leave time.Duration
 }
 
-// Set keeps one agent connected to several servers at a time, so that one of them may die.
-// Which ones may change at any time. Connections of Runners come out of one listener,
-// whichever tunnel they take.
+// Set keeps one agent connected to several servers at a time, so that one of them may fail. The
+// servers may change at any time. Connections of Runners come out of one listener, from all
+// tunnels.
 type Set struct {
 	cfg      SetConfig
 	fallback Endpoint
@@ -79,8 +79,8 @@ type NodeStatus struct {
 	Wanted bool
 }
 
-// NewSet checks the configuration. It keeps a tunnel to the fallback until Keep says more.
-// Nothing is dialled before Run.
+// NewSet returns a Set after it has checked the configuration. The Set keeps a tunnel to the
+// fallback until Keep changes that. Run connects.
 func NewSet(cfg SetConfig) (*Set, error) {
 	if _, err := New(cfg.Config); err != nil {
 		return nil, err
@@ -98,11 +98,10 @@ func NewSet(cfg SetConfig) (*Set, error) {
 	}, nil
 }
 
-// Keep says to which servers there is to be a tunnel from now on, the best first, and which
-// one is known without being told, to which alone there is one where endpoints is empty. The
-// first two are taken, and answered. What stays is not touched, and an old tunnel is left when
-// a new one is up. The error names endpoints that make no sense: they are passed over, and if
-// nothing is left all stays as it is.
+// Keep sets the servers to which there must be a tunnel from now on, the best first, and the
+// fallback, which is used alone if endpoints is empty. It uses and returns the first two. Tunnels
+// that stay are not touched, and an old tunnel is closed once a new one is up. The error names
+// invalid endpoints, which are skipped; if none is left, nothing changes.
 func (s *Set) Keep(endpoints []Endpoint, fallback Endpoint) ([]Endpoint, error) {
 	chosen, err := choose(endpoints)
 	s.mu.Lock()
@@ -125,7 +124,7 @@ func (s *Set) Keep(endpoints []Endpoint, fallback Endpoint) ([]Endpoint, error) 
 	return slices.Clone(chosen), err
 }
 
-// Retry has the servers asked again at once that refused the agent, as it has another
+// Retry makes the servers that refused the agent be tried again at once, because it has another
 // certificate.
 func (s *Set) Retry() {
 	s.mu.Lock()
@@ -145,7 +144,7 @@ func (s *Set) Changed() <-chan struct{} {
 	return s.next
 }
 
-// Status says how the tunnels are.
+// Status returns how the tunnels are.
 func (s *Set) Status() SetStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +169,7 @@ func (s *Set) Status() SetStatus {
 	return status
 }
 
-// Up is how many tunnels are up, and wanted how many there are to be.
+// Up returns how many tunnels are up, and how many are wanted.
 func (s SetStatus) Up() (up, wanted int) {
 	for _, n := range s.Nodes {
 		if n.Phase == Connected {
@@ -183,7 +182,7 @@ func (s SetStatus) Up() (up, wanted int) {
 	return min(up, wanted), wanted
 }
 
-// Drain is a Tunnel's, of all tunnels at once. No other ones are made from then on.
+// Drain returns a Tunnel's, of all tunnels at once. No other ones are made from then on.
 func (s *Set) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
@@ -199,7 +198,7 @@ func (s *Set) Drain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// find is the tunnel to an endpoint that is not being left. The lock is held.
+// find returns the tunnel to an endpoint that is not being left. The lock is held.
 func (s *Set) find(e Endpoint) *member {
 	for _, m := range s.members {
 		if m.at == e && !m.leaving {

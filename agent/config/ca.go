@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// CAPool reads the CAs that the operator named for the control plane, or
-// answers nil.
+// CAPool returns the CAs that the operator named for the control plane, or nil.
 func (c Config) CAPool() (*x509.CertPool, error) {
 	if c.CAFile == "" {
 		return nil, nil
@@ -14,9 +13,8 @@ func (c Config) CAPool() (*x509.CertPool, error) {
 	return c.addCAs(x509.NewCertPool())
 }
 
-// DownloadPool are the CAs of sites that releases are downloaded from: the system's,
-// and those that the operator named, since a mirror often has the same. Nil is the
-// system's alone.
+// DownloadPool returns the CAs of sites from which releases are downloaded: the system's, and those
+// that the operator named, since a mirror often uses the same. Nil means only the system's.
 func (c Config) DownloadPool() (*x509.CertPool, error) {
 	if c.CAFile == "" {
 		return nil, nil

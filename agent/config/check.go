@@ -27,7 +27,7 @@ const maxStabilization = time.Hour
 
 var clusterName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// name is what an operator looks for when a setting is wrong.
+// name returns what an operator looks for when a setting is wrong.
 func (s setting) name() string { return s.env }
 
 // check finds everything that is wrong with the values themselves. Whether a

@@ -71,7 +71,7 @@ func defaultText(s setting) string {
 	return fmt.Sprintf(" (default %q)", s.def)
 }
 
-// Load reads flags, environment and file. It answers every error at once.
+// Load reads flags, environment and file. Its error lists all mistakes at once.
 func Load(flags *pflag.FlagSet, getenv func(string) string) (Config, error) {
 	path, _ := flags.GetString("config")
 	file, err := readFile(path)
@@ -92,7 +92,7 @@ func Load(flags *pflag.FlagSet, getenv func(string) string) (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// lookUp finds a setting's value and says where it comes from.
+// lookUp returns a setting's value and its source.
 func lookUp(s setting, flags *pflag.FlagSet, getenv func(string) string, file map[string]any, path string) (value, source string) {
 	if f := flags.Lookup(s.flag); s.flag != "" && f != nil && f.Changed {
 		return f.Value.String(), "--" + s.flag

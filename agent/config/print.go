@@ -55,5 +55,5 @@ func (c Config) shown(s setting) string {
 // String keeps the secrets out of anything that prints a Config.
 func (c Config) String() string { return "agent configuration of " + c.ClusterName }
 
-// GoString is String for %#v.
+// GoString is like String for %#v.
 func (c Config) GoString() string { return c.String() }

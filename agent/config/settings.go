@@ -1,5 +1,5 @@
-// Package config is the agent's configuration: where each setting comes from,
-// what is wrong with it, and how it is shown without its secrets.
+// Package config is the agent's configuration: where each setting comes from, its validation, and
+// its output without secrets.
 package config
 
 // A setting is one row of the agent's configuration. The rows make the flags,

@@ -18,11 +18,11 @@ const (
 	maxUpdateDeadline = time.Hour
 )
 
-// Windows are when the agent may update itself.
+// Windows returns when the agent may update itself.
 func (c Config) Windows() (window.Windows, error) { return window.Parse(c.UpdateWindow) }
 
-// ReleaseKeys are the keys that the customer trusts, or else those that the
-// program was built with.
+// ReleaseKeys returns the keys that the customer trusts, or else those that the program was built
+// with.
 func (c Config) ReleaseKeys(builtWith string) ([]release.PublicKey, error) {
 	text := strings.Join(c.UpdateKeys, ",")
 	if text == "" {
@@ -31,7 +31,7 @@ func (c Config) ReleaseKeys(builtWith string) ([]release.PublicKey, error) {
 	return release.ParseKeys(text)
 }
 
-// UpdateKeysNeeded is ReleaseKeys of an agent that is to update itself: there has to be one.
+// UpdateKeysNeeded is like ReleaseKeys of an agent that is to update itself: there has to be one.
 func (c Config) UpdateKeysNeeded(builtWith string) ([]release.PublicKey, error) {
 	keys, err := c.ReleaseKeys(builtWith)
 	if err == nil && len(keys) == 0 {

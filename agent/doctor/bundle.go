@@ -31,9 +31,9 @@ type part struct {
 	text []byte
 }
 
-// WriteBundle writes what a support engineer needs into a .tar.gz that only its
-// owner can read: the report, versions, the configuration, the agent's pods and
-// its recent log. Every text goes through the redactor.
+// WriteBundle writes what a support engineer needs into a .tar.gz that only its owner can read: the
+// report, versions, the configuration, the agent's pods and its recent log. All text goes through
+// the redactor.
 func WriteBundle(ctx context.Context, file string, opts Options, report Report) (err error) {
 	e := newExam(opts)
 	parts, problems := e.collect(ctx, report)
@@ -71,7 +71,7 @@ func pack(w io.Writer, parts []part, secrets redactor, at time.Time) error {
 	return errors.Join(archive.Close(), packed.Close())
 }
 
-// tail is the last whole lines of a long text.
+// tail returns the last whole lines of a long text.
 func tail(text []byte) []byte {
 	if len(text) <= maxPart {
 		return text
@@ -80,7 +80,7 @@ func tail(text []byte) []byte {
 	return text[bytes.IndexByte(text, '\n')+1:]
 }
 
-// collect gathers the parts and says what could not be had.
+// collect gathers the parts and returns what was not available.
 func (e *exam) collect(ctx context.Context, report Report) (parts []part, problems []string) {
 	add := func(name string, text []byte, err error) {
 		if err != nil {

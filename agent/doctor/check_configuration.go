@@ -4,7 +4,7 @@ import "context"
 
 const fixConfiguration = "look at `pipeops-agent print-config`"
 
-// configuration says each thing that is wrong with the settings.
+// configuration returns a finding for each mistake in the settings.
 func (e *exam) configuration(context.Context) []Finding {
 	if e.ConfigErr == nil {
 		if e.Config.SelfUpdate { // which `run` would not begin without a key
@@ -21,7 +21,7 @@ func (e *exam) configuration(context.Context) []Finding {
 	return findings
 }
 
-// leaves are the single errors in a joined one.
+// leaves returns the single errors in a joined one.
 func leaves(err error) []error {
 	joined, several := err.(interface{ Unwrap() []error })
 	if !several {

@@ -117,7 +117,7 @@ func (e *exam) token(ctx context.Context) []Finding {
 	return ok("token " + state.ID + " is good for " + goodFor(state))
 }
 
-// enrolment says what a registration waits for, where an operator decides on it.
+// enrolment returns what a registration waits for, where an operator decides on it.
 func enrolment(s controlapi.EnrolmentState) []Finding {
 	fix := "on the control plane: `pipeops-controlplane agent approve " + s.ID + "`"
 	switch s.State {

@@ -40,7 +40,7 @@ func (e *exam) identity(ctx context.Context) []Finding {
 	return ok("agent " + id.AgentID + ", certificate until " + until)
 }
 
-// store is where the agent keeps its identity; nil when that cannot be reached.
+// store returns where the agent keeps its identity; nil when that cannot be reached.
 func (e *exam) store() (identity.Store, error) {
 	if e.Config.StateDir != "" {
 		return identity.File{Dir: e.Config.StateDir}, nil

@@ -66,7 +66,7 @@ func (e *exam) ask(ctx context.Context, path string) ([]byte, error) {
 	return core.RESTClient().Get().AbsPath(path).DoRaw(ctx)
 }
 
-// restConfig is the agent's, for one examination.
+// restConfig returns the agent's, for one examination.
 func (e *exam) restConfig() *rest.Config {
 	rc := kubeclient.Config(e.Kubernetes)
 	rc.Timeout = e.Timeout

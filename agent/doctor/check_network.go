@@ -61,7 +61,7 @@ func (e *exam) tcp(ctx context.Context) []Finding {
 	return ok(fmt.Sprintf("%s answers in %s", address, time.Since(start).Round(100*time.Microsecond)))
 }
 
-// explain says what kept us from an answer of the control plane.
+// explain returns what kept us from an answer of the control plane.
 func (e *exam) explain(err error) error { return controlapi.Explain(e.target, e.Now, err) }
 
 func dial(ctx context.Context, address string) error {
@@ -72,7 +72,7 @@ func dial(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// addressOf is host:port of a URL.
+// addressOf returns host:port of a URL.
 func addressOf(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

@@ -63,7 +63,7 @@ func (e *exam) selfUpdate(ctx context.Context, reviews authorizationv1client.Sel
 		"kubectl apply --server-side -f deployments/self-update.yaml; with Helm set selfUpdate.enabled=true")
 }
 
-// review asks for each right and answers a finding for each that is missing.
+// review asks for each right and returns a finding for each that is missing.
 func (e *exam) review(ctx context.Context, reviews authorizationv1client.SelfSubjectAccessReviewsGetter, where, namespace string, rights []deployments.Grant, fix string) []Finding {
 	allowed := make([]bool, len(rights))
 	group, ctx := errgroup.WithContext(ctx)
@@ -100,7 +100,7 @@ func question(r deployments.Grant, namespace string) *authorizationv1.SelfSubjec
 	}}
 }
 
-// managedNamespaces are those with the agent's mark.
+// managedNamespaces returns those with the agent's mark.
 func (e *exam) managedNamespaces(ctx context.Context) ([]string, error) {
 	cluster, err := e.cluster()
 	if err != nil {

@@ -34,8 +34,8 @@ func (e *exam) tokenLeft(ctx context.Context) []Finding {
 	return e.judgeLeft(ctx, token, secret.String(), byHand+"; or end the token: pipeops-controlplane token revoke")
 }
 
-// tokenBeside is of an agent that removes no token: one that is a process, or one whose owner
-// has turned that off.
+// tokenBeside checks an agent that removes no token: one that is a process, or one whose owner has
+// disabled that.
 func (e *exam) tokenBeside(ctx context.Context) []Finding {
 	if file := e.Config.TokenFile; file != "" {
 		return e.judgeLeft(ctx, e.Config.Token, file, "empty the file, and keep it: truncate -s 0 "+file)

@@ -1,7 +1,7 @@
-// Package doctor finds out what keeps an agent from working: it tries each thing
-// that the agent needs, by itself and from where the agent runs, and says beside
-// each failure what to do. It changes nothing: it uses up no token, takes no
-// tunnel from a running agent and writes to neither cluster nor control plane.
+// Package doctor finds out what keeps an agent from working. It tries each thing that the agent
+// needs separately, from where the agent runs, and shows the fix beside each failure. It changes
+// nothing: it uses up no token, takes no tunnel from a running agent and writes to neither cluster
+// nor control plane.
 package doctor
 
 import (
@@ -46,7 +46,7 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Options say what to look at.
+// Options describe what to examine.
 type Options struct {
 	// Config is what was understood of the configuration, ConfigErr what was not.
 	Config    config.Config
@@ -90,7 +90,7 @@ func Examine(ctx context.Context, opts Options) Report {
 	return report
 }
 
-// Failures counts what failed.
+// Failures returns the number of failures.
 func (r Report) Failures() (n int) {
 	for _, f := range r.Findings {
 		if f.Status == Failed {

@@ -20,8 +20,8 @@ import (
 // check is one thing that is tried.
 type check struct {
 	name string
-	// needs are the checks without whose success this one says nothing new,
-	// after those that it learns from.
+	// needs are the checks without whose success this one has nothing new to report; after are
+	// those whose results it uses.
 	needs, after []string
 	run          func(*exam, context.Context) []Finding
 }
@@ -104,8 +104,7 @@ func (e *exam) blocker(c check) string {
 	return ""
 }
 
-// hasFailed says so of a check that is over, or that could not be done because
-// of one that has failed.
+// hasFailed reports whether a check has failed, or could not run because another one has failed.
 func (e *exam) hasFailed(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeSpace is what an ordinary user may write to the disk of dir.
+// freeSpace returns what an ordinary user may write to the disk of dir.
 func freeSpace(dir string) (bytes uint64, known bool, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
@@ -21,8 +21,8 @@ func freeSpace(dir string) (bytes uint64, known bool, err error) {
 	return s.Bavail * uint64(s.Bsize), true, nil //nolint:gosec // a block has a size above nothing
 }
 
-// freeMemory is the machine's, or what is left of this process' limit (cgroup
-// version 2), whichever is less.
+// freeMemory returns the machine's, or what is left of this process' limit (cgroup version 2),
+// whichever is less.
 func freeMemory() (bytes uint64, known bool, err error) {
 	file, err := os.Open("/proc/meminfo")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
-// Table prints one line for each finding, the fix beside what failed.
+// Table prints one line for each finding, with the fix beside a failure.
 func (r Report) Table(w io.Writer) {
 	cli.Row(w, "STATUS", "CHECK", "FOUND")
 	for _, f := range r.Findings {

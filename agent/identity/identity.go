@@ -1,6 +1,6 @@
-// Package identity is who the agent is: the key that never leaves it, what the
-// control plane answered to its registration, and where both are kept. It does
-// not talk to the control plane.
+// Package identity is the agent's identity: the key that never leaves the agent, the control
+// plane's answer to its registration, and where both are stored. It does not connect to the control
+// plane.
 package identity
 
 import (
@@ -21,23 +21,22 @@ import (
 // maxPart bounds what is taken of one stored part.
 const maxPart = 256 << 10
 
-// Identity is a key and the certificate over it, with what the control plane
-// said about where to go and whom to trust. It does not change once made: a
-// renewal makes a new one.
+// Identity is a key and its certificate, with the control plane's addresses and CAs. It is
+// immutable: a renewal makes a new one.
 type Identity struct {
 	controlapi.Identity
 	// Certificate is the agent's, for both ends of TLS.
 	Certificate tls.Certificate
 	// Roots are the CAs of the control plane, its frps and the Runners.
 	Roots *x509.CertPool
-	// SystemRoots says that the control plane's HTTPS certificate is one that the
-	// system trusts (a public CA's), as it was at registration.
+	// SystemRoots reports that the control plane's HTTPS certificate is one that the system trusts
+	// (a public CA's), as it was at registration.
 	SystemRoots bool
 
 	key *ecdsa.PrivateKey
 }
 
-// New joins a key with what the control plane answered to its CSR.
+// New returns an identity from a key and the control plane's answer to its CSR.
 func New(key *ecdsa.PrivateKey, answer controlapi.Identity, systemRoots bool) (*Identity, error) {
 	keyPEM, err := encodeKey(key)
 	if err != nil {
@@ -59,26 +58,26 @@ func New(key *ecdsa.PrivateKey, answer controlapi.Identity, systemRoots bool) (*
 	return id, nil
 }
 
-// Key is the agent's private key, for signing with it.
+// Key returns the agent's private key, for signing with it.
 func (id *Identity) Key() crypto.Signer { return id.key }
 
-// Same says whether the other is this very certificate.
+// Same reports whether the other is this very certificate.
 func (id *Identity) Same(other *Identity) bool {
 	return other != nil && bytes.Equal(id.Certificate.Leaf.Raw, other.Certificate.Leaf.Raw)
 }
 
-// WithTunnels is the identity with other nodes to keep a tunnel to.
+// WithTunnels returns the identity with other nodes to keep a tunnel to.
 func (id *Identity) WithTunnels(nodes []controlapi.TunnelEndpoint) *Identity {
 	other := *id
 	other.Tunnels = nodes
 	return &other
 }
 
-// NotAfter is when the certificate expires.
+// NotAfter returns when the certificate expires.
 func (id *Identity) NotAfter() time.Time { return id.Certificate.Leaf.NotAfter }
 
-// RenewAt is two thirds into the certificate's life, which leaves a third for
-// a control plane that is away.
+// RenewAt returns the time after two thirds of the certificate's life, which leaves a third for an
+// outage of the control plane.
 func (id *Identity) RenewAt() time.Time {
 	leaf := id.Certificate.Leaf
 	return leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)
@@ -94,7 +93,7 @@ const (
 // trustSystem is the value of partTrust for SystemRoots.
 const trustSystem = "system"
 
-// Encode makes the parts to be stored. They hold the private key.
+// Encode returns the parts to store. They contain the private key.
 func (id *Identity) Encode() (map[string][]byte, error) {
 	answer, err := json.Marshal(id.Identity)
 	if err != nil {
@@ -111,7 +110,7 @@ func (id *Identity) Encode() (map[string][]byte, error) {
 	return parts, nil
 }
 
-// Decode makes an Identity from its stored parts.
+// Decode returns an Identity from its stored parts.
 func Decode(parts map[string][]byte) (*Identity, error) {
 	for name, part := range parts {
 		if len(part) > maxPart {

@@ -13,22 +13,22 @@ import (
 	"runtime"
 )
 
-// Store keeps the stored parts of an Identity, for all replicas of the agent. In
-// a cluster it is a Secret, on a VM a File.
+// Store keeps the stored parts of an Identity, for all replicas of the agent. In a cluster it is a
+// Secret, on a VM a File.
 type Store interface {
-	// Load answers what is stored and its version. Nothing is nil parts of the
-	// version "".
+	// Load returns the stored parts and their version. If nothing is stored, it returns nil parts
+	// and the version "".
 	Load(ctx context.Context) (parts map[string][]byte, version string, err error)
-	// Save replaces what was stored as that version. It answers false, and does
-	// nothing, when something else is stored since: another replica was first.
+	// Save replaces the parts of that version. If something else was stored since, because another
+	// replica was first, it does nothing and returns false.
 	Save(ctx context.Context, parts map[string][]byte, version string) (bool, error)
-	// String says where, for messages.
+	// String describes the place, for messages.
 	String() string
 }
 
-// File is a Store in a directory, for an agent that is no pod. The file can be
-// read by its owner alone. Its versions keep an agent from writing over what it has
-// not read; for replicas that race in the same moment it is no arbiter.
+// File is a Store in a directory, for an agent that is not a pod. Only its owner can read the file.
+// Its versions keep an agent from overwriting what it has not read. They do not arbitrate between
+// replicas that write at the same moment.
 type File struct{ Dir string }
 
 func (f File) path() string   { return filepath.Join(f.Dir, "identity.json") }

@@ -10,30 +10,30 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
-// HasCA says whether the CA with this fingerprint is one of the identity's, or was
-// one before: a token keeps the fingerprint that it was made with.
+// HasCA reports whether the CA with this fingerprint is one of the identity's, or was one before: a
+// token keeps the fingerprint that it was made with.
 func (id *Identity) HasCA(fingerprint string) bool {
 	return slices.ContainsFunc(anchor.Parse([]byte(id.CABundle+id.FormerCAs)), func(ca *x509.Certificate) bool {
 		return controlapi.Fingerprint(ca) == fingerprint
 	})
 }
 
-// With is the identity with other CAs, which the control plane told it.
+// With returns the identity with other CAs, which the control plane sent.
 func (id *Identity) With(cas controlapi.CAs) (*Identity, error) {
 	answer := id.Identity
 	answer.CABundle, answer.FormerCAs = cas.Bundle, cas.Former
 	return New(id.key, answer, id.SystemRoots)
 }
 
-// Leaf is the certificate alone, in PEM.
+// Leaf returns the certificate alone, in PEM.
 func (id *Identity) Leaf() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: id.Certificate.Leaf.Raw}))
 }
 
-// TLS is the agent's side of mutual TLS with the control plane and its frps,
-// which present certificates of the control plane's own CA. The agent's goes there without the CAs above it,
-// which the control plane has: with them it would verify one signature more for each. Runners may need them, who get
-// Certificate.
+// TLS returns the agent's side of mutual TLS with the control plane and its frps, which present
+// certificates of the control plane's own CA. The agent sends its certificate without the CAs above
+// it, which the control plane has: it would otherwise verify one more signature for each. Runners
+// may need the CAs; they receive Certificate.
 func (id *Identity) TLS() *tls.Config {
 	own := id.Certificate
 	own.Certificate = own.Certificate[:1:1]
@@ -43,8 +43,8 @@ func (id *Identity) TLS() *tls.Config {
 	}
 }
 
-// ControlPlaneTLS is TLS for the HTTPS API, whose certificate may be a public
-// CA's or, with extra, one of a CA that the operator named.
+// ControlPlaneTLS is like TLS for the HTTPS API, whose certificate may be a public CA's or, with
+// extra, one of a CA that the operator named.
 func (id *Identity) ControlPlaneTLS(extra *x509.CertPool) *tls.Config {
 	cfg := id.TLS()
 	switch {

@@ -4,7 +4,7 @@ package launch
 
 import "errors"
 
-// Supported says whether a process of this system can go on as another program.
+// Supported reports whether a process of this system can go on as another program.
 const Supported = false
 
 func become(string, []string) error {

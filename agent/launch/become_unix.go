@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Supported says whether a process of this system can go on as another program.
+// Supported reports whether a process of this system can go on as another program.
 const Supported = true
 
 func become(path string, env []string) error {

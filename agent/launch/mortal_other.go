@@ -4,5 +4,5 @@ package launch
 
 import "syscall"
 
-// mortal is nothing that this system knows; its service managers end all of a service.
+// mortal does nothing on this system, whose service managers end all processes of a service.
 func mortal() *syscall.SysProcAttr { return nil }

@@ -18,7 +18,7 @@ const maxRecord = 64 << 10
 // directory. It can be read and written by the agent's user alone.
 type Dir string
 
-// In is the Dir of a state directory.
+// In returns the Dir of a state directory.
 func In(stateDir string) Dir { return Dir(filepath.Join(stateDir, "update")) }
 
 // Staged is a release whose program is in the Dir.
@@ -28,8 +28,7 @@ type Staged struct {
 	From    string `json:"from"` // version before
 }
 
-// Confirmed is a release that was ready on trial: it is started instead of the
-// installed program.
+// Confirmed is a release that was ready on trial: it is started instead of the installed program.
 type Confirmed struct {
 	Staged
 	// Proven is set once it was ready in its own place too; until then its starts are
@@ -44,8 +43,8 @@ type Failed struct {
 	Reason string `json:"reason"`
 }
 
-// Record is what outlives the agent. Trial is set while a release is on trial: found at
-// a start, it says that the trial was cut off.
+// Record is stored and outlives the agent. Trial is set while a release is on trial; if it is set
+// at a start, the trial was interrupted.
 type Record struct {
 	Confirmed *Confirmed `json:"confirmed,omitempty"`
 	Previous  *Confirmed `json:"previous,omitempty"` // what Confirmed took the place of
@@ -56,13 +55,13 @@ type Record struct {
 	Failed *Failed `json:"failed,omitempty"`
 }
 
-// Confirm has a release started from now on that was ready on trial.
+// Confirm makes a release that was ready on trial be started from now on.
 func (r *Record) Confirm(s Staged) {
 	r.Confirmed, r.Previous = &Confirmed{Staged: s}, r.Confirmed
 	r.Trial, r.CutOff, r.Failed = nil, nil, nil
 }
 
-// Interrupt notes at a start that a trial was cut off, if one was.
+// Interrupt records at a start that a trial was interrupted, if there was one.
 func (r *Record) Interrupt() {
 	switch {
 	case r.Trial == nil:
@@ -73,14 +72,14 @@ func (r *Record) Interrupt() {
 	}
 }
 
-// Prove notes that a confirmed release is ready in its own place.
+// Prove records that a confirmed release is ready in its own place.
 func (r *Record) Prove(s Staged) {
 	if r.Confirmed != nil && r.Confirmed.Staged == s {
 		r.Confirmed.Proven, r.Previous = true, nil
 	}
 }
 
-// Fail gives a release up: the one before it is started from now on.
+// Fail gives a release up: the previous one is started from now on.
 func (r *Record) Fail(s Staged, reason string) {
 	r.Failed, r.Trial, r.CutOff = &Failed{Staged: s, Reason: reason}, nil, nil
 	if r.Confirmed != nil && r.Confirmed.Staged == s {

@@ -18,14 +18,14 @@ const program = "pipeops-agent"
 // ErrTampered is that of a program that is not the one that was signed.
 var ErrTampered = errors.New("it is not what was signed")
 
-// Program is the agent's for this machine in a release.
+// Program returns the agent's for this machine in a release.
 func Program(m *release.Manifest) (release.File, bool) {
 	return m.File(release.KindAgent, runtime.GOOS, runtime.GOARCH)
 }
 
-// Stage keeps a release's program, read from body, with the manifest and the signature
-// by which it is verified at each start. What has another size or digest than the
-// manifest says is not kept: ErrTampered.
+// Stage stores a release's program, read from body, with the manifest and the signature by which it
+// is verified at each start. If size or digest differ from the manifest, it stores nothing and
+// returns ErrTampered.
 func (d Dir) Stage(m *release.Manifest, manifest, signature []byte, body io.Reader) error {
 	want, ok := Program(m)
 	if !ok {
@@ -61,10 +61,10 @@ func same(want release.File, size int64, sum []byte) error {
 	return nil
 }
 
-// Verified is the path of a staged version's program, after its signature and digest
-// were verified once more: what was damaged or put there since it was downloaded is not
-// started. It does not keep out who can write to the directory at this very moment and
-// swaps the program between verification and start; that is the agent's user, or root.
+// Verified returns the path of a staged version's program, after it has verified the signature and
+// digest again. A program that was damaged or replaced since the download is not started. This does
+// not stop an attacker that can write to the directory and swaps the program between verification
+// and start: that is the agent's user, or root.
 func (d Dir) Verified(version string, keys []release.PublicKey) (path string, err error) {
 	if !release.ValidVersion(version) {
 		return "", fmt.Errorf("%q is no release's version", version)

@@ -31,26 +31,26 @@ const (
 	maxMessage = 4096
 )
 
-// ErrNotBegun is that of a trial for which the machine had no room: it says nothing of
-// the release.
+// ErrNotBegun is returned for a trial for which the machine had no room: it says nothing about the
+// release.
 var ErrNotBegun = errors.New("the trial could not begin")
 
-// Trial is a program that runs beside the agent, as another replica of it, until it
-// is known whether it becomes ready. It tells as it would tell systemd: by messages to
-// a socket, which here is the agent's.
+// Trial is a program that runs beside the agent, as another replica of it, until it is known
+// whether it becomes ready. It reports as it would report to systemd: by messages to a socket,
+// which here is the agent's.
 type Trial struct {
 	Dir      Dir
 	Path     string // of the program, verified
 	Version  string
 	Deadline time.Duration
-	// Patience is how long it may take to end when it is told to; 25 s when 0.
+	// Patience is how long it may take to end on request; 25 s if 0.
 	Patience time.Duration
 	// Stderr gets what the program logs.
 	Stderr io.Writer
 }
 
-// Run answers nil when the program was ready in time and stayed so; else why not.
-// Either way the program has ended. The error is the context's when that ended first.
+// Run returns nil when the program was ready in time and stayed so; else why not. Either way the
+// program has ended. The error is the context's when that ended first.
 func (t Trial) Run(ctx context.Context) error {
 	messages, closeSocket, err := t.listen(ctx)
 	if err != nil {
@@ -101,7 +101,7 @@ func (t Trial) watch(ctx context.Context, p *child, messages <-chan string) erro
 	}
 }
 
-// word is what a program on trial says of itself.
+// word is what a program on trial reports about itself.
 type word struct {
 	announced bool // that it is ready, which is said once
 	status    string
@@ -118,12 +118,12 @@ func (w *word) take(message string) {
 	}
 }
 
-// ready is whether it has been and is: a status that says what is missing takes it back.
+// ready reports whether it is ready: a status with something missing revokes the readiness.
 func (w *word) ready() bool { return w.announced && w.status == statusReady }
 
 func (t Trial) socket() string { return t.Dir.file("notify.sock") }
 
-// listen opens the socket by which the program tells how it is.
+// listen opens the socket on which the program reports its state.
 func (t Trial) listen(ctx context.Context) (messages <-chan string, closeSocket func(), err error) {
 	if err := os.Remove(t.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, nil, err
@@ -187,7 +187,7 @@ func (t Trial) start() (*child, error) {
 	return p, <-started
 }
 
-// withoutManager keeps from the program what the service manager told the agent.
+// withoutManager removes the service manager's variables from the program's environment.
 func withoutManager(env []string) []string {
 	var own []string
 	for _, v := range env {
@@ -198,7 +198,7 @@ func withoutManager(env []string) []string {
 	return own
 }
 
-// end has the program drain and waits for it.
+// end makes the program drain and waits for it.
 func (p *child) end(patience time.Duration) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // in vain only when it has ended
 	timer := time.NewTimer(patience)
@@ -211,7 +211,7 @@ func (p *child) end(patience time.Duration) {
 	}
 }
 
-// why says how the program ended by itself.
+// why returns how the program ended by itself.
 func (p *child) why() error {
 	how := "it ended by itself"
 	if p.err != nil {
@@ -241,7 +241,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last is the last line.
+// last returns the last line.
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,8 +23,8 @@ const (
 	maxRedirects    = 5
 )
 
-// Download is how releases' files are fetched. What comes is believed only once its
-// digest is that of the signed manifest: TLS keeps out who would listen or make it slow.
+// Download fetches releases' files. A file is trusted only once its digest matches the signed
+// manifest; TLS protects against eavesdropping and delays.
 type Download struct {
 	// Mirror is used instead of the URL that the control plane names, if set.
 	Mirror string
@@ -70,7 +70,7 @@ func (d Download) Open(ctx context.Context, c Candidate, file release.File) (bod
 	return resp.Body, done, nil
 }
 
-// locate is the URL of a release's file.
+// locate returns the URL of a release's file.
 func (d Download) locate(c Candidate, name string) (string, error) {
 	base := c.Offer.URL
 	if d.Mirror != "" {

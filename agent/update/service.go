@@ -25,7 +25,7 @@ type Service struct {
 	Keys     []release.PublicKey
 	Deadline time.Duration
 	Download Download
-	// Ready says what this agent itself waits for.
+	// Ready returns what this agent itself waits for.
 	Ready func(context.Context) error
 	// Stderr gets the log of a program on trial.
 	Stderr  io.Writer

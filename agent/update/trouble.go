@@ -22,8 +22,8 @@ const (
 	maxAnswer  = 64 << 10
 )
 
-// trouble says why the pods of the newest spec are not ready: a pod that runs says it
-// itself, of one that does not the signals of Kubernetes tell.
+// trouble returns why the pods of the newest spec are not ready: a running pod reports it itself,
+// and otherwise Kubernetes' signals show it.
 func (p Pods) trouble(ctx context.Context, own kube.Own) string {
 	pods, err := p.Cluster.PodsOf(ctx, own, own.Image)
 	if err != nil {
@@ -72,7 +72,7 @@ func ask(ctx context.Context, pod *corev1.Pod) string {
 	return answer.Detail
 }
 
-// healthAddress is that of the health port of a pod whose agent runs.
+// healthAddress returns the address of the health port of a pod whose agent runs.
 func healthAddress(pod *corev1.Pod) string {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.State.Running == nil || pod.Status.PodIP == "" {

@@ -1,7 +1,7 @@
-// Package update is the agent's update of itself to a release that the control
-// plane offers, where its customer has turned that on: which offers are taken, when,
-// and what becomes of them. How a version is put in place of another is a Target's:
-// the pods of a Deployment, or the program of a service.
+// Package update updates the agent to a release that the control plane offers, if the cluster owner
+// has enabled that. It decides which offers are taken, and when, and records their results. A
+// Target puts one version in place of another: the pods of a Deployment, or the program of a
+// service.
 package update
 
 import (
@@ -34,11 +34,10 @@ var errBusy = errors.New("the agent is in the middle of another change")
 // errOver is that of a try for which the time is over, or the offer.
 var errOver = errors.New("this is not to be tried any more")
 
-// ErrRelaunch ends an agent whose program is to be started anew: the next one is
-// in place.
+// ErrRelaunch ends an agent whose program must be restarted, because the next one is in place.
 var ErrRelaunch = errors.New("the program is to be started anew")
 
-// Record is what is kept of the last try. It outlives the agent.
+// Record is the stored record of the last try. It outlives the agent.
 type Record struct {
 	State     controlapi.UpdateState `json:"state"` // updating, done or failed; empty when there was none
 	Offer     string                 `json:"offer,omitempty"`
@@ -50,15 +49,15 @@ type Record struct {
 	Deadline  time.Time              `json:"deadline,omitzero"`
 }
 
-// Candidate is a release that the rules let through.
+// Candidate is a release that the rules allow.
 type Candidate struct {
 	Offer    *controlapi.Offer
 	Manifest *release.Manifest
 	From     string // version that runs
-	// Began says that nothing is in the way, for the control plane to be told.
+	// Began reports to the control plane that nothing prevents the update.
 	Began func()
-	// Still is to be asked after what may have taken long, before a version is tried:
-	// it answers an error when that is not to be any more.
+	// Still is called after long operations, before a version is tried: it returns an error if the
+	// update must not go on.
 	Still func() error
 }
 
@@ -68,21 +67,21 @@ type Target interface {
 	Fits(m *release.Manifest) error
 	// Recall reads how the last try stands.
 	Recall(ctx context.Context) (Record, error)
-	// Try begins with a version. When it answers nil, Recall tells how it stands; one
-	// that takes long says Began. A RefusedError is final for the offer, ErrRelaunch
-	// ends the agent, anything else is tried again.
+	// Try begins with a version. Once it has returned nil, Recall returns the progress; a slow one
+	// calls Began. A RefusedError is final for the offer, ErrRelaunch ends the agent, and any other
+	// error is retried.
 	Try(ctx context.Context, c Candidate) error
 	// Watch looks at a try that is under way, and ends it if it is time. ErrRelaunch ends
 	// the agent, after any other error it is called again.
 	Watch(ctx context.Context, r Record) error
 }
 
-// Config makes an Updater.
+// Config configures an Updater.
 type Config struct {
 	Rules  Rules
 	Target Target
 	Now    func() time.Time
-	// Leads says whether this replica is to begin anything. All watch.
+	// Leads reports whether this replica is to begin anything. All watch.
 	Leads func() bool
 	// Changed is called when there is news for the control plane.
 	Changed func()
@@ -105,13 +104,13 @@ type Updater struct {
 	retryAt            time.Time
 }
 
-// New makes an Updater.
+// New returns an Updater.
 func New(cfg Config) *Updater {
 	return &Updater{cfg: cfg, news: make(chan struct{}, 1), status: controlapi.Update{State: controlapi.UpdateIdle}}
 }
 
-// Offered takes what the last heartbeat was answered: nil when nothing is offered,
-// no content when it is what was offered before.
+// Offered receives the offer in the last heartbeat's answer: nil if there is no offer, and without
+// content if it is the same as before.
 func (u *Updater) Offered(offer *controlapi.Offer) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -128,7 +127,7 @@ func (u *Updater) Offered(offer *controlapi.Offer) {
 	}
 }
 
-// Status is for the heartbeat.
+// Status returns the status for the heartbeat.
 func (u *Updater) Status() controlapi.Update {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -139,8 +138,7 @@ func (u *Updater) Status() controlapi.Update {
 	return s
 }
 
-// Run carries out offers until ctx ends. It answers ErrRelaunch when the program is
-// to be started anew.
+// Run carries out offers until ctx ends. It returns ErrRelaunch if the program must be restarted.
 func (u *Updater) Run(ctx context.Context) error {
 	for {
 		wait, err := u.step(ctx)
@@ -160,7 +158,7 @@ func (u *Updater) Run(ctx context.Context) error {
 	}
 }
 
-// step does what is to be done now and answers when to look again.
+// step does what is to be done now and returns when to look again.
 func (u *Updater) step(ctx context.Context) (time.Duration, error) {
 	last, err := u.cfg.Target.Recall(ctx)
 	if err != nil {
@@ -188,8 +186,7 @@ func (u *Updater) step(ctx context.Context) (time.Duration, error) {
 	return u.consider(ctx, offer, last)
 }
 
-// watch looks at the try that is under way. What keeps it from being ended, a write that is
-// refused, is told.
+// watch checks the try in progress. It reports what prevents its end, such as a refused write.
 func (u *Updater) watch(ctx context.Context, last Record) (time.Duration, error) {
 	err := u.cfg.Target.Watch(ctx, last)
 	if errors.Is(err, ErrRelaunch) || ctx.Err() != nil {
@@ -203,7 +200,7 @@ func (u *Updater) watch(ctx context.Context, last Record) (time.Duration, error)
 	return wait, nil
 }
 
-// consider does with an offer what the rules say.
+// consider applies the rules to an offer.
 func (u *Updater) consider(ctx context.Context, offer *controlapi.Offer, last Record) (time.Duration, error) {
 	now := u.cfg.Now()
 	state, reason, manifest := u.cfg.Rules.judge(offer, last, now)
@@ -233,7 +230,7 @@ func (u *Updater) consider(ctx context.Context, offer *controlapi.Offer, last Re
 	}))
 }
 
-// still says whether what was judged some minutes ago holds.
+// still reports whether what was judged some minutes ago holds.
 func (u *Updater) still(offer *controlapi.Offer) error {
 	if now, _ := u.current(); now == nil || now.ID != offer.ID || !u.cfg.Leads() || !u.cfg.Rules.Windows.Contains(u.cfg.Now()) {
 		return errOver
@@ -283,7 +280,7 @@ func (u *Updater) failed(offer string, err error) error {
 	return nil
 }
 
-// postponed says how long the try of an offer is to wait after one that could not begin.
+// postponed returns how long the try of an offer is to wait after one that could not begin.
 func (u *Updater) postponed(offer string, now time.Time) (time.Duration, string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -293,7 +290,7 @@ func (u *Updater) postponed(offer string, now time.Time) (time.Duration, string)
 	return max(0, u.retryAt.Sub(now)), u.retryReason
 }
 
-// nextLook is soon enough for a window that opens or a try that is due.
+// nextLook returns a time that is soon enough for a window that opens or a try that is due.
 func (u *Updater) nextLook(offer string, now time.Time) time.Duration {
 	if wait, _ := u.postponed(offer, now); wait > 0 {
 		return min(wait, lookEvery)
@@ -304,14 +301,14 @@ func (u *Updater) nextLook(offer string, now time.Time) time.Duration {
 	return lookEvery
 }
 
-// current is what is offered, and whether the control plane has said so yet.
+// current returns what is offered, and whether the control plane has said so yet.
 func (u *Updater) current() (offer *controlapi.Offer, heard bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.offer, u.heard
 }
 
-// report is what the next heartbeat says.
+// report sets what the next heartbeat reports.
 func (u *Updater) report(now controlapi.Update) {
 	now.Reason = controlapi.ClipReason(now.Reason)
 	u.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// newBuild has the steps that the agent's image carries out in the pod of a build
-// (docs/adr/0042). They are for no person.
+// newBuild returns the commands for the steps that the agent's image carries out in the pod of a
+// build (docs/adr/0042). They are not for users.
 func newBuild() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "build", Short: "Steps of a build, in its pod", Hidden: true, Args: cobra.NoArgs,

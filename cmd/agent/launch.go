@@ -30,10 +30,10 @@ func launchRight(cfg *config.Config, log zerolog.Logger) (replica string, err er
 	return "", goOn(launch.Launcher{Dir: launch.In(cfg.StateDir), Version: version, Keys: keys}, log)
 }
 
-// goOn becomes the confirmed release, if there is one, and answers when this program is
-// the right one. What is in the way of that keeps no agent down: the installed program
-// says so and goes on itself. Only a program that was started in place of the installed
-// one ends, and the service manager starts that again.
+// goOn becomes the confirmed release, if there is one, and returns if this program is the right
+// one. A failure does not keep the agent down: the installed program reports it and continues
+// itself. Only a program that was started in place of the installed one ends, and the service
+// manager starts the installed one again.
 func goOn(l launch.Launcher, log zerolog.Logger) error {
 	path, as, note, err := l.Start()
 	if note != "" {

@@ -12,8 +12,8 @@ import (
 var (
 	version = "dev"
 	commit  = "none"
-	// releaseKeys are the maintainers' minisign public keys, separated by commas:
-	// who may publish a version that this one becomes (internal/release.ParseKeys).
+	// releaseKeys are the maintainers' minisign public keys, separated by commas. They sign the
+	// versions to which this one may update (internal/release.ParseKeys).
 	releaseKeys = ""
 )
 

@@ -114,7 +114,7 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	return cli.Print(out, fmt.Sprintf("allowed by rule %q: Runner %s may do %s", cmp.Or(rule, "-"), cmp.Or(c.runner, "-"), i.Command))
 }
 
-// read is the policy in the file, or that in the cluster.
+// read returns the policy in the file, or that in the cluster.
 func (c *policyCheck) read(ctx context.Context) (doc policy.Document, source string, err error) {
 	if c.file != "" {
 		doc, err = policy.ReadFile(c.file)
@@ -131,7 +131,7 @@ func (c *policyCheck) read(ctx context.Context) (doc policy.Document, source str
 	return doc, k.PolicySource(), err
 }
 
-// intent is the command that is tried.
+// intent returns the command that is tried.
 func (c *policyCheck) intent(command string) (runnerapi.Intent, error) {
 	all := policy.Commands()
 	for _, call := range runnerapi.Calls() {

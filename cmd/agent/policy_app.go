@@ -49,8 +49,7 @@ func (f *appFlags) bring(i *runnerapi.Intent) error {
 	return nil
 }
 
-// spec is nil when no flag names anything of an App: then only the command
-// itself is tried.
+// spec returns nil when no flag names anything of an App: then only the command itself is tried.
 func (f *appFlags) spec() (*runnerapi.AppSpec, error) {
 	if reflect.DeepEqual(*f, appFlags{replicas: -1}) {
 		return nil, nil

@@ -61,8 +61,8 @@ func awaitReady(ctx context.Context, url string, wait time.Duration) (version st
 	}
 }
 
-// askReady answers the version and, on a line of its own, what is amiss although the agent
-// is ready.
+// askReady returns the version and, on a line of its own, what is amiss although the agent is
+// ready.
 func askReady(ctx context.Context, client *http.Client, url string) (version string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
 	if err != nil {

@@ -72,9 +72,9 @@ func execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	return exitError
 }
 
-// usageCode is exitUsage, after which systemd leaves the agent down: the settings have to
-// be changed first. Not so for a newer release in the place of the installed program, for
-// which they were right: it is started again, and after some starts given up.
+// usageCode returns exitUsage, after which systemd leaves the agent down: the settings must be
+// changed first. A newer release in the place of the installed program, for which the settings were
+// right, gets another code: it is restarted, and given up after some starts.
 func usageCode() int {
 	if launch.Launched() {
 		return exitError

@@ -60,8 +60,8 @@ func newRun() *cobra.Command {
 	return cmd
 }
 
-// relaunch starts the program anew if that is what the agent ended for. One that was
-// told to stop while it drained for that stops: the next program would not know.
+// relaunch restarts the program if the agent ended for that. An agent that was asked to stop while
+// it drained for that stops: the next program would not know.
 func relaunch(ctx context.Context, ended error, again func() error) error {
 	switch {
 	case !errors.Is(ended, update.ErrRelaunch):
@@ -72,7 +72,7 @@ func relaunch(ctx context.Context, ended error, again func() error) error {
 	return again()
 }
 
-// kubernetesConfig is the pod's service account, or a kubeconfig file.
+// kubernetesConfig returns the pod's service account, or a kubeconfig file.
 func kubernetesConfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path

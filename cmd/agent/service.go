@@ -31,7 +31,7 @@ func adoptService() error {
 	return nil
 }
 
-// serviceSettings are those that the service is started with.
+// serviceSettings returns those that the service is started with.
 func serviceSettings() (map[string]string, error) {
 	settings, err := readEnvironment(filepath.Join(serviceDir, "agent.env"))
 	if err != nil {

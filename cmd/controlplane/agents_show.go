@@ -59,7 +59,7 @@ func entries(events []announce.Event) []timelineEntry {
 	return list
 }
 
-// summary is one line about an event.
+// summary returns one line about an event.
 func summary(e announce.Event) string {
 	if app, err := e.App(); err == nil {
 		text := fmt.Sprintf("%s/%s %d/%d ready", app.Namespace, app.Name, app.Ready, app.Replicas)
@@ -82,7 +82,7 @@ func summary(e announce.Event) string {
 	return ""
 }
 
-// updateDetail is how an agent's update of itself stands, and why.
+// updateDetail returns how an agent's update of itself stands, and why.
 func updateDetail(u *announce.AgentUpdate) string {
 	text := updateState(u)
 	if u == nil {

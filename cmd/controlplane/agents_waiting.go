@@ -57,7 +57,7 @@ func cloneTable(w io.Writer, agents []announce.Agent) {
 	}
 }
 
-// whereClone is where a copy of an agent's identity is.
+// whereClone returns where a copy of an agent's identity is.
 func whereClone(c announce.Clone) string {
 	if c.ClusterUID == "" {
 		return "of the whole machine or cluster"

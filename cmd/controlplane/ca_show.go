@@ -46,7 +46,7 @@ func caTable(w io.Writer, status controlplane.CAStatus) {
 	}
 }
 
-// sayCA says what comes next, and who is not ready for it.
+// sayCA prints the next step, and who is not ready for it.
 func (a *app) sayCA(status controlplane.CAStatus) {
 	for _, w := range status.Warnings {
 		a.say("Warning: %s", w)

@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
-// limitFlags say what one peer may take: docs/limits.md.
+// limitFlags describe what one peer may take: docs/limits.md.
 type limitFlags struct {
 	connections, perAddress, newPerSecond int
 	shared                                []string

@@ -1,6 +1,6 @@
-// Command pipeops-controlplane is the operator's side of PipeOps: it serves
-// agents and Runners, and manages tokens, Runners and agents. Everything it does
-// is in internal/controlplane; here are flags and wiring.
+// Command pipeops-controlplane is the operator's side of PipeOps: it serves agents and Runners, and
+// manages tokens, Runners and agents. The implementation is in internal/controlplane; this package
+// has flags and wiring.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 var (
 	version = "dev"
 	commit  = "unknown"
-	// releaseKeys are minisign's public keys of those who sign releases, with commas between.
+	// releaseKeys are the minisign public keys of the release signers, separated by commas.
 	releaseKeys = ""
 )
 

@@ -86,7 +86,7 @@ func printChecks(w io.Writer, checks map[string]string) {
 	}
 }
 
-// ask answers the checks of a control plane that is ready.
+// ask returns the checks of a control plane that is ready.
 func (r *ready) ask(ctx context.Context, client *http.Client) (map[string]string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/readyz", nil)
 	if err != nil {

@@ -43,7 +43,7 @@ func releaseTable(w io.Writer, releases []store.Release) {
 	}
 }
 
-// offeredTo says to whom a release is offered.
+// offeredTo describes the recipients of an offer.
 func offeredTo(r store.Release) string {
 	to := "all agents"
 	if len(r.Agents) > 0 {

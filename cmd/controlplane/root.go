@@ -113,7 +113,7 @@ func fromEnvironment(cmd *cobra.Command) error {
 
 const notFromEnvironment = "not-from-environment"
 
-// data is what the flags name.
+// data returns what the flags name.
 func (a *app) data() (controlplane.Data, error) {
 	database, err := a.database.read()
 	if err != nil {
@@ -134,8 +134,8 @@ func (a *app) admin(cmd *cobra.Command, do func(ctx context.Context, admin *cont
 	return a.with(cmd, controlplane.OpenAdmin, do)
 }
 
-// firstAdmin is admin for a command that makes sense before the first start of
-// serve: it makes the data directory, and says so.
+// firstAdmin is like admin for a command that makes sense before the first start of serve: it
+// creates the data directory, and reports that.
 func (a *app) firstAdmin(cmd *cobra.Command, do func(ctx context.Context, admin *controlplane.Admin) error) error {
 	made, has := controlplane.Data{Dir: a.dataDir}.Made(), "a database and a CA"
 	return a.with(cmd, controlplane.MakeAdmin, func(ctx context.Context, admin *controlplane.Admin) error {
@@ -163,12 +163,12 @@ func (a *app) with(cmd *cobra.Command, open func(context.Context, controlplane.D
 	return errors.Join(do(cmd.Context(), admin), admin.Close())
 }
 
-// say is for people: hints that scripts, which read the output, should not see.
+// say prints hints for people, which scripts that read the output must not see.
 func (a *app) say(format string, args ...any) {
 	cli.Say(a.err, format, args...)
 }
 
-// none says, to a person, that there is nothing to list, and what to do about it.
+// none tells a person that the list is empty, and what to do about it.
 func (a *app) none(out cli.Output, n int, hint string) bool {
 	if n > 0 || !out.Table() {
 		return false
@@ -191,7 +191,7 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// group is a command that only holds others.
+// group returns a command that only holds others.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
 		return usageError{cli.NoSubcommand(cmd, args)}

@@ -118,8 +118,7 @@ func fileIsFree(file string, force bool) error {
 	return nil
 }
 
-// deliver writes the credentials into the file, or where a shell redirects them,
-// and says where that is.
+// deliver writes the credentials to the file, or to a redirected output, and reports the place.
 func (a *app) deliver(credentials runnerapi.Credentials, file string) (where string, err error) {
 	if file != stdoutFile {
 		return file, credentials.Write(file)
@@ -138,7 +137,7 @@ func grantWords(g runnerapi.Grant) string {
 	return "agents with " + g.String()
 }
 
-// warnOfSharedAccount says what the broker does not keep from a Runner.
+// warnOfSharedAccount warns about what the broker does not hide from a Runner.
 func (a *app) warnOfSharedAccount(credentials runnerapi.Credentials, g runnerapi.Grant, own string) {
 	if !g.All() && own == "" && credentials.Broker.URL != "" {
 		a.say("Its account at RabbitMQ is the one that all Runners share: whoever means to can read with it what is announced of other agents. " +

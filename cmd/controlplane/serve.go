@@ -103,7 +103,7 @@ func (s *serve) run(ctx context.Context) error {
 	return cp.Run(ctx)
 }
 
-// greet says what listens and what to do next.
+// greet prints the listening addresses and what to do next.
 func (s *serve) greet(cp *controlplane.ControlPlane) {
 	at, listens := cp.Advertised(), cp.Addrs()
 	s.say("pipeops-controlplane %s serves from %s", version, s.dataDir)

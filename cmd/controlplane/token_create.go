@@ -71,7 +71,7 @@ func (a *app) createToken(ctx context.Context, admin *controlplane.Admin, opts c
 	return err
 }
 
-// printToken is the only time that a token's secret is shown.
+// printToken prints a token's secret, which is shown only here.
 func (a *app) printToken(token controlapi.Token, kept store.Token, out cli.Output) error {
 	answer := struct {
 		Text string `json:"token"`

@@ -86,7 +86,7 @@ func tokenTable(w io.Writer, tokens []tokenEntry) {
 	}
 }
 
-// tokenEnd is when a token ends by time, and why.
+// tokenEnd returns when a token ends by time, and why.
 func tokenEnd(t tokenEntry) string {
 	if t.RotatedTo != "" {
 		return cli.Until(t.RotatedAt) + ", for " + t.RotatedTo

@@ -13,7 +13,7 @@ func (c *webhookCA) add(f *pflag.FlagSet) {
 	f.StringVar(&c.file, "webhook-ca", "", "file with CAs of webhooks' receivers, beside the machine's")
 }
 
-// roots are the CAs that a receiver's certificate may be of; nil means the machine's.
+// roots returns the CAs that a receiver's certificate may be of; nil means the machine's.
 func (c *webhookCA) roots() (*x509.CertPool, error) {
 	if c.file == "" {
 		return nil, nil

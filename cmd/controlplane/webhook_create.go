@@ -60,7 +60,7 @@ Nothing is sent to private addresses, or in the clear, unless it is allowed here
 	return cmd
 }
 
-// printWebhook is the only time that a webhook's secret is shown.
+// printWebhook prints a webhook's secret, which is shown only here.
 func (a *app) printWebhook(hook store.Webhook, out cli.Output, hint string) error {
 	answer := struct {
 		webhookLine

@@ -108,7 +108,7 @@ func describeChange(ch announce.Change) string {
 	return s + fmt.Sprintf("  %s  Kubernetes %s  %d nodes", ch.Agent.State, ch.Agent.KubernetesVersion, ch.Agent.Capacity.Nodes)
 }
 
-// kind is the event's name; for an agent that was there already, that.
+// kind returns the event's name; for an agent that was there already, that.
 func kind(ch announce.Change) string {
 	if ch.Initial {
 		return "agent"

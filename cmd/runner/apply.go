@@ -135,7 +135,7 @@ func (c *applyCommand) run(ctx context.Context, t *target, all *manifestFiles) e
 	return c.verdict(key, result)
 }
 
-// await waits for readiness and says of each object when it changes.
+// await waits for readiness and reports each object's changes.
 func (c *applyCommand) await(ctx context.Context, t *target, key runnerapi.Key, result *runnerapi.ApplyResult) error {
 	limited, cancel := context.WithTimeout(ctx, c.wait.limit)
 	defer cancel()
@@ -192,7 +192,7 @@ func (c *applyCommand) verdict(key runnerapi.Key, result runnerapi.ApplyResult) 
 	return &exitError{error: fmt.Errorf("set %s is not ready after %s", key, c.wait.limit), code: exitTimeout, fix: "it goes on in the cluster: see pipeops-runner set get"}
 }
 
-// failedObject is the error of an object that is not well, with the evidence.
+// failedObject returns the error of an object that is not well, with the evidence.
 func (a *app) failedObject(object, message string, d *runnerapi.Diagnosis) error {
 	a.say("Error: %s is not well: %s", cli.Printable(object), cli.Printable(message))
 	if d != nil {

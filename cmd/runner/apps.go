@@ -75,7 +75,7 @@ func (a *app) printApp(app runnerapi.App, out *cli.Output) error {
 	})
 }
 
-// conditionText is what does not hold of an App, and the fix.
+// conditionText returns what does not hold of an App, and the fix.
 func conditionText(c runnerapi.Condition) string {
 	text := c.Message
 	if c.Type == runnerapi.ConditionIngressReady {
@@ -87,10 +87,10 @@ func conditionText(c runnerapi.Condition) string {
 	return text
 }
 
-// agentWord stands for the agent in a fix that tells a command.
+// agentWord matches the placeholder of the agent in a fix with a command.
 var agentWord = regexp.MustCompile(`\bAGENT\b`)
 
-// at says in an error where it was.
+// at adds to an error where it happened.
 func at(t *target, what string, err error) error {
 	known := &runnerapi.Error{}
 	if errors.As(err, &known) { // the agent does not know by which name it was called

@@ -122,7 +122,7 @@ func (c *buildRun) run(ctx context.Context, t *target, key runnerapi.Key) error 
 	return c.outcomeOfBuild(ctx, limited, t, key, &c.out)
 }
 
-// outcomeOfBuild waits for the end, prints it, and answers an error unless there is an image.
+// outcomeOfBuild waits for the end, prints it, and returns an error unless there is an image.
 func (a *app) outcomeOfBuild(ctx, limited context.Context, t *target, key runnerapi.Key, out *cli.Output) error {
 	said := ""
 	b, err := t.WaitBuild(limited, key, func(b runnerapi.Build) {

@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// buildTemplate is the flags by which builds, and sources that build, say what is built.
+// buildTemplate is the flags that define what builds, and sources that build, make.
 type buildTemplate struct {
 	runnerapi.BuildTemplate
 	caMap, caSecret string
@@ -18,7 +18,7 @@ type buildTemplate struct {
 	args            []string
 }
 
-// flags are added; context is the flag that names the build's context.
+// flags adds the flags; context is the name of the flag for the build's context.
 func (t *buildTemplate) flags(f *pflag.FlagSet, context string) {
 	f.StringVar(&t.Dockerfile, "dockerfile", "", "the Dockerfile, seen from "+context+" (default: Dockerfile)")
 	f.StringVar(&t.Target, "target", "", "stage of the Dockerfile to stop at")

@@ -112,7 +112,7 @@ func (c *copyCommand) parse(source, destination string) error {
 	return nil
 }
 
-// run copies, and says how much and what was not, however it ends.
+// run copies, and reports how much was copied and what was skipped, however it ends.
 func (c *copyCommand) run(ctx context.Context, t *target, do func(context.Context, *tarCall) error) error {
 	key := runnerapi.Key{Namespace: c.namespace, Name: c.name}
 	shown := c.show()
@@ -162,7 +162,7 @@ func (l *leavings) tell(a *app) int {
 
 var errNothing = errors.New("nothing came")
 
-// counted says whether anything was read at all.
+// counted reports whether anything was read at all.
 type counted struct {
 	io.Reader
 	any bool

@@ -35,7 +35,7 @@ func (c *copyCommand) download(ctx context.Context, t *tarCall) error {
 	return t.receive(ctx, x.Extract, args...)
 }
 
-// destination is the directory that the copy comes to lie in, and its name there.
+// destination returns the directory that the copy comes to lie in, and its name there.
 func (c *copyCommand) destination(base string) (*os.Root, string, error) {
 	dir, to := c.local, base
 	if info, err := os.Stat(c.local); err != nil || !info.IsDir() {

@@ -8,7 +8,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
-// show tells on a terminal how much is copied, from the first second on, until end is called.
+// show shows the progress of the copy on a terminal, from the first second on, until end is called.
 func (c *copyCommand) show() (end func()) {
 	if !c.terminal {
 		return func() {}

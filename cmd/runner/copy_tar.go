@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// maxComplaints bounds what is kept of what tar says.
+// maxComplaints bounds what is kept of tar's messages.
 const maxComplaints = 4 << 10
 
 // tarCall runs programs in the container.
@@ -22,7 +22,7 @@ type tarCall struct {
 	said complaints
 }
 
-// complaints keeps the first of what a program says.
+// complaints keeps the beginning of a program's messages.
 type complaints struct{ text []byte }
 
 // Write implements io.Writer.
@@ -53,7 +53,7 @@ func (t *tarCall) run(ctx context.Context, stdin io.Reader, stdout io.Writer, ar
 	return nil
 }
 
-// noProgram knows how the container runtimes say that there is no tar.
+// noProgram recognizes the container runtimes' texts about a missing tar.
 func noProgram(detail string) bool {
 	for _, says := range []string{"executable file not found", "no such file or directory", "there is no program"} {
 		if strings.Contains(detail, `"tar"`) && strings.Contains(detail, says) {
@@ -63,7 +63,8 @@ func noProgram(detail string) bool {
 	return false
 }
 
-// isDirectory asks the container's test. Where there is none, a name ending in a slash says it.
+// isDirectory runs test in the container. If the container has none, a trailing slash marks a
+// directory.
 func (t *tarCall) isDirectory(ctx context.Context, path string) bool {
 	if strings.HasSuffix(path, "/") || path == "." {
 		return true
@@ -74,7 +75,7 @@ func (t *tarCall) isDirectory(ctx context.Context, path string) bool {
 	return err == nil && code == 0
 }
 
-// receive has take read what tar writes. Both have ended when it returns.
+// receive lets take read what tar writes. Both have ended when it returns.
 func (t *tarCall) receive(ctx context.Context, take func(io.Reader) error, args ...string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -103,7 +104,7 @@ func (t *tarCall) receive(ctx context.Context, take func(io.Reader) error, args 
 	return err
 }
 
-// send has give write what tar reads. Both have ended when it returns.
+// send lets give write what tar reads. Both have ended when it returns.
 func (t *tarCall) send(ctx context.Context, give func(io.Writer) error, args ...string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -77,7 +77,7 @@ func (a *app) deleted(ctx context.Context, t *target, kind string, key runnerapi
 	return a.untilGone(ctx, t, what, wait.limit, see)
 }
 
-// untilGone waits until what was deleted is there no more, and says what holds it.
+// untilGone waits until the deleted object is gone, and reports what holds it.
 func (a *app) untilGone(ctx context.Context, t *target, what string, limit time.Duration, see look) error {
 	waitCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -273,7 +273,7 @@ func (o *optionalInt) String() string {
 	return strconv.Itoa(int(o.value))
 }
 
-// Set takes the flag's value.
+// Set sets the flag's value.
 func (o *optionalInt) Set(s string) error {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil || n < 0 {
@@ -283,5 +283,5 @@ func (o *optionalInt) Set(s string) error {
 	return nil
 }
 
-// Type is shown in the help.
+// Type returns the text for the help.
 func (o *optionalInt) Type() string { return "int" }

@@ -63,7 +63,7 @@ type exitError struct {
 
 func (e *exitError) Unwrap() error { return e.error }
 
-// exit prints a command's error and answers the exit code.
+// exit prints a command's error and returns the exit code.
 func (a *app) exit(ctx context.Context, command string, err error) int {
 	if err == nil {
 		return exitOK

@@ -77,7 +77,7 @@ func (j *manifestFiles) locate(text string) string {
 	})
 }
 
-// locateIn does so in all that a problem says.
+// locateIn does so in all fields of a problem.
 func (j *manifestFiles) locateIn(p *runnerapi.Error) {
 	if p == nil {
 		return

@@ -86,11 +86,11 @@ func (c *kubeconfigCommand) run(ctx context.Context, nameOrID string) error {
 	return nil
 }
 
-// warnPatience is how long the agent may take to say whether the policy allows it.
+// warnPatience is how long the agent may take to answer whether the policy allows it.
 const warnPatience = 5 * time.Second
 
-// warn says that the policy forbids what the kubeconfig is for. kubectl would say so too, after
-// five lines of its own about discovery. An agent that cannot be asked is not worth a word.
+// warn warns that the policy forbids the use of the kubeconfig. kubectl would report that too,
+// after five lines of its own about discovery. If the agent cannot be reached, there is no warning.
 func (c *kubeconfigCommand) warn(ctx context.Context, l *login, agent announce.Agent) {
 	if agent.State != announce.StateOnline {
 		return
@@ -107,7 +107,7 @@ func (c *kubeconfigCommand) warn(ctx context.Context, l *login, agent announce.A
 	}
 }
 
-// entry is the way to one agent. Of its endpoints a kubeconfig has room for one.
+// entry returns the way to one agent. Of its endpoints a kubeconfig has room for one.
 func (c *kubeconfigCommand) entry(l *login, agent announce.Agent) (kubeEntry, error) {
 	path, err := c.credentialsFile()
 	if err != nil {

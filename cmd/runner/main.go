@@ -1,6 +1,6 @@
-// Command pipeops-runner is a Runner for the shell: it finds agents through the
-// control plane and calls their Runner API. All it knows of the calls is in
-// runnerapi; here are flags, waiting and what people see.
+// Command pipeops-runner is a Runner for the shell: it finds agents through the control plane and
+// calls their Runner API. Package runnerapi implements the calls; this package has flags, waiting
+// and output.
 package main
 
 import (
@@ -20,7 +20,7 @@ var (
 
 func main() { os.Exit(Main()) }
 
-// Main is main for tests too.
+// Main is like main for tests too.
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

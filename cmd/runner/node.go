@@ -135,7 +135,7 @@ more what had become of it, and then goes on.`,
 	return cmd
 }
 
-// drain drains and says what it sees change.
+// drain drains a node and reports the changes that it sees.
 func (a *app) drain(ctx context.Context, t *target, node string, options runnerapi.DrainOptions, write runnerapi.WriteOptions, timeout time.Duration) (runnerapi.Drain, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -204,7 +204,7 @@ func nodeStatus(n runnerapi.Node) string {
 	return status
 }
 
-// ofNode is what is used, or requested where that is not known, of what there is.
+// ofNode returns what is used, or requested where that is not known, of what there is.
 func ofNode(r runnerapi.NodeResource, show func(int64) string) string {
 	if r.Used == nil {
 		return show(r.Requested) + " requested of " + show(r.Allocatable)

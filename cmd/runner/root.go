@@ -35,7 +35,7 @@ type app struct {
 	patience    time.Duration
 }
 
-// execute runs one command line and answers its exit code.
+// execute runs one command line and returns its exit code.
 func execute(ctx context.Context, args []string, s streams) int {
 	a := &app{streams: s}
 	root := newRoot(a) //nolint:contextcheck // commands get it from ExecuteContext
@@ -98,7 +98,7 @@ Exit codes:
 	return root
 }
 
-// credentialsFile is where the credentials are: the flag, then the environment.
+// credentialsFile returns where the credentials are: the flag, then the environment.
 func (a *app) credentialsFile() (string, error) {
 	switch path := os.Getenv(envCredentials); {
 	case a.credentials != "":
@@ -109,7 +109,7 @@ func (a *app) credentialsFile() (string, error) {
 	return "", &exitError{code: exitUsage, error: fmt.Errorf("no credentials were given: use --credentials FILE or %s; the operator makes the file with `pipeops-controlplane runner create NAME -o FILE`", envCredentials)}
 }
 
-// say is for people: hints that scripts, which read the output, should not see.
+// say prints hints for people, which scripts that read the output must not see.
 func (a *app) say(format string, args ...any) {
 	cli.Say(a.err, format, args...)
 }
@@ -119,7 +119,7 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	return rangeArgs(len(names), names...)
 }
 
-// rangeArgs is exactArgs of which only the first few are needed.
+// rangeArgs is like exactArgs with only the first few arguments required.
 func rangeArgs(least int, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if n := len(args); n >= least && n <= len(names) {
@@ -138,7 +138,7 @@ func rangeArgs(least int, names ...string) cobra.PositionalArgs {
 	}
 }
 
-// group is a command that only holds others.
+// group returns a command that only holds others.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
 		return usageError{cli.NoSubcommand(cmd, args)}

@@ -57,7 +57,7 @@ func (f *runFlags) read(spec any) error {
 	return nil
 }
 
-// runName is the run's: the flag's, the file's, or one that no other has.
+// runName returns the run's: the flag's, the file's, or one that no other has.
 func (f *runFlags) runName(inFile string) string {
 	if f.key == "" {
 		f.key = uuid.NewString()
@@ -92,12 +92,12 @@ type runKind[T any] struct {
 	of    func(T) standing
 	wait  func(context.Context, *target, T, func(T, error)) (T, error)
 	table func(io.Writer, T)
-	// undiagnosed is what table shows where the diagnosis is told on standard error.
+	// undiagnosed is what the table shows if the diagnosis is printed to standard error.
 	undiagnosed func(T) T
 }
 
-// conclude waits, where it was asked to, until a run has ended, prints it, and
-// answers an error unless it succeeded.
+// conclude waits, where it was asked to, until a run has ended, prints it, and returns an error
+// unless it succeeded.
 func (k runKind[T]) conclude(ctx context.Context, a *app, t *target, run T, f *waiting, out *cli.Output) error {
 	s := k.of(run)
 	if !f.wanted() {
@@ -163,7 +163,7 @@ func (a *app) sayStanding(s standing) {
 	}
 }
 
-// runTimes are the rows that jobs and pipelines have in common.
+// runTimes prints the rows that jobs and pipelines share.
 func runTimes(w io.Writer, started, finished *time.Time) {
 	if started != nil {
 		cli.Row(w, "Started:", cli.Time(*started))

@@ -135,8 +135,8 @@ func (c *setDeletion) run(ctx context.Context, t *target, key runnerapi.Key) err
 	return nil
 }
 
-// untilGone deletes the set again and again: each call waits for its objects, and says
-// what holds them.
+// untilGone deletes the set again and again: each call waits for its objects, and reports what
+// holds them.
 func (c *setDeletion) untilGone(ctx context.Context, t *target, key runnerapi.Key, first runnerapi.ApplyResult) (runnerapi.ApplyResult, error) {
 	waitCtx, cancel := context.WithTimeout(ctx, c.wait.limit)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 // logEvery spaces what is said of a slow call where there is no terminal.
 const logEvery = 10 * time.Second
 
-// slowness tells people that a call takes its time: a line that changes and goes on a
-// terminal, a line now and then elsewhere.
+// slowness informs people that a call takes its time: with a line that changes and disappears on a
+// terminal, and with a line at intervals elsewhere.
 type slowness struct {
 	*app
 	peer string
@@ -45,7 +45,7 @@ func (s *slowness) tell(c runnerapi.Slow) {
 	}
 }
 
-// tellSlow tells people that a peer takes its time, until answered is called.
+// tellSlow informs people that a peer takes its time, until answered is called.
 func (a *app) tellSlow(ctx context.Context, peer, call string) (answered func()) {
 	s, begun := newSlowness(a, peer), time.Now()
 	ctx, cancel := context.WithCancel(ctx)

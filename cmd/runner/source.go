@@ -197,8 +197,8 @@ func newSourceDelete(a *app) *cobra.Command {
 	return cmd
 }
 
-// sourceOutcome waits, where it was asked to, until the source has been looked at, prints it
-// and answers an error if that failed.
+// sourceOutcome waits, where it was asked to, until the source has been looked at, prints it and
+// returns an error if that failed.
 func (a *app) sourceOutcome(ctx context.Context, t *target, source runnerapi.Source, f *waiting, out *cli.Output) error {
 	key := runnerapi.Key{Namespace: source.Namespace, Name: source.Name}
 	if !f.wanted() {

@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// terminalSizes are the terminal's size now, and whenever it changes until stop.
+// terminalSizes returns the terminal's size now, and whenever it changes until stop.
 func terminalSizes(of *os.File) (sizes <-chan runnerapi.TerminalSize, stop func()) {
 	to := make(chan runnerapi.TerminalSize, 1)
 	changed, done := make(chan os.Signal, 1), make(chan struct{})

@@ -6,7 +6,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// terminalSizes is the terminal's size now: Windows has no signal for its changes.
+// terminalSizes returns the terminal's size now: Windows has no signal for its changes.
 func terminalSizes(of *os.File) (sizes <-chan runnerapi.TerminalSize, stop func()) {
 	to := make(chan runnerapi.TerminalSize, 1)
 	offerTerminalSize(of, to)

@@ -109,7 +109,7 @@ func (c *timelineCommand) run(ctx context.Context, nameOrID string) error {
 	})
 }
 
-// last are the newest events that there are of what is asked for, oldest first.
+// last returns the newest events that there are of what is asked for, oldest first.
 func last(ctx context.Context, client *announce.SnapshotClient, agentID string, q announce.TimelineQuery) (events []announce.Event, err error) {
 	for left := q.Limit; ; {
 		q.Limit = left
@@ -178,7 +178,7 @@ func (c *timelineCommand) print(l eventLine) error {
 	return cli.Print(c.app.out, cli.Printable(fmt.Sprintf("%s  %-16s  %s", cli.Time(l.Time), l.Type, l.words())))
 }
 
-// timelineError says that an agent is not there any more as that is said of agents.
+// timelineError words a missing agent in the same way as other commands.
 func timelineError(err error) error {
 	known := &problem.Error{}
 	if errors.As(err, &known) && known.Code == problem.NotFound {
@@ -207,7 +207,7 @@ func lineOf(e announce.Event) eventLine {
 	return l
 }
 
-// words are one line about an event.
+// words returns one line about an event.
 func (l *eventLine) words() string {
 	switch {
 	case l.App != nil:

@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/tracing"
 )
 
-// trace begins the trace of one command line, if OpenTelemetry's variables say where it is to
-// go. What it calls of the agent is part of it. Its name has no arguments in it.
+// trace begins the trace of one command line, if OpenTelemetry's variables name a destination. Its
+// calls of the agent are part of the trace. The trace's name contains no arguments.
 func (a *app) trace(ctx context.Context, root *cobra.Command, args []string) (context.Context, func(error), error) {
 	traces, err := tracing.Start(ctx, "pipeops-runner", version, os.Getenv, zerolog.New(zerolog.ConsoleWriter{Out: a.err, NoColor: true}))
 	if traces == nil {

@@ -16,8 +16,7 @@ type values struct {
 	binary map[string][]byte
 }
 
-// valueFlags say where values come from. Their errors name keys and files,
-// never values.
+// valueFlags describe where values come from. Their errors name keys and files, never values.
 type valueFlags struct {
 	literals, files []string
 	stdin           string

@@ -1,5 +1,5 @@
-// Package admission decides whether a command may reach a namespace. It is the only place where
-// that is decided: all parts of the agent that read or write for a Runner ask it.
+// Package admission decides whether a command may reach a namespace. It is the only place with that
+// decision: all parts of the agent that read or write for a Runner use it.
 package admission
 
 import (

@@ -1,6 +1,6 @@
-// Package anchor makes trust anchors of CA certificates, for those who have to
-// trust a control plane for longer than any of its CAs lasts: agents and Runners.
-// It imports nothing of ours, so that every wire may import it.
+// Package anchor makes trust anchors of CA certificates, for agents and Runners, which must trust a
+// control plane for longer than any of its CAs lasts. It imports none of our packages, so that
+// every wire may import it.
 package anchor
 
 import (
@@ -12,10 +12,10 @@ import (
 // forever is the end of what has no end (RFC 5280, section 4.1.2.5).
 var forever = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-// Of is the trust anchor in a CA's certificate: its name and its key (RFC 5280,
-// section 6.1.1 d). How long the CA was to last and how many others might follow
-// it is not part of that. So an agent that was away while its CA ended still
-// follows the chain from the new CA, which the old one has signed, back to it.
+// Of returns the trust anchor in a CA's certificate: its name and its key (RFC 5280, section 6.1.1
+// d). The CA's expiry and the number of CAs that may follow it are not part of that. So an agent
+// that was away while its CA expired still follows the chain from the new CA, which the old one has
+// signed, back to it.
 func Of(ca *x509.Certificate) *x509.Certificate {
 	anchor := *ca
 	anchor.NotBefore, anchor.NotAfter = time.Time{}, forever
@@ -23,8 +23,8 @@ func Of(ca *x509.Certificate) *x509.Certificate {
 	return &anchor
 }
 
-// Append adds the CAs in a PEM text to a pool and says whether there was any. As
-// x509.CertPool.AppendCertsFromPEM does, it passes over what is no certificate.
+// Append adds the CAs in a PEM text to a pool and reports whether there was any. Like
+// x509.CertPool.AppendCertsFromPEM, it skips everything that is not a certificate.
 func Append(pool *x509.CertPool, text []byte) bool {
 	found := false
 	for _, ca := range Parse(text) {
@@ -34,7 +34,7 @@ func Append(pool *x509.CertPool, text []byte) bool {
 	return found
 }
 
-// Parse answers the certificates in a PEM text.
+// Parse returns the certificates in a PEM text.
 func Parse(text []byte) []*x509.Certificate {
 	var certs []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {

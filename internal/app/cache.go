@@ -92,7 +92,7 @@ func cacheOptions(namespaces []string) cache.Options {
 	return options
 }
 
-// wholes are the kinds that are cached whole, to be compared with the desired objects.
+// wholes returns the kinds that are cached whole, to be compared with the desired objects.
 func wholes() []client.Object {
 	return []client.Object{
 		&appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.CronJob{}, &corev1.Service{},

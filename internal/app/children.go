@@ -18,7 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// What an App gets unless its spec says otherwise.
+// The defaults for what an App's spec leaves out.
 const (
 	defaultReplicas      = 1
 	defaultCPURequest    = "50m"
@@ -35,8 +35,8 @@ const (
 	keptRuns         = 3
 )
 
-// childMeta is the metadata of an object made from an App: its mark, and the
-// owner reference by which Kubernetes deletes it after the App.
+// childMeta returns the metadata of an object made from an App: its mark, and the owner reference
+// by which Kubernetes deletes it after the App.
 func childMeta(a *App) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: a.Namespace, Name: a.Name, Labels: managed.AppLabels(a.Name),
@@ -44,11 +44,11 @@ func childMeta(a *App) metav1.ObjectMeta {
 	}
 }
 
-// Children are the objects that an App becomes, its workload first, before the agent marks them
+// Children returns the objects that an App becomes, its workload first, before the agent marks them
 // with their digest.
 func Children(a *App) []client.Object { return children(a) }
 
-// children are the objects that an App becomes, its workload first.
+// children returns the objects that an App becomes, its workload first.
 func children(a *App) []client.Object {
 	if a.Spec.Type != runnerapi.TypePipeline {
 		return append([]client.Object{workload(a)}, besides(a)...)
@@ -60,7 +60,7 @@ func children(a *App) []client.Object {
 	return jobs
 }
 
-// besides are the objects that an App becomes beside its workload.
+// besides returns the objects that an App becomes beside its workload.
 func besides(a *App) []client.Object {
 	var all []client.Object
 	if s := service(a); s != nil {
@@ -81,8 +81,8 @@ func besides(a *App) []client.Object {
 	return all
 }
 
-// possible are empty objects under all names that an App of any type may take,
-// those first that bring it traffic.
+// possible returns empty objects under all names that an App of any type may take. Those that bring
+// it traffic come first.
 func possible(a *App) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}
 	peers := meta
@@ -101,7 +101,7 @@ func possible(a *App) []client.Object {
 	}
 }
 
-// blank is the empty workload of an App of this type.
+// blank returns the empty workload of an App of this type.
 func blank(t runnerapi.AppType) client.Object {
 	switch t {
 	case runnerapi.TypeStatefulSet:

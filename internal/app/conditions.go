@@ -7,7 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// conditions puts into the status what has no part in the phase, and says when to look again.
+// conditions writes into the status what does not affect the phase, and returns when to look again.
 func (e *Engine) conditions(ctx context.Context, a *App, m made, s *Status) (time.Duration, error) {
 	s.Conditions, s.PublicURLs = nil, nil
 	if m.workload == nil {

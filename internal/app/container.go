@@ -41,8 +41,8 @@ func envFrom(sources []runnerapi.EnvSource) []corev1.EnvFromSource {
 	return out
 }
 
-// resources are the App's, with a request for what it does not name: a pod
-// without one is the first to be starved or evicted.
+// resources returns the App's, with a request for what it does not name: a pod without one is the
+// first to be starved or evicted.
 func resources(r runnerapi.Resources) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	set := func(name corev1.ResourceName, request, limit, fallback string) {

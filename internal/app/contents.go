@@ -21,7 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Contents tells of Secrets and ConfigMaps without telling what is in them.
+// Contents reports on Secrets and ConfigMaps without their values.
 type Contents interface {
 	// ContentDigest changes when, and only when, the content of the object does.
 	// It is empty where there is no such object.
@@ -46,7 +46,7 @@ type look struct {
 	generation int64
 }
 
-// due says whether it is time to look, and notes that it is done now.
+// due reports whether it is time to look, and notes that it is done now.
 func (l *lookedAt) due(name types.NamespacedName, generation int64, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,9 +67,9 @@ func (l *lookedAt) forget(name types.NamespacedName) {
 	delete(l.at, name)
 }
 
-// ContentChanged restarts the Apps that use an object and asked for it. It is
-// called after each write through the agent; one that changed nothing restarts
-// nothing, so that it may be sent again after a failure.
+// ContentChanged restarts the Apps that use an object and asked for restarts. It is called after
+// each write through the agent. A write that changed nothing restarts nothing, so it may be
+// repeated after a failure.
 func (e *Engine) ContentChanged(ctx context.Context, kind runnerapi.RestartTrigger, key runnerapi.Key) error {
 	var list List
 	if err := e.cached.List(ctx, &list, client.InNamespace(key.Namespace), untouched); err != nil {
@@ -123,7 +123,7 @@ func (e *Engine) followContents(ctx context.Context, a *App, now bool) error {
 		client.FieldOwner(managed.FieldManager))
 }
 
-// digestOfContents is empty when an object is missing.
+// digestOfContents returns an empty string if an object is missing.
 func (e *Engine) digestOfContents(ctx context.Context, namespace string, refs []reference) (string, error) {
 	sum := sha256.New()
 	for _, ref := range refs {
@@ -142,10 +142,9 @@ type reference struct {
 	name string
 }
 
-// uses are the objects whose change restarts the App, in a fixed order. They
-// are read off the pods that the App becomes, so no part of its spec can be
-// forgotten here. Secrets to pull images with are not among them: a pod that
-// runs has its image.
+// uses returns the objects whose change restarts the App, in a fixed order. They are read off the
+// pods that the App becomes, so no part of its spec can be forgotten here. Secrets to pull images
+// with are not among them: a pod that runs has its image.
 func uses(a *App) []reference {
 	if len(a.Spec.RestartOn) == 0 {
 		return nil

@@ -17,8 +17,8 @@ import (
 // blockless starts an informer without waiting for it: the manager does.
 var blockless = cache.BlockUntilSynced(false)
 
-// MissingCRDError says that the cluster lacks the App resource, or has an
-// older one than this agent writes.
+// MissingCRDError means that the cluster lacks the App resource, or has an older version than this
+// agent writes.
 type MissingCRDError struct{ Reason string }
 
 func (e *MissingCRDError) Error() string {
@@ -43,8 +43,8 @@ func (e *Engine) checkCRD(ctx context.Context) error {
 	})
 }
 
-// CheckCRD asks once whether the cluster has the App resource that this agent
-// writes. Its error is a *MissingCRDError when it has not.
+// CheckCRD checks once whether the cluster has the App resource that this agent writes. It returns
+// a *MissingCRDError if it has not.
 func CheckCRD(ctx context.Context, cluster client.Reader) error {
 	def := &metav1.PartialObjectMetadata{}
 	def.SetGroupVersionKind(crdKind)

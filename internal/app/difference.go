@@ -20,7 +20,7 @@ const (
 // what only their readers should see: an argument, a command, a variable.
 var telling = []string{"image", "type", "resources.", "ports", "rollback", "revisionHistoryLimit", "imagePullSecrets", "schedule"}
 
-// difference is what changed between two specs: by field, a variable by its name.
+// difference returns what changed between two specs: by field, a variable by its name.
 func difference(before, now map[string]any) []runnerapi.Change {
 	was, is := map[string]string{}, map[string]string{}
 	flatten("", before, was)
@@ -91,7 +91,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// byName is a list by the names of its items, where all have one of their own.
+// byName returns a list by the names of its items, where all have one of their own.
 func byName(list []any) (map[string]any, bool) {
 	out := map[string]any{}
 	for _, item := range list {

@@ -34,18 +34,18 @@ import (
 // stopTimeout bounds how long Run waits for its parts after ctx has ended.
 const stopTimeout = 10 * time.Second
 
-// Config is what an Engine needs.
+// Config configures an Engine.
 type Config struct {
 	RESTConfig *rest.Config
 	Namespace  string // the agent's own
 	// Namespaces are the only ones that the agent may see and manage; empty for all.
 	Namespaces []string
 	Log        zerolog.Logger
-	// Announce hands events to the control plane, and says under whose leadership. It is called
-	// with the same events again until it returns nil, and without any before the first of a leadership.
-	// When it is nil nothing is announced.
+	// Announce sends events to the control plane, with the leadership under which they are sent. It
+	// is called with the same events again until it returns nil, and without events at the
+	// beginning of a leadership. If it is nil, nothing is announced.
 	Announce func(ctx context.Context, by Leadership, events []Event) error
-	// Replica tells the replicas of one agent apart; the host's name when empty.
+	// Replica distinguishes the replicas of one agent; the host's name if empty.
 	Replica string
 	// Lease is how long a leader that died is waited for; 8 s when zero.
 	Lease time.Duration
@@ -55,8 +55,8 @@ type Config struct {
 	// Routed is called when Routes may answer something else than before. It may be
 	// nil, and must not block.
 	Routed func()
-	// Contents tells of the Secrets and ConfigMaps that Apps use. When it is nil,
-	// no App restarts because of them.
+	// Contents reports on the Secrets and ConfigMaps that Apps use. If it is nil, no App restarts
+	// because of them.
 	Contents Contents
 	// Stabilization is how long pods have to stay ready before their App is healthy; the
 	// default when nil.
@@ -65,7 +65,7 @@ type Config struct {
 	Sizing Sizing
 }
 
-// StabilizationFor is the default with another time for pods without probes.
+// StabilizationFor returns the default with another time for pods without probes.
 func StabilizationFor(unprobed time.Duration) diagnose.Stabilization {
 	return diagnose.WithUnprobed(unprobed)
 }
@@ -95,8 +95,8 @@ type Engine struct {
 	ports        *ports
 	traces       traces
 	ready        atomic.Bool
-	// noRechecks leaves Apps alone until an event tells of them, or a second's grace is
-	// over. Only tests set it.
+	// noRechecks leaves Apps alone until an event about them arrives, or until a grace of a second
+	// has passed. Only tests set it.
 	noRechecks bool
 }
 
@@ -149,7 +149,7 @@ func New(cfg Config) (*Engine, error) {
 	return e, e.wire()
 }
 
-// scope is where Apps may be.
+// scope returns where Apps may be.
 func (e *Engine) scope() managed.Scope {
 	return managed.Scope{Agent: e.cfg.Namespace, Only: e.cfg.Namespaces}
 }
@@ -205,7 +205,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// watch starts the caches and has the hub and the announcer told of changes.
+// watch starts the caches and connects the hub and the announcer to their changes.
 func (e *Engine) watch(ctx context.Context) error {
 	for _, o := range append(wholes(), &appsv1.ReplicaSet{}, &batchv1.Job{}, namespaceMeta()) {
 		if _, err := e.mgr.GetCache().GetInformer(ctx, o, blockless); err != nil {
@@ -248,7 +248,7 @@ func onChange(notify func(client.Object)) cache.ResourceEventHandler {
 	}
 }
 
-// Ready says whether the Engine has seen the cluster and takes commands.
+// Ready reports whether the Engine has seen the cluster and accepts commands.
 func (e *Engine) Ready() bool { return e.ready.Load() }
 
 func notReady() error {

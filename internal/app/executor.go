@@ -14,12 +14,12 @@ import (
 	streamspdy "k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// keepAlive finds out within a minute that the API server is gone. The kernel answers to it, with
-// nothing that could reset a connection whose end is still on its way.
+// keepAlive detects within a minute that the API server is gone. The kernel answers it, without
+// anything that could reset a connection whose end is still in flight.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}
 
-// executor runs a command by SPDY without pings, because by client-go's WebSocket a reader who
-// is slow loses the end of its output (ADR 0029), and by WebSocket where the API server takes no SPDY.
+// executor runs a command by SPDY without pings, because client-go's WebSocket loses the end of the
+// output for a slow reader (ADR 0029). It uses WebSocket if the API server does not support SPDY.
 func (e *Engine) executor(u *url.URL) (remotecommand.Executor, error) {
 	overSPDY, err := spdyExecutor(e.rest, u)
 	if err != nil {
@@ -32,7 +32,7 @@ func (e *Engine) executor(u *url.URL) (remotecommand.Executor, error) {
 	return remotecommand.NewFallbackExecutor(overSPDY, overWebSocket, httpstream.IsUpgradeFailure)
 }
 
-// spdyExecutor is remotecommand.NewSPDYExecutor, but for the pings.
+// spdyExecutor is like remotecommand.NewSPDYExecutor, but without the pings.
 func spdyExecutor(rc *rest.Config, u *url.URL) (remotecommand.Executor, error) {
 	tls, err := rest.TLSConfigFor(rc)
 	if err != nil {
@@ -54,8 +54,8 @@ func spdyExecutor(rc *rest.Config, u *url.URL) (remotecommand.Executor, error) {
 	return remotecommand.NewSPDYExecutorForTransports(wrapped, spdy.NewUpgraderForStreaming(upgrader{upgrading}), http.MethodPost, u)
 }
 
-// upgrader says of an answer that is no SPDY connection that it is that, so that WebSocket is
-// tried, which also tells an API server's refusal in full.
+// upgrader reports an answer that is not a SPDY connection as such, so that WebSocket is tried.
+// That also returns an API server's refusal in full.
 type upgrader struct{ *streamspdy.SpdyRoundTripper }
 
 // NewConnection implements httpstream.UpgradeRoundTripper.

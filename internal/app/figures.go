@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// figures are what a workload's controller says of its pods, in the same words
-// for every kind.
+// figures are the numbers of pods that a workload's controller reports, in the same form for every
+// kind.
 type figures struct {
 	seen                                         bool // they speak of the newest spec
 	desired, replicas, updated, ready, available int32
@@ -49,8 +49,7 @@ func figuresOf(w client.Object) figures {
 	return figures{}
 }
 
-// complete says whether every pod is of the newest spec and available, and none
-// other is left.
+// complete reports whether every pod is of the newest spec and available, and none other is left.
 func (f figures) complete() bool {
 	return f.seen && f.replicas == f.desired && f.updated == f.desired && f.ready == f.desired &&
 		f.available == f.desired && f.misplaced == 0

@@ -25,8 +25,8 @@ const (
 	byRollout = "Rollout" // a new pod template, and so new pods
 )
 
-// errNoResize says that Kubernetes does not resize these pods in place: it is
-// older than 1.33, or the change would put them into another QoS class.
+// errNoResize means that Kubernetes cannot resize these pods in place: it is older than 1.33, or
+// the change would put them into another QoS class.
 var errNoResize = errors.New("pods are not resized in place")
 
 // fit applies the recommendation when it is worth it and nothing else is going
@@ -78,7 +78,7 @@ func (s *sizer) attempt(ctx context.Context, a *App, pods []*corev1.Pod, want, a
 	return n, err
 }
 
-// wanted is what would be applied, or why nothing is.
+// wanted returns what would be applied, or why nothing is.
 func (s *sizer) wanted(a *App, applied *AppliedSizing) (AppliedSizing, runnerapi.Recommendation, string) {
 	all := s.histories(a)
 	i := slices.IndexFunc(all, func(h namedHistory) bool { return h.name == a.Name })
@@ -99,7 +99,7 @@ func (s *sizer) wanted(a *App, applied *AppliedSizing) (AppliedSizing, runnerapi
 	return want, rec, ""
 }
 
-// resize changes the requests of the pods that have others, and says how many.
+// resize changes the requests of the pods that differ, and returns their number.
 func (s *sizer) resize(ctx context.Context, a *App, pods []*corev1.Pod, want AppliedSizing) (int, error) {
 	n := 0
 	for _, pod := range pods {
@@ -141,7 +141,7 @@ func (s *sizer) resizePod(ctx context.Context, pod *corev1.Pod, container string
 	return client.IgnoreNotFound(err) // a pod that went meanwhile needs nothing
 }
 
-// undelivered says what keeps a node from giving what was asked for.
+// undelivered returns what keeps a node from giving what was asked for.
 func undelivered(pods []*corev1.Pod) string {
 	for _, pod := range pods {
 		for _, c := range pod.Status.Conditions {
@@ -187,7 +187,7 @@ func (s *sizer) retire(ctx context.Context, a *App) error {
 	return s.write(ctx, a, nil)
 }
 
-// story is what was done and why.
+// story returns what was done and why.
 func story(from, to AppliedSizing, rec runnerapi.Recommendation, resized int) string {
 	how := "by a rollout, since these pods cannot be resized in place"
 	if to.By == byResize {

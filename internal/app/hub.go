@@ -6,14 +6,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// hub wakes who waits for news of an App. A subscriber that is slow misses
-// nothing: it is told once that there is something to look at.
+// hub wakes the subscribers of an App's changes. A slow subscriber misses nothing: it is woken once
+// if there is something to look at.
 type hub struct {
 	mu   sync.Mutex
 	subs map[runnerapi.Key]map[chan struct{}]struct{}
 }
 
-// subscribe is woken at each change of the App or its pods, until cancelled.
+// subscribe returns a channel that signals each change of the App or its pods, until it is
+// cancelled.
 func (h *hub) subscribe(key runnerapi.Key) (news <-chan struct{}, cancel func()) {
 	ch := make(chan struct{}, 1)
 	h.mu.Lock()

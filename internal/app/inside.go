@@ -55,7 +55,7 @@ func (e *Engine) podURL(pod *corev1.Pod, subresource string, opts *corev1.PodExe
 	return r.URL()
 }
 
-// exitCode tells a command's own end from other failures.
+// exitCode distinguishes a command's own end from other failures.
 func exitCode(ctx context.Context, err error, pod string) (int, error) {
 	var exit utilexec.CodeExitError
 	switch {
@@ -67,11 +67,11 @@ func exitCode(ctx context.Context, err error, pod string) (int, error) {
 	return 0, insideProblem(err, pod)
 }
 
-// missingProgram is how runc and crun say it, through containerd and CRI-O.
+// missingProgram matches the text of runc and crun, through containerd and CRI-O.
 var missingProgram = regexp.MustCompile(`exec: "([^"]+)": (?:executable file not found|stat [^:]*: no such file|no such file)|executable file ` + "`([^`]+)`" + ` not found`)
 
-// insideProblem words what Kubernetes says of a container that could not be reached, which
-// is the runtime's own text: that a program is not there, for one.
+// insideProblem turns Kubernetes' text about a container that could not be reached into a problem.
+// The text is the runtime's own, for example that a program does not exist.
 func insideProblem(err error, pod string) error {
 	if upgrade := (*httpstream.UpgradeFailureError)(nil); errors.As(err, &upgrade) {
 		return kubeproblem.From(upgrade.Cause, "reaching into pod "+pod)
@@ -84,7 +84,7 @@ func insideProblem(err error, pod string) error {
 		"pod %s: %s", pod, shortly(err))
 }
 
-// shortly is the first line of an error, of a length to be shown.
+// shortly returns the first line of an error, of a length to be shown.
 func shortly(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	if len(text) > 512 {
@@ -93,7 +93,7 @@ func shortly(err error) string {
 	return text
 }
 
-// podInside is the pod whose container is meant: the one of that name, or the newest that is
+// podInside returns the pod whose container is meant: the one of that name, or the newest that is
 // ready, or that at least runs.
 func (e *Engine) podInside(ctx context.Context, key runnerapi.Key, name, container string) (*corev1.Pod, error) {
 	if err := e.admit(ctx, key.Namespace); err != nil {
@@ -125,7 +125,7 @@ func (e *Engine) podInside(ctx context.Context, key runnerapi.Key, name, contain
 	return running(pods, key, container)
 }
 
-// running is the first pod in which the container runs.
+// running returns the first pod in which the container runs.
 func running(pods []*corev1.Pod, key runnerapi.Key, container string) (*corev1.Pod, error) {
 	known := len(pods) == 0
 	for _, pod := range pods {

@@ -50,8 +50,8 @@ func (r *logReader) follow(ctx context.Context, news <-chan struct{}) error {
 	}
 }
 
-// wants says whether there is something to be read of a pod. What ends has pods
-// that may have come and gone between two looks.
+// wants reports whether there is something to be read of a pod. What ends has pods that may have
+// come and gone between two looks.
 func (r *logReader) wants(pod *corev1.Pod) bool {
 	if r.runs(pod) || !r.opts.UntilDone || r.ended[pod.UID] {
 		return r.runs(pod)
@@ -60,7 +60,7 @@ func (r *logReader) wants(pod *corev1.Pod) bool {
 	return true
 }
 
-// done says whether the run has ended whose log is read until then.
+// done reports whether the run has ended whose log is read until then.
 func (r *logReader) done(ctx context.Context) bool {
 	if !r.opts.UntilDone {
 		return false

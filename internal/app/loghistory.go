@@ -37,8 +37,8 @@ func (r *logReader) history(ctx context.Context, pods []*corev1.Pod) error {
 	return nil
 }
 
-// gone says whether a log is not there (any more): the pod was deleted, or its
-// container has not started after all.
+// gone reports whether a log is not there (any more): the pod was deleted, or its container has not
+// started after all.
 func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) }
 
 // merge is a heap of streams by the time of their next line.
@@ -56,7 +56,7 @@ func (m *merge) Less(i, j int) bool {
 func (m *merge) Swap(i, j int) { m.heads[i], m.heads[j] = m.heads[j], m.heads[i] }
 func (m *merge) Push(x any)    { m.heads = append(m.heads, x.(head)) }
 
-// Pop removes the last head, as heap asks for.
+// Pop implements heap.Interface; it removes the last head.
 func (m *merge) Pop() any {
 	last := m.heads[len(m.heads)-1]
 	m.heads = m.heads[:len(m.heads)-1]

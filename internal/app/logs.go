@@ -17,11 +17,10 @@ import (
 // maxLogPods bounds how many pods are read at once; the newest are.
 const maxLogPods = 100
 
-// Logs first merges what the pods have written by time. With Follow it then
-// passes on what they write, of new pods and restarted containers too.
+// Logs first merges what the pods have written by time. With Follow it then passes on what they
+// write, including new pods and restarted containers.
 //
-// Nothing is gathered: one line per pod is held, and a reader that is slow
-// slows the pods' streams down.
+// It buffers only one line per pod, so a slow reader slows the pods' streams down.
 func (e *Engine) Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
 	if err := e.admit(ctx, key.Namespace); err != nil {
 		return err
@@ -95,7 +94,7 @@ func (p position) after(at time.Time) position {
 	return position{at: at, times: 1}
 }
 
-// pods are the App's pods that have a container to read, newest first.
+// pods returns the App's pods that have a container to read, newest first.
 func (r *logReader) pods(ctx context.Context) ([]*corev1.Pod, error) {
 	all, err := r.e.podsOf(ctx, r.app)
 	if err != nil {
@@ -128,7 +127,7 @@ func (r *logReader) hasContainer(pod *corev1.Pod) bool {
 	return false
 }
 
-// readable says whether the container has a run whose log there is.
+// readable reports whether the container has a run whose log there is.
 func (r *logReader) readable(pod *corev1.Pod) bool {
 	c := r.status(pod)
 	if c == nil {

@@ -44,7 +44,7 @@ func (e *Engine) openLog(ctx context.Context, pod *corev1.Pod, opts *corev1.PodL
 
 func (s *logStream) close() { _ = s.body.Close() }
 
-// next is the next line, or io.EOF.
+// next returns the next line, or io.EOF.
 func (s *logStream) next() (podLine, error) {
 	text, err := readLine(s.reader)
 	if err != nil {
@@ -88,7 +88,7 @@ func splitTime(text string) (time.Time, string) {
 	return at.UTC(), line
 }
 
-// logOptions are Kubernetes' for the first look at a pod.
+// logOptions returns Kubernetes' for the first look at a pod.
 func (r *logReader) logOptions() *corev1.PodLogOptions {
 	o := &corev1.PodLogOptions{Container: r.container(), Timestamps: true, Previous: r.opts.Previous}
 	if r.opts.Tail >= 0 {

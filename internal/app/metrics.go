@@ -14,7 +14,7 @@ import (
 
 var _ runnerapi.AppMeter = (*Engine)(nil)
 
-// Metrics says what an App uses against what it asks for, as of now.
+// Metrics returns what an App uses now and what it requests.
 func (e *Engine) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error) {
 	if err := e.admit(ctx, key.Namespace); err != nil {
 		return runnerapi.AppMetrics{}, err
@@ -63,8 +63,8 @@ func metricsOf(pod *corev1.Pod, u podUse) runnerapi.PodMetrics {
 	return m
 }
 
-// actual are the resources that a container has, which after a resize in place
-// may still be others than it asks for.
+// actual returns the resources that a container has, which after a resize in place may still be
+// others than it asks for.
 func actual(pod *corev1.Pod, c corev1.Container) corev1.ResourceRequirements {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.Name == c.Name && s.Resources != nil {
@@ -123,7 +123,7 @@ func highest(a, b *int64) *int64 {
 	return a
 }
 
-// tell is what is known of an App's size.
+// tell returns what is known of an App's size.
 func (s *sizer) tell(a *App) runnerapi.SizingMetrics {
 	mode := a.Spec.Sizing()
 	out := runnerapi.SizingMetrics{Mode: mode, Containers: []runnerapi.Recommendation{}}

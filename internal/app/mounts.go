@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// volumes are the pods' volumes but for those that a StatefulSet claims.
+// volumes returns the pods' volumes but for those that a StatefulSet claims.
 func volumes(a *App) []corev1.Volume {
 	out := make([]corev1.Volume, 0, len(a.Spec.Volumes)+len(a.Spec.Files))
 	for _, v := range a.Spec.Volumes {
@@ -68,7 +68,7 @@ func fileKey(f runnerapi.File) string {
 	return f.ConfigMap.Key
 }
 
-// mounts are where the containers find them.
+// mounts returns where the containers find them.
 func mounts(a *App) []corev1.VolumeMount {
 	out := make([]corev1.VolumeMount, 0, len(a.Spec.Volumes)+len(a.Spec.Files))
 	for _, v := range a.Spec.Volumes {
@@ -80,7 +80,7 @@ func mounts(a *App) []corev1.VolumeMount {
 	return out
 }
 
-// claims are what each pod of a StatefulSet gets a volume by.
+// claims returns what each pod of a StatefulSet gets a volume by.
 func claims(a *App) []corev1.PersistentVolumeClaim {
 	var out []corev1.PersistentVolumeClaim
 	for _, v := range a.Spec.Volumes {

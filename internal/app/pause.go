@@ -7,12 +7,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Pause has everything left as it is until Resume.
+// Pause stops all changes until Resume.
 func (e *Engine) Pause(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	return e.setPaused(ctx, key, true, "pausing App ", opts)
 }
 
-// Resume rolls out what was changed since Pause.
+// Resume rolls out what has changed since Pause.
 func (e *Engine) Resume(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	return e.setPaused(ctx, key, false, "resuming App ", opts)
 }

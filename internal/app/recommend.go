@@ -19,7 +19,7 @@ const (
 	memoryFloor  = 32 << 20
 )
 
-// recommend is what would fit a container.
+// recommend returns what would fit a container.
 func recommend(a *App, name string, h history) runnerapi.Recommendation {
 	all := h.total()
 	r := runnerapi.Recommendation{Name: name, Samples: all.cpu.count(), Since: h.since()}
@@ -65,8 +65,8 @@ func bound(f *runnerapi.Fit, least, most string, value func(*resource.Quantity) 
 	lower(f, most, "max", value)
 }
 
-// sized are the App's resources: what its spec asks for, or what right-sizing
-// has put into the pod template.
+// sized returns the App's resources: what its spec asks for, or what right-sizing has put into the
+// pod template.
 func sized(a *App) runnerapi.Resources {
 	r := a.Spec.Resources
 	s := a.Status.Sizing
@@ -81,19 +81,19 @@ func quantities(s AppliedSizing) (cpu, memory string) {
 	return resource.NewMilliQuantity(s.CPU, resource.DecimalSI).String(), resource.NewQuantity(s.Memory, resource.BinarySI).String()
 }
 
-// asked is what the App's spec asks for, with the defaults.
+// asked returns what the App's spec asks for, with the defaults.
 func asked(a *App) AppliedSizing { return requestsOf(resources(a.Spec.Resources)) }
 
 func requestsOf(r corev1.ResourceRequirements) AppliedSizing {
 	return AppliedSizing{CPU: r.Requests.Cpu().MilliValue(), Memory: r.Requests.Memory().Value()}
 }
 
-// differs says whether a change is worth making.
+// differs reports whether a change is worth making.
 func differs(have, want AppliedSizing) bool {
 	return far(have.CPU, want.CPU) || far(have.Memory, want.Memory)
 }
 
-// far says whether two figures are a tenth apart or more.
+// far reports whether two figures are a tenth apart or more.
 func far(have, want int64) bool {
 	d := have - want
 	return max(d, -d)*10 >= max(have, 1)

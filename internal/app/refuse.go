@@ -44,8 +44,8 @@ func (e *Engine) refuseSpec(ctx context.Context, a *App) (*runnerapi.Diagnosis, 
 	return nil, nil
 }
 
-// refusalOf is the diagnosis of an error that trying again does not cure; any
-// other comes back.
+// refusalOf returns the diagnosis of an error that trying again does not cure; any other comes
+// back.
 func refusalOf(err error) (*runnerapi.Diagnosis, error) {
 	var foreign *foreignError
 	if errors.As(err, &foreign) {
@@ -74,15 +74,15 @@ func refusalOf(err error) (*runnerapi.Diagnosis, error) {
 	return nil, err
 }
 
-// unexpected says whether the API server has said no for a reason that is neither
-// the spec's nor one that passes by itself in a moment.
+// unexpected reports whether the API server has said no for a reason that is neither the spec's nor
+// one that passes by itself in a moment.
 func unexpected(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && !apierrors.IsConflict(err) && !apierrors.IsTooManyRequests(err) &&
 		!apierrors.IsServerTimeout(err) && !apierrors.IsTimeout(err) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsAlreadyExists(err)
 }
 
-// objectOf is what a refusal is about, as kind/name.
+// objectOf returns what a refusal is about, as kind/name.
 func objectOf(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name != "" {

@@ -26,8 +26,8 @@ type remains struct {
 	recheck time.Duration // when time alone can change it; 0 for never
 }
 
-// remainsOf is what is left of a deleted App: its pods, or the objects that
-// go before these do.
+// remainsOf returns what is left of a deleted App: its pods, or the objects that go before these
+// do.
 func (e *Engine) remainsOf(ctx context.Context, pods []*corev1.Pod, objects []client.Object) remains {
 	if len(pods) == 0 {
 		var r remains
@@ -67,8 +67,8 @@ func summed(all []diagnose.Remaining) (r remains) {
 	return r
 }
 
-// nodeThatRemains is the node of a pod where what keeps the pod hangs on it, nil for
-// one that is gone. One that cannot be read is taken for one that is there.
+// nodeThatRemains returns the node of a pod where what keeps the pod hangs on it, nil for one that
+// is gone. One that cannot be read is taken for one that is there.
 func (e *Engine) nodeThatRemains(ctx context.Context, pod *corev1.Pod, now time.Time) *corev1.Node {
 	if !diagnose.RemainsByNode(pod, now) {
 		return nil

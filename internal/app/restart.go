@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// restart is when the App was last asked to restart, or empty.
+// restart returns when the App was last asked to restart, or empty.
 func (a *App) restart() string { return a.Annotations[managed.RestartedAt] }
 
 // Restart replaces all pods, a few at a time; a Job it runs again. The time of the restart is part

@@ -26,8 +26,8 @@ type Route struct {
 	Reason   string // why it is not ready
 }
 
-// Routes are those of all Apps that are there to stay, in a lasting order, each
-// once. They are read from what the Engine watches.
+// Routes returns the routes of all Apps that are not being deleted, in a stable order, each once.
+// They come from the Engine's caches.
 func (e *Engine) Routes(ctx context.Context) ([]Route, error) {
 	if !e.Ready() {
 		return nil, notReady()
@@ -90,8 +90,8 @@ func encrypted(in *networkingv1.Ingress, host string) bool {
 	return slices.ContainsFunc(in.Spec.TLS, func(t networkingv1.IngressTLS) bool { return slices.Contains(t.Hosts, host) })
 }
 
-// notServed says why a request to the App's hosts would not be answered, or
-// nothing. Of the diagnosis it has the cause alone: the rest is news of the App.
+// notServed returns why a request to the App's hosts would not be answered, or nothing. Of the
+// diagnosis it has the cause alone: the rest is news of the App.
 func notServed(a *App, in *networkingv1.Ingress) string {
 	switch {
 	case a.Status.ReadyReplicas == 0 && a.Status.Diagnosis != nil:
@@ -108,7 +108,7 @@ func notServed(a *App, in *networkingv1.Ingress) string {
 	return "no ingress controller has published an address of the Ingress"
 }
 
-// routed tells that routes may have changed.
+// routed signals that routes may have changed.
 func (e *Engine) routed() {
 	if e.cfg.Routed != nil {
 		e.cfg.Routed()

@@ -21,12 +21,12 @@ import (
 const (
 	// maxClasses bounds what is read of the cluster's IngressClasses.
 	maxClasses = 100
-	// Nothing tells of a TLS Secret that comes, goes or changes: it is looked for again.
+	// No event reports changes of a TLS Secret, so it is read again.
 	lookForSecret  = 15 * time.Second
 	lookAfterItFor = 10 * time.Minute
 )
 
-// served puts into the status whether the App's Ingress is served, and at which URLs. It says
+// served writes into the status whether the App's Ingress is served, and at which URLs. It returns
 // when to look again.
 func (e *Engine) served(ctx context.Context, a *App, s *Status) (time.Duration, error) {
 	if a.Spec.Ingress == nil {
@@ -64,7 +64,7 @@ func (e *Engine) served(ctx context.Context, a *App, s *Status) (time.Duration, 
 	return diagnose.Sooner(recheck, again), nil
 }
 
-// ingressClasses are those of the cluster; nil where they are not known.
+// ingressClasses returns those of the cluster; nil where they are not known.
 func (e *Engine) ingressClasses(ctx context.Context) []networkingv1.IngressClass {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -90,7 +90,7 @@ type secretType struct {
 // maxSecretTypes bounds how many are remembered.
 const maxSecretTypes = 2000
 
-// get is the type of a Secret, empty where there is none, and when to look again.
+// get returns the type of a Secret, empty if there is none, and when to look again.
 func (s *secretTypes) get(ctx context.Context, e *Engine, namespace, name string) (corev1.SecretType, time.Duration, error) {
 	now, key := e.now(), runnerapi.Key{Namespace: namespace, Name: name}
 	s.mu.Lock()

@@ -61,7 +61,7 @@ func newSizer(e *Engine, timing Sizing) *sizer {
 	return &sizer{e: e, timing: timing.withDefaults(), tracked: map[types.UID]*tracked{}}
 }
 
-// Start measures until ctx ends. It makes sizer a manager.Runnable.
+// Start implements manager.Runnable. It measures until ctx ends.
 func (s *sizer) Start(ctx context.Context) error {
 	ticker := time.NewTicker(s.timing.Every)
 	defer ticker.Stop()
@@ -89,8 +89,7 @@ func (s *sizer) forget() {
 	clear(s.tracked)
 }
 
-// complain says once that there is no metrics-server: it will not come by being
-// asked for.
+// complain logs once that there is no metrics-server: repeated requests do not change that.
 func (s *sizer) complain(err error) {
 	if !noMetricsServer(err) {
 		s.silent = false
@@ -144,7 +143,7 @@ func (s *sizer) round(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// askedAtOnce bounds what metrics-server answers, and the selector that asks.
+// askedAtOnce bounds one answer of metrics-server, and the selector of the request.
 const askedAtOnce = 100
 
 func (s *sizer) measure(ctx context.Context, namespace string, apps []*App) error {
@@ -217,7 +216,7 @@ func (s *sizer) take(a *App, pods []*corev1.Pod, used map[string]podUse) {
 	t.seen = seen
 }
 
-// trackedOf starts with what the App's status says. The lock is held.
+// trackedOf starts with the App's status. The lock is held.
 func (s *sizer) trackedOf(a *App) *tracked {
 	t := s.tracked[a.UID]
 	if t == nil {
@@ -245,8 +244,8 @@ type namedHistory struct {
 	history history
 }
 
-// histories are an App's, by the containers' names. They are copies of nothing
-// but days, which are read under the lock.
+// histories returns an App's, by the containers' names. They are copies of nothing but days, which
+// are read under the lock.
 func (s *sizer) histories(a *App) []namedHistory {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// observe is the status that follows from what is there now, and when to look
-// again though nothing changed.
+// observe returns the status that follows from what is there now, and when to look again though
+// nothing changed.
 func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (Status, time.Duration, error) {
 	pods, err := e.podsOf(ctx, a)
 	if err != nil {
@@ -80,8 +80,8 @@ func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (S
 	return s, diagnose.Sooner(finding.Recheck, again), nil
 }
 
-// ranBefore says whether the App's run came to its end and was removed since:
-// then the status is what tells of it.
+// ranBefore reports whether the App's run has ended and was removed since: only the status still
+// describes it.
 func (a *App) ranBefore(m made) bool {
 	return (a.Spec.Type == runnerapi.TypeJob || a.Spec.Type == runnerapi.TypePipeline) && m.workload == nil && m.refusal == nil && a.Status.Finished == runKey(a)
 }
@@ -143,10 +143,9 @@ func phase(a *App, m made, pods []*corev1.Pod, jobs []*batchv1.Job, f diagnose.F
 	return runnerapi.PhaseProgressing
 }
 
-// serves says whether a Service has a pod to send requests to. A pod whose
-// container ends right after each start is none; one whose container runs for a
-// while each time is one all the time, where the App has served before: else its
-// phase would change with each restart.
+// serves reports whether a Service has a pod to send requests to. A pod whose container ends right
+// after each start is none; one whose container runs for a while each time is one all the time,
+// where the App has served before: else its phase would change with each restart.
 func serves(a *App, figures figures, pods []*corev1.Pod, f diagnose.Finding) bool {
 	if max(figures.available, readyPods(pods)) > f.Brief {
 		return true
@@ -165,8 +164,8 @@ func succeeded(j *batchv1.Job) bool {
 	return outcome == runnerapi.RunSucceeded
 }
 
-// wasComplete says whether this very spec was fully there before, so that
-// fewer pods now are a loss and not a rollout under way.
+// wasComplete reports whether this very spec was fully there before, so that fewer pods now are a
+// loss and not a rollout under way.
 func wasComplete(a *App) bool {
 	if !a.observed() {
 		return false

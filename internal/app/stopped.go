@@ -7,14 +7,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// stopped says whether the newest spec and restart are kept from being rolled out.
+// stopped reports whether the newest spec and restart are kept from being rolled out.
 func (a *App) stopped() bool {
 	s := a.Status.Stopped
 	return s != nil && s.Generation == a.Generation && s.Restart == a.restart()
 }
 
-// holdBack has the workload be what it was when the App was healthy last, or have
-// no pods where it never was.
+// holdBack restores the workload of the time when the App was last healthy, or removes its pods if
+// it never was.
 func (e *Engine) holdBack(ctx context.Context, a *App) (made, error) {
 	held, err := e.lastGood(ctx, a)
 	if err != nil {

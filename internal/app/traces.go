@@ -16,8 +16,8 @@ const (
 	maxTraced = 256
 )
 
-// traces lets the reconciler go on with a command's trace. It is kept in memory alone: when
-// another replica leads, or this one starts anew, the trace ends with the command's write.
+// traces lets the reconciler go on with a command's trace. It is kept in memory alone: when another
+// replica leads, or this one starts again, the trace ends with the command's write.
 type traces struct {
 	mu sync.Mutex
 	of map[runnerapi.Key]tracedChange
@@ -50,7 +50,7 @@ func (t *traces) note(ctx context.Context, key runnerapi.Key) {
 	}
 }
 
-// reconciling is a span of the trace that asked for an App's last change, if there was one
+// reconciling returns a span of the trace that asked for an App's last change, if there was one
 // just now.
 func (t *traces) reconciling(ctx context.Context, key runnerapi.Key) (context.Context, func(error)) {
 	t.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// passesIn is how long an error that passes by itself may last before it is told of.
+// passesIn is how long a temporary error may last before it is reported.
 const passesIn = time.Minute
 
 // troubles are the errors that keep Apps from being looked after. An agent that is
@@ -31,7 +31,7 @@ type trouble struct {
 	diagnosis *runnerapi.Diagnosis // nil while it may pass by itself
 }
 
-// note keeps an error, and returns its diagnosis once it is to be told of.
+// note records an error, and returns its diagnosis once it must be reported.
 func (t *troubles) note(name types.NamespacedName, err error, now time.Time) *runnerapi.Diagnosis {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,7 +50,7 @@ func (t *troubles) note(name types.NamespacedName, err error, now time.Time) *ru
 	return known.diagnosis
 }
 
-// clear forgets the errors of an App, and says whether one was told of.
+// clear removes the errors of an App, and reports whether one had been reported.
 func (t *troubles) clear(name types.NamespacedName) (told bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,14 +59,14 @@ func (t *troubles) clear(name types.NamespacedName) (told bool) {
 	return told
 }
 
-// diagnosis is that of an App's errors, or nil.
+// diagnosis returns the diagnosis of an App's errors, or nil.
 func (t *troubles) diagnosis(name types.NamespacedName) *runnerapi.Diagnosis {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.of[name].diagnosis
 }
 
-// lasting is the diagnosis of an error that should have passed by itself.
+// lasting returns the diagnosis of an error that should have passed by itself.
 func lasting(err error, since time.Time) *runnerapi.Diagnosis {
 	d := &runnerapi.Diagnosis{
 		Cause: runnerapi.CauseUnknown, Object: objectOf(err),
@@ -80,8 +80,8 @@ func lasting(err error, since time.Time) *runnerapi.Diagnosis {
 	return d
 }
 
-// conclude has an error that kept an App from being looked after be told in its
-// status: at once where trying again does not cure it, and after a while where it should.
+// conclude reports in the status an error that kept an App from being reconciled: at once if a
+// retry cannot fix it, and otherwise after a while.
 func (e *Engine) conclude(ctx context.Context, a *App, result reconcile.Result, err error) (reconcile.Result, error) {
 	name := client.ObjectKeyFromObject(a)
 	gone := apierrors.IsNotFound(err) && objectOf(err) == kindPath(Plural, a.Name)
@@ -115,7 +115,7 @@ func (e *Engine) conclude(ctx context.Context, a *App, result reconcile.Result, 
 	return reconcile.Result{RequeueAfter: retryRefused}, nil
 }
 
-// holdUp has an error that keeps a deleted App from being taken down be told in its status.
+// holdUp reports in the status an error that keeps a deleted App from being removed.
 func (e *Engine) holdUp(ctx context.Context, a *App, err error) (reconcile.Result, error) {
 	if ctx.Err() != nil || apierrors.IsConflict(err) {
 		return again(err)

@@ -18,9 +18,9 @@ const (
 	CRDName = Plural + ".pipeops.io"
 )
 
-// SchemaVersion counts changes of the App's schema. The CustomResourceDefinition
-// carries it, so that an agent which meets an older one says so instead of
-// having its fields dropped. A newer one is fine: that is a rollback of the agent.
+// SchemaVersion counts changes of the App's schema. The CustomResourceDefinition carries it, so
+// that an agent that finds an older one reports that and does not lose its fields. A newer one is
+// fine: that is a rollback of the agent.
 const SchemaVersion = 7
 
 // SchemaVersionAnnotation is where the CustomResourceDefinition carries it.
@@ -139,8 +139,8 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Wire is the App as a Runner sees it. A status that does not speak of the
-// newest spec or restart yet is not passed off as one that does.
+// Wire returns the App as a Runner sees it. It marks a status that does not describe the newest
+// spec or restart yet as such.
 func (a *App) Wire() runnerapi.App {
 	w := runnerapi.App{
 		Namespace: a.Namespace, Name: a.Name, Generation: a.Generation,
@@ -159,7 +159,7 @@ func (a *App) Wire() runnerapi.App {
 	return w
 }
 
-// observed says whether the status speaks of the newest spec and restart.
+// observed reports whether the status speaks of the newest spec and restart.
 func (a *App) observed() bool {
 	return a.Status.ObservedGeneration >= a.Generation && a.Status.ObservedRestart == a.restart() &&
 		a.DeletionTimestamp.IsZero()

@@ -20,7 +20,7 @@ import (
 
 var podMetricsKind = schema.GroupVersionKind{Group: "metrics.k8s.io", Version: "v1beta1", Kind: "PodMetrics"}
 
-// podUse is what metrics-server says of one pod.
+// podUse is what metrics-server reports about one pod.
 type podUse struct {
 	name       string
 	at         time.Time
@@ -50,7 +50,7 @@ func (e *Engine) usage(ctx context.Context, namespace string, apps ...string) (m
 	return pods, nil
 }
 
-// noUsage tells a cluster without metrics-server from one whose has a bad day.
+// noUsage distinguishes a cluster without metrics-server from one with a failing metrics-server.
 func noUsage(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):

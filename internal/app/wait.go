@@ -9,8 +9,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Wait blocks until the App of at least this generation is settled or ctx
-// ends, and answers the newest state either way. It wakes at changes only.
+// Wait blocks until the App of at least this generation is settled or ctx ends, and returns the
+// newest state either way. It wakes at changes only.
 func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
 	if err := e.admitWait(ctx, key.Namespace); err != nil {
 		return runnerapi.App{}, err
@@ -44,7 +44,7 @@ func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) 
 // lastTry bounds the look of a wait whose time was up before it saw anything.
 const lastTry = 5 * time.Second
 
-// admitWait is admit for a wait, which answers though its time is up.
+// admitWait is like admit for a wait, which returns although its time is up.
 func (e *Engine) admitWait(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTry)
 	defer cancel()

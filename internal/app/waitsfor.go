@@ -9,9 +9,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// waitsFor is what has to happen before the App is healthy, while nothing is
-// known to be wrong. The pods are those of the newest spec. It has no countdown: a status
-// is written when it changes.
+// waitsFor returns what has to happen before the App is healthy, while nothing is known to be
+// wrong. The pods are those of the newest spec. It has no countdown: a status is written when it
+// changes.
 func waitsFor(a *App, m made, pods []*corev1.Pod, p runnerapi.Phase, f diagnose.Finding) string {
 	open := p == runnerapi.PhaseProgressing || p == runnerapi.PhaseDegraded
 	if !open || f.Diagnosis != nil {

@@ -1,5 +1,5 @@
-// Package appfile reads an App as a file gives it, for the command line and for sources alike.
-// What a spec has to be is runnerapi's to say.
+// Package appfile reads an App from a file, for the command line and for sources alike. Package
+// runnerapi validates the spec.
 package appfile
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// File is what a file says of an App. A bare spec names none.
+// File is the content of an App's file. A bare spec contains no name.
 type File struct {
 	Namespace, Name string
 	Spec            runnerapi.AppSpec
@@ -36,8 +36,8 @@ type resource struct {
 
 var limits = bounded.Of(runnerapi.MaxAppBody)
 
-// Read reads a spec or an App, in YAML or JSON. It refuses what it does not know: a field
-// with a typo would otherwise be left out in silence.
+// Read reads a spec or an App, in YAML or JSON. It refuses unknown fields: a misspelled field would
+// otherwise be ignored silently.
 func Read(text []byte) (File, error) {
 	doc, err := limits.FromYAML(text)
 	if err != nil {
@@ -77,7 +77,7 @@ func strict(doc []byte, into any) error {
 	return errors.Join(append(unknown, wrongType(err))...)
 }
 
-// wrongType says which field is of another type than it has to be, without Go's names.
+// wrongType returns which field is of another type than it has to be, without Go's names.
 func wrongType(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {

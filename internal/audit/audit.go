@@ -1,10 +1,10 @@
-// Package audit keeps what Runners did: an append-only log whose records are
-// chained by hash, bounded in size, written in batches behind the calls. All
-// replicas of an agent write one log: a batch is kept under the number of its
-// first record, and only one can have that.
+// Package audit records what Runners did. The append-only log's records are chained by hash. Its
+// size is bounded, and calls do not wait for its writes, which are batched. All replicas of an
+// agent write one log: a batch is stored under the number of its first record, which only one batch
+// can have.
 //
-// Where batches are kept is its callers' choice: files, or objects of the
-// cluster. What a record says is runnerapi's.
+// Callers choose where batches are stored: in files, or in objects of the cluster. Package
+// runnerapi defines the records.
 package audit
 
 import (
@@ -32,7 +32,7 @@ type Store interface {
 	Put(ctx context.Context, first int64, text []byte) (bool, error)
 	// Get reads a batch; nil when there is none.
 	Get(ctx context.Context, first int64) ([]byte, error)
-	// List answers the numbers there are, in order.
+	// List returns the existing numbers, in order.
 	List(ctx context.Context) ([]int64, error)
 	// Delete removes a batch, if it is there.
 	Delete(ctx context.Context, first int64) error
@@ -48,7 +48,7 @@ type batch struct {
 	head  runnerapi.AuditHead
 }
 
-// link chains records to the log's end and answers the batch and its text.
+// link chains records to the log's end and returns the batch and its text.
 func link(head runnerapi.AuditHead, records []runnerapi.AuditRecord) (batch, []byte, error) {
 	var b batch
 	var text bytes.Buffer
@@ -108,7 +108,7 @@ func decode(text []byte) (batch, error) {
 	return b, nil
 }
 
-// records are a batch's, with their hashes.
+// records returns a batch's, with their hashes.
 func (b batch) records() []runnerapi.AuditRecord {
 	out := make([]runnerapi.AuditRecord, 0, len(b.lines))
 	for _, line := range b.lines {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Files keeps each batch in a file of a directory, on disk before Put answers.
+// Files stores each batch in a file of a directory, synced to disk before Put returns.
 type Files struct{ Dir string }
 
 var _ Store = Files{}

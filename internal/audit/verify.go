@@ -7,7 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Report is what was found of a log.
+// Report is the result of verifying a log.
 type Report struct {
 	First    int64               `json:"first"` // 0 when there is none
 	Records  int                 `json:"records"`
@@ -15,10 +15,9 @@ type Report struct {
 	Problems []string            `json:"problems"`
 }
 
-// Verify finds records that were removed, changed or put elsewhere. Of records
-// at the log's end, and of a log that was made anew as a whole, it knows by a
-// head that was noted before, as the control plane does; the zero head is for
-// none.
+// Verify finds records that were removed, changed or moved. To detect missing records at the log's
+// end, or a log that was recreated as a whole, it needs a head that was noted before, as the
+// control plane does. The zero head stands for none.
 func Verify(ctx context.Context, s Store, noted runnerapi.AuditHead) (Report, error) {
 	r := Report{Problems: []string{}}
 	all, err := s.List(ctx)

@@ -1,6 +1,6 @@
-// Package bounded decodes YAML and JSON that comes from outside the process. It refuses a text
-// that would take more memory than its length lets expect, before a parser builds anything
-// of it. Nothing else of ours converts YAML: the linter keeps that.
+// Package bounded decodes YAML and JSON from outside the process. Before a parser builds anything,
+// it refuses a text that would take more memory than its length suggests. No other package of ours
+// converts YAML: the linter ensures that.
 package bounded
 
 import (
@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Limits are what a text may be.
+// Limits are the limits of a text.
 type Limits struct {
 	Bytes int
 	// Values bounds lines, entries and levels, counted again wherever an alias stands for
@@ -21,17 +21,17 @@ type Limits struct {
 	Depth    int
 }
 
-// Text is what a file or a body may be: an App, values, settings.
+// Text is for a file or a body: an App, values, settings.
 var Text = Limits{Bytes: 1 << 20, Values: 100_000, Aliases: 10_000, Expanded: 2 << 20, Depth: 100}
 
-// Of is Text for texts of up to so many bytes.
+// Of is like Text for texts of up to so many bytes.
 func Of(bytes int) Limits {
 	l := Text
 	l.Bytes, l.Expanded = bytes, max(l.Expanded, 2*bytes)
 	return l
 }
 
-// Error is what is wrong with a text. It quotes no values: they may be secret.
+// Error describes what is wrong with a text. It quotes no values, which may be secret.
 type Error struct {
 	Line    int // from 1; 0 where it is about the text as a whole
 	Message string

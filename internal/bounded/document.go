@@ -22,13 +22,13 @@ const (
 	Alias    = yamlnode.AliasNode
 )
 
-// Budget is what is left of what the documents of one stream may be together.
+// Budget is the remaining limit of a stream's documents together.
 type Budget struct {
 	limits        Limits
 	values, bytes int
 }
 
-// Budget is for a stream that Scan has let pass.
+// Budget returns the budget of a stream that Scan has accepted.
 func (l Limits) Budget() *Budget { return &Budget{limits: l} }
 
 // Document is one that is within its limits.
@@ -49,7 +49,7 @@ func (b *Budget) Document(part Part) (*Document, error) {
 	return &Document{Root: root, part: part}, nil
 }
 
-// JSON is the document as Kubernetes reads YAML, which is YAML 1.1.
+// JSON returns the document as Kubernetes reads YAML, which is YAML 1.1.
 func (d *Document) JSON() ([]byte, error) {
 	raw, err := yaml.YAMLToJSONStrict(d.part.Text)
 	if err != nil { // it quotes what it reads, which may be secret
@@ -90,7 +90,7 @@ var (
 	quotedText = regexp.MustCompile("`[^`]*`|\"[^\"]*\"|'[^']{2,}'")
 )
 
-// syntax says what a parser says, without what it quotes.
+// syntax returns the parser's error without what it quotes.
 func (p Part) syntax(err error) error {
 	text, line := err.Error(), 1
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
@@ -142,8 +142,9 @@ func (b *Budget) mapping(p Part, n *Node, depth int) error {
 	return nil
 }
 
-// PlainAliases refuses a text whose aliases stand for more than the limits, for decoders that
-// are not ours: kustomize's, Helm's and Kubernetes' own write them out. It takes keys twice.
+// PlainAliases refuses a text whose aliases expand beyond the limits. It is for decoders that are
+// not ours, which write aliases out: kustomize's, Helm's and Kubernetes' own. It accepts duplicate
+// keys.
 func (l Limits) PlainAliases(text []byte) error {
 	if !starred(text) {
 		return nil
@@ -167,7 +168,7 @@ func (l Limits) PlainAliases(text []byte) error {
 	}
 }
 
-// decode is the parser's; a panic in it on a stranger's text must not end the process.
+// decode returns the parser's; a panic in it on a stranger's text must not end the process.
 func decode(d *yamlnode.Decoder, into *Node) (err error) {
 	defer func() {
 		if recover() != nil {

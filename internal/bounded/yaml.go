@@ -45,7 +45,7 @@ func (l Limits) YAML(text []byte, into any) error {
 	return Strict(doc, into)
 }
 
-// LooseYAML is YAML for documents with more fields than are asked for.
+// LooseYAML is like YAML for documents with more fields than requested.
 func (l Limits) LooseYAML(text []byte, into any) error {
 	doc, err := l.FromYAML(text)
 	if err != nil {
@@ -54,7 +54,7 @@ func (l Limits) LooseYAML(text []byte, into any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(doc, into)
 }
 
-// Strict decodes what FromYAML made, and refuses fields that are not known.
+// Strict decodes the output of FromYAML, and refuses unknown fields.
 func Strict(doc []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(doc, into)
 	return errors.Join(append(strict, err)...)
@@ -79,8 +79,8 @@ func (l Limits) Scan(text []byte) error {
 	return nil
 }
 
-// Values is no less than how many values a parser can make of a text: each entry of
-// YAML begins a line, or comes after one of these.
+// Values returns an upper bound of how many values a parser can make of a text: each entry of YAML
+// begins a line, or follows one of these.
 func Values(text []byte) int {
 	n := 1
 	for _, sign := range []string{"\n", "\r", ",", "[", "{", "- ", "-\t", "? ", "\u0085", "\u2028", "\u2029"} {
@@ -89,8 +89,8 @@ func Values(text []byte) int {
 	return n
 }
 
-// aliases is how many aliases a text seems to have: what may stand before an alias, a star, and
-// what a name begins with. It bounds what a parser makes of them; Budget counts the real ones.
+// aliases returns how many aliases a text seems to have: what may stand before an alias, a star,
+// and what a name begins with. It bounds what a parser makes of them; Budget counts the real ones.
 func aliases(text []byte) (n int) {
 	for at := 0; ; at++ {
 		next := bytes.IndexByte(text[at:], '*')

@@ -1,7 +1,7 @@
-// Package brings says what a command brings into the cluster, as far as a customer's policy
-// can bound it: images, numbers of pods, limits, hosts and annotations, of Apps and of objects
-// of any kind. It is the one place that does, so that Apps, sets, releases and Git sources
-// are bounded alike. It decides nothing: internal/policy does.
+// Package brings determines what a command brings into the cluster, as far as a policy can bound
+// it: images, numbers of pods, limits, hosts and annotations, of Apps and of objects of any kind.
+// It is the only place for that, so that Apps, sets, releases and Git sources are bounded alike.
+// Package internal/policy makes the decisions.
 package brings
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// App is what the spec of an App, a Job or a Pipeline brings. Fields are those of the spec.
+// App returns what the spec of an App, a Job or a Pipeline brings. Fields are those of the spec.
 func App(s runnerapi.AppSpec) runnerapi.ObjectIntent {
 	in := runnerapi.ObjectIntent{}
 	in.Counts = counts(s)

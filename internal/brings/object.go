@@ -33,8 +33,8 @@ var pods = map[string][]string{
 // RunsPods reports whether a kind is one of Kubernetes' own that run pods.
 func RunsPods(kind string) bool { return pods[kind] != nil }
 
-// Object is what an object of any kind brings. Fields are those of the object. What runs pods
-// and cannot be read is an error: it is not waved through.
+// Object returns what an object of any kind brings. Fields are those of the object. It returns an
+// error for an object that runs pods and cannot be read: such an object is not allowed through.
 func Object(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	kind := bounds.Kind(u.GroupVersionKind())
 	if kind == kindApp {
@@ -61,7 +61,7 @@ func Object(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	return w.in, w.err
 }
 
-// ofApp is the App's own, with the object's fields.
+// ofApp returns the App's own, with the object's fields.
 func ofApp(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	var app struct {
 		Spec runnerapi.AppSpec `json:"spec"`
@@ -141,7 +141,7 @@ func (w *walk) value(field, key string, v any) {
 	}
 }
 
-// item is one of a list. The image of a container has been seen.
+// item handles an item of a list. The image of a container has already been handled.
 func (w *walk) item(field string, v any, container bool) {
 	if object, ok := v.(map[string]any); ok && container {
 		bare := maps.Clone(object)
@@ -151,8 +151,8 @@ func (w *walk) item(field string, v any, container bool) {
 	w.value(field, "", v)
 }
 
-// image is one that is no container's: a custom resource's, which its controller runs, or a
-// volume's.
+// image handles an image that is not a container's: a custom resource's, which its controller runs,
+// or a volume's.
 func (w *walk) image(field string, v any) {
 	image, ok := v.(string)
 	if volume, is := v.(map[string]any); is {
@@ -203,7 +203,7 @@ func (w *walk) containers(field string, v any) {
 	}
 }
 
-// quantity is in Kubernetes' own words.
+// quantity returns a quantity in Kubernetes' own form.
 func (w *walk) quantity(field string, v any) string {
 	if v == nil {
 		return ""

@@ -1,8 +1,8 @@
-// Package build makes images in the cluster: a Job whose pod gets a commit, has rootless
-// BuildKit carry out its Dockerfile, and pushes what came of that (docs/adr/0042).
+// Package build makes images in the cluster: a Job whose pod gets a commit, runs its Dockerfile
+// with rootless BuildKit, and pushes the result (docs/adr/0042).
 //
-// The Jobs are all the state there is. Nothing of a build is in the agent, so one that was
-// restarted, or another replica, tells of a build as if it had seen it begin.
+// The Jobs are the only state. The agent holds nothing of a build, so another replica, or the agent
+// after a restart, reports a build as if it had seen it begin.
 package build
 
 import (
@@ -41,7 +41,7 @@ const (
 	specNote  = "pipeops.io/build-spec" // on Jobs: the spec as JSON
 )
 
-// Options say where the agent lives, and what builds are made with.
+// Options describe where the agent runs, and the images for builds.
 type Options struct {
 	Namespace  string   // the agent's own
 	Namespaces []string // the only ones that it may manage; empty for all
@@ -60,7 +60,7 @@ type Client struct {
 
 var _ runnerapi.Builds = (*Client)(nil)
 
-// New makes a Client. It asks the cluster nothing yet.
+// New returns a Client. It makes no requests yet.
 func New(given *rest.Config, opts Options) (*Client, error) {
 	rc, hc, err := kubeclient.New(given)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *Client) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi
 	return c.put(ctx, key, spec, opts, func(*batchv1.Job) {}, refuse)
 }
 
-// refuse is what a run meets while another one is under way.
+// refuse returns what a run meets while another one is under way.
 func refuse(_ context.Context, key runnerapi.Key, _ *batchv1.Job) error { return underWay(key) }
 
 func (c *Client) put(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions,
@@ -161,7 +161,7 @@ func (c *Client) first(ctx context.Context, key runnerapi.Key, made *batchv1.Job
 	return nil
 }
 
-// later says whether a was made after b; of two of the same second, whose name comes later.
+// later reports whether a was made after b; of two of the same second, whose name comes later.
 func later(a, b *batchv1.Job) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) > 0
 }
@@ -251,7 +251,7 @@ func (c *Client) DeleteBuild(ctx context.Context, key runnerapi.Key, opts runner
 	return nil
 }
 
-// found are the runs of a build that is there, the newest first.
+// found returns the runs of a build that is there, the newest first.
 func (c *Client) found(ctx context.Context, key runnerapi.Key) ([]batchv1.Job, error) {
 	if _, err := c.admit(ctx, key.Namespace); err != nil {
 		return nil, err
@@ -267,7 +267,7 @@ func (c *Client) runs(ctx context.Context, key runnerapi.Key) ([]batchv1.Job, er
 	return c.jobs(ctx, key.Namespace, nameLabel+"="+key.Name)
 }
 
-// jobs are those that are not being deleted, the newest first.
+// jobs returns those that are not being deleted, the newest first.
 func (c *Client) jobs(ctx context.Context, namespace, selector string) ([]batchv1.Job, error) {
 	list, err := c.batch.Jobs(namespace).List(ctx, metav1.ListOptions{LabelSelector: managed.By + "=" + managed.ByAgent + "," + selector})
 	if err != nil {
@@ -291,7 +291,7 @@ func (c *Client) podsOf(ctx context.Context, namespace, selector string) ([]core
 	return list.Items, nil
 }
 
-// newestOf is the newest pod of a Job, or nil.
+// newestOf returns the newest pod of a Job, or nil.
 func newestOf(pods []corev1.Pod, job string) *corev1.Pod {
 	var newest *corev1.Pod
 	for i := range pods {
@@ -302,7 +302,7 @@ func newestOf(pods []corev1.Pod, job string) *corev1.Pod {
 	return newest
 }
 
-// runID tells runs apart: the same spec with the same name of the run is the same.
+// runID identifies a run: the same spec with the same run name is the same run.
 func runID(spec runnerapi.BuildSpec) (string, []byte, error) {
 	text, err := json.Marshal(spec)
 	if err != nil {

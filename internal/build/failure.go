@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// failureOf says why a run has failed, by its pod, which may be nil.
+// failureOf returns why a run has failed, by its pod, which may be nil.
 func failureOf(end *batchv1.JobCondition, pod *corev1.Pod) *runnerapi.BuildFailure {
 	f := &runnerapi.BuildFailure{Stage: "start"}
 	if pod == nil {
@@ -47,7 +47,7 @@ func deadline(f *runnerapi.BuildFailure) {
 	f.Cause, f.Message, f.Fix = "deadline_exceeded", "the build took longer than it may", "give it more time in deadlineSeconds, or more CPU in resources"
 }
 
-// lastStage is the first container that failed, or the last that came to anything.
+// lastStage returns the first container that failed, or the last that came to anything.
 func lastStage(pod *corev1.Pod) *corev1.ContainerStatus {
 	var last *corev1.ContainerStatus
 	all := stages(pod)
@@ -78,7 +78,7 @@ func terminated(f *runnerapi.BuildFailure, stage string, t *corev1.ContainerStat
 	}
 }
 
-// What BuildKit's plain progress says at its end.
+// The last lines of BuildKit's plain progress.
 var (
 	stepLine = regexp.MustCompile(`^ > (\[.{1,400}?):?$`)
 	atLine   = regexp.MustCompile(`^[^\s:]{1,200}:(\d{1,6})$`)

@@ -138,10 +138,10 @@ func (c *Client) push(spec runnerapi.BuildSpec) corev1.Container {
 	return container
 }
 
-// builder returns the container of rootless BuildKit (docs/rootless.md of moby/buildkit on GitHub).
-// It needs a user namespace, and mounts in it, which the usual seccomp and AppArmor profiles
-// forbid. It also needs newuidmap, which needs the two capabilities. Outside of its user namespace
-// it has none.
+// builder returns the container of rootless BuildKit
+// (https://GitHub.com/moby/buildkit/blob/master/docs/rootless.md). It needs a user namespace, and
+// mounts in it, which the usual seccomp and AppArmor profiles forbid. It also needs newuidmap, which
+// needs the two capabilities. Outside of its user namespace it has none.
 func (c *Client) builder(spec runnerapi.BuildSpec) corev1.Container {
 	container := corev1.Container{
 		Name: buildStage, Image: c.opts.Image, Command: []string{"buildctl-daemonless.sh"}, Args: literal(buildctl(spec)),

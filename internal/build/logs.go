@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// tailLines is how much of a log tells why a build failed.
+	// tailLines is how much of a log is enough to explain a failed build.
 	tailLines = 80
 	lastLines = 20
 	// maxLine bounds a line; the rest of a longer one is dropped.
 	maxLine = 16 << 10
-	// watchLimit is when a watch begins anew.
+	// watchLimit is when a watch begins again.
 	watchLimit = 5 * time.Minute
 )
 
@@ -93,7 +93,7 @@ func (r *reader) selector() string {
 	return managed.By + "=" + managed.ByAgent + "," + batchv1.JobNameLabel + "=" + r.job.Name
 }
 
-// gone says whether there will be no pod any more.
+// gone reports whether there will be no pod any more.
 func (r *reader) gone(ctx context.Context) (bool, error) {
 	job, err := r.c.batch.Jobs(r.job.Namespace).Get(ctx, r.job.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -102,7 +102,7 @@ func (r *reader) gone(ctx context.Context) (bool, error) {
 	return err == nil && (ended(job) || job.DeletionTimestamp != nil), err
 }
 
-// pod reads what containers have written that were not read, and says whether that was all.
+// pod reads what containers have written that were not read, and reports whether that was all.
 func (r *reader) pod(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	for _, s := range stages(pod) {
 		if r.read[s.Name] || s.State.Running == nil && s.State.Terminated == nil || r.opts.Container != "" && r.opts.Container != s.Name {
@@ -196,8 +196,8 @@ func readLine(in *bufio.Reader) (string, error) {
 	}
 }
 
-// addLog adds the end of the log to a failure, and what it says of the step. A log that
-// cannot be had is no error: what the pod says remains.
+// addLog adds the end of the log to a failure, and what it shows about the step. An unreadable log
+// is not an error: what the pod reports remains.
 func (c *Client) addLog(ctx context.Context, pod *corev1.Pod, f *runnerapi.BuildFailure) {
 	if f.Stage == "start" {
 		return

@@ -12,12 +12,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// sourceNote is on Jobs that were begun for a source: NAMESPACE/NAME of it. No owner
-// reference says so, since the source is in another namespace.
+// sourceNote is on Jobs that were started for a source: its NAMESPACE/NAME. An owner reference
+// cannot express that, since the source is in another namespace.
 const sourceNote = "pipeops.io/build-source"
 
-// Supersede is PutBuild for a run that no other one is to stop: what is under way is ended.
-// It is noted for which source it is.
+// Supersede is like PutBuild, and first ends a run in progress, which would otherwise block the new
+// one. It records the run's source.
 func (c *Client) Supersede(ctx context.Context, source, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
 	note := func(job *batchv1.Job) { job.Annotations[sourceNote] = source.String() }
 	return c.put(ctx, key, spec, opts, note, func(ctx context.Context, _ runnerapi.Key, other *batchv1.Job) error {
@@ -28,8 +28,8 @@ func (c *Client) Supersede(ctx context.Context, source, key runnerapi.Key, spec 
 	})
 }
 
-// OfSources are the builds that were begun for sources, in all namespaces for builds that
-// the agent manages, with the source of each.
+// OfSources returns the builds that were begun for sources, in all namespaces for builds that the
+// agent manages, with the source of each.
 func (c *Client) OfSources(ctx context.Context) (map[runnerapi.Key]runnerapi.Key, error) {
 	namespaces, err := c.namespaces(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Client) OfSources(ctx context.Context) (map[runnerapi.Key]runnerapi.Key
 	return of, nil
 }
 
-// namespaces are those for builds that the agent manages.
+// namespaces returns those for builds that the agent manages.
 func (c *Client) namespaces(ctx context.Context) (names []string, err error) {
 	scope := c.scope()
 	if len(scope.Only) > 0 { // it may list none

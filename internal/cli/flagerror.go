@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FlagError says what a flag takes, where pflag would show what Go's parsers
-// say of it, and which flag was probably meant by one that there is not. Other
-// mistakes it leaves as they are.
+// FlagError returns an error that names what a flag takes, where pflag would show the text of Go's
+// parsers. For an unknown flag it names the one that was probably meant. It returns other errors
+// unchanged.
 func FlagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
@@ -38,7 +38,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("--%s: %q %w", flag.Name, invalid.GetValue(), cause)
 }
 
-// flagsNear are the flags that may have been meant.
+// flagsNear returns the flags that may have been meant.
 func flagsNear(typed string, cmd *cobra.Command) []string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

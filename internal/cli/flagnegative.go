@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// NegativeTime is the mistake of a flag that takes a duration and was given a negative
-// one, which none of them can mean; nil when there is none.
+// NegativeTime returns an error for a negative duration, which is invalid for every flag; nil if
+// there is none.
 func NegativeTime(cmd *cobra.Command) (err error) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if err == nil && f.Value.Type() == "duration" && strings.HasPrefix(f.Value.String(), "-") {

@@ -1,6 +1,5 @@
-// Package cli is what the three command lines have in common, so that they
-// behave alike: the flag -o, tables, ages, the version. Commands themselves
-// are in cmd.
+// Package cli is the common part of the three command lines, so that they behave alike: the flag
+// -o, tables, ages, the version. The commands themselves are in cmd.
 package cli
 
 import (
@@ -16,7 +15,7 @@ import (
 // Formats are the values of -o, the default first.
 var Formats = []string{"table", "json", "yaml"}
 
-// Output is the flag -o: how a command prints what it answers.
+// Output is the flag -o: how a command prints its result.
 type Output struct{ Format string }
 
 // Add puts -o on a command.
@@ -26,11 +25,11 @@ func (o *Output) Add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(Formats, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
 }
 
-// String, Set and Type make Output a pflag.Value, so that a wrong format is
-// refused before anything is done.
+// String, Set and Type make Output a pflag.Value, so that a wrong format is refused before anything
+// is done.
 func (o *Output) String() string { return o.Format }
 
-// Set takes the flag's value.
+// Set sets the flag's value.
 func (o *Output) Set(s string) error {
 	if !slices.Contains(Formats, s) {
 		return fmt.Errorf("is none of %s", strings.Join(Formats, ", "))
@@ -39,13 +38,13 @@ func (o *Output) Set(s string) error {
 	return nil
 }
 
-// Type is shown in the help.
+// Type returns the text for the help.
 func (o *Output) Type() string { return "format" }
 
-// Table says whether the answer is for a person.
+// Table reports whether the output is for a person.
 func (o *Output) Table() bool { return o.Format == Formats[0] }
 
-// Write prints v, or what table prints in columns.
+// Write prints v, or the columns that table prints.
 func (o *Output) Write(w io.Writer, v any, table func(io.Writer)) error {
 	switch o.Format {
 	case "json":

@@ -17,18 +17,18 @@ import (
 // Printable keeps a cluster's text in one line, and from moving the cursor.
 func Printable(s string) string { return printable.Text(s) }
 
-// Say prints a line, or several if the text has line breaks. It filters what was formatted.
+// Say prints a line, or several if the text has line breaks. It filters the formatted text.
 func Say(w io.Writer, format string, args ...any) {
 	_ = Print(w, fmt.Sprintf(format, args...))
 }
 
-// Print is Say for a whole text, and with the writer's error.
+// Print is like Say for a whole text, and with the writer's error.
 func Print(w io.Writer, text string) error {
 	_, err := io.WriteString(w, printable.Lines(text)+"\n")
 	return err
 }
 
-// Ask is Say without an end of the line: the answer follows.
+// Ask is like Say without the end of the line: the answer follows.
 func Ask(w io.Writer, format string, args ...any) {
 	_, _ = io.WriteString(w, printable.Lines(fmt.Sprintf(format, args...)))
 }
@@ -44,7 +44,7 @@ func Progress(w io.Writer, format string, args ...any) {
 // EndProgress empties the line.
 func EndProgress(w io.Writer) { _, _ = io.WriteString(w, clearLine) }
 
-// Raw prints bytes as they are: what a person asked for byte by byte, or a file.
+// Raw prints bytes unchanged: for output that is requested byte by byte, or a file.
 func Raw(w io.Writer, data []byte) error {
 	_, err := w.Write(data)
 	return err

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Time is a time as all tables show it: in UTC, as in JSON, logs and audit logs, so that
-// people in several places, and what they copy from there, mean the same.
+// Time returns a time as all tables show it: in UTC, as in JSON, logs and audit logs, so that it
+// means the same in every place.
 func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Ago is a time that has been, as kubectl shows it.
+// Ago returns a time that has been, as kubectl shows it.
 func Ago(t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -19,10 +19,10 @@ func Ago(t time.Time) string {
 	return Age(t) + " ago"
 }
 
-// Age is how long ago a time was.
+// Age returns how long ago a time was.
 func Age(t time.Time) string { return Short(time.Since(t)) }
 
-// Until is a time to come.
+// Until returns a time to come.
 func Until(t time.Time) string {
 	switch d := time.Until(t); {
 	case t.IsZero():
@@ -34,7 +34,7 @@ func Until(t time.Time) string {
 	}
 }
 
-// Short is a duration in its largest unit that still tells something.
+// Short returns a duration in the largest unit that is still informative.
 func Short(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < 2*time.Minute:
@@ -47,7 +47,7 @@ func Short(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Labels are key=value pairs in the order of their keys.
+// Labels returns key=value pairs in the order of their keys.
 func Labels(m map[string]string) string {
 	list := make([]string, 0, len(m))
 	for k, v := range m {
@@ -57,8 +57,8 @@ func Labels(m map[string]string) string {
 	return strings.Join(list, ",")
 }
 
-// Cores are thousandths of a core.
+// Cores returns thousandths of a core.
 func Cores(millis int64) string { return fmt.Sprintf("%.2f", float64(millis)/1000) }
 
-// Mebibytes are bytes.
+// Mebibytes returns bytes.
 func Mebibytes(bytes int64) string { return fmt.Sprintf("%d Mi", bytes>>20) }

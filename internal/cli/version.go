@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Version is what a build is stamped with.
+// Version is the stamp of a build.
 type Version struct {
 	Program  string `json:"program"`
 	Version  string `json:"version"`
@@ -19,7 +19,7 @@ type Version struct {
 	ReleaseKeys []string `json:"releaseKeys,omitempty"`
 }
 
-// NewVersion is the subcommand version.
+// NewVersion returns the subcommand version.
 func NewVersion(program, version, commit string, releaseKeys ...string) *cobra.Command {
 	v := Version{program, version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, releaseKeys}
 	var out Output

@@ -2,14 +2,13 @@ package controlapi
 
 import "context"
 
-// Backend does what the calls ask for. Its errors are *Error where the agent
-// or its operator can do something about it; any other error becomes a 500
-// without detail.
+// Backend carries out the calls. It returns an *Error if the agent or its operator can act on it.
+// Any other error becomes a 500 without detail.
 type Backend interface {
 	// Register checks the enrolment token and issues an identity.
 	Register(ctx context.Context, token string, req RegisterRequest) (Identity, error)
-	// CheckToken says whether Register would take the enrolment token, and what it
-	// is still good for. It changes nothing.
+	// CheckToken reports whether Register would take the enrolment token, and what it is still good
+	// for. It changes nothing.
 	CheckToken(ctx context.Context, token string, check TokenCheck) (TokenState, error)
 	// Renew issues a new certificate. agentID is the one proven by TLS, or empty
 	// when the caller has to prove itself by req.OldCertificate and req.Proof.
@@ -19,9 +18,9 @@ type Backend interface {
 	// Audit takes records of the agent's audit log, as far as they follow those
 	// that it has.
 	Audit(ctx context.Context, agentID string, req AuditRequest) (AuditAnswer, error)
-	// Events takes events; when it answers nil they will not be lost.
+	// Events accepts events; once it has returned nil they cannot be lost.
 	Events(ctx context.Context, agentID string, r EventsRequest) error
-	// Routes says which routes of the agent are known.
+	// Routes returns which routes of the agent are known.
 	Routes(ctx context.Context, agentID string) (RoutesState, error)
 	// PutRoutes replaces the agent's routes, none of which is in the request twice.
 	PutRoutes(ctx context.Context, agentID string, req RoutesRequest) (RoutesState, error)

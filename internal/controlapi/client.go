@@ -27,13 +27,13 @@ const (
 	maxRetryAfter = time.Minute
 )
 
-// ClientConfig is what a Client needs to know. URL and TLS are required.
+// ClientConfig configures a Client. URL and TLS are required.
 type ClientConfig struct {
 	// URL is the control plane's, https://HOST[:PORT].
 	URL string
-	// TLS is asked before each request and must answer the same pointer for as long as
-	// nothing changed. When it answers another, new connections are made with it, so
-	// that a renewed certificate or CA is used.
+	// TLS is called before each request and must return the same pointer for as long as nothing
+	// changed. If it returns another one, new connections use that, so that a renewed certificate
+	// or CA is used.
 	TLS func() *tls.Config
 	// Streams are preferred for calls with the agent's certificate; nil for connections alone.
 	Streams Streams
@@ -43,7 +43,7 @@ type ClientConfig struct {
 	Log zerolog.Logger
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Origin says, at each call, where it comes from; nil says nothing.
+	// Origin returns, at each call, where the call comes from; it may be nil.
 	Origin func() Origin
 
 	// Retries is how often a call is tried again before it fails (default 3,
@@ -53,8 +53,8 @@ type ClientConfig struct {
 	WaitMin, WaitMax time.Duration
 }
 
-// Client makes the agent's calls. Every error of its methods is an *Error, unless
-// the context was cancelled.
+// Client makes the agent's calls. Every error of its methods is an *Error, unless the context was
+// cancelled.
 type Client struct {
 	base    *url.URL
 	explain explainer
@@ -102,20 +102,20 @@ func (c *Client) Close() {
 	c.unnamed.CloseIdleConnections()
 }
 
-// Register asks for an identity with an enrolment token.
+// Register requests an identity with an enrolment token.
 func (c *Client) Register(ctx context.Context, token Token, req RegisterRequest) (Identity, error) {
 	var id Identity
 	return id, c.post(ctx, c.unnamed, pathRegister, bearing(token), req, &id)
 }
 
-// CheckToken asks what an enrolment token is good for, without using it, and with
-// the fingerprint of a key how what was asked with both stands.
+// CheckToken returns what an enrolment token allows, without using it. With the fingerprint of a
+// key, it also returns the state of the registration with both.
 func (c *Client) CheckToken(ctx context.Context, token Token, check TokenCheck) (TokenState, error) {
 	var state TokenState
 	return state, c.post(ctx, c.unnamed, pathToken, bearing(token), check, &state)
 }
 
-// CheckIdentity asks whether the agent's certificate is accepted.
+// CheckIdentity checks whether the agent's certificate is accepted.
 func (c *Client) CheckIdentity(ctx context.Context) error {
 	return c.post(ctx, c.named, pathIdentity, nil, struct{}{}, nil)
 }
@@ -124,13 +124,13 @@ func bearing(token Token) http.Header {
 	return http.Header{"Authorization": {"Bearer " + token.Credential()}}
 }
 
-// Renew asks for a new certificate by the current one.
+// Renew requests a new certificate with the current one.
 func (c *Client) Renew(ctx context.Context, csr string) (Identity, error) {
 	var id Identity
 	return id, c.post(ctx, c.named, pathRenew, nil, RenewRequest{CSR: csr, Clock: c.now()}, &id)
 }
 
-// Recover asks for a new certificate by an expired one and a proof of its key.
+// Recover requests a new certificate with an expired one and a proof of its key.
 func (c *Client) Recover(ctx context.Context, oldCertificate string, oldKey crypto.Signer, csr string) (Identity, error) {
 	var id Identity
 	req := RenewRequest{CSR: csr, Clock: c.now(), OldCertificate: oldCertificate}
@@ -141,20 +141,19 @@ func (c *Client) Recover(ctx context.Context, oldCertificate string, oldKey cryp
 	return id, c.post(ctx, c.unnamed, pathRenew, nil, req, &id)
 }
 
-// Heartbeat says that the agent is alive.
+// Heartbeat reports that the agent is alive.
 func (c *Client) Heartbeat(ctx context.Context, beat Heartbeat) (HeartbeatAnswer, error) {
 	var answer HeartbeatAnswer
 	return answer, c.post(ctx, c.named, pathHeartbeat, nil, beat, &answer)
 }
 
-// Audit hands over records of the audit log and answers the last one that the
-// control plane has by then.
+// Audit sends records of the audit log and returns the last one that the control plane then has.
 func (c *Client) Audit(ctx context.Context, req AuditRequest) (AuditAnswer, error) {
 	var answer AuditAnswer
 	return answer, c.post(ctx, c.named, pathAudit, nil, req, &answer)
 }
 
-// Events hands events over. Once it answers nil they will not be lost.
+// Events sends events. Once it has returned nil they cannot be lost.
 func (c *Client) Events(ctx context.Context, r EventsRequest) error {
 	return c.post(ctx, c.named, pathEvents, nil, r, nil)
 }

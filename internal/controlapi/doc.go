@@ -1,8 +1,7 @@
-// Package controlapi is the wire between an agent and the control plane, over
-// HTTPS: register, renew, heartbeat and events. It holds the types, the error
-// codes, the HTTP handler that the control plane mounts and the client that
-// the agent uses.
+// Package controlapi is the wire between an agent and the control plane, over HTTPS: register,
+// renew, heartbeat and events. It contains the types, the error codes, the HTTP handler that the
+// control plane mounts and the client that the agent uses.
 //
-// It knows nothing of databases, certificates' making or Kubernetes: what the
-// calls do is behind the Backend interface.
+// It does not depend on databases, certificate authorities or Kubernetes: the Backend interface
+// hides what the calls do.
 package controlapi

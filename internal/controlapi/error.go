@@ -63,7 +63,7 @@ var statusOf = map[Code]int{
 	CodeUnreachable: http.StatusServiceUnavailable, CodeWrongCA: 0, CodeNameMismatch: 0,
 }
 
-// Errorf makes an Error with a code, a fix and a detail.
+// Errorf returns an Error with a code, a fix and a detail.
 func Errorf(code Code, fix, format string, args ...any) *Error {
 	if status, own := statusOf[code]; own {
 		return problem.New(status, code, fix, format, args...)
@@ -71,8 +71,8 @@ func Errorf(code Code, fix, format string, args ...any) *Error {
 	return problem.Errorf(code, fix, format, args...)
 }
 
-// ClockSkew refuses a request whose sender's clock is too far from the
-// receiver's. It answers nil when the clocks agree well enough.
+// ClockSkew refuses a request whose sender's clock is too far from the receiver's. It returns nil
+// when the clocks agree well enough.
 func ClockSkew(agent, controlPlane time.Time) *Error {
 	skew := agent.Sub(controlPlane)
 	if skew.Abs() <= MaxClockSkew {

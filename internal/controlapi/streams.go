@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// AgentPaths begins the paths of the calls that an agent makes with its certificate. They are
-// served in its tunnel too.
+// AgentPaths is the prefix of the paths of calls that an agent makes with its certificate. They are
+// also served in its tunnel.
 const AgentPaths = "/v1/agent/"
 
 // Streams are a second way to the control plane's API, by something that has proven both ends to
@@ -17,8 +17,8 @@ const AgentPaths = "/v1/agent/"
 type Streams interface {
 	// Settle returns when it is worth asking for a stream, or no use to wait for that any longer.
 	Settle(ctx context.Context)
-	// DialAPI opens a stream that carries HTTP/1.1. It fails at once where there is none, or
-	// none that proves the certificate of now.
+	// DialAPI opens a stream that carries HTTP/1.1. It fails at once if there is none, or none that
+	// proves the certificate of now.
 	DialAPI(ctx context.Context) (net.Conn, error)
 }
 
@@ -27,9 +27,9 @@ type way struct{ direct atomic.Bool }
 
 type wayKey struct{}
 
-// ways is a transport that prefers streams, and goes by connections of its own where there is
-// none. After a stream has failed, or its control plane has, the call goes directly: a session that
-// is dead may take a while to be known as such, and another control plane may be well.
+// ways is a transport that prefers streams, and goes by connections of its own if there is none.
+// After a stream has failed, or its control plane has, the call goes directly: a session that is
+// dead may take a while to be known as such, and another control plane may be well.
 type ways struct {
 	*rotatingTransport
 	streams Streams

@@ -20,8 +20,8 @@ const (
 
 var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// ErrMalformedToken is the answer to a text that cannot be an enrolment token.
-// It never quotes the text: most of it may be a secret.
+// ErrMalformedToken is returned for a text that cannot be an enrolment token. It never quotes the
+// text, most of which may be a secret.
 var ErrMalformedToken = errors.New("not an enrolment token: expected pipeops_ID_SECRET, optionally followed by .FINGERPRINT " +
 	"(fix: copy the whole line that `pipeops-controlplane token create` printed)")
 
@@ -39,7 +39,7 @@ type Token struct {
 	secret      string
 }
 
-// NewToken makes a token with a new secret.
+// NewToken returns a token with a new secret.
 func NewToken(fingerprint string) (Token, error) {
 	id, secret := make([]byte, 10), make([]byte, 32)
 	if _, err := rand.Read(id); err != nil {
@@ -70,7 +70,7 @@ func ParseToken(text string) (Token, error) {
 	return Token{ID: id, secret: secret, Fingerprint: fingerprint}, nil
 }
 
-// Reveal is the whole token, secret included: for its owner's eyes.
+// Reveal returns the whole token, secret included: for its owner's eyes.
 func (t Token) Reveal() string {
 	if t.Fingerprint == "" {
 		return t.Credential()
@@ -78,11 +78,11 @@ func (t Token) Reveal() string {
 	return t.Credential() + "." + t.Fingerprint
 }
 
-// Credential is what goes over the wire: the control plane knows its own CA.
+// Credential returns the part of the token that is sent: the control plane knows its own CA.
 func (t Token) Credential() string { return tokenPrefix + t.ID + "_" + t.secret }
 
-// Hash is what the control plane keeps instead of the secret. A plain SHA-256 is
-// enough for 256 random bits.
+// Hash returns what the control plane stores instead of the secret. A plain SHA-256 is enough for
+// 256 random bits.
 func (t Token) Hash() []byte {
 	sum := sha256.Sum256([]byte(t.secret))
 	return sum[:]
@@ -94,14 +94,14 @@ func (t Token) String() string { return tokenPrefix + t.ID + "_***" }
 // GoString masks the secret for %#v as well.
 func (t Token) GoString() string { return t.String() }
 
-// Fingerprint is how a token names a CA: by its public key, so that the CA may
-// renew its own certificate.
+// Fingerprint returns how a token names a CA: by its public key, so that the CA may renew its own
+// certificate.
 func Fingerprint(ca *x509.Certificate) string {
 	sum := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
 	return hex.EncodeToString(sum[:])
 }
 
-// KeyFingerprint is that of a public key by itself.
+// KeyFingerprint returns the fingerprint of a public key alone.
 func KeyFingerprint(key crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {

@@ -72,7 +72,7 @@ func (t *rotatingTransport) newTransport(cfg *tls.Config) *http.Transport {
 	}
 }
 
-// CloseIdleConnections is what http.Client looks for.
+// CloseIdleConnections is called by http.Client.
 func (t *rotatingTransport) CloseIdleConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,8 +81,8 @@ func (t *rotatingTransport) CloseIdleConnections() {
 	}
 }
 
-// caller makes the retrying client of one call. It leaves what failed last in
-// last: a deadline that passes while waiting to try again says less.
+// caller returns the retrying client of one call. It stores the last failure in last: a deadline
+// that passes while it waits for a retry is less specific.
 func (c *Client) caller(via http.RoundTripper, last *error) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: &http.Client{Transport: via, Timeout: attemptTime,

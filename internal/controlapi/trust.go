@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 )
 
-// Trust says whom an agent believes to be the control plane. Exactly one of the
-// two is used; with neither, the system's roots are.
+// Trust defines how an agent recognizes the control plane. Exactly one of the two is used; without
+// either, the system's roots are used.
 type Trust struct {
 	// Fingerprint is that of the CA, from the enrolment token.
 	Fingerprint string
@@ -22,16 +22,15 @@ type Trust struct {
 	Now func() time.Time
 }
 
-// fingerprintError says that none of the presented certificates is the CA that
-// the token names.
+// fingerprintError means that none of the presented certificates is the CA that the token names.
 type fingerprintError struct{ want, got string }
 
 func (e *fingerprintError) Error() string {
 	return fmt.Sprintf("the certificate's CA has the fingerprint %s, the token names %s", e.got, e.want)
 }
 
-// TLSConfig makes the configuration for the first connection to the control
-// plane at rawURL, when there is no identity yet.
+// TLSConfig returns the configuration for the first connection to the control plane at rawURL, when
+// there is no identity yet.
 func (t Trust) TLSConfig(rawURL string) (*tls.Config, error) {
 	u, err := ParseURL(rawURL)
 	if err != nil {
@@ -80,7 +79,7 @@ func (t Trust) verifyPinned(host string, chain []*x509.Certificate) error {
 	return nil
 }
 
-// ParseURL reads the control plane's URL and says what is wrong with it.
+// ParseURL parses the control plane's URL; its error explains what is wrong.
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {

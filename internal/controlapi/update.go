@@ -32,8 +32,8 @@ type Update struct {
 // maxUpdateReason is the reason's maxLength.
 const maxUpdateReason = 1024
 
-// ClipReason makes a text that came from somewhere, a log line perhaps, fit to be a
-// Reason: one line of valid UTF-8, not too long.
+// ClipReason turns any text, such as a log line, into a valid Reason: one short line of valid
+// UTF-8.
 func ClipReason(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
 	if utf8.RuneCountInString(text) <= maxUpdateReason {
@@ -46,7 +46,7 @@ func ClipReason(text string) string {
 type Offer struct {
 	ID      string `json:"id" doc:"Changes when the same release is offered anew, so that one that failed is tried again."`
 	Version string `json:"version"`
-	// The rest is absent for an agent that says it has this offer.
+	// The rest is absent for an agent that reports that it has this offer.
 	Manifest  []byte `json:"manifest,omitempty" doc:"release.json as it was published, in base64."`
 	Signature []byte `json:"signature,omitempty" doc:"release.json.minisig as it was published, in base64."`
 	URL       string `json:"url,omitempty" doc:"Where the release's files are: https://HOST/PATH, without the file's name."`

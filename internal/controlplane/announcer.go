@@ -15,8 +15,7 @@ const (
 	// announceBatch is how many events go out before their confirmations are noted: a
 	// few windows of the publisher, whose end is a pause.
 	announceBatch = 2000
-	// confirmTimeout bounds the wait for a broker and its confirmations; then it
-	// begins anew.
+	// confirmTimeout bounds the wait for a broker and its confirmations; then it begins again.
 	confirmTimeout  = time.Minute
 	databaseTimeout = 10 * time.Second
 )
@@ -70,8 +69,8 @@ func (a *announcer) run(ctx context.Context) error {
 	}
 }
 
-// batch announces what is first in the outbox and says whether there was any. What
-// comes after it is read meanwhile.
+// batch announces what is first in the outbox and reports whether there was any. What comes after
+// it is read meanwhile.
 func (a *announcer) batch(ctx context.Context) (more bool, err error) {
 	waiting := a.ahead
 	a.ahead = nil
@@ -130,7 +129,7 @@ func (a *announcer) count(confirmed int, err error) {
 	}
 }
 
-// addressed are the events with the Runners that they are for, as of now.
+// addressed returns the events with the Runners that they are for, as of now.
 func (a *announcer) addressed(ctx context.Context, waiting []store.Waiting) ([]announce.Encoded, error) {
 	audience, err := newAudience(ctx, a.store, a.now())
 	if err != nil {

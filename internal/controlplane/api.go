@@ -31,14 +31,14 @@ const idleTimeout = 15 * time.Second
 // maxHeader bounds a request's header.
 const maxHeader = 32 << 10
 
-// agentsAPI is what agents call, by either way.
+// agentsAPI returns the handler of the calls of agents, over either transport.
 func (c *ControlPlane) agentsAPI() http.Handler {
 	return withCall(controlapi.NewHandler(controlapi.HandlerConfig{
 		Backend: c.registry, Identify: c.peers.agentOfRequest, Version: c.cfg.Version, Log: c.cfg.Log,
 	}))
 }
 
-// handler is all that the HTTPS port serves.
+// handler returns the handler of the HTTPS port.
 func (c *ControlPlane) handler(sockets *server.Websockets) http.Handler {
 	logged := func(h http.Handler) http.Handler {
 		return problem.WithRequestID(controlapi.LogRequests(c.cfg.Log)(h))
@@ -56,7 +56,7 @@ func (c *ControlPlane) handler(sockets *server.Websockets) http.Handler {
 	return c.instruments.measured(&c.cfg, wayTLS, problem.WithRequestID(c.calls.wrap(plainPaths(mux))))
 }
 
-// snapshot is what a Runner starts from.
+// snapshot returns what a Runner starts from.
 func (c *ControlPlane) snapshot(ctx context.Context, runner string) ([]announce.Agent, error) {
 	stored, err := c.store.Agents(ctx)
 	if err != nil {
@@ -94,8 +94,8 @@ func (c *ControlPlane) apiServer(sockets *server.Websockets) *http.Server {
 		Handler: c.handler(sockets),
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get,
-			// Asked for here and verified in peers, which can say what is wrong with it. No
-			// CAs are named, or holders of a former one's would not even show theirs.
+			// Requested here and verified in peers, which can report what is wrong with it. No CAs
+			// are named, because clients with a certificate of a former one would not even send it.
 			ClientAuth:         tls.RequestClientCert,
 			GetConfigForClient: inTurn,
 		},
@@ -112,8 +112,8 @@ func (c *ControlPlane) apiServer(sockets *server.Websockets) *http.Server {
 // handshakeTimeout bounds a handshake, without the wait for its turn, and a header.
 const handshakeTimeout = 10 * time.Second
 
-// inTurn has a handshake wait for its turn. Its time, which net/http has begun to count, begins
-// when that has come.
+// inTurn makes a handshake wait for its turn. Its timeout, which net/http has started, starts again
+// with the turn.
 func inTurn(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if err := limit.TakeTurn(hello.Context(), hello.Conn); err != nil {
 		return nil, err
@@ -121,8 +121,8 @@ func inTurn(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	return nil, hello.Conn.SetDeadline(time.Now().Add(handshakeTimeout))
 }
 
-// apiHTTP2 is what one connection may take: agents have a few calls under way at a time,
-// with bodies of at most controlapi's limit.
+// apiHTTP2 returns what one connection may take: agents have a few calls under way at a time, with
+// bodies of at most controlapi's limit.
 func apiHTTP2() *http.HTTP2Config {
 	return &http.HTTP2Config{
 		MaxConcurrentStreams:          32,

@@ -9,9 +9,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Audit keeps what follows the records that it has of the agent. It is the second
-// holder of the log: what was cut off or made anew on the agent's side is noticed
-// here. Records that it has are passed over, so sending them again is harmless.
+// Audit stores what follows the records that it has of the agent. It is the second copy of the log,
+// in which a truncated or replaced log on the agent's side shows. It skips records that it has, so
+// sending them again is harmless.
 func (r *registry) Audit(ctx context.Context, agentID string, req controlapi.AuditRequest) (controlapi.AuditAnswer, error) {
 	var answer controlapi.AuditAnswer
 	kept := 0
@@ -61,8 +61,7 @@ func (r *registry) follow(head *store.AuditLine, agentID string, req controlapi.
 	return fresh, nil
 }
 
-// Audit is the last records of an agent's audit log that the control plane has,
-// oldest first.
+// Audit returns the last records of an agent's audit log that the control plane has, oldest first.
 func (a *Admin) Audit(ctx context.Context, nameOrID string, limit int) ([]store.AuditLine, error) {
 	agent, err := findAgent(ctx, a.store, nameOrID)
 	if err != nil {

@@ -39,9 +39,9 @@ func awaitDatabase(ctx context.Context, log zerolog.Logger, open func() (*Contro
 	}
 }
 
-// worthWaitingFor says that the database is away. One that shows another's certificate
-// is there, and will show the same again; and a port of ours that is taken is no
-// matter of the database, though the network tells of both alike.
+// worthWaitingFor reports whether the database is away. A database that presents another
+// certificate is there, and will present the same again. An own port that is taken does not concern
+// the database, although the network reports both alike.
 func worthWaitingFor(err error) bool {
 	var stranger *tls.CertificateVerificationError
 	var network *net.OpError

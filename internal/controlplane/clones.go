@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// clonesKept is how many clones of one agent are told apart.
+	// clonesKept is how many clones of one agent are distinguished.
 	clonesKept = 8
 	// cloneLife is how long one is shown after it was last seen.
 	cloneLife = 24 * time.Hour
@@ -25,8 +25,7 @@ const (
 	cloneNoted = time.Minute
 )
 
-// clones writes down who goes by an agent's identity without being it, and announces
-// each once.
+// clones records other holders of an agent's identity, and announces each once.
 type clones struct {
 	store     *store.Store
 	directory directory
@@ -41,8 +40,8 @@ func newClones(s *store.Store, d directory, cfg *Config) *clones {
 	return &clones{store: s, directory: d, log: cfg.Log, now: cfg.Now, noted: map[string]time.Time{}}
 }
 
-// sameCluster refuses an agent's identity in a cluster that is not the agent's, and sees to it
-// that the operator learns of it. It refuses an agent that does not say where it is, too.
+// sameCluster refuses an agent's identity in another cluster than the agent's, and informs the
+// operator. It also refuses an agent that does not state its cluster.
 func (p *peers) sameCluster(ctx context.Context, id string, from controlapi.Origin) error {
 	a, err := p.store.Agent(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -54,7 +53,7 @@ func (p *peers) sameCluster(ctx context.Context, id string, from controlapi.Orig
 	return p.ofCluster(ctx, a, from)
 }
 
-// ofCluster is sameCluster for an agent that was read already.
+// ofCluster is like sameCluster for an agent that was already read.
 func (p *peers) ofCluster(ctx context.Context, a store.Agent, from controlapi.Origin) error {
 	switch from.ClusterUID {
 	case a.ClusterUID:
@@ -125,8 +124,8 @@ func (c *clones) write(ctx context.Context, agentID string, clone announce.Clone
 	return err
 }
 
-// withClone puts a clone into the list, and says whether it is a new one. Those that
-// were not seen for long leave, and the one that was seen first when there are many.
+// withClone puts a clone into the list, and reports whether it is a new one. Those that were not
+// seen for long leave, and the one that was seen first when there are many.
 func withClone(list []announce.Clone, clone announce.Clone, now time.Time) (all []announce.Clone, isNew bool) {
 	clone.FirstSeen, clone.LastSeen = now, now
 	all = slices.DeleteFunc(slices.Clone(list), func(c announce.Clone) bool { return now.Sub(c.LastSeen) > cloneLife })

@@ -34,7 +34,7 @@ const (
 	DefaultCertificateTTL    = 24 * time.Hour
 )
 
-// Config is what a control plane needs to know. DataDir is required.
+// Config configures a ControlPlane. DataDir is required.
 type Config struct {
 	// DataDir holds the CA, and the database unless Database is given. It is made if
 	// it is not there.
@@ -89,8 +89,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// RunnerBroker names the files from which `runner create` takes what a Runner
-// needs to reach the broker. The secret stays in its file.
+// RunnerBroker names the files from which `runner create` takes what a Runner needs to reach the
+// broker. The secret stays in its file.
 type RunnerBroker struct {
 	URLFile string `json:"urlFile,omitempty"`
 	CAFile  string `json:"caFile,omitempty"`
@@ -211,7 +211,7 @@ func reachable(addr net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// serverNames are the names that our own certificate is for.
+// serverNames returns the names that our own certificate is for.
 func (c *Config) serverNames() []string {
 	names := []string{"localhost", "127.0.0.1", "::1", hostOf(c.AdvertiseTunnel), hostOf(c.AdvertiseEdge)}
 	if u, err := url.Parse(c.AdvertiseAPI); err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-// Data is where a control plane keeps what it must not forget.
+// Data is where a control plane keeps its durable data.
 type Data struct {
 	// Dir is the data directory, with the CA unless that is in the database.
 	Dir string
@@ -24,8 +24,7 @@ type Data struct {
 	CAKey ca.Key
 }
 
-// Shared says whether all there is to know is in the database, so that several control
-// planes may serve it.
+// Shared reports whether all data is in the database, so that several control planes may serve it.
 func (d Data) Shared() bool { return d.Database.Given() && d.CAKey.Given() }
 
 // The files in the data directory.
@@ -34,14 +33,14 @@ const (
 	fileDatabase = "controlplane.db"
 	fileLock     = "serve.lock"
 	fileCALock   = "ca.lock"
-	// fileElsewhere says where the database is that is not in the directory.
+	// fileElsewhere records the database if it is not in the directory.
 	fileElsewhere = "database"
 )
 
-// Made says whether a control plane has a directory for its data.
+// Made reports whether the data directory of a control plane exists.
 func (d Data) Made() bool { return d.has(fileDatabase) || d.has(fileElsewhere) }
 
-// Elsewhere says whether its database is not in the directory.
+// Elsewhere reports whether its database is not in the directory.
 func (d Data) Elsewhere() bool { return d.has(fileElsewhere) }
 
 func (d Data) has(file string) bool {

@@ -23,7 +23,7 @@ type forwarder struct {
 	known sync.Map // of agent IDs to []store.Node
 }
 
-// handover is an edge.Handover.
+// handover implements edge.Handover.
 func (f *forwarder) handover(ctx context.Context, agentID string, conn net.Conn) error {
 	err := f.own(ctx, agentID, conn)
 	if !errors.Is(err, server.ErrNotConnected) {
@@ -37,7 +37,7 @@ func (f *forwarder) handover(ctx context.Context, agentID string, conn net.Conn)
 		if n.ID == f.self {
 			continue // what is written there is over
 		}
-		// What another says is worth more than that it could not be reached.
+		// An answer of another control plane is more useful than a failed connection.
 		if next := f.link.Handover(ctx, n.ID, n.Peer, agentID, conn); next == nil || errors.Is(err, server.ErrNotConnected) {
 			err = next
 		}

@@ -13,10 +13,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// takeBeat is a heartbeat but for the CA. It writes nothing unless something
-// changed that a Runner goes by: that the agent lives is written in batches. Any
-// replica says that it lives; what the agent is, only the one that leads, or two
-// versions side by side would be news at each heartbeat.
+// takeBeat handles a heartbeat, except for the CA. It writes nothing unless something changed that
+// matters to a Runner: signs of life are written in batches. Any replica reports that it lives.
+// Only the leader reports the agent's properties; otherwise two versions side by side would be a
+// change at each heartbeat.
 func (r *registry) takeBeat(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
 	answer, err := r.hear(ctx, agentID, beat)
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *registry) hear(ctx context.Context, agentID string, beat controlapi.Hea
 	return r.beatAnswer(ctx, agent, beat.Update, now)
 }
 
-// caller is the agent that calls, as it was read to see whether it may.
+// caller returns the agent that calls, as it was read to see whether it may.
 func (r *registry) caller(ctx context.Context, agentID string) (store.Agent, error) {
 	if c := callOf(ctx); c != nil && c.agent.ID == agentID {
 		return c.agent, nil
@@ -79,7 +79,7 @@ func (r *registry) beatAnswer(ctx context.Context, agent store.Agent, update *co
 	return answer, err
 }
 
-// saidBy is the agent with what a heartbeat says of it.
+// saidBy returns the agent with what a heartbeat reports about it.
 func saidBy(a store.Agent, beat controlapi.Heartbeat) store.Agent {
 	a.AgentVersion, a.RunnerAPIVersion = beat.AgentVersion, beat.RunnerAPIVersion
 	a.KubernetesVersion, a.Distribution, a.Provider = beat.KubernetesVersion, beat.Distribution, beat.Provider
@@ -87,7 +87,7 @@ func saidBy(a store.Agent, beat controlapi.Heartbeat) store.Agent {
 	return a
 }
 
-// note writes what the agent says of itself and announces it if it is news.
+// note writes what the agent reports about itself and announces it if it has changed.
 func (r *registry) note(ctx context.Context, agentID string, beat controlapi.Heartbeat) error {
 	now := r.cfg.Now()
 	return r.store.Update(ctx, func(tx *store.Tx) error {
@@ -115,8 +115,8 @@ func capacityOf(c controlapi.Capacity) announce.Capacity {
 	}
 }
 
-// sameForRunners says whether nothing changed that a Runner chooses agents by.
-// What is in use changes all the time and is left to the snapshot.
+// sameForRunners reports whether nothing changed that a Runner chooses agents by. What is in use
+// changes all the time and is left to the snapshot.
 func sameForRunners(a, b store.Agent) bool {
 	return a.Name == b.Name && maps.Equal(a.Labels, b.Labels) && a.EdgeAddress == b.EdgeAddress &&
 		a.AgentVersion == b.AgentVersion && a.RunnerAPIVersion == b.RunnerAPIVersion &&
@@ -160,9 +160,9 @@ func (r *registry) Events(ctx context.Context, agentID string, told controlapi.E
 	})
 }
 
-// inOrder refuses what comes late of a leader whose follower has been heard, or that has told more itself
-// since: of an App that is gone it would tell as if it were there. The lease by which replicas elect does not
-// keep that from happening, since a request can be held on its way for longer.
+// inOrder refuses late events of a leader if its successor, or a later call of its own, has already
+// been heard: it would report an App that is gone as existing. The lease by which replicas elect
+// does not prevent that, since a request can be delayed for longer.
 func inOrder(ctx context.Context, tx *store.Tx, agentID string, by *controlapi.Leadership) error {
 	if by == nil {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// selectable says what keeps labels, which an operator gives, from being written in a
-// selector: no grant could name them.
+// selectable returns what keeps labels, which an operator gives, from being written in a selector:
+// no grant could name them.
 func selectable(labels map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		wrong := validation.IsQualifiedName(key)

@@ -18,10 +18,10 @@ type leader struct {
 
 func newLeader() *leader { return &leader{changed: make(chan struct{})} }
 
-// run stands by, and leads when the store says so.
+// run stands by, and leads when the store allows it.
 func (l *leader) run(ctx context.Context, s *store.Store) error { return s.Lead(ctx, l.lead) }
 
-// lead is a term. It ends when all who work in it have heard that it is over.
+// lead is one term. It ends once all work of the term has noticed that it is over.
 func (l *leader) lead(ctx context.Context) {
 	l.set(ctx, true)
 	<-ctx.Done()
@@ -39,16 +39,15 @@ func (l *leader) set(term context.Context, leads bool) {
 	l.changed = make(chan struct{})
 }
 
-// leads says whether this control plane leads at the moment.
+// leads reports whether this control plane leads at the moment.
 func (l *leader) leads() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.term != nil
 }
 
-// while runs work whenever this control plane leads, until the context ends; the one
-// that work gets ends with the lead as well. An error of work, unless it was told to
-// end, is answered.
+// while runs work whenever this control plane leads, until the context ends. The context of work
+// also ends with the term. It returns an error of work, unless work was asked to end.
 func (l *leader) while(ctx context.Context, work func(context.Context) error) error {
 	for ctx.Err() == nil {
 		if err := l.once(ctx, work); err != nil {

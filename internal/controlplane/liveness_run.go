@@ -7,8 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-// keep writes heartbeats until the context ends, where who is online is decided by a
-// sharedLiveness.
+// keep writes heartbeats until the context ends, if sharedLiveness decides which agents are online.
 func (l *liveness) keep(ctx context.Context) error {
 	flush := time.NewTicker(l.flushEvery)
 	defer flush.Stop()

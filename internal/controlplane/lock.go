@@ -14,8 +14,7 @@ type dirLock struct{ file *os.File }
 
 const servedAlready = "another control plane serves this data directory; stop that one, or name another with --data-dir"
 
-// lockDir locks a file in the data directory; busy says what it means that another
-// process has it.
+// lockDir locks a file in the data directory; busy is the error text if another process has it.
 func lockDir(path, busy string) (*dirLock, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

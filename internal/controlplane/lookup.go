@@ -20,8 +20,8 @@ const (
 	maxAgentName = 63
 )
 
-// lookUp returns the agent with an ID or name, for a Runner that may see it. Names are unique
-// among agents that are not revoked: the store's index says so.
+// lookUp returns the agent with an ID or name, for a Runner that may see it. Names are unique among
+// agents that are not revoked: the store's index ensures that.
 func (c *ControlPlane) lookUp(ctx context.Context, runner, nameOrID string) (announce.Agent, error) {
 	for _, find := range []func(context.Context, string) (store.Agent, error){c.store.Agent, c.store.AgentNamed} {
 		found, err := find(ctx, nameOrID)
@@ -56,8 +56,8 @@ func (c *ControlPlane) visibleAgent(ctx context.Context, runner string, found st
 	return agent, true, nil
 }
 
-// unknownAgent is the same for an agent that there is not and for one that the Runner is not
-// granted. It names agents that the Runner may see, those with the most similar names.
+// unknownAgent returns the same error for an agent that does not exist and for one that the Runner
+// is not granted. It names agents that the Runner may see, those with the most similar names.
 func (c *ControlPlane) unknownAgent(ctx context.Context, runner, asked string) error {
 	agents, err := c.snapshot(ctx, runner)
 	if err != nil {
@@ -96,7 +96,7 @@ func similar(asked string, agents []announce.Agent) []string {
 	return names
 }
 
-// distance is how many letters must change to make a into b (Levenshtein).
+// distance returns how many letters must change to make a into b (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -11,10 +11,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// setter tells a number: metrics.NewRead.
+// setter sets a number: see metrics.NewRead.
 type setter = func(name string, value float64, labels ...string)
 
-// readNumbers are the numbers that are kept anyway.
+// readNumbers returns the numbers that are kept anyway.
 func readNumbers(c *ControlPlane) *metrics.Read {
 	r := metrics.NewRead(metricsNamespace, c.readNumbers).
 		Gauge("ready", "Whether agents and Runners are served: what /readyz answers.").
@@ -72,8 +72,8 @@ func (c *ControlPlane) readNumbers(set setter) {
 	c.readConnections(set)
 }
 
-// readStore tells what the registry says, or that it says nothing: then the other numbers of it
-// are not there, rather than wrong.
+// readStore sets the registry's numbers. If the registry cannot be read, it omits them instead of
+// setting wrong ones.
 func (c *ControlPlane) readStore(ctx context.Context, now time.Time, set setter) {
 	states, err := c.store.AgentStates(ctx)
 	if err == nil {
@@ -118,7 +118,7 @@ func (c *ControlPlane) readConnections(set setter) {
 	}
 }
 
-// age is how long ago that was: nothing for the zero time, or what a clock that is ahead says.
+// age returns how long ago that was; zero for the zero time and for times in the future.
 func age(now, at time.Time) time.Duration {
 	if at.IsZero() {
 		return 0
@@ -126,7 +126,7 @@ func age(now, at time.Time) time.Duration {
 	return max(now.Sub(at), 0)
 }
 
-// oldestBeat is how long the agent has been silent that has been so for longest, of those
+// oldestBeat returns how long the agent has been silent that has been so for longest, of those
 // whose tunnel is up.
 func (l *liveness) oldestBeat(now time.Time) time.Duration {
 	l.mu.Lock()
@@ -140,7 +140,7 @@ func (l *liveness) oldestBeat(now time.Time) time.Duration {
 	return oldest
 }
 
-// connected says whether announcements can go out now. There may be no broker.
+// connected reports whether announcements can go out now. There may be no broker.
 func (b *messaging) connected() bool { return b != nil && b.publisher.Connected() }
 
 // The flags of the ports, for errors.
@@ -157,11 +157,10 @@ func (c *ControlPlane) openPorts(ctx context.Context) (*metrics.Ports, error) {
 	})
 }
 
-// ObservedAt is where metrics and profiles are; nil where they are not.
+// ObservedAt returns where metrics and profiles are; nil where they are not.
 func (c *ControlPlane) ObservedAt() (metrics, pprof net.Addr) { return c.ports.Addrs() }
 
-// MetricFamilies are all metrics of the control plane, for the documentation and what is made
-// of them.
+// MetricFamilies returns all metrics of the control plane, for the documentation and its checks.
 func MetricFamilies() []metrics.Family {
 	i := newInstruments("")
 	i.registry.MustRegister(readNumbers(&ControlPlane{}))

@@ -22,8 +22,8 @@ const (
 	tunnelsGather = 100 * time.Millisecond
 )
 
-// node is this control plane among those that serve one database: it says that it
-// lives and which tunnels it has, and knows who else lives.
+// node is this control plane among those that serve one database. It publishes that it lives and
+// which tunnels it has, and knows the other live ones.
 type node struct {
 	store *store.Store
 	self  store.Node
@@ -47,13 +47,13 @@ func newNode(s *store.Store, self store.Node, cfg *Config) *node {
 	return n
 }
 
-// nodes are the control planes that live.
+// nodes returns the control planes that live.
 func (n *node) nodes() []store.Node { return *n.live.Load() }
 
-// tunnelUp is for server.Config.OnUp.
+// tunnelUp implements server.Config.OnUp.
 func (n *node) tunnelUp(agentID string) { n.note(agentID, n.now()) }
 
-// tunnelDown is for server.Config.OnDown.
+// tunnelDown implements server.Config.OnDown.
 func (n *node) tunnelDown(agentID string) { n.note(agentID, time.Time{}) }
 
 func (n *node) note(agentID string, since time.Time) {
@@ -71,7 +71,7 @@ func (n *node) note(agentID string, since time.Time) {
 	}
 }
 
-// join says that this control plane is there, from before agents come.
+// join registers this control plane, before agents connect.
 func (n *node) join(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -89,8 +89,8 @@ func (n *node) look(ctx context.Context) error {
 	return err
 }
 
-// run renews the lease and writes which tunnels there are, until the context ends;
-// then the others are told that this control plane is gone.
+// run renews the lease and writes which tunnels there are, until the context ends. It then tells
+// the others that this control plane is gone.
 func (n *node) run(ctx context.Context) error {
 	renew := time.NewTicker(nodeRenew)
 	defer renew.Stop()
@@ -124,7 +124,7 @@ func (n *node) leave(ctx context.Context) error {
 	return err
 }
 
-// renew renews the lease, or joins anew where the others have given this one up.
+// renew renews the lease, or joins again if the others have given this control plane up.
 func (n *node) renew(ctx context.Context) error {
 	there, err := n.store.RenewNode(ctx, n.self.ID, nodeLease)
 	if err != nil {
@@ -143,7 +143,7 @@ func (n *node) renew(ctx context.Context) error {
 	return n.look(ctx)
 }
 
-// write says which tunnels have come and gone.
+// write returns which tunnels have come and gone.
 func (n *node) write(ctx context.Context) error {
 	n.mu.Lock()
 	said := n.unsaid

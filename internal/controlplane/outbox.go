@@ -23,11 +23,11 @@ const (
 	shortenEvery = 10 * time.Second
 )
 
-// OutboxStats say how announcing stands.
+// OutboxStats describe how announcing stands.
 type OutboxStats struct {
 	store.OutboxState
-	// Dropped is how many announcements were dropped since the start because a later
-	// one says as much.
+	// Dropped is how many announcements were dropped since the start because a later one supersedes
+	// them.
 	Dropped uint64
 	// Announced is how many the broker has confirmed since the start, Failures how
 	// often a batch was not confirmed whole.
@@ -82,10 +82,10 @@ func (o *outbox) stats(ctx context.Context) (OutboxStats, error) {
 	return OutboxStats{OutboxState: state, Dropped: o.dropped.Load(), Announced: o.announced.Load(), Failures: o.failures.Load()}, err
 }
 
-// Outbox tells how announcing stands, for metrics.
+// Outbox returns the state of announcing, for metrics.
 func (c *ControlPlane) Outbox(ctx context.Context) (OutboxStats, error) { return c.outbox.stats(ctx) }
 
-// describe is for /readyz.
+// describe returns the text for /readyz.
 func (s OutboxStats) describe(now time.Time) string {
 	text := fmt.Sprintf("%d announcements wait", s.Length)
 	if age := now.Sub(s.Oldest); s.Length > 0 && age >= time.Minute {

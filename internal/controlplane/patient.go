@@ -9,10 +9,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// patient has an event wait for as long as the database is away. The consumer gives
-// up after half a minute and dead-letters, which is for events that are at fault: one
-// that came while the database was restarted would be missing from the timeline for
-// good. Those behind it wait in the broker.
+// patient makes an event wait for as long as the database is away. The consumer gives up after half
+// a minute and dead-letters, which is for invalid events. Without patient, an event that came
+// during a restart of the database would be missing from the timeline for good. Later events wait
+// in the broker.
 func patient(handle announce.Handler) announce.Handler {
 	return func(ctx context.Context, e announce.Event) error {
 		for failures := 1; ; failures++ {

@@ -17,10 +17,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// peers says who is at the other end of a connection, from its certificate. The
-// HTTPS API asks for certificates without verifying them in TLS, so that an
-// expired or foreign one is answered in words; here is the one place where they
-// are verified.
+// peers identifies the other end of a connection from its certificate. The HTTPS API requests
+// certificates without verifying them in TLS, so that the holder of an expired or foreign one
+// receives an explanation. This is the one place that verifies them.
 type peers struct {
 	store       *store.Store
 	ca          *ca.CA
@@ -37,7 +36,7 @@ const (
 // fixRegister is for an agent whose certificate is worth nothing any more.
 const fixRegister = "register again with a new token from `pipeops-controlplane token create`"
 
-// verify checks a certificate and answers the name in it.
+// verify checks a certificate and returns the name in it.
 func (p *peers) verify(cert *x509.Certificate, role string) (string, *problem.Error) {
 	now, cert := p.now(), runnerapi.Understood(cert) // what a Runner is granted is in the store as well
 	if err := p.ca.Verify(cert, now); err != nil {
@@ -63,7 +62,7 @@ func (p *peers) name(cert *x509.Certificate, role string) (string, *problem.Erro
 	return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, "use the certificate that was issued for this", "the client certificate is no %s's of %s", role, p.trustDomain)
 }
 
-// agent is which agent a certificate proves, if that may still come.
+// agent returns which agent a certificate proves, if that may still come.
 func (p *peers) agent(ctx context.Context, cert *x509.Certificate) (store.Agent, error) {
 	id, bad := p.verify(cert, roleAgent)
 	if bad != nil {
@@ -96,7 +95,7 @@ func revokedAgent(a store.Agent) *problem.Error {
 		"agent %s (%s) was revoked at %s", a.Name, a.ID, a.RevokedAt.Format(time.RFC3339))
 }
 
-// agentOfRequest is for controlapi.HandlerConfig.Identify.
+// agentOfRequest implements controlapi.HandlerConfig.Identify.
 func (p *peers) agentOfRequest(r *http.Request) (string, error) {
 	cert := certificateOf(r.TLS)
 	if cert == nil {
@@ -115,7 +114,7 @@ func (p *peers) agentOfRequest(r *http.Request) (string, error) {
 	return a.ID, nil
 }
 
-// agentOfTunnel is for server.Config.Identify.
+// agentOfTunnel implements server.Config.Identify.
 func (p *peers) agentOfTunnel(cs tls.ConnectionState) (string, error) {
 	cert := certificateOf(&cs)
 	if cert == nil {
@@ -143,8 +142,8 @@ func (p *peers) nameOnly(cert *x509.Certificate) (string, error) {
 	return name, nil
 }
 
-// admit is for server.Config.Admit: before the tunnel takes a connection over from
-// another of the same name, and before Runners are sent there.
+// admit implements server.Config.Admit: it runs before the tunnel takes over a connection of the
+// same name, and before Runners are sent there.
 func (p *peers) admit(ctx context.Context, id string, login server.Login) error {
 	a, err := p.store.Agent(ctx, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && a.Revoked() {
@@ -161,7 +160,7 @@ func (p *peers) admit(ctx context.Context, id string, login server.Login) error 
 	return err
 }
 
-// runnerOfRequest is for announce.SnapshotHandler.
+// runnerOfRequest identifies a Runner for announce.SnapshotHandler.
 func (p *peers) runnerOfRequest(r *http.Request) (string, error) {
 	const fix = "use the credentials that `pipeops-controlplane runner create NAME -o FILE` wrote"
 	cert := certificateOf(r.TLS)
@@ -218,8 +217,8 @@ type call struct {
 	agent store.Agent // as it was read for this call; without an ID if it is no agent's
 }
 
-// withCall notes a call's certificate: for renewals, since its key stays good until its
-// successor has been used, and for telling who renews with which CA.
+// withCall records a call's certificate: for renewals, since its key stays valid until its
+// successor has been used, and to record which CA the caller's certificate comes from.
 func withCall(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if cert := certificateOf(r.TLS); cert != nil {
@@ -241,7 +240,7 @@ func provenKeyOf(ctx context.Context) string {
 	return ""
 }
 
-// presentedOf is the certificate that a call came with; nil for none.
+// presentedOf returns the certificate that a call came with; nil for none.
 func presentedOf(ctx context.Context) *x509.Certificate {
 	if c := callOf(ctx); c != nil {
 		return c.cert

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// plainPaths is a middleware that redirects from a path with //, /./ or /../ to the plain one. The
-// answer of http.ServeMux would have a page for a body.
+// plainPaths is a middleware that redirects from a path with //, /./ or /../ to the plain one.
+// http.ServeMux would answer with a page as the body.
 func plainPaths(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given := r.URL.EscapedPath()

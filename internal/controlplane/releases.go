@@ -17,9 +17,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// offerFor is what is offered to an agent: of all offers that are for it the
-// highest version, so that a release that is tried on some agents first is not
-// taken back by an older one for all. The content is left out when the agent has it.
+// offerFor returns what is offered to an agent: of all offers that are for it the highest version,
+// so that a release that is tried on some agents first is not taken back by an older one for all.
+// The content is left out when the agent has it.
 func offerFor(ctx context.Context, s *store.Store, agentID, has string) (*controlapi.Offer, error) {
 	releases, err := s.Releases(ctx)
 	if err != nil || len(releases) == 0 {
@@ -51,8 +51,8 @@ func offerFor(ctx context.Context, s *store.Store, agentID, has string) (*contro
 	}, err
 }
 
-// isFor says whether a release is offered to an agent: to one of those that are
-// named, if any are, which has all labels, if there are any.
+// isFor reports whether a release is offered to an agent: to one of those that are named, if any
+// are, which has all labels, if there are any.
 func isFor(r store.Release, a store.Agent) bool {
 	if len(r.Agents) > 0 && !slices.Contains(r.Agents, a.ID) {
 		return false
@@ -65,7 +65,7 @@ func isFor(r store.Release, a store.Agent) bool {
 	return true
 }
 
-// announcedUpdate is what Runners get to know of an agent's update.
+// announcedUpdate returns what Runners get to know of an agent's update.
 func announcedUpdate(u *controlapi.Update) *announce.AgentUpdate {
 	if u == nil {
 		return nil
@@ -81,7 +81,7 @@ func valueOf(u *announce.AgentUpdate) announce.AgentUpdate {
 	return *u
 }
 
-// ReleaseOptions say what is offered, and to whom.
+// ReleaseOptions describe an offer and its recipients.
 type ReleaseOptions struct {
 	Manifest, Signature []byte
 	// Keys are those that the operator trusts: what an agent would refuse is not offered.
@@ -152,8 +152,8 @@ func checkReleaseURL(text string) error {
 // Releases lists the offers, the last one first.
 func (a *Admin) Releases(ctx context.Context) ([]store.Release, error) { return a.store.Releases(ctx) }
 
-// WithdrawRelease takes back an offer, named by its ID, or all offers of a version.
-// Agents that have taken it stay what they are.
+// WithdrawRelease withdraws an offer, named by its ID, or all offers of a version. Agents that have
+// taken it keep their version.
 func (a *Admin) WithdrawRelease(ctx context.Context, idOrVersion string) (withdrawn []store.Release, err error) {
 	err = a.store.Update(ctx, func(tx *store.Tx) error {
 		releases, err := tx.Releases(ctx)

@@ -32,7 +32,7 @@ const (
 	CAFormer  = "former"
 )
 
-// CAInfo is what can be told of a CA.
+// CAInfo is the public information about a CA.
 type CAInfo struct {
 	Role        string    `json:"role"`
 	Name        string    `json:"name"`
@@ -50,7 +50,7 @@ type Dependant struct {
 	LastSeen time.Time `json:"lastSeen,omitzero"`
 }
 
-// NotReadyError says who keeps a step from being taken.
+// NotReadyError lists who keeps a step from being taken.
 type NotReadyError struct {
 	Step     ca.Step
 	NotReady []Dependant
@@ -66,17 +66,17 @@ func (e *NotReadyError) Error() string {
 		e.Step, strings.Join(names, ", "))
 }
 
-// RotateOptions say how a step is taken.
+// RotateOptions describe how a step is taken.
 type RotateOptions struct {
 	// Force takes it though some are not ready.
 	Force bool
-	// DryRun only says whether it could be.
+	// DryRun only reports whether it could be.
 	DryRun bool
 }
 
 const caBusy = "another command changes the CA at this moment; wait for it and try again"
 
-// CA says how the CA and its rotation stand.
+// CA returns how the CA and its rotation stand.
 func (a *Admin) CA(ctx context.Context) (CAStatus, error) {
 	if _, err := a.ca.Reload(); err != nil {
 		return CAStatus{}, err
@@ -94,9 +94,8 @@ func nextStep(stage ca.Stage) ca.Step {
 	return ca.Start
 }
 
-// RotateCA takes a step of the CA's rotation. A control plane that serves takes it
-// up within a second. A step that was taken already changes nothing and answers
-// false.
+// RotateCA takes a step of the CA's rotation. A running control plane applies it within a second. A
+// repeated step changes nothing and returns false.
 func (a *Admin) RotateCA(ctx context.Context, step ca.Step, opts RotateOptions) (status CAStatus, changed bool, err error) {
 	lock, err := lockDir(filepath.Join(a.dir, fileCALock), caBusy)
 	if err != nil {
@@ -125,7 +124,7 @@ func (a *Admin) RotateCA(ctx context.Context, step ca.Step, opts RotateOptions) 
 	return status, changed, err
 }
 
-// caStatus says who a step would have to wait for.
+// caStatus returns the agents and Runners that a step would have to wait for.
 func (a *Admin) caStatus(ctx context.Context, step ca.Step) (CAStatus, error) {
 	status := CAStatus{Stage: a.ca.Stage(), CAs: a.caInfos(), NotReady: []Dependant{}}
 	if end := a.ca.Certificate().NotAfter; a.now().Add(warnBefore).After(end) {
@@ -153,7 +152,7 @@ func (a *Admin) caStatus(ctx context.Context, step ca.Step) (CAStatus, error) {
 	return status, err
 }
 
-// agentWaits says what an agent lacks for a step.
+// agentWaits returns what an agent lacks for a step.
 func (a *Admin) agentWaits(step ca.Step, t store.AgentTrust) string {
 	stage := a.ca.Stage()
 	switch {
@@ -177,7 +176,7 @@ func (a *Admin) agentWaits(step ca.Step, t store.AgentTrust) string {
 	return ""
 }
 
-// drops is the CA that a step would drop.
+// drops returns the CA that a step would drop.
 func (a *Admin) drops(step ca.Step) *x509.Certificate {
 	stage := a.ca.Stage()
 	if step == ca.Finish && stage == ca.Signing || step == ca.Abort && stage == ca.Introduced {
@@ -186,7 +185,7 @@ func (a *Admin) drops(step ca.Step) *x509.Certificate {
 	return nil
 }
 
-// runnersWaiting are the Runners whose certificates a step would end.
+// runnersWaiting returns the Runners whose certificates a step would end.
 func (a *Admin) runnersWaiting(ctx context.Context, step ca.Step) ([]Dependant, error) {
 	dropped := a.drops(step)
 	if dropped == nil {

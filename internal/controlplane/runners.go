@@ -17,7 +17,7 @@ const maxRunners = 1000
 
 var runnerName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// RunnerOptions say what a Runner's credentials are good for.
+// RunnerOptions describe a Runner's credentials.
 type RunnerOptions struct {
 	Name string
 	TTL  time.Duration

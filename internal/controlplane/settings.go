@@ -13,7 +13,7 @@ import (
 // reached at.
 const settingAdvertised = "advertised"
 
-// Advertised is what others need to know of a control plane.
+// Advertised is what agents, Runners and commands need to know about a control plane.
 type Advertised struct {
 	API          string       `json:"api"`
 	Tunnel       string       `json:"tunnel"`
@@ -23,7 +23,7 @@ type Advertised struct {
 	RunnerBroker RunnerBroker `json:"runnerBroker,omitzero"`
 }
 
-// ErrNeverServed says that serve has not run with this data directory yet.
+// ErrNeverServed means that serve has not run with this data directory yet.
 var ErrNeverServed = errors.New("this data directory has not been served yet; run `pipeops-controlplane serve --data-dir DIR` with it first")
 
 func loadAdvertised(ctx context.Context, s *store.Store) (Advertised, error) {

@@ -11,9 +11,9 @@ import (
 // nodeRemembered is how long it is known whose agents a control plane had that is gone.
 const nodeRemembered = 2 * time.Minute
 
-// sharedLiveness decides who is online where there are several control planes, as liveness
-// does where there is one: by what all of them have written. The one that leads takes
-// it; what it keeps between two looks is only how long it has waited.
+// sharedLiveness decides which agents are online if there are several control planes, as liveness does if
+// there is one. It uses what all of them have written. The leader takes it, and only remembers for
+// how long it has waited.
 type sharedLiveness struct {
 	*liveness
 	// orphanGrace is how long agents may be away whose control plane is gone: that is no
@@ -82,7 +82,7 @@ func (c *sharedLiveness) due(ctx context.Context) (map[string]announce.State, er
 	return due, nil
 }
 
-// until is how long an agent may be without a tunnel.
+// until returns how long an agent may be without a tunnel.
 func (c *sharedLiveness) until(m store.Misplaced, now time.Time) time.Time {
 	if until, known := c.missing[m.AgentID]; known {
 		return until

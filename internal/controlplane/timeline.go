@@ -9,8 +9,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// timeline is a page of an agent's, for a Runner that may see the agent. Others learn
-// nothing of it, not even that it is there.
+// timeline returns a page of an agent's, for a Runner that may see the agent. Others learn nothing
+// of it, not even that it is there.
 func (c *ControlPlane) timeline(ctx context.Context, runner, agentID string, q announce.TimelineQuery) (announce.TimelinePage, error) {
 	found, err := c.store.Agent(ctx, agentID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -37,7 +37,7 @@ func timelinePage(ctx context.Context, s *store.Store, agentID string, q announc
 	return page, err
 }
 
-// Timeline is a page of an agent's timeline, by the agent's name or ID.
+// Timeline returns a page of an agent's timeline, by the agent's name or ID.
 func (a *Admin) Timeline(ctx context.Context, nameOrID string, q announce.TimelineQuery) (announce.TimelinePage, error) {
 	found, err := findAgent(ctx, a.store, nameOrID)
 	if err != nil {

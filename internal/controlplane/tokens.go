@@ -34,9 +34,9 @@ func noSuchToken(id string) error {
 	return fmt.Errorf("there is no token with the ID %q; `pipeops-controlplane token list` shows their IDs", id)
 }
 
-// RotateToken makes a token like the one with that ID: name, labels, and its limits
-// from the beginning. The old one ends at once, or after the overlap; what waits for
-// approval with it goes on waiting.
+// RotateToken creates a token like the one with that ID: with its name, labels, and original
+// limits. The old token ends at once, or after the overlap. Registrations with it that wait for
+// approval go on waiting.
 func (a *Admin) RotateToken(ctx context.Context, id string, overlap time.Duration) (controlapi.Token, store.Token, error) {
 	if overlap < 0 {
 		return controlapi.Token{}, store.Token{}, errors.New("--overlap must not be negative; 0 ends the old token at once")
@@ -71,8 +71,8 @@ func (a *Admin) RotateToken(ctx context.Context, id string, overlap time.Duratio
 	return token, kept, err
 }
 
-// RevokeToken ends a token, named by its ID, and what waits for approval with it.
-// Agents that registered with it stay.
+// RevokeToken revokes a token, named by its ID, and ends its pending registrations. Agents that
+// registered with it stay.
 func (a *Admin) RevokeToken(ctx context.Context, id string) error {
 	return a.store.Update(ctx, func(tx *store.Tx) error {
 		err := tx.RevokeToken(ctx, id, a.now())

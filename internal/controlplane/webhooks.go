@@ -23,7 +23,7 @@ const (
 	typeTest = "webhook.test"
 )
 
-// WebhookOptions say what a webhook is to be.
+// WebhookOptions describe a new webhook.
 type WebhookOptions struct {
 	Name, URL string
 	// Types are those of the events; none means all.
@@ -42,7 +42,7 @@ func (o *WebhookOptions) validate() error {
 	return errors.Join(webhook.CheckURL(o.URL, o.AllowHTTP), webhook.CheckTypes(o.Types))
 }
 
-// CreateWebhook makes a webhook, whose Secret is to be shown now and never again.
+// CreateWebhook creates a webhook. Its Secret can be shown now and never again.
 func (a *Admin) CreateWebhook(ctx context.Context, o WebhookOptions) (store.Webhook, error) {
 	if err := o.validate(); err != nil {
 		return store.Webhook{}, err
@@ -130,7 +130,7 @@ func (a *Admin) EnableWebhook(ctx context.Context, name string) error {
 	return err
 }
 
-// DeleteWebhook forgets one, with what was to be sent to it.
+// DeleteWebhook deletes a webhook and its deliveries.
 func (a *Admin) DeleteWebhook(ctx context.Context, name string) error {
 	if _, err := findWebhook(ctx, a.store, name); err != nil {
 		return err

@@ -42,7 +42,7 @@ func (g Gatherer) lookAtNode(ctx context.Context, pod *corev1.Pod, ev *diagnose.
 	return nil
 }
 
-// someNodes are the first nodes of the cluster.
+// someNodes returns the first nodes of the cluster.
 func (g Gatherer) someNodes(ctx context.Context) ([]*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -61,8 +61,8 @@ func byUID(o client.Object) client.MatchingFields {
 	return client.MatchingFields{"involvedObject.uid": string(o.GetUID())}
 }
 
-// newestEvent is the message of the newest event of these reasons about what is
-// selected in the namespace, or empty.
+// newestEvent returns the message of the newest event of these reasons about what is selected in
+// the namespace, or empty.
 func (g Gatherer) newestEvent(ctx context.Context, of client.MatchingFields, reasons ...string) (string, error) {
 	said, err := g.newestEvents(ctx, of, reasons...)
 	var newest saying
@@ -80,7 +80,7 @@ type saying struct {
 	message string
 }
 
-// newestEvents are the newest messages by their reason.
+// newestEvents returns the newest messages by their reason.
 func (g Gatherer) newestEvents(ctx context.Context, of client.MatchingFields, reasons ...string) (map[string]saying, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -139,7 +139,7 @@ const (
 	recently = time.Minute
 )
 
-// recreated is how many pods a StatefulSet deleted lately, one right after the other.
+// recreated returns how many pods a StatefulSet deleted lately, one right after the other.
 func (g Gatherer) recreated(ctx context.Context, w client.Object, now time.Time) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -165,7 +165,7 @@ func (g Gatherer) recreated(ctx context.Context, w client.Object, now time.Time)
 	return n, nil
 }
 
-// firstSeen is when an event happened first.
+// firstSeen returns when an event happened first.
 func firstSeen(ev *corev1.Event) time.Time {
 	if !ev.FirstTimestamp.IsZero() {
 		return ev.FirstTimestamp.Time
@@ -173,7 +173,7 @@ func firstSeen(ev *corev1.Event) time.Time {
 	return ev.EventTime.Time
 }
 
-// lastSeen is when an event happened last, in whichever of its fields.
+// lastSeen returns when an event happened last, in whichever of its fields.
 func lastSeen(ev *corev1.Event) time.Time {
 	switch {
 	case ev.Series != nil:

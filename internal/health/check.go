@@ -31,8 +31,8 @@ import (
 // maxPods bounds what is read of one workload's pods.
 const maxPods = 500
 
-// Checker says how workloads are that are no Apps. It reads them from the API
-// server each time: nothing of them is cached.
+// Checker describes how workloads are that are no Apps. It reads them from the API server each
+// time: nothing of them is cached.
 type Checker struct {
 	config        *rest.Config
 	stabilization diagnose.Stabilization
@@ -45,7 +45,7 @@ type Checker struct {
 	ports ports
 }
 
-// New makes a Checker. It asks the cluster nothing yet.
+// New returns a Checker. It makes no requests yet.
 func New(rc *rest.Config, s diagnose.Stabilization) *Checker {
 	return &Checker{config: rc, stabilization: s, now: time.Now}
 }
@@ -57,7 +57,7 @@ type Report struct {
 	Diagnosis *runnerapi.Diagnosis
 }
 
-// Check says how an object is that was just read; false for one that neither runs pods nor
+// Check returns how an object is that was just read; false for one that neither runs pods nor
 // scales them.
 func (c *Checker) Check(ctx context.Context, u *unstructured.Unstructured) (Report, bool, error) {
 	if r, is := ofApp(u); is {
@@ -75,7 +75,7 @@ func (c *Checker) Check(ctx context.Context, u *unstructured.Unstructured) (Repo
 	return r, true, err
 }
 
-// typed is the object as Go has it; nil for a kind that neither runs pods nor scales them.
+// typed returns the object as Go has it; nil for a kind that neither runs pods nor scales them.
 func typed(u *unstructured.Unstructured) (client.Object, error) {
 	var o client.Object
 	switch gk := u.GroupVersionKind().GroupKind().String(); gk {
@@ -157,7 +157,7 @@ func (c *Checker) find(ctx context.Context, api client.Client, w client.Object) 
 	return diagnose.Find(ev), ev, nil
 }
 
-// seen says whether a workload's status speaks of its newest spec.
+// seen reports whether a workload's status speaks of its newest spec.
 func seen(w client.Object) bool {
 	switch w := w.(type) {
 	case *appsv1.Deployment:
@@ -260,7 +260,7 @@ func (g Gatherer) runsOf(ctx context.Context, o *batchv1.CronJob, w Workload) (W
 	return w, nil
 }
 
-// waitsFor is what a workload's controller has to do yet; empty for nothing.
+// waitsFor returns what a workload's controller has to do yet; empty for nothing.
 func waitsFor(o client.Object, pods []*corev1.Pod) string {
 	switch o := o.(type) {
 	case *appsv1.Deployment:
@@ -295,8 +295,8 @@ func waitsFor(o client.Object, pods []*corev1.Pod) string {
 	return ""
 }
 
-// rollout is what a rolling update has to do yet. The pods are those of the newest spec:
-// ready counts those of an older one with them.
+// rollout returns what a rolling update has to do yet. The pods are those of the newest spec: ready
+// counts those of an older one with them.
 func rollout(want, have, updated, ready int32, pods []*corev1.Pod) string {
 	newest := int32(0)
 	for _, pod := range pods {
@@ -324,7 +324,7 @@ func rollout(want, have, updated, ready int32, pods []*corev1.Pod) string {
 	return ""
 }
 
-// ofApp is how an App is, by its own status.
+// ofApp returns how an App is, by its own status.
 func ofApp(u *unstructured.Unstructured) (Report, bool) {
 	if u.GroupVersionKind().GroupKind().String() != "App.pipeops.io" {
 		return Report{}, false

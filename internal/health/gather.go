@@ -1,7 +1,7 @@
-// Package health finds out how a workload of any kind is: it gathers what the
-// cluster says of its pods, and has package diagnose make sense of it. Apps, sets
-// of manifests and Helm releases use it. Of the cluster it changes one thing: it stops
-// workloads that make pods without end (Stopper).
+// Package health determines the state of a workload of any kind: it gathers what the cluster
+// reports about its pods, and lets package diagnose interpret it. Apps, sets of manifests and Helm
+// releases use it. It changes one thing in the cluster: it stops workloads that create pods without
+// end (Stopper).
 package health
 
 import (
@@ -29,12 +29,12 @@ type Gatherer struct {
 	Objects   client.Reader // pods, replica sets and jobs: may be a cache
 	Live      client.Reader // events and nodes
 	Logs      ReadLog       // may be nil
-	// Listened is told which events the evidence hangs on, and up to which version of the
-	// list they were read. It may be nil.
+	// Listened is called with the events that the evidence depends on, and the version of the list
+	// up to which they were read. It may be nil.
 	Listened func(of fields.Set, version string, reasons []string)
 }
 
-// Workload is what the evidence is gathered about.
+// Workload is the workload about which the evidence is gathered.
 type Workload struct {
 	Object client.Object     // as its controller sees it
 	Pods   []*corev1.Pod     // all that it has
@@ -46,7 +46,7 @@ type Workload struct {
 // revision is the annotation by which a Deployment names its newest ReplicaSet.
 const revision = "deployment.kubernetes.io/revision"
 
-// Add gathers the signals that speak of the newest spec.
+// Add gathers the signals about the newest spec.
 func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) error {
 	ev.Nodes, ev.Init = map[string]*corev1.Node{}, map[types.UID]diagnose.InitLog{}
 	ev.Sandboxes = map[types.UID]string{}
@@ -120,8 +120,8 @@ func (g Gatherer) cron(ctx context.Context, ev *diagnose.Evidence) error {
 	return err
 }
 
-// currentPods are the pods of the newest spec, as each kind of workload tells
-// them from older ones; and what else it says goes into the evidence.
+// currentPods returns the pods of the newest spec, as each kind of workload distinguishes them from
+// older ones. It adds the kind's other reports to the evidence.
 func (g Gatherer) currentPods(ctx context.Context, all Workload, ev *diagnose.Evidence) ([]*corev1.Pod, error) {
 	pods, jobs := all.Pods, all.Jobs
 	switch w := all.Object.(type) {
@@ -181,9 +181,8 @@ func only(pods []*corev1.Pod, keep func(*corev1.Pod) bool) []*corev1.Pod {
 	return out
 }
 
-// missing asks why there are fewer pods than there should be. A Deployment says
-// so in its conditions; the other kinds in events alone, so those are asked for
-// while pods are missing.
+// missing determines why there are fewer pods than there should be. A Deployment reports that in
+// its conditions. The other kinds report it only in events, which are read while pods are missing.
 func (g Gatherer) missing(ctx context.Context, all Workload, ev *diagnose.Evidence) error {
 	maker, short, jobs := all.Object, false, all.Jobs
 	switch w := maker.(type) {
@@ -217,8 +216,8 @@ func (g Gatherer) missing(ctx context.Context, all Workload, ev *diagnose.Eviden
 	return err
 }
 
-// unbound is what the cluster says of a claim that a pod waits for. A failure counts more
-// than that a provisioner was asked, which is said again and again.
+// unbound returns what the cluster reports about a claim that a pod waits for. A failure is more
+// important than a request to a provisioner, which is reported again and again.
 func (g Gatherer) unbound(ctx context.Context, pod *corev1.Pod) (diagnose.Claim, error) {
 	for _, claim := range diagnose.UnboundClaims(pod) {
 		at := client.MatchingFields{"involvedObject.kind": "PersistentVolumeClaim", "involvedObject.name": claim}
@@ -235,8 +234,8 @@ func (g Gatherer) unbound(ctx context.Context, pod *corev1.Pod) (diagnose.Claim,
 	return diagnose.Claim{}, nil
 }
 
-// newestReplicaSet is the one of the Deployment's newest spec, or nil while the
-// cache has not seen it.
+// newestReplicaSet returns the one of the Deployment's newest spec, or nil while the cache has not
+// seen it.
 func (g Gatherer) newestReplicaSet(ctx context.Context, labels map[string]string, d *appsv1.Deployment) (*appsv1.ReplicaSet, error) {
 	var list appsv1.ReplicaSetList
 	if err := g.Objects.List(ctx, &list, client.InNamespace(g.Namespace), client.MatchingLabels(labels)); err != nil {
@@ -251,7 +250,7 @@ func (g Gatherer) newestReplicaSet(ctx context.Context, labels map[string]string
 	return nil, nil
 }
 
-// Succeeded says whether a run came to a good end.
+// Succeeded reports whether a run came to a good end.
 func Succeeded(j *batchv1.Job) bool { return jobIs(j, batchv1.JobComplete) }
 
 func ended(j *batchv1.Job) bool { return jobIs(j, batchv1.JobComplete) || jobIs(j, batchv1.JobFailed) }
@@ -265,7 +264,7 @@ func jobIs(j *batchv1.Job, kind batchv1.JobConditionType) bool {
 	return false
 }
 
-// newestEnded is the newest run that came to its end, or nil.
+// newestEnded returns the newest run that came to its end, or nil.
 func newestEnded(jobs []*batchv1.Job) *batchv1.Job {
 	for _, j := range jobs {
 		if ended(j) {

@@ -48,9 +48,9 @@ func Logs(pods corev1client.PodsGetter) ReadLog {
 	}
 }
 
-// lastWords puts the last lines of a log where the termination message lacks what says why
-// the container ended: the kubelet puts at most 2 KiB there, and nothing at all where the
-// pod does not ask for that.
+// lastWords adds the last lines of a log if the termination message does not explain why the
+// container ended. The kubelet writes at most 2 KiB there, and nothing at all unless the pod asks
+// for it.
 func (g Gatherer) lastWords(ctx context.Context, ev *diagnose.Evidence) {
 	if g.Logs == nil {
 		return

@@ -30,7 +30,8 @@ type ports struct {
 	mute map[types.UID]int // tries that told nothing; mutePorts for a pod that is tried no more
 }
 
-// of is what tries of the pods' ports got, and the container of a port at which nothing listens.
+// of returns what tries of the pods' ports got, and the container of a port at which nothing
+// listens.
 func (p *ports) of(ctx context.Context, ev *diagnose.Evidence, now func() time.Time) (map[types.UID]diagnose.PortTry, string) {
 	if ev.Spec.Type.Runs() {
 		return nil, ""

@@ -41,7 +41,7 @@ const (
 type Stopper struct {
 	Checker    *Checker
 	Namespaces []string // the only ones that the agent may manage; empty for all
-	// Leads says whether this replica stops anything.
+	// Leads reports whether this replica stops anything.
 	Leads func() bool
 	Log   zerolog.Logger
 
@@ -114,7 +114,7 @@ func failedPods(pods corev1client.PodInterface) cache.ListerWatcher {
 	}
 }
 
-// bare is a pod of which only that is kept which is counted.
+// bare returns a pod of which only that is kept which is counted.
 func bare(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
 	if !ok {
@@ -126,7 +126,7 @@ func bare(in any) (any, error) {
 	}}, nil
 }
 
-// count has a pod's maker looked at when it is one of many that came to nothing.
+// count schedules a check of a pod's owner if the pod is one of many that failed.
 func (s *Stopper) count(pod *corev1.Pod) {
 	by := metav1.GetControllerOfNoCopy(pod)
 	if by == nil || by.Kind != "ReplicaSet" && by.Kind != "StatefulSet" {

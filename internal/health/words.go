@@ -27,7 +27,7 @@ var words = strings.NewReplacer(
 var unlimited = strings.NewReplacer(
 	"if it needs longer, raise progressDeadlineSeconds", "if it needs longer, give its pods a startupProbe that allows for it")
 
-// reworded is a diagnosis for who has written a manifest.
+// reworded returns a diagnosis in terms of manifests.
 func reworded(d *runnerapi.Diagnosis, w client.Object) *runnerapi.Diagnosis {
 	out := *d
 	out.Message, out.Fix = words.Replace(d.Message), words.Replace(d.Fix)

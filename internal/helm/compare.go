@@ -27,9 +27,8 @@ const (
 	helmNamespace = "meta.helm.sh/release-namespace"
 )
 
-// compare has the API server say what would become of each object, without changing
-// anything: what it would refuse is refused before the first object is made, together with
-// what was refused before.
+// compare lets the API server report what would happen to each object, without a change. What it
+// would refuse is refused before the first object is created, together with earlier refusals.
 func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*object, force bool, before map[*object]error) ([]runnerapi.ReleaseObject, error) {
 	client, mapper, err := c.objects()
 	if err != nil {
@@ -56,11 +55,11 @@ func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*obje
 	return all, together(refused)
 }
 
-// maxTold is of how many objects one error tells.
+// maxTold is the maximum number of objects in one error.
 const maxTold = 20
 
-// together is one error of several refusals: the first stands for all, its fields
-// are the others too.
+// together returns one error of several refusals: the first stands for all, its fields are the
+// others too.
 func together(refused []error) error {
 	first := &problem.Error{}
 	if len(refused) == 0 || !errors.As(refused[0], &first) {
@@ -78,7 +77,7 @@ func together(refused []error) error {
 	return &all
 }
 
-// objects is how single objects of any kind are asked for.
+// objects returns how single objects of any kind are asked for.
 func (c *cluster) objects() (dynamic.Interface, meta.RESTMapper, error) {
 	config, err := c.Factory.ToRESTConfig()
 	if err != nil {
@@ -149,7 +148,7 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 	return changeOf(live, then), nil
 }
 
-// untried is what the API server said to a try.
+// untried returns what the API server said to a try.
 func untried(o *object, err error) error {
 	switch {
 	case strings.Contains(err.Error(), "failed to create typed patch object"): // it calls this an error of its own
@@ -162,7 +161,7 @@ func untried(o *object, err error) error {
 	return kubeproblem.From(err, "trying "+o.String())
 }
 
-// try is a server-side apply as Helm's, which changes nothing.
+// try returns a server-side apply as Helm's, which changes nothing.
 func try(ctx context.Context, at dynamic.ResourceInterface, o *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {
 	text, err := o.MarshalJSON()
 	if err != nil {
@@ -173,7 +172,7 @@ func try(ctx context.Context, at dynamic.ResourceInterface, o *unstructured.Unst
 	})
 }
 
-// comesAlong says whether the chart brings the definition of an object's kind.
+// comesAlong reports whether the chart brings the definition of an object's kind.
 func comesAlong(o *object, all []*object) bool {
 	for _, d := range all {
 		if d.kind() != "CustomResourceDefinition.apiextensions.k8s.io" {
@@ -188,7 +187,7 @@ func comesAlong(o *object, all []*object) bool {
 	return false
 }
 
-// roleComesAlong says whether the chart brings the role that a binding binds.
+// roleComesAlong reports whether the chart brings the role that a binding binds.
 func roleComesAlong(o *object, all []*object) bool {
 	if kind := o.kind(); kind != "RoleBinding.rbac.authorization.k8s.io" && kind != "ClusterRoleBinding.rbac.authorization.k8s.io" {
 		return false
@@ -220,13 +219,13 @@ func withRights(p *problem.Error) *problem.Error {
 	return &q
 }
 
-// owned says whether a release may change an object.
+// owned reports whether a release may change an object.
 func owned(live *unstructured.Unstructured, key runnerapi.Key) bool {
 	notes := live.GetAnnotations()
 	return live.GetLabels()[helmBy] == "Helm" && notes[helmName] == key.Name && notes[helmNamespace] == key.Namespace
 }
 
-// marked is an object as Helm sends it.
+// marked returns an object as Helm sends it.
 func marked(o *object, key runnerapi.Key, mapping *meta.RESTMapping) *unstructured.Unstructured {
 	u := o.DeepCopy()
 	labels, notes := u.GetLabels(), u.GetAnnotations()
@@ -245,7 +244,7 @@ func marked(o *object, key runnerapi.Key, mapping *meta.RESTMapping) *unstructur
 	return u
 }
 
-// changeOf says what becomes of a live object; then is nil where that is not known.
+// changeOf returns what becomes of a live object; then is nil where that is not known.
 func changeOf(live, then *unstructured.Unstructured) string {
 	switch {
 	case live == nil:

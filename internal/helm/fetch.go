@@ -118,7 +118,7 @@ func refused(at *url.URL, status int, sent bool) error {
 	return problem.Errorf(problem.Invalid, fix, "%s answered %d", shown(at), status).WithField("chart")
 }
 
-// unfetched is the failure of a transfer, without what may be secret in its URL.
+// unfetched returns the failure of a transfer, without what may be secret in its URL.
 func unfetched(at *url.URL, err error) error {
 	p := &problem.Error{}
 	if errors.As(err, &p) {
@@ -142,7 +142,7 @@ func unfetched(at *url.URL, err error) error {
 		WithField("chart")
 }
 
-// shown is a URL without user, query and fragment.
+// shown returns a URL without user, query and fragment.
 func shown(u *url.URL) string {
 	plain := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	return plain.String()

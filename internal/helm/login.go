@@ -40,9 +40,9 @@ func (p *put) login(ctx context.Context) (*login, error) {
 
 const credentialsField = "chart.credentialsSecret" //nolint:gosec // no credential: the name of a field
 
-// readLogin takes a Secret's values for a chart. The Secret itself has to say for which
-// repository or registry it is: else any Secret of the namespace with a password could be sent
-// to a server of the caller's.
+// readLogin reads a Secret's values for a chart. The Secret itself must name the repository or
+// registry that it is for. Otherwise a caller could have any Secret of the namespace with a
+// password sent to its own server.
 func readLogin(secret string, data map[string][]byte, chart runnerapi.ChartSource) (*login, error) {
 	bad := func(fix, format string, args ...any) error {
 		return problem.Errorf(problem.Invalid, fix, "Secret %s "+format, append([]any{secret}, args...)...).WithField(credentialsField)

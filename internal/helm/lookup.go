@@ -18,11 +18,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// maxLookup bounds what one lookup of a template answers.
+// maxLookup bounds the answer to one lookup of a template.
 const maxLookup = 2 << 20
 
-// lookup answers what templates look up, with a getter's client for templates, where the
-// policy admits that. What the cluster says is handed on as it is.
+// lookup returns what templates look up, with a getter's client for templates, if the policy allows
+// that. It passes the cluster's answer on unchanged.
 func (g *getter) lookup(ctx context.Context, q render.Question, admit func([]runnerapi.ObjectIntent) error) ([]byte, error) {
 	gvk := schema.FromAPIVersionAndKind(q.APIVersion, q.Kind)
 	mapping, err := g.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -60,7 +60,7 @@ func (g *getter) lookup(ctx context.Context, q render.Question, admit func([]run
 	return object, kubeproblem.From(err, "looking up a "+q.Kind)
 }
 
-// admitLookup has the policy asked about what a template would see.
+// admitLookup asks the policy about what a template would see.
 func admitLookup(q render.Question, kind string, admit func([]runnerapi.ObjectIntent) error) error {
 	if admit == nil {
 		return nil
@@ -87,7 +87,7 @@ func (b *measured) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limited is an answer to a template.
+// limited returns an answer to a template.
 func limited(resp *http.Response, err error) (*http.Response, error) {
 	if err == nil {
 		resp.Body = &measured{resp.Body, maxLookup}

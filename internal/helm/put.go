@@ -97,10 +97,10 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 	return pl, err
 }
 
-// forces says whether fields that others have set become the release's.
+// forces reports whether fields that others have set become the release's.
 func (p *put) forces() bool { return p.spec.ForceConflicts || p.spec.Adopt }
 
-// goes is what an upgrade takes away.
+// goes returns what an upgrade takes away.
 func (p *put) goes(c *cluster, next []*object) ([]runnerapi.ReleaseObject, error) {
 	now := p.current()
 	if now == nil {
@@ -113,7 +113,7 @@ func (p *put) goes(c *cluster, next []*object) ([]runnerapi.ReleaseObject, error
 	return c.remove(had, next)
 }
 
-// render has the chart be rendered, for Helm too: its templates are executed this one time.
+// render renders the chart, for Helm too: its templates are executed only this once.
 func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte) (*rendered, error) {
 	caps, err := capabilities(looking)
 	if err != nil {
@@ -155,12 +155,12 @@ func (p *put) look(objects []*object) (refused map[*object]error, err error) {
 	return refused, nil
 }
 
-// installs says whether there is nothing to upgrade.
+// installs reports whether there is nothing to upgrade.
 func (s *session) installs() bool {
 	return len(s.history) == 0 || s.history[0].status == common.StatusUninstalled
 }
 
-// next is the number of the revision to be.
+// next returns the number of the revision to be.
 func (s *session) next() int {
 	if len(s.history) == 0 {
 		return 1
@@ -168,7 +168,7 @@ func (s *session) next() int {
 	return s.history[0].version + 1
 }
 
-// current is the revision whose objects are there; nil for none.
+// current returns the revision whose objects are there; nil for none.
 func (s *session) current() *record {
 	for i := range s.history {
 		if s.history[i].status == common.StatusDeployed {
@@ -194,7 +194,7 @@ func (p *put) dryRun(ctx context.Context) (runnerapi.Release, error) {
 	}, nil
 }
 
-// run is the command itself.
+// run returns the command itself.
 func (p *put) run(ctx context.Context) error {
 	pl, err := p.prepare(ctx)
 	if err != nil {
@@ -229,7 +229,7 @@ func (p *put) upgrade(pl *plan, values map[string]any) error {
 	return err
 }
 
-// copied is a deep copy: rendering changes values.
+// copied returns a deep copy: rendering changes values.
 func copied(values map[string]any) map[string]any {
 	out, ok := deepCopy(values).(map[string]any)
 	if !ok || out == nil {

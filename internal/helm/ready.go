@@ -26,8 +26,8 @@ import (
 
 type check = func(context.Context, *resource.Info) (bool, error)
 
-// checking has what runs pods be looked at as Apps are, and the rest by Helm. Jobs are
-// waited for where jobs says so; one that failed is told of in any case.
+// checking checks workloads as Apps are checked, and leaves the rest to Helm. It waits for Jobs if
+// jobs is true; it reports a failed Job in any case.
 func (w *waiter) checking(helms check, jobs bool) check {
 	if w.workloads == nil {
 		return helms
@@ -68,7 +68,7 @@ var mends = []runnerapi.Cause{
 	runnerapi.CauseVolumeNotBound, runnerapi.CauseNodeLost, runnerapi.CauseEvicted, runnerapi.CausePortNotListening,
 }
 
-// broken is final at once, or after a while for what may mend itself.
+// broken returns a final error at once, or after a while for what may recover.
 func (w *waiter) broken(r health.Report, info *resource.Info, since map[*resource.Info]time.Time) error {
 	begun, known := since[info]
 	if !known {
@@ -104,7 +104,7 @@ func (r *Releases) describeState(ctx context.Context, namespace string, objects 
 	return nil
 }
 
-// stateOf reads an object of a release, and says how it is.
+// stateOf reads an object of a release, and returns its state.
 func (r *Releases) stateOf(ctx context.Context, namespace string, o *object) (health.Report, error) {
 	api, err := r.reader()
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *Releases) stateOf(ctx context.Context, namespace string, o *object) (he
 
 const autoscaler = "HorizontalPodAutoscaler.autoscaling"
 
-// resources are the kinds of which the state is told.
+// resources are the kinds whose state is reported.
 var resources = map[string]schema.GroupVersionResource{
 	"Pod":              {Version: "v1", Resource: "pods"},
 	"Deployment.apps":  {Group: "apps", Version: "v1", Resource: "deployments"},
@@ -140,7 +140,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"App.pipeops.io":   {Group: "pipeops.io", Version: "v1alpha1", Resource: "apps"},
 }
 
-// reader is made when it is used first.
+// reader returns the client, which is created on first use.
 func (r *Releases) reader() (dynamic.Interface, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +157,7 @@ func (r *Releases) reader() (dynamic.Interface, error) {
 	return made, nil
 }
 
-// rolledBack says whether a revision went back because the one before it failed.
+// rolledBack reports whether a revision went back because the one before it failed.
 func rolledBack(now *release.Release, before record) bool {
 	return before.status == common.StatusFailed && now.Info.Status == common.StatusDeployed &&
 		strings.HasPrefix(now.Info.Description, "Rollback to ")

@@ -97,7 +97,7 @@ func unpulled(at *url.URL, err error, sent bool) error {
 	return unfetched(at, err)
 }
 
-// shortBodies bounds what a registry answers: manifests are read whole.
+// shortBodies bounds a registry's answers, because manifests are read as a whole.
 type shortBodies struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

@@ -28,7 +28,7 @@ type rendered struct {
 	objects []*object
 }
 
-// capabilities are what charts ask about the cluster.
+// capabilities returns what charts ask about the cluster.
 func capabilities(g *getter) (*common.Capabilities, error) {
 	version, err := g.discovery.ServerVersion()
 	if err != nil {
@@ -78,8 +78,8 @@ func (r renderer) do(ctx context.Context, archive []byte, values map[string]any)
 	return taken(out)
 }
 
-// unrendered is why a chart was not rendered; refused is what it was not let look up, which
-// tells more of that.
+// unrendered returns why a chart was not rendered; refused is the refusal of a lookup, which is
+// more specific.
 func unrendered(err error, refused *problem.Error) error {
 	p := &problem.Error{}
 	if !errors.As(err, &p) {
@@ -95,7 +95,7 @@ func unrendered(err error, refused *problem.Error) error {
 	return &q
 }
 
-// taken is what the process made of a chart. What a chart that looked something up became is
+// taken returns what the process made of a chart. What a chart that looked something up became is
 // not quoted.
 func taken(out render.Result) (*rendered, error) {
 	r := &rendered{chart: &chart.Chart{}}
@@ -127,7 +127,7 @@ func taken(out render.Result) (*rendered, error) {
 	return r, err
 }
 
-// objectsOf are what the rendered files hold, in the order in which Helm makes them.
+// objectsOf returns what the rendered files hold, in the order in which Helm makes them.
 func objectsOf(crds []render.Text, files map[string]string) ([]*object, error) {
 	var all []*object
 	for _, crd := range crds {
@@ -171,7 +171,7 @@ func objectsOf(crds []render.Text, files map[string]string) ([]*object, error) {
 	return all, nil
 }
 
-// parseIn is parseObjects of a part of a file, with the line of what is wrong.
+// parseIn is like parseObjects for a part of a file, and adds the line to errors.
 func parseIn(files map[string]string, name, part, hook string) ([]*object, error) {
 	found, err := parseObjects(name, part, hook)
 	if err != nil {
@@ -194,7 +194,7 @@ func mostOf(all []*object) string {
 	return fmt.Sprintf("%s with %d", most, count[most])
 }
 
-// unreadable says why what a chart renders to are no manifests.
+// unreadable returns why what a chart renders to are no manifests.
 func unreadable(err error) error {
 	detail := "the chart does not render: " + clip(strings.Join(strings.Fields(err.Error()), " "))
 	return problem.Errorf(problem.Invalid, "correct the values or the chart; helm template shows the same", "%s", detail).WithField("chart")

@@ -26,7 +26,7 @@ type conn struct {
 
 type connKey struct{}
 
-// watchRequests has the connections know whether the handler has a request of theirs.
+// watchRequests lets the connections know whether the handler is working on their request.
 func watchRequests(srv *http.Server) {
 	inner, state, handler := srv.ConnContext, srv.ConnState, srv.Handler
 	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
@@ -79,7 +79,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// CloseWrite has net/http end the answer before it closes the connection, so that the client gets it.
+// CloseWrite makes net/http end the answer before it closes the connection, so that the client
+// receives it.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -87,7 +88,7 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// NetConn is the connection below.
+// NetConn returns the connection below.
 func (c *conn) NetConn() net.Conn {
 	if secure, ok := c.Conn.(*tls.Conn); ok {
 		return secure.NetConn()
@@ -95,16 +96,16 @@ func (c *conn) NetConn() net.Conn {
 	return c.Conn
 }
 
-// secureConn tells net/http of its TLS.
+// secureConn exposes its TLS state to net/http.
 type secureConn struct {
 	*conn
 	secure *tls.Conn
 }
 
-// ConnectionState is for http.Request.TLS.
+// ConnectionState returns the state for http.Request.TLS.
 func (c secureConn) ConnectionState() tls.ConnectionState { return c.secure.ConnectionState() }
 
-// asProblem is an answer of net/http's in the form of all others.
+// asProblem returns an answer of net/http's in the form of all others.
 func asProblem(given []byte) ([]byte, bool) {
 	line, _, _ := bytes.Cut(given, []byte("\r\n"))
 	rest, ok := strings.CutPrefix(string(line), "HTTP/1.1 ")
@@ -125,7 +126,7 @@ func asProblem(given []byte) ([]byte, bool) {
 	return answer.Bytes(), true
 }
 
-// of is what net/http says with a status, and a text that may say more.
+// of returns the problem for a status of net/http, and a text with more detail.
 func of(status int, text string) *problem.Error {
 	_, why, more := strings.Cut(text, ": ")
 	switch {

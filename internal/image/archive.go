@@ -65,8 +65,8 @@ func WriteArchive(file, ref string, index v1.ImageIndex) (err error) {
 	return nil
 }
 
-// tarDirectory is reproducible: fs.WalkDir goes in lexical order, and the
-// headers carry neither owner nor time.
+// tarDirectory writes a reproducible tar: fs.WalkDir walks in lexical order, and the headers
+// contain neither owner nor time.
 func tarDirectory(w io.Writer, dir string) error {
 	archive := tar.NewWriter(w)
 	root := os.DirFS(dir)

@@ -11,7 +11,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// GoBuild says which Go program to compile, for an image or a release.
+// GoBuild describes which Go program to compile, for an image or a release.
 type GoBuild struct {
 	// Dir is a directory within the module, or empty for the current one.
 	Dir string

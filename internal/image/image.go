@@ -31,7 +31,7 @@ const (
 // build another digest.
 var Epoch = time.Unix(0, 0).UTC()
 
-// Spec says what goes into an image.
+// Spec describes the content of an image.
 type Spec struct {
 	// Binary is the path of the static executable on this machine.
 	Binary string

@@ -34,9 +34,8 @@ type Named struct {
 	Index v1.ImageIndex
 }
 
-// Open reads what `docker save`, `podman save`, `ctr images export` and this
-// package write: a tar or a directory of an OCI image layout, or Docker's own
-// archive format.
+// Open reads the output of `docker save`, `podman save`, `ctr images export` and of this package: a
+// tar or a directory of an OCI image layout, or Docker's own archive format.
 func Open(path string) (*Archive, error) {
 	info, err := os.Stat(path)
 	if err != nil {

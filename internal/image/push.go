@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// PushOptions say how to reach the registry.
+// PushOptions describe how to reach the registry.
 type PushOptions struct {
 	// PlainHTTP talks to a registry without TLS.
 	PlainHTTP bool

@@ -45,8 +45,8 @@ func (k *Client) GetConfigMap(ctx context.Context, key runnerapi.Key) (runnerapi
 	return k.wireConfigMap(ctx, cm, true)
 }
 
-// ListConfigMaps tells of all ConfigMaps in a namespace that came through the
-// agent, without their values.
+// ListConfigMaps returns all ConfigMaps in a namespace that came through the agent, without their
+// values.
 func (k *Client) ListConfigMaps(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error) {
 	all := []runnerapi.ConfigMap{}
 	err := k.configMaps().list(ctx, namespace, &corev1.ConfigMapList{}, func(list client.ObjectList) error {
@@ -102,8 +102,8 @@ func contentOf(cm *corev1.ConfigMap) map[string][]byte {
 	return data
 }
 
-// ContentDigest tells whether an object that an App uses has a new content, be
-// it the agent's or not. It is empty where there is no such object.
+// ContentDigest returns a digest that changes with the content of an object that an App uses,
+// whether or not the object is the agent's. It returns an empty string if there is no such object.
 func (k *Client) ContentDigest(ctx context.Context, kind runnerapi.RestartTrigger, key runnerapi.Key) (string, error) {
 	secret, err := k.keyOfDigests(ctx)
 	if err != nil {

@@ -22,15 +22,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// digestSecret keeps the key of the digests. It never leaves the cluster, so a
-// digest tells nothing of a value, not even to who could guess it.
+// digestSecret holds the key of the digests. It never leaves the cluster, so a digest reveals
+// nothing about a value, even to a client that could guess it.
 const (
 	digestSecret = "pipeops-agent-digest" //nolint:gosec // a name
 	digestField  = "key"
 	digestBytes  = 32
 )
 
-// describe tells of a Secret what may be told.
+// describe returns what may be revealed about a Secret.
 func (k *Client) describe(ctx context.Context, s *corev1.Secret) (runnerapi.Secret, error) {
 	key, err := k.keyOfDigests(ctx)
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// distribution tells which Kubernetes it is, by what the version and a node
-// say of it.
+// distribution returns the distribution of Kubernetes, from the version and a node.
 func distribution(version string, node *corev1.Node) string {
 	if node == nil {
 		node = &corev1.Node{}
@@ -51,8 +50,8 @@ func byNode(version string, node *corev1.Node) string {
 	return ""
 }
 
-// provider is the cloud or host behind a node's provider ID, or empty where
-// that names the distribution itself.
+// provider returns the cloud or host behind a node's provider ID, or empty where that names the
+// distribution itself.
 func provider(id string) string {
 	scheme, _, ok := strings.Cut(id, "://")
 	if !ok {

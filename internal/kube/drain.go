@@ -58,8 +58,8 @@ func (k *Client) setCordoned(ctx context.Context, name string, cordoned bool, op
 	return nodeProblem(k.writer(opts).Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)), "changing node "+name)
 }
 
-// nodeProblem tells of rights that the agent has only where the owner of the
-// cluster has granted them.
+// nodeProblem explains missing rights that the agent has only if the cluster owner has granted
+// them.
 func nodeProblem(err error, doing string) error {
 	if lacksRights(err) {
 		return problem.Errorf(problem.Forbidden, "grant them: kubectl apply -f deployments/node-rights.yaml (docs/nodes.md)",
@@ -68,7 +68,7 @@ func nodeProblem(err error, doing string) error {
 	return kubeproblem.From(err, doing)
 }
 
-// lacksRights says whether it is RBAC that refuses, and not admission.
+// lacksRights reports whether it is RBAC that refuses, and not admission.
 func lacksRights(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot ")
 }
@@ -104,8 +104,7 @@ func (k *Client) DrainNode(ctx context.Context, name string, options runnerapi.D
 	return out, nil
 }
 
-// podsToDrain are the pods that a drain takes away, and the number of those that
-// stay.
+// podsToDrain returns the pods that a drain takes away, and the number of those that stay.
 func (k *Client) podsToDrain(ctx context.Context, node string) (pods []corev1.Pod, skipped int, err error) {
 	on := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}
 	err = k.pages(ctx, &corev1.PodList{}, func(list client.ObjectList) error {
@@ -123,7 +122,7 @@ func (k *Client) podsToDrain(ctx context.Context, node string) (pods []corev1.Po
 	return pods, skipped, kubeproblem.From(err, "reading the pods of node "+node)
 }
 
-// refuseDrain is asked before anything is changed.
+// refuseDrain is called before anything is changed.
 func (k *Client) refuseDrain(node string, pods []corev1.Pod, options runnerapi.DrainOptions) error {
 	var lost, data []string
 	for i := range pods {
@@ -203,7 +202,7 @@ func (k *Client) drainPod(ctx context.Context, pod *corev1.Pod, options runnerap
 	return nil
 }
 
-// budgetIn is what the API server says of the budget that keeps a pod.
+// budgetIn returns the budget in the API server's text about an eviction that it refuses.
 func budgetIn(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {

@@ -29,8 +29,8 @@ func (k *Client) ListEvents(ctx context.Context, namespace string, filter runner
 	return newest, nil
 }
 
-// nodeEvents are a node's, which Kubernetes keeps in namespace default: nil where the
-// agent may not read them there, as node-rights.yaml lets it.
+// nodeEvents returns a node's, which Kubernetes keeps in namespace default: nil where the agent may
+// not read them there, as node-rights.yaml lets it.
 func (k *Client) nodeEvents(ctx context.Context, name string) ([]runnerapi.ClusterEvent, error) {
 	newest, err := k.events(ctx, metav1.NamespaceDefault, runnerapi.EventFilter{Kind: "Node", Name: name, Limit: runnerapi.MaxNodeEvents})
 	if apierrors.IsForbidden(err) {

@@ -18,7 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Facts are what the cluster is and has.
+// Facts describe the cluster and its capacity.
 type Facts struct {
 	KubernetesVersion string
 	Distribution      string
@@ -29,8 +29,8 @@ type Facts struct {
 	Memory            runnerapi.ResourceFigure // bytes
 }
 
-// Facts asks the cluster. It is cheap enough for every heartbeat: pods are
-// counted, not read.
+// Facts reads the facts from the cluster. It is cheap enough for every heartbeat: it counts pods
+// and does not read them.
 func (k *Client) Facts(ctx context.Context) (Facts, error) {
 	f := Facts{}
 	var err error
@@ -116,8 +116,8 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-// runningPods are all pods less those that do not run: the API server counts
-// all without sending them, and the others are few.
+// runningPods returns all pods less those that do not run: the API server counts all without
+// sending them, and the others are few.
 func (k *Client) runningPods(ctx context.Context, where client.ListOption) (int, error) {
 	list := podList()
 	if err := k.client.List(ctx, list, where, client.Limit(1)); err != nil {
@@ -142,7 +142,7 @@ func podList() *metav1.PartialObjectMetadataList {
 	return list
 }
 
-// usage adds what the metrics API says, where there is one.
+// usage adds the figures of the metrics API, if there is one.
 func (k *Client) usage(ctx context.Context, f *Facts) error {
 	var cpu, memory int64
 	nodes := 0
@@ -166,7 +166,7 @@ func (k *Client) usage(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// noMetrics says whether the cluster has no metrics API, or one that is down.
+// noMetrics reports whether the cluster has no metrics API, or one that is down.
 func noMetrics(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsForbidden(err)
 }

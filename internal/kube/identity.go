@@ -15,14 +15,13 @@ import (
 // identitySecret keeps the agent's identity over restarts.
 const identitySecret = "pipeops-agent-identity" //nolint:gosec // a name
 
-// Identity is the Secret that keeps the agent's identity. What is in it is the
-// agent's business.
+// Identity is the Secret that holds the agent's identity. The agent defines its content.
 type Identity struct{ k *Client }
 
-// IdentityStore answers the store of the agent's identity.
+// IdentityStore returns the store of the agent's identity.
 func (k *Client) IdentityStore() Identity { return Identity{k} }
 
-// Load reads what was saved, and its version. Nothing is of the version "".
+// Load returns what was saved, and its version. If nothing was saved, the version is "".
 func (i Identity) Load(ctx context.Context) (map[string][]byte, string, error) {
 	s := &corev1.Secret{}
 	err := i.k.client.Get(ctx, i.key(), s)
@@ -35,8 +34,8 @@ func (i Identity) Load(ctx context.Context) (map[string][]byte, string, error) {
 	return s.Data, s.ResourceVersion, nil
 }
 
-// Save replaces that version. It answers false when there is another one by now,
-// which is another replica's.
+// Save replaces that version. It returns false when there is another one by now, which is another
+// replica's.
 func (i Identity) Save(ctx context.Context, data map[string][]byte, version string) (bool, error) {
 	s := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: i.key().Namespace, Name: i.key().Name, Labels: managed.Labels(), ResourceVersion: version},
@@ -57,7 +56,7 @@ func (i Identity) Save(ctx context.Context, data map[string][]byte, version stri
 	return true, nil
 }
 
-// String says where the identity is, for messages.
+// String returns where the identity is, for messages.
 func (i Identity) String() string { return "secret " + i.key().String() }
 
 func (i Identity) key() client.ObjectKey {

@@ -13,8 +13,8 @@ import (
 // controlPlaneRole marks the servers of k3s.
 const controlPlaneRole = rolePrefix + "control-plane"
 
-// K3sServer answers the address and the version of a server of k3s; neither, where the
-// cluster is something else.
+// K3sServer returns the address and the version of a server of k3s; neither, where the cluster is
+// something else.
 func (k *Client) K3sServer(ctx context.Context) (address, version string, err error) {
 	err = k.pages(ctx, &corev1.NodeList{}, func(list client.ObjectList) error {
 		for i := range list.(*corev1.NodeList).Items {

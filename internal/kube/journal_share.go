@@ -17,8 +17,8 @@ type kept struct {
 	at     time.Time
 }
 
-// surplus are the records from before the time since, and the oldest of each Runner past its share
-// of size. One Runner that sends many commands does not push out those of another.
+// surplus returns the records from before the time since, and the oldest of each Runner past its
+// share of size. One Runner that sends many commands does not push out those of another.
 func surplus(all []kept, size int, since time.Time) []kept {
 	slices.SortFunc(all, func(a, b kept) int { return a.at.Compare(b.at) })
 	young, _ := slices.BinarySearchFunc(all, since, func(r kept, t time.Time) int { return r.at.Compare(t) })
@@ -37,8 +37,8 @@ func surplus(all []kept, size int, since time.Time) []kept {
 	return out
 }
 
-// fairShare is the largest bound with which the counts add up to no more than size. What a Runner
-// leaves of an equal share, the others have.
+// fairShare returns the largest bound with which the counts add up to no more than size. What a
+// Runner leaves of an equal share, the others have.
 func fairShare(counts []int, size int) int {
 	slices.Sort(counts)
 	for i, n := range counts {

@@ -31,7 +31,7 @@ func (k *Client) GetNode(ctx context.Context, name string) (runnerapi.Node, erro
 	return node, err
 }
 
-// node is a node without its events.
+// node returns a node without its events.
 func (k *Client) node(ctx context.Context, name string) (runnerapi.Node, error) {
 	nodes, err := k.nodes(ctx, name)
 	if err != nil {
@@ -47,7 +47,7 @@ func noNode(name string) error {
 	return problem.Errorf(problem.NotFound, "see which there are: pipeops-runner node list AGENT", "there is no node %q", name).WithField("path.name")
 }
 
-// nodes are all nodes, or the one of that name, in the order of their names.
+// nodes returns all nodes, or the one of that name, in the order of their names.
 func (k *Client) nodes(ctx context.Context, name string) ([]runnerapi.Node, error) {
 	var named, on []client.ListOption
 	if name != "" {
@@ -141,8 +141,8 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// requested is what the scheduler counts for a pod: of its containers and
-// sidecars the sum, or more where an init container needs it at a time
+// requested returns what the scheduler counts for a pod: of its containers and sidecars the sum, or
+// more where an init container needs it at a time
 // (https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers).
 func requested(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	amount := func(list corev1.ResourceList) int64 {
@@ -169,7 +169,7 @@ func requested(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return max(sum+sidecars, highest) + amount(pod.Spec.Overhead)
 }
 
-// addUsage adds what the metrics API says, where there is one.
+// addUsage adds the figures of the metrics API, if there is one.
 func (k *Client) addUsage(ctx context.Context, nodes map[string]*runnerapi.Node, named []client.ListOption) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(nodeMetricsKind.GroupVersion().WithKind(nodeMetricsKind.Kind + "List"))

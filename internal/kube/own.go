@@ -52,7 +52,7 @@ func (k *Client) Own(ctx context.Context) (Own, error) {
 	return o, nil
 }
 
-// Replicas are as many pods as there are to be.
+// Replicas returns as many pods as there are to be.
 func (o Own) Replicas() int32 {
 	if n := o.Deployment.Spec.Replicas; n != nil {
 		return *n
@@ -60,17 +60,16 @@ func (o Own) Replicas() int32 {
 	return 1
 }
 
-// Rolled says whether all pods are of the newest spec and have been ready for as
-// long as they have to be.
+// Rolled reports whether all pods are of the newest spec and have been ready for as long as they
+// have to be.
 func (o Own) Rolled() bool {
 	d, want := o.Deployment, o.Replicas()
 	return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= want && d.Status.AvailableReplicas >= want &&
 		d.Status.Replicas == d.Status.UpdatedReplicas
 }
 
-// SetOwn keeps a note with the agent's own Deployment, and gives it another image
-// unless that is empty: both or nothing, and nothing if the Deployment has changed
-// since it was read.
+// SetOwn writes a note to the agent's own Deployment, and another image unless that is empty: both
+// or nothing, and nothing if the Deployment has changed since it was read.
 func (k *Client) SetOwn(ctx context.Context, o Own, image string, note []byte) error {
 	change := map[string]any{"metadata": map[string]any{
 		"resourceVersion": o.Deployment.ResourceVersion,
@@ -90,7 +89,7 @@ func (k *Client) SetOwn(ctx context.Context, o Own, image string, note []byte) e
 	return kubeproblem.From(err, "changing the agent's own Deployment")
 }
 
-// PodsOf are the agent's own pods that have that image.
+// PodsOf returns the agent's own pods that have that image.
 func (k *Client) PodsOf(ctx context.Context, o Own, image string) ([]*corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(o.Deployment.Spec.Selector)
 	if err != nil {

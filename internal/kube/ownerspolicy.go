@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// PolicyConfigMap is where the owner of the cluster says what Runners may do.
+// PolicyConfigMap is the ConfigMap with the cluster owner's policy about Runners.
 const PolicyConfigMap = "pipeops-policy"
 
 const fixPolicyRights = "apply the agent's manifest of this version, which grants it"
@@ -26,7 +26,7 @@ func (k *Client) PolicySource() string {
 	return "ConfigMap " + k.opts.Namespace + "/" + PolicyConfigMap
 }
 
-// ReadPolicy reads the policy's ConfigMap once; nil where there is none.
+// ReadPolicy reads the policy's ConfigMap once; nil if there is none.
 func (k *Client) ReadPolicy(ctx context.Context) (map[string]string, error) {
 	list := &corev1.ConfigMapList{}
 	err := k.client.List(ctx, list, client.InNamespace(k.opts.Namespace), client.MatchingFields{metav1.ObjectNameField: PolicyConfigMap})
@@ -39,10 +39,10 @@ func (k *Client) ReadPolicy(ctx context.Context) (map[string]string, error) {
 	return policyData(&list.Items[0]), nil
 }
 
-// WatchPolicy calls set with the data of the policy's ConfigMap, nil where there
-// is none, and with each change of it, until ctx ends. set's error says that it
-// may not be read any more. While the API server cannot be reached nothing is
-// heard, and nothing can be done in the cluster either.
+// WatchPolicy calls set with the data of the policy's ConfigMap, nil if there is none, and again
+// after each change, until ctx ends. It calls set with an error if the agent may no longer read the
+// ConfigMap. While the API server cannot be reached, no change arrives, and nothing can be done in
+// the cluster either.
 func (k *Client) WatchPolicy(ctx context.Context, set func(map[string]string, error)) error {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, PolicyConfigMap)
 	source := cache.NewListWatchFromClient(k.rest, "configmaps", k.opts.Namespace, selector)
@@ -104,7 +104,7 @@ func (s *policyStore) Replace(all []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (s *policyStore) Resync() error { return nil }
 
-// policyData is not nil. Keys of binary data count as keys that are not known.
+// policyData never returns nil. Keys of binary data count as unknown keys.
 func policyData(cm *corev1.ConfigMap) map[string]string {
 	data := make(map[string]string, len(cm.Data)+len(cm.BinaryData))
 	for key := range cm.BinaryData {

@@ -15,7 +15,7 @@ import (
 const (
 	// maxResources bounds the list of a group's resources, in bytes.
 	maxResources = 4 << 20
-	// scopeAge is how long a list is kept: a definition may be made anew with another scope.
+	// scopeAge is how long a list is kept: a definition may be made again with another scope.
 	scopeAge = time.Minute
 	// maxScopes is how many groups' lists are kept.
 	maxScopes = 512

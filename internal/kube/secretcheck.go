@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// checkSecret refuses what its type would not work with, and answers all
-// values as bytes. No error of it holds a value.
+// checkSecret refuses what its type would not work with, and returns all values as bytes. No error
+// of it holds a value.
 func checkSecret(spec *runnerapi.SecretSpec) (map[string][]byte, error) {
 	if spec.Type == "" {
 		spec.Type = string(corev1.SecretTypeOpaque)

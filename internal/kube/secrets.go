@@ -39,7 +39,7 @@ func (k *Client) PutSecret(ctx context.Context, key runnerapi.Key, spec runnerap
 	return k.describe(ctx, s)
 }
 
-// GetSecret tells of a Secret what may be told.
+// GetSecret returns what may be revealed about a Secret.
 func (k *Client) GetSecret(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, error) {
 	s, err := k.secrets().read(ctx, key)
 	if err != nil {
@@ -48,7 +48,7 @@ func (k *Client) GetSecret(ctx context.Context, key runnerapi.Key) (runnerapi.Se
 	return k.describe(ctx, s)
 }
 
-// ListSecrets tells of all Secrets in a namespace that came through the agent.
+// ListSecrets returns all Secrets in a namespace that came through the agent, without their values.
 func (k *Client) ListSecrets(ctx context.Context, namespace string) ([]runnerapi.Secret, error) {
 	all := []runnerapi.Secret{}
 	err := k.secrets().list(ctx, namespace, &corev1.SecretList{}, func(list client.ObjectList) error {

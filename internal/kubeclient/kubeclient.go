@@ -1,4 +1,4 @@
-// Package kubeclient prepares the clients of the Kubernetes API that the agent's parts have.
+// Package kubeclient prepares the Kubernetes API clients of the agent's parts.
 package kubeclient
 
 import (
@@ -21,7 +21,7 @@ func Config(given *rest.Config) *rest.Config {
 	return rc
 }
 
-// New returns what clients are made of: Config, and connections that they share.
+// New returns what clients are made of: a Config, and connections that they share.
 func New(given *rest.Config) (*rest.Config, *http.Client, error) {
 	rc := Config(given)
 	hc, err := rest.HTTPClientFor(rc)

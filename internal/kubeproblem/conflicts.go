@@ -11,9 +11,8 @@ import (
 
 var conflictWith = regexp.MustCompile(`conflict with "([^"]+)"`)
 
-// FieldConflicts are the field managers of a server-side apply that others' fields have
-// refused, each with its fields: "kubectl-set has spec.replicas". It is empty for any other
-// error.
+// FieldConflicts returns the field managers of a server-side apply that others' fields have
+// refused, each with its fields: "kubectl-set has spec.replicas". It is empty for any other error.
 func FieldConflicts(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsConflict(err) || status.Status().Details == nil {

@@ -1,5 +1,5 @@
-// Package kubeproblem says what the Kubernetes API refused in the words of the
-// Runner API: a code, the field at fault, and what to do about it.
+// Package kubeproblem translates errors of the Kubernetes API into the Runner API's form: a code,
+// the field at fault, and the fix.
 package kubeproblem
 
 import (
@@ -19,7 +19,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// From is FromObject for calls whose body is an object's spec: its fields are those of the body.
+// From is like FromObject for calls whose body is an object's spec: its fields are those of the
+// body.
 func From(err error, doing string) error {
 	err = FromObject(err, doing)
 	p := &problem.Error{}
@@ -33,9 +34,8 @@ func From(err error, doing string) error {
 	return err
 }
 
-// FromObject turns an error of the Kubernetes API into a problem. What is not one
-// (and not known to be passing) comes back as it is, wrapped with doing: it
-// becomes a 500 without detail.
+// FromObject turns an error of the Kubernetes API into a problem. It wraps any other error with
+// doing, unless that is known to be temporary: it becomes a 500 without detail.
 func FromObject(err error, doing string) error {
 	if err == nil {
 		return nil
@@ -121,7 +121,7 @@ func invalid(s metav1.Status) error {
 	return p
 }
 
-// Forbidden is the cluster's word for five different things.
+// Forbidden returns the cluster's word for five different things.
 func forbidden(message string) error {
 	switch {
 	case strings.Contains(message, "exceeded quota"):
@@ -149,7 +149,7 @@ var permission = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API grou
 
 var ungrantable = regexp.MustCompile(`\{APIGroups:\[([^\]]*)\], Resources:\[([^\]]*)\](?:, ResourceNames:\[[^\]]*\])?, Verbs:\[([^\]]*)\]\}`)
 
-// notHeld are the rights of an escalation that the API server refused, as kubectl names them.
+// notHeld returns the rights of an escalation that the API server refused, as kubectl names them.
 func notHeld(message string) string {
 	missing := ungrantable.FindAllStringSubmatch(message, -1)
 	rights := make([]string, 0, len(missing))
@@ -177,7 +177,7 @@ func admission(message string) error {
 		"the cluster refused it: %s", message)
 }
 
-// down is how the API server says, with a 500, that it could not reach a webhook.
+// down matches the API server's text, with a 500, about a webhook that it could not reach.
 var down = regexp.MustCompile(`failed calling webhook "([^"]+)": (.*)`)
 
 func passing(s metav1.Status) error {

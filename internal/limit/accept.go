@@ -14,9 +14,9 @@ import (
 // of file descriptors.
 const acceptPause = 100 * time.Millisecond
 
-// Accept accepts connections until the context ends, then closes the listener and returns
-// when all work is done. take is called in the order of arrival, and answers the work, which
-// gets a goroutine; failed hears why one could not be accepted.
+// Accept accepts connections until the context ends, then closes the listener and returns when all
+// work is done. It calls take in the order of arrival, and runs the returned work in a goroutine.
+// It calls failed if a connection could not be accepted.
 func Accept(ctx context.Context, ln net.Listener, failed func(error), take func(net.Conn) (work func())) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasEnded says whether the other end of a connection has closed it and there is nothing more to
+// hasEnded reports whether the other end of a connection has closed it and there is nothing more to
 // read. It does not wait, and takes nothing from what there is to read.
 func hasEnded(c net.Conn) bool {
 	system, ok := c.(syscall.Conn)

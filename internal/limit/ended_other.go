@@ -4,5 +4,5 @@ package limit
 
 import "net"
 
-// hasEnded is not known here: the handshake finds out.
+// hasEnded is not supported here: the handshake finds out.
 func hasEnded(net.Conn) bool { return false }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Failures counts how often peers failed at something, and says who has failed too often
-// to be listened to for now.
+// Failures counts how often peers failed at something, and reports peers that have failed too often
+// to be served for now.
 type Failures struct {
 	shared []netip.Prefix
 	mu     sync.Mutex
@@ -22,7 +22,7 @@ func NewFailures(burst, perSecond int, shared []netip.Prefix) *Failures {
 	return &Failures{shared: shared, peers: newTable(defaultQuiet, rate.Limit(perSecond), burst)}
 }
 
-// Wait is how long a peer is not to be listened to; zero is that it is.
+// Wait returns for how long a peer must not be served; zero means that it is served.
 func (f *Failures) Wait(p netip.Prefix, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,8 +2,8 @@ package limit
 
 import "sync"
 
-// Shares divides the places there are for something among those who want it, by any name:
-// an agent's ID, a Runner's, an address.
+// Shares divides a number of places among clients by name: an agent's ID, a Runner's name, an
+// address.
 type Shares struct {
 	all, each int
 
@@ -12,16 +12,16 @@ type Shares struct {
 	by    map[string]int
 }
 
-// NewShares makes all places, of which one name gets at most each.
+// NewShares returns all places, of which one name gets at most each.
 func NewShares(all, each int) *Shares {
 	return &Shares{all: all, each: each, by: make(map[string]int)}
 }
 
-// Enter takes a place for a name, if there is one for it. Leave gives it back; it may be
-// called again.
+// Enter takes a place for a name, if there is one for it. Leave returns it; leave may be called
+// again.
 func (s *Shares) Enter(name string) (leave func(), ok bool) { return s.EnterMost(name, 0) }
 
-// EnterMost is Enter for a name that may have fewer places than the others; 0 is as many.
+// EnterMost is like Enter for a name that may have fewer places than the others; 0 is as many.
 func (s *Shares) EnterMost(name string, most int) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *Shares) leave(name string) {
 	}
 }
 
-// Taken is how many places are taken.
+// Taken returns how many places are taken.
 func (s *Shares) Taken() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,7 +41,7 @@ func (t *table) get(p netip.Prefix) *entry {
 	return e
 }
 
-// settle puts an entry where it belongs and forgets who need not be remembered.
+// settle moves an entry to its place, and removes entries that need not be remembered.
 func (t *table) settle(e *entry, now time.Time) {
 	if e.quiet != nil {
 		t.quiet.Remove(e.quiet)

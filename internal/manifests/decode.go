@@ -26,18 +26,17 @@ const (
 // limits are those of a stream. The deepest schema of a well-known CRD has half of the depth.
 var limits = bounded.Of(MaxBytes)
 
-// Documents are what a stream holds.
+// Documents are the documents of a stream.
 type Documents struct {
 	Objects []*unstructured.Unstructured
 	where   map[*unstructured.Unstructured]string
 }
 
-// Where says where an object was read: "document 3, line 41".
+// Where returns where an object was read: "document 3, line 41".
 func (d Documents) Where(u *unstructured.Unstructured) string { return d.where[u] }
 
-// Decode reads a stream of YAML documents, or JSON, which is YAML too. Lists become
-// their items; what the cluster alone sets is left out. Its errors name the document and
-// the line.
+// Decode decodes a stream of YAML documents, or JSON, which is also YAML. It replaces lists by
+// their items, and removes what only the cluster sets. Its errors name the document and the line.
 func Decode(r io.Reader) ([]*unstructured.Unstructured, error) {
 	docs, err := Read(r)
 	return docs.Objects, err
@@ -46,7 +45,7 @@ func Decode(r io.Reader) ([]*unstructured.Unstructured, error) {
 // reading is held while a stream is read: each takes a multiple of its size for that time.
 var reading sync.Mutex
 
-// Read is Decode for who wants to know where objects were.
+// Read is like Decode and also returns where each object was.
 func Read(r io.Reader) (Documents, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {
@@ -83,7 +82,7 @@ func (d *decoder) fail(line int, format string, args ...any) error {
 	return problem.Errorf(problem.Invalid, "correct the document", format, args...).WithField("body").WithLocation(at)
 }
 
-// unread is why a document was not read; its line is counted within the stream.
+// unread returns why a document was not read; its line is counted within the stream.
 func (d *decoder) unread(err error) error {
 	e := &bounded.Error{}
 	if !errors.As(err, &e) {
@@ -165,7 +164,7 @@ func (d *decoder) take(object map[string]any, node *bounded.Node) error {
 	return nil
 }
 
-// entry is the value of a key, or nil.
+// entry returns the value of a key, or nil.
 func entry(n *bounded.Node, key string) *bounded.Node {
 	for n != nil && n.Kind == bounded.Alias {
 		n = n.Alias
@@ -181,7 +180,7 @@ func entry(n *bounded.Node, key string) *bounded.Node {
 	return nil
 }
 
-// line is where a key's value is, or where n is.
+// line returns where a key's value is, or where n is.
 func line(n *bounded.Node, keys ...string) int {
 	at := n.Line
 	for _, key := range keys {

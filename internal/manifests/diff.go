@@ -13,8 +13,8 @@ import (
 // maxDiff bounds one object's diff, in bytes.
 const maxDiff = 32 << 10
 
-// diffOf is what changes about an object, as a unified diff of YAML without what the
-// cluster keeps for itself.
+// diffOf returns what changes about an object, as a unified diff of YAML without what the cluster
+// keeps for itself.
 func diffOf(ref Ref, live, would *unstructured.Unstructured) string {
 	before, after := told(live), told(would)
 	if kindOf(ref) == kindSecret {
@@ -41,7 +41,7 @@ func yamlOf(object map[string]any) []byte {
 	return text
 }
 
-// told is what of an object its diff tells; nil for what is not there.
+// told returns the parts of an object that a diff shows; nil for a missing object.
 func told(u *unstructured.Unstructured) map[string]any {
 	if u == nil {
 		return nil
@@ -74,7 +74,7 @@ func mask(before, after map[string]any) {
 	}
 }
 
-// tableAt is a mapping within an object; writing to it changes the object.
+// tableAt returns a mapping within an object; writing to it changes the object.
 func tableAt(object map[string]any, path []string) map[string]any {
 	var at any = object
 	for _, key := range path {

@@ -57,7 +57,7 @@ func (r *run) awaitGone(ctx context.Context) {
 	}
 }
 
-// lookForGone says of each object that was deleted what holds it, and whether any is left.
+// lookForGone records for each deleted object what holds it, and returns whether any is left.
 func (r *run) lookForGone(ctx context.Context) (left bool) {
 	var group errgroup.Group
 	group.SetLimit(atATime)
@@ -84,10 +84,10 @@ func (r *run) lookForGone(ctx context.Context) (left bool) {
 	return slices.ContainsFunc(r.left, going)
 }
 
-// going says whether an object was deleted and is still there.
+// going reports whether an object was deleted and is still there.
 func going(i *item) bool { return i.out.Action == runnerapi.ApplyPruned && i.out.State != "" }
 
-// heldBy is what keeps an object that was deleted from being gone.
+// heldBy returns what keeps an object that was deleted from being gone.
 func (r *run) heldBy(ctx context.Context, live *unstructured.Unstructured) string {
 	others := slices.DeleteFunc(live.GetFinalizers(), func(f string) bool {
 		return f == metav1.FinalizerDeleteDependents
@@ -110,8 +110,8 @@ var readyNode = &corev1.Node{Status: corev1.NodeStatus{
 	Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 }}
 
-// podsOf are the pods that an object selects, or the pod that it is. Pods that
-// cannot be read are left out: what holds the object is a help, and no answer hangs on it.
+// podsOf returns the pods that an object selects, or the pod that it is. Pods that cannot be read
+// are left out: what holds the object is a help, and no answer hangs on it.
 func (r *run) podsOf(ctx context.Context, live *unstructured.Unstructured) []corev1.Pod {
 	if live.GetKind() == "Pod" {
 		return typedPods([]unstructured.Unstructured{*live})

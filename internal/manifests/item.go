@@ -27,7 +27,7 @@ func refOf(u *unstructured.Unstructured) Ref {
 	return Ref{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// kindOf is a kind as a policy names it.
+// kindOf returns a kind as a policy names it.
 func kindOf(r Ref) string {
 	group := groupOf(r)
 	if group == "" {
@@ -44,8 +44,8 @@ func groupOf(r Ref) string {
 	return group
 }
 
-// comesAfter says whether a binding's role is in the set too: the API server reads the role
-// to check what the binding grants, also in a dry run.
+// comesAfter reports whether a binding's role is in the set too: the API server reads the role to
+// check what the binding grants, also in a dry run.
 func (r *run) comesAfter(i *item) bool {
 	kind := kindOf(i.out.ManifestRef)
 	if kind != kindRoleBinding && kind != kindClusterRoleBinding {
@@ -60,7 +60,7 @@ func (r *run) comesAfter(i *item) bool {
 
 func gvkOf(r Ref) schema.GroupVersionKind { return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind) }
 
-// same is what makes two references mean one object: its version does not.
+// same returns what makes two references mean one object: its version does not.
 func same(r Ref) Ref {
 	return Ref{APIVersion: groupOf(r), Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 }
@@ -91,11 +91,11 @@ func inOrder(items []*item) []*item {
 	return sorted
 }
 
-// maxTold is of how many objects one error tells.
+// maxTold is the maximum number of objects in one error.
 const maxTold = 20
 
-// refusal is the error of several objects, of which nothing was done. The first one's
-// code, detail and fix stand for it.
+// refusal returns the error of several objects, of which nothing was done. The first one's code,
+// detail and fix stand for it.
 func refusal(failed []*item) error {
 	if len(failed) == 0 {
 		return nil
@@ -110,7 +110,7 @@ func refusal(failed []*item) error {
 	return &first
 }
 
-// refused are those with a problem.
+// refused returns those with a problem.
 func refused(items []*item) (failed []*item) {
 	for _, i := range items {
 		if i.out.Problem != nil {
@@ -120,8 +120,8 @@ func refused(items []*item) (failed []*item) {
 	return failed
 }
 
-// located says in a problem which object it is about and where that was read. Its field is one of
-// the object's.
+// located adds to a problem the object that it is about, and where that was read. The problem's
+// field is one of the object's.
 func (i *item) located(err error) error {
 	p := *asProblem(err)
 	if name, ok := strings.CutPrefix(p.Field, "path."); ok {

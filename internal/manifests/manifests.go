@@ -1,13 +1,12 @@
-// Package manifests applies raw manifests: it decodes them within limits, applies
-// them server-side in the right order as a set whose inventory is kept in the
-// cluster, prunes what left the set, and says what became of each object.
+// Package manifests applies raw manifests. It decodes them within limits, and applies them
+// server-side in the right order. They form a set, whose inventory is stored in the cluster. The
+// package prunes what left the set, and reports what happened to each object.
 //
-// It asks the API server by client-go's dynamic client, and reads kinds as they
-// are needed with controller-runtime's mapper: both are in the agent anyway.
-// fluxcd/pkg/ssa does much of this, but takes fields over from other managers by
-// force, which is what must not happen here; of fluxcd/cli-utils only kstatus is
-// used, which knows when an object is ready and needs nothing but apimachinery.
-// Nothing is loaded or asked before the first set.
+// It uses client-go's dynamic client, and discovers kinds as they are needed with
+// controller-runtime's mapper: both are in the agent anyway. fluxcd/pkg/ssa does much of this, but
+// takes fields over from other managers by force, which must not happen here. Of fluxcd/cli-utils
+// only kstatus is used, which knows when an object is ready and needs only apimachinery. The
+// package loads and requests nothing before the first set.
 package manifests
 
 import (
@@ -35,7 +34,7 @@ import (
 // is also that of objects that name none.
 type Set struct{ Namespace, Name string }
 
-// String is NAMESPACE/NAME, which is also the set's mark on its objects.
+// String returns NAMESPACE/NAME, which is also the set's mark on its objects.
 func (s Set) String() string { return s.Namespace + "/" + s.Name }
 
 // Result is what became of each object.
@@ -53,20 +52,20 @@ type Options struct {
 	Force bool
 	// Wait is how long to wait until all objects are ready; 0 for not at all.
 	Wait time.Duration
-	// Where says where an object was read, for errors; Documents.Where does. Nil for nowhere.
+	// Where returns where an object was read, for errors; see Documents.Where. It may be nil.
 	Where func(*unstructured.Unstructured) string
-	// Admit is asked about each object that is to be applied, or deleted (then of its kind
-	// alone), and about its namespace, which is empty for a cluster-scoped one: the
-	// customer's policy. Nil admits all.
+	// Admit is asked about each object that is to be applied, or deleted (then of its kind alone),
+	// and about its namespace, which is empty for a cluster-scoped one: the cluster owner's policy.
+	// Nil admits all.
 	Admit func(namespace string, o runnerapi.ObjectIntent) error
-	// By is told by the inventory: who applies.
+	// By is recorded in the inventory: the sender of the call.
 	By string
 	// Late is asked before a set is deleted, when it is known what it holds: whether the
 	// command was carried out and answered meanwhile, by another replica. Nil for no.
 	Late func(context.Context) (bool, error)
 }
 
-// Config says where the agent lives, and what it may manage.
+// Config describes where the agent runs, and what it may manage.
 type Config struct {
 	REST           *rest.Config
 	Namespace      string   // the agent's own
@@ -75,11 +74,11 @@ type Config struct {
 	// Manage gives the agent its rights in a namespace that a set has made. Nil where
 	// sets make none.
 	Manage func(ctx context.Context, namespace string) error
-	// Workloads says how what runs pods is. Where it is nil their own status has to do.
+	// Workloads reports the state of workloads. If it is nil, their own status has to do.
 	Workloads Workloads
 }
 
-// Workloads says how an object is that was just read; false for one that runs no pods.
+// Workloads describes how an object is that was just read; false for one that runs no pods.
 type Workloads interface {
 	Check(ctx context.Context, u *unstructured.Unstructured) (health.Report, bool, error)
 }
@@ -96,7 +95,7 @@ type Applier struct {
 	room *semaphore.Weighted // for the values of manifests that are in memory
 }
 
-// New makes an Applier. It asks the cluster nothing and loads nothing yet.
+// New returns an Applier. It makes no requests and loads nothing yet.
 func New(c Config) *Applier {
 	if c.ServiceAccount == "" {
 		c.ServiceAccount = managed.FieldManager
@@ -137,7 +136,7 @@ func newAPI(rc *rest.Config, hc *http.Client) (*api, error) {
 	return &api{objects: objects, mapper: mapper}, err
 }
 
-// on is where an object of that kind is written and read.
+// on returns where an object of that kind is written and read.
 func (c *api) on(m *meta.RESTMapping, namespace string) dynamic.ResourceInterface {
 	if m.Scope.Name() == meta.RESTScopeNameNamespace {
 		return c.objects.Resource(m.Resource).Namespace(namespace)

@@ -37,7 +37,7 @@ func ownedByOther(live *unstructured.Unstructured, set Set) error {
 		"it exists and %s", owner(live))
 }
 
-// owner says whose an object is, by the first of the marks that it has.
+// owner returns an object's owner, by the first of the marks that it has.
 func owner(live *unstructured.Unstructured) string {
 	labels, notes := live.GetLabels(), live.GetAnnotations()
 	switch by := labels[managed.By]; {
@@ -70,14 +70,14 @@ func managersOf(live *unstructured.Unstructured) (names []string) {
 	return names
 }
 
-// missingRight is how kubeproblem says that RBAC does not allow something.
+// missingRight is kubeproblem's text for a right that RBAC does not grant.
 const missingRight = "the agent may not "
 
-// fixRights says where the rights are that no agent has unless its cluster's owner wants it.
+// fixRights is the fix for rights that an agent has only if the cluster owner grants them.
 const fixRights = "have the owner of the cluster grant it, as deployments/manifest-rights.yaml does for the usual kinds (docs/manifests.md)"
 
-// problemOf says what the API server refused of an object. What it says of a Secret could
-// quote values, and is left out.
+// problemOf returns the API server's refusal of an object. It leaves out the text about a Secret,
+// which could quote values.
 func problemOf(err error, ref Ref, doing string) error {
 	var status apierrors.APIStatus
 	if owners := kubeproblem.FieldConflicts(err); owners != "" {
@@ -101,7 +101,7 @@ func problemOf(err error, ref Ref, doing string) error {
 	return p
 }
 
-// asProblem is err as a problem; what is none is told without detail.
+// asProblem returns err as a problem; any other error becomes one without detail.
 func asProblem(err error) *problem.Error {
 	p := &problem.Error{}
 	if errors.As(err, &p) {

@@ -23,7 +23,7 @@ const (
 // establishLimit is how long a new kind may take to be served.
 const establishLimit = 30 * time.Second
 
-// stateOf is how an object is, by its own status.
+// stateOf returns how an object is, by its own status.
 func stateOf(u *unstructured.Unstructured) (runnerapi.ObjectState, string) {
 	if u == nil {
 		return runnerapi.ObjectMissing, "it is not in the cluster"
@@ -43,7 +43,7 @@ func stateOf(u *unstructured.Unstructured) (runnerapi.ObjectState, string) {
 	return runnerapi.ObjectInProgress, clip(result.Message)
 }
 
-// how is how an object is that was just read: what runs pods is looked at as Apps are.
+// how returns how an object is that was just read: what runs pods is looked at as Apps are.
 func (r *run) how(ctx context.Context, u *unstructured.Unstructured) health.Report {
 	state, message := stateOf(u)
 	if u == nil || r.applier.config.Workloads == nil {
@@ -59,7 +59,7 @@ func (r *run) how(ctx context.Context, u *unstructured.Unstructured) health.Repo
 	return health.Report{State: state, Message: message}
 }
 
-// clip bounds what an object says of itself.
+// clip bounds an object's own text.
 func clip(text string) string {
 	const most = 512
 	if len(text) > most {
@@ -79,8 +79,8 @@ func (r *run) await(ctx context.Context) {
 	}
 }
 
-// look reads those that are not ready, and says whether waiting makes sense: not
-// once something is known to be wrong.
+// look reads those that are not ready, and reports whether waiting makes sense: not once something
+// is known to be wrong.
 func (r *run) look(ctx context.Context) bool {
 	var group errgroup.Group
 	group.SetLimit(atATime)

@@ -1,4 +1,5 @@
-// Package podport connects to TCP ports of pods: by the API server, as kubectl does, and directly.
+// Package podport connects to TCP ports of pods: through the API server, as kubectl does, and
+// directly.
 package podport
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// maxForwardError bounds what Kubernetes says of a port that could not be reached.
+// maxForwardError bounds Kubernetes' text about a port that could not be reached.
 const maxForwardError = 4 << 10
 
 // Forwarder connects to ports by the API server: it need not be in the cluster's network.
@@ -68,8 +69,7 @@ func (w withContext) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(r.WithContext(w.ctx))
 }
 
-// Forward carries one connection: Kubernetes has a stream for its bytes, and one for why
-// there are none.
+// Forward carries one connection: Kubernetes has one stream for its bytes, and one for errors.
 func Forward(ctx context.Context, streams httpstream.Connection, port int, conn runnerapi.HalfCloser) error {
 	header := http.Header{}
 	header.Set(corev1.PortHeader, strconv.Itoa(port))
@@ -116,8 +116,8 @@ func Forward(ctx context.Context, streams httpstream.Connection, port int, conn 
 	return nil
 }
 
-// quiet is how long a forwarded port may say nothing before it counts as open: that it is
-// closed is told at once.
+// quiet is how long a forwarded port may send nothing before it counts as open: a closed port is
+// reported at once.
 const quiet = 2 * time.Second
 
 // Try connects to a port inside a pod and sends nothing. An error is why it cannot.

@@ -17,7 +17,7 @@ const (
 	forwardTimeout = 5 * time.Second
 )
 
-// State is what one try of one port got.
+// State is the result of one try of one port.
 type State int
 
 // What a port can be.
@@ -46,8 +46,9 @@ func NewReach(f Forwarder) Reach {
 	}}
 }
 
-// Port tries a port from outside, and inside the pod where that gets no connection: a
-// NetworkPolicy can refuse the agent just as the pod does. Only what both refuse is refused.
+// Port tries a port from outside, and from inside the pod if that gets no connection: a
+// NetworkPolicy can refuse the agent just as the pod does. A port counts as refused only if both
+// tries are refused.
 func (r Reach) Port(ctx context.Context, pod *corev1.Pod, port int32) State {
 	direct, cancel := context.WithTimeout(ctx, dialTimeout)
 	outside := r.Dial(direct, net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port))))

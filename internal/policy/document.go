@@ -17,19 +17,18 @@ type Document struct {
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Audit is "required" where no command is carried out without a record of it.
 	Audit string `json:"audit,omitempty"`
-	// Trust says by what Runners prove themselves beside the control plane's CA; absent, that is
-	// enough.
+	// Trust defines by what Runners prove themselves beside the control plane's CA; if absent, that
+	// CA is enough.
 	Trust []Trust `json:"trust,omitempty"`
 	// Rules are read from the top, and the first that is about a call decides; a
 	// call that none is about is refused. Absent, the default's are in force.
 	Rules []Rule `json:"rules,omitempty"`
 }
 
-// Rule says of some calls whether they are allowed, and within which bounds.
-// What it is about is what runners, namespaces and commands together say; each
-// stands for all when it is absent.
+// Rule decides whether some calls are allowed, and within which bounds. Runners, namespaces and
+// commands together select the calls; each stands for all if it is absent.
 type Rule struct {
-	// Name is told by refusals and by the audit log.
+	// Name appears in refusals and in the audit log.
 	Name string `json:"name"`
 	// Deny refuses what the rule is about.
 	Deny bool `json:"deny,omitempty"`
@@ -60,7 +59,8 @@ type Rule struct {
 	// Lookups are kinds that templates of charts may look up in the release's namespace, as in
 	// Kinds. Absent, all but Secrets.
 	Lookups []string `json:"lookups,omitempty"`
-	// Kubernetes says as whom Runners use the Kubernetes API, which kubernetes-api allows.
+	// Kubernetes defines the identity with which Runners use the Kubernetes API, which
+	// kubernetes-api allows.
 	Kubernetes *Kubernetes `json:"kubernetes,omitempty"`
 }
 
@@ -95,7 +95,7 @@ var bringKinds = []string{ApplyManifests, "put-release", "rollback-release"}
 // lookupCommands are the commands that lookups bounds: they execute templates.
 var lookupCommands = []string{"put-release"}
 
-// Commands are all that a policy may name, by their access.
+// Commands returns all that a policy may name, by their access.
 func Commands() map[string]runnerapi.Access {
 	all := map[string]runnerapi.Access{}
 	for name, access := range planned {

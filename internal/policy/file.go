@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// ReadFile reads a policy from a file. One that is not there is no default
-// policy: who names a file means it.
+// ReadFile reads a policy from a file. A missing file does not mean the default policy, because the
+// operator named it.
 func ReadFile(file string) (Document, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// repositoryOf is the registry and repository that a container runtime would
-// pull an image from: nginx is docker.io/library/nginx.
+// repositoryOf returns the registry and repository that a container runtime would pull an image
+// from: nginx is docker.io/library/nginx.
 func repositoryOf(image string) (string, error) {
 	ref, err := name.ParseReference(image, name.WeakValidation)
 	if err != nil {
@@ -30,8 +30,8 @@ func dockerHub(repository string) string {
 	return repository
 }
 
-// checkSource says what is wrong with an entry of images: a registry, or a
-// repository with its registry.
+// checkSource returns what is wrong with an entry of images: a registry, or a repository with its
+// registry.
 func checkSource(entry string) error {
 	host, repository, _ := strings.Cut(entry, "/")
 	if !strings.ContainsAny(host, ".:") && host != "localhost" {

@@ -30,8 +30,7 @@ const (
 
 const fixDocument = "docs/policy.md tells the fields; `pipeops-agent policy check --file FILE` tries a policy before it is set"
 
-// FromConfigMap reads the data of the ConfigMap; nil, where there is none, is the
-// default policy.
+// FromConfigMap reads the data of the ConfigMap; nil, if there is none, is the default policy.
 func FromConfigMap(data map[string]string) (Document, error) {
 	doc, err := Parse([]byte(data[keyDocument]))
 	if err != nil {
@@ -57,8 +56,8 @@ func FromConfigMap(data map[string]string) (Document, error) {
 	return doc, nil
 }
 
-// Parse reads a policy and says what is wrong with it, all at once. Nothing at
-// all is the default policy.
+// Parse parses a policy. Its error lists everything that is wrong. An empty text is the default
+// policy.
 func Parse(text []byte) (Document, error) {
 	if len(text) > MaxSize {
 		return Document{}, flaw("", "use patterns instead of long lists", "the policy has more than %d bytes", MaxSize)
@@ -102,7 +101,7 @@ func fieldIn(err error) string {
 	return found[1] + strings.TrimPrefix(found[2], "Document.")
 }
 
-// unquoted is a decoder's error without the field that is told beside it.
+// unquoted returns a decoder's error without the field, which is reported beside it.
 func unquoted(err error) string {
 	if found := quoted.FindStringSubmatch(err.Error()); found != nil && found[1] != "" {
 		return "there is no such field"
@@ -178,7 +177,7 @@ func (r Rule) bounded() bool {
 		r.Kinds != nil || r.Lookups != nil
 }
 
-// patterns have no slash, and an escape would hide what they stand for.
+// patterns checks patterns: they have no slash, and an escape would hide what they stand for.
 func (c *checking) patterns(field string, patterns []string) {
 	for i, p := range patterns {
 		if _, err := path.Match(p, ""); err != nil || p == "" || strings.ContainsAny(p, "/\\ ") {
@@ -196,7 +195,7 @@ func (c *checking) quantity(field, q string) {
 	}
 }
 
-// knows says whether an entry of the rule's commands stands for anything at all.
+// knows reports whether an entry of the rule's commands stands for anything at all.
 func (r Rule) knows(name string) bool {
 	if name == anything || name == reads || name == writes {
 		return true

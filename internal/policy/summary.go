@@ -1,6 +1,6 @@
 package policy
 
-// Summary says in lines what the policy asks for beside its rules.
+// Summary returns lines with what the policy requires beside its rules.
 func (d Document) Summary() (lines []string) {
 	if d.Audit == auditRequired {
 		lines = append(lines, "audit: required: each command is recorded before it is carried out, or refused")

@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Trust says by what some Runners prove themselves beside a certificate of the control plane's
-// CA: by a key that is pinned, or by a certificate of a CA of the customer's own.
+// Trust defines by what some Runners prove themselves beside a certificate of the control plane's
+// CA: by a pinned key, or by a certificate of the customer's own CA.
 type Trust struct {
 	// Runners are names of Runners; * stands for any text. All when absent.
 	Runners []string `json:"runners,omitempty"`
@@ -25,9 +25,9 @@ type Trust struct {
 	CA string `json:"ca,omitempty"`
 }
 
-// Trusts returns why a Runner is not let in that presented these certificates, its own first,
-// which the control plane's CA has signed; nil where it is let in. A policy without trust
-// leaves that to the control plane's CA. at is now.
+// Trusts returns why a Runner is refused, and nil if it is admitted. The Runner presented certs,
+// its own first, which the control plane's CA has signed. A policy without trust leaves the
+// decision to the control plane's CA. at is the current time.
 func (p *Policy) Trusts(runner string, certs []*x509.Certificate, at time.Time) error {
 	p.mu.Lock()
 	trust := p.doc.Trust
@@ -99,7 +99,7 @@ func (c *checking) trust(trust []Trust) {
 	}
 }
 
-// authorities are the certificates of the customer's CA.
+// authorities returns the certificates of the customer's CA.
 func (t Trust) authorities() (all []*x509.Certificate, err error) {
 	for rest := []byte(strings.TrimSpace(t.CA)); len(rest) > 0; rest = bytes.TrimSpace(rest) {
 		var block *pem.Block
@@ -118,7 +118,7 @@ func (t Trust) authorities() (all []*x509.Certificate, err error) {
 	return all, nil
 }
 
-// summary says in lines by what Runners prove themselves.
+// summary describes in lines by what Runners prove themselves.
 func (t Trust) summary() (lines []string) {
 	who := "all Runners"
 	if t.Runners != nil {

@@ -1,6 +1,6 @@
-// Package printable keeps text of others harmless on a terminal and in a list: what an agent,
-// a cluster or a repository wrote must not move the cursor, turn the direction of writing or
-// look like something else. It judges characters, not meaning.
+// Package printable makes foreign text harmless on a terminal and in a list: text from an agent, a
+// cluster or a repository must not move the cursor, change the writing direction or look like
+// something else. It checks characters, not meaning.
 package printable
 
 import (
@@ -15,15 +15,15 @@ import (
 // Max is how many bytes of one text are shown.
 const Max = 16 << 10
 
-// Hidden reports whether a character is not seen where it stands: controls (C0, C1, DEL),
-// format characters (bidirectional and zero-width ones too), separators of lines, and what
-// Unicode has displays ignore.
+// Hidden reports whether a character is invisible in its place: controls (C0, C1, DEL), format
+// characters (including bidirectional and zero-width ones), line separators, and characters that
+// displays ignore according to Unicode.
 func Hidden(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// Text is s in one line: with a space for each control character, U+FFFD for what is hidden
-// or no UTF-8, and clipped to Max bytes.
+// Text returns s in one line. It replaces each control character by a space, and hidden characters
+// and invalid UTF-8 by U+FFFD. It clips the result to Max bytes.
 func Text(s string) string {
 	clipped := len(s) > Max
 	if clipped {
@@ -42,7 +42,7 @@ func Text(s string) string {
 	return s
 }
 
-// Lines is Text for each line of s, however long; line breaks and tabs stay.
+// Lines is like Text for each line of s, however long; line breaks and tabs stay.
 func Lines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {
@@ -51,7 +51,7 @@ func Lines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Line is Text however long the line is; with tabs if they are to stay.
+// Line is like Text for a line of any length; it keeps tabs if tabs is true.
 func Line(s string, tabs bool) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -66,7 +66,7 @@ func Line(s string, tabs bool) string {
 	}, s)
 }
 
-// JSON is an encoded document with \u for each hidden character: they stand in strings alone,
+// JSON returns an encoded document with \u for each hidden character: they stand in strings alone,
 // where that means the same.
 func JSON(document []byte) []byte {
 	if !bytes.ContainsFunc(document, needsEscape) {
@@ -79,7 +79,7 @@ func JSON(document []byte) []byte {
 	return out.Bytes()
 }
 
-// Quoted is the JSON string s as a double-quoted YAML one, hidden characters escaped.
+// Quoted returns the JSON string s as a double-quoted YAML one, hidden characters escaped.
 func Quoted(s string) string {
 	var out bytes.Buffer
 	for _, r := range s {

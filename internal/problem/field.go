@@ -54,7 +54,7 @@ type FieldError struct {
 	Message  string `json:"message"`
 }
 
-// String is the mistake on one line.
+// String returns the mistake on one line.
 func (f FieldError) String() string { return placed(cmp.Or(f.Location, f.Field), f.Message) }
 
 // placed puts the place of a mistake before what is wrong, where it does not stand there.
@@ -65,7 +65,7 @@ func placed(at, what string) string {
 	return at + ": " + what
 }
 
-// AsField is the problem as one of several fields at fault.
+// AsField returns the problem as one of several fields at fault.
 func (e *Error) AsField() FieldError {
 	return FieldError{Field: cmp.Or(e.Field, "body"), Location: e.Location, Message: e.Detail}
 }
@@ -73,8 +73,8 @@ func (e *Error) AsField() FieldError {
 // WithField names the field at fault.
 func (e *Error) WithField(path string) *Error { e.Field = Field(path); return e }
 
-// WithLocation says where the field stands, in what is more than one document. The detail begins
-// with it, for readers of the detail alone.
+// WithLocation sets the place of the field in a text of several documents. The detail begins with
+// it, for readers of the detail alone.
 func (e *Error) WithLocation(at string) *Error {
 	e.Location, e.Detail = at, placed(at, e.Detail)
 	return e

@@ -59,7 +59,7 @@ func fieldError(d *huma.ErrorDetail) FieldError {
 // lacks is huma's text for a missing property; its name follows.
 const lacks = "expected required property "
 
-// field is the path of a field of the body as its sender wrote it, without huma's prefix. The
+// field returns the path of a field of the body as its sender wrote it, without huma's prefix. The
 // others keep theirs: path, query, header.
 func field(location string) string { return Field(strings.TrimPrefix(location, "body.")) }
 

@@ -37,7 +37,7 @@ var patterns = map[string]string{
 	`^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[0-9A-Za-z*,/?-]+( +[0-9A-Za-z*,/?-]+){4})$`: "minute, hour, day of the month, month and weekday, such as 15 3 * * *, or @daily",
 }
 
-// inWords says what a value has to be where huma shows a pattern.
+// inWords returns what a value has to be where huma shows a pattern.
 func inWords(message string) string {
 	pattern, is := strings.CutPrefix(message, mismatch)
 	if words, known := patterns[pattern]; is && known {

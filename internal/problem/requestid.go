@@ -15,14 +15,14 @@ const maxRequestID = 64
 
 type requestIDKey struct{}
 
-// RequestID is the Request-Id of the call that ctx belongs to, or empty.
+// RequestID returns the Request-Id of the call that ctx belongs to, or empty.
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
 }
 
-// WithRequestID is a middleware that gives every call a Request-Id, the
-// caller's own where it sent a sound one, and answers it.
+// WithRequestID is a middleware that gives every call a Request-Id and returns it in the answer. It
+// uses the caller's own Request-Id if that is valid.
 func WithRequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if RequestID(r.Context()) != "" { // it has one

@@ -1,5 +1,5 @@
-// Package race connects to one of several addresses, or by one of several ways: each is tried when
-// those before it have failed or take long, and the first that works wins (RFC 8305).
+// Package race connects to one of several addresses, or by one of several transports. It tries each
+// when those before it have failed or take long, and the first that works wins (RFC 8305).
 package race
 
 import (
@@ -25,8 +25,8 @@ type result[T any] struct {
 	err error
 }
 
-// Run returns what the first attempt that works has won, and why attempts failed before that, in the
-// order of failing. All attempts have ended when it returns; their context tells them to.
+// Run returns the result of the first attempt that works, and the errors of earlier attempts in the
+// order of failure. All attempts have ended when it returns: Run cancels their context.
 func (r Race[T]) Run(ctx context.Context) (won T, failed []error) {
 	ctx, cancel := context.WithCancel(ctx)
 	results, running := make(chan result[T]), 0

@@ -18,7 +18,7 @@ const (
 	maxImages    = 64
 )
 
-// Kind is what a file is for.
+// Kind is the purpose of a file.
 type Kind string
 
 // Kinds of files. Agent and Archive exist once for each platform.
@@ -33,7 +33,7 @@ const (
 	KindVersion  Kind = "version"
 )
 
-// Manifest is what is published for a version.
+// Manifest lists what is published for a version.
 type Manifest struct {
 	Version string  `json:"version"` // vMAJOR.MINOR.PATCH[-PRERELEASE]
 	Commit  string  `json:"commit"`
@@ -57,8 +57,8 @@ type Image struct {
 	Digest string `json:"digest"` // of the index of all its platforms: sha256:…
 }
 
-// File finds the file of a kind for a platform; os and arch are empty for what
-// fits all. Of kinds with several files it answers the first: see Named.
+// File returns the file of a kind for a platform; os and arch are empty for a file for all
+// platforms. For kinds with several files it returns the first: see Named.
 func (m *Manifest) File(kind Kind, os, arch string) (File, bool) {
 	for _, f := range m.Files {
 		if f.Kind == kind && f.OS == os && f.Arch == arch {
@@ -88,8 +88,7 @@ func (m *Manifest) Image(name string) (Image, bool) {
 	return Image{}, false
 }
 
-// Encode is the manifest as it is signed and published: the same bytes for the
-// same manifest.
+// Encode returns the manifest as it is signed and published: the same bytes for the same manifest.
 func (m *Manifest) Encode() ([]byte, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err

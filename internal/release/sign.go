@@ -9,15 +9,15 @@ import (
 	"aead.dev/minisign"
 )
 
-// SecretKey is what a maintainer signs with.
+// SecretKey is a maintainer's signing key.
 type SecretKey struct{ key minisign.PrivateKey }
 
-// ErrPassphrase is that of a key file that asks for another passphrase, or for one.
+// ErrPassphrase means that a key file needs a passphrase, or another one.
 var ErrPassphrase = errors.New("the passphrase is not that of the key")
 
-// ParseSecretKey reads the contents of a key file of `minisign -G`, or of
-// `minisign -G -W`, which has no passphrase. Decrypting takes 1 GiB of memory for
-// some seconds: minisign makes guessing as dear.
+// ParseSecretKey decodes a key file of `minisign -G`, or of `minisign -G -W`, which has no
+// passphrase. Decryption takes 1 GiB of memory for some seconds: minisign makes guessing that
+// expensive.
 func ParseSecretKey(file []byte, passphrase string) (SecretKey, error) {
 	if len(file) > MaxSignature {
 		return SecretKey{}, fmt.Errorf("no key file of minisign: larger than %d bytes", MaxSignature)
@@ -39,14 +39,14 @@ func ParseSecretKey(file []byte, passphrase string) (SecretKey, error) {
 	return SecretKey{key}, nil
 }
 
-// Public is the key that others check with.
+// Public returns the key that others check with.
 func (s SecretKey) Public() PublicKey {
 	return s.key.Public().(minisign.PublicKey) //nolint:forcetypeassert // documented by the library
 }
 
-// Sign answers the signature of data, a .minisig file. The comment is signed too,
-// and minisign shows it to those who check; the same input gives the same bytes.
-// It is of the hashed form, which newer minisigns make and may insist on (-H).
+// Sign returns the signature of data, a .minisig file. The comment is signed too, and minisign
+// shows it on verification. The same input gives the same bytes. The signature has the hashed form,
+// which newer versions of minisign create and may require (-H).
 func (s SecretKey) Sign(data []byte, comment string) []byte {
 	hashed := minisign.NewReader(bytes.NewReader(data))
 	_, _ = io.Copy(io.Discard, hashed) // reading from memory does not fail

@@ -34,9 +34,8 @@ func ParseKeys(list string) ([]PublicKey, error) {
 	return keys, nil
 }
 
-// Open answers the manifest in data, once sig has proven that the owner of one of
-// the keys made it. It says nothing of how old it is: compare Version with the one
-// that was wanted.
+// Open returns the manifest in data, once sig has proven that the owner of one of the keys signed
+// it. It does not check the manifest's age: compare Version with the expected one.
 func Open(data, sig []byte, keys ...PublicKey) (*Manifest, error) {
 	if len(data) > MaxManifest {
 		return nil, fmt.Errorf("%s: more than %d bytes (fix: check where it comes from)", ManifestName, MaxManifest)

@@ -117,7 +117,7 @@ func entry(h *tar.Header) error {
 	return nil
 }
 
-// missing are the dependencies that a chart names and does not have.
+// missing returns the dependencies that a chart names and does not have.
 func missing(c *chartv2.Chart) (names []string) {
 	for _, d := range c.Metadata.Dependencies {
 		if !slices.ContainsFunc(c.Dependencies(), func(have *chartv2.Chart) bool { return have.Metadata.Name == d.Name }) {

@@ -101,8 +101,8 @@ func (l *walk) configured(folder string, configs []*resource.Resource) error {
 	return nil
 }
 
-// filesOfPlugin are the files that a built-in plugin loads. The decoder is the plugins' own:
-// it takes a field's name in any case.
+// filesOfPlugin returns the files that a built-in plugin loads. The decoder is the plugins' own: it
+// takes a field's name in any case.
 func filesOfPlugin(kind string, text []byte) ([]string, error) {
 	var config struct {
 		Path           string   `json:"path"`

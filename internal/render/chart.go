@@ -71,8 +71,8 @@ func capabilities(j Job) (*common.Capabilities, error) {
 	return caps, nil
 }
 
-// templates executes a chart's templates, of which it leaves its traces in the chart. What
-// it answers is by their full names.
+// templates executes a chart's templates, which modifies the chart. It returns the results by their
+// full names.
 func templates(c *chartv2.Chart, values map[string]any, j Job, caps *common.Capabilities, functions map[string]any) (map[string]string, *Problem) {
 	if want := c.Metadata.KubeVersion; want != "" && !dependencies.IsCompatibleRange(want, caps.KubeVersion.String()) {
 		return nil, wrong("use a version of the chart for this one", "it wants Kubernetes %s, and this is %s", want, caps.KubeVersion.Version).Problem
@@ -141,7 +141,7 @@ func loadChart(j Job) (*chartv2.Chart, error) {
 	return c, nil
 }
 
-// ignored says whether .helmignore is about a file or a folder that it is in.
+// ignored reports whether .helmignore is about a file or a folder that it is in.
 func ignored(rules *ignore.Rules, name string) bool {
 	for i, r := range name {
 		if r == '/' && rules.Ignore(name[:i], info{name[:i], true}) {

@@ -35,7 +35,7 @@ func child(in io.Reader, out, errs io.Writer) int {
 	return 0
 }
 
-// asker is whom a job's templates ask, and tell where they are.
+// asker answers the lookups of a job's templates, and receives their position.
 type asker interface {
 	at(template string) error
 	lookup(q Question) ([]byte, error)
@@ -47,7 +47,7 @@ type upstream struct {
 	out *gob.Encoder
 }
 
-// tell says what came of the job.
+// tell returns what came of the job.
 func (u *upstream) tell(r Result) error {
 	for i := range r.Texts {
 		if err := u.out.Encode(message{Text: &r.Texts[i]}); err != nil {

@@ -36,7 +36,7 @@ func confine() error {
 // room for stacks and the collector's notes, and never for a second arena.
 const growth = 48 << 20
 
-// mapped is how much private memory this process could write now (proc_pid_status(5)).
+// mapped returns how much private memory this process could write now (proc_pid_status(5)).
 func mapped() (uint64, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -51,7 +51,8 @@ func mapped() (uint64, error) {
 	return 0, errors.New("/proc/self/status has no VmData")
 }
 
-// outOfMemory says whether a child ended because its limit left it no memory: Go's runtime says so.
+// outOfMemory reports whether a child ended because its limit left it no memory, by the message of
+// Go's runtime.
 func outOfMemory(err error, said string) bool {
 	var exit *exec.ExitError
 	return errors.As(err, &exit) && (strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory") ||
@@ -59,7 +60,8 @@ func outOfMemory(err error, said string) bool {
 		strings.HasPrefix(said, "SIGSEGV") && strings.Contains(said, "\nruntime."))
 }
 
-// killed says whether the kernel ended a child, which it does where the pod or the node has no memory left.
+// killed reports whether the kernel ended a child, which it does where the pod or the node has no
+// memory left.
 func killed(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

@@ -15,9 +15,9 @@ import (
 // maxRepeat bounds what one call of a template function makes.
 const maxRepeat = 1 << 20
 
-// bounds are functions of templates in place of those that make as much as they are told
-// to: what is refused here names template and line, what the process has no room for only
-// the template. A nil look finds nothing, as with `helm template`.
+// bounds returns replacements for template functions with unbounded output. A refusal here names
+// template and line; an exceeded process limit names only the template. A nil look finds nothing,
+// as with `helm template`.
 func bounds(ask asker, look func(apiVersion, kind, namespace, name string) (map[string]any, error)) map[string]any {
 	functions := map[string]any{
 		"repeat": func(n int, text string) (string, error) {
@@ -56,7 +56,8 @@ const reached = "pipeopsReached"
 
 func beginning(template string) string { return "{{" + reached + " " + strconv.Quote(template) + "}}" }
 
-// announce has the templates of a chart and of those that it depends on say when they begin.
+// announce makes the templates of a chart and of its dependencies announce themselves when they
+// begin.
 func announce(c *chartv2.Chart) {
 	for _, t := range c.Templates {
 		if !strings.HasPrefix(path.Base(t.Name), "_") { // those are only included
@@ -68,7 +69,7 @@ func announce(c *chartv2.Chart) {
 	}
 }
 
-// namesOf are the full names of all templates.
+// namesOf returns the full names of all templates.
 func namesOf(c *chartv2.Chart) map[string]bool {
 	names := map[string]bool{}
 	for _, t := range c.Templates {
@@ -82,8 +83,7 @@ func namesOf(c *chartv2.Chart) map[string]bool {
 	return names
 }
 
-// known has templates announce no more than names of templates: what they say besides would
-// be told to the Runner.
+// known restricts announcements to names of templates: any other text would be sent to the Runner.
 func known(functions map[string]any, names map[string]bool) {
 	tell, ok := functions[reached].(func(string) (string, error))
 	if !ok {
@@ -99,8 +99,8 @@ func known(functions map[string]any, names map[string]bool) {
 
 var place = regexp.MustCompile(`([^\s()"<>:]+):(\d+)`)
 
-// placeIn is the template and line that an error begins with; empty for none. What comes
-// after that may be a template's own words.
+// placeIn returns the template and line that an error begins with; empty for none. What comes after
+// that may be a template's own words.
 func placeIn(text string, names map[string]bool) string {
 	m := place.FindStringSubmatch(text)
 	if m == nil || !names[m[1]] {
@@ -125,7 +125,7 @@ func unannounced(text string) string {
 
 const maxLookups = 200
 
-// looking is lookup, as Helm's engine has it, by questions to the agent.
+// looking returns lookup, as Helm's engine has it, by questions to the agent.
 func looking(ask asker) func(apiVersion, kind, namespace, name string) (map[string]any, error) {
 	asked := 0
 	return func(apiVersion, kind, namespace, name string) (map[string]any, error) {

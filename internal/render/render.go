@@ -1,11 +1,11 @@
-// Package render makes manifests: of a commit's files, as they are, with kustomize, or of a
-// chart as `helm template` does; and of a release's chart, as `helm install` does.
+// Package render makes manifests. It renders a commit's files unchanged, with kustomize, or as a
+// chart, as `helm template` does. It renders a release's chart as `helm install` does.
 //
 // Templates are programs: three nested loops take all memory or never end, and neither
-// text/template nor kustomize can be stopped. So both run in a process of their own, the
-// agent's program again, which has limits on memory and time and nothing else: no
-// credentials, no network (see kustomize.go, chart.go), no file. What a release's templates
-// look up it asks the agent for (see process.go).
+// text/template nor kustomize can be stopped. So both run in a process of their own, which executes
+// the agent's program again. It has limits on memory and time, and no access to credentials, the
+// network (see kustomize.go, chart.go) or files. It asks the agent for what a release's templates
+// look up (see process.go).
 package render
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// Type is what the files are.
+// Type is the type of the files.
 type Type string
 
 // What files can be.
@@ -30,7 +30,7 @@ const (
 	Release   Type = "release" // a chart's archive, with its hooks and notes
 )
 
-// Job is files, and what to make of them.
+// Job contains the files, and what to make of them.
 type Job struct {
 	Type  Type
 	Path  string // a folder, or for Manifests also a file; empty for all
@@ -56,7 +56,7 @@ type Text struct {
 	Body []byte
 }
 
-// Result is manifests, or what is wrong with the files.
+// Result contains the manifests, or what is wrong with the files.
 type Result struct {
 	// Texts of a Release are each template's, hooks and notes with them, under the
 	// template's full name: web/charts/db/templates/a.yaml.
@@ -72,7 +72,7 @@ type Result struct {
 	Looked bool
 }
 
-// Problem is what is wrong with the files.
+// Problem describes what is wrong with the files.
 type Problem struct {
 	Code         problem.Code // empty for Invalid
 	Message, Fix string
@@ -81,10 +81,10 @@ type Problem struct {
 	Where string
 }
 
-// Withheld stands for the text of an error that may have what a template looked up.
+// Withheld replaces an error's text that may contain what a template looked up.
 const Withheld = "the text of the error is withheld, because the chart looked something up in the cluster"
 
-// withheld is a problem without its text.
+// withheld returns a problem without its text.
 func (p *Problem) withheld() *Problem {
 	where := p.Where
 	if where == "" {
@@ -93,7 +93,7 @@ func (p *Problem) withheld() *Problem {
 	return &Problem{Code: p.Code, Message: where + ": " + Withheld, Fix: p.Fix, Where: p.Where}
 }
 
-// Err is the Problem as an error, or nil.
+// Err returns the Problem as an error, or nil.
 func (r Result) Err() error {
 	if r.Problem == nil {
 		return nil
@@ -184,13 +184,13 @@ func plain(j Job) Result {
 	return r
 }
 
-// within says whether a file is this one, or in this folder or below.
+// within reports whether a file is this one, or in this folder or below.
 func within(name, folder string) bool {
 	folder = clean(folder)
 	return folder == "" || name == folder || strings.HasPrefix(name, folder+"/")
 }
 
-// clean is a path as Files has it; empty for the root.
+// clean returns a path as Files has it; empty for the root.
 func clean(p string) string { return strings.Trim(path.Clean("/"+p), "/") }
 
 func where(p string) string {

@@ -1,4 +1,4 @@
-// Package retry says how long to wait before something is tried again, and waits.
+// Package retry computes how long to wait before a retry, and waits.
 package retry
 
 import (
@@ -27,7 +27,7 @@ func Backoff(first, longest time.Duration) *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{InitialInterval: first, MaxInterval: longest, Multiplier: 2, RandomizationFactor: 0.5}
 }
 
-// After is the wait after so many failures, one at least, where these are counted elsewhere.
+// After returns the wait after so many failures, one at least, where these are counted elsewhere.
 func After(first, longest time.Duration, failures int) time.Duration {
 	for ; failures > 1 && first < longest; failures-- {
 		first *= 2

@@ -1,6 +1,6 @@
-// Package scope says for which addresses credentials are: a server, and the beginning of a
-// path there. A Secret names its own scope, so that naming the Secret does not send it to a
-// server of the caller's.
+// Package scope defines for which addresses credentials are: a server, and a path prefix there. A
+// Secret names its own scope, so that a caller that names the Secret cannot have it sent to its own
+// server.
 package scope
 
 import (
@@ -22,7 +22,7 @@ const maxURL = 2048
 // ports are those of addresses that name none.
 var ports = map[string]string{"https": "443", "http": "80", "oci": "443"}
 
-// Parse reads SCHEME://HOST/PATH, where the path may be left out: then it is the whole server.
+// Parse parses SCHEME://HOST/PATH. Without the path, the scope is the whole server.
 func Parse(text string) (Scope, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -39,8 +39,9 @@ func Parse(text string) (Scope, error) {
 	return Scope{u.Scheme, address(u), "/" + strings.Trim(u.Path, "/")}, nil
 }
 
-// Holds reports whether an address is within the scope: the same scheme, host and port, and
-// the scope's path or below it. An address that a server could take for another one is not.
+// Holds reports whether an address is within the scope: it has the same scheme, host and port, and
+// the scope's path or one below it. It returns false for an address that a server could interpret
+// as another one.
 func (s Scope) Holds(u *url.URL) bool {
 	if s.scheme == "" || u.Scheme != s.scheme || address(u) != s.address {
 		return false
@@ -72,7 +73,7 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// HidesSlash reports whether a path has a / as %2F: servers disagree about what that is.
+// HidesSlash reports whether a path contains a / as %2F, which servers interpret differently.
 func HidesSlash(u *url.URL) bool {
 	return strings.Count(u.EscapedPath(), "/") != strings.Count(u.Path, "/")
 }

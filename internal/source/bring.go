@@ -74,7 +74,7 @@ func (k *Keeper) attempt(ctx context.Context, o *object, dryRun bool) (brought, 
 	return out, err
 }
 
-// kept is the build of a source that is not looked at.
+// kept returns the build of a source that is not looked at.
 func kept(o *object) *runnerapi.SourceBuildStatus {
 	if o.Spec.Build == nil {
 		return nil
@@ -82,8 +82,8 @@ func kept(o *object) *runnerapi.SourceBuildStatus {
 	return o.Status.Build
 }
 
-// folder is what of the repository is needed: bases of a kustomization and files of values
-// may be anywhere.
+// folder returns what of the repository is needed: bases of a kustomization and files of values may
+// be anywhere.
 func folder(s runnerapi.SourceSpec) string {
 	if s.Type == runnerapi.SourceKustomize || s.Chart != nil && len(s.Chart.ValuesFiles) > 0 {
 		return ""
@@ -91,7 +91,7 @@ func folder(s runnerapi.SourceSpec) string {
 	return s.Path
 }
 
-// allowed asks the customer's policy, as about a call of the Runner who put the source.
+// allowed asks the cluster owner's policy as for a call of the Runner that put the source.
 func (k *Keeper) allowed(o *object, i runnerapi.Intent) error {
 	if k.Decide == nil {
 		return nil
@@ -103,7 +103,7 @@ func (k *Keeper) allowed(o *object, i runnerapi.Intent) error {
 	return k.Decide(i)
 }
 
-// remote is the repository, with the credentials of the Secret that the spec names.
+// remote returns the repository, with the credentials of the Secret that the spec names.
 func (k *Keeper) remote(ctx context.Context, o *object) (git.Remote, error) {
 	r := git.Remote{URL: o.Spec.URL, Proxy: k.Proxy, Guard: k.Guard}
 	if o.Spec.Credentials == "" {
@@ -133,7 +133,7 @@ func (k *Keeper) remote(ctx context.Context, o *object) (git.Remote, error) {
 	return r, err
 }
 
-// bringApp deploys the App of a file, and answers its generation.
+// bringApp deploys the App of a file, and returns its generation.
 func (k *Keeper) bringApp(ctx context.Context, o *object, commit string, files git.Files, dryRun bool) (int64, error) {
 	text, err := appFile(o, files)
 	if err != nil {
@@ -204,8 +204,8 @@ func readApp(text []byte, key runnerapi.Key) (runnerapi.AppSpec, error) {
 	return file.Spec, nil
 }
 
-// bringManifests renders the files and applies what comes of it; it answers how many
-// objects that are.
+// bringManifests renders the files and applies what comes of it; it returns how many objects that
+// are.
 func (k *Keeper) bringManifests(ctx context.Context, o *object, commit string, files git.Files, dryRun bool) (int, error) {
 	if k.Manifests == nil {
 		return 0, runnerapi.NotSupported("use a source of type app", "this agent applies no manifests")
@@ -284,7 +284,7 @@ func (k *Keeper) decode(set *Set, texts []render.Text) error {
 	return nil
 }
 
-// beside is a place within a file.
+// beside returns a place within a file.
 func beside(name, location string) string {
 	if location == "" {
 		return name

@@ -22,7 +22,7 @@ import (
 // maxSources bounds a list.
 const maxSources = 1000
 
-// on is the sources of a managed namespace.
+// on returns the sources of a managed namespace.
 func (k *Keeper) on(ctx context.Context, namespace string) (dynamic.ResourceInterface, error) {
 	api, err := k.client()
 	if err != nil {
@@ -39,8 +39,8 @@ func (k *Keeper) admit(ctx context.Context, api *api, namespace string) error {
 	return err
 }
 
-// explain says what a refusal of the Kubernetes API means here. The API server says that it
-// is forbidden, too, where it does not know the resource.
+// explain returns the meaning of a refusal of the Kubernetes API here. The API server also returns
+// "forbidden" if it does not know the resource.
 func explain(err error, key runnerapi.Key, doing string) error {
 	if err == nil {
 		return nil
@@ -55,7 +55,7 @@ func explain(err error, key runnerapi.Key, doing string) error {
 	return kubeproblem.From(err, doing+" source "+key.String())
 }
 
-// unknown says that the API server has no such resource, rather than no such object.
+// unknown reports that the API server has no such resource, rather than no such object.
 func unknown(s metav1.Status) bool { return s.Details == nil || s.Details.Name == "" }
 
 // PutSource implements runnerapi.Sources. A dry run gets the repository and applies it
@@ -137,7 +137,7 @@ func (k *Keeper) GetSource(ctx context.Context, key runnerapi.Key) (runnerapi.So
 	return wired(sources.Get(ctx, key.Name, metav1.GetOptions{}))(key, "reading")
 }
 
-// wired is a source that was read or written, for a Runner.
+// wired returns a source that was read or written, for a Runner.
 func wired(u *unstructured.Unstructured, err error) func(runnerapi.Key, string) (runnerapi.Source, error) {
 	return func(key runnerapi.Key, doing string) (runnerapi.Source, error) {
 		if err != nil {

@@ -16,7 +16,7 @@ const (
 	healthPause   = 30 * time.Second
 )
 
-// notBefore is how long the repository need not be asked again; 0 for now.
+// notBefore returns how long the repository need not be asked again; 0 for now.
 func (k *Keeper) notBefore(o *object, every time.Duration) time.Duration {
 	s := o.Status
 	at, err := time.Parse(time.RFC3339, s.CheckedAt)
@@ -27,8 +27,8 @@ func (k *Keeper) notBefore(o *object, every time.Duration) time.Duration {
 	return max(min(left, every), 0)
 }
 
-// withHealth puts into the status how that is which was applied, and says when to look
-// again: next at the latest.
+// withHealth writes into the status the state of what was applied. It returns when to look again:
+// next at the latest.
 func (k *Keeper) withHealth(ctx context.Context, o *object, s runnerapi.SourceStatus, next time.Duration) (runnerapi.SourceStatus, time.Duration) {
 	phase, health, err := k.health(ctx, o)
 	if err != nil { // what was known stands
@@ -85,7 +85,8 @@ func healthOfApp(a runnerapi.App) (runnerapi.SourcePhase, *runnerapi.SourceHealt
 	return runnerapi.SourceProgressing, h, nil
 }
 
-// healthOfSet tells of the first object that failed, or else is missing, or else waits.
+// healthOfSet reports the first object that failed, or otherwise one that is missing, or that
+// waits.
 func healthOfSet(set runnerapi.ManifestSet) (runnerapi.SourcePhase, *runnerapi.SourceHealth, error) {
 	for _, state := range []runnerapi.ObjectState{runnerapi.ObjectFailed, runnerapi.ObjectMissing, runnerapi.ObjectUnknown, runnerapi.ObjectInProgress} {
 		for _, o := range set.Objects {

@@ -16,7 +16,7 @@ import (
 
 func asStatus(err error, into *apierrors.APIStatus) bool { return errors.As(err, into) }
 
-// asProblem is why a repository could not be got or applied, as an answer.
+// asProblem returns why a repository could not be got or applied, as an answer.
 func asProblem(err error) error {
 	var g *git.Error
 	if errors.As(err, &g) {
@@ -25,7 +25,7 @@ func asProblem(err error) error {
 	return kubeproblem.From(err, "trying the source")
 }
 
-// listed is all that was refused, a line for each.
+// listed returns all that was refused, a line for each.
 func listed(fields []problem.FieldError) string {
 	lines := make([]string, 0, len(fields))
 	for _, f := range fields {
@@ -34,8 +34,7 @@ func listed(fields []problem.FieldError) string {
 	return strings.Join(lines, "\n")
 }
 
-// asSourceError is the same for the status. What is not known to be fit to be told stays in
-// the agent's log.
+// asSourceError is the same for the status. Text that may be confidential stays in the agent's log.
 func asSourceError(err error) *runnerapi.SourceError {
 	p := &problem.Error{}
 	switch {

@@ -14,9 +14,8 @@ import (
 // CodeRunnerRevoked is why a source is suspended whose Runner was revoked.
 const CodeRunnerRevoked = "runner_revoked"
 
-// SetRevoked takes the names of the Runners that are revoked, as the control plane lists them.
-// Sources that one of them put are suspended: what a source brings is brought in the name
-// of its Runner.
+// SetRevoked sets the names of the revoked Runners, as the control plane lists them. It suspends
+// the sources that one of them put: what a source brings is brought in the name of its Runner.
 func (k *Keeper) SetRevoked(runners []string) {
 	k.mu.Lock()
 	changed := !slices.Equal(k.revoked, runners)
@@ -45,8 +44,8 @@ func (k *Keeper) isRevoked(runner string) bool {
 	return slices.Contains(k.revoked, runner)
 }
 
-// suspension is why a source is not followed; nil where it is. It stands until the source is
-// put again, by whomever: a Runner of the same name may be made anew, by another holder.
+// suspension returns why a source is not followed; nil where it is. It stands until the source is
+// put again, by whomever: a Runner of the same name may be made again, by another holder.
 func (k *Keeper) suspension(o *object) *runnerapi.SourceSuspension {
 	by := o.caller()
 	if before := o.Status.Suspension; before != nil && o.suspendedAsPut() {

@@ -33,8 +33,8 @@ type Tracing struct {
 	log      zerolog.Logger
 }
 
-// Start reads the standard variables. It answers nil when they ask for no traces, and
-// Stop may be called of that, too.
+// Start reads the standard variables. It returns nil when they ask for no traces, and Stop may be
+// called of that, too.
 func Start(ctx context.Context, service, version string, getenv func(string) string, log zerolog.Logger) (*Tracing, error) {
 	on, err := wanted(getenv)
 	if err != nil || !on {
@@ -50,7 +50,7 @@ func Start(ctx context.Context, service, version string, getenv func(string) str
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w (fix: write it as key=value,key=value)", err)
 	}
-	// The SDK tells of its failures nowhere else. Collectors' answers may be long.
+	// The SDK reports its failures nowhere else. Collectors' answers may be long.
 	told := seldom(log)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(told))
 	limits := sdktrace.NewSpanLimits()
@@ -61,8 +61,8 @@ func Start(ctx context.Context, service, version string, getenv func(string) str
 	)}, nil
 }
 
-// wanted says whether the variables ask for traces. What we cannot do is an error: silence
-// would look like traffic that never came.
+// wanted reports whether the variables ask for traces. What we cannot do is an error: silence would
+// look like traffic that never came.
 func wanted(getenv func(string) string) (bool, error) {
 	if off, err := strconv.ParseBool(getenv("OTEL_SDK_DISABLED")); err == nil && off {
 		return false, nil
@@ -96,7 +96,7 @@ func seldom(log zerolog.Logger) func(error) {
 	}
 }
 
-// Provider makes spans; nil when tracing is off.
+// Provider returns the provider of spans; nil if tracing is off.
 func (t *Tracing) Provider() trace.TracerProvider {
 	if t == nil {
 		return nil
@@ -104,8 +104,8 @@ func (t *Tracing) Provider() trace.TracerProvider {
 	return t.provider
 }
 
-// Stop sends what is left, for a moment: the context that it is given may have ended. It
-// may be called of a nil Tracing.
+// Stop sends the remaining spans within a short time, even if its context has ended. It may be
+// called on a nil Tracing.
 func (t *Tracing) Stop(ctx context.Context) {
 	if t == nil {
 		return

@@ -9,7 +9,7 @@ import (
 
 const snapshotTimeout = time.Minute
 
-// Handle takes one event in. It is a [Handler]; Run calls it for the configured
+// Handle applies one event to the directory. It is a [Handler]; Run calls it for the configured
 // queue.
 func (d *Directory) Handle(_ context.Context, e Event) error {
 	change := Change{Type: e.Type, Time: e.Time}
@@ -33,8 +33,8 @@ func (d *Directory) Handle(_ context.Context, e Event) error {
 		return nil // a duplicate, or from before the snapshot
 	}
 	if known == 0 && e.Time.Before(d.asOf) {
-		// It waited while we were away, and the agent has gone since; or it is new, and
-		// the clocks differ. A snapshot tells.
+		// The event waited while we were away, and the agent has gone since. Or it is new, and the
+		// clocks differ. A snapshot decides.
 		d.Refresh()
 		return nil
 	}
@@ -54,8 +54,7 @@ func (d *Directory) lastSequence(id string) uint64 {
 	return d.removed[id].agent.Sequence
 }
 
-// apply brings the agent to what the event says. After a gap too: an agent event
-// carries the whole agent.
+// apply updates the agent from the event, also after a gap: an agent event carries the whole agent.
 func (d *Directory) apply(e Event, change *Change) {
 	d.clock++
 	switch {
@@ -130,7 +129,7 @@ func (d *Directory) replace(agents []Agent, began uint64) {
 	}
 }
 
-// difference says which event would have told what a snapshot showed.
+// difference returns the type of the event that would have announced what a snapshot showed.
 func difference(had, got Agent, known bool) (Type, bool) {
 	switch {
 	case !known:

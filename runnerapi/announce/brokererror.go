@@ -11,7 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// BrokerCode classifies what went wrong with the broker.
+// BrokerCode is the kind of a broker error.
 type BrokerCode string
 
 // The codes of a BrokerError.
@@ -29,8 +29,7 @@ const (
 	CodeUnconfirmed BrokerCode = "unconfirmed" // no answer in time
 )
 
-// BrokerError says what could not be done, at which broker, and what to do about
-// it. It holds no password.
+// BrokerError describes what failed, at which broker, and the fix. It contains no password.
 type BrokerError struct {
 	Op     string // what was tried
 	Broker string // host:port
@@ -56,7 +55,7 @@ func (e *BrokerError) Error() string {
 
 func (e *BrokerError) Unwrap() error { return e.Err }
 
-// CodeOf is the code of the broker error in err, or "".
+// CodeOf returns the code of the broker error in err, or "".
 func CodeOf(err error) BrokerCode {
 	var e *BrokerError
 	if errors.As(err, &e) {

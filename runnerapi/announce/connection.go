@@ -16,7 +16,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Config says how to reach the brokers.
+// Config describes how to reach the brokers.
 type Config struct {
 	// URLs are amqps://user:password@host:port/vhost, one per broker of a cluster.
 	URLs []string
@@ -32,7 +32,7 @@ type Config struct {
 	dialTimeout time.Duration // 0 is the usual one
 }
 
-// Status is what is known of the connection to the broker, for readiness.
+// Status is the state of the connection to the broker, for readiness.
 type Status struct {
 	Connected bool
 	Broker    string    // host:port of the connected broker
@@ -46,8 +46,8 @@ type Status struct {
 const (
 	dialTimeout  = 10 * time.Second
 	closeTimeout = 3 * time.Second
-	// setupTimeout bounds the declarations that begin a session: a queue that has
-	// lost its leader never answers them.
+	// setupTimeout bounds the declarations that begin a session: a queue that has lost its leader
+	// never answers them.
 	setupTimeout = 30 * time.Second
 	// heartbeat: a broker that went silent is noticed after two to three of them.
 	heartbeat    = 5 * time.Second
@@ -85,9 +85,9 @@ func whyNotURI(err error) string {
 	return "the scheme must be amqps:// or amqp://; " + form
 }
 
-// Redact returns a broker URL that may be shown: without its password, or nothing
-// of it where it is not certain which part is the password, as when a '/', '?' or
-// '@' in it was not percent-encoded.
+// Redact returns a broker URL that is safe to show, without its password. If it is uncertain which
+// part is the password, as when a '/', '?' or '@' in it was not percent-encoded, it returns nothing
+// of the URL.
 func Redact(text string) string {
 	u, err := url.Parse(text)
 	ats := strings.Count(text, "@")
@@ -150,7 +150,8 @@ func (b *broker) dial(ctx context.Context, cfg *Config) (*connection, error) {
 	return &connection{Connection: conn, addr: b.addr, raw: raw}, nil
 }
 
-// close says goodbye, but not for long. The library closes the network connection.
+// close closes the session in order, within a short time. The library closes the network
+// connection.
 func (c *connection) close() {
 	hard := time.AfterFunc(closeTimeout, func() { _ = c.raw.Close() })
 	defer hard.Stop()

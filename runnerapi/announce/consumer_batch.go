@@ -11,13 +11,12 @@ import (
 // goroutine, which offers one delivery at a time.
 const leastGather = time.Millisecond
 
-// BatchHandler takes several events at once, in their order: all of them, or with an error
-// none.
+// BatchHandler handles several events at once, in order. It handles all of them, or returns an
+// error and handles none.
 type BatchHandler func(ctx context.Context, events []Event) error
 
-// RunBatches is Run with events that have come already handled together: where each is a
-// commit, that is what bounds their rate. What a batch fails for is found out by handing its
-// events to handler one by one.
+// RunBatches is like Run and handles several waiting events together: if each needs a commit,
+// commits bound their rate. If a batch fails, its events are passed to handler one by one.
 func (c *Consumer) RunBatches(ctx context.Context, handler Handler, several BatchHandler) error {
 	return c.run(ctx, func(ctx context.Context, sub *subscription) error {
 		return c.consumeBatches(ctx, sub, handler, several)
@@ -84,7 +83,7 @@ func (c *Consumer) deliverBatch(ctx context.Context, sub *subscription, batch []
 	return sub.acks.flush()
 }
 
-// decodeAll answers false if one of them is malformed, which deliver tells.
+// decodeAll returns false if one of the events is malformed, which deliver then reports.
 func (c *Consumer) decodeAll(batch []amqp.Delivery) ([]Event, bool) {
 	events := make([]Event, len(batch))
 	for i := range batch {

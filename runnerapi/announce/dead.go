@@ -43,7 +43,7 @@ type DeadLetters struct {
 }
 
 // NewDeadLetters returns a DeadLetters after it has checked the configuration. Each call connects
-// anew.
+// again.
 func NewDeadLetters(cfg Config) (*DeadLetters, error) {
 	if cfg.Name == "" {
 		cfg.Name = "pipeops dead letters"

@@ -67,7 +67,7 @@ func (l *link) run(ctx context.Context, session sessionFunc) error {
 	return context.Cause(ctx)
 }
 
-// once is one connection's life. The connection is closed when it returns.
+// once returns one connection's life. The connection is closed when it returns.
 func (l *link) once(ctx context.Context, b *broker, session sessionFunc) error {
 	conn, err := b.dial(ctx, &l.cfg)
 	if err != nil {
@@ -128,7 +128,7 @@ func (l *link) standby(so bool) {
 	l.status.Standby = so
 }
 
-// disconnected notes why there is no connection and tells whether that is news.
+// disconnected notes why there is no connection and reports whether that is news.
 func (l *link) disconnected(err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,14 +152,14 @@ func (l *link) blocked(reason string) {
 	}
 }
 
-// Status tells how the connection stands.
+// Status returns the state of the connection.
 func (l *link) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.status
 }
 
-// addrs are the brokers' addresses, for messages.
+// addrs returns the brokers' addresses, for messages.
 func (l *link) addrs() string {
 	var all []string
 	for _, b := range l.brokers {

@@ -19,7 +19,7 @@ const AgentPath = SnapshotPath + "/{agent}"
 // maxAgentAnswer is room for an agent with all its hosts.
 const maxAgentAnswer = 4 << 20
 
-// AgentHandler serves one agent to Runners, below AgentPath. identify tells which Runner asks;
+// AgentHandler serves one agent to Runners, below AgentPath. identify returns the Runner that asks.
 // find returns the agent if that Runner may see it, or a [problem.Error].
 func AgentHandler(
 	find func(ctx context.Context, runner, nameOrID string) (Agent, error),

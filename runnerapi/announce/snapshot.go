@@ -17,9 +17,9 @@ type snapshotBody struct {
 	Agents []Agent `json:"agents"`
 }
 
-// SnapshotHandler serves all agents to Runners. identify tells which Runner asks,
-// by its certificate; list returns what that Runner may see. An error that is a
-// [problem.Error] is shown as it is, any other without its text.
+// SnapshotHandler serves all agents to Runners. identify returns the Runner that asks, from its
+// certificate. list returns the agents that the Runner may see. An error that is a [problem.Error]
+// is sent unchanged, any other without its text.
 func SnapshotHandler(
 	list func(ctx context.Context, runner string) ([]Agent, error),
 	identify func(*http.Request) (runner string, err error),
@@ -68,8 +68,8 @@ func snapshotFor(
 	return agents, err
 }
 
-// identified is which Runner asks, in a request without a body. An error that is no [problem.Error] is shown
-// without its text.
+// identified returns which Runner asks, in a request without a body. An error that is no
+// [problem.Error] is shown without its text.
 func identified(w http.ResponseWriter, r *http.Request, identify func(*http.Request) (string, error)) (string, error) {
 	runner, err := identify(r)
 	if p := (&problem.Error{}); err != nil && !errors.As(err, &p) {

@@ -25,7 +25,7 @@ const (
 	snapshotCallLimit = 30 * time.Second // for one try
 )
 
-// SnapshotClient asks the control plane for all agents, and for what happened to one.
+// SnapshotClient requests from the control plane all agents, or the history of one.
 type SnapshotClient struct {
 	BaseURL string
 	// HTTPClient presents the Runner's certificate.
@@ -51,7 +51,7 @@ func (c *SnapshotClient) Agents(ctx context.Context) ([]Agent, error) {
 	return agents, nil
 }
 
-// do answers the body of a successful answer. A refusal is a [problem.Error].
+// do returns the body of a successful answer. A refusal is a [problem.Error].
 func (c *SnapshotClient) do(req *retryablehttp.Request, most int64) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.client().Do(req)

@@ -46,11 +46,11 @@ type TimelineQuery struct {
 // TimelinePage is a part of a timeline.
 type TimelinePage struct {
 	Events []Event
-	// More says that there are older ones, or with OldestFirst newer ones.
+	// More reports that there are older events, or with OldestFirst newer ones.
 	More bool
 }
 
-// Next is the question for the page after this one. Ask it only if there is More.
+// Next returns the question for the page after this one. Ask it only if there is More.
 func (p *TimelinePage) Next(q TimelineQuery) TimelineQuery {
 	if n := len(p.Events); n > 0 && q.OldestFirst {
 		q.After = p.Events[n-1].Sequence
@@ -66,7 +66,7 @@ type timelineBody struct {
 	More   bool              `json:"more"`
 }
 
-// values are the query's parameters.
+// values returns the query's parameters.
 func (q *TimelineQuery) values() url.Values {
 	v := url.Values{}
 	set := func(name, value string) {
@@ -154,9 +154,9 @@ func parseTimelineQuery(values url.Values) (q TimelineQuery, err error) {
 	return q, nil
 }
 
-// TimelineHandler serves agents' timelines to Runners, below TimelinePath. identify
-// tells which Runner asks; page answers, as a [problem.Error] that there is no such
-// agent for that Runner.
+// TimelineHandler serves agents' timelines to Runners, below TimelinePath. identify returns the
+// Runner that asks. page returns a page, or a [problem.Error] if there is no such agent for that
+// Runner.
 func TimelineHandler(
 	page func(ctx context.Context, runner, agentID string, q TimelineQuery) (TimelinePage, error),
 	identify func(*http.Request) (runner string, err error),

@@ -14,9 +14,9 @@ import (
 // more and for what is around them.
 const maxTimelinePage = MaxTimelineBytes + 2*MaxEventSize
 
-// Timeline asks for a page of what happened to an agent, by its ID, and its Apps. A
-// refusal is a [problem.Error]: not found is also an agent that the Runner is not
-// granted. What may pass is tried again a few times first.
+// Timeline returns a page of the events of an agent, by its ID, and its Apps. A refusal is a
+// [problem.Error]; an agent that the Runner is not granted counts as not found. Temporary errors
+// are retried a few times first.
 func (c *SnapshotClient) Timeline(ctx context.Context, agentID string, q TimelineQuery) (TimelinePage, error) {
 	page, err := c.timeline(ctx, agentID, q)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 // watchBuffer is how many changes a watcher may be behind.
 const watchBuffer = 4096
 
-// ErrSlowWatcher ends a Watch that does not keep up: what it missed cannot be told
-// any more. List again and start anew.
+// ErrSlowWatcher ends a Watch that does not keep up: what it missed is lost. List the agents again
+// and start a new Watch.
 var ErrSlowWatcher = errors.New("watching the agents: too slow, changes were missed")
 
 // Change is one change of the directory.

@@ -24,8 +24,8 @@ type Answer struct {
 	CA string `json:"ca"`
 }
 
-// Handler serves Path. An error of reissue that is a [problem.Error] is shown as it
-// is, any other without its text.
+// Handler serves Path. If an error of reissue is a [problem.Error], it is sent unchanged, any other
+// without its text.
 func Handler(reissue func(*http.Request) (Answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := problem.NoBody(w, r); err != nil {

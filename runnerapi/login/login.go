@@ -30,7 +30,7 @@ const (
 	DefaultEvery = time.Hour
 )
 
-// Config is what a Login needs. Credentials are required.
+// Config configures a Login. Credentials are required.
 type Config struct {
 	Credentials runnerapi.Credentials
 	// Save keeps changed credentials; nil keeps them in memory only.
@@ -100,17 +100,17 @@ func New(c Config) (*Login, error) {
 // Close drops the connections that are kept alive.
 func (l *Login) Close() { l.transport.CloseIdleConnections() }
 
-// Credentials are those of now.
+// Credentials returns those of now.
 func (l *Login) Credentials() runnerapi.Credentials { return *l.credentials.Load() }
 
-// Certificate is for [runnerapi.ClientConfig].
+// Certificate returns the certificate for [runnerapi.ClientConfig].
 func (l *Login) Certificate() (*tls.Certificate, error) { return l.certificate.Load(), nil }
 
-// Roots are for [runnerapi.ClientConfig]. They are good for ever: each CA is signed
-// by the one before it.
+// Roots returns the roots for [runnerapi.ClientConfig]. They never expire: each CA is signed by the
+// one before it.
 func (l *Login) Roots() *x509.CertPool { return l.roots }
 
-// TLS is for connections to the control plane; a nil now means time.Now.
+// TLS returns the configuration for connections to the control plane; a nil now means time.Now.
 func (l *Login) TLS(now func() time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, RootCAs: l.roots, Time: now,
@@ -118,14 +118,13 @@ func (l *Login) TLS(now func() time.Time) *tls.Config {
 	}
 }
 
-// HTTPClient calls the control plane, for [announce.SnapshotClient] for example. By
-// the time an answer is there, the certificate is one of the CA of now.
+// HTTPClient returns a client for calls of the control plane, for [announce.SnapshotClient] for
+// example. Once it has returned an answer, the certificate is from the current CA.
 func (l *Login) HTTPClient() *http.Client {
 	return &http.Client{Transport: following{l}, Timeout: 2 * callTimeout}
 }
 
-// following asks for the certificate again when an answer says that another CA
-// issues now.
+// following requests the certificate again if an answer names another issuing CA.
 type following struct{ *Login }
 
 func (f following) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -141,8 +140,8 @@ func (f following) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Run keeps the certificate good for a Runner that calls the control plane rarely,
-// until the context ends. A duration of 0 means DefaultEvery.
+// Run keeps the certificate valid for a Runner that rarely calls the control plane, until the
+// context ends. A duration of 0 means DefaultEvery.
 func (l *Login) Run(ctx context.Context, every time.Duration) {
 	if every <= 0 {
 		every = DefaultEvery
@@ -161,8 +160,8 @@ func (l *Login) Run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// Check asks the control plane for the certificate as it would be issued now, and
-// takes it if the CA is another one.
+// Check requests the certificate as the control plane would issue it now, and takes it if it comes
+// from another CA.
 func (l *Login) Check(ctx context.Context) error { return l.follow(ctx, "") }
 
 // follow gets the certificate of that issuer, or of whichever there is now.

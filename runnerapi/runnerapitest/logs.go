@@ -23,7 +23,7 @@ func (b *FakeBackend) EndLogs(err error) {
 	b.notify()
 }
 
-// Following is how many logs are being followed now.
+// Following returns how many logs are being followed now.
 func (b *FakeBackend) Following() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// NodeName is the fake's only node. It has a pod that a disruption budget keeps
-// from the first eviction, and lets go at the second.
+// NodeName is the fake's only node. It has a pod that a disruption budget protects from the first
+// eviction, but not from the second.
 const NodeName = "node-1"
 
 type fakeNode struct {

@@ -25,7 +25,7 @@ func (b *FakeBackend) PutSecret(ctx context.Context, key runnerapi.Key, spec run
 	return shown(key, spec), nil
 }
 
-// SecretSpec is what was written: a test may look, a Runner may not.
+// SecretSpec returns what was written: a test may read it, a Runner may not.
 func (b *FakeBackend) SecretSpec(key runnerapi.Key) runnerapi.SecretSpec {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -38,7 +38,7 @@ func (b *FakeBackend) PutSource(ctx context.Context, key runnerapi.Key, spec run
 	return s, nil
 }
 
-// built builds what a source says, at once.
+// built builds what a source describes, at once.
 func (b *FakeBackend) built(s runnerapi.Source) *runnerapi.SourceBuildStatus {
 	key, spec := s.BuildKey(), s.Spec.BuildSpec(s.Status.Commit, "1")
 	if b.builds == nil {

@@ -2,11 +2,11 @@ package runnerapitest
 
 import "maps"
 
-// BadSpec is a spec, as JSON without its image, and the words in which it is refused.
-// "Duplicate value" is the cluster's own word for a key that comes twice.
+// BadSpec is a spec, as JSON without its image, and the text of its refusal. "Duplicate value" is
+// the cluster's own text for a key that occurs twice.
 type BadSpec struct{ JSON, Field, Message string }
 
-// BadSpecs are refused by the API and by the cluster alike.
+// BadSpecs returns specs that both the API and the cluster refuse.
 func BadSpecs() map[string]BadSpec {
 	all := map[string]BadSpec{}
 	for _, some := range []map[string]BadSpec{badContainers, badWorkloads, badTraffic, badUpdates, badMounts, badPods} {
@@ -121,7 +121,7 @@ var badPods = map[string]BadSpec{
 	"spread over no label":     {`{"spread":{"over":["a b"]}}`, "spread.over[0]", ""},
 }
 
-// GoodSpecs are taken by the API and by the cluster alike.
+// GoodSpecs returns taken by the API and by the cluster alike.
 func GoodSpecs() map[string]string {
 	return map[string]string{
 		"bare": `{}`,

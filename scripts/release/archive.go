@@ -20,8 +20,8 @@ type entry struct {
 	mode fs.FileMode
 }
 
-// below are a file, or all files of a directory, in lexical order. Tests and Go
-// sources are for the repository, not for an archive.
+// below returns a file, or all files of a directory, in lexical order. Tests and Go sources are for
+// the repository, not for an archive.
 func below(root, name string) (entries []entry, err error) {
 	err = filepath.WalkDir(filepath.Join(root, name), func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(file) == ".go" {

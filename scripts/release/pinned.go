@@ -16,7 +16,7 @@ import (
 // agentImage is the one that the manifest starts.
 const agentImage = "pipeops/agent"
 
-// overlay is where a file of the repository is that was pinned to this version.
+// overlay returns where a file of the repository is that was pinned to this version.
 func (r *release) overlay(name string) string {
 	return filepath.Join(r.staging, "overlay", filepath.FromSlash(name))
 }

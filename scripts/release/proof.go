@@ -43,7 +43,7 @@ func (r *release) sign(files map[string][]byte) error {
 		return nil
 	}
 	for name, content := range files {
-		// What it says is signed too: no other version's file passes for this one's.
+		// The comment is signed too: no other version's file can pass for this one's.
 		comment := fmt.Sprintf("pipeops %s %s", r.version, name)
 		if err := write(r.path(name)+".minisig", text(r.key.Sign(content, comment))); err != nil {
 			return err

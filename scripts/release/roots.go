@@ -10,8 +10,8 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// caBundle writes the certificate authorities that the images trust. The few that
-// Mozilla trusts with a condition are left out: a file cannot say it.
+// caBundle writes the CAs that the images trust. It leaves out the few that Mozilla trusts with a
+// condition, which a file cannot express.
 func (r *release) caBundle() (file string, err error) {
 	file = filepath.Join(r.staging, "ca-certificates.crt")
 	return file, write(file, func(w io.Writer) error {

@@ -1,6 +1,6 @@
-// Package await lets a test wait for a condition: a channel, or a state that is polled. A wait
-// that takes too long fails the test and names what the test waited for. Without it a missing
-// event ends the whole package at its timeout, minutes later, with a dump of all goroutines.
+// Package await lets a test wait for a condition: a channel, or a polled state. A wait that takes
+// too long fails the test and names what the test waited for. Otherwise a missing event would end
+// the whole package at its timeout, minutes later, with a dump of all goroutines.
 package await
 
 import (

@@ -34,8 +34,8 @@ func (b *bench) measureDeploys(ctx context.Context) error {
 	return nil
 }
 
-// deploySeries measures from each call until the API server tells of the
-// Deployment with the new spec. first is how many deploys there were before.
+// deploySeries measures from each call until the API server shows the Deployment with the new spec.
+// first is how many deploys there were before.
 func (b *bench) deploySeries(ctx context.Context, first int, then func(runnerapi.Key, int64) error) (deployed, error) {
 	var took deployed
 	for i := range b.Deploys {

@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// export deploys an App and answers what the agent made of it, as somebody would
-// have written it for kubectl.
+// export deploys an App and returns the objects that the agent made of it, in the form that a user
+// would write for kubectl.
 func (b *bench) export(ctx context.Context, spec runnerapi.AppSpec) ([]unstructured.Unstructured, error) {
 	key := runnerapi.Key{Namespace: readyNamespace, Name: "exported"}
 	watching, cancel := context.WithCancel(ctx)
@@ -42,7 +42,7 @@ func (b *bench) export(ctx context.Context, spec runnerapi.AppSpec) ([]unstructu
 	return objects, b.awaitEmpty(ctx)
 }
 
-// strip removes what the cluster put in.
+// strip removes what the cluster added.
 func strip(obj *unstructured.Unstructured) {
 	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "ownerReferences"} {
 		unstructured.RemoveNestedField(obj.Object, "metadata", field)

@@ -44,8 +44,8 @@ func (b *bench) app(i int) runnerapi.Key {
 	return runnerapi.Key{Namespace: fmt.Sprintf("apps-%d", i%b.Namespaces), Name: fmt.Sprintf("app-%d", i)}
 }
 
-// spec is an ordinary App: a port and so a Service, a few variables, a probe,
-// requests and limits. Each version of it is another spec.
+// spec returns an ordinary App: a port and so a Service, a few variables, a probe, requests and
+// limits. Each version of it is another spec.
 func (b *bench) spec(version int) runnerapi.AppSpec {
 	return runnerapi.AppSpec{
 		Image: b.image, Replicas: ptr.To(int32(b.Replicas)),
@@ -61,8 +61,7 @@ func (b *bench) spec(version int) runnerapi.AppSpec {
 	}
 }
 
-// simulatedNamespace has the agent make a namespace and sends its pods to
-// simulated nodes.
+// simulatedNamespace lets the agent create a namespace and sends its pods to simulated nodes.
 func (b *bench) simulatedNamespace(ctx context.Context, name string) error {
 	if _, err := b.client.PutNamespace(ctx, name, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{}); err != nil {
 		return err
@@ -75,7 +74,7 @@ func (b *bench) simulatedNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// awaitHealthy waits until the agent says of all Apps that they are healthy.
+// awaitHealthy waits until the agent reports that all Apps are healthy.
 func (b *bench) awaitHealthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
@@ -104,10 +103,9 @@ func (b *bench) awaitHealthy(ctx context.Context) error {
 	}
 }
 
-// awaitAnnounced waits until the agent has told the control plane of all Apps
-// that they are healthy: the last thing that it does after a rollout. What is
-// measured next is an agent beside all these Apps, not one that is still busy
-// with having made them.
+// awaitAnnounced waits until the agent has reported to the control plane that all Apps are healthy,
+// which is its last step of a rollout. The next measurement is of an agent beside these Apps, and
+// not of one that is still creating them.
 func (b *bench) awaitAnnounced(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
@@ -125,7 +123,7 @@ func (b *bench) awaitAnnounced(ctx context.Context) error {
 	}
 }
 
-// unannounced counts the Apps whose last state the control plane was not told.
+// unannounced counts the Apps whose last state the control plane has not received.
 func (b *bench) unannounced(ctx context.Context) (int, error) {
 	raw, err := b.kube.CoreV1().RESTClient().Get().AbsPath("/apis/pipeops.io/v1alpha1/apps").DoRaw(ctx)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 
 const (
 	unmanagedNamespaces = 10
-	// fillTimeout is for simulated pods to say that they run.
+	// fillTimeout is the time for simulated pods to report that they run.
 	fillTimeout = 20 * time.Minute
 )
 
-// fillUnmanaged makes the pods of others. They name their node themselves: who
-// put them there is nothing to the agent, and the scheduler would take minutes.
+// fillUnmanaged creates pods of others. They name their node themselves: the agent does not care,
+// and the scheduler would take minutes.
 func (b *bench) fillUnmanaged(ctx context.Context) error {
 	for i := range unmanagedNamespaces {
 		if err := b.othersNamespace(ctx, othersName(i)); err != nil {
@@ -80,7 +80,7 @@ func othersPod(i int, node string) *corev1.Pod {
 	}
 }
 
-// awaitRunning waits until all pods of a namespace say that they run.
+// awaitRunning waits until all pods of a namespace report that they run.
 func (b *bench) awaitRunning(ctx context.Context, namespace string) error {
 	return harness.Eventually(ctx, "all pods of "+namespace+" run", func(ctx context.Context) error {
 		left, err := b.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Running", Limit: 1})

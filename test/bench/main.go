@@ -1,8 +1,7 @@
-// Command bench measures the agent as it is shipped, a pod in a real Kubernetes
-// reached through the tunnel, against the bounds that the product promises:
-// its memory beside thousands of pods, how fast it answers a list and applies a
-// deploy, and what it adds to the time from a deploy to a ready pod. `make bench`
-// runs it; docs/bench.md says how to read what it prints.
+// Command bench measures the agent as it is shipped, a pod in a real Kubernetes reached through the
+// tunnel, against the product's bounds. It measures the agent's memory beside thousands of pods,
+// and the time of a list and of a deploy. It also measures what the agent adds to the time from a
+// deploy to a ready pod. `make bench` runs it; docs/bench.md explains the output.
 package main
 
 import (
@@ -45,7 +44,7 @@ type size struct {
 
 func (s size) managed() int { return s.Apps * s.Replicas }
 
-// nodes have room for everything, and a tenth more for rollouts.
+// nodes returns how many nodes have room for everything, and a tenth more for rollouts.
 func (s size) nodes() int { return (s.managed()+s.Unmanaged)*11/10/podsPerNode + 1 }
 
 func (s size) String() string {

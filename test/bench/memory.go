@@ -31,7 +31,8 @@ func (b *bench) measureMemory(ctx context.Context) error {
 	return b.addMemory(ctx, "restart_")
 }
 
-// neverRestarted fails where the agent has: what its process has now would say nothing.
+// neverRestarted fails if the agent has restarted: the current memory of its process would then
+// mean nothing.
 func (b *rig) neverRestarted(ctx context.Context) error {
 	pod, err := b.sys.AgentPod(ctx)
 	if err != nil {
@@ -60,7 +61,7 @@ func (b *rig) addMemory(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// awaitServed waits until the agent tells of all Apps again.
+// awaitServed waits until the agent returns all Apps again.
 func (b *bench) awaitServed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// heartbeat is how often a step that takes long says how far it is.
+	// heartbeat is how often a long step reports its progress.
 	heartbeat = 10 * time.Second
 	// workers is how many things are made at a time.
 	workers = 8
 )
 
-// progress tells what is being done.
+// progress reports the current step.
 type progress struct {
 	out   io.Writer
 	start time.Time
@@ -51,8 +51,8 @@ func (p *progress) all(ctx context.Context, stages []stage) error {
 	return nil
 }
 
-// each does something with the numbers below n, several at a time, and tells
-// now and then how many are done.
+// each calls a function with the numbers below n, several at a time, and reports at intervals how
+// many are done.
 func (p *progress) each(ctx context.Context, n int, what string, do func(context.Context, int) error) error {
 	var done atomic.Int64
 	stop := p.every(heartbeat, func() { p.say("%d of %d %s", done.Load(), n, what) })

@@ -30,9 +30,9 @@ type way struct {
 	took      durations
 }
 
-// measureReady has one new pod after another run on the real node, the ways
-// taking turns, and each time first as often as the others: from the call, or
-// the start of the command, until the API server tells of a ready pod.
+// measureReady runs one new pod after another on the real node. The ways take turns, and each comes
+// first equally often. The time counts from the call, or the start of the command, until the API
+// server reports a ready pod.
 func (b *bench) measureReady(ctx context.Context) error {
 	if _, err := b.client.PutNamespace(ctx, readyNamespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{}); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (b *bench) addReady(ways []*way) {
 	b.set.Add("ready_ratio_command", median["command"]/median["kubectl"])
 }
 
-// once has a pod run in one way, and removes it.
+// once runs a pod in one way, and removes it.
 func (b *bench) once(ctx context.Context, w *way) (time.Duration, error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -89,9 +89,9 @@ func (b *bench) once(ctx context.Context, w *way) (time.Duration, error) {
 	return at.Sub(start), b.awaitEmpty(ctx)
 }
 
-// ways are deploys by the Go client and by the command line, and the very objects
-// that the agent makes of such an App: by kubectl, and by their bare requests,
-// which is the least that it can take.
+// ways returns deploys by the Go client and by the command line, and the very objects that the
+// agent makes of such an App: by kubectl, and by their bare requests, which is the least that it
+// can take.
 func (b *bench) ways(ctx context.Context) ([]*way, error) {
 	spec := b.spec(0)
 	spec.Replicas, spec.GraceSeconds = ptr.To[int32](1), ptr.To[int64](1)

@@ -152,7 +152,7 @@ func (b *streams) deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.
 	return b.awaitRollout(ctx, key, app.Generation)
 }
 
-// allowAll is the policy that commands which reach into pods need.
+// allowAll returns the policy that commands which reach into pods need.
 func (b *streams) allowAll(ctx context.Context) error {
 	policy := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "pipeops-policy"},
@@ -172,7 +172,7 @@ func (b *streams) allowAll(ctx context.Context) error {
 	})
 }
 
-// wait is until a time has passed; it ends early with ctx.
+// wait returns until a time has passed; it ends early with ctx.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

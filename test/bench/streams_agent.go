@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// sampleInterval is how often the agent's memory is looked at.
+	// sampleInterval is how often the agent's memory is measured.
 	sampleInterval = time.Second / 4
-	// idleTimeout is how long connections that nobody needs any more may stay.
+	// idleTimeout is how long unused connections may stay.
 	idleTimeout = 2 * time.Minute
 )
 
-// memory are samples of what the agent has resident, in the order of time.
+// memory holds samples of the agent's resident memory, in order of time.
 type memory struct {
 	mu      sync.Mutex
 	samples []int64
 	err     error
 }
 
-// watchMemory samples until the function that it answers is called.
+// watchMemory samples until the returned function is called.
 func (b *streams) watchMemory(ctx context.Context) (end func() (*memory, error)) {
 	m := &memory{}
 	sample := func() {
@@ -49,7 +49,7 @@ func (b *streams) watchMemory(ctx context.Context) (end func() (*memory, error))
 	}
 }
 
-// growth is how much higher the highest sample of the second half is than that of the first.
+// growth returns how much the highest sample of the second half exceeds that of the first.
 func (m *memory) growth() int64 {
 	half := len(m.samples) / 2
 	return highest(m.samples[half:]) - highest(m.samples[:half])
@@ -62,7 +62,7 @@ func highest(samples []int64) (most int64) {
 	return most
 }
 
-// numbers are the agent's metrics, by name with labels.
+// numbers returns the agent's metrics, by name with labels.
 func (b *streams) numbers(ctx context.Context) (map[string]float64, error) {
 	pod, err := b.sys.AgentPod(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (b *streams) numbers(ctx context.Context) (map[string]float64, error) {
 	return found, nil
 }
 
-// Metrics that are looked at.
+// The metrics that are used.
 const (
 	callsOpen  = "pipeops_agent_calls_open"
 	goroutines = "go_goroutines"
@@ -96,8 +96,8 @@ func (b *streams) number(ctx context.Context, name string) (float64, error) {
 	return all[name], err
 }
 
-// awaitNumber waits until a metric is as wanted, and answers it: also where it has not
-// become so in time.
+// awaitNumber waits until a metric has a suitable value. It returns the value, also if the wait
+// times out.
 func (b *streams) awaitNumber(ctx context.Context, timeout time.Duration, name string, fits func(float64) bool) (n float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -105,7 +105,7 @@ func (b *streams) forwardUp(ctx context.Context) (string, error) {
 	return string(sum), err
 }
 
-// forward connects to the pod and says what is to come.
+// forward connects to the pod and sends what it must do.
 func (b *streams) forward(ctx context.Context, what string) (runnerapi.HalfCloser, error) {
 	conn, err := b.client.PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort})
 	if err != nil {

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// endTimeout is how long an end is waited for.
+	// endTimeout is how long to wait for an end.
 	endTimeout = 30 * time.Second
 	// jobTime is how long a Job runs whose log is followed.
 	jobTime = 5 * time.Second
 )
 
-// measureEnds has one side go, and looks when the other knows. That of those who follow
-// 200 logs has been measured already.
+// measureEnds ends one side, and measures when the other side notices. The followers of 200 logs
+// have already been measured.
 func (b *streams) measureEnds(ctx context.Context) error {
 	for _, end := range []struct {
 		id      string
@@ -48,14 +48,14 @@ func (b *streams) measureEnds(ctx context.Context) error {
 	return nil
 }
 
-// ends are when streams ended.
+// ends records when streams ended.
 type ends struct {
 	work sync.WaitGroup
 	mu   sync.Mutex
 	last time.Time
 }
 
-// until notes when do ends.
+// until records when do ends.
 func (e *ends) until(do func()) {
 	e.work.Go(func() {
 		do()
@@ -65,7 +65,7 @@ func (e *ends) until(do func()) {
 	})
 }
 
-// after is how long after a moment the last one ended; 0 for those that ended before it.
+// after returns how long after a moment the last stream ended; 0 for those that ended before it.
 func (e *ends) after(ctx context.Context, from time.Time) (time.Duration, error) {
 	all := make(chan struct{})
 	go func() { e.work.Wait(); close(all) }()
@@ -106,7 +106,7 @@ func (b *streams) commandsInside(ctx context.Context, open *ends) error {
 			_, err := b.client.Exec(ctx, moves, runnerapi.ExecOptions{Command: []string{"/tar", "-cat"}, Stdin: true},
 				runnerapi.ExecStreams{Stdin: in, Stdout: out, Stderr: out})
 			_ = in.Close()
-			_ = out.CloseWithError(err) // for who waits for the first answer
+			_ = out.CloseWithError(err) // for the reader that waits for the first answer
 		})
 		if err := ping(fromCommand, toCommand, ""); err != nil {
 			return err
@@ -147,11 +147,11 @@ func (b *streams) callersGo(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// moment waits until something has happened, and answers when that was.
+// moment waits until something has happened, and returns when that was.
 type moment func(context.Context) (time.Time, error)
 
-// processGoes kills the process of a pod in which streams are open, and answers how long after
-// a moment that follows from it the last one ended.
+// processGoes kills the process of a pod with open streams. It returns how long after a given
+// moment the last stream ended.
 func (b *streams) processGoes(inside func(context.Context, *ends) error, from func(*corev1.Pod) (moment, error)) func(context.Context) (time.Duration, error) {
 	return func(ctx context.Context) (time.Duration, error) {
 		calling, cancel := context.WithCancel(ctx)
@@ -179,7 +179,7 @@ func (b *streams) processGoes(inside func(context.Context, *ends) error, from fu
 	}
 }
 
-// mover is the pod that moves bytes, whose process runs.
+// mover returns the pod that moves bytes, once its process runs.
 func (b *streams) mover(ctx context.Context) (*corev1.Pod, error) {
 	if err := b.awaitMover(ctx); err != nil {
 		return nil, err
@@ -194,15 +194,15 @@ func (b *streams) mover(ctx context.Context) (*corev1.Pod, error) {
 	return &pods.Items[0], nil
 }
 
-// killed is when the process is killed.
+// killed returns when the process is killed.
 func killed(*corev1.Pod) (moment, error) {
 	now := time.Now()
 	return func(context.Context) (time.Time, error) { return now, nil }, nil
 }
 
-// removed is when containerd has removed the container whose process was killed. It tells before
-// that of no command how it ended, and of the container to nobody that it has (docs/adr/0029). How
-// long it takes is the node's disk's.
+// removed waits until containerd has removed the container whose process was killed. Before that it
+// reports neither how a command ended nor that the container has (docs/adr/0029). The time depends
+// on the node's disk.
 func (b *streams) removed(pod *corev1.Pod) (moment, error) {
 	await, err := b.sys.WatchRemoval(pod.Status.ContainerStatuses[0].ContainerID)
 	if err != nil {
@@ -220,7 +220,7 @@ func (b *streams) removed(pod *corev1.Pod) (moment, error) {
 	}, nil
 }
 
-// awaitMover waits until the process that may have been killed before is there again.
+// awaitMover waits until a possibly killed process is back.
 func (b *streams) awaitMover(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -58,7 +58,7 @@ type followed struct {
 	failed  atomic.Pointer[error] // the first reader's that ended by itself
 }
 
-// follow has readers follow the Apps' logs, by turns, and waits until each has a line.
+// follow makes readers follow the Apps' logs, in turn, and waits until each has a line.
 func (b *streams) follow(ctx context.Context, apps, each int) (*followed, error) {
 	watching, cancel := context.WithCancel(ctx)
 	f := &followed{cancel: cancel}
@@ -102,7 +102,7 @@ func (f *followed) lines() (all int64) {
 	return all
 }
 
-// end has all readers go, and waits for them.
+// end makes all readers leave, and waits for them.
 func (f *followed) end() {
 	f.cancel()
 	f.work.Wait()
@@ -145,7 +145,7 @@ func (b *streams) measureLogs(ctx context.Context) error {
 	return b.neverRestarted(ctx)
 }
 
-// during lets time pass. It answers how many streams the agent has ended meanwhile.
+// during lets time pass. It returns how many streams the agent has ended meanwhile.
 func (b *streams) during(ctx context.Context, f *followed) (m *memory, ended float64, err error) {
 	before, err := b.numbers(ctx)
 	if err != nil {

@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// commandInterval has 50 commands come a second, whether or not those before are answered.
+	// commandInterval sends 50 commands a second, whether or not earlier ones were answered.
 	commandInterval = 20 * time.Millisecond
-	// turn is how long they come without, and with, a stalled reader.
+	// turn is the duration of a turn, without or with a stalled reader.
 	turn = 8 * time.Second
-	// crowd is how many stall at once.
+	// crowd is how many readers stall at once.
 	crowd = 40
-	// stalledBytes is how much a pod has to have written until a reader that takes nothing has
-	// filled whatever is on the way: with HTTP/2's windows of a client (16 MiB) and of the
-	// agent's to the API server (4 MiB), which both have made smaller, and buffers.
+	// stalledBytes is how much a pod must have written until a stalled reader has filled everything
+	// on the path: HTTP/2's windows of a client (16 MiB) and of the agent to the API server (4
+	// MiB), which both have reduced, and buffers.
 	stalledBytes = 24 << 20
 	// stallTimeout is how long that may take.
 	stallTimeout = time.Minute
 )
 
-// measureStalled sends commands while a pod floods its log, without and with somebody who
-// follows that log and has stopped to read, in turns.
+// measureStalled sends commands while a pod floods its log, in turns without and with a reader that
+// follows that log and has stopped reading.
 func (b *streams) measureStalled(ctx context.Context) error {
 	var alone, beside, all durations
 	var ratios []float64
@@ -60,7 +60,7 @@ func (b *streams) measureStalled(ctx context.Context) error {
 	return nil
 }
 
-// turn is what commands take beside so many stalled readers.
+// turn returns how long commands take beside that many stalled readers.
 func (b *streams) turn(ctx context.Context, stalled int) (durations, error) {
 	if stalled == 0 {
 		return b.commands(ctx)
@@ -76,8 +76,8 @@ func (b *streams) turn(ctx context.Context, stalled int) (durations, error) {
 	return took, err
 }
 
-// stall has so many follow the log of the pod that floods and stop to read after the first
-// line. It answers when nothing moves any more; end has the readers go.
+// stall makes readers follow the log of the flooding pod and stop reading after the first line. It
+// returns once nothing moves any more; end disconnects the readers.
 func (b *streams) stall(ctx context.Context, readers int) (end func() error, err error) {
 	reading, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -107,8 +107,8 @@ func (b *streams) stall(ctx context.Context, readers int) (end func() error, err
 	return end, nil
 }
 
-// measureCrowd has a crowd stall at once, and looks whether commands are answered and what
-// the agent needs.
+// measureCrowd makes a crowd stall at once. It checks whether commands are answered and what the
+// agent needs.
 func (b *streams) measureCrowd(ctx context.Context) error {
 	samples := b.watchMemory(ctx)
 	took, failed := b.turn(ctx, crowd)
@@ -129,7 +129,7 @@ func (b *streams) measureCrowd(ctx context.Context) error {
 	return b.neverRestarted(ctx)
 }
 
-// awaitFlooded waits until the pod that floods has written what fills all buffers.
+// awaitFlooded waits until the flooding pod has written what fills all buffers.
 func (b *streams) awaitFlooded(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
 	defer cancel()
@@ -146,7 +146,7 @@ func (b *streams) awaitFlooded(ctx context.Context) error {
 	})
 }
 
-// newest is the number of the newest line that an App has logged.
+// newest returns the number of the newest line that an App has logged.
 func (b *streams) newest(ctx context.Context, key runnerapi.Key) (n int, err error) {
 	err = b.client.Logs(ctx, key, runnerapi.LogOptions{Tail: 1}, func(l runnerapi.LogLine) error {
 		n, err = payload.Number(l.Line, b.Line)
@@ -155,7 +155,7 @@ func (b *streams) newest(ctx context.Context, key runnerapi.Key) (n int, err err
 	return n, err
 }
 
-// commands are sent for a turn. Each takes from when it was due to its answer.
+// commands sends commands for a turn. The time of each counts from when it was due.
 func (b *streams) commands(ctx context.Context) (durations, error) {
 	var mu sync.Mutex
 	var took durations
@@ -163,7 +163,7 @@ func (b *streams) commands(ctx context.Context) (durations, error) {
 	start := time.Now()
 	for due := time.Duration(0); due < turn; due += commandInterval {
 		if err := wait(ctx, time.Until(start.Add(due))); err != nil {
-			break // the group knows why
+			break // the group has the reason
 		}
 		group.Go(func() error {
 			err := b.command(ctx, int(due/commandInterval))
@@ -176,8 +176,8 @@ func (b *streams) commands(ctx context.Context) (durations, error) {
 	return took, group.Wait()
 }
 
-// command is one of three, by turns: an App, all Apps, the end of a log, which goes by the
-// API server and the kubelet as the stalled one does.
+// command sends one of three commands, in turn: get an App, list all Apps, or read the end of a
+// log. The last goes through the API server and the kubelet, as the stalled one does.
 func (b *streams) command(ctx context.Context, i int) (err error) {
 	switch i % 3 {
 	case 0:

@@ -15,13 +15,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// versionVariable is the variable that tells the versions of a spec apart.
+// versionVariable is the variable that distinguishes the versions of a spec.
 const versionVariable = "VERSION"
 
-// seenTimeout is how long what was asked for may take to be seen.
+// seenTimeout is how long a requested change may take to be seen.
 const seenTimeout = 2 * time.Minute
 
-// seen waits for what is watched and answers when it was told of.
+// seen waits for the watched change and returns when it was reported.
 type seen func(context.Context) (time.Time, error)
 
 // watchDeployment watches for an App's Deployment with a version of the spec.
@@ -44,7 +44,7 @@ func (b *bench) watchDeployment(ctx context.Context, key runnerapi.Key, version 
 	}), nil
 }
 
-// watchReady watches for a ready pod of a namespace, in which no pod is yet.
+// watchReady watches for a ready pod in a namespace without pods.
 func (b *bench) watchReady(ctx context.Context, namespace string) (seen, error) {
 	pods, err := b.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -72,7 +72,7 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// await notes the time when an event fits, whether or not anybody asks yet.
+// await records the time when an event fits, also before the result is requested.
 func await(w watch.Interface, fits func(runtime.Object) bool) seen {
 	at := make(chan time.Time, 1)
 	go func() {

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// Options say which broker is wanted.
+// Options describe the broker.
 type Options struct {
-	// Name tells brokers apart: a-z, 0-9 and '-'. Empty means "default".
+	// Name distinguishes brokers: a-z, 0-9 and '-'. Empty means "default".
 	Name string
 	// Out is where progress is shown; nil shows none.
 	Out io.Writer
@@ -43,8 +43,8 @@ type Broker struct {
 	mortal bool
 }
 
-// Up makes the broker of that name if there is none, starts it unless it runs,
-// and returns when it accepts AMQP over TLS. It outlives the calling process.
+// Up creates the broker of that name if there is none, and starts it unless it runs. It returns
+// once the broker accepts AMQP over TLS. The broker outlives the calling process.
 func Up(ctx context.Context, opts Options) (*Broker, error) {
 	if err := Install(ctx, opts.Out); err != nil {
 		return nil, err
@@ -145,32 +145,32 @@ func (b *Broker) lockFile() string {
 	return filepath.Join(filepath.Dir(b.dir), "."+b.name+".lock")
 }
 
-// Name is the broker's name.
+// Name returns the broker's name.
 func (b *Broker) Name() string { return b.name }
 
-// URL is the amqps:// URL of a user, password included: do not print it.
+// URL returns the amqps:// URL of a user, password included: do not print it.
 func (b *Broker) URL(user string) string { return b.urlIn(user, b.address(), "") }
 
 func (b *Broker) address() string { return "127.0.0.1:" + strconv.Itoa(b.state.AMQPSPort) }
 
-// Port is the port of AMQP over TLS.
+// Port returns the port of AMQP over TLS.
 func (b *Broker) Port() int { return b.state.AMQPSPort }
 
-// Password is that of a user, to log in to the management page with.
+// Password returns a user's password for the management page.
 func (b *Broker) Password(user string) string { return b.state.Passwords[user] }
 
-// CAFile is the CA's certificate in PEM.
+// CAFile returns the CA's certificate in PEM.
 func (b *Broker) CAFile() string { return filepath.Join(b.dir, "ca.crt") }
 
 // CAPool holds the CA's certificate.
 func (b *Broker) CAPool() *x509.CertPool { return b.pool }
 
-// ManagementURL is the RabbitMQ page.
+// ManagementURL returns the RabbitMQ page.
 func (b *Broker) ManagementURL() string {
 	return "http://127.0.0.1:" + strconv.Itoa(b.state.ManagementPort) + "/"
 }
 
-// LogDir is where the server's logs are.
+// LogDir returns where the server's logs are.
 func (b *Broker) LogDir() string { return filepath.Join(b.dir, "log") }
 
 // Start starts a stopped or killed broker again, with its data and ports.

@@ -21,8 +21,8 @@ import (
 
 const certLife = 10 * 365 * 24 * time.Hour
 
-// ensureCerts makes the CA once, and the server's certificate anew whenever it
-// is asked for other names.
+// ensureCerts creates the CA once, and the server's certificate again whenever other names are
+// requested.
 func ensureCerts(dir string, sans []string) error {
 	ca, caKey, err := loadCA(dir)
 	if errors.Is(err, fs.ErrNotExist) {

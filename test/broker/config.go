@@ -14,21 +14,21 @@ import (
 
 // The users of a broker.
 const (
-	// UserControlPlane may do everything with what is called pipeops.*, and look at
-	// the management page.
+	// UserControlPlane may do everything with objects named pipeops.*, and read the management
+	// page.
 	UserControlPlane = "controlplane"
-	// UserRunner may make, bind and read its own queues pipeops.runner.*, and
-	// dead-letter from them. It cannot announce anything.
+	// UserRunner may create, bind and read its own queues pipeops.runner.*, and dead-letter from
+	// them. It cannot announce anything.
 	UserRunner = "runner"
-	// userAdmin makes virtual hosts. It may touch nothing in them.
+	// userAdmin creates virtual hosts. It may access nothing in them.
 	userAdmin = "admin"
 )
 
-// tags say what a user may do with the management API.
+// tags are the rights of a user in the management API.
 var tags = map[string][]string{UserControlPlane: {"monitoring"}, UserRunner: {}, userAdmin: {"administrator"}}
 
-// permission is what a user may touch, as regular expressions over the names of
-// exchanges and queues.
+// permission is what a user may access, as regular expressions over the names of exchanges and
+// queues.
 type permission struct {
 	User      string `json:"user"`
 	VHost     string `json:"vhost"`
@@ -39,8 +39,8 @@ type permission struct {
 
 var permissions = []permission{
 	{UserControlPlane, "/", `^pipeops\..*$`, `^pipeops\..*$`, `^pipeops\..*$`},
-	// Declaring a queue that dead-letters asks for write on the exchange of the
-	// dead; binding one asks for write on the queue and read on the exchange.
+	// Declaring a queue with dead letters needs write access to the dead-letter exchange. Binding
+	// one needs write access to the queue and read access to the exchange.
 	{UserRunner, "/", `^pipeops\.runner\..*$`, `^pipeops\.(runner\..*|dead)$`, `^pipeops\.(runner\..*|agents)$`},
 }
 
@@ -64,8 +64,7 @@ func (b *Broker) writeConfig() error {
 	return b.writeCookie()
 }
 
-// writeCookie sets Erlang's shared secret, which it only takes from a file that
-// nobody else can read.
+// writeCookie sets Erlang's shared secret. Erlang only accepts a file that other users cannot read.
 func (b *Broker) writeCookie() error {
 	path := filepath.Join(b.dir, ".erlang.cookie")
 	if _, err := os.Stat(path); err == nil {
@@ -92,8 +91,8 @@ func (b *Broker) serverConfig() string {
 	set("management.tcp.port", b.state.ManagementPort)
 	set("load_definitions", filepath.Join(b.dir, "definitions.json"))
 
-	// A test's broker shall not be stopped by a disk that is nearly full, nor fill
-	// it: the log of quorum queues takes 512 MB unless told otherwise.
+	// A nearly full disk must not stop a test's broker, and the broker must not fill it: the log of
+	// quorum queues takes 512 MB by default.
 	set("disk_free_limit.absolute", "50MB")
 	set("vm_memory_high_watermark.absolute", "512MB")
 	set("raft.wal_max_size_bytes", 32<<20)
@@ -101,8 +100,7 @@ func (b *Broker) serverConfig() string {
 	return c.String()
 }
 
-// definitions make the users at every start. Where there are definitions,
-// RabbitMQ makes no guest user.
+// definitions creates the users at every start. With definitions, RabbitMQ creates no guest user.
 func (b *Broker) definitions() (string, error) {
 	type user struct {
 		Name string   `json:"name"`
@@ -126,7 +124,7 @@ func (b *Broker) definitions() (string, error) {
 	return string(body), err
 }
 
-// hashPassword is RabbitMQ's: four bytes of salt, then SHA-256 of salt and password.
+// hashPassword returns RabbitMQ's hash: four bytes of salt, then SHA-256 of salt and password.
 func hashPassword(password string) (string, error) {
 	salt := make([]byte, 4)
 	if _, err := rand.Read(salt); err != nil {

@@ -20,7 +20,7 @@ type Shared struct {
 	err    error
 }
 
-// VHost is a new virtual host for a test, which is deleted when the test ends. Under -short
+// VHost returns a new virtual host for a test, which is deleted when the test ends. Under -short
 // the test is skipped.
 func (s *Shared) VHost(t testing.TB) *VHost {
 	t.Helper()
@@ -49,7 +49,7 @@ func (s *Shared) Stop() error {
 	return down(s.broker)
 }
 
-// OwnForTest brings a broker up for one test that stops, kills or reconfigures it, and down
+// OwnForTest starts a broker for one test that stops, kills or reconfigures it, and removes it
 // after the test. All other tests take a virtual host of a Shared. Under -short the test is
 // skipped.
 func OwnForTest(t testing.TB) *Broker {

@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// Hold stops the server's time: it answers nobody, and its connections stay.
+// Hold suspends the server: it stops responding, and its connections stay.
 func (b *Broker) Hold() error { return b.signal(syscall.SIGSTOP) }
 
-// Resume lets the server go on after Hold.
+// Resume continues the server after Hold.
 func (b *Broker) Resume() error { return b.signal(syscall.SIGCONT) }
 
 func (b *Broker) signal(s syscall.Signal) error {
@@ -24,8 +24,8 @@ func (b *Broker) signal(s syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// URLAt is URL with another address for the server, which a forwarder to it has:
-// its certificate is for 127.0.0.1.
+// URLAt is like URL with another address of the server, such as a forwarder's: its certificate is
+// for 127.0.0.1.
 func (b *Broker) URLAt(user, address string) string {
 	return b.urlIn(user, address, "")
 }

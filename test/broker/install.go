@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// binDir is where Debian keeps RabbitMQ's own scripts. The ones in /usr/sbin are
-// wrappers that insist on the system's rabbitmq user and configuration.
+// binDir is where Debian keeps RabbitMQ's own scripts. Those in /usr/sbin are wrappers that require
+// the system's RabbitMQ user and configuration.
 const binDir = "/usr/lib/rabbitmq/bin"
 
 //go:embed install.sh
 var installScript string
 
-// Installed tells whether RabbitMQ is there.
+// Installed reports whether RabbitMQ is installed.
 func Installed() bool {
 	_, err := os.Stat(binDir + "/rabbitmq-server")
 	return err == nil
 }
 
-// Install installs Debian's rabbitmq-server, without starting its service,
-// unless it is there already.
+// Install installs Debian's package of RabbitMQ, without starting its service, unless it is already
+// installed.
 func Install(ctx context.Context, out io.Writer) error {
 	if Installed() {
 		return nil

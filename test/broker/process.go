@@ -19,7 +19,7 @@ import (
 // when a process ID was used again.
 const marker = "PIPEOPS_TEST_BROKER"
 
-// nodeName is short, and on localhost so that Erlang asks no DNS.
+// nodeName returns short, and on localhost so that Erlang asks no DNS.
 func (b *Broker) nodeName() string { return "pipeops-" + b.name + "@localhost" }
 
 func (b *Broker) environ() []string {
@@ -164,7 +164,7 @@ func (b *Broker) killAll(ctx context.Context) error {
 	return nil
 }
 
-// Running tells whether the server's process is there.
+// Running reports whether the server's process is there.
 func (b *Broker) Running() bool { return len(b.processes("beam.smp")) > 0 }
 
 // processes finds the broker's live processes, those of one command or all.

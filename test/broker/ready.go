@@ -75,7 +75,7 @@ func (b *Broker) lastWords() string {
 	return "(none)"
 }
 
-// Ctl runs rabbitmqctl against the broker and returns what it said.
+// Ctl runs rabbitmqctl against the broker and returns its output.
 func (b *Broker) Ctl(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

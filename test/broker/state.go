@@ -36,7 +36,7 @@ func (s *state) ports() []int {
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
-// root is the folder of all brokers of this user.
+// root returns the folder of all brokers of this user.
 func root() (string, error) {
 	cache, err := os.UserCacheDir() // honours XDG_CACHE_HOME
 	if err != nil {
@@ -142,7 +142,7 @@ func portIsFree(ctx context.Context, port int) bool {
 
 func secret() string { return rand.Text() }
 
-// lowSecret is for names, which are in lower case.
+// lowSecret returns a secret for names, which are in lower case.
 func lowSecret() string { return strings.ToLower(secret()[:8]) }
 
 // lock takes an exclusive lock on a file or folder until the returned function is

@@ -27,7 +27,7 @@ type VHost struct {
 	name   string
 }
 
-// NewVHost makes a virtual host in which users have the same permissions as in "/".
+// NewVHost returns a virtual host in which users have the same permissions as in "/".
 func (b *Broker) NewVHost(ctx context.Context) (*VHost, error) {
 	v := &VHost{broker: b, name: "test-" + lowSecret()}
 	if err := b.manage(ctx, http.MethodPut, "vhosts/"+v.name, nil); err != nil {
@@ -46,22 +46,22 @@ func (v *VHost) Delete(ctx context.Context) error {
 	return v.broker.manage(ctx, http.MethodDelete, "vhosts/"+v.name, nil)
 }
 
-// Name is the virtual host's name.
+// Name returns the virtual host's name.
 func (v *VHost) Name() string { return v.name }
 
-// URL is Broker.URL with the virtual host.
+// URL returns Broker.URL with the virtual host.
 func (v *VHost) URL(user string) string { return v.broker.urlIn(user, v.broker.address(), v.name) }
 
-// URLAt is URL with another address for the server, such as a forwarder's.
+// URLAt is like URL with another address for the server, such as a forwarder's.
 func (v *VHost) URLAt(user, address string) string { return v.broker.urlIn(user, address, v.name) }
 
-// Address is the server's host and port.
+// Address returns the server's host and port.
 func (v *VHost) Address() string { return v.broker.address() }
 
 // TLSConfig verifies the broker by its own CA.
 func (v *VHost) TLSConfig() *tls.Config { return v.broker.TLSConfig() }
 
-// CAFile is the CA's certificate in PEM.
+// CAFile returns the CA's certificate in PEM.
 func (v *VHost) CAFile() string { return v.broker.CAFile() }
 
 // Ctl runs rabbitmqctl against the broker. A command about a virtual host needs --vhost.

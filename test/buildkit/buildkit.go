@@ -1,7 +1,7 @@
-// Package buildkit makes an image of rootless BuildKit for tests, laid out as upstream's
-// moby/buildkit:rootless is, which cannot be had everywhere: the same programs from their own
-// modules (test/buildkit/tools pins them), with runc, newuidmap and a shell from the distribution.
-// A build's pod starts it by the command line that it starts upstream's with.
+// Package buildkit makes an image of rootless BuildKit for tests, with the layout of upstream's
+// moby/buildkit:rootless, which is not available everywhere. It contains the same programs from
+// their own modules (test/buildkit/tools pins them), with runc, newuidmap and a shell from the
+// distribution. A build's pod starts it with the command line for upstream's image.
 package buildkit
 
 import (
@@ -37,13 +37,13 @@ const (
 	script = "buildctl-daemonless.sh"
 )
 
-// packages are Debian's, of which some files are taken; nothing of them is installed.
+// packages are Debian's, from which some files are taken; none of them is installed.
 var packages = []string{"busybox-static", "uidmap"}
 
-// applets are what the script calls.
+// applets are the commands that the script calls.
 var applets = []string{"sh", "awk", "cat", "expr", "id", "kill", "mktemp", "rm", "sleep"}
 
-// Image is the image. What it is made of is built once and kept in the tests' cache: 2 to 4
+// Image returns the image. Its parts are built once and kept in the tests' cache: that takes 2 to 4
 // minutes on two cores the first time.
 func Image(ctx context.Context) (v1.Image, error) {
 	dir, err := Parts(ctx)
@@ -77,7 +77,7 @@ func configOf(img v1.Image) *v1.ConfigFile {
 	return file
 }
 
-// Parts is the directory of the cache with the programs, and the packages' files in root.
+// Parts returns the cache directory with the programs, and the packages' files in root.
 func Parts(ctx context.Context) (dir string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -120,7 +120,7 @@ func toolsDir() string {
 	if filepath.IsAbs(file) {
 		return filepath.Join(filepath.Dir(file), "tools")
 	}
-	dir, _ := os.Getwd() // of -trimpath: from the test's folder up to the repository
+	dir, _ := os.Getwd() // with -trimpath: from the test's folder up to the repository
 	for ; dir != "/"; dir = filepath.Dir(dir) {
 		if tools := filepath.Join(dir, "test", "buildkit", "tools"); exists(tools) {
 			return tools
@@ -178,7 +178,7 @@ func run(ctx context.Context, dir string, env []string, name string, args ...str
 
 var library = regexp.MustCompile(`(/lib\S*\.so\S*)`)
 
-// libraries are what programs of the distribution are linked with.
+// libraries returns the libraries with which the distribution's programs are linked.
 func libraries(ctx context.Context, programs ...string) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "ldd", programs...).Output()
 	if err != nil {
@@ -208,8 +208,8 @@ func layer(ctx context.Context, dir string) ([]byte, error) {
 		w.file("usr/bin/"+p, filepath.Join(dir, p), 0)
 	}
 	w.file("usr/bin/runc", runc, 0)
-	// By file capabilities and not as setuid root: the mapping has to be written by who made the
-	// user namespace, or by somebody with more rights than a pod gives.
+	// With file capabilities and not as setuid root: the mapping must be written by the creator of
+	// the user namespace, or by a process with more rights than a pod gives.
 	w.file("usr/bin/newuidmap", uidmap, unix.CAP_SETUID)
 	w.file("usr/bin/newgidmap", gidmap, unix.CAP_SETGID)
 	w.file("bin/busybox", filepath.Join(dir, "root/bin/busybox"), 0)
@@ -243,7 +243,7 @@ func (w *writer) dir(name string, mode int64, owner int) {
 	w.entry(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: mode, Uid: owner, Gid: owner}, nil)
 }
 
-// file writes a program, with a capability where one is given.
+// file writes a program, with a capability if one is given.
 func (w *writer) file(name, from string, capability int) {
 	content, err := os.ReadFile(from)
 	if err != nil && w.err == nil {

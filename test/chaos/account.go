@@ -20,7 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 )
 
-// apps are all Apps there are, read past the agent.
+// apps returns all Apps there are, read past the agent.
 func (c *chaos) apps(ctx context.Context) ([]app.App, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion(app.GroupVersion.String())
@@ -37,7 +37,7 @@ func (c *chaos) apps(ctx context.Context) ([]app.App, error) {
 	return apps, nil
 }
 
-// appsSettled says which App is still on its way, or was not announced as it is.
+// appsSettled returns which App is still on its way, or was not announced as it is.
 func (c *chaos) appsSettled(ctx context.Context) error {
 	apps, err := c.apps(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *chaos) appsSettled(ctx context.Context) error {
 	return nil
 }
 
-// allHeard says what the Runner does not know.
+// allHeard returns what the Runner does not know.
 func (c *chaos) allHeard(ctx context.Context) error {
 	list, err := c.listener.runner.snapshots.Agents(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ type balance struct {
 	excused  int // commands that the audit log may miss
 }
 
-// compare compares the commands with what the cluster holds and the audit log tells.
+// compare compares the commands with what the cluster holds and with the audit log.
 func (c *chaos) compare(ctx context.Context) (balance, error) {
 	commands, err := c.ledger.Commands()
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *chaos) compare(ctx context.Context) (balance, error) {
 	return balance{problems: problems, objects: len(held), excused: excused}, nil
 }
 
-// held is what the cluster holds of what the agent made, read past the agent.
+// held returns what the cluster holds of what the agent made, read past the agent.
 func (c *chaos) held(ctx context.Context) (map[ledger.Target]ledger.Held, error) {
 	held := map[ledger.Target]ledger.Held{}
 	apps, err := c.apps(ctx)
@@ -166,8 +166,7 @@ func (c *chaos) held(ctx context.Context) (map[ledger.Target]ledger.Held, error)
 	return held, nil
 }
 
-// heldApp is an App with what became of it: its Deployment has to be what the App
-// says.
+// heldApp returns an App with its state: its Deployment must match the App.
 func (c *chaos) heldApp(ctx context.Context, a *app.App) (ledger.Held, error) {
 	is := ledger.State{Exists: true, Value: value(a.Spec.Env), Generation: a.Generation, RestartedAt: a.Annotations[managed.RestartedAt]}
 	if a.Spec.Replicas != nil {
@@ -195,7 +194,7 @@ func value(env []runnerapi.EnvVar) string {
 	return ""
 }
 
-// deployed are the value and the replicas of a Deployment.
+// deployed returns the value and the replicas of a Deployment.
 func deployed(d *appsv1.Deployment) [2]any {
 	of, replicas := "", int32(0)
 	if d.Spec.Replicas != nil {

@@ -54,11 +54,11 @@ func (c *chaos) agent(ctx context.Context) error {
 	return nil
 }
 
-// kubeconfig is the agent's.
+// kubeconfig returns the agent's.
 func (c *chaos) kubeconfig() string { return filepath.Join(c.dir, "agent.kubeconfig") }
 
-// newAgent names a replica. Replicas are told apart by the names of their hosts, so
-// each has one of its own, as a pod has.
+// newAgent names a replica. Host names distinguish replicas, so each has one of its own, as a pod
+// has.
 func (c *chaos) newAgent(ctx context.Context, name, token string) (*agentReplica, error) {
 	health, err := c.freeAddress(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *chaos) newAgent(ctx context.Context, name, token string) (*agentReplica
 	})}, nil
 }
 
-// simulatePods has the pods of the Apps go to nodes that do not exist.
+// simulatePods sends the pods of the Apps to nodes that do not exist.
 func (c *chaos) simulatePods(ctx context.Context) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": cluster.Simulate()}})
 	if err != nil {

@@ -15,18 +15,18 @@ import (
 
 const (
 	auditEvery = 3 * time.Second
-	auditLimit = 200 // the most that the call answers
+	auditLimit = 200 // the maximum of one call
 )
 
-// auditor reads the agent's audit log as it grows: it keeps the last records only.
+// auditor reads the agent's audit log as it grows: the log keeps only the last records.
 type auditor struct {
 	worker
 	mu      sync.Mutex
 	records []runnerapi.AuditRecord
-	out     *json.Encoder // where they are kept for whoever looks after a run that failed
+	out     *json.Encoder // where they are stored for the analysis of a failed run
 }
 
-// follow reads until rest is closed. What cannot be read now is read later.
+// follow reads until rest is closed. It retries later what cannot be read now.
 func (a *auditor) follow(ctx context.Context, rest <-chan struct{}) {
 	tick := time.NewTicker(auditEvery)
 	defer tick.Stop()
@@ -42,7 +42,7 @@ func (a *auditor) follow(ctx context.Context, rest <-chan struct{}) {
 	}
 }
 
-// read takes all records that there are; an error says that it could not.
+// read reads all available records; an error means that it could not.
 func (a *auditor) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -91,7 +91,7 @@ func (a *auditor) all() []runnerapi.AuditRecord {
 	return append([]runnerapi.AuditRecord(nil), a.records...)
 }
 
-// operations counts by object what was done of one kind, each operation once.
+// operations counts the operations of one kind by object, each operation once.
 func (a *auditor) operations(kind ledger.Kind) map[string]int {
 	seen, n := map[string]bool{}, map[string]int{}
 	for _, r := range a.all() {
@@ -103,8 +103,8 @@ func (a *auditor) operations(kind ledger.Kind) map[string]int {
 	return n
 }
 
-// allAudited says what the log does not tell of: a record is kept a moment after its command
-// was answered.
+// allAudited returns what is missing in the log: a record is stored a moment after its command was
+// answered.
 func (c *chaos) allAudited(ctx context.Context) error {
 	if err := c.auditor.read(ctx); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (c *chaos) audited(commands []ledger.Command) (problems []string, excused i
 	return ledger.Audited(commands, c.auditor.all(), c.kills.of(agents...))
 }
 
-// handedOver compares the end of the log with the one that the control plane has.
+// handedOver compares the end of the log with the control plane's.
 func (c *chaos) handedOver(ctx context.Context) error {
 	if err := c.auditor.read(ctx); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (c *chaos) handedOver(ctx context.Context) error {
 	return nil
 }
 
-// verifyAudit has the agent's own program look at the log.
+// verifyAudit verifies the log with the agent's own program.
 func (c *chaos) verifyAudit(ctx context.Context) (string, error) {
 	return c.sys.Agent(ctx, []string{"KUBECONFIG=" + c.kubeconfig()}, "audit", "verify")
 }

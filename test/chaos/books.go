@@ -51,7 +51,7 @@ func (b *books) balance(objects, excused, unbalanced int) {
 	b.objects, b.excused, b.unbalanced = objects, excused, unbalanced
 }
 
-// killsOf are the kills of all parts whose name begins so.
+// killsOf returns the kills of all parts whose name begins so.
 func (b *books) killsOf(name string) (n int) {
 	for part, kills := range b.kills {
 		if strings.HasPrefix(part, name) {
@@ -72,7 +72,7 @@ func (b *books) figures(set *figures.Set) {
 	}
 }
 
-// sizes are what each process had before the first fault and has now.
+// sizes returns what each process had before the first fault and has now.
 func (b *books) sizes(now []ledger.Size) figures.Table {
 	table := figures.Table{Columns: []string{"process, at the start → after", "MiB in use", "MiB resident", "goroutines", "open files"}}
 	for i, was := range b.start {

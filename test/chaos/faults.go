@@ -11,17 +11,17 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 )
 
-// For how long things fail at most. Half a minute is six heartbeats: the agent is
-// announced to be offline then.
+// How long faults last at most. Half a minute is six heartbeats, after which the agent is announced
+// as offline.
 const (
 	longCut   = 30 * time.Second
 	longDown  = 15 * time.Second
 	longHeld  = 20 * time.Second
-	apiHeld   = 8 * time.Second // Kubernetes' own parts have to bear it too
+	apiHeld   = 8 * time.Second // Kubernetes' own parts must survive it too
 	healLimit = 2 * time.Minute
 )
 
-// The parts that are not wires, and how the kinds are called that kill.
+// The parts that are not wires, and the names of the faults that kill.
 const (
 	brokerName    = "RabbitMQ"
 	databaseName  = "PostgreSQL"
@@ -31,14 +31,14 @@ const (
 	killed        = "killed"
 )
 
-// process is what can be ended and held.
+// process can be ended and held.
 type process interface {
 	Kill() error
 	Hold() error
 	Resume() error
 }
 
-// parts are all that can fail.
+// parts returns everything that can fail.
 func (c *chaos) parts() []part {
 	var all []part
 	for _, p := range c.planes {
@@ -66,7 +66,7 @@ func (c *chaos) wireNames() []string {
 	return names
 }
 
-// own is a process of the product.
+// own returns a process of the product as a part.
 func (c *chaos) own(name string, p process, start func() error) part {
 	return part{name, []kind{
 		{name: killed, weight: 3, kills: true, longest: longDown,
@@ -107,12 +107,12 @@ func (c *chaos) apiServerPart() part {
 		return func(context.Context) error { return c.sys.Cluster.SignalComponent("kube-apiserver", s) }
 	}
 	return part{apiServerName, []kind{
-		{name: killed, weight: 1, begin: signal(syscall.SIGKILL)}, // it is started again by itself
+		{name: killed, weight: 1, begin: signal(syscall.SIGKILL)}, // it restarts by itself
 		{name: "held", weight: 2, longest: apiHeld, begin: signal(syscall.SIGSTOP), end: signal(syscall.SIGCONT)},
 	}}
 }
 
-// wirePart fails as networks do.
+// wirePart returns a wire as a part that fails as networks do.
 func wirePart(w *faultproxy.Proxy) part {
 	set := func(c faultproxy.Condition) func(context.Context) error {
 		return func(context.Context) error { w.Set(c); return nil }
@@ -132,7 +132,7 @@ func wirePart(w *faultproxy.Proxy) part {
 	}}
 }
 
-// kills are when agents were killed: what they had not yet told is lost.
+// kills records when agents were killed: what they had not yet reported is lost.
 type kills struct {
 	mu sync.Mutex
 	at map[string][]time.Time
@@ -156,8 +156,8 @@ func (k *kills) of(names ...string) (all []time.Time) {
 	return all
 }
 
-// fail carries out a round's faults and returns when all are over. What has begun is
-// ended whatever happens to ctx.
+// fail carries out a round's faults and returns when all are over. It ends the faults that have
+// begun, even if ctx ends.
 func (c *chaos) fail(ctx context.Context, faults []fault) error {
 	start := time.Now()
 	var under sync.WaitGroup
@@ -181,8 +181,8 @@ func (c *chaos) fail(ctx context.Context, faults []fault) error {
 	}
 }
 
-// inject has one part fail. One that cannot be made to, such as a broker that is
-// not yet up again, is left alone.
+// inject makes one part fail. It skips a part that cannot fail now, such as a broker that is not up
+// again yet.
 func (c *chaos) inject(ctx context.Context, f fault) error {
 	if err := f.do.begin(ctx); err != nil {
 		c.say("%s is not %s: %v", f.part, f.kind, err)
@@ -204,7 +204,7 @@ func (c *chaos) inject(ctx context.Context, f fault) error {
 	return nil
 }
 
-// sleep waits and says whether ctx is still on.
+// sleep waits and reports whether ctx is still active.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -46,7 +46,7 @@ func (c *chaos) newRunner(ctx context.Context, name string) (*runner, error) {
 	return &runner{Login: l, snapshots: announce.SnapshotClient{BaseURL: credentials.ControlPlane, HTTPClient: l.HTTPClient()}}, nil
 }
 
-// queue is what a Runner's own queue is consumed with.
+// queue returns what a Runner's own queue is consumed with.
 func (r *runner) queue(log zerolog.Logger) announce.ConsumerConfig {
 	credentials := r.Credentials()
 	pool := x509.NewCertPool()
@@ -70,8 +70,7 @@ type listener struct {
 	out    *json.Encoder
 }
 
-// listen has both Runners listen from before there is an agent, so that they hear
-// its first event.
+// listen makes both Runners listen before there is an agent, so that they receive its first event.
 func (c *chaos) listen(ctx context.Context) error {
 	heard, err := c.create("heard.jsonl")
 	if err != nil {
@@ -126,14 +125,14 @@ func (l *listener) hear(_ context.Context, e announce.Event) error {
 	return l.out.Encode(e)
 }
 
-// all are the events so far.
+// all returns the events so far.
 func (l *listener) all() []announce.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.events)
 }
 
-// online says why the Runner's directory would not have it call the agent.
+// online returns why the Runner's directory would not have it call the agent.
 func (l *listener) online(context.Context) error {
 	a, err := l.directory.Get(agentName)
 	switch {

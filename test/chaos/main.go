@@ -1,9 +1,8 @@
-// Command chaos runs the whole product on its real parts while all of them fail at
-// random: processes are killed and held, wires cut, silent, slow and lossy. Runners
-// command Apps meanwhile. Whenever it has been let to become quiet again, an
-// accountant compares every command with what the cluster holds and every change
-// with what the Runner heard. `make chaos` runs it; docs/chaos.md says how to read
-// what it prints.
+// Command chaos runs the whole product on its real parts while all of them fail at random:
+// processes are killed and held, wires are cut, silent, slow and lossy. Meanwhile Runners command
+// Apps. Whenever everything has settled again, an accountant compares every command with what the
+// cluster holds, and every change with what the Runner received. `make chaos` runs it;
+// docs/chaos.md explains the output.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 )
 
-// options say what a run is like.
+// options describe what a run is like.
 type options struct {
 	Seed     uint64
 	Duration time.Duration
@@ -32,7 +31,7 @@ type options struct {
 	Output   figures.Output
 }
 
-// usual is what a run is that was not told otherwise.
+// usual are the default options of a run.
 var usual = options{Duration: time.Hour, Workers: 4, Agents: 2, Planes: 2}
 
 func main() {
@@ -60,7 +59,7 @@ func command(ctx context.Context) error {
 	return run(ctx, o)
 }
 
-// flags are those of the options, which keep the values that they have.
+// flags returns those of the options, which keep the values that they have.
 func (o *options) flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.Uint64Var(&o.Seed, "seed", o.Seed, "what decides the faults and the commands; any when 0")
@@ -127,7 +126,7 @@ func (c *chaos) perform(ctx context.Context) error {
 	return nil
 }
 
-// again is how to run the same again.
+// again returns how to run the same again.
 func (o options) again() string {
 	line := fmt.Sprintf("make chaos SEED=%d DURATION=%s", o.Seed, o.Duration)
 	var more string

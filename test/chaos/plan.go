@@ -10,7 +10,7 @@ import (
 type kind struct {
 	name   string
 	weight int
-	// kills says that it ends a process of the product's own.
+	// kills reports that the fault ends a process of the product.
 	kills bool
 	// longest is for how long at most; 0 for what is over at once.
 	longest time.Duration
@@ -36,8 +36,7 @@ type round struct {
 	number int
 	length time.Duration
 	faults []fault
-	// whole says that no process of the product was killed, so that what it has
-	// grown by can be seen.
+	// whole reports that no process of the product was killed, so that growth is visible.
 	whole bool
 }
 
@@ -94,7 +93,7 @@ func upTo(rng *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(rng.Int64N(int64(d))) + time.Millisecond
 }
 
-// lasting is mostly short: the square of an even chance.
+// lasting returns mostly short durations: the square of an even distribution.
 func lasting(rng *rand.Rand, k kind) time.Duration {
 	chance := rng.Float64()
 	if k.longest == 0 {

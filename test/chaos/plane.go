@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-// The wires, by who calls whom.
+// The wires, by caller and callee.
 const (
 	agentToAPI        = "agent to API"
 	agentToTunnel     = "agent to tunnel"
@@ -28,28 +28,28 @@ const (
 )
 
 const (
-	// heartbeat is short, so that an agent that is cut off is noticed within a run.
+	// heartbeat is short, so that a disconnected agent is noticed within a run.
 	heartbeat = 5 * time.Second
 	// certificates are renewed many times in a run.
 	certificateTTL = 2 * time.Minute
 	readyTimeout   = time.Minute
 )
 
-// plane is one control plane. Where it listens nobody knows but the wires.
+// plane is one control plane. Only the wires know where it listens.
 type plane struct {
 	*harness.Program
-	name, number                    string // number is empty where there is one
+	name, number                    string // number is empty if there is only one
 	data                            string
 	apiAt, tunnelAt, edgeAt, peerAt string
 	profilesAt                      string
 }
 
-// wire is the name of a wire that leads to this control plane alone.
+// wire returns the name of a wire that leads only to this control plane.
 func (p *plane) wire(name string) string { return name + p.number }
 
-// controlPlanes starts the control planes, with wires to all their listeners. Where there
-// are several they share database and CA, the API is behind a load balancer, and tunnels and
-// edges are each one's own.
+// controlPlanes starts the control planes, with wires to all their listeners. Several control
+// planes share database and CA, and their API is behind a load balancer. Each has its own tunnel
+// and edge listeners.
 func (c *chaos) controlPlanes(ctx context.Context) error {
 	if err := c.dataFlags(ctx); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (c *chaos) controlPlanes(ctx context.Context) error {
 	return nil
 }
 
-// dataFlags are where the control planes have what they know, for all of their subcommands.
+// dataFlags sets the flags for the control planes' storage, for all of their subcommands.
 func (c *chaos) dataFlags(ctx context.Context) error {
 	if c.SQLite {
 		return nil
@@ -148,7 +148,7 @@ func (c *chaos) planeArgs(p *plane) ([]string, error) {
 	return append(args, c.data...), nil
 }
 
-// awaitPlane waits until a control plane says that it is ready, past all wires.
+// awaitPlane waits until a control plane is ready, without using the wires.
 func (c *chaos) awaitPlane(ctx context.Context, p *plane) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -167,8 +167,8 @@ func (c *chaos) operate(ctx context.Context, args ...string) (string, error) {
 	return c.sys.ControlPlane(ctx, append(args, c.data...)...)
 }
 
-// freeAddress is one of this machine below the kernel's ephemeral range, so that an
-// outgoing connection does not take it while nobody listens. None is given twice.
+// freeAddress returns an address of this machine below the kernel's ephemeral range, so that no
+// outgoing connection takes it while its server is down. It never returns an address twice.
 func (c *chaos) freeAddress(ctx context.Context) (string, error) {
 	for port := 20000 + time.Now().UnixNano()%10000; port < 32000; port++ {
 		at := fmt.Sprintf("127.0.0.1:%d", port)

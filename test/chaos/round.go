@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// settleTimeout is how long everything may take to become quiet once nothing
-	// fails any more: the longest pauses between tries are half a minute.
+	// settleTimeout is how long everything may take to settle once nothing fails any more: the
+	// longest pauses between retries are half a minute.
 	settleTimeout = 3 * time.Minute
 	progressEvery = 30 * time.Second
 )
 
-// round has Runners work while parts fail, waits until all is quiet, and takes
-// stock.
+// round lets Runners work while parts fail, waits until everything has settled, and compares the
+// results.
 func (c *chaos) round(ctx context.Context, r round) error {
 	if r.number > 0 {
 		c.say("round %d: %s, %d faults%s", r.number, r.length.Round(time.Second), len(r.faults),
@@ -51,7 +51,7 @@ func (c *chaos) round(ctx context.Context, r round) error {
 	return c.account(ctx, r)
 }
 
-// progress tells how far it is, now and then.
+// progress prints the progress at intervals.
 func (c *chaos) progress(ctx context.Context, rest <-chan struct{}) {
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
@@ -68,14 +68,14 @@ func (c *chaos) progress(ctx context.Context, rest <-chan struct{}) {
 }
 
 func (c *chaos) figures() string {
-	commands, _ := c.ledger.Commands() // an error is told by the accountant
+	commands, _ := c.ledger.Commands() // the accountant reports an error
 	n := ledger.Count(commands)
 	return fmt.Sprintf("commands: %d acknowledged, %d refused, %d without an answer; %d events heard; %d records of the audit log",
 		n[ledger.Acknowledged], n[ledger.Refused], n[ledger.Unanswered], len(c.listener.all()), len(c.auditor.all()))
 }
 
-// settle waits until nothing is under way: each command has ended, the cluster has
-// done what it was told, and everybody was told of it.
+// settle waits until nothing is in progress: each command has ended, the cluster has carried it
+// out, and all Runners have received the announcements.
 func (c *chaos) settle(ctx context.Context, work *sync.WaitGroup) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
@@ -85,7 +85,7 @@ func (c *chaos) settle(ctx context.Context, work *sync.WaitGroup) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		// Nobody is there to answer where a process ended by itself.
+		// If a process has ended by itself, no answer can come.
 		return errors.Join(fmt.Errorf("nothing fails any more, and after %s there is still: %w", settleTimeout, c.busy()), c.ended())
 	}
 	for _, step := range []struct {
@@ -107,7 +107,7 @@ func (c *chaos) settle(ctx context.Context, work *sync.WaitGroup) error {
 	return nil
 }
 
-// busy says what the workers are still at.
+// busy returns what the workers are still doing.
 func (c *chaos) busy() error {
 	var errs []error
 	for _, w := range c.workers {
@@ -118,7 +118,7 @@ func (c *chaos) busy() error {
 	return errors.Join(errs...)
 }
 
-// allRun says who has ended although nobody killed him.
+// allRun returns an error for each process that has ended without being killed.
 func (c *chaos) allRun(ctx context.Context) error {
 	var errs []error
 	for _, p := range c.planes {
@@ -127,7 +127,7 @@ func (c *chaos) allRun(ctx context.Context) error {
 	return errors.Join(append(errs, c.ended())...)
 }
 
-// ended says which process of the product has ended by itself.
+// ended returns an error for a process of the product that has ended by itself.
 func (c *chaos) ended() error {
 	var errs []error
 	tell := func(name string, p *harness.Program) {

@@ -26,8 +26,8 @@ type damage struct {
 	mend     func(context.Context) error
 }
 
-// sabotage has one write be lost, one be doubled and one be changed, one after the other. The
-// accountant has to find each, for its own reason, and nothing before and after it.
+// sabotage loses one write, doubles one and changes one, one after the other. The accountant must
+// find each, for its own reason, and nothing before and after it.
 func (c *chaos) sabotage(ctx context.Context) error {
 	if err := c.finds(ctx, nil); err != nil {
 		return fmt.Errorf("before any sabotage: %w", err)
@@ -136,7 +136,7 @@ func (c *chaos) loseSecret(ctx context.Context) (damage, error) {
 	}, secrets.Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-// doubleRestart restarts an App once more than the books say.
+// doubleRestart restarts an App once more than the ledger records.
 func (c *chaos) doubleRestart(ctx context.Context) (damage, error) {
 	commands, err := c.ledger.Commands()
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-// shrinkTimeout is how long a process may take to give back what it used: Go does
-// within minutes what nobody presses it to.
+// shrinkTimeout is how long a process may take to release unused memory: without pressure, Go takes
+// minutes for that.
 const shrinkTimeout = 2 * time.Minute
 
 // profilesLimit bounds what is read of a profile, in bytes.
 const profilesLimit = 64 << 20
 
-// measure is what the product's processes take.
+// measure returns the sizes of the product's processes.
 func (c *chaos) measure(ctx context.Context) ([]ledger.Size, error) {
 	var all []ledger.Size
 	var errs []error
@@ -44,10 +44,10 @@ func (c *chaos) measure(ctx context.Context) ([]ledger.Size, error) {
 	return all, errors.Join(errs...)
 }
 
-// sizeOf asks the process itself (docs/observability.md#profiles), and /proc (proc(5)).
+// sizeOf reads from the process itself (docs/observability.md#profiles), and from /proc (proc(5)).
 func sizeOf(ctx context.Context, profiles string, pid int) (size ledger.Size, err error) {
 	size.PID = pid
-	for range 2 { // what pools keep outlives one collection
+	for range 2 { // what pools keep survives one collection
 		if size.Memory, err = inUse(ctx, profiles); err != nil {
 			return size, err
 		}
@@ -72,7 +72,7 @@ func sizeOf(ctx context.Context, profiles string, pid int) (size ledger.Size, er
 	return size, err
 }
 
-// inUse is what heap and stacks take right after a collection (runtime.MemStats).
+// inUse returns the size of heap and stacks right after a collection (runtime.MemStats).
 func inUse(ctx context.Context, profiles string) (int64, error) {
 	text, err := profile(ctx, profiles, "heap?gc=1&debug=1")
 	if err != nil {
@@ -103,7 +103,7 @@ func profile(ctx context.Context, at, what string) (string, error) {
 	return string(body), err
 }
 
-// number is the one that follows name at the begin of a line.
+// number returns the number after name at the beginning of a line.
 func number(text, name string) (int64, error) {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, name); ok {
@@ -115,8 +115,8 @@ func number(text, name string) (int64, error) {
 	return 0, fmt.Errorf("no line %q", name)
 }
 
-// grown compares with the end of the round before. In a round that killed processes
-// of the product that says little, and it is where the next one begins.
+// grown compares with the end of the previous round. After a round that killed processes of the
+// product, the comparison means little, and only sets the new start.
 func (c *chaos) grown(ctx context.Context, r round) []string {
 	var now []ledger.Size
 	var problems []string
@@ -150,7 +150,7 @@ func asErrors(problems []string) []error {
 	return errs
 }
 
-// dead says how many announcements no consumer could make sense of.
+// dead reports how many announcements consumers could not handle.
 func (c *chaos) dead(context.Context) []string {
 	conn, err := amqp.DialTLS(c.sys.Broker.URL(broker.UserControlPlane), c.sys.Broker.TLSConfig())
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 const (
 	name      = "chaos" // of the system
 	agentName = "chaos"
-	namespace = "production" // of the Apps, which deployments/namespaces.yaml makes
+	namespace = "production" // of the Apps, which deployments/namespaces.yaml creates
 
 	upTimeout    = 15 * time.Minute
 	closeTimeout = 2 * time.Minute
@@ -36,7 +36,7 @@ type chaos struct {
 	database *postgres.Database
 	wires    map[string]*faultproxy.Proxy
 	planes   []*plane
-	data     []string // flags that say where they have what they know
+	data     []string // flags for their storage
 	agents   []*agentReplica
 	given    []string // addresses: see freeAddress
 
@@ -44,7 +44,7 @@ type chaos struct {
 	workers  []*worker
 	listener *listener
 	auditor  *auditor
-	sizes    []ledger.Size // at the end of the round before
+	sizes    []ledger.Size // at the end of the previous round
 	kills    kills
 	books    books
 
@@ -53,7 +53,7 @@ type chaos struct {
 	closers  []func(context.Context) error
 }
 
-// newChaos makes a run in which nothing runs yet.
+// newChaos returns a run in which nothing runs yet.
 func newChaos(o options) (*chaos, error) {
 	dir, err := os.MkdirTemp("", fmt.Sprintf("pipeops-chaos-%d-", o.Seed))
 	if err != nil {
@@ -70,13 +70,13 @@ func newChaos(o options) (*chaos, error) {
 	}
 	c.sys, err = harness.New(harness.Options{
 		Name: name, Dir: dir, Out: os.Stdout,
-		// Nobody asks for metrics or names here.
+		// These runs use neither metrics nor DNS.
 		Kubernetes: cluster.Options{SimulatedNodes: 2, WithoutMetrics: true, WithoutDNS: true},
 	})
 	return c, err
 }
 
-// create makes a file of the run that is closed at its end.
+// create creates a file of the run, which is closed at the end.
 func (c *chaos) create(file string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, file), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -87,16 +87,16 @@ func (c *chaos) create(file string) (*os.File, error) {
 
 func (c *chaos) onClose(f func(context.Context) error) { c.closers = append(c.closers, f) }
 
-// say prints a line with the time since the start, and keeps it.
+// say prints a line with the time since the start, and stores it.
 func (c *chaos) say(format string, args ...any) {
 	c.printing.Lock()
 	defer c.printing.Unlock()
 	line := fmt.Sprintf("%7.1fs  %s\n", time.Since(c.started).Seconds(), fmt.Sprintf(format, args...))
 	_, _ = os.Stdout.WriteString(line)
-	_, _ = c.faultLog.WriteString(line) // the same is on the screen
+	_, _ = c.faultLog.WriteString(line) // the screen shows the same
 }
 
-// up brings all parts up, each before those that need it.
+// up starts all parts, each before those that need it.
 func (c *chaos) up(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
@@ -125,8 +125,8 @@ func (c *chaos) build(ctx context.Context) (err error) {
 	return err
 }
 
-// kubernetes is a cluster whose pods are simulated: it is what commands change that
-// is looked at, not what runs.
+// kubernetes starts a cluster with simulated pods: the run checks what commands change, not what
+// runs.
 func (c *chaos) kubernetes(ctx context.Context) error {
 	c.onClose(c.sys.Close)
 	if err := c.sys.StartKubernetes(ctx); err != nil {
@@ -146,7 +146,7 @@ func (c *chaos) broker(ctx context.Context) error {
 	return errors.Join(c.wire(ctx, planeToBroker, target), c.wire(ctx, runnerToBroker, target))
 }
 
-// registry is the control plane's database; none is needed for SQLite.
+// registry starts the control plane's database; SQLite needs none.
 func (c *chaos) registry(ctx context.Context) (err error) {
 	if c.SQLite {
 		return nil
@@ -161,7 +161,7 @@ func (c *chaos) registry(ctx context.Context) (err error) {
 	return c.wire(ctx, planeToPostgres, fmt.Sprintf("127.0.0.1:%d", c.postgres.Port()))
 }
 
-// wire makes a wire of that name, which ends with the run.
+// wire returns a new wire of that name, which ends with the run.
 func (c *chaos) wire(ctx context.Context, name string, targets ...string) error {
 	w, err := faultproxy.Listen(ctx, name, targets...)
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *chaos) wire(ctx context.Context, name string, targets ...string) error 
 	return nil
 }
 
-// end takes everything down. What is needed to find out why a run failed stays.
+// end stops everything. It keeps what is needed to analyse a failed run.
 func (c *chaos) end(failed error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -192,8 +192,8 @@ func (c *chaos) end(failed error) error {
 	return fmt.Errorf("%w\nlogs: %s\nrun the same again: %s", errors.Join(append([]error{failed}, errs...)...), c.dir, c.again())
 }
 
-// keepLogs copies the logs of parts that take them away at their end. Those of the
-// product are in the run's directory anyhow.
+// keepLogs copies the logs of parts that remove them at their end. The product's logs are in the
+// run's directory anyway.
 func (c *chaos) keepLogs(context.Context) error {
 	var errs []error
 	keep := func(to, from string) {
@@ -212,13 +212,13 @@ func (c *chaos) keepLogs(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// urlFile writes a URL with a password where only we read it.
+// urlFile writes a URL with a password to a file that only this user can read.
 func (c *chaos) urlFile(name, url string) (string, error) {
 	path := filepath.Join(c.dir, name)
 	return path, os.WriteFile(path, []byte(url), 0o600)
 }
 
-// brokerURL is RabbitMQ's over a wire.
+// brokerURL returns RabbitMQ's URL over a wire.
 func (c *chaos) brokerURL(user, over string) string {
 	return c.sys.Broker.URLAt(user, c.wires[over].Addr())
 }

@@ -19,20 +19,20 @@ import (
 
 const (
 	slots = 3 // Apps of one worker at a time
-	// patience is how long a client tries before the worker sends the command anew,
-	// under its key.
+	// patience is how long a client retries before the worker sends the command again, under its
+	// key.
 	patience    = 8 * time.Second
 	callTimeout = 20 * time.Second
 	// maxOpen bounds the commands without an answer of one App, Secret or ConfigMap.
 	maxOpen = 3
-	// image is nobody's: pods are simulated.
+	// image does not exist: pods are simulated.
 	image = "chaos.test/app:1"
-	// valueVariable is the variable of an App that makes each deploy another.
+	// valueVariable is the variable of an App that makes each deploy different.
 	valueVariable = "CHAOS"
 	valueKey      = "value" // of a Secret or ConfigMap
 )
 
-// worker commands Apps that nobody else does, one command at a time.
+// worker commands its own Apps, one command at a time.
 type worker struct {
 	name     string
 	listener *listener
@@ -41,12 +41,11 @@ type worker struct {
 	slots    [slots]slot
 	number   int
 	client   *runnerapi.Client
-	way      []announce.Endpoint // that client goes
+	way      []announce.Endpoint // the endpoints that client uses
 	doing    atomic.Pointer[string]
 }
 
-// slot is an App with its Secret and its ConfigMap, as the worker believes them to
-// be.
+// slot is an App with its Secret and its ConfigMap, in the state that the worker expects.
 type slot struct {
 	life   int // counts the Apps that had the slot
 	exists map[string]bool
@@ -57,7 +56,7 @@ func (s *slot) begin(life int) {
 	*s = slot{life: life, exists: map[string]bool{}, open: map[string]int{}}
 }
 
-// hire makes the workers.
+// hire creates the workers.
 func (c *chaos) hire(context.Context) error {
 	for i := range c.Workers {
 		w := &worker{
@@ -84,8 +83,8 @@ func (w *worker) close() {
 	}
 }
 
-// work sends commands until rest is closed, and ends with the one under way. When
-// ctx ends that is given up.
+// work sends commands until rest is closed, and ends with the command in progress. If ctx ends, it
+// abandons that one.
 func (w *worker) work(ctx context.Context, rest <-chan struct{}) {
 	for {
 		n := w.rng.IntN(slots)
@@ -107,7 +106,7 @@ func (w *worker) work(ctx context.Context, rest <-chan struct{}) {
 
 func (w *worker) upTo(d time.Duration) time.Duration { return time.Duration(w.rng.Int64N(int64(d))) }
 
-// weights are how often what is done to an App that is there.
+// weights are the frequencies of commands on an existing App.
 var weights = []struct {
 	kind   ledger.Kind
 	weight int
@@ -116,7 +115,7 @@ var weights = []struct {
 	{ledger.PutSecret, 4}, {ledger.DeleteSecret, 1}, {ledger.PutConfig, 4}, {ledger.DeleteConfig, 1},
 }
 
-// choose makes the next command. Most are possible, as far as the worker knows.
+// choose returns the next command. Most are possible, as far as the worker knows.
 func (w *worker) choose(n int) ledger.Command {
 	s := &w.slots[n]
 	w.number++
@@ -150,11 +149,10 @@ func (w *worker) kind() ledger.Kind {
 	return ledger.Deploy
 }
 
-// learn keeps what the worker believes. After the end of an App another one may take
-// its slot.
+// learn records what the worker expects. After the end of an App another one may take its slot.
 func (w *worker) learn(n int, c *ledger.Command) {
 	s, object := &w.slots[n], c.Kind.Object()
-	renew := w.rng.IntN(3) == 0 // drawn always, so that the same commands follow
+	renew := w.rng.IntN(3) == 0 // always drawn, so that the same commands follow
 	gone := c.Kind == ledger.Delete || c.Kind == ledger.DeleteSecret || c.Kind == ledger.DeleteConfig
 	switch c.Outcome {
 	case ledger.Unanswered:
@@ -169,10 +167,9 @@ func (w *worker) learn(n int, c *ledger.Command) {
 	}
 }
 
-// send sends a command until it is answered, under the same key, or sometimes gives
-// up earlier.
+// send sends a command until it is answered, under the same key, or sometimes gives up earlier.
 func (w *worker) send(ctx context.Context, c *ledger.Command) {
-	tries := 0 // none: as many as it takes
+	tries := 0 // none: no limit
 	if w.rng.IntN(4) == 0 && w.open(c) < maxOpen {
 		tries = 1 + w.rng.IntN(2)
 	}
@@ -212,7 +209,7 @@ func (w *worker) open(c *ledger.Command) int {
 	return 0
 }
 
-// final says whether an error is an answer, and notes which.
+// final reports whether an error is an answer, and records it.
 func final(c *ledger.Command, err error) bool {
 	var known *runnerapi.Error
 	if !errors.As(err, &known) {
@@ -226,9 +223,9 @@ func final(c *ledger.Command, err error) bool {
 			c.Outcome, c.NotFound = ledger.Acknowledged, false
 		}
 		return true
-	// An API server that has just begun forbids everything, for a second or two: it
-	// has not read yet who may what. The agent passes that on, and then refuses all
-	// until it has read its customer's policy again.
+	// An API server that has just started forbids everything for a second or two, because it has
+	// not read the rights yet. The agent passes that on, and then refuses everything until it has
+	// read the cluster owner's policy again.
 	case known.Status == http.StatusConflict, known.Status == http.StatusForbidden, known.Passing():
 		return false
 	}
@@ -236,7 +233,7 @@ func final(c *ledger.Command, err error) bool {
 	return known.Status < http.StatusInternalServerError
 }
 
-// once is one try.
+// once makes one try.
 func (w *worker) once(ctx context.Context, c *ledger.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -275,7 +272,7 @@ func spec(c *ledger.Command) runnerapi.AppSpec {
 	}
 }
 
-// reach is a client that goes the ways that the Runner's directory knows now.
+// reach returns a client that uses the endpoints in the Runner's directory.
 func (w *worker) reach() (*runnerapi.Client, error) {
 	agent, err := w.listener.directory.Get(agentName)
 	if err != nil {

@@ -24,13 +24,13 @@ import (
 
 const fieldManager = "pipeops-test-cluster"
 
-// apiClient is what Up does with the Kubernetes API.
+// apiClient is Up's client of the Kubernetes API.
 type apiClient struct {
 	typed   kubernetes.Interface
 	dynamic dynamic.Interface
 }
 
-// RESTConfig is for clients of the cluster's API, as its administrator.
+// RESTConfig returns the configuration for clients of the cluster's API, as its administrator.
 func (c *Cluster) RESTConfig() (*rest.Config, error) { return restConfig(c.Kubeconfig()) }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {
@@ -38,7 +38,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	// The cluster is on this machine, whatever HTTPS_PROXY says.
+	// The cluster is on this machine, so HTTPS_PROXY does not apply.
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	return config, nil
 }
@@ -129,8 +129,8 @@ func (a *apiClient) waitMetrics(ctx context.Context) error {
 	})
 }
 
-// WaitMetrics waits until metrics-server has figures, for a cluster that was
-// brought up without waiting for that.
+// WaitMetrics waits until metrics-server has figures, for a cluster that was started without
+// waiting for that.
 func (c *Cluster) WaitMetrics(ctx context.Context) error {
 	client, err := newAPIClient(c.Kubeconfig())
 	if err != nil {
@@ -139,8 +139,8 @@ func (c *Cluster) WaitMetrics(ctx context.Context) error {
 	return client.waitMetrics(ctx)
 }
 
-// poll asks until the answer is yes. Errors are taken for "not yet": most of
-// them are, and the last one is told when the time is over.
+// poll calls ask until it is done. It treats errors as "not yet", which most of them are, and
+// reports the last one when the time is over.
 func poll(ctx context.Context, what string, ask func() (done bool, detail string, err error)) error {
 	const interval = 50 * time.Millisecond
 	tick := time.NewTicker(interval)

@@ -1,10 +1,9 @@
-// Package cluster runs real one-node Kubernetes clusters for tests and demos, in
-// Linux namespaces of their own: several side by side, up in seconds, gone
-// without a trace. It needs root, and neither systemd nor Docker; what it runs
-// it builds itself, once.
+// Package cluster runs real one-node Kubernetes clusters for tests and demos, in Linux namespaces
+// of their own. Several run side by side, start in seconds, and disappear without a trace. It needs
+// root, and neither systemd nor Docker; it builds its own programs, once.
 //
-// It is for machines that one develops and tests on. It makes no attempt to
-// protect the machine from what runs in the cluster.
+// It is for development and test machines, and does not protect the machine from what runs in the
+// cluster.
 package cluster
 
 import (
@@ -31,12 +30,12 @@ const DefaultName = "dev"
 // KubernetesVersion is the version of the clusters.
 const KubernetesVersion = parts.KubernetesVersion
 
-// ErrNotFound says that there is no cluster of that name.
+// ErrNotFound means that there is no cluster of that name.
 var ErrNotFound = errors.New("no such cluster")
 
 // Cluster is a running cluster. Its methods may be used by several goroutines.
 type Cluster struct {
-	// Name tells clusters apart.
+	// Name distinguishes clusters.
 	Name string
 
 	dir   string
@@ -45,8 +44,9 @@ type Cluster struct {
 
 var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
-// Build makes the programs and images that clusters run, telling of it on out;
-// those for simulated nodes too if asked to. It is idempotent, and Up does it too.
+// Build makes the programs and images that clusters run, and reports the progress on out. If
+// simulation is set, it also makes those for simulated nodes. It is idempotent, and Up calls it
+// too.
 func Build(ctx context.Context, simulation bool, out io.Writer) error {
 	_, err := buildParts(ctx, parts.Extra{KWOK: simulation}, out)
 	return err
@@ -76,7 +76,7 @@ func Get(name string) (*Cluster, error) {
 	return c, nil
 }
 
-// List finds all clusters, also those of which only remains are left.
+// List returns all clusters, including those of which only remains are left.
 func List() ([]*Cluster, error) {
 	names, err := clusterNames()
 	if err != nil {
@@ -117,26 +117,26 @@ func find(name string) (*Cluster, error) {
 	return c, err
 }
 
-// Running tells whether the cluster's process 1 is there.
+// Running reports whether the cluster's process 1 is there.
 func (c *Cluster) Running() bool { return c.state.Init.alive() }
 
-// Ready tells whether Up has finished.
+// Ready reports whether Up has finished.
 func (c *Cluster) Ready() bool { return c.state.Ready && c.Running() }
 
-// ControlPlaneOnly tells whether the cluster has no node.
+// ControlPlaneOnly reports whether the cluster has no node.
 func (c *Cluster) ControlPlaneOnly() bool { return c.state.ControlPlaneOnly }
 
-// SimulatedNodes is how many nodes the cluster has that do not exist.
+// SimulatedNodes returns how many nodes the cluster has that do not exist.
 func (c *Cluster) SimulatedNodes() int { return c.state.SimulatedNodes }
 
-// Started is when the cluster was started.
+// Started returns when the cluster was started.
 func (c *Cluster) Started() time.Time { return c.state.Started }
 
-// Kubeconfig is the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
-// TrustRegistry has the node get the images of a registry from there, over TLS, and not from
-// its own. The authority is in PEM.
+// TrustRegistry makes the node pull the images of a registry from there, over TLS, and not from its
+// own registry. The CA is in PEM.
 func (c *Cluster) TrustRegistry(host string, authority []byte) error {
 	dir := filepath.Join(c.dir, "certs.d", host)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -151,24 +151,24 @@ func (c *Cluster) TrustRegistry(host string, authority []byte) error {
 	return nil
 }
 
-// HostIP is the address at which pods reach this machine.
+// HostIP returns the address at which pods reach this machine.
 func (c *Cluster) HostIP() string { return c.state.Network.host().String() }
 
-// NodeIP is the address at which this machine reaches the node: its node ports,
-// its registry, the API server.
+// NodeIP returns the address at which this machine reaches the node: its node ports, its registry,
+// the API server.
 func (c *Cluster) NodeIP() string { return c.state.Network.node().String() }
 
-// NodeName is the name of the node.
+// NodeName returns the name of the node.
 func (c *Cluster) NodeName() string { return "node-" + c.Name }
 
-// LogDir is where the logs of the components are.
+// LogDir returns where the logs of the components are.
 func (c *Cluster) LogDir() string { return filepath.Join(c.dir, node.LogDir) }
 
-// InitPID is the process ID, on this machine, of the cluster's process 1.
+// InitPID returns the process ID, on this machine, of the cluster's process 1.
 func (c *Cluster) InitPID() int { return c.state.Init.PID }
 
 // registryPort is where in the cluster the image registry listens.
 const registryPort = "5000"
 
-// Registry is the address of the image registry, which speaks plain HTTP.
+// Registry returns the address of the image registry, which uses plain HTTP.
 func (c *Cluster) Registry() string { return c.NodeIP() + ":" + registryPort }

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// SignalComponent sends a signal to a component of Kubernetes, such as
-// kube-apiserver. One that ends of it is started again a second later.
+// SignalComponent sends a signal to a component of Kubernetes, such as kube-apiserver. A component
+// that ends is restarted a second later.
 func (c *Cluster) SignalComponent(name string, s syscall.Signal) error {
 	pid, err := c.componentPID(name)
 	if err != nil {

@@ -16,14 +16,14 @@ const (
 	etcdURL       = "http://127.0.0.1:2379"
 )
 
-// components are the processes of a cluster, in the order of their start.
+// components returns the processes of a cluster, in the order of their start.
 func components(c *Cluster, set parts.Set) []node.Component {
 	list := []node.Component{etcd(), apiServer(c)}
 	if c.state.ControlPlaneOnly {
 		return list
 	}
 	list = append(list,
-		// It takes no time to speak of, and the kubelet needs it.
+		// It takes almost no time, and the kubelet needs it.
 		node.Component{
 			Name:    "containerd",
 			Command: []string{set.Containerd, "--config", node.Dir + "/containerd.toml"},
@@ -44,7 +44,7 @@ func kube(name string, flags ...string) node.Component {
 	return node.Component{Name: name, Command: append([]string{hyperkubePath, name}, flags...)}
 }
 
-// etcd lives in memory: /run is a tmpfs. Durability would only cost time.
+// etcd is in memory: /run is a tmpfs. Durability would only cost time.
 func etcd() node.Component {
 	const peer = "http://127.0.0.1:2380"
 	return node.Component{
@@ -80,7 +80,7 @@ func apiServer(c *Cluster) node.Component {
 		"--proxy-client-key-file="+pkiDir+"/front-proxy-client.key",
 	)
 	if c.state.ControlPlaneOnly {
-		// Nobody makes service accounts there, which every pod would then lack.
+		// No controller creates service accounts there, so every pod would lack one.
 		server.Command = append(server.Command, "--disable-admission-plugins=ServiceAccount")
 	} else {
 		server.Command = append(server.Command, "--enable-admission-plugins="+strings.Join(admission(c), ","))
@@ -89,8 +89,8 @@ func apiServer(c *Cluster) node.Component {
 	return server
 }
 
-// fastClient raises the limits on requests: with the defaults the first default
-// service account comes seconds late, and pods are refused until then.
+// fastClient raises the limits on requests: with the defaults the first default service account
+// arrives seconds late, and pods are refused until then.
 var fastClient = []string{"--kube-api-qps=500", "--kube-api-burst=1000", "--leader-elect=false"}
 
 func controllerManager(c *Cluster) node.Component {

@@ -13,8 +13,8 @@ import (
 
 const downTimeout = time.Minute
 
-// Down removes the cluster. It leaves nothing running, mounted, routed or
-// written but what is in the cache of built parts. It may be repeated.
+// Down removes the cluster. Nothing stays running, mounted, routed or written, except the cache of
+// built parts. It may be repeated.
 func (c *Cluster) Down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
@@ -36,8 +36,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 
 const lockSuffix = ".lock"
 
-// Down removes the cluster of that name, and what is left of one. It is no error
-// if there is none.
+// Down removes the cluster of that name, or its remains. It returns no error if there is none.
 func Down(ctx context.Context, name string) error {
 	c, err := find(name)
 	if errors.Is(err, ErrNotFound) {

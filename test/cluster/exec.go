@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// KubectlCommand is kubectl as the cluster's administrator, to be run by the
-// caller.
+// KubectlCommand returns kubectl as the cluster's administrator, to be run by the caller.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.state.Hyperkube, append([]string{"kubectl"}, args...)...)
 	// kubectl would take NODE_IP for a host behind the proxy.
@@ -20,8 +19,7 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 	return cmd
 }
 
-// Kubectl runs kubectl and returns what it prints. An error has what kubectl
-// said.
+// Kubectl runs kubectl and returns its output. An error contains kubectl's messages.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := c.KubectlCommand(ctx, args...)
 	var stdout, stderr bytes.Buffer
@@ -32,7 +30,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// ExecCommand is a command within the cluster's namespaces.
+// ExecCommand returns a command within the cluster's namespaces.
 func (c *Cluster) ExecCommand(ctx context.Context, args ...string) *exec.Cmd {
 	nsenter := []string{
 		"--target", strconv.Itoa(c.InitPID()), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--",

@@ -18,28 +18,26 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
-// Credentials with which the images whose names begin with private/ are pulled,
-// and without which they are not.
+// The credentials that are required to pull images whose names begin with private/.
 const (
 	PullUser     = node.PullUser
 	PullPassword = node.PullPassword
 )
 
-// LoadImage makes an image available to pods under the name ref, whatever
-// registry that is in. Loaded again under the same name it replaces the old one
-// for pods that pull always; others keep what the node already has.
+// LoadImage makes an image available to pods under the name ref, from any registry. An image that
+// is loaded again under the same name replaces the old one for pods that always pull. Others keep
+// what the node already has.
 func (c *Cluster) LoadImage(ctx context.Context, ref string, img v1.Image) error {
 	return c.push(ctx, image.Named{Ref: ref, Image: img})
 }
 
-// LoadIndex does for an image of several platforms what LoadImage does.
+// LoadIndex is like LoadImage for an image of several platforms.
 func (c *Cluster) LoadIndex(ctx context.Context, ref string, index v1.ImageIndex) error {
 	return c.push(ctx, image.Named{Ref: ref, Index: index})
 }
 
-// LoadFile loads the images in a tar (of an OCI image layout, or by `docker
-// save`) or in the directory of an OCI image layout, under the names they have
-// there, or under ref if that is not empty.
+// LoadFile loads the images in a tar (of an OCI image layout, or by `docker save`) or in the
+// directory of an OCI image layout. It uses the names in the file, or ref if that is not empty.
 func (c *Cluster) LoadFile(ctx context.Context, file, ref string) (err error) {
 	archive, err := image.Open(file)
 	if err != nil {
@@ -63,7 +61,7 @@ func (c *Cluster) LoadFile(ctx context.Context, file, ref string) (err error) {
 	return nil
 }
 
-// push uploads into the registry, which knows repositories by the path alone.
+// push uploads to the registry, which identifies repositories only by path.
 func (c *Cluster) push(ctx context.Context, named image.Named) error {
 	if c.state.ControlPlaneOnly {
 		return fmt.Errorf("load image %s: cluster %s has no node", named.Ref, c.Name)
@@ -88,23 +86,23 @@ func (c *Cluster) push(ctx context.Context, named image.Named) error {
 	return nil
 }
 
-// Program is a Go program of this repository, to be run as a container.
+// Program is a Go program of this repository that runs as a container.
 type Program struct {
-	// Package is its main package, as ./cmd/agent.
+	// Package is its main package, such as ./cmd/agent.
 	Package string
 	// Name is the executable's name; the last part of Package if empty.
 	Name string
-	// Ref is the image's name. If it has no tag, it gets one that says the
-	// content, so that a changed program is another image.
+	// Ref is the image's name. Without a tag it gets one that depends on the content, so that a
+	// changed program is another image.
 	Ref string
-	// Version is what it is built as; that of the source when empty.
+	// Version is the version of the build; that of the source if empty.
 	Version string
 	LDFlags string
 	Labels  map[string]string
 }
 
-// LoadProgram builds a program, and the image of it, and loads that. It returns
-// the image's full name.
+// LoadProgram builds a program and its image, and loads the image. It returns the image's full
+// name.
 func (c *Cluster) LoadProgram(ctx context.Context, program Program) (ref string, err error) {
 	img, err := BuildProgram(ctx, program)
 	if err != nil {
@@ -125,8 +123,7 @@ func (c *Cluster) LoadProgram(ctx context.Context, program Program) (ref string,
 	return ref, c.LoadImage(ctx, ref, img)
 }
 
-// LoadApp builds one of the programs in test/apps and loads it. It returns the
-// image's full name.
+// LoadApp builds one of the programs in test/apps and loads it. It returns the image's full name.
 func (c *Cluster) LoadApp(ctx context.Context, app string) (ref string, err error) {
 	return c.LoadProgram(ctx, Program{Package: "./test/apps/" + app, Ref: "apps.test/" + app})
 }

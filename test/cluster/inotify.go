@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel bounds what all processes of a user watch by inotify, all clusters
-// of root together. Where the bound is reached the kubelet and kube-proxy end
-// with "too many open files", which says nothing of the cause.
+// The kernel bounds what all processes of a user watch by inotify, and so what all clusters of root
+// watch together. At the bound, the kubelet and kube-proxy end with "too many open files", which
+// does not name the cause.
 const (
 	inotifyDir = "/proc/sys/fs/inotify"
 	// neededInstances is what one cluster takes: 18 were counted.
@@ -42,8 +42,8 @@ type inotify struct {
 
 var kernelInotify = inotify{inotifyDir, writeSysctl, tryInstances}
 
-// raise raises what is low, until the machine starts again, and tells of it. Where
-// it may not, as in many containers, it fails if a cluster would, and says what to do.
+// raise raises limits that are too low, until the machine restarts, and reports it. If it may not,
+// as in many containers, it fails if a cluster would, and names the fix.
 func (k inotify) raise(out io.Writer) error {
 	var refused error
 	for _, l := range inotifyLimits {

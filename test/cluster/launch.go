@@ -51,7 +51,7 @@ func (c *Cluster) launch(ctx context.Context, tool string, reserved *reservation
 	return c.state.save(c.dir)
 }
 
-// Launch is the process in between; it returns the ID of process 1.
+// Launch returns the process in between; it returns the ID of process 1.
 func Launch(dir string) (pid int, err error) {
 	s, err := loadState(dir)
 	if err != nil {
@@ -87,7 +87,7 @@ func Launch(dir string) (pid int, err error) {
 // Init is process 1 itself.
 func Init(ctx context.Context, dir string) error { return node.Init(ctx, dir) }
 
-// waitEvent waits until process 1 tells of an event, or fails when it ended.
+// waitEvent waits until process 1 reports an event, or fails if process 1 has ended.
 func (c *Cluster) waitEvent(ctx context.Context, kind node.EventKind, name string) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()

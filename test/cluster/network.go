@@ -40,7 +40,7 @@ func (n network) apiService() netip.Addr  { return nth(n.services(), 1) }
 func (n network) dns() netip.Addr         { return nth(n.services(), 10) }
 func (n network) device() string          { return devicePrefix + strconv.Itoa(n.Index) }
 
-// prefix is 10.B.C.0/BITS.
+// prefix returns 10.B.C.0/BITS.
 func prefix(b, c, bits int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(b), byte(c)}), bits)
 }
@@ -143,9 +143,8 @@ func tryLock(path string) (*os.File, error) {
 	return file, nil
 }
 
-// usableBeside tells whether a network takes nothing away from the machine's
-// routes: none of them leads to a part of its ranges. Wider routes are fine,
-// ours just go first.
+// usableBeside reports whether a network takes nothing away from the machine's routes: none of them
+// leads to a part of its ranges. Wider routes are fine, ours just go first.
 func usableBeside(routes []netip.Prefix) func(network) bool {
 	return func(n network) bool {
 		return !slices.ContainsFunc(routes, func(route netip.Prefix) bool {
@@ -158,8 +157,8 @@ func inside(inner, outer netip.Prefix) bool {
 	return inner.Bits() >= outer.Bits() && outer.Contains(inner.Addr())
 }
 
-// hostRoutes reads the machine's IPv4 routes, but for those to clusters: the
-// locks say which of these are in use.
+// hostRoutes reads the machine's IPv4 routes, except those to clusters: the locks show which of
+// these are in use.
 func hostRoutes() ([]netip.Prefix, error) {
 	content, err := os.ReadFile("/proc/net/route")
 	if errors.Is(err, fs.ErrNotExist) {

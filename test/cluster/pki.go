@@ -81,8 +81,7 @@ func servingCertificates(dir string, ca keyPair, nodeName string, n network) err
 	)
 }
 
-// frontProxy is how the API server shows aggregated API servers that a request
-// comes from it.
+// frontProxy returns how the API server shows aggregated API servers that a request comes from it.
 func frontProxy(dir string) error {
 	ca, err := newAuthority("front-proxy-ca")
 	if err != nil {

@@ -13,26 +13,25 @@ import (
 )
 
 const (
-	// maxSimulatedNodes times podsPerSimulatedNode is what simulated pods have addresses for.
+	// maxSimulatedNodes times podsPerSimulatedNode is the number of addresses for simulated pods.
 	maxSimulatedNodes    = 128
 	podsPerSimulatedNode = 250
 
 	simulatedLabel = "cluster.test/simulated"
-	// nodeLease is how long a simulated node may be silent; KWOK renews at a
-	// quarter of it, for each node.
+	// nodeLease is how long a simulated node may be silent; KWOK renews at a quarter of it, for
+	// each node.
 	nodeLease = "40"
 )
 
-// Annotations of a namespace that the API server's admission plugins
-// PodNodeSelector and PodTolerationRestriction read.
+// Annotations of a namespace that the API server's admission plugins PodNodeSelector and
+// PodTolerationRestriction read.
 const (
 	selectorAnnotation    = "scheduler.alpha.kubernetes.io/node-selector"
 	tolerationsAnnotation = "scheduler.alpha.kubernetes.io/defaultTolerations"
 )
 
-// Simulate are the annotations of a namespace all of whose pods go to simulated
-// nodes, whoever makes them and without their knowing. All other pods go to the
-// real node.
+// Simulate returns the annotations of a namespace whose pods all go to simulated nodes, regardless
+// of their creator and without their knowledge. All other pods go to the real node.
 func Simulate() map[string]string {
 	return map[string]string{
 		selectorAnnotation:    simulatedLabel + "=true",
@@ -40,7 +39,7 @@ func Simulate() map[string]string {
 	}
 }
 
-// SimulatedNode is the name of a simulated node, counted from 0.
+// SimulatedNode returns the name of a simulated node, counted from 0.
 func SimulatedNode(i int) string { return fmt.Sprintf("simulated-%d", i) }
 
 // kwok plays the kubelets of the simulated nodes.
@@ -53,7 +52,7 @@ func kwok(c *Cluster) node.Component {
 	}}
 }
 
-// admission are the plugins that the API server has beside its defaults.
+// admission returns the API server's plugins beside its defaults.
 func admission(c *Cluster) []string {
 	plugins := []string{"NodeRestriction"}
 	if c.state.SimulatedNodes > 0 {
@@ -62,8 +61,8 @@ func admission(c *Cluster) []string {
 	return plugins
 }
 
-// simulateNodes makes the nodes and waits until they are ready. They have a
-// taint, so that nothing real is sent to where nothing runs.
+// simulateNodes creates the nodes and waits until they are ready. They have a taint, so that no
+// real pod is scheduled on a node that runs nothing.
 func (a *apiClient) simulateNodes(ctx context.Context, count int) error {
 	for i := range count {
 		_, err := a.typed.CoreV1().Nodes().Create(ctx, simulatedNode(i), metav1.CreateOptions{FieldManager: fieldManager})

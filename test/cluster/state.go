@@ -73,9 +73,9 @@ func processOf(pid int) (process, error) {
 	return process{PID: pid, Start: start}, nil
 }
 
-// alive is false for a zombie too: whose child it is may never ask for it. But
-// one that still has threads is not dead: its first thread ended before the
-// others, the last of which takes the whole namespace down.
+// alive returns false for a zombie too, because its parent may never reap it. But a zombie that
+// still has threads is not dead: its first thread ended before the others, the last of which takes
+// the whole namespace down.
 func (p process) alive() bool {
 	if p.PID == 0 {
 		return false
@@ -105,7 +105,7 @@ func procStat(pid int) (start, status string, err error) {
 	return fields[19], fields[0], nil
 }
 
-// cacheDir is where everything lives that this package makes.
+// cacheDir returns where everything lives that this package makes.
 func cacheDir() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {

@@ -22,29 +22,28 @@ const (
 	cleanupTimeout = 30 * time.Second
 )
 
-// Options say what cluster to bring up.
+// Options describe the cluster to start.
 type Options struct {
 	// Name is DefaultName if empty.
 	Name string
-	// ControlPlaneOnly leaves it at etcd and the API server: for tests of
-	// controllers, which need no pods, ready in half the time.
+	// ControlPlaneOnly starts only etcd and the API server, in half the time: for tests of
+	// controllers, which need no pods.
 	ControlPlaneOnly bool
-	// SimulatedNodes is how many nodes to have beside the real one that run nothing
-	// and say they do: see Simulate. They need a part that is built when it is
-	// first asked for.
+	// SimulatedNodes is how many simulated nodes to have beside the real one: see Simulate. They
+	// need a part that is built when it is first requested.
 	SimulatedNodes int
 	// WithoutDNS and WithoutMetrics leave out what the cluster normally has.
 	WithoutDNS     bool
 	WithoutMetrics bool
-	// WaitMetrics makes Up wait until metrics-server answers; otherwise it gets
-	// ready in the background.
+	// WaitMetrics makes Up wait until metrics-server responds; otherwise it becomes ready in the
+	// background.
 	WaitMetrics bool
-	// Out is told about the progress. Nil means that nobody is.
+	// Out receives the progress. It may be nil.
 	Out io.Writer
 }
 
-// Up brings a cluster up, or finds it running. What is missing is built first.
-// When Up fails, or its context ends, nothing is left.
+// Up starts a cluster, or finds it running. It builds missing parts first. If Up fails, or its
+// context ends, nothing is left.
 func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Name == "" {
 		options.Name = DefaultName
@@ -129,8 +128,8 @@ func (c *Cluster) alreadyUp(options Options) error {
 	return nil
 }
 
-// start prepares the cluster's directory and starts process 1. It returns the
-// cluster, for removal, even with an error.
+// start prepares the cluster's directory and starts process 1. It returns the cluster, for removal,
+// even with an error.
 func start(ctx context.Context, options Options, set parts.Set) (*Cluster, error) {
 	run, err := runDir()
 	if err != nil {
@@ -145,7 +144,7 @@ func start(ctx context.Context, options Options, set parts.Set) (*Cluster, error
 		return nil, err
 	}
 	defer reserved.file.Close() //nolint:errcheck // process 1 has its own
-	// The lock is ours, so whoever made the interface, if it is there, is dead.
+	// The lock is ours, so the process that made an existing interface is dead.
 	if err := reserved.disconnect(ctx); err != nil {
 		return nil, err
 	}
@@ -160,7 +159,7 @@ func start(ctx context.Context, options Options, set parts.Set) (*Cluster, error
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make directory of the cluster: %w", err)
 	}
-	// First of all note down what will have to be removed.
+	// First of all, record what must be removed later.
 	if err := c.state.save(c.dir); err != nil {
 		return c, err
 	}
@@ -173,7 +172,7 @@ func start(ctx context.Context, options Options, set parts.Set) (*Cluster, error
 	return c, c.launch(ctx, set.Cluster, reserved)
 }
 
-// finish connects the cluster and waits for what the options ask for.
+// finish connects the cluster and waits for what the options request.
 func (c *Cluster) finish(ctx context.Context, options Options, set parts.Set, timer *stopwatch) error {
 	if err := c.state.Network.connect(ctx, c.state.Init.PID); err != nil {
 		return err

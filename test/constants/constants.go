@@ -1,5 +1,5 @@
 // Package constants lists the constants of a Go type from the type's source, so that a test finds
-// the one that its own list lacks.
+// those that its own list lacks.
 package constants
 
 import (

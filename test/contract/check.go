@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Answer is what a server answered to a request.
+// Answer is a server's answer to a request.
 type Answer struct {
 	Method string
 	Path   string // escaped, without the query
@@ -26,7 +26,7 @@ type Answer struct {
 // zeroTime is how Go writes a time that is none.
 const zeroTime = `"0001-01-01T00:00:00Z"`
 
-// Check reports what of an answer is not in the document.
+// Check returns an error for anything in an answer that is not in the document.
 func (d *Document) Check(a Answer) error {
 	op := d.Find(a.Method, a.Path)
 	if op == nil {
@@ -95,7 +95,7 @@ func checkRetryAfter(response Response, a Answer) error {
 	return nil
 }
 
-// discovery are the paths of the API server's that say what there is.
+// discovery matches the paths of the API server that list what exists.
 var discovery = regexp.MustCompile(`^/v1/kubernetes/(version|openapi|api|apis)(/[^/]+){0,2}/?$`)
 
 // checkKubernetes looks at an answer that is the API server's, or a Status of the agent's.

@@ -1,4 +1,4 @@
-// Package contract holds answers of an HTTP API against its OpenAPI document. Its tests send the
+// Package contract checks answers of an HTTP API against its OpenAPI document. Its tests send the
 // Runner API requests that are generated from the document, and call it from another language.
 package contract
 
@@ -46,7 +46,7 @@ type Parameter struct {
 	Schema   map[string]any
 }
 
-// Response is one that a call may answer.
+// Response is a possible answer of a call.
 type Response struct {
 	Headers map[string]any
 	Content map[string]any
@@ -54,7 +54,7 @@ type Response struct {
 
 const (
 	resource = "openapi.json"
-	// kubernetesAPI is the call whose answers are the API server's.
+	// kubernetesAPI is the call whose answers come from the API server.
 	kubernetesAPI = "kubernetes-api"
 )
 
@@ -110,7 +110,7 @@ func at(v any, keys ...string) any {
 	return v
 }
 
-// Resolved is a schema, or what it refers to.
+// Resolved returns a schema, or the one that it refers to.
 func (d *Document) Resolved(schema map[string]any) map[string]any {
 	for {
 		ref, ok := schema["$ref"].(string)
@@ -121,7 +121,8 @@ func (d *Document) Resolved(schema map[string]any) map[string]any {
 	}
 }
 
-// Find answers the call of a method and a path. HEAD is its GET's, and the Kubernetes API has all methods.
+// Find returns the call of a method and a path. HEAD is its GET's, and the Kubernetes API has all
+// methods.
 func (d *Document) Find(method, path string) *Operation {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -161,7 +162,7 @@ func (d *Document) schema(pointer string) (*jsonschema.Schema, error) {
 	return schema, err
 }
 
-// escaped is a part of a JSON pointer in a URL's fragment.
+// escaped returns a part of a JSON pointer in a URL's fragment.
 func escaped(part string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D", "+", "%2B").Replace(part)
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Request is one that was generated.
+// Request is a generated request.
 type Request struct {
 	Op     *Operation
 	Method string
@@ -21,7 +21,7 @@ type Request struct {
 	Body   []byte
 }
 
-// RawQuery is the query as it is sent.
+// RawQuery returns the query as it is sent.
 func (r Request) RawQuery() string {
 	if r.Raw != "" {
 		return r.Raw
@@ -29,34 +29,34 @@ func (r Request) RawQuery() string {
 	return r.Query.Encode()
 }
 
-// DryRun reports whether the request says that it is a dry run.
+// DryRun reports whether the request is a dry run.
 func (r Request) DryRun() bool {
 	query, _ := url.ParseQuery(r.RawQuery()) // one that cannot be parsed is refused
 	return slices.Contains(query["dryRun"], "true")
 }
 
-// Generator makes requests from a document: valid ones, and others that are off by a little.
+// Generator generates requests from a document: valid ones, and slightly wrong ones.
 type Generator struct {
-	// Names are values of parameters of paths that lead somewhere, by the parameter's name.
+	// Names are valid values of path parameters, by the parameter's name.
 	Names map[string][]string
 
 	doc *Document
 	rnd *rand.Rand
 }
 
-// NewGenerator makes the same requests for the same seed.
+// NewGenerator returns a generator that makes the same requests for the same seed.
 func NewGenerator(doc *Document, seed uint64) *Generator {
 	return &Generator{doc: doc, rnd: rand.New(rand.NewPCG(seed, 0))}
 }
 
-// words are tried where a schema wants a text.
+// words are tried if a schema wants a text.
 var words = []string{
 	"web", "a", "web-1", "staging", "1", "0", "-1", "", " ", "100m", "64Mi", "1.5Gi", "/", "/srv/a", "/readyz", "10s", "5m", "1h30m", "25%",
 	"0 3 * * *", "@daily", "Europe/Berlin", "a.example.com", "*.example.com", "registry.example.com/shop/web:1.4.2", "Opaque", "kubernetes.io/tls",
 	"0123456789012345678901234567890123456789", "main", "NAME", "é€😀", "2026-01-02T03:04:05Z", "aGVsbG8=", "true", "null", "..", "a/b", strings.Repeat("x", 300),
 }
 
-// odd are texts that a server is to refuse or to take as they are.
+// odd are texts that a server must refuse or accept unchanged.
 var odd = []string{"null", "1.0", "1e0", "1e30", "-1", "true", `"\ud800"`, `"\u0000"`, `[]`, `{}`, `[null]`, `{"a":null}`, `"` + "\xff" + `"`, "0.5", `""`}
 
 // malformed are queries that no encoder writes.
@@ -65,10 +65,10 @@ var malformed = []string{
 	"dryRun=%74rue", "dryRun=true&=", "dry+Run=true", "[]=1", "a[0]=b", "?", "wait=1ms?dryRun=true", "namespace=%2e%2e", "+=+",
 }
 
-// waits are those of parameters that would otherwise hold the answer back.
+// waits are values of parameters that would otherwise delay the answer.
 var waits = []string{"0s", "1ms", "20ms", "1h", "-1s", "soon", ""}
 
-// Next is the next request.
+// Next returns the next request.
 func (g *Generator) Next() Request {
 	r := Request{Op: g.doc.Operations[g.rnd.IntN(len(g.doc.Operations))], Query: url.Values{}, Header: http.Header{}}
 	r.Method, r.Path = r.Op.Method, r.Op.Path
@@ -90,7 +90,7 @@ func (g *Generator) Next() Request {
 		r.Query["nothing"] = []string{"1"}
 	}
 	if slices.Contains(r.Query["follow"], "true") || strings.HasSuffix(r.Op.Path, "/apps/{name}/events") {
-		r.Query.Del("follow") // nothing ever settles where no controller runs
+		r.Query.Del("follow") // nothing ever settles without a controller
 	}
 	if g.oneIn(25) {
 		r.Raw = pick(g, malformed)
@@ -103,7 +103,7 @@ func (g *Generator) oneIn(n int) bool { return g.rnd.IntN(n) == 0 }
 
 func pick[T any](g *Generator, from []T) T { return from[g.rnd.IntN(len(from))] }
 
-// pathPart prefers what is there. A namespace that is deleted stays so without a controller.
+// pathPart prefers existing objects. Without a controller, a deleted namespace stays.
 func (g *Generator) pathPart(op *Operation, p Parameter) string {
 	switch {
 	case g.oneIn(12):
@@ -120,7 +120,7 @@ func (g *Generator) pathPart(op *Operation, p Parameter) string {
 	return pick(g, []string{"web", "web", "api", "worker", "none"})
 }
 
-// values are those of a parameter: one, seldom none or several.
+// values returns the values of a parameter: one, rarely none or several.
 func (g *Generator) values(p Parameter) []string {
 	one := func() string {
 		if p.Name == "wait" {
@@ -139,7 +139,7 @@ func (g *Generator) values(p Parameter) []string {
 	return []string{one()}
 }
 
-// body is the example with changes, or one that is made from the schema.
+// body returns the example with changes, or a body made from the schema.
 func (g *Generator) body(r *Request) {
 	media := "application/json"
 	content, ok := r.Op.RequestBody.Content[media]
@@ -170,10 +170,10 @@ func (g *Generator) body(r *Request) {
 	}
 }
 
-// scalar finds values of fields in JSON.
+// scalar matches values of fields in JSON.
 var scalar = regexp.MustCompile(`:("[^"]*"|-?[0-9.]+|true|false)`)
 
-// replaced has another value in the place of one.
+// replaced replaces one value by another.
 func (g *Generator) replaced(body []byte) []byte {
 	all := scalar.FindAllIndex(body, -1)
 	if len(all) == 0 {
@@ -183,10 +183,10 @@ func (g *Generator) replaced(body []byte) []byte {
 	return slices.Concat(body[:found[0]+1], []byte(pick(g, odd)), body[found[1]:])
 }
 
-// outside are fields that would have the agent call somebody else, or wait.
+// outside are fields that would make the agent call another server, or wait.
 var outside = []string{"url", "repository", "oci", "archive", "git", "chart", "timeoutSeconds"}
 
-// merged adds some of the properties that a schema has.
+// merged adds some of a schema's properties.
 func (g *Generator) merged(value any, schema map[string]any) any {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -206,7 +206,7 @@ func (g *Generator) merged(value any, schema map[string]any) any {
 
 const deepest = 6
 
-// value is one that mostly fits a schema.
+// value returns a value that usually fits a schema.
 func (g *Generator) value(schema map[string]any, depth int) any {
 	schema = g.doc.Resolved(schema)
 	if enum, ok := schema["enum"].([]any); ok && !g.oneIn(10) {
@@ -292,7 +292,7 @@ func sorted(m map[string]any) []string {
 	return keys
 }
 
-// clone copies decoded JSON, so that the document stays as it is.
+// clone copies decoded JSON, so that the document does not change.
 func clone(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -22,9 +22,9 @@ func (e *ViolationError) Error() string {
 }
 func (e *ViolationError) Unwrap() error { return e.Err }
 
-// Around returns a transport that holds each answer below /v1 against the document. An answer is
-// checked when its body has been read, or is closed. A violation is reported, and ends the reading
-// of that body with the same error.
+// Around returns a transport that checks each answer below /v1 against the document, once its body
+// has been read or is closed. It reports a violation, and ends the reading of that body with the
+// same error.
 func (d *Document) Around(next http.RoundTripper, report func(error)) http.RoundTripper {
 	return &transport{RoundTripper: next, document: d, report: report}
 }

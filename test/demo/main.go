@@ -1,6 +1,5 @@
-// Command demo shows the whole way on real parts: a Kubernetes, a RabbitMQ, the
-// control plane, the agent as a pod, and a Runner that deploys through the
-// tunnel. `make demo` runs it.
+// Command demo shows the whole product on real parts: a Kubernetes, a RabbitMQ, the control plane,
+// the agent as a pod, and a Runner that deploys through the tunnel. `make demo` runs it.
 package main
 
 import (
@@ -34,8 +33,8 @@ func perform() int {
 	return 0
 }
 
-// untilToldToEnd answers a context that ends with Ctrl-C, a SIGTERM, or the
-// terminal's end. None of them may end the process itself: it has to clean up.
+// untilToldToEnd returns a context that ends with Ctrl-C, a SIGTERM, or the terminal's end. None of
+// them may end the process itself, which must clean up.
 func untilToldToEnd() (context.Context, context.CancelFunc) {
 	// Without this a reader that went away, as in `make demo | head`, would.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -46,8 +45,8 @@ func untilToldToEnd() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), signals...)
 }
 
-// keep says whether the demo stays up at its end: from a terminal, unless
-// DEMO_KEEP=0; without one only with DEMO_KEEP=1.
+// keep reports whether the demo stays up at its end: from a terminal, unless DEMO_KEEP=0; without
+// one only with DEMO_KEEP=1.
 func keep() bool {
 	switch os.Getenv("DEMO_KEEP") {
 	case "0":

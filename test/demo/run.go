@@ -19,14 +19,14 @@ const (
 	namespace = "pipeops-demo"
 	app       = "web"
 	greeting  = "a secret that only the cluster knows"
-	// closeTimeout bounds the clean-up, which must not hang on what is broken.
+	// closeTimeout bounds the clean-up, which must not hang on broken parts.
 	closeTimeout = 2 * time.Minute
 )
 
-// errInterrupted is not worth logs: whoever did it knows why.
+// errInterrupted needs no logs: the user interrupted the demo.
 var errInterrupted = errors.New("interrupted before the end; everything is taken down again")
 
-// demo is one performance: the system under way and what was shown of it.
+// demo is one performance: the running system and what was shown of it.
 type demo struct {
 	*script
 	sys   *harness.System
@@ -63,7 +63,7 @@ func run(ctx context.Context, keep bool) (err error) {
 	return nil
 }
 
-// theirCluster is the one that KUBECONFIG names, or nil.
+// theirCluster returns the cluster in KUBECONFIG, or nil.
 func theirCluster() (*harness.Theirs, error) {
 	path := os.Getenv("KUBECONFIG")
 	if path == "" {
@@ -153,7 +153,7 @@ func (d *demo) agent(ctx context.Context) (string, error) {
 	}
 	memory, err := d.sys.AgentMemory(ctx)
 	seen := "registered over HTTPS, tunnel up, ready"
-	if memory > 0 { // not to be seen from here in a cluster that runs elsewhere
+	if memory > 0 { // not visible from here in a cluster that runs elsewhere
 		seen += fmt.Sprintf("; %d MiB resident", memory>>20)
 	}
 	return seen, err
@@ -221,7 +221,7 @@ func (d *demo) timeline(ctx context.Context) (string, error) {
 	return fmt.Sprintf("pipeops-controlplane agents show %s: %d lines, app.healthy and app.failed among them", agentName, strings.Count(out, "\n")), err
 }
 
-// status is the App as pipeops-runner shows it, on one line.
+// status returns the App as pipeops-runner shows it, on one line.
 func (d *demo) status(ctx context.Context) (string, error) {
 	out, err := d.runner(ctx, "apps", agentName, "-n", namespace)
 	_, line, _ := strings.Cut(strings.TrimSpace(out), "\n")
@@ -234,7 +234,7 @@ func (d *demo) runner(ctx context.Context, args ...string) (string, error) {
 	return d.sys.Runner(ctx, runner, args...)
 }
 
-// shown puts quotes where a shell needs them.
+// shown adds quotes where a shell needs them.
 func shown(args []string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {

@@ -41,7 +41,7 @@ func (s *script) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// summary is the table at the end.
+// summary prints the table at the end.
 func (s *script) summary() {
 	s.say("")
 	titles := 0

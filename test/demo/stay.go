@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-// lookAround keeps everything up until ctx ends and says what can be seen.
+// lookAround keeps everything up until ctx ends and prints what can be explored.
 func (d *demo) lookAround(ctx context.Context) {
 	bin := filepath.Join(harness.Root(), "bin")
 	own := ""

@@ -14,7 +14,7 @@ const defaultWidth = 160
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// width is how many columns lines may have.
+// width returns how many columns lines may have.
 func width() int {
 	if w, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && w > 0 {
 		return w
@@ -22,9 +22,9 @@ func width() int {
 	return defaultWidth
 }
 
-// ownTerminal makes the demo a process group of its own in the terminal's
-// foreground, and answers what gives the terminal back. make would get Ctrl-C
-// too otherwise, and calls a recipe failed then, however well it ended.
+// ownTerminal makes the demo a process group of its own in the terminal's foreground, and returns
+// what gives the terminal back. make would get Ctrl-C too otherwise, and calls a recipe failed
+// then, however well it ended.
 func ownTerminal() (giveBack func()) {
 	const fd = 0
 	before, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
@@ -39,8 +39,8 @@ func ownTerminal() (giveBack func()) {
 	return func() { foreground(fd, before) }
 }
 
-// foreground hands the terminal to a process group. The kernel stops who does
-// that from the background, unless SIGTTOU is ignored.
+// foreground gives the terminal to a process group. The kernel stops a background process that does
+// that, unless SIGTTOU is ignored.
 func foreground(fd, group int) {
 	signal.Ignore(syscall.SIGTTOU)
 	defer signal.Reset(syscall.SIGTTOU)

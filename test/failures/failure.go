@@ -1,6 +1,6 @@
-// Package failures is a table of what goes wrong with workloads on a real cluster, and of what has
-// to be said of each: the cause, the object, the fix. Its test has each of them befall an App, a
-// set of manifests and a Helm release; the Engine's own tests take some of them from here.
+// Package failures is a table of workload failures on a real cluster, with the expected diagnosis
+// of each: the cause, the object, the fix. Its test causes each of them for an App, a set of
+// manifests and a Helm release; the Engine's own tests use some of them.
 package failures
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Failure is one way for a workload to fail, and what has to be said of it.
+// Failure is one way for a workload to fail, with its expected diagnosis.
 type Failure struct {
 	Name string
 	// Spec is of the App that fails. A set and a release are made of the objects that it becomes.
 	Spec runnerapi.AppSpec
-	// Change brings the failure about where no spec can: in the objects of the set and of the
-	// release. NoApp says what an App lacks for it.
+	// Change causes the failure if no spec can: in the objects of the set and of the release. NoApp
+	// says what an App lacks for it.
 	Change func(Objects)
 	NoApp  string
 	Scene  *Scene // what the cluster is like; nil for nothing special
@@ -42,7 +42,7 @@ func (f Failure) Matches(d *runnerapi.Diagnosis) bool {
 	return d != nil && d.Cause == f.Cause && strings.Contains(d.Message, f.Message)
 }
 
-// Check holds a diagnosis against what has to be said.
+// Check compares a diagnosis with the expected one.
 func (f Failure) Check(t *testing.T, d *runnerapi.Diagnosis) {
 	t.Helper()
 	require.NotNil(t, d, "nothing is said to be wrong")
@@ -60,7 +60,7 @@ func (f Failure) Check(t *testing.T, d *runnerapi.Diagnosis) {
 	}
 }
 
-// Table is all failures. Their names differ.
+// Table returns all failures. Their names differ.
 func Table(images Images) []Failure {
 	var all []Failure
 	for _, part := range []func(Images) []Failure{
@@ -72,7 +72,7 @@ func Table(images Images) []Failure {
 	return all
 }
 
-// Named is the failures of these names, in their order.
+// Named returns the failures of these names, in their order.
 func Named(t *testing.T, images Images, names ...string) []Failure {
 	t.Helper()
 	byName := map[string]Failure{}

@@ -21,10 +21,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
-// Objects are what a failure is made of, its workload first.
+// Objects are the objects of a failure, its workload first.
 type Objects []client.Object
 
-// template is what the workload makes its pods of.
+// template returns the workload's pod template.
 func (o Objects) template() *corev1.PodTemplateSpec {
 	switch w := o[0].(type) {
 	case *appsv1.Deployment:
@@ -41,12 +41,12 @@ func (o Objects) template() *corev1.PodTemplateSpec {
 	return nil
 }
 
-// pod changes the pods.
+// pod returns a change of the pods.
 func pod(change func(*corev1.PodSpec)) func(Objects) {
 	return func(o Objects) { change(&o.template().Spec) }
 }
 
-// bare leaves of the workload one of its pods.
+// bare replaces the workload by one of its pods.
 func bare(o Objects) {
 	t := o.template()
 	o[0] = &corev1.Pod{
@@ -55,7 +55,7 @@ func bare(o Objects) {
 	}
 }
 
-// Manifest is what a failure's App would become, as somebody writes it who has no App.
+// Manifest returns what a failure's App would become, in the form that a user without Apps writes.
 func (f Failure) Manifest(t *testing.T, namespace string) string {
 	t.Helper()
 	objects := Objects(app.Children(&app.App{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.Name}, Spec: f.Spec}))
@@ -75,10 +75,10 @@ func (f Failure) Manifest(t *testing.T, namespace string) string {
 	return unmarked.Replace(out.String())
 }
 
-// unmarked takes away the marks of the agent's own objects, wherever they are.
+// unmarked removes the marks of the agent's own objects everywhere.
 var unmarked = strings.NewReplacer(managed.By+": "+managed.ByAgent, "of: the-test", managed.App+":", "app:")
 
-// chart is the archive of a chart that brings a manifest.
+// chart returns the archive of a chart with a manifest.
 func chart(t *testing.T, manifest string) []byte {
 	t.Helper()
 	var out bytes.Buffer

@@ -20,10 +20,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// Scene is what the cluster is like in which a failure comes about.
+// Scene is the state of the cluster in which a failure occurs.
 type Scene struct {
 	Name string
-	// Alone says that nothing else can go on meanwhile: it is the node's.
+	// Alone reports that nothing else may run meanwhile, because the failure is the node's.
 	Alone bool
 	// Prepare makes it, in one namespace, until the test ends.
 	Prepare func(t *testing.T, env *kubetest.Env, namespace string)
@@ -61,7 +61,7 @@ func Furnish(t *testing.T, env *kubetest.Env, namespace string) {
 	}
 }
 
-// Classes makes storage classes without a provisioner, until the test ends.
+// Classes creates storage classes without a provisioner, until the test ends.
 func Classes(t *testing.T, env *kubetest.Env) {
 	t.Helper()
 	for name, mode := range map[string]storagev1.VolumeBindingMode{
@@ -113,7 +113,7 @@ var (
 	}}
 )
 
-// quotaOf is a namespace that allows nothing of a resource.
+// quotaOf returns a namespace that allows nothing of a resource.
 func quotaOf(name string, none corev1.ResourceName) *Scene {
 	return &Scene{Name: name, Prepare: func(t *testing.T, env *kubetest.Env, ns string) {
 		quota := &corev1.ResourceQuota{
@@ -155,7 +155,7 @@ metadata: {name: NAME}
 spec: {policyName: NAME, validationActions: [Deny], matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}}}
 `
 
-// admission has a webhook or a policy refuse a kind in a namespace, and returns once it does.
+// admission makes a webhook or a policy refuse a kind in a namespace, and returns once it does.
 func admission(manifest, group, kind string) func(*testing.T, *kubetest.Env, string) {
 	return func(t *testing.T, env *kubetest.Env, ns string) {
 		t.Helper()

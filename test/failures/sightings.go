@@ -39,14 +39,14 @@ func NewSightings() *Sightings {
 	}
 }
 
-// Expect is called before the workload of that name is made.
+// Expect is called before the workload of that name is created.
 func (s *Sightings) Expect(name string, cause runnerapi.Cause, see Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.signals[name], s.causes[name] = see, cause
 }
 
-// Told notes that a trouble was told, for what has no status to watch: a set, a release.
+// Told records that a problem was reported, for a set or a release, which have no status to watch.
 func (s *Sightings) Told(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *Sightings) CalledHealthy(name string) bool {
 	return s.healthy[name]
 }
 
-// Report logs how long after its signal a diagnosis was published. How long that takes is the
-// machine's affair too, so that it bounds nothing.
+// Report logs how long after its signal a diagnosis was published. That time also depends on the
+// machine, so it has no bound.
 func (s *Sightings) Report(t *testing.T, name string) {
 	t.Helper()
 	await.Until(t, "the test's watches have caught up", func() bool {
@@ -132,7 +132,7 @@ func (s *Sightings) noteApp(name string, a *app.App) {
 	}
 }
 
-// workloadOf is the workload that an object belongs to, or that an event is about: that with
+// workloadOf returns the workload that an object belongs to, or that an event is about: that with
 // the longest name that begins the object's.
 func (s *Sightings) workloadOf(o client.Object) (longest string) {
 	name := o.GetName()

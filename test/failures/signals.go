@@ -7,10 +7,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Signal says whether an object shows that something is wrong.
+// Signal reports whether an object shows that something is wrong.
 type Signal func(client.Object) bool
 
-// containers are an object's container statuses, if it is a pod.
+// containers returns an object's container statuses, if it is a pod.
 func containers(o client.Object) []corev1.ContainerStatus {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
@@ -19,7 +19,7 @@ func containers(o client.Object) []corev1.ContainerStatus {
 	return append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...)
 }
 
-// Waits is a container that waits for one of these reasons.
+// Waits returns a container that waits for one of these reasons.
 func Waits(reasons ...string) Signal {
 	return func(o client.Object) bool {
 		for _, c := range containers(o) {
@@ -33,10 +33,10 @@ func Waits(reasons ...string) Signal {
 	}
 }
 
-// Either is one of two signals.
+// Either returns a signal that matches one of two signals.
 func Either(a, b Signal) Signal { return func(o client.Object) bool { return a(o) || b(o) } }
 
-// Ended is a container that ended for this reason.
+// Ended returns a container that ended for this reason.
 func Ended(reason string) Signal {
 	return func(o client.Object) bool {
 		for _, c := range containers(o) {
@@ -50,7 +50,7 @@ func Ended(reason string) Signal {
 	}
 }
 
-// Looping is a container that ended for the second time, or is held back.
+// Looping reports a container that ended for the second time, or is held back.
 func Looping(o client.Object) bool {
 	for _, c := range containers(o) {
 		if c.RestartCount >= 2 || c.RestartCount == 1 && c.State.Terminated != nil || Waits("CrashLoopBackOff")(o) {
@@ -60,17 +60,17 @@ func Looping(o client.Object) bool {
 	return false
 }
 
-// Unscheduled is a pod that no node takes.
+// Unscheduled reports a pod that fits no node.
 func Unscheduled(o client.Object) bool {
 	return PodCondition(o, corev1.PodScheduled) == corev1.ConditionFalse
 }
 
-// Disowned is a pod that its containers' kubelet calls ready and the cluster not.
+// Disowned reports a pod that its kubelet calls ready and the cluster does not.
 func Disowned(o client.Object) bool {
 	return PodCondition(o, corev1.PodReady) == corev1.ConditionFalse && PodCondition(o, corev1.ContainersReady) == corev1.ConditionTrue
 }
 
-// PodCondition is the state of a pod's condition; empty for what is no pod.
+// PodCondition returns the state of a pod's condition; empty for an object that is not a pod.
 func PodCondition(o client.Object, kind corev1.PodConditionType) corev1.ConditionStatus {
 	if pod, ok := o.(*corev1.Pod); ok {
 		for _, c := range pod.Status.Conditions {
@@ -82,7 +82,7 @@ func PodCondition(o client.Object, kind corev1.PodConditionType) corev1.Conditio
 	return ""
 }
 
-// RefusedPods is a ReplicaSet that cannot make its pods.
+// RefusedPods reports a ReplicaSet that cannot create its pods.
 func RefusedPods(o client.Object) bool {
 	if rs, ok := o.(*appsv1.ReplicaSet); ok {
 		for _, c := range rs.Status.Conditions {
@@ -94,7 +94,7 @@ func RefusedPods(o client.Object) bool {
 	return false
 }
 
-// Stalled is a Deployment whose rollout has missed its deadline.
+// Stalled reports a Deployment whose rollout has missed its deadline.
 func Stalled(o client.Object) bool {
 	if d, ok := o.(*appsv1.Deployment); ok {
 		for _, c := range d.Status.Conditions {
@@ -106,7 +106,7 @@ func Stalled(o client.Object) bool {
 	return false
 }
 
-// FailedRun is a Job that has failed.
+// FailedRun reports a Job that has failed.
 func FailedRun(o client.Object) bool {
 	if j, ok := o.(*batchv1.Job); ok {
 		for _, c := range j.Status.Conditions {
@@ -118,7 +118,7 @@ func FailedRun(o client.Object) bool {
 	return false
 }
 
-// Says is an event of one of these reasons that was seen so often.
+// Says returns an event of one of these reasons that was seen so often.
 func Says(times int32, reasons ...string) Signal {
 	return func(o client.Object) bool {
 		ev, ok := o.(*corev1.Event)

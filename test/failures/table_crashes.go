@@ -71,7 +71,7 @@ func ofCrashes(i Images) []Failure {
 	}
 }
 
-// ofContainers are failures of a container beside the workload's own.
+// ofContainers returns failures of a container beside the workload's own.
 func ofContainers(i Images) []Failure {
 	initial := func(c runnerapi.InitContainer) runnerapi.AppSpec {
 		return with(runs(i.Hello), func(s *runnerapi.AppSpec) { s.InitContainers = []runnerapi.InitContainer{c} })

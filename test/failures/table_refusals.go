@@ -7,7 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// ofRefusals are of pods that the cluster does not make.
+// ofRefusals returns failures of pods that the cluster does not create.
 func ofRefusals(i Images) []Failure {
 	hello := runs(i.Hello)
 	refused := Says(1, "FailedCreate")
@@ -58,7 +58,7 @@ func ofRefusals(i Images) []Failure {
 	}
 }
 
-// ofAdmission are of webhooks and policies that stand in the way of the pods, or of what makes them.
+// ofAdmission returns failures by webhooks and policies that block the pods, or what creates them.
 func ofAdmission(i Images) []Failure {
 	hello := runs(i.Hello)
 	refused := func(name string, scene *Scene, message, fix string) Failure {
@@ -80,7 +80,7 @@ func ofAdmission(i Images) []Failure {
 	}
 }
 
-// ofNodes are of the cluster's only node.
+// ofNodes returns failures of the cluster's only node.
 func ofNodes(i Images) []Failure {
 	return []Failure{
 		{
@@ -94,7 +94,7 @@ func ofNodes(i Images) []Failure {
 	}
 }
 
-// ofTime are of what only lasts too long.
+// ofTime returns failures that only take too long.
 func ofTime(i Images) []Failure {
 	return []Failure{
 		{

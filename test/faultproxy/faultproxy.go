@@ -1,9 +1,9 @@
-// Package faultproxy is a TCP forwarder that fails as networks do: it cuts, goes silent in
-// one direction or both, delays, and stutters as TCP does when packets are lost.
+// Package faultproxy is a TCP forwarder that fails as networks do: it cuts, goes silent in one
+// direction or both, delays, and stutters as TCP does when packets are lost.
 //
-// It is not toxiproxy because that drops what it was given while it is silent and
-// ends the connections afterwards: no network does, and what comes late is just
-// what commands have to bear. The kernel at hand has no netem.
+// It does not use toxiproxy, which drops what it received while it is silent and then ends the
+// connections. Networks do not do that, and commands must withstand late data in particular. The
+// available kernel has no netem.
 package faultproxy
 
 import (
@@ -20,27 +20,27 @@ import (
 
 const (
 	dialTimeout = 5 * time.Second
-	// chunk is how much goes through at a time, and so what one delay is for.
+	// chunk is how much is forwarded at a time, and so what one delay applies to.
 	chunk = 32 << 10
-	// retransmit is the first wait of TCP for what was lost; it doubles.
+	// retransmit is TCP's first wait for lost data; it doubles.
 	retransmit    = 200 * time.Millisecond
 	maxRetransmit = 4
 )
 
-// Condition is how a connection is. The zero value is well.
+// Condition is the condition of connections. The zero value means no fault.
 type Condition struct {
 	// Cut ends all connections with a reset and refuses new ones.
 	Cut bool
-	// HoldUp and HoldDown let nothing through, from the client or to it, and tell
-	// nobody. What is held arrives when they end, if its sender has not given up.
+	// HoldUp and HoldDown silently hold all data, from the client or to it. Held data arrives when
+	// they end, if its sender has not given up.
 	HoldUp, HoldDown bool
-	// Delay and Jitter are for each direction.
+	// Delay and Jitter apply to each direction.
 	Delay, Jitter time.Duration
-	// Loss is the share of chunks that come as late as if they had been sent again.
+	// Loss is the share of chunks that arrive as late as if they had been retransmitted.
 	Loss float64
 }
 
-// Silent keeps connections open and lets nothing through.
+// Silent keeps connections open and forwards nothing.
 var Silent = Condition{HoldUp: true, HoldDown: true}
 
 // Proxy forwards connections to a target, or to several as a load balancer does.
@@ -59,8 +59,8 @@ type Proxy struct {
 	conns map[*net.TCPConn]struct{}
 }
 
-// Listen forwards what comes to a new port of 127.0.0.1, until Close: to one target after the
-// other, and past those that do not listen.
+// Listen forwards the connections to a new port of 127.0.0.1, until Close: to one target after the
+// other, skipping those that do not listen.
 func Listen(ctx context.Context, name string, targets ...string) (*Proxy, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -72,7 +72,7 @@ func Listen(ctx context.Context, name string, targets ...string) (*Proxy, error)
 	return p, nil
 }
 
-// New is Listen for a test, which closes it at its end.
+// New is like Listen for a test, which closes the proxy at its end.
 func New(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p, err := Listen(t.Context(), t.Name(), target)
@@ -83,13 +83,13 @@ func New(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Addr is where it listens.
+// Addr returns the listening address.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Port is where it listens.
+// Port returns the listening port.
 func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-// Set changes how its connections are.
+// Set changes the condition of the connections.
 func (p *Proxy) Set(c Condition) {
 	p.mu.Lock()
 	p.is = c
@@ -101,7 +101,7 @@ func (p *Proxy) Set(c Condition) {
 	}
 }
 
-// Reset ends all connections there are, with a reset.
+// Reset ends all current connections with a reset.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +120,7 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// now is how connections are, and a channel that is closed when that changes.
+// now returns the condition of connections, and a channel that is closed when it changes.
 func (p *Proxy) now() (Condition, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +148,7 @@ func (p *Proxy) forward(ctx context.Context, client *net.TCPConn) {
 	}
 	server, err := p.dial(ctx)
 	if err != nil {
-		_ = client.SetLinger(0) // as nobody listens
+		_ = client.SetLinger(0) // as if no server listened
 		return
 	}
 	defer p.keep(server)()
@@ -171,7 +171,7 @@ func (p *Proxy) dial(ctx context.Context) (*net.TCPConn, error) {
 	return nil, err
 }
 
-// keep has Reset know a connection until it is over.
+// keep registers a connection for Reset until it is over.
 func (p *Proxy) keep(c *net.TCPConn) (over func()) {
 	p.mu.Lock()
 	p.conns[c] = struct{}{}
@@ -188,8 +188,8 @@ func (p *Proxy) keep(c *net.TCPConn) (over func()) {
 	}
 }
 
-// pump carries one direction. An end that is orderly is passed on as such; any
-// other ends the connection as a whole.
+// pump forwards one direction. It passes an orderly end on as such; any other end closes the whole
+// connection.
 func (p *Proxy) pump(ctx context.Context, from, to *net.TCPConn, up bool) {
 	buf := make([]byte, chunk)
 	for p.passes(ctx, up) {
@@ -218,7 +218,7 @@ func (p *Proxy) pump(ctx context.Context, from, to *net.TCPConn, up bool) {
 
 func isEnd(err error) bool { return errors.Is(err, io.EOF) }
 
-// passes waits until the direction lets something through; false at the proxy's end.
+// passes waits until the direction forwards data; it returns false at the proxy's end.
 func (p *Proxy) passes(ctx context.Context, up bool) bool {
 	for {
 		is, changed := p.now()
@@ -233,8 +233,7 @@ func (p *Proxy) passes(ctx context.Context, up bool) bool {
 	}
 }
 
-// late waits for as long as a chunk is under way. A proxy that becomes well does not
-// hold back what is waiting.
+// late waits for a chunk's delay. A proxy that recovers does not hold back waiting data.
 func (p *Proxy) late(ctx context.Context) {
 	is, changed := p.now()
 	d := is.Delay

@@ -1,6 +1,6 @@
-// Package gitserver is a Git server for tests: repositories on disk, made by git itself, and
-// served by its own programs, git-http-backend behind TLS and a password, and
-// git-upload-pack behind SSH. No protocol is imitated.
+// Package gitserver is a Git server for tests. Git itself makes its repositories on disk, and Git's
+// own programs serve them: git-http-backend behind TLS and a password, and git-upload-pack behind
+// SSH. It imitates no protocol.
 package gitserver
 
 import (
@@ -26,17 +26,17 @@ import (
 // Server serves the repositories in a folder.
 type Server struct {
 	Root     string // of the repositories, which are bare
-	Username string // who may read over HTTPS; everybody when empty
+	Username string // the user with read access over HTTPS; if empty, all clients have it
 	Password string
 	HTTPS    *httptest.Server
-	// Requests counts what was asked over HTTPS, Packs how often a pack was.
+	// Requests counts the requests over HTTPS, Packs those for a pack.
 	Requests, Packs atomic.Int64
 }
 
 // Guard lets tests fetch from these servers, which listen on loopback.
 var Guard = egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 
-// Start serves an empty folder over HTTPS. With a user it asks for that user's password.
+// Start serves an empty folder over HTTPS. With a user it requires that user's password.
 func Start(t *testing.T, username, password string) *Server {
 	t.Helper()
 	s := &Server{Root: t.TempDir(), Username: username, Password: password}
@@ -65,22 +65,22 @@ func Start(t *testing.T, username, password string) *Server {
 	return s
 }
 
-// CA is the certificate that the server is to be believed by.
+// CA returns the certificate with which clients verify the server.
 func (s *Server) CA() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.HTTPS.Certificate().Raw})
 }
 
-// URL is a repository's address over HTTPS.
+// URL returns a repository's address over HTTPS.
 func (s *Server) URL(name string) string { return s.HTTPS.URL + "/" + name }
 
-// Repository is a repository with a place to work in.
+// Repository is a repository with a working tree.
 type Repository struct {
 	t    *testing.T
 	bare string
 	work string
 }
 
-// Create makes an empty repository with main as its default branch.
+// Create creates an empty repository with main as its default branch.
 func (s *Server) Create(t *testing.T, name string) *Repository {
 	t.Helper()
 	r := &Repository{t, filepath.Join(s.Root, name), t.TempDir()}
@@ -96,8 +96,8 @@ func (r *Repository) Config(name, value string) {
 	r.git(r.bare, "config", name, value)
 }
 
-// Commit writes files, removes those that are empty, and pushes all as one commit to main.
-// It answers the commit.
+// Commit writes files, removes those that are empty, and pushes everything as one commit to main.
+// It returns the commit.
 func (r *Repository) Commit(files map[string]string) string {
 	r.t.Helper()
 	for name, text := range files {
@@ -112,7 +112,7 @@ func (r *Repository) Commit(files map[string]string) string {
 	return r.Push()
 }
 
-// Push pushes what is in the working place, and answers the commit.
+// Push pushes the content of the working tree, and returns the commit.
 func (r *Repository) Push() string {
 	r.t.Helper()
 	r.git(r.work, "add", "--all")
@@ -121,10 +121,10 @@ func (r *Repository) Push() string {
 	return r.Git("rev-parse", "HEAD")
 }
 
-// Work is the place where files become commits.
+// Work returns the path of the working tree.
 func (r *Repository) Work() string { return r.work }
 
-// Git runs git in the working place and answers what it printed.
+// Git runs git in the working tree and returns its output.
 func (r *Repository) Git(args ...string) string {
 	r.t.Helper()
 	return r.git(r.work, args...)

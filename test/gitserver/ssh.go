@@ -22,20 +22,20 @@ import (
 type SSH struct {
 	Address    string // HOST:PORT
 	KnownHosts []byte // the server's line
-	Identity   []byte // a private key that it lets in
+	Identity   []byte // a private key that it accepts
 
 	server *Server
 	config *ssh.ServerConfig
 	all    sync.WaitGroup
 }
 
-// StartSSH lets one key read the repositories, whatever user it comes as.
+// StartSSH lets one key read the repositories, under any user name.
 func (s *Server) StartSSH(t *testing.T) *SSH {
 	t.Helper()
 	return s.StartSSHAt(t, "127.0.0.1")
 }
 
-// StartSSHAt is StartSSH at another address of this machine.
+// StartSSHAt is like StartSSH, at another address of this machine.
 func (s *Server) StartSSHAt(t *testing.T, host string) *SSH {
 	t.Helper()
 	key, _ := newKey(t)
@@ -70,7 +70,7 @@ func (s *Server) StartSSHAt(t *testing.T, host string) *SSH {
 	return out
 }
 
-// URL is a repository's address.
+// URL returns a repository's address.
 func (s *SSH) URL(name string) string { return "ssh://git@" + s.Address + "/" + name }
 
 func newKey(t *testing.T) (ssh.Signer, []byte) {
@@ -84,7 +84,7 @@ func newKey(t *testing.T) (ssh.Signer, []byte) {
 	return signer, pem.EncodeToMemory(block)
 }
 
-// NewKnownHosts is a line with a key that no server has.
+// NewKnownHosts returns a line with a key that no server has.
 func (s *SSH) NewKnownHosts(t *testing.T) []byte {
 	t.Helper()
 	other, _ := newKey(t)
@@ -93,7 +93,7 @@ func (s *SSH) NewKnownHosts(t *testing.T) []byte {
 	return fmt.Appendf(nil, "[%s]:%s %s", host, port, ssh.MarshalAuthorizedKey(other.PublicKey()))
 }
 
-// NewIdentity is a key that the server does not let in.
+// NewIdentity returns a key that the server refuses.
 func (s *SSH) NewIdentity(t *testing.T) []byte {
 	t.Helper()
 	_, identity := newKey(t)
@@ -147,8 +147,8 @@ func (s *SSH) session(channel ssh.Channel, asked <-chan *ssh.Request) {
 	}
 }
 
-// run is git-upload-pack itself. Its input is a pipe that is ours, so that it ends with the
-// program, whether or not the other side has closed its end.
+// run runs git-upload-pack itself. Its input is our pipe, so that it ends with the program, whether
+// or not the other side has closed its end.
 func (s *SSH) run(channel ssh.Channel, name string) error {
 	cmd := exec.CommandContext(context.Background(), "git-upload-pack", filepath.Join(s.server.Root, name))
 	cmd.Env = []string{"GIT_CONFIG_GLOBAL=/dev/null", "HOME=" + s.server.Root, "PATH=/usr/bin:/bin"}

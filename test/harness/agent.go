@@ -21,7 +21,7 @@ const (
 	agentTimeout = 3 * time.Minute
 )
 
-// CreateToken makes an enrolment token.
+// CreateToken creates an enrolment token.
 func (s *System) CreateToken(ctx context.Context, args ...string) (string, error) {
 	out, err := s.ControlPlane(ctx, append([]string{"token", "create"}, args...)...)
 	return strings.TrimSpace(out), err
@@ -65,8 +65,7 @@ func (s *System) DeployAgent(ctx context.Context, name, token string) error {
 	return s.AwaitAgent(ctx)
 }
 
-// AwaitAgent waits until one agent pod is ready, which says that it is
-// registered and its tunnel is up.
+// AwaitAgent waits until one agent pod is ready, that is, registered and with its tunnel up.
 func (s *System) AwaitAgent(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
@@ -88,7 +87,7 @@ func (s *System) AwaitAgent(ctx context.Context) error {
 	return nil
 }
 
-// AgentPod is the agent's pod; there is one that is not on its way out.
+// AgentPod returns the agent's pod; there is one that is not on its way out.
 func (s *System) AgentPod(ctx context.Context) (*corev1.Pod, error) {
 	pods, err := s.Kube.Clientset.CoreV1().Pods(agentNamespace).List(ctx, metav1.ListOptions{LabelSelector: agentSelector})
 	if err != nil {
@@ -111,7 +110,7 @@ func (s *System) KillAgent(ctx context.Context) error {
 	return s.Kube.Delete(ctx, pod, client.GracePeriodSeconds(0))
 }
 
-// AgentLog is the end of the agent's log, or why it cannot be read.
+// AgentLog returns the end of the agent's log, or why it cannot be read.
 func (s *System) AgentLog(ctx context.Context, lines int64) string {
 	pod, err := s.AgentPod(ctx)
 	if err != nil {

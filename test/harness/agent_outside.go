@@ -56,8 +56,7 @@ users: [{name: agent, user: {token: %q}}]
 	return os.WriteFile(file, []byte(text), 0o600)
 }
 
-// Agent runs a subcommand of pipeops-agent with more environment and answers what it
-// prints to standard output.
+// Agent runs a subcommand of pipeops-agent with more environment and returns its standard output.
 func (s *System) Agent(ctx context.Context, env []string, args ...string) (string, error) {
 	return run(ctx, env, s.Binaries.Agent, args...)
 }

@@ -10,15 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// applied remembers what was put into somebody's cluster, to take it out again.
+// applied records what was applied to a foreign cluster, in order to remove it again.
 type applied struct{ objects []*unstructured.Unstructured }
 
 func (a *applied) add(obj *unstructured.Unstructured) {
 	a.objects = append(a.objects, obj.DeepCopy())
 }
 
-// delete takes everything out. First the Apps, while there is an agent that
-// looks after them; then the rest, last applied first.
+// delete removes everything. First the Apps, while there is an agent that handles them; then the
+// rest, last applied first.
 func (a *applied) delete(ctx context.Context, k *Kube) error {
 	apps := &unstructured.UnstructuredList{}
 	apps.SetAPIVersion("pipeops.io/v1alpha1")
@@ -37,7 +37,7 @@ func (a *applied) delete(ctx context.Context, k *Kube) error {
 	return errors.Join(errs...)
 }
 
-// gone says that an object is not there, or not even its kind.
+// gone reports whether an object, or even its kind, does not exist.
 func gone(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
 // deleteAndWait deletes an object and waits until it is gone.

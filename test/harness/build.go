@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
-// Root is the top folder of the repository.
+// Root returns the top folder of the repository.
 func Root() string { return inputs.Root() }
 
 // Binaries are the paths of the three programs.
@@ -20,8 +20,8 @@ type Binaries struct{ Agent, ControlPlane, Runner string }
 // Build compiles the three programs as a release would, unless their sources are as they were.
 func Build(ctx context.Context) (Binaries, error) { return build(ctx, programs.Runner) }
 
-// BuildChecked is Build with a pipeops-runner that ends with exit code 97 when an answer of an agent
-// breaks the Runner API's document.
+// BuildChecked is like Build with a pipeops-runner that ends with exit code 97 if an answer of an
+// agent breaks the Runner API's document.
 func BuildChecked(ctx context.Context) (Binaries, error) {
 	runner := programs.Runner
 	runner.Tags = "contract"

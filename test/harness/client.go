@@ -19,7 +19,7 @@ func (s *System) violated(err error) {
 	s.violations = append(s.violations, err)
 }
 
-// Violations are the answers to clients of Dial that broke the Runner API's document. The calls
+// Violations returns the answers to clients of Dial that broke the Runner API's document. The calls
 // have failed as well.
 func (s *System) Violations() error {
 	s.mu.Lock()
@@ -27,8 +27,8 @@ func (s *System) Violations() error {
 	return errors.Join(s.violations...)
 }
 
-// Dial answers a client of an agent's Runner API, as the Runner of that name.
-// What it calls goes over the edge and through the tunnel.
+// Dial returns a client of an agent's Runner API, as the Runner of that name. Its calls go over the
+// edge and through the tunnel.
 func (s *System) Dial(ctx context.Context, runner, agentName string) (*runnerapi.Client, error) {
 	creds, err := runnerapi.LoadCredentials(s.RunnerCredentials(runner))
 	if err != nil {

@@ -25,14 +25,13 @@ const (
 // startTimeout is how long the control plane may take to be ready.
 const startTimeout = 2 * time.Minute
 
-// APIURL is where the agent reaches the control plane.
+// APIURL returns where the agent reaches the control plane.
 func (s *System) APIURL() string { return "https://" + net.JoinHostPort(s.hostIP, apiPort) }
 
-// HostIP is the address at which the cluster reaches this machine.
+// HostIP returns the address at which the cluster reaches this machine.
 func (s *System) HostIP() string { return s.hostIP }
 
-// StartControlPlane starts the control plane with frps inside it and waits
-// until it is ready.
+// StartControlPlane starts the control plane with frps inside it and waits until it is ready.
 func (s *System) StartControlPlane(ctx context.Context) error {
 	at := func(port string) string { return net.JoinHostPort(s.hostIP, port) }
 	args := append([]string{"serve", "--data-dir", s.DataDir(), "--log-level", "debug",
@@ -64,7 +63,7 @@ func (s *System) RestartControlPlane(ctx context.Context) error {
 	return s.AwaitControlPlane(ctx)
 }
 
-// AwaitControlPlane waits until the control plane says that it is ready.
+// AwaitControlPlane waits until the control plane reports that it is ready.
 func (s *System) AwaitControlPlane(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -79,13 +78,13 @@ func (s *System) AwaitControlPlane(ctx context.Context) error {
 	return err
 }
 
-// Readiness asks the control plane's /readyz.
+// Readiness returns the checks of the control plane's /readyz.
 func (s *System) Readiness(ctx context.Context) (map[string]any, error) {
 	return Readiness(ctx, s.APIURL(), s.path("data/ca.pem"))
 }
 
-// Readiness asks the /readyz of a control plane whose CA is in a file. One that is
-// not ready is an error.
+// Readiness returns the checks of /readyz of a control plane whose CA is in a file. It returns an
+// error if that is not ready.
 func Readiness(ctx context.Context, url, caFile string) (map[string]any, error) {
 	pem, err := os.ReadFile(caFile)
 	if err != nil {
@@ -116,17 +115,16 @@ func Readiness(ctx context.Context, url, caFile string) (map[string]any, error) 
 	return answer, json.Unmarshal(body, &answer)
 }
 
-// DataDir is the control plane's data directory.
+// DataDir returns the control plane's data directory.
 func (s *System) DataDir() string { return s.path("data") }
 
-// ControlPlane runs a subcommand of pipeops-controlplane and answers what it
-// prints to standard output.
+// ControlPlane runs a subcommand of pipeops-controlplane and returns its standard output.
 func (s *System) ControlPlane(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, nil, s.Binaries.ControlPlane, append(args, "--data-dir", s.DataDir())...)
 }
 
-// ControlPlaneLog is where the control plane's log is.
+// ControlPlaneLog returns where the control plane's log is.
 func (s *System) ControlPlaneLog() string { return s.control.log }
 
-// ControlPlanePID is the control plane's process, 0 before it was started.
+// ControlPlanePID returns the control plane's process, 0 before it was started.
 func (s *System) ControlPlanePID() int { return s.control.pid() }

@@ -11,9 +11,9 @@ const (
 	coverMount  = "/coverage"
 )
 
-// withCoverage has the agent's pods write which of their lines ran to $GOCOVERDIR of this machine,
-// where `make cover` sets that. The namespace's Pod Security level, restricted, allows no hostPath
-// volume, so a PersistentVolume stands between.
+// withCoverage makes the agent's pods write their line coverage to $GOCOVERDIR of this machine, if
+// `make cover` sets that. The namespace's Pod Security level, restricted, allows no hostPath
+// volume, so it uses a PersistentVolume.
 func withCoverage(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	dir := os.Getenv("GOCOVERDIR")
 	if dir == "" {
@@ -32,7 +32,7 @@ func withCoverage(objects []*unstructured.Unstructured) ([]*unstructured.Unstruc
 	return all, nil
 }
 
-// coverageVolume is a folder of this machine as a PersistentVolume, and the claim to it.
+// coverageVolume returns a folder of this machine as a PersistentVolume, and the claim to it.
 func coverageVolume(dir string) []*unstructured.Unstructured {
 	spec := func(more map[string]any) map[string]any {
 		more["accessModes"], more["storageClassName"] = []any{"ReadWriteMany"}, ""

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Shell are a document's blocks of shell, those that begin with ```sh: tests
-// run them as they are written. The document is named from the repository's top.
+// Shell returns a document's blocks of shell, those that begin with ```sh: tests run them as they
+// are written. The document is named from the repository's top.
 func Shell(doc string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(Root(), doc))
 	if err != nil {
@@ -26,7 +26,7 @@ func Shell(doc string) ([]string, error) {
 	return blocks, nil
 }
 
-// CommandLine returns the examples of docs/runner-cli.md of one command, or of all when it is empty.
+// CommandLine returns the examples in docs/runner-cli.md of one command, or of all if it is empty.
 func CommandLine(command string) ([]string, error) {
 	blocks, err := Shell("docs/runner-cli.md")
 	if err != nil {
@@ -59,7 +59,7 @@ func WithBuilder(doc string) ([]string, error) {
 	return strings.Split(strings.ReplaceAll(block, " \\\n  ", " "), "\n"), nil
 }
 
-// ShellWith is the one block of a document that has a text in it.
+// ShellWith returns the one block of a document that contains a text.
 func ShellWith(doc, has string) (string, error) {
 	blocks, err := Shell(doc)
 	if err != nil {

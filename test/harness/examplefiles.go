@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// ExampleImage is what the examples of the documentation deploy.
+// ExampleImage is the image in the documentation's examples.
 const ExampleImage = "registry.example.com/shop/web:1.4.2"
 
-// ExampleApp is what app.yaml holds.
+// ExampleApp is the content of app.yaml.
 const ExampleApp = `apiVersion: pipeops.io/v1alpha1
 kind: App
 metadata:
@@ -26,7 +26,7 @@ spec:
   ports: [{port: 8080}]
 `
 
-// ExampleManifests are what extras.yaml holds.
+// ExampleManifests is the content of extras.yaml.
 const ExampleManifests = `apiVersion: v1
 kind: ConfigMap
 metadata:

@@ -21,13 +21,13 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("%s: exit code %d\n%s", e.Command, e.Code, strings.TrimSpace(e.Stderr))
 }
 
-// run runs a program to its end and answers its standard output. When it fails
-// the error is an *ExitError.
+// run runs a program to its end and returns its standard output. When it fails the error is an
+// *ExitError.
 func run(ctx context.Context, env []string, path string, args ...string) (string, error) {
 	return runWith(ctx, "", env, path, args...)
 }
 
-// runWith is run with a standard input.
+// runWith is like run with a standard input.
 func runWith(ctx context.Context, input string, env []string, path string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = strings.NewReader(input)

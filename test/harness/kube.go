@@ -25,7 +25,7 @@ type Kube struct {
 	Clientset *kubernetes.Clientset
 }
 
-// openKube reads a kubeconfig file, or a list of them as KUBECONFIG may be.
+// openKube reads a kubeconfig file, or a list of them as in KUBECONFIG.
 func openKube(kubeconfig string) (*Kube, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
 	if files := filepath.SplitList(kubeconfig); len(files) > 1 {
@@ -36,7 +36,7 @@ func openKube(kubeconfig string) (*Kube, error) {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
 	cfg.QPS, cfg.Burst = 100, 200
-	ctrllog.SetLogger(logr.Discard()) // controller-runtime complains when nobody says
+	ctrllog.SetLogger(logr.Discard()) // controller-runtime complains without a logger
 	c, err := client.New(cfg, client.Options{})
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func openKube(kubeconfig string) (*Kube, error) {
 	return &Kube{Config: cfg, Client: c, Clientset: set}, nil
 }
 
-// Apply applies one object. A kind whose CRD was created a moment ago is waited for.
+// Apply applies one object. It waits for a kind whose CRD was created a moment ago.
 func (k *Kube) Apply(ctx context.Context, obj *unstructured.Unstructured) error {
 	return Eventually(ctx, "the cluster takes "+obj.GetKind()+" "+obj.GetName(), func(ctx context.Context) error {
 		apply := client.ApplyConfigurationFromUnstructured(obj.DeepCopy())
@@ -60,7 +60,7 @@ func (k *Kube) Apply(ctx context.Context, obj *unstructured.Unstructured) error 
 	})
 }
 
-// ServiceGet asks a Service over the API server's proxy, which works with any
+// ServiceGet sends a request to a Service through the API server's proxy, which works with every
 // cluster that a kubeconfig reaches.
 func (k *Kube) ServiceGet(ctx context.Context, namespace, service string, port int, path string) (string, error) {
 	answer, err := k.Clientset.CoreV1().Services(namespace).

@@ -16,8 +16,8 @@ import (
 // timelineTimeout is how long an event may take to RabbitMQ and back.
 const timelineTimeout = 2 * time.Minute
 
-// AwaitTimeline waits until the control plane's timeline of an agent holds all
-// of these, and answers it.
+// AwaitTimeline waits until the control plane's timeline of an agent holds all of these, and
+// returns it.
 func (s *System) AwaitTimeline(ctx context.Context, agent string, want ...string) (out string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timelineTimeout)
 	defer cancel()
@@ -35,14 +35,13 @@ func (s *System) AwaitTimeline(ctx context.Context, agent string, want ...string
 	return out, err
 }
 
-// LoadApp builds one of the test apps of test/apps, loads its image and answers
-// the image's name.
+// LoadApp builds one of the test apps of test/apps, loads its image and returns the image's name.
 func (s *System) LoadApp(ctx context.Context, name string) (string, error) {
 	return s.loadProgram(ctx, cluster.Program{Package: "./test/apps/" + name, Ref: "apps.test/" + name})
 }
 
-// loadProgram builds a program's image, loads it under a name that says its
-// content, and answers that name.
+// loadProgram builds a program's image, loads it under a name that depends on its content, and
+// returns that name.
 func (s *System) loadProgram(ctx context.Context, program cluster.Program) (string, error) {
 	img, err := cluster.BuildProgram(ctx, program)
 	if err != nil {
@@ -70,7 +69,7 @@ func (s *System) LoadProgramAs(ctx context.Context, pkg, ref string) error {
 	return err
 }
 
-// Kubectl is a kubectl to show to a person.
+// Kubectl returns a kubectl to show to a person.
 func (s *System) Kubectl() string {
 	if s.Cluster == nil {
 		return "kubectl"
@@ -78,7 +77,7 @@ func (s *System) Kubectl() string {
 	return strings.Join(s.Cluster.KubectlCommand(context.Background()).Args, " ")
 }
 
-// SaveLogs copies what helps to find out why something failed.
+// SaveLogs copies what helps to analyse a failure.
 func (s *System) SaveLogs(ctx context.Context, dir string) error {
 	var errs []error
 	logs, err := filepath.Glob(filepath.Join(s.Dir, "*.log"))

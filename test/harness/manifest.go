@@ -17,9 +17,9 @@ import (
 // agentObject is the name of all of the agent's own objects.
 const agentObject = "pipeops-agent"
 
-// agentObjects are the objects of deployments/agent.yaml, as an operator would
-// apply them, and a first namespace for Apps. In their cluster that is another
-// one: they may well have one of that name.
+// agentObjects returns the objects of deployments/agent.yaml, as an operator would apply them, and
+// a first namespace for Apps. In their cluster that is another one: they may well have one of that
+// name.
 func (s *System) agentObjects() ([]*unstructured.Unstructured, error) {
 	objects, err := readManifest(filepath.Join(Root(), "deployments", "agent.yaml"))
 	if err != nil || s.Theirs != nil {
@@ -50,14 +50,14 @@ func readManifest(path string) (objects []*unstructured.Unstructured, err error)
 	}
 }
 
-// namespaceObject is a Namespace.
+// namespaceObject returns a Namespace.
 func namespaceObject(name string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
 	obj.SetName(name)
 	return obj
 }
 
-// setImage has the manifest's Deployment run the image that was just built.
+// setImage makes the manifest's Deployment run the image that was just built.
 func setImage(obj *unstructured.Unstructured, image string) error {
 	if obj.GetKind() != "Deployment" || obj.GetName() != agentObject {
 		return nil
@@ -73,8 +73,8 @@ func setImage(obj *unstructured.Unstructured, image string) error {
 	return unstructured.SetNestedSlice(obj.Object, containers, path...)
 }
 
-// settings are the config map and the secret that the manifest's head tells an
-// operator to create.
+// settings returns the config map and the secret that the manifest's head asks an operator to
+// create.
 func (s *System) settings(name, token string) []*unstructured.Unstructured {
 	object := func(kind, field string, values map[string]any) *unstructured.Unstructured {
 		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, field: values}}

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AgentPID is the agent's process on this machine; of several replicas, one. It is 0
-// for a cluster that runs elsewhere.
+// AgentPID returns the agent's process on this machine; of several replicas, one. It is 0 for a
+// cluster that runs elsewhere.
 func (s *System) AgentPID() (int, error) {
 	if s.Cluster == nil {
 		return 0, nil
@@ -30,7 +30,7 @@ func (s *System) AgentPID() (int, error) {
 	return 0, errors.New("the agent's process was not found")
 }
 
-// agentPIDs are the agent's processes, by their pods.
+// agentPIDs returns the agent's processes, by their pods.
 func (s *System) agentPIDs() (map[string]int, error) {
 	pids := map[string]int{}
 	err := s.eachProcess("pipeops-agent", func(pid int) error {
@@ -81,7 +81,7 @@ func (s *System) eachProcess(program string, found func(pid int) error) error {
 	return nil
 }
 
-// hostname is what a process was told to be its host: in a pod, the pod's name.
+// hostname returns a process's host name: in a pod, the pod's name.
 func hostname(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -95,14 +95,14 @@ func hostname(pid int) string {
 	return ""
 }
 
-// AgentMemory is the agent's resident memory in bytes, 0 where it cannot be seen.
+// AgentMemory returns the agent's resident memory in bytes, 0 where it cannot be seen.
 func (s *System) AgentMemory(context.Context) (int64, error) { return s.agentMemory("VmRSS") }
 
-// AgentOwnMemory is what of that is the process' own. The rest is pages of its program, which the
-// kernel drops when it needs memory.
+// AgentOwnMemory returns the part of that which is the process' own. The rest is pages of its
+// program, which the kernel drops when it needs memory.
 func (s *System) AgentOwnMemory() (int64, error) { return s.agentMemory("RssAnon") }
 
-// AgentPeakMemory is the most that the agent's process has ever had resident.
+// AgentPeakMemory returns the most that the agent's process has ever had resident.
 func (s *System) AgentPeakMemory(context.Context) (int64, error) { return s.agentMemory("VmHWM") }
 
 func (s *System) agentMemory(field string) (int64, error) {
@@ -114,7 +114,7 @@ func (s *System) agentMemory(field string) (int64, error) {
 	return kib << 10, err
 }
 
-// descends says whether a process is below another one.
+// descends reports whether a process is below another one.
 func descends(pid, ancestor int) bool {
 	for pid > 1 {
 		if pid == ancestor {

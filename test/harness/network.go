@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CutAgent drops every packet between the agent's pod and this machine, as a
-// firewall or a dead line would: nobody is told. heal lets them through again.
+// CutAgent silently drops every packet between the agent's pod and this machine, as a firewall or a
+// dead line would. heal ends that.
 func (s *System) CutAgent(ctx context.Context) (heal func() error, err error) {
 	pod, err := s.AgentPod(ctx)
 	if err != nil {
@@ -43,8 +43,8 @@ func nft(ctx context.Context, rules string) error {
 	return nil
 }
 
-// ListeningPorts are the addresses that a process's network namespace listens
-// on, other than loopback.
+// ListeningPorts returns the addresses on which a process's network namespace listens, other than
+// loopback.
 func ListeningPorts(pid int) ([]string, error) {
 	var found []string
 	for _, table := range []string{"tcp", "tcp6"} {

@@ -16,8 +16,8 @@ import (
 // stopTimeout is how long a process may take to stop on SIGTERM.
 const stopTimeout = time.Minute
 
-// process is a program that runs beside the tests, with its log in a file. It
-// can be stopped, killed and started again with the same arguments.
+// process is a program that runs beside the tests, with its log in a file. It can be stopped,
+// killed and started again with the same arguments.
 type process struct {
 	name string
 	path string
@@ -44,7 +44,7 @@ func (p *process) start() error {
 	cmd := exec.Command(p.path, p.args...) //nolint:noctx // its life is ended by stop and kill
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	// It must not outlive the tests, whatever ends them; and Ctrl-C is for them.
+	// It must not outlive the tests, however they end. Ctrl-C is only for the tests.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		_ = log.Close()
@@ -82,7 +82,7 @@ func (p *process) signal(ctx context.Context, s os.Signal) error {
 // kill ends the process as a crash would.
 func (p *process) kill() error { return p.signal(context.Background(), syscall.SIGKILL) }
 
-// stop ends the process in order, and hard if it does not.
+// stop ends the process in order, or kills it if it does not stop.
 func (p *process) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
@@ -92,7 +92,7 @@ func (p *process) stop() error {
 	return nil
 }
 
-// running says whether the process lives.
+// running reports whether the process lives.
 func (p *process) running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *process) running() bool {
 	}
 }
 
-// lastLines answers the end of the log, for messages.
+// lastLines returns the end of the log, for messages.
 func (p *process) lastLines(n int) string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -117,7 +117,7 @@ func (p *process) lastLines(n int) string {
 	return string(bytes.Join(lines[max(0, len(lines)-n):], []byte("\n")))
 }
 
-// pid is the process that was started last, 0 when none was.
+// pid returns the process that was started last; 0 if none was.
 func (p *process) pid() int {
 	if p == nil {
 		return 0

@@ -24,7 +24,7 @@ func (s *System) RunAgent(env map[string]string) (*RunningAgent, error) {
 	return &RunningAgent{p}, p.start()
 }
 
-// Log is all that the agent has said.
+// Log returns all that the agent has said.
 func (a *RunningAgent) Log() string {
 	text, err := os.ReadFile(a.log)
 	if err != nil {
@@ -46,8 +46,7 @@ func (a *RunningAgent) AwaitEnd(ctx context.Context) error {
 // Close stops the agent.
 func (a *RunningAgent) Close() error { return a.stop() }
 
-// OtherCluster starts a second Kubernetes, without nodes, and answers its
-// kubeconfig.
+// OtherCluster starts a second Kubernetes, without nodes, and returns its kubeconfig.
 func (s *System) OtherCluster(ctx context.Context) (kubeconfig string, err error) {
 	other, err := cluster.Up(ctx, cluster.Options{Name: s.Name + "-other", ControlPlaneOnly: true, Out: s.Out})
 	if err != nil {

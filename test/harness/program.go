@@ -6,36 +6,35 @@ import (
 	"syscall"
 )
 
-// errNotRunning says that there is no process to send a signal to.
+// errNotRunning means that there is no process to send a signal to.
 var errNotRunning = errors.New("it does not run")
 
-// Program is one of the product's programs beside the system's own: another
-// control plane, an agent that is no pod. It can be killed, held, and started
-// again with the same arguments.
+// Program is one of the product's programs beside the system's own: another control plane, or an
+// agent that is not a pod. It can be killed, held, and started again with the same arguments.
 type Program struct{ *process }
 
-// NewProgram names a program and what it is called with; nothing runs yet. Its log
-// is in the system's directory.
+// NewProgram returns a program with its arguments; nothing runs yet. Its log is in the system's
+// directory.
 func (s *System) NewProgram(name, path string, args, env []string) *Program {
 	return &Program{newProcess(s.Dir, name, path, args, env)}
 }
 
-// Start starts it, and does not wait until it is ready.
+// Start starts the program, and does not wait until it is ready.
 func (p *Program) Start() error { return p.start() }
 
-// Kill ends it as a crash would, also while it is held.
+// Kill ends the program as a crash would, also while it is held.
 func (p *Program) Kill() error { return p.kill() }
 
-// Close stops it in order.
+// Close stops the program in order.
 func (p *Program) Close() error { return p.stop() }
 
-// Running says whether it lives.
+// Running reports whether the program lives.
 func (p *Program) Running() bool { return p.running() }
 
-// LastLines are the end of its log.
+// LastLines returns the end of the program's log.
 func (p *Program) LastLines(n int) string { return p.lastLines(n) }
 
-// PID is the process, 0 when none was started.
+// PID returns the process; 0 if none was started.
 func (p *Program) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,10 +44,10 @@ func (p *Program) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Hold stops its time: it answers nobody, and its connections stay.
+// Hold suspends the program: it stops responding, and its connections stay.
 func (p *Program) Hold() error { return p.send(syscall.SIGSTOP) }
 
-// Resume lets it go on after Hold.
+// Resume continues the program after Hold.
 func (p *Program) Resume() error { return p.send(syscall.SIGCONT) }
 
 func (p *Program) send(s syscall.Signal) error {

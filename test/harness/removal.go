@@ -21,8 +21,8 @@ const (
 	removalPoll = 5 * time.Millisecond
 )
 
-// WatchRemoval looks whether containerd runs a container, by its name in a pod's status, and
-// answers what waits until containerd has removed it and says when that was.
+// WatchRemoval checks whether containerd runs a container, by its name in a pod's status. It
+// returns a function that waits until containerd has removed it and returns when that was.
 func (s *System) WatchRemoval(container string) (func(context.Context) (time.Time, error), error) {
 	id, ok := strings.CutPrefix(container, "containerd://")
 	if !ok || id == "" {

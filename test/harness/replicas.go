@@ -62,7 +62,7 @@ func (s *System) awaitReplicas(ctx context.Context, want int) error {
 	})
 }
 
-// AgentPods are the agent's pods, but for those on their way out.
+// AgentPods returns the agent's pods, but for those on their way out.
 func (s *System) AgentPods(ctx context.Context) ([]corev1.Pod, error) {
 	list, err := s.Kube.Clientset.CoreV1().Pods(agentNamespace).List(ctx, metav1.ListOptions{LabelSelector: agentSelector})
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *System) AgentPods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods, nil
 }
 
-// AgentLeader is the pod of the replica that leads.
+// AgentLeader returns the pod of the replica that leads.
 func (s *System) AgentLeader(ctx context.Context) (string, error) {
 	lease, err := s.Kube.Clientset.CoordinationV1().Leases(agentNamespace).Get(ctx, agentObject, metav1.GetOptions{})
 	if err != nil {
@@ -89,8 +89,8 @@ func (s *System) AgentLeader(ctx context.Context) (string, error) {
 	return *lease.Spec.HolderIdentity, nil
 }
 
-// KillReplica ends a replica as the death of its node does: its process gets no word
-// to say, and its pod does not come back. In a cluster elsewhere the word is short.
+// KillReplica ends a replica as the death of its node does: its process has no time to react, and
+// its pod does not come back. In a cluster elsewhere it has a short time.
 func (s *System) KillReplica(ctx context.Context, pod string) error {
 	if s.Cluster != nil {
 		pids, err := s.agentPIDs()
@@ -112,7 +112,7 @@ func (s *System) KillReplica(ctx context.Context, pod string) error {
 	return err
 }
 
-// PodLog is what an agent's pod has said.
+// PodLog returns the log of an agent's pod.
 func (s *System) PodLog(ctx context.Context, pod string) (string, error) {
 	text, err := s.Kube.Clientset.CoreV1().Pods(agentNamespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
 	return string(text), err

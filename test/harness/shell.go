@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// ShellDir makes a directory in which the examples of the documentation run as
-// they are written: the files that they read, a Runner's credentials under the
-// names that they use, and programs called as they call them. It answers the
-// environment that goes with it.
+// ShellDir creates a directory in which the documentation's examples run as they are written. It
+// contains the files that they read, a Runner's credentials under the names that they use, and
+// programs with the names that they call. ShellDir returns the environment for it.
 func (s *System) ShellDir(dir, runner string) (env []string, err error) {
 	if err := ExampleFiles(dir); err != nil {
 		return nil, err

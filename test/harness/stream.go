@@ -11,8 +11,7 @@ import (
 	"syscall"
 )
 
-// Stream is a running command line that keeps printing, and what it has
-// printed.
+// Stream is a running command that keeps printing, and what it has printed.
 type Stream struct {
 	what string
 	cmd  *exec.Cmd
@@ -32,7 +31,7 @@ func (s *System) WatchAgents(runner string) (*Stream, error) {
 func (s *System) Stream(runner string, args ...string) (*Stream, error) {
 	cmd := exec.Command(s.Binaries.Runner, args...) //nolint:noctx // Close ends it
 	cmd.Env = append(os.Environ(), "PIPEOPS_RUNNER_CREDENTIALS="+s.RunnerCredentials(runner))
-	// It must not outlive the tests, whatever ends them; and Ctrl-C is for them.
+	// It must not outlive the tests, however they end. Ctrl-C is only for the tests.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -60,14 +59,14 @@ func (w *Stream) add(line string) {
 	w.more = make(chan struct{})
 }
 
-// Lines are all lines so far, and a channel that is closed at the next one.
+// Lines returns all lines so far, and a channel that is closed at the next one.
 func (w *Stream) Lines() ([]string, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.lines...), w.more
 }
 
-// Await answers the first line that fits, as soon as there is one.
+// Await returns the first line that fits, as soon as there is one.
 func (w *Stream) Await(ctx context.Context, fits func(string) bool) (string, error) {
 	for {
 		lines, more := w.Lines()

@@ -14,9 +14,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 )
 
-// Options make a System.
+// Options configure a System.
 type Options struct {
-	// Name tells systems that run side by side apart.
+	// Name distinguishes systems that run side by side.
 	Name string
 	// Dir takes logs, data and credentials; empty for a new one below the
 	// system's directory for temporary files.
@@ -25,8 +25,7 @@ type Options struct {
 	Out io.Writer
 	// ControlPlaneArgs are added to those of `pipeops-controlplane serve`.
 	ControlPlaneArgs []string
-	// Kubernetes says more of a cluster of our own; its name and output are the
-	// system's.
+	// Kubernetes has options of our own cluster; its name and output are the system's.
 	Kubernetes cluster.Options
 	// AgentLogLevel is debug when empty.
 	AgentLogLevel string
@@ -62,7 +61,7 @@ type System struct {
 	violations []error
 }
 
-// New makes a System in which nothing runs yet.
+// New returns a System in which nothing runs yet.
 func New(opts Options) (*System, error) {
 	s := &System{Options: opts, applied: &applied{}, hostIP: opts.ListenIP}
 	if s.Dir == "" {
@@ -112,9 +111,9 @@ func (s *System) StartBroker(ctx context.Context) (err error) {
 	return nil
 }
 
-// KillBroker ends RabbitMQ as a crash would. What it knows of its queues is
-// written to disk first: RabbitMQ 3.10 does that late, and a quorum queue that
-// is young when it dies comes back without a leader (docs/adr/0045).
+// KillBroker ends RabbitMQ as a crash would. RabbitMQ's knowledge of its queues is written to disk
+// first: RabbitMQ 3.10 does that late, and a quorum queue that is young when it dies comes back
+// without a leader (docs/adr/0045).
 func (s *System) KillBroker(ctx context.Context) error {
 	if _, err := s.Broker.Ctl(ctx, "eval", "dets:sync(ra_directory_reverse)."); err != nil {
 		return err
@@ -122,7 +121,7 @@ func (s *System) KillBroker(ctx context.Context) error {
 	return s.Broker.Kill()
 }
 
-// Kubeconfig is the file with which kubectl reaches the cluster.
+// Kubeconfig returns the file with which kubectl reaches the cluster.
 func (s *System) Kubeconfig() string {
 	if s.Theirs != nil {
 		return s.Theirs.Kubeconfig
@@ -130,8 +129,7 @@ func (s *System) Kubeconfig() string {
 	return s.Cluster.Kubeconfig()
 }
 
-// LoadImage makes an image known to the cluster and answers the name that pods
-// use for it.
+// LoadImage loads an image into the cluster and returns the name that pods use for it.
 func (s *System) LoadImage(ctx context.Context, ref string, img v1.Image) (string, error) {
 	if s.Theirs != nil {
 		return s.Theirs.push(ctx, ref, img)
@@ -142,8 +140,8 @@ func (s *System) LoadImage(ctx context.Context, ref string, img v1.Image) (strin
 // onClose notes what Close has to undo.
 func (s *System) onClose(f func(context.Context) error) { s.closers = append(s.closers, f) }
 
-// Close takes everything down, in the reverse order, and leaves nothing. It
-// does not stop at an error.
+// Close takes everything down, in the reverse order, and leaves nothing. It does not stop at an
+// error.
 func (s *System) Close(ctx context.Context) error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
@@ -156,5 +154,5 @@ func (s *System) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// path is a file in the system's directory.
+// path returns a file in the system's directory.
 func (s *System) path(name string) string { return filepath.Join(s.Dir, name) }

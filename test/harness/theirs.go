@@ -18,22 +18,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// theirsTimeout is how long a cluster may take to answer.
+// theirsTimeout is how long a cluster may take to respond.
 const theirsTimeout = time.Minute
 
-// Theirs is a cluster that somebody else runs.
+// Theirs is a cluster that the user provides.
 type Theirs struct {
 	Kubeconfig string
 	// Registry is where this machine may push to and the cluster pulls from.
 	Registry string
-	// Namespace is where the Apps will be. The cluster must not have it yet, and it goes at the end.
+	// Namespace is the namespace for the Apps. It must not exist yet, and is deleted at the end.
 	Namespace string
-	// Host is the address at which the cluster's pods reach this machine; empty
-	// for the one that this machine reaches the cluster from.
+	// Host is the address at which the cluster's pods reach this machine. If empty, it is the
+	// address from which this machine reaches the cluster.
 	Host string
 }
 
-// Check finds what is missing before anything is started.
+// Check returns what is missing before anything is started.
 func (t *Theirs) Check() error {
 	if t.Registry == "" {
 		return errors.New("KUBECONFIG is set, so the demo uses that cluster, but DEMO_REGISTRY is not " +
@@ -43,8 +43,8 @@ func (t *Theirs) Check() error {
 	return nil
 }
 
-// open refuses a cluster that has any of these objects: the demo would take
-// them over, and delete them at its end.
+// open refuses a cluster that has any of these objects: the demo would take them over, and delete
+// them at its end.
 func (t *Theirs) open(ctx context.Context, objects []*unstructured.Unstructured) (*Kube, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, theirsTimeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (t *Theirs) open(ctx context.Context, objects []*unstructured.Unstructured)
 	return kube, host, err
 }
 
-// addressTowards is this machine's address on the way to a URL's host.
+// addressTowards returns this machine's address on the route to a URL's host.
 func addressTowards(ctx context.Context, rawURL string) (string, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -81,7 +81,7 @@ func addressTowards(ctx context.Context, rawURL string) (string, error) {
 	if port == "" {
 		port = "443"
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "udp", net.JoinHostPort(u.Hostname(), port)) // nothing is sent
+	conn, err := new(net.Dialer).DialContext(ctx, "udp", net.JoinHostPort(u.Hostname(), port)) // this sends nothing
 	if err != nil {
 		return "", fmt.Errorf("find this machine's address: %w (fix: set DEMO_HOST)", err)
 	}
@@ -106,8 +106,8 @@ func (t *Theirs) push(ctx context.Context, ref string, img v1.Image) (string, er
 	return there, nil
 }
 
-// tag reads an image's name. A registry that is named by an address, as those
-// beside test clusters are, may speak plain HTTP; HTTPS is tried first.
+// tag parses an image's name. A registry that is named by an address, as those beside test clusters
+// are, may use plain HTTP; HTTPS is tried first.
 func (t *Theirs) tag(ref string) (name.Tag, error) {
 	tag, err := name.NewTag(ref, name.StrictValidation)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 // pollInterval is how often Eventually looks where nothing can be watched.
 const pollInterval = 50 * time.Millisecond
 
-// Eventually waits until check answers nil. When ctx ends first, the error is
-// the last one that check answered before.
+// Eventually waits until check returns nil. If ctx ends first, it returns the last error of check.
 func Eventually(ctx context.Context, what string, check func(context.Context) error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()

@@ -1,6 +1,6 @@
-// Package hostile is what a listener has to stand: connections that are silent, slow,
-// garbage, too large, or cleverly wrong, in TLS, HTTP/1.1 and HTTP/2. Tests send them to
-// the real listeners; what must come of them is the test's to say.
+// Package hostile contains attacks that a listener must withstand: connections that are silent,
+// slow, garbage, too large, or cleverly wrong, in TLS, HTTP/1.1 and HTTP/2. Tests send them to the
+// real listeners and define the expected result.
 package hostile
 
 import (
@@ -22,7 +22,7 @@ type Attack struct {
 	// Secure attacks need a TLS connection with the protocol ALPN, if it is not empty.
 	Secure bool
 	ALPN   string
-	// Waits says that the server ends it only when its patience does.
+	// Waits reports that the server ends the attack only when its timeout does.
 	Waits bool
 	// Do sends it. That the server has hung up meanwhile is no error of its.
 	Do func(net.Conn)
@@ -41,7 +41,7 @@ type Target struct {
 // timeout bounds a single attack's dial, handshake and writing.
 const timeout = 30 * time.Second
 
-// Send mounts an attack and answers the connection, for the test to see what comes of it.
+// Send starts an attack and returns the connection, for the test to observe the result.
 func (t Target) Send(ctx context.Context, a Attack) (net.Conn, error) {
 	conn, err := t.open(ctx, a)
 	if err != nil {
@@ -77,8 +77,8 @@ func (t Target) open(ctx context.Context, a Attack) (net.Conn, error) {
 	return conn, nil
 }
 
-// Ended reads until the server ends the connection, and answers what it said. The error is
-// os.ErrDeadlineExceeded if it does not within the patience, and nil however else it ended.
+// Ended reads until the server ends the connection, and returns what the server sent. The error is
+// os.ErrDeadlineExceeded if the server does not end it within the patience, and nil otherwise.
 func Ended(conn net.Conn, patience time.Duration) (said []byte, err error) {
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	said, err = io.ReadAll(io.LimitReader(conn, 1<<20))
@@ -88,7 +88,7 @@ func Ended(conn net.Conn, patience time.Duration) (said []byte, err error) {
 	return said, nil
 }
 
-// Reset closes a connection so that nothing of it is left on either side.
+// Reset closes a connection without leaving state on either side.
 func Reset(conn net.Conn) {
 	if c, ok := conn.(*tls.Conn); ok {
 		conn = c.NetConn()
@@ -99,13 +99,13 @@ func Reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// say writes; the server may have hung up by then.
+// say returns a function that writes a text; the server may have hung up by then.
 func say(text string) func(net.Conn) {
 	return func(c net.Conn) { _, _ = io.WriteString(c, text) }
 }
 
-// Drip sends a text byte by byte, over and over, until the server hangs up (a slow loris),
-// and says whether it did within the patience.
+// Drip sends a text byte by byte, over and over, until the server hangs up (a slow loris), and
+// reports whether it did within the patience.
 func Drip(conn net.Conn, text string, every, patience time.Duration) bool {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -124,8 +124,8 @@ func Drip(conn net.Conn, text string, every, patience time.Duration) bool {
 	}
 }
 
-// Slow are ways to take for ever: each begins well and goes on byte by byte. The path
-// is one that is read without a certificate of its own.
+// Slow returns attacks that take for ever: each begins well and goes on byte by byte. The path must
+// be readable without a certificate of its own.
 func Slow(path string) []SlowAttack {
 	head := " " + path + " HTTP/1.1\r\nHost: x\r\n"
 	post := "POST" + head + "Content-Type: application/json\r\n"
@@ -144,7 +144,7 @@ type SlowAttack struct {
 	begin, drips string
 }
 
-// Ended mounts the attack and says whether the server hung up within the patience.
+// Ended mounts the attack and reports whether the server hung up within the patience.
 func (s SlowAttack) Ended(ctx context.Context, t Target, every, patience time.Duration) (bool, error) {
 	conn, err := t.Send(ctx, Attack{Secure: s.secure, ALPN: "http/1.1", Do: say(s.begin)})
 	if err != nil {
@@ -154,7 +154,7 @@ func (s SlowAttack) Ended(ctx context.Context, t Target, every, patience time.Du
 	return Drip(conn, s.drips, every, patience), nil
 }
 
-// mount is Send on a busy machine, whose own handshake may be later than the server allows.
+// mount is like Send on a busy machine, whose own handshake may be later than the server allows.
 func (t Target) mount(ctx context.Context, a Attack) (conn net.Conn, err error) {
 	for range 20 {
 		conn, err = t.Send(ctx, a)
@@ -165,8 +165,8 @@ func (t Target) mount(ctx context.Context, a Attack) (conn net.Conn, err error) 
 	return conn, err
 }
 
-// LeftOpen mounts all attacks at once and names those that the server does not end
-// within the patience, with the reason. allowed says what may be said to an attacker.
+// LeftOpen starts all attacks at once. It returns those that the server does not end within the
+// patience, with the reason. allowed returns what an attacker may receive.
 func (t Target) LeftOpen(ctx context.Context, attacks []Attack, patience time.Duration, allowed func(said []byte) bool) (left []string, err error) {
 	conns := make([]net.Conn, len(attacks))
 	defer func() {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// HTTP1 are attacks on HTTP/1.1. The path is one that exists.
+// HTTP1 returns attacks on HTTP/1.1. The path is one that exists.
 func HTTP1(path string) []Attack {
 	head := "POST " + path + " HTTP/1.1\r\nHost: x\r\n"
 	attacks := []Attack{

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// HTTP2 are attacks on HTTP/2, each with so many frames of its kind: a few hundred are
-// enough for a server to notice, few enough for an attacker to send them often.
+// HTTP2 returns attacks on HTTP/2, each with so many frames of its kind: a few hundred are enough
+// for a server to notice, few enough for an attacker to send them often.
 func HTTP2(path string, frames int) []Attack {
 	get := Fields(":method", "GET", ":scheme", "https", ":authority", "x", ":path", path)
 	post := Fields(":method", "POST", ":scheme", "https", ":authority", "x", ":path", path)
@@ -83,7 +83,7 @@ func HTTP2(path string, frames int) []Attack {
 	}
 }
 
-// Fields are a header block, uncompressed by what came before.
+// Fields returns a header block that does not depend on earlier ones.
 func Fields(pairs ...string) []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
@@ -94,8 +94,8 @@ func Fields(pairs ...string) []byte {
 	return b.Bytes()
 }
 
-// bigFields are a kilobyte on the wire and a megabyte when read: references to one large
-// field (an HPACK bomb).
+// bigFields returns a kilobyte on the wire and a megabyte when read: references to one large field
+// (an HPACK bomb).
 func bigFields() []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
@@ -105,7 +105,7 @@ func bigFields() []byte {
 	return b.Bytes()
 }
 
-// h2 is an attack that begins well, unless there is another start.
+// h2 returns an attack that begins well, unless there is another start.
 func h2(name, start string, do func(*http2.Framer)) Attack {
 	return Attack{Name: name, Secure: true, ALPN: "h2", Do: func(c net.Conn) {
 		if start != "" {

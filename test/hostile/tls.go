@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Hello is a ClientHello as crypto/tls makes it.
+// Hello returns a ClientHello of crypto/tls.
 func Hello(cfg *tls.Config) []byte {
 	near, far := net.Pipe()
 	defer func() { _ = near.Close() }()
@@ -29,7 +29,7 @@ func Hello(cfg *tls.Config) []byte {
 	return slices.Concat(record, body)
 }
 
-// TLS are attacks on what reads a ClientHello. They are for a server of that name.
+// TLS returns attacks on readers of a ClientHello. They are for a server of that name.
 func TLS(serverName string) []Attack {
 	modern := Hello(&tls.Config{MinVersion: tls.VersionTLS13, ServerName: serverName})
 	old := func(v uint16) func(net.Conn) {

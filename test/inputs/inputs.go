@@ -1,8 +1,9 @@
-// Package inputs has Go's test cache know the files of which it does not see that a test depends on
-// them: those that another process reads, such as scripts, charts and units.
+// Package inputs declares files to Go's test cache on which a test depends without opening them:
+// those that another process reads, such as scripts, charts and units.
 //
-// The go command looks only at files that the test's own process opens, and only at those whose
-// path begins with the module's folder. It compares size and time of change before it reuses a result.
+// The go command only considers files that the test's own process opens, and only those whose path
+// begins with the module's folder. It compares size and modification time before it reuses a
+// result.
 package inputs
 
 import (
@@ -20,8 +21,8 @@ import (
 // root is found before a test changes its folder.
 var root = find()
 
-// Root is the top folder of the repository: the nearest one, from that in which the process was
-// started upwards, that has the Makefile.
+// Root returns the top folder of the repository: the nearest folder with the Makefile, from the
+// process's starting folder upwards.
 func Root() string { return root }
 
 func find() string {
@@ -40,11 +41,11 @@ func find() string {
 	}
 }
 
-// Path is a file or folder, named from Root, in the form that the go command takes for one of the
-// module. This includes what lies outside: a cleaned path to that would not count.
+// Path returns a file or folder, named from Root, in the form that the go command accepts as one of
+// the module. This includes paths outside the module: a cleaned path to those would not count.
 func Path(name string) string { return Root() + string(filepath.Separator) + filepath.FromSlash(name) }
 
-// Depend has the test depend on files and folders, named from Root, with all that is below them.
+// Depend makes the test depend on files and folders, named from Root, with everything below them.
 func Depend(names ...string) error {
 	for _, name := range names {
 		if err := depend(Path(name)); err != nil {
@@ -82,7 +83,7 @@ func Read(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// List names what is in a folder, but tests of Go. The test depends from then on on which names
+// List returns the names in a folder, except Go tests. From then on the test depends on which names
 // there are, and not, as after os.ReadDir, on when each of these files was changed.
 func List(dir string) ([]string, error) {
 	note("stat", dir)

@@ -1,5 +1,5 @@
-// Package kubetest gives the tests of a package a real Kubernetes with the
-// agent's manifest in it, and a client with exactly the agent's rights.
+// Package kubetest gives the tests of a package a real Kubernetes with the agent's manifest in it,
+// and a client with exactly the agent's rights.
 package kubetest
 
 import (
@@ -38,8 +38,8 @@ const AgentNamespace = "pipeops"
 // account is the name of the agent's ServiceAccount, and of the roles in its namespace.
 const account = "pipeops-agent"
 
-// atOnce is how many parallel tests of a package run at a time, unless -parallel says otherwise.
-// They wait for a cluster far more than they compute, so the number of processors is no measure.
+// atOnce is how many parallel tests of a package run at a time, unless -parallel overrides it. They
+// wait for a cluster far more than they compute, so the number of processors is not a good measure.
 const atOnce = 3
 
 // reused is the environment variable that names a cluster which is up, and stays up, for tests that
@@ -68,8 +68,7 @@ var (
 	started            []*cluster.Cluster
 )
 
-// Main runs a package's tests and takes down what they brought up. Call it in
-// TestMain.
+// Main runs a package's tests and removes what they started. Call it in TestMain.
 func Main(m *testing.M) int {
 	if err := setParallel(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -99,10 +98,10 @@ func setParallel() error {
 	return flag.Set(name, strconv.Itoa(atOnce))
 }
 
-// ControlPlane is an API server without nodes or controllers.
+// ControlPlane returns an API server without nodes or controllers.
 func ControlPlane(t *testing.T) *Env { return get(t, &controlPlane, "api", true) }
 
-// Full is a whole cluster, with a node that runs pods.
+// Full returns a whole cluster, with a node that runs pods.
 func Full(t *testing.T) *Env { return get(t, &full, "full", false) }
 
 func get(t *testing.T, o *once, suffix string, controlPlaneOnly bool) *Env {

@@ -18,12 +18,12 @@ import (
 // agentSuffix ends the name of a test agent's namespace.
 const agentSuffix = "-agent"
 
-// AgentOf is the namespace of the agent that manages a namespace from Namespace.
+// AgentOf returns the namespace of the agent that manages a namespace from Namespace.
 func AgentOf(namespace string) string { return namespace + agentSuffix }
 
-// Namespace makes a namespace that an agent of the test's own manages, and one for that agent:
-// its lease and its notes. An agent that is limited to the first does not meet those of other
-// tests, so they run side by side. Namespace returns when the agent's rights are in force.
+// Namespace creates a namespace that an agent of the test's own manages, and one for that agent's
+// lease and records. An agent that is limited to the first does not see those of other tests, so
+// they run side by side. Namespace returns once the agent's rights are in force.
 func (e *Env) Namespace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-", Labels: managed.Labels()}}

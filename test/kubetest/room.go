@@ -16,9 +16,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 )
 
-// MakeRoom ends what a test has left running: the node has room for few pods, and what
-// does not fit is diagnosed. The test's Engine may have ended before, so nobody is waited
-// for to let an App go.
+// MakeRoom ends what a test has left running: the node has room for few pods, and an App that does
+// not fit gets a diagnosis. The test's Engine may have ended before, so MakeRoom removes an App's
+// finalizers itself.
 func (e *Env) MakeRoom(t *testing.T, namespace string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -1,5 +1,5 @@
-// Package logbook keeps what is logged or printed while a test runs, so that the test can
-// look into it meanwhile.
+// Package logbook keeps what is logged or printed while a test runs, so that the test can read it
+// meanwhile.
 package logbook
 
 import (
@@ -21,14 +21,14 @@ func (b *Book) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String is all that was written so far.
+// String returns all that was written so far.
 func (b *Book) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
 }
 
-// Count is in how many lines all words are.
+// Count returns the number of lines that contain all words.
 func (b *Book) Count(words ...string) (n int) {
 	for line := range strings.Lines(b.String()) {
 		found := true

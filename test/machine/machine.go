@@ -1,6 +1,6 @@
-// Package machine boots Debian machines for tests: a real systemd, or a real
-// OpenRC, in a container of systemd-nspawn, on a network of its own that reaches
-// this machine and nothing else. It needs root; what a machine writes is in memory and goes with it.
+// Package machine boots Debian machines for tests: a real systemd, or a real OpenRC, in a container
+// of systemd-nspawn, on a network of its own that only reaches this machine. It needs root; what a
+// machine writes is in memory and disappears with it.
 package machine
 
 import (
@@ -21,7 +21,7 @@ import (
 const (
 	bootTimeout = 2 * time.Minute
 	stopTimeout = 20 * time.Second
-	// poll is how often is looked where nothing can be waited for.
+	// poll is the interval of checks where no event can be waited for.
 	poll = 50 * time.Millisecond
 )
 
@@ -29,7 +29,7 @@ const (
 type Machine struct {
 	// Name is its host name.
 	Name string
-	// Address is its own; the network's Host is at the other end.
+	// Address is its own address; the network's Host is at the other end.
 	Address string
 
 	init   initSystem
@@ -40,18 +40,17 @@ type Machine struct {
 	log    string
 }
 
-// Options say what machine to boot.
+// Options describe the machine to boot.
 type Options struct {
 	Name  string
 	Suite string // one of Debians, or Bookworm+OpenRC
-	// Shares are files and folders of this machine that it sees, read-only: PATH, or
-	// FROM:TO.
+	// Shares are files and folders of this machine that it sees, read-only: PATH, or FROM:TO.
 	Shares []string
-	// Network is what it is attached to; nil is this machine's own.
+	// Network is the network to which it is attached; nil is this machine's own.
 	Network *Network
 }
 
-// initSystem is what a machine's process 1 is, and how it tells that it is done.
+// initSystem is a machine's process 1, and how it reports that the boot is done.
 type initSystem struct {
 	comm   string
 	booted func(context.Context, *Machine) bool
@@ -68,7 +67,7 @@ var (
 	}}
 )
 
-// Boot boots a machine. Its root file system is made first, once for all.
+// Boot boots a machine. It creates the machine's root file system first, once for all machines.
 func Boot(ctx context.Context, o Options) (m *Machine, err error) {
 	base, err := Rootfs(ctx, o.Suite, os.Stderr)
 	if err != nil {
@@ -95,7 +94,7 @@ func (m *Machine) boot(ctx context.Context, base string, o Options) error {
 	if err := m.mount(base); err != nil {
 		return err
 	}
-	// No name server: a name is not found, and at once.
+	// No name server: lookups fail, and at once.
 	if err := errors.Join(m.WriteFile("/etc/hostname", []byte(o.Name+"\n"), 0o644), m.WriteFile("/etc/resolv.conf", []byte("nameserver 127.0.0.1\n"), 0o644)); err != nil {
 		return err
 	}
@@ -106,7 +105,7 @@ func (m *Machine) boot(ctx context.Context, base string, o Options) error {
 	defer log.Close() //nolint:errcheck // nspawn has its own
 	args := []string{"-q", "-D", m.Root(), "--machine=" + o.Name, "--hostname=" + o.Name, "--register=no", "--keep-unit", "--boot",
 		"--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe",
-		// systemd of Debian 13 wants to be asked for control groups of version 1.
+		// systemd of Debian 13 needs a setting for control groups of version 1.
 		"--setenv=SYSTEMD_PROC_CMDLINE=systemd.unified_cgroup_hierarchy=0 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1"}
 	for _, share := range o.Shares {
 		args = append(args, "--bind-ro="+share)
@@ -116,7 +115,7 @@ func (m *Machine) boot(ctx context.Context, base string, o Options) error {
 	}
 	m.nspawn = exec.Command("systemd-nspawn", args...) //nolint:noctx // Down ends it
 	m.nspawn.Stdout, m.nspawn.Stderr = log, log
-	// It must not outlive the tests, whatever ends them.
+	// It must not outlive the tests, however they end.
 	m.nspawn.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := m.start(); err != nil {
 		return fmt.Errorf("start systemd-nspawn: %w", err)
@@ -145,7 +144,7 @@ func (m *Machine) start() error {
 	return nil
 }
 
-// mount lays a file system in memory over the one that all machines share.
+// mount mounts a file system in memory over the one that all machines share.
 func (m *Machine) mount(base string) error {
 	memory := filepath.Join(m.dir, "memory")
 	for _, dir := range []string{memory, m.Root()} {
@@ -167,7 +166,7 @@ func (m *Machine) mount(base string) error {
 	return nil
 }
 
-// awaitLeader finds the machine's process 1: nspawn's only child that is.
+// awaitLeader finds the machine's process 1, the only child of nspawn.
 func (m *Machine) awaitLeader(ctx context.Context) (pid int, err error) {
 	err = m.eventually(ctx, "process 1 starts", func() bool {
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", m.nspawn.Process.Pid))
@@ -197,10 +196,10 @@ func (m *Machine) eventually(ctx context.Context, what string, check func() bool
 	return nil
 }
 
-// Root is the machine's root folder, as this machine sees it.
+// Root returns the machine's root folder, as this machine sees it.
 func (m *Machine) Root() string { return filepath.Join(m.dir, "root") }
 
-// Command is a command in the machine, as root, with a plain environment.
+// Command returns a command in the machine, as root, with a plain environment.
 func (m *Machine) Command(ctx context.Context, args ...string) *exec.Cmd {
 	enter := []string{"--target", strconv.Itoa(m.leader), "--all", "--", "env", "-i",
 		"HOME=/root", "LANG=C.UTF-8", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}

@@ -18,8 +18,8 @@ const (
 	maxNetworks = 32
 )
 
-// Network is what machines are attached to: they reach each other, this machine
-// at Host, and nothing else. There is no DNS on it.
+// Network is the network of machines: they reach each other, this machine at Host, and nothing
+// else. It has no DNS.
 type Network struct {
 	// Host is this machine's address.
 	Host string
@@ -64,7 +64,7 @@ func (n *Network) bridge() error {
 		"link set "+device+" up")
 }
 
-// attach connects the machine whose process 1 is pid, and answers its address.
+// attach connects the machine whose process 1 is pid, and returns its address.
 func (n *Network) attach(ctx context.Context, pid int) (string, error) {
 	n.machines++
 	address, device := n.address(n.machines+1), n.device(n.machines)

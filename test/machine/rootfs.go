@@ -18,32 +18,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packages are what a machine has beyond the least: what the tools that are
-// tested need of any server.
+// packages are what a machine has beyond the minimum: what the tested tools need of any server.
 var packages = []string{"bash", "ca-certificates", "curl", "iproute2", "procps", "kmod"}
 
-// layout is raised when a root file system is made differently.
+// layout is increased if root file systems are created differently.
 const layout = "1"
 
-// Bookworm is the Debian of tests for which any will do.
+// Bookworm is the Debian of tests that run on any.
 const Bookworm = "bookworm"
 
-// Debians are the suites that are supported.
+// Debians are the supported suites.
 var Debians = []string{Bookworm, "bullseye", "trixie"}
 
-// OpenRC is put behind a suite's name for that suite with OpenRC where Debian has
-// systemd: bookworm-openrc.
+// OpenRC is the suffix of a suite's name for that suite with OpenRC instead of systemd:
+// bookworm-openrc.
 const OpenRC = "-openrc"
 
-// openRC is installed afterwards: debootstrap takes sysv-rc with sysvinit-core,
-// the first of its alternatives, which OpenRC does not bear.
+// openRC is installed afterwards: debootstrap takes sysv-rc with sysvinit-core, the first of its
+// alternatives, which conflicts with OpenRC.
 const openRC = "apt-get -q update && apt-get -q -y install --no-install-recommends sysvinit-core openrc"
 
 //go:embed install.sh
 var installScript string
 
-// Rootfs answers a suite's root file system, made by debootstrap when it is not
-// there yet, which takes a minute or two and is told on out.
+// Rootfs returns a suite's root file system. If it does not exist, debootstrap creates it, which
+// takes a minute or two and is reported on out.
 func Rootfs(ctx context.Context, suite string, out io.Writer) (string, error) {
 	if os.Geteuid() != 0 {
 		return "", errors.New("test machines need root")
@@ -74,7 +73,7 @@ func Rootfs(ctx context.Context, suite string, out io.Writer) (string, error) {
 	return root, debootstrap(ctx, suite, root, out)
 }
 
-// debootstrap makes a root file system beside its place, and moves it there whole.
+// debootstrap creates a root file system beside its place, and moves it there as a whole.
 func debootstrap(ctx context.Context, suite, root string, out io.Writer) error {
 	started, half := time.Now(), root+".half"
 	fmt.Fprintf(out, "making a Debian %s for test machines (a minute or two, once)\n", suite)
@@ -101,19 +100,19 @@ func debootstrap(ctx context.Context, suite, root string, out io.Writer) error {
 	return nil
 }
 
-// quietly runs a command whose last lines are told when it fails.
+// quietly runs a command and shows its last lines only if it fails.
 func quietly(ctx context.Context, name string, args ...string) error {
 	var log bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &log, &log, 5*time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nobody else would end it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nothing else would end it
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", cmd, err, lastLines(log.Bytes(), 10))
 	}
 	return nil
 }
 
-// install gets debootstrap and systemd-nspawn where they are not there.
+// install installs debootstrap and systemd-nspawn if they are missing.
 func install(ctx context.Context, out io.Writer) error {
 	_, bootstrap := exec.LookPath("debootstrap")
 	_, nspawn := exec.LookPath("systemd-nspawn")

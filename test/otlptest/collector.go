@@ -1,5 +1,5 @@
-// Package otlptest is a fake of an OpenTelemetry collector: a real HTTP server that decodes
-// real OTLP, and keeps the spans for a test to look at instead of storing them.
+// Package otlptest is a fake of an OpenTelemetry collector: a real HTTP server that decodes real
+// OTLP, and keeps the spans in memory for a test.
 package otlptest
 
 import (
@@ -26,7 +26,7 @@ type Span struct {
 	Service string
 }
 
-// Collector takes spans until the test ends.
+// Collector accepts spans until the test ends.
 type Collector struct {
 	URL string
 
@@ -76,28 +76,28 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)                                              // the exporter is gone if this fails
 }
 
-// Spans are those that have come.
+// Spans returns those that have come.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.spans)
 }
 
-// Bad are the requests that were no OTLP.
+// Bad returns the requests that were no OTLP.
 func (c *Collector) Bad() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.bad)
 }
 
-// Holds says whether anything that has come has the text in it.
+// Holds reports whether anything that has arrived contains the text.
 func (c *Collector) Holds(text string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return strings.Contains(string(c.raw), text)
 }
 
-// Find answers the first span of that name in a trace; of any trace when that is nil.
+// Find returns the first span of that name in a trace; of any trace when that is nil.
 func (c *Collector) Find(traceID []byte, name string) (Span, bool) {
 	for _, s := range c.Spans() {
 		if s.Name == name && (traceID == nil || string(traceID) == string(s.TraceId)) {
@@ -107,7 +107,7 @@ func (c *Collector) Find(traceID []byte, name string) (Span, bool) {
 	return Span{}, false
 }
 
-// Value is an attribute's text.
+// Value returns an attribute's text.
 func (s Span) Value(key string) string { return value(s.Attributes, key) }
 
 func value(attributes []*common.KeyValue, key string) string {

@@ -1,5 +1,5 @@
-// Package planetest gives a test a real control plane in its own process, without
-// a broker: kubetest's counterpart at the agent's other end.
+// Package planetest gives a test a real control plane in its own process, without a broker. It is
+// the counterpart of kubetest at the agent's other end.
 package planetest
 
 import (
@@ -24,7 +24,7 @@ import (
 // machine that has nothing else to do.
 const patience = 2 * time.Minute
 
-// Plane is a control plane and its operator's hands. It ends with its test.
+// Plane is a control plane with its operator's commands. It ends with its test.
 type Plane struct {
 	*controlplane.ControlPlane
 	*controlplane.Admin
@@ -36,10 +36,10 @@ type Plane struct {
 	stop func()
 }
 
-// Clock runs with the real one, ahead of it by what the test says.
+// Clock runs with the real clock, ahead of it by an amount that the test sets.
 type Clock struct{ ahead atomic.Int64 }
 
-// Now is the time.
+// Now returns the time.
 func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
 // Advance puts the clock ahead.
@@ -51,8 +51,8 @@ func Start(t *testing.T, change ...func(*controlplane.Config)) *Plane {
 	return StartBehind(t, 0, change...)
 }
 
-// StartBehind is Start with a clock that is behind the real one at first: what was issued before
-// the clock is put ahead is valid in real time as well.
+// StartBehind is like Start with a clock that is initially behind the real one: what was issued
+// before the clock is put ahead is valid in real time as well.
 func StartBehind(t *testing.T, behind time.Duration, change ...func(*controlplane.Config)) *Plane {
 	t.Helper()
 	p := &Plane{Clock: &Clock{}}
@@ -92,10 +92,10 @@ func (p *Plane) Restart(t *testing.T) {
 // Stop ends the control plane and waits for it. It may be called again.
 func (p *Plane) Stop() { p.stop() }
 
-// URL is where agents find it.
+// URL returns where agents find it.
 func (p *Plane) URL() string { return p.ControlPlane.Advertised().API }
 
-// Token makes an enrolment token.
+// Token creates an enrolment token.
 func (p *Plane) Token(t *testing.T, opts controlplane.TokenOptions) string {
 	t.Helper()
 	token, _, err := p.CreateToken(t.Context(), opts)
@@ -103,8 +103,8 @@ func (p *Plane) Token(t *testing.T, opts controlplane.TokenOptions) string {
 	return token.Reveal()
 }
 
-// AwaitOnline waits until an agent is online that was seen after that time, on
-// the control plane's clock, and answers its ID.
+// AwaitOnline waits until an agent is online that was seen after that time, on the control plane's
+// clock, and returns its ID.
 func (p *Plane) AwaitOnline(t *testing.T, after time.Time) (id string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -16,8 +16,8 @@ import (
 
 const certLife = 24 * time.Hour // a test's
 
-// writeCertificates makes a CA, whose key nobody keeps, and the server's
-// certificate for these names.
+// writeCertificates creates a CA, whose key is not stored, and the server's certificate for these
+// names.
 func writeCertificates(dir string, names []string) error {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -11,14 +11,13 @@ import (
 	"strings"
 )
 
-// Database is one of a server's, empty at first, with an owner who has no other
-// rights.
+// Database is one of a server's databases, initially empty, with an owner that has no other rights.
 type Database struct {
 	server         *Server
-	Name, Password string // Name is the owner's as well
+	Name, Password string // Name is also the owner's
 }
 
-// NewDatabase makes a database and its owner.
+// NewDatabase creates a database and its owner.
 func (s *Server) NewDatabase(ctx context.Context) (*Database, error) {
 	d := &Database{server: s, Name: "db_" + strings.ToLower(rand.Text()[:12]), Password: rand.Text()}
 	err := s.Run(ctx,
@@ -28,7 +27,7 @@ func (s *Server) NewDatabase(ctx context.Context) (*Database, error) {
 	return d, err
 }
 
-// AdminEnviron is what libpq's programs go by to be the server's superuser.
+// AdminEnviron returns the environment with which libpq's programs are the server's superuser.
 func (s *Server) AdminEnviron() []string {
 	return []string{
 		"PGHOST=127.0.0.1", "PGPORT=" + strconv.Itoa(s.port), "PGUSER=" + superuser, "PGPASSWORD=" + s.password,
@@ -36,7 +35,7 @@ func (s *Server) AdminEnviron() []string {
 	}
 }
 
-// Run has the superuser run statements.
+// Run runs statements as the superuser.
 func (s *Server) Run(ctx context.Context, statements ...string) error {
 	conn, err := s.superuser(ctx)
 	if err != nil {
@@ -49,17 +48,17 @@ func (s *Server) Run(ctx context.Context, statements ...string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// URL is where the database is, verified by the server's CA, with its password.
-// A busy machine takes its time to connect.
+// URL returns the database's URL with its password, verified by the server's CA. A busy machine
+// takes time to connect.
 func (d *Database) URL() string {
 	return d.server.url(d.Name, d.Password, d.Name) + "&connect_timeout=60"
 }
 
-// URLWithoutPassword is the URL for a command line.
+// URLWithoutPassword returns the URL for a command line.
 func (d *Database) URLWithoutPassword() string { return d.server.url(d.Name, "", d.Name) }
 
-// URLAt is the URL, with the password, for somebody else's machine: the CA has to
-// be told to it another way.
+// URLAt returns the URL, with the password, for another machine, which must receive the CA
+// separately.
 func (d *Database) URLAt(host string) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.UserPassword(d.Name, d.Password),
@@ -68,7 +67,8 @@ func (d *Database) URLAt(host string) string {
 	return u.String()
 }
 
-// URLOver is URL with another port of 127.0.0.1, which a forwarder to the server has.
+// URLOver returns the URL with another port of 127.0.0.1, which belongs to a forwarder to the
+// server.
 func (d *Database) URLOver(port int) string {
 	over := *d.server
 	over.port = port
@@ -80,8 +80,7 @@ func (d *Database) Drop(ctx context.Context) error {
 	return d.server.Run(ctx, `DROP DATABASE IF EXISTS `+d.Name+` WITH (FORCE)`, `DROP ROLE IF EXISTS `+d.Name)
 }
 
-// Cut ends the database's connections, as a restart of the server or a fault in
-// the network does.
+// Cut ends the database's connections, as a restart of the server or a network fault does.
 func (d *Database) Cut(ctx context.Context) error {
 	return d.server.Run(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '`+d.Name+`'`)
 }

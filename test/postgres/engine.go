@@ -14,12 +14,12 @@ const (
 	PostgreSQL Engine = "postgres"
 )
 
-// EnvDatabase names the environment variable that chooses the engine of the control plane's
-// tests that run on one engine: "sqlite" or "postgres". Empty means SQLite. The tests of what
-// differs by database run on both, whatever it says.
+// EnvDatabase is the environment variable that selects the Engine of the control plane's tests that
+// run on one engine. Empty means SQLite. Tests of behaviour that differs by database always run on
+// both.
 const EnvDatabase = "PIPEOPS_TEST_DATABASE"
 
-// Chosen is the engine of tests that run on one.
+// Chosen returns the engine of tests that run on one.
 func Chosen(t testing.TB) Engine {
 	t.Helper()
 	switch engine := Engine(os.Getenv(EnvDatabase)); engine {
@@ -33,7 +33,7 @@ func Chosen(t testing.TB) Engine {
 	}
 }
 
-// OnEach runs a test of what differs by database as one subtest for each engine.
+// OnEach runs a test of behaviour that differs by database as one subtest for each engine.
 func OnEach(t *testing.T, test func(t *testing.T, on Engine)) {
 	t.Helper()
 	for _, engine := range []Engine{SQLite, PostgreSQL} {

@@ -13,8 +13,8 @@ import (
 
 const prefix = "pipeops-test-"
 
-// PostgreSQL refuses to run as root. Root's server runs as the user that Debian's
-// package made for it, in that user's folder: root's own are closed to it.
+// system returns the user for a server of root, since PostgreSQL refuses to run as root. It is the
+// user of Debian's package, with that user's folder: root's own folders are closed to it.
 func system() (uid, gid int, home string, needed bool, err error) {
 	if os.Geteuid() != 0 {
 		return 0, 0, "", false, nil
@@ -28,7 +28,7 @@ func system() (uid, gid int, home string, needed bool, err error) {
 	return uid, gid, u.HomeDir, true, errors.Join(err1, err2)
 }
 
-// asServer are the attributes of the server's processes.
+// asServer returns the attributes of the server's processes.
 func asServer() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{}
 	if uid, gid, _, needed, err := system(); needed && err == nil {
@@ -37,7 +37,7 @@ func asServer() *syscall.SysProcAttr {
 	return attr
 }
 
-// give hands a folder over to who the server runs as.
+// give changes a folder's owner to the server's user.
 func give(dir string) error {
 	uid, gid, _, needed, err := system()
 	if !needed || err != nil {
@@ -48,8 +48,8 @@ func give(dir string) error {
 	})
 }
 
-// newFolder makes a folder for a server. It is this process' for as long as it
-// holds the lock; those of processes that were killed are removed.
+// newFolder creates a folder for a server. It belongs to this process while that holds the lock;
+// newFolder removes those of killed processes.
 func newFolder() (dir string, unlock func(), err error) {
 	_, _, base, needed, err := system()
 	if err != nil {
@@ -64,7 +64,7 @@ func newFolder() (dir string, unlock func(), err error) {
 	}
 	for _, dir := range old {
 		if unlock, err := lock(dir); err == nil {
-			_ = os.RemoveAll(dir) // in the way of nobody if it stays
+			_ = os.RemoveAll(dir) // harmless if it stays
 			unlock()
 		}
 	}

@@ -15,7 +15,7 @@ type Shared struct {
 	err    error
 }
 
-// Server is the server. Under -short the test is skipped.
+// Server returns the server. Under -short the test is skipped.
 func (s *Shared) Server(t testing.TB) *Server {
 	t.Helper()
 	if testing.Short() {
@@ -32,7 +32,7 @@ func (s *Shared) Server(t testing.TB) *Server {
 	return s.server
 }
 
-// Database is a new database for a test, which is dropped when the test ends.
+// Database returns a new database for a test, which is dropped when the test ends.
 func (s *Shared) Database(t testing.TB) *Database {
 	t.Helper()
 	d, err := s.Server(t).NewDatabase(t.Context())

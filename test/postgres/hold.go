@@ -9,15 +9,14 @@ import (
 	"syscall"
 )
 
-// Hold stops the time of the server and of all its backends: they answer nobody,
-// and their connections stay.
+// Hold suspends the server and all its backends: they stop responding, and their connections stay.
 func (s *Server) Hold() error { return s.signalAll(syscall.SIGSTOP) }
 
-// Resume lets them go on after Hold.
+// Resume continues them after Hold.
 func (s *Server) Resume() error { return s.signalAll(syscall.SIGCONT) }
 
-// signalAll begins with the server, which makes the others. A backend that is gone
-// meanwhile needs no signal.
+// signalAll begins with the server, which creates the others. A backend that is gone meanwhile
+// needs no signal.
 func (s *Server) signalAll(what syscall.Signal) error {
 	server := s.process.cmd.Process.Pid
 	if err := syscall.Kill(server, what); err != nil {
@@ -33,7 +32,7 @@ func (s *Server) signalAll(what syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// children reads the children of a process (proc(5), task/TID/children).
+// children returns the children of a process (proc(5), task/TID/children).
 func children(pid int) ([]int, error) {
 	files, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
 	if err != nil {

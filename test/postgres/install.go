@@ -18,8 +18,8 @@ import (
 //go:embed install.sh
 var installScript string
 
-// programs is the folder of the newest server's programs. Debian keeps them apart
-// from those of clients, a folder a version.
+// programs returns the folder of the newest server's programs. Debian keeps them apart from those
+// of clients, a folder a version.
 func programs() (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil {

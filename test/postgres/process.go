@@ -44,10 +44,10 @@ func launch(cmd *exec.Cmd, logFile string) (*process, error) {
 	return p, <-started
 }
 
-// end has the server cut its connections and write what it has.
+// end makes the server cut its connections and write its data.
 func (p *process) end() error { return p.signal(syscall.SIGINT) }
 
-// crash has all its processes drop what they do.
+// crash makes all its processes abort.
 func (p *process) crash() error { return p.signal(syscall.SIGQUIT) }
 
 func (p *process) signal(s syscall.Signal) error {

@@ -25,11 +25,11 @@ const (
 	startTimeout = time.Minute
 )
 
-// Options say which server is wanted.
+// Options describe the server.
 type Options struct {
 	// Listen are addresses to serve on besides 127.0.0.1.
 	Listen []string
-	// Out is where progress is shown; nil shows none.
+	// Out receives the progress; it may be nil.
 	Out io.Writer
 }
 
@@ -44,8 +44,7 @@ type Server struct {
 	unlock   func()
 }
 
-// Start installs PostgreSQL if need be, makes a new server and waits until it
-// answers.
+// Start installs PostgreSQL if needed, creates a new server and waits until it responds.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err := Install(ctx, opts.Out); err != nil {
 		return nil, err
@@ -89,11 +88,11 @@ func (s *Server) prepare(ctx context.Context) error {
 	if said, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w:\n%s", err, tail(said))
 	}
-	// Whoever comes without TLS is refused.
+	// Connections without TLS are refused.
 	return os.WriteFile(s.file("data", "pg_hba.conf"), []byte("hostssl all all all scram-sha-256\n"), 0o600)
 }
 
-// Restart starts the server after Stop or Crash, with its data and its port.
+// Restart starts the server after Halt or Crash, with its data and its port.
 func (s *Server) Restart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -117,7 +116,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// await returns when the server answers, or has ended, or took too long.
+// await returns when the server responds, or has ended, or took too long.
 func (s *Server) await(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -149,17 +148,17 @@ func (s *Server) Stop() error {
 // Halt ends the server in order, for Restart.
 func (s *Server) Halt() error { return s.process.end() }
 
-// Crash ends the server at once, connections and all, for Restart: what it has is
-// recovered from the log.
+// Crash ends the server and its connections at once, for Restart: its data is recovered from the
+// log.
 func (s *Server) Crash() error { return s.process.crash() }
 
-// CAFile is the certificate, in PEM, by which the server is verified.
+// CAFile returns the file of the certificate, in PEM, with which the server is verified.
 func (s *Server) CAFile() string { return s.file(fileCA) }
 
-// LogFile is what the server says.
+// LogFile returns the file of the server's log.
 func (s *Server) LogFile() string { return s.file("log") }
 
-// Port is where it listens.
+// Port returns the port on which the server listens.
 func (s *Server) Port() int { return s.port }
 
 func (s *Server) file(path ...string) string {
@@ -179,8 +178,8 @@ func (s *Server) command(ctx context.Context, program string, args ...string) *e
 	return cmd
 }
 
-// freePort looks below the kernel's ephemeral range, so that an outgoing
-// connection does not take the port while the server is down.
+// freePort searches below the kernel's ephemeral range, so that no outgoing connection takes the
+// port while the server is down.
 func freePort(ctx context.Context) (int, error) {
 	const from, count = 20000, 12000
 	for range 200 {

@@ -1,8 +1,8 @@
 // Package programs compiles the Go programs that tests run: once for all tests, with the flags of a
 // release, into a folder that is named by the program's content.
 //
-// The test depends on all of the program's sources from then on, for Go's test cache too: a change
-// of what ends in the program has the test run again, and a change of its tests does not.
+// From then on the test depends on all of the program's sources, for Go's test cache too. A change
+// of the program makes the test run again, and a change of its tests does not.
 package programs
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 )
 
-// Program says what to compile. Each Version, and all else, is another program to link: tests that
-// do not care share the one of the source.
+// Program describes what to compile. A different Version, like any other difference, makes another
+// program to link: tests that do not care share the source's version.
 type Program struct {
 	// Package is its main package, as ./cmd/agent.
 	Package string
@@ -56,7 +56,7 @@ var (
 	Promtool = Program{Package: "github.com/prometheus/prometheus/cmd/promtool", Module: "test/observe/tools", Tags: "remove_all_sd"}
 )
 
-// At is the program as another version.
+// At returns the program as another version.
 func (p Program) At(version string) Program {
 	p.Version = version
 	return p
@@ -79,7 +79,8 @@ func (p Program) Build(ctx context.Context) (string, error) {
 	return file, nil
 }
 
-// Depend has the test depend on the program's sources, for one that has it compiled by what it tests.
+// Depend makes the test depend on the program's sources, for a test whose subject compiles the
+// program.
 func (p Program) Depend(ctx context.Context) error {
 	list, err := p.sources(ctx)
 	if err != nil {
@@ -147,8 +148,8 @@ func (p Program) ldflags() string {
 	return strings.TrimSpace("-X main.version=" + p.Version + " " + p.LDFlags)
 }
 
-// flags have the product's programs tell which of their lines ran where that is asked for: as
-// documented by Go, they write it into $GOCOVERDIR.
+// flags returns the flags that make the product's programs record their line coverage if requested:
+// as documented by Go, they write it into $GOCOVERDIR.
 func (p Program) flags() []string {
 	flags := []string{"-tags=" + p.Tags}
 	if p.Module == "" && os.Getenv("GOCOVERDIR") != "" {
@@ -157,7 +158,7 @@ func (p Program) flags() []string {
 	return flags
 }
 
-// request is all that is asked for but the program's name.
+// request returns all that is asked for but the program's name.
 func (p Program) request() []string {
 	return append(p.flags(), p.Package, p.ldflags(), cmp.Or(p.Module, "."))
 }

@@ -24,7 +24,7 @@ type sources struct {
 	Files, Folders []string
 }
 
-// pkg is what `go list` says of a package.
+// pkg is the output of `go list` about a package.
 type pkg struct {
 	Dir      string
 	Standard bool
@@ -93,9 +93,9 @@ func (s sources) sorted() sources {
 	return sources{slices.Compact(s.Files), slices.Compact(s.Folders)}
 }
 
-// sum is the checksum of all sources. The test depends on them from then on. That the
-// sources are still the same ones is part of it: a new one is a new name in a folder, or a new
-// import in a file.
+// sum returns the checksum of all sources. The test depends on them from then on. That the sources
+// are still the same ones is part of it: a new one is a new name in a folder, or a new import in a
+// file.
 func (s sources) sum() (string, error) {
 	sum := sha256.New()
 	for _, name := range s.Files {

@@ -80,7 +80,7 @@ func flock(path string, how int) (*os.File, error) {
 	return file, nil
 }
 
-// sources are those of the last build.
+// sources returns those of the last build.
 func (s *store) sources() (list sources, err error) {
 	text, err := os.ReadFile(filepath.Join(s.request, "sources.json"))
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *store) find(list sources, name string) (file string, err error) {
 	return file, errors.Join(err, os.Chtimes(s.result(sum), now, now))
 }
 
-// making is where a program is made. What a build that was killed left there goes.
+// making returns where a program is made. What a build that was killed left there goes.
 func (s *store) making() (file string, remove func() error, err error) {
 	remove = func() error {
 		left, err := filepath.Glob(filepath.Join(s.request, "making-*"))

@@ -1,6 +1,5 @@
-// Package proxytest gives a test an HTTP proxy as companies have it: it tunnels
-// (CONNECT, RFC 9110 section 9.3.6), wants an account, and remembers what it was
-// asked for.
+// Package proxytest gives a test an HTTP proxy like that of a company: it tunnels (CONNECT, RFC
+// 9110 section 9.3.6), requires an account, and records its requests.
 package proxytest
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Config says what a proxy is like.
+// Config describes a proxy.
 type Config struct {
 	Host    string // address to listen on
 	Account string // USER:PASSWORD
@@ -53,10 +52,10 @@ func Start(t *testing.T, cfg Config) *Proxy {
 	return p
 }
 
-// URL is what HTTPS_PROXY is set to for an account.
+// URL returns the value of HTTPS_PROXY for an account.
 func (p *Proxy) URL(account string) string { return "http://" + account + "@" + p.address }
 
-// Asked are the hosts that were asked for with the right account, each once.
+// Asked returns the requested hosts with the right account, each once.
 func (p *Proxy) Asked() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

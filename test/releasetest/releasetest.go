@@ -1,4 +1,4 @@
-// Package releasetest signs releases for tests, with a key that everybody has.
+// Package releasetest signs releases for tests, with a secret key that is in this repository.
 package releasetest
 
 import (
@@ -17,19 +17,19 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
-// Public keys: of the one who signs, and of somebody else.
+// Public keys: of the test's signer, and of another one.
 const (
 	PublicKey = "RWSwUuJ+jZW/1R+0bEXcj9CjMNzu/WVTjxp05XjT1k5Q0YanY4YmN0E2"
 	OtherKey  = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3" // of minisign's own releases
 )
 
-// secretKey is PublicKey's: a key file of minisign without a passphrase. It is worth
-// nothing to anybody.
+// secretKey is the secret key of PublicKey: a key file of minisign without a passphrase. It
+// protects nothing.
 const secretKey = `untrusted comment: TEST KEY of internal/release, made by minisign 0.11 -W
 RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAsFLifo2Vv9WkXJUbwTsbI7Y1da15m6jpqg4asyeSl3jJyaWHoOQDmx+0bEXcj9CjMNzu/WVTjxp05XjT1k5Q0YanY4YmN0E2AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
 `
 
-// Sign answers a manifest and its signature, as they are published.
+// Sign returns a manifest and its signature, as they are published.
 func Sign(t testing.TB, m release.Manifest) (manifest, signature []byte) {
 	t.Helper()
 	key, err := release.ParseSecretKey([]byte(secretKey), "")
@@ -39,7 +39,7 @@ func Sign(t testing.TB, m release.Manifest) (manifest, signature []byte) {
 	return manifest, key.Sign(manifest, "a test's")
 }
 
-// Write puts them where `release offer` looks for them and answers the folder.
+// Write writes them where `release offer` looks for them and returns the folder.
 func Write(t testing.TB, dir string, m release.Manifest) string {
 	t.Helper()
 	manifest, signature := Sign(t, m)
@@ -49,8 +49,8 @@ func Write(t testing.TB, dir string, m release.Manifest) string {
 	return dir
 }
 
-// Publish puts a program below the folder of a site, as the agent of a release, and
-// answers the manifest and its signature. change makes the manifest lie.
+// Publish puts a program below the folder of a site, as the agent of a release, and returns the
+// manifest and its signature. change falsifies the manifest.
 func Publish(t testing.TB, site, version, program string, change ...func(*release.File)) (manifest, signature []byte) {
 	t.Helper()
 	text, err := os.ReadFile(program)
@@ -69,7 +69,7 @@ func Publish(t testing.TB, site, version, program string, change ...func(*releas
 	return Sign(t, release.Manifest{Version: version, Commit: "abc", Files: []release.File{file}})
 }
 
-// Site serves releases over TLS, and answers its URL and a file with its CA.
+// Site serves releases over TLS, and returns its URL and a file with its CA.
 func Site(t testing.TB, dir string) (url, ca string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.FileServer(http.Dir(dir)))
@@ -79,7 +79,7 @@ func Site(t testing.TB, dir string) (url, ca string) {
 	return server.URL, ca
 }
 
-// Keys are those that trust the one who signs.
+// Keys returns the keys that trust the test's signer.
 func Keys(t testing.TB) []release.PublicKey {
 	t.Helper()
 	keys, err := release.ParseKeys(PublicKey)

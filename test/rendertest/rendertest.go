@@ -1,5 +1,5 @@
-// Package rendertest has the agent's program, as it is shipped, render for tests. A test's
-// own program, with the race detector, maps too much memory of its own to be held to a limit.
+// Package rendertest makes the agent's program, as it is shipped, render for tests. A test's own
+// program, with the race detector, maps too much memory to be held to a limit.
 package rendertest
 
 import (

@@ -1,3 +1,3 @@
-// Package selfupdate tests the agent's update of itself with real programs of several
-// versions: as a service of a machine, and as the pods of a cluster.
+// Package selfupdate tests the agent's self-update with real programs of several versions: as a
+// service of a machine, and as the pods of a cluster.
 package selfupdate

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// heartbeat is how often a step that takes long says how far it is.
+// heartbeat is how often a long step reports its progress.
 const heartbeat = 10 * time.Second
 
-// compile fills Go's build cache. Linking is left to those who need the programs.
+// compile fills Go's build cache. The users of the programs link them.
 type compile struct {
 	dir      string // of another module than the repository's; empty for that
 	flags    []string
@@ -59,8 +59,8 @@ func (c compile) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// follow counts the packages that go names as it compiles them, and returns what
-// else it says: errors.
+// follow counts the packages that go names while it compiles them, and returns its other output:
+// errors.
 func follow(lines <-chan string, total int, out io.Writer) string {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
@@ -83,14 +83,14 @@ func follow(lines <-chan string, total int, out io.Writer) string {
 	}
 }
 
-// isPackage tells an import path, of a test perhaps, from a message.
+// isPackage distinguishes an import path, which may be a test's, from a message.
 func isPackage(line string) bool {
 	path, variant, _ := strings.Cut(line, " ")
 	return path != "" && !strings.HasPrefix(path, "#") && !strings.ContainsAny(path, ":") &&
 		(variant == "" || strings.HasPrefix(variant, "["))
 }
 
-// packages downloads what modules are missing, which go tells of, and counts.
+// packages downloads missing modules, which go reports, and counts.
 func (c compile) packages(ctx context.Context, out io.Writer) (int, error) {
 	cmd := command(ctx, c.args()...)
 	cmd.Env, cmd.Dir = c.env(), c.dir

@@ -1,10 +1,9 @@
-// Command setup gets everything ready that the demo, the tests and the checks
-// need: programs compiled, the test cluster's parts built, RabbitMQ and PostgreSQL
-// installed. It tells what it does and how far it is, and is quick when there is
-// nothing to do.
+// Command setup prepares everything that the demo, the tests and the checks need: programs
+// compiled, the test cluster's parts built, RabbitMQ and PostgreSQL installed. It reports its steps
+// and progress, and is quick when there is nothing to do.
 //
-// It imports nothing that has to be downloaded, so that on a fresh machine it runs, and
-// says so, before anything else.
+// It imports nothing that must be downloaded. So on a fresh machine it runs, and reports that,
+// before anything else.
 package main
 
 import (
@@ -64,7 +63,7 @@ var (
 	lint      = compile{flags: []string{"-modfile=internal/tools/go.mod"}, patterns: []string{"tool"}}
 )
 
-// stepsFor answers nil for what it does not know.
+// stepsFor returns nil for what it does not know.
 func stepsFor(what string) []step {
 	compilePrograms := step{"compile agent, control plane, Runner and the tools around them", programs.run}
 	getCluster := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build")}
@@ -129,7 +128,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	return nil
 }
 
-// goRun runs a program of this repository, which tells of its progress itself.
+// goRun runs a program of this repository, which reports its progress itself.
 func goRun(pkg string, args ...string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, out io.Writer) error {
 		cmd := command(ctx, append([]string{"run", "-trimpath", pkg}, args...)...)
@@ -138,10 +137,10 @@ func goRun(pkg string, args ...string) func(context.Context, io.Writer) error {
 	}
 }
 
-// command is the go command with a gentle end.
+// command returns the go command with a gentle end.
 func command(ctx context.Context, args ...string) *exec.Cmd { return gently(ctx, "go", args...) }
 
-// gently is a command with a gentle end: what it runs has to clean up.
+// gently returns a command with a gentle end: what it runs has to clean up.
 func gently(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	// As a terminal does it: go cleans up after an interrupt only, and passes none on.

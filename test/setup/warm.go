@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// warm runs a program for what it leaves in its cache, and says every now and then
-// that it is at work. What it finds is told by whoever runs it next.
+// warm runs a program to fill its cache, and reports at intervals that it is at work. The next run
+// of the program reports its findings.
 func warm(name string, args ...string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, out io.Writer) error {
 		var said bytes.Buffer
@@ -27,7 +27,7 @@ func warm(name string, args ...string) func(context.Context, io.Writer) error {
 	}
 }
 
-// beat waits for an end, and tells how long it has been waiting.
+// beat waits for an end, and reports how long it has been waiting.
 func beat(done <-chan error, out io.Writer) error {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()

@@ -1,5 +1,5 @@
-// Package suite decides which tests run: those that a change must pass, or those too that a release
-// must pass.
+// Package suite decides which tests run: those that a change must pass, or also those that a
+// release must pass.
 package suite
 
 import (

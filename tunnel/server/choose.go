@@ -2,15 +2,15 @@ package server
 
 import "time"
 
-// doubtFor is how long a session that did not answer a dial is tried last. By then the
-// keep-alive has ended it, or it answers again.
+// doubtFor is how long a session that did not answer a dial is tried last. By then the keep-alive
+// has ended it, or it responds again.
 const doubtFor = 15 * time.Second
 
 // choice is where a dial may go next.
 type choice struct {
 	session *session // nil when there is none now
 	alone   bool     // there is no other session to fall over to
-	// awaited says that a session is logging in, which changed will tell of.
+	// awaited reports that a session is logging in, which changed will signal.
 	awaited bool
 	changed <-chan struct{}
 }
@@ -51,7 +51,7 @@ func (r *agents) chosen(s *session) {
 	s.turn = r.turn
 }
 
-// before says whether s is the better choice.
+// before reports whether s is the better choice.
 func (s *session) before(other *session, now time.Time) bool {
 	if doubt := s.doubted(now); doubt != other.doubted(now) {
 		return !doubt

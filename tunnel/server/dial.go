@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Dial opens a connection to the agent, to any of its replicas: what its tunnel's
-// Listener yields is the other end. The error is ErrNotConnected, ErrBusy or the context's.
+// Dial opens a connection to the agent, to any of its replicas: the other end comes from its
+// tunnel's Listener. It returns ErrNotConnected, ErrBusy or the context's error.
 func (s *Server) Dial(ctx context.Context, agentID string) (net.Conn, error) {
 	conn, _, err := s.dial(ctx, agentID, nil)
 	return conn, err
@@ -31,7 +31,7 @@ func (s *Server) Handover(ctx context.Context, agentID string, conn net.Conn) er
 	}
 }
 
-// dial gets a work connection from frps. from is who connects, which the agent is told.
+// dial gets a work connection from frps. from is the client's address, which is sent to the agent.
 func (s *Server) dial(ctx context.Context, agentID string, from net.Addr) (net.Conn, *session, error) {
 	s.counts.dials.Add(1)
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Limits.DialTimeout)
@@ -51,8 +51,8 @@ func (s *Server) dial(ctx context.Context, agentID string, from net.Addr) (net.C
 	return nil, nil, fmt.Errorf("dial agent %s: %w", agentID, err)
 }
 
-// dialling is one dial: to one session, to the next when that fails, and to the next as
-// well when it does not answer in time. The first that answers wins.
+// dialling is one dial: to one session, to the next if that fails, and also to the next if the
+// first does not respond in time. The first that responds wins.
 type dialling struct {
 	agents     *agents
 	agentID    string
@@ -96,7 +96,7 @@ func (d *dialling) run(ctx context.Context) (net.Conn, *session, error) {
 	}
 }
 
-// tryNext asks one more session if none is being asked, or not one that answers.
+// tryNext tries one more session if none is being tried, or none that responds.
 func (d *dialling) tryNext(ctx context.Context) choice {
 	for {
 		next := d.agents.choose(d.agentID, d.tried)

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// DialEach opens a connection to each replica of the agent that takes connections
-// and calls use with it, side by side; use closes it. It returns when all have
-// returned. A replica whose tunnel ends meanwhile is no error.
+// DialEach opens a connection to each replica of the agent that accepts connections and calls use
+// with it, concurrently; use closes it. DialEach returns when all calls have returned. A replica
+// whose tunnel ends meanwhile is not an error.
 func (s *Server) DialEach(ctx context.Context, agentID string, use func(context.Context, net.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.DialTimeout)
 	defer cancel()
@@ -46,7 +46,7 @@ func (s *session) use(ctx context.Context, use func(context.Context, net.Conn) e
 	return err
 }
 
-// taking are the sessions of an agent that can be dialled, one for each replica.
+// taking returns the sessions of an agent that can be dialled, one for each replica.
 func (r *agents) taking(id string) []*session {
 	r.mu.Lock()
 	defer r.mu.Unlock()

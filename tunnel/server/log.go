@@ -6,8 +6,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// sessionLog says with each line whose session it is. A logger of zerolog's that knows has 500 bytes for
-// that all the time.
+// sessionLog adds the session to each log line. A zerolog logger with these fields would
+// permanently take 500 bytes.
 type sessionLog struct {
 	to      *zerolog.Logger
 	agentID string

@@ -17,7 +17,7 @@ import (
 // answerTimeout bounds the answer to a login.
 const answerTimeout = 5 * time.Second
 
-// login makes this the agent's session, or tells the agent why not.
+// login makes this the agent's session, or sends the agent the reason for a refusal.
 func (s *session) login(ctx context.Context, stream *link.Stream, m *msg.Login) error {
 	if s.loggedIn.Swap(true) {
 		return fmt.Errorf("%w: a second login", errForeign)
@@ -105,7 +105,7 @@ func (s *session) authorize(ctx context.Context, stream *link.Stream, m *msg.Log
 	return err
 }
 
-// loginOf is what a login says of the replica. What is no plain word is not said.
+// loginOf returns what a login states about the replica. It leaves out anything but plain words.
 func (s *session) loginOf(m *msg.Login) Login {
 	l := Login{Instance: s.replica.instance, Address: s.raw.RemoteAddr().String()}
 	if host, _, err := net.SplitHostPort(l.Address); err == nil {
@@ -117,7 +117,7 @@ func (s *session) loginOf(m *msg.Login) Login {
 	return l
 }
 
-// refuse tells the agent why it is not let in and waits until it has hung up.
+// refuse sends the agent the reason for the refusal and waits until the agent has hung up.
 func (s *session) refuse(stream *link.Stream, reason string, final bool) {
 	s.refuseText(stream, link.Refusal(reason, final))
 }

@@ -15,8 +15,8 @@ type quietProxy struct{ *proxy.BaseProxy }
 // Run implements proxy.Proxy.
 func (quietProxy) Run() (remoteAddr string, err error) { return "", nil }
 
-// init has the stcp proxies of this process be quiet ones: frps keeps its kinds of proxies in a map
-// without a lock, so they are set before anything can run.
+// init replaces the stcp proxies of this process by quiet ones: frps keeps its kinds of proxies in
+// a map without a lock, so they are set before anything can run.
 func init() {
 	proxy.RegisterProxyFactory(reflect.TypeFor[*v1.STCPProxyConfig](), func(base *proxy.BaseProxy) proxy.Proxy { return quietProxy{base} })
 }

@@ -1,11 +1,11 @@
-// Package server is the control plane's end of the FRP tunnel (wire 2): it accepts agents
-// on a TLS listener of ours, binds each FRP session to the agent that its client
-// certificate names, and makes connections to agents inside the process, without a port
-// per agent. The FRP protocol itself is frps', embedded without its listeners.
+// Package server is the control plane's end of the FRP tunnel (wire 2). It accepts agents on our
+// TLS listener, and binds each FRP session to the agent that its client certificate names. It makes
+// connections to agents inside the process, without a port per agent. The FRP protocol itself is
+// frps', embedded without its listeners.
 //
-// It is not the place for who may be an agent (Config.Identify and Config.Authorize
-// decide), nor for what runs on the connections: those carry ciphertext between a Runner
-// and an agent. docs/adr/0002-frp-session-binding.md says why it is built this way.
+// Config.Identify and Config.Authorize decide who may be an agent. The package does not handle what
+// runs on the connections, which carry ciphertext between a Runner and an agent.
+// docs/adr/0002-frp-session-binding.md has the reasons for this design.
 package server
 
 import (
@@ -29,12 +29,12 @@ var (
 	// ErrBusy means that the agent did not take the connection in time, or that too many
 	// others wait for it already.
 	ErrBusy = errors.New("agent is busy; try again shortly")
-	// ErrRevoked is what Authorize returns (wrapped or not) for an agent that will not be
-	// let in again, revoked or unknown. The agent is told so and stops trying.
+	// ErrRevoked is returned by Authorize (wrapped or not) for an agent that will not be admitted
+	// again, revoked or unknown. The agent receives that and stops trying.
 	ErrRevoked = errors.New("agent is revoked")
 )
 
-// Server accepts agents and connects to them. New makes one.
+// Server accepts agents and connects to them. New returns one.
 type Server struct {
 	cfg    Config
 	tls    *tls.Config
@@ -121,7 +121,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// Connected says whether the agent can be reached.
+// Connected reports whether the agent can be reached.
 func (s *Server) Connected(agentID string) bool { return s.agents.isOnline(agentID) }
 
 // Disconnect closes the agent's sessions and every connection through them at once. It

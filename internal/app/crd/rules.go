@@ -9,9 +9,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// What struct tags cannot say, in CEL: runnerapi.SpecRules, and here what is
-// said of a part of a spec wherever it stands. The messages are those of
-// AppSpec.Validate; a test sends the same specs to both.
+// What struct tags cannot express, in CEL: runnerapi.SpecRules, and here the rules about a part of
+// a spec in any place. The messages are those of AppSpec.Validate; a test sends the same specs to
+// both.
 var (
 	envRule = rule(`[has(self.value), has(self.secret), has(self.configMap)].filter(x, x).size() <= 1`,
 		"exactly one of value, secret and configMap may be set")
@@ -40,7 +40,7 @@ var nameRules = apiextensions.ValidationRules{
 		"an init container may not have the App's name: its own container has it"),
 }
 
-// within says that each claim of a is one of b.
+// within returns the rule that each claim of a is one of b.
 func within(a, b string) string {
 	return strings.NewReplacer("A", a, "B", b).Replace(
 		`(!has(A.volumes) || A.volumes.all(v, !has(v.claim) || has(B.volumes) && B.volumes.exists(o, o.name == v.name && has(o.claim) && o.claim == v.claim)))`)
@@ -86,15 +86,14 @@ func addRules(spec *apiextensions.JSONSchemaProps) {
 	bound(spec.Properties["podLabels"].AdditionalProperties.Schema, 63, "")
 }
 
-// keyed has the API server refuse two items with the same key.
+// keyed makes the API server refuse two items with the same key.
 func keyed(parent *apiextensions.JSONSchemaProps, name, key string) {
 	p := parent.Properties[name]
 	p.XListType, p.XListMapKeys = ptr.To("map"), []string{key}
 	parent.Properties[name] = p
 }
 
-// bound says of the items of a list, or the values of a map, what tags say of
-// fields only.
+// bound applies to the items of a list, or the values of a map, what tags express only for fields.
 func bound(s *apiextensions.JSONSchemaProps, maxLength int64, pattern string) {
 	s.MaxLength, s.Pattern = &maxLength, pattern
 }

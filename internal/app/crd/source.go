@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// SourceYAML is the CustomResourceDefinition of Git sources as a file.
+// SourceYAML returns the CustomResourceDefinition of Git sources as a file.
 func SourceYAML() ([]byte, error) {
 	spec, err := structural(reflect.TypeFor[runnerapi.SourceSpec]())
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// admission finds pods that the cluster refuses to create. The ReplicaSet
-// says so, and the Deployment repeats it.
+// admission finds pods that the cluster refuses to create. The ReplicaSet reports that, and the
+// Deployment repeats it.
 func admission(ev *Evidence) *runnerapi.Diagnosis {
 	if ev.ReplicaSet != nil {
 		for _, c := range ev.ReplicaSet.Status.Conditions {
@@ -38,14 +38,13 @@ var (
 	policy    = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`)
 )
 
-// FromPolicy says whether a message is that of a policy or a webhook, rather than
-// of the API server about an object that is wrong.
+// FromPolicy reports whether a message is that of a policy or a webhook, rather than of the API
+// server about an object that is wrong.
 func FromPolicy(message string) bool {
 	return down.MatchString(message) || webhook.MatchString(message) || policy.MatchString(message)
 }
 
-// Refused is the diagnosis of a message with which the cluster refused an
-// object.
+// Refused returns the diagnosis of a message with which the cluster refused an object.
 func Refused(message, object string) *runnerapi.Diagnosis {
 	d := &runnerapi.Diagnosis{Object: object}
 	told := clip(podPrefix.ReplaceAllString(message, ""))

@@ -17,8 +17,8 @@ import (
 // keep a percentage of.
 var noRequest = regexp.MustCompile(`missing request for (\w+)(?: in container (\S+) of Pod (\S+))?`)
 
-// autoscaling finds an autoscaler that cannot decide, or cannot do what it decided. Each
-// says so at its start, until there are figures of the pods.
+// autoscaling finds an autoscaler that cannot decide, or cannot apply its decision. Every
+// autoscaler reports that at its start, until it has figures of the pods.
 func autoscaling(ev *Evidence) Finding {
 	h := ev.Autoscaler
 	if h == nil {
@@ -45,8 +45,8 @@ func autoscaling(ev *Evidence) Finding {
 	return all
 }
 
-// hinders says whether a condition means trouble: not that the autoscaler is turned off, or
-// that it waits a while after it has scaled.
+// hinders reports whether a condition means trouble: not that the autoscaler is turned off, or that
+// it waits a while after it has scaled.
 func hinders(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
 	if c.Status != corev1.ConditionFalse || c.Reason == "ScalingDisabled" || strings.HasPrefix(c.Reason, "Backoff") {
 		return false
@@ -82,7 +82,7 @@ func unscaled(h *autoscalingv2.HorizontalPodAutoscaler, c autoscalingv2.Horizont
 	return d
 }
 
-// resourceOf is the resource that a message names.
+// resourceOf returns the resource that a message names.
 func resourceOf(message string) string {
 	for _, name := range []string{"cpu", "memory"} {
 		if strings.Contains(message, "failed to get "+name+" ") {
@@ -92,7 +92,7 @@ func resourceOf(message string) string {
 	return ""
 }
 
-// metrics is the patience with autoscalers, the default where none is set.
+// metrics returns the patience with autoscalers, the default where none is set.
 func (s Stabilization) metrics() time.Duration {
 	return cmp.Or(s.Metrics, DefaultStabilization.Metrics)
 }

@@ -47,7 +47,7 @@ func command(c container, _ *Evidence) Finding {
 	return found(d)
 }
 
-// smothered is of a container whose limit is too low to start anything in it.
+// smothered returns the diagnosis of a container whose limit is too low to start anything in it.
 func (c container) smothered() *runnerapi.Diagnosis {
 	return c.diagnosis(runnerapi.CauseOutOfMemory,
 		fmt.Sprintf("%s was killed for its memory before its process began: its limit is %s", c.what(), c.spec.Resources.Limits.Memory()),
@@ -56,7 +56,7 @@ func (c container) smothered() *runnerapi.Diagnosis {
 
 const commandFix = "correct command and args, or leave command out to use the image's own entrypoint"
 
-// startErrors are how a process cannot be started, as runtimes say it.
+// startErrors are the runtimes' texts about processes that cannot be started.
 var startErrors = []struct{ says, fix string }{
 	{"exec format error", wrongBuild},
 	{"permission denied", "make the file executable in the image (chmod +x), or start it by its interpreter, as in command: [sh, FILE]"},
@@ -69,7 +69,7 @@ var startErrors = []struct{ says, fix string }{
 const wrongBuild = "build the image for the CPU architecture of the nodes (kubectl get nodes -L kubernetes.io/arch); " +
 	"a script needs an interpreter in its first line (#!/bin/sh)"
 
-// startError is the part of the runtime's message that a person needs.
+// startError returns the part of the runtime's message that a person needs.
 func startError(message string) (what, fix string) {
 	for _, e := range startErrors {
 		if i := strings.Index(message, e.says); i >= 0 {
@@ -123,8 +123,8 @@ func crash(c container, ev *Evidence) Finding {
 	return Finding{Unsettled: true, Recheck: left, Waiting: c.toStayUp(end, left)}
 }
 
-// loops says whether an end of the container is one of several. One restart is
-// none yet, nor is one after a run so long that the kubelet begins to count anew.
+// loops reports whether an end of the container is one of several. One restart does not count, nor
+// does one after a run so long that the kubelet starts counting again.
 func (c container) loops(end *corev1.ContainerStateTerminated) bool {
 	if reason, _ := c.waiting(); reason == "CrashLoopBackOff" {
 		return true
@@ -135,7 +135,7 @@ func (c container) loops(end *corev1.ContainerStateTerminated) bool {
 	return c.status.RestartCount >= 2 || c.status.RestartCount == 1 && c.status.State.Terminated != nil
 }
 
-// restarts says how often the container was started anew, and in what time.
+// restarts describes how often the container was restarted, and in what time.
 func (c container) restarts(end *corev1.ContainerStateTerminated) string {
 	if c.status.RestartCount < 2 || c.pod.Status.StartTime == nil || end.FinishedAt.IsZero() {
 		return ""
@@ -147,7 +147,7 @@ func (c container) restarts(end *corev1.ContainerStateTerminated) string {
 	return fmt.Sprintf("; %d restarts in %d minutes", c.status.RestartCount, minutes)
 }
 
-// toStayUp is what is waited for after a container's end.
+// toStayUp returns what is waited for after a container's end.
 func (c container) toStayUp(end *corev1.ContainerStateTerminated, left time.Duration) string {
 	if !c.runs() || left <= 0 {
 		return fmt.Sprintf("container %s of pod %s to start again, after exit code %d", c.status.Name, c.pod.Name, end.ExitCode)
@@ -157,7 +157,7 @@ func (c container) toStayUp(end *corev1.ContainerStateTerminated, left time.Dura
 		c.status.Name, c.pod.Name, started, end.ExitCode)
 }
 
-// noteEnds adds what the ends of a pod's containers say of whether it serves.
+// noteEnds adds what the ends of a pod's containers show about its ability to serve.
 func (f *Finding) noteEnds(pod *corev1.Pod, ev *Evidence) {
 	if ev.Spec.Type.Runs() {
 		return
@@ -225,7 +225,7 @@ var telling = []struct {
 	},
 }
 
-// lastWords is what the newest of the last lines that names a cause amounts to.
+// lastWords returns what the newest of the last lines that names a cause amounts to.
 func lastWords(text string) (what, fix string) {
 	lines := strings.Split(text, "\n")
 	for _, line := range slices.Backward(lines) {
@@ -245,12 +245,11 @@ func logsFix(c container) string {
 	return "read why in its logs (logs --previous), and correct the App"
 }
 
-// runs says whether the container runs now.
+// runs reports whether the container runs now.
 func (c container) runs() bool { return c.status.State.Running != nil }
 
-// settlesIn is how long a restarted container has still to run before its last
-// end is history: as long as any new pod, and twice as long as the run before
-// unless that was a long one.
+// settlesIn returns how long a restarted container has still to run before its last end is history:
+// as long as any new pod, and twice as long as the run before unless that was a long one.
 func (c container) settlesIn(end *corev1.ContainerStateTerminated, ev *Evidence) time.Duration {
 	if !c.runs() {
 		return 0
@@ -263,8 +262,8 @@ func (c container) settlesIn(end *corev1.ContainerStateTerminated, ev *Evidence)
 	return max(settle-ev.Now.Sub(started), 0)
 }
 
-// ended is a diagnosis about how a container ended. The kubelet puts the last
-// lines of the log into the termination message (FallbackToLogsOnError).
+// ended returns a diagnosis about how a container ended. The kubelet puts the last lines of the log
+// into the termination message (FallbackToLogsOnError).
 func (c container) ended(cause runnerapi.Cause, message, fix string, end *corev1.ContainerStateTerminated) *runnerapi.Diagnosis {
 	d := c.diagnosis(cause, message, fix)
 	d.ExitCode = &end.ExitCode
@@ -272,11 +271,11 @@ func (c container) ended(cause runnerapi.Cause, message, fix string, end *corev1
 	return d
 }
 
-// says are lines that say why, which a long trace or a farewell may push away.
+// says matches lines with a cause, which a long trace or closing lines may push away.
 var says = regexp.MustCompile(`(?i)\b(panic|fatal|exception|error|caused by|cannot|could not|failed)\b`)
 
-// lastLines are the last of a text; where they leave it out, the last line before
-// them that says why takes the place of the first.
+// lastLines returns the last lines of a text. If these lack the cause, the last line before them
+// with a cause takes the place of the first.
 func lastLines(text string) []string {
 	text = strings.TrimRight(text, "\n")
 	if text == "" {

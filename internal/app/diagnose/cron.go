@@ -21,14 +21,14 @@ var (
 	noSuchTimes = []string{"UnknownTimeZone", "UnparseableSchedule", "InvalidSchedule", "UnParseableCronJobSchedule"}
 )
 
-// CronReasons are those of the events about a CronJob that WantsCronEvents asks for.
+// CronReasons returns the reasons of the events about a CronJob that WantsCronEvents asks for.
 func CronReasons() []string { return append(append([]string(nil), notStarted...), noSuchTimes...) }
 
 // CronEvent is why the controller started no run of a CronJob.
 type CronEvent struct{ Reason, Message string }
 
-// due finds a CronJob whose time never comes, or whose runs do not start when it does. A
-// suspended one starts none because its owner says so.
+// due finds a CronJob whose time never comes, or whose runs do not start on time. A suspended one
+// starts none on purpose.
 func due(ev *Evidence) Finding {
 	w := ev.CronJob
 	if w == nil || ptr.Deref(w.Spec.Suspend, false) {
@@ -58,9 +58,9 @@ func due(ev *Evidence) Finding {
 	return found(blocked(w, first))
 }
 
-// lostAt is when a run can no longer start that was due at first while another goes on: its
-// starting deadline has passed, or the next one is due. Until then the controller starts it
-// as soon as the other ends.
+// lostAt returns when a run can no longer start that was due at first while another goes on: its
+// starting deadline has passed, or the next one is due. Until then the controller starts it as soon
+// as the other ends.
 func lostAt(w *batchv1.CronJob, schedule cron.Schedule, first time.Time) time.Time {
 	at := schedule.Next(first)
 	if limit := w.Spec.StartingDeadlineSeconds; limit != nil {
@@ -71,7 +71,7 @@ func lostAt(w *batchv1.CronJob, schedule cron.Schedule, first time.Time) time.Ti
 	return at.Add(startedBy)
 }
 
-// lastRun is the time of the last run, or when there could be a first one.
+// lastRun returns the time of the last run, or when there could be a first one.
 func lastRun(w *batchv1.CronJob) time.Time {
 	if at := w.Status.LastScheduleTime; at != nil && at.After(w.CreationTimestamp.Time) {
 		return at.Time
@@ -89,7 +89,8 @@ func scheduleOf(w *batchv1.CronJob) (cron.Schedule, error) {
 	return cron.ParseStandard(text)
 }
 
-// WantsCronEvents says whether a run is due that was not started: only events say why.
+// WantsCronEvents reports whether a run is due that was not started: only events contain the
+// reason.
 func WantsCronEvents(w *batchv1.CronJob, now time.Time) bool {
 	if ptr.Deref(w.Spec.Suspend, false) || len(w.Status.Active) > 0 {
 		return false
@@ -108,8 +109,8 @@ func neverDue(w *batchv1.CronJob, why, fix string) *runnerapi.Diagnosis {
 	}
 }
 
-// unstarted is the diagnosis of what the controller says of a run that is due; nil where it
-// says nothing.
+// unstarted returns the diagnosis of the controller's event about a run that is due; nil if there
+// is none.
 func unstarted(w *batchv1.CronJob, said CronEvent) *runnerapi.Diagnosis {
 	switch {
 	case contains(noSuchTimes, said.Reason):
@@ -126,7 +127,8 @@ func unstarted(w *batchv1.CronJob, said CronEvent) *runnerapi.Diagnosis {
 	return nil
 }
 
-// blocked is the diagnosis of a CronJob whose runs a run that does not end keeps from starting.
+// blocked returns the diagnosis of a CronJob whose runs a run that does not end keeps from
+// starting.
 func blocked(w *batchv1.CronJob, first time.Time) *runnerapi.Diagnosis {
 	name := w.Status.Active[0].Name
 	return &runnerapi.Diagnosis{

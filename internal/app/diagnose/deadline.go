@@ -28,7 +28,7 @@ func deadline(ev *Evidence) *runnerapi.Diagnosis {
 // defaultDeadline is Kubernetes' own of a Deployment, in seconds.
 const defaultDeadline = 600
 
-// podDeadline is that of a StatefulSet or DaemonSet, whose controllers have none: a
+// podDeadline finds a missed deadline of a StatefulSet or DaemonSet, whose controllers have none: a
 // pod of the newest spec that has not been ready for that long.
 func podDeadline(ev *Evidence) *runnerapi.Diagnosis {
 	if ev.Spec.Type != runnerapi.TypeStatefulSet && ev.Spec.Type != runnerapi.TypeDaemonSet {
@@ -43,7 +43,7 @@ func podDeadline(ev *Evidence) *runnerapi.Diagnosis {
 	return nil
 }
 
-// limitOf is the spec's, or Kubernetes' own of a Deployment where the pod's probes do not
+// limitOf returns the spec's, or Kubernetes' own of a Deployment where the pod's probes do not
 // allow for longer.
 func limitOf(ev *Evidence, pod *corev1.Pod) time.Duration {
 	if ev.Spec.ProgressDeadline != nil {
@@ -58,7 +58,7 @@ func limitOf(ev *Evidence, pod *corev1.Pod) time.Duration {
 	return limit
 }
 
-// deadlineIn is when a pod's deadline passes; 0 for never.
+// deadlineIn returns when a pod's deadline passes; 0 for never.
 func deadlineIn(ev *Evidence) (left time.Duration) {
 	if ev.Spec.Type != runnerapi.TypeStatefulSet && ev.Spec.Type != runnerapi.TypeDaemonSet {
 		return 0
@@ -71,7 +71,7 @@ func deadlineIn(ev *Evidence) (left time.Duration) {
 	return left
 }
 
-// unreadySince is since when a pod has not been ready.
+// unreadySince returns since when a pod has not been ready.
 func unreadySince(pod *corev1.Pod) (since time.Time, waits bool) {
 	if !alive(pod) || Ready(pod) {
 		return time.Time{}, false

@@ -1,7 +1,6 @@
-// Package diagnose tells from what Kubernetes says of an App's Deployment,
-// ReplicaSet and pods what is wrong with it, and what to do. It is a pure
-// function of those signals: it reads no cluster, keeps nothing, waits for
-// nothing. Each family of causes has a file.
+// Package diagnose derives what is wrong with an App, and the fix, from what Kubernetes reports
+// about the App's Deployment, ReplicaSet and pods. It is a pure function of those signals: it reads
+// no cluster, stores nothing, and never waits. Each family of causes has a file.
 package diagnose
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Evidence is what is known of the newest spec of an App.
+// Evidence is what is known about the newest spec of an App.
 type Evidence struct {
 	Spec        runnerapi.AppSpec
 	Deployment  *appsv1.Deployment
@@ -32,11 +31,12 @@ type Evidence struct {
 	Cron        CronEvent // where WantsCronEvents says so
 	Autoscaler  *autoscalingv2.HorizontalPodAutoscaler
 	Pods        []*corev1.Pod // of the newest spec
-	// Nodes are those of the pods of which WantsNode says so; nil is one that is gone.
+	// Nodes are the nodes of the pods for which WantsNode returned true; nil is a node that is
+	// gone.
 	Nodes map[string]*corev1.Node
-	// Init is what init containers wrote of which WantsInitLog says so.
+	// Init is the output of the init containers for which WantsInitLog returned true.
 	Init map[types.UID]InitLog
-	// Tainted are nodes of the cluster, where WantsTaints says so.
+	// Tainted are nodes of the cluster, if WantsTaints returned true.
 	Tainted []*corev1.Node
 
 	Probes map[types.UID]ProbeFailures
@@ -49,41 +49,40 @@ type Evidence struct {
 	Ports     map[types.UID]PortTry
 	Container string
 
-	// Refused is why a workload that says so in events alone cannot create its
-	// pods, RefusedObject that workload, Missing for how long pods may be missing.
+	// Refused is why a workload that reports that only in events cannot create its pods, and
+	// RefusedObject is that workload. Missing is for how long pods may be missing.
 	Refused, RefusedObject string
 	Missing                time.Duration
-	// Bare says that the only pod is there without a controller.
+	// Bare reports that the only pod has no controller.
 	Bare bool
-	// Recreated is how many pods a StatefulSet made anew one right after the other.
+	// Recreated is how many pods a StatefulSet made again one right after the other.
 	Recreated int
 
 	Previous *runnerapi.Diagnosis // what was found the last time for the same spec
-	// Proven says that this spec, with this restart, was healthy and did not crash since.
+	// Proven reports that this spec, with this restart, was healthy and has not crashed since.
 	Proven        bool
 	Stabilization Stabilization
 	Now           time.Time
 }
 
-// Finding is what the signals amount to.
+// Finding is the conclusion from the signals.
 type Finding struct {
 	Diagnosis *runnerapi.Diagnosis
-	// Unsettled says that it is too early to call the App healthy though
-	// nothing is known to be wrong.
+	// Unsettled reports that it is too early to call the App healthy, although no problem is known.
 	Unsettled bool
 	// Waiting is what has to happen before the App is settled.
 	Waiting string
-	// Initializing is the init container that takes its time, and the last line it wrote.
-	// It is told before anything that follows from it.
+	// Initializing is the init container that takes its time, and the last line it wrote. It is
+	// reported before anything that follows from it.
 	Initializing string
-	// Crashed says that a container of the newest spec ended and has not run for long
-	// enough since.
+	// Crashed reports that a container of the newest spec ended and has not run for long enough
+	// since.
 	Crashed bool
-	// Flaps says that such a container ran for a while each time; Brief counts the pods
-	// that are ready now though their container ends right after its start.
+	// Flaps reports that such a container ran for a while each time. Brief counts the pods that are
+	// ready now although their container ends right after its start.
 	Flaps bool
 	Brief int32
-	// Stop says that the workload makes pods without end, Ended how many came to nothing.
+	// Stop reports that the workload creates pods without end, and Ended how many of them failed.
 	Stop  bool
 	Ended int
 	// Recheck is when time alone can change the finding; 0 for never.
@@ -97,7 +96,7 @@ type family func(container, *Evidence) Finding
 // the way of all others is found first.
 var families = []family{mount, sandbox, image, config, command, probeKill, memory, crash, probe}
 
-// Find says what is wrong, or that nothing is known to be.
+// Find returns what is wrong, or a finding without a diagnosis.
 func Find(ev Evidence) Finding {
 	if d := admission(&ev); d != nil {
 		return Finding{Diagnosis: d}
@@ -181,13 +180,13 @@ func alive(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp.IsZero() && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 }
 
-// later is when to look again for what no event of a watched object tells: at
-// first soon, and ever later the longer it takes.
+// later returns when to look again at what no event of a watched object reports: soon at first, and
+// then at growing intervals.
 func later(since time.Duration) time.Duration {
 	return min(max(since/2, time.Second), 30*time.Second)
 }
 
-// Sooner is the earlier of two rechecks.
+// Sooner returns the earlier of two rechecks.
 func Sooner(a, b time.Duration) time.Duration {
 	switch {
 	case a == 0:
@@ -223,8 +222,8 @@ func containersOf(pod *corev1.Pod) []container {
 	return all
 }
 
-// done says whether a container that is meant to end has ended well: nothing is
-// wrong with it any more.
+// done reports whether a container that is meant to end has ended well: nothing is wrong with it
+// any more.
 func done(pod *corev1.Pod, s corev1.ContainerStatus) bool {
 	if s.State.Terminated == nil || s.State.Terminated.ExitCode != 0 {
 		return false
@@ -233,7 +232,7 @@ func done(pod *corev1.Pod, s corev1.ContainerStatus) bool {
 	return initial || pod.Spec.RestartPolicy == corev1.RestartPolicyNever
 }
 
-// waiting is the reason and message of a container that does not run.
+// waiting returns the reason and message of a container that does not run.
 func (c container) waiting() (reason, message string) {
 	if w := c.status.State.Waiting; w != nil {
 		return w.Reason, w.Message
@@ -241,7 +240,7 @@ func (c container) waiting() (reason, message string) {
 	return "", ""
 }
 
-// lastEnd is how the newest finished run of the container ended, or nil.
+// lastEnd returns how the newest finished run of the container ended, or nil.
 func (c container) lastEnd() *corev1.ContainerStateTerminated {
 	if t := c.status.State.Terminated; t != nil {
 		return t
@@ -274,7 +273,7 @@ func (c container) what() string {
 	return "the container"
 }
 
-// events is the fix of what only a person can make sense of.
+// events returns the fix of what only a person can make sense of.
 func (c container) events() string {
 	return fmt.Sprintf("correct in the App's spec what the message names, or look at the pod's events (kubectl -n %s describe pod %s)",
 		c.pod.Namespace, c.pod.Name)

@@ -37,7 +37,7 @@ func evicted(ev *Evidence) *runnerapi.Diagnosis {
 	return &runnerapi.Diagnosis{Cause: runnerapi.CauseEvicted, Object: "pod/" + gone.Name, Message: why(gone), Fix: fixOf(gone)}
 }
 
-// replaced says whether a pod that was made after this one is ready.
+// replaced reports whether a pod that was made after this one is ready.
 func replaced(ev *Evidence, gone *corev1.Pod) bool {
 	for _, pod := range ev.Pods {
 		if Ready(pod) && pod.DeletionTimestamp.IsZero() && pod.CreationTimestamp.After(gone.CreationTimestamp.Time) {

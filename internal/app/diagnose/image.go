@@ -32,10 +32,9 @@ func (c container) imageName() string {
 	return c.status.Image
 }
 
-// pulls are the ways in which a pull fails, told apart by what containerd,
-// CRI-O and registries say. The order matters: "no match for platform in
-// manifest: not found" is no missing image, and Docker Hub answers "repository
-// does not exist or may require authorization" to both.
+// pulls are the ways in which a pull fails, distinguished by the texts of containerd, CRI-O and
+// registries. The order matters: "no match for platform in manifest: not found" is not a missing
+// image. Docker Hub returns "repository does not exist or may require authorization" for both.
 var pulls = []struct {
 	says  []string
 	cause runnerapi.Cause
@@ -87,8 +86,8 @@ var pulls = []struct {
 	},
 }
 
-// pull classifies a failed pull. A back-off message without a cause keeps what
-// the failure before it had told.
+// pull classifies a failed pull. A back-off message without a cause keeps the cause of the earlier
+// failure.
 func (c container) pull(message string, previous *runnerapi.Diagnosis) *runnerapi.Diagnosis {
 	name := c.imageName()
 	told := strings.ReplaceAll(message, name, "IMAGE") // an image's own name says nothing
@@ -112,7 +111,7 @@ func (c container) pull(message string, previous *runnerapi.Diagnosis) *runnerap
 	return d
 }
 
-// pullSecrets are the secrets that the pod brings for registries.
+// pullSecrets returns the secrets that the pod brings for registries.
 func (c container) pullSecrets() string {
 	names := make([]string, 0, len(c.pod.Spec.ImagePullSecrets))
 	for _, s := range c.pod.Spec.ImagePullSecrets {

@@ -21,10 +21,11 @@ const takenBy = time.Minute
 // controller may obey it without one.
 const classAnnotation = "kubernetes.io/ingress.class"
 
-// IngressEvidence is what is known of an App's Ingress.
+// IngressEvidence is what is known about an App's Ingress.
 type IngressEvidence struct {
 	Ingress *networkingv1.Ingress
-	// Classes are those of the cluster, where WantsClasses says so; nil where they are not known.
+	// Classes are the classes of the cluster, if WantsClasses returned true; nil if they are
+	// unknown.
 	Classes []networkingv1.IngressClass
 	// Secrets are the types of the TLS Secrets that are known, by name; empty for one that is
 	// not there.
@@ -32,12 +33,12 @@ type IngressEvidence struct {
 	Now     time.Time
 }
 
-// WantsClasses says whether it matters which classes the cluster has.
+// WantsClasses reports whether it matters which classes the cluster has.
 func WantsClasses(in *networkingv1.Ingress) bool { return !addressed(in) }
 
 func addressed(in *networkingv1.Ingress) bool { return len(in.Status.LoadBalancer.Ingress) > 0 }
 
-// Served says whether an Ingress is served, and when time alone can change that.
+// Served reports whether an Ingress is served, and when time alone can change that.
 func Served(ev IngressEvidence) (*runnerapi.Condition, time.Duration) {
 	ready := runnerapi.ConditionIngressReady
 	if c := noCertificate(ev); c != nil {
@@ -62,7 +63,7 @@ func Served(ev IngressEvidence) (*runnerapi.Condition, time.Duration) {
 			of, ev.Ingress.Namespace, ev.Ingress.Name)), 0
 }
 
-// UnservedHosts are the hosts whose certificate is not there.
+// UnservedHosts returns the hosts whose certificate is not there.
 func UnservedHosts(ev IngressEvidence) (hosts []string) {
 	for _, t := range ev.Ingress.Spec.TLS {
 		if kind, known := ev.Secrets[t.SecretName]; known && kind != corev1.SecretTypeTLS {

@@ -10,7 +10,7 @@ import (
 // initIn is how long an init container may run before what it writes is looked at.
 const initIn = 30 * time.Second
 
-// InitLog is what an init container wrote that has run for long.
+// InitLog is the output of an init container that has run for long.
 type InitLog struct{ Container, Lines string }
 
 // WantsInitLog names the init container whose log is worth reading.
@@ -22,8 +22,8 @@ func WantsInitLog(pod *corev1.Pod, now time.Time) (container string) {
 	return name
 }
 
-// hanging is the init container that runs now, and since when. One that goes on
-// beside the others is meant to run. The kubelet calls either of them started.
+// hanging returns the init container that runs now, and since when. One that goes on beside the
+// others is meant to run. The kubelet calls either of them started.
 func hanging(pod *corev1.Pod) (name string, since time.Time) {
 	if !alive(pod) {
 		return "", time.Time{}

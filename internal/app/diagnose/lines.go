@@ -13,14 +13,14 @@ const (
 	messageLines = 80
 )
 
-// End is a container whose last log is worth reading; Previous says that it runs again.
+// End is a container whose last log is worth reading; Previous reports that it runs again.
 type End struct {
 	Container string
 	Previous  bool
 }
 
-// WantsLastLines names the containers of a pod that ended, and whose termination message
-// does not say why.
+// WantsLastLines returns the containers of a pod that ended and whose termination message has no
+// cause.
 func WantsLastLines(pod *corev1.Pod) []End {
 	if !pod.DeletionTimestamp.IsZero() {
 		return nil
@@ -42,7 +42,7 @@ func WantsLastLines(pod *corev1.Pod) []End {
 	return ends
 }
 
-// cutOff says whether the kubelet may have left something out.
+// cutOff reports whether the kubelet may have left something out.
 func cutOff(message string) bool {
 	return len(message) >= messageBytes*9/10 || strings.Count(message, "\n") >= messageLines-1
 }
@@ -57,7 +57,7 @@ func saysWhy(text string) bool {
 	return slices.ContainsFunc(strings.Split(text, "\n"), says.MatchString)
 }
 
-// WithLastLines is a copy of the pod with the log's last lines as the termination message.
+// WithLastLines returns a copy of the pod with the log's last lines as the termination message.
 func WithLastLines(pod *corev1.Pod, of End, text string) *corev1.Pod {
 	pod = pod.DeepCopy()
 	for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {

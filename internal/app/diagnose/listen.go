@@ -9,15 +9,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PortTry is what the last try of a pod's declared TCP ports got.
+// PortTry is the result of the last try of a pod's declared TCP ports.
 type PortTry struct {
 	Refused  int32 // a port at which nothing listens; 0 for none
 	Loopback int32 // a port that accepts connections inside the pod alone; 0 for none
 	At       time.Time
 }
 
-// Unprobed are the TCP ports that an App declares and that no probe looks at: a pod's
-// container is ready then as soon as its process runs.
+// Unprobed returns the TCP ports that an App declares and that no probe looks at: a pod's container
+// is ready then as soon as its process runs.
 func Unprobed(spec runnerapi.AppSpec) (ports []int32) {
 	if p := spec.Probes; spec.Type.Runs() || p.Startup != nil || p.Readiness != nil || p.Liveness != nil {
 		return nil
@@ -36,7 +36,7 @@ type DeclaredPort struct {
 	Number    int32
 }
 
-// DeclaredPorts are those of a pod's containers that no probe looks at.
+// DeclaredPorts returns those of a pod's containers that no probe looks at.
 func DeclaredPorts(pod *corev1.Pod) (ports []DeclaredPort) {
 	for _, c := range pod.Spec.Containers {
 		if c.StartupProbe != nil || c.ReadinessProbe != nil || c.LivenessProbe != nil {
@@ -51,7 +51,7 @@ func DeclaredPorts(pod *corev1.Pod) (ports []DeclaredPort) {
 	return ports
 }
 
-// ListensBy is when a pod's program has to listen: after the stay of a pod without probes,
+// ListensBy returns when a pod's program has to listen: after the stay of a pod without probes,
 // counted from when it became ready.
 func (s Stabilization) ListensBy(pod *corev1.Pod) (by time.Time, ready bool) {
 	since, ready := readySince(pod)
@@ -86,7 +86,7 @@ func listening(ev *Evidence) (all Finding) {
 	return all
 }
 
-// OnlyOnLoopback is the condition of an App whose pods accept connections to a declared port
+// OnlyOnLoopback returns the condition of an App whose pods accept connections to a declared port
 // inside the pod alone; nil for none.
 func OnlyOnLoopback(ev *Evidence) *runnerapi.Condition {
 	for _, pod := range ev.Pods {

@@ -63,7 +63,7 @@ func probeKill(c container, ev *Evidence) Finding {
 		d.ExitCode, d.LastLines = &end.ExitCode, lastLines(end.Message)
 		return Finding{Diagnosis: d, Recheck: left}
 	}
-	// A kubelet that has told of a pod often enough tells no more for minutes.
+	// A kubelet that has reported often enough about a pod reports nothing more for minutes.
 	if p := ev.Previous; p != nil && p.Cause == runnerapi.CauseProbeFailing && p.Container == c.status.Name &&
 		p.Object == "pod/"+c.pod.Name && p.ExitCode != nil && *p.ExitCode == end.ExitCode {
 		return Finding{Diagnosis: p.DeepCopy(), Recheck: left}
@@ -71,15 +71,15 @@ func probeKill(c container, ev *Evidence) Finding {
 	return Finding{}
 }
 
-// soonestKill is how long a container runs at least before the kubelet ends it for a probe that
-// has failed as often as it may. The times of a run are whole seconds. What ends before has ended
-// by itself.
+// soonestKill returns how long a container runs at least before the kubelet ends it for a probe
+// that has failed as often as it may. The times of a run are whole seconds. What ends before has
+// ended by itself.
 func soonestKill(p *corev1.Probe) time.Duration {
 	return seconds(p.InitialDelaySeconds) + tries(p) - seconds(max(p.PeriodSeconds, 1)) - time.Second
 }
 
-// within says whether the probe failed during a run that ended so. It may have
-// failed in the next run since.
+// within reports whether the probe failed during a run that ended so. It may have failed in the
+// next run since.
 func (f ProbeFailure) within(end *corev1.ContainerStateTerminated) bool {
 	first := f.First
 	if first.IsZero() {
@@ -106,13 +106,14 @@ func probe(c container, ev *Evidence) Finding {
 	return found(c.failing(Readiness, failure.Answer))
 }
 
-// toldWithin is what is allowed for times in whole seconds, rounded down, and for the time from the answer of a probe until
-// the kubelet has told the API server of it: a pod that became ready at the last moment is not one that failed.
+// toldWithin is the tolerance for times in whole seconds, rounded down, and for the time from a
+// probe's answer to the kubelet's report to the API server. A pod that became ready at the last
+// moment has not failed.
 const toldWithin = 2 * time.Second
 
-// unreadyBy is until when a container that started may be unready. With a startup
-// probe the readiness probe begins when that has succeeded, of which nothing
-// tells but the first failure; before, it is when that has to succeed at last.
+// unreadyBy returns until when a container that started may be unready. With a startup probe, the
+// readiness probe begins after that has succeeded, which only its first failure shows. Before that,
+// it is the time by which the startup probe must have succeeded.
 func (c container) unreadyBy(started time.Time, failure ProbeFailure) time.Time {
 	p, startup := c.spec.ReadinessProbe, c.spec.StartupProbe
 	switch {
@@ -125,7 +126,7 @@ func (c container) unreadyBy(started time.Time, failure ProbeFailure) time.Time 
 	return begun.Add(seconds(p.InitialDelaySeconds) + tries(p))
 }
 
-// tries is how long a probe has to fail before it counts.
+// tries returns how long a probe has to fail before it counts.
 func tries(p *corev1.Probe) time.Duration {
 	return seconds(max(p.PeriodSeconds, 1)) * time.Duration(max(p.FailureThreshold, 1))
 }
@@ -170,12 +171,12 @@ func (c container) failing(kind ProbeKind, answer string) *runnerapi.Diagnosis {
 // plentyCPU is a limit from which on being throttled is not the first thing to think of.
 var plentyCPU = resource.MustParse("500m")
 
-// slowAnswer says whether a probe failed because no answer came in time.
+// slowAnswer reports whether a probe failed because no answer came in time.
 func slowAnswer(answer string) bool {
 	return containsAny(answer, []string{"context deadline exceeded", "Client.Timeout", "timed out", "timeout"})
 }
 
-// asks is what a probe does, in a few words.
+// asks returns what a probe does, in a few words.
 func asks(p *corev1.Probe) string {
 	switch {
 	case p == nil:
@@ -190,7 +191,7 @@ func asks(p *corev1.Probe) string {
 	return "unknown"
 }
 
-// WantsProbes says whether the diagnosis of a pod hangs on its probes' answers.
+// WantsProbes reports whether the diagnosis of a pod depends on its probes' results.
 func WantsProbes(pod *corev1.Pod, now time.Time) bool {
 	if !alive(pod) {
 		return false
@@ -206,8 +207,8 @@ func WantsProbes(pod *corev1.Pod, now time.Time) bool {
 	return false
 }
 
-// startedSlowly says whether a container has passed its startup probe and is not
-// ready yet: when it should be, its readiness probe's failures tell.
+// startedSlowly reports whether a container has passed its startup probe and is not ready yet: when
+// it should be, its readiness probe's failures tell.
 func (c container) startedSlowly() bool {
 	return c.runs() && !c.status.Ready && c.spec.StartupProbe != nil && c.spec.ReadinessProbe != nil &&
 		c.status.Started != nil && *c.status.Started

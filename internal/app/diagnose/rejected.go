@@ -66,7 +66,7 @@ func looping(ev *Evidence) Finding {
 	return Finding{Stop: true, Ended: len(ended), Crashed: true, Diagnosis: refusal(newest)}
 }
 
-// newestRefused is the newest pod that a node refused, or nil.
+// newestRefused returns the newest pod that a node refused, or nil.
 func newestRefused(pods []*corev1.Pod) (newest *corev1.Pod) {
 	for _, pod := range pods {
 		if refusedByNode(pod) && (newest == nil || pod.CreationTimestamp.After(newest.CreationTimestamp.Time)) {
@@ -84,7 +84,7 @@ func refusal(pod *corev1.Pod) *runnerapi.Diagnosis {
 	}
 }
 
-// Halted is the diagnosis of a finding to stop, once the agent has stopped the rollout.
+// Halted returns the diagnosis of a finding to stop, once the agent has stopped the rollout.
 func (f Finding) Halted() *runnerapi.Diagnosis {
 	d := *f.Diagnosis
 	d.Message += fmt.Sprintf("; after %d pods the agent stopped the rollout", f.Ended)
@@ -92,7 +92,7 @@ func (f Finding) Halted() *runnerapi.Diagnosis {
 	return &d
 }
 
-// WantsRecreations says whether it matters how often a StatefulSet made its pods anew.
+// WantsRecreations reports whether it matters how often a StatefulSet has recreated its pods.
 func WantsRecreations(pods []*corev1.Pod) bool { return newestRefused(pods) != nil }
 
 func over(j *batchv1.Job) bool {
@@ -101,7 +101,7 @@ func over(j *batchv1.Job) bool {
 	})
 }
 
-// refusedByNode says whether the kubelet ended a pod before it started anything.
+// refusedByNode reports whether the kubelet ended a pod before it started anything.
 func refusedByNode(pod *corev1.Pod) bool {
 	if pod.Status.Phase != corev1.PodFailed || pod.Spec.NodeName == "" {
 		return false
@@ -114,7 +114,7 @@ func refusedByNode(pod *corev1.Pod) bool {
 	return true
 }
 
-// said is what the pod's status says of its end.
+// said returns the pod status's text about its end.
 func said(pod *corev1.Pod) string {
 	message := strings.TrimPrefix(pod.Status.Message, "Pod was rejected: ")
 	return clip(strings.TrimSuffix(cmp.Or(pod.Status.Reason, "Failed")+": "+message, ": "))

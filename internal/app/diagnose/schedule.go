@@ -59,8 +59,8 @@ func schedule(ev *Evidence) Finding {
 	return Finding{Recheck: recheck}
 }
 
-// placedBy is how long a scheduler may take to say anything of a pod, and gates to
-// be taken away.
+// placedBy is how long a scheduler may take to report anything about a pod, and scheduling gates to
+// be removed.
 const placedBy = 30 * time.Second
 
 // unplaced finds a pod that no scheduler has looked at.

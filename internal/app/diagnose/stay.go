@@ -17,34 +17,33 @@ type Stabilization struct {
 	// Volume is how long a volume may be in the making before it counts as a trouble though
 	// the cluster reports no failure: clouds take their time.
 	Volume time.Duration
-	// Metrics is how long an autoscaler may have no figures of the pods: a healthy one says
-	// so for its first minute.
+	// Metrics is how long an autoscaler may have no figures of the pods: a healthy one reports that
+	// for its first minute.
 	Metrics time.Duration
 }
 
-// DefaultStabilization is what an agent uses unless its configuration says otherwise.
+// DefaultStabilization is the agent's default.
 var DefaultStabilization = Stabilization{
 	Unprobed: 30 * time.Second, Least: 10 * time.Second, Most: 5 * time.Minute,
 	Volume: 2 * time.Minute, Metrics: 2 * time.Minute,
 }
 
-// WithUnprobed is the default with another time for pods without probes, which
-// also limits the least time from below.
+// WithUnprobed returns the default with another time for pods without probes, which also limits the
+// least time from below.
 func WithUnprobed(d time.Duration) Stabilization {
 	s := DefaultStabilization
 	s.Unprobed, s.Least = d, min(s.Least, d)
 	return s
 }
 
-// volume is the patience with volumes, the default where none is set.
+// volume returns the patience with volumes, the default where none is set.
 func (s Stabilization) volume() time.Duration {
 	return cmp.Or(s.Volume, DefaultStabilization.Volume)
 }
 
-// of is the time that the pod's probes ask for, counted from when it became
-// ready: the readiness probe has had time to fail as often as it may, and the
-// liveness probe has succeeded at least once, or the kubelet would have
-// restarted the container.
+// of returns the time that the pod's probes ask for, counted from when it became ready: the
+// readiness probe has had time to fail as often as it may, and the liveness probe has succeeded at
+// least once, or the kubelet would have restarted the container.
 func (s Stabilization) of(pod *corev1.Pod, ready time.Time) time.Duration {
 	var longest time.Duration
 	probed := false
@@ -97,7 +96,7 @@ func stay(ev *Evidence) Finding {
 	return all
 }
 
-// readySince is when a pod became ready.
+// readySince returns when a pod became ready.
 func readySince(pod *corev1.Pod) (since time.Time, ready bool) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
@@ -107,7 +106,7 @@ func readySince(pod *corev1.Pod) (since time.Time, ready bool) {
 	return time.Time{}, false
 }
 
-// WaitsFor is the container that keeps a pod from being ready, and how it is.
+// WaitsFor returns the container that keeps a pod from being ready, and its state.
 func WaitsFor(pod *corev1.Pod) (container, state string) {
 	for _, s := range pod.Status.InitContainerStatuses {
 		switch {
@@ -130,7 +129,7 @@ func WaitsFor(pod *corev1.Pod) (container, state string) {
 	return "", ""
 }
 
-// Ready says whether a pod is ready.
+// Ready reports whether a pod is ready.
 func Ready(pod *corev1.Pod) bool {
 	_, ready := readySince(pod)
 	return ready

@@ -17,13 +17,12 @@ const maxTaints = 5
 // only count the nodes.
 var namedTaint = regexp.MustCompile(`untolerated taint(?:\(s\)|s)? ?\{([^}]*)\}`)
 
-// unnamed says whether a scheduler speaks of taints without naming any.
+// unnamed reports whether a scheduler speaks of taints without naming any.
 func unnamed(message string) bool {
 	return strings.Contains(message, "untolerated taint") && !namedTaint.MatchString(message)
 }
 
-// WantsTaints says whether the diagnosis hangs on the taints of the nodes, or on what
-// they have.
+// WantsTaints reports whether the diagnosis depends on the nodes' taints or on their capacity.
 func WantsTaints(ds *appsv1.DaemonSet, pods []*corev1.Pod) bool {
 	short := func(c corev1.PodCondition) bool { return unnamed(c.Message) || insufficient.MatchString(c.Message) }
 	return ds != nil && ds.Status.DesiredNumberScheduled == 0 || slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
@@ -33,7 +32,7 @@ func WantsTaints(ds *appsv1.DaemonSet, pods []*corev1.Pod) bool {
 	})
 }
 
-// taintsIn are those that a scheduler names.
+// taintsIn returns those that a scheduler names.
 func taintsIn(message string) []string {
 	var out []string
 	for _, m := range namedTaint.FindAllStringSubmatch(message, -1) {
@@ -42,8 +41,8 @@ func taintsIn(message string) []string {
 	return out
 }
 
-// taintsOf are those of nodes that keep pods away. That a node is cordoned the
-// scheduler says in other words.
+// taintsOf returns the nodes' taints that keep pods away. It leaves out the taint of a cordoned
+// node, which the scheduler reports in another form.
 func taintsOf(nodes []*corev1.Node) []string {
 	var out []string
 	for _, node := range nodes {

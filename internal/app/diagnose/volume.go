@@ -26,12 +26,12 @@ const (
 	bindingWords = "binding volumes"
 )
 
-// Claim is what the cluster says of a claim that a pod waits for.
+// Claim is what the cluster reports about a claim that a pod waits for.
 type Claim struct {
 	Name string
 	// Message is why it has no volume; empty where nothing was said.
 	Message string
-	// Waits says that the message is no failure: the volume is asked of a provisioner.
+	// Waits reports that the message is not a failure: a provisioner was asked for the volume.
 	Waits bool
 }
 
@@ -60,8 +60,8 @@ func unbound(pod *corev1.Pod, cond corev1.PodCondition, ev *Evidence) Finding {
 	return Finding{}
 }
 
-// unmade finds a volume that is not there: at once where the cluster says that making it
-// failed, and else after the time that making one may take.
+// unmade finds a volume that does not exist: at once if the cluster reports that creating it
+// failed, and otherwise after the time that a creation may take.
 func unmade(pod *corev1.Pod, since time.Time, ev *Evidence) Finding {
 	claim, waits, boundBy := ev.Claims[pod.UID], ev.Now.Sub(since), ev.Stabilization.volume()
 	failed := claim.Message != "" && !claim.Waits
@@ -120,7 +120,7 @@ func classOf(claim string, ev *Evidence) string {
 	return ""
 }
 
-// UnboundClaims are the claims of a pod that has to wait for one of them.
+// UnboundClaims returns the claims of a pod that has to wait for one of them.
 func UnboundClaims(pod *corev1.Pod) []string {
 	if pod.Spec.NodeName == "" && !slices.ContainsFunc(pod.Status.Conditions, isScheduled) {
 		return claimNames(pod) // its scheduler waits for them, and says nothing
@@ -148,8 +148,8 @@ func claimNames(pod *corev1.Pod) []string {
 	return names
 }
 
-// mount finds a volume that the kubelet cannot mount: a file's Secret or
-// ConfigMap is not there, or the key. The pod does not say so; an event does.
+// mount finds a volume that the kubelet cannot mount, because a file's Secret or ConfigMap, or its
+// key, is missing. Only an event reports that, not the pod.
 func mount(c container, ev *Evidence) Finding {
 	since, waits := preparing(c.pod)
 	if !waits {
@@ -174,7 +174,7 @@ func mount(c container, ev *Evidence) Finding {
 		"a volume cannot be mounted: "+clip(message), "make the volume usable, or correct volumes; the pod's events say more (kubectl describe pod)")}
 }
 
-// source is the Secret or ConfigMap that a key is wanted of.
+// source returns the Secret or ConfigMap that a key is wanted of.
 func (c container) source(key string, secret bool) string {
 	for _, v := range c.pod.Spec.Volumes {
 		var name string

@@ -34,7 +34,7 @@ type Fetch struct {
 	Guard      egress.Guard
 }
 
-// Run answers the commit whose files are in the context now.
+// Run returns the commit whose files are in the context now.
 func (f Fetch) Run(ctx context.Context) (Result, error) {
 	remote := git.Remote{URL: f.URL, Guard: f.Guard}
 	if f.ProxyOfEnv {

@@ -16,8 +16,8 @@ func (c *CA) ControlPlane(id *url.URL, ttl time.Duration) (*tls.Certificate, err
 	return c.own(&x509.Certificate{URIs: []*url.URL{id}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, ttl)
 }
 
-// Node issues the certificate with which one of several control planes speaks with the
-// others, as client and as server of that name.
+// Node issues the certificate with which one of several control planes connects to the others, as
+// client and as server of that name.
 func (c *CA) Node(id *url.URL, serverName string, ttl time.Duration) (*tls.Certificate, error) {
 	return c.own(&x509.Certificate{
 		URIs: []*url.URL{id}, DNSNames: []string{serverName},

@@ -54,8 +54,8 @@ func (c *CA) load() error {
 	return nil
 }
 
-// Reload takes up what another process has made of the CA, and says whether that
-// is anything new. On an error everything stays as it was.
+// Reload loads what another process has changed in the CA, and reports whether there is a change.
+// On an error everything stays as it was.
 func (c *CA) Reload() (changed bool, err error) {
 	before := c.state.Load()
 	if err := c.load(); err != nil {

@@ -19,17 +19,17 @@ const keySize = 32
 // Printing it shows nothing of it.
 type Key struct{ secret *[keySize]byte }
 
-// NewKey makes one at random.
+// NewKey returns a random key.
 func NewKey() Key {
 	var secret [keySize]byte
 	_, _ = rand.Read(secret[:]) // never fails: crypto/rand ends the process
 	return Key{&secret}
 }
 
-// ErrBadKey says what a key looks like. It quotes nothing.
+// ErrBadKey describes the format of a key. It quotes nothing.
 var ErrBadKey = errors.New("holds no key: one is 32 random bytes in base64, as `pipeops-controlplane ca key` makes it")
 
-// ParseKey reads what Text wrote.
+// ParseKey parses the output of Text.
 func ParseKey(text string) (Key, error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSpace(text))
 	if err != nil || len(raw) != keySize {
@@ -38,10 +38,10 @@ func ParseKey(text string) (Key, error) {
 	return Key{(*[keySize]byte)(raw)}, nil
 }
 
-// Text is the key itself, in base64.
+// Text returns the key itself, in base64.
 func (k Key) Text() string { return base64.StdEncoding.EncodeToString(k.secret[:]) }
 
-// Given says whether there is one.
+// Given reports whether there is one.
 func (k Key) Given() bool { return k.secret != nil }
 
 // String implements fmt.Stringer without telling the key.
@@ -50,8 +50,8 @@ func (k Key) String() string { return "key of a CA" }
 // GoString implements fmt.GoStringer without telling the key.
 func (k Key) GoString() string { return k.String() }
 
-// Seal encrypts what is to be read with the same purpose alone: AES-256-GCM with a
-// key of that purpose, so that one Key serves several.
+// Seal encrypts a text that can only be read for the same purpose: AES-256-GCM with a key of that
+// purpose, so that one Key serves several.
 func (k Key) Seal(text []byte, purpose string) (string, error) {
 	aead, err := k.aead(purpose)
 	if err != nil {
@@ -60,10 +60,10 @@ func (k Key) Seal(text []byte, purpose string) (string, error) {
 	return base64.StdEncoding.EncodeToString(aead.Seal(nil, nil, text, []byte(purpose))), nil //nolint:gosec // it makes a nonce by itself
 }
 
-// ErrSealed says that what was sealed does not open.
+// ErrSealed reports that a sealed text cannot be opened.
 var ErrSealed = errors.New("it was sealed with another key, or is damaged")
 
-// Unseal reads what Seal wrote.
+// Unseal decrypts the output of Seal.
 func (k Key) Unseal(sealed, purpose string) ([]byte, error) {
 	aead, err := k.aead(purpose)
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// serverTTL is the life of the control plane's own certificate. It is made anew
-// at each start, at two thirds of its life, and when the CA is rotated.
+// serverTTL is the life of the control plane's own certificate. It is made again at each start, at
+// two thirds of its life, and when the CA is rotated.
 const serverTTL = 90 * 24 * time.Hour
 
 // nodeTTL is the life of the certificate for other control planes.
 const nodeTTL = time.Hour
 
-// ServerCertificate is the control plane's own certificate, made when it is asked
-// for and again before it ends, so that nothing has to be restarted.
+// ServerCertificate is the control plane's own certificate. It is created on demand, and again
+// before it expires, so that no restart is needed.
 type ServerCertificate struct {
 	ca   *CA
 	make func() (*tls.Certificate, error)
@@ -31,7 +31,7 @@ type ServerCertificate struct {
 	renewAt time.Time
 }
 
-// NewServerCertificate makes one for those DNS names and IP addresses.
+// NewServerCertificate returns a certificate for those DNS names and IP addresses.
 func NewServerCertificate(c *CA, names []string) *ServerCertificate {
 	names = slices.Clone(names)
 	slices.Sort(names)
@@ -39,12 +39,12 @@ func NewServerCertificate(c *CA, names []string) *ServerCertificate {
 	return &ServerCertificate{ca: c, ttl: serverTTL, make: func() (*tls.Certificate, error) { return c.Server(names, serverTTL) }}
 }
 
-// NewNodeCertificate makes one that is for other control planes: see CA.Node.
+// NewNodeCertificate returns a certificate for connections of other control planes: see CA.Node.
 func NewNodeCertificate(c *CA, id *url.URL, serverName string) *ServerCertificate {
 	return &ServerCertificate{ca: c, ttl: nodeTTL, make: func() (*tls.Certificate, error) { return c.Node(id, serverName, nodeTTL) }}
 }
 
-// Get is for tls.Config.GetCertificate.
+// Get implements tls.Config.GetCertificate.
 func (s *ServerCertificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,9 +52,9 @@ func (s *ServerCertificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return s.current, err
 }
 
-// GetShort is Get where each client holds the certificate of a CA, and not its fingerprint alone: what signs itself
-// is not sent. Where it is, crypto/x509 tries the CA that was sent after the one that is held, and so each
-// client verifies one signature more.
+// GetShort is like Get for clients that hold a CA's certificate, and not only its fingerprint. It
+// leaves out self-signed certificates: with them, crypto/x509 tries the received CA after the one
+// that the client holds, and so verifies one signature more.
 func (s *ServerCertificate) GetShort(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *ServerCertificate) renew() error {
 	return nil
 }
 
-// withoutAnchors is a certificate with only what leads to a CA's, and none that signs itself.
+// withoutAnchors returns a certificate with only what leads to a CA's, and none that signs itself.
 func withoutAnchors(cert *tls.Certificate) (*tls.Certificate, error) {
 	short := *cert
 	short.Certificate = cert.Certificate[:1:1]

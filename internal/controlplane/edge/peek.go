@@ -19,9 +19,9 @@ var (
 	errNoName = errors.New("the ClientHello names no server")
 )
 
-// peek reads a ClientHello and answers the server name in it, with everything
-// that was read. It leaves the parsing to crypto/tls, which gives up as soon as
-// the name is known and can answer nothing.
+// peek reads a ClientHello and returns the server name in it, with everything that was read. It
+// leaves the parsing to crypto/tls, which gives up as soon as the name is known and can answer
+// nothing.
 func peek(conn io.Reader) (name string, read []byte, err error) {
 	var buf bytes.Buffer
 	in := io.TeeReader(io.LimitReader(conn, maxHello), &buf)
@@ -68,7 +68,7 @@ func (c *replayed) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// SyscallConn lets the tunnel write to the connection what goes at once.
+// SyscallConn gives the tunnel direct access to the socket.
 func (c *replayed) SyscallConn() (syscall.RawConn, error) {
 	if system, ok := c.Conn.(syscall.Conn); ok {
 		return system.SyscallConn()
@@ -76,7 +76,7 @@ func (c *replayed) SyscallConn() (syscall.RawConn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// CloseWrite lets the end of one direction through.
+// CloseWrite passes on the end of one direction.
 func (c *replayed) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

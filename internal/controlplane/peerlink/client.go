@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// ClientConfig is what a Client needs to know.
+// ClientConfig configures a Client.
 type ClientConfig struct {
 	TrustDomain string
 	// TLS has the certificate and the RootCAs of this moment.
@@ -37,7 +37,7 @@ type Client struct {
 	relays sync.WaitGroup
 }
 
-// NewClient makes a Client. Close ends what it has handed on.
+// NewClient returns a Client. Close ends the connections that it has handed over.
 func NewClient(cfg ClientConfig) *Client {
 	life, end := context.WithCancel(context.Background())
 	return &Client{cfg: cfg, life: life, end: end}
@@ -49,9 +49,9 @@ func (c *Client) Close() {
 	c.relays.Wait()
 }
 
-// Handover connects conn with an agent at the control plane of that name and address,
-// and owns it from then on. On an error it is the caller's still: server.ErrNotConnected
-// and server.ErrBusy as the other one says.
+// Handover connects conn with an agent at the control plane of that name and address, and owns it
+// from then on. On an error the caller still owns it. The errors include the other control plane's
+// server.ErrNotConnected and server.ErrBusy.
 func (c *Client) Handover(ctx context.Context, node, address, agentID string, conn net.Conn) error {
 	far, err := c.dial(ctx, node, address)
 	if err != nil {
@@ -88,7 +88,8 @@ func (c *Client) dial(ctx context.Context, node, address string) (*tls.Conn, err
 	return conn.(*tls.Conn), nil
 }
 
-// ask says whom a connection is for, and hears whether that one takes it.
+// ask sends the agent that a connection is for, and reads whether the other control plane accepts
+// it.
 func ask(ctx context.Context, far *tls.Conn, r request) error {
 	text, err := r.encode()
 	if err != nil {

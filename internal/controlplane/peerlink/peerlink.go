@@ -1,7 +1,7 @@
-// Package peerlink is between control planes that serve one database: it hands a
-// Runner's connection, still encrypted, from the one whose edge it came to to the one
-// that has the agent's tunnel, over mutual TLS. It does not know who has which; and what
-// it is handed it gives to its own tunnels alone, so that nothing goes in a circle.
+// Package peerlink connects control planes that serve one database. It hands a Runner's connection,
+// still encrypted and over mutual TLS, from the control plane whose edge it reached to the one that
+// has the agent's tunnel. The package does not know which one that is. A control plane passes such
+// a connection only to its own tunnels, so that nothing goes in a circle.
 package peerlink
 
 import (
@@ -29,7 +29,7 @@ const (
 	statusFailed       = 3
 )
 
-// request is for whom a connection is, and whose.
+// request names the agent that a connection is for, and its sender.
 type request struct {
 	agentID string
 	from    netip.AddrPort
@@ -74,15 +74,15 @@ func readText(in io.Reader) (string, error) {
 
 const rolePath = "/controlplane/"
 
-// URI is the SPIFFE ID of a control plane among others.
+// URI returns the SPIFFE ID of a control plane among others.
 func URI(trustDomain, node string) *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: rolePath + node}
 }
 
-// ServerName is its name in TLS, which no DNS knows.
+// ServerName returns a control plane's name in TLS, which is not in any DNS.
 func ServerName(trustDomain, node string) string { return node + ".controlplane." + trustDomain }
 
-// nodeOf is the control plane that a verified certificate names.
+// nodeOf returns the control plane that a verified certificate names.
 func nodeOf(cs tls.ConnectionState, trustDomain string) (string, error) {
 	if len(cs.PeerCertificates) > 0 {
 		leaf := cs.PeerCertificates[0]
@@ -95,7 +95,7 @@ func nodeOf(cs tls.ConnectionState, trustDomain string) (string, error) {
 	return "", errors.New("the certificate is no control plane's")
 }
 
-// addrPort is an address as a request has it.
+// addrPort returns an address as a request has it.
 func addrPort(addr net.Addr) netip.AddrPort {
 	at, err := netip.ParseAddrPort(addr.String())
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// Agent is what is known of an agent.
+// Agent is a stored agent.
 type Agent struct {
 	ID         string
 	Name       string
@@ -30,14 +30,14 @@ type Agent struct {
 	// Clones are those that were seen with the agent's identity and are not it.
 	Clones []announce.Clone
 
-	// EdgeAddress is where Runners were told to find it.
+	// EdgeAddress is the address that was announced to Runners.
 	EdgeAddress string
 	// Sequence is that of the last event in the outbox.
 	Sequence                          uint64
 	RegisteredAt, LastSeen, RevokedAt time.Time
 }
 
-// Revoked says whether the agent may not come back.
+// Revoked reports whether the agent may not come back.
 func (a *Agent) Revoked() bool { return !a.RevokedAt.IsZero() }
 
 const agentColumns = `id, name, cluster_uid, labels, state, key_print, previous_key_print, token_id,
@@ -63,8 +63,7 @@ func (q queries) AgentOfCluster(ctx context.Context, uid string) (Agent, error) 
 	return q.agentWhere(ctx, `cluster_uid = $1`, uid)
 }
 
-// AgentNamed finds the agent that has the name; a revoked one only if it is the
-// only one.
+// AgentNamed returns the agent with the name; a revoked one only if it is the only one.
 func (q queries) AgentNamed(ctx context.Context, name string) (Agent, error) {
 	return q.agentWhere(ctx, `name = $1 ORDER BY revoked_at LIMIT 1`, name)
 }
@@ -113,20 +112,20 @@ func (q queries) UpdateAgent(ctx context.Context, a Agent) error {
 		micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt), asJSON(a.Update), a.ID)
 }
 
-// SetClones writes who else was seen with the agent's identity.
+// SetClones writes the other holders of the agent's identity.
 func (q queries) SetClones(ctx context.Context, id string, clones []announce.Clone) error {
 	return q.execOne(ctx, `UPDATE agents SET clones = $1 WHERE id = $2`, asJSON(clones), id)
 }
 
-// Beat is what a heartbeat changes; a nil capacity is not known and stays what it was.
+// Beat is what a heartbeat changes; a nil capacity is unknown and stays unchanged.
 type Beat struct {
 	AgentID  string
 	At       time.Time
 	Capacity *announce.Capacity
 }
 
-// SaveBeats writes many heartbeats, hundreds with one statement. Older ones than what
-// is there, and those of agents that are gone, change nothing.
+// SaveBeats writes many heartbeats, hundreds with one statement. Heartbeats that are older than the
+// stored ones, and those of deleted agents, change nothing.
 func (q queries) SaveBeats(ctx context.Context, beats []Beat) error {
 	values := make([]any, 0, 3*len(beats))
 	for _, b := range beats {

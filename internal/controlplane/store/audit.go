@@ -20,8 +20,7 @@ type AuditLine struct {
 	At     time.Time
 }
 
-// AuditHead is the last record of an agent's audit log; the zero value where
-// there is none.
+// AuditHead returns the last record of an agent's audit log; the zero value if there is none.
 func (q queries) AuditHead(ctx context.Context, agentID string) (AuditLine, error) {
 	var l AuditLine
 	err := q.q.QueryRowContext(ctx, `SELECT seq, hash FROM audit WHERE agent_id = $1 ORDER BY id DESC LIMIT 1`, agentID).Scan(&l.Seq, &l.Hash)
@@ -31,8 +30,7 @@ func (q queries) AuditHead(ctx context.Context, agentID string) (AuditLine, erro
 	return l, nil
 }
 
-// AddAudit appends records and drops what is too old. Those of an agent that is
-// gone are dropped.
+// AddAudit appends records and deletes those that are too old. It drops records of deleted agents.
 func (t *Tx) AddAudit(ctx context.Context, agentID string, lines []AuditLine) error {
 	for _, l := range lines {
 		broken := 0

@@ -9,7 +9,7 @@ type Sealed struct {
 	Text    string
 }
 
-// Authority is ErrNotFound where the CA is not in the database.
+// Authority returns ErrNotFound if the CA is not in the database.
 func (q queries) Authority(ctx context.Context) (Sealed, error) {
 	return one(q.q.QueryRowContext(ctx, `SELECT version, sealed FROM authority WHERE name = 'ca'`),
 		func(row scanner, s *Sealed) error { return row.Scan(&s.Version, &s.Text) })
@@ -21,8 +21,8 @@ func (q queries) MakeAuthority(ctx context.Context, s Sealed) error {
 	return err
 }
 
-// ReplaceAuthority puts one in the place of the one with the version before; it is
-// ErrNotFound if that is not there any more.
+// ReplaceAuthority replaces the CA that has the previous version. It returns ErrNotFound if that is
+// no longer there.
 func (q queries) ReplaceAuthority(ctx context.Context, s Sealed) error {
 	return q.execOne(ctx, `UPDATE authority SET version = $1, sealed = $2 WHERE name = 'ca' AND version = $1 - 1`, s.Version, s.Text)
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Away says that the database could not be asked, or gave up what it was asked
-// because it stops, starts or is full: the same will work later. What it answered
-// otherwise it will answer again.
+// Away reports whether the database could not be reached, or aborted a query because it stops,
+// starts or is full: a retry will succeed later. Other errors would occur again.
 func Away(err error) bool {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// micros is how a time is kept; the zero time is 0.
+// micros returns how a time is kept; the zero time is 0.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -55,7 +55,7 @@ func asJSON(v any) string {
 
 type scanner interface{ Scan(dest ...any) error }
 
-// one scans a single row, or answers ErrNotFound.
+// one scans a single row, or returns ErrNotFound.
 func one[T any](row scanner, scan func(scanner, *T) error) (T, error) {
 	var v T
 	err := scan(row, &v)
@@ -89,7 +89,7 @@ func all[T any](ctx context.Context, q querier, scan func(scanner, *T) error, qu
 	return list, nil
 }
 
-// exec runs a statement and answers how many rows it changed.
+// exec runs a statement and returns how many rows it changed.
 func (q queries) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	result, err := q.q.ExecContext(ctx, query, args...)
 	if err != nil {

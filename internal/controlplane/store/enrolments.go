@@ -15,8 +15,8 @@ const (
 	EnrolmentDenied   = "denied"
 )
 
-// Enrolment is a registration that the operator decides on. It becomes an agent
-// when it is approved, and is nothing before that.
+// Enrolment is a registration that the operator decides on. It becomes an agent only when it is
+// approved.
 type Enrolment struct {
 	// ID is the agent's, if its cluster has none already.
 	ID      string `json:"id"`
@@ -47,7 +47,7 @@ func scanEnrolment(row scanner, e *Enrolment) error {
 		moment{&e.AskedAt}, moment{&e.LastAsked}, moment{&e.DecidedAt})
 }
 
-// EnrolmentOf finds what was asked with a token and a key.
+// EnrolmentOf returns the registration of a token and a key.
 func (q queries) EnrolmentOf(ctx context.Context, tokenID, key string) (Enrolment, error) {
 	return one(q.q.QueryRowContext(ctx, `SELECT `+enrolmentColumns+` FROM enrolments WHERE token_id = $1 AND key_print = $2`, tokenID, key), scanEnrolment)
 }
@@ -57,7 +57,7 @@ func (q queries) Enrolments(ctx context.Context) ([]Enrolment, error) {
 	return all(ctx, q.q, scanEnrolment, `SELECT `+enrolmentColumns+` FROM enrolments ORDER BY asked_at, id`)
 }
 
-// PendingEnrolments is how many wait with a token that were asked for after that time.
+// PendingEnrolments returns how many registrations with a token wait that began after that time.
 func (q queries) PendingEnrolments(ctx context.Context, tokenID string, after time.Time) (int, error) {
 	var n int
 	err := q.q.QueryRowContext(ctx, `SELECT COUNT(*) FROM enrolments WHERE token_id = $1 AND state = $2 AND asked_at > $3`, tokenID, EnrolmentPending, micros(after)).Scan(&n)
@@ -75,8 +75,8 @@ func (q queries) InsertEnrolment(ctx context.Context, e Enrolment) error {
 	return err
 }
 
-// UpdateEnrolment writes what asking again and deciding change. What is decided on
-// stays as it was shown.
+// UpdateEnrolment writes what changes with another request and with the decision. The rest stays as
+// it was shown to the operator.
 func (q queries) UpdateEnrolment(ctx context.Context, e Enrolment) error {
 	return q.execOne(ctx, `UPDATE enrolments SET address = $1, state = $2, reason = $3, last_asked_at = $4, decided_at = $5 WHERE id = $6`,
 		e.Address, e.State, e.Reason, micros(e.LastAsked), micros(e.DecidedAt), e.ID)
@@ -94,8 +94,8 @@ func (q queries) DeleteEnrolmentsOf(ctx context.Context, tokenID string) error {
 	return err
 }
 
-// ForgetEnrolments drops those that were asked for, or approved, before the first
-// time, and those that were denied before the second.
+// ForgetEnrolments deletes registrations that began, or were approved, before the first time, and
+// those that were denied before the second.
 func (q queries) ForgetEnrolments(ctx context.Context, before, deniedBefore time.Time) error {
 	_, err := q.exec(ctx, `DELETE FROM enrolments WHERE state <> $1 AND asked_at < $2 AND decided_at < $2 OR state = $1 AND decided_at < $3`,
 		EnrolmentDenied, micros(before), micros(deniedBefore))

@@ -20,7 +20,7 @@ func (t *Tx) Enqueue(ctx context.Context, e announce.Event) error {
 	return err
 }
 
-// OutboxLength is how many events are still to be announced.
+// OutboxLength returns how many events are still to be announced.
 func (q queries) OutboxLength(ctx context.Context) (int, error) {
 	var n int
 	if err := q.q.QueryRowContext(ctx, `SELECT COUNT(*) FROM outbox`).Scan(&n); err != nil {
@@ -29,20 +29,20 @@ func (q queries) OutboxLength(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// Announced takes the events up to that ID out of the outbox.
+// Announced removes the events up to that ID from the outbox.
 func (q queries) Announced(ctx context.Context, upTo int64) error {
 	_, err := q.exec(ctx, `DELETE FROM outbox WHERE id <= $1`, upTo)
 	return err
 }
 
-// Received notes an agent's event and says whether it is new.
+// Received records an agent's event and reports whether it is new.
 func (q queries) Received(ctx context.Context, agentID, eventID string, at time.Time) (bool, error) {
 	n, err := q.exec(ctx, `INSERT INTO received (agent_id, event_id, at) VALUES ($1, $2, $3) ON CONFLICT (agent_id, event_id) DO NOTHING`,
 		agentID, eventID, micros(at))
 	return n > 0, err
 }
 
-// ForgetReceived drops the notes of events from before that time.
+// ForgetReceived deletes the records of events from before that time.
 func (q queries) ForgetReceived(ctx context.Context, before time.Time) error {
 	_, err := q.exec(ctx, `DELETE FROM received WHERE at < $1`, micros(before))
 	return err

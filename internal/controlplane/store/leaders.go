@@ -15,8 +15,8 @@ type EventLeader struct {
 	Call int64
 }
 
-// Leads notes a call of a leadership, and says whether no later one is known. Where the Lease is another one its terms
-// begin anew.
+// Leads records a call of a leadership, and reports whether no later one is known. With another
+// Lease, the terms start again.
 func (t *Tx) Leads(ctx context.Context, l EventLeader) (bool, error) {
 	known, err := one(t.q.QueryRowContext(ctx, `SELECT agent_id, lease, term, call FROM event_leaders WHERE agent_id = $1`, l.AgentID),
 		func(row scanner, known *EventLeader) error {

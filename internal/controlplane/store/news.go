@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// EveryAgent is whom news are for that are for all agents.
+// EveryAgent is the recipient of news for all agents.
 const EveryAgent = "*"
 
-// News is that an agent has to be told something at once.
+// News means that an agent must be informed at once.
 type News struct {
 	AgentID string // or EveryAgent
 	Number  int64
 }
 
-// AddNews notes that an agent, or EveryAgent, has to be told something at once.
+// AddNews records that an agent, or EveryAgent, must be informed at once.
 func (t *Tx) AddNews(ctx context.Context, agentID string) error {
 	var number int64
 	if err := t.q.QueryRowContext(ctx, `UPDATE news SET number = number + 1 WHERE agent_id = '' RETURNING number`).Scan(&number); err != nil {
@@ -24,13 +24,13 @@ func (t *Tx) AddNews(ctx context.Context, agentID string) error {
 	return err
 }
 
-// NewsAfter lists whom there are news for after a number, in order.
+// NewsAfter returns the recipients of news after a number, in order.
 func (q queries) NewsAfter(ctx context.Context, number int64) ([]News, error) {
 	return all(ctx, q.q, func(row scanner, n *News) error { return row.Scan(&n.AgentID, &n.Number) },
 		`SELECT agent_id, number FROM news WHERE agent_id <> '' AND number > $1 ORDER BY number`, number)
 }
 
-// LastNews is the number of the latest news.
+// LastNews returns the number of the latest news.
 func (q queries) LastNews(ctx context.Context) (int64, error) {
 	return one(q.q.QueryRowContext(ctx, `SELECT number FROM news WHERE agent_id = ''`), func(row scanner, n *int64) error { return row.Scan(n) })
 }

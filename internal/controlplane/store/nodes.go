@@ -23,8 +23,8 @@ func scanNode(row scanner, n *Node) error {
 	return row.Scan(&n.ID, &n.Version, &n.Peer, &n.Tunnel, &n.Edge, moment{&n.StartedAt})
 }
 
-// JoinNode says that a control plane lives, for as long as the lease by the
-// database's clock.
+// JoinNode registers a control plane as alive, for the duration of the lease by the database's
+// clock.
 func (s *Store) JoinNode(ctx context.Context, n Node, lease time.Duration) error {
 	_, err := s.exec(ctx, `INSERT INTO nodes (`+nodeColumns+`, lease_until) VALUES ($1, $2, $3, $4, $5, $6, `+s.engine.clock()+` + $7)
 		ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until`,
@@ -32,8 +32,8 @@ func (s *Store) JoinNode(ctx context.Context, n Node, lease time.Duration) error
 	return err
 }
 
-// RenewNode renews a lease. It answers false for a node that the others have removed.
-// A lease of 0 ends it.
+// RenewNode renews a lease. It returns false for a node that the others have removed. A lease of 0
+// ends it.
 func (s *Store) RenewNode(ctx context.Context, id string, lease time.Duration) (bool, error) {
 	n, err := s.quiet().exec(ctx, `UPDATE nodes SET lease_until = `+s.engine.clock()+` + $1 WHERE id = $2`, lease.Microseconds(), id)
 	return n > 0, err
@@ -64,8 +64,8 @@ func (s *Store) NodesOf(ctx context.Context, agentID string) ([]Node, error) {
 // rowsAtATime bounds how many rows one statement writes: SQLite takes 32766 values.
 const rowsAtATime = 500
 
-// SetTunnels notes which agents have a tunnel to a node since when, and with the zero
-// time which have none any more.
+// SetTunnels records which agents have a tunnel to a node, and since when; the zero time means that
+// a tunnel is gone.
 func (s *Store) SetTunnels(ctx context.Context, nodeID string, since map[string]time.Time) error {
 	up, down := []any{}, []any{}
 	for agentID, at := range since {
@@ -93,7 +93,7 @@ func (s *Store) SetTunnels(ctx context.Context, nodeID string, since map[string]
 	return nil
 }
 
-// chunks are the values for one statement each.
+// chunks returns the values for one statement each.
 func chunks(values []any, perRow int) func(yield func([]any) bool) {
 	return func(yield func([]any) bool) {
 		for len(values) > 0 {
@@ -122,13 +122,13 @@ func rowsOf(rows, values, first int, row string) string {
 	return text.String()
 }
 
-// Misplaced is an agent whose state is not what its tunnels and heartbeats say.
+// Misplaced is an agent whose state contradicts its tunnels and heartbeats.
 type Misplaced struct {
 	AgentID string
-	// Tunnel says whether it has one to a node that lives; if so it is online, unless
-	// Silent: no heartbeat for too long.
+	// Tunnel reports whether it has one to a node that lives; if so it is online, unless Silent: no
+	// heartbeat for too long.
 	Tunnel, Silent bool
-	// Orphaned says that it had one to a node that is gone.
+	// Orphaned reports that the agent had a tunnel to a node that is gone.
 	Orphaned bool
 }
 
@@ -153,7 +153,7 @@ func (s *Store) Misplaced(ctx context.Context, silentSince time.Time) ([]Misplac
 			OR state <> 'online' AND up <> 0 AND (up >= $1 OR last_seen >= $1)`, micros(silentSince))
 }
 
-// AgentsElsewhere lists the agents that Runners were told to find at another address.
+// AgentsElsewhere returns the agents that were announced to Runners with another address.
 func (q queries) AgentsElsewhere(ctx context.Context, edge string) ([]Agent, error) {
 	return all(ctx, q.q, scanAgent, `SELECT `+agentSelect+` FROM agents WHERE edge_address <> $1 AND revoked_at = 0 ORDER BY name, id`, edge)
 }

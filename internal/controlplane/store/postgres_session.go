@@ -22,7 +22,7 @@ const (
 	reconnectEvery = time.Second
 )
 
-// ErrServed says that another control plane serves the database.
+// ErrServed means that another control plane serves the database.
 var ErrServed = errors.New("another control plane serves this database; stop that one, " +
 	"or give all of them the same --ca-key-file: docs/database.md says how several serve one database")
 
@@ -102,8 +102,8 @@ func (e *postgres) serve(ctx context.Context, shared bool) error {
 	return nil
 }
 
-// watch hears of others' changes. A connection that is lost is opened anew, and what
-// it held claimed anew: only if another has it meanwhile, that is the end.
+// watch listens for changes of others. It reopens a lost connection, and claims again what that
+// held. It fails only if another process has claimed it meanwhile.
 func (e *postgres) watch(ctx context.Context, every time.Duration, changed func()) error {
 	for ctx.Err() == nil {
 		err := e.reconnect(ctx)

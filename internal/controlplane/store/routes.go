@@ -19,7 +19,7 @@ type Route struct {
 	Since time.Time
 }
 
-// RouteSet is what is known of all routes of an agent together.
+// RouteSet describes all routes of an agent together.
 type RouteSet struct {
 	Digest  string
 	Omitted int
@@ -32,7 +32,7 @@ func scanRoute(row scanner, r *Route) error {
 	return row.Scan(&r.AgentID, &r.Host, &r.Path, &r.PathType, &r.TLS, &r.Namespace, &r.App, &r.Port, &r.Ready, &r.Reason, moment{&r.Since})
 }
 
-// RouteSet answers what is known of an agent's routes; the zero value for none.
+// RouteSet returns the description of an agent's routes; the zero value if there is none.
 func (q queries) RouteSet(ctx context.Context, agentID string) (RouteSet, error) {
 	set, err := one(q.q.QueryRowContext(ctx, `SELECT digest, omitted, at FROM route_sets WHERE agent_id = $1`, agentID),
 		func(row scanner, s *RouteSet) error { return row.Scan(&s.Digest, &s.Omitted, moment{&s.At}) })
@@ -73,8 +73,8 @@ func (q queries) Hosts(ctx context.Context, limit int) (map[string][]string, err
 	return hosts, err
 }
 
-// OmittedRoutes says of each agent that has more routes than may be sent, how many;
-// not of revoked ones.
+// OmittedRoutes returns, for each agent with more routes than may be sent, the number of the
+// others. It leaves out revoked agents.
 func (q queries) OmittedRoutes(ctx context.Context) (map[string]int, error) {
 	type count struct {
 		agent string
@@ -108,7 +108,7 @@ func (t *Tx) PutRoutes(ctx context.Context, agentID string, routes []Route, set 
 	return err
 }
 
-// truth is how a bool is kept: not all databases have one.
+// truth returns how a bool is kept: not all databases have one.
 func truth(b bool) int64 {
 	if b {
 		return 1

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Runner is a Runner that has a certificate.
+// Runner is a Runner with a certificate.
 type Runner struct {
 	Name   string `json:"name"`
 	Serial string `json:"serial"` // hexadecimal, of its current certificate

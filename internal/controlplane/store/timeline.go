@@ -34,8 +34,8 @@ type TimelineQuery struct {
 	Limit, Bytes int
 }
 
-// AddToTimeline keeps an event, once, and drops what is too old: of the same App, and
-// of the agent, but no App's last. The events of an agent that is gone are dropped.
+// AddToTimeline stores an event, once, and deletes old events of the same App and of the agent, but
+// never an App's last one. It drops events of deleted agents.
 func (t *Tx) AddToTimeline(ctx context.Context, e announce.Event) error {
 	body, err := e.Encode()
 	if err != nil {
@@ -93,7 +93,7 @@ func (q queries) Timeline(ctx context.Context, agentID string, limit int) ([]ann
 		agentID, limit)
 }
 
-// TimelinePage lists what is asked for, and says whether there is more of it.
+// TimelinePage returns the requested events, and reports whether there are more.
 func (q queries) TimelinePage(ctx context.Context, want TimelineQuery) (events []announce.Event, more bool, err error) {
 	query, args := want.sql()
 	rows, err := q.q.QueryContext(ctx, query, args...)
@@ -121,7 +121,7 @@ func (q queries) TimelinePage(ctx context.Context, want TimelineQuery) (events [
 	return events, false, nil
 }
 
-// sql asks for one more than is wanted, which tells whether there is more.
+// sql requests one event more than wanted, which shows whether there are more.
 func (w *TimelineQuery) sql() (query string, args []any) {
 	var b strings.Builder
 	arg := func(v any) string {

@@ -37,7 +37,7 @@ const (
 	TokenUsedUp  = "used up"
 )
 
-// State is what the token is good for at that time.
+// State returns what the token allows at that time.
 func (t *Token) State(now time.Time) string {
 	switch {
 	case !t.RevokedAt.IsZero():
@@ -86,7 +86,7 @@ func (q queries) Tokens(ctx context.Context) ([]Token, error) {
 	return all(ctx, q.q, scanToken, `SELECT `+tokenColumns+` FROM tokens ORDER BY created_at, id`)
 }
 
-// UseToken notes a use, and counts it if it is not the repetition of an earlier one.
+// UseToken records a use, and counts it unless it repeats an earlier one.
 func (q queries) UseToken(ctx context.Context, id, agentID string, at time.Time, counted bool) error {
 	count := 0
 	if counted {

@@ -2,10 +2,10 @@ package store
 
 import "context"
 
-// AgentTrust is what an agent has of a rotation of the CA.
+// AgentTrust is an agent's progress in a rotation of the CA.
 type AgentTrust struct {
 	AgentID string
-	// Bundle is the SHA-256 of the CAs that it trusts; empty when it did not say.
+	// Bundle is the SHA-256 of the CAs that it trusts; empty if it did not report that.
 	Bundle string
 	// Issuer is the key ID of the CA that issued the certificate which it used last.
 	Issuer string
@@ -17,17 +17,18 @@ func scanAgentTrust(row scanner, t *AgentTrust) error {
 
 const agentTrustSelect = `SELECT agent_id, bundle, issuer FROM agent_trust `
 
-// AgentTrust is what is known of an agent.
+// AgentTrust returns an agent's progress.
 func (q queries) AgentTrust(ctx context.Context, agentID string) (AgentTrust, error) {
 	return one(q.q.QueryRowContext(ctx, agentTrustSelect+`WHERE agent_id = $1`, agentID), scanAgentTrust)
 }
 
-// AgentTrusts lists what is known of each agent that has been heard.
+// AgentTrusts returns the progress of each agent that has been heard.
 func (q queries) AgentTrusts(ctx context.Context) ([]AgentTrust, error) {
 	return all(ctx, q.q, scanAgentTrust, agentTrustSelect)
 }
 
-// PutAgentTrust notes it. What is known already is not written again, and an agent that is gone is no error.
+// PutAgentTrust stores an agent's progress. It does not write known values again, and ignores
+// deleted agents.
 func (q queries) PutAgentTrust(ctx context.Context, t AgentTrust) error {
 	_, err := q.exec(ctx, `INSERT INTO agent_trust (agent_id, bundle, issuer) SELECT id, $1, $2 FROM agents WHERE id = $3
 		ON CONFLICT (agent_id) DO UPDATE SET bundle = excluded.bundle, issuer = excluded.issuer
@@ -35,7 +36,7 @@ func (q queries) PutAgentTrust(ctx context.Context, t AgentTrust) error {
 	return err
 }
 
-// RunnerTrust is what a Runner has of a rotation of the CA.
+// RunnerTrust is a Runner's progress in a rotation of the CA.
 type RunnerTrust struct {
 	Runner string
 	// Serial and Key are those of its certificate.
@@ -50,17 +51,17 @@ func scanRunnerTrust(row scanner, t *RunnerTrust) error {
 	return row.Scan(&t.Runner, &t.Serial, &t.Key, &t.Issuer)
 }
 
-// RunnerTrust is what is known of a Runner.
+// RunnerTrust returns a Runner's progress.
 func (q queries) RunnerTrust(ctx context.Context, runner string) (RunnerTrust, error) {
 	return one(q.q.QueryRowContext(ctx, runnerTrustSelect+`WHERE runner = $1`, runner), scanRunnerTrust)
 }
 
-// RunnerTrusts lists what is known of each Runner.
+// RunnerTrusts returns the progress of each Runner.
 func (q queries) RunnerTrusts(ctx context.Context) ([]RunnerTrust, error) {
 	return all(ctx, q.q, scanRunnerTrust, runnerTrustSelect)
 }
 
-// PutRunnerTrust notes it.
+// PutRunnerTrust stores a Runner's progress.
 func (q queries) PutRunnerTrust(ctx context.Context, t RunnerTrust) error {
 	_, err := q.exec(ctx, `INSERT INTO runner_trust (runner, serial, key_print, issuer) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (runner) DO UPDATE SET serial = excluded.serial, key_print = excluded.key_print, issuer = excluded.issuer`,

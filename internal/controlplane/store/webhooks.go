@@ -26,10 +26,10 @@ type Webhook struct {
 	Reason     string
 }
 
-// Enabled says whether anything is sent to it.
+// Enabled reports whether anything is sent to it.
 func (w *Webhook) Enabled() bool { return w.DisabledAt.IsZero() }
 
-// DeliveryState is what became of a delivery.
+// DeliveryState is the state of a delivery.
 type DeliveryState string
 
 // The states of a delivery.
@@ -85,12 +85,12 @@ func (q queries) PutWebhook(ctx context.Context, w Webhook) error {
 	return err
 }
 
-// DeleteWebhook forgets one with what was to be sent to it.
+// DeleteWebhook deletes a webhook and its deliveries.
 func (q queries) DeleteWebhook(ctx context.Context, name string) error {
 	return q.execOne(ctx, `DELETE FROM webhooks WHERE name = $1`, name)
 }
 
-// DisableWebhook turns one off and gives up what was to be sent to it.
+// DisableWebhook disables a webhook and gives up its deliveries.
 func (t *Tx) DisableWebhook(ctx context.Context, name, reason string, at time.Time) error {
 	if _, err := t.exec(ctx, `UPDATE webhooks SET disabled_at = $1, reason = $2 WHERE name = $3`, micros(at), reason, name); err != nil {
 		return err
@@ -122,8 +122,8 @@ func (t *Tx) QueueDelivery(ctx context.Context, d Delivery, most int) error {
 	return err
 }
 
-// WaitingDeliveries says how many events wait for webhooks, and when the first of
-// them was queued; zero when none waits.
+// WaitingDeliveries returns how many events wait for webhooks, and when the first of them was
+// queued; zero when none waits.
 func (q queries) WaitingDeliveries(ctx context.Context) (n int, oldest time.Time, err error) {
 	err = q.q.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM deliveries WHERE state = 'pending'`).Scan(&n, moment{&oldest})
 	if err != nil {
@@ -132,7 +132,7 @@ func (q queries) WaitingDeliveries(ctx context.Context) (n int, oldest time.Time
 	return n, oldest, nil
 }
 
-// Lane is an agent that a webhook is to hear of, and when it is time for that.
+// Lane is an agent whose events a webhook receives, and the time of the next delivery.
 type Lane struct {
 	AgentID string
 	NextAt  time.Time
@@ -153,7 +153,7 @@ func (q queries) PendingDeliveries(ctx context.Context, webhook, agentID string,
 		WHERE webhook = $1 AND agent_id = $2 AND state = 'pending' ORDER BY sequence LIMIT $3`, webhook, agentID, limit)
 }
 
-// SaveDelivery writes what came of an attempt, unless it was given up meanwhile.
+// SaveDelivery writes the result of an attempt, unless the delivery was given up meanwhile.
 func (q queries) SaveDelivery(ctx context.Context, d Delivery) error {
 	_, err := q.exec(ctx, `UPDATE deliveries SET state = $1, attempts = $2, tried_at = $3, next_at = $4, status = $5, error = $6,
 			body = CASE WHEN $1 = 'pending' THEN body ELSE '' END WHERE id = $7 AND state = 'pending'`,
@@ -168,7 +168,7 @@ func (q queries) Deliveries(ctx context.Context, webhook string, state DeliveryS
 		WHERE webhook = $1 AND ($2 = '' OR state = $2) ORDER BY id DESC LIMIT $3`, webhook, state, limit)
 }
 
-// DeliveryCounts says how many of a webhook's deliveries are in each state.
+// DeliveryCounts returns how many of a webhook's deliveries are in each state.
 func (q queries) DeliveryCounts(ctx context.Context, webhook string) (map[DeliveryState]int, error) {
 	type count struct {
 		state DeliveryState

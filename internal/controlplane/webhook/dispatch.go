@@ -36,8 +36,8 @@ const (
 	giveUpAfter = 3 * 24 * time.Hour
 )
 
-// Dispatcher sends what waits. One process may run it at a time: two would send what
-// waits twice.
+// Dispatcher sends waiting deliveries. Only one process may run it at a time: two would send
+// everything twice.
 type Dispatcher struct {
 	store   *store.Store
 	options Options
@@ -49,7 +49,7 @@ type Dispatcher struct {
 	mostWait   int
 }
 
-// NewDispatcher makes one; Run runs it.
+// NewDispatcher returns a Dispatcher; Run runs it.
 func NewDispatcher(s *store.Store, o Options, log zerolog.Logger) *Dispatcher {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -89,7 +89,7 @@ func (d *Dispatcher) Queue(ctx context.Context, tx *store.Tx, e announce.Event) 
 	return nil
 }
 
-// labels are an agent's as an event tells them, or as they are now.
+// labels returns an agent's labels as the event contains them, or the current ones.
 func labels(ctx context.Context, tx *store.Tx, e announce.Event) (map[string]string, error) {
 	if e.Type.IsAgent() {
 		agent, err := e.Agent()
@@ -102,7 +102,7 @@ func labels(ctx context.Context, tx *store.Tx, e announce.Event) (map[string]str
 	return agent.Labels, err
 }
 
-// Look has the database looked at soon: for events, and for changed webhooks.
+// Look makes Run check the database soon, for events and for changed webhooks.
 func (d *Dispatcher) Look() {
 	select {
 	case d.wake <- struct{}{}:
@@ -110,8 +110,8 @@ func (d *Dispatcher) Look() {
 	}
 }
 
-// Run sends until the context ends. Each webhook has a queue of its own, so that
-// none waits for another's receiver.
+// Run sends until the context ends. Each webhook has a queue of its own, so that none waits for
+// another's receiver.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	queues := map[string]*queue{}
 	defer func() {
@@ -164,8 +164,8 @@ func (d *Dispatcher) reconcile(ctx context.Context, queues map[string]*queue) er
 	return nil
 }
 
-// same says whether two are sent to in the same way. Whom they are for does not
-// matter here: that was decided when an event was queued.
+// same reports whether two are sent to in the same way. Whom they are for does not matter here:
+// that was decided when an event was queued.
 func same(a, b store.Webhook) bool {
 	return a.URL == b.URL && a.AllowHTTP == b.AllowHTTP && a.AllowPrivate == b.AllowPrivate &&
 		a.Secret == b.Secret && a.Previous == b.Previous && a.PreviousUntil.Equal(b.PreviousUntil) && a.CreatedAt.Equal(b.CreatedAt)

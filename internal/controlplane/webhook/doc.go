@@ -1,5 +1,4 @@
-// Package webhook sends events to addresses of the operator's over HTTPS: signed as
-// Standard Webhooks says (https://www.standardwebhooks.com), at least once, and in
-// order for each agent. What is still to be sent is in the store, so it outlives a
-// restart. It does not decide what is an event: that comes from the broker.
+// Package webhook sends events to the operator's addresses over HTTPS: signed as Standard Webhooks
+// specifies (https://www.standardwebhooks.com), at least once, and in order for each agent. The
+// store holds what is still to be sent, so it outlives a restart. The events come from the broker.
 package webhook

@@ -36,8 +36,8 @@ type guard struct {
 	allowPrivate bool
 }
 
-// control is a net.Dialer's Control. It gets the address of a name right before the connection, so
-// a name that resolves to another address next time is still checked.
+// control returns a net.Dialer's Control. It gets the address of a name right before the
+// connection, so a name that resolves to another address next time is still checked.
 func (g guard) control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -64,8 +64,8 @@ func (q *queue) run(ctx context.Context) {
 	}
 }
 
-// start has the agents' events sent for which it is time, and says when to come again
-// if nothing else happens.
+// start starts the deliveries that are due, and returns when to call it again if nothing else
+// happens.
 func (q *queue) start(ctx context.Context, lanes *sync.WaitGroup) time.Duration {
 	now := q.now()
 	if quiet := time.UnixMicro(q.quietUntil.Load()).Sub(now); quiet > 0 {
@@ -130,8 +130,7 @@ func (q *queue) trouble(ctx context.Context, err error) {
 	retry.Wait(ctx, troublePause)
 }
 
-// deliver makes one attempt and notes it. It says whether the agent's next event may
-// be sent.
+// deliver makes one attempt and notes it. It reports whether the agent's next event may be sent.
 func (q *queue) deliver(ctx context.Context, d store.Delivery) bool {
 	result := q.sender.Send(ctx, d.EventID, []byte(d.Body))
 	if ctx.Err() != nil && result.Err != nil {

@@ -16,7 +16,7 @@ var types = []announce.Type{
 	announce.AppProgressing, announce.AppHealthy, announce.AppDegraded, announce.AppFailed, announce.AppRemoved,
 }
 
-// CheckTypes says what is wrong with a list of types.
+// CheckTypes returns an error for an invalid list of types.
 func CheckTypes(list []string) error {
 	for _, t := range list {
 		if t != "agent.*" && t != "app.*" && !slices.Contains(types, announce.Type(t)) {
@@ -30,7 +30,7 @@ func CheckTypes(list []string) error {
 	return nil
 }
 
-// wants says whether a webhook is for an event of an agent with such labels.
+// wants reports whether a webhook is for an event of an agent with such labels.
 func wants(hook store.Webhook, t announce.Type, labels func() (map[string]string, error)) (bool, error) {
 	ofType := func(want string) bool {
 		if group, ok := strings.CutSuffix(want, "*"); ok {

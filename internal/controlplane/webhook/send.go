@@ -38,23 +38,22 @@ type Sender struct {
 	now       func() time.Time
 }
 
-// Options are what all senders have in common.
+// Options configure all senders.
 type Options struct {
 	// Roots are the CAs that receivers' certificates may be of; nil means the machine's.
 	Roots     *x509.CertPool
 	UserAgent string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Tried, where it is set, is told what each attempt of a Dispatcher made of its
-	// delivery; one that stays pending is tried again. It may be called from several
-	// goroutines.
+	// Tried, if set, is called with each delivery's state after an attempt of a Dispatcher; a
+	// pending one is retried. It may be called concurrently.
 	Tried func(store.DeliveryState)
 
 	callTimeout time.Duration // 0 is the usual one
 }
 
-// NewSender makes a sender. Nothing that it does goes through a proxy: the check of
-// the receiver's address would be worth nothing.
+// NewSender returns a sender. Nothing that it does goes through a proxy: the check of the
+// receiver's address would be worth nothing.
 func NewSender(hook store.Webhook, o Options) *Sender {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -79,17 +78,17 @@ func NewSender(hook store.Webhook, o Options) *Sender {
 // Close closes idle connections.
 func (s *Sender) Close() { s.client.CloseIdleConnections() }
 
-// Result is what came of one call.
+// Result is the result of one call.
 type Result struct {
 	// Status is HTTP's, 0 when there was no answer.
 	Status int
 	// Err is why it counts for nothing; nil when the receiver has taken it.
 	Err error
-	// RetryAfter is how long the receiver wants to be left alone; 0 when it did not say.
+	// RetryAfter is the pause that the receiver requests; 0 if it requests none.
 	RetryAfter time.Duration
 }
 
-// Gone says whether the receiver wants nothing more, ever.
+// Gone reports whether the receiver wants nothing more, ever.
 func (r Result) Gone() bool { return r.Status == http.StatusGone }
 
 // Send sends one event. Errors hold neither the URL, which may be secret, nor
@@ -139,7 +138,7 @@ func (s *Sender) request(ctx context.Context, id string, body []byte) (*http.Req
 	return req, nil
 }
 
-// explain takes the URL off an error, and says a timeout in words.
+// explain removes the URL from an error, and describes a timeout.
 func explain(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -19,20 +19,20 @@ const (
 )
 
 const (
-	// secretPrefix tells secrets from anything else in base64.
+	// secretPrefix distinguishes secrets from other base64 text.
 	secretPrefix = "whsec_"
 	// secretSize is between the 24 and 64 bytes that the specification allows.
 	secretSize = 32
 )
 
-// NewSecret makes a key to sign with.
+// NewSecret returns a key to sign with.
 func NewSecret() string {
 	key := make([]byte, secretSize)
 	_, _ = rand.Read(key) // it never fails
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// keyOf is the key that a secret stands for. Its error does not quote it.
+// keyOf returns the key that a secret stands for. Its error does not quote it.
 func keyOf(secret string) ([]byte, error) {
 	text, ok := strings.CutPrefix(secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)

@@ -23,8 +23,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// CheckoutLimits fit into a pod of 1 GiB that does nothing else. A file is as large as all may be:
-// what a build needs may not be left out.
+// CheckoutLimits fit into a pod of 1 GiB that does nothing else. One file may be as large as all
+// together: what a build needs must not be left out.
 var CheckoutLimits = Limits{
 	Advertised: 16 << 20, Pack: 256 << 20, Unpacked: 384 << 20, Objects: 400_000, File: 256 << 20, Time: 10 * time.Minute,
 }
@@ -32,8 +32,9 @@ var CheckoutLimits = Limits{
 // maxCheckedOut bounds the number of files: one blob may be many.
 const maxCheckedOut = 200_000
 
-// Checkout writes the files of a folder of one commit into dir, which exists and is empty:
-// with symbolic links and what is executable, without submodules. Nothing is written out of dir.
+// Checkout writes the files of a folder of one commit into dir, which must be an empty directory.
+// It writes symbolic links and executable files, but no submodules, and never writes outside of
+// dir.
 func Checkout(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, dir string, l Limits) (commit string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()

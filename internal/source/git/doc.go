@@ -1,14 +1,13 @@
-// Package git gets one commit's files out of a remote repository, over HTTPS or SSH, and
-// nothing else: no history, submodules, LFS, hooks or program. All is in memory and bounded.
+// Package git fetches only one commit's files from a remote repository, over HTTPS or SSH: no
+// history, submodules, LFS, hooks or program. Everything is in memory and bounded.
 //
-// The protocol (version 0, gitprotocol-pack(5)), packs and objects are go-git's. Its own
-// transports are not used: they have no bounds on what a server sends, and say little about
-// what went wrong.
+// The protocol (version 0, gitprotocol-pack(5)), packs and objects are go-git's. The package does
+// not use go-git's transports, which do not bound a server's data and report few details of errors.
 package git
 
 import "time"
 
-// Limits bound what one fetch takes of the agent.
+// Limits bound what one fetch uses of the agent.
 type Limits struct {
 	Advertised int64         // bytes of the list of branches and tags
 	Pack       int64         // bytes that arrive

@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 )
 
-// Reason is the stable name of what went wrong.
+// Reason is the stable name of a failure.
 type Reason string
 
 // The reasons.
@@ -31,7 +31,7 @@ const (
 	Credentials   Reason = "credentials_invalid"
 )
 
-// Error is why there are no files, and what to do about it. It holds no secret.
+// Error is why there are no files, with a fix. It contains no secret.
 type Error struct {
 	Reason       Reason
 	Message, Fix string
@@ -46,7 +46,7 @@ func failed(reason Reason, fix, format string, args ...any) *Error {
 // errTooMuch is the end of a stream that is longer than its limit.
 var errTooMuch = errors.New("more than the limit")
 
-// network says what an error of a connection means.
+// network returns what an error of a connection means.
 func network(err error, host string) error {
 	var known *Error
 	var dns *net.DNSError

@@ -22,7 +22,7 @@ import (
 type Remote struct {
 	URL  string
 	Auth Auth
-	// Proxy says which proxy HTTPS goes through; nil for none. SSH goes through none.
+	// Proxy returns the proxy for HTTPS; nil means none. SSH uses none.
 	Proxy func(*url.URL) (*url.URL, error)
 	// Guard says to which addresses the agent connects.
 	Guard egress.Guard
@@ -36,9 +36,9 @@ type session interface {
 	close()
 }
 
-// Fetch asks what commit the ref is at and, unless that is the one that is known, gets its
-// files: those of one folder, or all for an empty one. It answers nil files for a commit
-// that is known. Errors are *Error, save the context's.
+// Fetch resolves the ref to a commit and, unless that is the known one, fetches its files: those of
+// one folder, or all if the folder is empty. It returns nil files for the known commit. Its errors
+// are *Error, except the context's.
 func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known string, l Limits) (commit string, files Files, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
@@ -57,7 +57,7 @@ func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known st
 	return unpack(pack, at.hash, folder, l)
 }
 
-// Resolve asks what commit the ref is at, and gets nothing of it. Errors are as Fetch's.
+// Resolve resolves the ref to a commit without fetching it. Its errors are those of Fetch.
 func Resolve(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (commit string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
@@ -77,7 +77,7 @@ type located struct {
 	host string
 }
 
-// locate asks what commit the ref is at. What it answers is the caller's to close.
+// locate resolves the ref to a commit. The caller closes the result.
 func locate(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (*located, error) {
 	u, err := runnerapi.ParseGitURL(r.URL)
 	if err != nil {
@@ -197,7 +197,7 @@ func requestFor(has *capability.List, want plumbing.Hash, l Limits) (*packp.Uplo
 	return r, nil
 }
 
-// notGiven says why there is no pack.
+// notGiven returns why there is no pack.
 func notGiven(ctx context.Context, err error, want plumbing.Hash, host string) error {
 	if ctx.Err() != nil {
 		return network(ctx.Err(), host)
@@ -211,7 +211,7 @@ func notGiven(ctx context.Context, err error, want plumbing.Hash, host string) e
 	return failed(Unreachable, "it is tried again; if it stays, look at the server", "%s broke off: %s", host, clip(err.Error()))
 }
 
-// limited is a reader that fails, rather than ends, after n bytes.
+// limited returns a reader that fails, rather than ends, after n bytes.
 func limited(r io.Reader, n int64) io.Reader { return &limitedReader{r, n} }
 
 type limitedReader struct {

@@ -49,7 +49,7 @@ func ParseHosts(text []byte) (Hosts, error) {
 	return out, nil
 }
 
-// of are the keys of a server, given as HOST:PORT.
+// of returns the keys of a server, given as HOST:PORT.
 func (h Hosts) of(address string) []ssh.PublicKey {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -89,7 +89,7 @@ func (l hostLine) about(name string) bool {
 	return false
 }
 
-// hashed says whether a name in the form |1|SALT|HASH is this one.
+// hashed reports whether a name in the form |1|SALT|HASH is this one.
 func hashed(entry, name string) bool {
 	parts := strings.Split(entry, "|")
 	if len(parts) != 4 || parts[0] != "" || parts[1] != "1" {

@@ -49,8 +49,8 @@ func broken(err error) error {
 	return failed(NotGit, "it is tried again; if it stays, look at the server with `git fsck`", "what the server sent is no pack that can be read: %s", clip(err.Error()))
 }
 
-// weigh reads a pack's headers before anything is unpacked: a few bytes can say that they
-// become gigabytes, as compressed data or as copies within a delta.
+// weigh reads a pack's headers before anything is unpacked: a few bytes can announce gigabytes, as
+// compressed data or as copies within a delta.
 func weigh(pack []byte, l Limits) error {
 	scanner := packfile.NewScanner(bytes.NewReader(pack))
 	_, count, err := scanner.Header()
@@ -77,7 +77,7 @@ func tooLarge(format string, args ...any) error {
 	return failed(TooLarge, "follow a smaller repository: one for what is deployed, without builds and media", "the repository "+format, args...)
 }
 
-// sizeOfNext is how much memory the next object takes, its delta included.
+// sizeOfNext returns how much memory the next object takes, its delta included.
 func sizeOfNext(scanner *packfile.Scanner, left int64) (int64, error) {
 	h, err := scanner.NextObjectHeader()
 	if err != nil {
@@ -106,7 +106,7 @@ func sizeOfNext(scanner *packfile.Scanner, left int64) (int64, error) {
 	return h.Length + target, nil
 }
 
-// targetSize is how large a delta's result says it is: the second of two numbers
+// targetSize returns the announced size of a delta's result: the second of two numbers
 // (gitformat-pack(5)).
 func targetSize(r io.ByteReader) (int64, error) {
 	var size int64
@@ -181,7 +181,7 @@ func (c *collector) tree(t *object.Tree, at string, depth int) error {
 	return nil
 }
 
-// validName says whether a name could be a file's: others would lead out of the folder.
+// validName reports whether a name could be a file's: others would lead out of the folder.
 func validName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }

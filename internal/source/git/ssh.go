@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// maxSaid is how much of what a server says in words is kept.
+// maxSaid is how much of a server's messages is kept, in bytes.
 const maxSaid = 1 << 10
 
 // overSSH is Git's protocol with a program on the server, by SSH.
@@ -34,7 +34,7 @@ type overSSH struct {
 	stop    func() bool // no more closing when the context ends
 }
 
-// said is the beginning of what the server says in words.
+// said keeps the beginning of the server's messages.
 type said struct{ bytes.Buffer }
 
 func (s *said) Write(p []byte) (int, error) {
@@ -114,7 +114,7 @@ func (s *overSSH) config() (*ssh.ClientConfig, error) {
 	}, nil
 }
 
-// algorithms are those by which a server can prove that it has one of the keys.
+// algorithms returns those by which a server can prove that it has one of the keys.
 func algorithms(keys []ssh.PublicKey) []string {
 	var out []string
 	for _, k := range keys {
@@ -127,7 +127,7 @@ func algorithms(keys []ssh.PublicKey) []string {
 	return out
 }
 
-// refused says why the handshake failed.
+// refused returns why the handshake failed.
 func (s *overSSH) refused(ctx context.Context, err error) error {
 	var known *Error
 	switch {
@@ -143,7 +143,7 @@ func (s *overSSH) refused(ctx context.Context, err error) error {
 	return network(err, s.url.Host)
 }
 
-// explain says what it means that no refs came.
+// explain returns what it means that no refs came.
 func (s *overSSH) explain(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return network(ctx.Err(), s.url.Host)

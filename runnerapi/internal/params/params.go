@@ -46,7 +46,7 @@ type Wait struct {
 	Wait string `query:"wait" maxLength:"16" doc:"Wait this long for the outcome, at most 10m. Answers 200 with the outcome (also when it is Failed: see status.diagnosis), or 202 when there is none yet." example:"60s"`
 }
 
-// Duration is the wait asked for, or zero for none.
+// Duration returns the wait asked for, or zero for none.
 func (w Wait) Duration() (time.Duration, error) {
 	if w.Wait == "" {
 		return 0, nil
@@ -142,5 +142,5 @@ type WaitRelease struct {
 	Wait string `query:"wait" maxLength:"16" doc:"Wait this long for the outcome, at most 10m. Answers 200 with the outcome (also when the revision is failed: see description), or 202 when there is none yet." example:"60s"`
 }
 
-// Duration is the wait asked for, or zero for none.
+// Duration returns the wait asked for, or zero for none.
 func (w WaitRelease) Duration() (time.Duration, error) { return Wait(w).Duration() }

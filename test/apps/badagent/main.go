@@ -14,7 +14,7 @@ import (
 // Set by the linker: crash, or never for one that runs and never registers.
 var mode = "crash"
 
-// what a version that never registers says it waits for.
+// what a version that never registers reports that it waits for.
 const missing = "tunnel: connecting: no route to nowhere"
 
 func main() {

@@ -14,9 +14,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/apps/payload"
 )
 
-// serveBytes is for who moves bytes and wants to know that they arrived. It reads a line:
-// "down N" is answered with N bytes and the end, "up N" takes N bytes and answers the SHA-256
-// of what came in hexadecimal. "echo" sends back what comes.
+// serveBytes checks that bytes arrive. It reads a line: "down N" is answered with N bytes and the
+// end. "up N" takes N bytes and returns their SHA-256 in hexadecimal. "echo" sends back what it
+// receives.
 func serveBytes(ctx context.Context, addr string) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {

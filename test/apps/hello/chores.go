@@ -8,8 +8,8 @@ import (
 // newestVersion is the last that migrate goes to.
 const newestVersion = 42
 
-// chore is what the jobs of the documentation's examples run: test, deploy and
-// migrate [--to VERSION], which fails where there is no such version.
+// chore returns what the jobs of the documentation's examples run: test, deploy and migrate [--to
+// VERSION], which fails where there is no such version.
 func chore(args []string) (exitCode int, known bool) {
 	if len(args) == 0 {
 		return 0, false

@@ -154,7 +154,7 @@ func run(ctx context.Context, o options) int {
 	}
 }
 
-// cat is for who reaches into the container.
+// cat is for tests that reach into the container.
 func cat() int {
 	if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
 		log.Printf("cat: %v", err)
@@ -163,8 +163,7 @@ func cat() int {
 	return 0
 }
 
-// size is for who changes the terminal's, and wants to know whether that is seen in the
-// container.
+// size is for tests that change the terminal's size and check whether the container sees that.
 func size() int {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		width, height, err := term.GetSize(int(os.Stdin.Fd()))
@@ -237,7 +236,7 @@ func logged(next http.Handler) http.Handler {
 	})
 }
 
-// podName is the pod's name: Kubernetes makes it the host name.
+// podName returns the pod's name: Kubernetes makes it the host name.
 func podName() string {
 	if name := os.Getenv("POD_NAME"); name != "" {
 		return name

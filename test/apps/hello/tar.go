@@ -75,8 +75,8 @@ func tarOne(name string) int {
 	return 0
 }
 
-// isTar says whether this program is called as tar is. The image's own command has no
-// arguments that tar has.
+// isTar reports whether this program is called as tar is. The image's own command has no arguments
+// that tar has.
 func isTar() bool {
 	return filepath.Base(os.Args[0]) == "tar" && len(os.Args) > 2 && os.Args[2] == "-"
 }

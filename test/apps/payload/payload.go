@@ -1,6 +1,5 @@
-// Package payload is what the test program hello sends on purpose and the benchmark looks
-// for: numbered lines, and as many bytes as are wanted. Whatever is missing, doubled or
-// changed on the way shows.
+// Package payload is what the test program hello sends and the benchmark checks: numbered lines,
+// and any number of bytes. Data that is lost, duplicated or changed on the way shows.
 package payload
 
 import (
@@ -11,8 +10,8 @@ import (
 	"strings"
 )
 
-// Line is the line of a number, size bytes long or as long as its number: what follows the
-// number is another text for each.
+// Line returns the line with a number, size bytes long or as long as its number. The text after the
+// number differs for each number.
 func Line(n, size int) string {
 	text := strconv.Itoa(n)
 	if size <= len(text) {
@@ -22,7 +21,7 @@ func Line(n, size int) string {
 	return (text + strings.Repeat(rest, (size-len(text))/len(rest)+1))[:size]
 }
 
-// Number is the number of a line of that size. It fails for whatever Line does not write.
+// Number returns the number of a line of that size. It fails for a line that Line did not write.
 func Number(line string, size int) (int, error) {
 	number, _, _ := strings.Cut(line, " ")
 	n, err := strconv.Atoi(number)
@@ -35,5 +34,5 @@ func Number(line string, size int) (int, error) {
 	return n, nil
 }
 
-// Bytes are n bytes that no compression shortens, the same each time.
+// Bytes returns n incompressible bytes, the same each time.
 func Bytes(n int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{'p'}), n) }

@@ -1,6 +1,6 @@
-// Package figures holds what the benchmark and the chaos program measured, against the bounds
-// that the product promises: as a table on the terminal, as JSON in docs/bench, and as the
-// tables of docs/bench.md and docs/chaos.md. The bounds are here and nowhere else.
+// Package figures compares the measurements of the benchmark and the chaos program with the
+// product's bounds. It prints them as a table on the terminal, as JSON in docs/bench, and as the
+// tables of docs/bench.md and docs/chaos.md. Only this package defines the bounds.
 package figures
 
 import (
@@ -30,7 +30,7 @@ func (f *Figure) judge(b *Bound) {
 	}
 }
 
-// verdict is the word for a figure, or none without a bound.
+// verdict returns the word for a figure, or none without a bound.
 func (f *Figure) verdict() string {
 	switch {
 	case f.Bound == nil:
@@ -67,7 +67,7 @@ func (b *Bound) text(unit string) string {
 	return ""
 }
 
-// text is the figure in about three digits. It has more where rounding would move it over its
+// text returns the figure in about three digits. It has more where rounding would move it over its
 // bound.
 func (f *Figure) text() string {
 	if math.IsNaN(f.Measured) || math.IsInf(f.Measured, 0) {
@@ -82,7 +82,7 @@ func (f *Figure) text() string {
 	}
 }
 
-// digitsOf is how many digits follow the point.
+// digitsOf returns how many digits follow the point.
 func digitsOf(n float64) int {
 	switch n = math.Abs(n); {
 	case n >= 100 || n == math.Trunc(n):

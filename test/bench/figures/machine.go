@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine is what the figures were measured on. What is not known is empty.
+// Machine describes the machine of the measurements. Unknown fields are empty.
 type Machine struct {
 	CPUs       int     `json:"cpus"`
 	MemoryGiB  float64 `json:"memoryGiB,omitempty"`
@@ -47,7 +47,7 @@ func (m Machine) String() string {
 	return strings.Join(said, ", ")
 }
 
-// thisCommit is the working tree's commit, and whether the tree has other changes than to
+// thisCommit returns the working tree's commit, and whether the tree has other changes than to
 // docs, which one part writes while the next one is measured.
 func thisCommit(ctx context.Context) (commit string, changed bool, err error) {
 	if commit, err = git(ctx, "rev-parse", "--short=12", "HEAD"); err != nil {

@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// Output is where the figures of a run go beside the terminal.
+// Output is where the figures of a run are written, beside the terminal.
 type Output struct{ Dir, Page string }
 
-// Flags has flags say where.
+// Flags adds the flags that set the output.
 func (o *Output) Flags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Dir, "out", o.Dir, "directory that takes the figures as JSON, and plots")
 	flags.StringVar(&o.Page, "page", o.Page, "Markdown page whose table the figures become")
 }
 
-// notSizes are flags that are no sizes.
+// notSizes are flags that are not sizes.
 var notSizes = []string{"out", "page", "keep", "profile", "short"}
 
-// Run is a set whose run is under way.
+// Run is a set whose run is in progress.
 type Run struct {
 	*Set
 	output Output
 	start  time.Time
 }
 
-// Begin begins a run. It notes the commit now: others may commit while the run goes on.
+// Begin begins a run. It records the commit now, because the repository may change during the run.
 func Begin(ctx context.Context, p *Part, o Output, short bool) (*Run, error) {
 	r := &Run{Set: New(p), output: o, start: time.Now()}
 	r.Date, r.Short = r.start.UTC().Format(time.RFC3339), short
@@ -49,13 +49,13 @@ func Begin(ctx context.Context, p *Part, o Output, short bool) (*Run, error) {
 	return r, err
 }
 
-// Publish writes the run to where it goes: JSON first, then the page. A run that did not measure
-// everything that has a bound is kept as JSON only.
+// Publish writes the run to its output: JSON first, then the page. A run that did not measure
+// everything that has a bound is only written as JSON.
 func (r *Run) Publish(flags *flag.FlagSet, details any) (err error) {
 	if r.output.Dir == "" {
 		return nil
 	}
-	// JSON has no NaN: what was divided by nothing was not measured.
+	// JSON has no NaN: a division by zero means that nothing was measured.
 	r.Figures = slices.DeleteFunc(r.Figures, func(f Figure) bool {
 		return math.IsNaN(f.Measured) || math.IsInf(f.Measured, 0)
 	})
@@ -88,11 +88,10 @@ func (r *Run) publishPage() error {
 	if page, err = r.Put(page); err != nil {
 		return err
 	}
-	return os.WriteFile(r.output.Page, page, 0o644) // for everybody to read
+	return os.WriteFile(r.output.Page, page, 0o644) // readable for all users
 }
 
-// sizes are the values of all flags that are sizes, as they are in the end. None and no are
-// left out.
+// sizes returns the final values of all flags that are sizes. It leaves out none and no.
 func sizes(flags *flag.FlagSet) map[string]string {
 	all := map[string]string{}
 	flags.VisitAll(func(f *flag.Flag) {

@@ -30,7 +30,7 @@ func (s *Set) Put(page []byte) ([]byte, error) {
 	return bytes.Join([][]byte{before, mark, []byte(s.block()), []byte(end), after}, nil), nil
 }
 
-// block is a set as Markdown.
+// block returns a set as Markdown.
 func (s *Set) block() string {
 	var b strings.Builder
 	b.WriteString("\n")
@@ -51,7 +51,7 @@ func (s *Set) block() string {
 	return b.String()
 }
 
-// row has the title of the time of the run: what is measured may have changed since.
+// row uses the title from the time of the run, because the definition may have changed since.
 func (s *Set) row(d Definition) string {
 	f := s.figure(d.ID)
 	if f == nil {
@@ -64,7 +64,7 @@ func (s *Set) row(d Definition) string {
 	return line(f.Title, f.text(), f.Bound.text(f.Unit), verdict)
 }
 
-// line is one of a table.
+// line returns a line of a table.
 func line(cells ...string) string {
 	var b strings.Builder
 	b.WriteString("|")
@@ -77,7 +77,7 @@ func line(cells ...string) string {
 	return b.String() + "\n"
 }
 
-// origin is of what, when and on what a set was measured, and how many bounds hold.
+// origin describes what was measured, when and on what machine, and how many bounds hold.
 func (s *Set) origin() []string {
 	bounds, hold := 0, 0
 	for i := range s.Figures {

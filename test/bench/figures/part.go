@@ -8,7 +8,7 @@ type Definition struct {
 	Bound           *Bound // nil without one
 }
 
-// Part is what is measured in one run.
+// Part is what one run measures.
 type Part struct {
 	Name string
 	// Command is what the run is started with, and Page the page in docs with its table.
@@ -17,15 +17,15 @@ type Part struct {
 	Definitions []Definition
 }
 
-// Parts are all there are.
+// Parts returns all there are.
 func Parts() []*Part { return []*Part{Apps, Streams, Tunnel, Agents, Chaos} }
 
-// JSON is where the newest run is kept, below docs.
+// JSON returns where the newest run is kept, below docs.
 func (p *Part) JSON() string { return path.Join("bench", p.file()) }
 
 func (p *Part) file() string { return p.Name + ".json" }
 
-// definition is nil where there is none of that ID.
+// definition returns nil if there is none of that ID.
 func (p *Part) definition(id string) *Definition {
 	for i := range p.Definitions {
 		if p.Definitions[i].ID == id {

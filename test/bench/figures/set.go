@@ -12,28 +12,28 @@ import (
 	"text/tabwriter"
 )
 
-// ErrBroken is that a bound does not hold; the table has said which.
+// ErrBroken means that a bound does not hold; the table has shown which.
 var ErrBroken = errors.New("a bound is broken")
 
-// Set is the figures of one run of a part.
+// Set holds the figures of one run of a part.
 type Set struct {
 	Name string `json:"part"`
-	// Commit is what was measured; Changed is that the tree had changes beside it. Recorded is
-	// the commit that brought the figures of a run that did not note its own.
+	// Commit is what was measured; Changed reports that the tree had further changes. Recorded is
+	// the commit that added the figures of a run that did not record its own.
 	Commit   string `json:"commit,omitempty"`
 	Changed  bool   `json:"changed,omitempty"`
 	Recorded string `json:"recorded,omitempty"`
-	// Date is when the run began, as RFC 3339 has it; the day alone where no more is known.
+	// Date is when the run began, in RFC 3339 format; only the day if no more is known.
 	Date    string  `json:"date"`
 	Seconds int     `json:"seconds,omitempty"`
 	Machine Machine `json:"machine"`
-	// Short is that the figures are not to be quoted.
+	// Short reports that the figures must not be quoted.
 	Short bool `json:"short,omitempty"`
-	// Sizes are the flags that the run was made with.
+	// Sizes are the flags of the run.
 	Sizes   map[string]string `json:"sizes,omitempty"`
 	Figures []Figure          `json:"figures"`
 	Tables  []Table           `json:"tables,omitempty"`
-	// Details are the part's own.
+	// Details belong to the part.
 	Details json.RawMessage `json:"details,omitempty"`
 
 	part *Part
@@ -45,11 +45,10 @@ type Table struct {
 	Rows    [][]string `json:"rows"`
 }
 
-// New is a set without figures.
+// New returns a set without figures.
 func New(p *Part) *Set { return &Set{Name: p.Name, part: p} }
 
-// Add adds a figure of the part, with its bound. One that is not defined is a mistake in the
-// program.
+// Add adds a figure of the part, with its bound. An undefined figure is a programming error.
 func (s *Set) Add(id string, measured float64) {
 	d := s.part.definition(id)
 	if d == nil {
@@ -65,7 +64,7 @@ func (p *Part) index(id string) int {
 	return slices.IndexFunc(p.Definitions, func(d Definition) bool { return d.ID == id })
 }
 
-// figure is nil where it was not measured.
+// figure returns nil for a figure that was not measured.
 func (s *Set) figure(id string) *Figure {
 	for i := range s.Figures {
 		if s.Figures[i].ID == id {
@@ -75,8 +74,7 @@ func (s *Set) figure(id string) *Figure {
 	return nil
 }
 
-// Report prints the table, then a line for each broken bound. It returns ErrBroken if there is
-// one.
+// Report prints the table, then a line for each broken bound. It returns ErrBroken if there is one.
 func (s *Set) Report(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "WHAT\tMEASURED\tBOUND\t")
@@ -89,7 +87,7 @@ func (s *Set) Report(out io.Writer) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.Title, f.text(), f.Bound.text(f.Unit), verdict)
 	}
-	_ = table.Flush() // there is nobody left to tell
+	_ = table.Flush() // an error has no receiver
 	fmt.Fprintf(out, "\ndocs/%s defines each of them.\n", s.part.Page)
 	for _, f := range broken {
 		fmt.Fprintf(out, "BROKEN: %s is %s, and must be %s\n", f.Title, f.text(), f.Bound.text(f.Unit))
@@ -100,8 +98,8 @@ func (s *Set) Report(out io.Writer) error {
 	return nil
 }
 
-// Check returns all that keeps a set from being shown on its page: what a reader needs is
-// missing, or what is stored of a bound is not what the code says.
+// Check returns everything that keeps a set from being shown on its page: information for the
+// reader is missing, or a stored bound differs from the code's.
 func (s *Set) Check() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -130,7 +128,7 @@ func (s *Set) Check() error {
 	return errors.Join(errs...)
 }
 
-// Judge gives stored figures the bounds that the code has now.
+// Judge gives stored figures the current bounds.
 func (s *Set) Judge() {
 	for i := range s.Figures {
 		if d := s.part.definition(s.Figures[i].ID); d != nil {
@@ -145,7 +143,7 @@ func (s *Set) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { // for everybody to read
+	if err := os.MkdirAll(dir, 0o755); err != nil { // readable for all users
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, s.part.file()), append(text, '\n'), 0o644)

@@ -1,21 +1,21 @@
 package figures
 
 const (
-	// mostStalledReader is how much slower commands may be beside a stalled reader.
+	// mostStalledReader is how many times slower commands may be beside a stalled reader.
 	mostStalledReader = 1.5
-	// mostGrowth is how much more the agent may have in the second half of something than it
-	// had in the first, in MiB: garbage that is not collected yet comes and goes by as much.
+	// mostGrowth is how much more memory the agent may have in the second half of a run than in the
+	// first, in MiB: uncollected garbage varies by as much.
 	mostGrowth = 10
-	// mostEnd is how long a stream may stay after the other side went, in ms.
+	// mostEnd is how long a stream may stay after the other side left, in ms.
 	mostEnd = 1000
-	// portGrace is how long containerd keeps a forwarded connection whose port has ended, in
-	// ms: it waits for the other direction, and nobody hears of the end before.
+	// portGrace is how long containerd keeps a forwarded connection whose port has closed, in ms.
+	// It waits for the other direction, and does not report the end before that.
 	portGrace = 1000
-	// IdleGoroutines is what the goroutines of idle connections may come to.
+	// IdleGoroutines is how many goroutines idle connections may have.
 	IdleGoroutines = 10
 )
 
-// Streams is followed logs, port-forwards and copies.
+// Streams is the part about followed logs, port-forwards and copies.
 var Streams = &Part{Name: "streams", Command: "make bench-streams", Page: "bench.md", Definitions: []Definition{
 	{"commands_p50", "50 commands a second beside a flood, p50", "ms", nil},
 	{"commands_p99", "50 commands a second beside a flood, p99", "ms", nil},

@@ -22,7 +22,7 @@ var Tunnel = &Part{
 		[]Definition{{"tunnel.reconnect", "back after its relay was killed", "s", nil}}),
 }
 
-// ofProtocol are figures of ours to direct TLS, both of a protocol.
+// ofProtocol returns figures of ours to direct TLS, both of a protocol.
 func ofProtocol(protocol, name string) []Definition {
 	id, of := "tunnel."+protocol+".", name+": "
 	return []Definition{
@@ -39,7 +39,7 @@ func ofProtocol(protocol, name string) []Definition {
 	}
 }
 
-// aheadOf are rates to those over peers.
+// aheadOf returns rates to those over peers.
 func aheadOf(peers ...string) (all []Definition) {
 	for _, peer := range peers {
 		for _, clients := range []int{50, 200} {

@@ -30,12 +30,13 @@ type agentsSettings struct {
 
 const (
 	benchRunner = "bench"
-	// loopback is an address of this machine that nobody else uses.
+	// loopback is an address of this machine that no other process uses.
 	loopback = "127.0.66.1"
-	// perProcess is how many agents a process has at most.
+	// perProcess is the maximum number of agents in a process.
 	perProcess = 5000
-	// descriptorsPerTwo agents are those of the control plane: their tunnels, and, of those that
-	// are in a hurry, a connection for heartbeats; otherDescriptors are those of everything else.
+	// descriptorsPerTwo is the control plane's descriptors for two agents: their tunnels and, for
+	// agents with frequent heartbeats, a connection for these. otherDescriptors is for everything
+	// else.
 	descriptorsPerTwo, otherDescriptors = 3, 300
 	closeTimeout                        = 2 * time.Minute
 )
@@ -49,18 +50,18 @@ type agentsBench struct {
 	crowds    []*rpc.Client
 	consumer  *listener
 	curves    agentsCurves
-	empty     usage // the control plane's, before there was an agent
+	empty     usage // the control plane's, before the first agent
 	profile   string
 }
 
-// agentsCurves are what the plots show.
+// agentsCurves are the data of the plots.
 type agentsCurves struct {
 	Storm         []point `json:"storm"`
 	Restart       []point `json:"restart"`
 	Announcements []point `json:"announcements"`
 }
 
-// point is how many there were after so many seconds.
+// point is the number of agents after a number of seconds.
 type point struct {
 	Seconds float64 `json:"s"`
 	Count   int     `json:"n"`
@@ -93,7 +94,7 @@ func runAgents(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.perform(ctx); err != nil {
-		return errors.Join(err, b.Report(os.Stdout)) // of what there is
+		return errors.Join(err, b.Report(os.Stdout)) // of the figures so far
 	}
 	fmt.Printf("\n%d simulated agents and one control plane; took %s\n\n", b.Agents, time.Since(b.start).Round(time.Second))
 	broken := b.Report(os.Stdout)
@@ -103,7 +104,7 @@ func runAgents(ctx context.Context, args []string) (err error) {
 	return errors.Join(err, broken)
 }
 
-// fit bounds the agents by the files that a process may have open here.
+// fit limits the agents to the files that a process may open here.
 func (b *agentsBench) fit() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -172,7 +173,7 @@ func (b *agentsBench) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// enrol starts the crowds and has their agents register.
+// enrol starts the crowds and makes their agents register.
 func (b *agentsBench) enrol(ctx context.Context) error {
 	token, err := b.sys.CreateToken(ctx, "--uses", "0")
 	if err != nil {
@@ -198,7 +199,7 @@ func startCrowd(dir string, number int) (*proc.Process, *rpc.Client, error) {
 	return proc.StartServing(name, dir+"/crowd.log", roleCommand, roleCrowd)
 }
 
-// close takes everything down. It does not hang on what is broken.
+// close stops everything. It does not hang on broken parts.
 func (b *agentsBench) close() error {
 	for i, p := range b.processes {
 		p.Kill()

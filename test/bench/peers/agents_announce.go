@@ -94,8 +94,8 @@ func (l *listener) awaitApps(ctx context.Context, n int) error {
 	}
 }
 
-// announce has RabbitMQ down while the agents tell, and killed again and again while the
-// control plane makes up for it.
+// announce stops RabbitMQ while the agents send events, and kills it again and again while the
+// control plane catches up.
 func (b *agentsBench) announce(ctx context.Context) error {
 	// RabbitMQ 3.10 writes late what it knows of its queues: docs/adr/0045.
 	if _, err := b.sys.Broker.Ctl(ctx, "eval", "dets:sync(ra_directory_reverse)."); err != nil {

@@ -15,7 +15,7 @@ const (
 	connectTimeout = 3 * time.Minute
 	// lookEvery is how often the crowds are asked how their agents are.
 	lookEvery = 250 * time.Millisecond
-	// tellEvery is how often a step that takes long says how far it is.
+	// tellEvery is how often a long step reports its progress.
 	tellEvery = 10 * time.Second
 )
 

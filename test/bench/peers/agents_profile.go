@@ -21,7 +21,7 @@ const (
 	stormProfile = 10
 )
 
-// profileArgs are the control plane's, when its profiles are wanted.
+// profileArgs returns the control plane's, when its profiles are wanted.
 func (b *agentsBench) profileArgs() []string {
 	if b.profile == "" {
 		return nil
@@ -29,7 +29,8 @@ func (b *agentsBench) profileArgs() []string {
 	return []string{"--pprof-listen", profileAddress}
 }
 
-// profileStorm profiles the CPU from now on; what it answers waits for the end of it.
+// profileStorm profiles the CPU from now on; the returned function waits for the end of the
+// profile.
 func (b *agentsBench) profileStorm(ctx context.Context) (wait func() error) {
 	ended := make(chan error, 2)
 	go func() { ended <- b.fetchProfile(ctx, fmt.Sprintf("profile?seconds=%d", stormProfile), "storm-cpu") }()

@@ -20,12 +20,12 @@ import (
 const (
 	// upTimeout is how long a way may take until it carries a request.
 	upTimeout = 30 * time.Second
-	// askEvery is how often it is tried.
+	// askEvery is the interval of attempts.
 	askEvery = 20 * time.Millisecond
 	askFor   = time.Second
 )
 
-// instance is a way under way: its relay, its agent, and perhaps a delay line.
+// instance is a running way: its relay, its agent, and perhaps a delay line.
 type instance struct {
 	way   way.Way
 	at    way.Place
@@ -34,7 +34,7 @@ type instance struct {
 	delay *proc.Process
 }
 
-// startInstance starts the processes of a way, with a line of that delay before the agent.
+// startInstance starts the processes of a way, with a delay line before the agent.
 func startInstance(w way.Way, dir string, oneWay time.Duration) (*instance, error) {
 	addresses, err := freeAddresses(8)
 	if err != nil {
@@ -74,7 +74,7 @@ func (i *instance) start(line string, oneWay time.Duration) (err error) {
 	return err
 }
 
-// startRelay starts the relay, again after it was killed.
+// startRelay starts the relay, also after it was killed.
 func (i *instance) startRelay() (err error) {
 	if i.way.Relay != nil {
 		i.relay, err = i.startSide(roleRelay)
@@ -102,7 +102,7 @@ func (i *instance) stop() {
 	}
 }
 
-// await waits until a Runner's request is answered, each try over a new connection.
+// await waits until a Runner's request is answered. Each attempt uses a new connection.
 func (i *instance) await(ctx context.Context, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -139,8 +139,8 @@ func ask(ctx context.Context, client *http.Client) error {
 	return load.Get(ctx, client, way.BaseURL+load.PathSmall)
 }
 
-// freeAddresses are ports of this machine on which nobody listens, below those that the
-// kernel gives to outgoing connections.
+// freeAddresses returns unused ports of this machine, below those that the kernel gives to outgoing
+// connections.
 func freeAddresses(n int) ([]string, error) {
 	var addresses []string
 	for range 100 * n {
@@ -149,7 +149,7 @@ func freeAddresses(n int) ([]string, error) {
 		if err != nil {
 			continue
 		}
-		defer func() { _ = ln.Close() }() // at the end, so that none is taken twice
+		defer func() { _ = ln.Close() }() // at the end, so that none is returned twice
 		if addresses = append(addresses, address); len(addresses) == n {
 			return addresses, nil
 		}

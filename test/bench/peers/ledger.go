@@ -45,7 +45,7 @@ func (l *ledger) listening() {
 	}
 }
 
-// drawSince has the curve begin.
+// drawSince sets the beginning of the curve.
 func (l *ledger) drawSince(start time.Time) { l.since = start }
 
 // enter takes what came. What came before is known by its ID; what is older than the
@@ -84,7 +84,7 @@ func (l *ledger) draw(now time.Time) {
 	l.curve = append(l.curve, point{at, l.apps})
 }
 
-// rate is how many came a second while any came.
+// rate returns how many came a second while any came.
 func (l *ledger) rate() float64 {
 	var count int
 	var took time.Duration

@@ -1,8 +1,7 @@
-// Command peers is the part of the benchmark that needs more than the product: the tunnel
-// beside its peers (`peers tunnel`), and a control plane with thousands of simulated
-// agents (`peers agents`). It is a module of its own, so that the product's has none of the
-// peers' dependencies. `make bench-tunnel` and `make bench-agents` run it; docs/bench.md
-// says how to read what it prints.
+// Command peers is the part of the benchmark that needs more than the product: the tunnel beside
+// its peers (`peers tunnel`), and a control plane with thousands of simulated agents (`peers
+// agents`). It is a module of its own, so that the product has none of the peers' dependencies.
+// `make bench-tunnel` and `make bench-agents` run it; docs/bench.md explains the output.
 package main
 
 import (

@@ -35,7 +35,7 @@ func (r *tunnelResults) plot(dir string) error {
 	)
 }
 
-// bars are the medians of all ways; 0 for what was not measured.
+// bars returns the medians of all ways; 0 for what was not measured.
 func (r *tunnelResults) bars(what string, scale float64) []float64 {
 	bars := make([]float64, len(r.order))
 	for i, key := range r.order {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// progress tells what is being done.
+// progress reports the current step.
 type progress struct {
 	out   io.Writer
 	start time.Time

@@ -30,7 +30,7 @@ type tunnelSettings struct {
 	Protocol   string
 }
 
-// contender is a way with a protocol, and a Runner's client that takes it.
+// contender is a way with a protocol, and a Runner's client that uses it.
 type contender struct {
 	name     string
 	protocol way.Protocol
@@ -53,8 +53,8 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 	short := flags.Bool("short", false, "one short round of each: for working on what is measured")
 	var output figures.Output
 	output.Flags(flags)
-	// Many short turns and not few long ones: a virtual machine is faster now and slower then, for seconds
-	// at a time, and what is compared has to be of the same moment.
+	// Many short turns and not few long ones: a virtual machine changes its speed for seconds at a
+	// time, and compared values must be from the same moment.
 	flags.IntVar(&b.Rounds, "rounds", 40, "rounds of requests, in which the ways take turns; peers are in every third")
 	flags.DurationVar(&b.Measure, "measure", 250*time.Millisecond, "how long each way is measured in a round, at each number of clients")
 	flags.IntVar(&b.BulkRounds, "bulk-rounds", 15, "rounds of bulk, of the same kind")
@@ -118,7 +118,7 @@ func (b *tunnelBench) perform(ctx context.Context, short bool) error {
 	return nil
 }
 
-// wanted are the ways that are measured.
+// wanted returns the ways to measure.
 func (b *tunnelBench) wanted() []way.Way {
 	if b.Only == "" {
 		return way.All()
@@ -127,7 +127,7 @@ func (b *tunnelBench) wanted() []way.Way {
 	return slices.DeleteFunc(way.All(), func(w way.Way) bool { return !slices.Contains(names, w.Name) })
 }
 
-// begin starts all ways. They stay up together: those that nobody uses take next to no CPU.
+// begin starts all ways. They stay up together: unused ones take almost no CPU.
 func (b *tunnelBench) begin(ctx context.Context) error {
 	if err := way.NewCertificates(b.dir); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (b *tunnelBench) begin(ctx context.Context) error {
 	return nil
 }
 
-// contendersOf has HTTP/2, too, on the ways that bounds compare.
+// contendersOf adds HTTP/2 on the ways that bounds compare.
 func (b *tunnelBench) contendersOf(i *instance) ([]*contender, error) {
 	protocols := []way.Protocol{way.HTTP1}
 	if i.way.Name == way.Ours || i.way.Name == way.Direct {

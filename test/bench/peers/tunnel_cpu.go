@@ -11,7 +11,8 @@ import (
 // the machine changes it by far less than it does rates and times.
 type taken struct{ relay, agent, load time.Duration }
 
-// used is what they have had so far. A side that cannot be asked has ended, which what comes next says.
+// used returns what both sides have used so far. A side that cannot be read has ended, which the
+// next step reports.
 func (i *instance) used() taken {
 	of := func(pid int) time.Duration {
 		took, err := proc.CPU(pid)

@@ -18,8 +18,8 @@ const warmUp = 100 * time.Millisecond
 // The numbers of clients.
 var levels = []int{1, 50, 200}
 
-// turns are the contenders in the order of a round: forth and back, so that none is always
-// the first.
+// turns returns the contenders in the order of a round: forth and back, so that none is always the
+// first.
 func turns(all []*contender, round int) []*contender {
 	if round%2 == 0 {
 		return all
@@ -33,7 +33,7 @@ func turns(all []*contender, round int) []*contender {
 // ours are in all of them.
 const peersEvery = 3
 
-// taking are those that take part in a round, in their order.
+// taking returns those that take part in a round, in their order.
 func (b *tunnelBench) taking(round int) []*contender {
 	all := turns(b.contenders, round)
 	if round%peersEvery == 0 {

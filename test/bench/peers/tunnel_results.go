@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
 )
 
-// tunnelResults are all samples, round by round.
+// tunnelResults holds all samples, round by round.
 type tunnelResults struct {
 	mu      sync.Mutex
 	order   []rowKey
@@ -25,13 +25,13 @@ type rowKey struct {
 	Protocol way.Protocol `json:"protocol"`
 }
 
-// row is a contender with the medians of what was measured.
+// row is a contender with the medians of its measurements.
 type row struct {
 	rowKey
 	Medians map[string]float64 `json:"medians"`
 }
 
-// add may be called by several at a time: the ways come back together.
+// add is safe for concurrent use: the ways return together.
 func (r *tunnelResults) add(name string, p way.Protocol, what string, value float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,8 +52,8 @@ func (r *tunnelResults) closed(c *contender, got load.Closed) {
 	r.add(c.name, c.protocol, fmt.Sprintf("p99.%d", got.Clients), micros(got.P99))
 }
 
-// took notes what so many requests or MiB have taken of all cores, of both sides and of this process,
-// the load.
+// took records the CPU time that a number of requests or MiB took on all cores, of both sides and
+// of this process, the load.
 func (r *tunnelResults) took(c *contender, what string, used taken, of float64) {
 	r.add(c.name, c.protocol, "cpu."+what, micros(used.relay+used.agent+used.load)/of)
 	r.add(c.name, c.protocol, "cpu."+what+".relay", micros(used.relay)/of)
@@ -61,14 +61,14 @@ func (r *tunnelResults) took(c *contender, what string, used taken, of float64) 
 	r.add(c.name, c.protocol, "cpu."+what+".load", micros(used.load)/of)
 }
 
-// besidePeers is the rate in the rounds in which peers took part.
+// besidePeers returns the key of the rate in rounds with peers.
 func besidePeers(level int) string { return fmt.Sprintf("rps.%d.beside peers", level) }
 
 func (r *tunnelResults) median(key rowKey, what string) float64 {
 	return load.Median(r.samples[key][what])
 }
 
-// ratio is the median over the rounds of one's figure to the other's in the same round.
+// ratio returns the median, over the rounds, of the ratio of two figures of the same round.
 func (r *tunnelResults) ratio(of, to rowKey, what string) float64 {
 	return ratioOf(r.samples[of][what], r.samples[to][what])
 }
@@ -93,7 +93,7 @@ func (r *tunnelResults) rows() []row {
 	return rows
 }
 
-// figures are what the bounds are about: for each protocol ours to direct in the same
+// figures adds the figures that have bounds: for each protocol, ours compared to direct in the same
 // round.
 func (r *tunnelResults) figures(set *figures.Set) {
 	for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
@@ -119,7 +119,7 @@ func (r *tunnelResults) figures(set *figures.Set) {
 	}
 }
 
-// change is what a disturbance does to the p99.
+// change returns the effect of a disturbance on the p99.
 func (r *tunnelResults) change(key rowKey, by load.Disturbance) float64 {
 	return ratioOf(r.samples[key]["beside."+string(by)], r.samples[key]["beside."+string(load.Alone)])
 }
@@ -137,7 +137,7 @@ func (r *tunnelResults) ahead(set *figures.Set) {
 	}
 }
 
-// columns of the table for people.
+// columns of the printed table.
 var columns = []struct{ title, what, format string }{
 	{"RPS@1", "rps.1", "%.0f"}, {"P50@1 µs", "p50.1", "%.0f"}, {"P99@1 µs", "p99.1", "%.0f"},
 	{"RPS@50", "rps.50", "%.0f"}, {"P50@50", "p50.50", "%.0f"}, {"P99@50", "p99.50", "%.0f"},
@@ -166,6 +166,6 @@ func (r *tunnelResults) print(out io.Writer) {
 		}
 		fmt.Fprintln(table)
 	}
-	_ = table.Flush() // there is nobody left to tell
+	_ = table.Flush() // an error has no receiver
 	fmt.Fprintln(out)
 }

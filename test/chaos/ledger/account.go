@@ -9,13 +9,12 @@ import (
 // Held is an object as the cluster holds it.
 type Held struct {
 	State
-	// Rollouts are the changes that the cluster knows of the App's Deployment.
+	// Rollouts is how many changes of the App's Deployment the cluster knows.
 	Rollouts int64
 }
 
-// Effects compares what was commanded with what there is,
-// and answers what does not balance. An object that nobody ever commanded is told
-// too.
+// Effects compares the commands with the existing objects, and returns the differences. It also
+// reports objects without any command.
 func Effects(commands []Command, held map[Target]Held) (problems []string) {
 	histories := map[Target]*history{}
 	for i := range commands {
@@ -54,7 +53,7 @@ func (h Held) describe() string {
 	return fmt.Sprintf("%s, rolled out %d times at most", h.State, h.Rollouts)
 }
 
-// explains says whether the object may be as it is.
+// explains reports whether the history explains the object's state.
 func (h *history) explains(is Held) bool {
 	for w := range h.worlds {
 		if w.same(is.State) && is.Rollouts <= w.Steps {

@@ -9,11 +9,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// behind is how long a record of the audit log may take until it is kept: an agent
-// that is killed before takes it with it, as docs/audit.md says.
+// behind is how long a record of the audit log may take until it is stored. An agent that is killed
+// before that loses the record, as docs/audit.md describes.
 const behind = time.Minute
 
-// Chain finds what is missing between records of the audit log, or does not follow.
+// Chain returns the gaps between records of the audit log, and the records that do not follow.
 func Chain(records []runnerapi.AuditRecord) (problems []string) {
 	for i := range records {
 		r := &records[i]
@@ -36,10 +36,10 @@ type deed struct {
 	name string
 }
 
-// Audited compares the audit log, as the second witness, with what was commanded:
-// of each kind of command on each object it tells at least as many operations as
-// were acknowledged, and no more than were sent. Killed are the times at which
-// agents were; what such a one had not yet kept is lost, and counted as excused.
+// Audited compares the audit log with the commands. For each kind of command on each object, the
+// log must contain at least as many operations as were acknowledged, and no more than were sent.
+// killed are the times at which agents were killed. What such an agent had not yet stored is lost,
+// and counts as excused.
 func Audited(commands []Command, records []runnerapi.AuditRecord, killed []time.Time) (problems []string, excused int) {
 	operations := map[deed]map[string]bool{}
 	lost := 0

@@ -2,7 +2,7 @@ package ledger
 
 import "fmt"
 
-// Size is what a process takes while nothing happens.
+// Size is what a process uses while nothing happens.
 type Size struct {
 	Process string `json:"process"`
 	PID     int    `json:"pid"`

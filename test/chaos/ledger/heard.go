@@ -8,9 +8,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// Heard compares what a Runner was told about one agent, in the order in which it
-// came, with the sequence number that the control plane has reached: each number
-// was heard, as the same event each time, and for the first time in its order.
+// Heard compares the events that a Runner received about one agent, in order of arrival, with the
+// sequence number that the control plane has reached. Each number must have arrived, as the same
+// event each time, and for the first time in order.
 func Heard(events []announce.Event, last uint64) (problems []string) {
 	ids := map[uint64]string{}
 	newest := uint64(0)
@@ -39,9 +39,8 @@ func Heard(events []announce.Event, last uint64) (problems []string) {
 	return problems
 }
 
-// Told compares the last event that was heard about each App with the App: a Runner
-// that knows events alone knows how all of them are. healthy are the Apps that are
-// so, by name, with their generation.
+// Told compares the last event about each App with the App: a Runner that only receives events
+// knows the state of all of them. healthy are the healthy Apps, by name, with their generation.
 func Told(events []announce.Event, healthy map[string]int64) (problems []string) {
 	type news struct {
 		kind       announce.Type
@@ -77,9 +76,8 @@ func Told(events []announce.Event, healthy map[string]int64) (problems []string)
 	return problems
 }
 
-// Known compares a Runner's directory with the control plane's list. When an agent
-// was last seen and what is in use of its cluster changes all the time, is not
-// announced, and may differ.
+// Known compares a Runner's directory with the control plane's list. An agent's last contact and
+// the use of its cluster change all the time, are not announced, and may differ.
 func Known(directory, list []announce.Agent) (problems []string) {
 	for i := range directory {
 		at := slices.IndexFunc(list, func(a announce.Agent) bool { return a.ID == directory[i].ID })

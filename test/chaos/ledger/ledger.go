@@ -1,7 +1,6 @@
-// Package ledger keeps what Runners commanded and what they were answered, and
-// compares it with what a cluster holds, what an audit log tells and what was
-// announced. It knows nothing of how any of that was got, so that its tests can
-// hand it books that do not balance.
+// Package ledger records the commands of Runners and their answers. It compares them with what a
+// cluster holds, with an audit log and with announcements. It does not depend on the sources of any
+// of that, so that its tests can pass it ledgers that do not balance.
 package ledger
 
 import (
@@ -11,8 +10,7 @@ import (
 	"time"
 )
 
-// Kind is what a command does. It is the call's operationId, which the audit log
-// knows it by.
+// Kind is what a command does. It is the call's operationId, as in the audit log.
 type Kind string
 
 // The kinds of commands.
@@ -27,7 +25,7 @@ const (
 	DeleteConfig Kind = "delete-config-map"
 )
 
-// Object says which object of a target a command is about.
+// Object returns which object of a target a command is about.
 func (k Kind) Object() string {
 	switch k {
 	case PutSecret, DeleteSecret:
@@ -66,19 +64,19 @@ type Command struct {
 	Answer   Answer    `json:"answer,omitzero"`
 }
 
-// Answer is what an acknowledgement told of an App.
+// Answer is what an acknowledgement contains about an App.
 type Answer struct {
 	Generation  int64  `json:"generation"`
 	RestartedAt string `json:"restartedAt,omitempty"`
 }
 
-// Target is what a command is about.
+// Target is the object of a command.
 type Target struct{ Object, Name string }
 
-// Target is what the command is about.
+// Target returns the object of the command.
 func (c *Command) Target() Target { return Target{c.Kind.Object(), c.Name} }
 
-// Ledger takes commands when they have ended, in the order of each target.
+// Ledger records ended commands, in the order of each target.
 type Ledger struct {
 	mu       sync.Mutex
 	commands []Command
@@ -86,10 +84,10 @@ type Ledger struct {
 	failed   error
 }
 
-// New is an empty ledger that writes itself to out as well, a line a command.
+// New returns an empty ledger that writes itself to out as well, a line a command.
 func New(out io.Writer) *Ledger { return &Ledger{out: json.NewEncoder(out)} }
 
-// Add takes a command that has ended.
+// Add records an ended command.
 func (l *Ledger) Add(c Command) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,14 +97,14 @@ func (l *Ledger) Add(c Command) {
 	}
 }
 
-// Commands are all so far, and why they could not be written down.
+// Commands returns all so far, and why they could not be written down.
 func (l *Ledger) Commands() ([]Command, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]Command(nil), l.commands...), l.failed
 }
 
-// Count is how many commands ended each way.
+// Count returns how many commands ended each way.
 func Count(commands []Command) map[Outcome]int {
 	n := map[Outcome]int{}
 	for i := range commands {

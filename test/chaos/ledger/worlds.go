@@ -2,30 +2,29 @@ package ledger
 
 import "fmt"
 
-// State is an object as far as commands decide it. Anything is the value of a text
-// that a command without an answer decided.
+// State is an object's state as far as commands determine it. Its text is Anything if a command
+// without an answer determined it.
 type State struct {
 	Exists      bool
 	Value       string
 	Replicas    int32
 	Generation  int64
 	RestartedAt string
-	// Steps counts the changes that roll pods out since the App was made.
+	// Steps counts the changes that caused rollouts since the App was created.
 	Steps int64
 }
 
-// Anything stands for a text that nobody was told.
+// Anything stands for an unknown text.
 const Anything = "?"
 
-// world is one way in which things may have gone: how the object is, and which
-// commands without an answer have not arrived, as bits. One of them may do so late,
-// after others that were answered.
+// world is one possible course of events: the object's state, and the commands without an answer
+// that have not arrived, as bits. Such a command may arrive late, after others that were answered.
 type world struct {
 	State
 	open uint64
 }
 
-// history is what may have become of one object.
+// history holds the possible courses of events of one object.
 type history struct {
 	worlds map[world]bool
 	open   []*Command // those without an answer, by their bits
@@ -62,8 +61,8 @@ func (h *history) arrive() {
 	}
 }
 
-// take goes on with one more command. What it answers is what no world explains,
-// after which the object's history begins anew with what the answer says.
+// take adds one more command. It returns what no world explains. After that, the object's history
+// starts again from the command's answer.
 func (h *history) take(c *Command) (problem string) {
 	h.arrive()
 	next := map[world]bool{}
@@ -102,8 +101,7 @@ func (h *history) take(c *Command) (problem string) {
 	return problem
 }
 
-// apply carries a command out, or says that there is nothing that it could be
-// carried out on.
+// apply carries a command out, or reports that it does not apply to the state.
 func apply(s State, c *Command) (State, bool) {
 	switch c.Kind {
 	case Deploy:
@@ -136,13 +134,13 @@ func apply(s State, c *Command) (State, bool) {
 	case PutSecret, PutConfig:
 		return State{Exists: true, Value: c.Value}, true
 	case Delete, DeleteSecret, DeleteConfig:
-		// The client takes "not found" for done when an earlier try may have done it.
+		// The client treats "not found" as done if an earlier try may have done it.
 		return State{}, s.Exists || c.Outcome == Acknowledged
 	}
 	return s, true
 }
 
-// agrees says whether a state is what the acknowledgement told.
+// agrees reports whether a state matches the acknowledgement.
 func agrees(s State, c *Command) bool {
 	switch c.Kind {
 	case Deploy, Scale, Restart:
@@ -151,7 +149,7 @@ func agrees(s State, c *Command) bool {
 	return true
 }
 
-// believed is the state that an answer by itself speaks of.
+// believed returns the state that an answer alone implies.
 func believed(c *Command) world {
 	s, _ := apply(State{Exists: true, Generation: c.Answer.Generation}, c)
 	if c.Outcome == Refused {
@@ -163,7 +161,7 @@ func believed(c *Command) world {
 	return world{State: s}
 }
 
-// String is all that may be.
+// String returns all possible states.
 func (h *history) String() string {
 	seen := map[State]bool{}
 	text := ""
@@ -180,7 +178,7 @@ func (h *history) String() string {
 	return text
 }
 
-// String is the state in words.
+// String describes the state.
 func (s State) String() string {
 	switch {
 	case !s.Exists:

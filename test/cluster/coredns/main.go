@@ -1,6 +1,5 @@
-// Command coredns is CoreDNS with only the plugins that a cluster's DNS needs.
-// The stock binary links every cloud provider's SDK and takes several times
-// as long to build.
+// Command coredns is CoreDNS with only the plugins that a cluster's DNS needs. The stock binary
+// links every cloud provider's SDK and takes several times as long to build.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Command kwok is KWOK, which plays the kubelets of nodes that do not exist, with
-// the stages in it that its project ships: nodes and pods become ready at once,
-// pods of Jobs complete, deleted pods go.
+// Command kwok is KWOK, which plays the kubelets of simulated nodes, with the stages that its
+// project ships: nodes and pods become ready at once, pods of Jobs complete, deleted pods go.
 package main
 
 import (
@@ -25,8 +24,8 @@ func main() {
 	}
 }
 
-// run is KWOK's own main, after its stages have been put where it reads them:
-// it takes them from files or from the API, and from nowhere else.
+// run is KWOK's own main, after its stages have been written to files: it only reads them from
+// files or from the API.
 func run() (err error) {
 	stages, err := writeStages()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package checked has clients of the Runner API hold each answer against its document.
+// Package checked makes clients of the Runner API check each answer against its document.
 package checked
 
 import (
@@ -19,7 +19,8 @@ var document = sync.OnceValues(func() (*contract.Document, error) {
 	return contract.Read(raw)
 })
 
-// Around is for runnerapi.ClientConfig. It fails the test when an answer breaks the document.
+// Around returns a wrapper for runnerapi.ClientConfig. It fails the test if an answer breaks the
+// document.
 func Around(t testing.TB) func(http.RoundTripper) http.RoundTripper {
 	var mu sync.Mutex
 	var violations []error
@@ -37,7 +38,7 @@ func Around(t testing.TB) func(http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// Reporting is Around for what has no test at hand. The call itself fails as well.
+// Reporting is like Around without a test. The call itself fails as well.
 func Reporting(report func(error)) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return lazy{next, report} }
 }

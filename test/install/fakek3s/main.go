@@ -1,6 +1,6 @@
-// Command fakek3s is a FAKE of k3s for the installer's tests. What it calls a
-// cluster is the project's test cluster, which it asks the test to start; towards
-// install.sh it behaves as k3s does: its files, its port, its service.
+// Command fakek3s is a FAKE of k3s for the installer's tests. Its cluster is the project's test
+// cluster, which it asks the test to start. Towards install.sh it behaves as k3s does: its files,
+// its port, its service.
 package main
 
 import (
@@ -35,7 +35,7 @@ type settings struct {
 	Test    string `json:"test"` // URL of the test, which starts clusters
 }
 
-// cluster is what the test answers.
+// cluster is the test's answer.
 type cluster struct {
 	Kubeconfig string `json:"kubeconfig"`
 	API        string `json:"api"` // HOST:PORT to which the API's port is relayed
@@ -92,7 +92,7 @@ func run(args []string) error {
 	return fmt.Errorf("a fake has no %s", args[0])
 }
 
-// server has the test start a cluster and stands in front of its API.
+// server makes the test start a cluster and stands in front of its API.
 func server(ctx context.Context, s settings) error {
 	var c cluster
 	if err := ask(ctx, s.Test+"/fake/server", nil, &c); err != nil {
@@ -193,7 +193,7 @@ func relay(ctx context.Context, l net.Listener, to string) {
 	}
 }
 
-// ready tells systemd, as a service of type notify has to.
+// ready notifies systemd, as a service of type notify must.
 func ready(ctx context.Context) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unixgram", os.Getenv("NOTIFY_SOCKET"))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 var redirectOnce sync.Once
 
-// RedirectFRPLog sends frp's log into ours. frp's logger is one global for the whole
-// process, so the first caller's logger takes it, before any frp instance exists.
+// RedirectFRPLog sends frp's log to ours. frp's logger is one global for the whole process, so the
+// first caller's logger takes it, before any frp instance exists.
 func RedirectFRPLog(lg zerolog.Logger) {
 	redirectOnce.Do(func() {
 		level := golog.ErrorLevel

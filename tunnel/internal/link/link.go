@@ -1,6 +1,6 @@
-// Package link is what both ends of the tunnel must agree on: the multiplexer's settings,
-// the names in FRP's messages, the refusals, and the one place where frp's global logger
-// is tamed. It is not for anything that only one end needs.
+// Package link is what both ends of the tunnel must agree on: the multiplexer's settings, the names
+// in FRP's messages, the refusals, and the one place that sets frp's global logger. It excludes
+// what only one end needs.
 package link
 
 import (
@@ -31,23 +31,25 @@ const (
 	closeTimeout = time.Minute
 )
 
-// Client and Server start a multiplexer session on an established connection. Below is
-// what its TLS writes to, nil where that is not known.
+// Client and Server start a multiplexer session on an established connection. Below is the socket
+// to which its TLS writes, nil if that is unknown.
 func Client(conn net.Conn, below *Socket) *mux.Session {
 	return mux.Client(conn, below.corked(), muxConfig(nil))
 }
 
-// Accepting is Client where accept takes the streams that the other end opens: mux.Config.Accept.
+// Accepting is like Client with an accept function for streams that the other end opens: see
+// mux.Config.Accept.
 func Accepting(conn net.Conn, below *Socket, accept func(*mux.Stream)) *mux.Session {
 	return mux.Client(conn, below.corked(), muxConfig(accept))
 }
 
-// Server is the accepting side's Client.
+// Server returns the accepting side's Client.
 func Server(conn net.Conn, below *Socket) *mux.Session {
 	return mux.Server(conn, below.corked(), muxConfig(nil))
 }
 
-// NewServer is the accepting side's Accepting, where the caller reads the session: mux.Session.Serve.
+// NewServer returns the accepting side's Accepting, where the caller reads the session:
+// mux.Session.Serve.
 func NewServer(conn net.Conn, below *Socket, accept func(*mux.Stream)) *mux.Session {
 	return mux.NewServer(conn, below.corked(), muxConfig(accept))
 }

@@ -16,21 +16,21 @@ const MetaCluster = "cluster"
 // instance is what a replica of an agent may be called: a host's or a pod's name.
 var instance = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 
-// ValidInstance says whether a replica may be called so. Without a name it is the agent's
-// only one.
+// ValidInstance reports whether a replica may have this name. Without a name it is the agent's only
+// one.
 func ValidInstance(name string) bool { return name == "" || instance.MatchString(name) }
 
-// RunID is FRP's name for a client instance: a replica of an agent. Being the same for
-// every connection of one instance, it lets a returning one take over from its lost
-// connection at once. It is a digest because frp limits it to 64 characters. What follows
-// the last NUL is the instance, so that no two pairs have the same one.
+// RunID returns FRP's name for a client instance: a replica of an agent. It is the same for every
+// connection of one instance, so a returning instance takes over from its lost connection at once.
+// It is a digest because frp limits it to 64 characters. The instance follows the last NUL, so that
+// no two pairs have the same one.
 func RunID(agentID, instance string) string {
 	sum := sha256.Sum256([]byte(agentID + "\x00" + instance))
 	return hex.EncodeToString(sum[:16])
 }
 
-// LocalProxyName is the proxy's name as frpc is told it. Instances have proxies of their
-// own, because in frps a name is one proxy's.
+// LocalProxyName returns the proxy's name for frpc. Instances have proxies of their own, because in
+// frps a name belongs to one proxy.
 func LocalProxyName(agentID, instance string) string {
 	if instance == "" {
 		return proxyName
@@ -38,8 +38,8 @@ func LocalProxyName(agentID, instance string) string {
 	return proxyName + "-" + RunID(agentID, instance)
 }
 
-// ProxyName is the proxy as it is called on the wire. Its last label has no dots, so no
-// agent's is another's.
+// ProxyName returns the proxy's name on the wire. Its last label has no dots, so agents cannot
+// share a name.
 func ProxyName(agentID, instance string) string {
 	return agentID + "." + LocalProxyName(agentID, instance)
 }

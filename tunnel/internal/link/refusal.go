@@ -21,7 +21,7 @@ const MaxRefusal = 1 << 10
 // refusal finds our text at the end of an error's.
 var refusal = regexp.MustCompile(`refused \((final|for now)\): (.*?)(?:; try again within (\d{1,6}) s)?$`)
 
-// Refused is what a server has said to an agent that it does not let in, or not any longer.
+// Refused is a server's message to an agent that it does not admit, or no longer admits.
 type Refused struct {
 	Reason string
 	Final  bool
@@ -38,7 +38,7 @@ func Refusal(reason string, final bool) string {
 	return passingMark + reason
 }
 
-// Later words a refusal for now that says when to come again, to the second.
+// Later returns the text of a temporary refusal with the time to return, to the second.
 func Later(reason string, within time.Duration) string {
 	return passingMark + reason + fmt.Sprintf(withinMark, max(1, int(within.Round(time.Second)/time.Second)))
 }

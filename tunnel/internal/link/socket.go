@@ -14,8 +14,8 @@ const socketSize = 34 << 10
 
 var records = sync.Pool{New: func() any { b := make([]byte, 0, socketSize); return &b }}
 
-// Socket is the connection below the tunnel's TLS. It can hold back what is written until
-// there is all of it: crypto/tls writes each record in a system call of its own.
+// Socket is the connection below the tunnel's TLS. It can hold back writes until they are complete:
+// crypto/tls writes each record in a system call of its own.
 type Socket struct {
 	net.Conn
 
@@ -52,7 +52,7 @@ func (s *Socket) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// corked is the socket as the multiplexer knows it: no socket is none there, too.
+// corked returns the socket as the multiplexer knows it: no socket is none there, too.
 func (s *Socket) corked() mux.Corked {
 	if s == nil {
 		return nil
@@ -60,14 +60,14 @@ func (s *Socket) corked() mux.Corked {
 	return s
 }
 
-// Cork keeps back what is written from now on.
+// Cork holds back all following writes.
 func (s *Socket) Cork() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = records.Get().(*[]byte)
 }
 
-// Uncork writes what was kept back.
+// Uncork writes what was held back.
 func (s *Socket) Uncork() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
-// Stream is a multiplexed stream with what this end knows of it.
+// Stream is a multiplexed stream with what this end knows about it.
 type Stream struct {
 	*mux.Stream
 
@@ -18,19 +18,19 @@ type Stream struct {
 
 var _ net.Conn = (*Stream)(nil)
 
-// NewStream wraps s; onClose, if not nil, is called once when it is closed from here.
+// NewStream wraps s; onClose, if not nil, is called once when the stream is closed at this end.
 func NewStream(s *mux.Stream, onClose func()) *Stream {
 	return &Stream{Stream: s, onClose: onClose}
 }
 
-// WithRemote makes RemoteAddr answer with the far end's own address instead of the
-// tunnel's. It must be called before the stream is shared.
+// WithRemote makes RemoteAddr return the far end's own address instead of the tunnel's. It must be
+// called before the stream is shared.
 func (s *Stream) WithRemote(addr net.Addr) *Stream {
 	s.remote = addr
 	return s
 }
 
-// RemoteAddr is the far end's address where it is known, else the tunnel's.
+// RemoteAddr returns the far end's address if it is known, otherwise the tunnel's.
 func (s *Stream) RemoteAddr() net.Addr {
 	if s.remote != nil {
 		return s.remote
@@ -38,7 +38,7 @@ func (s *Stream) RemoteAddr() net.Addr {
 	return s.Stream.RemoteAddr()
 }
 
-// Close closes both directions: what the far end still sends is dropped.
+// Close closes both directions: data that the far end still sends is dropped.
 func (s *Stream) Close() error {
 	err := s.Stream.Close()
 	s.closing.Do(func() {

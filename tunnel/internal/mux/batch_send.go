@@ -2,8 +2,8 @@ package mux
 
 import "time"
 
-// flushSoon has what waits sent by a goroutine, which there is only while there is
-// something to send.
+// flushSoon starts a goroutine that sends waiting data; the goroutine exists only while there is
+// data to send.
 func (b *batch) flushSoon() {
 	if b.busy {
 		return
@@ -56,7 +56,7 @@ func giveBack(buffer *[]byte, data []byte) {
 	buffers.Put(buffer)
 }
 
-// write is one write, which may take no longer than the timeout.
+// write returns one write, which may take no longer than the timeout.
 func (b *batch) write(data []byte) error {
 	if now := time.Now(); now.Sub(b.deadline) > writeDeadlineEvery-b.timeout {
 		b.deadline = now.Add(b.timeout)

@@ -2,7 +2,7 @@ package mux
 
 import "encoding/binary"
 
-// A frame is a header and, where it is data, as many bytes as the header says.
+// A frame is a header and, for data, as many bytes as the header announces.
 const headerSize = 12
 
 type frameType uint8

@@ -31,7 +31,7 @@ type input struct {
 
 func newInput(from io.Reader) *input { return &input{from: from} }
 
-// buffer is the one that is in use.
+// buffer returns the one that is in use.
 func (in *input) buffer() []byte {
 	if in.whole != nil {
 		return in.whole[:]
@@ -39,8 +39,8 @@ func (in *input) buffer() []byte {
 	return in.resting[:]
 }
 
-// heard is told what comes next. A small frame of the hundreds that a busy session has finds its
-// buffer there; one that comes to a session at rest may have to make do with the little one.
+// heard is called with the next frame's header. In a busy session, a small frame finds its buffer
+// there. A session at rest may have to use the little buffer.
 func (in *input) heard(h header) {
 	in.bulk = h.kind == frameData && h.length > readBuffer
 	switch {
@@ -60,14 +60,14 @@ func (in *input) heard(h header) {
 	}
 }
 
-// Buffered is how many bytes are there for the reading.
+// Buffered returns how many bytes are there for the reading.
 func (in *input) Buffered() int { return in.end - in.begin }
 
-// holds says whether Peek can have so many bytes.
+// holds reports whether Peek can have so many bytes.
 func (in *input) holds(n int) bool { return n <= len(in.buffer()) }
 
-// Peek answers the next n bytes, of which there may be no more than the buffer holds. They are good
-// until the next call.
+// Peek returns the next n bytes, at most as many as the buffer holds. They are valid until the next
+// call.
 func (in *input) Peek(n int) ([]byte, error) {
 	for in.Buffered() < n {
 		if err := in.fill(); err != nil {

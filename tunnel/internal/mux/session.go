@@ -31,27 +31,27 @@ type Session struct {
 	received chan struct{} // closed when nothing is read any more
 }
 
-// Client begins a session on a connection, at the end that has dialled; below is what its
-// TLS writes to, nil where that is not known. The session owns the connection.
+// Client begins a session on a connection, at the end that has dialled. below is the socket to
+// which its TLS writes, nil if that is unknown. The session owns the connection.
 func Client(conn net.Conn, below Corked, cfg Config) *Session {
 	s := begin(conn, below, cfg, 1)
 	go s.receive()
 	return s
 }
 
-// Server is Client at the end that has accepted the connection.
+// Server is like Client at the end that has accepted the connection.
 func Server(conn net.Conn, below Corked, cfg Config) *Session {
 	s := NewServer(conn, below, cfg)
 	go s.receive()
 	return s
 }
 
-// NewServer is Server for those who call Serve, which they must.
+// NewServer is like Server for callers that call Serve, which is required.
 func NewServer(conn net.Conn, below Corked, cfg Config) *Session { return begin(conn, below, cfg, 2) }
 
-// Serve reads what comes until the session's end, and answers why it ended. It is for a goroutine
-// that has nothing else to do meanwhile: with thousands of sessions one more each is a good part
-// of what they cost.
+// Serve reads until the session's end, and returns why it ended. It is for a goroutine that has
+// nothing else to do meanwhile: with thousands of sessions, one more goroutine for each is a large
+// part of their cost.
 func (s *Session) Serve() error {
 	s.receive()
 	return s.ended()
@@ -108,7 +108,7 @@ func (s *Session) newOwn() (*Stream, error) {
 	return stream, nil
 }
 
-// Open is OpenStream for those who want a net.Conn.
+// Open is like OpenStream and returns a net.Conn.
 func (s *Session) Open() (net.Conn, error) {
 	stream, err := s.OpenStream()
 	if err != nil {
@@ -130,25 +130,25 @@ func (s *Session) AcceptStream() (*Stream, error) {
 	}
 }
 
-// NumStreams is how many streams there are, those included that only one end has closed.
+// NumStreams returns how many streams there are, those included that only one end has closed.
 func (s *Session) NumStreams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.streams)
 }
 
-// CloseChan is closed when the session is over.
+// CloseChan returns a channel that is closed when the session is over.
 func (s *Session) CloseChan() <-chan struct{} { return s.done }
 
-// ended is why the session is over, or nothing.
+// ended returns why the session is over, or nothing.
 func (s *Session) ended() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// unsent is why a frame was not taken: never nothing, although the batch knows of its end a moment before the
-// session does.
+// unsent returns why a frame was not taken: never nothing, although the batch knows of its end a
+// moment before the session does.
 func (s *Session) unsent() error {
 	if err := s.ended(); err != nil {
 		return err
@@ -156,8 +156,8 @@ func (s *Session) unsent() error {
 	return s.out.ended()
 }
 
-// Close ends the session and all its streams, and returns when it has ended. What was
-// written before is sent, if that does not take long.
+// Close ends the session and all its streams, and returns when it has ended. It sends earlier
+// writes, if that does not take long.
 func (s *Session) Close() error {
 	err := s.end(ErrSessionClosed, func() error { return s.out.close() })
 	<-s.received

@@ -43,16 +43,16 @@ func newStream(s *Session, id uint32) *Stream {
 	return stream
 }
 
-// Session is whose stream it is.
+// Session returns the stream's session.
 func (s *Stream) Session() *Session { return s.session }
 
-// LocalAddr is that of the connection.
+// LocalAddr returns the connection's local address.
 func (s *Stream) LocalAddr() net.Addr { return s.session.conn.LocalAddr() }
 
-// RemoteAddr is that of the connection.
+// RemoteAddr returns the connection's remote address.
 func (s *Stream) RemoteAddr() net.Addr { return s.session.conn.RemoteAddr() }
 
-// Close closes both directions: what the other end still sends is dropped.
+// Close closes both directions: data that the other end still sends is dropped.
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -83,7 +83,7 @@ func (s *Stream) giveUp() {
 	s.session.out.put(header{kind: frameWindow, flags: flagRST, stream: s.id}, false)
 }
 
-// flagged is told what a frame said beside its data.
+// flagged handles a frame's flags.
 func (s *Stream) flagged(f flags) {
 	if f&flagACK != 0 {
 		s.accepted()

@@ -70,11 +70,11 @@ func (s *Stream) awaitData() error {
 	}
 }
 
-// renew is how much more the other end may send, zero while that is not worth a frame. Where
-// half a window is used up in two round trips, the window may hold the sender up, and doubles.
-// In one would not do: a stream that has carried something before may come to have all that
-// is on its way wait for the one half that was granted last, so that there is one grant in each
-// round trip and a moment, for good.
+// renew returns how much more the other end may send, zero while that is not worth a frame. Where
+// half a window is used up in two round trips, the window may hold the sender up, and doubles. In
+// one would not do: a stream that has carried something before may come to have all that is on its
+// way wait for the one half that was granted last, so that there is one grant in each round trip
+// and a moment, for good.
 func (s *Stream) renew() uint32 {
 	more := s.window - uint32(s.got.size) - s.credit //nolint:gosec // never above the window
 	if more < s.window/2 || s.finished || s.err != nil {
@@ -97,7 +97,7 @@ func (s *Stream) grant(more uint32) {
 	}
 }
 
-// mayReceive says whether the other end keeps to what it may send.
+// mayReceive reports whether the other end keeps to what it may send.
 func (s *Stream) mayReceive(length uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

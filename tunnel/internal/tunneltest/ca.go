@@ -1,5 +1,4 @@
-// Package tunneltest makes the certificates and stand-in networks that the tunnel's tests
-// need. It is for tests alone.
+// Package tunneltest provides certificates and simulated networks for the tunnel's tests only.
 package tunneltest
 
 import (
@@ -19,7 +18,7 @@ import (
 	"time"
 )
 
-// ServerName is what servers are called in their certificates.
+// ServerName is the name in servers' certificates.
 const ServerName = "tunnel.example.test"
 
 // CA signs the certificates of one test.
@@ -30,7 +29,7 @@ type CA struct {
 	serial atomic.Int64
 }
 
-// NewCA makes a CA that trusts and is trusted by nothing else.
+// NewCA returns a CA that trusts and is trusted by nothing else.
 func NewCA(t testing.TB) *CA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -60,7 +59,7 @@ func (ca *CA) Pool() *x509.CertPool {
 	return pool
 }
 
-// Server is the configuration of a server that wants certificates of this CA.
+// Server returns the configuration of a server that wants certificates of this CA.
 func (ca *CA) Server() *tls.Config {
 	return &tls.Config{
 		Certificates: []tls.Certificate{ca.sign(&x509.Certificate{DNSNames: []string{ServerName}}, time.Hour)},
@@ -68,10 +67,10 @@ func (ca *CA) Server() *tls.Config {
 	}
 }
 
-// Agent is the configuration of the agent called id, with a new certificate.
+// Agent returns the configuration of the agent called id, with a new certificate.
 func (ca *CA) Agent(id string) *tls.Config { return ca.AgentFor(id, time.Hour) }
 
-// AgentFor is Agent with a validity, which may be negative.
+// AgentFor is like Agent with a validity, which may be negative.
 func (ca *CA) AgentFor(id string, validity time.Duration) *tls.Config {
 	template := &x509.Certificate{
 		DNSNames: []string{id + ".agents.example.test"},
@@ -111,5 +110,5 @@ func (ca *CA) sign(template *x509.Certificate, validity time.Duration) tls.Certi
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Certificate is the CA's own certificate in DER.
+// Certificate returns the CA's own certificate in DER.
 func (ca *CA) Certificate() []byte { return ca.cert.Raw }

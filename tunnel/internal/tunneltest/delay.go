@@ -14,8 +14,8 @@ type delayed struct {
 	data []byte
 }
 
-// NewDelay forwards TCP to target, each way as much later as a long wire would. It answers
-// the address to connect to.
+// NewDelay forwards TCP to target, each way as much later as a long wire would. It returns the
+// address to connect to.
 func NewDelay(t testing.TB, target string, oneWay time.Duration) string {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")

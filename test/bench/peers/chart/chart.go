@@ -61,7 +61,7 @@ func (c Chart) Save(file string) error {
 	}
 	p.Y.Min = 0
 	p.Y.Max *= 1.15                                                // room for the legend
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { // for everybody to read
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { // readable for all users
 		return err
 	}
 	return p.Save(width, height, file)

@@ -20,12 +20,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// busyInterval is the agent's own, while something changes.
+// busyInterval is the agent's own interval, while something changes.
 const busyInterval = 5 * time.Second
 
 const kubernetesVersion = "v1.36.3"
 
-// capacity is what every simulated cluster has.
+// capacity is the capacity of every simulated cluster.
 var capacity = controlapi.Capacity{Nodes: 3, ReadyNodes: 3, Pods: 330, RunningPods: 42, CPUMillis: 12000, MemoryBytes: 48 << 30}
 
 // agent is one of the crowd.
@@ -68,7 +68,7 @@ func newAgent(id *identity.Identity, number int, url string) (*agent, error) {
 	return a, err
 }
 
-// live keeps the tunnel up, serves what comes through it and sends heartbeats.
+// live keeps the tunnel up, serves its connections and sends heartbeats.
 func (a *agent) live(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -93,23 +93,23 @@ func (a *agent) serverTLS() *tls.Config {
 	})
 }
 
-// beatAt has the next heartbeat come after a while. A timer begins it: an agent at rest needs no
-// goroutine for that.
+// beatAt schedules the next heartbeat. A timer starts it: an agent at rest needs no goroutine for
+// that.
 func (a *agent) beatAt(ctx context.Context, after time.Duration) {
 	a.beating.Lock()
 	defer a.beating.Unlock()
 	a.next = time.AfterFunc(after, func() { a.heartbeat(ctx) })
 }
 
-// refresh has the next heartbeat come now, or after the one that is under way.
+// refresh handles a refresh request: the next heartbeat comes now, or after the one in progress.
 func (a *agent) refresh(context.Context) error {
-	if a.beats.Load() > 0 { // else one is due already
+	if a.beats.Load() > 0 { // otherwise one is already due
 		a.next.Reset(0)
 	}
 	return nil
 }
 
-// trouble is what failed, and when.
+// trouble is the last failure and its time.
 type trouble struct {
 	text string
 	at   time.Time
@@ -121,8 +121,8 @@ func (a *agent) note(err error) {
 	}
 }
 
-// heartbeat goes as the agent's does: again soon after something has changed or a call has failed, else as
-// seldom as the control plane says.
+// heartbeat follows the agent's schedule: soon after a change or a failed call, and otherwise at
+// the control plane's interval.
 func (a *agent) heartbeat(ctx context.Context) {
 	a.beating.Lock()
 	defer a.beating.Unlock()
@@ -162,7 +162,7 @@ func (a *agent) connectedSince(t time.Time) bool {
 
 func (a *agent) heardSince(t time.Time) bool { return a.heard.Load() > t.UnixNano() }
 
-// tell sends that many events of an App, numbered from first.
+// tell sends n events of an App, numbered from first.
 func (a *agent) tell(ctx context.Context, first, n int) error {
 	events := make([]controlapi.Event, n)
 	for i := range events {

@@ -1,8 +1,8 @@
-// Package crowd is thousands of agents in one process. Each is an agent to the control
-// plane, by the agent's own parts: its identity, its client of the control API, its tunnel
-// and the Runner API's TLS and server behind that. Simulated is the rest: an agent of the
-// crowd has no Kubernetes, so it tells made-up figures of its cluster, no engine for Apps,
-// so its Apps' events are made up too, and its heartbeat loop is a short one of this package.
+// Package crowd runs thousands of agents in one process. To the control plane each is a real agent,
+// built from the agent's own parts: its identity, its client of the control API, its tunnel, and
+// the Runner API's TLS and server behind that. The rest is simulated. An agent of the crowd has no
+// Kubernetes, so its cluster's figures are invented. It has no engine for Apps, so its Apps' events
+// are invented too. Its heartbeat loop is a short one in this package.
 package crowd
 
 import (
@@ -19,27 +19,27 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
-// Crowd is served to the benchmark by net/rpc, hence the form of its methods.
+// Crowd is served to the benchmark by net/rpc, which determines the form of its methods.
 type Crowd struct {
 	agents []*agent
 	from   int
 	life   sync.WaitGroup
 }
 
-// New is a crowd of nobody.
+// New returns an empty crowd.
 func New() *Crowd { return &Crowd{} }
 
-// Enrolment is what makes a crowd of agents.
+// Enrolment describes how to create a crowd of agents.
 type Enrolment struct {
 	URL, CAFile, Token string
 	// From numbers the agents, so that several crowds do not use a name twice.
 	From, Count int
 }
 
-// enrolling is how many ask at a time.
+// enrolling is how many agents register at a time.
 const enrolling = 16
 
-// Enrol has all agents register, and answers how long it took.
+// Enrol registers all agents, and returns how long that took.
 func (c *Crowd) Enrol(e Enrolment, took *time.Duration) error {
 	token, err := controlapi.ParseToken(e.Token)
 	if err != nil {
@@ -69,10 +69,10 @@ func (c *Crowd) Enrol(e Enrolment, took *time.Duration) error {
 	return err
 }
 
-// None is what is not said.
+// None is an empty argument or result.
 type None struct{}
 
-// Connect has all agents connect at once, and stay.
+// Connect connects all agents at once, and keeps them connected.
 func (c *Crowd) Connect(None, *None) error {
 	for _, a := range c.agents {
 		c.life.Go(func() { a.live(context.Background()) }) // to the end of the process
@@ -80,7 +80,7 @@ func (c *Crowd) Connect(None, *None) error {
 	return nil
 }
 
-// ProfileCPU writes where these agents' CPU goes for the next seconds into a file.
+// ProfileCPU writes a CPU profile of these agents over the next seconds to a file.
 func (c *Crowd) ProfileCPU(p CPUProfile, _ *None) error {
 	file, err := os.Create(p.Path)
 	if err != nil {
@@ -94,14 +94,14 @@ func (c *Crowd) ProfileCPU(p CPUProfile, _ *None) error {
 	return file.Close()
 }
 
-// CPUProfile is the file that takes a profile, and of how long.
+// CPUProfile is the file of a profile, and its duration.
 type CPUProfile struct {
 	Path string
 	For  time.Duration
 }
 
-// Profile writes what the memory of these agents holds into a file, with the runtime's statistics into
-// another beside it, and what waits into a third.
+// Profile writes a memory profile of these agents to a file. It writes the runtime's statistics to
+// a second file beside it, and the waiting goroutines to a third.
 func (c *Crowd) Profile(path string, _ *None) error {
 	return errors.Join(
 		writeProfile("heap", path+"-and-statistics", 1),
@@ -118,19 +118,19 @@ func writeProfile(what, path string, form int) error {
 	return errors.Join(pprof.Lookup(what).WriteTo(file, form), file.Close())
 }
 
-// State is how the agents are.
+// State is the state of the agents.
 type State struct {
-	// Connected have a tunnel since the time that was asked for, or later; Heard had a
-	// heartbeat answered since; Back both.
+	// Connected counts the agents with a tunnel since the given time or later, and Heard those with
+	// an answered heartbeat since then. Back counts those with both.
 	Connected, Heard, Back int
-	// Beats were answered from the beginning.
+	// Beats is the number of heartbeats that were answered since the start.
 	Beats int64
-	// Trouble is what failed last, of any of them.
+	// Trouble is the last failure of any agent.
 	Trouble   string
 	TroubleAt time.Time
 }
 
-// Look answers how the agents are.
+// Look returns the state of the agents.
 func (c *Crowd) Look(since time.Time, s *State) error {
 	for _, a := range c.agents {
 		connected, heard := a.connectedSince(since), a.heardSince(since)
@@ -151,17 +151,17 @@ func (c *Crowd) Look(since time.Time, s *State) error {
 	return nil
 }
 
-// Posting is what the agents have to tell of their Apps.
+// Posting describes the events that the agents send about their Apps.
 type Posting struct {
-	// Agents tell, the first ones, each that many events.
+	// Agents is how many agents send, starting with the first, and Each how many events each sends.
 	Agents, Each int
 }
 
 // batch is how many events an agent sends in one call.
 const batch = 5
 
-// Post has the agents tell: each its events in their order, several agents at a time. It
-// answers how many the control plane took.
+// Post makes the agents send events: each its own in order, several agents at a time. It returns
+// how many the control plane accepted.
 func (c *Crowd) Post(p Posting, taken *int) error {
 	if p.Agents > len(c.agents) {
 		return errors.New("there are not so many agents")

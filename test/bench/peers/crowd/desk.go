@@ -24,7 +24,7 @@ type desk struct {
 	client *controlapi.Client
 
 	mu    sync.Mutex
-	first *identity.Identity // that was handed out
+	first *identity.Identity // the first identity that was issued
 }
 
 func newDesk(url string, roots []byte, token controlapi.Token) (*desk, error) {
@@ -65,8 +65,8 @@ func (d *desk) enrol(ctx context.Context, number int) (*agent, error) {
 	return newAgent(id, number, d.url)
 }
 
-// share has an agent trust by the very CAs that those before it do: outside of a crowd there is one agent in
-// a process, and one copy.
+// share makes an agent trust the same CA objects as the agents before it. Outside a crowd, a
+// process has one agent and one copy.
 func (d *desk) share(id *identity.Identity) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,8 +78,8 @@ func (d *desk) share(id *identity.Identity) {
 	}
 }
 
-// slim takes away what an agent has once in its process, to store its identity and to renew it in time: nobody
-// here does. TLS goes by the rest.
+// slim removes what an agent needs only to store its identity and to renew it in time: agents of a
+// crowd do neither. TLS uses the rest.
 func slim(id *identity.Identity) {
 	id.Certificate.Leaf, id.Identity.Certificate = nil, ""
 }

@@ -19,14 +19,14 @@ const (
 )
 
 const (
-	// probe warms the connection up, its windows too, and tells how much to send.
+	// probe warms the connection and its windows up, and determines how much to send.
 	probe = 32 << 20
 	// largest bounds one transfer.
 	largest = 4 << 30
 )
 
-// Bulk is the rate of one transfer, in bytes per second, after one that warms the
-// connection up and finds out how much takes about that long; and how many bytes both were.
+// Bulk returns the rate of one transfer in bytes per second, and the size of all. An earlier
+// transfer warms the connection up and determines how many bytes take about that long.
 func Bulk(ctx context.Context, client *http.Client, base string, way Direction, about time.Duration) (rate float64, moved int64, err error) {
 	rate, err = transfer(ctx, client, base, way, probe)
 	if err != nil {
@@ -37,7 +37,7 @@ func Bulk(ctx context.Context, client *http.Client, base string, way Direction, 
 	return rate, probe + size, err
 }
 
-// transfer answers the rate from the request to the last byte's being there.
+// transfer returns the rate from the request to the last byte's being there.
 func transfer(ctx context.Context, client *http.Client, base string, way Direction, size int64) (float64, error) {
 	start := time.Now()
 	var got int64

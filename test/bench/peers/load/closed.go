@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Closed is how clients fared of which each sends its next request when the one before
-// has been answered.
+// Closed is the result of clients that each send their next request once the previous one was
+// answered.
 type Closed struct {
 	Clients   int
 	PerSecond float64
@@ -21,8 +21,8 @@ type Closed struct {
 	Answered int
 }
 
-// RunClosed has that many clients get the URL for as long as it says, after each has made
-// its connection and all have warmed up. A request that fails ends it.
+// RunClosed lets that many clients get the URL for the given time, after each has connected and all
+// have warmed up. A failed request ends it.
 func RunClosed(ctx context.Context, client *http.Client, url string, clients int, warmUp, measured time.Duration) (Closed, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -59,7 +59,7 @@ func RunClosed(ctx context.Context, client *http.Client, url string, clients int
 	}, nil
 }
 
-// oneClient answers how long those of its requests took that began and ended in time, and how many
+// oneClient returns how long those of its requests took that began and ended in time, and how many
 // there were in all.
 func oneClient(ctx context.Context, client *http.Client, url string, begin, end time.Time) (took []time.Duration, answered int, err error) {
 	for ctx.Err() == nil {

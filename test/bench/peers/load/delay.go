@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// delayRead is what is taken from a connection at a time.
+	// delayRead is how much is read from a connection at a time.
 	delayRead = 256 << 10
-	// delayBuffer is what may be on its way in each direction of a connection: at 20 ms
-	// one way it is reached at 12 GB/s, so that the line bounds nobody.
+	// delayBuffer is how much may be in flight in each direction of a connection. At 20 ms one way
+	// it is reached at 12 GB/s, so the line limits no sender.
 	delayBuffer = 256 << 20
 )
 
-// Delay is a line that forwards TCP and has every byte arrive so much later. It does not
-// limit the bandwidth: what is on its way is in memory.
+// Delay is a line that forwards TCP and delays every byte. It does not limit the bandwidth: data in
+// flight is in memory.
 type Delay struct {
 	// OneWay is the delay in each direction, half a round trip.
 	OneWay time.Duration
-	// Target is where the line leads, host:port.
+	// Target is the address to which the line leads, host:port.
 	Target string
 }
 
-// Serve forwards what comes to the listener until ctx ends, then closes everything.
+// Serve forwards the listener's connections until ctx ends, then closes everything.
 func (d Delay) Serve(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -59,16 +59,16 @@ func (d Delay) forward(ctx context.Context, near net.Conn) {
 	both.Wait()
 }
 
-// packet is what is on its way, and when it is there.
+// packet is data in flight, and its time of arrival.
 type packet struct {
 	bytes []byte
 	due   time.Time
-	whole *[delayRead]byte // to be used again; nil for a small packet's own
+	whole *[delayRead]byte // for reuse; nil for a small packet's own
 }
 
 var delayBuffers = sync.Pool{New: func() any { return new([delayRead]byte) }}
 
-// newPacket holds what was read, not in a large buffer where it is little.
+// newPacket holds what was read; little data does not occupy a large buffer.
 func newPacket(buffer *[delayRead]byte, n int, due time.Time) packet {
 	if n > delayRead/4 {
 		return packet{buffer[:n], due, buffer}
@@ -78,7 +78,7 @@ func newPacket(buffer *[delayRead]byte, n int, due time.Time) packet {
 	return p
 }
 
-// copy moves bytes one way, and at their end the end.
+// copy copies bytes in one direction, and at their end the end.
 func (d Delay) copy(dst, src net.Conn) {
 	line := make(chan packet, delayBuffer/delayRead)
 	var reading sync.WaitGroup
@@ -98,9 +98,9 @@ func (d Delay) copy(dst, src net.Conn) {
 		err = half.CloseWrite()
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
-		_, _ = dst.Close(), src.Close() // nobody is there any more: nothing more is to be read
+		_, _ = dst.Close(), src.Close() // both ends are gone: there is nothing more to read
 	}
-	for range line { // what was on its way is lost
+	for range line { // data in flight is lost
 	}
 	reading.Wait()
 }

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// Disturbance is a download that goes on beside what is measured.
+// Disturbance is a download that runs beside the measurement.
 type Disturbance string
 
 // Alone is none; Stalled is one whose reader has stopped, FullSpeed one that is read as

@@ -9,13 +9,13 @@ import (
 
 // The server's paths.
 const (
-	// PathSmall answers 1 KiB.
+	// PathSmall returns 1 KiB.
 	PathSmall = "/small"
-	// PathBulk answers ?size=BYTES, and takes what is posted and says how much it was.
+	// PathBulk returns ?size=BYTES, and counts what is posted.
 	PathBulk = "/bulk"
 )
 
-// Handler is the server's side of the load.
+// Handler returns the server's side of the load.
 func Handler() http.Handler {
 	mux := http.NewServeMux()
 	small := make([]byte, 1<<10)
@@ -35,7 +35,7 @@ func sendBulk(w http.ResponseWriter, r *http.Request) {
 	for size > 0 {
 		n, err := w.Write(block[:min(size, int64(len(block)))])
 		if err != nil {
-			return // whoever asked has gone
+			return // the client has gone
 		}
 		size -= int64(n)
 	}

@@ -1,5 +1,5 @@
-// Package proc runs other sides of a benchmark as processes of their own, and says what
-// they take of the machine.
+// Package proc runs other sides of a benchmark as processes of their own, and measures their use of
+// the machine.
 package proc
 
 import (
@@ -26,7 +26,7 @@ type Process struct {
 	end  sync.Once
 }
 
-// Start starts this very program with those arguments, its output in a file.
+// Start starts this program with those arguments. Its output goes to a file.
 func Start(name, log string, args ...string) (*Process, error) {
 	return start(name, log, nil, args)
 }
@@ -41,12 +41,12 @@ func start(name, log string, prepare func(*exec.Cmd), args []string) (*Process, 
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()                             // the process has its own
-	cmd := exec.CommandContext(context.Background(), self, args...) // its life is ended by Kill
+	cmd := exec.CommandContext(context.Background(), self, args...) // Kill ends it
 	cmd.Stdout, cmd.Stderr = file, file
 	if prepare != nil {
 		prepare(cmd)
 	}
-	// It must not outlive the benchmark, whatever ends that; and Ctrl-C is for it.
+	// It must not outlive the benchmark, however that ends. Ctrl-C is only for the benchmark.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -65,11 +65,11 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Ended says whether the process has ended, and shows its last lines if so.
+// Ended returns an error with the process's last lines if it has ended.
 func (p *Process) Ended() error {
 	select {
 	case <-p.done:
-		text, _ := os.ReadFile(p.log) // without it there is less to say
+		text, _ := os.ReadFile(p.log) // without it the error is shorter
 		lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 		return fmt.Errorf("%s has ended; its last lines:\n%s", p.name, bytes.Join(lines[max(0, len(lines)-8):], []byte("\n")))
 	default:
@@ -77,7 +77,7 @@ func (p *Process) Ended() error {
 	}
 }
 
-// Resident is the process's resident memory in bytes (VmRSS of proc(5)).
+// Resident returns the process's resident memory in bytes (VmRSS of proc(5)).
 func Resident(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -95,7 +95,7 @@ func Resident(pid int) (int64, error) {
 // clockTick is Linux' USER_HZ, which is the same on all of Go's platforms.
 const clockTick = 10 * time.Millisecond
 
-// CPU is the time that the process has had of all cores (utime and stime of proc(5)).
+// CPU returns the process's CPU time on all cores (utime and stime of proc(5)).
 func CPU(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -105,7 +105,7 @@ func CPU(pid int) (time.Duration, error) {
 }
 
 func cpuOf(stat string) (time.Duration, error) {
-	end := strings.LastIndex(stat, ") ") // of the name, which may hold anything
+	end := strings.LastIndex(stat, ") ") // the end of the name, which may contain anything
 	fields := strings.Fields(stat[end+1:])
 	if end < 0 || len(fields) < 13 {
 		return 0, fmt.Errorf("stat %q: not in the form of proc(5)", stat)
@@ -121,7 +121,7 @@ func cpuOf(stat string) (time.Duration, error) {
 	return time.Duration(ticks) * clockTick, nil
 }
 
-// Written is what the process had the kernel write to disk, in bytes (write_bytes of
+// Written returns how many bytes the process made the kernel write to disk (write_bytes of
 // proc(5)).
 func Written(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))

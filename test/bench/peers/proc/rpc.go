@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// StartServing is Start of a process that calls Serve, and a client of what it serves.
+// StartServing is like Start for a process that calls Serve, and also returns a client of it.
 func StartServing(name, log string, args ...string) (*Process, *rpc.Client, error) {
 	var in io.WriteCloser
 	var out io.ReadCloser

@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Who is who in the certificates.
+// The names in the certificates.
 const (
 	AgentID     = "bench"
 	ServerName  = AgentID + "." + domain
@@ -38,8 +38,8 @@ func certFile(dir, holder string) string { return filepath.Join(dir, holder+".cr
 func keyFile(dir, holder string) string  { return filepath.Join(dir, holder+".key") }
 func caFile(dir string) string           { return filepath.Join(dir, fileCA) }
 
-// NewCertificates has the control plane's own CA issue what relay, agent and Runner need,
-// into a directory.
+// NewCertificates lets the control plane's own CA issue what relay, agent and Runner need, into a
+// directory.
 func NewCertificates(dir string) error {
 	authority, err := ca.Open(filepath.Join(dir, "authority"), time.Now)
 	if err != nil {
@@ -112,7 +112,7 @@ func roots(dir string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// relayTLS is the relay's side of mutual TLS with the agent.
+// relayTLS returns the relay's side of mutual TLS with the agent.
 func relayTLS(dir string) (*tls.Config, error) {
 	cert, err := pair(dir, relay)
 	pool, err2 := roots(dir)
@@ -121,7 +121,7 @@ func relayTLS(dir string) (*tls.Config, error) {
 	}, errors.Join(err, err2)
 }
 
-// agentTLS is the agent's side.
+// agentTLS returns the agent's side.
 func agentTLS(dir string) (*tls.Config, error) {
 	cert, err := pair(dir, agent)
 	pool, err2 := roots(dir)

@@ -31,7 +31,7 @@ const (
 	connectionWindow = 64 << 20
 )
 
-// serve is the agent's HTTP server, behind the Runner API's mutual TLS.
+// serve returns the agent's HTTP server, behind the Runner API's mutual TLS.
 func serve(ctx context.Context, ln net.Listener, dir string) error {
 	cert, err := pair(dir, agent)
 	if err != nil {
@@ -59,7 +59,7 @@ func serve(ctx context.Context, ln net.Listener, dir string) error {
 	return nil
 }
 
-// serveLocal is serve on the agent's own port, for those who forward to one.
+// serveLocal returns serve on the agent's own port, for ways that forward to one.
 func serveLocal(ctx context.Context, at Place) error {
 	ln, err := listen(ctx, at.Local)
 	if err != nil {
@@ -68,7 +68,7 @@ func serveLocal(ctx context.Context, at Place) error {
 	return serve(ctx, ln, at.Dir)
 }
 
-// Runner is a client that calls the agent at an address, with connections of its own.
+// Runner returns a client that calls the agent at an address, with connections of its own.
 func Runner(dir, address string, p Protocol) (*http.Client, error) {
 	cert, err := pair(dir, runner)
 	if err != nil {
@@ -105,8 +105,8 @@ func Runner(dir, address string, p Protocol) (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
-// BaseURL is what comes before the path in the URLs of a Runner's calls; where they go is
-// the client's to know.
+// BaseURL is the part before the path in the URLs of a Runner's calls; the client knows where they
+// go.
 const BaseURL = "http://" + ServerName
 
 func directAgent(ctx context.Context, at Place) error {

@@ -60,7 +60,7 @@ func frpAgent(ctx context.Context, at Place) error {
 	return group.Wait()
 }
 
-// number is a port of ours.
+// number returns a port of ours.
 func number(port string) int {
 	n, err := strconv.Atoi(port)
 	if err != nil {

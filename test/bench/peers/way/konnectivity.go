@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
 )
 
-// konnectivityRelay is the proxy server with a socket of HTTP CONNECT, and in place of the
-// API server, which would dial through it, a listener.
+// konnectivityRelay returns the proxy server with a socket of HTTP CONNECT, and in place of the API
+// server, which would dial through it, a listener.
 func konnectivityRelay(ctx context.Context, at Place) error {
 	o := serveroptions.NewProxyRunOptions()
 	o.Mode, o.UdsName, o.ServerPort = server.ModeHTTPConnect, filepath.Join(at.Dir, "konnectivity.sock"), 0

@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// oursRelay is edge and tunnel server, joined as the control plane joins them.
+// oursRelay returns edge and tunnel server, joined as the control plane joins them.
 func oursRelay(ctx context.Context, at Place) error {
 	secure, err := relayTLS(at.Dir)
 	if err != nil {
@@ -49,7 +49,7 @@ func agentOf(state tls.ConnectionState) (string, error) {
 	return "", errors.New("no agent's certificate")
 }
 
-// oursAgent is the agent's tunnel, as the agent makes it.
+// oursAgent returns the agent's tunnel, as the agent makes it.
 func oursAgent(ctx context.Context, at Place) error {
 	secure, err := agentTLS(at.Dir)
 	if err != nil {

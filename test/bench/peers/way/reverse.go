@@ -14,8 +14,8 @@ import (
 
 const reverseWindow = 6 << 20
 
-// reverseRelay is an HTTP/2 client on the connections that agents made: each connection of
-// a Runner is the body of a request there, and of its answer back.
+// reverseRelay returns an HTTP/2 client on the connections that agents made. Each connection of a
+// Runner is the body of a request there, and of its answer back.
 func reverseRelay(ctx context.Context, at Place) error {
 	secure, err := relayTLS(at.Dir)
 	if err != nil {
@@ -49,7 +49,7 @@ func reverseRelay(ctx context.Context, at Place) error {
 		return acceptAll(ctx, runners, func(runner net.Conn) {
 			defer func() { _ = runner.Close() }()
 			if c := current.Load(); c != nil {
-				_ = reverseOne(ctx, c, runner) // it has ended, whatever for
+				_ = reverseOne(ctx, c, runner) // it has ended, for any reason
 			}
 		})
 	})
@@ -76,9 +76,9 @@ type onlyReader struct{ io.Reader }
 
 type onlyWriter struct{ io.Writer }
 
-// reverseAgent serves HTTP/2 on the connection that it made; a request is a connection,
-// which goes on to the agent's port, for an HTTP/2 stream has no deadlines that can be
-// taken back, which an HTTP/1.1 server needs.
+// reverseAgent serves HTTP/2 on the connection that it made. Each request is a connection, which
+// continues to the agent's port: an HTTP/2 stream has no deadlines that can be cleared, which an
+// HTTP/1.1 server needs.
 func reverseAgent(ctx context.Context, at Place) error {
 	secure, err := agentTLS(at.Dir)
 	if err != nil {

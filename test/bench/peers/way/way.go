@@ -1,9 +1,9 @@
-// Package way holds the ways from a Runner to an agent that has no inbound port: this
-// product's tunnel and its peers, and direct TLS to compare them with. Each has a relay,
-// which Runners and agents connect to, and an agent; on all of them the Runner's mutual TLS
-// ends in the agent, at the same HTTP server, so that only what is between differs.
+// Package way contains the ways from a Runner to an agent without an inbound port: this product's
+// tunnel and its peers, and direct TLS for comparison. Each has a relay, to which Runners and
+// agents connect, and an agent. On all of them the Runner's mutual TLS ends in the agent, at the
+// same HTTP server, so that they differ only in between.
 //
-// Peers are set up as their documentation says, with the encryption that they come with.
+// Peers are configured as documented, with the encryption that they include.
 package way
 
 import (
@@ -15,40 +15,39 @@ import (
 	"sync"
 )
 
-// Place is where the parts of one way are. It is handed to the processes as an argument:
-// the secrets are in the directory.
+// Place is where the parts of one way are. The processes receive it as an argument: the secrets are
+// in the directory.
 type Place struct {
-	// Dir holds the certificates (NewCertificates) and whatever else is needed.
+	// Dir holds the certificates (NewCertificates) and all other files.
 	Dir string
 	// Public is where Runners connect.
 	Public string
-	// Tunnel is where the relay waits for agents, and Via where agents find it: the same
+	// Tunnel is where the relay waits for agents, and Via where agents find it: the same address,
 	// or a line that leads there.
 	Tunnel, Via string
-	// Local is a port of the agent's own machine, for those who forward to one.
+	// Local is a port of the agent's own machine, for ways that forward to one.
 	Local string
-	// Spare are two ports that nobody else has, for each side.
+	// Spare are two otherwise unused ports for each side.
 	RelaySpare, AgentSpare [2]string
 }
 
-// Way is one way. Relay and Agent run one side of it until ctx ends; they are called in
-// processes of their own, which are ended by a signal: frp's and konnectivity's parts
-// cannot be ended otherwise.
+// Way is one way. Relay and Agent each run one side of it until ctx ends. They run in processes of
+// their own, which a signal ends: frp's and konnectivity's parts cannot be stopped otherwise.
 type Way struct {
 	Name string
-	// Note says in a line what it is.
+	// Note describes it in one line.
 	Note  string
 	Relay func(ctx context.Context, at Place) error // nil for direct
 	Agent func(ctx context.Context, at Place) error
 }
 
-// Ours is the name of this product's way, Direct of that without a tunnel.
+// Ours is the name of this product's way, Direct that of the way without a tunnel.
 const (
 	Ours   = "pipeops"
 	Direct = "direct"
 )
 
-// All are the ways, the ones that bounds are about first.
+// All returns the ways, those with bounds first.
 func All() []Way {
 	return []Way{
 		{Direct, "direct TLS to the agent, as if it had an inbound port", nil, directAgent},
@@ -62,7 +61,7 @@ func All() []Way {
 	}
 }
 
-// Named is the way of that name.
+// Named returns the way of that name.
 func Named(name string) (Way, error) {
 	all := All()
 	i := slices.IndexFunc(all, func(w Way) bool { return w.Name == name })
@@ -76,7 +75,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(ctx, "tcp", address)
 }
 
-// acceptAll gives each connection to a goroutine until ctx ends, and joins them.
+// acceptAll handles each connection in a goroutine until ctx ends, and waits for them.
 func acceptAll(ctx context.Context, ln net.Listener, take func(net.Conn)) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -94,8 +93,7 @@ func acceptAll(ctx context.Context, ln net.Listener, take func(net.Conn)) error 
 	}
 }
 
-// relayTo is a listener at which the connections of Runners come, each of which goes on
-// to what dial opens.
+// relayTo listens for connections of Runners and forwards each to a connection that dial opens.
 func relayTo(ctx context.Context, address string, dial func(context.Context) (net.Conn, error)) error {
 	ln, err := listen(ctx, address)
 	if err != nil {
@@ -111,7 +109,7 @@ func relayTo(ctx context.Context, address string, dial func(context.Context) (ne
 	})
 }
 
-// join copies both ways until either ends, then closes both.
+// join copies in both directions until either ends, then closes both.
 func join(a, b net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -123,7 +121,7 @@ func join(a, b net.Conn) {
 	both.Wait()
 }
 
-// split is host and port, of an address that we made ourselves.
+// split returns the host and port of a valid address.
 func split(address string) (string, string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

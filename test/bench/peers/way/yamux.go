@@ -16,7 +16,7 @@ import (
 
 var errNoAgent = errors.New("the agent is not connected")
 
-// redial is how long the agents that we wrote ourselves wait before they connect again.
+// redial is how long our own agents wait before they connect again.
 const redial = time.Second
 
 func yamuxConfig() *yamux.Config {
@@ -76,7 +76,7 @@ func keepDialling(ctx context.Context, address string, secure *tls.Config, use f
 	for ctx.Err() == nil {
 		conn, err := (&tls.Dialer{Config: secure}).DialContext(ctx, "tcp", address)
 		if err == nil {
-			_ = use(conn) // it has ended, whatever for
+			_ = use(conn) // it has ended, for any reason
 			_ = conn.Close()
 		}
 		select {
@@ -94,8 +94,8 @@ func (l yamuxListener) Accept() (net.Conn, error) {
 	return yamuxStream{stream}, err
 }
 
-// yamuxStream has the error of a deadline that net/http and crypto/tls look for, without
-// which HTTP/1.1 makes a new connection for each request.
+// yamuxStream returns the deadline error that net/http and crypto/tls expect. Otherwise HTTP/1.1
+// makes a new connection for each request.
 type yamuxStream struct{ *yamux.Stream }
 
 func (s yamuxStream) Read(p []byte) (int, error) {

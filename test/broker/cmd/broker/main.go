@@ -122,8 +122,8 @@ func ctlCommand(opts *broker.Options) *cobra.Command {
 	}
 }
 
-// show prints how to reach the broker: with passwords, since they are made for
-// this broker alone and cannot be had otherwise.
+// show prints how to reach the broker, with passwords, since they are only for this broker and
+// cannot be read elsewhere.
 func show(b *broker.Broker) error {
 	_, err := fmt.Printf("page          %s (user %s, password %s)\ncontrol plane %s\nrunner        %s\nca            %s\nlogs          %s\n",
 		b.ManagementURL(), broker.UserControlPlane, b.Password(broker.UserControlPlane),

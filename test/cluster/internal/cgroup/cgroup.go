@@ -1,6 +1,6 @@
-// Package cgroup gives a test cluster a control group of its own, which becomes
-// the root of the cluster's cgroup namespace, on version 1 and version 2 of the
-// kernel's interface. Limits are the kubelet's business, not this package's.
+// Package cgroup gives a test cluster a control group of its own, which becomes the root of the
+// cluster's cgroup namespace, on version 1 and version 2 of the kernel's interface. The kubelet
+// sets limits, not this package.
 package cgroup
 
 import (
@@ -28,8 +28,8 @@ type Group struct {
 	Dirs []string `json:"dirs"`
 }
 
-// Plan says where the group called name goes, so that the places can be noted
-// down before they exist.
+// Plan returns where the group called name goes, so that the places can be noted down before they
+// exist.
 func Plan(name string) (Group, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(mountPoint, &stat); err != nil {
@@ -51,7 +51,7 @@ func Plan(name string) (Group, error) {
 	return group, nil
 }
 
-// Create makes the directories.
+// Create creates the directories.
 func (g Group) Create() error {
 	if g.V2 {
 		return createV2(mountPoint, g.Dirs[0])
@@ -75,8 +75,8 @@ func (g Group) Enter() error {
 	return nil
 }
 
-// Remove deletes the group with all that the kubelet made in it. Its processes
-// must have been killed; the kernel may take a moment to forget them.
+// Remove deletes the group with everything that the kubelet created in it. Its processes must have
+// been killed; the kernel may take a moment to forget them.
 func (g Group) Remove(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -129,7 +129,7 @@ func (h hierarchy) dir() string {
 	return dir
 }
 
-// mountOptions is what mount(2) wants to hear to mount this very hierarchy.
+// mountOptions returns what mount(2) wants to hear to mount this very hierarchy.
 func (h hierarchy) mountOptions() string {
 	if strings.HasPrefix(h.controllers, "name=") {
 		return "none," + h.controllers

@@ -49,8 +49,8 @@ func delegate(root, leaf string) error {
 	return err
 }
 
-// enableControllers asks for one after the other: together they are refused for
-// the sake of one that cannot be had, and not all are needed.
+// enableControllers enables one controller after the other: together they are refused if a single
+// one is unavailable, and not all are needed.
 func enableControllers(root string) error {
 	available, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package node is what runs inside a test cluster's namespaces: process 1,
-// which arranges mounts and network, serves the image registry, and starts and
-// supervises the cluster's components. What those are is decided outside, by
-// package cluster, and handed over as a Config.
+// Package node runs inside a test cluster's namespaces. It is process 1, which sets up mounts and
+// network, serves the image registry, and starts and supervises the cluster's components. Package
+// cluster chooses the components and passes them in a Config.
 package node
 
 import (
@@ -24,7 +23,7 @@ const (
 	LogDir = "logs"
 )
 
-// Config is all that process 1 needs to know.
+// Config is the configuration of process 1.
 type Config struct {
 	Hostname string `json:"hostname"`
 	// Address is eth0's, with its prefix length; Gateway is the machine's end.
@@ -56,7 +55,7 @@ type Event struct {
 	Detail string    `json:"detail,omitempty"`
 }
 
-// EventKind says what happened to the component that the event names.
+// EventKind is what happened to the component in an event.
 type EventKind string
 
 // The kinds of events. Up stands for the whole node.

@@ -24,9 +24,8 @@ const (
 	inheritedLock = 3
 )
 
-// Init is process 1 of the cluster in dir. It returns when the cluster has
-// failed to start or was told to end; the kernel then kills all that is left in
-// the namespaces.
+// Init is process 1 of the cluster in dir. It returns when the cluster has failed to start or was
+// asked to end; the kernel then kills all that is left in the namespaces.
 func Init(ctx context.Context, dir string) error {
 	unix.CloseOnExec(inheritedLock) // it must die with us, not with a child
 	config, err := load(dir)
@@ -111,8 +110,7 @@ const (
 	PullPassword  = "let-me-in"
 )
 
-// guarded answers as a registry does that wants credentials for some of its
-// repositories.
+// guarded answers like a registry that requires credentials for some of its repositories.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()

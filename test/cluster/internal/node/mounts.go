@@ -16,8 +16,8 @@ import (
 // cluster sees its own instead, kept in its directory on disk.
 var privateDirs = map[string]string{"/var/lib": "var-lib", "/var/log": "var-log"}
 
-// sysctls are the values the kubelet insists on. They belong to the whole
-// machine, so rather than have it set them it is shown files that say they are.
+// sysctls are the values that the kubelet requires. They belong to the whole machine. So the
+// kubelet does not set them but sees files with these values.
 var sysctls = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",

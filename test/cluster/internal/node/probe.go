@@ -17,8 +17,7 @@ const (
 	probeTimeout  = 5 * time.Second
 )
 
-// Probe says how to tell that a component is ready. The zero value does not
-// wait.
+// Probe describes how to detect that a component is ready. The zero value does not wait.
 type Probe struct {
 	// Network and Address are dialled: "tcp" or "unix".
 	Network string `json:"network,omitempty"`

@@ -91,8 +91,8 @@ func (s *supervisor) spawn(component Component, kind EventKind) error {
 	return errors.Join(process.Release(), s.journal.add(kind, component.Name, ""))
 }
 
-// environment is the same wherever the cluster is started from: a proxy or a
-// locale of the caller's must not change how it behaves.
+// environment returns the same variables wherever the cluster is started: a caller's proxy or
+// locale must not change its behaviour.
 func environment() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepVersions is how many builds of a part stay in the cache: branches that
-// differ take turns without building anew.
+// keepVersions is how many builds of a part stay in the cache: different branches alternate without
+// a rebuild.
 const keepVersions = 3
 
 type builder struct {
@@ -26,7 +26,7 @@ type builder struct {
 	progress *progress
 }
 
-// binary builds a program unless it is there, and returns its path.
+// binary builds a program unless it exists, and returns its path.
 func (b *builder) binary(ctx context.Context, bin binary) (string, error) {
 	key, err := hashFiles(b.source, bin.inputs, keySalt(), bin.pkg, bin.ldflags)
 	if err != nil {
@@ -41,8 +41,8 @@ func (b *builder) binary(ctx context.Context, bin binary) (string, error) {
 	return filepath.Join(dir, bin.name), nil
 }
 
-// cached returns the directory NAME-KEY, after having it filled by make if it
-// was not there. Other processes that want the same wait for the result.
+// cached returns the directory NAME-KEY. If it does not exist, make fills it first. Other processes
+// that want the same wait for the result.
 func (b *builder) cached(ctx context.Context, name, key, title string, expect time.Duration,
 	fill func(ctx context.Context, dir string) error,
 ) (string, error) {
@@ -56,7 +56,7 @@ func (b *builder) cached(ctx context.Context, name, key, title string, expect ti
 			return err
 		}
 		defer func() { err = errors.Join(err, unlock()) }()
-		if present(target) { // another process made it while we waited
+		if present(target) { // another process made it during the wait
 			return nil
 		}
 		tmp, err := os.MkdirTemp(b.dir, ".making-"+name+"-")
@@ -64,7 +64,7 @@ func (b *builder) cached(ctx context.Context, name, key, title string, expect ti
 			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-		if err := os.Chmod(tmp, 0o755); err != nil { // binaries, for everybody
+		if err := os.Chmod(tmp, 0o755); err != nil { // binaries that all users may run
 			return err
 		}
 		if err := fill(ctx, tmp); err != nil {
@@ -87,7 +87,7 @@ func present(dir string) bool {
 	return os.Chtimes(dir, now, now) == nil
 }
 
-// prune removes all but the latest used builds of a part.
+// prune removes all but the most recently used builds of a part.
 func prune(dir, name string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -125,7 +125,7 @@ func goBuild(ctx context.Context, dir, pkg, ldflags, output string) error {
 		"-ldflags", strings.TrimSpace("-s -w "+ldflags), "-o", output, pkg)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS=linux", "GOARCH=")
-	// The compiler and linker are processes of their own: all must end on Ctrl-C.
+	// The compiler and linker are processes of their own: Ctrl-C must end all of them.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second

@@ -1,7 +1,6 @@
-// Package parts gets what a test cluster is made of: Kubernetes, etcd, CoreDNS
-// and metrics-server from pinned Go modules, the container runtime and network
-// tools from the distribution. All of it is kept in a cache, each part under a
-// key of what it is made from, so that nothing is built twice.
+// Package parts provides the parts of a test cluster. Kubernetes, etcd, CoreDNS and metrics-server
+// come from pinned Go modules, the container runtime and network tools from the distribution. A
+// cache keeps all parts, each under a key of its inputs, so that nothing is built twice.
 package parts
 
 import (
@@ -24,12 +23,12 @@ const (
 	MetricsServerImage = "cluster.test/metrics-server:built"
 )
 
-// Set is where the built parts are.
+// Set holds the paths of the built parts.
 type Set struct {
 	// Source is the repository's root.
 	Source string
-	// Hyperkube is all of Kubernetes in one binary, by the component's name as
-	// its first argument.
+	// Hyperkube is all of Kubernetes in one binary, with the component's name as its first
+	// argument.
 	Hyperkube string
 	Etcd      string
 	// Cluster is the cluster tool itself, which is process 1 of a cluster.
@@ -40,24 +39,24 @@ type Set struct {
 	CNI string
 	// Containerd is the container runtime.
 	Containerd string
-	// KWOK plays the kubelets of simulated nodes; empty unless it was asked for.
+	// KWOK plays the kubelets of simulated nodes; empty unless requested.
 	KWOK string
 }
 
-// Extra are parts that only some clusters need.
+// Extra selects parts that only some clusters need.
 type Extra struct {
 	// KWOK is for simulated nodes.
 	KWOK bool
 }
 
-// Build makes what is missing, and returns at once when nothing is.
+// Build makes the missing parts, and returns at once if there are none.
 func Build(ctx context.Context, cache string, extra Extra, out io.Writer) (Set, error) {
 	source, err := FindSource()
 	if err != nil {
 		return Set{}, err
 	}
 	b := &builder{source: source, dir: filepath.Join(cache, "build"), progress: newProgress(out)}
-	if err := os.MkdirAll(b.dir, 0o755); err != nil { // binaries, for everybody
+	if err := os.MkdirAll(b.dir, 0o755); err != nil { // binaries that all users may run
 		return Set{}, fmt.Errorf("make cache: %w", err)
 	}
 	return b.build(ctx, extra)
@@ -100,8 +99,7 @@ type binary struct {
 	dir string
 	// pkg is the main package.
 	pkg string
-	// inputs are the files and directories, below the root, that the key is
-	// made from.
+	// inputs are the files and directories, below the root, from which the key is made.
 	inputs  []string
 	ldflags string
 	expect  time.Duration
@@ -135,13 +133,13 @@ func (b *builder) binaries(extra Extra) []binary {
 	return list
 }
 
-// kubernetesLDFlags stamp the version, which the API server reports and
-// kubelets and clients compare.
+// kubernetesLDFlags stamp the version, which the API server reports and kubelets and clients
+// compare.
 func kubernetesLDFlags() string {
 	const component, client = "k8s.io/component-base/version", "k8s.io/client-go/pkg/version"
 	return fmt.Sprintf("-X %[1]s.gitVersion=%[3]s -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=36 -X %[1]s.gitTreeState=clean"+
 		" -X %[2]s.gitVersion=%[3]s", component, client, KubernetesVersion)
 }
 
-// keySalt is in every key: what changes all results but is in no file.
+// keySalt is in every key: an input that changes all results but is not in a file.
 func keySalt() string { return runtime.GOARCH }

@@ -11,7 +11,7 @@ import (
 
 const heartbeat = 15 * time.Second
 
-// progress tells of steps that take long. Steps with nothing to do are silent.
+// progress reports long steps. Steps with nothing to do are silent.
 type progress struct {
 	out         io.Writer
 	terminal    bool
@@ -23,8 +23,8 @@ func newProgress(out io.Writer) *progress {
 	return &progress{out: out, terminal: ok && term.IsTerminal(int(file.Fd()))}
 }
 
-// run tells that work is being done, for how long it has been, and its end. A
-// terminal shows one line that counts; a log gets a line now and then.
+// run reports that work is in progress, for how long, and its end. A terminal shows one line that
+// counts; a log gets a line at intervals.
 func (p *progress) run(title string, expect time.Duration, work func() error) error {
 	prefix := fmt.Sprintf("[%d/%d] %s", p.step, p.total, title)
 	fmt.Fprintf(p.out, "%s: building (about %s the first time)", prefix, expect)

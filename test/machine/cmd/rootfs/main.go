@@ -1,5 +1,5 @@
-// Command rootfs makes the root file systems of test machines, so that no test has
-// to wait for them.
+// Command rootfs creates the root file systems of test machines, so that no test has to wait for
+// them.
 package main
 
 import (

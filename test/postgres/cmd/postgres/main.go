@@ -1,4 +1,4 @@
-// Command postgres runs a private PostgreSQL for tests and for trying things out.
+// Postgres runs a private PostgreSQL for tests and experiments.
 package main
 
 import (
@@ -46,7 +46,7 @@ func run(ctx context.Context) error {
 	}
 	d, err := s.NewDatabase(ctx)
 	if err == nil {
-		fmt.Println(d.URL()) // the password is this server's alone and cannot be had otherwise
+		fmt.Println(d.URL()) // the password is only for this server and cannot be read elsewhere
 		<-ctx.Done()
 	}
 	return errors.Join(err, s.Stop())

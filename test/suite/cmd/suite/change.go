@@ -14,10 +14,10 @@ type change struct {
 	last  []string // of these, the newest: they decide which parts come first
 }
 
-// findChange finds what changed since base. Without one, the change is what this branch has more
-// than origin/main. On origin/main itself nothing says where the last change began: it may be of
-// many commits, or of days. All files count as changed there. The marks of parts that passed keep
-// these from running again, and where there is a limit, it is used for what the last commit is about.
+// findChange returns what changed since base. Without base, the change is what this branch has more
+// than origin/main. On origin/main itself nothing shows where the last change began: it may consist
+// of many commits, or of days. All files count as changed there. The marks of parts that passed
+// keep these from running again. If there is a limit, it is used for the files of the last commit.
 func findChange(ctx context.Context, base string) (change, error) {
 	if base != "" {
 		return since(ctx, base, "as BASE says")
@@ -42,7 +42,7 @@ func findChange(ctx context.Context, base string) (change, error) {
 	return c, err
 }
 
-// since is the change since a commit.
+// since returns the change since a commit.
 func since(ctx context.Context, base, why string) (change, error) {
 	commit, err := git(ctx, "rev-parse", "--verify", base+"^{commit}")
 	if err != nil {

@@ -80,7 +80,7 @@ func compare(out io.Writer, file string, total float64) error {
 	return nil
 }
 
-// baseline is the number in coverage.txt, or 0 where there is none.
+// baseline returns the number in coverage.txt, or 0 if there is none.
 func baseline(file string) (kept float64, err error) {
 	for n, fields := range lines(file) {
 		if kept, err = strconv.ParseFloat(strings.TrimSuffix(strings.Join(fields, " "), "%"), 64); err != nil {
@@ -90,7 +90,7 @@ func baseline(file string) (kept float64, err error) {
 	return kept, nil
 }
 
-// coverJobs are testJobs without the race detector: its builds are others.
+// coverJobs returns the jobs of testJobs without the race detector, whose builds are different.
 func coverJobs(m *module, tests, programs string) (jobs []job) {
 	for _, j := range testJobs(m) {
 		if j.dir != "" {

@@ -38,7 +38,7 @@ type job struct {
 	last     []string // what comes after the packages
 }
 
-// flags are those that come before the packages. Vetting is the linters' work.
+// flags returns those that come before the packages. Vetting is the linters' work.
 func (j job) flags() []string {
 	flags := []string{"-trimpath", "-timeout", packageTimeout, "-vet=off"}
 	if j.race {
@@ -66,7 +66,7 @@ func (j job) environ() []string {
 	return append(append(os.Environ(), cgo, "GORACE=atexit_sleep_ms=50"), j.env...)
 }
 
-// again is a command line that runs a package's tests, or one test, as the job does.
+// again returns a command line that runs a package's tests, or one test, as the job does.
 func (j job) again(pkg, test string) string {
 	words := slices.Clone(j.env)
 	if j.race {

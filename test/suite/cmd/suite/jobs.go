@@ -52,7 +52,7 @@ func follow(out io.Writer, suite string, jobs []*job, run func(*report, chan<- e
 		failed = run(r, events)
 	}()
 	r.follow(events)
-	// A test that fails makes its command fail, too: the report's error says more.
+	// A failing test makes its command fail, too: the report's error is more specific.
 	if err := r.summary(); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ var (
 	skipsFile string
 )
 
-// knowledge is what the repository says about its tests: how long a package may take, and which
+// knowledge is what the repository records about its tests: how long a package may take, and which
 // tests may be skipped for which reason.
 type knowledge struct {
 	budgets map[string]time.Duration // by package, without the module's path
@@ -94,7 +94,7 @@ func lines(text string) func(yield func(int, []string) bool) {
 	}
 }
 
-// budget is how long a package's tests may take.
+// budget returns how long a package's tests may take.
 func (k knowledge) budget(pkg string) time.Duration {
 	if d, ok := k.budgets[short(pkg)]; ok {
 		return d

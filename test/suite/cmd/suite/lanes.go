@@ -40,7 +40,7 @@ func (m *module) take(out io.Writer, p part, jobs []job, files []string) piece {
 	return piece{part: p, jobs: left, cost: p.estimate * time.Duration(len(left)) / time.Duration(max(1, total))}
 }
 
-// duration is how long pieces take together.
+// duration returns how long pieces take together.
 func duration(pieces []piece) time.Duration {
 	lanes := map[lane]time.Duration{}
 	for _, p := range pieces {
@@ -104,7 +104,7 @@ func runPiece(ctx context.Context, r *report, p piece, events chan<- event) erro
 	return <-done
 }
 
-// endPiece says how a part ended.
+// endPiece returns how a part ended.
 func (r *report) endPiece(p piece, err error, took time.Duration) error {
 	marks := proven(r, p.jobs)
 	switch {

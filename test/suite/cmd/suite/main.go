@@ -1,8 +1,9 @@
-// Command suite runs the project's test suites: `go test` on groups of packages, side by side,
-// with one report. The report prints a line for each package when it ends, what runs for long,
-// the slowest tests, the skipped tests with their reasons, and how to run again what failed.
+// Command suite runs the project's test suites: `go test` on groups of packages, side by side, with
+// one report. The report prints a line for each package when it ends. It also lists long-running
+// tests, the slowest tests, the skipped tests with their reasons, and the commands to rerun what
+// failed.
 //
-// It imports the standard library alone, so that it starts before anything else is compiled.
+// It imports only the standard library, so that it starts before anything else is compiled.
 package main
 
 import (

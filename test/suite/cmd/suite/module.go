@@ -77,7 +77,7 @@ func (m *module) below(folder string) (found []string) {
 	return found
 }
 
-// folders are those of all packages.
+// folders returns those of all packages.
 func (m *module) folders() map[string]bool {
 	all := map[string]bool{}
 	for _, dir := range m.dirs {
@@ -114,7 +114,7 @@ func (m *module) match(ctx context.Context, pattern string) ([]string, error) {
 	return paths, nil
 }
 
-// short is an import path without the module's.
+// short returns an import path without the module's.
 func short(pkg string) string { return strings.TrimPrefix(strings.TrimPrefix(pkg, modulePath), "/") }
 
 func intersect(a, b []string) (both []string) {

@@ -21,8 +21,9 @@ type marked struct {
 	mark string
 }
 
-// unproven returns the jobs that have not passed on this machine with the same inputs, and says so of
-// the others. Go's test cache cannot do that for tests that run programs or read files of other folders.
+// unproven returns the jobs that have not passed on this machine with the same inputs, and reports
+// the others. Go's test cache cannot do that for tests that run programs or read files of other
+// folders.
 func (m *module) unproven(out io.Writer, p part, jobs []job, files []string) (left []marked) {
 	for i := range jobs {
 		jobs[i].part = p.name
@@ -61,8 +62,8 @@ func keep(marks []string) error {
 	return nil
 }
 
-// mark is the file that notes that a job has passed. Its name is a hash of the command and of the
-// content of all inputs. Go's version and the user are part of it.
+// mark returns the file that notes that a job has passed. Its name is a hash of the command and of
+// the content of all inputs. Go's version and the user are part of it.
 func (m *module) mark(p part, j job, files []string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -84,7 +85,8 @@ func (m *module) mark(p part, j job, files []string) (string, error) {
 	return filepath.Join(cache, "pipeops-test", "passed", hex.EncodeToString(hash.Sum(nil))), nil
 }
 
-// trackedFiles are the files of the repository that git knows, and new ones that it does not ignore.
+// trackedFiles returns the files of the repository that git knows, and new ones that it does not
+// ignore.
 func trackedFiles(ctx context.Context) ([]string, error) {
 	list, err := git(ctx, "ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate")
 	return strings.Split(list, "\n"), err

@@ -197,7 +197,7 @@ func (r *report) parent(k key) bool {
 
 func byTest(a, b key) int { return strings.Compare(a.test, b.test) }
 
-// label tells the parts of the release suite apart that run side by side.
+// label distinguishes the parts of the release suite that run side by side.
 func (j *job) label() string {
 	if j == nil || j.part == "" {
 		return ""

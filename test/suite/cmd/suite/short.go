@@ -70,7 +70,7 @@ func calls(condition ast.Expr, name string) bool {
 	return false
 }
 
-// skipReason is the text of t.Skip("...").
+// skipReason returns the text of t.Skip("...").
 func skipReason(node ast.Node) (string, bool) {
 	call, ok := node.(*ast.CallExpr)
 	if !ok || len(call.Args) != 1 {

@@ -12,8 +12,8 @@ import (
 // slowestShown is how many of the slowest tests the summary names.
 const slowestShown = 20
 
-// summary prints the slowest tests, exceeded budgets, skipped tests, and how to run again what
-// failed. Its error says what failed.
+// summary prints the slowest tests, exceeded budgets, skipped tests, and the commands to rerun what
+// failed. Its error names what failed.
 func (r *report) summary() error {
 	r.slowest()
 	if r.budgeted {

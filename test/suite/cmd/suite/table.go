@@ -36,7 +36,7 @@ func (m *module) usesRealParts(pkg string) bool {
 	})
 }
 
-// groups are the packages of `make test`: those with the race detector, and those without.
+// groups returns the packages of `make test`: those with the race detector, and those without.
 func (m *module) groups() (raced, real []string) {
 	for _, pkg := range m.tested() {
 		switch {
@@ -49,8 +49,8 @@ func (m *module) groups() (raced, real []string) {
 	return raced, real
 }
 
-// testJobs are what a change must pass. The tests on real parts wait more than they compute, so two
-// packages of them run beside one with the race detector.
+// testJobs returns what a change must pass. The tests on real parts wait more than they compute, so
+// two packages of them run beside one with the race detector.
 func testJobs(m *module) []job {
 	raced, real := m.groups()
 	return []job{
@@ -60,7 +60,8 @@ func testJobs(m *module) []job {
 	}
 }
 
-// raceJobs are the short tests of the packages that testJobs compiles without the race detector.
+// raceJobs returns the short tests of the packages that testJobs compiles without the race
+// detector.
 func raceJobs(m *module) []job {
 	return []job{{name: "short tests with the race detector", race: true, args: []string{"-short"}, packages: m.unraced()}}
 }
