@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// metadata are addresses at which clouds give credentials to whatever connects from the machine,
-// and others that are no place for a server.
+// metadata are addresses at which clouds give credentials to every client on the machine, and others
+// that are no place for a server.
 var metadata = prefixes(
 	"169.254.0.0/16", "fe80::/10", // link-local, and most clouds' metadata
 	"168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128", // Azure, Alibaba, Oracle, AWS
@@ -36,7 +36,7 @@ func prefixes(list ...string) []netip.Prefix {
 }
 
 // IsMetadata reports whether an address is link-local, multicast, unspecified or a cloud's metadata
-// service. Nothing is to be sent there, whatever the operator allows.
+// service. No setting of the operator allows them for webhooks.
 func IsMetadata(a netip.Addr) bool { return within(metadata, Plain(a)) }
 
 // IsPrivate reports whether an address is not on the internet.

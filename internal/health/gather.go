@@ -90,7 +90,7 @@ func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) er
 	return g.missing(ctx, w, ev)
 }
 
-// preparation asks what keeps a pod's containers from being created: whatever the kubelet said last.
+// preparation asks what keeps a pod's containers from being created, by what the kubelet said last.
 func (g Gatherer) preparation(ctx context.Context, pod *corev1.Pod, ev *diagnose.Evidence) error {
 	if !diagnose.WantsPreparation(pod, ev.Now) {
 		return nil
