@@ -25,9 +25,9 @@ type waiting struct {
 // add puts the flags on a command that waits that long of itself, or not at all. With a
 // --wait that says no time it waits no less than that.
 func (f *waiting) add(cmd *cobra.Command, initial time.Duration) {
-	cmd.Flags().DurationVar(&f.limit, "wait", initial, "wait this long for the outcome, as in --wait=5m; 0 for not at all")
+	cmd.Flags().DurationVar(&f.limit, "wait", initial, "how long to wait for the outcome, as in --wait=5m; 0 to not wait")
 	cmd.Flags().Lookup("wait").NoOptDefVal = max(initial, defaultWait).String()
-	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "the same as --wait=0")
+	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait, like --wait=0")
 }
 
 // wanted says whether to wait.
