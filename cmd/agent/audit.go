@@ -24,7 +24,7 @@ type auditPlace struct {
 
 func (p *auditPlace) add(cmd *cobra.Command) {
 	p.ownCluster.add(cmd)
-	cmd.Flags().StringVar(&p.stateDir, "state-dir", os.Getenv("PIPEOPS_STATE_DIR"), "the agent's state directory, where it has one")
+	cmd.Flags().StringVar(&p.stateDir, "state-dir", os.Getenv("PIPEOPS_STATE_DIR"), "directory that holds the agent's state, if it has one")
 }
 
 func (p *auditPlace) store() (audit.Store, error) {
@@ -47,7 +47,7 @@ func newAudit() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Show what Runners did: every command and every refusal",
+		Short: "List what Runners did: every command and every refusal",
 		Args:  cobra.NoArgs,
 		Example: `  pipeops-agent audit --state-dir /var/lib/pipeops-agent
   kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent audit --limit 20`,
@@ -65,8 +65,8 @@ func newAudit() *cobra.Command {
 	}
 	place.add(cmd)
 	out.Add(cmd)
-	cmd.Flags().Int64Var(&after, "after", -1, "records with a higher number only, the oldest of them first; by default the newest records")
-	cmd.Flags().IntVar(&limit, "limit", 100, "how many records at most")
+	cmd.Flags().Int64Var(&after, "after", -1, "list records with a higher number, oldest first; by default the newest records")
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of records")
 	cmd.AddCommand(newAuditVerify())
 	return cmd
 }
@@ -86,10 +86,12 @@ func newAuditVerify() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Find records that were removed, changed or put elsewhere",
-		Long: "Checks the chain of all records that are kept. That the log's end was cut off, or the whole log\n" +
-			"made anew, can be told only by somebody who noted its end before: give it as --head, for\n" +
-			"instance from `pipeops-controlplane agent audit AGENT`. The exit code is 0 when all is whole.",
+		Short: "Detect audit records that were removed, changed or moved",
+		Long: "Verify the hash chain of all audit records that are kept.\n\n" +
+			"The chain alone does not show that the end of the log was cut off, or that the whole log was\n" +
+			"rewritten. To detect that, note the end of the log in advance and give it as --head.\n" +
+			"`pipeops-controlplane agent audit AGENT` prints one.\n\n" +
+			"The exit code is 0 when the log is intact.",
 		Args: cobra.NoArgs,
 		Example: `  pipeops-agent audit verify --state-dir /var/lib/pipeops-agent
   kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent audit verify --head 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
@@ -117,7 +119,7 @@ func newAuditVerify() *cobra.Command {
 	}
 	place.add(cmd)
 	out.Add(cmd)
-	cmd.Flags().StringVar(&head, "head", "", "number and hash of a record that was noted before, as NUMBER:HASH")
+	cmd.Flags().StringVar(&head, "head", "", "number and hash of a record that you noted before, as NUMBER:HASH")
 	return cmd
 }
 

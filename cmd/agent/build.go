@@ -14,7 +14,7 @@ import (
 // build (docs/adr/0042). They are not for users.
 func newBuild() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "build", Short: "Steps of a build, in its pod", Hidden: true, Args: cobra.NoArgs,
+		Use: "build", Short: "Run one step of a build in its pod", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newBuildFetch(), newBuildPush())
@@ -24,18 +24,18 @@ func newBuild() *cobra.Command {
 func newBuildFetch() *cobra.Command {
 	f := step.Fetch{Dir: step.Work, CommitDir: step.CommitDir, SecretDir: step.GitSecret, ProxyOfEnv: true}
 	cmd := &cobra.Command{
-		Use: "fetch", Short: "Get the files of a commit", Args: cobra.NoArgs,
+		Use: "fetch", Short: "Fetch the files of a commit", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.Out = cmd.OutOrStdout()
 			return runStep(cmd, f.Run)
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.URL, "url", "", "address of the repository")
+	fl.StringVar(&f.URL, "url", "", "address of the Git repository")
 	fl.StringVar(&f.Ref.Branch, "branch", "", "branch to build")
 	fl.StringVar(&f.Ref.Tag, "tag", "", "tag to build")
 	fl.StringVar(&f.Ref.Commit, "commit", "", "commit to build")
-	fl.StringVar(&f.Path, "path", "", "folder of the repository")
+	fl.StringVar(&f.Path, "path", "", "directory in the repository that is the build context")
 	fl.StringVar(&f.Secret, "secret", "", "name of the Secret whose keys are in "+step.GitSecret)
 	return cmd
 }
@@ -43,7 +43,7 @@ func newBuildFetch() *cobra.Command {
 func newBuildPush() *cobra.Command {
 	var image string
 	cmd := &cobra.Command{
-		Use: "push", Short: "Push the image that was built", Args: cobra.NoArgs,
+		Use: "push", Short: "Push the built image to a registry", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			repository, err := runnerapi.BuildTemplate{Image: image}.Repository()
 			if err != nil {
@@ -52,7 +52,7 @@ func newBuildPush() *cobra.Command {
 			return runStep(cmd, step.Push{Repository: repository, Dir: step.Work, CommitDir: step.CommitDir, Out: cmd.OutOrStdout()}.Run)
 		},
 	}
-	cmd.Flags().StringVar(&image, "image", "", "REGISTRY/REPOSITORY[:TAG]")
+	cmd.Flags().StringVar(&image, "image", "", "image to push, as REGISTRY/REPOSITORY[:TAG]")
 	return cmd
 }
 

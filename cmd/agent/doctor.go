@@ -19,10 +19,12 @@ func newDoctor() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find out what keeps the agent from working, and what to do about it",
-		Long: "Tries everything that the agent needs: the way to the control plane, its certificate and clock,\n" +
-			"the token, the FRP port, the cluster and each right in it, disk and memory. It changes nothing\n" +
-			"and may run beside the agent. The exit code is 0 when nothing failed.",
+		Short: "Check what the agent needs, and show how to fix what fails",
+		Long: "Check everything that the agent needs, and print a fix for each failure.\n\n" +
+			"The checks cover the path to the control plane, its certificate and clock, the token and the\n" +
+			"FRP port. They also cover the cluster, each permission in it, disk and memory. The command\n" +
+			"changes nothing and can run beside the agent.\n\n" +
+			"The exit code is 0 when no check fails.",
 		Args: cobra.NoArgs,
 		Example: `  pipeops-agent doctor --service
   pipeops-agent doctor --config agent.yaml -o json
@@ -54,7 +56,7 @@ func newDoctor() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&bundle, "bundle", "", "write a .tar.gz for support: report, configuration, versions, pods and logs, without secrets")
-	cmd.Flags().BoolVar(&service, "service", false, "use the settings of the agent's service on this machine, below "+serviceDir)
+	cmd.Flags().BoolVar(&service, "service", false, "use the settings of the agent's service on this machine, from "+serviceDir)
 	out.Add(cmd)
 	config.AddFlags(cmd.Flags())
 	return cmd

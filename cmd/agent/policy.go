@@ -22,7 +22,7 @@ import (
 func newPolicy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Try what the policy lets Runners do",
+		Short: "Check what the policy allows Runners to do",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return fmt.Errorf("%w: %w\n%s", errUsage, cli.NoSubcommand(cmd, args), cli.SeeHelp(cmd.CommandPath()))
@@ -37,7 +37,7 @@ func newPolicy() *cobra.Command {
 type ownCluster struct{ kubeconfig, namespace string }
 
 func (o *ownCluster) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file; when empty the pod's service account is used")
+	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (default: the pod's service account)")
 	cmd.Flags().StringVar(&o.namespace, "agent-namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), managed.AgentNamespace), "namespace that holds the agent's own objects")
 }
 
@@ -64,10 +64,11 @@ func newPolicyCheck() *cobra.Command {
 	c := &policyCheck{}
 	cmd := &cobra.Command{
 		Use:   "check [COMMAND]",
-		Short: "Say whether the policy is sound, and whether it allows a command",
-		Long: "Reads the policy from a file, or the one that holds in the cluster. COMMAND is a name that\n" +
-			"`pipeops-agent policy commands` lists, or that of pipeops-runner: deploy is put-app.\n" +
-			"The exit code is 0 when the policy is sound and allows the command.",
+		Short: "Validate the policy, and check whether it allows a command",
+		Long: "Validate the policy in a file or in the cluster, and check whether it allows COMMAND.\n\n" +
+			"COMMAND is a name that `pipeops-agent policy commands` lists, or a command of pipeops-runner.\n" +
+			"For example, deploy means put-app.\n\n" +
+			"The exit code is 0 when the policy is valid and allows the command.",
 		Args: cobra.MaximumNArgs(1),
 		Example: `  pipeops-agent policy check --file policy.yaml
   pipeops-agent policy check deploy --runner ci --namespace shop --image registry.example.com/shop/web:1.4.2
@@ -79,10 +80,10 @@ func newPolicyCheck() *cobra.Command {
 	}
 	fl := cmd.Flags()
 	c.add(cmd)
-	fl.StringVar(&c.file, "file", os.Getenv("PIPEOPS_POLICY_FILE"), "read the policy from this file, not from the cluster")
+	fl.StringVar(&c.file, "file", os.Getenv("PIPEOPS_POLICY_FILE"), "file to read the policy from (default: the policy in the cluster)")
 	fl.StringVar(&c.runner, "runner", "", "name of the Runner that sends the command")
-	fl.StringVar(&c.key, "key", "", "fingerprint of that Runner's key: say whether the policy pins it")
-	fl.StringVarP(&c.namespace, "namespace", "n", "", "namespace that the command is about")
+	fl.StringVar(&c.key, "key", "", "fingerprint of that Runner's key, to check whether the policy pins it")
+	fl.StringVarP(&c.namespace, "namespace", "n", "", "namespace that the command affects")
 	c.objects.add(fl)
 	c.app.add(fl)
 	return cmd

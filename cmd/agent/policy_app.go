@@ -25,13 +25,13 @@ type appFlags struct {
 }
 
 func (f *appFlags) add(fl *pflag.FlagSet) {
-	fl.StringVarP(&f.file, "filename", "f", "", "the App that the command would deploy, as pipeops-runner takes it")
+	fl.StringVarP(&f.file, "filename", "f", "", "file with the App to deploy, in the format of pipeops-runner deploy -f")
 	fl.StringVar(&f.image, "image", "", "image of the App")
 	fl.Int32Var(&f.replicas, "replicas", -1, "number of pods to deploy or scale to")
 	fl.StringVar(&f.cpu, "limit-cpu", "", "CPU limit of the App's container")
 	fl.StringVar(&f.memory, "limit-memory", "", "memory limit of the App's container")
-	fl.StringSliceVar(&f.hosts, "host", nil, "hosts of the App's Ingress")
-	fl.StringSliceVar(&f.annotations, "annotation", nil, "keys of annotations of the App's pods")
+	fl.StringSliceVar(&f.hosts, "host", nil, "host names of the App's Ingress")
+	fl.StringSliceVar(&f.annotations, "annotation", nil, "keys of the annotations of the App's pods")
 }
 
 // bring puts into the intent what the flags name, where the command has it.

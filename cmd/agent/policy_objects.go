@@ -18,8 +18,8 @@ type objectFlags struct {
 }
 
 func (f *objectFlags) add(fl *pflag.FlagSet) {
-	fl.StringSliceVar(&f.kinds, "kind", nil, "kinds of the manifests that the command brings: KIND or KIND.GROUP")
-	fl.StringVar(&f.manifests, "manifests", "", "file with the manifests that the command brings, such as `helm template` prints")
+	fl.StringSliceVar(&f.kinds, "kind", nil, "kinds of the objects to apply, as KIND or KIND.GROUP")
+	fl.StringVar(&f.manifests, "manifests", "", "file with the manifests to apply, such as the output of helm template")
 }
 
 // bring puts into the intent what the flags name.

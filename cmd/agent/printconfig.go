@@ -12,7 +12,8 @@ import (
 func newPrintConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "print-config",
-		Short:   "Show the effective configuration, with secrets masked, and what is wrong with it",
+		Short:   "Print the effective configuration and its errors",
+		Long:    "Print the effective configuration, with secrets masked, and list the errors in it.",
 		Args:    cobra.NoArgs,
 		Example: "  pipeops-agent print-config --config /etc/pipeops/agent.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {

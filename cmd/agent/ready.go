@@ -28,8 +28,10 @@ func newReady() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "ready",
-		Short: "Ask a running agent whether it is ready: registered, tunnel up, Apps read",
-		Args:  cobra.NoArgs,
+		Short: "Check whether a running agent is ready",
+		Long: "Check whether a running agent is ready: it is registered, its tunnel is up and it has\n" +
+			"read its Apps.",
+		Args: cobra.NoArgs,
 		Example: `  pipeops-agent ready
   pipeops-agent ready --url http://10.1.2.3:8080 --wait 60s`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,8 +42,8 @@ func newReady() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&url, "url", "http://localhost:8080", "where the agent's health port is (PIPEOPS_HEALTH_ADDRESS)")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to ask again while it is not")
+	cmd.Flags().StringVar(&url, "url", "http://localhost:8080", "URL of the agent's health port (PIPEOPS_HEALTH_ADDRESS)")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to retry while the agent is not ready")
 	return cmd
 }
 

@@ -29,10 +29,11 @@ var errUsage = errors.New("usage")
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pipeops-agent",
-		Short: "Turns the cluster it runs in into a deployment target",
-		Long: "The agent registers with a control plane, opens one outbound FRP tunnel and serves\n" +
-			"the Runner API through it. It opens no inbound port but the one for health checks.\n\n" +
-			"All times are shown in UTC.",
+		Short: "Turn this cluster into a deployment target",
+		Long: "pipeops-agent turns the cluster that it runs in into a deployment target.\n\n" +
+			"The agent registers with a control plane, opens one outbound FRP tunnel and serves the Runner\n" +
+			"API through it. The only inbound port that it opens is the one for health checks.\n\n" +
+			"All times are in UTC.",
 		Example:       "  pipeops-agent run --config /etc/pipeops/agent.yaml",
 		Version:       version,
 		SilenceErrors: true, SilenceUsage: true,

@@ -9,16 +9,16 @@ import (
 )
 
 func newAgent(a *app) *cobra.Command {
-	return group("agent", "List, approve, label, refuse or forget agents, or read an agent's timeline or audit log",
+	return group("agent", "Manage agents: approve, label, revoke and inspect them",
 		newAgentList(a, "list"), newAgentsShow(a), newAgentApprove(a), newAgentDeny(a), newAgentLabel(a), newAgentRevoke(a), newAgentRemove(a), newAgentTimeline(a), newAgentAudit(a))
 }
 
 func newAgentRevoke(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke AGENT",
-		Short: "Refuse an agent from now on",
-		Long: `Refuse an agent from now on: its requests are refused at once and its tunnel is
-closed. What runs in its cluster goes on running.`,
+		Short: "Revoke an agent's access",
+		Long: `Revoke an agent's access. The control plane refuses the agent's requests at once and closes
+its tunnel. Workloads in its cluster continue to run.`,
 		Example: "  pipeops-controlplane agent revoke shop",
 		Args:    exactArgs("AGENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,7 +37,8 @@ closed. What runs in its cluster goes on running.`,
 func newAgentRemove(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "remove AGENT",
-		Short:   "Forget a revoked agent, so that its cluster may register anew",
+		Short:   "Remove a revoked agent from the registry",
+		Long:    "Remove a revoked agent from the registry. Its cluster can then register again.",
 		Example: "  pipeops-controlplane agent remove shop",
 		Args:    exactArgs("AGENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -12,12 +12,13 @@ import (
 func newAgentApprove(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "approve AGENT",
-		Short: "Let an agent in that waits for approval",
-		Long: `Let an agent in that registers with a token of "token create --approve". Compare KEY
-in the list of agents with the key that the agent says in its own log: whoever has stolen
-the token can give any name, but has another key. The agent learns of it within seconds.
+		Short: "Approve a pending registration",
+		Long: `Approve the registration of an agent whose token comes from "token create --approve".
 
-Several that wait with one name are told apart by their IDs alone.`,
+Compare KEY in the list of agents with the key in the agent's own log. Anyone who stole the
+token can give any name, but has another key. The agent receives the approval within seconds.
+
+If several pending registrations have the same name, identify them by ID.`,
 		Example: "  pipeops-controlplane agents\n  pipeops-controlplane agent approve x3f2k7aabbccddee",
 		Args:    exactArgs("AGENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,9 +38,9 @@ func newAgentDeny(a *app) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "deny AGENT",
-		Short: "Refuse an agent that waits for approval",
-		Long: `Refuse an agent that waits for approval. It says so, with the reason, and asks every ten
-minutes from then on: "agent approve" can still let it in.`,
+		Short: "Deny a pending registration",
+		Long: `Deny a pending registration. The agent logs the denial with its reason, and asks again every
+ten minutes. You can still approve it with "agent approve".`,
 		Example: `  pipeops-controlplane agent deny x3f2k7aabbccddee --reason "not one of ours"`,
 		Args:    exactArgs("AGENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,6 +54,6 @@ minutes from then on: "agent approve" can still let it in.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the agent to say")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason that the agent reports")
 	return cmd
 }

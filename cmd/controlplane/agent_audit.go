@@ -20,9 +20,11 @@ func newAgentAudit(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "audit AGENT",
-		Short: "Show what an agent told of what Runners did",
-		Long: `Show the agent's audit log as far as it came here. HEAD is what to give to
-` + "`pipeops-agent audit verify --head`" + ` in the agent's cluster.`,
+		Short: "List the audit records that an agent sent",
+		Long: `List the audit records that the control plane received from an agent.
+
+To verify the log in the agent's cluster, give the printed HEAD to
+` + "`pipeops-agent audit verify --head`" + ` there.`,
 		Example: "  pipeops-controlplane agent audit shop --limit 20",
 		Args:    exactArgs("AGENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,7 +42,7 @@ func newAgentAudit(a *app) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 100, "how many of the newest records")
+	cmd.Flags().IntVar(&limit, "limit", 100, "number of newest records to list")
 	return cmd
 }
 

@@ -16,11 +16,13 @@ import (
 func newAgentLabel(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "label AGENT KEY=VALUE... [KEY-...]",
-		Short: "Set labels of an agent, or take them away",
-		Long: `Set labels of an agent, or take them away with KEY-. Runners see and reach agents by
-label: connections of a Runner whose grant the agent fits no more are cut within seconds.
+		Short: "Set or remove labels of an agent",
+		Long: `Set labels of an agent with KEY=VALUE, or remove them with KEY-.
 
-When the agent registers anew its labels are those of its token again.`,
+Labels decide which Runners see and reach the agent. When a Runner's grant no longer selects
+the agent, that Runner's open connections to it are closed within seconds.
+
+An agent that registers again gets the labels of its token.`,
 		Example: "  pipeops-controlplane agent label shop env=prod region=eu\n  pipeops-controlplane agent label shop env-",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {

@@ -33,10 +33,12 @@ func newAgentTimeline(a *app) *cobra.Command {
 	c := &agentTimeline{app: a}
 	cmd := &cobra.Command{
 		Use:   "timeline AGENT",
-		Short: "Show what happened to an agent and its Apps, the newest last",
-		Long: `Show what happened to an agent and its Apps, the newest last, as it came back from
-RabbitMQ. Of each agent some 1000 events are kept, of each App at most 200, and of each App
-in any case the last.`,
+		Short: "Show the timeline of an agent and its Apps",
+		Long: `Show the timeline of an agent and its Apps, newest event last. The events are those that came
+back from RabbitMQ.
+
+The control plane keeps about 1000 events of each agent and at most 200 of each App. It always
+keeps the last event of each App.`,
 		Example: `  pipeops-controlplane agent timeline shop --since 1h
   pipeops-controlplane agent timeline shop --namespace production --app web --type app.failed -o json`,
 		Args: exactArgs("AGENT"),
@@ -48,11 +50,11 @@ in any case the last.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.query.Namespace, "namespace", "", "only Apps in this namespace")
-	f.StringVar(&c.query.App, "app", "", "only this App of the namespace")
-	f.StringSliceVar(&c.types, "type", nil, "only events of these types, such as app.failed")
-	f.DurationVar(&c.since, "since", 0, "only what happened since, such as 1h (default all)")
-	f.IntVar(&c.query.Limit, "limit", announce.DefaultTimelineLimit, "how many of the last events to show")
+	f.StringVar(&c.query.Namespace, "namespace", "", "show only Apps in this namespace")
+	f.StringVar(&c.query.App, "app", "", "show only this App of the namespace")
+	f.StringSliceVar(&c.types, "type", nil, "show only events of these types, such as app.failed")
+	f.DurationVar(&c.since, "since", 0, "show only events newer than this, such as 1h (default all)")
+	f.IntVar(&c.query.Limit, "limit", announce.DefaultTimelineLimit, "number of latest events to show")
 	c.out.Add(cmd)
 	return cmd
 }

@@ -24,7 +24,7 @@ func newAgentList(a *app, use string) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:     use,
-		Short:   "List agents, and those that wait to become one",
+		Short:   "List agents and pending registrations",
 		Example: "  pipeops-controlplane agent list -o json",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

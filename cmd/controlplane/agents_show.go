@@ -32,7 +32,7 @@ func newAgentsShow(a *app) *cobra.Command {
 	var events int
 	cmd := &cobra.Command{
 		Use:     "show AGENT",
-		Short:   "Show an agent and what happened to it and its apps",
+		Short:   "Show an agent and the latest events of it and its Apps",
 		Example: "  pipeops-controlplane agent show shop --events 50",
 		Args:    exactArgs("AGENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,7 +47,7 @@ func newAgentsShow(a *app) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	cmd.Flags().IntVar(&events, "events", 20, "how many of the last events to show")
+	cmd.Flags().IntVar(&events, "events", 20, "number of latest events to show")
 	return cmd
 }
 

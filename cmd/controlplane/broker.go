@@ -26,13 +26,13 @@ var brokerURL = secretURL{
 // add adds the flags of the serving commands.
 func (b *brokerFlags) add(f *pflag.FlagSet) {
 	b.addOwn(f)
-	f.StringVar(&b.runnerURLFile, "runner-broker-url-file", "", "file with the URL that Runners reach RabbitMQ at, which runner create gives them")
+	f.StringVar(&b.runnerURLFile, "runner-broker-url-file", "", "file with the RabbitMQ URL for Runners, which runner create puts into their credentials")
 }
 
 // addOwn adds the flags for our own connection to the broker.
 func (b *brokerFlags) addOwn(f *pflag.FlagSet) {
-	f.StringVar(&b.url, "broker-url", "", "URL of RabbitMQ without a password; several separated by commas")
-	f.StringVar(&b.urlFile, "broker-url-file", "", "file with the URL of RabbitMQ, amqps://user:password@host:5671/, one per line")
+	f.StringVar(&b.url, "broker-url", "", "RabbitMQ URL without a password; separate several with commas")
+	f.StringVar(&b.urlFile, "broker-url-file", "", "file with RabbitMQ URLs, amqps://user:password@host:5671/, one per line")
 	f.StringVar(&b.caFile, "broker-ca", "", "file with the CA of RabbitMQ's certificate (default: the machine's CAs)")
 	// The environment may hold a password, the flag may not: apply distinguishes them.
 	_ = f.SetAnnotation("broker-url", notFromEnvironment, []string{})

@@ -12,10 +12,12 @@ func newCAKey(a *app) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "key -o FILE",
-		Short: "Make the key with which control planes that share a database share a CA",
-		Long: `Make a key: 32 random bytes, in base64, in a file that only you can read. All
-control planes on one PostgreSQL get the same with --ca-key-file; the CA in the
-database is encrypted with it. Without it the CA is lost: keep it, apart from the
+		Short: "Create the key of a CA that control planes share",
+		Long: `Create the key of a CA that control planes share, in a file that only you can read. The key is
+32 random bytes in base64.
+
+The key encrypts the CA in PostgreSQL. Give the same key with --ca-key-file to all control
+planes that share the database. Without the key, the CA is lost. Keep the key, apart from the
 backups of the database.`,
 		Example: "  pipeops-controlplane ca key -o ./ca-key",
 		Args:    exactArgs(),
@@ -30,6 +32,6 @@ backups of the database.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write, which must not be there yet")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write; it must not exist yet")
 	return cmd
 }

@@ -11,18 +11,20 @@ import (
 )
 
 func newCARotate(a *app) *cobra.Command {
-	cmd := group("rotate", "Replace the CA, step by step, with no agent lost",
-		newCAStep(a, ca.Start, "Make a new CA, which is trusted beside the old one",
-			"Make a new CA. Agents trust it beside the old one from their next heartbeat on.", false),
-		newCAStep(a, ca.Sign, "Have the new CA sign",
-			"Have the new CA sign. Agents renew their certificates within twenty heartbeats' time,\nand Runners get theirs with the next command.\nIt is refused while there are agents that do not trust the new CA yet.", true),
+	cmd := group("rotate", "Rotate the CA in steps, without losing an agent",
+		newCAStep(a, ca.Start, "Create a new CA that agents trust beside the old one",
+			"Create a new CA. Agents trust it beside the old one from their next heartbeat.", false),
+		newCAStep(a, ca.Sign, "Start to sign with the new CA",
+			"Start to sign with the new CA. Agents renew their certificates within the time of twenty\nheartbeats. Runners get theirs with their next command.\n\nThe command fails while any agent does not trust the new CA yet, unless you give --force.", true),
 		newCAStep(a, ca.Finish, "Drop the old CA and its key",
-			"Drop the old CA and its key. Backups of the data directory may hold it still.\nIt is refused while agents or Runners use certificates of the old CA. Those that were\noffline all the time come back by themselves: see docs/certificates.md.", true),
-		newCAStep(a, ca.Abort, "Go one step back",
-			"Go one step back: the old CA signs again or, when it does, the new one is dropped.\nThat is refused while agents or Runners use certificates of the new CA.", true))
-	cmd.Long = `Replace the CA, step by step, with no agent lost: start, sign, finish. Between the
-steps pipeops-controlplane ca show says who is not ready yet. Each step can be
-repeated, and works whether or not a control plane serves the data directory.`
+			"Drop the old CA and its key. Backups of the data directory can still contain them.\n\nThe command fails while agents or Runners use certificates of the old CA, unless you give\n--force. Agents and Runners that were offline the whole time recover by themselves: see\ndocs/certificates.md.", true),
+		newCAStep(a, ca.Abort, "Go back one step",
+			"Go back one step. If the new CA signs, the old CA signs again. Otherwise, the new CA is dropped.\n\nDropping the new CA fails while agents or Runners use its certificates, unless you give --force.", true))
+	cmd.Long = `Rotate the CA in three steps, without losing an agent: start, sign, finish.
+
+Between the steps, pipeops-controlplane ca show lists the agents and Runners that are not ready
+yet. You can repeat each step. Each step works whether or not a control plane serves the data
+directory.`
 	cmd.Example = `  pipeops-controlplane ca rotate start
   pipeops-controlplane ca rotate sign --dry-run
   pipeops-controlplane ca rotate sign
@@ -44,9 +46,9 @@ func newCAStep(a *app, step ca.Step, short, long string, waits bool) *cobra.Comm
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "only say whether it could be done, and who is not ready")
+	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "only report whether the step is possible, and which agents and Runners are not ready")
 	if waits {
-		cmd.Flags().BoolVar(&opts.Force, "force", false, "do it though some are not ready")
+		cmd.Flags().BoolVar(&opts.Force, "force", false, "do the step although some agents or Runners are not ready")
 	}
 	return cmd
 }

@@ -16,10 +16,10 @@ func newCAShow(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show the CA, how far its rotation is and who it waits for",
+		Short: "Show the CA, its rotation and what the next step waits for",
 		Example: `  pipeops-controlplane ca show
 
-  # Names of those that the next step waits for:
+  # Names of the agents and Runners that the next step waits for:
   pipeops-controlplane ca show -o json | jq -r '.notReady[].name'`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,7 +56,7 @@ func (a *app) sayCA(status controlplane.CAStatus) {
 	case status.Stage == ca.Settled:
 		a.say("No rotation is under way. To begin one: pipeops-controlplane ca rotate start")
 	case len(status.NotReady) > 0:
-		a.say("Wait until nobody is left above, then: pipeops-controlplane ca rotate %s", stepAfter(status.Stage))
+		a.say("Wait until the list above is empty, then: pipeops-controlplane ca rotate %s", stepAfter(status.Stage))
 	default:
 		a.say("All are ready. Next: pipeops-controlplane ca rotate %s", stepAfter(status.Stage))
 	}

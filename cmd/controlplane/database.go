@@ -24,11 +24,11 @@ var databaseURL = secretURL{
 }
 
 func (d *databaseFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&d.url, "database", "", "URL of PostgreSQL without a password, postgres://USER@HOST:5432/DATABASE (default: SQLite in the data directory)")
-	f.StringVar(&d.urlFile, "database-file", "", "file with the URL of PostgreSQL, password included")
+	f.StringVar(&d.url, "database", "", "PostgreSQL URL without a password, postgres://USER@HOST:5432/DATABASE (default: SQLite in the data directory)")
+	f.StringVar(&d.urlFile, "database-file", "", "file with the PostgreSQL URL, including the password")
 	f.StringVar(&d.passwordFile, "database-password-file", "", "file with the password for --database")
 	f.StringVar(&d.caFile, "database-ca", "", "file with the CA of PostgreSQL's certificate (default: the machine's CAs)")
-	f.StringVar(&d.caKeyFile, "ca-key-file", "", "file with the key of the CA in PostgreSQL, the same for all control planes that serve it; see pipeops-controlplane ca key")
+	f.StringVar(&d.caKeyFile, "ca-key-file", "", "file with the key of the CA in PostgreSQL, the same on all control planes that share it; see pipeops-controlplane ca key")
 	// The environment may hold a password, the flag may not: read distinguishes them.
 	_ = f.SetAnnotation("database", notFromEnvironment, []string{})
 }

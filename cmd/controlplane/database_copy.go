@@ -11,7 +11,7 @@ import (
 )
 
 func newDatabase(a *app) *cobra.Command {
-	return group("database", "Manage where the registry is kept", newDatabaseCopy(a))
+	return group("database", "Manage where the registry is stored", newDatabaseCopy(a))
 }
 
 func newDatabaseCopy(a *app) *cobra.Command {
@@ -19,12 +19,13 @@ func newDatabaseCopy(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy",
 		Short: "Move the registry from SQLite to PostgreSQL",
-		Long: `Move the registry from SQLite, in the data directory, to the PostgreSQL that
---database or --database-file names: all of it, or nothing. Stop the control plane
-first, and start it with the same flags afterwards.
+		Long: `Move the registry from SQLite in the data directory to PostgreSQL. --database or
+--database-file names the PostgreSQL database. The command moves everything or nothing.
 
-The PostgreSQL database has to be empty. The SQLite file stays in the data
-directory under another name, and the directory remembers where the registry is.`,
+Stop the control plane first. Start it with the same flags afterwards.
+
+The PostgreSQL database must be empty. The SQLite file stays in the data directory under another
+name, and the directory records where the registry is.`,
 		Example: "  pipeops-controlplane database copy --data-dir ./data --database-file ./database-url",
 		Args:    exactArgs(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.copyDatabase(cmd.Context(), out) },

@@ -25,7 +25,7 @@ type deadLetters struct {
 
 func newDeadLetters(a *app) *cobra.Command {
 	d := &deadLetters{app: a}
-	cmd := group("dead-letters", "See announcements that Runners could not take, send them again, or drop them", d.list(), d.requeue(), d.drop())
+	cmd := group("dead-letters", "Manage announcements that Runners could not process", d.list(), d.requeue(), d.drop())
 	cmd.Example = "  pipeops-controlplane dead-letters list\n  pipeops-controlplane dead-letters requeue --all"
 	d.broker.addOwn(cmd.PersistentFlags())
 	return cmd
@@ -53,11 +53,14 @@ func (d *deadLetters) list() *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List announcements that Runners could not take",
-		Long: `List announcements that Runners could not take. Nothing is changed by looking.
+		Short: "List announcements that Runners could not process",
+		Long: `List announcements that Runners could not process. The command changes nothing.
 
-REASON is RabbitMQ's: rejected (the Runner could not handle it), delivery_limit (it died
-of it, again and again), maxlen (its queue was full) or expired.`,
+REASON comes from RabbitMQ:
+  rejected         the Runner could not handle the announcement
+  delivery_limit   the Runner crashed on it repeatedly
+  maxlen           the Runner's queue was full
+  expired          the announcement expired`,
 		Example: "  pipeops-controlplane dead-letters list -o json",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,7 +83,7 @@ of it, again and again), maxlen (its queue was full) or expired.`,
 			})
 		},
 	}
-	cmd.Flags().IntVar(&d.limit, "limit", 100, "how many to show")
+	cmd.Flags().IntVar(&d.limit, "limit", 100, "maximum number of announcements to list")
 	out.Add(cmd)
 	return cmd
 }
@@ -102,9 +105,11 @@ func deadTable(w io.Writer, list []announce.DeadLetter) {
 func (d *deadLetters) requeue() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "requeue [ID ...]",
-		Short: "Send dead letters again to the Runners that could not take them",
-		Long: `Send dead letters again to the Runners that could not take them, once these can. They
-come after what was announced since; whoever goes by sequence numbers drops what is old.`,
+		Short: "Send dead letters to their Runners again",
+		Long: `Send dead letters again to the Runners that could not process them, once they can.
+
+The dead letters arrive after newer announcements. A Runner that follows sequence numbers
+ignores those that are out of date.`,
 		Example: "  pipeops-controlplane dead-letters requeue --all",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return d.treat(cmd, ids, func(ctx context.Context, letters *announce.DeadLetters, chosen func(announce.DeadLetter) bool) (int, error) {
@@ -140,7 +145,7 @@ func (d *deadLetters) drop() *cobra.Command {
 }
 
 func (d *deadLetters) addAll(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&d.all, "all", false, "all there are, instead of IDs")
+	cmd.Flags().BoolVar(&d.all, "all", false, "all dead letters, instead of IDs")
 }
 
 // treat applies do to the letters with these IDs, or to all.

@@ -18,13 +18,13 @@ type limitFlags struct {
 }
 
 func (l *limitFlags) add(f *pflag.FlagSet) {
-	f.IntVar(&l.connections, "max-connections", limit.DefaultConnections, "connections that each listener has open at a time")
-	f.IntVar(&l.perAddress, "max-connections-per-address", limit.DefaultPerPeer, "how many of them one address has (IPv6: one /64), and how many it opens at once")
-	f.IntVar(&l.newPerSecond, "new-connections-per-address", limit.DefaultNewPerSecond, "new connections per second of one address in the long run")
-	f.StringSliceVar(&l.shared, "shared-address", nil, "address or network behind which many agents or Runners are, such as a load balancer's: exempt from limits by address; may be repeated")
-	f.IntVar(&l.outbox.Events, "outbox-events", controlplane.DefaultOutboxEvents, "announcements that wait for the broker, past which those are dropped that later ones supersede")
-	f.IntVar(&l.outbox.PerAgent, "outbox-events-per-agent", controlplane.DefaultOutboxPerAgent, "--outbox-events for those about one agent and its Apps")
-	f.Int64Var(&l.outbox.Bytes, "outbox-bytes", controlplane.DefaultOutboxBytes, "announcements that wait for the broker, in bytes, past which those are dropped that later ones supersede")
+	f.IntVar(&l.connections, "max-connections", limit.DefaultConnections, "maximum open connections of each listener")
+	f.IntVar(&l.perAddress, "max-connections-per-address", limit.DefaultPerPeer, "maximum open connections of one address (IPv6: one /64), and the burst of new ones")
+	f.IntVar(&l.newPerSecond, "new-connections-per-address", limit.DefaultNewPerSecond, "sustained rate of new connections of one address, per second")
+	f.StringSliceVar(&l.shared, "shared-address", nil, "address or network that many agents or Runners share, such as a load balancer's; exempt from limits by address; may be repeated")
+	f.IntVar(&l.outbox.Events, "outbox-events", controlplane.DefaultOutboxEvents, "maximum announcements waiting for the broker; beyond it, superseded announcements are dropped")
+	f.IntVar(&l.outbox.PerAgent, "outbox-events-per-agent", controlplane.DefaultOutboxPerAgent, "--outbox-events for the announcements about one agent and its Apps")
+	f.Int64Var(&l.outbox.Bytes, "outbox-bytes", controlplane.DefaultOutboxBytes, "maximum bytes of announcements waiting for the broker; beyond it, superseded announcements are dropped")
 }
 
 func (l *limitFlags) apply(cfg *controlplane.Config) error {

@@ -39,16 +39,17 @@ func newReady(a *app) *cobra.Command {
 	r := &ready{app: a}
 	cmd := &cobra.Command{
 		Use:   "ready",
-		Short: "Ask a running control plane whether it is ready, and show its checks",
+		Short: "Check whether a running control plane is ready",
+		Long:  "Check whether a running control plane is ready, and print the result of each check.",
 		Example: `  pipeops-controlplane ready --data-dir ./data
   pipeops-controlplane ready --url https://cp.example.com:8443 --any-certificate --wait 60s`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.url, "url", "https://localhost:8443", "where its API is")
-	f.BoolVar(&r.anyCertificate, "any-certificate", false, "do not compare its certificate with the CA in the data directory, as Kubernetes' probes do not")
-	f.DurationVar(&r.wait, "wait", 0, "how long to ask again while it is not")
+	f.StringVar(&r.url, "url", "https://localhost:8443", "URL of the control plane's API")
+	f.BoolVar(&r.anyCertificate, "any-certificate", false, "do not verify the certificate with the CA in the data directory, like a Kubernetes probe")
+	f.DurationVar(&r.wait, "wait", 0, "how long to retry while the control plane is not ready")
 	return cmd
 }
 

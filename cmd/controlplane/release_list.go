@@ -16,7 +16,7 @@ func newReleaseList(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List the releases that are offered",
+		Short:   "List offered versions",
 		Example: "  pipeops-controlplane release list",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

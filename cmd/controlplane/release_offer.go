@@ -21,13 +21,13 @@ func newReleaseOffer(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "offer FILE",
-		Short: "Offer a signed release to agents",
-		Long: `Offer a release to agents. FILE is its release.json, or the directory that has it;
-the signature is beside it, in release.json.minisig.
+		Short: "Offer a signed version to agents",
+		Long: `Offer a version to agents. FILE is its release.json, or the directory that contains it. The
+signature is beside it, in release.json.minisig.
 
-An agent takes it when its customer has turned self-update on, when it trusts the
-signature and when the version is newer than its own; it waits for its customer's
-window. Of several offers that are for it an agent gets the highest version.`,
+An agent takes the version if it trusts the signature and the version is newer than its own. Its
+cluster owner must have turned self-update on. The agent waits for the cluster owner's window.
+If several offers select an agent, it gets the highest version.`,
 		Example: `  pipeops-controlplane release offer dist/v1.2.3 --url https://downloads.example.com/v1.2.3 --agent shop
   pipeops-controlplane release offer dist/v1.2.3 --url https://downloads.example.com/v1.2.3 --label ring=early`,
 		Args: exactArgs("FILE"),
@@ -51,10 +51,10 @@ window. Of several offers that are for it an agent gets the highest version.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.URL, "url", "", "where agents find the release's files: https://HOST/PATH")
-	f.StringSliceVar(&opts.Agents, "agent", nil, "name or ID of an agent that it is for; may be repeated (default all)")
-	f.StringToStringVar(&opts.Labels, "label", nil, "label that an agent has to have")
-	f.StringSliceVar(&keys, "key", nil, "public key of minisign that has to have signed it (default those of this build)")
+	f.StringVar(&opts.URL, "url", "", "URL at which agents find the version's files, https://HOST/PATH")
+	f.StringSliceVar(&opts.Agents, "agent", nil, "name or ID of an agent that gets the offer; may be repeated (default all)")
+	f.StringToStringVar(&opts.Labels, "label", nil, "label that an agent must have to get the offer")
+	f.StringSliceVar(&keys, "key", nil, "minisign public key that must have signed the version (default those of this build)")
 	if err := cmd.MarkFlagRequired("url"); err != nil {
 		panic(err) // the flag is defined above
 	}

@@ -11,11 +11,11 @@ import (
 func newReleaseWithdraw(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "withdraw ID|VERSION",
-		Short: "Take back an offer, or all offers of a version; agents that have taken it stay",
-		Long: `Take back an offer, or all offers of a version. Agents that wait for their window
-do not take it any more; agents that have taken it stay what they are.
+		Short: "Withdraw an offer, or all offers of a version",
+		Long: `Withdraw an offer, or all offers of a version. Agents that wait for their window do not take it.
+Agents that have taken the version keep it.
 
-To have agents try a version again that failed, withdraw it and offer it anew.`,
+To have agents retry a version that failed, withdraw it and offer it again.`,
 		Example: "  pipeops-controlplane release withdraw v1.2.3",
 		Args:    exactArgs("ID|VERSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -60,14 +60,14 @@ func execute(ctx context.Context, args []string, s streams) int {
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pipeops-controlplane",
-		Short: "The operator's side of PipeOps",
-		Long: `pipeops-controlplane serves agents and Runners: it registers agents by token, ends
-their tunnels, routes Runners to them and announces them over RabbitMQ.
+		Short: "Run and manage the PipeOps control plane",
+		Long: `pipeops-controlplane serves agents and Runners. It registers agents by token, terminates their
+tunnels, routes Runners to them, and announces them over RabbitMQ.
 
---data-dir, --database and every flag of serve can be given in the environment as
-well: --data-dir is PIPEOPS_DATA_DIR, --api-listen is PIPEOPS_API_LISTEN.
+You can also set --data-dir, --database and every flag of serve in the environment. For example,
+--data-dir is PIPEOPS_DATA_DIR and --api-listen is PIPEOPS_API_LISTEN.
 
-All times are shown in UTC.`,
+All times are in UTC.`,
 		Example: `  pipeops-controlplane serve --data-dir ./data
   pipeops-controlplane token create --data-dir ./data
   pipeops-controlplane agents --data-dir ./data`,
@@ -81,7 +81,7 @@ All times are shown in UTC.`,
 			return err
 		},
 	}
-	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory with the CA and the database, unless those are in PostgreSQL")
+	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory of the CA and the database, unless they are in PostgreSQL")
 	a.database.add(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cli.FlagError(cmd, err)} })
 	root.AddCommand(newServe(a), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), newRoutes(a), newWebhook(a), newRelease(a), newDeadLetters(a), newCA(a), newDatabase(a), cli.NewVersion("pipeops-controlplane", version, commit))

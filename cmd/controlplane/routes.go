@@ -15,13 +15,15 @@ func newRoutes(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "routes [AGENT]",
-		Short: "List the public hosts at which agents' Apps are served",
-		Long: `List the public hosts that the Ingresses of agents' Apps ask for, as the agents tell
-them where enableIngressSync is on. Traffic to them does not come through the control
-plane: it goes where DNS leads, to the ingress controller of that cluster.
+		Short: "List the public hosts of agents' Apps",
+		Long: `List the public hosts in the Ingresses of agents' Apps. Agents report them when
+enableIngressSync is on.
 
-A host that two agents have is a CONFLICT of the later one, and so is a path of a host
-that two Apps of an agent have.`,
+Traffic to these hosts does not pass through the control plane. It goes where DNS leads, to the
+ingress controller of that cluster.
+
+If two agents have the same host, CONFLICT marks the later one. The same is true for a path of a
+host that two Apps of one agent have.`,
 		Example: "  pipeops-controlplane routes\n  pipeops-controlplane routes shop -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

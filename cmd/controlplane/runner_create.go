@@ -27,8 +27,8 @@ type runnerCreate struct {
 type runnerGrant struct{ agents, brokerURLFile string }
 
 func (g *runnerGrant) add(f *pflag.FlagSet) {
-	f.StringVar(&g.agents, "agents", "", "labels of the agents that it may see and reach, such as 'env=prod,region in (eu,us)' (default all agents)")
-	f.StringVar(&g.brokerURLFile, "broker-url-file", "", "file with the URL of this Runner's own account at RabbitMQ (default what all Runners share)")
+	f.StringVar(&g.agents, "agents", "", "label selector of the agents that the Runner may see and reach, such as 'env=prod,region in (eu,us)' (default all agents)")
+	f.StringVar(&g.brokerURLFile, "broker-url-file", "", "file with the RabbitMQ URL of this Runner's own account (default the account that all Runners share)")
 }
 
 func (g *runnerGrant) parse() (runnerapi.Grant, error) {
@@ -46,21 +46,22 @@ func newRunnerCreate(a *app) *cobra.Command {
 	c := &runnerCreate{app: a}
 	cmd := &cobra.Command{
 		Use:   "create NAME -o FILE",
-		Short: "Write one file with all that a Runner needs",
-		Long: `Write one file with all that a Runner needs: where the control plane is, the CA, a
-certificate with its key, and the broker. Whoever has the file commands every
-agent that --agents selects, as far as each cluster's policy lets him:
-keep it like a password.
+		Short: "Create a Runner and write its credentials to a file",
+		Long: `Create a Runner and write one file with everything that it needs. The file holds the address of
+the control plane, the CA, a certificate with its key, and the broker.
 
---agents takes a selector of labels as Kubernetes writes it. The certificate carries
-it, and each agent holds it against its own labels. What is announced over RabbitMQ is
-kept apart by the broker only for Runners with accounts of their own, --broker-url-file.`,
+Anyone holding the file commands every agent that --agents selects, within the limits of each
+cluster's policy: keep it like a password.
+
+--agents takes a Kubernetes label selector. The certificate carries the selector, and each agent
+compares it with its own labels. RabbitMQ separates announcements only between Runners with
+accounts of their own: see --broker-url-file.`,
 		Example: `  pipeops-controlplane runner create builder -o builder.json
   pipeops-runner agents --credentials builder.json
 
   pipeops-controlplane runner create shops -o shops.json --agents 'env=prod,region in (eu,us)'
 
-  # From a container, which has no file system to keep it in:
+  # From a container without a file system to keep the file in:
   (umask 077; kubectl exec pipeops-controlplane-0 -- /pipeops-controlplane runner create builder -o - >builder.json)`,
 		Args: exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -72,8 +73,8 @@ kept apart by the broker only for Runners with accounts of their own, --broker-u
 	}
 	f := cmd.Flags()
 	f.StringVarP(&c.file, "output", "o", "", "file to write, or - for standard output")
-	f.DurationVar(&c.ttl, "ttl", 365*24*time.Hour, "life of the certificate")
-	f.BoolVar(&c.force, "force", false, "replace the file, and the credentials of a Runner that has some")
+	f.DurationVar(&c.ttl, "ttl", 365*24*time.Hour, "lifetime of the certificate")
+	f.BoolVar(&c.force, "force", false, "replace the file, and the credentials of an existing Runner")
 	c.add(f)
 	_ = cmd.MarkFlagFilename("output", "json")
 	return cmd
@@ -140,7 +141,7 @@ func grantWords(g runnerapi.Grant) string {
 // warnOfSharedAccount warns about what the broker does not hide from a Runner.
 func (a *app) warnOfSharedAccount(credentials runnerapi.Credentials, g runnerapi.Grant, own string) {
 	if !g.All() && own == "" && credentials.Broker.URL != "" {
-		a.say("Its account at RabbitMQ is the one that all Runners share: whoever means to can read with it what is announced of other agents. " +
-			"Give it one of its own with --broker-url-file; docs/runners.md says how.")
+		a.say("The Runner uses the RabbitMQ account that all Runners share, with which it can read the announcements of other agents. " +
+			"Give the Runner an account of its own with --broker-url-file: see docs/runners.md.")
 	}
 }

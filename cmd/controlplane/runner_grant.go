@@ -22,11 +22,12 @@ func newRunnerGrant(a *app) *cobra.Command {
 	c := &runnerRegrant{app: a}
 	cmd := &cobra.Command{
 		Use:   "grant NAME --agents SELECTOR -o FILE",
-		Short: "Let a Runner see and reach other agents, with new credentials",
-		Long: `Let a Runner see and reach other agents than before. What it is granted is in its
-certificate, so it gets new credentials, as good for as long as the old ones were made
-for. The old ones are refused from now on, and connections made with them are cut within
-seconds: have the new file at hand for the Runner.`,
+		Short: "Change which agents a Runner may see and reach",
+		Long: `Change which agents a Runner may see and reach. The grant is in the Runner's certificate, so the
+Runner gets new credentials. They have the same lifetime as the old ones.
+
+The old credentials are refused from now on, and their open connections are closed within
+seconds. Be ready to give the new file to the Runner.`,
 		Example: `  pipeops-controlplane runner grant shops --agents 'env=prod' -o shops.json --force
 
   # All agents:

@@ -18,7 +18,7 @@ func newRunnerList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List Runners",
-		Long:    "List Runners, but those that were revoked: --all shows them too.",
+		Long:    "List the Runners that are not revoked. --all includes revoked Runners.",
 		Example: "  pipeops-controlplane runner list\n  pipeops-controlplane runner list --all",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,7 +42,7 @@ func newRunnerList(a *app) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "also those that were revoked")
+	cmd.Flags().BoolVar(&all, "all", false, "include revoked Runners")
 	return cmd
 }
 

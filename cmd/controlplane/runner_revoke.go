@@ -11,10 +11,10 @@ import (
 func newRunnerRevoke(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME",
-		Short: "Refuse a Runner from now on",
-		Long: `Refuse a Runner's certificate: at the control plane at once, and at each agent that is
-connected within seconds, where connections that are open are cut. An agent that is not
-connected hears of it before it lets a Runner in again.`,
+		Short: "Revoke a Runner's certificate",
+		Long: `Revoke a Runner's certificate. The control plane refuses it at once. Connected agents refuse it
+within seconds and close its open connections. A disconnected agent receives the revocation
+before it accepts a Runner again.`,
 		Example: "  pipeops-controlplane runner revoke builder",
 		Args:    exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

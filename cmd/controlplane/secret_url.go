@@ -48,7 +48,7 @@ func (s secretURL) check(text string) error {
 		return fmt.Errorf("--%s: is not a URL; it looks like %s", s.flag, s.like)
 	}
 	if _, secret := u.User.Password(); secret || u.Query().Has("password") {
-		return fmt.Errorf("--%s: holds a password, which everybody on this machine can read on the command line; %s", s.flag, s.fix)
+		return fmt.Errorf("--%s: holds a password, which every user of this machine can read on the command line; %s", s.flag, s.fix)
 	}
 	return nil
 }

@@ -32,44 +32,48 @@ func newServe(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve agents and Runners",
-		Long: `Serve agents and Runners until it is told to stop.
+		Long: `Serve agents and Runners until stopped.
 
-At the first start it makes the data directory with a certificate authority and a
-SQLite database: keep it, and back it up. With --database the registry is in
-PostgreSQL instead, and the directory holds the CA alone; with --ca-key-file the CA
-is in PostgreSQL as well, and several control planes may serve it side by side, each
-with a directory of its own that need not be kept. Without a broker everything works but the announcements, which are kept until there is one.`,
+The first start creates the data directory with a certificate authority (CA) and a SQLite
+database. Keep the directory, and back it up.
+
+With --database, the registry is in PostgreSQL, and the directory holds only the CA. With
+--ca-key-file, the CA is in PostgreSQL as well. Several control planes can then serve it side by
+side. Each has its own directory, which you do not need to keep.
+
+Without a broker, everything works except announcements. The control plane keeps them until
+there is a broker.`,
 		Example: `  # On one machine, to try it out:
   pipeops-controlplane serve --data-dir ./data
 
-  # For others to reach:
+  # Reachable from other machines:
   pipeops-controlplane serve --advertise-api https://control.example.com:8443 \
     --advertise-tunnel control.example.com:7000 --advertise-edge control.example.com:8444 \
     --broker-url-file /etc/pipeops/broker-url
 
-  # One of several, on one PostgreSQL:
+  # One of several control planes on one PostgreSQL:
   pipeops-controlplane serve --database-file /etc/pipeops/database-url --ca-key-file /etc/pipeops/ca-key \
     --advertise-peer 10.0.0.4:8445`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.cfg.APIListen, "api-listen", controlplane.DefaultAPIListen, "address of the HTTPS API for agents and Runners")
-	f.StringVar(&s.cfg.TunnelListen, "tunnel-listen", controlplane.DefaultTunnelListen, "address for the agents' tunnels (FRP)")
-	f.StringVar(&s.cfg.EdgeListen, "edge-listen", controlplane.DefaultEdgeListen, "address at which Runners reach agents")
-	f.StringVar(&s.cfg.PeerListen, "peer-listen", controlplane.DefaultPeerListen, "address at which other control planes reach this one; listens only with --ca-key-file")
-	f.StringVar(&s.cfg.AdvertisePeer, "advertise-peer", "", "host:port of --peer-listen as other control planes reach it (default: where it listens)")
-	f.StringVar(&s.cfg.AdvertiseAPI, "advertise-api", "", "URL of the API as agents and Runners reach it (default: where it listens)")
-	f.StringVar(&s.cfg.AdvertiseTunnel, "advertise-tunnel", "", "host:port of the tunnel listener as agents reach it")
-	f.StringVar(&s.cfg.AdvertiseEdge, "advertise-edge", "", "host:port of the edge as Runners reach it")
-	f.StringVar(&s.cfg.AgentsDomain, "agents-domain", controlplane.DefaultAgentsDomain, "domain under which agents have their names; needs no DNS")
+	f.StringVar(&s.cfg.APIListen, "api-listen", controlplane.DefaultAPIListen, "listen address of the HTTPS API for agents and Runners")
+	f.StringVar(&s.cfg.TunnelListen, "tunnel-listen", controlplane.DefaultTunnelListen, "listen address for the agents' tunnels (FRP)")
+	f.StringVar(&s.cfg.EdgeListen, "edge-listen", controlplane.DefaultEdgeListen, "listen address of the edge, at which Runners reach agents")
+	f.StringVar(&s.cfg.PeerListen, "peer-listen", controlplane.DefaultPeerListen, "listen address for other control planes; used only with --ca-key-file")
+	f.StringVar(&s.cfg.AdvertisePeer, "advertise-peer", "", "host:port at which other control planes reach --peer-listen (default: the listen address)")
+	f.StringVar(&s.cfg.AdvertiseAPI, "advertise-api", "", "URL at which agents and Runners reach the API (default: the listen address)")
+	f.StringVar(&s.cfg.AdvertiseTunnel, "advertise-tunnel", "", "host:port at which agents reach the tunnel listener")
+	f.StringVar(&s.cfg.AdvertiseEdge, "advertise-edge", "", "host:port at which Runners reach the edge")
+	f.StringVar(&s.cfg.AgentsDomain, "agents-domain", controlplane.DefaultAgentsDomain, "domain of the agents' names; needs no DNS")
 	f.StringVar(&s.cfg.TrustDomain, "trust-domain", controlplane.DefaultTrustDomain, "SPIFFE trust domain of agents and Runners")
-	f.DurationVar(&s.cfg.HeartbeatInterval, "heartbeat-interval", controlplane.DefaultHeartbeatInterval, "time between an agent's heartbeats; offline after three")
-	f.DurationVar(&s.cfg.CertificateTTL, "certificate-ttl", controlplane.DefaultCertificateTTL, "life of an agent's certificate")
-	f.StringVar(&s.cfg.MetricsListen, "metrics-listen", "", "address of /metrics for Prometheus, plain HTTP, for example 127.0.0.1:9090; empty for none")
-	f.StringVar(&s.cfg.PprofListen, "pprof-listen", "", "address of /debug/pprof/ for whoever develops, plain HTTP; without a host it is 127.0.0.1; empty for none")
+	f.DurationVar(&s.cfg.HeartbeatInterval, "heartbeat-interval", controlplane.DefaultHeartbeatInterval, "time between an agent's heartbeats; the agent is offline after three")
+	f.DurationVar(&s.cfg.CertificateTTL, "certificate-ttl", controlplane.DefaultCertificateTTL, "lifetime of an agent's certificate")
+	f.StringVar(&s.cfg.MetricsListen, "metrics-listen", "", "listen address of /metrics for Prometheus, plain HTTP, for example 127.0.0.1:9090; empty for none")
+	f.StringVar(&s.cfg.PprofListen, "pprof-listen", "", "listen address of /debug/pprof/ for developers, plain HTTP; without a host it is 127.0.0.1; empty for none")
 	s.limits.add(f)
-	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&s.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 	s.broker.add(f)
 	s.hooks.add(f)
 	return cmd

@@ -19,18 +19,18 @@ func newTokenCreate(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make an enrolment token and print it, once",
-		Long: `Make an enrolment token and print it. It cannot be shown again.
+		Short: "Create an enrolment token and print it once",
+		Long: `Create an enrolment token and print it. The token cannot be shown again.
 
-The token carries the fingerprint of the control plane's CA, so that an agent
-verifies the very first connection without a file to copy.
+The token contains the fingerprint of the control plane's CA. With it, an agent verifies the
+very first connection without a copied file.
 
-It may be made before the control plane first serves: it then makes the data directory,
-which no other command but serve does.
+You can create a token before the control plane first serves. The command then creates the data
+directory, which no other command except serve does.
 
-With --approve whoever has the token can ask to be registered, and no more: the agent
-waits until "agent approve" names it. "agents" lists those that wait, each with the
-fingerprint of the key that it says in its log as well.`,
+With --approve, anyone holding the token can only ask for registration. The agent waits until
+"agent approve" names it. "agents" lists the pending registrations, each with the fingerprint of
+its key. The agent's log shows the same fingerprint.`,
 		Example: `  pipeops-controlplane token create
   pipeops-controlplane token create --name fleet --uses 50 --ttl 720h --label region=eu
   pipeops-controlplane token create --approve
@@ -46,11 +46,11 @@ fingerprint of the key that it says in its log as well.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.Name, "name", "", "what it is for, shown in lists")
-	f.IntVar(&opts.Uses, "uses", 1, "how many agents may register with it; 0 is any number")
-	f.DurationVar(&opts.TTL, "ttl", 24*time.Hour, "how long it can be used; 0 is for ever")
-	f.StringToStringVar(&opts.Labels, "label", nil, "labels for the agents that register with it")
-	f.BoolVar(&opts.Approve, "approve", false, "have each registration wait for an operator's agent approve")
+	f.StringVar(&opts.Name, "name", "", "purpose of the token, shown in lists")
+	f.IntVar(&opts.Uses, "uses", 1, "number of agents that may register with the token; 0 for any number")
+	f.DurationVar(&opts.TTL, "ttl", 24*time.Hour, "lifetime of the token; 0 for unlimited")
+	f.StringToStringVar(&opts.Labels, "label", nil, "labels of the agents that register with the token")
+	f.BoolVar(&opts.Approve, "approve", false, "hold each registration until the operator approves it with agent approve")
 	out.Add(cmd)
 	return cmd
 }

@@ -11,7 +11,8 @@ import (
 func newTokenRevoke(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke ID",
-		Short:   "End an enrolment token; agents that registered with it stay",
+		Short:   "Revoke an enrolment token",
+		Long:    "Revoke an enrolment token. Agents that registered with it stay registered.",
 		Example: "  pipeops-controlplane token revoke x3f2k7aabbccddee",
 		Args:    exactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {

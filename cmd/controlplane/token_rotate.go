@@ -17,14 +17,14 @@ func newTokenRotate(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "rotate ID",
-		Short: "Replace an enrolment token by a new one like it, and print that, once",
-		Long: `Replace an enrolment token by a new one with the same name, labels and limits: it has
-all its uses, and its whole lifetime before it. The old one ends at once, or after
---overlap, so that what installs with it has the time to learn the new one.
+		Short: "Replace an enrolment token and print the new one once",
+		Long: `Replace an enrolment token with a new one that has the same name, labels and limits. The new
+token has all its uses and its whole lifetime left. The old token ends at once, or after
+--overlap. The overlap gives installers time to switch to the new token.
 
-Agents that registered with the old one stay, and registrations that wait for approval
-go on waiting. One that was stolen and may be waiting with somebody else's cluster is
-better revoked: that ends those as well.`,
+Agents that registered with the old token stay, and pending registrations continue to wait. If
+the token was stolen, revoke it instead. That also ends pending registrations, which may come
+from another cluster.`,
 		Example: `  pipeops-controlplane token rotate x3f2k7aabbccddee
   pipeops-controlplane token rotate x3f2k7aabbccddee --overlap 48h`,
 		Args: exactArgs("ID"),
@@ -46,7 +46,7 @@ better revoked: that ends those as well.`,
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&overlap, "overlap", 0, "how long the old one can still be used")
+	cmd.Flags().DurationVar(&overlap, "overlap", 0, "how long the old token stays valid")
 	out.Add(cmd)
 	return cmd
 }

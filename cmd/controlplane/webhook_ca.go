@@ -10,7 +10,7 @@ import (
 type webhookCA struct{ file string }
 
 func (c *webhookCA) add(f *pflag.FlagSet) {
-	f.StringVar(&c.file, "webhook-ca", "", "file with CAs of webhooks' receivers, beside the machine's")
+	f.StringVar(&c.file, "webhook-ca", "", "file with the CAs of webhook receivers, in addition to the machine's CAs")
 }
 
 // roots returns the CAs that a receiver's certificate may be of; nil means the machine's.

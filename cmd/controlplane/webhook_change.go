@@ -15,9 +15,9 @@ func newWebhookTest(a *app) *cobra.Command {
 	var ca webhookCA
 	cmd := &cobra.Command{
 		Use:   "test NAME",
-		Short: "Send one event to a webhook now, and say what came of it",
-		Long: `Send one event of type webhook.test to a webhook now, and say what came of it. It is
-sent from where this command runs, past what waits for the webhook.`,
+		Short: "Send a test event to a webhook and report the result",
+		Long: `Send one event of type webhook.test to a webhook now, and report the result. This command sends
+the event itself, ahead of the events that wait for the webhook.`,
 		Example: "  pipeops-controlplane webhook test pager",
 		Args:    exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,9 +46,9 @@ func newWebhookRotate(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "rotate NAME",
-		Short: "Give a webhook a new secret, and print it, once",
-		Long: `Give a webhook a new secret, and print it. For 24 hours events are signed with the old one
-as well, so that the receiver can be changed without losing any.`,
+		Short: "Create a new secret for a webhook and print it once",
+		Long: `Create a new secret for a webhook and print it. For 24 hours, events are signed with the old
+secret as well, so that you can change the receiver without losing an event.`,
 		Example: "  pipeops-controlplane webhook rotate pager",
 		Args:    exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,9 +68,9 @@ as well, so that the receiver can be changed without losing any.`,
 func newWebhookEnable(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "enable NAME",
-		Short: "Turn a webhook on that was turned off because its receiver answered 410 Gone",
-		Long: `Turn a webhook on that was turned off because its receiver answered 410 Gone. Events
-are sent from now on; what happened meanwhile is in the timelines.`,
+		Short: "Enable a webhook that was turned off",
+		Long: `Enable a webhook that was turned off because its receiver returned 410 Gone. The control plane
+sends events from now on. The timelines show what happened in the meantime.`,
 		Example: "  pipeops-controlplane webhook enable pager",
 		Args:    exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,7 +88,7 @@ are sent from now on; what happened meanwhile is in the timelines.`,
 func newWebhookDelete(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "delete NAME",
-		Short:   "Forget a webhook, with what was still to be sent to it",
+		Short:   "Delete a webhook and its pending events",
 		Example: "  pipeops-controlplane webhook delete pager",
 		Args:    exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -20,15 +20,16 @@ func newWebhookCreate(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "create NAME --url URL",
-		Short: "Make a webhook and print its secret, once",
-		Long: `Make a webhook: events are sent to its URL from now on, and what is printed is the
-secret by which the receiver verifies them. It cannot be shown again.
+		Short: "Create a webhook and print its secret once",
+		Long: `Create a webhook and print its secret. From now on, the control plane sends events to the
+webhook's URL. The receiver verifies events with the secret, which cannot be shown again.
 
-Events come as CloudEvents, signed as Standard Webhooks says, at least once, those of an
-agent in order. What is not taken is tried again for three days. docs/webhooks.md tells the
-receiver's part.
+Events are CloudEvents, signed as Standard Webhooks specifies. They arrive at least once, and
+those of one agent arrive in order. The control plane retries for three days when the receiver
+does not accept an event. docs/webhooks.md describes the receiver.
 
-Nothing is sent to private addresses, or in the clear, unless it is allowed here.`,
+The control plane sends nothing to private addresses, or over plain HTTP, unless you allow it
+here.`,
 		Example: `  pipeops-controlplane webhook create pager --url https://pager.example.com/pipeops --type app.failed --type 'agent.*'
   pipeops-controlplane webhook create shops --url https://intern.example.com/hook --agents env=prod --allow-private >secret`,
 		Args: exactArgs("NAME"),
@@ -51,10 +52,10 @@ Nothing is sent to private addresses, or in the clear, unless it is allowed here
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.URL, "url", "", "where to send events, https://HOST/PATH")
+	f.StringVar(&opts.URL, "url", "", "URL to send events to, https://HOST/PATH")
 	f.StringSliceVar(&opts.Types, "type", nil, "types of events, such as app.failed or app.* (default all)")
-	f.StringVar(&agents, "agents", "", "labels of the agents whose events are sent, such as 'env=prod,region in (eu,us)' (default all agents)")
-	f.BoolVar(&opts.AllowHTTP, "allow-http", false, "allow http:// to a receiver on this very machine")
+	f.StringVar(&agents, "agents", "", "label selector of the agents whose events are sent, such as 'env=prod,region in (eu,us)' (default all agents)")
+	f.BoolVar(&opts.AllowHTTP, "allow-http", false, "allow http:// to a receiver on this machine")
 	f.BoolVar(&opts.AllowPrivate, "allow-private", false, "allow addresses that are not on the internet, such as 10.0.0.1")
 	out.Add(cmd)
 	return cmd

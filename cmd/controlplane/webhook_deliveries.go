@@ -34,9 +34,9 @@ func newWebhookDeliveries(a *app) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "deliveries NAME",
-		Short: "Show what was sent to a webhook, what waits and what was given up",
-		Long: `Show what was sent to a webhook, what waits and what was given up, newest first. The
-last 1000 that were delivered are kept, and the last 1000 that were given up.`,
+		Short: "List the deliveries of a webhook",
+		Long: `List the deliveries of a webhook, newest first: pending, delivered and given up. The control
+plane keeps the last 1000 that were delivered and the last 1000 that were given up.`,
 		Example: `  pipeops-controlplane webhook deliveries pager
   pipeops-controlplane webhook deliveries pager --state 'given up' -o json`,
 		Args: exactArgs("NAME"),
@@ -62,8 +62,8 @@ last 1000 that were delivered are kept, and the last 1000 that were given up.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", "", "only those that are pending, delivered or 'given up'")
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many of the last ones to show")
+	cmd.Flags().StringVar(&state, "state", "", "list only deliveries that are pending, delivered or 'given up'")
+	cmd.Flags().IntVar(&limit, "limit", 50, "number of latest deliveries to list")
 	out.Add(cmd)
 	return cmd
 }

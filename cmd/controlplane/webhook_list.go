@@ -39,7 +39,7 @@ func newWebhookList(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List webhooks, and how many events wait or were given up",
+		Short:   "List webhooks with their waiting and given-up events",
 		Example: "  pipeops-controlplane webhook list",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -22,13 +22,14 @@ func newAgents(a *app) *cobra.Command {
 	c := &agentsCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "agents",
-		Short: "List the agents, or watch them come and go",
+		Short: "List agents, or watch them change",
 		Long: `List the agents that the control plane knows.
 
-With --watch, go on with what is announced over RabbitMQ: agents that come, go and
-change, and Apps that become healthy or fail. It reads the Runner's own queue,
-which has one reader at a time; where a service runs with the same credentials, add
---aside, which takes nothing away from it.`,
+With --watch, print changes as the control plane announces them over RabbitMQ: agents that come,
+go and change, and Apps that become healthy or fail.
+
+The watch reads the Runner's own queue, which has one reader at a time. If a service runs with
+the same credentials, add --aside. The watch then takes no announcements away from the service.`,
 		Example: "  pipeops-runner agents\n  pipeops-runner agents --watch -o json",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,8 +43,8 @@ which has one reader at a time; where a service runs with the same credentials, 
 		},
 	}
 	c.out.Add(cmd)
-	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "go on with changes until interrupted")
-	cmd.Flags().BoolVar(&c.aside, "aside", false, "with --watch: look on without taking announcements away from the Runner's service")
+	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "print changes until interrupted")
+	cmd.Flags().BoolVar(&c.aside, "aside", false, "with --watch: take no announcements away from the Runner's service")
 	return cmd
 }
 

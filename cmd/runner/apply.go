@@ -33,11 +33,13 @@ func newApply(a *app) *cobra.Command {
 	c := &applyCommand{app: a}
 	cmd := &cobra.Command{
 		Use: "apply AGENT -f FILE --set NAME", Short: "Apply manifests as a set",
-		Long: `Apply manifests as a set: server-side, in the right order, and without taking over what
-others own. What was applied as the same set before and is not among the manifests is deleted.
+		Long: `Apply manifests as a set. The agent applies them server-side and in the right order, and does
+not take over what other clients own. It deletes objects from an earlier apply of the set that
+are no longer among the manifests.
 
-FILE is a file with YAML documents or JSON, a directory, whose files that end in .yaml, .yml
-or .json are read in the order of their names, or - for standard input.`,
+FILE is a file with YAML documents or JSON, a directory, or - for standard input. In a
+directory, the command reads the files that end in .yaml, .yml or .json, in the order of their
+names.`,
 		Example: `  pipeops-runner apply shop -f extras.yaml --set web-extras
   pipeops-runner apply shop -f extras.yaml --set web-extras --diff --dry-run
   pipeops-runner apply shop -f extras.yaml --set web-extras --wait=60s`,
@@ -55,11 +57,11 @@ or .json are read in the order of their names, or - for standard input.`,
 	c.out.Add(cmd)
 	namespaceFlag(cmd, &c.namespace)
 	fl := cmd.Flags()
-	fl.StringArrayVarP(&c.files, "filename", "f", nil, "file or directory with manifests, - for standard input; may be repeated")
+	fl.StringArrayVarP(&c.files, "filename", "f", nil, "file or directory with manifests, or - for standard input; may be repeated")
 	fl.StringVar(&c.set, "set", "", "name of the set")
-	fl.BoolVar(&c.opts.Diff, "diff", false, "show what changes; values of Secrets are masked")
-	fl.BoolVar(&c.prune, "prune", true, "delete what left the set")
-	fl.BoolVar(&c.opts.ForceConflicts, "force-conflicts", false, "take over fields of the set's objects that others have set since")
+	fl.BoolVar(&c.opts.Diff, "diff", false, "show the changes, with the values of Secrets masked")
+	fl.BoolVar(&c.prune, "prune", true, "delete objects that left the set")
+	fl.BoolVar(&c.opts.ForceConflicts, "force-conflicts", false, "take over fields of the set's objects that other clients have set since")
 	c.wait.add(cmd, 0)
 	c.addWriting(cmd)
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only

@@ -41,7 +41,7 @@ func newApps(a *app) *cobra.Command {
 	}
 	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
-	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "of all namespaces that the agent manages")
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list the Apps of all namespaces that the agent manages")
 	return cmd
 }
 

@@ -18,7 +18,8 @@ func newAudit(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:               "audit AGENT",
-		Short:             "Show what Runners did with an agent: every command and every refusal",
+		Short:             "List the audit records of an agent",
+		Long:              "List the audit records of an agent: every command of a Runner and every refusal.",
 		Example:           "  pipeops-runner audit shop\n  pipeops-runner audit shop --after 1200 -o json",
 		Args:              exactArgs("AGENT"),
 		ValidArgsFunction: a.completeAgent,
@@ -33,8 +34,8 @@ func newAudit(a *app) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	cmd.Flags().Int64Var(&after, "after", -1, "records with a higher number only, the oldest of them first; by default the newest records")
-	cmd.Flags().IntVar(&limit, "limit", 100, "how many records at most")
+	cmd.Flags().Int64Var(&after, "after", -1, "list records with a higher number, oldest first; by default the newest records")
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of records")
 	return cmd
 }
 

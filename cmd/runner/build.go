@@ -16,7 +16,7 @@ import (
 )
 
 func newBuild(a *app) *cobra.Command {
-	return group("build", "Build images from Git in the agent's cluster",
+	return group("build", "Build images from Git in an agent's cluster",
 		newBuildRun(a), newBuildStatus(a), newBuildLogs(a), newBuildList(a), newBuildDelete(a))
 }
 
@@ -40,8 +40,8 @@ func newBuildRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run AGENT NAME",
 		Short: "Build an image from a Git repository and push it",
-		Long: `Build an image from a Dockerfile in a Git repository, in the agent's cluster, and
-push it to a registry. The same build runs once at a time.`,
+		Long: `Build an image from a Dockerfile in a Git repository, in the agent's cluster, and push it to a
+registry. Only one run of a build is active at a time.`,
 		Example:           `  pipeops-runner build run shop web -n pipeops-builds --git https://git.example.com/shop/web.git --ref main --git-credentials git --image registry.example.com/shop/web --push-credentials registry --follow`,
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
@@ -63,16 +63,16 @@ push it to a registry. The same build runs once at a time.`,
 
 func (c *buildRun) flags(cmd *cobra.Command) {
 	f, s := cmd.Flags(), &c.spec
-	f.StringVar(&s.Git.URL, "git", "", "address of the repository")
-	f.StringVar(&s.Git.Ref.Branch, "ref", "", "branch to build (default: the repository's)")
+	f.StringVar(&s.Git.URL, "git", "", "address of the Git repository")
+	f.StringVar(&s.Git.Ref.Branch, "ref", "", "branch to build (default: the repository's default branch)")
 	f.StringVar(&s.Git.Ref.Tag, "tag", "", "tag to build, instead of a branch")
-	f.StringVar(&s.Git.Ref.Commit, "commit", "", "commit to build, by all 40 digits, instead of a branch")
-	f.StringVar(&s.Git.Path, "path", "", "folder of the repository that is the build's context")
-	f.StringVar(&s.Git.Credentials, "git-credentials", "", "secret to get the repository with")
+	f.StringVar(&s.Git.Ref.Commit, "commit", "", "commit to build with all 40 digits, instead of a branch")
+	f.StringVar(&s.Git.Path, "path", "", "directory in the repository that is the build context")
+	f.StringVar(&s.Git.Credentials, "git-credentials", "", "secret with the credentials for the Git repository")
 	c.template.flags(f, "--path")
-	f.StringVar(&s.Run, "run", "", "name of the run: sent again with the same name and the same flags nothing is built (default: a new one)")
-	f.BoolVarP(&c.follow, "follow", "f", false, "print the log as it comes, and wait for the end")
-	f.DurationVar(&c.wait, "wait", 0, "wait this long for the outcome, as in --wait=10m")
+	f.StringVar(&s.Run, "run", "", "name of the run; the same name with the same flags builds nothing again (default: a new name)")
+	f.BoolVarP(&c.follow, "follow", "f", false, "print the log as it arrives, and wait for the end")
+	f.DurationVar(&c.wait, "wait", 0, "how long to wait for the outcome, as in --wait=10m")
 	f.Lookup("wait").NoOptDefVal = defaultBuildWait.String()
 }
 
@@ -186,7 +186,7 @@ func newBuildStatus(a *app) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
-		Use: "status AGENT NAME", Short: "Show how far a build is, its image, or why there is none",
+		Use: "status AGENT NAME", Short: "Show a build's progress, and its image or its failure",
 		Example:           "  pipeops-runner build status shop web -n pipeops-builds",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
@@ -208,7 +208,7 @@ func newBuildStatus(a *app) *cobra.Command {
 }
 
 func newBuildLogs(a *app) *cobra.Command {
-	return newLogsOfBuild(a, "Print the log of a build, and follow it to its end", "pipeops-runner build logs shop web -n pipeops-builds -f",
+	return newLogsOfBuild(a, "Print or follow the log of a build", "pipeops-runner build logs shop web -n pipeops-builds -f",
 		func(_ context.Context, _ *target, key runnerapi.Key) (runnerapi.Key, error) { return key, nil })
 }
 
@@ -247,9 +247,9 @@ func (a *app) printBuildLog(ctx context.Context, t *target, key runnerapi.Key, o
 }
 
 func buildLogFlags(cmd *cobra.Command, opts *runnerapi.LogOptions) {
-	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on with new lines until the build has ended")
-	cmd.Flags().IntVar(&opts.Tail, "tail", -1, "last lines of each step; -1 for all")
-	cmd.Flags().StringVarP(&opts.Container, "container", "c", "", "fetch, build or push alone")
+	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "print new lines until the build ends")
+	cmd.Flags().IntVar(&opts.Tail, "tail", -1, "number of last lines of each step; -1 for all")
+	cmd.Flags().StringVarP(&opts.Container, "container", "c", "", "print only one step: fetch, build or push")
 }
 
 func newBuildList(a *app) *cobra.Command {
@@ -265,7 +265,7 @@ func newBuildDelete(a *app) *cobra.Command {
 	var namespace string
 	var write writing
 	cmd := &cobra.Command{
-		Use: "delete AGENT NAME", Short: "Cancel a build and remove its runs",
+		Use: "delete AGENT NAME", Short: "Cancel a build and delete its runs",
 		Example:           "  pipeops-runner build delete shop web -n pipeops-builds",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,

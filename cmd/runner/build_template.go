@@ -20,21 +20,21 @@ type buildTemplate struct {
 
 // flags adds the flags; context is the name of the flag for the build's context.
 func (t *buildTemplate) flags(f *pflag.FlagSet, context string) {
-	f.StringVar(&t.Dockerfile, "dockerfile", "", "the Dockerfile, seen from "+context+" (default: Dockerfile)")
+	f.StringVar(&t.Dockerfile, "dockerfile", "", "path of the Dockerfile, relative to "+context+" (default: Dockerfile)")
 	f.StringVar(&t.Target, "target", "", "stage of the Dockerfile to stop at")
-	f.StringArrayVar(&t.args, "arg", nil, "build argument NAME=VALUE, no secret; may be given several times")
-	f.StringVar(&t.Image, "image", "", "REGISTRY/REPOSITORY[:TAG] to push to; without a tag it is the commit")
-	f.StringVar(&t.PushCredentials, "push-credentials", "", "pull secret whose user may push")
+	f.StringArrayVar(&t.args, "arg", nil, "build argument NAME=VALUE, not secret; may be repeated")
+	f.StringVar(&t.Image, "image", "", "image to push, as REGISTRY/REPOSITORY[:TAG]; without a tag, the commit is the tag")
+	f.StringVar(&t.PushCredentials, "push-credentials", "", "pull secret of a user that may push")
 	f.StringVar(&t.PullCredentials, "pull-credentials", "", "pull secret for base images")
-	f.StringVar(&t.caMap, "ca-config-map", "", "config map with certificates of the registry's CA")
-	f.StringVar(&t.caSecret, "ca-secret", "", "secret with them in its key ca.crt, instead")
-	f.StringVar(&t.Resources.Requests.CPU, "cpu", "", "CPU that the build reserves, e.g. 500m")
-	f.StringVar(&t.Resources.Requests.Memory, "memory", "", "memory that it reserves, e.g. 512Mi")
-	f.StringVar(&t.Resources.Limits.CPU, "limit-cpu", "", "most CPU of the build")
-	f.StringVar(&t.Resources.Limits.Memory, "limit-memory", "", "most memory of the build")
-	f.DurationVar(&t.deadline, "deadline", 0, "give the build up after this long (default 1h)")
-	f.DurationVar(&t.keep, "keep", 0, "how long a finished build is kept with its log (default 168h)")
-	f.IntVar(&t.History, "history", 0, "how many builds are kept (default 5)")
+	f.StringVar(&t.caMap, "ca-config-map", "", "config map with the certificates of the registry's CA")
+	f.StringVar(&t.caSecret, "ca-secret", "", "secret with these certificates in its key ca.crt, instead of a config map")
+	f.StringVar(&t.Resources.Requests.CPU, "cpu", "", "CPU request of the build, e.g. 500m")
+	f.StringVar(&t.Resources.Requests.Memory, "memory", "", "memory request of the build, e.g. 512Mi")
+	f.StringVar(&t.Resources.Limits.CPU, "limit-cpu", "", "CPU limit of the build")
+	f.StringVar(&t.Resources.Limits.Memory, "limit-memory", "", "memory limit of the build")
+	f.DurationVar(&t.deadline, "deadline", 0, "time limit of the build (default 1h)")
+	f.DurationVar(&t.keep, "keep", 0, "how long to keep a finished build and its log (default 168h)")
+	f.IntVar(&t.History, "history", 0, "number of builds to keep (default 5)")
 }
 
 // complete makes the template of the flags.

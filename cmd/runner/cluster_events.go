@@ -17,7 +17,7 @@ func newClusterEvents(a *app) *cobra.Command {
 	var namespace string
 	var filter runnerapi.EventFilter
 	cmd := &cobra.Command{
-		Use: "cluster-events AGENT", Short: "List Kubernetes' events of a namespace, the newest first",
+		Use: "cluster-events AGENT", Short: "List the Kubernetes events of a namespace, newest first",
 		Example: `  pipeops-runner cluster-events shop -n production --type Warning
   pipeops-runner cluster-events shop --kind Pod --name web-7d4b9c6f5-x2x4q --since 10m`,
 		Args:              exactArgs("AGENT"),
@@ -41,12 +41,12 @@ func newClusterEvents(a *app) *cobra.Command {
 	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
 	fl := cmd.Flags()
-	fl.StringVar(&filter.Kind, "kind", "", "only of objects of this kind, such as Pod")
-	fl.StringVar(&filter.Name, "name", "", "only of the object of this name")
-	fl.StringVar(&filter.Type, "type", "", "only Normal or Warning")
+	fl.StringVar(&filter.Kind, "kind", "", "list only events of objects of this kind, such as Pod")
+	fl.StringVar(&filter.Name, "name", "", "list only events of the object with this name")
+	fl.StringVar(&filter.Type, "type", "", "list only Normal or Warning events")
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(eventTypes, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
-	fl.DurationVar(&filter.Since, "since", 0, "no older than this")
-	fl.IntVar(&filter.Limit, "limit", 200, "how many at most")
+	fl.DurationVar(&filter.Since, "since", 0, "list only events newer than this")
+	fl.IntVar(&filter.Limit, "limit", 200, "maximum number of events")
 	return cmd
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 func newConfig(a *app) *cobra.Command {
-	return group("config", "Set, look at and delete config maps; what must not be read back belongs into a secret",
+	return group("config", "Manage config maps",
 		newConfigSet(a), newConfigGet(a), newConfigList(a), newConfigDelete(a))
 }
 

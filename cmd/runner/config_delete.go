@@ -13,7 +13,7 @@ func newConfigDelete(a *app) *cobra.Command {
 	var write writing
 	cmd := &cobra.Command{
 		Use:               "delete AGENT NAME",
-		Short:             "Remove a config map",
+		Short:             "Delete a config map",
 		Example:           "  pipeops-runner config delete shop web-settings",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,

@@ -37,7 +37,7 @@ func newConfigGet(a *app) *cobra.Command {
 	}
 	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
-	cmd.Flags().StringVar(&only, "key", "", "write the value of this key alone, as it is")
+	cmd.Flags().StringVar(&only, "key", "", "write only the value of this key, unchanged")
 	return cmd
 }
 

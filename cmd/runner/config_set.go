@@ -18,9 +18,10 @@ func newConfigSet(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set AGENT NAME",
 		Short: "Create a config map or replace all its keys",
-		Long: `Create a config map or replace all its keys: a key that is not given is not there any
-more. Apps that use it restart when its content is new and their spec says so (deploy
---restart-on config-maps).`,
+		Long: `Create a config map or replace all its keys. A key that you do not give is removed.
+
+Apps that use the config map restart when its content changes and their spec says so: see deploy
+--restart-on config-maps. Put values that must not be read back into a secret instead.`,
 		Example: `  pipeops-runner config set shop web-settings --from-literal LOG_LEVEL=info
   pipeops-runner config set shop web-settings --from-file settings.yaml --from-file logo=logo.png`,
 		Args:              exactArgs("AGENT", "NAME"),
@@ -49,7 +50,7 @@ more. Apps that use it restart when its content is new and their spec says so (d
 	write.addWriting(cmd)
 	f := cmd.Flags()
 	f.StringArrayVar(&from.literals, "from-literal", nil, "KEY=VALUE; may be repeated")
-	f.StringArrayVar(&from.files, "from-file", nil, "[KEY=]FILE, the key being the file's name where not given; may be repeated")
+	f.StringArrayVar(&from.files, "from-file", nil, "[KEY=]FILE; without KEY, the key is the file's name; may be repeated")
 	f.StringVar(&from.stdin, "from-stdin", "", "KEY whose value is read from standard input")
 	return cmd
 }

@@ -39,17 +39,17 @@ func newCopy(a *app) *cobra.Command {
 	c := &copyCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "cp AGENT SOURCE DESTINATION",
-		Short: "Copy files out of a container of an App, or into it",
-		Long: `Copy a file or a directory out of a container of an App, or into it. NAME:PATH is the
-side in the container of App NAME; the other is a path on this machine, or - for a single
-file on standard input or output. A local path with a colon is written ./like:this.
+		Short: "Copy files from or to a container of an App",
+		Long: `Copy a file or a directory from or to a container of an App. NAME:PATH is the path in the
+container of App NAME. The other path is on this machine. It can be - for a single file on
+standard input or output. Write a local path with a colon as ./like:this.
 
-What is copied comes to lie in DESTINATION if that is a directory there, and takes its name
-otherwise. Modes and times (to the second) are kept, owners are not. Symbolic links stay
-links; those out of the container that lead out of what is copied are left out. Files that
-come out of it appear when they are complete.
+If DESTINATION is a directory, the copy goes into it. Otherwise, the copy gets that name. Modes
+and times (to the second) are kept, owners are not. Symbolic links stay links. A copy from a
+container leaves out links that lead out of the copied directory. Its files appear on this
+machine when they are complete.
 
-It needs tar in the container's image. The customer's policy has to name the command
+The container's image must contain tar. The cluster owner's policy must name the command
 exec-app: nothing else allows it.`,
 		Example: "  pipeops-runner cp shop web:/var/log/app ./logs\n  pipeops-runner cp shop ./site web:/srv/\n  pipeops-runner cp shop web:/etc/app.conf - | less",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -71,7 +71,7 @@ exec-app: nothing else allows it.`,
 	namespaceFlag(cmd, &c.namespace)
 	podFlags(cmd, &c.opts.Pod)
 	f.StringVarP(&c.opts.Container, "container", "c", "", "container (default: the App's own)")
-	f.StringVar(&c.maxSize, "max-size", "100Gi", "the most that is taken out of a container, in bytes")
+	f.StringVar(&c.maxSize, "max-size", "100Gi", "maximum size of a copy from a container, in bytes")
 	return cmd
 }
 

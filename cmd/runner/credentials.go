@@ -31,10 +31,11 @@ func newCredentials(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "credentials",
-		Short: "Show whose credentials these are, and the fingerprint of their key",
-		Long: "Shows what is public of the credentials: the fingerprint is what a policy of a cluster's owner\n" +
-			"pins (trust, docs/policy.md). Certificates that are issued anew keep the key; `runner create\n" +
-			"--force` and `runner grant` of the control plane make another. No key is shown.",
+		Short: "Show the Runner and key fingerprint of the credentials",
+		Long: "Show the public part of the credentials, and never a key.\n\n" +
+			"A cluster owner's policy can pin the fingerprint (trust, docs/policy.md). Renewed certificates\n" +
+			"keep the key. The control plane's commands `runner create --force` and `runner grant` create\n" +
+			"another key.",
 		Example: `  pipeops-runner credentials
   pipeops-runner credentials --public-key > ci.pub
   pipeops-runner credentials --endorse ci-endorsement.pem`,
@@ -64,8 +65,8 @@ func newCredentials(a *app) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	cmd.Flags().BoolVar(&publicKey, "public-key", false, "print the public key in PEM, for a CA of the customer's own to certify")
-	cmd.Flags().StringVar(&endorse, "endorse", "", "file with the certificate that a customer's CA has made of the public key, to be presented to agents from now on")
+	cmd.Flags().BoolVar(&publicKey, "public-key", false, "print the public key in PEM, for a cluster owner's CA to certify")
+	cmd.Flags().StringVar(&endorse, "endorse", "", "file with the certificate of a cluster owner's CA for the public key, to present to agents from now on")
 	return cmd
 }
 

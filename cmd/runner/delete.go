@@ -18,8 +18,8 @@ func newDelete(a *app) *cobra.Command {
 	var wait waiting
 	cmd := &cobra.Command{
 		Use:               "delete AGENT NAME",
-		Short:             "Remove an App and exactly what it made",
-		Long:              "Remove an App and exactly what it made, and wait until its pods are gone.",
+		Short:             "Delete an App and exactly what it created",
+		Long:              "Delete an App and exactly what it created, and wait until its pods are gone.",
 		Example:           "  pipeops-runner delete shop web",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,

@@ -24,18 +24,20 @@ func newDeploy(a *app) *cobra.Command {
 	c := &deployCommand{rollout: rollout{app: a}}
 	cmd := &cobra.Command{
 		Use:   "deploy AGENT [NAME] (--image IMAGE | -f FILE) [flags] [-- ARG...]",
-		Short: "Create an App or replace what it is",
-		Long: `Create an App or replace what it is, and wait until it is healthy or it is known why not.
+		Short: "Create an App or replace its spec",
+		Long: `Create an App or replace its spec. The command waits until the App is healthy, or until the cause
+of its failure is known.
 
-The App is given by flags, or by a file in YAML or JSON: a bare spec, or a manifest of
-kind App (apiVersion pipeops.io/v1alpha1), whose name and namespace then hold. Flags
-given beside a file win over it, as in --image with a tag of this very build.
+Flags describe the App, or a file in YAML or JSON. The file holds a bare spec, or a manifest of
+kind App (apiVersion pipeops.io/v1alpha1) with its own name and namespace. Flags override the
+file, as in --image with the tag of this build.
 
-A deploy replaces the whole spec: what is not given is not there any more. Only the
-scale (replicas and autoscaling) and a pause stay as they were where neither --replicas
-nor the file names them. --replicas alone turns autoscaling off. A file can say more than flags can: files,
-volumes, init containers, security, update strategy and so on (see the API's
-document).`,
+A deploy replaces the whole spec: a setting that you do not give is removed. The scale (replicas
+and autoscaling) and a pause stay as they are, unless --replicas or the file names them.
+--replicas alone turns autoscaling off.
+
+A file supports more than the flags do: files, volumes, init containers, security, update
+strategy and so on (see the API's document).`,
 		Example: `  pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2 --port 8080 --replicas 3
   pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --env LOG=info --env-secret PASSWORD=web-env/password --probe-path /healthz
   pipeops-runner deploy shop -f app.yaml --image shop/web:$TAG
@@ -54,8 +56,8 @@ document).`,
 	}
 	c.add(cmd)
 	c.spec.add(cmd)
-	cmd.Flags().BoolVar(&c.adopt, "adopt", false, "take over a Deployment, Service and the like of this name that were made otherwise; the policy of the cluster's owner has to name adopt-app")
-	cmd.Flags().StringVarP(&c.file, "filename", "f", "", "file with the App, - for standard input")
+	cmd.Flags().BoolVar(&c.adopt, "adopt", false, "take over a Deployment, Service and the like of this name that the agent did not create; the cluster owner's policy must name adopt-app")
+	cmd.Flags().StringVarP(&c.file, "filename", "f", "", "file with the App, or - for standard input")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
 	return cmd
 }

@@ -37,18 +37,18 @@ type specFlags struct {
 func (f *specFlags) add(cmd *cobra.Command) {
 	f.addContainer(cmd)
 	fl := cmd.Flags()
-	fl.Var(&f.replicas, "replicas", "number of pods (default: what the App has, 1 for a new one)")
-	fl.StringArrayVarP(&f.ports, "port", "p", nil, "port the container listens on, as [NAME=]PORT[:SERVICE-PORT][/udp]; may be repeated")
-	fl.StringVar(&f.probePath, "probe-path", "", "path that answers when a pod is ready")
+	fl.Var(&f.replicas, "replicas", "number of pods (default: the App's current number, or 1 for a new App)")
+	fl.StringArrayVarP(&f.ports, "port", "p", nil, "port that the container listens on, as [NAME=]PORT[:SERVICE-PORT][/udp]; may be repeated")
+	fl.StringVar(&f.probePath, "probe-path", "", "HTTP path that succeeds when a pod is ready")
 	fl.Int32Var(&f.probePort, "probe-port", 0, "port of --probe-path (default: the first port)")
-	fl.StringVar(&f.workload, "type", "", "Deployment (the default), StatefulSet, DaemonSet, Job or CronJob")
-	fl.StringVar(&f.schedule, "schedule", "", `when a CronJob runs, in UTC, e.g. "15 3 * * *"`)
-	fl.StringArrayVar(&f.hosts, "host", nil, "host name under which the cluster's ingress serves the first port, as HOST[/PATH]; may be repeated")
+	fl.StringVar(&f.workload, "type", "", "workload: Deployment (the default), StatefulSet, DaemonSet, Job or CronJob")
+	fl.StringVar(&f.schedule, "schedule", "", `schedule of a CronJob, in UTC, e.g. "15 3 * * *"`)
+	fl.StringArrayVar(&f.hosts, "host", nil, "host name at which the cluster's ingress serves the first port, as HOST[/PATH]; may be repeated")
 	fl.StringVar(&f.tlsSecret, "tls-secret", "", "TLS secret with the certificate of each --host")
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions( // fails for an unknown flag only
 		[]string{"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"}, cobra.ShellCompDirectiveNoFileComp))
-	fl.StringSliceVar(&f.restartOn, "restart-on", nil, "restart when what the App uses changes: secrets, config-maps, or none")
-	fl.StringVar(&f.sizing, "right-sizing", "", "fit the requests to the use: off, recommend or apply (bounds: in a file)")
+	fl.StringSliceVar(&f.restartOn, "restart-on", nil, "restart the App when these change: secrets, config-maps, or none")
+	fl.StringVar(&f.sizing, "right-sizing", "", "fit the resource requests to the use: off, recommend or apply (bounds: in a file)")
 }
 
 // addContainer adds the flags for what everything has that runs.
@@ -60,7 +60,7 @@ func (f *specFlags) addContainer(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.envSecret, "env-secret", nil, "environment variable from a secret, as NAME=SECRET/KEY; may be repeated")
 	fl.StringVar(&f.cpu, "cpu", "", "CPU of each pod, as REQUEST[:LIMIT], e.g. 250m:1")
 	fl.StringVar(&f.memory, "memory", "", "memory of each pod, as REQUEST[:LIMIT], e.g. 128Mi:256Mi")
-	fl.StringArrayVar(&f.pullSecret, "pull-secret", nil, "secret to pull the image with; may be repeated")
+	fl.StringArrayVar(&f.pullSecret, "pull-secret", nil, "pull secret for the image; may be repeated")
 }
 
 // probePeriod is how often --probe-path is asked, in seconds. Kubernetes' ten

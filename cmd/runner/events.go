@@ -22,9 +22,10 @@ func newEvents(a *app) *cobra.Command {
 	c := &eventsCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "events AGENT NAME",
-		Short: "Follow what becomes of an App",
-		Long: `Print how an App is and each change of it, until its newest rollout has come to its end.
-With -f it goes on until interrupted, and outlives restarts of the agent.`,
+		Short: "Print the state of an App and each change of it",
+		Long: `Print the state of an App and each change of it, until its newest rollout ends.
+
+With -f, the command continues until interrupted, also across restarts of the agent.`,
 		Example:           "  pipeops-runner events shop web\n  pipeops-runner events shop web -f --json",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,
@@ -39,8 +40,8 @@ With -f it goes on until interrupted, and outlives restarts of the agent.`,
 		},
 	}
 	namespaceFlag(cmd, &c.namespace)
-	cmd.Flags().BoolVarP(&c.opts.Follow, "follow", "f", false, "go on until interrupted")
-	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object per line")
+	cmd.Flags().BoolVarP(&c.opts.Follow, "follow", "f", false, "continue until interrupted")
+	cmd.Flags().BoolVar(&c.json, "json", false, "print one JSON object per line")
 	return cmd
 }
 

@@ -24,11 +24,11 @@ func newExec(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec AGENT NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a container of an App",
-		Long: `Run a command in a container of an App, with its output here and its exit code as this
-program's. With -it it has a terminal, such as for a shell. No shell takes the command
-apart unless it is one.
+		Long: `Run a command in a container of an App. The command prints its output here, and its exit code is
+the exit code of this program. With -it, the command has a terminal, for example for a shell. No
+shell interprets the command, unless the command is a shell itself.
 
-The customer's policy has to name the command exec-app: nothing else allows it.`,
+The cluster owner's policy must name the command exec-app: nothing else allows it.`,
 		Example: "  pipeops-runner exec shop web -- env\n  pipeops-runner exec shop web -it -- sh\n  pipeops-runner exec shop web -i -- psql < dump.sql",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash != 2 || len(args) < 3 {
@@ -44,8 +44,8 @@ The customer's policy has to name the command exec-app: nothing else allows it.`
 	}
 	f := cmd.Flags()
 	namespaceFlag(cmd, &c.namespace)
-	f.BoolVarP(&c.opts.Stdin, "stdin", "i", false, "pass standard input on")
-	f.BoolVarP(&c.opts.TTY, "tty", "t", false, "with a terminal")
+	f.BoolVarP(&c.opts.Stdin, "stdin", "i", false, "pass standard input to the command")
+	f.BoolVarP(&c.opts.TTY, "tty", "t", false, "give the command a terminal")
 	podFlags(cmd, &c.opts.Pod)
 	f.StringVarP(&c.opts.Container, "container", "c", "", "container (default: the App's own)")
 	return cmd

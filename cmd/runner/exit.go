@@ -28,16 +28,16 @@ var exitCodes = []struct {
 	code int
 	what string
 }{
-	{exitOK, "done; where it waited, the App is healthy, or the job or pipeline has succeeded"},
+	{exitOK, "success; if the command waited, the App is healthy, or the job or pipeline succeeded"},
 	{exitFailure, "any other error"},
-	{exitUsage, "a mistake on the command line or in a file"},
-	{exitAppFailed, "the App is failed or degraded, or the job or pipeline failed or cannot go on; the diagnosis is on standard error"},
-	{exitNotFound, "no such agent, App, secret or namespace"},
-	{exitUnreachable, "the control plane or the agent could not be reached"},
-	{exitTimeout, "no outcome in the time to wait; it goes on in the cluster"},
-	{exitRefused, "the credentials or the customer's policy do not allow it"},
-	{exitSuperseded, "a later change of the same App came before there was an outcome"},
-	{exitInterrupted, "interrupted; what was begun goes on in the cluster"},
+	{exitUsage, "an error on the command line or in a file"},
+	{exitAppFailed, "the App is failed or degraded, or the job or pipeline failed or cannot continue; the diagnosis is on standard error"},
+	{exitNotFound, "the agent, App, secret or namespace does not exist"},
+	{exitUnreachable, "the control plane or the agent is not reachable"},
+	{exitTimeout, "no outcome within the time to wait; the command continues in the cluster"},
+	{exitRefused, "the credentials or the cluster owner's policy do not allow the command"},
+	{exitSuperseded, "a later change of the same App replaced this one before its outcome"},
+	{exitInterrupted, "interrupted; commands that have started continue in the cluster"},
 }
 
 func exitCodesHelp() string {

@@ -14,10 +14,10 @@ import (
 )
 
 func newJob(a *app) *cobra.Command {
-	return group("job", "Run something to its end, once",
+	return group("job", "Run Jobs to completion",
 		newJobRun(a), newJobStatus(a), newJobList(a),
-		newRunLogs(a, "job", "Print a Job's log, and follow it until the Job ends", (*runnerapi.Client).JobLogs, "migrate"),
-		newRunDelete(a, "job", "Stop a Job if it runs, and remove it with its pods", removal{(*runnerapi.Client).DeleteJob, jobLook}, "migrate"))
+		newRunLogs(a, "job", "Print or follow a Job's log", (*runnerapi.Client).JobLogs, "migrate"),
+		newRunDelete(a, "job", "Stop a Job if it runs, and delete it with its pods", removal{(*runnerapi.Client).DeleteJob, jobLook}, "migrate"))
 }
 
 func jobLook(key runnerapi.Key) look {
@@ -55,12 +55,12 @@ func newJobRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run AGENT NAME (--image IMAGE | -f FILE) [flags] [-- ARG...]",
 		Short: "Run a Job and wait for its end",
-		Long: `Run a Job and wait for its end, or until it cannot go on. The exit code is 0 only if it
+		Long: `Run a Job and wait until it ends or cannot continue. The exit code is 0 only if the Job
 succeeded.
 
-Each call is a new run, which takes the place of the one before; with --run, the same Job
-under the same name runs once, however often this is called. The Job, its outcome and, for
-as long as its pods are there, its log stay until it is deleted.`,
+Each call is a new run, which replaces the previous one. With --run, the same Job under the same
+name runs once, no matter how often you call the command. The Job and its outcome stay until you
+delete the Job. Its log stays as long as its pods do.`,
 		Example: `  pipeops-runner job run shop migrate --image registry.example.com/shop/web:1.4.2 -- migrate
   pipeops-runner job run shop migrate --image registry.example.com/shop/web:1.4.2 --run build-1742 --retries 0 --deadline 10m --ttl 24h -- migrate`,
 		Args:              c.args,
@@ -74,9 +74,9 @@ as long as its pods are there, its log stay until it is deleted.`,
 	}
 	c.add(cmd, "Job")
 	c.spec.addContainer(cmd)
-	cmd.Flags().Var(&c.retries, "retries", "how often a failed pod is tried again (default: 3)")
-	cmd.Flags().DurationVar(&c.deadline, "deadline", 0, "give up after this time, with all tries (default: never)")
-	cmd.Flags().DurationVar(&c.ttl, "ttl", 0, "delete the pods, and so the log, this long after the end (default: never)")
+	cmd.Flags().Var(&c.retries, "retries", "number of retries of a failed pod (default: 3)")
+	cmd.Flags().DurationVar(&c.deadline, "deadline", 0, "time limit of the Job, with all retries (default: none)")
+	cmd.Flags().DurationVar(&c.ttl, "ttl", 0, "delete the pods and their log this long after the end (default: never)")
 	return cmd
 }
 
@@ -142,7 +142,7 @@ func (c *jobRunCommand) overlay(spec *runnerapi.JobSpec) error {
 }
 
 func newJobStatus(a *app) *cobra.Command {
-	return newRunStatus(a, jobs, "job", "Show how a Job stands, and why it failed", (*runnerapi.Client).GetJob, "migrate")
+	return newRunStatus(a, jobs, "job", "Show the state of a Job, and why it failed", (*runnerapi.Client).GetJob, "migrate")
 }
 
 // newRunStatus shows a job or pipeline.
@@ -152,7 +152,7 @@ func newRunStatus[T any](a *app, k runKind[T], kind, short string, get func(*run
 	wait := &waiting{}
 	cmd := &cobra.Command{
 		Use: "status AGENT NAME", Short: short,
-		Long:              short + ". With --wait it waits until the end, and exits as run does.",
+		Long:              short + ".\n\nWith --wait, the command waits for the end and exits as run does.",
 		Example:           fmt.Sprintf("  pipeops-runner %[1]s status shop %[2]s\n  pipeops-runner %[1]s status shop %[2]s --wait=5m", kind, name),
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,

@@ -31,12 +31,12 @@ type execCredentialStatus struct {
 func newKubeCredential(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "kube-credential",
-		Short: "Give kubectl the Runner's certificate",
-		Long: `Print the Runner's certificate and its key as kubectl wants them of a credential plugin.
-kubectl runs this by itself: a kubeconfig of pipeops-runner kubeconfig names it. What it
-prints is as secret as the file of credentials.
+		Short: "Print the Runner's certificate for kubectl",
+		Long: `Print the Runner's certificate and its key in the format of a kubectl credential plugin. The
+output is as secret as the credentials file.
 
-Like any other command it follows the control plane's CA, where that can be asked.`,
+kubectl runs this command by itself, because a kubeconfig of pipeops-runner kubeconfig names it.
+Like any other command, it follows the control plane's CA if the control plane is reachable.`,
 		Example: "  pipeops-runner kube-credential | jq -r .status.expirationTimestamp",
 		Args:    exactArgs(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.kubeCredential(cmd.Context()) },

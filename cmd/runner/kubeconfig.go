@@ -27,16 +27,16 @@ func newKubeconfig(a *app) *cobra.Command {
 	c := &kubeconfigCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "kubeconfig AGENT",
-		Short: "Make a kubeconfig for an agent's cluster",
-		Long: `Make a kubeconfig with which kubectl, helm and whatever else reads one reach the Kubernetes
-API of an agent's cluster, through the agent. They do so as the user that the customer's
-policy names for this Runner, and with the rights that he has given to that user.
+		Short: "Create a kubeconfig for an agent's cluster",
+		Long: `Create a kubeconfig for kubectl, helm and other clients of the Kubernetes API. They reach the API
+of an agent's cluster through the agent. They act as the user that the cluster owner's policy
+names for this Runner, with the permissions that the cluster owner gave to that user.
 
-No secret is in it: kubectl asks pipeops-runner kube-credential for the Runner's certificate
-whenever it starts. A file that is there keeps its other contexts.
+The kubeconfig contains no secret. kubectl runs pipeops-runner kube-credential to get the Runner's
+certificate whenever it starts. An existing file keeps its other contexts.
 
-The customer's policy has to name the command kubernetes-api: nothing else allows it. A
-warning says so where it does not.`,
+The cluster owner's policy must name the command kubernetes-api: nothing else allows it. If it
+does not, the command prints a warning.`,
 		Example: "  pipeops-runner kubeconfig shop -o shop.kubeconfig\n  KUBECONFIG=shop.kubeconfig kubectl get pods\n" +
 			"  pipeops-runner kubeconfig shop -o shop.kubeconfig --context shop-staging -n staging --use",
 		Args:              exactArgs("AGENT"),
@@ -45,7 +45,7 @@ warning says so where it does not.`,
 	}
 	f := cmd.Flags()
 	namespaceFlag(cmd, &c.namespace)
-	f.StringVarP(&c.file, "output", "o", "", "file to write, or to add to, for its owner only (default: print it)")
+	f.StringVarP(&c.file, "output", "o", "", "file to write or add to, readable only by its owner (default: standard output)")
 	f.StringVar(&c.context, "context", "", "name of the context (default: pipeops-AGENT)")
 	f.BoolVar(&c.use, "use", false, "make it the current context of a file that has another one")
 	return cmd

@@ -26,9 +26,11 @@ func newLogs(a *app) *cobra.Command {
 	c := &logsCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "logs AGENT NAME",
-		Short: "Print an App's log, and follow it",
-		Long: `Print the log of all pods of an App, interleaved by time. With -f it goes on until
-interrupted, and outlives restarts of the App and of the agent.`,
+		Short: "Print or follow an App's log",
+		Long: `Print the log of all pods of an App, interleaved by time.
+
+With -f, the command continues until interrupted, also across restarts of the App and of the
+agent.`,
 		Example:           "  pipeops-runner logs shop web --tail 100\n  pipeops-runner logs shop web -f --since 10m\n  pipeops-runner logs shop web --previous",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,
@@ -39,8 +41,8 @@ interrupted, and outlives restarts of the App and of the agent.`,
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, args[1]) })
 		},
 	}
-	c.flags(cmd, "go on with new lines until interrupted")
-	cmd.Flags().BoolVar(&c.opts.Previous, "previous", false, "of the run before the last restart")
+	c.flags(cmd, "print new lines until interrupted")
+	cmd.Flags().BoolVar(&c.opts.Previous, "previous", false, "print the log of the run before the last restart")
 	return cmd
 }
 
@@ -48,13 +50,13 @@ func (c *logsCommand) flags(cmd *cobra.Command, follow string) {
 	f := cmd.Flags()
 	namespaceFlag(cmd, &c.namespace)
 	f.BoolVarP(&c.opts.Follow, "follow", "f", false, follow)
-	f.IntVar(&c.opts.Tail, "tail", -1, "last lines of each pod; -1 for all")
-	f.DurationVar(&c.opts.Since, "since", 0, "no lines older than this, e.g. 10m")
+	f.IntVar(&c.opts.Tail, "tail", -1, "number of last lines of each pod; -1 for all")
+	f.DurationVar(&c.opts.Since, "since", 0, "print only lines newer than this, e.g. 10m")
 	f.StringVarP(&c.opts.Container, "container", "c", "", "container (default: the App's own)")
 	f.BoolVar(&c.prefix, "prefix", false, "put the pod's name before each line")
 	f.BoolVar(&c.timestamps, "timestamps", false, "put the time before each line")
-	f.BoolVar(&c.json, "json", false, "one JSON object per line, with time, pod and line")
-	f.BoolVar(&c.raw, "raw", false, "lines byte by byte on a terminal too, where their escape sequences are replaced otherwise")
+	f.BoolVar(&c.json, "json", false, "print one JSON object per line, with time, pod and line")
+	f.BoolVar(&c.raw, "raw", false, "print lines unchanged on a terminal, without replacing their escape sequences")
 }
 
 func (c *logsCommand) run(ctx context.Context, t *target, name string) error {

@@ -16,11 +16,13 @@ func newMetrics(a *app) *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "metrics AGENT NAME",
-		Short: "Show what an App uses against what it asks for, and what would fit",
-		Long: `Show what an App uses against what it asks for. The figures are metrics-server's, which
-the cluster needs to have. It also shows the requests that would fit, and the figures
-that they stand on: of the last seven days where the App's spec turns right-sizing on
-(deploy --right-sizing recommend), else of two days at most and since the agent started.`,
+		Short: "Compare an App's use with its requests",
+		Long: `Compare what an App uses with what it requests. The figures come from metrics-server, which the
+cluster must have.
+
+The command also shows requests that would fit, and the figures that they are based on. If the
+App's spec turns right-sizing on (deploy --right-sizing recommend), these cover the last seven
+days. Otherwise, they cover two days at most, and only the time since the agent started.`,
 		Example:           "  pipeops-runner metrics shop web",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,

@@ -13,7 +13,7 @@ import (
 )
 
 func newNamespace(a *app) *cobra.Command {
-	return group("namespace", "Manage the namespaces that are the agent's",
+	return group("namespace", "Manage the namespaces of an agent",
 		newNamespaceCreate(a), newNamespaceList(a), newNamespaceGet(a), newNamespaceDelete(a))
 }
 

@@ -21,12 +21,12 @@ type namespaceFlags struct {
 
 func (f *namespaceFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringArrayVarP(&f.labels, "label", "l", nil, "label to put on it, as KEY=VALUE; may be repeated")
-	fl.BoolVar(&f.adopt, "adopt", false, "take over a namespace that was not made by the agent; its owner's policy has to name adopt-namespace")
-	fl.StringSliceVar(&f.quota, "quota", nil, "bounds of all in it: cpu, memory, limits.cpu, limits.memory, pods and storage, as NAME=AMOUNT")
-	fl.StringSliceVar(&f.defaults, "default", nil, "what a container gets that names none: cpu, memory, limits.cpu and limits.memory, as NAME=AMOUNT")
-	fl.StringVar(&f.network, "network", "", "isolated or open")
-	fl.StringSliceVar(&f.allowFrom, "allow-from", nil, "namespaces that may reach its pods beside the usual ones")
+	fl.StringArrayVarP(&f.labels, "label", "l", nil, "label of the namespace, as KEY=VALUE; may be repeated")
+	fl.BoolVar(&f.adopt, "adopt", false, "take over a namespace that the agent did not create; the cluster owner's policy must name adopt-namespace")
+	fl.StringSliceVar(&f.quota, "quota", nil, "quota of the namespace: cpu, memory, limits.cpu, limits.memory, pods and storage, as NAME=AMOUNT")
+	fl.StringSliceVar(&f.defaults, "default", nil, "defaults of containers that name none: cpu, memory, limits.cpu and limits.memory, as NAME=AMOUNT")
+	fl.StringVar(&f.network, "network", "", "network of the pods: isolated or open")
+	fl.StringSliceVar(&f.allowFrom, "allow-from", nil, "namespaces that may reach the pods, in addition to the usual ones")
 }
 
 func (f *namespaceFlags) spec() (runnerapi.NamespaceSpec, error) {

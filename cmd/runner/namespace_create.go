@@ -15,14 +15,20 @@ func newNamespaceCreate(a *app) *cobra.Command {
 	var flags namespaceFlags
 	cmd := &cobra.Command{
 		Use:   "create AGENT NAMESPACE",
-		Short: "Create a namespace for the agent to manage, or change it",
-		Long: `Create a namespace for the agent to manage, or change it. What is not given is taken away:
-labels, the quota, the default limits.
+		Short: "Create or change a namespace that the agent manages",
+		Long: `Create a namespace for the agent to manage, or change it. Settings that you do not give are
+removed: labels, the quota and the default limits.
 
-Unless it says --network open, the pods of a namespace that the agent made can be reached
-from the same namespace, from ingress controllers, from the agent, from nodes, from namespaces
-labelled pipeops.io/ingress=allowed and from those of --allow-from, where the cluster's network
-knows network policies. An adopted namespace stays open unless it says --network isolated.`,
+The pods of a namespace that the agent created are isolated, unless you give --network open. They
+can be reached only from:
+
+  - the same namespace
+  - ingress controllers, the agent and nodes
+  - namespaces labelled pipeops.io/ingress=allowed
+  - the namespaces of --allow-from
+
+Isolation requires a cluster network that supports network policies. An adopted namespace stays
+open, unless you give --network isolated.`,
 		Example: `  pipeops-runner namespace create shop staging --label team=web
   pipeops-runner namespace create shop staging --quota cpu=4,memory=8Gi,pods=50,storage=100Gi
   pipeops-runner namespace create shop staging --quota limits.memory=16Gi --default limits.memory=256Mi --allow-from monitoring`,

@@ -22,9 +22,10 @@ func newNamespaceDelete(a *app) *cobra.Command {
 	c := &namespaceDelete{app: a}
 	cmd := &cobra.Command{
 		Use:   "delete AGENT NAMESPACE",
-		Short: "Remove a namespace with everything in it",
-		Long: `Remove a namespace with everything in it: Apps, secrets, volumes. There is no way back, so
-it asks for the name once more; a script gives --yes.`,
+		Short: "Delete a namespace with everything in it",
+		Long: `Delete a namespace with everything in it: Apps, secrets, volumes. You cannot undo this.
+
+The command asks you to type the namespace's name. In a script, give --yes.`,
 		Example:           "  pipeops-runner namespace delete shop staging --yes",
 		Args:              exactArgs("AGENT", "NAMESPACE"),
 		ValidArgsFunction: a.completeAgent,
@@ -42,7 +43,7 @@ it asks for the name once more; a script gives --yes.`,
 		},
 	}
 	c.addWriting(cmd)
-	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 

@@ -16,11 +16,11 @@ import (
 )
 
 func newNode(a *app) *cobra.Command {
-	return group("node", "See, cordon and drain the nodes of an agent's cluster",
+	return group("node", "Manage the nodes of an agent's cluster",
 		newNodeList(a), newNodeGet(a),
-		newNodeCordon(a, "cordon", "Keep new pods off a node", (*runnerapi.Client).CordonNode),
+		newNodeCordon(a, "cordon", "Mark a node as unschedulable for new pods", (*runnerapi.Client).CordonNode),
 		newNodeDrain(a), newNodeJoin(a),
-		newNodeCordon(a, "uncordon", "Let new pods come to a node again", (*runnerapi.Client).UncordonNode))
+		newNodeCordon(a, "uncordon", "Mark a node as schedulable again", (*runnerapi.Client).UncordonNode))
 }
 
 func newNodeList(a *app) *cobra.Command {
@@ -97,12 +97,12 @@ func newNodeDrain(a *app) *cobra.Command {
 	var grace int64
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "drain AGENT NODE", Short: "Cordon a node and have its pods evicted",
-		Long: `Cordon a node and have its pods evicted, as their disruption budgets allow.
+		Use: "drain AGENT NODE", Short: "Cordon a node and evict its pods",
+		Long: `Cordon a node and evict its pods, as their disruption budgets allow.
 
-Pods of DaemonSets and static pods stay. What is refused is tried again until --timeout;
-called again, the command goes on where it ended. With an idempotency key it is told once
-more what had become of it, and then goes on.`,
+Pods of DaemonSets and static pods stay. The command retries refused evictions until --timeout. If
+you call it again, it continues where it ended. With an idempotency key, it first reports its
+earlier outcome and then continues.`,
 		Example:           "  pipeops-runner node drain shop node-1 --timeout 10m",
 		Args:              exactArgs("AGENT", "NODE"),
 		ValidArgsFunction: a.completeNode,
@@ -128,10 +128,10 @@ more what had become of it, and then goes on.`,
 	out.Add(cmd)
 	write.addWriting(cmd)
 	fl := cmd.Flags()
-	fl.Int64Var(&grace, "grace-period", 0, "seconds that pods get to end, instead of what each asks for")
-	fl.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to try")
-	fl.BoolVar(&options.Force, "force", false, "also pods that no controller makes again elsewhere: they are lost")
-	fl.BoolVar(&options.DeleteEmptyDirData, "delete-emptydir-data", false, "also pods with emptyDir volumes, whose data is lost")
+	fl.Int64Var(&grace, "grace-period", 0, "seconds that pods get to terminate, instead of their own grace periods")
+	fl.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to retry")
+	fl.BoolVar(&options.Force, "force", false, "also evict pods that no controller creates again elsewhere: they are lost")
+	fl.BoolVar(&options.DeleteEmptyDirData, "delete-emptydir-data", false, "also evict pods with emptyDir volumes, whose data is lost")
 	return cmd
 }
 

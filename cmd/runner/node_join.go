@@ -26,13 +26,15 @@ func newNodeJoin(a *app) *cobra.Command {
 	var out cli.Output
 	var token bool
 	cmd := &cobra.Command{
-		Use: "join AGENT", Short: "Show how a worker joins an agent's cluster",
-		Long: `Show the line of shell with which a machine joins an agent's cluster as a worker, where that
-is k3s. join-worker.sh is part of every release.
+		Use: "join AGENT", Short: "Print the command that joins a worker to a cluster",
+		Long: `Print the shell command with which a machine joins an agent's cluster as a worker, if the cluster
+is k3s. join-worker.sh is part of every version.
 
-The token is not in it: the line takes it from the variable K3S_TOKEN. With --token it is,
-where the agent was given one and the customer's policy names the command get-join-token.
-Whoever has it can make a node of the cluster.`,
+The printed command does not contain the token: it reads the token from the variable K3S_TOKEN.
+
+With --token, the printed command contains the token. This requires that the agent was given a
+token and that the cluster owner's policy names the command get-join-token. Anyone holding the
+token can make a node of the cluster.`,
 		Example:           "  pipeops-runner node join shop\n  pipeops-runner node join shop --token",
 		Args:              exactArgs("AGENT"),
 		ValidArgsFunction: a.completeAgent,
@@ -47,7 +49,7 @@ Whoever has it can make a node of the cluster.`,
 		},
 	}
 	out.Add(cmd)
-	cmd.Flags().BoolVar(&token, "token", false, "with the token, which is a secret")
+	cmd.Flags().BoolVar(&token, "token", false, "include the token, which is a secret")
 	return cmd
 }
 

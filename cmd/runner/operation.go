@@ -15,9 +15,11 @@ func newOperation(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "operation AGENT ID",
-		Short: "Show what became of an earlier command",
-		Long: `Show what became of an earlier command, by the ID that its answer carried (the header
-Operation-Id; the field operation of an App). It exits as the command would have with --wait.`,
+		Short: "Show the outcome of an earlier command",
+		Long: `Show the outcome of an earlier command by its operation ID. The response to that command contains
+the ID in the header Operation-Id, and an App contains it in the field operation.
+
+The exit code is the one that the earlier command would have had with --wait.`,
 		Example:           `  pipeops-runner operation shop "$(pipeops-runner restart shop web --no-wait -o json | jq -r .operation)"`,
 		Args:              exactArgs("AGENT", "ID"),
 		ValidArgsFunction: a.completeAgent,

@@ -12,9 +12,9 @@ func newPause(a *app) *cobra.Command {
 	w := &rollout{app: a}
 	cmd := &cobra.Command{
 		Use:   "pause AGENT NAME",
-		Short: "Leave an App as it is until it is resumed",
-		Long: `Leave everything that was made from an App as it is until it is resumed: deploys and
-scales are taken, but nothing is rolled out, and what others change is not put back.`,
+		Short: "Pause an App until it is resumed",
+		Long: `Pause an App until it is resumed. The agent leaves everything that belongs to the App as it is. It
+accepts deploys and scales, but rolls nothing out, and does not undo changes by other clients.`,
 		Example:           "  pipeops-runner pause shop web",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,
@@ -32,7 +32,7 @@ func newResume(a *app) *cobra.Command {
 	w := &rollout{app: a}
 	cmd := &cobra.Command{
 		Use:               "resume AGENT NAME",
-		Short:             "Roll out what was changed while an App was paused",
+		Short:             "Resume an App and roll out the changes since its pause",
 		Example:           "  pipeops-runner resume shop web",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,

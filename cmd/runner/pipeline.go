@@ -13,10 +13,10 @@ import (
 )
 
 func newPipeline(a *app) *cobra.Command {
-	return group("pipeline", "Run jobs one after the other, until one fails",
+	return group("pipeline", "Run Pipelines: jobs in sequence, until one fails",
 		newPipelineRun(a), newPipelineStatus(a), newPipelineList(a),
-		newRunLogs(a, "pipeline", "Print the log of a Pipeline's jobs, and follow it until the Pipeline ends", (*runnerapi.Client).PipelineLogs, "release"),
-		newRunDelete(a, "pipeline", "Stop a Pipeline if it runs, and remove it with its pods", removal{(*runnerapi.Client).DeletePipeline, pipelineLook}, "release"))
+		newRunLogs(a, "pipeline", "Print or follow the log of a Pipeline's jobs", (*runnerapi.Client).PipelineLogs, "release"),
+		newRunDelete(a, "pipeline", "Stop a Pipeline if it runs, and delete it with its pods", removal{(*runnerapi.Client).DeletePipeline, pipelineLook}, "release"))
 }
 
 func pipelineLook(key runnerapi.Key) look {
@@ -57,12 +57,12 @@ func newPipelineRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run AGENT NAME -f FILE [flags]",
 		Short: "Run a Pipeline and wait for its end",
-		Long: `Run a Pipeline's jobs one after the other, and wait for the end of the last or for the
-first that fails. The exit code is 0 only if all succeeded.
+		Long: `Run a Pipeline's jobs one after the other, and wait until the last job ends or one fails. The
+exit code is 0 only if all jobs succeeded.
 
-The file has the Pipeline in YAML or JSON. Each call is a new run, from the first job on,
-which takes the place of the one before; with --run, the same Pipeline under the same name
-runs once, however often this is called.`,
+The file holds the Pipeline in YAML or JSON. Each call is a new run from the first job, which
+replaces the previous run. With --run, the same Pipeline under the same name runs once, no matter
+how often you call the command.`,
 		Example: `  pipeops-runner pipeline run shop release -f pipeline.yaml
   pipeops-runner pipeline run shop release -f pipeline.yaml --image registry.example.com/shop/web:1.4.2 --run build-1742 --wait=30m`,
 		Args:              exactArgs("AGENT", "NAME"),
@@ -103,7 +103,7 @@ func (f *runFlags) pipeline(ctx context.Context, agent, name, image string) erro
 }
 
 func newPipelineStatus(a *app) *cobra.Command {
-	return newRunStatus(a, pipelines, "pipeline", "Show how a Pipeline and its jobs stand, and why one failed",
+	return newRunStatus(a, pipelines, "pipeline", "Show a Pipeline and its jobs, and why one failed",
 		(*runnerapi.Client).GetPipeline, "release")
 }
 

@@ -35,15 +35,16 @@ func newPortForward(a *app) *cobra.Command {
 	c := &portForward{app: a}
 	cmd := &cobra.Command{
 		Use:   "port-forward AGENT NAME [LOCAL:]PORT... [flags] [-- COMMAND [ARGUMENT...]]",
-		Short: "Reach ports of an App's pod from here",
-		Long: `Listen on this machine and pass each connection on to a port of an App's pod, until
-interrupted. LOCAL is PORT where it is left out; ":PORT" takes any port that is free, and
-says which. The pod need not name the port.
+		Short: "Forward local ports to a pod of an App",
+		Long: `Listen on this machine and forward each connection to a port of an App's pod, until interrupted.
 
-With a command after -- it goes on until that ends, and ends as that did. The command
-finds the first local port in its environment, as PORT.
+Without LOCAL, the local port is PORT. With ":PORT", the command takes any free port and prints
+it. The pod does not need to declare the port.
 
-The customer's policy has to name the command port-forward-app: nothing else allows it.`,
+With a command after --, forwarding lasts until that command ends, and exits as that command did.
+The command finds the first local port in the environment variable PORT.
+
+The cluster owner's policy must name the command port-forward-app: nothing else allows it.`,
 		Example: "  pipeops-runner port-forward shop web 8080\n  pipeops-runner port-forward shop db 15432:5432\n" +
 			`  pipeops-runner port-forward shop web :8080 -- sh -c 'curl -fsS "http://127.0.0.1:$PORT/"'`,
 		ValidArgsFunction: a.completeApp,
@@ -66,7 +67,7 @@ The customer's policy has to name the command port-forward-app: nothing else all
 	}
 	namespaceFlag(cmd, &c.namespace)
 	podFlags(cmd, &c.pod)
-	cmd.Flags().StringVar(&c.address, "address", "127.0.0.1", "address to listen on; whoever reaches it reaches the pod")
+	cmd.Flags().StringVar(&c.address, "address", "127.0.0.1", "address to listen on; every client that reaches it reaches the pod")
 	return cmd
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 func newRelease(a *app) *cobra.Command {
-	return group("release", "Install, upgrade and remove Helm charts in an agent's cluster",
+	return group("release", "Manage Helm releases in an agent's cluster",
 		newReleaseDeploy(a), newReleaseStatus(a), newReleaseList(a), newReleaseHistory(a), newReleaseRollback(a), newReleaseDelete(a))
 }
 
@@ -31,7 +31,7 @@ func newReleaseHistory(a *app) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
-		Use: "history AGENT NAME", Short: "List a release's revisions",
+		Use: "history AGENT NAME", Short: "List the revisions of a release",
 		Example:           "  pipeops-runner release history shop guide",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
@@ -56,7 +56,7 @@ func newReleaseStatus(a *app) *cobra.Command {
 	var namespace string
 	var wait waiting
 	cmd := &cobra.Command{
-		Use: "status AGENT NAME", Short: "Show a release, and the command that is at work on it",
+		Use: "status AGENT NAME", Short: "Show a release and the command that works on it",
 		Example:           "  pipeops-runner release status shop guide\n  pipeops-runner release status shop guide --wait=5m",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
@@ -191,7 +191,7 @@ func newReleaseRollback(a *app) *cobra.Command {
 	c := &releaseCommand{app: a}
 	var to runnerapi.ReleaseRollback
 	cmd := &cobra.Command{
-		Use: "rollback AGENT NAME", Short: "Go back to an earlier revision of a release",
+		Use: "rollback AGENT NAME", Short: "Roll back a release to an earlier revision",
 		Example:           "  pipeops-runner release rollback shop guide --to 1",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
@@ -202,8 +202,8 @@ func newReleaseRollback(a *app) *cobra.Command {
 		},
 	}
 	c.add(cmd)
-	cmd.Flags().IntVar(&to.Revision, "to", 0, "revision to go back to; the one that was deployed before when 0")
-	cmd.Flags().BoolVar(&to.ForceConflicts, "force-conflicts", false, "take over fields of the release's objects that others have set since")
+	cmd.Flags().IntVar(&to.Revision, "to", 0, "revision to roll back to; 0 for the one deployed before")
+	cmd.Flags().BoolVar(&to.ForceConflicts, "force-conflicts", false, "take over fields of the release's objects that other clients have set since")
 	return cmd
 }
 

@@ -39,12 +39,12 @@ func newReleaseDeploy(a *app) *cobra.Command {
 		Use: "deploy AGENT NAME --chart CHART", Short: "Install a Helm chart, or upgrade a release to it",
 		Long: `Install a Helm chart, or upgrade a release to it, and wait until its objects are ready.
 
-CHART is a name in the repository that --repo names, a reference oci://…, or a chart of
-this machine: a folder, or an archive that helm package has written. Values replace all
-that an earlier revision had.
+CHART is a name in the repository that --repo names, a reference oci://…, or a chart on this
+machine. A chart on this machine is a directory, or an archive that helm package wrote. The
+values replace all values of an earlier revision.
 
-A command that is interrupted goes on in the cluster. One that broke off there, because
-the agent ended, leaves a failed revision, and the next deploy goes on.`,
+If you interrupt the command, the deploy continues in the cluster. If the agent ends during the
+deploy, it leaves a failed revision, and the next deploy can continue.`,
 		Example: `  pipeops-runner release deploy shop guide --chart ./guide --set greeting=hello
   pipeops-runner release deploy shop guide --chart ./guide -f values.yaml --dry-run`,
 		Args:              exactArgs("AGENT", "NAME"),
@@ -60,16 +60,16 @@ the agent ended, leaves a failed revision, and the next deploy goes on.`,
 	}
 	c.add(cmd)
 	f := cmd.Flags()
-	f.StringVar(&c.chart, "chart", "", "the chart: NAME with --repo, oci://HOST/PATH, a folder or an archive")
+	f.StringVar(&c.chart, "chart", "", "chart: NAME with --repo, oci://HOST/PATH, a directory or an archive")
 	f.StringVar(&c.spec.Chart.Repository, "repo", "", "URL of the chart's repository")
-	f.StringVar(&c.spec.Chart.Version, "version", "", "version of the chart, or for a repository a range such as ^1.4; its newest when empty")
-	f.StringVar(&c.spec.Chart.CredentialsSecret, "credentials-secret", "", "Secret of the namespace with url, username and password for the repository or registry")
-	f.StringArrayVarP(&c.values, "values", "f", nil, "YAML file of values, - for standard input; later ones win")
-	f.StringArrayVar(&c.sets, "set", nil, "value as KEY=VALUE, with dots between the keys on the way; it wins over files. true, false, null and numbers are such, anything else is text")
+	f.StringVar(&c.spec.Chart.Version, "version", "", "version of the chart, or with --repo a range such as ^1.4 (default: the newest)")
+	f.StringVar(&c.spec.Chart.CredentialsSecret, "credentials-secret", "", "Secret in the namespace with url, username and password for the repository or registry")
+	f.StringArrayVarP(&c.values, "values", "f", nil, "YAML file of values, or - for standard input; later files override earlier ones")
+	f.StringArrayVar(&c.sets, "set", nil, "value as KEY=VALUE, with dots between nested keys; overrides files; true, false, null and numbers keep their type, anything else is text")
 	f.StringVar(&c.spec.Timeout, "timeout", "", "how long objects may take to become ready, at most 1h (default 5m)")
-	f.BoolVar(&c.spec.RollbackOnFailure, "rollback-on-failure", false, "go back to the last revision that was deployed when this one fails")
-	f.BoolVar(&c.spec.ForceConflicts, "force-conflicts", false, "take over fields of the release's objects that others have set since")
-	f.BoolVar(&c.spec.Adopt, "adopt", false, "take over a release of this name that was made with the helm program")
+	f.BoolVar(&c.spec.RollbackOnFailure, "rollback-on-failure", false, "roll back to the last deployed revision if this one fails")
+	f.BoolVar(&c.spec.ForceConflicts, "force-conflicts", false, "take over fields of the release's objects that other clients have set since")
+	f.BoolVar(&c.spec.Adopt, "adopt", false, "take over a release of this name that the helm program created")
 	return cmd
 }
 

@@ -12,7 +12,7 @@ func newRestart(a *app) *cobra.Command {
 	w := &rollout{app: a}
 	cmd := &cobra.Command{
 		Use:               "restart AGENT NAME",
-		Short:             "Replace all pods of an App, a few at a time",
+		Short:             "Restart an App by replacing its pods, a few at a time",
 		Example:           "  pipeops-runner restart shop web",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,

@@ -17,7 +17,8 @@ func newRevisions(a *app) *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:               "revisions AGENT NAME",
-		Short:             "List what an App can be rolled back to: who made it, when, and what changed",
+		Short:             "List the revisions that an App can be rolled back to",
+		Long:              "List the revisions that an App can be rolled back to, each with its author, time and changes.",
 		Example:           "  pipeops-runner revisions shop web\n  pipeops-runner revisions shop web -o json",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,

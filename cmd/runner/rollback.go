@@ -13,9 +13,9 @@ func newRollback(a *app) *cobra.Command {
 	w := &rollout{app: a}
 	cmd := &cobra.Command{
 		Use:   "rollback AGENT NAME [--to REVISION]",
-		Short: "Go back to an earlier revision of an App",
-		Long: `Go back to an earlier revision of an App: the one before, or any that
-` + "`pipeops-runner revisions`" + ` lists. It becomes a new revision. The number of pods stays.`,
+		Short: "Roll back an App to an earlier revision",
+		Long: `Roll back an App to an earlier revision: the previous one, or any one that
+` + "`pipeops-runner revisions`" + ` lists. It becomes a new revision. The number of pods does not change.`,
 		Example:           "  pipeops-runner rollback shop web\n  pipeops-runner rollback shop web --to 3",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,
@@ -26,6 +26,6 @@ func newRollback(a *app) *cobra.Command {
 		},
 	}
 	w.add(cmd)
-	cmd.Flags().Int64Var(&to.Revision, "to", 0, "revision to go back to (default: the one before the current one)")
+	cmd.Flags().Int64Var(&to.Revision, "to", 0, "revision to roll back to (default: the previous one)")
 	return cmd
 }

@@ -59,14 +59,14 @@ func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pipeops-runner",
 		Short: "Deploy to clusters that agents have connected",
-		Long: `pipeops-runner deploys to any cluster that an agent has connected to the control
-plane, and looks after what runs there.
+		Long: `pipeops-runner deploys to any cluster whose agent has connected to the control plane, and manages
+what runs there.
 
-AGENT is an agent's name or its ID. Everything needed to get in is in one file,
-made with ` + "`pipeops-controlplane runner create NAME -o FILE`" + ` and given by
+AGENT is an agent's name or its ID. The credentials file contains everything that you need for
+access. Create it with ` + "`pipeops-controlplane runner create NAME -o FILE`" + `, and give it with
 --credentials or ` + envCredentials + `.
 
-All times are shown in UTC.
+All times are in UTC.
 
 Exit codes:
 ` + exitCodesHelp(),
@@ -84,7 +84,7 @@ Exit codes:
 		},
 	}
 	root.PersistentFlags().StringVar(&a.credentials, "credentials", "", "file with the Runner's credentials (environment: "+envCredentials+")")
-	root.PersistentFlags().DurationVar(&a.patience, "patience", runnerapi.DefaultPatience, "how long to try to reach the control plane or the agent; 0 for one try")
+	root.PersistentFlags().DurationVar(&a.patience, "patience", runnerapi.DefaultPatience, "how long to retry until the control plane and the agent are reachable; 0 for one try")
 	_ = root.MarkPersistentFlagFilename("credentials", "json") // fails for an unknown flag only
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cli.FlagError(cmd, err)} })
 	root.AddCommand(

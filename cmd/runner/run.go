@@ -32,8 +32,8 @@ func (f *runFlags) add(cmd *cobra.Command, what string) {
 	namespaceFlag(cmd, &f.namespace)
 	f.addWriting(cmd)
 	fl := cmd.Flags()
-	fl.StringVarP(&f.file, "filename", "f", "", "file with the "+what+" in YAML or JSON, - for standard input")
-	fl.StringVar(&f.name, "run", "", "name of the run: given again with the same "+what+", nothing runs (default: a new one each time)")
+	fl.StringVarP(&f.file, "filename", "f", "", "file with the "+what+" in YAML or JSON, or - for standard input")
+	fl.StringVar(&f.name, "run", "", "name of the run; the same name with the same "+what+" runs nothing again (default: a new name)")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
 }
 

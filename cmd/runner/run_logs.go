@@ -16,7 +16,7 @@ func newRunLogs(a *app, kind, short string, read readLog, name string) *cobra.Co
 	c := &logsCommand{app: a}
 	cmd := &cobra.Command{
 		Use: "logs AGENT NAME", Short: short,
-		Long:              short + ". Lines are there for as long as the pods are.",
+		Long:              short + ". Lines are available as long as the pods are.",
 		Example:           fmt.Sprintf("  pipeops-runner %[1]s logs shop %[2]s --tail 100\n  pipeops-runner %[1]s logs shop %[2]s -f --prefix", kind, name),
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
@@ -30,7 +30,7 @@ func newRunLogs(a *app, kind, short string, read readLog, name string) *cobra.Co
 			})
 		},
 	}
-	c.flags(cmd, "go on with new lines until the "+kind+" ends")
+	c.flags(cmd, "print new lines until the "+kind+" ends")
 	return cmd
 }
 
@@ -46,7 +46,7 @@ func newRunDelete(a *app, kind, short string, r removal, name string) *cobra.Com
 	var wait waiting
 	cmd := &cobra.Command{
 		Use: "delete AGENT NAME", Short: short,
-		Long:              short + ", and wait until these are gone.",
+		Long:              short + ". The command waits until they are gone.",
 		Example:           fmt.Sprintf("  pipeops-runner %s delete shop %s", kind, name),
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,

@@ -13,11 +13,11 @@ func newScale(a *app) *cobra.Command {
 	w := &rollout{app: a}
 	cmd := &cobra.Command{
 		Use:   "scale AGENT NAME (--replicas N | --min N --max N [--cpu PERCENT])",
-		Short: "Set the number of an App's pods, or the bounds of its autoscaling",
-		Long: `Set the number of an App's pods, or the bounds of its autoscaling.
+		Short: "Set an App's number of pods or its autoscaling bounds",
+		Long: `Set an App's number of pods or its autoscaling bounds.
 
-A fixed number turns autoscaling off. Bounds turn it on; of an App that has it already
-those that are not given stay.`,
+A fixed number turns autoscaling off. Bounds turn it on. If it is on already, the bounds that you
+do not give stay.`,
 		Example: `  pipeops-runner scale shop web --replicas 3
   pipeops-runner scale shop web --min 2 --max 10 --cpu 70
   pipeops-runner scale shop web --max 20`,
@@ -42,8 +42,8 @@ those that are not given stay.`,
 	w.add(cmd)
 	fl := cmd.Flags()
 	fl.Int32("replicas", 0, "number of pods to run; turns autoscaling off")
-	fl.Int32("min", 0, "fewest pods of autoscaling")
-	fl.Int32("max", 0, "most pods of autoscaling")
-	fl.Int32("cpu", 0, "percentage of the requested CPU that autoscaling aims at")
+	fl.Int32("min", 0, "minimum number of pods with autoscaling")
+	fl.Int32("max", 0, "maximum number of pods with autoscaling")
+	fl.Int32("cpu", 0, "target CPU use of autoscaling, in percent of the requested CPU")
 	return cmd
 }

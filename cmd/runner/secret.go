@@ -11,7 +11,7 @@ import (
 )
 
 func newSecret(a *app) *cobra.Command {
-	return group("secret", "Set, look at and delete secrets; values go in and never come out",
+	return group("secret", "Manage secrets, whose values cannot be read back",
 		newSecretSet(a), newSecretGet(a), newSecretList(a), newSecretDelete(a))
 }
 

@@ -13,7 +13,7 @@ func newSecretDelete(a *app) *cobra.Command {
 	var write writing
 	cmd := &cobra.Command{
 		Use:               "delete AGENT NAME",
-		Short:             "Remove a secret",
+		Short:             "Delete a secret",
 		Example:           "  pipeops-runner secret delete shop web-env",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,

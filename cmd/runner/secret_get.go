@@ -15,7 +15,7 @@ func newSecretGet(a *app) *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:               "get AGENT NAME",
-		Short:             "Show a secret's keys, their sizes and a digest of the content",
+		Short:             "Show a secret's keys, their sizes and a content digest",
 		Example:           "  pipeops-runner secret get shop web-env",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,

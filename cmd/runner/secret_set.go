@@ -35,13 +35,13 @@ func newSecretSet(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set AGENT NAME",
 		Short: "Create a secret or replace all its keys",
-		Long: `Create a secret or replace all its keys: a key that is not given is not there any more.
+		Long: `Create a secret or replace all its keys. A key that you do not give is removed.
 
-A value given by --from-literal can be seen by every user of this machine in the list
-of processes, and stays in the shell's history; --from-file and --from-stdin cannot.
+Every user of this machine can see a value of --from-literal in the list of processes. It also
+stays in the shell's history. --from-file and --from-stdin do not expose values.
 
-Apps that use the secret restart when its content is new and their spec says so (deploy
---restart-on secrets).`,
+Apps that use the secret restart when its content changes and their spec says so: see deploy
+--restart-on secrets.`,
 		Example: `  pipeops-runner secret set shop web-env --from-stdin password < password.txt
   pipeops-runner secret set shop web-tls --type tls --cert web.pem --key web-key.pem
   pipeops-runner secret set shop pull --docker-server ghcr.io --docker-username bot --docker-password-stdin < token.txt
@@ -61,9 +61,9 @@ Apps that use the secret restart when its content is new and their spec says so 
 	namespaceFlag(cmd, &c.namespace)
 	c.addWriting(cmd)
 	f := cmd.Flags()
-	f.StringVar(&c.kind, "type", "Opaque", "Opaque, tls (kubernetes.io/tls) or docker (kubernetes.io/dockerconfigjson)")
-	f.StringArrayVar(&c.from.literals, "from-literal", nil, "KEY=VALUE; may be repeated, and is visible in the list of processes")
-	f.StringArrayVar(&c.from.files, "from-file", nil, "[KEY=]FILE, the key being the file's name where not given; may be repeated")
+	f.StringVar(&c.kind, "type", "Opaque", "type: Opaque, tls (kubernetes.io/tls) or docker (kubernetes.io/dockerconfigjson)")
+	f.StringArrayVar(&c.from.literals, "from-literal", nil, "KEY=VALUE; may be repeated; visible in the list of processes")
+	f.StringArrayVar(&c.from.files, "from-file", nil, "[KEY=]FILE; without KEY, the key is the file's name; may be repeated")
 	f.StringVar(&c.from.stdin, "from-stdin", "", "KEY whose value is read from standard input")
 	c.certificate.add(f)
 	c.registry.add(f)

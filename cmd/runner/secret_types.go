@@ -30,7 +30,7 @@ type certificateFlags struct{ cert, key string }
 
 func (f *certificateFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.cert, "cert", "", "certificate and its chain in PEM, for --type tls")
-	fl.StringVar(&f.key, "key", "", "its private key in PEM, for --type tls")
+	fl.StringVar(&f.key, "key", "", "private key of the certificate in PEM, for --type tls")
 }
 
 func (f *certificateFlags) given() bool { return f.cert != "" || f.key != "" }
@@ -61,9 +61,9 @@ type registryFlags struct {
 }
 
 func (f *registryFlags) add(fl *pflag.FlagSet) {
-	fl.StringVar(&f.server, "docker-server", "", "registry, e.g. ghcr.io or registry.example.com:5000, for a pull secret")
-	fl.StringVar(&f.user, "docker-username", "", "user of the registry")
-	fl.StringVar(&f.email, "docker-email", "", "email of that user, which few registries ask for")
+	fl.StringVar(&f.server, "docker-server", "", "registry of a pull secret, e.g. ghcr.io or registry.example.com:5000")
+	fl.StringVar(&f.user, "docker-username", "", "user at the registry")
+	fl.StringVar(&f.email, "docker-email", "", "email address of the user, which few registries need")
 	fl.BoolVar(&f.passwordStdin, "docker-password-stdin", false, "read the registry's password or token from standard input")
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 func newSet(a *app) *cobra.Command {
-	return group("set", "See and delete sets of manifests", newSetList(a), newSetGet(a), newSetDelete(a))
+	return group("set", "Inspect and delete sets of manifests", newSetList(a), newSetGet(a), newSetDelete(a))
 }
 
 func newSetList(a *app) *cobra.Command {
@@ -44,7 +44,7 @@ func newSetGet(a *app) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
-		Use: "get AGENT NAME", Short: "Show what a set of manifests holds, and how each object is",
+		Use: "get AGENT NAME", Short: "Show a set's objects and the state of each",
 		Example:           "  pipeops-runner set get shop web-extras",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
@@ -88,8 +88,8 @@ func newSetDelete(a *app) *cobra.Command {
 	c := &setDeletion{app: a}
 	var namespace string
 	cmd := &cobra.Command{
-		Use: "delete AGENT NAME", Short: "Delete a set of manifests with all that it holds",
-		Long:              "Delete a set of manifests with all that it holds, and wait until that is gone with its pods.",
+		Use: "delete AGENT NAME", Short: "Delete a set of manifests with all its objects",
+		Long:              "Delete a set of manifests with all its objects, and wait until they and their pods are gone.",
 		Example:           "  pipeops-runner set delete shop web-extras",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,

@@ -14,7 +14,7 @@ import (
 )
 
 func newSource(a *app) *cobra.Command {
-	return group("source", "Have an agent follow Git repositories",
+	return group("source", "Manage the Git repositories that an agent follows",
 		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceLogs(a), newSourceDelete(a))
 }
 
@@ -27,17 +27,22 @@ func newSourcePut(a *app) *cobra.Command {
 	var chart runnerapi.SourceChart
 	w := waiting{}
 	cmd := &cobra.Command{
-		Use: "put AGENT NAME --url URL --type app|manifests|kustomize|chart", Short: "Have a Git repository followed",
-		Long: `Have the agent bring what a Git repository has, now and with each new commit.
+		Use: "put AGENT NAME --url URL --type app|manifests|kustomize|chart", Short: "Follow a Git repository and apply its commits",
+		Long: `Follow a Git repository. The agent applies its content now and with each new commit. A source that
+had this name before is replaced.
 
-What is at --path: for app a file as deploy -f takes it; for manifests a file or folder of
-YAML; for kustomize a folder with a kustomization; for chart a Helm chart. What was put
-under this name before is replaced. With --dry-run the repository is got and all of it
-tried, and nothing changed.
+--type names what is at --path:
 
-With --image the image of an App that names none is built of each commit, pushed there,
-and deployed by its digest. Where the repository has a Dockerfile and nothing else,
---app-file is the App's spec, instead of --path.`,
+  - app: a file as deploy -f takes it
+  - manifests: a file or directory of YAML
+  - kustomize: a directory with a kustomization
+  - chart: a Helm chart
+
+With --dry-run, the agent fetches the repository and tries everything, but changes nothing.
+
+With --image, the agent builds an image from each commit for an App that names none. It pushes the
+image there and deploys it by its digest. If the repository only has a Dockerfile, --app-file
+gives the App's spec instead of --path.`,
 		Example: `  pipeops-runner source put shop web --url https://git.example.com/shop/deploy.git --type app --path web/app.yaml
   pipeops-runner source put shop web --url git@git.example.com:shop/deploy.git --type kustomize --path overlays/production --branch main --secret git-deploy
   pipeops-runner source put shop web --url https://git.example.com/shop/web.git --type app --path deploy/app.yaml --secret git-deploy --image registry.example.com/shop/web --push-credentials registry --wait=15m`,
@@ -85,8 +90,8 @@ and deployed by its digest. Where the repository has a Dockerfile and nothing el
 	write.addWriting(cmd)
 	w.add(cmd, 0)
 	sourceFlags(cmd, &spec, &chart)
-	cmd.Flags().StringVar(&valuesFile, "values", "", "for chart: file here with values; - for standard input")
-	cmd.Flags().StringVar(&appFile, "app-file", "", "for app, with --image: file here with the App's spec, instead of --path; - for standard input")
+	cmd.Flags().StringVar(&valuesFile, "values", "", "for chart: local file with values, or - for standard input")
+	cmd.Flags().StringVar(&appFile, "app-file", "", "for app with --image: local file with the App's spec instead of --path, or - for standard input")
 	build.flags(cmd)
 	return cmd
 }
@@ -94,26 +99,26 @@ and deployed by its digest. Where the repository has a Dockerfile and nothing el
 func sourceFlags(cmd *cobra.Command, spec *runnerapi.SourceSpec, chart *runnerapi.SourceChart) {
 	fl := cmd.Flags()
 	fl.StringVar(&spec.URL, "url", "", "address of the repository: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH")
-	fl.StringVar((*string)(&spec.Type), "type", "", "what is there: app, manifests, kustomize or chart")
-	fl.StringVar(&spec.Path, "path", "", "where in the repository; its root without this")
-	fl.StringVar(&spec.Ref.Branch, "branch", "", "branch to follow; the default one without this")
+	fl.StringVar((*string)(&spec.Type), "type", "", "type of the content: app, manifests, kustomize or chart")
+	fl.StringVar(&spec.Path, "path", "", "path in the repository (default: its root)")
+	fl.StringVar(&spec.Ref.Branch, "branch", "", "branch to follow (default: the repository's default branch)")
 	fl.StringVar(&spec.Ref.Tag, "tag", "", "tag to follow")
-	fl.StringVar(&spec.Ref.Commit, "commit", "", "commit to stay at, all 40 digits")
-	fl.StringVar(&spec.App, "app", "", "for app: name of the App; the source's without this")
-	fl.StringVar(&spec.Interval, "interval", "", "how often to look for a new commit, from 30s to 24h; 5m without this")
+	fl.StringVar(&spec.Ref.Commit, "commit", "", "commit to stay at, with all 40 digits")
+	fl.StringVar(&spec.App, "app", "", "for app: name of the App (default: the source's name)")
+	fl.StringVar(&spec.Interval, "interval", "", "how often to look for a new commit, from 30s to 24h (default 5m)")
 	fl.StringVar(&spec.Credentials, "secret", "", "Secret with url, and username and password or identity and known_hosts")
-	fl.BoolVar(&spec.Prune, "prune", false, "delete what the source brought once it is no longer in the repository")
-	fl.BoolVar(&spec.ForceConflicts, "force-conflicts", false, "take over fields of the source's objects that others have set since")
-	fl.BoolVar(&spec.Suspend, "suspend", false, "leave everything as it is until this is taken away")
-	fl.StringVar(&chart.Release, "release", "", "for chart: name of the release in its templates; the source's without this")
-	fl.StringArrayVar(&chart.ValuesFiles, "values-file", nil, "for chart: file in the repository with values; may be repeated, a later one wins")
+	fl.BoolVar(&spec.Prune, "prune", false, "delete what the source applied once it is no longer in the repository")
+	fl.BoolVar(&spec.ForceConflicts, "force-conflicts", false, "take over fields of the source's objects that other clients have set since")
+	fl.BoolVar(&spec.Suspend, "suspend", false, "leave everything as it is until you put the source without this flag")
+	fl.StringVar(&chart.Release, "release", "", "for chart: name of the release in its templates (default: the source's name)")
+	fl.StringArrayVar(&chart.ValuesFiles, "values-file", nil, "for chart: file with values in the repository; may be repeated; later files override earlier ones")
 }
 
 func newSourceGet(a *app) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
-		Use: "get AGENT NAME", Short: "Show a source with the commit that is applied and the last error",
+		Use: "get AGENT NAME", Short: "Show a source with its applied commit and last error",
 		Example:           "  pipeops-runner source get shop web",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
@@ -135,7 +140,7 @@ func newSourceGet(a *app) *cobra.Command {
 
 func newSourceList(a *app) *cobra.Command {
 	return listing[runnerapi.Source]{
-		short: "List the Git repositories that are followed", example: "pipeops-runner source list shop",
+		short: "List the Git repositories that the agent follows", example: "pipeops-runner source list shop",
 		items: (*runnerapi.Client).ListSources,
 		list:  func(items []runnerapi.Source) any { return runnerapi.SourceList{Items: items} },
 		table: sourceTable,
@@ -148,7 +153,7 @@ func newSourceSync(a *app) *cobra.Command {
 	var write writing
 	w := waiting{}
 	cmd := &cobra.Command{
-		Use: "sync AGENT NAME", Short: "Have a repository looked at now, and applied again",
+		Use: "sync AGENT NAME", Short: "Check a repository now and apply it again",
 		Example:           "  pipeops-runner source sync shop web",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
@@ -177,7 +182,8 @@ func newSourceDelete(a *app) *cobra.Command {
 	var namespace string
 	var write writing
 	cmd := &cobra.Command{
-		Use: "delete AGENT NAME", Short: "Stop following a repository; what it has brought stays",
+		Use: "delete AGENT NAME", Short: "Stop following a repository",
+		Long:              "Stop following a repository. What the source applied stays.",
 		Example:           "  pipeops-runner source delete shop web",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,

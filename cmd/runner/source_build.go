@@ -19,10 +19,10 @@ type sourceBuild struct {
 func (b *sourceBuild) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	b.template.flags(f, "--context")
-	f.Lookup("image").Usage = "for app: REGISTRY/REPOSITORY to push the image to that is built of each commit, whose tag it gets"
-	f.StringVar(&b.build.Context, "context", "", "folder of the repository that is the build's context; its root without this")
-	f.StringVar(&b.build.Namespace, "build-namespace", "", "where it is built; "+runnerapi.DefaultBuildNamespace+" without this")
-	f.StringVar(&b.build.GitCredentials, "git-credentials", "", "secret there to get the repository with; named as --secret without this")
+	f.Lookup("image").Usage = "for app: REGISTRY/REPOSITORY of the image that is built from each commit; the commit is the tag"
+	f.StringVar(&b.build.Context, "context", "", "directory in the repository that is the build context (default: its root)")
+	f.StringVar(&b.build.Namespace, "build-namespace", "", "namespace of the build (default: "+runnerapi.DefaultBuildNamespace+")")
+	f.StringVar(&b.build.GitCredentials, "git-credentials", "", "secret in the build's namespace with the credentials for the repository (default: the name of --secret)")
 }
 
 // into puts the build into a spec, where one is asked for.
@@ -40,7 +40,7 @@ func (b *sourceBuild) into(spec *runnerapi.SourceSpec) error {
 }
 
 func newSourceLogs(a *app) *cobra.Command {
-	return newLogsOfBuild(a, "Print the log of a source's newest build, and follow it to its end", "pipeops-runner source logs shop web -f",
+	return newLogsOfBuild(a, "Print or follow the log of a source's newest build", "pipeops-runner source logs shop web -f",
 		func(ctx context.Context, t *target, key runnerapi.Key) (runnerapi.Key, error) {
 			source, err := t.GetSource(ctx, key)
 			switch {

@@ -18,9 +18,10 @@ func newStatus(a *app) *cobra.Command {
 	wait := &waiting{}
 	cmd := &cobra.Command{
 		Use:   "status AGENT NAME",
-		Short: "Show how an App is, and what is wrong when something is",
-		Long: `Show how an App is, and what is wrong when something is. With --wait it waits until the
-newest rollout has come to its end, and exits as deploy does.`,
+		Short: "Show the state of an App, and what is wrong with it",
+		Long: `Show the state of an App, and what is wrong with it.
+
+With --wait, the command waits until the newest rollout ends, and exits as deploy does.`,
 		Example:           "  pipeops-runner status shop web\n  pipeops-runner status shop web --wait=5m",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,

@@ -36,12 +36,13 @@ func newTimeline(a *app) *cobra.Command {
 	c := &timelineCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "timeline AGENT [NAME]",
-		Short: "Show what happened to an agent and its Apps, or to one App",
-		Long: `Show what happened to an agent and its Apps, or to the App NAME, the newest last. The
-control plane has kept it, so it can be read while the agent is away. Of each agent some
-1000 events are kept, of each App at most 200, and of each App in any case the last.
+		Short: "Show the timeline of an agent or of one App",
+		Long: `Show the timeline of an agent and its Apps, or of the App NAME, newest event last.
 
-With -f it goes on until interrupted.`,
+The control plane stores the events, so you can read them while the agent is away. It keeps about
+1000 events of each agent and at most 200 of each App. It always keeps the last event of each App.
+
+With -f, the command continues until interrupted.`,
 		Example:           "  pipeops-runner timeline shop --since 1h\n  pipeops-runner timeline shop web -n production --type app.failed -o json\n  pipeops-runner timeline shop -f",
 		Args:              rangeArgs(1, "AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,
@@ -54,10 +55,10 @@ With -f it goes on until interrupted.`,
 	}
 	namespaceFlag(cmd, &c.query.Namespace)
 	f := cmd.Flags()
-	f.StringSliceVar(&c.types, "type", nil, "only events of these types, such as app.failed")
-	f.DurationVar(&c.since, "since", 0, "only what happened since, such as 1h (default all)")
-	f.IntVar(&c.query.Limit, "limit", announce.DefaultTimelineLimit, "how many of the last events to show")
-	f.BoolVarP(&c.follow, "follow", "f", false, "go on until interrupted")
+	f.StringSliceVar(&c.types, "type", nil, "show only events of these types, such as app.failed")
+	f.DurationVar(&c.since, "since", 0, "show only events newer than this, such as 1h (default all)")
+	f.IntVar(&c.query.Limit, "limit", announce.DefaultTimelineLimit, "number of latest events to show")
+	f.BoolVarP(&c.follow, "follow", "f", false, "continue until interrupted")
 	c.out.Add(cmd)
 	return cmd
 }

@@ -25,9 +25,9 @@ type waiting struct {
 // add adds the flags to a command that waits for that long by default, or not at all. A --wait
 // without a time waits for at least that long.
 func (f *waiting) add(cmd *cobra.Command, initial time.Duration) {
-	cmd.Flags().DurationVar(&f.limit, "wait", initial, "wait this long for the outcome, as in --wait=5m; 0 for not at all")
+	cmd.Flags().DurationVar(&f.limit, "wait", initial, "how long to wait for the outcome, as in --wait=5m; 0 to not wait")
 	cmd.Flags().Lookup("wait").NoOptDefVal = max(initial, defaultWait).String()
-	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "the same as --wait=0")
+	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait, like --wait=0")
 }
 
 // wanted reports whether to wait.

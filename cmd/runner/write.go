@@ -13,8 +13,8 @@ type writing struct {
 }
 
 func (w *writing) addWriting(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&w.dryRun, "dry-run", false, "check everything that the cluster checks and change nothing")
-	cmd.Flags().StringVar(&w.key, "idempotency-key", "", "name of this very command: given again, it is carried out once")
+	cmd.Flags().BoolVar(&w.dryRun, "dry-run", false, "run all checks of the cluster, but change nothing")
+	cmd.Flags().StringVar(&w.key, "idempotency-key", "", "key of this command; a command sent again with its key is carried out once")
 }
 
 func (w *writing) options() runnerapi.WriteOptions {
