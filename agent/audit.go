@@ -24,8 +24,8 @@ func AuditStore(c config.Config, k *kube.Client) audit.Store {
 	return k.AuditStore()
 }
 
-// handOverAudit brings the audit log to the control plane, from where that
-// stands, until ctx ends. What it could not take is sent later: it is kept here.
+// handOverAudit sends the audit log to the control plane, from the control plane's last record,
+// until ctx ends. What the control plane does not accept is sent later: it is stored here.
 func (a *Agent) handOverAudit(ctx context.Context, control *controlapi.Client) error {
 	wait := newBackoff()
 	for {

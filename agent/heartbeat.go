@@ -150,7 +150,7 @@ func isRefused(err error) bool {
 }
 
 // isForgotten reports whether the control plane no longer knows this agent: it was removed, or the
-// control plane was set up anew.
+// control plane was reinstalled.
 func isForgotten(err error) bool {
 	var e *controlapi.Error
 	return errors.As(err, &e) && e.Code == controlapi.CodeAgentUnknown

@@ -13,8 +13,8 @@ const k3sPort = "6443"
 // joins implements the calls about joining workers.
 type joins struct{ *Agent }
 
-// JoinCommand implements runnerapi.Joins. K3S_URL, where it is set, is what its owner wants
-// workers to join; else it is a server that the cluster has.
+// JoinCommand implements runnerapi.Joins. If K3S_URL is set, workers must join that server;
+// otherwise they join a server of the cluster.
 func (j joins) JoinCommand(ctx context.Context) (runnerapi.JoinCommand, error) {
 	address, version, err := j.kube.K3sServer(ctx)
 	if err != nil {

@@ -22,8 +22,8 @@ const metricsNamespace = "pipeops_agent"
 // readTimeout bounds what is read for Prometheus: all of it is in memory.
 const readTimeout = time.Second
 
-// instruments count what happens. What is kept anyway is read when Prometheus asks. No label
-// has a name of the customer's in it.
+// instruments count events. Stored values are read when Prometheus scrapes. No label contains a
+// name of the customer's.
 type instruments struct {
 	registry *prometheus.Registry
 	open     prometheus.Gauge

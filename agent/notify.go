@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// untilReady is how often readiness is looked at before the first time.
+	// untilReady is how often readiness is checked before the first time.
 	untilReady = 250 * time.Millisecond
-	// afterReady is how often it is looked at from then on, at most.
+	// afterReady is how often it is checked after that, at most.
 	afterReady = 10 * time.Second
 )
 

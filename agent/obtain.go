@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// askAfter is how long a replica waits for one that has begun to ask for the
-	// agent's certificate, before it asks in its place. It is no lock: both ask with
-	// the same key, and either's answer is good.
+	// askAfter is how long a replica waits for one that has begun to request the agent's
+	// certificate, before it takes over. It is not a lock: both use the same key, and both answers
+	// are valid.
 	askAfter = 15 * time.Second
 	// lookEvery is how often a replica that waits looks.
 	lookEvery = 500 * time.Millisecond

@@ -40,7 +40,7 @@ func (a *Agent) setPolicy(doc policy.Document, err error) {
 	if !a.policy.Set(doc, err) {
 		return
 	}
-	a.news.recheck() // which Runners the customer trusts may have changed
+	a.news.recheck() // the set of trusted Runners may have changed
 	s := a.policy.State()
 	if err != nil {
 		a.log.Error().Err(err).Str("source", s.Source).Msg("the policy cannot be gone by: all commands are refused until it is corrected")

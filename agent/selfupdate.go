@@ -12,9 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
-// newUpdater makes the agent's update of itself, or nil when its customer has not
-// turned that on. An agent that keeps its state in a directory is a service; any
-// other is a pod.
+// newUpdater returns the agent's updater, or nil unless the cluster owner has enabled self-update.
+// An agent that keeps its state in a directory is a service; any other is a pod.
 func (a *Agent) newUpdater(engine *app.Engine) (*update.Updater, error) {
 	cfg := a.opts.Config
 	if !cfg.SelfUpdate {

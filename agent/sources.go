@@ -77,8 +77,8 @@ func (s setsOfSources) Get(ctx context.Context, source runnerapi.Key) (runnerapi
 	return s.applier.Get(ctx, manifests.Set{Namespace: source.Namespace, Name: setPrefix + source.Name})
 }
 
-// Apply implements source.Manifests. The first object that could not be applied is told of,
-// and how many there are.
+// Apply implements source.Manifests. Its error names the first object that could not be applied,
+// and the number of all.
 func (s setsOfSources) Apply(ctx context.Context, set source.Set) error {
 	result, err := s.applier.Apply(ctx, manifests.Set{Namespace: set.Namespace, Name: setPrefix + set.Name}, set.Objects, manifests.Options{
 		DryRun: set.DryRun, Prune: set.Prune, Force: set.Force, Where: set.Where, Admit: set.Admit, By: set.By,

@@ -44,7 +44,7 @@ func Granted() (Grants, error) {
 	return grantsIn("agent/rbac.yaml")
 }
 
-// GrantedForSelfUpdate returns the rights that an agent needs beside those where it updates itself.
+// GrantedForSelfUpdate returns the further rights of an agent that updates itself.
 func GrantedForSelfUpdate() (Grants, error) { return grantsIn(selfUpdatePart) }
 
 func grantsIn(part string) (Grants, error) {

@@ -78,7 +78,7 @@ func Calls() map[string][]Right {
 	// A spec that the reconciler has not come to is kept before another replaces it.
 	unseen := on(revisions, "list", "create", "delete")
 	run := append([]Right{on("jobs.batch", "get", "create"), on(apps, "get", "create", "update")}, unseen)
-	locked := []string{"get", "create", "update", "delete"} // who is at work on a release
+	locked := []string{"get", "create", "update", "delete"} // which command runs on a release
 	nodes := []Right{on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")}
 	cordon := append(slices.Clone(nodes), forNodes("nodes", "patch"))
 	return map[string][]Right{

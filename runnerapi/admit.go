@@ -16,7 +16,7 @@ const (
 	RefusedRevoked    = Code("runner_revoked")
 	RefusedNotGranted = Code("runner_not_granted") // its grant is not for this agent
 	RefusedUnread     = Code("grant_unreadable")
-	RefusedNotPinned  = Code("runner_not_pinned") // the customer's policy trusts another key
+	RefusedNotPinned  = Code("runner_not_pinned") // the cluster owner's policy trusts another key
 	RefusedNotCurrent = Code("agent_not_current") // the agent could not learn what is revoked
 )
 

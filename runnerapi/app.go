@@ -114,7 +114,7 @@ func (s AppSpec) KeepUnnamed(has AppSpec) AppSpec {
 		s.Paused = has.Paused
 	}
 	if !s.IsPaused() {
-		s.Paused = nil // the same spec again is no change, however it was said
+		s.Paused = nil // the same spec again is no change, in any form
 	}
 	return s
 }

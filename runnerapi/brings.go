@@ -3,7 +3,7 @@ package runnerapi
 // ObjectIntent describes an object that a command would create, as far as a policy can bound it.
 // internal/brings computes it.
 type ObjectIntent struct {
-	Location string // what to call it, and the template it is from; empty where the caller tells
+	Location string // the object's name, and its template; empty if the caller adds them
 	Kind     string // KIND or KIND.GROUP; empty for the spec of an App
 	// LookedUp is an object that a template reads of the cluster; the others the chart makes.
 	LookedUp bool

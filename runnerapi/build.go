@@ -29,7 +29,7 @@ const (
 	DefaultBuildDeadline = time.Hour
 	DefaultBuildTTL      = 7 * 24 * time.Hour
 	DefaultBuildHistory  = 5
-	maxBuildName         = 40 // a Job's name has what tells runs apart behind it
+	maxBuildName         = 40 // a Job's name is followed by what identifies its run
 )
 
 // BuildSpec describes what image is made of which repository.
@@ -206,11 +206,11 @@ func (s BuildTemplate) validateArgs(v *validation) {
 	}
 }
 
-// Repository returns where the image is pushed to. Its tag is empty where the commit is to be it.
+// Repository returns where the image is pushed to. Its tag is empty if the commit becomes the tag.
 func (s BuildTemplate) Repository() (name.Tag, error) {
 	tag, err := name.NewTag(s.Image, name.WithDefaultTag(""), name.StrictValidation)
 	if err != nil && !strings.Contains(s.Image[strings.LastIndex(s.Image, "/")+1:], ":") {
-		// Strict validation wants a tag; which is to be the commit.
+		// Strict validation requires a tag, which the commit will be.
 		if tag, err = name.NewTag(s.Image+":commit", name.StrictValidation); err == nil {
 			tag, err = name.NewTag(s.Image, name.WithDefaultTag(""))
 		}

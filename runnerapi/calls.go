@@ -8,11 +8,11 @@ import "strings"
 type Call struct {
 	Method, Path string
 	ID           string   // operationId in the document: its name in policies, operations and the audit log
-	Access       Access   // what the customer's policy takes it for
+	Access       Access   // how the cluster owner's policy classifies it
 	Client       []string // methods of Client
-	Command      string   // of pipeops-runner, where it has one
+	Command      string   // of pipeops-runner, if it has one
 	Repeated     string   // what becomes of it when it is sent twice
-	Body         string   // an example, where there is a body
+	Body         string   // an example, if there is a body
 	Example      string   // a line of shell; curl's, where pipeops-runner has no command
 }
 

@@ -37,8 +37,8 @@ type ClientConfig struct {
 	Patience time.Duration
 	// UserAgent is sent to the agent.
 	UserAgent string
-	// Around, if there is one, is put around the transport of all calls that are no WebSockets: to
-	// measure them, or to look at what comes.
+	// Around, if set, wraps the transport of all calls that are not WebSockets, to measure or
+	// inspect them.
 	Around func(http.RoundTripper) http.RoundTripper
 	// Slow, if set, is called once a second for each call without an answer. It may be called
 	// concurrently.

@@ -59,8 +59,8 @@ func (c *Client) DeleteBuild(ctx context.Context, key Key, opts WriteOptions) er
 	return c.remove(ctx, buildURL(key), opts)
 }
 
-// BuildLogs calls emit for each line of the newest run until all is written or, with Follow,
-// until the run has ended. It is taken up where it broke off, as Logs is.
+// BuildLogs calls emit for each line of the newest run until the end of the log or, with Follow,
+// until the run has ended. It resumes where the log broke off, as Logs does.
 func (c *Client) BuildLogs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) error {
 	return c.logs(ctx, buildURL(key)+"/logs", opts, emit)
 }

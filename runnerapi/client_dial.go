@@ -93,7 +93,7 @@ func (d *dialer) dialOne(ctx context.Context, network string, n int) (net.Conn, 
 	defer cancel()
 	conn := &agentConn{Conn: tls.Client(raw, d.tls), lost: func() { d.endpoints.failed(n) }}
 	if err := conn.begin(handshake); err != nil {
-		_ = raw.Close() // the handshake's error says it all
+		_ = raw.Close() // the handshake's error is enough
 		return nil, fmt.Errorf("edge %s: %w", address, explainHandshake(err))
 	}
 	return conn, nil

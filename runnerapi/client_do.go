@@ -20,7 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
-// maxAnswer bounds an answer that is no stream: thousands of Apps.
+// maxAnswer bounds an answer that is not a stream: thousands of Apps.
 const maxAnswer = 64 << 20
 
 // request is one call.

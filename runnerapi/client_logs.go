@@ -17,10 +17,9 @@ const resumeSlack = 10 * time.Second
 // maxBroken is how many connections of a followed log may fail in a row.
 const maxBroken = 5
 
-// Logs calls emit for each line until all is written or, with Follow, until ctx
-// ends. A log that breaks off on the way, because the agent was replaced or
-// the connection lost, is taken up where it ended: by the lines' time stamps no
-// line comes twice, and none is left out unless its pod is gone.
+// Logs calls emit for each line until the end of the log or, with Follow, until ctx ends. If a log
+// breaks off because the agent was replaced or the connection was lost, Logs resumes it where it
+// ended. By the lines' time stamps no line is repeated, and none is missing unless its pod is gone.
 func (c *Client) Logs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) error {
 	return c.logs(ctx, appURL(key)+"/logs", opts, emit)
 }

@@ -50,9 +50,9 @@ func (c *Client) DeleteSource(ctx context.Context, key Key, opts WriteOptions) e
 	return c.remove(ctx, sourceURL(key), opts)
 }
 
-// WaitSource blocks until the source has been looked at since it was last written or synced, and
-// built where it builds, or ctx ends, and returns the newest state either way. It outlives the
-// agent's restarts.
+// WaitSource blocks until the source has been checked since it was last written or synced, and its
+// build, if any, has ended, or until ctx ends. It returns the newest state in both cases. It
+// outlives the agent's restarts.
 func (c *Client) WaitSource(ctx context.Context, key Key, report func(Source)) (Source, error) {
 	var newest Source
 	for {

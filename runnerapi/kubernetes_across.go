@@ -18,8 +18,8 @@ func (k *KubernetesRequest) listsNamespaces() bool {
 	return k.Group == "" && k.Resource == "namespaces"
 }
 
-// across refuses a request that reaches what rules about namespaces deny, and cannot be kept
-// from it: through a node's kubelet, or over all namespaces where they are denied by a pattern.
+// across refuses a request that reaches what rules about namespaces deny and that cannot be
+// restricted: through a node's kubelet, or over all namespaces if a pattern denies some.
 func (s *server) across(ctx context.Context, k *KubernetesRequest) error {
 	switch {
 	case !k.Grant.hidesAny():
@@ -42,7 +42,7 @@ func (s *server) namespaced(ctx context.Context, k *KubernetesRequest) (bool, er
 	ctx, cancel := context.WithTimeout(ctx, scopeTimeout)
 	defer cancel()
 	version := k.Version
-	if version == "" && k.Group == "" { // a review need not say which
+	if version == "" && k.Group == "" { // a review may omit it
 		version = "v1"
 	}
 	return s.Kubernetes.Namespaced(ctx, k.Group, version, k.Resource)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// noteProblem keeps what was answered, where the answer does not tell it in our words.
+// noteProblem records the error, if the answer does not contain it in our form.
 func noteProblem(ctx context.Context, e *Error) {
 	if n, ok := ctx.Value(auditKey{}).(*auditNote); ok {
 		n.problem = e

@@ -18,8 +18,8 @@ import (
 // run of serviceaccounts/token returns a token that is valid.
 var persisted = []string{"", "status", "scale"}
 
-// readDryRun finds out whether a request is a dry run. For a DELETE the API server reads the
-// options in the body, where there is one, and ignores those in the query.
+// readDryRun determines whether a request is a dry run. For a DELETE with a body, the API server
+// reads the options in the body and ignores those in the query.
 func (k *KubernetesRequest) readDryRun(w http.ResponseWriter, r *http.Request) error {
 	if !slices.Contains(persisted, k.Subresource) || k.Upgrade != "" {
 		return nil

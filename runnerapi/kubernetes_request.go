@@ -89,7 +89,7 @@ func (k *KubernetesRequest) resource(parts []string, method string, query url.Va
 	k.Follow = k.Follow || k.Subresource == "log" && isTrue(query, "follow")
 }
 
-// many tells the verbs of collections, and watching, which may be of one object too.
+// many sets the verbs of collections, and of watches, which may also be of one object.
 func (k *KubernetesRequest) many(query url.Values) {
 	switch {
 	case k.Verb == "get" && isTrue(query, "watch") && k.Subresource == "":

@@ -31,7 +31,7 @@ func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 	_ = json.NewEncoder(w).Encode(kubernetesStatus(e)) // the peer is gone if this fails
 }
 
-// kubernetesStatus returns a problem as Kubernetes would tell it. The code is the cause's type.
+// kubernetesStatus returns a problem in the form of Kubernetes. The code is the cause's type.
 func kubernetesStatus(e *Error) metav1.Status {
 	return metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},

@@ -57,7 +57,7 @@ func (l Limits) withDefaults() Limits {
 const busyRetry = time.Second
 
 // shared refuses calls beyond a Runner's share ahead of everything that costs something, including
-// the audit log: such calls were neither carried out nor looked at.
+// the audit log: such calls were neither carried out nor examined.
 func (s *server) shared(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leave, ok := s.calls.Enter(callerFrom(r.Context()).Runner)

@@ -23,7 +23,7 @@ type Manifests interface {
 type ApplyOptions struct {
 	WriteOptions
 	NoPrune bool // what left the set stays in the cluster, and in the inventory
-	Diff    bool // tell what changes
+	Diff    bool // report the changes
 	// ForceConflicts takes over fields that others have set.
 	ForceConflicts bool
 	Wait           time.Duration // for all objects to be ready

@@ -14,8 +14,8 @@ import (
 type Observation struct {
 	// Begun hears of each call when it comes.
 	Begun func()
-	// Called hears of each call when it is answered, for metrics: its ID in Calls, or
-	// OtherCall, so that there are no more of them than calls.
+	// Called is called after each answered call, for metrics, with the call's ID in Calls, or
+	// OtherCall, so that there are no more IDs than calls.
 	Called func(id string, status int, took time.Duration)
 	// Tracer makes a span of each call, in its caller's trace.
 	Tracer trace.TracerProvider
@@ -38,7 +38,7 @@ func (s *server) observed(next http.Handler) http.Handler {
 		r, served := span.Served(r, s.Observation.Tracer)
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		whole := false
-		defer func() { // an answer that broke off is told of too
+		defer func() { // also for an answer that broke off
 			id, status := OtherCall, ww.Status()
 			if call := callOf(calls, r); call.ID != "" {
 				id = observedID(call, r)

@@ -112,7 +112,7 @@ func (s *server) writeDeadline(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// wireError returns what may be said about err, which is logged where that is not everything.
+// wireError returns what may be sent about err, and logs err if that is not everything.
 func (s *server) wireError(ctx context.Context, err error) *Error {
 	id := problem.RequestID(ctx)
 	known := &Error{}

@@ -18,7 +18,7 @@ func KeyFingerprint(cert *x509.Certificate) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// PublicKey returns the Runner's public key in PEM, for a CA of the customer's own to certify.
+// PublicKey returns the Runner's public key in PEM, for certification by a customer's own CA.
 func (c *Credentials) PublicKey() ([]byte, error) {
 	cert, err := c.TLSCertificate()
 	if err != nil {

@@ -37,8 +37,8 @@ type Policy interface {
 	Decide(Intent) error
 	// Changed is closed when the policy changes.
 	Changed() <-chan struct{}
-	// KubernetesGrant returns how the policy has a request to the Kubernetes API made, or
-	// an *Error with the reason why it is not allowed.
+	// KubernetesGrant returns how the policy lets a request to the Kubernetes API be made, or an
+	// *Error with the reason for a refusal.
 	KubernetesGrant(Intent) (KubernetesGrant, error)
 	// AuditRequired reports whether each command has to be recorded before it is carried out.
 	AuditRequired() bool

@@ -30,8 +30,8 @@ type Releases interface {
 // ReleaseOptions apply to every command about a release.
 type ReleaseOptions struct {
 	WriteOptions
-	// AdmitObjects is asked, where it is set, about all objects that a command would make,
-	// before it makes any. Its refusal is the answer.
+	// AdmitObjects, if set, is called with all objects that a command would create, before it
+	// creates any. The command returns its refusal.
 	AdmitObjects func([]ObjectIntent) error
 }
 

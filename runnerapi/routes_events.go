@@ -114,7 +114,7 @@ func (s *server) streamEvents(ctx context.Context, w http.ResponseWriter, key Ke
 	}
 }
 
-// events returns the backend's, with errors that may be told.
+// events calls the backend and returns errors that may be sent to the caller.
 func (s *server) events(ctx context.Context, key Key, opts EventOptions, emit func(AppEvent) error) (err error) {
 	defer func() { // in a goroutine of its own, out of reach of recoverPanics
 		if reason := recover(); reason != nil {

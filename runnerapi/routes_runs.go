@@ -51,7 +51,7 @@ func inWords[T any](app *appOutput, err error, of func(App) T) (*runOutput[T], e
 // putRun deploys the App that a Job or Pipeline is, if the policy allows it.
 func putRun[S runSpec](ctx context.Context, s *server, in *putRunInput[S]) (*appOutput, error) {
 	spec := in.Body.AppSpec()
-	spec.Paused = new(bool) // a run says all, and is not to wait for a pause of the one before
+	spec.Paused = new(bool) // a run's spec is complete, and must not inherit an earlier pause
 	if err := invalid(slices.Concat(spec.ValidateName(in.Name), in.Body.Validate(), spec.mistakes())); err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func addSamples(doc *huma.OpenAPI) {
 	for _, c := range Calls() {
 		op := operationAt(doc, c.Method, c.Path)
 		if op == nil {
-			continue // it is no part of the document: the health calls, and the document itself
+			continue // not part of the document: the health calls, and the document itself
 		}
 		samples := []codeSample{{Lang: "Shell", Label: "pipeops-runner", Source: c.Example}}
 		if !c.Upgrades() {

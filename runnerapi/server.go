@@ -26,7 +26,7 @@ const (
 	MaxSecretBody      = 3 << 19 // 1.5 MiB: Kubernetes' 1 MiB of values, as base64
 	maxSmallBody       = 64 << 10
 	bodyTimeout        = 30 * time.Second // for a body to arrive
-	writeTimeout       = time.Minute      // for an answer that is no stream to be taken
+	writeTimeout       = time.Minute      // for an answer that is not a stream to be read
 )
 
 // Config configures NewServer.

@@ -15,7 +15,7 @@ type Sources interface {
 	PutSource(ctx context.Context, key Key, spec SourceSpec, opts WriteOptions) (Source, error)
 	GetSource(ctx context.Context, key Key) (Source, error)
 	ListSources(ctx context.Context, namespace string) ([]Source, error)
-	// SyncSource has the source looked at now. What came of it is in its status.
+	// SyncSource makes the agent check the source now. The result is in the source's status.
 	SyncSource(ctx context.Context, key Key, opts WriteOptions) (Source, error)
 	// DeleteSource stops following. What the source has brought stays.
 	DeleteSource(ctx context.Context, key Key, opts WriteOptions) error

@@ -15,7 +15,7 @@ import (
 const EventStream = "text/event-stream"
 
 const (
-	errorEvent   = "error" // the event that says why a stream breaks off
+	errorEvent   = "error" // the event with the reason why a stream breaks off
 	maxEventLine = 1 << 20 // bytes of a line of a stream
 )
 

@@ -14,8 +14,8 @@ var (
 	errSurrogate = errors.New(`the text has half of a surrogate pair (\ud800 to \udfff): no character is written so`)
 )
 
-// soundText refuses JSON whose texts a decoder would change: it stores U+FFFD in place of what is
-// no UTF-8, and in place of half a surrogate pair.
+// soundText refuses JSON whose texts a decoder would change: it stores U+FFFD in place of invalid
+// UTF-8, and in place of half a surrogate pair.
 func soundText(data []byte) error {
 	if !utf8.Valid(data) {
 		return errNoUTF8

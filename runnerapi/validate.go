@@ -243,7 +243,7 @@ func (v *validation) amounts(field, name, request, limit string) {
 	}
 }
 
-// named checks what has a name that must not come twice.
+// named checks for names that occur twice.
 func (v *validation) named(s AppSpec) {
 	names := map[string]bool{}
 	for i, c := range s.InitContainers {

@@ -13,8 +13,8 @@ import (
 // farewellTimeout bounds reading one.
 const farewellTimeout = 5 * time.Second
 
-// farewell is what a server that stops has said: it opens a stream, which it does for
-// nothing else.
+// farewell is the message of a server that stops: it opens a stream, which it does for nothing
+// else.
 type farewell struct{ said atomic.Pointer[link.Refused] }
 
 // hear reads a stream that the server has opened, and ends the session if it announces the server's

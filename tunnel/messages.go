@@ -17,9 +17,9 @@ const (
 	heartbeatTimeout = 90 * time.Second
 )
 
-// messages is the control connection as frpc reads and writes it. It knows from what is read how the
-// proxy is, which frpc does not tell by itself, and sends the heartbeats: frpc has a goroutine for them,
-// where a timer is enough.
+// messages is the control connection as frpc reads and writes it. It derives the proxy's state from
+// what is read, which frpc does not report by itself. It also sends the heartbeats: frpc uses a
+// goroutine for them, where a timer is enough.
 type messages struct {
 	msg.ReadWriter
 	running chan struct{} // closed when frpc has its proxy
@@ -54,7 +54,7 @@ func (m *messages) heartbeat() {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	if !m.over {
-		_ = m.ReadWriter.WriteMsg(&msg.Ping{}) // who reads hears of it
+		_ = m.ReadWriter.WriteMsg(&msg.Ping{}) // the reader notices it
 		m.beat.Reset(nextHeartbeat())
 	}
 }
@@ -84,7 +84,7 @@ func (m *messages) tell() {
 	m.answer = nil
 	select {
 	case m.proxied <- err:
-	default: // it was told before
+	default: // it was reported before
 	}
 }
 

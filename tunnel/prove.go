@@ -31,7 +31,7 @@ type callable struct {
 
 	proving sync.Mutex
 	tried   *tls.Config
-	again   time.Time // when that may be tried anew
+	again   time.Time // when a retry is allowed
 }
 
 func newCallable(mux *mux.Session, l *line) *callable {
@@ -40,9 +40,9 @@ func newCallable(mux *mux.Session, l *line) *callable {
 	return up
 }
 
-// prove proves the certificate of now in a session that was made with another, and has the
-// server prove itself to the CAs of now: TLS inside the session, for nothing else. Agents' certificates live
-// for a day, their tunnels for months.
+// prove proves the current certificate in a session that was made with another, and makes the
+// server prove itself to the current CAs: TLS inside the session, only for that. Agents'
+// certificates live for a day, their tunnels for months.
 func (t *Tunnel) prove(ctx context.Context, up *callable, now *tls.Config) error {
 	if !up.proving.TryLock() {
 		return errOtherCertificate // others do not wait

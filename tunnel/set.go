@@ -13,7 +13,7 @@ import (
 const (
 	// SetSize is how many tunnels a Set keeps: one may die, and the other is there already.
 	SetSize = 2
-	// maxTold bounds how much of a list of endpoints is looked at.
+	// maxTold bounds how much of a list of endpoints is read.
 	maxTold = 64
 	// maxLeaving bounds how many tunnels that are left may still carry what is connected.
 	maxLeaving = 2 * SetSize
@@ -64,7 +64,7 @@ type Set struct {
 type SetStatus struct {
 	// Phase is Connected if a tunnel is up, else that of the best one.
 	Phase Phase
-	// Nodes are the servers to which there is to be a tunnel, the best first, then others
+	// Nodes are the servers to which there must be a tunnel, the best first, followed by others
 	// that are connected in place of one of them.
 	Nodes []NodeStatus
 	// Returns counts how often a tunnel came up while none was, the first time included.

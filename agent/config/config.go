@@ -165,8 +165,8 @@ func parseFile(path string, text []byte) (map[string]any, error) {
 	return values, nil
 }
 
-// unknownKeys refuses what a typing error would silently switch off, and
-// values that are no plain text, number or truth.
+// unknownKeys refuses keys that a typing error would silently disable, and values that are not
+// plain text, a number or a boolean.
 func unknownKeys(path string, file map[string]any) (errs []error) {
 	known := map[string]bool{}
 	for _, s := range settings {

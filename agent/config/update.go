@@ -21,8 +21,8 @@ const (
 // Windows returns when the agent may update itself.
 func (c Config) Windows() (window.Windows, error) { return window.Parse(c.UpdateWindow) }
 
-// ReleaseKeys returns the keys that the customer trusts, or else those that the program was built
-// with.
+// ReleaseKeys returns the keys that the cluster owner trusts, or otherwise those that the program
+// was built with.
 func (c Config) ReleaseKeys(builtWith string) ([]release.PublicKey, error) {
 	text := strings.Join(c.UpdateKeys, ",")
 	if text == "" {

@@ -21,8 +21,8 @@ const (
 	maxReviews = 8
 )
 
-// permissions asks for each right that the agent's manifest grants whether it
-// has it, so that there is no second list of them.
+// permissions checks each right that the agent's manifest grants, so that there is no second list
+// of them.
 func (e *exam) permissions(ctx context.Context) []Finding {
 	needed, err := deployments.Granted()
 	if err != nil {
@@ -49,8 +49,7 @@ func (e *exam) permissions(ctx context.Context) []Finding {
 	return findings
 }
 
-// selfUpdate asks for what an agent in a pod needs to update itself, where that is
-// turned on.
+// selfUpdate checks the rights that an agent in a pod needs to update itself, if that is enabled.
 func (e *exam) selfUpdate(ctx context.Context, reviews authorizationv1client.SelfSubjectAccessReviewsGetter) []Finding {
 	if !e.Config.SelfUpdate || e.Config.StateDir != "" {
 		return nil

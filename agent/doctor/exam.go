@@ -47,8 +47,8 @@ var checks = []check{
 	{name: "memory", run: (*exam).memory},
 }
 
-// exam is one examination: what is looked at and what was learned so far.
-// A check writes what only those read that come after it.
+// exam is one examination: its subject and what it has found so far. Only later checks read what a
+// check writes.
 type exam struct {
 	Options
 	getenv  func(string) string

@@ -76,5 +76,5 @@ func number(file string) (uint64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-	return n, err == nil // "max" is no number: no limit
+	return n, err == nil // "max" is not a number: no limit
 }

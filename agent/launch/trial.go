@@ -103,7 +103,7 @@ func (t Trial) watch(ctx context.Context, p *child, messages <-chan string) erro
 
 // word is what a program on trial reports about itself.
 type word struct {
-	announced bool // that it is ready, which is said once
+	announced bool // that it is ready, which is reported once
 	status    string
 }
 

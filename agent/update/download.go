@@ -33,8 +33,8 @@ type Download struct {
 	Log    zerolog.Logger
 }
 
-// hide keeps what a site answered from the control plane, which names the site: it could
-// read in the customer's network otherwise. The agent's log has it.
+// hide keeps a site's answers from the control plane, which names the site: otherwise the control
+// plane could read in the customer's network. The agent's log has them.
 func (d Download) hide(name string, err error) error {
 	d.Log.Warn().Err(err).Str("file", name).Msg("self-update: the download failed")
 	return fmt.Errorf("%s could not be downloaded (the agent's log says why)", name)

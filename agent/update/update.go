@@ -158,7 +158,7 @@ func (u *Updater) Run(ctx context.Context) error {
 	}
 }
 
-// step does what is to be done now and returns when to look again.
+// step does what is due now and returns when to look again.
 func (u *Updater) step(ctx context.Context) (time.Duration, error) {
 	last, err := u.cfg.Target.Recall(ctx)
 	if err != nil {
@@ -262,7 +262,7 @@ func (u *Updater) failed(offer string, err error) error {
 	switch {
 	case err == nil || errors.Is(err, ErrRelaunch):
 		return err
-	case errors.Is(err, errOver): // it is judged anew
+	case errors.Is(err, errOver): // it is judged again
 		return nil
 	}
 	u.mu.Lock()
@@ -301,7 +301,8 @@ func (u *Updater) nextLook(offer string, now time.Time) time.Duration {
 	return lookEvery
 }
 
-// current returns what is offered, and whether the control plane has said so yet.
+// current returns the offer, and whether the control plane has sent any information about offers
+// yet.
 func (u *Updater) current() (offer *controlapi.Offer, heard bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -10,9 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/launch"
 )
 
-// launchRight goes on as a newer release that was confirmed, where the customer lets
-// the agent of this machine update itself. On trial, beside the agent that runs, it
-// makes this process a replica of that.
+// launchRight continues as a newer confirmed release, if the owner lets the agent of this machine
+// update itself. On trial, beside the running agent, it makes this process a replica of that agent.
 func launchRight(cfg *config.Config, log zerolog.Logger) (replica string, err error) {
 	if !cfg.SelfUpdate {
 		return "", nil

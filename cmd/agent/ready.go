@@ -21,8 +21,7 @@ const (
 	maxReadyAnswer = 64 << 10
 )
 
-// newReady makes the command by which a health check asks where there is
-// neither a shell nor curl.
+// newReady returns the command for health checks where there is neither a shell nor curl.
 func newReady() *cobra.Command {
 	var url string
 	var wait time.Duration

@@ -26,8 +26,7 @@ const (
 	maxReadyAnswer = 64 << 10
 )
 
-// ready is the subcommand by which a health check asks where there is neither a
-// shell nor curl.
+// ready is the subcommand for health checks where there is neither a shell nor curl.
 type ready struct {
 	*app
 	url            string

@@ -86,7 +86,7 @@ func (c *agentsCommand) printChange(ch announce.Change) error {
 	case "json": // one object in a line, for jq and the like
 		return cli.JSONLine(c.app.out, line)
 	case "yaml":
-		cli.Say(c.app.out, "---") // the encoder's error tells as much
+		cli.Say(c.app.out, "---") // the encoder reports the same error
 		return c.out.Write(c.app.out, line, nil)
 	}
 	return cli.Print(c.app.out, cli.Printable(describeChange(ch)))

@@ -197,7 +197,7 @@ func newBuildStatus(a *app) *cobra.Command {
 				if err != nil {
 					return at(t, key.String(), err)
 				}
-				_ = a.verdictOfBuild(b) // told; the command itself did what it should
+				_ = a.verdictOfBuild(b) // reported; the command itself did what it should
 				return a.print(b, &out)
 			})
 		},

@@ -32,7 +32,7 @@ type copyCommand struct {
 	limits archive.Limits
 	tally  archive.Tally
 	leaves leavings
-	caveat string // of what the tally says when it fails
+	caveat string // of the tally's text when it fails
 }
 
 func newCopy(a *app) *cobra.Command {

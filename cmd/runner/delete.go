@@ -62,8 +62,8 @@ func appLook(key runnerapi.Key) look {
 	}
 }
 
-// deleted concludes a command that deletes an App, or what is one: it waits, where it
-// was asked to, until that is gone.
+// deleted completes a command that deletes an App, or a type of App: it waits, if requested, until
+// that is gone.
 func (a *app) deleted(ctx context.Context, t *target, kind string, key runnerapi.Key, write *writing, wait *waiting, see look) error {
 	what := kind + " " + key.String()
 	switch {

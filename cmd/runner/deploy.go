@@ -94,8 +94,8 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// name finds the App's name and namespace, in the arguments or the file, and
-// refuses to guess where they differ.
+// name returns the App's name and namespace, from the arguments or the file, and returns an error
+// if they differ.
 func (c *deployCommand) name(cmd *cobra.Command, args []string, m appfile.File) (string, error) {
 	switch {
 	case m.Namespace != "" && !cmd.Flags().Changed("namespace"):

@@ -113,7 +113,7 @@ func (c *jobRunCommand) run(ctx context.Context, agent, name string) error {
 	})
 }
 
-// overlay puts the flags over what a file said.
+// overlay overrides the file's values by the flags.
 func (c *jobRunCommand) overlay(spec *runnerapi.JobSpec) error {
 	app := spec.AppSpec()
 	if err := c.spec.apply(&app); err != nil {

@@ -204,7 +204,7 @@ func nodeStatus(n runnerapi.Node) string {
 	return status
 }
 
-// ofNode returns what is used, or requested where that is not known, of what there is.
+// ofNode returns the used part of a resource, or the requested part if the use is unknown.
 func ofNode(r runnerapi.NodeResource, show func(int64) string) string {
 	if r.Used == nil {
 		return show(r.Requested) + " requested of " + show(r.Allocatable)

@@ -16,7 +16,7 @@ import (
 // plainToken is a token that no shell reads anything into; those of k3s are.
 var plainToken = regexp.MustCompile(`^[A-Za-z0-9:._-]+$`)
 
-// joined is how a machine joins, with the token where that was asked for.
+// joined describes how a machine joins, with the token if it was requested.
 type joined struct {
 	runnerapi.JoinCommand
 	Token string `json:"token,omitempty"`

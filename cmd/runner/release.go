@@ -116,8 +116,8 @@ func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(
 	})
 }
 
-// releaseOutcome waits, where it was asked to, until the command's end, and returns an error unless
-// the release is deployed.
+// releaseOutcome waits, if requested, until the command's end, and returns an error unless the
+// release is deployed.
 func (a *app) releaseOutcome(ctx context.Context, t *target, release runnerapi.Release, f *waiting, out *cli.Output, deploys bool) error {
 	key, sent := runnerapi.Key{Namespace: release.Namespace, Name: release.Name}, release.Revision
 	if release.Busy() && !f.wanted() {

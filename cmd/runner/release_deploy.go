@@ -152,7 +152,7 @@ func set(values map[string]any, text string) error {
 	return nil
 }
 
-// chartArchive returns a chart of this machine, packed where it is a folder.
+// chartArchive returns a chart of this machine; it packs a folder.
 func chartArchive(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {

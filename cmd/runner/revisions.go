@@ -56,7 +56,7 @@ func revisionState(r runnerapi.Revision) string {
 	return strings.Join(states, ",")
 }
 
-// revisionChanges returns a line: where it went back to, and what differs.
+// revisionChanges returns a line: the revision that was restored, and what differs.
 func revisionChanges(r runnerapi.Revision) string {
 	var parts []string
 	switch {

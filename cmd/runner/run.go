@@ -96,8 +96,8 @@ type runKind[T any] struct {
 	undiagnosed func(T) T
 }
 
-// conclude waits, where it was asked to, until a run has ended, prints it, and returns an error
-// unless it succeeded.
+// conclude waits, if requested, until a run has ended. It prints the run, and returns an error
+// unless the run succeeded.
 func (k runKind[T]) conclude(ctx context.Context, a *app, t *target, run T, f *waiting, out *cli.Output) error {
 	s := k.of(run)
 	if !f.wanted() {

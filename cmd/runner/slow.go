@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// logEvery spaces what is said of a slow call where there is no terminal.
+// logEvery is the interval of lines about a slow call if there is no terminal.
 const logEvery = 10 * time.Second
 
 // slowness informs people that a call takes its time: with a line that changes and disappears on a

@@ -203,7 +203,7 @@ func newSourceDelete(a *app) *cobra.Command {
 	return cmd
 }
 
-// sourceOutcome waits, where it was asked to, until the source has been looked at, prints it and
+// sourceOutcome waits, if requested, until the source has been checked. It prints the source and
 // returns an error if that failed.
 func (a *app) sourceOutcome(ctx context.Context, t *target, source runnerapi.Source, f *waiting, out *cli.Output) error {
 	key := runnerapi.Key{Namespace: source.Namespace, Name: source.Name}

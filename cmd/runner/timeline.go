@@ -173,7 +173,7 @@ func (c *timelineCommand) print(l eventLine) error {
 	case "json": // one object in a line, for jq and the like
 		return cli.JSONLine(c.app.out, l)
 	case "yaml":
-		cli.Say(c.app.out, "---") // the encoder's error tells as much
+		cli.Say(c.app.out, "---") // the encoder reports the same error
 		return c.out.Write(c.app.out, l, nil)
 	}
 	return cli.Print(c.app.out, cli.Printable(fmt.Sprintf("%s  %-16s  %s", cli.Time(l.Time), l.Type, l.words())))

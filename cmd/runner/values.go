@@ -9,8 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// values are keys with what they hold, gathered from flags: text, and what is
-// no text.
+// values are keys with their values, gathered from flags: text and binary data.
 type values struct {
 	text   map[string]string
 	binary map[string][]byte

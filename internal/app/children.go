@@ -31,7 +31,7 @@ const (
 	// and a rolling update would replace what works with what does not.
 	settleSeconds    = 2
 	defaultRetries   = 3    // of a Job's pod
-	startingDeadline = 3600 // seconds that a CronJob's run may be late, after an outage say
+	startingDeadline = 3600 // seconds that a CronJob's run may be late, for example after an outage
 	keptRuns         = 3
 )
 

@@ -23,16 +23,14 @@ import (
 
 // Contents reports on Secrets and ConfigMaps without their values.
 type Contents interface {
-	// ContentDigest changes when, and only when, the content of the object does.
-	// It is empty where there is no such object.
+	// ContentDigest changes exactly when the content of the object does. It is empty if there is no
+	// such object.
 	ContentDigest(ctx context.Context, kind runnerapi.RestartTrigger, key runnerapi.Key) (string, error)
 }
 
-// lookAgain is how long what was seen of contents is taken to be so. What is
-// written through the agent does not wait for it; what others write is noticed
-// when the App is next looked at after this time. There is no watch: Secrets
-// are nothing to be kept in an agent's memory, nor the right to read all of them
-// in its account.
+// lookAgain is how long a read content counts as current. Writes through the agent take effect at
+// once; others' writes are noticed when the App is reconciled after this time. There is no watch:
+// Secrets must not be in the agent's memory, nor the right to read all of them in its account.
 const lookAgain = time.Minute
 
 // lookedAt is when the contents that an App uses were last read, by App.
@@ -94,10 +92,9 @@ func (e *Engine) ContentChanged(ctx context.Context, kind runnerapi.RestartTrigg
 	return nil
 }
 
-// followContents notes on the App what its Secrets and ConfigMaps hold now. The
-// note is part of the pod template, so that Kubernetes restarts the App by a
-// rolling update. While one of them is missing the App runs on as it is:
-// deleting a Secret is no reason to put what runs to the test.
+// followContents records on the App what its Secrets and ConfigMaps hold now. The record is part of
+// the pod template, so that Kubernetes restarts the App by a rolling update. While one of them is
+// missing the App runs on unchanged: a deleted Secret is no reason to restart running pods.
 func (e *Engine) followContents(ctx context.Context, a *App, now bool) error {
 	refs := uses(a)
 	if len(refs) == 0 || e.cfg.Contents == nil {

@@ -25,8 +25,8 @@ func (e *MissingCRDError) Error() string {
 	return fmt.Sprintf("%s: apply the agent's manifest (kubectl apply -f deployments/crds/pipeops.io_apps.yaml) and start the agent again", e.Reason)
 }
 
-// checkCRD looks for the App resource. While the API server cannot be reached
-// it goes on trying: that is no answer.
+// checkCRD looks for the App resource. It retries while the API server cannot be reached, because
+// that is not an answer.
 func (e *Engine) checkCRD(ctx context.Context) error {
 	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 8, Cap: 15 * time.Second}
 	return backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {

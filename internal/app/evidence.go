@@ -15,8 +15,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
-// evidence gathers the signals that speak of the newest spec. The jobs are its
-// runs, the newest first. An event that they hang on has the App looked at again.
+// evidence gathers the signals about the newest spec. The jobs are its runs, the newest first. An
+// event that the diagnosis depends on causes another look at the App.
 func (e *Engine) evidence(ctx context.Context, a *App, w client.Object, pods []*corev1.Pod, jobs []*batchv1.Job) (diagnose.Evidence, error) {
 	ev := diagnose.Evidence{Spec: a.Spec, Now: e.now(), Stabilization: e.stabilization}
 	if a.observed() {

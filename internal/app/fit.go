@@ -64,8 +64,8 @@ func (s *sizer) fit(ctx context.Context, a *App, pods []*corev1.Pod, status *Siz
 	return nil
 }
 
-// attempt resizes in place where that goes. An App that had to be rolled out
-// once stays with that: the way back would be a rollout for nothing.
+// attempt resizes in place if possible. An App that had to be rolled out once keeps using rollouts:
+// returning would need a rollout without any other benefit.
 func (s *sizer) attempt(ctx context.Context, a *App, pods []*corev1.Pod, want, applied *AppliedSizing) (int, error) {
 	if want.By = byRollout; applied != nil && applied.By == byRollout {
 		return 0, nil

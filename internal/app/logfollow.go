@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
-// reopen is the pause before a log that ended is opened again: until Kubernetes
-// has said that the container ended, it looks as if it still ran.
+// reopen is the pause before a log that ended is opened again: until Kubernetes reports that the
+// container ended, it seems to be running.
 const reopen = time.Second
 
 // follow passes on what the pods write until ctx ends or the App is gone. One

@@ -123,7 +123,7 @@ func highest(a, b *int64) *int64 {
 	return a
 }
 
-// tell returns what is known of an App's size.
+// tell returns what is known about an App's size.
 func (s *sizer) tell(a *App) runnerapi.SizingMetrics {
 	mode := a.Spec.Sizing()
 	out := runnerapi.SizingMetrics{Mode: mode, Containers: []runnerapi.Recommendation{}}

@@ -74,8 +74,8 @@ func refusalOf(err error) (*runnerapi.Diagnosis, error) {
 	return nil, err
 }
 
-// unexpected reports whether the API server has said no for a reason that is neither the spec's nor
-// one that passes by itself in a moment.
+// unexpected reports whether the API server refused for a reason that is neither in the spec nor
+// temporary.
 func unexpected(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && !apierrors.IsConflict(err) && !apierrors.IsTooManyRequests(err) &&

@@ -98,8 +98,8 @@ func goingObject(o client.Object) string {
 	return what
 }
 
-// tellRemains writes into a deleted App's status what keeps it, and has it looked
-// at again when time alone can change that.
+// tellRemains writes into a deleted App's status what keeps it, and schedules another look if time
+// alone can change that.
 func (e *Engine) tellRemains(ctx context.Context, a *App, r remains) (reconcile.Result, error) {
 	s := *a.Status.DeepCopy()
 	s.Phase, s.Diagnosis = runnerapi.PhaseDeleting, nil

@@ -45,7 +45,7 @@ func (e *Engine) served(ctx context.Context, a *App, s *Status) (time.Duration, 
 			continue
 		}
 		kind, again, err := e.secretTypes.get(ctx, e, a.Namespace, t.SecretName)
-		if err != nil { // no reason to say nothing of the rest
+		if err != nil { // no reason to leave out the rest
 			e.log.Warn().Err(err).Msg("the certificate of an App's Ingress is not known; looking again")
 			again = lookForSecret
 		} else {
@@ -64,7 +64,7 @@ func (e *Engine) served(ctx context.Context, a *App, s *Status) (time.Duration, 
 	return diagnose.Sooner(recheck, again), nil
 }
 
-// ingressClasses returns those of the cluster; nil where they are not known.
+// ingressClasses returns the ingress classes of the cluster; nil if they are unknown.
 func (e *Engine) ingressClasses(ctx context.Context) []networkingv1.IngressClass {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -44,7 +44,7 @@ func (s Sizing) withDefaults() Sizing {
 type sizer struct {
 	e      *Engine
 	timing Sizing
-	silent bool // metrics-server was missing last time, and that was said
+	silent bool // metrics-server was missing last time, which was logged
 
 	mu      sync.Mutex
 	tracked map[types.UID]*tracked

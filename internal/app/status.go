@@ -109,7 +109,8 @@ func count(s *Status, a *App, w client.Object, pods []*corev1.Pod, jobs []*batch
 	}
 }
 
-// phase sums up. Healthy is said of what is wholly so, and never on old news.
+// phase derives the phase. An App is Healthy only if all of it is healthy, and never by outdated
+// information.
 func phase(a *App, m made, pods []*corev1.Pod, jobs []*batchv1.Job, f diagnose.Finding) runnerapi.Phase {
 	figures := figuresOf(m.workload)
 	serves := serves(a, figures, pods, f)

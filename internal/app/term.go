@@ -10,14 +10,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
-// termLock is the lease as one election sees it: the replica that wins it begins a term of its own, also
-// where it had the last one itself.
+// termLock is the lease as one election sees it. The replica that wins it begins a term of its own,
+// even if it also had the last one.
 //
-// A process that was killed leaves the lease in its name, and the next one under that name, in the same
-// pod or on the same machine, need not wait until it expires. Kubernetes' election has it go on with
-// the term that it finds. But what the dead process sent may still be under way, and is to be known by an earlier
-// term. So until the election is won the lease looks as if this name had given it back, and taking it is counted
-// as a change of hands.
+// A process that was killed leaves the lease in its name. The next process with that name, in the
+// same pod or on the same machine, need not wait until it expires. Kubernetes' election would
+// continue the existing term. But what the dead process sent may still be in flight, and must be
+// recognizable by an earlier term. So until the election is won, the lease seems to have been
+// released by this name, and taking it counts as a change of hands.
 type termLock struct {
 	resourcelock.Interface
 	held bool

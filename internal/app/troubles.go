@@ -87,7 +87,7 @@ func (e *Engine) conclude(ctx context.Context, a *App, result reconcile.Result, 
 	gone := apierrors.IsNotFound(err) && objectOf(err) == kindPath(Plural, a.Name)
 	switch {
 	case err == nil:
-		if e.troubles.clear(name) { // the status still says so
+		if e.troubles.clear(name) { // the status still contains it
 			return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 		}
 		return result, nil

@@ -75,7 +75,7 @@ func (r *Report) follow(b batch, isFirst bool, batches int) {
 		return
 	}
 	switch {
-	case r.Head.Seq == 0: // the one before makes no sense, and that is told
+	case r.Head.Seq == 0: // the one before is invalid, which was reported
 	case b.first.Seq != r.Head.Seq+1:
 		r.add("records %d to %d were removed", r.Head.Seq+1, b.first.Seq-1)
 	case b.first.Prev != r.Head.Hash:

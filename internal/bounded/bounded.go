@@ -33,7 +33,7 @@ func Of(bytes int) Limits {
 
 // Error describes what is wrong with a text. It quotes no values, which may be secret.
 type Error struct {
-	Line    int // from 1; 0 where it is about the text as a whole
+	Line    int // from 1; 0 for the text as a whole
 	Message string
 	Limit   string // name of the limit that the text exceeds; empty when it is malformed
 }

@@ -42,7 +42,7 @@ func (l Limits) CheckJSON(text []byte) error {
 	return nil
 }
 
-// closing returns where a string ends that begins at a place; the text's end where it does not.
+// closing returns where a string that begins at a place ends, or the text's end if it does not.
 func closing(text []byte, at int) int {
 	for at++; at < len(text) && text[at] != '"'; at++ {
 		if text[at] == '\\' {

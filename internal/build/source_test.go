@@ -21,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 

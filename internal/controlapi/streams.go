@@ -18,7 +18,7 @@ type Streams interface {
 	// Settle returns when it is worth asking for a stream, or no use to wait for that any longer.
 	Settle(ctx context.Context)
 	// DialAPI opens a stream that carries HTTP/1.1. It fails at once if there is none, or none that
-	// proves the certificate of now.
+	// proves the current certificate.
 	DialAPI(ctx context.Context) (net.Conn, error)
 }
 
@@ -27,9 +27,9 @@ type way struct{ direct atomic.Bool }
 
 type wayKey struct{}
 
-// ways is a transport that prefers streams, and goes by connections of its own if there is none.
-// After a stream has failed, or its control plane has, the call goes directly: a session that is
-// dead may take a while to be known as such, and another control plane may be well.
+// ways is a transport that prefers streams, and uses connections of its own if there is none. After
+// a stream or its control plane has failed, the call uses a direct connection: a dead session may
+// take a while to be detected, and another control plane may work.
 type ways struct {
 	*rotatingTransport
 	streams Streams

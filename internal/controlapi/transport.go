@@ -56,7 +56,7 @@ func (t *rotatingTransport) newTransport(cfg *tls.Config) *http.Transport {
 		cfg = &tls.Config{MinVersion: tls.VersionTLS13}
 	}
 	cfg = cfg.Clone()
-	// For what the certificate of now has proven alone: another one gets another transport.
+	// Only for what the current certificate has proven: another one gets another transport.
 	cfg.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 	if t.anonymous {
 		cfg.Certificates, cfg.GetClientCertificate = nil, nil

@@ -49,9 +49,8 @@ func (t Trust) TLSConfig(rawURL string) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// verifyPinned verifies the chain as crypto/tls would, with the CA that has the
-// fingerprint as the only root. That may be one of long ago, which the CA of now
-// leads back to.
+// verifyPinned verifies the chain as crypto/tls would, with the CA that has the fingerprint as the
+// only root. That may be a former one, to which the current CA's chain leads back.
 func (t Trust) verifyPinned(host string, chain []*x509.Certificate) error {
 	if len(chain) == 0 {
 		return errors.New("the server presented no certificate")

@@ -88,7 +88,7 @@ func (a *announcer) batch(ctx context.Context) (more bool, err error) {
 	go func() {
 		next, err := a.store.Waiting(ctx, last, announceBatch)
 		if err != nil {
-			next = nil // the next batch asks again, and says why
+			next = nil // the next batch asks again, and reports the reason
 		}
 		read <- next
 	}()
@@ -129,7 +129,7 @@ func (a *announcer) count(confirmed int, err error) {
 	}
 }
 
-// addressed returns the events with the Runners that they are for, as of now.
+// addressed returns the events with the Runners that they are now for.
 func (a *announcer) addressed(ctx context.Context, waiting []store.Waiting) ([]announce.Encoded, error) {
 	audience, err := newAudience(ctx, a.store, a.now())
 	if err != nil {

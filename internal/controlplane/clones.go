@@ -45,7 +45,7 @@ func newClones(s *store.Store, d directory, cfg *Config) *clones {
 func (p *peers) sameCluster(ctx context.Context, id string, from controlapi.Origin) error {
 	a, err := p.store.Agent(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // who is unknown is told so elsewhere
+		return nil // an unknown agent is refused elsewhere
 	}
 	if err != nil {
 		return err

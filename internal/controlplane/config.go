@@ -51,7 +51,7 @@ type Config struct {
 
 	// Where to listen, host:port; port 0 takes any.
 	APIListen, TunnelListen, EdgeListen string
-	// Where the others find it. Empty means where it listens, for one machine.
+	// Where agents and Runners find it. Empty means its listening addresses, for one machine.
 	AdvertiseAPI                   string // URL
 	AdvertiseTunnel, AdvertiseEdge string // host:port
 
@@ -78,9 +78,9 @@ type Config struct {
 
 	HeartbeatInterval time.Duration
 	CertificateTTL    time.Duration
-	// OfflineGrace is how long a tunnel may be down before the agent counts as
-	// offline (5 s): a restart is no outage. StartGrace is the same for the agents
-	// that were online when the control plane was last seen (45 s).
+	// OfflineGrace is how long a tunnel may be down before the agent counts as offline (5 s): a
+	// restart is not an outage. StartGrace is the same for the agents that were online when the
+	// control plane was last seen (45 s).
 	OfflineGrace, StartGrace time.Duration
 
 	Version string

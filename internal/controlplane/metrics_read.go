@@ -157,7 +157,7 @@ func (c *ControlPlane) openPorts(ctx context.Context) (*metrics.Ports, error) {
 	})
 }
 
-// ObservedAt returns where metrics and profiles are; nil where they are not.
+// ObservedAt returns the addresses of metrics and profiles; nil for a closed port.
 func (c *ControlPlane) ObservedAt() (metrics, pprof net.Addr) { return c.ports.Addrs() }
 
 // MetricFamilies returns all metrics of the control plane, for the documentation and its checks.

@@ -42,7 +42,7 @@ type outbox struct {
 	now    func() time.Time
 
 	dropped, announced, failures atomic.Uint64
-	crowded                      bool // it was said that no more can be dropped
+	crowded                      bool // the log has reported that no more can be dropped
 }
 
 // run drops until the context ends.

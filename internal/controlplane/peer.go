@@ -125,7 +125,7 @@ func (p *peers) agentOfTunnel(cs tls.ConnectionState) (string, error) {
 	defer cancel()
 	a, err := p.agent(ctx, cert)
 	if is(err, controlapi.CodeRevoked) || is(err, controlapi.CodeAgentUnknown) {
-		// Admit is asked next, and can tell the agent that it is for good.
+		// Admit is called next, and can tell the agent that the refusal is final.
 		return p.nameOnly(cert)
 	}
 	if err != nil {
@@ -214,7 +214,7 @@ type callKey struct{}
 // call is what is known of a call once it is known whose it is.
 type call struct {
 	cert  *x509.Certificate
-	agent store.Agent // as it was read for this call; without an ID if it is no agent's
+	agent store.Agent // as it was read for this call; its ID is empty for a call that is not an agent's
 }
 
 // withCall records a call's certificate: for renewals, since its key stays valid until its

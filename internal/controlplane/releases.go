@@ -93,8 +93,8 @@ type ReleaseOptions struct {
 	Labels map[string]string
 }
 
-// OfferRelease offers a release to agents: each gets it with its next heartbeat, if
-// its customer has turned self-update on.
+// OfferRelease offers a release to agents: each gets it with its next heartbeat, if its owner has
+// enabled self-update.
 func (a *Admin) OfferRelease(ctx context.Context, opts ReleaseOptions) (store.Release, error) {
 	manifest, err := release.Open(opts.Manifest, opts.Signature, opts.Keys...)
 	if err != nil {

@@ -16,8 +16,8 @@ const nodeRemembered = 2 * time.Minute
 // how long it has waited.
 type sharedLiveness struct {
 	*liveness
-	// orphanGrace is how long agents may be away whose control plane is gone: that is no
-	// outage of theirs.
+	// orphanGrace is how long agents may be away after their control plane has gone: that is not
+	// their outage.
 	orphanGrace time.Duration
 	missing     map[string]time.Time // the agents without a tunnel, and until when they may be
 }
@@ -30,7 +30,7 @@ func (c *sharedLiveness) run(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		c.take(ctx)
-		if time.Since(began) > nodeRemembered { // who led before may have had no time for it
+		if time.Since(began) > nodeRemembered { // the last leader may have had no time for it
 			c.forgetLost(ctx)
 		}
 		select {

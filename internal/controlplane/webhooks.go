@@ -115,8 +115,8 @@ func (a *Admin) changeWebhook(ctx context.Context, name string, change func(*sto
 	return hook, err
 }
 
-// RotateWebhook gives a webhook a new secret, which is to be shown now and never
-// again. The old one signs as well until Previous ends.
+// RotateWebhook gives a webhook a new secret, which can be shown now and never again. The old one
+// also signs until Previous ends.
 func (a *Admin) RotateWebhook(ctx context.Context, name string) (store.Webhook, error) {
 	return a.changeWebhook(ctx, name, func(hook *store.Webhook) {
 		hook.Previous, hook.PreviousUntil, hook.Secret = hook.Secret, a.now().Add(webhookOverlap), webhook.NewSecret()

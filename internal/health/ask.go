@@ -74,7 +74,7 @@ func (g Gatherer) newestEvent(ctx context.Context, of client.MatchingFields, rea
 	return newest.message, err
 }
 
-// saying is an event's message, and when it was said last.
+// saying is an event's message, and its last time.
 type saying struct {
 	at      time.Time
 	message string

@@ -31,8 +31,8 @@ import (
 // maxPods bounds what is read of one workload's pods.
 const maxPods = 500
 
-// Checker describes how workloads are that are no Apps. It reads them from the API server each
-// time: nothing of them is cached.
+// Checker determines the state of workloads that are not Apps. It reads them from the API server
+// each time, and caches nothing.
 type Checker struct {
 	config        *rest.Config
 	stabilization diagnose.Stabilization
@@ -112,7 +112,7 @@ func (c *Checker) check(ctx context.Context, api client.Client, w client.Object)
 	if d := standing(w); d != nil {
 		return Report{runnerapi.ObjectFailed, d.Message, d}, nil
 	}
-	if !seen(w) { // what its pods say is of an older spec
+	if !seen(w) { // its pods' reports are about an older spec
 		return Report{State: runnerapi.ObjectInProgress, Message: "waits for Kubernetes to take its newest spec"}, nil
 	}
 	f, ev, err := c.find(ctx, api, w)
@@ -132,7 +132,7 @@ func (c *Checker) check(ctx context.Context, api client.Client, w client.Object)
 		waits = "waits for " + f.Initializing
 	case f.Unsettled:
 		waits = cmp.Or(waits, "waits for "+f.Waiting)
-	case f.Waiting != "" && waits != "": // that says more
+	case f.Waiting != "" && waits != "": // which is more specific
 		waits = "waits for " + f.Waiting
 	}
 	if waits != "" {

@@ -40,7 +40,7 @@ type Workload struct {
 	Pods   []*corev1.Pod     // all that it has
 	Jobs   []*batchv1.Job    // its runs of the newest spec, the newest first
 	Labels map[string]string // of its replica sets
-	Since  *time.Time        // when it changed last, where that is known
+	Since  *time.Time        // when it changed last, if that is known
 }
 
 // revision is the annotation by which a Deployment names its newest ReplicaSet.

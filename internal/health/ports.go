@@ -27,7 +27,7 @@ type ports struct {
 	reach podport.Reach
 
 	mu   sync.Mutex
-	mute map[types.UID]int // tries that told nothing; mutePorts for a pod that is tried no more
+	mute map[types.UID]int // tries without a result; mutePorts for a pod that is no longer tried
 }
 
 // of returns what tries of the pods' ports got, and the container of a port at which nothing

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// manyEnded pods within endedIn have their workload looked at.
+	// manyEnded pods within endedIn cause a check of their workload.
 	manyEnded = 5
 	endedIn   = time.Minute
 	// maxMakers bounds of how many workloads the ends of pods are counted.

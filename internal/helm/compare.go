@@ -137,7 +137,7 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 	}
 	then, err := try(ctx, at, marked(o, key, mapping), force)
 	if err != nil && strings.Contains(err.Error(), "does not support dry run") {
-		return changeOf(live, nil), nil // an admission webhook; it will have its say
+		return changeOf(live, nil), nil // an admission webhook decides later
 	}
 	if apierrors.IsNotFound(err) && roleComesAlong(o, all) {
 		return changeOf(live, nil), nil // the API server reads the role, also in a dry run
@@ -148,7 +148,7 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 	return changeOf(live, then), nil
 }
 
-// untried returns what the API server said to a try.
+// untried returns the API server's error about a try.
 func untried(o *object, err error) error {
 	switch {
 	case strings.Contains(err.Error(), "failed to create typed patch object"): // it calls this an error of its own
@@ -244,7 +244,7 @@ func marked(o *object, key runnerapi.Key, mapping *meta.RESTMapping) *unstructur
 	return u
 }
 
-// changeOf returns what becomes of a live object; then is nil where that is not known.
+// changeOf returns what happens to a live object; then is nil if that is unknown.
 func changeOf(live, then *unstructured.Unstructured) string {
 	switch {
 	case live == nil:

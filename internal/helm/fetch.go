@@ -51,8 +51,8 @@ func newFetcher(opts Options) *fetcher {
 	return f
 }
 
-// RoundTrip implements http.RoundTripper. Each request is looked at, so redirects and
-// what a registry refers to are as well.
+// RoundTrip implements http.RoundTripper. It checks each request, and so also redirects and a
+// registry's references.
 func (f *fetcher) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := f.allows(r.URL); err != nil {
 		return nil, err

@@ -60,8 +60,7 @@ type plan struct {
 	next    int // revision
 }
 
-// prepare gets and renders the chart, and has everything looked at that it brings. ctx
-// is the caller's.
+// prepare fetches and renders the chart, and checks everything that it brings. ctx is the caller's.
 func (p *put) prepare(ctx context.Context) (*plan, error) {
 	if err := p.mine(); err != nil && !p.spec.Adopt {
 		return nil, err

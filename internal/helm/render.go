@@ -107,7 +107,7 @@ func taken(out render.Result) (*rendered, error) {
 	metadata.Dependencies = nil // they are rendered, too
 	r.literal = &chart.Chart{Metadata: &metadata}
 	for _, t := range out.Texts {
-		// One action that is a text: nothing in it is looked at again.
+		// One action that is a text: nothing in it is evaluated again.
 		r.literal.Templates = append(r.literal.Templates, &common.File{
 			Name: strings.TrimPrefix(t.Name, r.chart.Name()+"/"), Data: []byte("{{" + strconv.Quote(string(t.Body)) + "}}"),
 		})

@@ -24,8 +24,8 @@ const (
 	caBundlePath = "etc/ssl/certs/ca-certificates.crt"
 )
 
-// SystemCABundle returns the build machine's bundle of certificate authorities, or empty where it
-// has none.
+// SystemCABundle returns the build machine's bundle of certificate authorities, or an empty string
+// if it has none.
 func SystemCABundle() string {
 	const bundle = "/" + caBundlePath
 	if _, err := os.Stat(bundle); errors.Is(err, fs.ErrNotExist) {

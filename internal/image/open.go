@@ -25,9 +25,8 @@ type Archive struct {
 	tmp    string
 }
 
-// Named is an image, or an index of images for several platforms, with the name
-// that the archive gives it (empty where it gives none). One of Image and Index
-// is set.
+// Named is an image, or an index of images for several platforms, with its name in the archive
+// (empty if it has none). One of Image and Index is set.
 type Named struct {
 	Ref   string
 	Image v1.Image

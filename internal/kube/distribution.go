@@ -50,8 +50,8 @@ func byNode(version string, node *corev1.Node) string {
 	return ""
 }
 
-// provider returns the cloud or host behind a node's provider ID, or empty where that names the
-// distribution itself.
+// provider returns the cloud or host behind a node's provider ID, or an empty string if that names
+// the distribution itself.
 func provider(id string) string {
 	scheme, _, ok := strings.Cut(id, "://")
 	if !ok {

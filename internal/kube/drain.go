@@ -73,9 +73,8 @@ func lacksRights(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot ")
 }
 
-// DrainNode implements runnerapi.Nodes. kubectl's own drain is not used: it
-// brings the whole of cli-runtime along, asks for rights to read DaemonSets and
-// tells of its progress by printing.
+// DrainNode implements runnerapi.Nodes. It does not use kubectl's own drain, which brings the whole
+// of cli-runtime along, needs rights to read DaemonSets and reports its progress by printing.
 func (k *Client) DrainNode(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions) (runnerapi.Drain, error) {
 	out := runnerapi.Drain{Node: name}
 	if _, err := k.node(ctx, name); err != nil {
@@ -202,7 +201,7 @@ func (k *Client) drainPod(ctx context.Context, pod *corev1.Pod, options runnerap
 	return nil
 }
 
-// budgetIn returns the budget in the API server's text about an eviction that it refuses.
+// budgetIn returns the API server's message about the budget that blocks an eviction.
 func budgetIn(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {

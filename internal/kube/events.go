@@ -16,8 +16,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// ListEvents implements runnerapi.Nodes. Of however many events there are it
-// keeps no more than a page and those that it answers with.
+// ListEvents implements runnerapi.Nodes. For any number of events, it holds no more than a page and
+// those that it returns.
 func (k *Client) ListEvents(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
 	if err := k.admit(ctx, namespace); err != nil {
 		return nil, err

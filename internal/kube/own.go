@@ -52,7 +52,7 @@ func (k *Client) Own(ctx context.Context) (Own, error) {
 	return o, nil
 }
 
-// Replicas returns as many pods as there are to be.
+// Replicas returns the desired number of pods.
 func (o Own) Replicas() int32 {
 	if n := o.Deployment.Spec.Replicas; n != nil {
 		return *n

@@ -25,7 +25,7 @@ const (
 	ChangedBy   = "pipeops.io/changed-by"   // Runner that changed the object last
 	RequestID   = "pipeops.io/request-id"   // Request-Id of that change
 	Applied     = "pipeops.io/applied"      // digest of what the agent applied
-	Run         = "pipeops.io/run"          // on a Job: what tells its run from another of the same App
+	Run         = "pipeops.io/run"          // on a Job: identifies its run among those of the same App
 	RestartedAt = "pipeops.io/restarted-at" // when a restart was last asked for
 	Commands    = "pipeops.io/commands"     // digests of the last commands that changed the object
 	Notes       = "pipeops.io/notes"        // who made the newest generations of an App, and what for

@@ -14,8 +14,8 @@ type API struct{ *Applier }
 
 var _ runnerapi.Manifests = API{}
 
-// Apply implements runnerapi.Manifests. How much is in memory for all calls together is
-// bounded: who comes when there is no room waits for it.
+// Apply implements runnerapi.Manifests. It bounds the memory of all calls together: a call waits
+// until there is room.
 func (a API) Apply(ctx context.Context, set runnerapi.Key, text []byte, opts runnerapi.ApplyOptions) (Result, error) {
 	room := int64(min(bounded.Values(text), limits.Values))
 	if err := a.room.Acquire(ctx, room); err != nil {

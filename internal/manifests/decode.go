@@ -158,7 +158,7 @@ func (d *decoder) take(object map[string]any, node *bounded.Node) error {
 	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"} {
 		unstructured.RemoveNestedField(object, "metadata", field)
 	}
-	delete(object, "status") // the cluster's to say
+	delete(object, "status") // only the cluster sets it
 	d.docs.Objects = append(d.docs.Objects, u)
 	d.docs.where[u] = d.at(node.Line)
 	return nil

@@ -45,18 +45,18 @@ type Ref = runnerapi.ManifestRef
 
 // Options are how to apply.
 type Options struct {
-	DryRun bool // say what would be done, and do nothing
+	DryRun bool // report what would be done, and do nothing
 	Prune  bool // delete what left the set; what is not pruned stays in its inventory
-	Diff   bool // tell of each object what changes; values of Secrets are masked
+	Diff   bool // report each object's changes; values of Secrets are masked
 	// Force takes over fields that others have set; objects of others stay refused.
 	Force bool
 	// Wait is how long to wait until all objects are ready; 0 for not at all.
 	Wait time.Duration
 	// Where returns where an object was read, for errors; see Documents.Where. It may be nil.
 	Where func(*unstructured.Unstructured) string
-	// Admit is asked about each object that is to be applied, or deleted (then of its kind alone),
-	// and about its namespace, which is empty for a cluster-scoped one: the cluster owner's policy.
-	// Nil admits all.
+	// Admit is called for each object that is to be applied, or deleted (then with its kind only),
+	// and its namespace, which is empty for a cluster-scoped one. It asks the cluster owner's
+	// policy. Nil admits all.
 	Admit func(namespace string, o runnerapi.ObjectIntent) error
 	// By is recorded in the inventory: the sender of the call.
 	By string

@@ -43,7 +43,7 @@ func stateOf(u *unstructured.Unstructured) (runnerapi.ObjectState, string) {
 	return runnerapi.ObjectInProgress, clip(result.Message)
 }
 
-// how returns how an object is that was just read: what runs pods is looked at as Apps are.
+// how returns the state of an object that was just read: workloads are checked as Apps are.
 func (r *run) how(ctx context.Context, u *unstructured.Unstructured) health.Report {
 	state, message := stateOf(u)
 	if u == nil || r.applier.config.Workloads == nil {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/fsnotify/fsnotify" // tells of a change at once, without a timer that wakes an idle agent
+	"github.com/fsnotify/fsnotify" // reports a change at once, without a timer that wakes an idle agent
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )

@@ -66,8 +66,8 @@ func Line(s string, tabs bool) string {
 	}, s)
 }
 
-// JSON returns an encoded document with \u for each hidden character: they stand in strings alone,
-// where that means the same.
+// JSON returns an encoded document with \u for each hidden character: these occur only in strings,
+// where that is equivalent.
 func JSON(document []byte) []byte {
 	if !bytes.ContainsFunc(document, needsEscape) {
 		return document

@@ -57,7 +57,7 @@ type FieldError struct {
 // String returns the mistake on one line.
 func (f FieldError) String() string { return placed(cmp.Or(f.Location, f.Field), f.Message) }
 
-// placed puts the place of a mistake before what is wrong, where it does not stand there.
+// placed puts the place of a mistake before its description, unless that already contains it.
 func placed(at, what string) string {
 	if at == "" || strings.HasPrefix(what, at+": ") {
 		return what

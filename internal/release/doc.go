@@ -10,5 +10,5 @@ const (
 	ManifestName  = "release.json"
 	SignatureName = ManifestName + ".minisig"
 	SumsName      = "SHA256SUMS"  // every file, as `sha256sum -c` reads it
-	VersionName   = "version.txt" // the version alone, for those who ask the site which one is newest
+	VersionName   = "version.txt" // only the version, for clients that ask the site for the newest one
 )

@@ -34,7 +34,7 @@ func ParseSecretKey(file []byte, passphrase string) (SecretKey, error) {
 	}
 	key, err := minisign.DecryptKey(passphrase, file)
 	if err != nil {
-		return SecretKey{}, ErrPassphrase // the library cannot tell a wrong one from a broken file
+		return SecretKey{}, ErrPassphrase // the library cannot distinguish a wrong one from a broken file
 	}
 	return SecretKey{key}, nil
 }

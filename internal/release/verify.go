@@ -17,8 +17,8 @@ var ErrUntrusted = errors.New("not signed by a trusted key")
 // PublicKey is a maintainer's: 56 characters of base64, as minisign prints it.
 type PublicKey = minisign.PublicKey
 
-// ParseKeys reads public keys separated by commas, the form in which a build is
-// stamped with them. Empty is no key.
+// ParseKeys parses public keys separated by commas, the form in which a build is stamped with them.
+// An empty text contains no key.
 func ParseKeys(list string) ([]PublicKey, error) {
 	var keys []PublicKey
 	for text := range strings.SplitSeq(list, ",") {

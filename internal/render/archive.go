@@ -101,7 +101,7 @@ func (w *weighing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// entry refuses what is no file of a chart.
+// entry refuses an entry that is not a file of a chart.
 func entry(h *tar.Header) error {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeXHeader, tar.TypeXGlobalHeader:

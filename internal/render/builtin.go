@@ -39,7 +39,7 @@ func (l *walk) plugin(folder, entry string) error {
 		return err
 	}
 	configs, err := readPlugins([]byte(entry))
-	if err == nil { // as kustomize tells a configuration from a path
+	if err == nil { // as kustomize distinguishes a configuration from a path
 		return l.configured(folder, configs)
 	}
 	at, err := local(folder, entry)

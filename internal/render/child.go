@@ -47,7 +47,7 @@ type upstream struct {
 	out *gob.Encoder
 }
 
-// tell returns what came of the job.
+// tell sends the result of the job.
 func (u *upstream) tell(r Result) error {
 	for i := range r.Texts {
 		if err := u.out.Encode(message{Text: &r.Texts[i]}); err != nil {

@@ -50,7 +50,7 @@ type Job struct {
 	Upgrade     bool     // instead of an installation
 }
 
-// Text is manifests, and where they are from.
+// Text contains manifests, and their origin.
 type Text struct {
 	Name string
 	Body []byte
@@ -76,8 +76,8 @@ type Result struct {
 type Problem struct {
 	Code         problem.Code // empty for Invalid
 	Message, Fix string
-	// Where is the template and its line, where that is known. It has nothing of what the
-	// template made.
+	// Where is the template and its line, if they are known. It contains nothing of the template's
+	// output.
 	Where string
 }
 

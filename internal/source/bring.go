@@ -74,7 +74,7 @@ func (k *Keeper) attempt(ctx context.Context, o *object, dryRun bool) (brought, 
 	return out, err
 }
 
-// kept returns the build of a source that is not looked at.
+// kept returns the build of a source that is not checked.
 func kept(o *object) *runnerapi.SourceBuildStatus {
 	if o.Spec.Build == nil {
 		return nil

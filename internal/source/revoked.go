@@ -44,8 +44,8 @@ func (k *Keeper) isRevoked(runner string) bool {
 	return slices.Contains(k.revoked, runner)
 }
 
-// suspension returns why a source is not followed; nil where it is. It stands until the source is
-// put again, by whomever: a Runner of the same name may be made again, by another holder.
+// suspension returns why a source is not followed; nil if it is. It lasts until any Runner puts the
+// source again: a Runner of the same name may be created again, for another holder.
 func (k *Keeper) suspension(o *object) *runnerapi.SourceSuspension {
 	by := o.caller()
 	if before := o.Status.Suspension; before != nil && o.suspendedAsPut() {

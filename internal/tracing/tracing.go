@@ -87,8 +87,8 @@ func wanted(getenv func(string) string) (bool, error) {
 
 func clip(text string) string { return text[:min(len(text), 64)] }
 
-// seldom logs what the SDK complains of, once a minute at most: a collector that is away
-// is no reason to fill the log.
+// seldom logs the SDK's complaints, once a minute at most: an unreachable collector must not fill
+// the log.
 func seldom(log zerolog.Logger) func(error) {
 	sampler := log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
 	return func(err error) {

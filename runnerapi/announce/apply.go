@@ -76,8 +76,8 @@ func (d *Directory) apply(e Event, change *Change) {
 	}
 }
 
-// sync takes a snapshot and makes the directory equal to it, but for what events
-// said after it was asked for.
+// sync applies a snapshot to the directory, except where events have reported changes since it was
+// requested.
 func (d *Directory) sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
@@ -139,7 +139,7 @@ func difference(had, got Agent, known bool) (Type, bool) {
 	case had.State != got.State && got.State == StateOffline:
 		return AgentOffline, true
 	}
-	// That time passes is no change.
+	// Passing time is not a change.
 	had.LastSeen, had.Sequence = got.LastSeen, got.Sequence
 	return AgentUpdated, !reflect.DeepEqual(had, got)
 }

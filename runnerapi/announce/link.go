@@ -55,7 +55,7 @@ func (l *link) run(ctx context.Context, session sessionFunc) error {
 			wait.Reset()
 		}
 		pause := nextPause(wait, err)
-		// The same failure over and over is said once, then whispered.
+		// A repeated failure is logged once, and then only at debug level.
 		level := zerolog.DebugLevel
 		if changed {
 			level = zerolog.WarnLevel
@@ -105,7 +105,7 @@ func lostError(addr string, reason *amqp.Error) error {
 	return e
 }
 
-// withBroker adds the address to errors that were made where it is not known.
+// withBroker adds the address to errors that were created without it.
 func withBroker(err error, addr string) error {
 	var e *BrokerError
 	if errors.As(err, &e) && e.Broker == "" {
@@ -128,7 +128,7 @@ func (l *link) standby(so bool) {
 	l.status.Standby = so
 }
 
-// disconnected notes why there is no connection and reports whether that is news.
+// disconnected records why there is no connection and reports whether that is a change.
 func (l *link) disconnected(err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

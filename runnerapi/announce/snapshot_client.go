@@ -32,8 +32,8 @@ type SnapshotClient struct {
 	HTTPClient *http.Client
 }
 
-// Agents returns all agents as of now. A refusal is a [problem.Error]. What may pass is
-// tried again a few times first.
+// Agents returns all current agents. A refusal is a [problem.Error]. Temporary errors are retried a
+// few times first.
 func (c *SnapshotClient) Agents(ctx context.Context) ([]Agent, error) {
 	url := strings.TrimSuffix(c.BaseURL, "/") + SnapshotPath
 	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, url, nil)

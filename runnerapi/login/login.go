@@ -100,7 +100,7 @@ func New(c Config) (*Login, error) {
 // Close drops the connections that are kept alive.
 func (l *Login) Close() { l.transport.CloseIdleConnections() }
 
-// Credentials returns those of now.
+// Credentials returns the current credentials.
 func (l *Login) Credentials() runnerapi.Credentials { return *l.credentials.Load() }
 
 // Certificate returns the certificate for [runnerapi.ClientConfig].

@@ -6,8 +6,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PutBuild implements runnerapi.Builds. It is built at once, unless its image says otherwise:
-// one with "broken" in its name fails.
+// PutBuild implements runnerapi.Builds. The build succeeds at once, unless its image says
+// otherwise: with "broken" in its name it fails.
 func (b *FakeBackend) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
 	if err := b.enter(ctx, Call{"PutBuild", key, opts}); err != nil {
 		return runnerapi.Build{}, err

@@ -7,8 +7,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// The fake's releases: one whose timeout is 1s fails, or is rolled back where it asks for that, any other is deployed when it is
-// asked for again.
+// The fake's releases. One with a timeout of 1s fails, or is rolled back if it asks for that. Any
+// other is deployed by the next request for it.
 const failingTimeout = "1s"
 
 func (b *FakeBackend) release(ctx context.Context, verb string, key runnerapi.Key, opts runnerapi.ReleaseOptions) ([]runnerapi.Release, error) {

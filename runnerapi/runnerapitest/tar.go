@@ -38,7 +38,7 @@ func onMachine(ctx context.Context, name string, args []string, s runnerapi.Exec
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return exit.ExitCode(), nil
 	}
-	// Input that it did not want is no failure of it.
+	// Unread input is not a failure of the program.
 	if cmd.ProcessState != nil && err != nil && strings.Contains(err.Error(), "closed pipe") {
 		return cmd.ProcessState.ExitCode(), nil
 	}

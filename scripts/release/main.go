@@ -110,8 +110,8 @@ func parsePlatforms(names []string) (list []v1.Platform, err error) {
 	return list, nil
 }
 
-// commitTime stamps all files: it is the same wherever and whenever a commit is
-// built. Without git, SOURCE_DATE_EPOCH says it (reproducible-builds.org).
+// commitTime returns the time for all files, which is the same for every build of a commit. Without
+// git, SOURCE_DATE_EPOCH sets it (reproducible-builds.org).
 func commitTime(ctx context.Context, root string) (time.Time, error) {
 	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		seconds, err := strconv.ParseInt(epoch, 10, 64)
@@ -130,8 +130,8 @@ func commitTime(ctx context.Context, root string) (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), err
 }
 
-// committed wants everything that is signed to be in a commit. A copy without git is
-// what its owner says it is.
+// committed requires that everything that is signed is in a commit. A copy without git is what its
+// owner says it is.
 func committed(ctx context.Context, root string) error {
 	cmd := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=all") // go builds what git does not know of, too
 	cmd.Dir = root

@@ -21,8 +21,8 @@ func (r *release) overlay(name string) string {
 	return filepath.Join(r.staging, "overlay", filepath.FromSlash(name))
 }
 
-// pin writes a file of the repository with changes, each of which is to be found
-// once, and takes it into the archives instead of the original.
+// pin writes a file of the repository with changes, each of which must match once, and adds it to
+// the archives instead of the original.
 func (r *release) pin(name string, changes ...[2]string) (content []byte, err error) {
 	content, err = os.ReadFile(filepath.Join(r.root, filepath.FromSlash(name)))
 	for _, change := range changes {
@@ -62,7 +62,7 @@ func (r *release) manifests(context.Context) error {
 	return err
 }
 
-// imagePin names the image by its digest; the tag is for those who read it.
+// imagePin names the image by its digest; the tag is for readers.
 func (r *release) imagePin() [][2]string {
 	image, found := r.manifest.Image(agentImage)
 	if !found { // a release of other programs

@@ -22,7 +22,7 @@ type program struct {
 	dataDir   string // in its image, for a volume
 	linuxOnly bool
 	updates   bool // by itself: it is also published without an archive
-	trusts    bool // it knows who may publish: it updates itself, or offers releases
+	trusts    bool // it knows the release keys: it updates itself, or offers releases
 }
 
 func (p program) on(platform v1.Platform) bool { return !p.linuxOnly || platform.OS == "linux" }

@@ -22,7 +22,7 @@ const (
 	goneTimeout = time.Minute
 )
 
-// way is one way to have a pod run.
+// way is one way to run a pod.
 type way struct {
 	id, title string
 	start     func(context.Context) error
@@ -95,7 +95,7 @@ func (b *bench) once(ctx context.Context, w *way) (time.Duration, error) {
 func (b *bench) ways(ctx context.Context) ([]*way, error) {
 	spec := b.spec(0)
 	spec.Replicas, spec.GraceSeconds = ptr.To[int32](1), ptr.To[int64](1)
-	spec.Probes = runnerapi.Probes{} // the kubelet's first look may come a period late, which has nothing to do with who deployed
+	spec.Probes = runnerapi.Probes{} // the kubelet's first look may come a period late, independently of the deployer
 	objects, err := b.export(ctx, spec)
 	if err != nil {
 		return nil, err

@@ -59,7 +59,7 @@ func (c *Cluster) remove(ctx context.Context) error {
 		c.disconnect(ctx),
 		c.state.Cgroup.Remove(ctx),
 	)
-	if err != nil { // the directory says what is left to be removed
+	if err != nil { // the directory records what is left to remove
 		return fmt.Errorf("remove cluster %s: %w", c.Name, err)
 	}
 	if err := os.RemoveAll(c.dir); err != nil {

@@ -31,7 +31,7 @@ type Failure struct {
 	Message string // a part of it
 	Fix     string // a part of it
 
-	Lives   bool // it serves now and then, as far as a kubelet that is late can tell
+	Lives   bool // it serves now and then, as far as a late kubelet can report
 	Later   bool // it does well at first
 	Refused bool // the cluster takes no object of it: applying it fails
 	Slow    bool // it takes a minute or more until there is a signal

@@ -62,7 +62,7 @@ func (s *Sightings) Seen(name string) bool {
 	return !s.signal[name].IsZero()
 }
 
-// CalledHealthy reports whether an App was ever said to be healthy.
+// CalledHealthy reports whether an App was ever reported as healthy.
 func (s *Sightings) CalledHealthy(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

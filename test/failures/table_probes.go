@@ -61,7 +61,7 @@ func ofProbes(i Images) []Failure {
 			Cause: runnerapi.CausePortNotListening, Object: "pod/", Message: "container metrics of pod second-silent-", Fix: "0.0.0.0:9998",
 		},
 		{
-			Name: "never-done", Signal: Stalled, // and nothing says why
+			Name: "never-done", Signal: Stalled, // and no signal has the reason
 			Spec: with(probed(runnerapi.Probes{Readiness: &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 8080}, InitialDelaySeconds: 3600}}),
 				func(s *runnerapi.AppSpec) { s.ProgressDeadline = ptr.To[int32](10) }),
 			Cause: runnerapi.CauseDeadlinePassed, Object: "deployment/", Message: "no progress for 10 s", Fix: "raise progressDeadlineSeconds",

@@ -24,7 +24,7 @@ func (s *System) RunAgent(env map[string]string) (*RunningAgent, error) {
 	return &RunningAgent{p}, p.start()
 }
 
-// Log returns all that the agent has said.
+// Log returns the agent's whole log.
 func (a *RunningAgent) Log() string {
 	text, err := os.ReadFile(a.log)
 	if err != nil {

@@ -19,7 +19,7 @@ func Eventually(ctx context.Context, what string, check func(context.Context) er
 		if err == nil {
 			return nil
 		}
-		if last == nil || ctx.Err() == nil { // one that ctx has ended says nothing
+		if last == nil || ctx.Err() == nil { // an error caused by the end of ctx adds nothing
 			last = err
 		}
 		select {

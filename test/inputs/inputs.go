@@ -31,7 +31,7 @@ func find() string {
 		return "."
 	}
 	for d := dir; ; d = filepath.Dir(d) {
-		// Not os.Stat, by which a change of the Makefile would have all tests run again.
+		// Not os.Stat, with which a change of the Makefile would make all tests run again.
 		if unix.Access(filepath.Join(d, "Makefile"), unix.F_OK) == nil {
 			return d
 		}

@@ -18,8 +18,8 @@ type process struct {
 	done chan struct{}
 }
 
-// launch starts the server in a goroutine that keeps its thread until the server
-// has ended: the kernel's word that the parent died goes by thread.
+// launch starts the server in a goroutine that keeps its thread until the server has ended: the
+// kernel's signal for the parent's death depends on the thread.
 func launch(cmd *exec.Cmd, logFile string) (*process, error) {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

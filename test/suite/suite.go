@@ -25,7 +25,8 @@ const Skipped = "release suite: "
 // IsRelease reports whether the tests of a release run.
 func IsRelease() bool { return os.Getenv(Variable) == All }
 
-// Release leaves a test out of the tests of a change. What it covers more is said in a few words.
+// Release leaves a test out of the tests of a change. covers describes in a few words what the test
+// adds.
 func Release(t testing.TB, covers string) {
 	t.Helper()
 	if !IsRelease() {

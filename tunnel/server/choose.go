@@ -9,7 +9,7 @@ const doubtFor = 15 * time.Second
 // choice is where a dial may go next.
 type choice struct {
 	session *session // nil when there is none now
-	alone   bool     // there is no other session to fall over to
+	alone   bool     // there is no other session for failover
 	// awaited reports that a session is logging in, which changed will signal.
 	awaited bool
 	changed <-chan struct{}

@@ -35,10 +35,10 @@ type Config struct {
 	// Server.
 	OnUp, OnDown func(agentID string)
 	// Calls receives the streams on which agents call the control plane's API, in a session that is
-	// logged in: HTTP/1.1 without TLS of its own. Proven is the session's TLS state, with the
-	// agent's certificate, and the connection's remote address is the agent's. Calls must not
-	// block, closes the connection when the call is over, and bounds how long that takes. If it is
-	// nil, there are no calls.
+	// logged in: HTTP/1.1 without TLS of its own. proven is the session's TLS state, with the
+	// agent's certificate, and the connection's remote address is the agent's. The function must
+	// not block. It closes the connection when the call is over, and bounds how long that takes. If
+	// it is nil, there are no calls.
 	Calls func(conn net.Conn, proven tls.ConnectionState)
 	// Log receives the server's log and, through it, frp's.
 	Log zerolog.Logger

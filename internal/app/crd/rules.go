@@ -55,7 +55,7 @@ func rule(expression, message string) apiextensions.ValidationRule {
 	return apiextensions.ValidationRule{Rule: expression, Message: message}
 }
 
-// addRules puts the rules where they belong in the spec's schema.
+// addRules adds the rules to their places in the spec's schema.
 func addRules(spec *apiextensions.JSONSchemaProps) {
 	for _, r := range runnerapi.SpecRules() {
 		spec.XValidations = append(spec.XValidations, rule(r.CEL, r.Message))

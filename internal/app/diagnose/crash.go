@@ -101,9 +101,8 @@ func memory(c container, ev *Evidence) Finding {
 	return Finding{Diagnosis: c.ended(runnerapi.CauseOutOfMemory, message, fix, end), Recheck: left}
 }
 
-// crash finds a container that keeps ending. One restart is no loop yet, but
-// reason enough not to call the App healthy at once; and a container that is
-// up again between two crashes is not cured.
+// crash finds a container that keeps ending. One restart is not a loop yet, but reason enough not
+// to call the App healthy at once. A container that is up between two crashes is not cured.
 func crash(c container, ev *Evidence) Finding {
 	end := c.lastEnd()
 	if end == nil || end.Reason == "OOMKilled" || end.Reason == "StartError" || end.Reason == "ContainerCannotRun" {

@@ -26,9 +26,9 @@ type Evidence struct {
 	DaemonSet   *appsv1.DaemonSet
 	StatefulSet *appsv1.StatefulSet
 	Job         *batchv1.Job // the newest run of a Job or CronJob
-	LastFailed  *batchv1.Job // the run before, where that failed and the newest goes on
+	LastFailed  *batchv1.Job // the previous run, if it failed and the newest goes on
 	CronJob     *batchv1.CronJob
-	Cron        CronEvent // where WantsCronEvents says so
+	Cron        CronEvent // if WantsCronEvents returned true
 	Autoscaler  *autoscalingv2.HorizontalPodAutoscaler
 	Pods        []*corev1.Pod // of the newest spec
 	// Nodes are the nodes of the pods for which WantsNode returned true; nil is a node that is

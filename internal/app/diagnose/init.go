@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// initIn is how long an init container may run before what it writes is looked at.
+// initIn is how long an init container may run before its output is read.
 const initIn = 30 * time.Second
 
 // InitLog is the output of an init container that has run for long.

@@ -72,7 +72,7 @@ func listening(ev *Evidence) (all Finding) {
 				all.Unsettled = true
 				all.Waiting = fmt.Sprintf("pod %s to listen at TCP port %d", pod.Name, try.Refused)
 			}
-			continue // the try at the end of the stay has the App looked at
+			continue // the try at the end of the period causes another look at the App
 		}
 		all.Diagnosis = &runnerapi.Diagnosis{
 			Cause: runnerapi.CausePortNotListening, Object: "pod/" + pod.Name, Container: ev.Container,

@@ -207,8 +207,8 @@ func WantsProbes(pod *corev1.Pod, now time.Time) bool {
 	return false
 }
 
-// startedSlowly reports whether a container has passed its startup probe and is not ready yet: when
-// it should be, its readiness probe's failures tell.
+// startedSlowly reports whether a container has passed its startup probe and is not ready yet. The
+// failures of its readiness probe show when it should be.
 func (c container) startedSlowly() bool {
 	return c.runs() && !c.status.Ready && c.spec.StartupProbe != nil && c.spec.ReadinessProbe != nil &&
 		c.status.Started != nil && *c.status.Started

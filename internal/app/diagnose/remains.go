@@ -67,7 +67,7 @@ func stopping(pod *corev1.Pod, held string, now time.Time) Remaining {
 	return r
 }
 
-// ended reports whether a pod's containers have stopped for good. The kubelet then says so, or
+// ended reports whether a pod's containers have stopped for good. The kubelet then reports that, or
 // removes the remaining grace period from the pod.
 func ended(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {

@@ -63,7 +63,7 @@ func schedule(ev *Evidence) Finding {
 // be removed.
 const placedBy = 30 * time.Second
 
-// unplaced finds a pod that no scheduler has looked at.
+// unplaced finds a pod that no scheduler has handled.
 func unplaced(pod *corev1.Pod, ev *Evidence) Finding {
 	begun := pod.Spec.NodeName != "" || len(pod.Status.ContainerStatuses)+len(pod.Status.InitContainerStatuses) > 0 || Ready(pod)
 	if begun || pod.CreationTimestamp.IsZero() {

@@ -29,14 +29,14 @@ const (
 // Claim is what the cluster reports about a claim that a pod waits for.
 type Claim struct {
 	Name string
-	// Message is why it has no volume; empty where nothing was said.
+	// Message is why it has no volume; empty if there is no message.
 	Message string
 	// Waits reports that the message is not a failure: a provisioner was asked for the volume.
 	Waits bool
 }
 
-// unbound finds a pod that waits for a volume. That is no trouble yet while the
-// volume may be in the making.
+// unbound finds a pod that waits for a volume. That is not a problem yet while the volume may be in
+// creation.
 func unbound(pod *corev1.Pod, cond corev1.PodCondition, ev *Evidence) Finding {
 	if m := noClaim.FindStringSubmatch(cond.Message); m != nil {
 		return found(&runnerapi.Diagnosis{
@@ -123,7 +123,7 @@ func classOf(claim string, ev *Evidence) string {
 // UnboundClaims returns the claims of a pod that has to wait for one of them.
 func UnboundClaims(pod *corev1.Pod) []string {
 	if pod.Spec.NodeName == "" && !slices.ContainsFunc(pod.Status.Conditions, isScheduled) {
-		return claimNames(pod) // its scheduler waits for them, and says nothing
+		return claimNames(pod) // its scheduler waits for them silently
 	}
 	for _, c := range pod.Status.Conditions {
 		if isScheduled(c) && c.Status == corev1.ConditionFalse &&

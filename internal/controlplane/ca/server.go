@@ -26,7 +26,7 @@ type ServerCertificate struct {
 
 	mu      sync.Mutex
 	current *tls.Certificate
-	short   *tls.Certificate // for who holds a CA
+	short   *tls.Certificate // for clients that hold a CA
 	by      *state           // what issued it
 	renewAt time.Time
 }

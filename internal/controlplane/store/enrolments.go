@@ -27,11 +27,11 @@ type Enrolment struct {
 	ClusterUID string `json:"clusterUID"`
 	// Address is where the request came from: the agent's, or that of a proxy before it.
 	Address string `json:"address"`
-	// Request is what the agent said of itself, without the certificate request.
+	// Request is what the agent stated about itself, without the certificate request.
 	Request controlapi.RegisterRequest `json:"-"`
 
 	State     string    `json:"state"`
-	Reason    string    `json:"reason,omitempty"` // of the one who denied it
+	Reason    string    `json:"reason,omitempty"` // the operator's reason for a denial
 	AskedAt   time.Time `json:"askedAt"`
 	LastAsked time.Time `json:"lastAskedAt"`
 	DecidedAt time.Time `json:"decidedAt,omitzero"`
@@ -82,7 +82,7 @@ func (q queries) UpdateEnrolment(ctx context.Context, e Enrolment) error {
 		e.Address, e.State, e.Reason, micros(e.LastAsked), micros(e.DecidedAt), e.ID)
 }
 
-// DeleteEnrolment forgets one. One that is gone is no error.
+// DeleteEnrolment deletes a registration. A missing one is not an error.
 func (q queries) DeleteEnrolment(ctx context.Context, id string) error {
 	_, err := q.exec(ctx, `DELETE FROM enrolments WHERE id = $1`, id)
 	return err

@@ -20,7 +20,7 @@ const (
 	timelineSlack = 100
 )
 
-// TimelineQuery selects from an agent's timeline. Zero values are no bounds.
+// TimelineQuery selects from an agent's timeline. Zero values set no bounds.
 type TimelineQuery struct {
 	AgentID        string
 	Namespace, App string

@@ -17,7 +17,7 @@ const (
 	// MaxPending is how many events may wait for one webhook; then those that have
 	// waited longest are given up.
 	MaxPending = 10_000
-	// KeepDone is how many that were delivered, and that were given up, can be looked at.
+	// KeepDone is how many delivered and given-up deliveries are kept for inspection.
 	KeepDone = 1000
 	// trimEvery is how many deliveries may be done with until old ones are dropped.
 	trimEvery = 100

@@ -134,7 +134,7 @@ func (q *queue) trouble(ctx context.Context, err error) {
 func (q *queue) deliver(ctx context.Context, d store.Delivery) bool {
 	result := q.sender.Send(ctx, d.EventID, []byte(d.Body))
 	if ctx.Err() != nil && result.Err != nil {
-		return false // told to stop: it counts for nothing
+		return false // asked to stop: it does not count
 	}
 	q.judge(&d, result)
 	if q.options.Tried != nil {

@@ -91,8 +91,8 @@ type Result struct {
 // Gone reports whether the receiver wants nothing more, ever.
 func (r Result) Gone() bool { return r.Status == http.StatusGone }
 
-// Send sends one event. Errors hold neither the URL, which may be secret, nor
-// anything that the receiver said.
+// Send sends one event. Its errors contain neither the URL, which may be secret, nor anything of
+// the receiver's answer.
 func (s *Sender) Send(ctx context.Context, id string, body []byte) Result {
 	req, err := s.request(ctx, id, body)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Sender) Send(ctx context.Context, id string, body []byte) Result {
 		return Result{Err: explain(err)}
 	}
 	defer func() { _ = resp.Body.Close() }()
-	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // what it says does not matter
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // the content does not matter
 	r := Result{Status: resp.StatusCode}
 	switch {
 	case r.Status >= 200 && r.Status < 300:

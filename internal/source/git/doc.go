@@ -13,7 +13,7 @@ type Limits struct {
 	Pack       int64         // bytes that arrive
 	Unpacked   int64         // bytes of all objects, and of all files
 	Objects    uint32        // number of objects
-	File       int64         // bytes of one file; larger ones are left with the server where it can
+	File       int64         // bytes of one file; larger ones stay with the server if it allows that
 	Time       time.Duration // for all of it
 }
 

@@ -23,8 +23,8 @@ type hostLine struct {
 	revoked bool
 }
 
-// ParseHosts reads known_hosts. Patterns and certificate authorities are refused: a key is
-// to be for one server.
+// ParseHosts parses known_hosts. It refuses patterns and certificate authorities: a key must be for
+// one server.
 func ParseHosts(text []byte) (Hosts, error) {
 	var out Hosts
 	for len(text) > 0 {

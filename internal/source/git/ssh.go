@@ -149,7 +149,7 @@ func (s *overSSH) explain(ctx context.Context) error {
 		return network(ctx.Err(), s.url.Host)
 	}
 	_ = s.in.Close()
-	_ = s.session.Wait() // so that all that it said has come; its exit code says no more
+	_ = s.session.Wait() // so that all its output has arrived; its exit code adds nothing
 	words := strings.ToLower(s.said.String())
 	for _, w := range []string{"not found", "does not exist", "not appear to be a git repository", "no such", "could not be found", "not a git repository"} {
 		if strings.Contains(words, w) {

@@ -47,7 +47,7 @@ func listen(b *broker.Broker) (*listener, error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = consumer.Run(ctx, l.take) // it ends when it is told to
+		_ = consumer.Run(ctx, l.take) // it ends on request
 	}()
 	l.stop = func() { cancel(); <-ended }
 	return l, nil
@@ -131,7 +131,7 @@ func (b *agentsBench) announce(ctx context.Context) error {
 	draining, end := context.WithTimeout(ctx, drainTimeout)
 	defer end()
 	if err := b.consumer.awaitApps(draining, b.Events); ctx.Err() != nil {
-		return err // else what is missing is told by the table
+		return err // otherwise the table shows what is missing
 	}
 	b.settleAnnounced()
 	return nil

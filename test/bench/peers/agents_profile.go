@@ -17,7 +17,7 @@ import (
 const (
 	// profileAddress is where the control plane is asked for its profiles.
 	profileAddress = loopback + ":6061"
-	// stormProfile is how many seconds of a storm are looked at.
+	// stormProfile is how many seconds of a storm are profiled.
 	stormProfile = 10
 )
 

@@ -20,7 +20,7 @@ type ledger struct {
 
 	// segments are the times between the broker's deaths in which something came.
 	segments []segment
-	dead     bool // the broker was killed, and is not back for who listens
+	dead     bool // the broker was killed, and its readers have not reconnected
 	since    time.Time
 	curve    []point
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FRP's login answer has one free text for what went wrong. These two forms of it tell an
-// agent whether trying again makes sense, and the end of the second one when.
+// FRP's login answer has one free text for an error. These two forms of it show an agent whether a
+// retry makes sense, and the end of the second one shows when.
 const (
 	finalMark   = "refused (final): "
 	passingMark = "refused (for now): "
@@ -49,6 +49,6 @@ func ParseRefusal(text string) (Refused, bool) {
 	if m == nil {
 		return Refused{}, false
 	}
-	seconds, _ := strconv.Atoi(m[3]) // no digits: it is not said
+	seconds, _ := strconv.Atoi(m[3]) // no digits: the time is missing
 	return Refused{Reason: m[2], Final: m[1] == "final", Within: time.Duration(seconds) * time.Second}, true
 }

@@ -1,5 +1,5 @@
 // Package mux is the tunnel's multiplexer: many streams over one connection. It speaks yamux'
-// protocol (https://GitHub.com/hashicorp/yamux/blob/master/spec.md).
+// protocol (https://github.com/hashicorp/yamux/blob/master/spec.md).
 //
 // It exists for what that library cannot do (docs/adr/0035). A frame goes from the goroutine that
 // writes it into the next batch, and not through two others. Received data is copied once. A

@@ -19,7 +19,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	// A command that was run for the user has said itself what is wrong.
+	// A command that was run for the user has already reported its error.
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		os.Exit(max(exit.ExitCode(), 1))

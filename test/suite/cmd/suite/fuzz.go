@@ -29,7 +29,7 @@ func fuzzTargets(dir string) (names []string) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // compiling it will fail, and say why
+			continue // compiling it will fail with the reason
 		}
 		for _, found := range fuzzTarget.FindAllSubmatch(text, -1) {
 			names = append(names, string(found[1]))

@@ -14,7 +14,7 @@ import (
 // together is how many `go test` commands run at a time. Each tests several packages at a time.
 const together = 2
 
-// strictly has a skip that is not expected fail the run. CI sets it, and .ci/run itself does.
+// strictly makes an unexpected skip fail the run. CI sets it, and .ci/run itself does.
 const strictly = "CI"
 
 // isStrict reports whether a skip that is not expected is a failure. The suites that a developer

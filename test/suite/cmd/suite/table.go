@@ -18,7 +18,7 @@ const (
 	partNames = "outages, race, databases, machines, hostile, contract, failures, chaos, fuzz"
 )
 
-// release has the tests run that are the release suite's alone.
+// release makes the tests run that are only in the release suite.
 var release = []string{suite.Variable + "=" + suite.All}
 
 // realParts are the packages whose tests bring up a cluster, a machine, or the whole system.
