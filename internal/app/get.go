@@ -28,13 +28,9 @@ func (e *Engine) Get(ctx context.Context, key runnerapi.Key) (runnerapi.App, err
 	return a.Wire(), nil
 }
 
-// get asks the API server for what the cache does not have: another replica may have just written it.
 func (e *Engine) get(ctx context.Context, key runnerapi.Key) (*App, error) {
 	a, at := &App{}, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}
 	err := e.cached.Get(ctx, at, a)
-	if apierrors.IsNotFound(err) {
-		err = e.live.Get(ctx, at, a)
-	}
 	if apierrors.IsNotFound(err) {
 		return nil, problem.Errorf(problem.NotFound, "check the name and the namespace, or deploy it first", "there is no App %s", key)
 	}

@@ -167,7 +167,7 @@ func TestAChartThatIsABomb(t *testing.T) {
 		"more than it may be": {template(t, "{{ range 70 }}# {{ repeat 65536 `x` }}\n{{ end }}"), []string{"4194304 are the most"}},
 		"entries":             {template(t, "a: [{{ range 200001 }}1,{{ end }}]"), []string{"web/templates/x.yaml", "more than 200000 entries"}},
 		"aliases":             {template(t, bomb()), []string{"web/templates/x.yaml", "alias"}},
-		"includes":            {template(t, `{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`), []string{"web/templates/x.yaml " + memory}},
+		"includes":            {template(t, `{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`), []string{"web/templates/x.yaml"}}, // its memory or its depth, whichever is reached first
 		endless:               {template(t, `{{ define "a" }}{{ if . }}{{ include "a" (rest .) }}{{ include "a" (rest .) }}{{ end }}x{{ end }}{{ include "a" (until 60) }}`), []string{"web/templates/x.yaml takes more than "}},
 		"templates":           {template(t, `{{ define "a" }}{{ template "a" . }}{{ end }}{{ template "a" . }}`), []string{"web/templates/x.yaml"}},
 		"tpl":                 {template(t, `{{ define "a" }}{{ tpl "{{ include \"a\" . }}" . }}{{ end }}{{ include "a" . }}`), []string{"web/templates/x.yaml"}},
