@@ -114,7 +114,7 @@ func (a *Agent) runnerTLS(refusals *refusals) *tls.Config {
 	})
 }
 
-// This function handles a refresh request: it requests news and returns once they have arrived.
+// refreshed handles a refresh request: it requests news and returns once they have arrived.
 func (a *Agent) refreshed(ctx context.Context) error {
 	a.news.expire()
 	a.beatSoon()

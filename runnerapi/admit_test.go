@@ -278,6 +278,6 @@ func TestOnlyTheControlPlaneSendsRefreshRequests(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.Cluster(ctxFor(t))
-	assert.Equal(t, runnerapi.CodeRefused, codeOf(t, err), "a refresher is no Runner")
+	assert.Equal(t, runnerapi.CodeRefused, codeOf(t, err), "the control plane is not a Runner")
 	assert.Empty(t, h.Backend.Calls())
 }

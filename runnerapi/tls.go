@@ -40,8 +40,8 @@ type ServerTLSConfig struct {
 	// Refused is called for each Runner that is not admitted or that is disconnected. It must not
 	// block. It may be nil.
 	Refused func(Refusal)
-	// The control plane's refresh request calls this function, which returns once the agent has
-	// requested its news. It is nil for an agent that takes no refresh requests.
+	// Refresh handles a refresh request of the control plane. It returns once the agent has requested
+	// its news. It is nil for an agent that takes no refresh requests.
 	Refresh func(context.Context) error
 }
 

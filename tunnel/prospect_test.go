@@ -136,7 +136,7 @@ func setOf(t *testing.T, n int) (s *Set, tunnels []*Tunnel) {
 	for range n {
 		tunnel, err := New(cfg)
 		require.NoError(t, err)
-		tunnel.status.told = s.changed
+		tunnel.status.notify = s.changed
 		s.members = append(s.members, &member{Tunnel: tunnel})
 		tunnels = append(tunnels, tunnel)
 	}

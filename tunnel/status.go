@@ -37,7 +37,7 @@ type tracker struct {
 	status Status
 	everUp bool
 	next   chan struct{}
-	told   func() // called after each change; may be nil
+	notify func() // called after each change; may be nil
 	// prospect is the first attempt, or the first one since the connection was lost.
 	prospect *prospect
 }
@@ -63,8 +63,8 @@ func (t *tracker) set(phase Phase, err error) {
 	if lost := t.enter(phase, err); !lost && phase != Connecting {
 		t.awaited().end()
 	}
-	if t.told != nil {
-		t.told()
+	if t.notify != nil {
+		t.notify()
 	}
 }
 

@@ -76,7 +76,7 @@ func (a *App) made(object string) bool {
 }
 
 // noteDrift counts a correction in the App's status and reports it. It writes at once: a later
-// write may be lost to a conflict, and by then the drift is no longer visible.
+// write may fail with a conflict, and the drift has been corrected by then.
 func (e *Engine) noteDrift(ctx context.Context, a *App, found runnerapi.Drift) error {
 	last := a.Status.Drift
 	now := e.now().UTC().Truncate(time.Second)

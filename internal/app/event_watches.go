@@ -23,8 +23,8 @@ const (
 	awaitFor   = time.Minute
 )
 
-// Each event watch reconciles an App as soon as the cluster reports something about one of its
-// objects that it reports only in events. A watch exists only while a diagnosis depends on it, for
+// eventWatches reconciles an App as soon as the cluster reports something about one of its objects
+// that it reports only in events. A watch exists only while a diagnosis depends on it, for
 // one object's events, and for a minute. A watch of all events would receive every event of the
 // cluster, and need the right to do so.
 type eventWatches struct {

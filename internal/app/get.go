@@ -29,8 +29,8 @@ func (e *Engine) Get(ctx context.Context, key runnerapi.Key) (runnerapi.App, err
 }
 
 func (e *Engine) get(ctx context.Context, key runnerapi.Key) (*App, error) {
-	a, at := &App{}, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}
-	err := e.cached.Get(ctx, at, a)
+	a := &App{}
+	err := e.cached.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, a)
 	if apierrors.IsNotFound(err) {
 		return nil, problem.Errorf(problem.NotFound, "check the name and the namespace, or deploy it first", "there is no App %s", key)
 	}

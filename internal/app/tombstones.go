@@ -25,7 +25,7 @@ const tombstonesName = "pipeops-removed-apps"
 // maxTombstones bounds that ConfigMap: it holds at most 1 MiB, and an event takes well under 1 KiB.
 const maxTombstones = 1000
 
-// This type keeps the tombstones: the last event of each App that is gone, until it was announced.
+// tombstones keeps the last event of each App that is gone, until it was announced.
 // There is no App left whose status could hold it.
 type tombstones struct {
 	client    client.Client

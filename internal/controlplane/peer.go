@@ -125,7 +125,7 @@ func (p *peers) agentOfTunnel(cs tls.ConnectionState) (string, error) {
 	defer cancel()
 	a, err := p.agent(ctx, cert)
 	if is(err, controlapi.CodeRevoked) || is(err, controlapi.CodeAgentUnknown) {
-		// Admit is called next, and can tell the agent that the refusal is final.
+		// Admit is called next, and can report to the agent that the refusal is final.
 		return p.nameOnly(cert)
 	}
 	if err != nil {

@@ -43,7 +43,7 @@ type refresher struct {
 	trustDomain string
 	now         func() time.Time
 	log         zerolog.Logger
-	// The result of each refresh request is reported here; the function may be nil.
+	// refreshed is called with the result of each refresh request; it may be nil.
 	refreshed func(result string)
 
 	wake chan struct{}
@@ -86,12 +86,12 @@ func (n *refresher) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			n.log.Error().Err(err).Msg("cannot read what agents are to be told; trying again")
+			n.log.Error().Err(err).Msg("cannot read the news for agents; trying again")
 			retry.Wait(ctx, refreshPause)
 			continue
 		}
 		if len(agents) > 0 {
-			n.log.Info().Int("agents", len(agents)).Msg("agents are asked to hear their news")
+			n.log.Info().Int("agents", len(agents)).Msg("sending refresh requests to agents")
 		}
 		spread := min(refreshSpread, time.Duration(len(agents))*refreshEach)
 		for _, id := range agents {
@@ -130,7 +130,7 @@ func (n *refresher) news(ctx context.Context) (agents []string, err error) {
 	return agents, nil
 }
 
-// It makes all replicas of an agent request their news.
+// refresh makes all replicas of an agent request their news.
 func (n *refresher) refresh(ctx context.Context, agentID string, spread time.Duration, places chan struct{}) {
 	if spread > 0 {
 		retry.Wait(ctx, rand.N(spread)) //nolint:gosec // spreading load needs no secrecy

@@ -11,9 +11,9 @@ import (
 // nodeRemembered is how long it is known whose agents a control plane had that is gone.
 const nodeRemembered = 2 * time.Minute
 
-// sharedLiveness decides which agents are online if there are several control planes, as liveness does if
-// there is one. It uses what all of them have written. The leader takes it, and only remembers for
-// how long it has waited.
+// sharedLiveness decides which agents are online if there are several control planes, as liveness
+// does if there is one. It uses what all of them have written. Only the leading control plane runs
+// it, and it remembers nothing but how long agents have been missing.
 type sharedLiveness struct {
 	*liveness
 	// orphanGrace is how long agents may be away after their control plane has gone: that is not

@@ -36,7 +36,7 @@ func prefixes(list ...string) []netip.Prefix {
 }
 
 // IsMetadata reports whether an address is link-local, multicast, unspecified or a cloud's metadata
-// service. No setting of the operator allows them for webhooks.
+// service. Webhooks never go there; only an exception of a Guard allows fetches.
 func IsMetadata(a netip.Addr) bool { return within(metadata, Plain(a)) }
 
 // IsPrivate reports whether an address is not on the internet.

@@ -71,7 +71,7 @@ func (p *progress) each(ctx context.Context, n int, what string, do func(context
 	return group.Wait()
 }
 
-// every calls tell at intervals until stop is called, which waits for its end.
+// every calls tell at intervals until stop is called. The function stop waits for the last call.
 func (p *progress) every(interval time.Duration, tell func()) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -16,7 +16,7 @@ const maxDrains = 8
 // drain lets an agent's replica leave in order. No dial goes to it any more, and the stream that
 // requested the drain ends when the pending dials are through. Open connections continue. The
 // request is FRP's own message, but not on the control connection: frps would forget the proxy, and
-// the agent could not tell when the drain is done.
+// the agent would not learn that the drain is done.
 func (s *session) drain(ctx context.Context, stream *link.Stream, m *msg.CloseProxy) error {
 	if s.drains.Add(1) > maxDrains {
 		return fmt.Errorf("%w: it asks again and again to be drained", errForeign)

@@ -65,6 +65,8 @@ func TestHealthyNeedsAStay(t *testing.T) {
 	young := []*corev1.Pod{upFor(time.Second, nil)}
 	assert.False(t, Find(Evidence{Pods: young, Stabilization: DefaultStabilization, Now: now, Proven: true}).Unsettled, "a pod more of what is healthy")
 	assert.False(t, Find(Evidence{Pods: young, Spec: runnerapi.AppSpec{Type: runnerapi.TypeJob}, Stabilization: DefaultStabilization, Now: now}).Unsettled)
+	bare := Evidence{Pods: young, Spec: runnerapi.AppSpec{Type: runnerapi.TypeJob}, Bare: true, Stabilization: DefaultStabilization, Now: now}
+	assert.True(t, Find(bare).Unsettled, "a pod without a controller may serve, and fail")
 	ahead := Find(Evidence{Pods: []*corev1.Pod{upFor(-time.Hour, nil)}, Stabilization: DefaultStabilization, Now: now})
 	assert.Equal(t, 30*time.Second, ahead.Recheck, "a node whose clock is ahead")
 }

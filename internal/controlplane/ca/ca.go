@@ -24,8 +24,8 @@ import (
 
 const (
 	lifetime = 10 * 365 * 24 * time.Hour
-	// backdate lets a peer whose clock is behind verify the chain, so that it can be told that its
-	// clock is wrong.
+	// backdate lets a peer whose clock is behind verify the chain. The peer can then learn from the
+	// other side that its clock is wrong.
 	backdate = 24 * time.Hour
 )
 
