@@ -219,15 +219,16 @@ func (g Gatherer) missing(ctx context.Context, all Workload, ev *diagnose.Eviden
 // unbound returns what the cluster reports about a claim that a pod waits for. A failure is more
 // important than a request to a provisioner, which is reported again and again.
 func (g Gatherer) unbound(ctx context.Context, pod *corev1.Pod) (diagnose.Claim, error) {
-	for _, claim := range diagnose.UnboundClaims(pod) {
+	claims, since := diagnose.UnboundClaims(pod)
+	for _, claim := range claims {
 		at := client.MatchingFields{"involvedObject.kind": "PersistentVolumeClaim", "involvedObject.name": claim}
 		said, err := g.newestEvents(ctx, at, "ProvisioningFailed", "FailedBinding", "ExternalProvisioning")
 		if err != nil {
 			return diagnose.Claim{}, err
 		}
 		for _, reason := range []string{"ProvisioningFailed", "FailedBinding", "ExternalProvisioning"} {
-			if message := said[reason].message; message != "" {
-				return diagnose.Claim{Name: claim, Message: message, Waits: reason == "ExternalProvisioning"}, nil
+			if said := said[reason]; said.message != "" && !said.at.Before(since) {
+				return diagnose.Claim{Name: claim, Message: said.message, Waits: reason == "ExternalProvisioning"}, nil
 			}
 		}
 	}

@@ -53,3 +53,49 @@ func TestWhatTheKubeletSaidLastCounts(t *testing.T) {
 		})
 	}
 }
+
+// TestAnOldEventDoesNotUnbindAClaim is of a StatefulSet's claim that got its volume late: the next
+// pod of the same name has it, though the event about its failure is still there.
+func TestAnOldEventDoesNotUnbindAClaim(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	at := func(ago time.Duration) metav1.Time { return metav1.NewTime(now.Add(-ago)) }
+	failed := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: "failed"},
+		InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Name: "data-db-1"},
+		Reason:         "ProvisioningFailed", Message: "no class fast", LastTimestamp: at(20 * time.Second),
+	}
+	says := corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message: "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+	}
+	for name, c := range map[string]struct {
+		created    metav1.Time
+		conditions []corev1.PodCondition
+		want       string
+	}{
+		"the pod is newer":        {created: at(time.Second)},
+		"the event is newer":      {created: at(time.Minute), want: "no class fast"},
+		"the scheduler waits":     {created: at(time.Second), conditions: []corev1.PodCondition{says}, want: "no class fast"},
+		"both in the same second": {created: at(20 * time.Second), want: "no class fast"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-1", CreationTimestamp: c.created},
+				Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-db-1"},
+				}}}},
+				Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: c.conditions},
+			}
+			live := fake.NewClientBuilder().WithObjects(failed.DeepCopy()).
+				WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string {
+					return []string{o.(*corev1.Event).InvolvedObject.Kind}
+				}).
+				WithIndex(&corev1.Event{}, "involvedObject.name", func(o client.Object) []string {
+					return []string{o.(*corev1.Event).InvolvedObject.Name}
+				}).Build()
+			claim, err := Gatherer{Namespace: "shop", Name: "db", Live: live}.unbound(t.Context(), pod)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, claim.Message)
+		})
+	}
+}

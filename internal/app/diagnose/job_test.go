@@ -150,7 +150,8 @@ func TestClaims(t *testing.T) {
 	}
 	const unboundMessage = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: 0/1"
 	p := waiting(unboundMessage, 5*time.Second)
-	assert.Equal(t, []string{"data-web-0"}, UnboundClaims(p))
+	claims, _ := UnboundClaims(p)
+	assert.Equal(t, []string{"data-web-0"}, claims)
 	f := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now})
 	assert.Nil(t, f.Diagnosis, "the volume may be in the making")
 	assert.Positive(t, f.Recheck)

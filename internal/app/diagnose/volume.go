@@ -120,18 +120,20 @@ func classOf(claim string, ev *Evidence) string {
 	return ""
 }
 
-// UnboundClaims returns the claims of a pod that has to wait for one of them.
-func UnboundClaims(pod *corev1.Pod) []string {
+// UnboundClaims returns the claims of a pod that has to wait for one of them. Events about them
+// count from since: while the scheduler has not reported anything about a new pod, an older event
+// may be about a claim that has its volume by now.
+func UnboundClaims(pod *corev1.Pod) (claims []string, since time.Time) {
 	if pod.Spec.NodeName == "" && !slices.ContainsFunc(pod.Status.Conditions, isScheduled) {
-		return claimNames(pod) // its scheduler waits for them silently
+		return claimNames(pod), pod.CreationTimestamp.Time
 	}
 	for _, c := range pod.Status.Conditions {
 		if isScheduled(c) && c.Status == corev1.ConditionFalse &&
 			(strings.Contains(c.Message, unboundWords) || strings.Contains(c.Message, bindingWords)) {
-			return claimNames(pod)
+			return claimNames(pod), time.Time{}
 		}
 	}
-	return nil
+	return nil, time.Time{}
 }
 
 func isScheduled(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled }

@@ -46,7 +46,8 @@ func TestEveryVolumeInTheMakingHasTheSameTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			find := func(age time.Duration, c Claim) Finding {
 				pod := claiming(age, append([]corev1.PodCondition(nil), conditions...)...)
-				assert.Equal(t, []string{"data-db-0"}, UnboundClaims(pod))
+				claims, _ := UnboundClaims(pod)
+				assert.Equal(t, []string{"data-db-0"}, claims)
 				return Find(Evidence{Pods: []*corev1.Pod{pod}, StatefulSet: set, Claims: map[types.UID]Claim{"1": c}, Now: now})
 			}
 			waits := Claim{Name: "data-db-0", Message: asked, Waits: true}
