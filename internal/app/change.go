@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,5 +38,23 @@ func (e *Engine) change(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		return e.writer(opts).Patch(ctx, a, patch, client.FieldOwner(managed.FieldManager))
 	})
+	if err == nil {
+		e.awaitCached(ctx, a, opts)
+	}
 	return a, err
+}
+
+// awaitCached waits until the cache has an App as it was written, so that the caller's next read
+// finds it. The client's own read-your-writes is not enough: in a cache of several namespaces, it
+// takes an event of another namespace for the one that it waits for. A cache that lags by more than
+// a second does not delay the answer further.
+func (e *Engine) awaitCached(ctx context.Context, written *App, opts runnerapi.WriteOptions) {
+	if opts.DryRun {
+		return
+	}
+	_ = wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, time.Second, true, func(ctx context.Context) (bool, error) {
+		var seen App
+		err := e.cached.Get(ctx, client.ObjectKeyFromObject(written), &seen)
+		return err == nil && seen.UID == written.UID && seen.Generation >= written.Generation, nil
+	})
 }

@@ -42,6 +42,7 @@ func (e *Engine) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 	if err != nil {
 		return runnerapi.App{}, deployProblem(err, key)
 	}
+	e.awaitCached(ctx, a, opts)
 	return a.Wire(), nil
 }
 

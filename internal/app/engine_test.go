@@ -3,7 +3,9 @@ package app_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -251,6 +253,34 @@ func TestReadsNeverGoBehindWrites(t *testing.T) {
 		assert.GreaterOrEqual(t, read.Generation, wrote.Generation)
 		assert.Equal(t, n, *read.Spec.Replicas)
 		assert.Equal(t, runnerapi.PhaseProgressing, read.Status.Phase)
+	}
+}
+
+// TestReadsNeverGoBehindWritesBesideOthers has an agent of two namespaces, the other of which is
+// written all the time: the cache hears of the two by watches of their own.
+func TestReadsNeverGoBehindWritesBesideOthers(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns, other := ownNamespace(t, env), ownNamespace(t, env)
+	e, _ := startWith(t, limitedTo(env, ns, other))
+	deploy(t, e, key(other, "busy"), web())
+	ctx, stop := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	defer stop()
+	for range 4 {
+		busy.Go(func() {
+			for n := int32(1); ctx.Err() == nil; n = n%30 + 1 {
+				_, _ = e.Scale(ctx, key(other, "busy"), runnerapi.Scale{Replicas: ptr.To(n)}, byTest)
+			}
+		})
+	}
+	for n := range 50 {
+		k := key(ns, fmt.Sprintf("fresh-%d", n))
+		wrote := deploy(t, e, k, web())
+		read, err := e.Get(t.Context(), k)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, read.Generation, wrote.Generation)
 	}
 }
 

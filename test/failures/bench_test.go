@@ -2,7 +2,6 @@ package failures
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -202,10 +200,6 @@ func (b *bench) app(ctx context.Context, f Failure) (out outcome) {
 	}
 	out.err = asked(ctx, func() (string, error) {
 		a, err := b.engine.Get(ctx, key)
-		known := &problem.Error{}
-		if errors.As(err, &known) && known.Code == problem.NotFound {
-			return "the App, which the cache does not have yet", nil
-		}
 		if err != nil {
 			return "", err
 		}
