@@ -40,7 +40,7 @@ func TestRealFailures(t *testing.T) {
 	for _, f := range cases {
 		t.Run(f.Name, func(t *testing.T) {
 			checkTrouble(t, troubled(t, e, key(ns, f.Name), f), f)
-			seen.Report(t, f.Name)
+			seen.Delay(t, f.Name)
 		})
 	}
 }
@@ -92,7 +92,7 @@ func TestRefusals(t *testing.T) {
 			seen.Expect(f.Name, f.Cause, f.Signal)
 			deploy(t, e, key(ns, f.Name), f.Spec)
 			checkTrouble(t, troubled(t, e, key(ns, f.Name), f), f)
-			seen.Report(t, f.Name)
+			seen.Delay(t, f.Name)
 		})
 	}
 }

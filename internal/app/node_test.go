@@ -166,7 +166,7 @@ func TestNodeLost(t *testing.T) {
 	all("they run", fine)
 	all("its kubelet is silent from now on", lost("has not answered since"))
 	for name := range apps {
-		seen.Report(t, name)
+		seen.Delay(t, name)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "db-0"}}
 	require.NoError(t, env.Client.Delete(t.Context(), pod), "as Kubernetes itself does after some minutes")

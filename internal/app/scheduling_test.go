@@ -29,7 +29,7 @@ func TestTaintedNode(t *testing.T) {
 	seen.Expect(f.Name, f.Cause, f.Signal)
 	deploy(t, e, key(ns, f.Name), f.Spec)
 	checkTrouble(t, troubled(t, e, key(ns, f.Name), f), f)
-	seen.Report(t, f.Name)
+	seen.Delay(t, f.Name)
 	kubectl(t, env, "taint", "nodes", env.Cluster.NodeName(), "dedicated-")
 	within(t, podPatience, "the open node takes it", func() bool { return phaseOf(t, e, key(ns, f.Name)) == runnerapi.PhaseHealthy })
 }
@@ -92,6 +92,6 @@ func TestHostPortClash(t *testing.T) {
 	seen.Expect("monitored", c.Cause, c.Signal)
 	deploy(t, e, key(ns, "monitored"), c.Spec)
 	checkTrouble(t, troubled(t, e, key(ns, "monitored"), c), c)
-	seen.Report(t, "monitored")
+	seen.Delay(t, "monitored")
 	within(t, podPatience, "one pod serves", func() bool { return phaseOf(t, e, key(ns, "monitored")) == runnerapi.PhaseDegraded })
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -49,13 +50,36 @@ func TestFailures(t *testing.T) {
 	suite.Release(t, "each failure of the table, as an App, a set and a release")
 	env := kubetest.Full(t)
 	Classes(t, env)
+	all := delays{}
 	for i, batch := range batches(Table(LoadImages(t, env))) {
-		t.Run(fmt.Sprint(i+1), func(t *testing.T) { befall(t, env, batch) })
+		t.Run(fmt.Sprint(i+1), func(t *testing.T) { befall(t, env, batch, all) })
+	}
+	all.check(t)
+}
+
+// soon is the delay after its signal in which a failure is to be reported.
+const soon = 2 * time.Second
+
+// delays are how long after their signals failures were reported, by what they befell.
+type delays map[string][]time.Duration
+
+// check requires that failures are usually reported soon. The longest delays depend on the machine,
+// so they are only logged.
+func (d delays) check(t *testing.T) {
+	t.Helper()
+	for _, kind := range kinds {
+		all := slices.Sorted(slices.Values(d[kind]))
+		if len(all) == 0 {
+			continue
+		}
+		at := func(percent int) time.Duration { return all[(len(all)-1)*percent/100].Round(time.Millisecond) }
+		t.Logf("%s: %d failures reported; half within %s, nine of ten within %s, all within %s", kind, len(all), at(50), at(90), at(100))
+		assert.LessOrEqual(t, at(50), soon, "half of the failures: %s", kind)
 	}
 }
 
-// befall runs one batch, and takes down what it has made.
-func befall(t *testing.T, env *kubetest.Env, batch []Failure) {
+// befall runs one batch, and deletes the objects that it has made.
+func befall(t *testing.T, env *kubetest.Env, batch []Failure, all delays) {
 	t.Helper()
 	b := newBench(t, env, batch)
 	for _, f := range batch {
@@ -72,7 +96,7 @@ func befall(t *testing.T, env *kubetest.Env, batch []Failure) {
 					o := b.outcome(t, f, kind)
 					o.check(t, f, kind)
 					if f.Signal != nil && !f.Refused {
-						b.seen[kind].Report(t, f.Name)
+						all[kind] = append(all[kind], b.seen[kind].Delay(t, f.Name))
 					}
 				})
 			}

@@ -69,9 +69,9 @@ func (s *Sightings) CalledHealthy(name string) bool {
 	return s.healthy[name]
 }
 
-// Report logs how long after its signal a diagnosis was published. That time also depends on the
-// machine, so it has no bound.
-func (s *Sightings) Report(t *testing.T, name string) {
+// Delay returns how long after its signal a diagnosis was published, and logs it. One delay also
+// depends on the machine, so it has no bound.
+func (s *Sightings) Delay(t *testing.T, name string) time.Duration {
 	t.Helper()
 	await.Until(t, "the test's watches have caught up", func() bool {
 		s.mu.Lock()
@@ -82,6 +82,7 @@ func (s *Sightings) Report(t *testing.T, name string) {
 	defer s.mu.Unlock()
 	delay := s.told[name].Sub(s.signal[name])
 	t.Logf("%s: published %s after its signal", s.causes[name], delay.Round(time.Millisecond))
+	return delay
 }
 
 // In watches a namespace with a client of the test's own until it ends.
