@@ -27,7 +27,7 @@ type trackedConn struct {
 	closed  bool
 	refresh func(context.Context) error // of the control plane's connection
 
-	leaving bool // closed within farewellTime
+	leaving bool // closed within goAwayTime
 	streams map[*stream]struct{}
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// farewellTime is how long streams have to send the reason for their end, before the connection of
+// goAwayTime is how long streams have to send the reason for their end, before the connection of
 // a Runner that may not stay is closed. The connection accepts no new call meanwhile.
-const farewellTime = time.Second
+const goAwayTime = time.Second
 
 // stream is a call that receives the reason for its end.
 type stream struct{ cancel context.CancelCauseFunc }
@@ -48,7 +48,7 @@ func (d *trackedConn) endStreams(code Code) bool {
 	for s := range d.streams {
 		s.cancel(why)
 	}
-	time.AfterFunc(farewellTime, func() { _ = d.Close() })
+	time.AfterFunc(goAwayTime, func() { _ = d.Close() })
 	return true
 }
 

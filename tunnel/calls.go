@@ -35,7 +35,7 @@ func (t *Tunnel) DialAPI(ctx context.Context) (net.Conn, error) {
 	if up == nil {
 		return nil, errNoTunnel
 	}
-	now, err := t.source(up.way)(ctx)
+	now, err := t.source(up.transport)(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +57,8 @@ func (t *Tunnel) DialAPI(ctx context.Context) (net.Conn, error) {
 func (t *Tunnel) Settle(ctx context.Context) { t.status.awaited().await(ctx) }
 
 // source returns the source of the TLS configuration for a transport.
-func (t *Tunnel) source(w Way) func(context.Context) (*tls.Config, error) {
-	if w == Websocket && t.cfg.WebsocketTLS != nil {
+func (t *Tunnel) source(by Transport) func(context.Context) (*tls.Config, error) {
+	if by == Websocket && t.cfg.WebsocketTLS != nil {
 		return t.cfg.WebsocketTLS
 	}
 	return t.cfg.TLS
@@ -82,9 +82,9 @@ func (s *Set) DialAPI(ctx context.Context) (net.Conn, error) {
 // Settle waits, as a Tunnel's does, until one of the tunnels is up or all have been tried.
 func (s *Set) Settle(ctx context.Context) {
 	s.mu.Lock()
-	prospect := s.prospect
+	attempt := s.attempt
 	s.mu.Unlock()
-	prospect.await(ctx)
+	attempt.await(ctx)
 }
 
 // staying returns the tunnels that are not being left.

@@ -48,7 +48,7 @@ func (t *Tunnel) connectTCP(ctx context.Context) (*line, error) {
 		_ = raw.Close()
 		return nil, err
 	}
-	return &line{Conn: conn, below: socket, way: TCP, made: made}, nil
+	return &line{Conn: conn, below: socket, transport: TCP, made: made}, nil
 }
 
 func (t *Tunnel) reach(ctx context.Context) (net.Conn, error) {

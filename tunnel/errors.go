@@ -22,7 +22,7 @@ type Error struct {
 	Spread time.Duration
 	Err    error
 
-	refused bool // by a control plane, so that the way there is open
+	refused bool // by a control plane, so that the control plane can be reached
 }
 
 // Error joins the four parts.
@@ -39,7 +39,7 @@ func IsFinal(err error) bool {
 	return errors.As(err, &e) && e.Final
 }
 
-// spreadOf returns the Spread that is asked for in err or in what it wraps, such as the other way's
+// spreadOf returns the Spread that is asked for in err or in what it wraps, such as the other transport's
 // answer.
 func spreadOf(err error) time.Duration {
 	for e := (*Error)(nil); errors.As(err, &e); err = e.Err {

@@ -9,7 +9,7 @@ import (
 // Probe connects to the server as Run would, and returns the transport that worked or the error. It
 // does not log in, so the agent's existing tunnel is not affected. Without a certificate of the
 // agent, it returns once the server has proven its identity, and uses only TCP.
-func Probe(ctx context.Context, cfg Config) (Way, error) {
+func Probe(ctx context.Context, cfg Config) (Transport, error) {
 	t, err := New(cfg)
 	if err != nil {
 		return "", err
@@ -27,9 +27,9 @@ func Probe(ctx context.Context, cfg Config) (Way, error) {
 		return "", t.connectError(err)
 	}
 	if !proven {
-		return conn.way, conn.Close()
+		return conn.transport, conn.Close()
 	}
-	return conn.way, t.ping(ctx, conn)
+	return conn.transport, t.ping(ctx, conn)
 }
 
 // ping checks whether the server has accepted the certificate, and closes the connection.

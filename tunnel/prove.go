@@ -25,9 +25,9 @@ var errNoProof = errors.New("the server took no proof")
 
 // callable is a session that is up.
 type callable struct {
-	mux  *mux.Session
-	way  Way
-	made atomic.Pointer[tls.Config] // what the source of its TLS answered, or of its last proof
+	mux       *mux.Session
+	transport Transport
+	made      atomic.Pointer[tls.Config] // what the source of its TLS answered, or of its last proof
 
 	proving sync.Mutex
 	tried   *tls.Config
@@ -35,7 +35,7 @@ type callable struct {
 }
 
 func newCallable(mux *mux.Session, l *line) *callable {
-	up := &callable{mux: mux, way: l.way}
+	up := &callable{mux: mux, transport: l.transport}
 	up.made.Store(l.made)
 	return up
 }
@@ -74,7 +74,7 @@ func (t *Tunnel) proveIn(ctx context.Context, up *callable, now *tls.Config) err
 	defer context.AfterFunc(ctx, func() { _ = stream.SetDeadline(time.Unix(1, 0)) })()
 	cfg := now.Clone()
 	cfg.MinVersion, cfg.NextProtos = tls.VersionTLS13, []string{link.ALPNProof}
-	if up.way == TCP {
+	if up.transport == TCP {
 		cfg.ServerName = t.cfg.ServerName
 	} else if u, err := url.Parse(t.cfg.Websocket); err == nil && cfg.ServerName == "" {
 		cfg.ServerName = u.Hostname()

@@ -26,7 +26,7 @@ func (t *Tunnel) Run(ctx context.Context) error {
 		if t.Status().Phase == Connected && time.Since(started) >= t.cfg.Backoff.Stable {
 			waits.Reset()
 		}
-		if errors.Is(err, errBetterWay) && ctx.Err() == nil {
+		if errors.Is(err, errBetterTransport) && ctx.Err() == nil {
 			continue
 		}
 		wait := waits.NextBackOff()

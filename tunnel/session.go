@@ -22,7 +22,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 		return t.connectError(err)
 	}
 	remembering := &causeConn{Conn: conn}
-	var told farewell
+	var told goAway
 	var beside sync.WaitGroup // ends with the multiplexer
 	defer beside.Wait()
 	mux := link.Accepting(remembering, conn.below, func(opened *mux.Stream) { beside.Go(func() { told.hear(opened) }) })
@@ -42,7 +42,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 	trying, stopTrying := context.WithCancel(ctx)
 	defer stopTrying()
 	frp, moved := &connector{mux: mux}, atomic.Bool{}
-	if conn.way == Websocket {
+	if conn.transport == Websocket {
 		beside.Go(func() {
 			if t.returnToTCP(trying, mux, frp.idle) {
 				moved.Store(true)
@@ -60,19 +60,19 @@ func (t *Tunnel) session(ctx context.Context) error {
 	up, err := t.speak(frp, accept, newCallable(mux, conn)) //nolint:contextcheck // the connection's end is frpc's, and ctx' end the connection's
 	switch cause := remembering.cause(); {
 	case moved.Load():
-		return errBetterWay
+		return errBetterTransport
 	case cause != nil && ctx.Err() == nil:
 		return t.lostError(cause)
 	case told.heard() != nil:
-		return t.farewellError(told.heard())
-	case !up && conn.way == TCP && ctx.Err() == nil && !isRefusal(err):
-		t.ways.suspect()
+		return t.goAwayError(told.heard())
+	case !up && conn.transport == TCP && ctx.Err() == nil && !isRefusal(err):
+		t.transports.suspect()
 	}
 	return err
 }
 
-// errBetterWay ends a session that is replaced by one over a better transport.
-var errBetterWay = errors.New("there is a better way")
+// errBetterTransport ends a session that is replaced by one over a better transport.
+var errBetterTransport = errors.New("there is a better transport")
 
 // speak runs FRP's part of a session, from its login to its end. It also reports whether the tunnel
 // was up.
@@ -97,10 +97,10 @@ func (t *Tunnel) speak(conn *connector, accept func(net.Conn), session *callable
 		return false, t.loginError(err)
 	}
 	deadline.Stop()
-	t.ways.worked(session.way)
+	t.transports.worked(session.transport)
 	t.calls.Store(session)
-	t.status.connected(session.way)
-	t.cfg.Log.Info().Str("way", string(session.way)).Msg("tunnel is up")
+	t.status.connected(session.transport)
+	t.cfg.Log.Info().Str("transport", string(session.transport)).Msg("tunnel is up")
 	<-f.control.Done()
 	return true, t.lostError(errSessionOver)
 }

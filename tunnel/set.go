@@ -54,7 +54,7 @@ type Set struct {
 	draining bool
 	up       bool
 	since    time.Time // of up
-	prospect *prospect // of a first attempt, or of the next since none is up
+	attempt  *attempt  // of a first attempt, or of the next since none is up
 	returns  int
 	retried  chan struct{} // closed by the next Retry
 	next     chan struct{} // closed at the next change
@@ -94,7 +94,7 @@ func NewSet(cfg SetConfig) (*Set, error) {
 	fallback := Endpoint{Address: cfg.ServerAddress, ServerName: cfg.ServerName}.normal()
 	return &Set{
 		cfg: cfg, fallback: fallback, wanted: []Endpoint{fallback}, listener: newListener(cfg.AgentID),
-		look: make(chan struct{}, 1), prospect: newProspect(firstPatience), since: time.Now(), retried: make(chan struct{}), next: make(chan struct{}),
+		look: make(chan struct{}, 1), attempt: newAttempt(firstPatience), since: time.Now(), retried: make(chan struct{}), next: make(chan struct{}),
 	}, nil
 }
 
@@ -186,7 +186,7 @@ func (s SetStatus) Up() (up, wanted int) {
 func (s *Set) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
-	s.prospect.end()
+	s.attempt.end()
 	members := slices.Clone(s.members)
 	s.mu.Unlock()
 	errs := make([]error, len(members))
@@ -222,11 +222,11 @@ func (s *Set) changedLocked() {
 		if up {
 			s.returns++
 		} else if !s.draining {
-			s.prospect = newProspect(nextPatience)
+			s.attempt = newAttempt(nextPatience)
 		}
 	}
 	if s.settled() {
-		s.prospect.end()
+		s.attempt.end()
 	}
 	close(s.next)
 	s.next = make(chan struct{})

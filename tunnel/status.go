@@ -23,8 +23,8 @@ type Status struct {
 	Phase Phase
 	// Since is when Phase was entered.
 	Since time.Time
-	// Way is how the tunnel is connected, or was last; empty before the first connection.
-	Way Way
+	// Transport is how the tunnel is connected, or was last; empty before the first connection.
+	Transport Transport
 	// LastError describes the last failure, where it happened, and the fix; empty while connected.
 	LastError string
 	// Reconnects counts connections after the first.
@@ -38,12 +38,12 @@ type tracker struct {
 	everUp bool
 	next   chan struct{}
 	notify func() // called after each change; may be nil
-	// prospect is the first attempt, or the first one since the connection was lost.
-	prospect *prospect
+	// attempt is the first attempt, or the first one since the connection was lost.
+	attempt *attempt
 }
 
 func newTracker() *tracker {
-	return &tracker{status: Status{Phase: Stopped, Since: time.Now()}, next: make(chan struct{}), prospect: newProspect(firstPatience)}
+	return &tracker{status: Status{Phase: Stopped, Since: time.Now()}, next: make(chan struct{}), attempt: newAttempt(firstPatience)}
 }
 
 func (t *tracker) get() Status {
@@ -73,7 +73,7 @@ func (t *tracker) enter(phase Phase, err error) (lost bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if lost = t.status.Phase == Connected && (phase == Waiting || phase == Connecting); lost {
-		t.prospect = newProspect(nextPatience)
+		t.attempt = newAttempt(nextPatience)
 	}
 	t.status.Phase, t.status.Since = phase, time.Now()
 	if err != nil {
@@ -92,16 +92,16 @@ func (t *tracker) enter(phase Phase, err error) (lost bool) {
 }
 
 // awaited returns the attempt for which callers wait.
-func (t *tracker) awaited() *prospect {
+func (t *tracker) awaited() *attempt {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.prospect
+	return t.attempt
 }
 
 // connected enters Connected.
-func (t *tracker) connected(w Way) {
+func (t *tracker) connected(by Transport) {
 	t.mu.Lock()
-	t.status.Way = w
+	t.status.Transport = by
 	t.mu.Unlock()
 	t.set(Connected, nil)
 }

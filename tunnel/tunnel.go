@@ -83,14 +83,14 @@ type Backoff struct {
 
 // Tunnel keeps one agent connected to one control plane.
 type Tunnel struct {
-	cfg      Config
-	host     string
-	status   *tracker
-	ways     *memory
-	listener *listener
-	live     atomic.Pointer[mux.Session] // of the current connection
-	calls    atomic.Pointer[callable]    // while it is up and accepts calls
-	draining atomic.Bool
+	cfg        Config
+	host       string
+	status     *tracker
+	transports *memory
+	listener   *listener
+	live       atomic.Pointer[mux.Session] // of the current connection
+	calls      atomic.Pointer[callable]    // while it is up and accepts calls
+	draining   atomic.Bool
 }
 
 // New returns a Tunnel after it has checked the configuration. Run connects.
@@ -118,7 +118,7 @@ func New(cfg Config) (*Tunnel, error) {
 	cfg.Fallback = cfg.Fallback.withDefaults()
 	link.RedirectFRPLog(cfg.Log)
 	return &Tunnel{
-		cfg: cfg, host: host, status: newTracker(), listener: newListener(cfg.AgentID), ways: &memory{patience: cfg.Fallback.Patience},
+		cfg: cfg, host: host, status: newTracker(), listener: newListener(cfg.AgentID), transports: &memory{patience: cfg.Fallback.Patience},
 	}, nil
 }
 

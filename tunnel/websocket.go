@@ -52,7 +52,7 @@ func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 	if upgraded.Subprotocol() != link.Subprotocol {
 		return nil, errors.Join(t.websocketError(nil, errors.New("what answers there is no control plane")), conn.Close())
 	}
-	return &line{Conn: conn, below: socket, way: Websocket, made: made}, nil
+	return &line{Conn: conn, below: socket, transport: Websocket, made: made}, nil
 }
 
 // websocketTLS returns the TLS configuration for the HTTPS API, and the one that its source

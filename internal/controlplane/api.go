@@ -53,7 +53,7 @@ func (c *ControlPlane) handler(sockets *server.Websockets) http.Handler {
 	mux.Handle("GET "+server.WebsocketPath, problem.WithRequestID(c.serveTunnel(sockets)))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(http.HandlerFunc(c.serveReady)))
-	return c.instruments.measured(&c.cfg, wayTLS, problem.WithRequestID(c.calls.wrap(plainPaths(mux))))
+	return c.instruments.measured(&c.cfg, viaTLS, problem.WithRequestID(c.calls.wrap(plainPaths(mux))))
 }
 
 // snapshot returns what a Runner starts from.

@@ -18,8 +18,8 @@ import (
 
 // The ways by which API calls arrive, as labels of metrics.
 const (
-	wayTLS    = "tls"
-	wayTunnel = "tunnel"
+	viaTLS    = "tls"
+	viaTunnel = "tunnel"
 )
 
 // tunnelCall is a stream in an agent's tunnel on which the agent calls the API. The call's
@@ -72,13 +72,13 @@ func (l *tunnelCalls) Addr() net.Addr { return tunnelAddr{} }
 
 type tunnelAddr struct{}
 
-func (tunnelAddr) Network() string { return wayTunnel }
-func (tunnelAddr) String() string  { return wayTunnel }
+func (tunnelAddr) Network() string { return viaTunnel }
+func (tunnelAddr) String() string  { return viaTunnel }
 
 // tunnelHandler serves only agents' own calls, as the HTTPS port does: each with its limits, and
 // with the certificate verified again.
 func (c *ControlPlane) tunnelHandler() http.Handler {
-	calls := c.instruments.measured(&c.cfg, wayTunnel, c.calls.wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	calls := c.instruments.measured(&c.cfg, viaTunnel, c.calls.wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, controlapi.AgentPaths) {
 			problem.Write(w, "", problem.Errorf(problem.NotFound, "call the HTTPS API", "there is nothing at %s in a tunnel", r.URL.Path))
 			return

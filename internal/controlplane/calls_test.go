@@ -46,12 +46,12 @@ func TestCallsThroughTheTunnel(t *testing.T) {
 	tun, disconnect := c.connect()
 	c.callThrough(tun)
 	tun.Settle(t.Context())
-	before := p.came(wayTLS)
+	before := p.came(viaTLS)
 	require.NoError(t, c.beat())
 	require.NoError(t, c.client.Events(t.Context(), controlapi.EventsRequest{Events: nil}))
 	_, err := c.client.PutRoutes(t.Context(), controlapi.RoutesRequest{})
 	require.NoError(t, err)
-	assert.Equal(t, 3, p.came(wayTunnel))
+	assert.Equal(t, 3, p.came(viaTunnel))
 	assert.Equal(t, announce.StateOnline, p.state(c.id.AgentID))
 
 	// A renewed certificate is used from the next call on, in the tunnel that was made with the
@@ -59,11 +59,11 @@ func TestCallsThroughTheTunnel(t *testing.T) {
 	key := newKey(t)
 	id, err := c.client.Renew(t.Context(), csr(t, key))
 	require.NoError(t, err)
-	assert.Equal(t, 4, p.came(wayTunnel))
+	assert.Equal(t, 4, p.came(viaTunnel))
 	c.adopt(id, key)
 	require.NoError(t, c.beat())
-	assert.Equal(t, 5, p.came(wayTunnel))
-	assert.Equal(t, before, p.came(wayTLS))
+	assert.Equal(t, 5, p.came(viaTunnel))
+	assert.Equal(t, before, p.came(viaTLS))
 	stored, err := p.store.Agent(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
 	assert.Equal(t, keyPrint(c.tls.Load().Certificates[0].Leaf), stored.Key)
@@ -71,12 +71,12 @@ func TestCallsThroughTheTunnel(t *testing.T) {
 
 	disconnect()
 	require.NoError(t, c.beat(), "without a tunnel")
-	assert.Equal(t, before+1, p.came(wayTLS))
+	assert.Equal(t, before+1, p.came(viaTLS))
 	tun, _ = c.connect()
 	c.callThrough(tun)
 	tun.Settle(t.Context())
 	require.NoError(t, c.beat())
-	assert.Equal(t, 6, p.came(wayTunnel))
+	assert.Equal(t, 6, p.came(viaTunnel))
 }
 
 // TestACallInATunnelIsVerifiedLikeAnyOther has the certificate expire while the session goes on.
@@ -90,7 +90,7 @@ func TestACallInATunnelIsVerifiedLikeAnyOther(t *testing.T) {
 	require.NoError(t, c.beat())
 	p.clock.forward(48 * time.Hour)
 	requireProblem(t, c.beat(), controlapi.CodeCertificateExpired)
-	assert.Equal(t, 2, p.came(wayTunnel))
+	assert.Equal(t, 2, p.came(viaTunnel))
 }
 
 // inTunnel calls as an agent does whose session has proven that, without a tunnel.

@@ -51,7 +51,7 @@ func newInstruments(version string) *instruments {
 		registry: registry,
 		requests: make.NewHistogramVec(histogram("api_request_duration_seconds", "Calls of the HTTPS API, by route and class of status.", metrics.Buckets),
 			[]string{"route", "code"}),
-		calls: make.NewCounterVec(counter("api_calls_total", "Calls of the API, by the way that they came: over TLS of their own, or in an agent's tunnel."), []string{"way"}),
+		calls: make.NewCounterVec(counter("api_calls_total", "Calls of the API, by their connection: TLS of their own, or an agent's tunnel."), []string{"via"}),
 		beats: make.NewHistogram(histogram("heartbeat_gap_seconds", "Time between two heartbeats of an agent.",
 			[]float64{6, 15, 31, 45, 60, 90, 300})),
 		store: make.NewHistogram(histogram("store_transaction_duration_seconds", "Transactions that may write, with their wait for each other.", metrics.Buckets)),
@@ -71,8 +71,8 @@ func (i *instruments) watch(c *ControlPlane) {
 	for _, result := range []string{announcedConfirmed, announcedReturned, announcedFailed} {
 		i.announced.WithLabelValues(result) // present from the start: a rate needs a zero
 	}
-	for _, way := range []string{wayTLS, wayTunnel} {
-		i.calls.WithLabelValues(way)
+	for _, via := range []string{viaTLS, viaTunnel} {
+		i.calls.WithLabelValues(via)
 	}
 	for _, result := range []string{refreshHeard, refreshUnheard} {
 		i.refreshes.WithLabelValues(result)
@@ -109,8 +109,8 @@ func attempt(state store.DeliveryState) string {
 
 // measured counts and times the calls of the HTTPS API, and creates their spans. Probes are counted
 // but get no span.
-func (i *instruments) measured(c *Config, way string, next http.Handler) http.Handler {
-	calls := i.calls.WithLabelValues(way)
+func (i *instruments) measured(c *Config, via string, next http.Handler) http.Handler {
+	calls := i.calls.WithLabelValues(via)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Inc()
 		start, served := time.Now(), func(string, int) {}

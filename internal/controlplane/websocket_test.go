@@ -44,7 +44,7 @@ func TestATunnelOverTheAPI(t *testing.T) {
 	require.NoError(t, c.register(p.token()))
 	tun := c.blocked()
 	await.Until(t, "the tunnel is up", func() bool { return p.tunnel.Connected(c.id.AgentID) })
-	await.Until(t, "the agent knows its way", func() bool { return tun.Status().Way == tunnel.Websocket })
+	await.Until(t, "the agent knows its way", func() bool { return tun.Status().Transport == tunnel.Websocket })
 
 	// Runners come through the edge as to any other.
 	raw, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", p.Addrs().Edge.String())
@@ -102,7 +102,7 @@ func TestIPv6Alone(t *testing.T) {
 	go func() { done <- tun.Run(ctx) }()
 	defer func() { cancel(); assert.NoError(t, await.Receive(t, done, "the end of the tunnel")) }()
 	await.Until(t, "the tunnel is up", func() bool { return p.tunnel.Connected(c.id.AgentID) })
-	await.Until(t, "the agent knows its way", func() bool { return tun.Status().Way == tunnel.TCP })
+	await.Until(t, "the agent knows its way", func() bool { return tun.Status().Transport == tunnel.TCP })
 
 	runner, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", told.Edge)
 	require.NoError(t, err)

@@ -169,7 +169,7 @@ func (r *Releases) DeleteRelease(ctx context.Context, key runnerapi.Key, opts ru
 // ends returns what uninstalling removes.
 func (s *session) ends(c *cluster, last *release.Release) ([]runnerapi.ReleaseObject, error) {
 	c.removes = true
-	if err := s.limits().farewell(last); err != nil {
+	if err := s.limits().removal(last); err != nil {
 		return nil, err
 	}
 	return c.remove(last, nil)

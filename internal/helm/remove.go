@@ -162,8 +162,8 @@ func (c *cluster) spare(original, target kube.ResourceList) (kube.ResourceList, 
 	return mine, failed
 }
 
-// farewell refuses a release whose deletion hooks may not be created.
-func (l limits) farewell(r *release.Release) error {
+// removal refuses a release whose deletion hooks may not be created.
+func (l limits) removal(r *release.Release) error {
 	for _, h := range r.Hooks {
 		if !slices.Contains(h.Events, release.HookPreDelete) && !slices.Contains(h.Events, release.HookPostDelete) {
 			continue

@@ -270,7 +270,7 @@ func TestACallProvesTheCertificateOfNow(t *testing.T) {
 			return identify(state)
 		}
 	})
-	for way, change := range map[tunnel.Way][]func(*tunnel.Config){
+	for way, change := range map[tunnel.Transport][]func(*tunnel.Config){
 		tunnel.TCP:       nil,
 		tunnel.Websocket: {p.over(p.api(), "a1"), func(c *tunnel.Config) { c.ServerAddress = "127.0.0.1:1" }},
 	} {
@@ -290,7 +290,7 @@ func TestACallProvesTheCertificateOfNow(t *testing.T) {
 				t.Errorf("proven %d times", n)
 			}
 			mustAsk(t, p.client("a1", http1), "the tunnel goes on")
-			if s := a.Status(); s.Way != way || s.Reconnects != 0 {
+			if s := a.Status(); s.Transport != way || s.Reconnects != 0 {
 				t.Errorf("status %+v", s)
 			}
 			if err := a.stop(); err != nil {

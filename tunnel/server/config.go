@@ -94,8 +94,8 @@ type Limits struct {
 	// That is longer than a round trip to anywhere, and shorter than a person notices. A replica
 	// whose connection is dead and not yet detected costs the first dial this much.
 	HedgeAfter time.Duration
-	// Farewell is how long a server that stops waits for an agent to hang up (0.5 s).
-	Farewell time.Duration
+	// GoAway is how long a server that stops waits for an agent to hang up (0.5 s).
+	GoAway time.Duration
 }
 
 // Stats are counts for metrics.
@@ -129,7 +129,7 @@ func (l Limits) withDefaults() Limits {
 	defaultTo(&l.Dials, 64)
 	defaultTo(&l.DialTimeout, 10*time.Second)
 	defaultTo(&l.HedgeAfter, 500*time.Millisecond)
-	defaultTo(&l.Farewell, 500*time.Millisecond)
+	defaultTo(&l.GoAway, 500*time.Millisecond)
 	return l
 }
 

@@ -50,7 +50,7 @@ func TestIPv6Alone(t *testing.T) {
 		if seen := mustAsk(t, overConn(t, runner), "hello").Get("Remote"); seen != from {
 			t.Errorf("the agent sees %s, not %s", seen, from)
 		}
-		if way := a.Status().Way; way != tunnel.TCP {
+		if way := a.Status().Transport; way != tunnel.TCP {
 			t.Errorf("by %q", way)
 		}
 	}

@@ -100,7 +100,7 @@ func (s *session) serve(ctx context.Context) {
 	s.server.agents.add(s)
 	stop := context.AfterFunc(ctx, func() {
 		s.drainCalls()
-		s.farewell()
+		s.goAway()
 		s.kill(errStopping)
 	})
 	defer stop()

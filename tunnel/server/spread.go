@@ -33,13 +33,13 @@ func (s *Server) busy() (within time.Duration, busy bool) {
 	return spread(s.wait.Len() + n), n > s.cfg.Limits.Busy
 }
 
-// farewell informs the agent that the server stops and when to return, and waits a short time for
+// goAway informs the agent that the server stops and when to return, and waits a short time for
 // it to hang up.
-func (s *session) farewell() {
+func (s *session) goAway() {
 	s.mu.Lock()
 	mux := s.mux
 	s.mu.Unlock()
-	patience := s.server.cfg.Limits.Farewell
+	patience := s.server.cfg.Limits.GoAway
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	said := make(chan struct{})

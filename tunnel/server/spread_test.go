@@ -36,7 +36,7 @@ func (l *lines) Write(p []byte) (int, error) {
 // TestARestartIsAnnounced to all agents, which come back in the time that they were told.
 func TestARestartIsAnnounced(t *testing.T) {
 	const agents = 30
-	first := newPlane(t, func(c *server.Config) { c.Limits.Farewell = patience })
+	first := newPlane(t, func(c *server.Config) { c.Limits.GoAway = patience })
 	told := &lines{text: "the control plane restarts"}
 	var all []*agent
 	for i := range agents {

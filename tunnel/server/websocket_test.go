@@ -137,7 +137,7 @@ func TestAWebsocketWhereThePortIsBlocked(t *testing.T) {
 			p := newPlane(t)
 			api := p.api()
 			a := p.agent("a1", p.over(api, "a1"), func(c *tunnel.Config) { c.ServerAddress = blocked })
-			if way := a.Status().Way; way != tunnel.Websocket {
+			if way := a.Status().Transport; way != tunnel.Websocket {
 				t.Fatalf("connected by %q", way)
 			}
 			mustAsk(t, p.client("a1", http1), strings.Repeat("x", 100<<10))
@@ -239,7 +239,7 @@ func TestAWebsocketThroughACompanysProxy(t *testing.T) {
 		c.Proxy = func(*url.URL) (*url.URL, error) { return via, nil }
 	})
 	mustAsk(t, p.client("a1", http2), "hello")
-	if asked := proxy.Asked(); a.Status().Way != tunnel.Websocket || len(asked) != 2 {
+	if asked := proxy.Asked(); a.Status().Transport != tunnel.Websocket || len(asked) != 2 {
 		t.Errorf("%+v; the proxy was asked for %v", a.Status(), asked)
 	}
 	p.agent("a2", p.over(api, "a2"), func(c *tunnel.Config) {
@@ -268,11 +268,11 @@ func TestBackToTheBetterWay(t *testing.T) {
 	wire.Set(faultproxy.Condition{})
 	await.Until(t, "it has seen that TCP works", func() bool { return p.Stats().Accepted > before })
 	mustAsk(t, client, "on the same connection")
-	if s := a.Status(); s.Way != tunnel.Websocket || s.Reconnects != 0 {
+	if s := a.Status(); s.Transport != tunnel.Websocket || s.Reconnects != 0 {
 		t.Errorf("%+v", s)
 	}
 	client.CloseIdleConnections()
-	await.Until(t, "it has moved", func() bool { return a.Status().Way == tunnel.TCP })
+	await.Until(t, "it has moved", func() bool { return a.Status().Transport == tunnel.TCP })
 	await.Until(t, "it is online", func() bool { return p.Connected("a1") })
 	mustAsk(t, client, "over TCP")
 	if s := a.Status(); s.Reconnects != 1 || s.LastError != "" {
@@ -295,11 +295,11 @@ func TestARestartIsNoFirewall(t *testing.T) {
 	}
 	wire.Reset()
 	a2.waitFor(t, tunnel.Connected)
-	await.Until(t, "the hasty one takes the other way", func() bool { return a2.Status().Way == tunnel.Websocket })
+	await.Until(t, "the hasty one takes the other way", func() bool { return a2.Status().Transport == tunnel.Websocket })
 	wire.Set(faultproxy.Condition{})
 	wire.Reset()
 	await.Until(t, "the patient one is back", func() bool { return a1.Status().Reconnects == 1 })
-	if way := a1.Status().Way; way != tunnel.TCP {
+	if way := a1.Status().Transport; way != tunnel.TCP {
 		t.Errorf("by %q", way)
 	}
 }

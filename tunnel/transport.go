@@ -15,15 +15,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
-// Way is the transport by which a tunnel reaches the control plane.
-type Way string
+// Transport is the transport by which a tunnel reaches the control plane.
+type Transport string
 
 // The transports.
 const (
 	// TCP is TLS on a connection to the tunnel's own port: the better transport.
-	TCP Way = "tcp"
+	TCP Transport = "tcp"
 	// It is WebSocket on the HTTPS API's port, for networks that block everything else.
-	Websocket Way = "websocket"
+	Websocket Transport = "websocket"
 )
 
 // Fallback decides when the WebSocket is tried. Zero values select the defaults.
@@ -51,9 +51,9 @@ func (f Fallback) withDefaults() Fallback {
 // line is an established and authenticated connection to the control plane.
 type line struct {
 	net.Conn
-	below *link.Socket // of its TLS
-	way   Way
-	made  *tls.Config // what the source of its TLS configuration returned
+	below     *link.Socket // of its TLS
+	transport Transport
+	made      *tls.Config // what the source of its TLS configuration returned
 }
 
 // memory is what is known about the transports.
@@ -61,13 +61,13 @@ type memory struct {
 	patience time.Duration
 
 	mu          sync.Mutex
-	first       Way       // tried first
+	first       Transport // tried first
 	tcpWorked   bool      // since the start
 	failedSince time.Time // the beginning of TCP's current failures; zero for none
 }
 
 // order returns the transport to try first, and the other one.
-func (m *memory) order() (first, second Way) {
+func (m *memory) order() (first, second Transport) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.first == Websocket {
@@ -77,7 +77,7 @@ func (m *memory) order() (first, second Way) {
 }
 
 // worked records a transport over which the agent is connected.
-func (m *memory) worked(w Way) {
+func (m *memory) worked(w Transport) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.first = w
@@ -107,7 +107,7 @@ func (m *memory) suspect() {
 }
 
 // prefer makes a transport be tried first the next time.
-func (m *memory) prefer(w Way) {
+func (m *memory) prefer(w Transport) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.first = w
@@ -119,12 +119,12 @@ func (t *Tunnel) connect(ctx context.Context) (*line, error) {
 	if t.cfg.Websocket == "" {
 		return t.connectTCP(ctx)
 	}
-	first, second := t.ways.order()
-	waiting := []Way{first, second}
+	first, second := t.transports.order()
+	waiting := []Transport{first, second}
 	got, failed := race.Race[*line]{
 		Patience: t.cfg.Fallback.HeadStart,
 		Next: func() func(context.Context) (*line, error) {
-			if len(waiting) == 0 || len(waiting) == 1 && first == TCP && !t.ways.failed() {
+			if len(waiting) == 0 || len(waiting) == 1 && first == TCP && !t.transports.failed() {
 				return nil // it may be too early for the WebSocket
 			}
 			w := waiting[0]
@@ -133,8 +133,8 @@ func (t *Tunnel) connect(ctx context.Context) (*line, error) {
 		},
 		Close: func(l *line) { _ = l.Close() },
 	}.Run(ctx)
-	switch failures := byWay(failed); {
-	case got != nil && got.way == Websocket && len(waiting) == 0:
+	switch failures := byTransport(failed); {
+	case got != nil && got.transport == Websocket && len(waiting) == 0:
 		t.cfg.Log.Warn().Err(failures[TCP]).Msg("the tunnel's port cannot be reached: going over a websocket")
 	case got == nil && ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -144,29 +144,29 @@ func (t *Tunnel) connect(ctx context.Context) (*line, error) {
 	return got, nil
 }
 
-func (t *Tunnel) connectBy(ctx context.Context, w Way) (l *line, err error) {
+func (t *Tunnel) connectBy(ctx context.Context, w Transport) (l *line, err error) {
 	if w == TCP {
 		l, err = t.connectTCP(ctx)
 	} else {
 		l, err = t.connectWebsocket(ctx)
 	}
 	if err != nil {
-		return nil, &wayError{w, err}
+		return nil, &transportError{w, err}
 	}
 	return l, nil
 }
 
-// wayError is why a connection could not be made by a transport.
-type wayError struct {
-	way Way
+// transportError is why a connection could not be made by a transport.
+type transportError struct {
+	transport Transport
 	error
 }
 
-func byWay(failed []error) map[Way]error {
-	failures := map[Way]error{}
+func byTransport(failed []error) map[Transport]error {
+	failures := map[Transport]error{}
 	for _, err := range failed {
-		if known := (*wayError)(nil); errors.As(err, &known) {
-			failures[known.way] = known.error
+		if known := (*transportError)(nil); errors.As(err, &known) {
+			failures[known.transport] = known.error
 		}
 	}
 	return failures
@@ -210,7 +210,7 @@ func (t *Tunnel) returnToTCP(ctx context.Context, mux *mux.Session, idle func() 
 			works = t.tryTCP(ctx) == nil
 		}
 		if works && !t.draining.Load() {
-			t.ways.prefer(TCP)
+			t.transports.prefer(TCP)
 			if idle() {
 				t.cfg.Log.Info().Msg("the tunnel's port can be reached again")
 				return true

@@ -10,17 +10,17 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
-// farewellTimeout bounds reading one.
-const farewellTimeout = 5 * time.Second
+// goAwayTimeout bounds reading one.
+const goAwayTimeout = 5 * time.Second
 
-// farewell is the message of a server that stops: it opens a stream, which it does for nothing
+// goAway is the message of a server that stops: it opens a stream, which it does for nothing
 // else.
-type farewell struct{ said atomic.Pointer[link.Refused] }
+type goAway struct{ said atomic.Pointer[link.Refused] }
 
 // hear reads a stream that the server has opened, and ends the session if it announces the server's
 // stop.
-func (f *farewell) hear(stream *mux.Stream) {
-	_ = stream.SetReadDeadline(time.Now().Add(farewellTimeout))
+func (f *goAway) hear(stream *mux.Stream) {
+	_ = stream.SetReadDeadline(time.Now().Add(goAwayTimeout))
 	text, err := io.ReadAll(io.LimitReader(stream, link.MaxRefusal))
 	_ = stream.Close()
 	if told, ok := link.ParseRefusal(string(text)); err == nil && ok {
@@ -29,16 +29,16 @@ func (f *farewell) hear(stream *mux.Stream) {
 	}
 }
 
-func (f *farewell) heard() *link.Refused { return f.said.Load() }
+func (f *goAway) heard() *link.Refused { return f.said.Load() }
 
-func (t *Tunnel) farewellError(told *link.Refused) error {
+func (t *Tunnel) goAwayError(told *link.Refused) error {
 	e := t.wrap(opStay, errors.New(told.Reason), actWait)
 	e.Spread = told.Within
 	return e
 }
 
-// isRefusal reports whether err is what a control plane has answered, so that the way there is
-// open.
+// isRefusal reports whether err is what a control plane has answered, so that the control plane
+// can be reached.
 func isRefusal(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.refused

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// prospect is a connection attempt that is worth waiting for.
-type prospect struct {
+// attempt is a connection attempt that is worth waiting for.
+type attempt struct {
 	patience time.Duration
 	ended    sync.Once
 	over     chan struct{}
@@ -16,14 +16,14 @@ type prospect struct {
 	until time.Time // for all waiters, counted from the first one
 }
 
-func newProspect(patience time.Duration) *prospect {
-	return &prospect{patience: patience, over: make(chan struct{})}
+func newAttempt(patience time.Duration) *attempt {
+	return &attempt{patience: patience, over: make(chan struct{})}
 }
 
 // end marks the attempt as finished.
-func (p *prospect) end() { p.ended.Do(func() { close(p.over) }) }
+func (p *attempt) end() { p.ended.Do(func() { close(p.over) }) }
 
-func (p *prospect) isOver() bool {
+func (p *attempt) isOver() bool {
 	select {
 	case <-p.over:
 		return true
@@ -32,7 +32,7 @@ func (p *prospect) isOver() bool {
 	}
 }
 
-func (p *prospect) await(ctx context.Context) {
+func (p *attempt) await(ctx context.Context) {
 	if p.isOver() {
 		return
 	}
@@ -46,7 +46,7 @@ func (p *prospect) await(ctx context.Context) {
 	}
 }
 
-func (p *prospect) left() time.Duration {
+func (p *attempt) left() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.until.IsZero() {
