@@ -113,6 +113,9 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 		return "", inTemplate(o, problem.Errorf(problem.Conflict, "delete it, or have the chart name its own otherwise",
 			"it is there already, and not this release's"))
 	}
+	if live != nil && live.GetDeletionTimestamp() != nil {
+		return "", inTemplate(o, problem.Errorf(problem.Conflict, "wait until it is gone, and send this again", "it is being deleted"))
+	}
 	then, err := try(ctx, at, marked(o, key, mapping), force)
 	if err != nil && strings.Contains(err.Error(), "does not support dry run") {
 		return changeOf(live, nil), nil // an admission webhook decides later

@@ -780,6 +780,7 @@ spec:
 	require.NoError(t, err, "the set stays")
 	assert.False(t, held.Complete)
 	require.Len(t, held.Objects, 1)
+	assert.Contains(t, held.Objects[0].Message, "waits for finalizer example.com/drained of pod "+pod.Name)
 
 	free := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 	require.NoError(t, env.Client.Patch(t.Context(), pod, free))
