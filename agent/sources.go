@@ -81,7 +81,7 @@ func (s setsOfSources) Get(ctx context.Context, source runnerapi.Key) (runnerapi
 // and the number of all.
 func (s setsOfSources) Apply(ctx context.Context, set source.Set) error {
 	result, err := s.applier.Apply(ctx, manifests.Set{Namespace: set.Namespace, Name: setPrefix + set.Name}, set.Objects, manifests.Options{
-		DryRun: set.DryRun, Prune: set.Prune, Force: set.Force, Where: set.Where, Admit: set.Admit, By: set.By,
+		DryRun: set.DryRun, Prune: set.Prune, Force: set.Force, Where: set.Where, Unread: set.Unread, Admit: set.Admit, By: set.By,
 	})
 	if err != nil {
 		return err

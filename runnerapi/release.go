@@ -3,6 +3,7 @@ package runnerapi
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,7 +21,8 @@ type Releases interface {
 	ReleaseHistory(ctx context.Context, key Key) ([]Release, error)
 	// RollbackRelease goes back to a revision, as a new one. It goes on as PutRelease does.
 	RollbackRelease(ctx context.Context, key Key, to ReleaseRollback, opts ReleaseOptions) (Release, error)
-	// DeleteRelease uninstalls. It goes on as PutRelease does.
+	// DeleteRelease uninstalls. It goes on as PutRelease does, until the objects and their pods are
+	// gone. The release stays, as failed, if something holds them.
 	DeleteRelease(ctx context.Context, key Key, opts ReleaseOptions) (Release, error)
 	// WaitRelease waits until no command is at work on the release, or ctx ends. A release
 	// that is uninstalled is NotFound.
@@ -227,3 +229,12 @@ type ReleaseList struct {
 
 // Busy reports whether a command is at work.
 func (r Release) Busy() bool { return r.Operation != nil }
+
+// Uninstalled returns the release as it was, once it is uninstalled.
+func (r Release) Uninstalled() Release {
+	r.Status, r.Operation, r.Objects = ReleaseUninstalled, nil, slices.Clone(r.Objects)
+	for i := range r.Objects {
+		r.Objects[i].State, r.Objects[i].Message, r.Objects[i].Diagnosis = "", "", nil
+	}
+	return r
+}

@@ -32,8 +32,8 @@ const (
 func (s *server) manifestRoutes() {
 	apply := mayGoOn(operation(applyID, http.MethodPost, applyPattern, "Manifests", "Apply manifests",
 		"Applies a stream of YAML documents, or JSON, as a set: server-side and in the right order, without taking over what others own, "+
-			"and prunes what was in the set before and is not any more. What is wrong with any of them, as far as the cluster can say before, is an error that names "+
-			"document and line, and nothing was done. What goes wrong later stands in the answer, object by object. "+
+			"and prunes what was in the set before and is not any more. All that is wrong with them, as far as the cluster can say before, is one error that names "+
+			"each document and line, up to 20, and nothing was done. What goes wrong later stands in the answer, object by object. "+
 			"With wait it answers 200 once all objects are ready, and 202 when some are not; and 200 when some failed. "+
 			"The customer's policy has to name this command and the kinds.", MaxManifestsBody))
 	apply.SkipValidateBody = true // the body is not JSON, and its handler decodes it

@@ -43,7 +43,9 @@ func (s *server) releaseRoutes() {
 	registerLong(s, mayGoOn(operation("rollback-release", http.MethodPost, releasePattern+"/rollback", "Releases", "Roll a Helm release back",
 		"Goes back to a revision, as a new one."+untilDone+named, maxSmallBody)), s.rollbackRelease)
 	registerLong(s, mayGoOn(operation("delete-release", http.MethodDelete, releasePattern, "Releases", "Uninstall a Helm release",
-		"Deletes what the release made, but for what its chart says to keep, and its history."+untilDone+named, 0)), s.deleteRelease)
+		"Deletes what the release made, but for what its chart says to keep, and its history. It is uninstalled when its pods are gone too: until then the operation's progress, "+
+			"and the message of each object, name what holds them. What is not gone after 5 minutes makes it failed, with what holds it as the description; "+
+			"it goes on in the cluster, and the release stays until it is deleted again with nothing left."+untilDone+named, 0)), s.deleteRelease)
 }
 
 // releaseOptions returns options with which the policy is asked about what a chart brings.
@@ -129,8 +131,7 @@ func (s *server) outcome(ctx context.Context, key Key, was Release, wait time.Du
 	known := &Error{}
 	switch {
 	case errors.As(err, &known) && known.Code == problem.NotFound:
-		was.Status, was.Operation = ReleaseUninstalled, nil
-		return was, nil
+		return was.Uninstalled(), nil
 	case err != nil && ctx.Err() == nil && waiting.Err() != nil:
 		return was, nil
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func newReleaseStatus(a *app) *cobra.Command {
 					return at(t, key.String(), err)
 				}
 				if wait.wanted() {
-					return a.releaseOutcome(ctx, t, release, &wait, &out, false)
+					return a.releaseOutcome(ctx, t, release, &wait, &out, looks)
 				}
 				return a.printRelease(release, &out)
 			})
@@ -91,8 +92,17 @@ type releaseCommand struct {
 	namespace string
 	wait      waiting
 	out       cli.Output
-	deploys   bool // the newest revision is the command's, or the way back from it
+	does      releaseDeed
 }
+
+// releaseDeed is what a command does to a release.
+type releaseDeed int
+
+const (
+	looks   releaseDeed = iota
+	deploys             // the newest revision is the command's, or the way back from it
+	deletes
+)
 
 func (c *releaseCommand) add(cmd *cobra.Command) {
 	c.out.Add(cmd)
@@ -112,13 +122,13 @@ func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(
 			c.say("dry run: nothing was changed")
 			return c.printRelease(release, &c.out)
 		}
-		return c.releaseOutcome(ctx, t, release, &c.wait, &c.out, c.deploys)
+		return c.releaseOutcome(ctx, t, release, &c.wait, &c.out, c.does)
 	})
 }
 
 // releaseOutcome waits, if requested, until the command's end, and returns an error unless the
 // release is deployed.
-func (a *app) releaseOutcome(ctx context.Context, t *target, release runnerapi.Release, f *waiting, out *cli.Output, deploys bool) error {
+func (a *app) releaseOutcome(ctx context.Context, t *target, release runnerapi.Release, f *waiting, out *cli.Output, does releaseDeed) error {
 	key, sent := runnerapi.Key{Namespace: release.Namespace, Name: release.Name}, release.Revision
 	if release.Busy() && !f.wanted() {
 		a.say("accepted: %s; it goes on. See how it ends with: pipeops-runner release status %s %s -n %s --wait", key, t.agent.Name, key.Name, key.Namespace)
@@ -131,7 +141,7 @@ func (a *app) releaseOutcome(ctx context.Context, t *target, release runnerapi.R
 		known := &runnerapi.Error{}
 		switch {
 		case errors.As(err, &known) && known.Code == runnerapi.CodeNotFound:
-			release.Status, release.Operation = runnerapi.ReleaseUninstalled, nil
+			release = release.Uninstalled()
 		case ctx.Err() != nil:
 			a.say("stopped waiting; it goes on. See how it ends with: pipeops-runner release status %s %s -n %s --wait", t.agent.Name, key.Name, key.Namespace)
 			return &exitError{error: ctx.Err(), code: exitInterrupted, told: true}
@@ -144,7 +154,7 @@ func (a *app) releaseOutcome(ctx context.Context, t *target, release runnerapi.R
 	if err := a.printRelease(release, out); err != nil {
 		return err
 	}
-	return a.releaseVerdict(t, sent, release, f.limit, deploys)
+	return a.releaseVerdict(t, sent, release, f.limit, does)
 }
 
 func (a *app) watchRelease(ctx context.Context, t *target, key runnerapi.Key) (runnerapi.Release, error) {
@@ -159,13 +169,18 @@ func (a *app) watchRelease(ctx context.Context, t *target, key runnerapi.Key) (r
 
 // releaseVerdict turns a release's state into the command's error. The revision is that which was
 // there when the waiting began.
-func (a *app) releaseVerdict(t *target, revision int, release runnerapi.Release, waited time.Duration, deploys bool) error {
+func (a *app) releaseVerdict(t *target, revision int, release runnerapi.Release, waited time.Duration, does releaseDeed) error {
 	key := release.Namespace + "/" + release.Name
 	switch {
 	case release.Busy():
 		return &exitError{
-			error: fmt.Errorf("%s: %s has no outcome after %s", t, key, waited), code: exitTimeout,
+			error: fmt.Errorf("%s: %s has no outcome after %s: %s", t, key, waited, cmp.Or(cli.Printable(release.Operation.Progress), "it has just begun")), code: exitTimeout,
 			fix: fmt.Sprintf("it goes on; see how it ends with: pipeops-runner release status %s %s -n %s --wait", t.agent.Name, release.Name, release.Namespace),
+		}
+	case release.Status == runnerapi.ReleaseFailed && does == deletes:
+		return &exitError{
+			error: fmt.Errorf("%s: release %s is not uninstalled: %s", t, key, cli.Printable(release.Description)), code: exitAppFailed,
+			fix: "remove what holds it, and delete the release again",
 		}
 	case release.Status == runnerapi.ReleaseFailed:
 		return &exitError{
@@ -173,7 +188,7 @@ func (a *app) releaseVerdict(t *target, revision int, release runnerapi.Release,
 			fix: fmt.Sprintf("deploy it again with what is missing, or go back: pipeops-runner release rollback %s %s -n %s", t.agent.Name, release.Name, release.Namespace),
 		}
 	}
-	if u := release.Undone; u != nil && (deploys || u.Revision == revision) {
+	if u := release.Undone; u != nil && (does == deploys || u.Revision == revision) {
 		return &exitError{
 			error: fmt.Errorf("%s: revision %d of release %s failed, and was rolled back: %s", t, u.Revision, key, cli.Printable(u.Description)),
 			code:  exitAppFailed, fix: "correct what it says, and deploy it again",
@@ -208,9 +223,10 @@ func newReleaseRollback(a *app) *cobra.Command {
 }
 
 func newReleaseDelete(a *app) *cobra.Command {
-	c := &releaseCommand{app: a}
+	c := &releaseCommand{app: a, does: deletes}
 	cmd := &cobra.Command{
 		Use: "delete AGENT NAME", Short: "Uninstall a release",
+		Long:              "Uninstall a release, and wait until its objects and their pods are gone.",
 		Example:           "  pipeops-runner release delete shop guide",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,

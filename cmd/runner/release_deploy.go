@@ -34,7 +34,7 @@ type releaseDeploy struct {
 }
 
 func newReleaseDeploy(a *app) *cobra.Command {
-	c := &releaseDeploy{releaseCommand: releaseCommand{app: a, deploys: true}}
+	c := &releaseDeploy{releaseCommand: releaseCommand{app: a, does: deploys}}
 	cmd := &cobra.Command{
 		Use: "deploy AGENT NAME --chart CHART", Short: "Install a Helm chart, or upgrade a release to it",
 		Long: `Install a Helm chart, or upgrade a release to it, and wait until its objects are ready.

@@ -15,9 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
+	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -42,6 +46,7 @@ type cluster struct {
 
 	mu     sync.Mutex
 	failed []error
+	left   error // why objects that an uninstall deleted are not gone
 }
 
 var (
@@ -120,17 +125,36 @@ func (c *cluster) Update(original, target kube.ResourceList, options ...kube.Cli
 	return c.Client.Update(original, target, options...)
 }
 
-// Delete implements kube.Interface. It keeps failures, which an uninstall does not report.
+// Delete implements kube.Interface. It keeps failures, which an uninstall does not report. In the
+// foreground, it deletes only what makes pods: such an object stays until its pods are gone.
 func (c *cluster) Delete(list kube.ResourceList, policy metav1.DeletionPropagation) (*kube.Result, []error) {
 	if err := c.held(); err != nil {
 		return &kube.Result{}, []error{err}
 	}
 	c.say("deleting %s", counted(list))
-	result, errs := c.Client.Delete(list, policy)
+	all, failed := &kube.Result{}, []error(nil)
+	for len(list) > 0 { // in their order
+		how, n := propagation(list[0], policy), 1
+		for n < len(list) && propagation(list[n], policy) == how {
+			n++
+		}
+		result, errs := c.Client.Delete(list[:n], how)
+		if result != nil {
+			all.Deleted = append(all.Deleted, result.Deleted...)
+		}
+		failed, list = append(failed, errs...), list[n:]
+	}
 	c.mu.Lock()
-	c.failed = append(c.failed, errs...)
+	c.failed = append(c.failed, failed...)
 	c.mu.Unlock()
-	return result, errs
+	return all, failed
+}
+
+func propagation(info *resource.Info, policy metav1.DeletionPropagation) metav1.DeletionPropagation {
+	if policy != metav1.DeletePropagationForeground {
+		return policy
+	}
+	return health.Propagation(bounds.Kind(info.Mapping.GroupVersionKind))
 }
 
 // failure returns the first error that Helm may not have reported.
@@ -141,6 +165,13 @@ func (c *cluster) failure() error {
 		return nil
 	}
 	return c.failed[0]
+}
+
+// remains returns why objects that an uninstall deleted are not gone; nil if all are.
+func (c *cluster) remains() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left
 }
 
 // GetWaiter implements kube.Interface.
@@ -187,15 +218,53 @@ func (w *waiter) WaitWithJobs(list kube.ResourceList, limit time.Duration) error
 	return w.poll(list, limit, "become ready", w.checking(ready.IsReady, true))
 }
 
-// WaitForDelete implements kube.Waiter.
+// WaitForDelete implements kube.Waiter. It reports what holds the objects. What is not gone in time
+// ends an uninstall: the release stays.
 func (w *waiter) WaitForDelete(list kube.ResourceList, limit time.Duration) error {
-	return w.poll(list, limit, "go", func(_ context.Context, info *resource.Info) (bool, error) {
+	api, _, err := w.objects()
+	if err != nil {
+		return err
+	}
+	err = w.poll(list, limit, "go", w.leaving(api))
+	if err != nil && w.removes {
+		w.mu.Lock()
+		w.left = err
+		w.mu.Unlock()
+	}
+	return err
+}
+
+// leaving checks whether an object is gone, or another one of its name came.
+func (w *waiter) leaving(api dynamic.Interface) check {
+	deleted := map[*resource.Info]types.UID{}
+	waits := map[*resource.Info]error{}
+	return func(ctx context.Context, info *resource.Info) (bool, error) {
 		err := info.Get()
 		if apierrors.IsNotFound(err) {
 			return true, nil
 		}
-		return false, err
-	})
+		if err != nil {
+			return false, err
+		}
+		o, err := objectOf(info)
+		if err != nil {
+			return false, err
+		}
+		if uid, seen := deleted[info]; seen && uid != o.GetUID() {
+			return true, nil
+		}
+		deleted[info] = o.GetUID()
+		now, going := health.Going(ctx, api, o.Unstructured)
+		switch {
+		case !going:
+			return false, nil
+		case ctx.Err() != nil: // its pods were not read to the end
+			return false, waits[info]
+		}
+		waits[info] = errors.New(clip(now.Message))
+		w.say("%s is being deleted; it %v", named(info), waits[info])
+		return false, waits[info]
+	}
 }
 
 // WatchUntilReady implements kube.Waiter, for hooks, whose Jobs and Pods must end.
@@ -266,10 +335,14 @@ func (w *waiter) poll(list kube.ResourceList, limit time.Duration, verb string, 
 	left := append(kube.ResourceList(nil), list...)
 	ticker := time.NewTicker(waitStep)
 	defer ticker.Stop()
+	said := 0
 	for {
 		var last error
 		for len(left) > 0 {
-			w.say("waiting for %s to %s (%d of %d)", named(left[0]), verb, len(list)-len(left)+1, len(list))
+			if n := len(list) - len(left) + 1; n != said { // then the check has more to say
+				w.say("waiting for %s to %s (%d of %d)", named(left[0]), verb, n, len(list))
+				said = n
+			}
 			ok, err := done(ctx, left[0])
 			if err != nil && !passing(err) {
 				return fmt.Errorf("%s: %w", named(left[0]), err)

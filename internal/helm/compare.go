@@ -52,29 +52,7 @@ func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*obje
 		}
 		all = append(all, described(o, change))
 	}
-	return all, together(refused)
-}
-
-// maxTold is the maximum number of objects in one error.
-const maxTold = 20
-
-// together returns one error of several refusals: the first stands for all, its fields are the
-// others too.
-func together(refused []error) error {
-	first := &problem.Error{}
-	if len(refused) == 0 || !errors.As(refused[0], &first) {
-		return errors.Join(refused...)
-	}
-	all := *first
-	if len(refused) > 1 { // one for each object, rather than all of the first one's
-		all.Fields = nil
-	}
-	for _, err := range refused[:min(len(refused), maxTold)] {
-		if p := (*problem.Error)(nil); len(refused) > 1 && errors.As(err, &p) {
-			all.Fields = append(all.Fields, p.AsField())
-		}
-	}
-	return &all
+	return all, problem.Together(refused)
 }
 
 // objects returns how single objects of any kind are asked for.
@@ -134,6 +112,9 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 	if live != nil && !owned(live, key) {
 		return "", inTemplate(o, problem.Errorf(problem.Conflict, "delete it, or have the chart name its own otherwise",
 			"it is there already, and not this release's"))
+	}
+	if live != nil && live.GetDeletionTimestamp() != nil {
+		return "", inTemplate(o, problem.Errorf(problem.Conflict, "wait until it is gone, and send this again", "it is being deleted"))
 	}
 	then, err := try(ctx, at, marked(o, key, mapping), force)
 	if err != nil && strings.Contains(err.Error(), "does not support dry run") {

@@ -60,6 +60,9 @@ type Options struct {
 	// Patience is how long a failure that may recover, such as a crash while another part of the
 	// chart starts, may last before a command fails; 30 s when zero.
 	Patience time.Duration
+	// GoneWait is how long an uninstall waits for the release's objects and their pods to be gone;
+	// 5 minutes when zero.
+	GoneWait time.Duration
 	Log      zerolog.Logger
 }
 
@@ -97,6 +100,9 @@ type clients struct {
 func New(config *rest.Config, opts Options) *Releases {
 	if opts.Patience == 0 {
 		opts.Patience = patience
+	}
+	if opts.GoneWait == 0 {
+		opts.GoneWait = runnerapi.DefaultReleaseTimeout
 	}
 	if opts.Render.Patience == 0 {
 		opts.Render.Patience = renderTimeout

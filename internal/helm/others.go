@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,8 +161,7 @@ func (r *Releases) DeleteRelease(ctx context.Context, key runnerapi.Key, opts ru
 	}
 	release, err := s.work(ctx, 3*runnerapi.DefaultReleaseTimeout+overhead, func() error { return s.uninstall(last) })
 	if known := (*problem.Error)(nil); errors.As(err, &known) && known.Code == problem.NotFound && s.hasBegun() {
-		was.Status, was.Operation = runnerapi.ReleaseUninstalled, nil
-		return was, nil // already done
+		return was.Uninstalled(), nil // already done
 	}
 	return release, err
 }
@@ -184,10 +184,16 @@ func (s *session) uninstall(last *release.Release) error {
 	if _, err := s.ends(cluster, last); err != nil {
 		return err
 	}
+	// What is left keeps the release: neither hooks of its end run, nor does its history go.
+	cluster.held = func() error { return cmp.Or(s.lock.stands(), cluster.remains()) }
+	s.store.remains = cluster.remains
 	s.store.begin() // from here on the release shows the progress
 	do := action.NewUninstall(cfg)
-	do.WaitStrategy, do.Timeout, do.DeletionPropagation = kube.LegacyStrategy, runnerapi.DefaultReleaseTimeout, "background"
+	do.WaitStrategy, do.Timeout, do.DeletionPropagation = kube.LegacyStrategy, s.opts.GoneWait, "foreground"
 	_, err = do.Run(s.key.Name)
+	if left := cluster.remains(); left != nil {
+		return left
+	}
 	if failure := cluster.failure(); err != nil && failure != nil {
 		err = fmt.Errorf("%w: %w", err, failure)
 	}

@@ -8,6 +8,7 @@ import (
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release/common"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -149,7 +150,7 @@ func (p *put) look(objects []*object) (refused map[*object]error, err error) {
 		err = p.opts.AdmitObjects(in)
 	}
 	if err != nil {
-		return nil, together(append(all, err))
+		return nil, problem.Together(append(all, err))
 	}
 	return refused, nil
 }

@@ -121,6 +121,10 @@ func (r *Releases) stateOf(ctx context.Context, namespace string, o *object) (he
 	case err != nil:
 		return health.Report{State: runnerapi.ObjectUnknown, Message: kubeproblem.From(err, "reading it").Error()}, nil
 	}
+	if now, going := health.Going(ctx, api, live); going {
+		now.Message = clip(now.Message)
+		return now, nil
+	}
 	report, _, err := r.opts.Workloads.Check(ctx, live)
 	return report, err
 }

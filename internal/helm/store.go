@@ -44,9 +44,11 @@ type store struct {
 	fence context.Context
 	// held reports whether we have the lock, or had it a moment ago. A process that was stopped in
 	// the middle of a command notices the loss only when it continues.
-	held  func() error
-	once  sync.Once
-	begun chan struct{}
+	held func() error
+	// remains returns why the release's history has to stay; nil if it may go.
+	remains func() error
+	once    sync.Once
+	begun   chan struct{}
 	// made is the current chart, if any: a release is stored with the chart as it arrived.
 	made *rendered
 }
@@ -96,6 +98,11 @@ func (s *store) Update(key string, rel ri.Releaser) error {
 func (s *store) Delete(key string) (ri.Releaser, error) {
 	if err := s.fenced(); err != nil {
 		return nil, err
+	}
+	if s.remains != nil {
+		if err := s.remains(); err != nil {
+			return nil, err
+		}
 	}
 	return s.Driver.Delete(key)
 }

@@ -35,7 +35,7 @@ func (a API) Apply(ctx context.Context, set runnerapi.Key, text []byte, opts run
 
 func (a API) fromText(ctx context.Context, set Set, text []byte, opts runnerapi.ApplyOptions) (*run, func(), error) {
 	docs, err := Read(bytes.NewReader(text))
-	if err != nil {
+	if err != nil && len(docs.Objects) == 0 {
 		return nil, nil, err
 	}
 	if opts.Read != nil {
@@ -46,7 +46,7 @@ func (a API) fromText(ctx context.Context, set Set, text []byte, opts runnerapi.
 		opts.Read(refs)
 	}
 	o := options(opts)
-	o.Where = docs.Where
+	o.Where, o.Unread = docs.Where, err
 	return a.start(ctx, set, docs.Objects, o)
 }
 

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"regexp"
@@ -28,7 +29,8 @@ type run struct {
 	set        Set
 	opts       Options
 	inv        inventory // as it was
-	items      []*item   // to apply
+	given      []*item   // to apply, in the order of the input
+	items      []*item   // the same, in the order in which they are applied
 	left       []*item   // what left the set
 	defined    map[schema.GroupVersionKind]*meta.RESTMapping
 	made       map[string]bool  // namespaces that come with the set
@@ -96,26 +98,9 @@ func (a *Applier) start(ctx context.Context, set Set, objects []*unstructured.Un
 }
 
 func (r *run) do(ctx context.Context, objects []*unstructured.Unstructured) error {
-	if err := r.resolve(ctx, objects); err != nil {
+	next, err := r.check(ctx, objects)
+	if err != nil || r.opts.DryRun {
 		return err
-	}
-	if err := r.leftovers(ctx); err != nil {
-		return err
-	}
-	next := inventory{set: r.set, entries: r.refs(), at: time.Now(), by: r.opts.By, version: r.inv.version}
-	for _, i := range r.left {
-		if i.live != nil { // missing objects leave the inventory
-			next.entries = append(next.entries, i.out.ManifestRef)
-		}
-	}
-	if err := fits(next.entries); err != nil {
-		return err
-	}
-	if err := r.plan(ctx); err != nil {
-		return err
-	}
-	if r.opts.DryRun {
-		return nil
 	}
 	if err := r.api.write(ctx, &next); err != nil {
 		return err
@@ -124,6 +109,31 @@ func (r *run) do(ctx context.Context, objects []*unstructured.Unstructured) erro
 	r.prune(ctx)
 	r.settle(ctx, next)
 	return nil
+}
+
+// check finds all that is wrong before anything is done, and returns it as one error. It returns
+// the inventory to come.
+func (r *run) check(ctx context.Context, objects []*unstructured.Unstructured) (inventory, error) {
+	if len(objects) == 0 {
+		return inventory{}, cmp.Or(r.refusal(), error(problem.Errorf(problem.Invalid, "send manifests, or delete the set", "there is no manifest")))
+	}
+	r.resolve(ctx, objects)
+	if r.opts.Unread == nil { // or the objects that could not be read would be taken for left
+		r.leftovers(ctx)
+	}
+	next := inventory{set: r.set, entries: r.refs(), at: time.Now(), by: r.opts.By, version: r.inv.version}
+	for _, i := range r.left {
+		if i.live != nil { // missing objects leave the inventory
+			next.entries = append(next.entries, i.out.ManifestRef)
+		}
+	}
+	if err := fits(next.entries); err != nil {
+		return next, cmp.Or(r.refusal(), err)
+	}
+	if err := r.plan(ctx); err != nil {
+		return next, err
+	}
+	return next, r.refusal()
 }
 
 func (r *run) refs() []Ref {

@@ -77,8 +77,7 @@ func (a applier) set() manifests.Set {
 func (a applier) apply(set manifests.Set, text string, o manifests.Options) (manifests.Result, error) {
 	a.t.Helper()
 	docs, err := manifests.Read(strings.NewReader(text))
-	require.NoError(a.t, err)
-	o.Where = docs.Where
+	o.Where, o.Unread = docs.Where, err
 	return a.Apply(a.t.Context(), set, docs.Objects, o)
 }
 
@@ -177,6 +176,61 @@ func TestWhatIsWrongIsSaidBeforeAnythingIsDone(t *testing.T) {
 	require.Len(t, problemOf(t, err).Fields, 2)
 	_, err = a.Get(t.Context(), set)
 	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
+}
+
+// TestAllRefusalsComeAtOnce, whoever refuses: the decoder, the kinds, the policy, the agent's rights
+// and the cluster. Nothing is done.
+func TestAllRefusalsComeAtOnce(t *testing.T) {
+	a := start(t)
+	set := a.set()
+	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: left}\n---\n"
+	_, err := a.apply(set, secret+cm("stays", "a"), prune)
+	require.NoError(t, err)
+	noSecrets := prune
+	noSecrets.Admit = func(_ string, o runnerapi.ObjectIntent) error {
+		if o.Kind == "Secret" {
+			return problem.Errorf(problem.Forbidden, "ask", "no rule allows Secrets")
+		}
+		return nil
+	}
+	const (
+		strange  = "apiVersion: example.com/v1\nkind: Strange\nmetadata: {name: a}\n---\n"
+		port     = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 800000}]}\n---\n"
+		colour   = "apiVersion: v1\nkind: Service\nmetadata: {name: b}\nspec: {ports: [{port: 80}], colour: red}\n---\n"
+		noRight  = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n---\n"
+		unread   = "kind: [\n---\n"
+		noObject = "- a\n---\n"
+	)
+	refused := func(text string) (says []string) {
+		t.Helper()
+		_, err := a.apply(set, text, noSecrets)
+		p := problemOf(t, err)
+		for _, f := range p.Fields {
+			assert.Contains(t, f.Message, f.Location+": ")
+			says = append(says, f.Message)
+		}
+		assert.Error(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "good"}, &corev1.ConfigMap{}), "nothing was done")
+		held, err := a.Get(t.Context(), set)
+		require.NoError(t, err)
+		assert.Equal(t, 2, held.Count)
+		return says
+	}
+	all := refused(cm("good", "a") + unread + port + strange + noObject + secret + colour + noRight)
+	require.Len(t, all, 7)
+	for n, want := range []string{
+		"document 2, line 6: not YAML", "document 5, line 17: a manifest is a mapping",
+		"document 3, line 8: Service/production/a: spec.ports[0].port", "document 4, line 13: Strange/a: the cluster has no kind",
+		"document 6, line 19: Secret/production/left: no rule allows Secrets", "document 7, line 23: Service/production/b: ",
+		"document 8, line 28: ServiceAccount/production/a: the agent may not get",
+	} {
+		assert.Contains(t, all[n], want)
+	}
+	assert.Contains(t, all[5], "colour")
+
+	all = refused(cm("good", "a") + port + strange)
+	require.Len(t, all, 3, "and of what has left the set")
+	assert.Contains(t, all[2], "Secret/production/left: no rule allows Secrets")
+	assert.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "left"}, &corev1.Secret{}))
 }
 
 // TestNothingIsTakenOver: whatever is there and not the set's is refused with its owner.
@@ -726,6 +780,7 @@ spec:
 	require.NoError(t, err, "the set stays")
 	assert.False(t, held.Complete)
 	require.Len(t, held.Objects, 1)
+	assert.Contains(t, held.Objects[0].Message, "waits for finalizer example.com/drained of pod "+pod.Name)
 
 	free := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 	require.NoError(t, env.Client.Patch(t.Context(), pod, free))

@@ -45,7 +45,9 @@ func Decode(r io.Reader) ([]*unstructured.Unstructured, error) {
 // reading is held while a stream is read: each takes a multiple of its size for that time.
 var reading sync.Mutex
 
-// Read is like Decode and also returns where each object was.
+// Read is like Decode and also returns where each object was. Its error names all documents that
+// are wrong, up to problem.MaxTold. With the error, Read returns the objects of the others, so that
+// the caller can report what is wrong with these as well.
 func Read(r io.Reader) (Documents, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {
@@ -61,11 +63,11 @@ func Read(r io.Reader) (Documents, error) {
 	defer reading.Unlock()
 	d := &decoder{docs: Documents{where: map[*unstructured.Unstructured]string{}}, budget: limits.Budget()}
 	for _, part := range bounded.Split(text) {
-		if err := d.document(part); err != nil {
-			return Documents{}, err
+		if d.document(part); d.full {
+			return Documents{}, problem.Together(d.refused)
 		}
 	}
-	return d.docs, nil
+	return d.docs, problem.Together(d.refused)
 }
 
 // decoder reads document after document.
@@ -74,6 +76,15 @@ type decoder struct {
 	number int // of the document, from 1; those that are empty do not count
 	first  int // line of its text
 	budget *bounded.Budget
+
+	refused []error
+	full    bool // a limit of all documents is exceeded, or an answer has no room for more errors
+}
+
+// refuse records what is wrong with a document.
+func (d *decoder) refuse(err error) {
+	d.refused = append(d.refused, err)
+	d.full = d.full || len(d.refused) == problem.MaxTold
 }
 
 // fail names the document and the line, counted within the document's text.
@@ -95,65 +106,68 @@ func (d *decoder) at(line int) string {
 	return fmt.Sprintf("document %d, line %d", d.number, d.first+line-1)
 }
 
-func (d *decoder) document(p bounded.Part) error {
+func (d *decoder) document(p bounded.Part) {
 	d.number++
 	d.first = p.Line
 	document, err := d.budget.Document(p)
 	if err != nil {
-		return d.unread(err)
+		d.full = bounded.Exceeded(err)
+		d.refuse(d.unread(err))
+		return
 	}
 	if document == nil { // comments alone
 		d.number--
-		return nil
+		return
 	}
-	root := document.Root
 	if d.number > MaxDocuments {
-		return tooMany(d.at(root.Line))
+		d.tooMany(document.Root)
+		return
 	}
+	object, err := d.decode(document)
+	if err != nil {
+		d.refuse(err)
+		return
+	}
+	d.take(object, document.Root)
+}
+
+func (d *decoder) decode(document *bounded.Document) (map[string]any, error) {
+	root := document.Root
 	if root.Kind != bounded.Mapping {
-		return d.fail(root.Line, "a manifest is a mapping with apiVersion, kind and metadata")
+		return nil, d.fail(root.Line, "a manifest is a mapping with apiVersion, kind and metadata")
 	}
 	raw, err := document.JSON()
 	if err != nil {
-		return d.unread(err)
+		return nil, d.unread(err)
 	}
 	object := map[string]any{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
-		return d.fail(root.Line, "the document cannot be read as Kubernetes reads YAML")
+		return nil, d.fail(root.Line, "the document cannot be read as Kubernetes reads YAML")
 	}
-	return d.take(object, root)
+	return object, nil
 }
 
-func tooMany(at string) error {
-	return problem.Errorf(problem.TooLarge, "apply them as several sets", "there are more than %d manifests", MaxDocuments).WithField("body").WithLocation(at)
+func (d *decoder) tooMany(n *bounded.Node) {
+	d.full = true
+	d.refuse(problem.Errorf(problem.TooLarge, "apply them as several sets", "there are more than %d manifests", MaxDocuments).
+		WithField("body").WithLocation(d.at(n.Line)))
 }
 
 // take adds an object, or the items of a List.
-func (d *decoder) take(object map[string]any, node *bounded.Node) error {
+func (d *decoder) take(object map[string]any, node *bounded.Node) {
 	u := &unstructured.Unstructured{Object: object}
 	items, isList := object["items"].([]any)
 	if kind, _ := object["kind"].(string); isList && kind == "List" && object["apiVersion"] == "v1" {
-		nodes := entry(node, "items")
-		for i, item := range items {
-			at := node
-			if nodes != nil && nodes.Kind == bounded.Sequence && i < len(nodes.Content) {
-				at = nodes.Content[i]
-			}
-			fields, ok := item.(map[string]any)
-			if !ok {
-				return d.fail(at.Line, "an item of a List is a manifest")
-			}
-			if err := d.take(fields, at); err != nil {
-				return err
-			}
-		}
-		return nil
+		d.takeAll(items, node)
+		return
 	}
 	if err := d.sound(u, node); err != nil {
-		return err
+		d.refuse(err)
+		return
 	}
 	if len(d.docs.Objects) == MaxDocuments {
-		return tooMany(d.at(node.Line))
+		d.tooMany(node)
+		return
 	}
 	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"} {
 		unstructured.RemoveNestedField(object, "metadata", field)
@@ -161,7 +175,25 @@ func (d *decoder) take(object map[string]any, node *bounded.Node) error {
 	delete(object, "status") // only the cluster sets it
 	d.docs.Objects = append(d.docs.Objects, u)
 	d.docs.where[u] = d.at(node.Line)
-	return nil
+}
+
+// takeAll adds the items of a List.
+func (d *decoder) takeAll(items []any, list *bounded.Node) {
+	nodes := entry(list, "items")
+	for i, item := range items {
+		at := list
+		if nodes != nil && nodes.Kind == bounded.Sequence && i < len(nodes.Content) {
+			at = nodes.Content[i]
+		}
+		if fields, ok := item.(map[string]any); ok {
+			d.take(fields, at)
+		} else {
+			d.refuse(d.fail(at.Line, "an item of a List is a manifest"))
+		}
+		if d.full {
+			return
+		}
+	}
 }
 
 // entry returns the value of a key, or nil.

@@ -81,6 +81,43 @@ func TestDecodeNamesDocumentAndLine(t *testing.T) {
 	}
 }
 
+// TestAllThatIsWrongIsNamed, and what is right can be read.
+func TestAllThatIsWrongIsNamed(t *testing.T) {
+	docs, err := decode(fmt.Sprintf(configMap, "one") + "---\na: [\n---\n" + fmt.Sprintf(configMap, "two") + `---
+apiVersion: v1
+kind: List
+items:
+- a
+- {apiVersion: v1, kind: Pod, metadata: {name: ../a}}
+- {apiVersion: v1, kind: Pod, metadata: {name: three}}
+---
+apiVersion: v1
+`)
+	p := &problem.Error{}
+	require.ErrorAs(t, err, &p)
+	assert.Equal(t, problem.Invalid, p.Code)
+	var at []string
+	for _, f := range p.Fields {
+		at = append(at, f.Location)
+		assert.Contains(t, f.Message, f.Location)
+	}
+	assert.Equal(t, []string{"document 2, line 5", "document 4, line 14", "document 4, line 15", "document 5, line 18"}, at)
+	var read []string
+	for _, u := range docs.Objects {
+		read = append(read, u.GetName()+" in "+docs.Where(u))
+	}
+	assert.Equal(t, []string{"one in document 1, line 1", "two in document 3, line 7", "three in document 4, line 16"}, read)
+
+	docs, err = decode(fmt.Sprintf(configMap, "one") + strings.Repeat("---\na: b\n", problem.MaxTold+5))
+	require.ErrorAs(t, err, &p)
+	assert.Len(t, p.Fields, problem.MaxTold)
+	assert.Empty(t, docs.Objects, "an answer has no room for what may be wrong with them")
+	docs, err = decode(fmt.Sprintf(configMap, "one") + "---\na: b\n---\na: " + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "\n---\na: b\n")
+	require.ErrorAs(t, err, &p)
+	assert.Len(t, p.Fields, 2, "a limit ends it")
+	assert.Empty(t, docs.Objects)
+}
+
 func TestBombsAndFloodsAreRefusedSoon(t *testing.T) {
 	bomb := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
 	for n := 1; n < 10; n++ {
@@ -133,7 +170,6 @@ func FuzzDecode(f *testing.F) {
 		p := &problem.Error{}
 		if err != nil {
 			require.ErrorAs(t, err, &p)
-			return
 		}
 		for _, u := range docs.Objects {
 			require.NotEmpty(t, u.GetName())

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -91,23 +92,17 @@ func inOrder(items []*item) []*item {
 	return sorted
 }
 
-// maxTold is the maximum number of objects in one error.
-const maxTold = 20
-
-// refusal returns the error of several objects, of which nothing was done. The first one's code,
-// detail and fix stand for it.
-func refusal(failed []*item) error {
-	if len(failed) == 0 {
-		return nil
+// refusal returns the error of a call of which nothing was done: it names what could not be read,
+// and each object that is refused.
+func (r *run) refusal() error {
+	var all []error
+	if r.opts.Unread != nil {
+		all = append(all, r.opts.Unread)
 	}
-	first := *failed[0].out.Problem
-	if len(failed) > 1 {
-		first.Fields = nil
-		for _, i := range failed[:min(len(failed), maxTold)] {
-			first.Fields = append(first.Fields, i.out.Problem.AsField())
-		}
+	for _, i := range refused(slices.Concat(r.given, r.left)) {
+		all = append(all, i.out.Problem)
 	}
-	return &first
+	return problem.Together(all)
 }
 
 // refused returns those with a problem.

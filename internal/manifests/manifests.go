@@ -54,6 +54,9 @@ type Options struct {
 	Wait time.Duration
 	// Where returns where an object was read, for errors; see Documents.Where. It may be nil.
 	Where func(*unstructured.Unstructured) string
+	// Unread is the error of Read, if the objects are only those that could be read. Nothing is
+	// applied then: the call returns this error, with all that is wrong with the objects.
+	Unread error
 	// Admit is called for each object that is to be applied, or deleted (then with its kind only),
 	// and its namespace, which is empty for a cluster-scoped one. It asks the cluster owner's
 	// policy. Nil admits all.

@@ -18,12 +18,15 @@ import (
 // atATime is how many objects are checked at a time.
 const atATime = 4
 
-// plan lets the cluster check every object, and first whether it has another owner. It reports what
-// would happen to each. It changes nothing; if an object is refused, that is the error.
+// plan lets the cluster check every object that is not refused yet, and first whether it has another
+// owner. It records what would happen to each, or why it is refused, and changes nothing.
 func (r *run) plan(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(atATime)
 	for _, i := range r.items {
+		if i.out.Problem != nil {
+			continue
+		}
 		group.Go(func() error {
 			if err := r.planOne(ctx, i); err != nil {
 				i.fail(i.located(err))
@@ -31,10 +34,7 @@ func (r *run) plan(ctx context.Context) error {
 			return ctx.Err()
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return refusal(refused(r.items))
+	return group.Wait()
 }
 
 func (r *run) planOne(ctx context.Context, i *item) error {
@@ -91,12 +91,18 @@ func settled(u *unstructured.Unstructured) map[string]any {
 	return c.Object
 }
 
-// leftovers finds the inventory's objects that are not among the applied ones. If the policy does
-// not let this Runner delete one, it refuses before anything is done.
-func (r *run) leftovers(ctx context.Context) error {
+// leftovers finds the inventory's objects that are not among the applied ones. It refuses those that
+// the policy does not let this Runner delete.
+func (r *run) leftovers(ctx context.Context) {
 	applied := map[Ref]bool{}
-	for _, i := range r.items {
-		applied[same(i.out.ManifestRef)] = true
+	for _, i := range r.given {
+		ref := same(i.out.ManifestRef)
+		applied[ref] = true
+		if i.out.Problem != nil { // it may have been refused before it was placed
+			for _, ref.Namespace = range []string{"", r.set.Namespace} {
+				applied[ref] = true
+			}
+		}
 	}
 	for _, ref := range r.inv.entries {
 		if applied[same(ref)] {
@@ -109,7 +115,6 @@ func (r *run) leftovers(ctx context.Context) error {
 		}
 	}
 	r.left = backwards(inOrder(r.left))
-	return refusal(refused(r.left))
 }
 
 func backwards(items []*item) []*item {

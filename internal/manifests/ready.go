@@ -45,6 +45,10 @@ func stateOf(u *unstructured.Unstructured) (runnerapi.ObjectState, string) {
 
 // how returns the state of an object that was just read: workloads are checked as Apps are.
 func (r *run) how(ctx context.Context, u *unstructured.Unstructured) health.Report {
+	if now, going := health.Going(ctx, r.api.objects, u); going {
+		now.Message = clip(now.Message)
+		return now
+	}
 	state, message := stateOf(u)
 	if u == nil || r.applier.config.Workloads == nil {
 		return health.Report{State: state, Message: message}

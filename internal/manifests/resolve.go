@@ -23,49 +23,51 @@ func (c *api) readNamespace(ctx context.Context, name string) (*unstructured.Uns
 
 // resolve determines what each object is and where it belongs. It refuses objects that may never be
 // applied, or not here. It makes no requests about the objects themselves.
-func (r *run) resolve(ctx context.Context, objects []*unstructured.Unstructured) error {
-	if len(objects) == 0 {
-		return problem.Errorf(problem.Invalid, "send manifests, or delete the set", "there is no manifest")
-	}
+func (r *run) resolve(ctx context.Context, objects []*unstructured.Unstructured) {
 	r.defined = definedKinds(objects)
 	r.made = map[string]bool{}
 	seen := map[Ref]string{}
 	for _, given := range objects {
-		u := given.DeepCopy()
-		i := &item{object: u, out: runnerapi.AppliedObject{ManifestRef: refOf(u)}}
-		if r.opts.Where != nil {
-			i.where = r.opts.Where(given)
-		}
-		var err error
-		if i.brings, err = brings.Object(given); err == nil {
-			err = r.place(i)
-		}
-		if err != nil {
-			i.fail(i.located(err))
-		} else if before, twice := seen[same(i.out.ManifestRef)]; twice {
+		i := r.take(given)
+		ref := same(i.out.ManifestRef)
+		if before, twice := seen[ref]; twice && i.out.Problem == nil {
 			i.fail(i.located(problem.Errorf(problem.Invalid, "keep one of them", "the same object is there twice%s", before)))
 		}
-		seen[same(i.out.ManifestRef)] = ""
+		seen[ref] = ""
 		if i.where != "" {
-			seen[same(i.out.ManifestRef)] = ", first in " + i.where
+			seen[ref] = ", first in " + i.where
 		}
-		if kindOf(i.out.ManifestRef) == kindNamespace {
-			r.made[u.GetName()] = true
+		if kindOf(ref) == kindNamespace {
+			r.made[ref.Name] = true
 		}
-		r.items = append(r.items, i)
+		r.given = append(r.given, i)
 	}
-	for _, i := range r.items {
-		if i.out.Problem == nil {
-			if err := r.allowed(ctx, i); err != nil {
-				i.fail(i.located(err))
-			}
+	for _, i := range r.given {
+		if i.out.Problem != nil {
+			continue
+		}
+		if err := r.allowed(ctx, i); err != nil {
+			i.fail(i.located(err))
 		}
 	}
-	if err := refusal(refused(r.items)); err != nil {
-		return err
+	r.items = inOrder(r.given)
+}
+
+// take makes an item of an object, which stays as it is.
+func (r *run) take(given *unstructured.Unstructured) *item {
+	u := given.DeepCopy()
+	i := &item{object: u, out: runnerapi.AppliedObject{ManifestRef: refOf(u)}}
+	if r.opts.Where != nil {
+		i.where = r.opts.Where(given)
 	}
-	r.items = inOrder(r.items)
-	return nil
+	var err error
+	if i.brings, err = brings.Object(given); err == nil {
+		err = r.place(i)
+	}
+	if err != nil {
+		i.fail(i.located(err))
+	}
+	return i
 }
 
 // place finds an object's resource, and puts the object into the set's namespace if it names none.

@@ -132,7 +132,8 @@ func (a *Applier) Delete(ctx context.Context, set Set, o Options) (Result, error
 	if r.inv.version == "" {
 		return Result{}, noSet(set)
 	}
-	if err := r.leftovers(ctx); err != nil {
+	r.leftovers(ctx)
+	if err := r.refusal(); err != nil {
 		return Result{}, err
 	}
 	if o.DryRun {

@@ -258,13 +258,15 @@ func (k *Keeper) job(o *object, files git.Files) (render.Job, error) {
 	return j, nil
 }
 
-// decode reads all texts as one set, and keeps where each object is from.
+// decode reads all texts as one set, and keeps where each object is from. What cannot be read is an
+// error if there is nothing else; otherwise the set has it.
 func (k *Keeper) decode(set *Set, texts []render.Text) error {
 	from := map[*unstructured.Unstructured]string{}
+	var unread []error
 	for _, text := range texts {
 		objects, where, err := k.Manifests.Read(bytes.NewReader(text.Body))
 		if err != nil {
-			return inFile(err, text.Name)
+			unread = append(unread, inFile(err, text.Name))
 		}
 		for _, u := range objects {
 			from[u] = text.Name
@@ -277,11 +279,15 @@ func (k *Keeper) decode(set *Set, texts []render.Text) error {
 			return problem.Errorf(problem.TooLarge, "split it into several sources", "there are more than %d manifests", maxObjects)
 		}
 	}
-	if len(set.Objects) == 0 {
-		return problem.Errorf(problem.Invalid, "correct path", "there are no manifests in what the source names")
+	set.Unread = problem.Together(unread)
+	if len(set.Objects) > 0 {
+		set.Where = func(u *unstructured.Unstructured) string { return from[u] }
+		return nil
 	}
-	set.Where = func(u *unstructured.Unstructured) string { return from[u] }
-	return nil
+	if set.Unread != nil {
+		return set.Unread
+	}
+	return problem.Errorf(problem.Invalid, "correct path", "there are no manifests in what the source names")
 }
 
 // beside returns a place within a file.

@@ -42,7 +42,8 @@ type Apps interface {
 
 // Manifests applies what the other types bring.
 type Manifests interface {
-	// Read decodes a stream of manifests. where returns an object's place in the stream.
+	// Read decodes a stream of manifests. where returns an object's place in the stream. With an
+	// error, objects are those that could be read.
 	Read(r io.Reader) (objects []*unstructured.Unstructured, where func(*unstructured.Unstructured) string, err error)
 	// Apply applies a set. An error means that it was not applied, or not completely.
 	Apply(ctx context.Context, set Set) error
@@ -56,6 +57,9 @@ type Set struct {
 	Objects         []*unstructured.Unstructured
 	DryRun, Prune   bool
 	Force           bool // take over fields that others have set
+	// Unread is the error of what could not be read. Apply returns it, with all that is wrong with
+	// the objects, and applies nothing.
+	Unread error
 	// Where returns an object's origin.
 	Where func(*unstructured.Unstructured) string
 	// Admit is called for each object that is to be applied or deleted.

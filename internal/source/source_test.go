@@ -91,7 +91,7 @@ func (s sets) Get(ctx context.Context, key runnerapi.Key) (runnerapi.ManifestSet
 
 func (s sets) Apply(ctx context.Context, set source.Set) error {
 	result, err := s.applier.Apply(ctx, manifests.Set{Namespace: set.Namespace, Name: "git-" + set.Name}, set.Objects, manifests.Options{
-		DryRun: set.DryRun, Prune: set.Prune, Force: set.Force, Where: set.Where, Admit: set.Admit, By: set.By,
+		DryRun: set.DryRun, Prune: set.Prune, Force: set.Force, Where: set.Where, Unread: set.Unread, Admit: set.Admit, By: set.By,
 	})
 	if err == nil && result.Failed > 0 {
 		err = errors.New("objects failed")
@@ -439,6 +439,25 @@ func TestManifestsFollowTheirRepository(t *testing.T) {
 	assert.Equal(t, string(runnerapi.CodePolicyDenied), status.Error.Code, "kinds are the policy's to bound")
 	_, err = p.configMap("bad")
 	assert.True(t, apierrors.IsNotFound(err), "nothing half done")
+
+	repo.Commit(map[string]string{
+		"plain/bad.yaml":     configMapFile("good", "x") + "---\nkind: [\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\n",
+		"plain/strange.yaml": "apiVersion: example.com/v1\nkind: Strange\nmetadata: {name: a}\n---\na: b\n",
+		"plain/worse.yaml":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ncolour: red\n",
+	})
+	status = p.sync("plain")
+	require.NotNil(t, status.Error)
+	all := strings.Split(status.Error.Message, "\n")
+	require.Len(t, all, 5, "all at once, whoever refuses")
+	for n, want := range []string{
+		"plain/bad.yaml: document 2, line 6: ", "plain/strange.yaml: document 2, line 5: ",
+		"plain/bad.yaml, document 3, line 8: Secret/", "plain/strange.yaml, document 1, line 1: Strange/", "plain/worse.yaml, document 1, line 1: ConfigMap/",
+	} {
+		assert.Contains(t, all[n], want)
+	}
+	_, err = p.configMap("good")
+	assert.True(t, apierrors.IsNotFound(err), "nothing half done")
+	repo.Commit(map[string]string{"plain/strange.yaml": "", "plain/worse.yaml": ""})
 
 	p.allow(strings.Replace(allowing, "[ConfigMap]", "[ConfigMap, Deployment.apps]", 1))
 	ours := strings.Replace(deploymentFile, "IMAGE", "registry.example.com/shop/web:1", 1)

@@ -3,12 +3,14 @@ package runnerapitest
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // The fake's releases. One with a timeout of 1s fails, or is rolled back if it asks for that. Any
-// other is deployed by the next request for it.
+// other is deployed by the next request for it. One with "sticky" in its name is gone only after a
+// second delete.
 const failingTimeout = "1s"
 
 func (b *FakeBackend) release(ctx context.Context, verb string, key runnerapi.Key, opts runnerapi.ReleaseOptions) ([]runnerapi.Release, error) {
@@ -135,7 +137,15 @@ func (b *FakeBackend) DeleteRelease(ctx context.Context, key runnerapi.Key, opts
 		return runnerapi.Release{}, err
 	}
 	r := history[0]
-	if !opts.DryRun {
+	switch {
+	case opts.DryRun:
+	case strings.Contains(key.Name, "sticky") && r.Status != runnerapi.ReleaseFailed:
+		const waits = "pod sticky-0 to stop"
+		r.Status, r.Description = runnerapi.ReleaseFailed, "Deployment sticky did not go within 5m0s: waits for "+waits
+		r = b.keepRelease(key, r, nil, opts)
+		r.Status = runnerapi.ReleaseUninstalling
+		r.Operation.Command, r.Operation.Progress = "delete-release", "Deployment sticky is being deleted; it waits for "+waits
+	default:
 		b.mu.Lock()
 		delete(b.releases, key)
 		b.mu.Unlock()
