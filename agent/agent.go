@@ -24,6 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/build"
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
@@ -78,6 +79,7 @@ type Agent struct {
 	store      identity.Store
 	health     *health
 	policy     *policy.Policy
+	guard      egress.Guard // of fetches for Runners
 	audit      *audit.Log
 
 	current atomic.Pointer[identity.Identity]
@@ -121,13 +123,15 @@ func New(opts Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	builds, err := newBuilds(opts)
+	owner := newPolicy(opts.Config, k)
+	guard := egress.Guard{Allowed: opts.Config.FetchAddresses, Hosts: owner.FetchHosts}
+	builds, err := newBuilds(opts, guard)
 	if err != nil {
 		return nil, err
 	}
 	a := &Agent{
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k, kubernetes: kubernetes, builds: builds,
-		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), routed: make(chan struct{}, 1), news: newNews(),
+		health: newHealth(), policy: owner, guard: guard, beat: make(chan struct{}, 1), routed: make(chan struct{}, 1), news: newNews(),
 		hurry: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 		process: rand.Text(), instruments: newInstruments(opts.Version),
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	workloads "github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
@@ -42,7 +41,7 @@ func (a *Agent) releases() *helm.Releases {
 	c := a.opts.Config
 	return helm.New(a.opts.Kubernetes, helm.Options{
 		Namespace: c.Namespace, Namespaces: c.Namespaces, Replica: a.replica, HTTPHosts: c.ChartHTTPHosts,
-		Guard: egress.Guard{Allowed: c.FetchAddresses}, Workloads: a.workloads(), Log: a.log,
+		Guard: a.guard, Workloads: a.workloads(), Log: a.log,
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
-	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
@@ -27,7 +26,7 @@ func (a *Agent) newSources(engine *app.Engine) (*source.Keeper, error) {
 		REST: a.opts.Kubernetes, Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
 		Apps: engine, Manifests: setsOfSources{a.manifests}, Builds: a.builds, Decide: a.policy.Decide, Audit: a.audit.Record, Leads: engine.Leads,
 		Heard: a.hearOfRevoked, Before: a.recordFirst,
-		Render: command, Proxy: proxyFunc(), Guard: egress.Guard{Allowed: a.opts.Config.FetchAddresses}, Log: a.log,
+		Render: command, Proxy: proxyFunc(), Guard: a.guard, Log: a.log,
 	}), nil
 }
 

@@ -113,6 +113,12 @@ func (g GitURL) Address() string {
 	return net.JoinHostPort(strings.Trim(g.Host, "[]"), port)
 }
 
+// Hostname returns the host without the port.
+func (g GitURL) Hostname() string {
+	host, _, _ := net.SplitHostPort(g.Address()) // Address always has a port
+	return host
+}
+
 // Within reports whether the repository is prefix itself or below it: same way, user, server and
 // beginning of the path.
 func (g GitURL) Within(prefix GitURL) bool {

@@ -74,7 +74,7 @@ var settings = []setting{
 		usage: "hosts from which the agent may fetch Helm charts without TLS, as HOST or HOST:PORT with commas between (docs/releases.md)",
 		field: func(c *Config) any { return &c.ChartHTTPHosts }},
 	{key: "fetchAddresses", env: "PIPEOPS_FETCH_ADDRESSES", flag: "fetch-addresses",
-		usage: "ranges of loopback, link-local and metadata addresses from which the agent fetches charts and Git repositories, separated by commas, e.g. 127.0.0.0/8. Without it, the agent refuses them all",
+		usage: "ranges of loopback, link-local and metadata addresses from which the agent fetches charts, Git repositories and build contexts, separated by commas, e.g. 127.0.0.0/8. Without it, the agent refuses them all",
 		field: func(c *Config) any { return &c.FetchAddresses }},
 	{key: "logLevel", env: "LOG_LEVEL", flag: "log-level", def: "info",
 		usage: "trace, debug, info, warn or error",

@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/build/step"
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -22,10 +25,15 @@ func newBuild() *cobra.Command {
 }
 
 func newBuildFetch() *cobra.Command {
+	guard := &guardFlags{}
 	f := step.Fetch{Dir: step.Work, CommitDir: step.CommitDir, SecretDir: step.GitSecret, ProxyOfEnv: true}
 	cmd := &cobra.Command{
 		Use: "fetch", Short: "Fetch the files of a commit", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if f.Guard, err = guard.read(); err != nil {
+				return fmt.Errorf("%w: %w", errUsage, err)
+			}
 			f.Out = cmd.OutOrStdout()
 			return runStep(cmd, f.Run)
 		},
@@ -37,7 +45,29 @@ func newBuildFetch() *cobra.Command {
 	fl.StringVar(&f.Ref.Commit, "commit", "", "commit to build")
 	fl.StringVar(&f.Path, "path", "", "directory in the repository that is the build context")
 	fl.StringVar(&f.Secret, "secret", "", "name of the Secret whose keys are in "+step.GitSecret)
+	guard.add(fl)
 	return cmd
+}
+
+// guardFlags are how the agent passes its guard on to the step.
+type guardFlags struct{ addresses, hosts []string }
+
+func (g *guardFlags) add(fl *pflag.FlagSet) {
+	fl.StringSliceVar(&g.addresses, "fetch-addresses", nil, "ranges of addresses that are not refused")
+	fl.StringSliceVar(&g.hosts, "fetch-hosts", nil, "hosts to fetch from, as the policy lists them; none if empty (default: any host)")
+}
+
+func (g *guardFlags) read() (egress.Guard, error) {
+	hosts := egress.Hosts{Patterns: g.hosts}
+	guard := egress.Guard{Hosts: func() egress.Hosts { return hosts }}
+	for _, text := range g.addresses {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return guard, fmt.Errorf("--fetch-addresses: %q is not a range of addresses (fix: write it as 127.0.0.0/8)", text)
+		}
+		guard.Allowed = append(guard.Allowed, p)
+	}
+	return guard, nil
 }
 
 func newBuildPush() *cobra.Command {

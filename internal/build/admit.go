@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -52,6 +53,9 @@ func (c *Client) ready(ctx context.Context, namespace string, spec runnerapi.Bui
 		return runnerapi.NotSupported(
 			"have the operator of the agent set PIPEOPS_BUILD_IMAGE to an image of rootless BuildKit, by its digest (docs/builds.md)",
 			"the agent has no builder: its configuration names no image of one")
+	}
+	if refused := (git.Remote{URL: spec.Git.URL, Guard: c.opts.Guard}).CheckHost(); refused != nil {
+		return refused.Problem().WithField("git.url")
 	}
 	for _, needed := range []struct {
 		field, name string

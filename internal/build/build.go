@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
@@ -47,6 +48,8 @@ type Options struct {
 	Namespaces []string // the only ones that it may manage; empty for all
 	Image      string   // BuildKit's, rootless; empty where the operator has named none
 	ToolsImage string   // the agent's own, for the steps before and after
+	// Guard decides from which hosts and addresses a pod fetches the commit.
+	Guard egress.Guard
 }
 
 // Client implements runnerapi.Builds.

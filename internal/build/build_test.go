@@ -39,6 +39,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/build"
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/buildkit"
@@ -83,7 +84,11 @@ func open(t *testing.T) *workshop {
 	tools, err := w.env.Cluster.LoadProgram(t.Context(), cluster.Program{Package: "./cmd/agent", Name: "pipeops-agent", Ref: "pipeops/agent"})
 	require.NoError(t, err)
 	w.apply(deployments.BuildRights())
-	w.opts = build.Options{Namespace: kubetest.AgentNamespace, Image: builderImage, ToolsImage: tools}
+	listed := egress.Hosts{Patterns: []string{w.env.Cluster.HostIP()}}
+	w.opts = build.Options{
+		Namespace: kubetest.AgentNamespace, Image: builderImage, ToolsImage: tools,
+		Guard: egress.Guard{Hosts: func() egress.Hosts { return listed }},
+	}
 	w.builds = w.agent()
 
 	ca := newCA(t, w.env.Cluster.HostIP())

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/build/step"
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -118,12 +119,23 @@ func (c *Client) tool(name string, spec runnerapi.BuildSpec, args ...string) cor
 func (c *Client) fetch(spec runnerapi.BuildSpec) corev1.Container {
 	g := spec.Git
 	args := []string{"--url=" + g.URL, "--branch=" + g.Ref.Branch, "--tag=" + g.Ref.Tag, "--commit=" + g.Ref.Commit, "--path=" + g.Path, "--secret=" + g.Credentials}
-	container := c.tool(fetchStage, spec, args...)
+	container := c.tool(fetchStage, spec, append(args, guardFlags(c.opts.Guard)...)...)
 	container.VolumeMounts = append(container.VolumeMounts, commitMount)
 	if g.Credentials != "" {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "git", MountPath: step.GitSecret, ReadOnly: true})
 	}
 	return container
+}
+
+// guardFlags returns the flags that give the step the agent's guard as it is now.
+func guardFlags(g egress.Guard) (flags []string) {
+	for _, p := range g.Allowed {
+		flags = append(flags, "--fetch-addresses="+p.String())
+	}
+	if hosts := g.Listed(); hosts.Patterns != nil {
+		flags = append(flags, "--fetch-hosts="+strings.Join(hosts.Patterns, ","))
+	}
+	return flags
 }
 
 func (c *Client) push(spec runnerapi.BuildSpec) corev1.Container {

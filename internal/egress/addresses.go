@@ -1,6 +1,7 @@
-// Package egress decides to which addresses a program of ours connects when another party names the
-// host: a webhook's receiver, a Git or chart repository, a registry. It judges the address that a
-// name resolves to, on every connection, so that neither a redirect nor DNS leads elsewhere.
+// Package egress decides to which hosts and addresses a program of ours connects when another party
+// names the host: a webhook's receiver, a Git or chart repository, a registry. It judges the host and
+// the address that it resolves to, on every connection, so that neither a redirect nor DNS leads
+// elsewhere.
 package egress
 
 import (

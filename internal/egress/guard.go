@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,22 +17,37 @@ const dialTimeout = 30 * time.Second
 // Setting is the environment variable of the agent that names exceptions.
 const Setting = "PIPEOPS_FETCH_ADDRESSES"
 
-// Guard keeps fetches from loopback, link-local and metadata addresses. Its zero value allows no
-// exception.
+// Guard keeps fetches from loopback, link-local and metadata addresses, and from hosts that the
+// cluster owner's policy does not list. Its zero value allows every host and no exception.
 type Guard struct {
 	// Allowed are exceptions, such as 127.0.0.0/8 for a repository on the same machine.
 	Allowed []netip.Prefix
+	// Hosts returns the hosts that the policy lists at that moment; nil allows every host.
+	Hosts func() Hosts
 }
 
-// RefusedError is the error of a connection that a Guard refuses.
-type RefusedError struct{ Address netip.Addr }
+// RefusedError is the error of a connection that a Guard refuses, for its host or its address.
+type RefusedError struct {
+	Host    string // what the policy does not list
+	Source  string // where the policy is set
+	Address netip.Addr
+}
+
+// ByPolicy reports whether the policy's list of hosts is the reason.
+func (e *RefusedError) ByPolicy() bool { return !e.Address.IsValid() }
 
 func (e *RefusedError) Error() string {
+	if e.ByPolicy() {
+		return fmt.Sprintf("%s in the customer's policy does not list the host %.253q", PolicyKey, e.Host)
+	}
 	return fmt.Sprintf("%s is a loopback, link-local or metadata address", e.Address)
 }
 
 // Fix returns what can be done about it.
 func (e *RefusedError) Fix() string {
+	if e.ByPolicy() {
+		return "use a host that is listed there, or have the owner of the cluster add this one to " + PolicyKey + " in " + cmp.Or(e.Source, "the policy")
+	}
 	return "name a server that is neither on the agent's own machine nor link-local, or have the operator of the agent allow the address in " + Setting
 }
 
@@ -40,8 +57,19 @@ func (g Guard) Check(a netip.Addr) error {
 	if within(g.Allowed, a) || !IsMetadata(a) && !a.IsLoopback() {
 		return nil
 	}
-	return &RefusedError{a}
+	return &RefusedError{Address: a}
 }
+
+// Listed returns the hosts from which the agent may fetch now.
+func (g Guard) Listed() Hosts {
+	if g.Hosts == nil {
+		return Hosts{}
+	}
+	return g.Hosts()
+}
+
+// CheckHost returns a *RefusedError if the policy lists hosts, and not this one.
+func (g Guard) CheckHost(host string) error { return g.Listed().check(host) }
 
 // Control is for net.Dialer: it judges the address that a name was resolved to.
 func (g Guard) Control(_, address string, _ syscall.RawConn) error {
@@ -52,8 +80,24 @@ func (g Guard) Control(_, address string, _ syscall.RawConn) error {
 	return g.Check(to.Addr())
 }
 
-// CheckURL judges a host that is written as an address, which a proxy would connect to unseen.
+// DialContext connects to HOST:PORT, if the guard allows the host and the address that it has.
+func (g Guard) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.CheckHost(host); err != nil {
+		return nil, err
+	}
+	return (&net.Dialer{Timeout: dialTimeout, Control: g.Control}).DialContext(ctx, network, address)
+}
+
+// CheckURL judges the host of a URL. It judges an address in place of a name too, because a proxy
+// would connect to that unseen.
 func (g Guard) CheckURL(u *url.URL) error {
+	if err := g.CheckHost(u.Hostname()); err != nil {
+		return err
+	}
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
 		return g.Check(a)
 	}
@@ -61,12 +105,12 @@ func (g Guard) CheckURL(u *url.URL) error {
 }
 
 // Transport returns a copy of a transport that connects through the guard. The transport's proxy is
-// the operator's choice, and may be anywhere; the guard judges only addresses in URLs then, because
-// the proxy resolves names.
+// the operator's choice, and may be anywhere; the guard judges only URLs then, because the proxy
+// resolves names.
 func (g Guard) Transport(base *http.Transport) http.RoundTripper {
 	direct, proxied := base.Clone(), base.Clone()
 	direct.Proxy = nil
-	direct.DialContext = (&net.Dialer{Timeout: dialTimeout, Control: g.Control}).DialContext
+	direct.DialContext = g.DialContext
 	return &transport{guard: g, direct: direct, proxied: proxied, proxy: base.Proxy}
 }
 

@@ -49,7 +49,7 @@ type Options struct {
 	Replica string
 	// HTTPHosts are HOST or HOST:PORT from which charts may come without TLS.
 	HTTPHosts []string
-	// Guard says to which addresses the agent connects for charts.
+	// Guard decides to which hosts and addresses the agent connects for charts.
 	Guard egress.Guard
 	// Transport fetches charts, unguarded; nil for one with the system's roots and proxies.
 	Transport http.RoundTripper

@@ -20,6 +20,9 @@ type Document struct {
 	// Trust defines by what Runners prove themselves beside the control plane's CA; if absent, that
 	// CA is enough.
 	Trust []Trust `json:"trust,omitempty"`
+	// FetchHosts are patterns of the hosts from which the agent may fetch charts, Git repositories
+	// and build contexts. Absent, any host; empty, none.
+	FetchHosts []string `json:"fetchHosts,omitempty"`
 	// Rules are read from the top, and the first that is about a call decides; a
 	// call that none is about is refused. Absent, the default's are in force.
 	Rules []Rule `json:"rules,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -16,6 +17,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(rules), "ci", "registry.example.com/shop/web:1")
 	f.Add([]byte("paused: true"), "", "")
 	f.Add([]byte("rules: [{name: a, images: [docker.io], maxResources: {cpu: 1, memory: 1e3}}]"), "x", "nginx")
+	f.Add([]byte("fetchHosts: [git.example.com, '*.charts.example.com']\nrules: []"), "x", "git.example.com")
+	f.Add([]byte("fetchHosts: []"), "x", "@")
+	f.Add([]byte("fetchHosts: ['*[', 'a:1']"), "x", "git.example.com:443")
 	f.Add([]byte("a: &a [x]\nrules: *a"), "x", "@")
 	f.Fuzz(func(t *testing.T, text []byte, runner, image string) {
 		doc, err := policy.Parse(text)
@@ -28,6 +32,7 @@ func FuzzParse(f *testing.F) {
 		}
 		p := policy.New("x")
 		p.Set(doc, nil)
+		_, _ = doc.Summary(), egress.Guard{Hosts: p.FetchHosts}.CheckHost(image)
 		i := intent(runner, "put-app", "shop")
 		i.App = &runnerapi.AppSpec{Image: image}
 		_ = p.Decide(i)

@@ -103,13 +103,18 @@ var (
 // maxStars bounds the wildcards of one pattern, which cost time.
 const maxStars = 4
 
-// names checks the patterns of hosts and annotations.
-func (c *checking) names(at string, r Rule) {
-	for i, p := range r.Hosts {
+// hosts checks the patterns of hosts.
+func (c *checking) hosts(field string, patterns []string) {
+	for i, p := range patterns {
 		if !hostPattern.MatchString(p) || strings.Count(p, anything) > maxStars {
-			c.add(fmt.Sprintf("%s.hosts[%d]", at, i), "%.100q is neither a host nor a pattern such as *.shop.example.com", p)
+			c.add(fmt.Sprintf("%s[%d]", field, i), "%.100q is neither a host nor a pattern such as *.shop.example.com", p)
 		}
 	}
+}
+
+// names checks the patterns of hosts and annotations.
+func (c *checking) names(at string, r Rule) {
+	c.hosts(at+".hosts", r.Hosts)
 	for i, p := range r.Annotations {
 		field := fmt.Sprintf("%s.annotations[%d]", at, i)
 		key := strings.ToLower(p)

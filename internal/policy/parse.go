@@ -13,6 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -123,6 +124,7 @@ func (c *checking) document(d Document) {
 		c.add("audit", "%.40q is not %q, which is all that it can be", d.Audit, auditRequired)
 	}
 	c.trust(d.Trust)
+	c.hosts(egress.PolicyKey, d.FetchHosts)
 	names := map[string]bool{}
 	for i, r := range d.Rules {
 		at := fmt.Sprintf("rules[%d]", i)

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"sync"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -79,6 +80,17 @@ func (p *Policy) AuditRequired() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.doc.Audit == auditRequired
+}
+
+// FetchHosts returns the hosts from which the agent may fetch now: none while the policy is unknown
+// or invalid.
+func (p *Policy) FetchHosts() egress.Hosts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known || p.wrong != nil {
+		return egress.Hosts{Patterns: []string{}, Source: p.source}
+	}
+	return egress.Hosts{Patterns: p.doc.FetchHosts, Source: p.source}
 }
 
 // State implements runnerapi.Policy.

@@ -218,6 +218,10 @@ func inBuild(err error) error {
 		return err
 	}
 	q := *p
+	if q.Field == "git.url" {
+		q.Field = "url"
+		return &q
+	}
 	q.Field = "build." + strings.NewReplacer("git.credentials", "gitCredentials", "path.", "").Replace(p.Field)
 	return &q
 }

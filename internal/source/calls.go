@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -67,6 +68,9 @@ func (k *Keeper) PutSource(ctx context.Context, key runnerapi.Key, spec runnerap
 	}
 	if spec.Type != runnerapi.SourceApp && k.Manifests == nil {
 		return runnerapi.Source{}, runnerapi.NotSupported("use a source of type app", "this agent applies no manifests")
+	}
+	if refused := (git.Remote{URL: spec.URL, Guard: k.Guard}).CheckHost(); refused != nil {
+		return runnerapi.Source{}, refused.Problem().WithField("url")
 	}
 	wanted := newObject(key)
 	wanted.Spec, wanted.Annotations = spec, map[string]string{managed.ChangedBy: opts.Caller.Runner, managed.RequestID: opts.Caller.RequestID}

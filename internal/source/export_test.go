@@ -13,3 +13,6 @@ func (k *Keeper) UseClock(c clock.WithTicker) {
 	k.work.ShutDown()
 	k.work = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[runnerapi.Key]{Clock: c})
 }
+
+// InBuild renames the field of a build's refusal.
+var InBuild = inBuild

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,7 +19,7 @@ func asStatus(err error, into *apierrors.APIStatus) bool { return errors.As(err,
 func asProblem(err error) error {
 	var g *git.Error
 	if errors.As(err, &g) {
-		return problem.New(http.StatusUnprocessableEntity, runnerapi.Code(g.Reason), g.Fix, "%s", g.Message)
+		return g.Problem()
 	}
 	return kubeproblem.From(err, "trying the source")
 }

@@ -90,7 +90,7 @@ type Config struct {
 	Render []string
 	// Proxy returns the proxy for HTTPS; nil means none.
 	Proxy func(*url.URL) (*url.URL, error)
-	// Guard decides to which addresses the agent connects for repositories.
+	// Guard decides to which hosts and addresses the agent connects for repositories.
 	Guard  egress.Guard
 	Limits git.Limits // git.DefaultLimits when zero
 	Log    zerolog.Logger

@@ -26,6 +26,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
@@ -137,7 +138,7 @@ func openWith(t *testing.T, env *kubetest.Env, builds source.Builds, by ...clock
 	command, err := render.Command()
 	require.NoError(t, err)
 	p.keeper = source.New(source.Config{
-		Guard: gitserver.Guard,
+		Guard: egress.Guard{Allowed: gitserver.Guard.Allowed, Hosts: p.policy.FetchHosts},
 		REST:  env.Agent, Namespace: agent, Namespaces: only, Apps: engine, Decide: p.policy.Decide, Audit: p.audited.record,
 		Manifests: sets{manifests.New(manifests.Config{
 			REST: env.Agent, Namespace: agent, Namespaces: only, Workloads: health.New(env.Agent, settling),

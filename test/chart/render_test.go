@@ -144,6 +144,14 @@ func TestSwitchesCanBeSwitchedOff(t *testing.T) {
 	assert.Contains(t, on, "APIService v1beta1.metrics.k8s.io")
 }
 
+func TestAddressesToFetchFromAreSet(t *testing.T) {
+	settings := func(args ...string) map[string]any {
+		return field[map[string]any](t, render(t, agentChart, "single.yaml", args...)["ConfigMap pipeops-agent"], "data")
+	}
+	assert.NotContains(t, settings(), "PIPEOPS_FETCH_ADDRESSES")
+	assert.Equal(t, "127.0.0.0/8,::1/128", settings("--set", "agent.fetchAddresses={127.0.0.0/8,::1/128}")["PIPEOPS_FETCH_ADDRESSES"])
+}
+
 // TestEgressIsNarrowed to what is named, and DNS.
 func TestEgressIsNarrowed(t *testing.T) {
 	rules := func(args ...string) []any {

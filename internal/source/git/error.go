@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 // Reason is the stable name of a failure.
@@ -28,6 +30,7 @@ const (
 	Moved         Reason = "moved"
 	NotGit        Reason = "not_a_repository"
 	Forbidden     Reason = "address_forbidden"
+	HostForbidden Reason = "host_forbidden"
 	Credentials   Reason = "credentials_invalid"
 )
 
@@ -39,12 +42,26 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message + " (fix: " + e.Fix + ")" }
 
+// Problem returns the error as an answer to a call.
+func (e *Error) Problem() *problem.Error {
+	return problem.New(http.StatusUnprocessableEntity, problem.Code(e.Reason), e.Fix, "%s", e.Message)
+}
+
 func failed(reason Reason, fix, format string, args ...any) *Error {
 	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...), Fix: fix}
 }
 
 // errTooMuch is the end of a stream that is longer than its limit.
 var errTooMuch = errors.New("more than the limit")
+
+// forbidden returns what the guard's refusal of a host means.
+func forbidden(refused *egress.RefusedError, host string) *Error {
+	reason := Forbidden
+	if refused.ByPolicy() {
+		reason = HostForbidden
+	}
+	return failed(reason, refused.Fix(), "%s cannot be reached: %v", host, refused)
+}
 
 // network returns what an error of a connection means.
 func network(err error, host string) error {
@@ -53,7 +70,7 @@ func network(err error, host string) error {
 	var closed *egress.RefusedError
 	switch {
 	case errors.As(err, &closed):
-		return failed(Forbidden, closed.Fix(), "%s cannot be reached: %v", host, closed)
+		return forbidden(closed, host)
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, errTooMuch):

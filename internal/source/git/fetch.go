@@ -24,8 +24,21 @@ type Remote struct {
 	Auth Auth
 	// Proxy returns the proxy for HTTPS; nil means none. SSH uses none.
 	Proxy func(*url.URL) (*url.URL, error)
-	// Guard says to which addresses the agent connects.
+	// Guard decides to which hosts and addresses the agent connects.
 	Guard egress.Guard
+}
+
+// CheckHost returns an error if the guard refuses the repository's host. It contacts no server.
+func (r Remote) CheckHost() *Error {
+	u, err := runnerapi.ParseGitURL(r.URL)
+	if err != nil {
+		return failed(NotGit, "correct url", "url %v", err)
+	}
+	var refused *egress.RefusedError
+	if errors.As(r.Guard.CheckHost(u.Hostname()), &refused) {
+		return forbidden(refused, u.Host)
+	}
+	return nil
 }
 
 // session is a conversation about one repository.

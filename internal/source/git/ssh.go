@@ -65,7 +65,7 @@ func (s *overSSH) dial(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conn, err := (&net.Dialer{Control: s.guard.Control}).DialContext(ctx, "tcp", s.url.Address())
+	conn, err := s.guard.DialContext(ctx, "tcp", s.url.Address())
 	if err != nil {
 		return network(err, s.url.Host)
 	}

@@ -21,6 +21,9 @@ ENABLE_INGRESS_SYNC: {{ .Values.agent.enableIngressSync | quote }}
 {{- with .Values.agent.namespaces }}
 PIPEOPS_NAMESPACES: {{ join "," . | quote }}
 {{- end }}
+{{- with .Values.agent.fetchAddresses }}
+PIPEOPS_FETCH_ADDRESSES: {{ join "," . | quote }}
+{{- end }}
 {{- with .Values.proxy.https }}
 HTTPS_PROXY: {{ . | quote }}
 {{- end }}

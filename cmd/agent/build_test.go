@@ -1,0 +1,36 @@
+package main
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTheStepThatFetchesReadsItsGuard as internal/build writes it.
+func TestTheStepThatFetchesReadsItsGuard(t *testing.T) {
+	for _, c := range []struct {
+		args    []string
+		allowed map[string]bool
+	}{
+		{nil, map[string]bool{"git.example.com": true}},
+		{[]string{"--fetch-hosts="}, map[string]bool{"git.example.com": false}},
+		{[]string{"--fetch-hosts=git.example.com,*.charts.example.com"}, map[string]bool{"git.example.com": true, "a.charts.example.com": true, "example.com": false}},
+	} {
+		guard, fl := &guardFlags{}, pflag.NewFlagSet("fetch", pflag.ContinueOnError)
+		guard.add(fl)
+		require.NoError(t, fl.Parse(append(c.args, "--fetch-addresses=127.0.0.0/8", "--fetch-addresses=169.254.20.10/32")))
+		read, err := guard.read()
+		require.NoError(t, err)
+		for host, fine := range c.allowed {
+			assert.Equal(t, fine, read.CheckHost(host) == nil, "%q: %s", c.args, host)
+		}
+		for address, fine := range map[string]bool{"127.0.0.1": true, "169.254.20.10": true, "169.254.169.254": false} {
+			assert.Equal(t, fine, read.Check(netip.MustParseAddr(address)) == nil, address)
+		}
+	}
+	_, err := (&guardFlags{addresses: []string{"localhost"}}).read()
+	require.ErrorContains(t, err, "--fetch-addresses: \"localhost\" is not a range of addresses (fix: ")
+}

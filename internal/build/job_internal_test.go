@@ -1,0 +1,35 @@
+package build
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// TestTheFetchOfABuildHasTheAgentsGuard as it is when the Job is made.
+func TestTheFetchOfABuildHasTheAgentsGuard(t *testing.T) {
+	owner := policy.New("a test")
+	c := &Client{opts: Options{Guard: egress.Guard{
+		Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.20.10/32")}, Hosts: owner.FetchHosts,
+	}}}
+	spec := runnerapi.BuildSpec{Git: runnerapi.BuildGit{URL: "https://git.example.com/shop/web.git"}}
+	for text, flags := range map[string][]string{
+		"": nil,
+		"fetchHosts: [git.example.com, '*.charts.example.com']": {"--fetch-hosts=git.example.com,*.charts.example.com"},
+		"fetchHosts: []": {"--fetch-hosts="},
+	} {
+		doc, err := policy.Parse([]byte(text))
+		require.NoError(t, err)
+		owner.Set(doc, nil)
+		command := c.fetch(spec).Command
+		require.Greater(t, len(command), 9)
+		assert.Equal(t, append([]string{"--fetch-addresses=127.0.0.0/8", "--fetch-addresses=169.254.20.10/32"}, flags...), command[9:], text)
+	}
+	assert.Len(t, (&Client{}).fetch(spec).Command, 9)
+}
