@@ -14,9 +14,10 @@ type App struct {
 	Spec       AppSpec   `json:"spec"`
 	Status     AppStatus `json:"status"`
 
-	UID         string `json:"uid,omitempty" doc:"Tells the App from an earlier one of its name."`
-	RestartedAt string `json:"restartedAt,omitempty" doc:"When it was last asked to restart."`
-	Operation   string `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+	UID         string   `json:"uid,omitempty" doc:"Tells the App from an earlier one of its name."`
+	RestartedAt string   `json:"restartedAt,omitempty" doc:"When it was last asked to restart."`
+	Operation   string   `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+	Outcome     *Outcome `json:"outcome,omitempty" doc:"In the answer to a command that waited: what became of this command, also where a later change of the App came since."`
 }
 
 // AppList is a page of Apps.

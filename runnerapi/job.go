@@ -12,8 +12,9 @@ type Job struct {
 	Spec       JobSpec   `json:"spec"`
 	Status     JobStatus `json:"status"`
 
-	UID       string `json:"uid,omitempty" doc:"Tells the Job from an earlier one of its name."`
-	Operation string `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+	UID       string   `json:"uid,omitempty" doc:"Tells the Job from an earlier one of its name."`
+	Operation string   `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+	Outcome   *Outcome `json:"outcome,omitempty" doc:"In the answer to a command that waited: what became of this command, also where a later change of the Job came since."`
 }
 
 // JobList is a page of Jobs.
@@ -129,7 +130,7 @@ func JobOf(a App) Job {
 		o = *a.Spec.Job
 	}
 	j := Job{
-		Namespace: a.Namespace, Name: a.Name, Generation: a.Generation, CreatedAt: a.CreatedAt, UID: a.UID, Operation: a.Operation,
+		Namespace: a.Namespace, Name: a.Name, Generation: a.Generation, CreatedAt: a.CreatedAt, UID: a.UID, Operation: a.Operation, Outcome: a.Outcome,
 		Spec: JobSpec{
 			Image: a.Spec.Image, Command: a.Spec.Command, Args: a.Spec.Args, Run: o.Run,
 			Retries: o.Retries, DeadlineSeconds: o.DeadlineSeconds, TTLSeconds: o.TTLSeconds,

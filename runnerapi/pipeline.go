@@ -43,8 +43,9 @@ type Pipeline struct {
 	Spec       PipelineSpec   `json:"spec"`
 	Status     PipelineStatus `json:"status"`
 
-	UID       string `json:"uid,omitempty" doc:"Tells the Pipeline from an earlier one of its name."`
-	Operation string `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+	UID       string   `json:"uid,omitempty" doc:"Tells the Pipeline from an earlier one of its name."`
+	Operation string   `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+	Outcome   *Outcome `json:"outcome,omitempty" doc:"In the answer to a command that waited: what became of this command, also where a later change of the Pipeline came since."`
 }
 
 // PipelineList is a page of Pipelines.
@@ -148,7 +149,7 @@ func PipelineOf(a App) Pipeline {
 		o = *a.Spec.Job
 	}
 	p := Pipeline{
-		Namespace: a.Namespace, Name: a.Name, Generation: a.Generation, CreatedAt: a.CreatedAt, UID: a.UID, Operation: a.Operation,
+		Namespace: a.Namespace, Name: a.Name, Generation: a.Generation, CreatedAt: a.CreatedAt, UID: a.UID, Operation: a.Operation, Outcome: a.Outcome,
 		Spec: PipelineSpec{
 			Jobs: a.Spec.Jobs, Image: a.Spec.Image, Run: o.Run, Retries: o.Retries, DeadlineSeconds: o.DeadlineSeconds, TTLSeconds: o.TTLSeconds,
 			Surroundings: surroundingsOf(a.Spec), Resources: a.Spec.Resources,

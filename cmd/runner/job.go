@@ -31,7 +31,8 @@ func jobLook(key runnerapi.Key) look {
 var jobs = runKind[runnerapi.Job]{
 	of: func(j runnerapi.Job) standing {
 		return standing{
-			kind: "job", key: runnerapi.Key{Namespace: j.Namespace, Name: j.Name}, operation: j.Operation,
+			kind: "job", key: runnerapi.Key{Namespace: j.Namespace, Name: j.Name},
+			uid: j.UID, operation: j.Operation, generation: j.Generation,
 			settled: j.Settled(), state: j.Status.State, diagnosis: j.Status.Diagnosis,
 		}
 	},
