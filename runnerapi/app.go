@@ -255,6 +255,7 @@ type AppStatus struct {
 	Runs               []Run       `json:"runs,omitempty" doc:"Runs of a Job or CronJob, the newest first."`
 	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong, when something is."`
 	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before the App is Healthy, while nothing is known to be wrong; or before a deleted App is gone."`
+	LastLines          []string    `json:"lastLines,omitempty" doc:"Last lines of the init container that waitingFor names."`
 	Revision           int64       `json:"revision,omitempty" doc:"Revision of the spec that this status speaks of."`
 	Undone             *Undone     `json:"undone,omitempty" doc:"The failed rollout that the agent took back, while the revision it went back to holds."`
 	Drift              *Drift      `json:"drift,omitempty" doc:"What somebody else changed of the App's objects and the agent put back."`

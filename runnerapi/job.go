@@ -115,7 +115,8 @@ type JobStatus struct {
 	Tries              int32      `json:"tries,omitempty" doc:"Pods that have come to their end so far, or run now."`
 	ExitCode           *int32     `json:"exitCode,omitempty" doc:"Of the container that ended last."`
 	Diagnosis          *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong, when something is, with the last lines of the log."`
-	WaitingFor         string     `json:"waitingFor,omitempty" doc:"What has to happen before a deleted Job is gone."`
+	WaitingFor         string     `json:"waitingFor,omitempty" doc:"What has to happen before the Job goes on, while nothing is known to be wrong; or before a deleted one is gone."`
+	LastLines          []string   `json:"lastLines,omitempty" doc:"Last lines of the init container that waitingFor names."`
 }
 
 // Settled reports whether the Job's newest spec has run to its end or cannot go on.
@@ -148,8 +149,9 @@ func JobOf(a App) Job {
 	if observed && !j.Status.State.Ended() && a.Status.Diagnosis != nil && !a.Status.Diagnosis.Cause.Retried() {
 		j.Status.State = JobBlocked
 	}
+	j.Status.WaitingFor, j.Status.LastLines = a.Status.WaitingFor, a.Status.LastLines
 	if a.Status.Phase == PhaseDeleting {
-		j.Status.State, j.Status.WaitingFor = JobDeleting, a.Status.WaitingFor
+		j.Status.State = JobDeleting
 	}
 	return j
 }

@@ -134,7 +134,8 @@ type PipelineStatus struct {
 	FailedJob          string      `json:"failedJob,omitempty" doc:"The job at which the Pipeline stopped."`
 	Jobs               []JobResult `json:"jobs,omitempty" doc:"How each job stands, in their order."`
 	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong with the job under way, or with the one that failed."`
-	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before a deleted Pipeline is gone."`
+	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before the Pipeline goes on, while nothing is known to be wrong; or before a deleted one is gone."`
+	LastLines          []string    `json:"lastLines,omitempty" doc:"Last lines of the init container that waitingFor names."`
 }
 
 // Settled reports whether the Pipeline's newest spec has come to its end, or cannot go on.
@@ -163,8 +164,9 @@ func PipelineOf(a App) Pipeline {
 		p.Status.Jobs, p.Status.Diagnosis = a.Status.Jobs, a.Status.Diagnosis
 		p.Status.sum()
 	}
+	p.Status.WaitingFor, p.Status.LastLines = a.Status.WaitingFor, a.Status.LastLines
 	if a.Status.Phase == PhaseDeleting {
-		p.Status.State, p.Status.WaitingFor = JobDeleting, a.Status.WaitingFor
+		p.Status.State = JobDeleting
 	}
 	return p
 }

@@ -207,6 +207,7 @@ func jobDetails(w io.Writer, j runnerapi.Job) {
 	if j.Status.ExitCode != nil && j.Status.Diagnosis == nil { // which has it too
 		cli.Row(w, "Exit code:", *j.Status.ExitCode)
 	}
+	waitingRows(w, j.Status.WaitingFor, j.Status.LastLines)
 	diagnosisRows(w, j.Status.Diagnosis)
 }
 

@@ -144,5 +144,6 @@ func pipelineDetails(w io.Writer, p runnerapi.Pipeline) {
 		}
 		cli.Row(w, "Job "+j.Name+":", row)
 	}
+	waitingRows(w, p.Status.WaitingFor, p.Status.LastLines)
 	diagnosisRows(w, p.Status.Diagnosis)
 }
