@@ -14,9 +14,10 @@ type App struct {
 	Spec       AppSpec   `json:"spec"`
 	Status     AppStatus `json:"status"`
 
-	UID         string `json:"uid,omitempty" doc:"Tells the App from an earlier one of its name."`
-	RestartedAt string `json:"restartedAt,omitempty" doc:"When it was last asked to restart."`
-	Operation   string `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+	UID         string   `json:"uid,omitempty" doc:"Tells the App from an earlier one of its name."`
+	RestartedAt string   `json:"restartedAt,omitempty" doc:"When it was last asked to restart."`
+	Operation   string   `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+	Outcome     *Outcome `json:"outcome,omitempty" doc:"In the answer to a command that waited: what became of this command, also where a later change of the App came since."`
 }
 
 // AppList is a page of Apps.
@@ -254,6 +255,7 @@ type AppStatus struct {
 	Runs               []Run       `json:"runs,omitempty" doc:"Runs of a Job or CronJob, the newest first."`
 	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong, when something is."`
 	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before the App is Healthy, while nothing is known to be wrong; or before a deleted App is gone."`
+	LastLines          []string    `json:"lastLines,omitempty" doc:"Last lines of the init container that waitingFor names."`
 	Revision           int64       `json:"revision,omitempty" doc:"Revision of the spec that this status speaks of."`
 	Undone             *Undone     `json:"undone,omitempty" doc:"The failed rollout that the agent took back, while the revision it went back to holds."`
 	Drift              *Drift      `json:"drift,omitempty" doc:"What somebody else changed of the App's objects and the agent put back."`

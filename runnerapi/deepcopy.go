@@ -9,6 +9,7 @@ func (s *AppStatus) DeepCopyInto(out *AppStatus) {
 	out.URLs = append([]string(nil), s.URLs...)
 	out.Conditions = append([]Condition(nil), s.Conditions...)
 	out.PublicURLs = append([]string(nil), s.PublicURLs...)
+	out.LastLines = append([]string(nil), s.LastLines...)
 	if s.Diagnosis != nil {
 		out.Diagnosis = s.Diagnosis.DeepCopy()
 	}

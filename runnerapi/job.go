@@ -12,8 +12,9 @@ type Job struct {
 	Spec       JobSpec   `json:"spec"`
 	Status     JobStatus `json:"status"`
 
-	UID       string `json:"uid,omitempty" doc:"Tells the Job from an earlier one of its name."`
-	Operation string `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+	UID       string   `json:"uid,omitempty" doc:"Tells the Job from an earlier one of its name."`
+	Operation string   `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+	Outcome   *Outcome `json:"outcome,omitempty" doc:"In the answer to a command that waited: what became of this command, also where a later change of the Job came since."`
 }
 
 // JobList is a page of Jobs.
@@ -114,7 +115,8 @@ type JobStatus struct {
 	Tries              int32      `json:"tries,omitempty" doc:"Pods that have come to their end so far, or run now."`
 	ExitCode           *int32     `json:"exitCode,omitempty" doc:"Of the container that ended last."`
 	Diagnosis          *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong, when something is, with the last lines of the log."`
-	WaitingFor         string     `json:"waitingFor,omitempty" doc:"What has to happen before a deleted Job is gone."`
+	WaitingFor         string     `json:"waitingFor,omitempty" doc:"What has to happen before the Job goes on, while nothing is known to be wrong; or before a deleted one is gone."`
+	LastLines          []string   `json:"lastLines,omitempty" doc:"Last lines of the init container that waitingFor names."`
 }
 
 // Settled reports whether the Job's newest spec has run to its end or cannot go on.
@@ -129,7 +131,7 @@ func JobOf(a App) Job {
 		o = *a.Spec.Job
 	}
 	j := Job{
-		Namespace: a.Namespace, Name: a.Name, Generation: a.Generation, CreatedAt: a.CreatedAt, UID: a.UID, Operation: a.Operation,
+		Namespace: a.Namespace, Name: a.Name, Generation: a.Generation, CreatedAt: a.CreatedAt, UID: a.UID, Operation: a.Operation, Outcome: a.Outcome,
 		Spec: JobSpec{
 			Image: a.Spec.Image, Command: a.Spec.Command, Args: a.Spec.Args, Run: o.Run,
 			Retries: o.Retries, DeadlineSeconds: o.DeadlineSeconds, TTLSeconds: o.TTLSeconds,
@@ -147,8 +149,9 @@ func JobOf(a App) Job {
 	if observed && !j.Status.State.Ended() && a.Status.Diagnosis != nil && !a.Status.Diagnosis.Cause.Retried() {
 		j.Status.State = JobBlocked
 	}
+	j.Status.WaitingFor, j.Status.LastLines = a.Status.WaitingFor, a.Status.LastLines
 	if a.Status.Phase == PhaseDeleting {
-		j.Status.State, j.Status.WaitingFor = JobDeleting, a.Status.WaitingFor
+		j.Status.State = JobDeleting
 	}
 	return j
 }

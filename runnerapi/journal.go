@@ -39,9 +39,9 @@ type Outcomes interface {
 
 // Outcome is the outcome of a command.
 type Outcome struct {
-	State     OperationState
-	Message   string
-	Diagnosis *Diagnosis
+	State     OperationState `json:"state" enum:"pending,succeeded,failed,superseded"`
+	Message   string         `json:"message,omitempty" doc:"Why the state is what it is, where that needs saying."`
+	Diagnosis *Diagnosis     `json:"diagnosis,omitempty" doc:"What is wrong, when the state is failed."`
 }
 
 // Claim is a command before it is carried out.

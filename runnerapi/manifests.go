@@ -95,6 +95,7 @@ type AppliedObject struct {
 	Message string      `json:"message,omitempty" doc:"What it waits for, or what there is to know."`
 	// Diagnosis is of what runs pods.
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong with it, where it runs pods."`
+	LastLines []string   `json:"lastLines,omitempty" doc:"Last lines of the init container that the message names."`
 	Diff      string     `json:"diff,omitempty" doc:"What changes, as a unified diff. Values of Secrets are masked."`
 }
 
@@ -117,6 +118,7 @@ type SetObject struct {
 	Message string      `json:"message,omitempty"`
 	// Diagnosis is of what runs pods.
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong with it, where it runs pods."`
+	LastLines []string   `json:"lastLines,omitempty" doc:"Last lines of the init container that the message names."`
 }
 
 // ManifestSetList is the answer of the list call.

@@ -69,7 +69,7 @@ func (s *server) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operati
 	schema := s.api.OpenAPI().Components.Schemas.Schema(answer, true, answer.Name())
 	op.Responses = map[string]*huma.Response{
 		"200": {
-			Description: "The outcome: the newest spec has settled, well or not, or it was a dry run.",
+			Description: "The outcome: the newest spec has settled, well or not, or a later change has superseded the command, or it was a dry run.",
 			Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
 		},
 		"202": {

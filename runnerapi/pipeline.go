@@ -43,8 +43,9 @@ type Pipeline struct {
 	Spec       PipelineSpec   `json:"spec"`
 	Status     PipelineStatus `json:"status"`
 
-	UID       string `json:"uid,omitempty" doc:"Tells the Pipeline from an earlier one of its name."`
-	Operation string `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+	UID       string   `json:"uid,omitempty" doc:"Tells the Pipeline from an earlier one of its name."`
+	Operation string   `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+	Outcome   *Outcome `json:"outcome,omitempty" doc:"In the answer to a command that waited: what became of this command, also where a later change of the Pipeline came since."`
 }
 
 // PipelineList is a page of Pipelines.
@@ -133,7 +134,8 @@ type PipelineStatus struct {
 	FailedJob          string      `json:"failedJob,omitempty" doc:"The job at which the Pipeline stopped."`
 	Jobs               []JobResult `json:"jobs,omitempty" doc:"How each job stands, in their order."`
 	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong with the job under way, or with the one that failed."`
-	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before a deleted Pipeline is gone."`
+	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before the Pipeline goes on, while nothing is known to be wrong; or before a deleted one is gone."`
+	LastLines          []string    `json:"lastLines,omitempty" doc:"Last lines of the init container that waitingFor names."`
 }
 
 // Settled reports whether the Pipeline's newest spec has come to its end, or cannot go on.
@@ -148,7 +150,7 @@ func PipelineOf(a App) Pipeline {
 		o = *a.Spec.Job
 	}
 	p := Pipeline{
-		Namespace: a.Namespace, Name: a.Name, Generation: a.Generation, CreatedAt: a.CreatedAt, UID: a.UID, Operation: a.Operation,
+		Namespace: a.Namespace, Name: a.Name, Generation: a.Generation, CreatedAt: a.CreatedAt, UID: a.UID, Operation: a.Operation, Outcome: a.Outcome,
 		Spec: PipelineSpec{
 			Jobs: a.Spec.Jobs, Image: a.Spec.Image, Run: o.Run, Retries: o.Retries, DeadlineSeconds: o.DeadlineSeconds, TTLSeconds: o.TTLSeconds,
 			Surroundings: surroundingsOf(a.Spec), Resources: a.Spec.Resources,
@@ -162,8 +164,9 @@ func PipelineOf(a App) Pipeline {
 		p.Status.Jobs, p.Status.Diagnosis = a.Status.Jobs, a.Status.Diagnosis
 		p.Status.sum()
 	}
+	p.Status.WaitingFor, p.Status.LastLines = a.Status.WaitingFor, a.Status.LastLines
 	if a.Status.Phase == PhaseDeleting {
-		p.Status.State, p.Status.WaitingFor = JobDeleting, a.Status.WaitingFor
+		p.Status.State = JobDeleting
 	}
 	return p
 }

@@ -220,6 +220,7 @@ type ReleaseObject struct {
 	State     ObjectState `json:"state,omitempty" enum:"ready,inProgress,failed,missing,unknown" doc:"How it is, of what runs pods, where one release is asked for."`
 	Message   string      `json:"message,omitempty" doc:"What it waits for, or what is wrong."`
 	Diagnosis *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong with it."`
+	LastLines []string    `json:"lastLines,omitempty" doc:"Last lines of the init container that the message names."`
 }
 
 // ReleaseList is releases, or revisions of one.

@@ -153,10 +153,31 @@ func (s *server) write(ctx context.Context, key Key, wp params.Write, wait param
 		s.accepted(ctx, op, app)
 	}
 	out, err := s.settle(ctx, app, op.App.Generation, d, http.StatusAccepted)
-	if out != nil {
-		out.Body.Operation = op.ID
+	if err != nil {
+		return nil, err
+	}
+	out.Body.Operation = op.ID
+	if d > 0 {
+		err = s.addOutcome(ctx, op, out)
 	}
 	return out, err
+}
+
+// addOutcome adds to the answer what became of the command itself: a later one may have come while
+// the call waited, and the App's status then describes that one.
+func (s *server) addOutcome(ctx context.Context, op *command, out *appOutput) error {
+	if s.Outcomes == nil {
+		return nil
+	}
+	outcome, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (Outcome, error) { return s.Outcomes.Outcome(ctx, op.Record) })
+	if err != nil {
+		return err
+	}
+	out.Body.Outcome = &outcome
+	if outcome.State != OperationPending {
+		out.Status = http.StatusOK
+	}
+	return nil
 }
 
 // settle answers 200 with the outcome. It answers with the given status if there is no outcome

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,20 +140,69 @@ func TestWaitingIsAnsweredWithTheOutcome(t *testing.T) {
 		image  string
 		status int
 		phase  runnerapi.Phase
+
+		outcome runnerapi.OperationState
 	}{
-		"?wait=10s":               {"shop/web:1", 200, runnerapi.PhaseHealthy},
-		"?wait=11s":               {"missing", 200, runnerapi.PhaseFailed}, // the outcome is data, not an error
-		"?wait=200ms":             {"slow", 202, runnerapi.PhaseProgressing},
-		"":                        {"shop/web:2", 202, runnerapi.PhaseProgressing},
-		"?dryRun=true&wait=10s":   {"shop/web:3", 200, runnerapi.PhaseProgressing},
-		"?wait=12s&dryRun=false":  {"shop/web:4", 200, runnerapi.PhaseHealthy},
-		"?wait=200ms&dryRun=true": {"slow", 200, runnerapi.PhaseProgressing},
+		"?wait=10s":               {"shop/web:1", 200, runnerapi.PhaseHealthy, runnerapi.OperationSucceeded},
+		"?wait=11s":               {"missing", 200, runnerapi.PhaseFailed, runnerapi.OperationFailed}, // the outcome is data, not an error
+		"?wait=200ms":             {"slow", 202, runnerapi.PhaseProgressing, runnerapi.OperationPending},
+		"":                        {"shop/web:2", 202, runnerapi.PhaseProgressing, ""},
+		"?dryRun=true&wait=10s":   {"shop/web:3", 200, runnerapi.PhaseProgressing, ""},
+		"?wait=12s&dryRun=false":  {"shop/web:4", 200, runnerapi.PhaseHealthy, runnerapi.OperationSucceeded},
+		"?wait=200ms&dryRun=true": {"slow", 200, runnerapi.PhaseProgressing, ""},
 	} {
 		resp, body := r.do("PUT", appPath+query, fmt.Sprintf(`{"image":%q}`, tc.image))
 		assert.Equal(t, tc.status, resp.StatusCode, query)
 		var app runnerapi.App
 		require.NoError(t, json.Unmarshal(body, &app))
 		assert.Equal(t, tc.phase, app.Status.Phase, query)
+		waited := strings.Contains(query, "wait=") && !strings.Contains(query, "dryRun=true")
+		require.Equal(t, waited, app.Outcome != nil, query)
+		if waited {
+			assert.Equal(t, tc.outcome, app.Outcome.State, query)
+		}
+	}
+}
+
+// TestAWaitTellsOfItsOwnWrite though a later one comes while it waits.
+func TestAWaitTellsOfItsOwnWrite(t *testing.T) {
+	for kind, body := range map[string]string{
+		"apps": `{"image":"slow"}`, "jobs": `{"image":"slow"}`, "pipelines": `{"image":"slow","jobs":[{"name":"test"}]}`,
+	} {
+		for image, want := range map[string]runnerapi.OperationState{
+			"slow":    runnerapi.OperationSuperseded, // the later write has no outcome yet
+			"web:2":   runnerapi.OperationSuperseded,
+			"missing": runnerapi.OperationSuperseded,
+			"":        runnerapi.OperationPending, // there is no later write
+		} {
+			t.Run(kind+" "+image, func(t *testing.T) {
+				t.Parallel()
+				backend, path := runnerapitest.NewBackend(), "/v1/namespaces/production/"+kind+"/web"
+				var followed atomic.Bool
+				backend.Intercept = func(ctx context.Context, call runnerapitest.Call) error {
+					if image == "" || call.Verb != "Wait" || followed.Swap(true) {
+						return nil
+					}
+					app, err := backend.Get(ctx, call.Key)
+					app.Spec.Image = image
+					_, failed := backend.Deploy(ctx, call.Key, app.Spec, runnerapi.WriteOptions{})
+					return errors.Join(err, failed)
+				}
+				r := newRaw(t, runnerapitest.Start(t, backend))
+				for range 2 { // also where it is sent again
+					resp, answer := r.do("PUT", path+"?wait=100ms", body, "Idempotency-Key", "mine")
+					var got struct {
+						Operation string
+						Outcome   runnerapi.Outcome
+					}
+					require.NoError(t, json.Unmarshal(answer, &got), string(answer))
+					assert.Equal(t, want, got.Outcome.State, string(answer))
+					assert.Equal(t, want == runnerapi.OperationPending, resp.StatusCode == http.StatusAccepted, string(answer))
+					_, answer = r.do("GET", "/v1/operations/"+got.Operation, "")
+					assert.Contains(t, string(answer), `"state":"`+string(want)+`"`)
+				}
+			})
+		}
 	}
 }
 

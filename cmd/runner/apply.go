@@ -158,7 +158,7 @@ func (c *applyCommand) await(ctx context.Context, t *target, key runnerapi.Key, 
 	for n := range result.Objects {
 		o := &result.Objects[n]
 		if now, known := states[o.ManifestRef]; known && o.State != "" {
-			o.State, o.Message, o.Diagnosis = now.State, now.Message, now.Diagnosis
+			o.State, o.Message, o.Diagnosis, o.LastLines = now.State, now.Message, now.Diagnosis, now.LastLines
 		}
 	}
 	result.Ready = newest.Ready != nil && *newest.Ready

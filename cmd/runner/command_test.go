@@ -129,6 +129,29 @@ func TestEachCallerIsToldOfHisOwnChange(t *testing.T) {
 	assert.Contains(t, first.err.String(), "superseded")
 }
 
+// TestEachCallerIsToldOfHisOwnRun though another run took its place, which goes on.
+func TestEachCallerIsToldOfHisOwnRun(t *testing.T) {
+	t.Parallel()
+	for kind, run := range map[string][]string{
+		"job":      {"job", "run", "shop", "web", "--image", "slow"},
+		"pipeline": {"pipeline", "run", "shop", "web", "-f", "testdata/slow.yaml"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			first := w.start(t, false, "", run...)
+			first.sees(t, "production/web: Waiting")
+			second := w.start(t, false, "", run...)
+			assert.Equal(t, exitSuperseded, first.ended(t))
+			assert.Contains(t, first.err.String(), "superseded")
+			assert.Contains(t, first.err.String(), "pipeops-runner "+kind+" status shop web -n production --wait")
+			second.sees(t, "production/web: Waiting")
+			w.agent.Backend.Finish(runnerapi.Key{Namespace: "production", Name: "web"})
+			assert.Equal(t, exitOK, second.ended(t), second.err.String())
+		})
+	}
+}
+
 func TestDeleteWaitsUntilThePodsAreGone(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct{ make, remove []string }{

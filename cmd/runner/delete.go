@@ -93,7 +93,7 @@ func (a *app) untilGone(ctx context.Context, t *target, what string, limit time.
 			a.sayDeleted(what, false)
 			return nil
 		case err == nil:
-			if now.waits != held && now.waits != "" {
+			if now.going && now.waits != held && now.waits != "" {
 				a.say("%s is being deleted; waits for %s", what, cli.Printable(now.waits))
 				held = now.waits
 			}

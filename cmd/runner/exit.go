@@ -36,7 +36,7 @@ var exitCodes = []struct {
 	{exitUnreachable, "the control plane or the agent is not reachable"},
 	{exitTimeout, "no outcome within the time to wait; the command continues in the cluster"},
 	{exitRefused, "the credentials or the cluster owner's policy do not allow the command"},
-	{exitSuperseded, "a later change of the same App replaced this one before its outcome"},
+	{exitSuperseded, "a later change of the same App, or a later run of the same job or pipeline, replaced this one before its outcome"},
 	{exitInterrupted, "interrupted; commands that have started continue in the cluster"},
 }
 

@@ -31,7 +31,8 @@ func jobLook(key runnerapi.Key) look {
 var jobs = runKind[runnerapi.Job]{
 	of: func(j runnerapi.Job) standing {
 		return standing{
-			kind: "job", key: runnerapi.Key{Namespace: j.Namespace, Name: j.Name}, operation: j.Operation,
+			kind: "job", key: runnerapi.Key{Namespace: j.Namespace, Name: j.Name},
+			uid: j.UID, operation: j.Operation, generation: j.Generation,
 			settled: j.Settled(), state: j.Status.State, diagnosis: j.Status.Diagnosis,
 		}
 	},
@@ -206,6 +207,7 @@ func jobDetails(w io.Writer, j runnerapi.Job) {
 	if j.Status.ExitCode != nil && j.Status.Diagnosis == nil { // which has it too
 		cli.Row(w, "Exit code:", *j.Status.ExitCode)
 	}
+	waitingRows(w, j.Status.WaitingFor, j.Status.LastLines)
 	diagnosisRows(w, j.Status.Diagnosis)
 }
 

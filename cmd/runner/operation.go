@@ -32,8 +32,11 @@ The exit code is the one that the earlier command would have had with --wait.`,
 				if err := out.Write(a.out, op, func(w io.Writer) { operationTable(w, op) }); err != nil {
 					return err
 				}
-				if op.State == runnerapi.OperationFailed {
+				switch op.State {
+				case runnerapi.OperationFailed:
 					return &exitError{error: errors.New("the operation failed"), code: exitAppFailed, told: true}
+				case runnerapi.OperationSuperseded:
+					return &exitError{error: errors.New("the operation was superseded"), code: exitSuperseded, told: true}
 				}
 				return nil
 			})

@@ -30,7 +30,8 @@ func pipelineLook(key runnerapi.Key) look {
 var pipelines = runKind[runnerapi.Pipeline]{
 	of: func(p runnerapi.Pipeline) standing {
 		return standing{
-			kind: "pipeline", key: runnerapi.Key{Namespace: p.Namespace, Name: p.Name}, operation: p.Operation,
+			kind: "pipeline", key: runnerapi.Key{Namespace: p.Namespace, Name: p.Name},
+			uid: p.UID, operation: p.Operation, generation: p.Generation,
 			settled: p.Settled(), state: p.Status.State, doing: underWay(p), diagnosis: p.Status.Diagnosis,
 		}
 	},
@@ -143,5 +144,6 @@ func pipelineDetails(w io.Writer, p runnerapi.Pipeline) {
 		}
 		cli.Row(w, "Job "+j.Name+":", row)
 	}
+	waitingRows(w, p.Status.WaitingFor, p.Status.LastLines)
 	diagnosisRows(w, p.Status.Diagnosis)
 }

@@ -69,11 +69,19 @@ func (f *runFlags) runName(inFile string) string {
 type standing struct {
 	kind      string // job or pipeline
 	key       runnerapi.Key
+	uid       string
 	operation string
-	settled   bool
-	state     runnerapi.JobState
-	doing     string // which job is under way, or failed; empty for a job
-	diagnosis *runnerapi.Diagnosis
+	// generation counts the runs under this name.
+	generation int64
+	settled    bool
+	state      runnerapi.JobState
+	doing      string // which job is under way, or failed; empty for a job
+	diagnosis  *runnerapi.Diagnosis
+}
+
+// followed reports whether another run took the place of this one.
+func (s standing) followed(now standing) bool {
+	return now.key.Name != "" && (now.generation > s.generation || now.uid != s.uid)
 }
 
 func (s standing) String() string {
@@ -113,7 +121,12 @@ func (k runKind[T]) conclude(ctx context.Context, a *app, t *target, run T, f *w
 	newest := run
 	var err error
 	if !s.settled {
-		newest, err = k.wait(waitCtx, t, run, func(now T, away error) { p.show(k.of(now).String(), away) })
+		newest, err = k.wait(waitCtx, t, run, func(now T, away error) {
+			p.show(k.of(now).String(), away)
+			if s.followed(k.of(now)) {
+				cancel() // the other run's end is not this one's
+			}
+		})
 	}
 	p.end()
 	status := fmt.Sprintf("pipeops-runner %s status %s %s -n %s --wait", s.kind, t.agent.Name, s.key.Name, s.key.Namespace)
@@ -129,6 +142,9 @@ func (k runKind[T]) conclude(ctx context.Context, a *app, t *target, run T, f *w
 	}
 	if err := out.Write(a.out, newest, func(w io.Writer) { k.table(w, k.undiagnosed(newest)) }); err != nil {
 		return err
+	}
+	if s.followed(k.of(newest)) && s.operation != "" {
+		return a.ofOperation(ctx, t, s.key, s.operation, status)
 	}
 	return a.runVerdict(t, k.of(newest), f.limit, status)
 }

@@ -83,10 +83,18 @@ func statusTable(w io.Writer, app runnerapi.App) {
 	if d := app.Status.Drift; d != nil {
 		cli.Row(w, "Drift:", driftText(d))
 	}
-	if app.Status.WaitingFor != "" {
-		cli.Row(w, "Waits for:", app.Status.WaitingFor)
-	}
+	waitingRows(w, app.Status.WaitingFor, app.Status.LastLines)
 	diagnosisRows(w, app.Status.Diagnosis)
+}
+
+// waitingRows prints what is waited for, and what the init container wrote that is waited for.
+func waitingRows(w io.Writer, what string, lastLines []string) {
+	if what != "" {
+		cli.Row(w, "Waits for:", what)
+	}
+	for _, line := range lastLines {
+		cli.Row(w, "Last lines:", line)
+	}
 }
 
 func diagnosisRows(w io.Writer, d *runnerapi.Diagnosis) {

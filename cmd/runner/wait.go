@@ -68,15 +68,21 @@ func (a *app) outcome(ctx context.Context, t *target, app runnerapi.App, f *wait
 	if err := a.printApp(newest, out); err != nil {
 		return err
 	}
-	if newest.Generation > app.Generation && newest.Undone(app.Generation) == nil && app.Operation != "" {
-		return a.ofOperation(ctx, t, key, app.Operation)
+	if followed(app, newest) && newest.Undone(app.Generation) == nil && app.Operation != "" {
+		status := fmt.Sprintf("pipeops-runner status %s %s -n %s --wait", t.agent.Name, key.Name, key.Namespace)
+		return a.ofOperation(ctx, t, key, app.Operation, status)
 	}
 	return a.verdict(t, newest, app.Generation, f.limit)
 }
 
-// ofOperation returns the verdict on a command that was followed by another one: the outcome of its
-// own generation.
-func (a *app) ofOperation(ctx context.Context, t *target, key runnerapi.Key, id string) error {
+// followed reports whether an App was changed, restarted or replaced after a command left it so.
+func followed(left, now runnerapi.App) bool {
+	return now.Generation > left.Generation || now.RestartedAt != left.RestartedAt || now.UID != left.UID
+}
+
+// ofOperation returns the verdict on a command that was followed by another one: its own outcome.
+// The status command shows what applies now.
+func (a *app) ofOperation(ctx context.Context, t *target, key runnerapi.Key, id, status string) error {
 	op, err := t.Operation(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s: %s: there was a later change; reading what became of this one: %w", t, key, err)
@@ -89,11 +95,17 @@ func (a *app) ofOperation(ctx context.Context, t *target, key runnerapi.Key, id 
 		if op.Diagnosis != nil {
 			a.sayEvidence(op.Diagnosis)
 		}
-		return &exitError{error: errors.New("the App was not healthy"), code: exitAppFailed, told: true}
+		return &exitError{error: errors.New("it failed"), code: exitAppFailed, told: true}
+	case runnerapi.OperationPending:
+		return &exitError{error: fmt.Errorf("%s: %s: no outcome yet", t, key), code: exitTimeout, fix: "see how it ends with: " + status}
 	}
+	return supersededError(t, key, op, status)
+}
+
+func supersededError(t *target, key runnerapi.Key, op runnerapi.Operation, status string) error {
 	return &exitError{
 		error: fmt.Errorf("%s: %s: superseded: %s", t, key, cli.Printable(op.Message)), code: exitSuperseded,
-		fix: fmt.Sprintf("see what holds now: pipeops-runner status %s %s -n %s --wait", t.agent.Name, key.Name, key.Namespace),
+		fix: "see what holds now: " + status,
 	}
 }
 

@@ -111,3 +111,33 @@ func TestCommandsOverRestartsAndReplicas(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, two.call(t, "DELETE", path, "delete-1", "").Code)
 	assert.Contains(t, two.call(t, "GET", gone.Header().Get("Location"), "", "").Body.String(), `"succeeded"`)
 }
+
+// TestEachRunIsToldOfItself though another one took its place before its end.
+func TestEachRunIsToldOfItself(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
+	api := serve(t, env, ns, e)
+	for kind, body := range map[string]string{
+		"jobs":      `{"image":"example.com/web:1","run":"RUN"}`,
+		"pipelines": `{"image":"example.com/web:1","run":"RUN","jobs":[{"name":"test"}]}`,
+	} {
+		path := "/v1/namespaces/" + ns + "/" + kind + "/" + kind
+		run := func(name, query string) runnerapi.App {
+			w := api.call(t, "PUT", path+query, kind+"-"+name, strings.ReplaceAll(body, "RUN", name))
+			require.Less(t, w.Code, 300, w.Body.String())
+			var got runnerapi.App
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+			if query != "" {
+				require.NotNil(t, got.Outcome)
+				assert.Equal(t, got.Outcome.State == runnerapi.OperationPending, w.Code == http.StatusAccepted)
+			}
+			return got
+		}
+		run("one", "")
+		run("two", "")
+		assert.Equal(t, runnerapi.OperationSuperseded, run("one", "?wait=10ms").Outcome.State, kind)
+		assert.Equal(t, runnerapi.OperationPending, run("two", "?wait=10ms").Outcome.State, kind)
+	}
+}

@@ -50,3 +50,18 @@ func TestFlappingKeepsItsPhase(t *testing.T) {
 	assert.False(t, serves(&App{}, figures{}, nil, long), "it has never served")
 	assert.True(t, serves(a, figures{available: 2}, nil, short), "another pod does")
 }
+
+// TestTheLastLinesOfAnInitContainer are in the status while it is waited for, and no longer.
+func TestTheLastLinesOfAnInitContainer(t *testing.T) {
+	s := runnerapi.AppStatus{WaitingFor: "init container db", LastLines: []string{"waiting"}}
+	other := s.DeepCopy()
+	other.LastLines[0] = "ready"
+	assert.Equal(t, []string{"waiting"}, s.LastLines, "a copy shares nothing")
+	f := diagnose.Finding{Initializing: "init container db", LastLines: []string{"waiting"}}
+	assert.Equal(t, f.LastLines, linesOf(f, f.Initializing))
+	assert.Empty(t, linesOf(f, "its objects to be created"))
+	assert.Empty(t, linesOf(diagnose.Finding{}, ""))
+	job := runnerapi.JobOf(runnerapi.App{Status: s})
+	assert.Equal(t, s.LastLines, job.Status.LastLines)
+	assert.Equal(t, s.WaitingFor, job.Status.WaitingFor)
+}

@@ -103,7 +103,7 @@ func goingObject(o client.Object) string {
 func (e *Engine) tellRemains(ctx context.Context, a *App, r remains) (reconcile.Result, error) {
 	s := *a.Status.DeepCopy()
 	s.Phase, s.Diagnosis = runnerapi.PhaseDeleting, nil
-	s.WaitingFor = bounded(strings.Join(r.waits, "; "))
+	s.WaitingFor, s.LastLines = bounded(strings.Join(r.waits, "; ")), nil
 	s.ObservedGeneration, s.ObservedRestart = a.Generation, a.restart()
 	if s.Phase != a.Status.Phase || s.LastTransition == nil {
 		now := e.now().UTC().Truncate(time.Second)

@@ -49,6 +49,7 @@ func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (S
 		count(&s, a, m.workload, pods, jobs)
 		s.Phase, s.Diagnosis = phase(a, m, pods, currentRuns(a, jobs), finding), finding.Diagnosis
 		s.WaitingFor = waitsFor(a, m, current, s.Phase, finding)
+		s.LastLines = linesOf(finding, s.WaitingFor)
 		if a.Spec.Type == runnerapi.TypePipeline {
 			if err := e.notePipeline(ctx, a, &s, m, pods); err != nil {
 				return Status{}, 0, err

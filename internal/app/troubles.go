@@ -136,7 +136,7 @@ func (e *Engine) overlay(name types.NamespacedName, s *Status, serves bool) {
 	if d == nil || s.Diagnosis != nil && s.Phase == runnerapi.PhaseFailed {
 		return
 	}
-	s.Diagnosis, s.WaitingFor, s.Phase = d.DeepCopy(), "", runnerapi.PhaseFailed
+	s.Diagnosis, s.WaitingFor, s.LastLines, s.Phase = d.DeepCopy(), "", nil, runnerapi.PhaseFailed
 	if serves {
 		s.Phase = runnerapi.PhaseDegraded
 	}

@@ -43,6 +43,14 @@ func waitsFor(a *App, m made, pods []*corev1.Pod, p runnerapi.Phase, f diagnose.
 	return ""
 }
 
+// linesOf returns the last lines of the init container that an App waits for.
+func linesOf(f diagnose.Finding, waitingFor string) []string {
+	if waitingFor == "" || waitingFor != f.Initializing {
+		return nil
+	}
+	return f.LastLines
+}
+
 // orWaiting adds the container that its pod waits for.
 func orWaiting(pods []*corev1.Pod, what string) string {
 	for _, pod := range pods {

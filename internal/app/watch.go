@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"reflect"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -72,7 +73,22 @@ func sameTrouble(a, b *runnerapi.Diagnosis) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Cause == b.Cause && a.Object == b.Object && a.Container == b.Container && a.Fix == b.Fix
+	return reflect.DeepEqual(withoutFigures(a), withoutFigures(b))
+}
+
+// withoutFigures returns the part of a diagnosis that stays the same while the problem does.
+func withoutFigures(d *runnerapi.Diagnosis) *runnerapi.Diagnosis {
+	return &runnerapi.Diagnosis{Cause: d.Cause, Object: d.Object, Container: d.Container, Fix: d.Fix}
+}
+
+// restarting reports whether a container with this problem is restarted again and again, so that
+// its pod becomes ready and unready each time.
+func restarting(c runnerapi.Cause) bool {
+	switch c {
+	case runnerapi.CauseCrashLoop, runnerapi.CauseOutOfMemory, runnerapi.CauseProbeFailing, runnerapi.CausePortClash:
+		return true
+	}
+	return false
 }
 
 func (e *Engine) removedEvent(last runnerapi.AppEvent) runnerapi.AppEvent {
@@ -80,8 +96,15 @@ func (e *Engine) removedEvent(last runnerapi.AppEvent) runnerapi.AppEvent {
 	return last
 }
 
-// stateID identifies a state of an App.
+// stateID identifies a state of an App. What changes with each restart of a container is no part of
+// it: an App that flaps is in one state.
 func stateID(a *App, s runnerapi.AppStatus) string {
+	s.Restarts = 0
+	if d := s.Diagnosis; d != nil {
+		if s.Diagnosis = withoutFigures(d); restarting(d.Cause) {
+			s.ReadyReplicas = 0
+		}
+	}
 	raw, err := json.Marshal([]any{a.UID, a.Generation, a.restart(), s})
 	if err != nil {
 		return "" // impossible: it is sent as JSON too

@@ -55,6 +55,7 @@ type Report struct {
 	State     runnerapi.ObjectState
 	Message   string // what it waits for
 	Diagnosis *runnerapi.Diagnosis
+	LastLines []string // of the init container that the message names
 }
 
 // Check returns how an object is that was just read; false for one that neither runs pods nor
@@ -110,7 +111,7 @@ func typed(u *unstructured.Unstructured) (client.Object, error) {
 
 func (c *Checker) check(ctx context.Context, api client.Client, w client.Object) (Report, error) {
 	if d := standing(w); d != nil {
-		return Report{runnerapi.ObjectFailed, d.Message, d}, nil
+		return Report{State: runnerapi.ObjectFailed, Message: d.Message, Diagnosis: d}, nil
 	}
 	if !seen(w) { // its pods' reports are about an older spec
 		return Report{State: runnerapi.ObjectInProgress, Message: "waits for Kubernetes to take its newest spec"}, nil
@@ -124,7 +125,7 @@ func (c *Checker) check(ctx context.Context, api client.Client, w client.Object)
 		if d.Cause.Retried() && ev.Job != nil && !ended(ev.Job) { // Kubernetes tries it again
 			return Report{State: runnerapi.ObjectInProgress, Message: "waits for another try: " + d.Message}, nil
 		}
-		return Report{runnerapi.ObjectFailed, d.Message, d}, nil
+		return Report{State: runnerapi.ObjectFailed, Message: d.Message, Diagnosis: d}, nil
 	}
 	waits := waitsFor(w, ev.Pods)
 	switch {
@@ -136,7 +137,7 @@ func (c *Checker) check(ctx context.Context, api client.Client, w client.Object)
 		waits = "waits for " + f.Waiting
 	}
 	if waits != "" {
-		return Report{State: runnerapi.ObjectInProgress, Message: waits}, nil
+		return Report{State: runnerapi.ObjectInProgress, Message: waits, LastLines: f.LastLines}, nil
 	}
 	return Report{State: runnerapi.ObjectReady}, nil
 }
@@ -340,9 +341,10 @@ func ofApp(u *unstructured.Unstructured) (Report, bool) {
 	case seen && (s.Phase == runnerapi.PhaseHealthy || s.Phase == runnerapi.PhasePaused):
 		return Report{State: runnerapi.ObjectReady}, true
 	case seen && s.Diagnosis != nil:
-		return Report{runnerapi.ObjectFailed, s.Diagnosis.Message, s.Diagnosis}, true
+		return Report{State: runnerapi.ObjectFailed, Message: s.Diagnosis.Message, Diagnosis: s.Diagnosis}, true
 	}
-	return Report{State: runnerapi.ObjectInProgress, Message: "waits for " + cmp.Or(s.WaitingFor, "the agent to look at it")}, true
+	waits := "waits for " + cmp.Or(s.WaitingFor, "the agent to look at it")
+	return Report{State: runnerapi.ObjectInProgress, Message: waits, LastLines: s.LastLines}, true
 }
 
 func (c *Checker) client() (client.Client, error) {

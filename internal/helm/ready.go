@@ -99,7 +99,7 @@ func (r *Releases) describeState(ctx context.Context, namespace string, objects 
 		if err != nil {
 			return err
 		}
-		out[i].State, out[i].Message, out[i].Diagnosis = report.State, report.Message, report.Diagnosis
+		out[i].State, out[i].Message, out[i].Diagnosis, out[i].LastLines = report.State, report.Message, report.Diagnosis, report.LastLines
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (r *run) look(ctx context.Context) bool {
 				return nil
 			}
 			now := r.how(ctx, i.live)
-			i.out.State, i.out.Message, i.out.Diagnosis = now.State, now.Message, now.Diagnosis
+			i.out.State, i.out.Message, i.out.Diagnosis, i.out.LastLines = now.State, now.Message, now.Diagnosis, now.LastLines
 			i.live = nil
 			return nil
 		})

@@ -80,7 +80,7 @@ func (r *run) state(ctx context.Context, ref Ref) runnerapi.SetObject {
 		return runnerapi.SetObject{ManifestRef: ref, State: runnerapi.ObjectUnknown, Message: "it " + owner(i.live)}
 	}
 	now := r.how(ctx, i.live)
-	return runnerapi.SetObject{ManifestRef: ref, State: now.State, Message: now.Message, Diagnosis: now.Diagnosis}
+	return runnerapi.SetObject{ManifestRef: ref, State: now.State, Message: now.Message, Diagnosis: now.Diagnosis, LastLines: now.LastLines}
 }
 
 func describe(inv inventory) runnerapi.ManifestSet {

@@ -254,7 +254,8 @@ func (c container) settlesIn(end *corev1.ContainerStateTerminated, ev *Evidence)
 		return 0
 	}
 	started := c.status.State.Running.StartedAt.Time
-	settle := max(minSettle, ev.Stabilization.of(c.pod, started))
+	needs, _ := ev.Stabilization.of(c.pod, started)
+	settle := max(minSettle, needs)
 	if run := ran(end); run < maxSettle {
 		settle = min(max(2*run, settle), maxSettle)
 	}

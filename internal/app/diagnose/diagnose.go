@@ -73,8 +73,9 @@ type Finding struct {
 	// Waiting is what has to happen before the App is settled.
 	Waiting string
 	// Initializing is the init container that takes its time, and the last line it wrote. It is
-	// reported before anything that follows from it.
+	// reported before anything that follows from it. LastLines are the last lines it wrote.
 	Initializing string
+	LastLines    []string
 	// Crashed reports that a container of the newest spec ended and has not run for long enough
 	// since.
 	Crashed bool
@@ -169,7 +170,9 @@ func (f *Finding) add(g Finding) {
 	f.Unsettled = f.Unsettled || g.Unsettled
 	f.Recheck = Sooner(f.Recheck, g.Recheck)
 	f.Waiting = cmp.Or(f.Waiting, g.Waiting)
-	f.Initializing = cmp.Or(f.Initializing, g.Initializing)
+	if f.Initializing == "" {
+		f.Initializing, f.LastLines = g.Initializing, g.LastLines
+	}
 	if f.Diagnosis == nil {
 		f.Diagnosis = g.Diagnosis
 	}

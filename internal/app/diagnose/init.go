@@ -59,8 +59,8 @@ func initializing(ev *Evidence) Finding {
 			Initializing: fmt.Sprintf("init container %s of pod %s to end: it has run since %s", name, pod.Name, since.UTC().Format(time.RFC3339)),
 			Recheck:      later(ev.Now.Sub(since)),
 		}
-		if lines := lastLines(ev.Init[pod.UID].Lines); len(lines) > 0 {
-			f.Initializing += fmt.Sprintf("; its last line: %q", lines[len(lines)-1])
+		if f.LastLines = lastLines(ev.Init[pod.UID].Lines); len(f.LastLines) > 0 {
+			f.Initializing += fmt.Sprintf("; its last line: %q", f.LastLines[len(f.LastLines)-1])
 		}
 		return f
 	}

@@ -14,6 +14,9 @@ import (
 type Stabilization struct {
 	Unprobed    time.Duration // of a pod without a readiness or liveness probe
 	Least, Most time.Duration // limits for pods with probes
+	// Alive is the limit for liveness probes that begin late, or try seldom: until they have
+	// succeeded once, Most does not apply.
+	Alive time.Duration
 	// Volume is how long a volume may be in the making before it counts as a trouble though
 	// the cluster reports no failure: clouds take their time.
 	Volume time.Duration
@@ -24,7 +27,7 @@ type Stabilization struct {
 
 // DefaultStabilization is the agent's default.
 var DefaultStabilization = Stabilization{
-	Unprobed: 30 * time.Second, Least: 10 * time.Second, Most: 5 * time.Minute,
+	Unprobed: 30 * time.Second, Least: 10 * time.Second, Most: 5 * time.Minute, Alive: time.Hour,
 	Volume: 2 * time.Minute, Metrics: 2 * time.Minute,
 }
 
@@ -41,11 +44,11 @@ func (s Stabilization) volume() time.Duration {
 	return cmp.Or(s.Volume, DefaultStabilization.Volume)
 }
 
-// of returns the time that the pod's probes ask for, counted from when it became ready: the
-// readiness probe has had time to fail as often as it may, and the liveness probe has succeeded at
-// least once, or the kubelet would have restarted the container.
-func (s Stabilization) of(pod *corev1.Pod, ready time.Time) time.Duration {
-	var longest time.Duration
+// of returns the time that the pod's probes ask for, counted from when it became ready: each probe
+// has had time to fail as often as it may. Most limits the time, except for a liveness probe whose
+// first try comes later than that. It must have succeeded too, and late is then its container.
+func (s Stabilization) of(pod *corev1.Pod, ready time.Time) (needs time.Duration, late string) {
+	var longest, alive time.Duration
 	probed := false
 	for _, c := range containersOf(pod) {
 		if p := c.spec.ReadinessProbe; p != nil {
@@ -55,17 +58,35 @@ func (s Stabilization) of(pod *corev1.Pod, ready time.Time) time.Duration {
 		if p == nil {
 			continue
 		}
-		probed, longest = true, max(longest, tries(p)+seconds(max(p.TimeoutSeconds, 1)))
-		if c.runs() { // the probe's initial delay counts from the container's start
-			first := c.status.State.Running.StartedAt.Add(seconds(p.InitialDelaySeconds))
-			longest = max(longest, first.Sub(ready)+tries(p)+seconds(max(p.TimeoutSeconds, 1)))
+		begins := c.livenessIn(ready)
+		failed := begins + tries(p) + timeout(p)
+		probed, longest = true, max(longest, failed)
+		if begins+period(p)+timeout(p) > s.Most && failed > alive {
+			alive, late = failed, c.spec.Name
 		}
 	}
 	if !probed {
-		return s.Unprobed
+		return s.Unprobed, ""
 	}
-	return min(max(longest, s.Least), s.Most)
+	needs = min(max(longest, s.Least), s.Most)
+	if alive = min(alive, max(s.Alive, s.Most)); alive > needs {
+		return alive, late
+	}
+	return needs, ""
 }
+
+// livenessIn returns how long after the pod became ready the liveness probe's initial delay ends,
+// which counts from the container's start.
+func (c container) livenessIn(ready time.Time) time.Duration {
+	if !c.runs() {
+		return 0
+	}
+	return max(c.status.State.Running.StartedAt.Add(seconds(c.spec.LivenessProbe.InitialDelaySeconds)).Sub(ready), 0)
+}
+
+func period(p *corev1.Probe) time.Duration { return seconds(max(p.PeriodSeconds, 1)) }
+
+func timeout(p *corev1.Probe) time.Duration { return seconds(max(p.TimeoutSeconds, 1)) }
 
 // stay finds a pod that has not been ready for long enough.
 func stay(ev *Evidence) Finding {
@@ -75,23 +96,27 @@ func stay(ev *Evidence) Finding {
 	}
 	var until time.Time
 	var needs time.Duration
+	var late string
 	for _, pod := range ev.Pods {
 		since, ready := readySince(pod)
 		if !alive(pod) || !ready {
 			continue
 		}
-		need := ev.Stabilization.of(pod, since)
+		need, container := ev.Stabilization.of(pod, since)
 		left := min(since.Add(need).Sub(ev.Now), need) // a node's clock may be ahead
 		if left <= 0 {
 			continue
 		}
 		all.Unsettled = true
 		if end := since.Add(need); end.After(until) {
-			until, needs, all.Recheck = end, need, left
+			until, needs, late, all.Recheck = end, need, container, left
 		}
 	}
 	if all.Unsettled {
 		all.Waiting = fmt.Sprintf("its pods to stay ready for %s without a restart, until %s", needs, until.UTC().Format(time.RFC3339))
+	}
+	if late != "" {
+		all.Waiting += fmt.Sprintf(": the liveness probe of container %s has to succeed once", late)
 	}
 	return all
 }

@@ -43,21 +43,27 @@ func TestHealthyNeedsAStay(t *testing.T) {
 		probes func(*corev1.Container)
 		needs  time.Duration
 	}{
-		"no probes":               {nil, 30 * time.Second},
-		"readiness":               {readiness(probeOf(0, 10, 3)), 30 * time.Second},
-		"readiness, each second":  {readiness(probeOf(0, 1, 3)), 10 * time.Second},
-		"liveness":                {liveness(probeOf(0, 10, 3)), 31 * time.Second},
-		"liveness that is late":   {liveness(probeOf(60, 10, 3)), 91 * time.Second},
-		"liveness once in a hour": {liveness(probeOf(0, 3600, 3)), 5 * time.Minute},
+		"no probes":              {nil, 30 * time.Second},
+		"readiness":              {readiness(probeOf(0, 10, 3)), 30 * time.Second},
+		"readiness, each second": {readiness(probeOf(0, 1, 3)), 10 * time.Second},
+		"liveness":               {liveness(probeOf(0, 10, 3)), 31 * time.Second},
+		"liveness that is late":  {liveness(probeOf(60, 10, 3)), 91 * time.Second},
+		"liveness that may fail": {liveness(probeOf(60, 10, 60)), 5 * time.Minute},
+		"liveness in 10 minutes": {liveness(probeOf(600, 10, 3)), 631 * time.Second},
+		"liveness once an hour":  {liveness(probeOf(0, 3600, 3)), time.Hour},
+		"liveness in two hours":  {liveness(probeOf(7200, 10, 3)), time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for up, settled := range map[time.Duration]bool{c.needs - time.Second: false, c.needs: true} {
-				f := Find(Evidence{Pods: []*corev1.Pod{upFor(up, c.probes)}, Stabilization: DefaultStabilization, Now: now})
-				assert.Nil(t, f.Diagnosis)
+				spec := runnerapi.AppSpec{Type: runnerapi.TypeStatefulSet, ProgressDeadline: new(int32(60))}
+				f := Find(Evidence{Spec: spec, Pods: []*corev1.Pod{upFor(up, c.probes)}, Stabilization: DefaultStabilization, Now: now})
+				assert.Nil(t, f.Diagnosis, "the deadline is for pods to become ready")
 				assert.Equal(t, !settled, f.Unsettled, "up for %s", up)
 				if !settled {
 					assert.Equal(t, time.Second, f.Recheck)
 					assert.Contains(t, f.Waiting, "stay ready for "+c.needs.String()+" without a restart, until 2026-05-04T12:00:01Z")
+					late := "2026-05-04T12:00:01Z: the liveness probe of container web has to succeed once"
+					assert.Equal(t, c.needs > DefaultStabilization.Most, strings.HasSuffix(f.Waiting, late), f.Waiting)
 				}
 			}
 		})

@@ -170,12 +170,16 @@ func TestAnInitContainerThatHangs(t *testing.T) {
 	assert.Empty(t, WantsInitLog(p, now.Add(-time.Second)))
 	ev := Evidence{
 		Spec: runnerapi.AppSpec{Type: runnerapi.TypeStatefulSet}, Pods: []*corev1.Pod{p}, Now: now,
-		Init: map[types.UID]InitLog{"1": {"wait", "waiting for db:5432\n"}},
+		Init: map[types.UID]InitLog{"1": {"wait", "resolving db\nwaiting for db:5432\n"}},
 	}
 	f := Find(ev)
 	assert.Nil(t, f.Diagnosis)
 	assert.Contains(t, f.Initializing, `init container wait of pod web-0 to end`)
 	assert.Contains(t, f.Initializing, `its last line: "waiting for db:5432"`)
+	assert.Equal(t, []string{"resolving db", "waiting for db:5432"}, f.LastLines)
+	ev.Init["1"] = InitLog{"wait", strings.Repeat("still waiting\n", 20)}
+	assert.Len(t, Find(ev).LastLines, maxLines, "as many as of a crash")
+	ev.Init["1"] = InitLog{"wait", "waiting for db:5432\n"}
 	ev.Spec.ProgressDeadline = new(int32(60))
 	d := Find(ev).Diagnosis
 	require.NotNil(t, d)

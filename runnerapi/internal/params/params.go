@@ -43,7 +43,7 @@ const MaxWait = 10 * time.Minute
 
 // Wait is what every call takes that can wait for an outcome.
 type Wait struct {
-	Wait string `query:"wait" maxLength:"16" doc:"Wait this long for the outcome, at most 10m. Answers 200 with the outcome (also when it is Failed: see status.diagnosis), or 202 when there is none yet." example:"60s"`
+	Wait string `query:"wait" maxLength:"16" doc:"Wait this long for the outcome, at most 10m. Answers 200 with the outcome (also when it is Failed: see status.diagnosis), or 202 when there is none yet. The field outcome of the answer to a write is that of this write, also when a later change superseded it." example:"60s"`
 }
 
 // Duration returns the wait asked for, or zero for none.
