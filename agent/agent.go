@@ -27,6 +27,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/internal/recording"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -79,6 +80,7 @@ type Agent struct {
 	health     *health
 	policy     *policy.Policy
 	audit      *audit.Log
+	recorder   *recording.Recorder
 
 	current atomic.Pointer[identity.Identity]
 	// news is what the control plane reports about Runners.
@@ -144,6 +146,7 @@ func New(opts Options) (*Agent, error) {
 		}
 	}
 	a.audit = audit.New(AuditStore(opts.Config, k), a.replica, opts.Log)
+	a.recorder = recording.New(RecordingStore(opts.Config, k))
 	if a.now == nil {
 		a.now = time.Now
 	}

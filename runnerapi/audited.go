@@ -79,7 +79,7 @@ func auditRecord(r *http.Request, call Call, note *auditNote, status int, header
 	a := AuditRecord{
 		Runner: caller.Runner, RequestID: caller.RequestID, Command: call.ID, Status: status,
 		Namespace: clip(pathParam(r, "namespace")), Name: clip(pathParam(r, "name")),
-		Operation: header.Get(operationIDHeader), Outcome: AuditDone,
+		Operation: header.Get(operationIDHeader), Recording: header.Get(recordingHeader), Outcome: AuditDone,
 	}
 	if call.Path == applyRoute {
 		target := applyTarget(r)

@@ -78,6 +78,9 @@ func (s *server) intend(w http.ResponseWriter, r *http.Request, c Call) (Intent,
 	if c.Path == applyRoute {
 		i.Namespace = applyTarget(r).Namespace
 	}
+	if c.ID == ExecCall && s.Policy != nil && s.Recorder != nil {
+		i.Recorded = s.Policy.Records(i)
+	}
 	if c.ID == KubernetesCall {
 		return s.intendKubernetes(w, r, i)
 	}

@@ -254,7 +254,7 @@ func (s *server) answered(r *http.Request, k *KubernetesRequest, resp *http.Resp
 		resp.Header.Del(name)
 	}
 	if k.Long() && resp.StatusCode < http.StatusBadRequest {
-		s.auditBegin(r, resp.StatusCode)
+		s.auditBegin(r, resp.StatusCode, http.Header{})
 	}
 	return nil
 }

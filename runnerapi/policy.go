@@ -42,6 +42,8 @@ type Policy interface {
 	KubernetesGrant(Intent) (KubernetesGrant, error)
 	// AuditRequired reports whether each command has to be recorded before it is carried out.
 	AuditRequired() bool
+	// Records reports whether the rule that allows a session has it recorded.
+	Records(Intent) bool
 	// Visible reports whether a call over all namespaces may show a Runner what is in one.
 	Visible(runner, command, namespace string) bool
 	// State describes the policy for the cluster call.
@@ -61,6 +63,9 @@ type Intent struct {
 	Build *BuildSpec
 	// Kubernetes is the request to the Kubernetes API.
 	Kubernetes *KubernetesRequest
+	// Recorded reports whether the agent records the session. A session that began without a
+	// record ends when a rule demands one.
+	Recorded bool
 	// Objects are those that the command would make, or delete, in form of manifests: of a
 	// chart, its hooks included, of a set, of a source.
 	Objects []ObjectIntent

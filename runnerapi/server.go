@@ -55,6 +55,8 @@ type Config struct {
 	Policy Policy
 	// Audit stores what Runners did. Without one nothing is stored, which is for tests only.
 	Audit Auditor
+	// Recorder records sessions where the policy demands it. Without one these are refused.
+	Recorder Recorder
 
 	// TrustDomain is the trust domain of the Runners.
 	TrustDomain string

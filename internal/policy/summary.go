@@ -1,9 +1,16 @@
 package policy
 
+import "fmt"
+
 // Summary returns lines with what the policy requires beside its rules.
 func (d Document) Summary() (lines []string) {
 	if d.Audit == auditRequired {
 		lines = append(lines, "audit: required: each command is recorded before it is carried out, or refused")
+	}
+	for _, r := range d.Rules {
+		if r.Record {
+			lines = append(lines, fmt.Sprintf("rule %q: sessions are recorded, or refused", r.Name))
+		}
 	}
 	for _, t := range d.Trust {
 		lines = append(lines, t.summary()...)
