@@ -26,6 +26,11 @@ func (s *server) guard(next http.Handler) http.Handler {
 		if err == nil {
 			err = s.decide(intent)
 		}
+		if needsApproval(err) {
+			var done func()
+			done, err = s.approve(w, r, call, &intent, err)
+			defer done()
+		}
 		if err == nil {
 			err = s.recordFirst(r, call, intent)
 		}
@@ -148,7 +153,9 @@ func (s *server) bring(ctx context.Context, add func(*Intent)) error {
 	if !ok || s.Policy == nil {
 		return nil
 	}
+	about := intent.Namespace
 	add(&intent)
+	intent.Approved = intent.Approved && intent.Namespace == about // the owner was shown no other
 	return s.decide(intent)
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
@@ -69,6 +70,8 @@ func (a *asked) become(say func(runnerapi.Intent) error) {
 func (a *asked) AuditRequired() bool { return a.audited }
 
 func (a *asked) Records(runnerapi.Intent) bool { return a.recorded }
+
+func (a *asked) Approval(runnerapi.Intent) time.Duration { return 0 }
 
 // Visible says of a namespace what Decide would.
 func (a *asked) Visible(runner, command, namespace string) bool {

@@ -116,6 +116,9 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	if i.Command == runnerapi.ExecCall && p.Records(i) {
 		said += "; the agent records its sessions"
 	}
+	if d := p.Approval(i); d > 0 {
+		said += fmt.Sprintf("; the owner of the cluster has to approve it within %s", d)
+	}
 	return cli.Print(out, said)
 }
 

@@ -65,6 +65,9 @@ type Rule struct {
 	// Record makes the agent record each exec session. Where it cannot record, as over the
 	// Kubernetes API, it refuses the session.
 	Record bool `json:"record,omitempty"`
+	// Approval is how long a command waits for an approval by the cluster's owner, and how long an
+	// approval is good: a duration such as 10m. Absent, commands need none. Reads never do.
+	Approval string `json:"approval,omitempty"`
 }
 
 // auditRequired is the value of Audit that refuses commands without a record.
