@@ -28,6 +28,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/internal/recording"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -81,6 +82,7 @@ type Agent struct {
 	policy     *policy.Policy
 	guard      egress.Guard // of fetches for Runners
 	audit      *audit.Log
+	recorder   *recording.Recorder
 
 	current atomic.Pointer[identity.Identity]
 	// news is what the control plane reports about Runners.
@@ -148,6 +150,7 @@ func New(opts Options) (*Agent, error) {
 		}
 	}
 	a.audit = audit.New(AuditStore(opts.Config, k), a.replica, opts.Log)
+	a.recorder = recording.New(RecordingStore(opts.Config, k))
 	if a.now == nil {
 		a.now = time.Now
 	}

@@ -23,7 +23,7 @@ func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases, sources *
 		Apps: engine, Insides: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
 		Namespaces: a.kube, Clusters: clusterCall{a}, Nodes: a.kube, Manifests: manifests.API{Applier: a.manifests},
 		Joins: joins{a}, Kubernetes: a.kubernetes, Releases: releases, Builds: a.builds, Sources: sources,
-		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit,
+		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit, Recorder: a.recorder, Approvals: a.kube.Approvals(),
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log, Limits: kubernetesLimits(a.opts.Config.KubernetesStreams),
 		Observation: runnerapi.Observation{Begun: a.instruments.begun, Called: a.instruments.called, Tracer: a.opts.Tracer},

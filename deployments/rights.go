@@ -187,6 +187,8 @@ func Upkeeps() []Upkeep {
 	return []Upkeep{
 		{"each write: that it was sent, and what became of it", []Right{own(revisions, "get", "list", "create", "patch", "delete")}},
 		{"the audit log", []Right{own(revisions, "get", "list", "create", "delete")}},
+		{"recordings of exec sessions, where the policy has them", []Right{own(revisions, "get", "list", "create", "delete")}},
+		{"commands that wait for an approval, where the policy has them", []Right{own(revisions, "get", "list", "create", "delete")}},
 		{"the key of digests and idempotency keys", []Right{own("secrets", "get", "create")}},
 		{"watching Apps and what they became; reads are answered from that", onEach(watched, "list", "watch")},
 		{"making what Apps ask for, and putting it back", append(onEach(kinds, "get", "create", "patch", "delete"),

@@ -31,7 +31,7 @@ type AuditOutcome string
 
 // The outcomes of a call. The outcome of a rollout that a command started is in its operation.
 const (
-	AuditBegun   AuditOutcome = "begun"   // what ends with another record: a stream of the Kubernetes API; any command, where the policy requires audit
+	AuditBegun   AuditOutcome = "begun"   // what ends with another record: a stream of the Kubernetes API; a recorded session; any command, where the policy requires audit
 	AuditDone    AuditOutcome = "done"    // carried out, or taken and going on
 	AuditRefused AuditOutcome = "refused" // not allowed, or not possible as it was sent
 	AuditFailed  AuditOutcome = "failed"  // tried in vain
@@ -60,6 +60,8 @@ type AuditRecord struct {
 	Code        Code            `json:"code,omitempty" doc:"Code of the refusal."`
 	Message     string          `json:"message,omitempty" doc:"Which rule of the policy refused it, or why a connection was refused."`
 	Operation   string          `json:"operation,omitempty" doc:"For GET /v1/operations/{id}."`
+	Recording   string          `json:"recording,omitempty" doc:"The recording of the session: pipeops-agent recordings show ID."`
+	Approval    string          `json:"approval,omitempty" doc:"The owner of the cluster approved the command: ID of the request."`
 	Millis      int64           `json:"durationMs" doc:"How long the call took, in milliseconds."`
 	Lost        int64           `json:"lost,omitempty" doc:"Records before this one that could not be kept."`
 

@@ -19,6 +19,7 @@ type auditNote struct {
 	body       []byte
 	objects    []ManifestRef      // of a call that applies objects
 	kubernetes *KubernetesRequest // of a call to the Kubernetes API
+	approval   string             // ID of the approval by the cluster's owner
 	problem    error              // the error that the caller got in another form
 }
 
@@ -26,6 +27,13 @@ type auditNote struct {
 func noteBody(ctx context.Context, body []byte) {
 	if n, ok := ctx.Value(auditKey{}).(*auditNote); ok {
 		n.body = body
+	}
+}
+
+// noteApproval records for the audit log that the cluster's owner approved a call.
+func noteApproval(ctx context.Context, id string) {
+	if n, ok := ctx.Value(auditKey{}).(*auditNote); ok {
+		n.approval = id
 	}
 }
 
@@ -79,7 +87,7 @@ func auditRecord(r *http.Request, call Call, note *auditNote, status int, header
 	a := AuditRecord{
 		Runner: caller.Runner, RequestID: caller.RequestID, Command: call.ID, Status: status,
 		Namespace: clip(pathParam(r, "namespace")), Name: clip(pathParam(r, "name")),
-		Operation: header.Get(operationIDHeader), Outcome: AuditDone,
+		Operation: header.Get(operationIDHeader), Recording: header.Get(recordingHeader), Approval: note.approval, Outcome: AuditDone,
 	}
 	if call.Path == applyRoute {
 		target := applyTarget(r)

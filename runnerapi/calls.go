@@ -131,7 +131,7 @@ func Calls() []Call {
 			"GET", namespaceRoute + "/events", "list-events", Reads, []string{"ListEvents"}, "cluster-events", read, "",
 			"pipeops-runner cluster-events shop --since 30m",
 		}, {
-			"GET", appRoute + "/exec", "exec-app", Named, []string{"Exec"}, "exec", "no", "",
+			"GET", appRoute + "/exec", ExecCall, Named, []string{"Exec"}, "exec", "no", "",
 			"pipeops-runner exec shop web -- /hello -get http://127.0.0.1:8080/",
 		}, {
 			"GET", appRoute + "/portforward", "port-forward-app", Named, []string{"PortForward"}, "port-forward", "no", "",

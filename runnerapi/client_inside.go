@@ -30,9 +30,12 @@ func (c *Client) Exec(ctx context.Context, key Key, opts ExecOptions, streams Ex
 			query.Set(name, "true")
 		}
 	}
-	ch, err := c.upgrade(ctx, appURL(key)+"/exec", query, ExecProtocol)
+	ch, header, err := c.upgrade(ctx, appURL(key)+"/exec", query, ExecProtocol)
 	if err != nil {
 		return 0, err
+	}
+	if id := header.Get(recordingHeader); id != "" && streams.Recorded != nil {
+		streams.Recorded(id)
 	}
 	end := ch.watch(ctx, func(channel byte, p []byte, _ bool) error {
 		to := map[byte]io.Writer{channelOut: streams.Stdout, channelErr: streams.Stderr}[channel]
@@ -109,7 +112,7 @@ func (c *channels) resize(sizes <-chan TerminalSize, done <-chan struct{}) {
 func (c *Client) PortForward(ctx context.Context, key Key, opts PortForwardOptions) (HalfCloser, error) {
 	query := url.Values{"port": {strconv.Itoa(opts.Port)}}
 	addQuery(query, opts.Pod, "")
-	ch, err := c.upgrade(ctx, appURL(key)+"/portforward", query, PortForwardProtocol)
+	ch, _, err := c.upgrade(ctx, appURL(key)+"/portforward", query, PortForwardProtocol)
 	if err != nil {
 		return nil, err
 	}
@@ -188,14 +191,14 @@ func (v *conversation) wait() (exitCode int, err error) {
 }
 
 // upgrade connects to the agent, for as long as the client's patience lasts, and makes
-// the connection a WebSocket. A refusal is an *Error.
-func (c *Client) upgrade(ctx context.Context, path string, query url.Values, protocol string) (*channels, error) {
+// the connection a WebSocket. It returns the headers of the answer. A refusal is an *Error.
+func (c *Client) upgrade(ctx context.Context, path string, query url.Values, protocol string) (*channels, http.Header, error) {
 	ctx, t := withTry(ctx)
 	begun := c.tellSlow(ctx, t, callName(http.MethodGet, path), false)
 	defer begun()
 	conn, err := c.connect(ctx, t)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	once := &oneConn{conn: conn}
 	defer once.unused() //nolint:contextcheck // nothing is dialled
@@ -203,21 +206,21 @@ func (c *Client) upgrade(ctx context.Context, path string, query url.Values, pro
 	handshake, cancel := context.WithTimeout(ctx, headerTimeout)
 	defer cancel()
 	target := "http://" + c.config.ServerName + "/v1" + path + "?" + query.Encode()
-	ws, _, err := websocket.Dial(handshake, target, &websocket.DialOptions{ //nolint:bodyclose // the library does
+	ws, resp, err := websocket.Dial(handshake, target, &websocket.DialOptions{ //nolint:bodyclose // the library does
 		HTTPClient: &http.Client{Transport: refusals{&http.Transport{DialContext: once.dial, DisableKeepAlives: true}}},
 		HTTPHeader: header, Subprotocols: []string{protocol},
 	})
 	known := &Error{}
 	switch {
 	case errors.As(err, &known):
-		return nil, known
+		return nil, nil, known
 	case err != nil:
-		return nil, c.ended(ctx, err)
+		return nil, nil, c.ended(ctx, err)
 	case ws.Subprotocol() != protocol:
 		_ = ws.CloseNow()
-		return nil, fmt.Errorf("agent %s does not speak %s", c.config.AgentID, protocol)
+		return nil, nil, fmt.Errorf("agent %s does not speak %s", c.config.AgentID, protocol)
 	}
-	return newChannels(ws, stall), nil
+	return newChannels(ws, stall), resp.Header, nil
 }
 
 // stall is how long the agent may take nothing of what it is sent.

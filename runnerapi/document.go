@@ -21,6 +21,7 @@ const (
 var headers = map[string]string{
 	"Request-Id":      "The call, for finding it in the agent's log: the caller's own where it sent a sound one (up to 64 letters, digits, '.', '_', '-').",
 	operationIDHeader: "The operation that the write is: GET /v1/operations/{id} says what became of it. A dry run is none.",
+	recordingHeader:   "The recording of the session, which the owner of the cluster can read.",
 	"Location":        "Path of the operation.",
 	"Retry-After":     "Seconds after which the same call is worth sending again.",
 }

@@ -26,6 +26,11 @@ func (s *server) guard(next http.Handler) http.Handler {
 		if err == nil {
 			err = s.decide(intent)
 		}
+		if needsApproval(err) {
+			var done func()
+			done, err = s.approve(w, r, call, &intent, err)
+			defer done()
+		}
 		if err == nil {
 			err = s.recordFirst(r, call, intent)
 		}
@@ -77,6 +82,9 @@ func (s *server) intend(w http.ResponseWriter, r *http.Request, c Call) (Intent,
 	i := Intent{Command: c.ID, Access: c.Access, Runner: callerFrom(r.Context()).Runner, Namespace: pathParam(r, "namespace")}
 	if c.Path == applyRoute {
 		i.Namespace = applyTarget(r).Namespace
+	}
+	if c.ID == ExecCall && s.Policy != nil && s.Recorder != nil {
+		i.Recorded = s.Policy.Records(i)
 	}
 	if c.ID == KubernetesCall {
 		return s.intendKubernetes(w, r, i)
@@ -145,7 +153,9 @@ func (s *server) bring(ctx context.Context, add func(*Intent)) error {
 	if !ok || s.Policy == nil {
 		return nil
 	}
+	about := intent.Namespace
 	add(&intent)
+	intent.Approved = intent.Approved && intent.Namespace == about // the owner was shown no other
 	return s.decide(intent)
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
@@ -19,12 +20,13 @@ import (
 // asked is a policy that remembers what it was asked. It says what its function
 // says.
 type asked struct {
-	mu      sync.Mutex
-	intents []runnerapi.Intent
-	say     func(runnerapi.Intent) error
-	changed chan struct{}
-	streams int  // that a grant has
-	audited bool // whether each command has to be recorded first
+	mu       sync.Mutex
+	intents  []runnerapi.Intent
+	say      func(runnerapi.Intent) error
+	changed  chan struct{}
+	streams  int  // that a grant has
+	recorded bool // whether sessions are
+	audited  bool // whether each command has to be recorded first
 }
 
 // problemOf is the problem that a client was answered.
@@ -66,6 +68,10 @@ func (a *asked) become(say func(runnerapi.Intent) error) {
 }
 
 func (a *asked) AuditRequired() bool { return a.audited }
+
+func (a *asked) Records(runnerapi.Intent) bool { return a.recorded }
+
+func (a *asked) Approval(runnerapi.Intent) time.Duration { return 0 }
 
 // Visible says of a namespace what Decide would.
 func (a *asked) Visible(runner, command, namespace string) bool {

@@ -46,6 +46,9 @@ type ExecStreams struct {
 	// Resize are the sizes of the terminal, the first at the start. It is closed at
 	// the end.
 	Resize <-chan TerminalSize
+	// Recorded is called by Client.Exec with the ID of the recording, before any output, if the
+	// cluster's owner has the session recorded. It may be nil.
+	Recorded func(recording string)
 }
 
 // TerminalSize is in characters. Its JSON is that of Kubernetes' resize channel.

@@ -14,6 +14,8 @@ type execution struct {
 	stdin   *io.PipeReader
 	toStdin *io.PipeWriter
 	sizes   chan TerminalSize
+	// recording is nil if the session is not recorded.
+	recording Recording
 }
 
 func newExecution(c *channels, opts ExecOptions, command Execution) *execution {
@@ -29,6 +31,15 @@ func newExecution(c *channels, opts ExecOptions, command Execution) *execution {
 		e.streams.Stderr = c.writer(channelErr)
 	}
 	return e
+}
+
+// record has all output recorded before it is sent.
+func (e *execution) record(r Recording) {
+	e.recording = r
+	e.streams.Stdout = io.MultiWriter(r.Output(), e.streams.Stdout)
+	if e.streams.Stderr != nil {
+		e.streams.Stderr = io.MultiWriter(r.Output(), e.streams.Stderr)
+	}
 }
 
 func (e *execution) take(channel byte, p []byte, ended bool) error {
@@ -53,10 +64,35 @@ func (e *execution) resize(text []byte) {
 	case <-e.sizes:
 	default:
 	}
+	if e.recording != nil {
+		e.recording.Resize(size)
+	}
 	e.sizes <- size // this is the only sender, so there is room
 }
 
-func (e *execution) run(ctx context.Context) (int, error) {
+func (e *execution) run(ctx context.Context) (code int, err error) {
+	if e.recording == nil {
+		return e.runCommand(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
+	stored := make(chan error, 1)
+	go func() {
+		err := e.recording.Run(recording)
+		cancel(err)
+		stored <- err
+	}()
+	defer func() { // after a panic too
+		stop()
+		if failed := <-stored; failed != nil {
+			code, err = 0, failed
+		}
+	}()
+	return e.runCommand(ctx)
+}
+
+func (e *execution) runCommand(ctx context.Context) (int, error) {
 	// The goroutines that wait in take, or for the caller's input, end with the command.
 	defer func() { _ = e.stdin.CloseWithError(io.ErrClosedPipe) }()
 	defer context.AfterFunc(ctx, func() { _ = e.toStdin.CloseWithError(context.Cause(ctx)) })()

@@ -92,6 +92,12 @@ var connects = []string{"exec", "attach", "portforward", "proxy"}
 // Connects reports whether the request leads into a pod, or past the API server.
 func (k KubernetesRequest) Connects() bool { return slices.Contains(connects, k.Subresource) }
 
+// RunsCommands reports whether the request leads to a process in a container. A node's kubelet also
+// does.
+func (k KubernetesRequest) RunsCommands() bool {
+	return k.Subresource == "exec" || k.Subresource == "attach" || k.reachesNode()
+}
+
 // Reads reports whether the request changes nothing, by what the API server promises.
 func (k KubernetesRequest) Reads() bool {
 	if k.Connects() || k.Upgrade != "" {

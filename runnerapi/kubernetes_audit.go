@@ -28,13 +28,13 @@ func (k *KubernetesRequest) about(a *AuditRecord, method string, args map[string
 }
 
 // auditBegin records that a stream has begun; its end is recorded as that of any call.
-func (s *server) auditBegin(r *http.Request, status int) {
+func (s *server) auditBegin(r *http.Request, status int, header http.Header) {
 	note, ok := r.Context().Value(auditKey{}).(*auditNote)
 	if s.Audit == nil || !ok {
 		return
 	}
 	call := callOf(callsByRoute(), r)
-	record, _ := auditRecord(r, call, note, status, http.Header{}, nil)
+	record, _ := auditRecord(r, call, note, status, header, nil)
 	record.Time, record.Outcome = time.Now().UTC(), AuditBegun
 	record.Arguments = noteArguments(call, r, note, &record)
 	s.Audit.Record(record)

@@ -127,7 +127,7 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, runner string,
 	if k.Upgrade != "" {
 		defer enterUpgraded(r.Context())()
 	}
-	done, err := s.holdBody(w, r, runner)
+	done, err := s.holdBody(w, r, runner, maxKubernetesBody)
 	if err != nil {
 		s.answerError(w, r, err)
 		return
@@ -143,8 +143,8 @@ type way struct {
 	alter     func(*http.Response) error
 }
 
-// holdBody reads the request's body, with the limits of all calls.
-func (s *server) holdBody(w http.ResponseWriter, r *http.Request, runner string) (done func(), err error) {
+// holdBody reads the request's body of at most so many bytes, with the limits of all calls.
+func (s *server) holdBody(w http.ResponseWriter, r *http.Request, runner string, most int64) (done func(), err error) {
 	if r.Body == nil || r.ContentLength == 0 {
 		return func() {}, nil
 	}
@@ -155,7 +155,7 @@ func (s *server) holdBody(w http.ResponseWriter, r *http.Request, runner string)
 			return nil, busy("too many large bodies of this Runner's are under way")
 		}
 	}
-	body, err := readBody(w, r, maxKubernetesBody)
+	body, err := readBody(w, r, most)
 	if err != nil {
 		leave()
 		return nil, err
@@ -254,7 +254,7 @@ func (s *server) answered(r *http.Request, k *KubernetesRequest, resp *http.Resp
 		resp.Header.Del(name)
 	}
 	if k.Long() && resp.StatusCode < http.StatusBadRequest {
-		s.auditBegin(r, resp.StatusCode)
+		s.auditBegin(r, resp.StatusCode, http.Header{})
 	}
 	return nil
 }

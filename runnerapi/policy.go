@@ -2,6 +2,7 @@ package runnerapi
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
@@ -42,6 +43,11 @@ type Policy interface {
 	KubernetesGrant(Intent) (KubernetesGrant, error)
 	// AuditRequired reports whether each command has to be recorded before it is carried out.
 	AuditRequired() bool
+	// Records reports whether the rule that allows a session has it recorded.
+	Records(Intent) bool
+	// Approval returns how long a command waits for an approval by the cluster's owner; 0 if it
+	// needs none.
+	Approval(Intent) time.Duration
 	// Visible reports whether a call over all namespaces may show a Runner what is in one.
 	Visible(runner, command, namespace string) bool
 	// State describes the policy for the cluster call.
@@ -61,6 +67,11 @@ type Intent struct {
 	Build *BuildSpec
 	// Kubernetes is the request to the Kubernetes API.
 	Kubernetes *KubernetesRequest
+	// Recorded reports whether the agent records the session. A session that began without a
+	// record ends when a rule demands one.
+	Recorded bool
+	// Approved reports whether the cluster's owner has approved the command.
+	Approved bool
 	// Objects are those that the command would make, or delete, in form of manifests: of a
 	// chart, its hooks included, of a set, of a source.
 	Objects []ObjectIntent

@@ -29,10 +29,12 @@ type portForwardInput struct {
 }
 
 func (s *server) insideRoutes() {
-	exec := alsoRefuses(operation("exec-app", http.MethodGet, appPattern+"/exec", "Apps", "Run a command in a container of an App",
+	exec := alsoRefuses(operation(ExecCall, http.MethodGet, appPattern+"/exec", "Apps", "Run a command in a container of an App",
 		"A WebSocket with the protocol "+ExecProtocol+", as Kubernetes' own: channel 0 is the command's standard input, 1 its output, 2 its errors, "+
-			"3 how it ended, 4 the terminal's size, 255 the end of a channel. A policy has to name this command.", 0), http.StatusConflict, http.StatusUpgradeRequired)
+			"3 how it ended, 4 the terminal's size, 255 the end of a channel. A policy has to name this command. "+
+			"Where its rule has record: true, the session's output is recorded for the owner of the cluster, and the answer has "+recordingHeader+".", 0), http.StatusConflict, http.StatusUpgradeRequired)
 	exec.Responses = switching(ExecProtocol)
+	exec.Responses["101"].Headers = map[string]*huma.Header{recordingHeader: {Ref: "#/components/headers/" + recordingHeader}}
 	huma.Register(s.api, exec, s.exec)
 	forward := alsoRefuses(operation("port-forward-app", http.MethodGet, appPattern+"/portforward", "Apps", "Connect to a port of an App's pod",
 		"A WebSocket with the protocol "+PortForwardProtocol+", one for each connection: channel 0 is what is sent to the port, 1 what comes from it, "+
@@ -53,8 +55,55 @@ func (s *server) exec(ctx context.Context, in *execInput) (*streamOutput, error)
 	if err != nil {
 		return nil, s.wireError(ctx, err)
 	}
-	return s.upgraded(ctx, ExecProtocol, func(c *channels) inside { return newExecution(c, opts, run) }), nil
+	key := appKey(in.App)
+	return s.upgraded(ctx, ExecProtocol, func(r *http.Request, h http.Header) (*opened, error) {
+		recording, err := s.record(r, h, Session{Namespace: key.Namespace, Name: key.Name, TTY: opts.TTY})
+		if err != nil || recording == nil {
+			return &opened{begin: func(c *channels) inside { return newExecution(c, opts, run) }, close: func() {}}, err
+		}
+		return &opened{begin: func(c *channels) inside {
+			e := newExecution(c, opts, run)
+			e.record(recording)
+			return e
+		}, close: recording.Close}, nil
+	}), nil
 }
+
+// record begins the recording of a session and tells the caller of it. It returns nil if the
+// policy does not have the session recorded.
+func (s *server) record(r *http.Request, h http.Header, session Session) (Recording, error) {
+	intent, _ := r.Context().Value(intentKey{}).(Intent)
+	if !intent.Recorded {
+		return nil, nil
+	}
+	caller := callerFrom(r.Context())
+	session.Runner, session.RequestID = caller.Runner, caller.RequestID
+	recording, err := s.Recorder.Begin(r.Context(), session)
+	if err != nil {
+		return nil, s.unrecorded(err)
+	}
+	h.Set(recordingHeader, recording.ID())
+	s.auditBegin(r, http.StatusSwitchingProtocols, h)
+	return logged{recording, s}, nil
+}
+
+// unrecorded returns the error for the caller of a session that cannot be recorded.
+func (s *server) unrecorded(err error) error {
+	if err == nil || errors.As(err, new(*Error)) {
+		return err
+	}
+	s.Log.Warn().Err(err).Msg("session refused or ended: it cannot be recorded, and the policy requires that")
+	return recordingUnavailable()
+}
+
+// logged is a recording whose failure is logged.
+type logged struct {
+	Recording
+	server *server
+}
+
+// Run implements Recording.
+func (l logged) Run(ctx context.Context) error { return l.server.unrecorded(l.Recording.Run(ctx)) }
 
 func (s *server) portForward(ctx context.Context, in *portForwardInput) (*streamOutput, error) {
 	forward, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (Forwarding, error) {
@@ -63,7 +112,9 @@ func (s *server) portForward(ctx context.Context, in *portForwardInput) (*stream
 	if err != nil {
 		return nil, s.wireError(ctx, err)
 	}
-	return s.upgraded(ctx, PortForwardProtocol, func(c *channels) inside { return newForwarded(c, forward) }), nil //nolint:contextcheck // see channels.send
+	return s.upgraded(ctx, PortForwardProtocol, func(*http.Request, http.Header) (*opened, error) {
+		return &opened{begin: func(c *channels) inside { return newForwarded(c, forward) }, close: func() {}}, nil //nolint:contextcheck // see channels.send
+	}), nil
 }
 
 // inside is the work of one call.
@@ -75,19 +126,33 @@ type inside interface {
 	run(ctx context.Context) (exitCode int, err error)
 }
 
+// opened is work that is ready to begin on a connection. close is called in any case.
+type opened struct {
+	begin func(*channels) inside
+	close func()
+}
+
 // errCallerGone ends the work for a caller that has disconnected.
 var errCallerGone = errors.New("the caller is gone")
 
 // upgraded turns the call's connection into a WebSocket and does the work on it. The work ends with
 // the caller, with the policy's permission, and when the agent drains. Only a leaving caller takes
 // the connection with it, so that the caller receives the reason in the other cases.
-func (s *server) upgraded(ctx context.Context, protocol string, begin func(*channels) inside) *streamOutput {
+//
+// open prepares the work before the connection is upgraded, and may add headers to the answer.
+func (s *server) upgraded(ctx context.Context, protocol string, open func(*http.Request, http.Header) (*opened, error)) *streamOutput {
 	return &streamOutput{Body: func(hc huma.Context) {
 		r, w := humachi.Unwrap(hc)
-		if err := upgradable(r, protocol); err != nil {
+		err := upgradable(r, protocol)
+		var work *opened
+		if err == nil {
+			work, err = open(r, w.Header())
+		}
+		if err != nil {
 			problem.Write(w, problem.RequestID(ctx), err)
 			return
 		}
+		defer work.close()
 		leave := enterUpgraded(ctx)
 		defer leave()
 		ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
@@ -95,7 +160,7 @@ func (s *server) upgraded(ctx context.Context, protocol string, begin func(*chan
 			return // it has been answered
 		}
 		c := newChannels(ws, s.Limits.withDefaults().Stall)
-		s.converse(ctx, c, begin(c))
+		s.converse(ctx, c, work.begin(c))
 	}}
 }
 

@@ -55,6 +55,10 @@ type Config struct {
 	Policy Policy
 	// Audit stores what Runners did. Without one nothing is stored, which is for tests only.
 	Audit Auditor
+	// Recorder records sessions where the policy demands it. Without one these are refused.
+	Recorder Recorder
+	// Approvals keeps commands that wait for an approval. Without it these are refused.
+	Approvals Approvals
 
 	// TrustDomain is the trust domain of the Runners.
 	TrustDomain string
@@ -158,6 +162,7 @@ func openAPIConfig(version string) huma.Config {
 	c.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
 	c.Info.Description = "What a Runner can do with one agent's cluster. " +
 		"Errors are problem details (RFC 9457) with a stable code, the field at fault and a fix. " +
+		"403 with the code approval_required names a request that the cluster's owner can approve; the same command sent again passes once then. " +
 		"Every answer carries Request-Id; every write takes dryRun and Idempotency-Key. " +
 		"HEAD works wherever GET does. Any path may answer 404 and, with Allow, 405."
 	c.Info.License = &huma.License{Name: "MIT", Identifier: "MIT"}

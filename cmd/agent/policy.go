@@ -112,7 +112,14 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	if err != nil {
 		return fmt.Errorf("refused: %w", err)
 	}
-	return cli.Print(out, fmt.Sprintf("allowed by rule %q: Runner %s may do %s", cmp.Or(rule, "-"), cmp.Or(c.runner, "-"), i.Command))
+	said := fmt.Sprintf("allowed by rule %q: Runner %s may do %s", cmp.Or(rule, "-"), cmp.Or(c.runner, "-"), i.Command)
+	if i.Command == runnerapi.ExecCall && p.Records(i) {
+		said += "; the agent records its sessions"
+	}
+	if d := p.Approval(i); d > 0 {
+		said += fmt.Sprintf("; the owner of the cluster has to approve it within %s", d)
+	}
+	return cli.Print(out, said)
 }
 
 // read returns the policy in the file, or that in the cluster.
@@ -145,7 +152,7 @@ func (c *policyCheck) intent(command string) (runnerapi.Intent, error) {
 	if !known {
 		return runnerapi.Intent{}, fmt.Errorf("%q is no command (fix: use one that `pipeops-agent policy commands` lists)", command)
 	}
-	i := runnerapi.Intent{Command: command, Access: access, Runner: c.runner, Namespace: c.namespace}
+	i := runnerapi.Intent{Command: command, Access: access, Runner: c.runner, Namespace: c.namespace, Recorded: true}
 	return i, cmp.Or(c.objects.bring(&i), c.app.bring(&i))
 }
 

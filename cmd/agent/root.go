@@ -48,7 +48,7 @@ func newRoot() *cobra.Command {
 		}
 		return nil
 	}
-	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newPolicy(), newAudit(), newBuild(), newVersion())
+	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newPolicy(), newAudit(), newRecordings(), newApprove(), newBuild(), newVersion())
 	return root
 }
 

@@ -116,7 +116,7 @@ func (c *copyCommand) parse(source, destination string) error {
 func (c *copyCommand) run(ctx context.Context, t *target, do func(context.Context, *tarCall) error) error {
 	key := runnerapi.Key{Namespace: c.namespace, Name: c.name}
 	shown := c.show()
-	err := do(ctx, &tarCall{Client: t.Client, key: key, opts: c.opts})
+	err := do(ctx, &tarCall{Client: t.Client, key: key, opts: c.opts, recorded: c.recorded(false)})
 	shown()
 	left := c.leaves.tell(c.app)
 	switch {

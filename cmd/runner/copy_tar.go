@@ -20,6 +20,8 @@ type tarCall struct {
 	key  runnerapi.Key
 	opts runnerapi.ExecOptions
 	said complaints
+	// recorded is called if the session is recorded.
+	recorded func(string)
 }
 
 // complaints keeps the beginning of a program's messages.
@@ -39,7 +41,7 @@ func (c *complaints) String() string {
 func (t *tarCall) run(ctx context.Context, stdin io.Reader, stdout io.Writer, args ...string) error {
 	opts := t.opts
 	opts.Command, opts.Stdin = append([]string{"tar"}, args...), stdin != nil
-	code, err := t.Exec(ctx, t.key, opts, runnerapi.ExecStreams{Stdin: stdin, Stdout: stdout, Stderr: &t.said})
+	code, err := t.Exec(ctx, t.key, opts, runnerapi.ExecStreams{Stdin: stdin, Stdout: stdout, Stderr: &t.said, Recorded: t.recorded})
 	known := &runnerapi.Error{}
 	switch {
 	case errors.As(err, &known) && noProgram(known.Detail), code == 126, code == 127:

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -57,7 +58,7 @@ func podFlags(cmd *cobra.Command, pod *string) {
 
 func (c *execCommand) run(ctx context.Context, t *target, name string) error {
 	key := runnerapi.Key{Namespace: c.namespace, Name: name}
-	s := runnerapi.ExecStreams{Stdin: c.in, Stdout: c.out, Stderr: c.err}
+	s := runnerapi.ExecStreams{Stdin: c.in, Stdout: c.out, Stderr: c.err, Recorded: c.recorded(c.opts.TTY)}
 	if c.opts.TTY {
 		end, err := c.terminal(&s)
 		if err != nil {
@@ -73,6 +74,18 @@ func (c *execCommand) run(ctx context.Context, t *target, name string) error {
 		return &exitError{error: fmt.Errorf("the command ended with exit code %d", code), code: code, told: true}
 	}
 	return nil
+}
+
+// recorded returns a function that says once that a session is recorded. A raw terminal needs the
+// carriage return.
+func (a *app) recorded(raw bool) func(string) {
+	end := "\n"
+	if raw {
+		end = "\r\n"
+	}
+	return func(id string) {
+		_, _ = fmt.Fprintf(a.err, "The output of this session is recorded for the owner of the cluster (recording %s).%s", printable.Text(id), end)
+	}
 }
 
 // terminal passes all keys to the command until end is called.

@@ -135,7 +135,7 @@ func codeExit(code runnerapi.Code) int {
 		return exitUnreachable
 	case runnerapi.CodeTimeout:
 		return exitTimeout
-	case runnerapi.CodeForbidden, runnerapi.CodePolicyDenied, runnerapi.CodeNamespaceNotManaged, runnerapi.CodeUnauthorized,
+	case runnerapi.CodeForbidden, runnerapi.CodePolicyDenied, runnerapi.CodeApprovalRequired, runnerapi.CodeNamespaceNotManaged, runnerapi.CodeUnauthorized,
 		runnerapi.CodeRefused, runnerapi.CodeUntrusted:
 		return exitRefused
 	}

@@ -34,6 +34,8 @@ const (
 	Commit      = "pipeops.io/commit"       // Git commit that a revision was taken from
 	Undid       = "pipeops.io/undid"        // the failed revision that this one took back
 	Operation   = "pipeops.io/operation"    // what became of a command
+	Approved    = "pipeops.io/approved"     // on a request for an approval: when the cluster's owner gave it
+	Bytes       = "pipeops.io/bytes"        // on a part of a recording: its size
 	Runner      = "pipeops.io/runner"       // the Runner that sent a command
 	Sync        = "pipeops.io/sync"         // on a source: the call that asked to look at it now
 	Stopped     = "pipeops.io/stopped"      // on a workload of a set or a release: why the agent stopped its rollout

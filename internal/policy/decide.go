@@ -140,6 +140,9 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 			}
 		}
 	}
+	if r.Record && i.Command == runnerapi.ExecCall && !i.Recorded {
+		return r.refuse("", "record", "has each session recorded, and this one is not: begin it again")
+	}
 	if i.Command == runnerapi.KubernetesCall {
 		if err := r.kubernetes(i); err != nil {
 			return err

@@ -65,6 +65,12 @@ type Rule struct {
 	// Kubernetes defines the identity with which Runners use the Kubernetes API, which
 	// kubernetes-api allows.
 	Kubernetes *Kubernetes `json:"kubernetes,omitempty"`
+	// Record makes the agent record each exec session. Where it cannot record, as over the
+	// Kubernetes API, it refuses the session.
+	Record bool `json:"record,omitempty"`
+	// Approval is how long a command waits for an approval by the cluster's owner, and how long an
+	// approval is good: a duration such as 10m. Absent, commands need none. Reads never do.
+	Approval string `json:"approval,omitempty"`
 }
 
 // auditRequired is the value of Audit that refuses commands without a record.
@@ -94,6 +100,9 @@ const ApplyManifests = "apply-manifests"
 
 // bringKinds are the commands that kinds bounds: they bring objects of any kind.
 var bringKinds = []string{ApplyManifests, "put-release", "rollback-release"}
+
+// sessionCommands are the commands that record is about: they run commands in containers.
+var sessionCommands = []string{runnerapi.ExecCall, runnerapi.KubernetesCall}
 
 // lookupCommands are the commands that lookups bounds: they execute templates.
 var lookupCommands = []string{"put-release"}

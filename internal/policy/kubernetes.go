@@ -143,6 +143,8 @@ func (r ruling) kubernetes(i runnerapi.Intent) error {
 	case k.InAgentNamespace && !now.AgentNamespace:
 		return r.refuse("", "namespaces", "does not name the agent's own namespace %s%s: no pattern is about that",
 			k.AgentNamespace, through(k))
+	case r.Record && k.RunsCommands():
+		return r.refuse("", "record", "has each session recorded, and the agent cannot record %s: use pipeops-runner exec", what(k))
 	case r.Kubernetes.ReadOnly && !k.Reads() && !k.Discovery:
 		return r.refuse("", "kubernetes.readOnly", "allows reading only, and not to %s %s", k.Verb, what(k))
 	}

@@ -167,16 +167,20 @@ func (c *checking) rule(at string, r Rule) {
 	if r.Lookups != nil && !slices.ContainsFunc(lookupCommands, func(c string) bool { return slices.Contains(r.Commands, c) }) {
 		c.add(at+".lookups", "bounds %s, which the rule's commands have to name", strings.Join(lookupCommands, ", "))
 	}
+	if r.Record && !slices.ContainsFunc(sessionCommands, func(c string) bool { return slices.Contains(r.Commands, c) }) {
+		c.add(at+".record", "is about %s, of which the rule's commands have to name one", strings.Join(sessionCommands, " and "))
+	}
+	c.approval(at+".approval", r.Approval)
 	c.kubernetes(at, r)
 	if r.Deny && r.bounded() {
-		c.add(at+".deny", "a rule that denies takes no images, hosts, annotations, maxReplicas, maxResources, kinds and lookups: it has nothing to bound")
+		c.add(at+".deny", "a rule that denies takes no images, hosts, annotations, maxReplicas, maxResources, kinds, lookups, record and approval: it has nothing to bound")
 	}
 }
 
 // bounded reports whether the rule bounds what a command brings.
 func (r Rule) bounded() bool {
 	return r.Images != nil || r.Hosts != nil || r.Annotations != nil || r.MaxReplicas != nil || r.MaxResources != nil ||
-		r.Kinds != nil || r.Lookups != nil
+		r.Kinds != nil || r.Lookups != nil || r.Record || r.Approval != ""
 }
 
 // patterns checks patterns: they have no slash, and an escape would hide what they stand for.

@@ -115,11 +115,14 @@ func (p *Policy) State() runnerapi.PolicyState {
 
 // Decide implements runnerapi.Policy.
 func (p *Policy) Decide(i runnerapi.Intent) error {
-	_, err := p.Explain(i)
+	rule, err := p.rule(i)
+	if err == nil && rule.approval(i) > 0 && !i.Approved {
+		return runnerapi.ApprovalRequired(rule.Name)
+	}
 	return err
 }
 
-// Explain is like Decide and also names the rule that allowed the intent.
+// Explain names the rule that allows the intent. Unlike Decide it demands no approval.
 func (p *Policy) Explain(i runnerapi.Intent) (rule string, err error) {
 	r, err := p.rule(i)
 	return r.Name, err

@@ -1,6 +1,10 @@
 package policy
 
-import "github.com/pipeops/pipeops-vm-agent/internal/egress"
+import (
+	"fmt"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+)
 
 // Summary returns lines with what the policy requires beside its rules.
 func (d Document) Summary() (lines []string) {
@@ -9,6 +13,11 @@ func (d Document) Summary() (lines []string) {
 	}
 	if d.FetchHosts != nil {
 		lines = append(lines, egress.PolicyKey+": the agent fetches from "+orNone(d.FetchHosts, "no host"))
+	}
+	for _, r := range d.Rules {
+		if r.Record {
+			lines = append(lines, fmt.Sprintf("rule %q: sessions are recorded, or refused", r.Name))
+		}
 	}
 	for _, t := range d.Trust {
 		lines = append(lines, t.summary()...)

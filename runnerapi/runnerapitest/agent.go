@@ -42,8 +42,12 @@ type Agent struct {
 	Log     zerolog.Logger
 	Policy  runnerapi.Policy  // none when nil; it holds from the next Start
 	Audit   runnerapi.Auditor // none when nil; from the next Start
-	Limits  runnerapi.Limits  // the defaults when zero; from the next Start
-	Drain   time.Duration     // of Stop; a second unless changed; from the next Start
+	// Recorder may be nil; it holds from the next Start.
+	Recorder runnerapi.Recorder
+	// Approvals may be nil; it holds from the next Start.
+	Approvals runnerapi.Approvals
+	Limits    runnerapi.Limits // the defaults when zero; from the next Start
+	Drain     time.Duration    // of Stop; a second unless changed; from the next Start
 	// Kubernetes may be nil; it holds from the next Start.
 	Kubernetes runnerapi.KubernetesAPI
 
@@ -116,7 +120,7 @@ func (a *Agent) StartOn(ln net.Listener) {
 	handler := runnerapi.NewServer(runnerapi.Config{
 		Apps: a.Backend, Insides: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Nodes: a.Backend,
 		Manifests: a.Backend, Joins: a.Backend, Kubernetes: a.Kubernetes, Releases: a.Backend, Builds: a.Backend, Sources: a.Backend,
-		Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Limits: a.Limits,
+		Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Recorder: a.Recorder, Approvals: a.Approvals, Limits: a.Limits,
 		TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
 	})
 	go func() {

@@ -21,6 +21,11 @@ var commands = map[string]program{
 		_, err := io.Copy(s.Stdout, s.Stdin)
 		return 0, err
 	},
+	// hush reads its input and writes nothing of it.
+	"hush": func(_ context.Context, _ []string, s runnerapi.ExecStreams) (int, error) {
+		_, err := io.Copy(io.Discard, s.Stdin)
+		return 0, err
+	},
 	// exit ends with the given code after a word on both streams.
 	"exit": func(_ context.Context, args []string, s runnerapi.ExecStreams) (int, error) {
 		code, err := strconv.Atoi(args[0])

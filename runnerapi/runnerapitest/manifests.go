@@ -2,6 +2,7 @@ package runnerapitest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,14 +27,14 @@ func (b *FakeBackend) Apply(ctx context.Context, key runnerapi.Key, text []byte,
 	for n, doc := range bytes.Split(text, []byte("\n---\n")) {
 		var head struct {
 			APIVersion, Kind string
-			Metadata         struct{ Name string }
+			Metadata         struct{ Name, Namespace string }
 		}
 		if err := yaml.Unmarshal(doc, &head); err != nil || head.Kind == "" {
 			return result, problem.Errorf(problem.Invalid, "correct the document", "kind is missing").
 				WithField("kind").WithLocation(fmt.Sprintf("document %d, line %d", n+1, line))
 		}
 		line += bytes.Count(doc, []byte("\n")) + 2
-		refs = append(refs, runnerapi.ManifestRef{APIVersion: head.APIVersion, Kind: head.Kind, Namespace: key.Namespace, Name: head.Metadata.Name})
+		refs = append(refs, runnerapi.ManifestRef{APIVersion: head.APIVersion, Kind: head.Kind, Namespace: cmp.Or(head.Metadata.Namespace, key.Namespace), Name: head.Metadata.Name})
 	}
 	opts.Read(refs)
 	for _, ref := range refs {

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newApprove() *cobra.Command {
+	var (
+		own ownCluster
+		out cli.Output
+	)
+	cmd := &cobra.Command{
+		Use:   "approve [ID...]",
+		Short: "Approve commands of Runners, or list those that wait",
+		Long: "Approve commands that wait for an approval. Without an ID, list them.\n\n" +
+			"A command waits if a rule of the policy with `approval` allows it. Once approved, the Runner\n" +
+			"can send the same command again, once, until the time that the list shows.",
+		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent approve
+  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent approve 9f86d081884c7d65`,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			k, err := own.client()
+			if err != nil {
+				return err
+			}
+			if len(ids) == 0 {
+				all, err := k.Approvals().List(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return out.Write(cmd.OutOrStdout(), all, func(w io.Writer) { approvalTable(w, all) })
+			}
+			for _, id := range ids {
+				a, err := k.Approvals().Approve(cmd.Context(), id)
+				if err != nil {
+					return err
+				}
+				cli.Say(cmd.OutOrStdout(), "approved until %s: Runner %s may do %s once", cli.Time(a.Until), a.Runner, approvedCommand(a))
+			}
+			return nil
+		},
+	}
+	own.add(cmd)
+	out.Add(cmd)
+	return cmd
+}
+
+// approvedCommand names a command and what it is about.
+func approvedCommand(a runnerapi.Approval) string {
+	return strings.TrimSpace(a.Command + " " + strings.Trim(a.Namespace+"/"+a.Name, "/"))
+}
+
+func approvalTable(w io.Writer, all []runnerapi.Approval) {
+	cli.Row(w, "ID", "ASKED", "UNTIL", "RUNNER", "COMMAND", "NAMESPACE", "NAME", "APPROVED", "WHAT")
+	for _, a := range all {
+		approved := ""
+		if a.Approved != nil {
+			approved = cli.Time(*a.Approved)
+		}
+		what := string(a.Arguments)
+		if len(a.Run) > 0 {
+			what = strings.Join(a.Run, " ")
+		}
+		cli.Row(w, a.ID, cli.Time(a.Asked), cli.Time(a.Until), a.Runner, a.Command, a.Namespace, a.Name, approved, what)
+	}
+}

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestACallerIsToldOfARecording in a line of its own, on a raw terminal too.
+func TestACallerIsToldOfARecording(t *testing.T) {
+	for raw, end := range map[bool]string{false: ").\n", true: ").\r\n"} {
+		var errs bytes.Buffer
+		(&app{streams: streams{err: &errs}}).recorded(raw)("20260101t000000-0123456789abcdef\x1b")
+		assert.Contains(t, errs.String(), "recorded for the owner of the cluster (recording 20260101t000000-0123456789abcdef")
+		assert.NotContains(t, errs.String(), "\x1b")
+		assert.True(t, bytes.HasSuffix(errs.Bytes(), []byte(end)), "%q", errs.String())
+	}
+}

@@ -1,0 +1,115 @@
+package recording
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Files stores recordings in a directory, each in a directory of its own with a file for each part.
+// A part is on disk before Put returns.
+type Files struct{ Dir string }
+
+var _ Store = Files{}
+
+const fileSuffix = ".jsonl"
+
+func (f Files) name(id string, part int) string {
+	return filepath.Join(f.Dir, id, fmt.Sprintf("%06d%s", part, fileSuffix))
+}
+
+// Put implements Store. The file appears whole or not at all.
+func (f Files) Put(_ context.Context, id string, part int, text []byte) error {
+	dir := filepath.Join(f.Dir, id)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(dir, ".part-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }()
+	_, err = tmp.Write(text)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp.Name(), f.name(id, part)); err != nil {
+		return err
+	}
+	if err := syncDir(dir); err != nil || part > 0 {
+		return err
+	}
+	return syncDir(f.Dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Get implements Store.
+func (f Files) Get(_ context.Context, id string, part int) ([]byte, error) {
+	in, err := os.Open(f.name(id, part))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }()
+	return io.ReadAll(io.LimitReader(in, MaxPart))
+}
+
+// List implements Store. The names of directories sort by time.
+func (f Files) List(context.Context) ([]Entry, error) {
+	dirs, err := os.ReadDir(f.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var all []Entry
+	for _, d := range dirs {
+		if !ValidID(d.Name()) {
+			continue
+		}
+		e, err := f.entry(d.Name())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+func (f Files) entry(id string) (Entry, error) {
+	e := Entry{ID: id}
+	files, err := os.ReadDir(filepath.Join(f.Dir, id))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may have been removed meanwhile
+		return e, err
+	}
+	for _, file := range files {
+		number, ours := strings.CutSuffix(file.Name(), fileSuffix)
+		part, err := strconv.Atoi(number)
+		info, gone := file.Info()
+		if ours && err == nil && gone == nil {
+			e.Add(part, info.Size())
+		}
+	}
+	return e, nil
+}
+
+// Delete implements Store.
+func (f Files) Delete(_ context.Context, id string) error {
+	return os.RemoveAll(filepath.Join(f.Dir, id))
+}
+
+// String implements Store.
+func (f Files) String() string { return f.Dir }

@@ -1,0 +1,32 @@
+package source
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// TestAnApprovedSourceGoesOn without another approval at each commit. What it brings has none.
+func TestAnApprovedSourceGoesOn(t *testing.T) {
+	doc, err := policy.Parse([]byte("rules: [{name: careful, approval: 10m, commands: ['*', put-source]}]"))
+	require.NoError(t, err)
+	p := policy.New("policy.yaml")
+	p.Set(doc, nil)
+	var passed bool
+	k := &Keeper{Config: Config{Decide: func(i runnerapi.Intent) error {
+		if err := p.Decide(i); err != nil {
+			return err
+		}
+		passed = true
+		return errors.New("enough")
+	}}}
+	_, err = k.attempt(t.Context(), &object{}, false)
+	require.ErrorContains(t, err, "enough")
+	require.True(t, passed)
+	err = k.allowed(&object{}, runnerapi.Intent{Command: putApp, Access: runnerapi.Writes, App: &runnerapi.AppSpec{}})
+	require.ErrorContains(t, err, "approval")
+}
