@@ -18,7 +18,7 @@ import (
 type Rules struct {
 	// Version is the running version.
 	Version string
-	Keys    []release.PublicKey
+	Trust   release.Trust
 	Windows window.Windows
 }
 
@@ -37,7 +37,7 @@ var betweenReleases = regexp.MustCompile(`-\d+-g[0-9a-f]{4,40}(-dirty)?$|-dirty$
 
 // open verifies an offer and returns the offered manifest, or a RefusedError.
 func (r Rules) open(offer *controlapi.Offer) (*release.Manifest, error) {
-	m, err := release.Open(offer.Manifest, offer.Signature, r.Keys...)
+	m, err := r.Trust.Open(offer.Manifest, offer.Signature)
 	switch {
 	case errors.Is(err, release.ErrUntrusted):
 		return nil, refuse("signature: %v", err)

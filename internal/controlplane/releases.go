@@ -84,8 +84,8 @@ func valueOf(u *announce.AgentUpdate) announce.AgentUpdate {
 // ReleaseOptions describe an offer and its recipients.
 type ReleaseOptions struct {
 	Manifest, Signature []byte
-	// Keys are those that the operator trusts: what an agent would refuse is not offered.
-	Keys []release.PublicKey
+	// Trust is the operator's: what an agent would refuse is not offered.
+	Trust release.Trust
 	// URL is where agents find the files: https, without a file's name.
 	URL string
 	// Agents are names or IDs. With no Agents and no Labels it is offered to all.
@@ -96,7 +96,7 @@ type ReleaseOptions struct {
 // OfferRelease offers a release to agents: each gets it with its next heartbeat, if its owner has
 // enabled self-update.
 func (a *Admin) OfferRelease(ctx context.Context, opts ReleaseOptions) (store.Release, error) {
-	manifest, err := release.Open(opts.Manifest, opts.Signature, opts.Keys...)
+	manifest, err := opts.Trust.Open(opts.Manifest, opts.Signature)
 	if err != nil {
 		return store.Release{}, err
 	}

@@ -16,7 +16,7 @@ import (
 
 func releaseOptions(t *testing.T, version string, change ...func(*ReleaseOptions)) ReleaseOptions {
 	t.Helper()
-	opts := ReleaseOptions{Keys: releasetest.Keys(t), URL: "https://downloads.example.com/" + version}
+	opts := ReleaseOptions{Trust: releasetest.Trust(t), URL: "https://downloads.example.com/" + version}
 	opts.Manifest, opts.Signature = releasetest.Sign(t, release.Manifest{Version: version, Commit: "abc", Files: []release.File{
 		{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
 	}})
@@ -66,13 +66,30 @@ func TestAReleaseIsOfferedToThoseItIsFor(t *testing.T) {
 	require.ErrorContains(t, err, "release list")
 }
 
+func TestAllSignaturesOfAReleaseAreOffered(t *testing.T) {
+	p := start(t)
+	shop, opts := p.registered("shop"), releaseOptions(t, "v1.2.0")
+	m, err := release.Decode(opts.Manifest)
+	require.NoError(t, err)
+	opts.Manifest, opts.Signature = releasetest.SignBoth(t, *m)
+	opts.Trust = releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
+	_, err = p.admin.OfferRelease(t.Context(), opts)
+	require.NoError(t, err)
+	offer := updating(shop, controlapi.Update{State: controlapi.UpdateIdle})
+	require.NotNil(t, offer)
+	require.NoError(t, opts.Trust.Verify(offer.Manifest, offer.Signature))
+}
+
 func TestWhatAgentsWouldRefuseIsNotOffered(t *testing.T) {
 	p := start(t)
 	for name, c := range map[string]struct {
 		change func(*ReleaseOptions)
 		words  string
 	}{
-		"other key":     {func(o *ReleaseOptions) { o.Keys, _ = release.ParseKeys(releasetest.OtherKey) }, "not signed by a trusted key"},
+		"other key": {func(o *ReleaseOptions) { o.Trust = releasetest.TrustIn(t, 1, releasetest.OtherKey) }, "not signed by a trusted key"},
+		"one of two": {func(o *ReleaseOptions) {
+			o.Trust = releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
+		}, "1 of the 2 signatures"},
 		"changed":       {func(o *ReleaseOptions) { o.Manifest = append(o.Manifest, ' ') }, "changed after it was signed"},
 		"plain http":    {func(o *ReleaseOptions) { o.URL = "http://x" }, "--url"},
 		"a secret":      {func(o *ReleaseOptions) { o.URL = "https://u:p@x" }, "--url"},

@@ -103,9 +103,9 @@ func (m *Manifest) Encode() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// decode reads a manifest whose signature was verified. Unknown fields are let
+// Decode reads a manifest, without proof of its origin: see Trust.Open. Unknown fields are let
 // through: an agent has to understand the manifests of releases to come.
-func decode(data []byte) (*Manifest, error) {
+func Decode(data []byte) (*Manifest, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	m := &Manifest{}
 	if err := decoder.Decode(m); err != nil {

@@ -5,6 +5,7 @@
 // says how to publish and how to check.
 //
 //	go run ./scripts/release --version v1.2.3 --output dist/v1.2.3 --sign KEYFILE
+//	go run ./scripts/release sign dist/v1.2.3 --key KEYFILE
 package main
 
 import (
@@ -96,6 +97,7 @@ func newCommand() *cobra.Command {
 			panic(err) // the flag is defined above
 		}
 	}
+	cmd.AddCommand(newSignCommand())
 	return cmd
 }
 

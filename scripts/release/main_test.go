@@ -25,6 +25,7 @@ import (
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
+	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
 var stamp = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -108,9 +109,7 @@ func TestTwoReleasesOfACommitAreTheSame(t *testing.T) {
 }
 
 func manifestIsTrue(t *testing.T, dir string) {
-	keys, err := published.ParseKeys(testPublic)
-	require.NoError(t, err)
-	m, err := published.Open(read(t, dir, "release.json"), read(t, dir, "release.json.minisig"), keys...)
+	m, err := releasetest.TrustIn(t, 1, testPublic).Open(read(t, dir, "release.json"), read(t, dir, "release.json.minisig"))
 	require.NoError(t, err)
 	assert.Equal(t, "v1.2.3", m.Version)
 	assert.Equal(t, "v1.2.3\n", string(read(t, dir, "version.txt")))
@@ -134,9 +133,7 @@ func manifestIsTrue(t *testing.T, dir string) {
 }
 
 func versionIsPinned(t *testing.T, dir string) {
-	keys, err := published.ParseKeys(testPublic)
-	require.NoError(t, err)
-	m, err := published.Open(read(t, dir, "release.json"), read(t, dir, "release.json.minisig"), keys...)
+	m, err := releasetest.TrustIn(t, 1, testPublic).Open(read(t, dir, "release.json"), read(t, dir, "release.json.minisig"))
 	require.NoError(t, err)
 	assert.Contains(t, string(read(t, dir, "agent.yaml")), "image: pipeops/agent:v1.2.3@"+m.Images[0].Digest+"\n")
 	script, _ := m.Named("install.sh")

@@ -14,7 +14,7 @@ type Release struct {
 	Agents    []string          `json:"agents,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	OfferedAt time.Time         `json:"offeredAt"`
-	// Manifest and Signature are as they were published. Lists go without.
+	// Manifest and Signature (one or several) are as they were published. Lists go without.
 	Manifest  []byte `json:"-"`
 	Signature []byte `json:"-"`
 }
