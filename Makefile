@@ -126,7 +126,8 @@ image: ## Build the images of agent and control plane (linux/amd64 and arm64) in
 release: ## All that is published for a version, into dist/VERSION; SIGN_KEY=FILE signs it (docs/release.md)
 	go run ./scripts/release --version $(RELEASE) --commit $(COMMIT) --output dist/$(RELEASE) \
 	  $(if $(SIGN_KEY),--sign '$(SIGN_KEY)') $(if $(SIGN_PASSPHRASE_FILE),--passphrase-file '$(SIGN_PASSPHRASE_FILE)') \
-	  $(if $(RELEASE_KEYS),--trust '$(RELEASE_KEYS)') $(if $(CONTROL_PLANE_URL),--control-plane-url '$(CONTROL_PLANE_URL)')
+	  $(if $(RELEASE_KEYS),--trust '$(RELEASE_KEYS)') $(if $(CONTROL_PLANE_URL),--control-plane-url '$(CONTROL_PLANE_URL)') \
+	  $(if $(EXPIRES),--expires '$(EXPIRES)')
 
 .PHONY: bundle
 bundle: image ## Put all that install.sh downloads into one archive, for machines without internet

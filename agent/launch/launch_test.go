@@ -117,6 +117,21 @@ func TestAConfirmedReleaseIsStarted(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+// TestAnExpiredReleaseIsStarted: an expiry bounds what is installed, and takes nobody's agent away.
+func TestAnExpiredReleaseIsStarted(t *testing.T) {
+	d, text := In(t.TempDir()), "program"
+	sum := sha256.Sum256([]byte(text))
+	m := release.Manifest{Version: "v1.1.0", Commit: "abc", Expires: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Files: []release.File{{
+		Name: "a", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH,
+	}}}
+	require.Error(t, m.CheckExpiry(time.Now()))
+	manifest, signature := releasetest.Sign(t, m)
+	require.NoError(t, d.Stage(&m, manifest, signature, strings.NewReader(text)))
+	require.NoError(t, d.Change(func(r *Record) { r.Confirm(staged("v1.1.0")) }))
+	_, as := start(t, d, "v1.0.0")
+	assert.Equal(t, "v1.1.0", as)
+}
+
 func TestAReleaseThatDoesNotProveItselfGivesWayToTheOneBefore(t *testing.T) {
 	d := In(t.TempDir())
 	require.NoError(t, stage(t, d, "v1.1.0", "one"))

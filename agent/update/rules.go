@@ -72,6 +72,8 @@ func (r Rules) judge(offer *controlapi.Offer, last Record, now time.Time) (contr
 		return controlapi.UpdateRefused, err.Error(), nil
 	case semver.Compare(m.Version, r.Version) == 0:
 		return controlapi.UpdateDone, "", m
+	case m.CheckExpiry(now) != nil:
+		return controlapi.UpdateRefused, "expires: " + m.CheckExpiry(now).Error(), nil
 	case last.State == controlapi.UpdateFailed && last.Offer == offer.ID:
 		return controlapi.UpdateFailed, last.Reason, m
 	case !r.Windows.Contains(now):

@@ -36,6 +36,16 @@ func offerOf(t *testing.T, version string, change ...func(*controlapi.Offer)) *c
 	return o
 }
 
+// expiring signs the offer's release anew, with that time.
+func expiring(t *testing.T, at time.Time) func(*controlapi.Offer) {
+	return func(o *controlapi.Offer) {
+		t.Helper()
+		m := manifestOf(o.Version)
+		m.Expires = at
+		o.Manifest, o.Signature = releasetest.Sign(t, m)
+	}
+}
+
 func rulesOf(t *testing.T, version string, change ...func(*Rules)) Rules {
 	t.Helper()
 	r := Rules{Version: version, Trust: releasetest.Trust(t)}
@@ -71,6 +81,10 @@ func TestWhatTheRulesSay(t *testing.T) {
 			reason: "1 of the 2 signatures that are needed"},
 		"two signatures": {rules: rulesOf(t, "v1.0.0", func(r *Rules) { r.Trust = two }), state: controlapi.UpdateUpdating,
 			offer: offerOf(t, "v1.1.0", func(o *controlapi.Offer) { o.Manifest, o.Signature = releasetest.SignBoth(t, manifestOf("v1.1.0")) })},
+		"expired": {rules: rulesOf(t, "v1.0.0"), offer: offerOf(t, "v1.1.0", expiring(t, noon)), state: controlapi.UpdateRefused,
+			reason: "expires: v1.1.0 expired at 2026-11-21T12:00:00Z (fix: "},
+		"expires soon":      {rules: rulesOf(t, "v1.0.0"), offer: offerOf(t, "v1.1.0", expiring(t, noon.Add(time.Second))), state: controlapi.UpdateUpdating},
+		"expired, and runs": {rules: rulesOf(t, "v1.1.0"), offer: offerOf(t, "v1.1.0", expiring(t, noon)), state: controlapi.UpdateDone},
 		"tampered": {rules: rulesOf(t, "v1.0.0"), state: controlapi.UpdateRefused, reason: "signature: ",
 			offer: offerOf(t, "v1.1.0", func(o *controlapi.Offer) {
 				o.Manifest = []byte(strings.Replace(string(o.Manifest), sum, strings.Repeat("b", 64), 1))

@@ -28,7 +28,8 @@ signatures are beside it, in release.json.minisig.
 
 An agent takes the version if it trusts the signatures and the version is newer than its own. Its
 cluster owner must have turned self-update on. The agent waits for the cluster owner's window.
-If several offers select an agent, it gets the highest version.`,
+If several offers select an agent, it gets the highest version. A version that has expired is not
+offered any more, and not taken.`,
 		Example: `  pipeops-controlplane release offer dist/v1.2.3 --url https://downloads.example.com/v1.2.3 --agent shop
   pipeops-controlplane release offer dist/v1.2.3 --url https://downloads.example.com/v1.2.3 --label ring=early`,
 		Args: exactArgs("FILE"),

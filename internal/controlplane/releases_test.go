@@ -3,6 +3,7 @@ package controlplane
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -66,6 +67,32 @@ func TestAReleaseIsOfferedToThoseItIsFor(t *testing.T) {
 	require.ErrorContains(t, err, "release list")
 }
 
+// expiring is a signed release that expires then.
+func expiring(t *testing.T, version string, at time.Time) (manifest, signature []byte) {
+	t.Helper()
+	return releasetest.Sign(t, release.Manifest{Version: version, Commit: "abc", Expires: at, Files: []release.File{
+		{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
+	}})
+}
+
+func TestAnExpiredReleaseIsNotOffered(t *testing.T) {
+	p := start(t)
+	shop, idle := p.registered("shop"), controlapi.Update{State: controlapi.UpdateIdle}
+	older, err := p.admin.OfferRelease(t.Context(), releaseOptions(t, "v1.1.0"))
+	require.NoError(t, err)
+	opts := releaseOptions(t, "v1.2.0")
+	opts.Manifest, opts.Signature = expiring(t, "v1.2.0", p.clock.now().Add(time.Minute))
+	newer, err := p.admin.OfferRelease(t.Context(), opts)
+	require.NoError(t, err)
+	assert.Equal(t, newer.ID, updating(shop, idle).ID)
+	p.clock.forward(time.Minute)
+	assert.Equal(t, older.ID, updating(shop, idle).ID, "it has expired, and the older one has not")
+	list, err := p.admin.Releases(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 2, "it is listed until it is withdrawn")
+	assert.Contains(t, []time.Time{list[0].ExpiresAt.UTC(), list[1].ExpiresAt.UTC()}, newer.ExpiresAt.UTC().Truncate(time.Microsecond))
+}
+
 func TestAllSignaturesOfAReleaseAreOffered(t *testing.T) {
 	p := start(t)
 	shop, opts := p.registered("shop"), releaseOptions(t, "v1.2.0")
@@ -90,6 +117,7 @@ func TestWhatAgentsWouldRefuseIsNotOffered(t *testing.T) {
 		"one of two": {func(o *ReleaseOptions) {
 			o.Trust = releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
 		}, "1 of the 2 signatures"},
+		"expired":       {func(o *ReleaseOptions) { o.Manifest, o.Signature = expiring(t, "v1.2.0", p.clock.now()) }, "v1.2.0 expired at "},
 		"changed":       {func(o *ReleaseOptions) { o.Manifest = append(o.Manifest, ' ') }, "changed after it was signed"},
 		"plain http":    {func(o *ReleaseOptions) { o.URL = "http://x" }, "--url"},
 		"a secret":      {func(o *ReleaseOptions) { o.URL = "https://u:p@x" }, "--url"},

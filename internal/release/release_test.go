@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -107,22 +108,24 @@ func TestAManifestThatIsSignedButWrongDoesNotOpen(t *testing.T) {
 	golden, key := string(read(t, "golden.json")), plainKey(t)
 	sum := strings.Repeat("0", 64)
 	for field, c := range map[string]struct{ old, with string }{
-		"version":          {"v1.2.3", "1.2.3"},
-		"commit":           {"0a1b2c3", "a commit"},
-		"files[1].name":    {`"agent.yaml"`, `"../agent.yaml"`},
-		"files[0].sha256":  {"e3b0", "E3B0"},
-		"files[1].size":    {`"size": 0,` + "\n" + `      "kind": "manifest"`, `"size": -1, "kind": "manifest"`},
-		"files[1].kind":    {`"kind": "manifest"`, `"kind": ""`},
-		"files[0].os":      {`"linux"`, `"Linux/x"`},
-		"files[0].arch":    {`"amd64"`, `"../.."`},
-		"images[0].name":   {"pipeops/agent\"", "pipeops/agent:v1\\u0000\""},
-		"images[0].digest": {"sha256:e3b0", "md5:e3b0"},
-		"after its end":    {"\n  ]\n}", "\n  ]\n} {}"},
-		"no JSON":          {`"files": [`, `"files": {`},
-		"each file once":   {`"name": "agent.yaml"`, `"name": "pipeops-agent_1.2.3_linux_amd64"`},
-		"each image once":  {`"images": [`, `"images": [{"name": "pipeops/agent", "digest": "sha256:` + sum + `"},`},
-		"at most 64":       {`"images": [`, `"images": [` + strings.Repeat(`{},`, 64)},
-		"1 to 512":         {`"files": [`, `"files": [` + strings.Repeat(`{},`, 512)},
+		"version":                              {"v1.2.3", "1.2.3"},
+		"commit":                               {"0a1b2c3", "a commit"},
+		"expires":                              {"2100-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
+		"release.json is no JSON of a release": {"2100-01-01T00:00:00Z", "next year"},
+		"files[1].name":                        {`"agent.yaml"`, `"../agent.yaml"`},
+		"files[0].sha256":                      {"e3b0", "E3B0"},
+		"files[1].size":                        {`"size": 0,` + "\n" + `      "kind": "manifest"`, `"size": -1, "kind": "manifest"`},
+		"files[1].kind":                        {`"kind": "manifest"`, `"kind": ""`},
+		"files[0].os":                          {`"linux"`, `"Linux/x"`},
+		"files[0].arch":                        {`"amd64"`, `"../.."`},
+		"images[0].name":                       {"pipeops/agent\"", "pipeops/agent:v1\\u0000\""},
+		"images[0].digest":                     {"sha256:e3b0", "md5:e3b0"},
+		"after its end":                        {"\n  ]\n}", "\n  ]\n} {}"},
+		"no JSON":                              {`"files": [`, `"files": {`},
+		"each file once":                       {`"name": "agent.yaml"`, `"name": "pipeops-agent_1.2.3_linux_amd64"`},
+		"each image once":                      {`"images": [`, `"images": [{"name": "pipeops/agent", "digest": "sha256:` + sum + `"},`},
+		"at most 64":                           {`"images": [`, `"images": [` + strings.Repeat(`{},`, 64)},
+		"1 to 512":                             {`"files": [`, `"files": [` + strings.Repeat(`{},`, 512)},
 	} {
 		t.Run(field, func(t *testing.T) {
 			require.Contains(t, golden, c.old)
@@ -177,6 +180,14 @@ func TestFieldsToComeAreLetThrough(t *testing.T) {
 	m, err := trust(t, plainPublic).Open(data, key.Sign(data, ""))
 	require.NoError(t, err)
 	assert.Equal(t, "v1.2.3", m.Version)
+}
+
+func TestAReleaseExpires(t *testing.T) {
+	m, err := Decode(read(t, "golden.json"))
+	require.NoError(t, err)
+	require.NoError(t, m.CheckExpiry(m.Expires.Add(-time.Second)))
+	err = m.CheckExpiry(m.Expires)
+	require.ErrorContains(t, err, "v1.2.3 expired at 2100-01-01T00:00:00Z (fix: ")
 }
 
 func TestVersions(t *testing.T) {

@@ -52,7 +52,8 @@ func ParseKeys(list string) ([]PublicKey, error) {
 }
 
 // Open returns the manifest in data, once sig has proven that enough keys signed it. It does not
-// check the manifest's age: compare Version with the expected one.
+// check the manifest's age: compare Version with the expected one, and call CheckExpiry before an
+// installation.
 func (t Trust) Open(data, sig []byte) (*Manifest, error) {
 	if len(data) > MaxManifest {
 		return nil, fmt.Errorf("%s: more than %d bytes (fix: check where it comes from)", ManifestName, MaxManifest)

@@ -99,6 +99,16 @@ func TestSecondSignatureOfTheGuide(t *testing.T) {
 	}
 }
 
+func TestALaterTimeOfTheGuide(t *testing.T) {
+	dir := proven(t)
+	args := documented(t, "renew", "go run ./scripts/release sign ", "", "dist/v1.2.3", dir, "../keys/pipeops.key", secondKey, "../keys/passphrase", passphraseFile(t), "2027-", "2127-")
+	said, err := runSign(t, strings.Fields(args)...)
+	require.NoError(t, err, said)
+	m, err := published.Decode(read(t, dir, "release.json"))
+	require.NoError(t, err)
+	assert.Equal(t, 2127, m.Expires.Year())
+}
+
 // TestMakeReleaseOfTheGuide has make say what it would run, and the command take it.
 func TestMakeReleaseOfTheGuide(t *testing.T) {
 	require.NoError(t, inputs.Depend("Makefile"))

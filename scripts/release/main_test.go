@@ -46,7 +46,7 @@ func small(t *testing.T, root string) string {
 		programs:  []program{{name: "pipeops-agent", pkg: "./test/apps/pause", image: agentImage, updates: true, trusts: true}},
 		files:     []string{"LICENSE", "deployments"},
 		platforms: []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}},
-		time:      stamp, out: &out,
+		time:      stamp, expires: stamp.Add(validity), out: &out,
 	}
 	pause := programs.Program{Package: "./test/apps/pause"}
 	require.NoError(t, errors.Join(pause.Depend(t.Context()), inputs.Depend("LICENSE", "deployments", "scripts/install")))
@@ -112,6 +112,7 @@ func manifestIsTrue(t *testing.T, dir string) {
 	m, err := releasetest.TrustIn(t, 1, testPublic).Open(read(t, dir, "release.json"), read(t, dir, "release.json.minisig"))
 	require.NoError(t, err)
 	assert.Equal(t, "v1.2.3", m.Version)
+	assert.Equal(t, stamp.Add(validity), m.Expires)
 	assert.Equal(t, "v1.2.3\n", string(read(t, dir, "version.txt")))
 	agent, found := m.File(published.KindAgent, "linux", "arm64")
 	require.True(t, found)
@@ -225,6 +226,8 @@ func TestWhatCannotBeReleasedIsRefused(t *testing.T) {
 	refused("OS/ARCHITECTURE", "--version", "v1.0.0", "--platform", "linux")
 	refused("vMAJOR.MINOR.PATCH", "--version", "1.0.0")
 	refused("--sign: open", "--version", "v1.0.0", "--sign", "no-such.key")
+	refused("--expires soon", "--version", "v1.0.0", "--expires", "soon")
+	refused("would have expired at 2020", "--version", "v1.0.0", "--sign", testKey, "--expires", "2020-01-01T00:00:00Z")
 	refused("no key file of minisign", "--version", "v1.0.0", "--sign", "main.go")
 	refused("there is none, and the key file is encrypted", "--version", "v1.0.0", "--sign", "../../internal/release/testdata/encrypted.key")
 	refused("--trust does not name the key that signs", "--version", "v1.0.0", "--sign", testKey,

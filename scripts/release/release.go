@@ -35,6 +35,7 @@ type release struct {
 	files                      []string
 	platforms                  []v1.Platform
 	time                       time.Time
+	expires                    time.Time // from then on no agent takes it
 	out                        io.Writer
 	staging                    string
 	key                        *published.SecretKey // nil for an unsigned release

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,19 +17,22 @@ import (
 
 // signer adds a maintainer's signature to a release that is made already.
 type signer struct {
-	dir string
-	key published.SecretKey
-	out io.Writer
+	dir     string
+	key     published.SecretKey
+	expires time.Time // zero to leave it as it is
+	out     io.Writer
 }
 
 func newSignCommand() *cobra.Command {
 	var s signer
-	var keyFile, passphraseFile string
+	var keyFile, passphraseFile, expires string
 	cmd := &cobra.Command{
 		Use:   "sign DIR --key KEYFILE",
 		Short: "Add a maintainer's signature to a release",
 		Long: `Add a maintainer's signature to those of a release, which is in DIR. First compare its
-SHA256SUMS with those of your own build of the tag: docs/release.md says how.`,
+SHA256SUMS with those of your own build of the tag: docs/release.md says how.
+
+With --expires, the release gets another time, and this signature takes the place of all others.`,
 		Example: "  go run ./scripts/release sign dist/v1.2.3 --key ../keys/second.key --passphrase-file ../keys/passphrase",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,12 +41,18 @@ SHA256SUMS with those of your own build of the tag: docs/release.md says how.`,
 				return err
 			}
 			s.dir, s.key, s.out = args[0], *key, cmd.OutOrStdout()
+			if expires != "" {
+				if s.expires, err = expiry(expires, time.Time{}); err != nil {
+					return err
+				}
+			}
 			return s.run()
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&keyFile, "key", "", "minisign secret key to sign with")
 	f.StringVar(&passphraseFile, "passphrase-file", "", "file with the passphrase of that key")
+	f.StringVar(&expires, "expires", "", "time from which on agents do not take the release any more, RFC 3339, instead of the one that it has")
 	if err := cmd.MarkFlagRequired("key"); err != nil {
 		panic(err) // the flag is defined above
 	}
@@ -73,7 +83,38 @@ func (s signer) run() error {
 	if string(listed) != string(sums) {
 		return fmt.Errorf("%s does not list the files of %s (fix: make the release again)", published.SumsName, published.ManifestName)
 	}
+	if !s.expires.IsZero() {
+		if manifest, sums, err = s.renew(m); err != nil {
+			return err
+		}
+	}
+	if err := checkFuture(m.Expires, time.Now()); err != nil {
+		return err
+	}
 	return errors.Join(s.add(m.Version, published.ManifestName, manifest), s.add(m.Version, published.SumsName, sums))
+}
+
+// renew gives a release another time, and removes the signatures, which do not fit any more.
+func (s signer) renew(m *published.Manifest) (manifest, sums []byte, err error) {
+	if err := checkFuture(s.expires, time.Now()); err != nil {
+		return nil, nil, err
+	}
+	m.Expires = s.expires
+	if manifest, err = m.Encode(); err != nil {
+		return nil, nil, err
+	}
+	if err := replaceFile(s.path(published.ManifestName), manifest); err != nil {
+		return nil, nil, err
+	}
+	if sums, err = s.sums(m); err != nil {
+		return nil, nil, err
+	}
+	for _, name := range []string{published.ManifestName, published.SumsName} {
+		if err := os.Remove(s.path(name) + signatureSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, err
+		}
+	}
+	return manifest, sums, replaceFile(s.path(published.SumsName), sums)
 }
 
 func (s signer) path(name string) string { return filepath.Join(s.dir, name) }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,7 +24,7 @@ const (
 func proven(t *testing.T) string {
 	t.Helper()
 	r := release{version: "v1.2.3", commit: "abc", staging: t.TempDir(), out: &bytes.Buffer{}}
-	r.manifest = published.Manifest{Version: r.version, Commit: r.commit}
+	r.manifest = published.Manifest{Version: r.version, Commit: r.commit, Expires: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
 	require.NoError(t, os.MkdirAll(r.publish(), 0o700))
 	require.NoError(t, r.keys(testKey, "", ""))
 	require.NoError(t, r.add("agent.yaml", published.KindManifest, anywhere, text([]byte("kind: Namespace\n"))))
@@ -68,6 +69,42 @@ func TestASecondMaintainerSigns(t *testing.T) {
 	require.NoError(t, err, said)
 	assert.Contains(t, said, "SHA256SUMS signed by "+releasetest.SecondKey)
 	require.NoError(t, verify())
+}
+
+func TestAReleaseIsSignedAgainWithALaterTime(t *testing.T) {
+	dir := proven(t)
+	_, err := runSign(t, dir, "--key", secondKey, "--passphrase-file", passphraseFile(t))
+	require.NoError(t, err)
+	before := read(t, dir, published.ManifestName)
+	_, err = runSign(t, dir, "--key", testKey, "--expires", "2020-01-01T00:00:00Z")
+	require.ErrorContains(t, err, "--expires: the release would have expired at 2020-01-01T00:00:00Z (fix: ")
+	assert.Equal(t, before, read(t, dir, published.ManifestName))
+	said, err := runSign(t, dir, "--key", testKey, "--expires", "2101-01-01T01:00:00+01:00")
+	require.NoError(t, err, said)
+	m, err := releasetest.TrustIn(t, 1, testPublic).Open(read(t, dir, published.ManifestName), read(t, dir, "release.json.minisig"))
+	require.NoError(t, err)
+	assert.Equal(t, time.Date(2101, 1, 1, 0, 0, 0, 0, time.UTC), m.Expires)
+	said, err = shell(t, dir, "sha256sum --check --strict SHA256SUMS")
+	require.NoError(t, err, said)
+
+	two := releasetest.TrustIn(t, 2, testPublic, releasetest.SecondKey)
+	require.ErrorContains(t, two.Verify(read(t, dir, "SHA256SUMS"), read(t, dir, "SHA256SUMS.minisig")), "1 of the 2 signatures", "the other maintainer signs it again too")
+	_, err = runSign(t, dir, "--key", secondKey, "--passphrase-file", passphraseFile(t))
+	require.NoError(t, err)
+	require.NoError(t, two.Verify(read(t, dir, "SHA256SUMS"), read(t, dir, "SHA256SUMS.minisig")))
+}
+
+func TestAReleaseExpiresAValidityAfterItsCommit(t *testing.T) {
+	at, err := expiry("", stamp)
+	require.NoError(t, err)
+	assert.Equal(t, time.Date(2027, 5, 20, 12, 0, 0, 0, time.UTC), at)
+	at, err = expiry("2030-01-01T00:00:00Z", stamp)
+	require.NoError(t, err)
+	assert.Equal(t, time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), at)
+	_, err = expiry("tomorrow", stamp)
+	require.ErrorContains(t, err, "--expires tomorrow: write it as ")
+	require.NoError(t, checkFuture(at, at.Add(-time.Second)))
+	require.ErrorContains(t, checkFuture(at, at), "(fix: name a later time)")
 }
 
 func TestOnlyAReleaseThatIsWholeIsSigned(t *testing.T) {
