@@ -32,6 +32,8 @@ const (
 	KindScript   Kind = "script"
 	KindSBOM     Kind = "sbom" // CycloneDX
 	KindVersion  Kind = "version"
+	// KindProvenance is an in-toto Statement with SLSA's provenance.
+	KindProvenance Kind = "provenance"
 )
 
 // Manifest lists what is published for a version.

@@ -51,6 +51,9 @@ func checksOfTheGuide(t *testing.T, dir string) {
 	require.NoError(t, err, said)
 	assert.Contains(t, said, "pipeops v1.2.3 SHA256SUMS")
 	assert.Contains(t, said, "agent.yaml: OK")
+	said, err = shell(t, dir, documented(t, "provenance"))
+	require.NoError(t, err, said)
+	assert.Contains(t, said, "agent.yaml: OK")
 	said, err = shell(t, dir, documented(t, "digests"))
 	require.NoError(t, err, said)
 	var m published.Manifest

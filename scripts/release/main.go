@@ -1,7 +1,7 @@
 // Command release makes everything that is published for a version: programs and
 // archives for each platform, images, Helm charts, manifests and installers that
-// are pinned to them, a list of what is in them (SBOM), checksums, and the
-// maintainer's signatures. The same commit gives the same bytes. docs/release.md
+// are pinned to them, a list of what is in them (SBOM), their provenance, checksums,
+// and the maintainer's signatures. The same commit gives the same bytes. docs/release.md
 // says how to publish and how to check.
 //
 //	go run ./scripts/release --version v1.2.3 --output dist/v1.2.3 --sign KEYFILE
@@ -77,7 +77,7 @@ func newCommand() *cobra.Command {
 				return err
 			}
 			if keyFile != "" {
-				if err := errors.Join(checkFuture(r.expires, time.Now()), committed(cmd.Context(), r.root)); err != nil {
+				if err := errors.Join(checkFuture(r.expires, time.Now()), checkCommit(r.commit), committed(cmd.Context(), r.root)); err != nil {
 					return err
 				}
 			}
@@ -162,7 +162,7 @@ func (r *release) make(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.staging)) }()
 	for _, step := range []func(context.Context) error{
-		r.compile, r.bare, r.images, r.manifests, r.charts, r.archives, r.scripts, r.boms, r.prove,
+		r.compile, r.bare, r.images, r.manifests, r.charts, r.archives, r.scripts, r.boms, r.versionFile, r.provenance, r.prove,
 	} {
 		if err := step(ctx); err != nil {
 			return err

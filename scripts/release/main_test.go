@@ -102,6 +102,10 @@ func TestTwoReleasesOfACommitAreTheSame(t *testing.T) {
 	require.NoError(t, err, "%s", said)
 
 	t.Run("the manifest", func(t *testing.T) { manifestIsTrue(t, first) })
+	t.Run("the provenance", func(t *testing.T) {
+		statement, _ := readProvenance(t, first)
+		subjectsAreTheFiles(t, first, statement)
+	})
 	t.Run("what is pinned", func(t *testing.T) { versionIsPinned(t, first) })
 	t.Run("checked as the guide says", func(t *testing.T) { checksOfTheGuide(t, first) })
 	t.Run("the chart", func(t *testing.T) { chartIsWhatHelmPacks(t, first) })
@@ -228,6 +232,7 @@ func TestWhatCannotBeReleasedIsRefused(t *testing.T) {
 	refused("--sign: open", "--version", "v1.0.0", "--sign", "no-such.key")
 	refused("--expires soon", "--version", "v1.0.0", "--expires", "soon")
 	refused("would have expired at 2020", "--version", "v1.0.0", "--sign", testKey, "--expires", "2020-01-01T00:00:00Z")
+	refused("--commit: none is no commit in full", "--version", "v1.0.0", "--sign", testKey)
 	refused("no key file of minisign", "--version", "v1.0.0", "--sign", "main.go")
 	refused("there is none, and the key file is encrypted", "--version", "v1.0.0", "--sign", "../../internal/release/testdata/encrypted.key")
 	refused("--trust does not name the key that signs", "--version", "v1.0.0", "--sign", testKey,

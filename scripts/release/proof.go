@@ -12,12 +12,14 @@ import (
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
+// versionFile writes what installers ask for the newest version.
+func (r *release) versionFile(context.Context) error {
+	return r.add(published.VersionName, published.KindVersion, anywhere, text([]byte(r.version+"\n")))
+}
+
 // prove writes what others check a download with: the manifest, the checksums of
 // all files with it, as `sha256sum -c` reads them, and signatures of both.
 func (r *release) prove(context.Context) error {
-	if err := r.add(published.VersionName, published.KindVersion, anywhere, text([]byte(r.version+"\n"))); err != nil {
-		return err
-	}
 	slices.SortFunc(r.manifest.Files, func(a, b published.File) int { return cmp.Compare(a.Name, b.Name) })
 	manifest, err := r.manifest.Encode()
 	if err != nil {

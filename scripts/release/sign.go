@@ -156,7 +156,7 @@ func (s signer) add(version, name string, content []byte) error {
 			return nil
 		}
 	}
-	after := append(before, signatureOf(s.key, version, name, content)...)
+	after := slices.Concat(before, signatureOf(s.key, version, name, content))
 	if len(after) > published.MaxSignature {
 		return fmt.Errorf("%s: %d bytes of signatures are more than its readers take (%d)", file, len(after), published.MaxSignature)
 	}
