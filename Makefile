@@ -7,6 +7,8 @@ SHELL := /bin/bash
 MODULE  := github.com/pipeops/pipeops-vm-agent
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo none)
+# A release names its commit in full, in its provenance too.
+RELEASE_COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo none)
 RELEASE ?= $(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0-g$(VERSION))
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 BIN     := bin
@@ -124,9 +126,10 @@ image: ## Build the images of agent and control plane (linux/amd64 and arm64) in
 
 .PHONY: release
 release: ## All that is published for a version, into dist/VERSION; SIGN_KEY=FILE signs it (docs/release.md)
-	go run ./scripts/release --version $(RELEASE) --commit $(COMMIT) --output dist/$(RELEASE) \
+	go run ./scripts/release --version $(RELEASE) --commit $(RELEASE_COMMIT) --output dist/$(RELEASE) \
 	  $(if $(SIGN_KEY),--sign '$(SIGN_KEY)') $(if $(SIGN_PASSPHRASE_FILE),--passphrase-file '$(SIGN_PASSPHRASE_FILE)') \
-	  $(if $(RELEASE_KEYS),--trust '$(RELEASE_KEYS)') $(if $(CONTROL_PLANE_URL),--control-plane-url '$(CONTROL_PLANE_URL)')
+	  $(if $(RELEASE_KEYS),--trust '$(RELEASE_KEYS)') $(if $(CONTROL_PLANE_URL),--control-plane-url '$(CONTROL_PLANE_URL)') \
+	  $(if $(EXPIRES),--expires '$(EXPIRES)')
 
 .PHONY: bundle
 bundle: image ## Put all that install.sh downloads into one archive, for machines without internet

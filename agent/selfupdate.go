@@ -19,7 +19,7 @@ func (a *Agent) newUpdater(engine *app.Engine) (*update.Updater, error) {
 	if !cfg.SelfUpdate {
 		return nil, nil
 	}
-	keys, err := cfg.ReleaseKeys(a.opts.ReleaseKeys)
+	trust, err := cfg.ReleaseTrust(a.opts.ReleaseKeys)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (a *Agent) newUpdater(engine *app.Engine) (*update.Updater, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules := update.Rules{Version: a.opts.Version, Keys: keys, Windows: windows}
+	rules := update.Rules{Version: a.opts.Version, Trust: trust, Windows: windows}
 	target, err := a.updateTarget(rules)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (a *Agent) updateTarget(rules update.Rules) (update.Target, error) {
 		return nil, err
 	}
 	return update.Service{
-		Dir: launch.In(cfg.StateDir), Version: rules.Version, Keys: rules.Keys, Deadline: cfg.UpdateDeadline,
+		Dir: launch.In(cfg.StateDir), Version: rules.Version, Trust: rules.Trust, Deadline: cfg.UpdateDeadline,
 		Download: update.Download{Mirror: cfg.UpdateMirror, Roots: roots, Proxy: proxyFunc(), Log: a.log},
 		Ready:    a.health.ready, Stderr: os.Stderr, Now: a.now, Started: a.started,
 	}, nil

@@ -46,7 +46,7 @@ func TestOffersAreJudgedByTheCustomersRules(t *testing.T) {
 	}
 	offer := func(version string) {
 		t.Helper()
-		opts := controlplane.ReleaseOptions{Keys: releasetest.Keys(t), URL: "https://downloads.example.com"}
+		opts := controlplane.ReleaseOptions{Trust: releasetest.Trust(t), URL: "https://downloads.example.com"}
 		opts.Manifest, opts.Signature = releasetest.Sign(t, release.Manifest{Version: version, Commit: "abc", Files: []release.File{
 			{Name: "chart.tgz", Kind: release.KindChart, SHA256: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"},
 		}})

@@ -42,6 +42,7 @@ type Config struct {
 	SelfUpdate        bool
 	UpdateWindow      string
 	UpdateKeys        []string
+	UpdateSignatures  int
 	UpdateMirror      string
 	UpdateDeadline    time.Duration
 	Stabilization     time.Duration

@@ -105,9 +105,10 @@ func TestSettingsOfTheUpdate(t *testing.T) {
 		"PIPEOPS_UPDATE_KEYS": key, "PIPEOPS_UPDATE_MIRROR": "https://mirror.example.com/pipeops", "PIPEOPS_UPDATE_DEADLINE": "90s"}))
 	require.NoError(t, err)
 	assert.True(t, c.SelfUpdate)
-	keys, err := c.ReleaseKeys("not looked at")
+	trust, err := c.ReleaseTrust("not looked at")
 	require.NoError(t, err)
-	assert.Len(t, keys, 1, "the customer's replace those that were built in")
+	assert.Len(t, trust.Keys, 1, "the customer's replace those that were built in")
+	assert.Equal(t, 1, trust.Signatures)
 	windows, err := c.Windows()
 	require.NoError(t, err)
 	assert.Len(t, windows, 1)
@@ -120,6 +121,28 @@ func TestSettingsOfTheUpdate(t *testing.T) {
 	}
 	_, err = load(t, with(map[string]string{"PIPEOPS_UPDATE_DEADLINE": "soon"}))
 	require.ErrorContains(t, err, "PIPEOPS_UPDATE_DEADLINE: \"soon\" is not a duration")
+}
+
+func TestAReleaseNeedsAsManySignaturesAsTheCustomerAsksFor(t *testing.T) {
+	const first, second = "RWSwUuJ+jZW/1R+0bEXcj9CjMNzu/WVTjxp05XjT1k5Q0YanY4YmN0E2", "RWRsQbfKHf78jWA33Ao87W5k5CekBqJUOW6KYd2HPn13BBIXZ4we8pQT"
+	c, err := load(t, with(map[string]string{"PIPEOPS_UPDATE_SIGNATURES": "2", "PIPEOPS_UPDATE_KEYS": first + "," + second}))
+	require.NoError(t, err)
+	trust, err := c.ReleaseTrust("")
+	require.NoError(t, err)
+	assert.Equal(t, 2, trust.Signatures)
+
+	c, err = load(t, with(map[string]string{"PIPEOPS_UPDATE_SIGNATURES": "2"}))
+	require.NoError(t, err, "the keys of the build are not known to it")
+	_, err = c.ReleaseTrust(first)
+	require.ErrorContains(t, err, "PIPEOPS_UPDATE_SIGNATURES: 2 signatures are more than the 1 trusted keys can make")
+
+	for number, want := range map[string]string{"0": "is not a number of signatures", "-1": "is not a number of signatures", "3": "more than the 2 trusted keys", "two": "PIPEOPS_UPDATE_SIGNATURES: \"two\""} {
+		_, err = load(t, with(map[string]string{"PIPEOPS_UPDATE_SIGNATURES": number, "PIPEOPS_UPDATE_KEYS": first + "," + second}))
+		require.ErrorContains(t, err, "PIPEOPS_UPDATE_SIGNATURES: ")
+		require.ErrorContains(t, err, want)
+	}
+	_, err = load(t, with(map[string]string{"PIPEOPS_UPDATE_KEYS": first + "," + first}))
+	require.ErrorContains(t, err, "PIPEOPS_UPDATE_KEYS: ")
 }
 
 func TestTokenComesFromOnePlace(t *testing.T) {

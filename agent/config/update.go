@@ -21,23 +21,27 @@ const (
 // Windows returns when the agent may update itself.
 func (c Config) Windows() (window.Windows, error) { return window.Parse(c.UpdateWindow) }
 
-// ReleaseKeys returns the keys that the cluster owner trusts, or otherwise those that the program
-// was built with.
-func (c Config) ReleaseKeys(builtWith string) ([]release.PublicKey, error) {
+// ReleaseTrust returns the signatures that a release needs: as many as the cluster owner asks for,
+// of the cluster owner's keys, or otherwise of those that the program was built with.
+func (c Config) ReleaseTrust(builtWith string) (release.Trust, error) {
 	text := strings.Join(c.UpdateKeys, ",")
 	if text == "" {
 		text = builtWith
 	}
-	return release.ParseKeys(text)
+	keys, err := release.ParseKeys(text)
+	switch {
+	case err != nil:
+		return release.Trust{}, fmt.Errorf("PIPEOPS_UPDATE_KEYS: %w", err)
+	case len(keys) == 0:
+		return release.Trust{}, errors.New("PIPEOPS_UPDATE_KEYS: is not set, and this build knows no key, so no release could be trusted (fix: set it, or PIPEOPS_SELF_UPDATE=false)")
+	case c.UpdateSignatures > len(keys):
+		return release.Trust{}, tooFewKeys(c.UpdateSignatures, len(keys))
+	}
+	return release.Trust{Keys: keys, Signatures: c.UpdateSignatures}, nil
 }
 
-// UpdateKeysNeeded is like ReleaseKeys of an agent that is to update itself: there has to be one.
-func (c Config) UpdateKeysNeeded(builtWith string) ([]release.PublicKey, error) {
-	keys, err := c.ReleaseKeys(builtWith)
-	if err == nil && len(keys) == 0 {
-		err = errors.New("PIPEOPS_UPDATE_KEYS: is not set, and this build knows no key, so no release could be trusted (fix: set it, or PIPEOPS_SELF_UPDATE=false)")
-	}
-	return keys, err
+func tooFewKeys(signatures, keys int) error {
+	return fmt.Errorf("PIPEOPS_UPDATE_SIGNATURES: %d signatures are more than the %d trusted keys can make, so no release could be trusted (fix: name more keys in PIPEOPS_UPDATE_KEYS, or ask for fewer signatures)", signatures, keys)
 }
 
 // checkUpdate finds what is wrong with the settings of the agent's update of
@@ -49,8 +53,14 @@ func (c *Config) checkUpdate() (errs []error) {
 	if _, err := c.Windows(); err != nil {
 		wrong("PIPEOPS_UPDATE_WINDOW", "write it as [DAYS] HH:MM-HH:MM [ZONE], e.g. Sat,Sun 02:00-04:00 Europe/Berlin", "%v", err)
 	}
-	if _, err := c.ReleaseKeys(""); err != nil {
+	keys, err := release.ParseKeys(strings.Join(c.UpdateKeys, ","))
+	switch {
+	case err != nil:
 		wrong("PIPEOPS_UPDATE_KEYS", "give the second line of minisign's .pub file", "%v", err)
+	case c.UpdateSignatures < 1:
+		wrong("PIPEOPS_UPDATE_SIGNATURES", "use 1, or as many as there are people who sign", "%d is not a number of signatures", c.UpdateSignatures)
+	case len(keys) > 0 && c.UpdateSignatures > len(keys): // the keys of the build are not known here
+		errs = append(errs, tooFewKeys(c.UpdateSignatures, len(keys)))
 	}
 	if c.UpdateMirror != "" {
 		u, err := url.Parse(c.UpdateMirror)

@@ -7,8 +7,8 @@ const fixConfiguration = "look at `pipeops-agent print-config`"
 // configuration returns a finding for each mistake in the settings.
 func (e *exam) configuration(context.Context) []Finding {
 	if e.ConfigErr == nil {
-		if e.Config.SelfUpdate { // which `run` would not begin without a key
-			if _, err := e.Config.UpdateKeysNeeded(e.ReleaseKeys); err != nil {
+		if e.Config.SelfUpdate { // which `run` would not begin without enough keys
+			if _, err := e.Config.ReleaseTrust(e.ReleaseKeys); err != nil {
 				return failure(err, fixConfiguration)
 			}
 		}

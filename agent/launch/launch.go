@@ -41,7 +41,7 @@ func OnTrial() (version string, yes bool) {
 type Launcher struct {
 	Dir     Dir
 	Version string // of this program
-	Keys    []release.PublicKey
+	Trust   release.Trust
 }
 
 // Start decides which program is to run. It returns the path of another program and the version as
@@ -84,7 +84,7 @@ func (l Launcher) choose(r *Record) (path, note string) {
 			r.Fail(c.Staged, fmt.Sprintf("it was ready on trial, but not in its own place: %d starts came to nothing", c.Starts))
 			continue
 		}
-		path, err := l.Dir.Verified(c.Version, l.Keys)
+		path, err := l.Dir.Verified(c.Version, l.Trust)
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("%s is not started: %v", c.Version, err))
 			r.Fail(c.Staged, fmt.Sprintf("its program was not started any more: %v", err))

@@ -36,7 +36,7 @@ func stage(t *testing.T, d Dir, version, text string, change ...func(*release.Fi
 func TestOnlyWhatWasSignedIsStaged(t *testing.T) {
 	d := In(t.TempDir())
 	require.NoError(t, stage(t, d, "v1.1.0", "program"))
-	path, err := d.Verified("v1.1.0", releasetest.Keys(t))
+	path, err := d.Verified("v1.1.0", releasetest.Trust(t))
 	require.NoError(t, err)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -62,18 +62,18 @@ func TestOnlyWhatWasSignedIsStaged(t *testing.T) {
 func TestWhatIsStartedIsVerifiedOnceMore(t *testing.T) {
 	d := In(t.TempDir())
 	require.NoError(t, stage(t, d, "v1.1.0", "program"))
-	other, err := release.ParseKeys(releasetest.OtherKey)
-	require.NoError(t, err)
-	_, err = d.Verified("v1.1.0", other)
+	_, err := d.Verified("v1.1.0", releasetest.TrustIn(t, 1, releasetest.OtherKey))
 	require.ErrorIs(t, err, release.ErrUntrusted, "a key that the customer took back")
-	_, err = d.Verified("../v1.1.0", releasetest.Keys(t))
+	_, err = d.Verified("v1.1.0", releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey))
+	require.ErrorContains(t, err, "1 of the 2 signatures", "the customer asks for two by now")
+	_, err = d.Verified("../v1.1.0", releasetest.Trust(t))
 	require.Error(t, err)
 	require.NoError(t, os.Rename(filepath.Join(string(d), "v1.1.0"), filepath.Join(string(d), "v1.2.0")))
-	_, err = d.Verified("v1.2.0", releasetest.Keys(t))
+	_, err = d.Verified("v1.2.0", releasetest.Trust(t))
 	require.ErrorContains(t, err, "v1.1.0 is not for v1.2.0")
 	require.NoError(t, os.WriteFile(filepath.Join(string(d), "v1.2.0", "pipeops-agent"), []byte("PROGRAM"), 0o700))
 	require.NoError(t, os.Rename(filepath.Join(string(d), "v1.2.0"), filepath.Join(string(d), "v1.1.0")))
-	_, err = d.Verified("v1.1.0", releasetest.Keys(t))
+	_, err = d.Verified("v1.1.0", releasetest.Trust(t))
 	require.ErrorIs(t, err, ErrTampered)
 }
 
@@ -84,7 +84,7 @@ func staged(version string) Staged {
 // start is what the installed v1.0.0 does at its start.
 func start(t *testing.T, d Dir, version string) (path, as string) {
 	t.Helper()
-	path, as, _, err := Launcher{Dir: d, Version: version, Keys: releasetest.Keys(t)}.Start()
+	path, as, _, err := Launcher{Dir: d, Version: version, Trust: releasetest.Trust(t)}.Start()
 	require.NoError(t, err)
 	return path, as
 }
@@ -115,6 +115,21 @@ func TestAConfirmedReleaseIsStarted(t *testing.T) {
 	assert.Nil(t, load(t, d).Confirmed)
 	_, err = os.Stat(filepath.Join(string(d), "v1.1.0"))
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestAnExpiredReleaseIsStarted: an expiry bounds what is installed, and takes nobody's agent away.
+func TestAnExpiredReleaseIsStarted(t *testing.T) {
+	d, text := In(t.TempDir()), "program"
+	sum := sha256.Sum256([]byte(text))
+	m := release.Manifest{Version: "v1.1.0", Commit: "abc", Expires: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Files: []release.File{{
+		Name: "a", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH,
+	}}}
+	require.Error(t, m.CheckExpiry(time.Now()))
+	manifest, signature := releasetest.Sign(t, m)
+	require.NoError(t, d.Stage(&m, manifest, signature, strings.NewReader(text)))
+	require.NoError(t, d.Change(func(r *Record) { r.Confirm(staged("v1.1.0")) }))
+	_, as := start(t, d, "v1.0.0")
+	assert.Equal(t, "v1.1.0", as)
 }
 
 func TestAReleaseThatDoesNotProveItselfGivesWayToTheOneBefore(t *testing.T) {
@@ -160,7 +175,7 @@ func TestAProgramThatSaysItIsAnotherIsNotStartedAgain(t *testing.T) {
 	require.NoError(t, stage(t, d, "v1.1.0", "program"))
 	require.NoError(t, d.Change(func(r *Record) { r.Confirm(staged("v1.1.0")) }))
 	t.Setenv(envLaunched, "v1.1.0")
-	_, _, _, err := Launcher{Dir: d, Version: "v1.0.5", Keys: releasetest.Keys(t)}.Start()
+	_, _, _, err := Launcher{Dir: d, Version: "v1.0.5", Trust: releasetest.Trust(t)}.Start()
 	require.ErrorContains(t, err, "this program is v1.0.5, not v1.1.0")
 	assert.Contains(t, load(t, d).Failed.Reason, "says that it is v1.0.5")
 	assert.Nil(t, load(t, d).Confirmed)

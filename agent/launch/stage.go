@@ -23,7 +23,7 @@ func Program(m *release.Manifest) (release.File, bool) {
 	return m.File(release.KindAgent, runtime.GOOS, runtime.GOARCH)
 }
 
-// Stage stores a release's program, read from body, with the manifest and the signature by which it
+// Stage stores a release's program, read from body, with the manifest and the signatures by which it
 // is verified at each start. If size or digest differ from the manifest, it stores nothing and
 // returns ErrTampered.
 func (d Dir) Stage(m *release.Manifest, manifest, signature []byte, body io.Reader) error {
@@ -61,11 +61,11 @@ func same(want release.File, size int64, sum []byte) error {
 	return nil
 }
 
-// Verified returns the path of a staged version's program, after it has verified the signature and
+// Verified returns the path of a staged version's program, after it has verified the signatures and
 // digest again. A program that was damaged or replaced since the download is not started. This does
 // not stop an attacker that can write to the directory and swaps the program between verification
 // and start: that is the agent's user, or root.
-func (d Dir) Verified(version string, keys []release.PublicKey) (path string, err error) {
+func (d Dir) Verified(version string, trust release.Trust) (path string, err error) {
 	if !release.ValidVersion(version) {
 		return "", fmt.Errorf("%q is no release's version", version)
 	}
@@ -77,7 +77,7 @@ func (d Dir) Verified(version string, keys []release.PublicKey) (path string, er
 	if err != nil {
 		return "", err
 	}
-	m, err := release.Open(manifest, signature, keys...)
+	m, err := trust.Open(manifest, signature)
 	if err != nil {
 		return "", err
 	}

@@ -18,7 +18,7 @@ import (
 type Rules struct {
 	// Version is the running version.
 	Version string
-	Keys    []release.PublicKey
+	Trust   release.Trust
 	Windows window.Windows
 }
 
@@ -37,7 +37,7 @@ var betweenReleases = regexp.MustCompile(`-\d+-g[0-9a-f]{4,40}(-dirty)?$|-dirty$
 
 // open verifies an offer and returns the offered manifest, or a RefusedError.
 func (r Rules) open(offer *controlapi.Offer) (*release.Manifest, error) {
-	m, err := release.Open(offer.Manifest, offer.Signature, r.Keys...)
+	m, err := r.Trust.Open(offer.Manifest, offer.Signature)
 	switch {
 	case errors.Is(err, release.ErrUntrusted):
 		return nil, refuse("signature: %v", err)
@@ -72,6 +72,8 @@ func (r Rules) judge(offer *controlapi.Offer, last Record, now time.Time) (contr
 		return controlapi.UpdateRefused, err.Error(), nil
 	case semver.Compare(m.Version, r.Version) == 0:
 		return controlapi.UpdateDone, "", m
+	case m.CheckExpiry(now) != nil:
+		return controlapi.UpdateRefused, "expires: " + m.CheckExpiry(now).Error(), nil
 	case last.State == controlapi.UpdateFailed && last.Offer == offer.ID:
 		return controlapi.UpdateFailed, last.Reason, m
 	case !r.Windows.Contains(now):

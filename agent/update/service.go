@@ -22,7 +22,7 @@ const maxProgram = 512 << 20
 type Service struct {
 	Dir      launch.Dir
 	Version  string // that runs
-	Keys     []release.PublicKey
+	Trust    release.Trust
 	Deadline time.Duration
 	Download Download
 	// Ready returns what this agent itself waits for.
@@ -75,12 +75,12 @@ func recordOf(s launch.Staged, state controlapi.UpdateState, reason string) Reco
 func (s Service) Try(ctx context.Context, c Candidate) error {
 	c.Began()
 	version := c.Manifest.Version
-	path, err := s.Dir.Verified(version, s.Keys)
+	path, err := s.Dir.Verified(version, s.Trust)
 	if err != nil { // not there yet, as a rule
 		if err := s.stage(ctx, c); err != nil {
 			return err
 		}
-		if path, err = s.Dir.Verified(version, s.Keys); err != nil {
+		if path, err = s.Dir.Verified(version, s.Trust); err != nil {
 			return err
 		}
 	}

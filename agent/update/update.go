@@ -226,13 +226,16 @@ func (u *Updater) consider(ctx context.Context, offer *controlapi.Offer, last Re
 	return 0, u.failed(offer.ID, u.cfg.Target.Try(ctx, Candidate{
 		Offer: offer, Manifest: manifest, From: from,
 		Began: func() { u.report(said) },
-		Still: func() error { return u.still(offer) },
+		Still: func() error { return u.still(offer, manifest) },
 	}))
 }
 
 // still reports whether what was judged some minutes ago holds.
-func (u *Updater) still(offer *controlapi.Offer) error {
-	if now, _ := u.current(); now == nil || now.ID != offer.ID || !u.cfg.Leads() || !u.cfg.Rules.Windows.Contains(u.cfg.Now()) {
+func (u *Updater) still(offer *controlapi.Offer, m *release.Manifest) error {
+	now := u.cfg.Now()
+	current, _ := u.current()
+	switch {
+	case current == nil || current.ID != offer.ID, !u.cfg.Leads(), !u.cfg.Rules.Windows.Contains(now), m.CheckExpiry(now) != nil:
 		return errOver
 	}
 	return nil

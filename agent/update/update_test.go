@@ -253,12 +253,14 @@ func TestWhatKeepsATryFromBeingEndedIsTold(t *testing.T) {
 // TestWhatTookTooLongToDownloadIsJudgedAnew has each rule change during a download.
 func TestWhatTookTooLongToDownloadIsJudgedAnew(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
+	expires := offerOf(t, "v1.1.0", expiring(t, time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC))) // five minutes after a bubble's time begins
 	for name, c := range map[string]struct {
 		change func(u *Updater, leads *atomic.Bool)
 		want   controlapi.UpdateState
 	}{
 		"withdrawn":             {func(u *Updater, _ *atomic.Bool) { u.Offered(nil) }, controlapi.UpdateIdle},
 		"the window is over":    {func(*Updater, *atomic.Bool) { pass(time.Hour) }, controlapi.UpdateWaiting},
+		"the release expires":   {func(*Updater, *atomic.Bool) {}, controlapi.UpdateRefused},
 		"another replica leads": {func(_ *Updater, leads *atomic.Bool) { leads.Store(false) }, controlapi.UpdateUpdating}, // nobody asks it
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -271,6 +273,10 @@ func TestWhatTookTooLongToDownloadIsJudgedAnew(t *testing.T) {
 				f := &target{slow: true, takes: 10 * time.Minute, try: func() error { begun++; return nil }}
 				if name == "the window is over" {
 					f.takes = 40 * time.Minute
+				}
+				offer := offer
+				if name == "the release expires" {
+					offer = expires
 				}
 				var leads atomic.Bool
 				leads.Store(true)

@@ -16,7 +16,7 @@ func launchRight(cfg *config.Config, log zerolog.Logger) (replica string, err er
 	if !cfg.SelfUpdate {
 		return "", nil
 	}
-	keys, err := cfg.UpdateKeysNeeded(releaseKeys)
+	trust, err := cfg.ReleaseTrust(releaseKeys)
 	if err != nil {
 		return "", fmt.Errorf("%w: configuration:\n%w", errUsage, err)
 	}
@@ -26,7 +26,7 @@ func launchRight(cfg *config.Config, log zerolog.Logger) (replica string, err er
 	if cfg.StateDir == "" { // a pod: Kubernetes starts the right one
 		return "", nil
 	}
-	return "", goOn(launch.Launcher{Dir: launch.In(cfg.StateDir), Version: version, Keys: keys}, log)
+	return "", goOn(launch.Launcher{Dir: launch.In(cfg.StateDir), Version: version, Trust: trust}, log)
 }
 
 // goOn becomes the confirmed release, if there is one, and returns if this program is the right

@@ -99,7 +99,7 @@ func TestAReleaseThatCannotBeStartedKeepsNoAgentDown(t *testing.T) {
 	staged := launch.Staged{Version: "v1.1.0", Offer: "o", From: "v1.0.0"}
 	require.NoError(t, dir.Change(func(r *launch.Record) { r.Confirm(staged); r.Prove(staged) }))
 	var said bytes.Buffer
-	require.NoError(t, goOn(launch.Launcher{Dir: dir, Version: "v1.0.0", Keys: releasetest.Keys(t)}, zerolog.New(&said)))
+	require.NoError(t, goOn(launch.Launcher{Dir: dir, Version: "v1.0.0", Trust: releasetest.Trust(t)}, zerolog.New(&said)))
 	assert.Contains(t, said.String(), "exec format error")
 	assert.Contains(t, said.String(), "the installed program goes on")
 }

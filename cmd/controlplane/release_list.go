@@ -37,9 +37,9 @@ func newReleaseList(a *app) *cobra.Command {
 }
 
 func releaseTable(w io.Writer, releases []store.Release) {
-	cli.Row(w, "ID", "VERSION", "OFFERED", "TO", "URL")
+	cli.Row(w, "ID", "VERSION", "OFFERED", "EXPIRES", "TO", "URL")
 	for _, r := range releases {
-		cli.Row(w, r.ID, r.Version, cli.Ago(r.OfferedAt), offeredTo(r), r.URL)
+		cli.Row(w, r.ID, r.Version, cli.Ago(r.OfferedAt), cli.Until(r.ExpiresAt), offeredTo(r), r.URL)
 	}
 }
 

@@ -18,21 +18,23 @@ import (
 func newReleaseOffer(a *app) *cobra.Command {
 	var opts controlplane.ReleaseOptions
 	var keys []string
+	var signatures int
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "offer FILE",
 		Short: "Offer a signed version to agents",
 		Long: `Offer a version to agents. FILE is its release.json, or the directory that contains it. The
-signature is beside it, in release.json.minisig.
+signatures are beside it, in release.json.minisig.
 
-An agent takes the version if it trusts the signature and the version is newer than its own. Its
+An agent takes the version if it trusts the signatures and the version is newer than its own. Its
 cluster owner must have turned self-update on. The agent waits for the cluster owner's window.
-If several offers select an agent, it gets the highest version.`,
+If several offers select an agent, it gets the highest version. A version that has expired is not
+offered any more, and not taken.`,
 		Example: `  pipeops-controlplane release offer dist/v1.2.3 --url https://downloads.example.com/v1.2.3 --agent shop
   pipeops-controlplane release offer dist/v1.2.3 --url https://downloads.example.com/v1.2.3 --label ring=early`,
 		Args: exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if opts.Keys, err = trustedKeys(keys); err != nil {
+			if opts.Trust, err = trusted(keys, signatures); err != nil {
 				return err
 			}
 			if opts.Manifest, opts.Signature, err = readRelease(args[0]); err != nil {
@@ -55,6 +57,7 @@ If several offers select an agent, it gets the highest version.`,
 	f.StringSliceVar(&opts.Agents, "agent", nil, "name or ID of an agent that gets the offer; may be repeated (default all)")
 	f.StringToStringVar(&opts.Labels, "label", nil, "label that an agent must have to get the offer")
 	f.StringSliceVar(&keys, "key", nil, "minisign public key that must have signed the version (default those of this build)")
+	f.IntVar(&signatures, "signatures", 1, "how many of these keys must have signed the version")
 	if err := cmd.MarkFlagRequired("url"); err != nil {
 		panic(err) // the flag is defined above
 	}
@@ -62,23 +65,26 @@ If several offers select an agent, it gets the highest version.`,
 	return cmd
 }
 
-// trustedKeys returns the given keys, or otherwise those of this build.
-func trustedKeys(given []string) ([]release.PublicKey, error) {
+// trusted returns the trust in the given keys, or otherwise in those of this build.
+func trusted(given []string, signatures int) (release.Trust, error) {
 	text := strings.Join(given, ",")
 	if text == "" {
 		text = releaseKeys
 	}
 	keys, err := release.ParseKeys(text)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--key: %w", err)}
+		return release.Trust{}, usageError{fmt.Errorf("--key: %w", err)}
 	}
 	if len(keys) == 0 {
-		return nil, usageError{fmt.Errorf("--key: is not set, and this build knows no key (fix: give the public key of those who sign your releases)")}
+		return release.Trust{}, usageError{fmt.Errorf("--key: is not set, and this build knows no key (fix: give the public key of those who sign your releases)")}
 	}
-	return keys, nil
+	if signatures < 1 || signatures > len(keys) {
+		return release.Trust{}, usageError{fmt.Errorf("--signatures: %d is not between 1 and the number of keys, %d (fix: name each signer's key with --key)", signatures, len(keys))}
+	}
+	return release.Trust{Keys: keys, Signatures: signatures}, nil
 }
 
-// readRelease reads the manifest, which may be named by its directory, and the signature beside it.
+// readRelease reads the manifest, which may be named by its directory, and the signatures beside it.
 func readRelease(file string) (manifest, signature []byte, err error) {
 	if info, err := os.Stat(file); err == nil && info.IsDir() {
 		file = filepath.Join(file, release.ManifestName)

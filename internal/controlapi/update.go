@@ -48,6 +48,6 @@ type Offer struct {
 	Version string `json:"version"`
 	// The rest is absent for an agent that reports that it has this offer.
 	Manifest  []byte `json:"manifest,omitempty" doc:"release.json as it was published, in base64."`
-	Signature []byte `json:"signature,omitempty" doc:"release.json.minisig as it was published, in base64."`
+	Signature []byte `json:"signature,omitempty" doc:"release.json.minisig as it was published, with the signatures of all signers, in base64."`
 	URL       string `json:"url,omitempty" doc:"Where the release's files are: https://HOST/PATH, without the file's name."`
 }

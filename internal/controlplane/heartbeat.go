@@ -75,7 +75,7 @@ func (r *registry) beatAnswer(ctx context.Context, agent store.Agent, update *co
 	if answer.RevokedRunnerNames, err = r.store.RevokedRunners(ctx); err != nil || update == nil {
 		return answer, err
 	}
-	answer.Offer, err = offerFor(ctx, r.store, agent.ID, update.Offer)
+	answer.Offer, err = offerFor(ctx, r.store, agent.ID, update.Offer, now)
 	return answer, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/semver"
 
@@ -19,8 +20,8 @@ import (
 
 // offerFor returns what is offered to an agent: of all offers that are for it the highest version,
 // so that a release that is tried on some agents first is not taken back by an older one for all.
-// The content is left out when the agent has it.
-func offerFor(ctx context.Context, s *store.Store, agentID, has string) (*controlapi.Offer, error) {
+// Expired releases are left out. The content is left out when the agent has it.
+func offerFor(ctx context.Context, s *store.Store, agentID, has string, now time.Time) (*controlapi.Offer, error) {
 	releases, err := s.Releases(ctx)
 	if err != nil || len(releases) == 0 {
 		return nil, err
@@ -31,7 +32,7 @@ func offerFor(ctx context.Context, s *store.Store, agentID, has string) (*contro
 	}
 	best := -1
 	for i, r := range releases { // the last offer first
-		if isFor(r, agent) && (best < 0 || semver.Compare(r.Version, releases[best].Version) > 0) {
+		if isFor(r, agent) && now.Before(r.ExpiresAt) && (best < 0 || semver.Compare(r.Version, releases[best].Version) > 0) {
 			best = i
 		}
 	}
@@ -84,8 +85,8 @@ func valueOf(u *announce.AgentUpdate) announce.AgentUpdate {
 // ReleaseOptions describe an offer and its recipients.
 type ReleaseOptions struct {
 	Manifest, Signature []byte
-	// Keys are those that the operator trusts: what an agent would refuse is not offered.
-	Keys []release.PublicKey
+	// Trust is the operator's: what an agent would refuse is not offered.
+	Trust release.Trust
 	// URL is where agents find the files: https, without a file's name.
 	URL string
 	// Agents are names or IDs. With no Agents and no Labels it is offered to all.
@@ -96,8 +97,11 @@ type ReleaseOptions struct {
 // OfferRelease offers a release to agents: each gets it with its next heartbeat, if its owner has
 // enabled self-update.
 func (a *Admin) OfferRelease(ctx context.Context, opts ReleaseOptions) (store.Release, error) {
-	manifest, err := release.Open(opts.Manifest, opts.Signature, opts.Keys...)
+	manifest, err := opts.Trust.Open(opts.Manifest, opts.Signature)
 	if err != nil {
+		return store.Release{}, err
+	}
+	if err := manifest.CheckExpiry(a.now()); err != nil {
 		return store.Release{}, err
 	}
 	if err := checkReleaseURL(opts.URL); err != nil {
@@ -111,7 +115,7 @@ func (a *Admin) OfferRelease(ctx context.Context, opts ReleaseOptions) (store.Re
 		return store.Release{}, err
 	}
 	offer := store.Release{
-		ID: id, Version: manifest.Version, URL: strings.TrimRight(opts.URL, "/"), Labels: opts.Labels, OfferedAt: a.now(),
+		ID: id, Version: manifest.Version, URL: strings.TrimRight(opts.URL, "/"), Labels: opts.Labels, OfferedAt: a.now(), ExpiresAt: manifest.Expires,
 		Manifest: opts.Manifest, Signature: opts.Signature,
 	}
 	for _, nameOrID := range opts.Agents {

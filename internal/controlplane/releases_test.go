@@ -3,6 +3,7 @@ package controlplane
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,7 +17,7 @@ import (
 
 func releaseOptions(t *testing.T, version string, change ...func(*ReleaseOptions)) ReleaseOptions {
 	t.Helper()
-	opts := ReleaseOptions{Keys: releasetest.Keys(t), URL: "https://downloads.example.com/" + version}
+	opts := ReleaseOptions{Trust: releasetest.Trust(t), URL: "https://downloads.example.com/" + version}
 	opts.Manifest, opts.Signature = releasetest.Sign(t, release.Manifest{Version: version, Commit: "abc", Files: []release.File{
 		{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
 	}})
@@ -66,13 +67,57 @@ func TestAReleaseIsOfferedToThoseItIsFor(t *testing.T) {
 	require.ErrorContains(t, err, "release list")
 }
 
+// expiring is a signed release that expires then.
+func expiring(t *testing.T, version string, at time.Time) (manifest, signature []byte) {
+	t.Helper()
+	return releasetest.Sign(t, release.Manifest{Version: version, Commit: "abc", Expires: at, Files: []release.File{
+		{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
+	}})
+}
+
+func TestAnExpiredReleaseIsNotOffered(t *testing.T) {
+	p := start(t)
+	shop, idle := p.registered("shop"), controlapi.Update{State: controlapi.UpdateIdle}
+	older, err := p.admin.OfferRelease(t.Context(), releaseOptions(t, "v1.1.0"))
+	require.NoError(t, err)
+	opts := releaseOptions(t, "v1.2.0")
+	opts.Manifest, opts.Signature = expiring(t, "v1.2.0", p.clock.now().Add(time.Minute))
+	newer, err := p.admin.OfferRelease(t.Context(), opts)
+	require.NoError(t, err)
+	assert.Equal(t, newer.ID, updating(shop, idle).ID)
+	p.clock.forward(time.Minute)
+	assert.Equal(t, older.ID, updating(shop, idle).ID, "it has expired, and the older one has not")
+	list, err := p.admin.Releases(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 2, "it is listed until it is withdrawn")
+	assert.Contains(t, []time.Time{list[0].ExpiresAt.UTC(), list[1].ExpiresAt.UTC()}, newer.ExpiresAt.UTC().Truncate(time.Microsecond))
+}
+
+func TestAllSignaturesOfAReleaseAreOffered(t *testing.T) {
+	p := start(t)
+	shop, opts := p.registered("shop"), releaseOptions(t, "v1.2.0")
+	m, err := release.Decode(opts.Manifest)
+	require.NoError(t, err)
+	opts.Manifest, opts.Signature = releasetest.SignBoth(t, *m)
+	opts.Trust = releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
+	_, err = p.admin.OfferRelease(t.Context(), opts)
+	require.NoError(t, err)
+	offer := updating(shop, controlapi.Update{State: controlapi.UpdateIdle})
+	require.NotNil(t, offer)
+	require.NoError(t, opts.Trust.Verify(offer.Manifest, offer.Signature))
+}
+
 func TestWhatAgentsWouldRefuseIsNotOffered(t *testing.T) {
 	p := start(t)
 	for name, c := range map[string]struct {
 		change func(*ReleaseOptions)
 		words  string
 	}{
-		"other key":     {func(o *ReleaseOptions) { o.Keys, _ = release.ParseKeys(releasetest.OtherKey) }, "not signed by a trusted key"},
+		"other key": {func(o *ReleaseOptions) { o.Trust = releasetest.TrustIn(t, 1, releasetest.OtherKey) }, "not signed by a trusted key"},
+		"one of two": {func(o *ReleaseOptions) {
+			o.Trust = releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
+		}, "1 of the 2 signatures"},
+		"expired":       {func(o *ReleaseOptions) { o.Manifest, o.Signature = expiring(t, "v1.2.0", p.clock.now()) }, "v1.2.0 expired at "},
 		"changed":       {func(o *ReleaseOptions) { o.Manifest = append(o.Manifest, ' ') }, "changed after it was signed"},
 		"plain http":    {func(o *ReleaseOptions) { o.URL = "http://x" }, "--url"},
 		"a secret":      {func(o *ReleaseOptions) { o.URL = "https://u:p@x" }, "--url"},

@@ -6,9 +6,17 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// The flags and the environment of each build, in addition to what it is built for. A release's
+// provenance names them.
+var (
+	GoFlags       = []string{"-trimpath", "-buildvcs=false"}
+	GoEnvironment = []string{"CGO_ENABLED=0", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0"}
 )
 
 // GoBuild describes which Go program to compile, for an image or a release.
@@ -34,14 +42,14 @@ type GoBuild struct {
 // clone, a copy without git and another machine's default instruction set give the
 // same bytes.
 func (b GoBuild) Run(ctx context.Context) error {
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", strings.TrimSpace("-s -w " + b.LDFlags)}, b.Flags...)
+	args := slices.Concat([]string{"build"}, GoFlags, []string{"-ldflags", strings.TrimSpace("-s -w " + b.LDFlags)}, b.Flags)
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", b.Output, b.Package)...)
 	cmd.Dir = b.Dir
 	system := b.Platform.OS
 	if system == "" {
 		system = "linux"
 	}
-	cmd.Env = append(append(os.Environ(), b.Env...), "CGO_ENABLED=0", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+system)
+	cmd.Env = append(slices.Concat(os.Environ(), b.Env, GoEnvironment), "GOOS="+system)
 	if b.Platform.Architecture != "" {
 		cmd.Env = append(cmd.Env, "GOARCH="+b.Platform.Architecture)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"time"
 )
 
 // Limits on what is read, in bytes and entries: some ten times what a release has.
@@ -31,14 +32,18 @@ const (
 	KindScript   Kind = "script"
 	KindSBOM     Kind = "sbom" // CycloneDX
 	KindVersion  Kind = "version"
+	// KindProvenance is an in-toto Statement with SLSA's provenance.
+	KindProvenance Kind = "provenance"
 )
 
 // Manifest lists what is published for a version.
 type Manifest struct {
-	Version string  `json:"version"` // vMAJOR.MINOR.PATCH[-PRERELEASE]
-	Commit  string  `json:"commit"`
-	Files   []File  `json:"files"`
-	Images  []Image `json:"images"`
+	Version string `json:"version"` // vMAJOR.MINOR.PATCH[-PRERELEASE]
+	Commit  string `json:"commit"`
+	// Expires is when the release is no longer offered or taken. What runs by then goes on.
+	Expires time.Time `json:"expires"`
+	Files   []File    `json:"files"`
+	Images  []Image   `json:"images"`
 }
 
 // File is one published file.
@@ -55,6 +60,15 @@ type File struct {
 type Image struct {
 	Name   string `json:"name"`   // without tag, e.g. pipeops/agent
 	Digest string `json:"digest"` // of the index of all its platforms: sha256:…
+}
+
+// CheckExpiry returns an error from the time on at which the release expires.
+func (m *Manifest) CheckExpiry(now time.Time) error {
+	if now.Before(m.Expires) {
+		return nil
+	}
+	return fmt.Errorf("%s expired at %s (fix: offer a newer release, or have the maintainers sign this one again with a later time, docs/release.md)",
+		m.Version, m.Expires.UTC().Format(time.RFC3339))
 }
 
 // File returns the file of a kind for a platform; os and arch are empty for a file for all
@@ -103,9 +117,9 @@ func (m *Manifest) Encode() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// decode reads a manifest whose signature was verified. Unknown fields are let
+// Decode reads a manifest, without proof of its origin: see Trust.Open. Unknown fields are let
 // through: an agent has to understand the manifests of releases to come.
-func decode(data []byte) (*Manifest, error) {
+func Decode(data []byte) (*Manifest, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	m := &Manifest{}
 	if err := decoder.Decode(m); err != nil {
@@ -142,6 +156,9 @@ func (m *Manifest) Validate() error {
 	}
 	if !commitPattern.MatchString(m.Commit) {
 		return malformed("commit", m.Commit, "what git names a commit")
+	}
+	if m.Expires.IsZero() {
+		return malformed("expires", "", "a time such as 2027-05-20T12:00:00Z, from which on nobody installs the release")
 	}
 	if len(m.Files) == 0 || len(m.Files) > maxFiles {
 		return malformed("files", fmt.Sprint(len(m.Files), " entries"), fmt.Sprint("1 to ", maxFiles))

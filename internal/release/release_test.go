@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,16 +33,24 @@ func plainKey(t testing.TB) SecretKey {
 	return key
 }
 
-func keys(t testing.TB, list string) []PublicKey {
+func encryptedKey(t testing.TB) SecretKey {
+	t.Helper()
+	key, err := ParseSecretKey(read(t, "encrypted-cheaply.key"), passphrase)
+	require.NoError(t, err)
+	return key
+}
+
+// trust is in the keys of a list; one of them has to sign.
+func trust(t testing.TB, list string) Trust {
 	t.Helper()
 	keys, err := ParseKeys(list)
 	require.NoError(t, err)
-	return keys
+	return Trust{Keys: keys}
 }
 
 func TestAManifestSignedByMinisignOpens(t *testing.T) {
 	data, sig := read(t, "golden.json"), read(t, "golden.json.minisig")
-	m, err := Open(data, sig, keys(t, encryptedPublic+","+plainPublic)...)
+	m, err := trust(t, encryptedPublic+","+plainPublic).Open(data, sig)
 	require.NoError(t, err)
 	assert.Equal(t, "v1.2.3", m.Version)
 
@@ -86,12 +95,12 @@ func TestWhatATrustedKeyDidNotSignDoesNotOpen(t *testing.T) {
 		"a manifest of 1 MB": {make([]byte, 1<<20), sig, plainPublic, "more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := Open(c.data, c.sig, keys(t, c.keys)...)
+			m, err := trust(t, c.keys).Open(c.data, c.sig)
 			require.ErrorContains(t, err, c.why)
 			assert.Nil(t, m)
 		})
 	}
-	_, err := Open(changed, sig, keys(t, plainPublic)...)
+	_, err := trust(t, plainPublic).Open(changed, sig)
 	require.ErrorIs(t, err, ErrUntrusted)
 }
 
@@ -99,39 +108,86 @@ func TestAManifestThatIsSignedButWrongDoesNotOpen(t *testing.T) {
 	golden, key := string(read(t, "golden.json")), plainKey(t)
 	sum := strings.Repeat("0", 64)
 	for field, c := range map[string]struct{ old, with string }{
-		"version":          {"v1.2.3", "1.2.3"},
-		"commit":           {"0a1b2c3", "a commit"},
-		"files[1].name":    {`"agent.yaml"`, `"../agent.yaml"`},
-		"files[0].sha256":  {"e3b0", "E3B0"},
-		"files[1].size":    {`"size": 0,` + "\n" + `      "kind": "manifest"`, `"size": -1, "kind": "manifest"`},
-		"files[1].kind":    {`"kind": "manifest"`, `"kind": ""`},
-		"files[0].os":      {`"linux"`, `"Linux/x"`},
-		"files[0].arch":    {`"amd64"`, `"../.."`},
-		"images[0].name":   {"pipeops/agent\"", "pipeops/agent:v1\\u0000\""},
-		"images[0].digest": {"sha256:e3b0", "md5:e3b0"},
-		"after its end":    {"\n  ]\n}", "\n  ]\n} {}"},
-		"no JSON":          {`"files": [`, `"files": {`},
-		"each file once":   {`"name": "agent.yaml"`, `"name": "pipeops-agent_1.2.3_linux_amd64"`},
-		"each image once":  {`"images": [`, `"images": [{"name": "pipeops/agent", "digest": "sha256:` + sum + `"},`},
-		"at most 64":       {`"images": [`, `"images": [` + strings.Repeat(`{},`, 64)},
-		"1 to 512":         {`"files": [`, `"files": [` + strings.Repeat(`{},`, 512)},
+		"version":                              {"v1.2.3", "1.2.3"},
+		"commit":                               {"0a1b2c3", "a commit"},
+		"expires":                              {"2100-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
+		"release.json is no JSON of a release": {"2100-01-01T00:00:00Z", "next year"},
+		"files[1].name":                        {`"agent.yaml"`, `"../agent.yaml"`},
+		"files[0].sha256":                      {"e3b0", "E3B0"},
+		"files[1].size":                        {`"size": 0,` + "\n" + `      "kind": "manifest"`, `"size": -1, "kind": "manifest"`},
+		"files[1].kind":                        {`"kind": "manifest"`, `"kind": ""`},
+		"files[0].os":                          {`"linux"`, `"Linux/x"`},
+		"files[0].arch":                        {`"amd64"`, `"../.."`},
+		"images[0].name":                       {"pipeops/agent\"", "pipeops/agent:v1\\u0000\""},
+		"images[0].digest":                     {"sha256:e3b0", "md5:e3b0"},
+		"after its end":                        {"\n  ]\n}", "\n  ]\n} {}"},
+		"no JSON":                              {`"files": [`, `"files": {`},
+		"each file once":                       {`"name": "agent.yaml"`, `"name": "pipeops-agent_1.2.3_linux_amd64"`},
+		"each image once":                      {`"images": [`, `"images": [{"name": "pipeops/agent", "digest": "sha256:` + sum + `"},`},
+		"at most 64":                           {`"images": [`, `"images": [` + strings.Repeat(`{},`, 64)},
+		"1 to 512":                             {`"files": [`, `"files": [` + strings.Repeat(`{},`, 512)},
 	} {
 		t.Run(field, func(t *testing.T) {
 			require.Contains(t, golden, c.old)
 			data := []byte(strings.Replace(golden, c.old, c.with, 1))
-			_, err := Open(data, key.Sign(data, ""), key.Public())
+			_, err := trust(t, plainPublic).Open(data, key.Sign(data, ""))
 			require.ErrorContains(t, err, field)
 		})
 	}
+}
+
+// TestAKeyCountsOnce has the file of the signatures hold any of them.
+func TestAKeyCountsOnce(t *testing.T) {
+	data := read(t, "golden.json")
+	first, second := string(plainKey(t).Sign(data, "")), string(encryptedKey(t).Sign(data, ""))
+	again := string(plainKey(t).Sign(data, "another comment"))
+	stale := string(encryptedKey(t).Sign([]byte("what it was before"), ""))
+	const third = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3" // of minisign's own releases
+	for name, c := range map[string]struct{ sig, keys, why string }{
+		"two of two":        {first + second, plainPublic + "," + encryptedPublic, ""},
+		"in any order":      {second + first, plainPublic + "," + encryptedPublic, ""},
+		"two of three":      {first + second, third + "," + plainPublic + "," + encryptedPublic, ""},
+		"lines of Windows":  {strings.ReplaceAll(first+second, "\n", "\r\n"), plainPublic + "," + encryptedPublic, ""},
+		"one of two":        {first, plainPublic + "," + encryptedPublic, "1 of the 2 signatures that are needed: it was signed by key D5BF958D7EE252B0, trusted is 8DFCFE1DCAB7416C, D5BF958D7EE252B0"},
+		"one twice":         {first + again, plainPublic + "," + encryptedPublic, "1 of the 2 signatures"},
+		"a stranger's":      {first + second, plainPublic + "," + third, "1 of the 2 signatures"},
+		"one of old":        {first + stale, plainPublic + "," + encryptedPublic, "the signature of key 8DFCFE1DCAB7416C does not fit"},
+		"one and a half":    {first + second[:len(second)/2], plainPublic + "," + encryptedPublic, "signature 2 is none of minisign's"},
+		"a line in between": {first + "\n" + second, plainPublic + "," + encryptedPublic, "signature 2 is none of minisign's"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			two := trust(t, c.keys)
+			two.Signatures = 2
+			_, err := two.Open(data, []byte(c.sig))
+			if c.why == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, ErrUntrusted)
+			require.ErrorContains(t, err, c.why)
+		})
+	}
+	require.NoError(t, trust(t, plainPublic).Verify(data, []byte(second+first)), "whose keys are unknown does no harm")
+	signers, err := Signers([]byte(first + second))
+	require.NoError(t, err)
+	assert.Equal(t, []uint64{plainKey(t).Public().ID(), encryptedKey(t).Public().ID()}, signers)
 }
 
 // A release to come may say more than this one understands.
 func TestFieldsToComeAreLetThrough(t *testing.T) {
 	key := plainKey(t)
 	data := []byte(strings.Replace(string(read(t, "golden.json")), `"version"`, `"since": "v1.0.0", "version"`, 1))
-	m, err := Open(data, key.Sign(data, ""), key.Public())
+	m, err := trust(t, plainPublic).Open(data, key.Sign(data, ""))
 	require.NoError(t, err)
 	assert.Equal(t, "v1.2.3", m.Version)
+}
+
+func TestAReleaseExpires(t *testing.T) {
+	m, err := Decode(read(t, "golden.json"))
+	require.NoError(t, err)
+	require.NoError(t, m.CheckExpiry(m.Expires.Add(-time.Second)))
+	err = m.CheckExpiry(m.Expires)
+	require.ErrorContains(t, err, "v1.2.3 expired at 2100-01-01T00:00:00Z (fix: ")
 }
 
 func TestVersions(t *testing.T) {
@@ -145,10 +201,12 @@ func TestVersions(t *testing.T) {
 }
 
 func TestKeysOfABuild(t *testing.T) {
-	assert.Empty(t, keys(t, ""))
-	assert.Len(t, keys(t, " "+plainPublic+", "+encryptedPublic+","), 2)
+	assert.Empty(t, trust(t, "").Keys)
+	assert.Len(t, trust(t, " "+plainPublic+", "+encryptedPublic+",").Keys, 2)
 	_, err := ParseKeys(plainPublic + ",RWQ")
 	require.ErrorContains(t, err, `release key "RWQ"`)
+	_, err = ParseKeys(plainPublic + "," + plainPublic)
+	require.ErrorContains(t, err, "want: each key once")
 }
 
 func TestSecretKeyFiles(t *testing.T) {
@@ -176,7 +234,7 @@ func signsAsEncrypted(t *testing.T, key SecretKey) {
 	t.Helper()
 	assert.Equal(t, encryptedPublic, key.Public().String())
 	data := read(t, "golden.json")
-	_, err := Open(data, key.Sign(data, "v1.2.3"), keys(t, encryptedPublic)...)
+	_, err := trust(t, encryptedPublic).Open(data, key.Sign(data, "v1.2.3"))
 	require.NoError(t, err)
 }
 
@@ -198,12 +256,13 @@ func TestMinisignChecksWhatWeSigned(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	data, sig, trusted := read(f, "golden.json"), read(f, "golden.json.minisig"), keys(f, plainPublic)
+	data, sig, trusted := read(f, "golden.json"), read(f, "golden.json.minisig"), trust(f, plainPublic)
 	f.Add(data, sig)
 	f.Add(data, plainKey(f).Sign(data, "another comment"))
 	f.Add([]byte("{}"), sig)
+	f.Add(data, append(plainKey(f).Sign(data, ""), encryptedKey(f).Sign(data, "")...))
 	f.Fuzz(func(t *testing.T, other, sig []byte) {
-		if m, err := Open(other, sig, trusted...); err == nil && string(other) != string(data) {
+		if m, err := trusted.Open(other, sig); err == nil && string(other) != string(data) {
 			t.Fatalf("opened what nobody signed: %+v", m)
 		}
 	})
@@ -213,7 +272,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(read(f, "golden.json"))
 	f.Add([]byte(`{"version":"v1.2.3","commit":"x","files":[{"name":"a"}],"images":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := decode(data)
+		m, err := Decode(data)
 		if err != nil {
 			return
 		}
@@ -221,7 +280,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Skip("larger, indented, than is read") // what it says was valid
 		}
-		again, err := decode(text)
+		again, err := Decode(text)
 		require.NoError(t, err)
 		assert.Equal(t, m, again)
 	})

@@ -29,6 +29,6 @@ func TestAKeyThatMinisignEncryptedSigns(t *testing.T) {
 	require.NoError(t, err)
 	public, signature, _ := strings.Cut(string(out), "\n")
 	assert.Equal(t, encryptedPublic, public)
-	_, err = Open(data, []byte(signature), keys(t, encryptedPublic)...)
+	_, err = trust(t, encryptedPublic).Open(data, []byte(signature))
 	require.NoError(t, err)
 }

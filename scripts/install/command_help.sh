@@ -30,6 +30,7 @@ Environment
   CLUSTER_NAME                    name that the control plane lists
   PIPEOPS_CONTROL_PLANE_URL       https://HOST[:PORT]
   NODE_TYPE=agent K3S_URL K3S_TOKEN   join a k3s server as a worker
+  PIPEOPS_UPDATE_SIGNATURES       how many maintainers must have signed another version (1)
   HTTPS_PROXY NO_PROXY PIPEOPS_CA_FILE PIPEOPS_MIRROR PIPEOPS_REGISTRY_MIRROR PIPEOPS_BUNDLE
   The rest, and the rules by which a Kubernetes is chosen: docs/install.md
 

@@ -1,7 +1,8 @@
 # ---------------------------------------------------------------- settings
 
 # What is pinned. `make release` stamps the first four: RELEASE_KEYS are minisign
-# public keys, separated by commas, which have to have signed another version.
+# public keys, separated by commas, one of which has to have signed another version, or
+# as many as PIPEOPS_UPDATE_SIGNATURES says.
 RELEASE_VERSION="dev"
 RELEASE_MANIFEST_SHA256=""
 RELEASE_KEYS=""
@@ -49,6 +50,11 @@ settings_load() {
     exit "$EXIT_USAGE"
   }
   PIPEOPS_WAIT="$REPLY"
+  if ! number "${PIPEOPS_UPDATE_SIGNATURES:-1}" || ((REPLY < 1)); then
+    echo "install.sh: PIPEOPS_UPDATE_SIGNATURES=$PIPEOPS_UPDATE_SIGNATURES: is to be the number of signatures that another version needs (fix: unset PIPEOPS_UPDATE_SIGNATURES)" >&2
+    exit "$EXIT_USAGE"
+  fi
+  PIPEOPS_UPDATE_SIGNATURES="$REPLY"
   K3S_VERSION="${K3S_VERSION:-$RELEASE_K3S_VERSION}"
   CLUSTER_NAME="${CLUSTER_NAME:-}"
   CLUSTER_TYPE="${CLUSTER_TYPE:-}"

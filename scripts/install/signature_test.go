@@ -44,19 +44,70 @@ tmp_open
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// TestSignatures: what Go signs is checked by the programs that machines have.
-func TestSignatures(t *testing.T) {
-	file, err := os.ReadFile("../../internal/release/testdata/plain.key")
-	require.NoError(t, err)
-	key, err := release.ParseSecretKey(file, "")
-	require.NoError(t, err)
+// TestTwoSignatures has the installer ask for two of the keys.
+func TestTwoSignatures(t *testing.T) {
+	first, second := testKey(t, "plain.key", ""), testKey(t, "encrypted-cheaply.key", "correct horse")
 	const list, comment = "0123  agent.yaml\n", "pipeops v1.2.3 SHA256SUMS"
-	good := string(key.Sign([]byte(list), comment))
+	one, two := string(first.Sign([]byte(list), comment)), string(second.Sign([]byte(list), comment))
+	for _, tool := range installedTools(t) {
+		for name, c := range map[string]struct {
+			signatures, keys string
+			code             int
+			says             string
+		}{
+			"two of two":       {one + two, trusted + "," + another, 0, "signed by " + another},
+			"in any order":     {two + one, trusted + "," + another, 0, "signed by " + another},
+			"one of two":       {one, trusted + "," + another, 6, "have 1 of the 2 signatures"},
+			"the other of two": {two, trusted + "," + another, 6, "have 1 of the 2 signatures"},
+			"one twice":        {one + one, trusted + "," + another, 6, "have 1 of the 2 signatures"},
+			"for another":      {one + string(second.Sign([]byte(list), "pipeops v1.2.2 SHA256SUMS")), trusted + "," + another, 6, "have 1 of the 2 signatures"},
+			"nothing":          {"", trusted + "," + another, 6, "not signed by a key"},
+			"one key":          {one + two, trusted, 2, "2 signatures are more than the 1 keys"},
+			"no key":           {one + two, "", 2, "2 signatures are more than the 0 keys"},
+		} {
+			t.Run(tool+"/"+name, func(t *testing.T) {
+				sums := filepath.Join(t.TempDir(), "SHA256SUMS")
+				require.NoError(t, os.WriteFile(sums, []byte(list), 0o600))
+				require.NoError(t, os.WriteFile(sums+".minisig", []byte(c.signatures), 0o600))
+				said, code := bash(t, `
+signature_tool() { signature_tool=`+tool+`; }
+RELEASE_KEYS="$KEYS" PIPEOPS_VERSION=v1.2.3
+signature_check "$SUMS" "pipeops v1.2.3 SHA256SUMS"`, "SUMS="+sums, "KEYS="+c.keys, "PIPEOPS_UPDATE_SIGNATURES=2")
+				assert.Equal(t, c.code, code, said)
+				assert.Contains(t, said, c.says)
+			})
+		}
+	}
+}
+
+func testKey(t *testing.T, name, passphrase string) release.SecretKey {
+	t.Helper()
+	file, err := os.ReadFile(filepath.Join("../../internal/release/testdata", name))
+	require.NoError(t, err)
+	key, err := release.ParseSecretKey(file, passphrase)
+	require.NoError(t, err)
+	return key
+}
+
+// installedTools are the programs that check signatures.
+func installedTools(t *testing.T) (tools []string) {
+	t.Helper()
 	for _, tool := range []string{"minisign", "openssl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Logf("NOT CHECKED with %s: it is not installed", tool)
 			continue
 		}
+		tools = append(tools, tool)
+	}
+	return tools
+}
+
+// TestSignatures: what Go signs is checked by the programs that machines have.
+func TestSignatures(t *testing.T) {
+	key := testKey(t, "plain.key", "")
+	const list, comment = "0123  agent.yaml\n", "pipeops v1.2.3 SHA256SUMS"
+	good := string(key.Sign([]byte(list), comment))
+	for _, tool := range installedTools(t) {
 		for name, c := range map[string]struct {
 			list, signature, keys string
 			code                  int
@@ -103,12 +154,14 @@ signature_check /no/file x`
 	said, code = bash(t, check, "PIPEOPS_ALLOW_UNSIGNED=yes")
 	assert.Zero(t, code, said)
 	assert.Contains(t, said, "the signature of v1.2.3 is not checked")
+	said, code = bash(t, strings.Replace(check, "KEYS=x", "KEYS=x,y", 1), "PIPEOPS_ALLOW_UNSIGNED=yes", "PIPEOPS_UPDATE_SIGNATURES=2")
+	assert.Equal(t, 6, code, "who asks for two signatures does not do without: "+said)
 }
 
 // TestArithmeticReadsNumbersAlone: Bash evaluates a variable in (( )) as an expression, whose
 // subscripts run commands. So each is one that the script computes, or that number has passed.
 func TestArithmeticReadsNumbersAlone(t *testing.T) {
-	own := strings.Fields("EUID SECONDS REPLY PIPEOPS_WAIT MAX_CLOCK_DIFFERENCE MEMORY_WORKER_MB MEMORY_GOOD_MB has free memory disk " +
+	own := strings.Fields("EUID SECONDS REPLY PIPEOPS_WAIT PIPEOPS_UPDATE_SIGNATURES signed MAX_CLOCK_DIFFERENCE MEMORY_WORKER_MB MEMORY_GOOD_MB has free memory disk " +
 		"code deadline difference seconds failures doctor_failed line i date s a b capabilities")
 	expression := regexp.MustCompile(`\(\((.*?)\)\)`)
 	length := regexp.MustCompile(`\$\{#[^}]*\}`)
@@ -129,7 +182,7 @@ func TestArithmeticReadsNumbersAlone(t *testing.T) {
 	}
 }
 
-func TestSecondsToWaitAreANumber(t *testing.T) {
+func TestNumbersAreNumbers(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "ran")
 	for _, wait := range []string{"a[$(touch " + marker + ")]", "1+1", "", "-1", "0x10", "1234567890123"} {
 		said, code := bash(t, `printf '%s' "$((PIPEOPS_WAIT + 1))"`, "PIPEOPS_WAIT="+wait)
@@ -138,6 +191,11 @@ func TestSecondsToWaitAreANumber(t *testing.T) {
 			continue
 		}
 		assert.Equal(t, 2, code, said)
+	}
+	for _, number := range []string{"a[$(touch " + marker + ")]", "0", "two", "-1"} {
+		said, code := bash(t, "true", "PIPEOPS_UPDATE_SIGNATURES="+number)
+		assert.Equal(t, 2, code, said)
+		assert.Contains(t, said, "PIPEOPS_UPDATE_SIGNATURES=")
 	}
 	assert.NoFileExists(t, marker)
 	said, _ := bash(t, `printf '%s' "$((PIPEOPS_WAIT + 1))"`, "PIPEOPS_WAIT=08")

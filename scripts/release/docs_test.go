@@ -20,6 +20,7 @@ import (
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
+	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
 // documented are the commands of docs/release.md of that name, with words replaced.
@@ -50,11 +51,27 @@ func checksOfTheGuide(t *testing.T, dir string) {
 	require.NoError(t, err, said)
 	assert.Contains(t, said, "pipeops v1.2.3 SHA256SUMS")
 	assert.Contains(t, said, "agent.yaml: OK")
+	said, err = shell(t, dir, documented(t, "provenance"))
+	require.NoError(t, err, said)
+	assert.Contains(t, said, "agent.yaml: OK")
 	said, err = shell(t, dir, documented(t, "digests"))
 	require.NoError(t, err, said)
 	var m published.Manifest
 	require.NoError(t, json.Unmarshal(read(t, dir, "release.json"), &m))
 	assert.Equal(t, "pipeops/agent@"+m.Images[0].Digest+"\n", said)
+
+	signatures := t.TempDir()
+	require.NoError(t, os.CopyFS(signatures, os.DirFS(dir)))
+	said, err = runSign(t, signatures, "--key", secondKey, "--passphrase-file", passphraseFile(t))
+	require.NoError(t, err, said)
+	said, err = shell(t, signatures, check)
+	require.NoError(t, err, "the first of two signatures: "+said)
+	second := documented(t, "check-second", "SECOND", releasetest.SecondKey)
+	said, err = shell(t, signatures, second)
+	require.NoError(t, err, said)
+	assert.Contains(t, said, "pipeops v1.2.3 SHA256SUMS")
+	said, err = shell(t, dir, second)
+	require.Error(t, err, "one maintainer has signed: "+said)
 
 	changed := t.TempDir()
 	require.NoError(t, os.CopyFS(changed, os.DirFS(dir)))
@@ -62,6 +79,37 @@ func checksOfTheGuide(t *testing.T, dir string) {
 	said, err = shell(t, changed, check)
 	require.Error(t, err, said)
 	assert.Contains(t, said, "agent.yaml: FAILED")
+}
+
+// TestSecondSignatureOfTheGuide has the second maintainer sign in both ways.
+func TestSecondSignatureOfTheGuide(t *testing.T) {
+	two := releasetest.TrustIn(t, 2, testPublic, releasetest.SecondKey)
+	dir := proven(t)
+	args := documented(t, "sign", "go run ./scripts/release sign ", "", "dist/v1.2.3", dir, "../keys/second.key", secondKey, "../keys/passphrase", passphraseFile(t))
+	said, err := runSign(t, strings.Fields(args)...)
+	require.NoError(t, err, said)
+	require.NoError(t, two.Verify(read(t, dir, "release.json"), read(t, dir, "release.json.minisig")))
+
+	if _, err := exec.LookPath("minisign"); err != nil {
+		t.Skip("minisign is not installed (`go run ./test/setup test` does it)")
+	}
+	dir = proven(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "second.key"), []byte(releasetest.SecondSecretKey), 0o600))
+	said, err = shell(t, dir, documented(t, "sign-minisign", "../keys/second.key", "second.key", "minisign -S", "minisign -S -W"))
+	require.NoError(t, err, said)
+	for _, name := range []string{"release.json", "SHA256SUMS"} {
+		require.NoError(t, two.Verify(read(t, dir, name), read(t, dir, name+signatureSuffix)), name)
+	}
+}
+
+func TestALaterTimeOfTheGuide(t *testing.T) {
+	dir := proven(t)
+	args := documented(t, "renew", "go run ./scripts/release sign ", "", "dist/v1.2.3", dir, "../keys/pipeops.key", secondKey, "../keys/passphrase", passphraseFile(t), "2027-", "2127-")
+	said, err := runSign(t, strings.Fields(args)...)
+	require.NoError(t, err, said)
+	m, err := published.Decode(read(t, dir, "release.json"))
+	require.NoError(t, err)
+	assert.Equal(t, 2127, m.Expires.Year())
 }
 
 // TestMakeReleaseOfTheGuide has make say what it would run, and the command take it.

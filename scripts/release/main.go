@@ -1,10 +1,11 @@
 // Command release makes everything that is published for a version: programs and
 // archives for each platform, images, Helm charts, manifests and installers that
-// are pinned to them, a list of what is in them (SBOM), checksums, and the
-// maintainer's signatures. The same commit gives the same bytes. docs/release.md
+// are pinned to them, a list of what is in them (SBOM), their provenance, checksums,
+// and the maintainer's signatures. The same commit gives the same bytes. docs/release.md
 // says how to publish and how to check.
 //
 //	go run ./scripts/release --version v1.2.3 --output dist/v1.2.3 --sign KEYFILE
+//	go run ./scripts/release sign dist/v1.2.3 --key KEYFILE
 package main
 
 import (
@@ -52,7 +53,7 @@ func main() {
 func newCommand() *cobra.Command {
 	r := release{programs: shipped, files: files}
 	var names []string
-	var keyFile, passphraseFile, trusted string
+	var keyFile, passphraseFile, trusted, expires string
 	cmd := &cobra.Command{
 		Use:          "release --version VERSION --output DIR",
 		Short:        "Make and sign all that is published for a version",
@@ -69,11 +70,14 @@ func newCommand() *cobra.Command {
 			if r.time, err = commitTime(cmd.Context(), r.root); err != nil {
 				return err
 			}
+			if r.expires, err = expiry(expires, r.time); err != nil {
+				return err
+			}
 			if err := r.keys(keyFile, passphraseFile, trusted); err != nil {
 				return err
 			}
 			if keyFile != "" {
-				if err := committed(cmd.Context(), r.root); err != nil {
+				if err := errors.Join(checkFuture(r.expires, time.Now()), checkCommit(r.commit), committed(cmd.Context(), r.root)); err != nil {
 					return err
 				}
 			}
@@ -90,12 +94,14 @@ func newCommand() *cobra.Command {
 	f.StringVar(&keyFile, "sign", "", "minisign secret key to sign with")
 	f.StringVar(&passphraseFile, "passphrase-file", "", "file with the passphrase of that key")
 	f.StringVar(&trusted, "trust", "", "minisign public keys, separated by commas, whose releases these agents take (default: that of --sign)")
+	f.StringVar(&expires, "expires", "", "when agents stop taking this release, RFC 3339 (default 180 days after its commit)")
 	f.StringSliceVar(&names, "platform", platforms, "platforms to build for")
 	for _, required := range []string{"version", "output"} {
 		if err := cmd.MarkFlagRequired(required); err != nil {
 			panic(err) // the flag is defined above
 		}
 	}
+	cmd.AddCommand(newSignCommand())
 	return cmd
 }
 
@@ -144,7 +150,7 @@ func committed(ctx context.Context, root string) error {
 // make makes all of it beside its place and moves it there: half a release never
 // looks like one.
 func (r *release) make(ctx context.Context) (err error) {
-	r.manifest = published.Manifest{Version: r.version, Commit: r.commit}
+	r.manifest = published.Manifest{Version: r.version, Commit: r.commit, Expires: r.expires}
 	if _, err := os.Stat(r.dir); err == nil {
 		return fmt.Errorf("--output %s is there already (fix: remove it, or name another)", r.dir)
 	}
@@ -156,7 +162,7 @@ func (r *release) make(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.staging)) }()
 	for _, step := range []func(context.Context) error{
-		r.compile, r.bare, r.images, r.manifests, r.charts, r.archives, r.scripts, r.boms, r.prove,
+		r.compile, r.bare, r.images, r.manifests, r.charts, r.archives, r.scripts, r.boms, r.versionFile, r.provenance, r.prove,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -25,6 +25,7 @@ import (
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
+	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
 var stamp = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -45,7 +46,7 @@ func small(t *testing.T, root string) string {
 		programs:  []program{{name: "pipeops-agent", pkg: "./test/apps/pause", image: agentImage, updates: true, trusts: true}},
 		files:     []string{"LICENSE", "deployments"},
 		platforms: []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}},
-		time:      stamp, out: &out,
+		time:      stamp, expires: stamp.Add(validity), out: &out,
 	}
 	pause := programs.Program{Package: "./test/apps/pause"}
 	require.NoError(t, errors.Join(pause.Depend(t.Context()), inputs.Depend("LICENSE", "deployments", "scripts/install")))
@@ -101,6 +102,10 @@ func TestTwoReleasesOfACommitAreTheSame(t *testing.T) {
 	require.NoError(t, err, "%s", said)
 
 	t.Run("the manifest", func(t *testing.T) { manifestIsTrue(t, first) })
+	t.Run("the provenance", func(t *testing.T) {
+		statement, _ := readProvenance(t, first)
+		subjectsAreTheFiles(t, first, statement)
+	})
 	t.Run("what is pinned", func(t *testing.T) { versionIsPinned(t, first) })
 	t.Run("checked as the guide says", func(t *testing.T) { checksOfTheGuide(t, first) })
 	t.Run("the chart", func(t *testing.T) { chartIsWhatHelmPacks(t, first) })
@@ -108,11 +113,10 @@ func TestTwoReleasesOfACommitAreTheSame(t *testing.T) {
 }
 
 func manifestIsTrue(t *testing.T, dir string) {
-	keys, err := published.ParseKeys(testPublic)
-	require.NoError(t, err)
-	m, err := published.Open(read(t, dir, "release.json"), read(t, dir, "release.json.minisig"), keys...)
+	m, err := releasetest.TrustIn(t, 1, testPublic).Open(read(t, dir, "release.json"), read(t, dir, "release.json.minisig"))
 	require.NoError(t, err)
 	assert.Equal(t, "v1.2.3", m.Version)
+	assert.Equal(t, stamp.Add(validity), m.Expires)
 	assert.Equal(t, "v1.2.3\n", string(read(t, dir, "version.txt")))
 	agent, found := m.File(published.KindAgent, "linux", "arm64")
 	require.True(t, found)
@@ -134,9 +138,7 @@ func manifestIsTrue(t *testing.T, dir string) {
 }
 
 func versionIsPinned(t *testing.T, dir string) {
-	keys, err := published.ParseKeys(testPublic)
-	require.NoError(t, err)
-	m, err := published.Open(read(t, dir, "release.json"), read(t, dir, "release.json.minisig"), keys...)
+	m, err := releasetest.TrustIn(t, 1, testPublic).Open(read(t, dir, "release.json"), read(t, dir, "release.json.minisig"))
 	require.NoError(t, err)
 	assert.Contains(t, string(read(t, dir, "agent.yaml")), "image: pipeops/agent:v1.2.3@"+m.Images[0].Digest+"\n")
 	script, _ := m.Named("install.sh")
@@ -228,6 +230,9 @@ func TestWhatCannotBeReleasedIsRefused(t *testing.T) {
 	refused("OS/ARCHITECTURE", "--version", "v1.0.0", "--platform", "linux")
 	refused("vMAJOR.MINOR.PATCH", "--version", "1.0.0")
 	refused("--sign: open", "--version", "v1.0.0", "--sign", "no-such.key")
+	refused("--expires soon", "--version", "v1.0.0", "--expires", "soon")
+	refused("would have expired at 2020", "--version", "v1.0.0", "--sign", testKey, "--expires", "2020-01-01T00:00:00Z")
+	refused("--commit: none is no commit in full", "--version", "v1.0.0", "--sign", testKey)
 	refused("no key file of minisign", "--version", "v1.0.0", "--sign", "main.go")
 	refused("there is none, and the key file is encrypted", "--version", "v1.0.0", "--sign", "../../internal/release/testdata/encrypted.key")
 	refused("--trust does not name the key that signs", "--version", "v1.0.0", "--sign", testKey,

@@ -12,12 +12,14 @@ import (
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
+// versionFile writes what installers ask for the newest version.
+func (r *release) versionFile(context.Context) error {
+	return r.add(published.VersionName, published.KindVersion, anywhere, text([]byte(r.version+"\n")))
+}
+
 // prove writes what others check a download with: the manifest, the checksums of
 // all files with it, as `sha256sum -c` reads them, and signatures of both.
 func (r *release) prove(context.Context) error {
-	if err := r.add(published.VersionName, published.KindVersion, anywhere, text([]byte(r.version+"\n"))); err != nil {
-		return err
-	}
 	slices.SortFunc(r.manifest.Files, func(a, b published.File) int { return cmp.Compare(a.Name, b.Name) })
 	manifest, err := r.manifest.Encode()
 	if err != nil {
@@ -26,15 +28,21 @@ func (r *release) prove(context.Context) error {
 	if err := r.add(published.ManifestName, "", anywhere, text(manifest)); err != nil {
 		return err
 	}
-	var sums strings.Builder
-	for _, f := range r.manifest.Files {
-		fmt.Fprintf(&sums, "%s  %s\n", f.SHA256, f.Name)
-	}
+	sums := sumsOf(r.manifest.Files)
 	r.say("make %s", published.SumsName)
-	if err := write(r.path(published.SumsName), text([]byte(sums.String()))); err != nil {
+	if err := write(r.path(published.SumsName), text(sums)); err != nil {
 		return err
 	}
-	return r.sign(map[string][]byte{published.ManifestName: manifest, published.SumsName: []byte(sums.String())})
+	return r.sign(map[string][]byte{published.ManifestName: manifest, published.SumsName: sums})
+}
+
+// sumsOf lists files as `sha256sum -c` reads them.
+func sumsOf(files []published.File) []byte {
+	var sums strings.Builder
+	for _, f := range files {
+		fmt.Fprintf(&sums, "%s  %s\n", f.SHA256, f.Name)
+	}
+	return []byte(sums.String())
 }
 
 func (r *release) sign(files map[string][]byte) error {
@@ -43,14 +51,21 @@ func (r *release) sign(files map[string][]byte) error {
 		return nil
 	}
 	for name, content := range files {
-		// The comment is signed too: no other version's file can pass for this one's.
-		comment := fmt.Sprintf("pipeops %s %s", r.version, name)
-		if err := write(r.path(name)+".minisig", text(r.key.Sign(content, comment))); err != nil {
+		if err := write(r.path(name)+signatureSuffix, text(signatureOf(*r.key, r.version, name, content))); err != nil {
 			return err
 		}
 	}
 	r.say("signed by %s", r.key.Public())
 	return nil
+}
+
+// signatureSuffix is that of the file beside the signed one.
+const signatureSuffix = ".minisig"
+
+// signatureOf signs a file of a release. The comment is signed too: no other version's file can
+// pass for this one's.
+func signatureOf(key published.SecretKey, version, name string, content []byte) []byte {
+	return key.Sign(content, fmt.Sprintf("pipeops %s %s", version, name))
 }
 
 // maxPassphrase bounds what is read of a passphrase's file.
@@ -69,7 +84,7 @@ func (r *release) keys(keyFile, passphraseFile, trusted string) error {
 	if keyFile == "" {
 		return nil
 	}
-	if err := r.openKey(keyFile, passphraseFile); err != nil {
+	if r.key, err = openKey("--sign", keyFile, passphraseFile); err != nil {
 		return err
 	}
 	own := r.key.Public()
@@ -85,32 +100,35 @@ func (r *release) keys(keyFile, passphraseFile, trusted string) error {
 	return nil
 }
 
-func (r *release) openKey(keyFile, passphraseFile string) error {
+// openKey reads a secret key, which a flag names.
+func openKey(flag, keyFile, passphraseFile string) (*published.SecretKey, error) {
 	file, err := readSmall(keyFile)
 	if err != nil {
-		return fmt.Errorf("--sign: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	passphrase := ""
 	if passphraseFile != "" {
 		content, err := readSmall(passphraseFile)
 		if err != nil {
-			return fmt.Errorf("--passphrase-file: %w", err)
+			return nil, fmt.Errorf("--passphrase-file: %w", err)
 		}
 		passphrase = strings.TrimRight(string(content), "\r\n")
 	}
 	key, err := published.ParseSecretKey(file, passphrase)
 	if err != nil {
-		return fmt.Errorf("--sign %s: %w (fix: --passphrase-file)", keyFile, err)
+		return nil, fmt.Errorf("%s %s: %w (fix: --passphrase-file)", flag, keyFile, err)
 	}
-	r.key = &key
-	return nil
+	return &key, nil
 }
 
-func readSmall(file string) (content []byte, err error) {
+func readSmall(file string) (content []byte, err error) { return readAtMost(file, maxPassphrase) }
+
+// readAtMost reads one byte more than the limit at most, which the caller refuses.
+func readAtMost(file string, most int64) (content []byte, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	return io.ReadAll(io.LimitReader(f, maxPassphrase+1))
+	return io.ReadAll(io.LimitReader(f, most+1))
 }

@@ -31,19 +31,27 @@ func (r *release) add(name string, kind published.Kind, platform v1.Platform, fi
 
 // take adds an existing file to the list of published files.
 func (r *release) take(name string, kind published.Kind, platform v1.Platform) error {
-	sum := sha256.New()
-	if err := copyInto(sum, r.path(name)); err != nil {
-		return err
-	}
-	info, err := os.Stat(r.path(name))
+	sum, size, err := digestOf(r.path(name))
 	if err != nil {
 		return err
 	}
 	r.manifest.Files = append(r.manifest.Files, published.File{
-		Name: name, SHA256: hex.EncodeToString(sum.Sum(nil)), Size: info.Size(),
-		Kind: kind, OS: platform.OS, Arch: platform.Architecture,
+		Name: name, SHA256: sum, Size: size, Kind: kind, OS: platform.OS, Arch: platform.Architecture,
 	})
 	return nil
+}
+
+// digestOf returns the SHA-256 of a file, as a manifest has it, and its size.
+func digestOf(file string) (sum string, size int64, err error) {
+	hash := sha256.New()
+	if err := copyInto(hash, file); err != nil {
+		return "", 0, err
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", 0, err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), info.Size(), nil
 }
 
 // write creates a file that all users can read.

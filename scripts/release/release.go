@@ -35,6 +35,7 @@ type release struct {
 	files                      []string
 	platforms                  []v1.Platform
 	time                       time.Time
+	expires                    time.Time // from then on no agent takes it
 	out                        io.Writer
 	staging                    string
 	key                        *published.SecretKey // nil for an unsigned release
@@ -194,7 +195,7 @@ func (r *release) index(p program, authorities string) (v1.ImageIndex, error) {
 		img, err := image.Build(image.Spec{Binary: r.bin(p, platform), Name: p.name, Platform: platform,
 			CABundle: authorities, DataDir: p.dataDir, Labels: map[string]string{
 				image.LabelTitle: p.name, image.LabelVersion: r.version, image.LabelRevision: r.commit,
-				image.LabelSource: "https://github.com/pipeops/pipeops-vm-agent",
+				image.LabelSource: repository,
 			}})
 		if err != nil {
 			return nil, err

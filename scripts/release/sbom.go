@@ -20,20 +20,9 @@ import (
 // the first platform's build and joined by those of the others.
 func (r *release) boms(context.Context) error {
 	for _, p := range r.programs {
-		modules := map[string]*debug.Module{}
-		goVersion := ""
-		for _, platform := range r.platforms {
-			if !p.on(platform) {
-				continue
-			}
-			info, err := buildinfo.ReadFile(r.bin(p, platform))
-			if err != nil {
-				return fmt.Errorf("SBOM of %s: %w", p.name, err)
-			}
-			goVersion = info.GoVersion
-			for _, m := range info.Deps {
-				modules[m.Path] = m
-			}
+		goVersion, modules, err := r.linked(p)
+		if err != nil {
+			return err
 		}
 		if goVersion == "" {
 			continue
@@ -49,6 +38,34 @@ func (r *release) boms(context.Context) error {
 	return nil
 }
 
+// linked returns Go's version and the modules in a program, on all platforms together. The version
+// is empty for a program that is built for none of them.
+func (r *release) linked(p program) (goVersion string, modules map[string]*debug.Module, err error) {
+	modules = map[string]*debug.Module{}
+	for _, platform := range r.platforms {
+		if !p.on(platform) {
+			continue
+		}
+		info, err := buildinfo.ReadFile(r.bin(p, platform))
+		if err != nil {
+			return "", nil, fmt.Errorf("modules of %s: %w", p.name, err)
+		}
+		goVersion = info.GoVersion
+		for _, m := range info.Deps {
+			modules[m.Path] = used(m)
+		}
+	}
+	return goVersion, modules, nil
+}
+
+// used returns the module that takes the place of another one, if any does.
+func used(m *debug.Module) *debug.Module {
+	if m.Replace != nil {
+		return m.Replace
+	}
+	return m
+}
+
 func (r *release) bom(p program, goVersion string, modules map[string]*debug.Module) *cyclonedx.BOM {
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{
@@ -56,11 +73,8 @@ func (r *release) bom(p program, goVersion string, modules map[string]*debug.Mod
 		Component: &cyclonedx.Component{Type: cyclonedx.ComponentTypeApplication, Name: p.name, Version: r.version, BOMRef: p.name},
 	}
 	components := make([]cyclonedx.Component, 0, 1+len(modules))
-	components = append(components, library("std", strings.TrimPrefix(goVersion, "go")))
+	components = append(components, library("std", numberOf(goVersion)))
 	for _, m := range modules {
-		if m.Replace != nil {
-			m = m.Replace
-		}
 		components = append(components, library(m.Path, m.Version))
 	}
 	slices.SortFunc(components, func(a, b cyclonedx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) })
@@ -68,7 +82,13 @@ func (r *release) bom(p program, goVersion string, modules map[string]*debug.Mod
 	return bom
 }
 
+// numberOf returns the number of a Go version such as go1.26.0.
+func numberOf(goVersion string) string { return strings.TrimPrefix(goVersion, "go") }
+
+// packageURL names a Go module (https://github.com/package-url/purl-spec).
+func packageURL(path, version string) string { return fmt.Sprintf("pkg:golang/%s@%s", path, version) }
+
 func library(path, version string) cyclonedx.Component {
-	url := fmt.Sprintf("pkg:golang/%s@%s", path, version)
+	url := packageURL(path, version)
 	return cyclonedx.Component{Type: cyclonedx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: url, BOMRef: url}
 }

@@ -41,6 +41,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"manifests.enabled=true,manifests.namespaces={kube-system}", "manifests.namespaces: kube-system belongs to Kubernetes"},
 		{"manifests.enabled=true,manifests.namespaces={other},agent.namespaces={shop}", "manifests.namespaces: other is not among agent.namespaces"},
 		{"manifests.enabled=true,manifests.cluster=true,agent.namespaces={shop}", "manifests.cluster, agent.namespaces: both are set"},
+		{"selfUpdate.signatures=0", "/selfUpdate/signatures"},
+		{"selfUpdate.signatures=2,selfUpdate.keys={RWSwUuJ+jZW/1R+0bEXcj9CjMNzu/WVTjxp05XjT1k5Q0YanY4YmN0E2}", "selfUpdate.signatures: 2 are more than the 1 keys"},
 		{"kubernetesApi.users={}", "/kubernetesApi/users"},
 		{"kubernetesApi.groups={system:masters}", "/kubernetesApi/groups/0"},
 		{"kubernetesApi.users={*}", "/kubernetesApi/users/0"},

@@ -185,6 +185,7 @@ func TestSelfUpdateIsOffUntilItIsTurnedOn(t *testing.T) {
 	assert.NotContains(t, off["ConfigMap pipeops-agent"].Object["data"], "PIPEOPS_SELF_UPDATE")
 	assert.Equal(t, "true", field[string](t, on["ConfigMap pipeops-agent"], "data", "PIPEOPS_SELF_UPDATE"))
 	assert.Equal(t, "5m", field[string](t, on["ConfigMap pipeops-agent"], "data", "PIPEOPS_UPDATE_DEADLINE"))
+	assert.Equal(t, "1", field[string](t, on["ConfigMap pipeops-agent"], "data", "PIPEOPS_UPDATE_SIGNATURES"))
 }
 
 func TestNamespacedRights(t *testing.T) {

@@ -10,16 +10,19 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
-// Public keys: of the test's signer, and of another one.
+// Public keys: of the test's signer, of a second signer, and of another one.
 const (
 	PublicKey = "RWSwUuJ+jZW/1R+0bEXcj9CjMNzu/WVTjxp05XjT1k5Q0YanY4YmN0E2"
+	SecondKey = "RWRsQbfKHf78jWA33Ao87W5k5CekBqJUOW6KYd2HPn13BBIXZ4we8pQT"
 	OtherKey  = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3" // of minisign's own releases
 )
 
@@ -29,14 +32,39 @@ const secretKey = `untrusted comment: TEST KEY of internal/release, made by mini
 RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAsFLifo2Vv9WkXJUbwTsbI7Y1da15m6jpqg4asyeSl3jJyaWHoOQDmx+0bEXcj9CjMNzu/WVTjxp05XjT1k5Q0YanY4YmN0E2AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
 `
 
+// SecondSecretKey is that of SecondKey.
+const SecondSecretKey = `untrusted comment: TEST KEY of internal/release, without its passphrase
+RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAbEG3yh3+/I1j5tMRxMIuwvOJHsFgqVLqWvseH0IOKDutBaB/TfsKkGA33Ao87W5k5CekBqJUOW6KYd2HPn13BBIXZ4we8pQTAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
+`
+
 // Sign returns a manifest and its signature, as they are published.
 func Sign(t testing.TB, m release.Manifest) (manifest, signature []byte) {
 	t.Helper()
-	key, err := release.ParseSecretKey([]byte(secretKey), "")
+	return signBy(t, m, secretKey)
+}
+
+// far is when manifests of tests expire that do not say otherwise.
+var far = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// SignBoth is like Sign, with the second signer's signature as well.
+func SignBoth(t testing.TB, m release.Manifest) (manifest, signatures []byte) {
+	t.Helper()
+	return signBy(t, m, secretKey, SecondSecretKey)
+}
+
+func signBy(t testing.TB, m release.Manifest, keys ...string) (manifest, signatures []byte) {
+	t.Helper()
+	if m.Expires.IsZero() {
+		m.Expires = far
+	}
+	manifest, err := m.Encode()
 	require.NoError(t, err)
-	manifest, err = m.Encode()
-	require.NoError(t, err)
-	return manifest, key.Sign(manifest, "a test's")
+	for _, text := range keys {
+		key, err := release.ParseSecretKey([]byte(text), "")
+		require.NoError(t, err)
+		signatures = append(signatures, key.Sign(manifest, "a test's")...)
+	}
+	return manifest, signatures
 }
 
 // Write writes them where `release offer` looks for them and returns the folder.
@@ -79,10 +107,16 @@ func Site(t testing.TB, dir string) (url, ca string) {
 	return server.URL, ca
 }
 
-// Keys returns the keys that trust the test's signer.
-func Keys(t testing.TB) []release.PublicKey {
+// Trust returns the trust in the test's signer alone.
+func Trust(t testing.TB) release.Trust {
 	t.Helper()
-	keys, err := release.ParseKeys(PublicKey)
+	return TrustIn(t, 1, PublicKey)
+}
+
+// TrustIn returns the trust in that many of the keys.
+func TrustIn(t testing.TB, signatures int, keys ...string) release.Trust {
+	t.Helper()
+	parsed, err := release.ParseKeys(strings.Join(keys, ","))
 	require.NoError(t, err)
-	return keys
+	return release.Trust{Keys: parsed, Signatures: signatures}
 }

@@ -101,7 +101,7 @@ func build(t *testing.T, program programs.Program) string {
 // publish puts a program on the site as a release, and offers that.
 func (w *world) publish(version, program string, change ...func(*release.File)) {
 	w.t.Helper()
-	opts := controlplane.ReleaseOptions{Keys: releasetest.Keys(w.t), URL: w.siteURL + "/" + version}
+	opts := controlplane.ReleaseOptions{Trust: releasetest.Trust(w.t), URL: w.siteURL + "/" + version}
 	opts.Manifest, opts.Signature = releasetest.Publish(w.t, w.site, version, program, change...)
 	_, err := w.plane.OfferRelease(w.t.Context(), opts)
 	require.NoError(w.t, err)

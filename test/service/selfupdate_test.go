@@ -33,7 +33,7 @@ func (g *guided) updates(t *testing.T, id string, pid func() string, restart str
 
 	next, err := programs.Agent.At("v1.1.0").Build(t.Context())
 	require.NoError(t, err)
-	offer := controlplane.ReleaseOptions{Keys: releasetest.Keys(t), URL: url + "/v1.1.0"}
+	offer := controlplane.ReleaseOptions{Trust: releasetest.Trust(t), URL: url + "/v1.1.0"}
 	offer.Manifest, offer.Signature = releasetest.Publish(t, site, "v1.1.0", next)
 	_, err = g.plane.OfferRelease(t.Context(), offer)
 	require.NoError(t, err)

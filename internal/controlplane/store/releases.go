@@ -14,25 +14,27 @@ type Release struct {
 	Agents    []string          `json:"agents,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	OfferedAt time.Time         `json:"offeredAt"`
-	// Manifest and Signature are as they were published. Lists go without.
+	// ExpiresAt is the manifest's: from then on the release is not offered.
+	ExpiresAt time.Time `json:"expiresAt"`
+	// Manifest and Signature (one or several) are as they were published. Lists go without.
 	Manifest  []byte `json:"-"`
 	Signature []byte `json:"-"`
 }
 
-const releaseColumns = `id, version, url, agents, labels, offered_at`
+const releaseColumns = `id, version, url, agents, labels, offered_at, expires_at`
 
 func scanRelease(row scanner, r *Release) error {
-	return row.Scan(&r.ID, &r.Version, &r.URL, document{&r.Agents}, document{&r.Labels}, moment{&r.OfferedAt})
+	return row.Scan(&r.ID, &r.Version, &r.URL, document{&r.Agents}, document{&r.Labels}, moment{&r.OfferedAt}, moment{&r.ExpiresAt})
 }
 
 func scanWholeRelease(row scanner, r *Release) error {
-	return row.Scan(&r.ID, &r.Version, &r.URL, document{&r.Agents}, document{&r.Labels}, moment{&r.OfferedAt}, &r.Manifest, &r.Signature)
+	return row.Scan(&r.ID, &r.Version, &r.URL, document{&r.Agents}, document{&r.Labels}, moment{&r.OfferedAt}, moment{&r.ExpiresAt}, &r.Manifest, &r.Signature)
 }
 
 // InsertRelease adds an offer.
 func (q queries) InsertRelease(ctx context.Context, r Release) error {
-	_, err := q.exec(ctx, `INSERT INTO releases (`+releaseColumns+`, manifest, signature) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		r.ID, r.Version, r.URL, asJSON(r.Agents), asJSON(r.Labels), micros(r.OfferedAt), string(r.Manifest), string(r.Signature))
+	_, err := q.exec(ctx, `INSERT INTO releases (`+releaseColumns+`, manifest, signature) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		r.ID, r.Version, r.URL, asJSON(r.Agents), asJSON(r.Labels), micros(r.OfferedAt), micros(r.ExpiresAt), string(r.Manifest), string(r.Signature))
 	return err
 }
 

@@ -32,6 +32,7 @@ HTTPS_PROXY: {{ . | quote }}
 PIPEOPS_SELF_UPDATE: "true"
 PIPEOPS_UPDATE_WINDOW: {{ .window | quote }}
 PIPEOPS_UPDATE_KEYS: {{ join "," .keys | quote }}
+PIPEOPS_UPDATE_SIGNATURES: {{ .signatures | quote }}
 PIPEOPS_UPDATE_DEADLINE: {{ .deadline | quote }}
 {{- end }}
 {{- end }}
@@ -50,6 +51,9 @@ PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt
 {{- end }}
 {{- if and .Values.proxy.https .Values.proxy.existingSecret }}
 {{- fail "proxy.https, proxy.existingSecret: both are set (fix: set one)" }}
+{{- end }}
+{{- if and .Values.selfUpdate.keys (gt (int .Values.selfUpdate.signatures) (len .Values.selfUpdate.keys)) }}
+{{- fail (printf "selfUpdate.signatures: %d are more than the %d keys of selfUpdate.keys can make (fix: name more keys, or ask for fewer signatures)" (int .Values.selfUpdate.signatures) (len .Values.selfUpdate.keys)) }}
 {{- end }}
 {{- if and .Values.customCA.pem .Values.customCA.existingConfigMap }}
 {{- fail "customCA.pem, customCA.existingConfigMap: both are set (fix: set one)" }}

@@ -136,7 +136,8 @@ CREATE TABLE releases (
     url        TEXT   NOT NULL,
     agents     TEXT   NOT NULL,
     labels     TEXT   NOT NULL,
-    offered_at BIGINT NOT NULL
+    offered_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL
 );
 
 -- Registrations that wait for the operator. They are no agents: nothing refers to

@@ -14,8 +14,8 @@ INSERT INTO timeline (event_id, agent_id, sequence, namespace, app, type, at, bo
   '{"specversion":"1.0","id":"e1","source":"/controlplane","type":"agent.online","agentid":"a1","time":"2025-11-13T02:13:21Z","datacontenttype":"application/json","data":{"id":"a1","name":"shop","state":"online","endpoints":[{"address":"edge:1","serverName":"a1.agents"}]},"sequence":"1"}');
 INSERT INTO settings (name, value) VALUES ('advertised', '{"api":"https://cp.example.com:8443"}');
 INSERT INTO audit (agent_id, seq, hash, line, broken, at) VALUES ('a1', 7, 'h7', '{"seq":7}', 0, 1763000002000000), ('a1', 9, 'h9', '{"seq":9}', 1, 1763000003000000);
-INSERT INTO releases (id, version, manifest, signature, url, agents, labels, offered_at)
-  VALUES ('r1', 'v1.2.3', 'manifest', 'signature', 'https://releases.example.com', '["a1"]', '{"zone":"a"}', 1763000004000000);
+INSERT INTO releases (id, version, manifest, signature, url, agents, labels, offered_at, expires_at)
+  VALUES ('r1', 'v1.2.3', 'manifest', 'signature', 'https://releases.example.com', '["a1"]', '{"zone":"a"}', 1763000004000000, 1793000004000000);
 INSERT INTO enrolments (id, token_id, key_print, name, cluster_uid, address, request, state, reason, asked_at, last_asked_at, decided_at)
   VALUES ('w1', 't1', 'k9', 'annex', 'uid-9', '192.0.2.9', '{"name":"annex"}', 'denied', 'not ours', 1763000005000000, 1763000006000000, 1763000007000000);
 UPDATE news SET number = 1 WHERE agent_id = '';
