@@ -24,7 +24,7 @@ func (a *Admin) GrantRunner(ctx context.Context, name string, agents runnerapi.G
 	if !old.RevokedAt.IsZero() {
 		return runnerapi.Credentials{}, fmt.Errorf("Runner %s was revoked; make it anew with `pipeops-controlplane runner create %s --force`", name, name) //nolint:staticcheck // Runner is a name
 	}
-	return a.IssueRunner(ctx, RunnerOptions{Name: name, TTL: old.ExpiresAt.Sub(old.CreatedAt), Agents: agents, BrokerURLFile: broker, Replace: true})
+	return a.IssueRunner(ctx, RunnerOptions{Name: name, TTL: old.ExpiresAt.Sub(old.CreatedAt), Agents: agents, BrokerURLFile: broker, Replace: true, reason: "runner grant"})
 }
 
 // runnerFinder is the store, or a transaction in it.

@@ -28,6 +28,8 @@ type RunnerOptions struct {
 	BrokerURLFile string
 	// Replace gives a Runner that has credentials new ones, and ends the old.
 	Replace bool
+
+	reason string // for the log of certificates
 }
 
 func (o *RunnerOptions) validate() error {
@@ -52,6 +54,9 @@ func (a *Admin) IssueRunner(ctx context.Context, opts RunnerOptions) (runnerapi.
 	if err := opts.validate(); err != nil {
 		return runnerapi.Credentials{}, err
 	}
+	if opts.reason == "" {
+		opts.reason = "runner create"
+	}
 	at, err := a.Advertised(ctx)
 	if err != nil {
 		return runnerapi.Credentials{}, err
@@ -70,7 +75,7 @@ func (a *Admin) IssueRunner(ctx context.Context, opts RunnerOptions) (runnerapi.
 	if _, err := a.ca.Reload(); err != nil {
 		return runnerapi.Credentials{}, err
 	}
-	issued, key, err := a.ca.Runner(opts.Name, runnerapi.RunnerURI(at.TrustDomain, opts.Name), opts.TTL, carried...)
+	issued, key, err := a.ca.Runner(opts.Name, runnerapi.RunnerURI(at.TrustDomain, opts.Name), opts.TTL, opts.reason, carried...)
 	if err != nil {
 		return runnerapi.Credentials{}, err
 	}

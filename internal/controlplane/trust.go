@@ -170,7 +170,7 @@ func (p *peers) reissue(r *http.Request) (login.Answer, error) {
 	if err != nil {
 		return login.Answer{}, err
 	}
-	issued, err := p.ca.Reissue(certificateOf(r.TLS))
+	issued, err := p.ca.Reissue(certificateOf(r.TLS), reasonRenewal)
 	if err != nil {
 		return login.Answer{}, err
 	}

@@ -36,11 +36,11 @@ type plane struct {
 
 func startPlane(t *testing.T) *plane {
 	t.Helper()
-	authority, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), time.Now)
+	authority, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), ca.LogFunc(func(ca.Record) error { return nil }), time.Now)
 	require.NoError(t, err)
 	p := &plane{CA: authority}
 	p.reissue = func(r *http.Request) (login.Answer, error) {
-		issued, err := p.Reissue(r.TLS.PeerCertificates[0])
+		issued, err := p.Reissue(r.TLS.PeerCertificates[0], "test")
 		return login.Answer{Certificate: issued.Certificate, CA: string(p.Bundle())}, err
 	}
 	mux := http.NewServeMux()
@@ -60,7 +60,7 @@ func startPlane(t *testing.T) *plane {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	p.url = strings.Replace(server.URL, "127.0.0.1", "localhost", 1) // httptest has a certificate of its own for addresses
-	issued, key, err := p.Runner("ci", runnerapi.RunnerURI("trust", "ci"), time.Hour)
+	issued, key, err := p.Runner("ci", runnerapi.RunnerURI("trust", "ci"), time.Hour, "test")
 	require.NoError(t, err)
 	p.original = runnerapi.Credentials{
 		Runner: "ci", ControlPlane: p.url + "/", Edge: "localhost:1", AgentsDomain: "agents", TrustDomain: "trust",
@@ -161,7 +161,7 @@ func TestALoginRunsInTheBackground(t *testing.T) {
 
 func TestBadAnswersChangeNothing(t *testing.T) {
 	p := startPlane(t)
-	other, _, err := p.Runner("other", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/other"}, time.Hour)
+	other, _, err := p.Runner("other", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/other"}, time.Hour, "test")
 	require.NoError(t, err)
 	for name, reissue := range map[string]func(*http.Request) (login.Answer, error){
 		"another key": func(*http.Request) (login.Answer, error) {

@@ -10,18 +10,18 @@ import (
 // end, other extensions and even the serial number stay the same. So what is known about the old
 // certificate, for example a revocation, holds for the new one. The old one must have been
 // verified.
-func (c *CA) Reissue(old *x509.Certificate) (Issued, error) {
+func (c *CA) Reissue(old *x509.Certificate, reason string) (Issued, error) {
 	s := c.state.Load()
 	template := &x509.Certificate{
 		SerialNumber: old.SerialNumber, Subject: old.Subject,
 		DNSNames: old.DNSNames, URIs: old.URIs, ExtKeyUsage: old.ExtKeyUsage,
 		NotBefore: old.NotBefore, NotAfter: old.NotAfter, ExtraExtensions: ownExtensions(old),
 	}
-	der, err := s.sign(old.PublicKey, template)
+	leaf, err := c.signRecorded(s, old.PublicKey, template, reason)
 	if err != nil {
 		return Issued{}, err
 	}
-	return s.issued(der, template), nil
+	return s.issued(leaf), nil
 }
 
 // x509Extensions is the arc of the extensions that crypto/x509 creates from a certificate's fields
