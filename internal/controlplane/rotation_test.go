@@ -275,7 +275,7 @@ func TestARunnerOfAFormerCAComesBack(t *testing.T) {
 		key := newKey(t)
 		forged := *cert.Leaf
 		forged.PublicKey = key.Public()
-		issued, err := old.Reissue(&forged, "test")
+		issued, err := old.Renew(&forged, time.Hour, "test")
 		require.NoError(t, err)
 		leaf, err := ca.ParseCertificate(issued.Certificate)
 		require.NoError(t, err)

@@ -20,7 +20,8 @@ var runnerName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 // RunnerOptions describe a Runner's credentials.
 type RunnerOptions struct {
 	Name string
-	TTL  time.Duration
+	// TTL is how long each of its certificates is valid; the Runner renews them itself.
+	TTL time.Duration
 	// Agents are those that it may see and reach.
 	Agents runnerapi.Grant
 	// BrokerURLFile holds the URL of an account at the broker that is this Runner's
@@ -80,7 +81,7 @@ func (a *Admin) IssueRunner(ctx context.Context, opts RunnerOptions) (runnerapi.
 		return runnerapi.Credentials{}, err
 	}
 	runner := store.Runner{
-		Name: opts.Name, Serial: issued.Serial, Agents: opts.Agents.String(), CreatedAt: a.now(), ExpiresAt: issued.NotAfter,
+		Name: opts.Name, Serial: issued.Serial, Agents: opts.Agents.String(), CreatedAt: a.now(), ExpiresAt: issued.NotAfter, TTL: opts.TTL,
 	}
 	err = a.store.Update(ctx, func(tx *store.Tx) error {
 		if err := a.putRunner(ctx, tx, runner, opts.Replace); err != nil {

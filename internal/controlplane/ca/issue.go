@@ -113,14 +113,16 @@ func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error)
 
 func (c *CA) issue(public any, template *x509.Certificate, ttl time.Duration, reason string) (Issued, error) {
 	s := c.state.Load()
-	// Peers whose clocks are a little behind should accept it. Holders renew by its length, so the
-	// part in the past is kept small.
-	leaf, err := c.sign(s, public, template, c.now().Add(-min(time.Hour, ttl/10)), ttl, reason)
+	leaf, err := c.sign(s, public, template, c.now().Add(-slack(ttl)), ttl, reason)
 	if err != nil {
 		return Issued{}, err
 	}
 	return s.issued(leaf), nil
 }
+
+// slack is how far a certificate begins in the past, for peers whose clocks are a little behind.
+// Holders renew by its length, so that part is kept small.
+func slack(ttl time.Duration) time.Duration { return min(time.Hour, ttl/10) }
 
 func (s *state) issued(leaf *x509.Certificate) Issued {
 	return Issued{

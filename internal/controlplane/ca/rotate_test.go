@@ -278,7 +278,7 @@ func TestReloadTakesUpWhatAnotherProcessDid(t *testing.T) {
 	assert.Equal(t, ca.Signing, serving.Stage(), "as it was")
 }
 
-func TestReissuedIsTheSameButForTheIssuer(t *testing.T) {
+func TestRenewedIsTheSameButForIssuerAndTime(t *testing.T) {
 	r := newRotating(t)
 	issued, key, err := r.Runner("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, 90*24*time.Hour, "test")
 	require.NoError(t, err)
@@ -286,13 +286,15 @@ func TestReissuedIsTheSameButForTheIssuer(t *testing.T) {
 	old, err := ca.ParseCertificate(issued.Certificate)
 	require.NoError(t, err)
 	r.take(ca.Start, ca.Sign)
-	again, err := r.Reissue(old, "test")
+	again, err := r.Renew(old, 48*time.Hour, "test")
 	require.NoError(t, err)
 	cert, err := ca.ParseCertificate(again.Certificate)
 	require.NoError(t, err)
 	assert.True(t, r.Current(cert))
 	assert.Equal(t, issued.Serial, again.Serial)
-	assert.Equal(t, old.NotAfter, cert.NotAfter)
+	assert.Equal(t, r.now.Add(48*time.Hour), cert.NotAfter)
+	assert.Equal(t, r.now.Add(-time.Hour), cert.NotBefore)
+	assert.Equal(t, again, r.Again(cert))
 	assert.Equal(t, old.Subject.String(), cert.Subject.String())
 	assert.Equal(t, old.URIs, cert.URIs)
 	assert.Equal(t, old.ExtKeyUsage, cert.ExtKeyUsage)

@@ -58,7 +58,9 @@ CREATE TABLE runners (
     expires_at BIGINT NOT NULL,
     -- Which agents a Runner may see and reach: a selector of labels, as its certificate
     -- has it. Empty is all of them.
-    agents     TEXT   NOT NULL
+    agents     TEXT   NOT NULL,
+    -- How long each of its certificates is valid, in microseconds.
+    ttl        BIGINT NOT NULL
 );
 
 -- Runner certificates that are refused though they have not expired.
