@@ -21,7 +21,10 @@ func newCAIssued(a *app) *cobra.Command {
 		Use:   "issued",
 		Short: "List the certificates that the CA issued",
 		Long: `List the certificates that the CA issued, the newest first. The control plane records each
-certificate before it hands it out. It keeps a record until 90 days after the certificate's end.`,
+certificate before it hands it out. It keeps a record until 90 days after the certificate's end.
+
+Without a filter, the list leaves out the certificates with which the control plane itself calls
+agents. There is one every few minutes; --kind controlplane lists them.`,
 		Example: `  pipeops-controlplane ca issued
   pipeops-controlplane ca issued --kind runner --name shops
 

@@ -106,7 +106,7 @@ func (c *runnerCreate) run(ctx context.Context, admin *controlplane.Admin, name 
 	if err != nil {
 		return err
 	}
-	c.say("credentials of Runner %s are in %s, for %s; the certificate is valid for %s and renews itself", name, where, grantWords(grant), cli.Short(c.ttl))
+	c.say("credentials of Runner %s are in %s, for %s; each certificate is valid for %s, and the Runner renews it by itself", name, where, grantWords(grant), cli.Short(c.ttl))
 	if credentials.Broker.URL == "" {
 		c.say("They hold no broker: start `serve` with --runner-broker-url-file and create them again for announcements.")
 	}

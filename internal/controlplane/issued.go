@@ -66,7 +66,8 @@ func (c *ControlPlane) forgetCertificates(ctx context.Context, now time.Time) er
 
 // IssuedOptions select from the log of certificates; empty fields select all.
 type IssuedOptions struct {
-	// Kind is a role of ca.Roles.
+	// Kind is a role of ca.Roles. If it, Name and Serial are empty, the control plane's own client
+	// certificates are left out, of which there is one every few minutes.
 	Kind string
 	// Name is an agent's name or ID, or the name of another holder.
 	Name   string
@@ -81,6 +82,16 @@ func (o IssuedOptions) Check() error {
 		return fmt.Errorf("--kind: %q is none of %s", o.Kind, strings.Join(ca.Roles, ", "))
 	case o.Limit < 1:
 		return errors.New("--limit: must be 1 or more")
+	}
+	return nil
+}
+
+func (o IssuedOptions) roles() []string {
+	switch {
+	case o.Kind != "":
+		return []string{o.Kind}
+	case o.Name == "" && o.Serial == "":
+		return slices.DeleteFunc(slices.Clone(ca.Roles), func(r string) bool { return r == ca.RoleControlPlane })
 	}
 	return nil
 }
@@ -112,7 +123,7 @@ func (a *Admin) Issued(ctx context.Context, o IssuedOptions) ([]IssuedCertificat
 		}
 	}
 	found, err := a.store.Certificates(ctx, store.CertificatesWanted{
-		Role: o.Kind, Names: wanted, Serial: strings.ToLower(strings.ReplaceAll(o.Serial, ":", "")), Limit: o.Limit,
+		Roles: o.roles(), Names: wanted, Serial: strings.ToLower(strings.ReplaceAll(o.Serial, ":", "")), Limit: o.Limit,
 	})
 	if err != nil {
 		return nil, err

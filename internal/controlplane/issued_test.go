@@ -49,6 +49,11 @@ func TestCertificatesAreInTheLog(t *testing.T) {
 	assert.NotEmpty(t, p.issued(IssuedOptions{Kind: ca.RoleCA}))
 	assert.NotEmpty(t, p.issued(IssuedOptions{Kind: ca.RoleServer}))
 
+	_, err = p.ca.ControlPlane(runnerapi.ControlPlaneURI(p.cfg.TrustDomain), time.Hour)
+	require.NoError(t, err)
+	assert.NotEqual(t, ca.RoleControlPlane, p.issued(IssuedOptions{})[0].Role, "there are too many of them")
+	assert.NotEmpty(t, p.issued(IssuedOptions{Kind: ca.RoleControlPlane}))
+
 	for _, bad := range []IssuedOptions{{Kind: "runners", Limit: 1}, {Limit: 0}} {
 		_, err = p.admin.Issued(t.Context(), bad)
 		require.Error(t, err)

@@ -43,7 +43,7 @@ func (q queries) CertificatesSince(ctx context.Context, role, name string, after
 
 // CertificatesWanted selects from the log of issued certificates; empty fields select all.
 type CertificatesWanted struct {
-	Role   string
+	Roles  []string
 	Names  []string
 	Serial string
 	Limit  int
@@ -67,7 +67,7 @@ func (q queries) Certificates(ctx context.Context, w CertificatesWanted) ([]Cert
 			where = append(where, column+" IN ("+strings.Join(list, ", ")+")")
 		}
 	}
-	only("role", w.Role)
+	only("role", w.Roles...)
 	only("name", w.Names...)
 	only("serial", w.Serial)
 	query := `SELECT ` + certificateColumns + ` FROM certificates`

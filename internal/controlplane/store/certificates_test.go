@@ -29,10 +29,10 @@ func testCertificates(t *testing.T, on postgres.Engine) {
 	for want, by := range map[*[]store.Certificate]store.CertificatesWanted{
 		{c, b, a}: {Limit: 10},
 		{c, b}:    {Limit: 2},
-		{c, a}:    {Role: "agent", Limit: 10},
+		{c, a}:    {Roles: []string{"agent"}, Limit: 10},
 		{b, a}:    {Names: []string{"a1", "ci"}, Limit: 10},
 		{b}:       {Serial: "2", Limit: 10},
-		nil:       {Role: "runner", Names: []string{"a1"}, Limit: 10},
+		nil:       {Roles: []string{"runner"}, Names: []string{"a1"}, Limit: 10},
 	} {
 		got, err := s.Certificates(ctx, by)
 		require.NoError(t, err)
