@@ -170,7 +170,7 @@ func storedIdentity(t *testing.T, dir string) *identity.Identity {
 // signer is the CA that signs.
 func signer(t *testing.T, p *planetest.Plane) *x509.Certificate {
 	t.Helper()
-	authority, err := ca.Open(filepath.Join(p.Config.DataDir, "ca.pem"), p.Clock.Now)
+	authority, err := ca.Open(filepath.Join(p.Config.DataDir, "ca.pem"), ca.LogFunc(func(ca.Record) error { return nil }), p.Clock.Now)
 	require.NoError(t, err)
 	return authority.Certificate()
 }

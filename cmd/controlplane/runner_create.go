@@ -53,6 +53,11 @@ the control plane, the CA, a certificate with its key, and the broker.
 Anyone holding the file commands every agent that --agents selects, within the limits of each
 cluster's policy: keep it like a password.
 
+The certificate is valid for 24 hours. pipeops-runner and the Go client renew it by themselves, with
+their calls to the control plane, until the Runner is revoked. They can do so until 7 days after the
+certificate's end. For a Runner that runs less often, or cannot write its file, set --ttl 8760h,
+which is a year.
+
 --agents takes a Kubernetes label selector. The certificate carries the selector, and each agent
 compares it with its own labels. RabbitMQ separates announcements only between Runners with
 accounts of their own: see --broker-url-file.`,
@@ -60,6 +65,9 @@ accounts of their own: see --broker-url-file.`,
   pipeops-runner agents --credentials builder.json
 
   pipeops-controlplane runner create shops -o shops.json --agents 'env=prod,region in (eu,us)'
+
+  # A job that runs once a month:
+  pipeops-controlplane runner create reports -o reports.json --ttl 8760h
 
   # From a container without a file system to keep the file in:
   (umask 077; kubectl exec pipeops-controlplane-0 -- /pipeops-controlplane runner create builder -o - >builder.json)`,
@@ -73,7 +81,7 @@ accounts of their own: see --broker-url-file.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&c.file, "output", "o", "", "file to write, or - for standard output")
-	f.DurationVar(&c.ttl, "ttl", 365*24*time.Hour, "lifetime of the certificate")
+	f.DurationVar(&c.ttl, "ttl", controlplane.DefaultRunnerTTL, "lifetime of each certificate, which the Runner renews by itself")
 	f.BoolVar(&c.force, "force", false, "replace the file, and the credentials of an existing Runner")
 	c.add(f)
 	_ = cmd.MarkFlagFilename("output", "json")
@@ -98,7 +106,7 @@ func (c *runnerCreate) run(ctx context.Context, admin *controlplane.Admin, name 
 	if err != nil {
 		return err
 	}
-	c.say("credentials of Runner %s are in %s, valid for %s, for %s", name, where, cli.Short(c.ttl), grantWords(grant))
+	c.say("credentials of Runner %s are in %s, for %s; each certificate is valid for %s, and the Runner renews it by itself", name, where, grantWords(grant), cli.Short(c.ttl))
 	if credentials.Broker.URL == "" {
 		c.say("They hold no broker: start `serve` with --runner-broker-url-file and create them again for announcements.")
 	}

@@ -24,7 +24,7 @@ func newRunnerGrant(a *app) *cobra.Command {
 		Use:   "grant NAME --agents SELECTOR -o FILE",
 		Short: "Change which agents a Runner may see and reach",
 		Long: `Change which agents a Runner may see and reach. The grant is in the Runner's certificate, so the
-Runner gets new credentials. They have the same lifetime as the old ones.
+Runner gets new credentials. The --ttl of runner create stays the same.
 
 The old credentials are refused from now on, and their open connections are closed within
 seconds. Be ready to give the new file to the Runner.`,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,16 +50,19 @@ func newRunnerList(a *app) *cobra.Command {
 func revoked(r store.Runner) bool { return !r.RevokedAt.IsZero() }
 
 func runnerTable(w io.Writer, runners []store.Runner) {
-	cli.Row(w, "NAME", "STATE", "AGENTS", "CREATED", "EXPIRES")
+	cli.Row(w, "NAME", "STATE", "AGENTS", "CREATED", "EXPIRES", "TTL")
 	for _, r := range runners {
 		state := "valid"
-		if revoked(r) {
+		switch {
+		case revoked(r):
 			state = "revoked"
+		case time.Now().After(r.ExpiresAt):
+			state = "expired"
 		}
 		agents := r.Agents
 		if agents == "" {
 			agents = "all"
 		}
-		cli.Row(w, r.Name, state, agents, cli.Ago(r.CreatedAt), cli.Until(r.ExpiresAt))
+		cli.Row(w, r.Name, state, agents, cli.Ago(r.CreatedAt), cli.Until(r.ExpiresAt), cli.Short(r.TTL))
 	}
 }

@@ -36,7 +36,8 @@ func newKubeCredential(a *app) *cobra.Command {
 output is as secret as the credentials file.
 
 kubectl runs this command by itself, because a kubeconfig of pipeops-runner kubeconfig names it.
-Like any other command, it follows the control plane's CA if the control plane is reachable.`,
+Like any other command, it renews the certificate when that is due, if the control plane is
+reachable.`,
 		Example: "  pipeops-runner kube-credential | jq -r .status.expirationTimestamp",
 		Args:    exactArgs(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.kubeCredential(cmd.Context()) },
@@ -50,7 +51,7 @@ func (a *app) kubeCredential(ctx context.Context) error {
 	}
 	asking, cancel := context.WithTimeout(ctx, followPatience)
 	defer cancel()
-	_, _ = l.snapshot(asking) // the certificate is good without it, until it is followed another time
+	_, _ = l.snapshot(asking) // renews a certificate that is due; Certificate renews one that has ended
 	cert, err := l.keep.Certificate()
 	if err != nil {
 		return err

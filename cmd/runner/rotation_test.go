@@ -47,7 +47,7 @@ func TestTheCredentialsFollowTheCA(t *testing.T) {
 		_, _, err := admin.RotateCA(t.Context(), step, controlplane.RotateOptions{Force: true})
 		require.NoError(t, err)
 	}
-	authority, err := ca.Open(filepath.Join(dir, "ca.pem"), time.Now)
+	authority, err := ca.Open(filepath.Join(dir, "ca.pem"), ca.LogFunc(func(ca.Record) error { return nil }), time.Now)
 	require.NoError(t, err)
 
 	await.Until(t, "the control plane has taken up the rotation", func() bool {

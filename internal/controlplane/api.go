@@ -49,7 +49,7 @@ func (c *ControlPlane) handler(sockets *server.Websockets) http.Handler {
 	mux.Handle("GET "+announce.AgentPath, logged(c.peers.namingIssuer(announce.AgentHandler(c.lookUp, c.peers.runnerOfRequest))))
 	mux.Handle("GET "+announce.TimelinePath, logged(c.peers.namingIssuer(announce.TimelineHandler(c.timeline, c.peers.runnerOfRequest))))
 	mux.Handle("GET "+announce.OpenAPIPath, logged(announce.OpenAPIHandler(c.cfg.Version)))
-	mux.Handle("POST "+login.Path, logged(c.peers.namingIssuer(login.Handler(c.peers.reissue))))
+	mux.Handle("POST "+login.Path, logged(c.peers.namingIssuer(login.Handler(c.peers.renew))))
 	mux.Handle("GET "+server.WebsocketPath, problem.WithRequestID(c.serveTunnel(sockets)))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(http.HandlerFunc(c.serveReady)))

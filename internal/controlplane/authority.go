@@ -92,7 +92,7 @@ func (d Data) openCA(ctx context.Context, s *store.Store, now func() time.Time, 
 	case !d.Shared() && inDatabase:
 		return nil, errors.New("the certificate authority is in the database, for several control planes; give --ca-key-file as `pipeops-controlplane serve` has it")
 	case !d.Shared():
-		return ca.Open(filepath.Join(d.Dir, fileCA), now)
+		return ca.Open(filepath.Join(d.Dir, fileCA), certificateLog{s}, now)
 	case d.has(fileCA) && !serving && !inDatabase:
 		return nil, fmt.Errorf("the certificate authority is in %s still; start `pipeops-controlplane serve` with --ca-key-file once, which moves it into the database", d.Dir)
 	case d.has(fileCA) && serving:
@@ -104,7 +104,7 @@ func (d Data) openCA(ctx context.Context, s *store.Store, now func() time.Time, 
 			return nil, err
 		}
 	}
-	return ca.OpenIn(&sealedCA{store: s, key: d.CAKey}, now)
+	return ca.OpenIn(&sealedCA{store: s, key: d.CAKey}, certificateLog{s}, now)
 }
 
 // mayMakeCA refuses to create a CA if agents already have one.
@@ -123,7 +123,7 @@ func (d Data) mayMakeCA(ctx context.Context, s *store.Store) error {
 // moveCA moves the CA from the data directory into the database. The file stays under another name.
 func (d Data) moveCA(s *store.Store, now func() time.Time) error {
 	file := filepath.Join(d.Dir, fileCA)
-	here, err := ca.Open(file, now) // verifies it
+	here, err := ca.Open(file, certificateLog{s}, now) // verifies it
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (d Data) moveCA(s *store.Store, now func() time.Time) error {
 	if err := keep.Make(text); err != nil {
 		return err
 	}
-	there, err := ca.OpenIn(keep, now)
+	there, err := ca.OpenIn(keep, certificateLog{s}, now)
 	if err != nil {
 		return err
 	}

@@ -314,6 +314,9 @@ func (c *ControlPlane) clean(ctx context.Context) error {
 		if err := c.store.ForgetReceived(ctx, c.cfg.Now().Add(-receivedFor)); err != nil && ctx.Err() == nil {
 			c.cfg.Log.Error().Err(err).Msg("old notes were not dropped")
 		}
+		if err := c.forgetCertificates(ctx, c.cfg.Now()); err != nil && ctx.Err() == nil {
+			c.cfg.Log.Error().Err(err).Msg("old records of certificates were not dropped")
+		}
 		if err := c.cleanIdentities(ctx); err != nil && ctx.Err() == nil {
 			c.cfg.Log.Error().Err(err).Msg("old enrolments and clones were not dropped")
 		}

@@ -24,7 +24,7 @@ func (a *Admin) GrantRunner(ctx context.Context, name string, agents runnerapi.G
 	if !old.RevokedAt.IsZero() {
 		return runnerapi.Credentials{}, fmt.Errorf("Runner %s was revoked; make it anew with `pipeops-controlplane runner create %s --force`", name, name) //nolint:staticcheck // Runner is a name
 	}
-	return a.IssueRunner(ctx, RunnerOptions{Name: name, TTL: old.ExpiresAt.Sub(old.CreatedAt), Agents: agents, BrokerURLFile: broker, Replace: true})
+	return a.IssueRunner(ctx, RunnerOptions{Name: name, TTL: old.TTL, Agents: agents, BrokerURLFile: broker, Replace: true, reason: "runner grant"})
 }
 
 // runnerFinder is the store, or a transaction in it.
@@ -128,7 +128,7 @@ func newAudience(ctx context.Context, s *store.Store, now time.Time) (*audience,
 	}
 	a := &audience{grants: map[string]runnerapi.Grant{}, labels: map[string]agentLabels{}, store: s}
 	for _, r := range runners {
-		if !r.RevokedAt.IsZero() || now.After(r.ExpiresAt) {
+		if !r.RevokedAt.IsZero() || now.After(renewableUntil(r.ExpiresAt, r.TTL)) {
 			continue
 		}
 		if a.grants[r.Name], err = runnerapi.ParseGrant(r.Agents); err != nil {

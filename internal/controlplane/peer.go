@@ -14,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -160,38 +161,59 @@ func (p *peers) admit(ctx context.Context, id string, login server.Login) error 
 	return err
 }
 
+// fixRunner is for a Runner whose certificate is worth nothing.
+const fixRunner = "use the credentials that `pipeops-controlplane runner create NAME -o FILE` wrote"
+
+func noCertificate() error {
+	return controlapi.Errorf(controlapi.CodeCertificateUnknown, fixRunner, "no client certificate was presented")
+}
+
+// runnerAgain is the command that makes new credentials.
+func runnerAgain(name string) string {
+	return "`pipeops-controlplane runner create " + name + " -o FILE --force`"
+}
+
 // runnerOfRequest identifies a Runner for announce.SnapshotHandler.
 func (p *peers) runnerOfRequest(r *http.Request) (string, error) {
-	const fix = "use the credentials that `pipeops-controlplane runner create NAME -o FILE` wrote"
 	cert := certificateOf(r.TLS)
 	if cert == nil {
-		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fix, "no client certificate was presented")
+		return "", noCertificate()
 	}
 	name, bad := p.verify(cert, roleRunner)
 	if bad != nil {
-		bad.Fix = fix
+		bad.Fix = fixRunner
+		if bad.Code == controlapi.CodeCertificateExpired {
+			bad.Fix = "renew the certificate with POST " + login.Path + "; if that is refused, the operator of the control plane makes new credentials with " + runnerAgain("NAME")
+		}
 		return "", bad
 	}
-	known, err := p.store.Runner(r.Context(), name)
-	again := "`pipeops-controlplane runner create " + name + " -o FILE --force`"
+	_, err := p.knownRunner(r.Context(), name, cert)
+	return name, err
+}
+
+// knownRunner returns the Runner of a verified certificate. It refuses a certificate that was
+// revoked or replaced.
+func (p *peers) knownRunner(ctx context.Context, name string, cert *x509.Certificate) (store.Runner, error) {
+	none, again := store.Runner{}, runnerAgain(name)
+	known, err := p.store.Runner(ctx, name)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown,
+		return none, controlapi.Errorf(controlapi.CodeCertificateUnknown,
 			"new credentials are needed: the operator of the control plane makes them with "+again, "the control plane does not know Runner %s", name)
 	case err != nil:
-		return "", err
+		return none, err
 	case known.Serial != cert.SerialNumber.Text(16):
-		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown,
+		return none, controlapi.Errorf(controlapi.CodeCertificateUnknown,
 			"use the newest credentials; if they are lost, the operator of the control plane makes others with "+again, "Runner %s has a newer certificate", name)
 	case !known.RevokedAt.IsZero():
-		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown,
+		return none, controlapi.Errorf(controlapi.CodeCertificateUnknown,
 			"these credentials are over, new ones are needed: the operator of the control plane makes them with "+again,
 			"Runner %s was revoked at %s", name, known.RevokedAt.UTC().Format(time.RFC3339))
 	}
-	if err := p.noteRunner(r.Context(), name, cert); err != nil {
-		return "", err
+	if err := p.noteRunner(ctx, name, cert); err != nil {
+		return none, err
 	}
-	return name, nil
+	return known, nil
 }
 
 func certificateOf(cs *tls.ConnectionState) *x509.Certificate {

@@ -66,7 +66,7 @@ func (r *registry) Register(ctx context.Context, text string, req controlapi.Reg
 		return controlapi.Identity{}, held
 	}
 	r.cfg.Log.Info().Str("agent", agent.ID).Str("name", agent.Name).Str("token", token.ID).Msg("agent registered")
-	return r.identity(csr, agent.ID)
+	return r.identity(csr, agent.ID, "registration with token "+token.ID)
 }
 
 // enrol finds or creates the agent of a cluster and takes a use of the token. If the registration
@@ -230,7 +230,7 @@ func (r *registry) Renew(ctx context.Context, agentID string, req controlapi.Ren
 	if err != nil {
 		return controlapi.Identity{}, err
 	}
-	return r.identity(csr, agentID)
+	return r.identity(csr, agentID, reasonRenewal)
 }
 
 // recovered returns the agent that proves the key of an expired certificate.
@@ -278,9 +278,9 @@ func (r *registry) request(text string) (*x509.CertificateRequest, error) {
 	return csr, nil
 }
 
-func (r *registry) identity(csr *x509.CertificateRequest, agentID string) (controlapi.Identity, error) {
+func (r *registry) identity(csr *x509.CertificateRequest, agentID, reason string) (controlapi.Identity, error) {
 	name := r.directory.serverName(agentID)
-	issued, err := r.ca.Agent(csr, name, runnerapi.AgentURI(r.cfg.TrustDomain, agentID), r.cfg.CertificateTTL)
+	issued, err := r.ca.Agent(csr, name, runnerapi.AgentURI(r.cfg.TrustDomain, agentID), r.cfg.CertificateTTL, reason)
 	if err != nil {
 		return controlapi.Identity{}, err
 	}

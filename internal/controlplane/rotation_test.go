@@ -270,12 +270,12 @@ func TestARunnerOfAFormerCAComesBack(t *testing.T) {
 	require.NoError(t, l.Check(t.Context()), "asking again is harmless")
 
 	t.Run("not with another key", func(t *testing.T) {
-		old, err := ca.Open(stolen, p.clock.now)
+		old, err := ca.Open(stolen, ca.LogFunc(func(ca.Record) error { return nil }), p.clock.now)
 		require.NoError(t, err)
 		key := newKey(t)
 		forged := *cert.Leaf
 		forged.PublicKey = key.Public()
-		issued, err := old.Reissue(&forged)
+		issued, err := old.Renew(&forged, time.Hour, "test")
 		require.NoError(t, err)
 		leaf, err := ca.ParseCertificate(issued.Certificate)
 		require.NoError(t, err)

@@ -20,7 +20,8 @@ var runnerName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 // RunnerOptions describe a Runner's credentials.
 type RunnerOptions struct {
 	Name string
-	TTL  time.Duration
+	// TTL is how long each of its certificates is valid; the Runner renews them itself.
+	TTL time.Duration
 	// Agents are those that it may see and reach.
 	Agents runnerapi.Grant
 	// BrokerURLFile holds the URL of an account at the broker that is this Runner's
@@ -28,6 +29,8 @@ type RunnerOptions struct {
 	BrokerURLFile string
 	// Replace gives a Runner that has credentials new ones, and ends the old.
 	Replace bool
+
+	reason string // for the log of certificates
 }
 
 func (o *RunnerOptions) validate() error {
@@ -52,6 +55,9 @@ func (a *Admin) IssueRunner(ctx context.Context, opts RunnerOptions) (runnerapi.
 	if err := opts.validate(); err != nil {
 		return runnerapi.Credentials{}, err
 	}
+	if opts.reason == "" {
+		opts.reason = "runner create"
+	}
 	at, err := a.Advertised(ctx)
 	if err != nil {
 		return runnerapi.Credentials{}, err
@@ -70,12 +76,12 @@ func (a *Admin) IssueRunner(ctx context.Context, opts RunnerOptions) (runnerapi.
 	if _, err := a.ca.Reload(); err != nil {
 		return runnerapi.Credentials{}, err
 	}
-	issued, key, err := a.ca.Runner(opts.Name, runnerapi.RunnerURI(at.TrustDomain, opts.Name), opts.TTL, carried...)
+	issued, key, err := a.ca.Runner(opts.Name, runnerapi.RunnerURI(at.TrustDomain, opts.Name), opts.TTL, opts.reason, carried...)
 	if err != nil {
 		return runnerapi.Credentials{}, err
 	}
 	runner := store.Runner{
-		Name: opts.Name, Serial: issued.Serial, Agents: opts.Agents.String(), CreatedAt: a.now(), ExpiresAt: issued.NotAfter,
+		Name: opts.Name, Serial: issued.Serial, Agents: opts.Agents.String(), CreatedAt: a.now(), ExpiresAt: issued.NotAfter, TTL: opts.TTL,
 	}
 	err = a.store.Update(ctx, func(tx *store.Tx) error {
 		if err := a.putRunner(ctx, tx, runner, opts.Replace); err != nil {

@@ -164,24 +164,6 @@ func (p *peers) noteRunner(ctx context.Context, runner string, cert *x509.Certif
 	return p.store.PutRunnerTrust(ctx, now)
 }
 
-// reissue returns a Runner's certificate from the current CA.
-func (p *peers) reissue(r *http.Request) (login.Answer, error) {
-	name, err := p.runnerOfRequest(r)
-	if err != nil {
-		return login.Answer{}, err
-	}
-	issued, err := p.ca.Reissue(certificateOf(r.TLS))
-	if err != nil {
-		return login.Answer{}, err
-	}
-	ctx := r.Context()
-	err = p.store.Update(ctx, func(tx *store.Tx) error { return putRunnerTrust(ctx, tx, name, issued) })
-	if err != nil {
-		return login.Answer{}, err
-	}
-	return login.Answer{Certificate: issued.Certificate, CA: string(p.ca.Bundle())}, nil
-}
-
 // namingIssuer names the current CA in each answer to a Runner.
 func (p *peers) namingIssuer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

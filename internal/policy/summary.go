@@ -19,6 +19,11 @@ func (d Document) Summary() (lines []string) {
 			lines = append(lines, fmt.Sprintf("rule %q: sessions are recorded, or refused", r.Name))
 		}
 	}
+	for _, r := range d.Rules {
+		if r.Approval != "" {
+			lines = append(lines, fmt.Sprintf("rule %q: commands wait for an approval, for %s", r.Name, r.Approval))
+		}
+	}
 	for _, t := range d.Trust {
 		lines = append(lines, t.summary()...)
 	}

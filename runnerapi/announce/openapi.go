@@ -71,10 +71,13 @@ type certificateBody struct {
 
 // certificate documents the call that package login serves.
 func certificate(schemas huma.Registry) *huma.Operation {
-	op := documented(schemas, "renew-certificate", "/v1/runner/certificate", "Get the Runner's certificate from the CA of now", reflect.TypeFor[certificateBody]())
+	op := documented(schemas, "renew-certificate", "/v1/runner/certificate", "Renew the Runner's certificate", reflect.TypeFor[certificateBody]())
 	op.Method = http.MethodPost
-	op.Description = "Send the old certificate in TLS, and no body. The answer has the same key, name and end as the old certificate. " +
-		"Call it when " + issuerHeader + " in an answer names another CA than the one that issued the certificate. Asking again is harmless."
+	op.Description = "Send the old certificate in TLS, and no body. The answer has a certificate with the same key, name, grant and serial number, " +
+		"valid from now on for as long as the operator chose (24 hours by default). " +
+		"Call it when two thirds of the certificate's life are over, or when " + issuerHeader + " in an answer names another CA than the one that issued the certificate. " +
+		"Before half of its life is over the answer is the same certificate. A certificate that has ended is renewed for 7 days more, or for seven of its lives if that is less. " +
+		"A Runner that was revoked gets none. Beyond 600 certificates an hour the answer is 429."
 	return op
 }
 

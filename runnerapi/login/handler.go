@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// Path is where the control plane issues a Runner's certificate once more, over
-	// mutual TLS with the old one. It has no body; asking again is harmless.
+	// Path is where the control plane renews a Runner's certificate, over mutual TLS
+	// with the old one. It has no body; asking again is harmless.
 	Path = "/v1/runner/certificate"
 	// HeaderIssuer is in each answer to a Runner: the key ID, in hexadecimal, of the
 	// CA that issues certificates now.
 	HeaderIssuer = "Pipeops-Ca-Key-Id"
 )
 
-// Answer is a certificate that was issued once more.
+// Answer is a renewed certificate.
 type Answer struct {
 	// Certificate is PEM: the certificate, then what leads to CAs before.
 	Certificate string `json:"certificate"`
@@ -24,15 +24,15 @@ type Answer struct {
 	CA string `json:"ca"`
 }
 
-// Handler serves Path. If an error of reissue is a [problem.Error], it is sent unchanged, any other
+// Handler serves Path. If an error of renew is a [problem.Error], it is sent unchanged, any other
 // without its text.
-func Handler(reissue func(*http.Request) (Answer, error)) http.Handler {
+func Handler(renew func(*http.Request) (Answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := problem.NoBody(w, r); err != nil {
 			problem.Write(w, problem.RequestID(r.Context()), err)
 			return
 		}
-		answer, err := reissue(r)
+		answer, err := renew(r)
 		var body []byte
 		if err == nil {
 			body, err = json.Marshal(answer)

@@ -24,6 +24,10 @@ import (
 const (
 	// callTimeout bounds one call to the control plane.
 	callTimeout = 30 * time.Second
+	// endedTimeout bounds a renewal that the connection to an agent waits for, and endedAgain is how
+	// long the next one is put off if it fails.
+	endedTimeout = 10 * time.Second
+	endedAgain   = time.Minute
 	// maxAnswer is room for a certificate and the CAs of many years.
 	maxAnswer = 256 << 10
 	// DefaultEvery is how often Run asks.
@@ -46,10 +50,12 @@ type Config struct {
 type Login struct {
 	save      func(runnerapi.Credentials) error
 	note      func(error)
+	now       func() time.Time
 	roots     *x509.CertPool
-	transport *http.Transport
+	transport atomic.Pointer[http.Transport]
 
-	changing    sync.Mutex // one change at a time
+	changing    sync.Mutex   // one change at a time
+	putOff      atomic.Int64 // Unix nanoseconds until which Certificate does not renew
 	credentials atomic.Pointer[runnerapi.Credentials]
 	certificate atomic.Pointer[tls.Certificate]
 }
@@ -84,27 +90,47 @@ func New(c Config) (*Login, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Login{save: c.Save, note: c.Note, roots: roots}
+	l := &Login{save: c.Save, note: c.Note, now: c.Now, roots: roots}
 	if l.note == nil {
 		l.note = func(error) {}
 	}
+	if l.now == nil {
+		l.now = time.Now
+	}
 	l.credentials.Store(&c.Credentials)
 	l.certificate.Store(&cert)
-	l.transport = &http.Transport{
-		TLSClientConfig: l.TLS(c.Now), ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment,
-		TLSHandshakeTimeout: callTimeout / 2, ResponseHeaderTimeout: callTimeout,
-	}
+	l.transport.Store(l.newTransport())
 	return l, nil
 }
 
+func (l *Login) newTransport() *http.Transport {
+	return &http.Transport{
+		TLSClientConfig: l.TLS(l.now), ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment,
+		TLSHandshakeTimeout: callTimeout / 2, ResponseHeaderTimeout: callTimeout, IdleConnTimeout: callTimeout,
+	}
+}
+
 // Close drops the connections that are kept alive.
-func (l *Login) Close() { l.transport.CloseIdleConnections() }
+func (l *Login) Close() { l.transport.Load().CloseIdleConnections() }
 
 // Credentials returns the current credentials.
 func (l *Login) Credentials() runnerapi.Credentials { return *l.credentials.Load() }
 
-// Certificate returns the certificate for [runnerapi.ClientConfig].
-func (l *Login) Certificate() (*tls.Certificate, error) { return l.certificate.Load(), nil }
+// Certificate returns the certificate for [runnerapi.ClientConfig]. It renews one that has ended,
+// and returns it as it is if that fails.
+func (l *Login) Certificate() (*tls.Certificate, error) {
+	now := l.now()
+	if !l.ended() || now.UnixNano() < l.putOff.Load() {
+		return l.certificate.Load(), nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), endedTimeout)
+	defer cancel()
+	if err := l.follow(ctx, issuerOf(l.certificate.Load())); err != nil {
+		l.putOff.Store(now.Add(endedAgain).UnixNano())
+		l.note(err)
+	}
+	return l.certificate.Load(), nil
+}
 
 // Roots returns the roots for [runnerapi.ClientConfig]. They never expire: each CA is signed by the
 // one before it.
@@ -114,21 +140,31 @@ func (l *Login) Roots() *x509.CertPool { return l.roots }
 func (l *Login) TLS(now func() time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, RootCAs: l.roots, Time: now,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return l.Certificate() },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return l.certificate.Load(), nil // not Certificate: the call that renews one comes here, too
+		},
 	}
 }
 
 // HTTPClient returns a client for calls of the control plane, for [announce.SnapshotClient] for
-// example. Once it has returned an answer, the certificate is from the current CA.
+// example. Once it has returned an answer, the certificate is from the current CA, and has a third
+// of its life left.
 func (l *Login) HTTPClient() *http.Client {
 	return &http.Client{Transport: following{l}, Timeout: 2 * callTimeout}
 }
 
-// following requests the certificate again if an answer names another issuing CA.
+// following renews the certificate: before a call if it has ended, and after one if it is due or
+// the answer names another issuing CA.
 type following struct{ *Login }
 
 func (f following) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := f.transport.RoundTrip(r)
+	if f.ended() {
+		if err := f.follow(r.Context(), issuerOf(f.certificate.Load())); err != nil && f.ended() {
+			closeBody(r)
+			return nil, err // the call would only be refused
+		}
+	}
+	resp, err := f.transport.Load().RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +176,16 @@ func (f following) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// closeBody does what a RoundTripper owes to a request that it does not send.
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+}
+
 // Run keeps the certificate valid for a Runner that rarely calls the control plane, until the
-// context ends. A duration of 0 means DefaultEvery.
+// context ends. It asks that often, and also when the certificate is due. A duration of 0 means
+// DefaultEvery.
 func (l *Login) Run(ctx context.Context, every time.Duration) {
 	if every <= 0 {
 		every = DefaultEvery
@@ -150,7 +194,8 @@ func (l *Login) Run(ctx context.Context, every time.Duration) {
 		if err := l.Check(ctx); err != nil && ctx.Err() == nil {
 			l.note(err)
 		}
-		timer := time.NewTimer(every - rand.N(every/4+1)) //nolint:gosec // spreading load needs no secrecy
+		wait := l.next(every)
+		timer := time.NewTimer(wait - rand.N(wait/4+1)) //nolint:gosec // spreading load needs no secrecy
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -160,20 +205,21 @@ func (l *Login) Run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// Check requests the certificate as the control plane would issue it now, and takes it if it comes
-// from another CA.
+// Check requests the certificate as the control plane would issue it now, and takes it if it lasts
+// longer or comes from another CA.
 func (l *Login) Check(ctx context.Context) error { return l.follow(ctx, "") }
 
-// follow gets the certificate of that issuer, or of whichever there is now.
+// follow gets the certificate of that issuer, or of whichever there is now, unless the one that
+// there is will do.
 func (l *Login) follow(ctx context.Context, issuer string) error {
 	l.changing.Lock()
 	defer l.changing.Unlock()
-	if issuer == issuerOf(l.certificate.Load()) {
+	if issuer == issuerOf(l.certificate.Load()) && !l.due() {
 		return nil
 	}
 	answer, err := l.ask(ctx)
 	if err != nil {
-		return fmt.Errorf("the Runner's certificate was not issued again: %w", err)
+		return fmt.Errorf("the Runner's certificate was not renewed: %w", err)
 	}
 	return l.take(answer)
 }
@@ -191,7 +237,7 @@ func (l *Login) ask(ctx context.Context) (Answer, error) {
 	if err != nil {
 		return answer, err
 	}
-	resp, err := l.transport.RoundTrip(req) // not the client, which would follow its redirects
+	resp, err := l.transport.Load().RoundTrip(req) // not the client, which would follow its redirects
 	if err != nil {
 		return answer, err
 	}
@@ -227,17 +273,18 @@ func (l *Login) take(answer Answer) error {
 	if _, err := next.Roots(); err != nil {
 		return fmt.Errorf("the control plane's answer: %w", err)
 	}
-	if issuerOf(&cert) == issuerOf(l.certificate.Load()) {
+	if old := l.certificate.Load(); issuerOf(&cert) == issuerOf(old) && !cert.Leaf.NotAfter.After(old.Leaf.NotAfter) {
 		return nil
 	}
 	l.certificate.Store(&cert)
 	l.credentials.Store(&next)
-	l.transport.CloseIdleConnections() // they were made with the old one
+	// Connections that were made with the old one get no more calls: they would end with it.
+	l.transport.Swap(l.newTransport()).CloseIdleConnections()
 	if l.save == nil {
 		return nil
 	}
 	if err := l.save(next); err != nil {
-		return fmt.Errorf("the Runner's certificate was issued again, by the control plane's new CA, but cannot be kept: %w", err)
+		return fmt.Errorf("the Runner's certificate was renewed, but cannot be kept in the file of credentials: %w", err)
 	}
 	return nil
 }

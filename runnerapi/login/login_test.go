@@ -3,6 +3,7 @@ package login_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -30,21 +31,24 @@ type plane struct {
 	*ca.CA
 	url      string
 	asked    atomic.Int64
+	offset   atomic.Int64 // of the clock
+	seen     atomic.Pointer[x509.Certificate]
 	reissue  func(*http.Request) (login.Answer, error)
 	original runnerapi.Credentials
 }
 
 func startPlane(t *testing.T) *plane {
 	t.Helper()
-	authority, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), time.Now)
+	p := &plane{}
+	authority, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), ca.LogFunc(func(ca.Record) error { return nil }), p.now)
 	require.NoError(t, err)
-	p := &plane{CA: authority}
+	p.CA = authority
 	p.reissue = func(r *http.Request) (login.Answer, error) {
-		issued, err := p.Reissue(r.TLS.PeerCertificates[0])
+		issued, err := p.Renew(r.TLS.PeerCertificates[0], time.Hour, "test")
 		return login.Answer{Certificate: issued.Certificate, CA: string(p.Bundle())}, err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /", func(_ http.ResponseWriter, r *http.Request) { p.seen.Store(r.TLS.PeerCertificates[0]) })
 	mux.Handle("POST "+login.Path, login.Handler(func(r *http.Request) (login.Answer, error) {
 		p.asked.Add(1)
 		return p.reissue(r)
@@ -57,16 +61,35 @@ func startPlane(t *testing.T) *plane {
 		MinVersion: tls.VersionTLS13, GetCertificate: ca.NewServerCertificate(authority, []string{"localhost"}).Get,
 		ClientAuth: tls.RequireAnyClientCert,
 	}
+	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	p.url = strings.Replace(server.URL, "127.0.0.1", "localhost", 1) // httptest has a certificate of its own for addresses
-	issued, key, err := p.Runner("ci", runnerapi.RunnerURI("trust", "ci"), time.Hour)
+	p.original = p.credentials(t)
+	return p
+}
+
+func (p *plane) credentials(t *testing.T) runnerapi.Credentials {
+	t.Helper()
+	issued, key, err := p.Runner("ci", runnerapi.RunnerURI("trust", "ci"), time.Hour, "test")
 	require.NoError(t, err)
-	p.original = runnerapi.Credentials{
+	return runnerapi.Credentials{
 		Runner: "ci", ControlPlane: p.url + "/", Edge: "localhost:1", AgentsDomain: "agents", TrustDomain: "trust",
 		CA: string(p.Bundle()), Certificate: issued.Certificate, Key: string(key),
 	}
-	return p
+}
+
+func (p *plane) now() time.Time { return time.Now().Add(time.Duration(p.offset.Load())) }
+
+func (p *plane) forward(d time.Duration) { p.offset.Add(int64(d)) }
+
+// log in with the plane's clock.
+func (p *plane) login(t *testing.T, note func(error)) *login.Login {
+	t.Helper()
+	l, err := login.New(login.Config{Credentials: p.original, Note: note, Now: p.now})
+	require.NoError(t, err)
+	t.Cleanup(l.Close)
+	return l
 }
 
 func (p *plane) rotate(t *testing.T) {
@@ -161,7 +184,7 @@ func TestALoginRunsInTheBackground(t *testing.T) {
 
 func TestBadAnswersChangeNothing(t *testing.T) {
 	p := startPlane(t)
-	other, _, err := p.Runner("other", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/other"}, time.Hour)
+	other, _, err := p.Runner("other", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/other"}, time.Hour, "test")
 	require.NoError(t, err)
 	for name, reissue := range map[string]func(*http.Request) (login.Answer, error){
 		"another key": func(*http.Request) (login.Answer, error) {

@@ -32,6 +32,7 @@ const (
 // CA issues certificates. It is safe for concurrent use, also while it is rotated.
 type CA struct {
 	keep  Keeper
+	log   Log
 	now   func() time.Time
 	state atomic.Pointer[state]
 }
@@ -57,11 +58,13 @@ type Keeper interface {
 // Open reads the CA from that file, or creates one there. Several processes that create it at the
 // same time end up with the same CA. Open also accepts an expired CA, since rotating it is the
 // solution; see Ended.
-func Open(file string, now func() time.Time) (*CA, error) { return OpenIn(inFile(file), now) }
+func Open(file string, log Log, now func() time.Time) (*CA, error) {
+	return OpenIn(inFile(file), log, now)
+}
 
 // OpenIn is like Open for a CA that is stored elsewhere.
-func OpenIn(keep Keeper, now func() time.Time) (*CA, error) {
-	c := &CA{keep: keep, now: now}
+func OpenIn(keep Keeper, log Log, now func() time.Time) (*CA, error) {
+	c := &CA{keep: keep, log: log, now: now}
 	err := c.load()
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = c.create(); err == nil {
@@ -90,6 +93,9 @@ func (c *CA) create() error {
 	first, err := generate(c.now())
 	if err != nil {
 		return fmt.Errorf("certificate authority: %w", err)
+	}
+	if err := c.record(first.cert, reasonFirstCA); err != nil {
+		return err
 	}
 	text, err := (&state{signing: first}).encode()
 	if err != nil {

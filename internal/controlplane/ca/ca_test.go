@@ -22,11 +22,13 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
+var noLog = ca.LogFunc(func(ca.Record) error { return nil })
+
 func at(t time.Time) func() time.Time { return func() time.Time { return t } }
 
 func open(t *testing.T) *ca.CA {
 	t.Helper()
-	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), at(noon))
+	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), noLog, at(noon))
 	require.NoError(t, err)
 	return c
 }
@@ -50,7 +52,7 @@ func TestOpenMakesItOnce(t *testing.T) {
 	certs := make(chan *x509.Certificate, 4)
 	for range 4 {
 		go func() {
-			c, err := ca.Open(file, at(noon))
+			c, err := ca.Open(file, noLog, at(noon))
 			if !assert.NoError(t, err) {
 				certs <- nil
 				return
@@ -72,15 +74,15 @@ func TestOpenMakesItOnce(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	_, err := ca.Open(file, at(noon))
+	_, err := ca.Open(file, noLog, at(noon))
 	require.NoError(t, err)
 
 	require.NoError(t, os.Chmod(file, 0o644))
-	_, err = ca.Open(file, at(noon))
+	_, err = ca.Open(file, noLog, at(noon))
 	require.ErrorContains(t, err, "chmod 600")
 	require.NoError(t, os.Chmod(file, 0o600))
 
-	ended, err := ca.Open(file, at(noon.AddDate(11, 0, 0)))
+	ended, err := ca.Open(file, noLog, at(noon.AddDate(11, 0, 0)))
 	require.NoError(t, err, "rotating it is the way out")
 	require.ErrorContains(t, ended.Ended(), "clock")
 	require.ErrorContains(t, ended.Ended(), "ca rotate start")
@@ -88,7 +90,7 @@ func TestOpenRefuses(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, text[:len(text)/2], 0o600))
-	_, err = ca.Open(file, at(noon))
+	_, err = ca.Open(file, noLog, at(noon))
 	require.ErrorContains(t, err, "backup")
 }
 
@@ -97,7 +99,7 @@ func TestAgentCertificate(t *testing.T) {
 	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
 	require.NoError(t, err)
 	id := &url.URL{Scheme: "spiffe", Host: "trust", Path: "/agent/a1"}
-	issued, err := c.Agent(req, "a1.agents", id, 24*time.Hour)
+	issued, err := c.Agent(req, "a1.agents", id, 24*time.Hour, "test")
 	require.NoError(t, err)
 	cert, err := ca.ParseCertificate(issued.Certificate)
 	require.NoError(t, err)
@@ -115,7 +117,7 @@ func TestAgentCertificate(t *testing.T) {
 }
 
 func TestShortLivesAreHardlyBackdated(t *testing.T) {
-	issued, _, err := open(t).Runner("r", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/r"}, 10*time.Second)
+	issued, _, err := open(t).Runner("r", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/r"}, 10*time.Second, "test")
 	require.NoError(t, err)
 	cert, err := ca.ParseCertificate(issued.Certificate)
 	require.NoError(t, err)
@@ -125,7 +127,7 @@ func TestShortLivesAreHardlyBackdated(t *testing.T) {
 
 func TestServerCertificateIsMadeAnewInTime(t *testing.T) {
 	now := noon
-	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), func() time.Time { return now })
+	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), noLog, func() time.Time { return now })
 	require.NoError(t, err)
 	s := ca.NewServerCertificate(c, []string{"localhost", "127.0.0.1", "localhost"})
 	first, err := s.Get(nil)

@@ -13,7 +13,7 @@ import (
 // ControlPlane issues the certificate with which the control plane itself is a
 // client of agents.
 func (c *CA) ControlPlane(id *url.URL, ttl time.Duration) (*tls.Certificate, error) {
-	return c.own(&x509.Certificate{URIs: []*url.URL{id}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, ttl)
+	return c.own(&x509.Certificate{URIs: []*url.URL{id}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, ttl, reasonRefresh)
 }
 
 // Node issues the certificate with which one of several control planes connects to the others, as
@@ -22,24 +22,20 @@ func (c *CA) Node(id *url.URL, serverName string, ttl time.Duration) (*tls.Certi
 	return c.own(&x509.Certificate{
 		URIs: []*url.URL{id}, DNSNames: []string{serverName},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-	}, ttl)
+	}, ttl, reasonPeers)
 }
 
-func (c *CA) own(template *x509.Certificate, ttl time.Duration) (*tls.Certificate, error) {
+func (c *CA) own(template *x509.Certificate, ttl time.Duration, reason string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	s := c.state.Load()
-	der, err := c.sign(s, key.Public(), template, c.now().Add(-time.Hour), ttl)
+	leaf, err := c.sign(s, key.Public(), template, c.now().Add(-time.Hour), ttl, reason)
 	if err != nil {
 		return nil, err
 	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+	cert := &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
 	for _, above := range s.chain() { // for agents that know only an earlier CA
 		cert.Certificate = append(cert.Certificate, above.Raw)
 	}

@@ -58,16 +58,16 @@ func ParseRequest(text string) (*x509.CertificateRequest, error) {
 // Agent issues an agent's certificate. With it the agent is a client of the control plane and of
 // frps. It is also the server of the Runner API and, under a name of its own, of the Kubernetes
 // API.
-func (c *CA) Agent(req *x509.CertificateRequest, serverName string, id *url.URL, ttl time.Duration) (Issued, error) {
+func (c *CA) Agent(req *x509.CertificateRequest, serverName string, id *url.URL, ttl time.Duration, reason string) (Issued, error) {
 	return c.issue(req.PublicKey, &x509.Certificate{
 		Subject:  pkix.Name{CommonName: serverName},
 		DNSNames: []string{serverName, runnerapi.KubernetesServerName(serverName)}, URIs: []*url.URL{id},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-	}, ttl)
+	}, ttl, reason)
 }
 
 // Runner issues a Runner's certificate and key in PEM, with further extensions.
-func (c *CA) Runner(name string, id *url.URL, ttl time.Duration, more ...pkix.Extension) (Issued, []byte, error) {
+func (c *CA) Runner(name string, id *url.URL, ttl time.Duration, reason string, more ...pkix.Extension) (Issued, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Issued{}, nil, err
@@ -75,7 +75,7 @@ func (c *CA) Runner(name string, id *url.URL, ttl time.Duration, more ...pkix.Ex
 	issued, err := c.issue(key.Public(), &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, URIs: []*url.URL{id}, ExtraExtensions: more,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, ttl)
+	}, ttl, reason)
 	if err != nil {
 		return Issued{}, nil, err
 	}
@@ -99,7 +99,58 @@ func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error)
 		}
 	}
 	s := c.state.Load()
-	der, err := c.sign(s, key.Public(), template, c.now().Add(-backdate), ttl)
+	leaf, err := c.sign(s, key.Public(), template, c.now().Add(-backdate), ttl, reasonListeners)
+	if err != nil {
+		return nil, err
+	}
+	// The CAs are included: a peer with only the fingerprint of one finds it there.
+	cert := &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
+	for _, above := range slices.Concat(s.chain(), s.anchors()) {
+		cert.Certificate = append(cert.Certificate, above.Raw)
+	}
+	return cert, nil
+}
+
+func (c *CA) issue(public any, template *x509.Certificate, ttl time.Duration, reason string) (Issued, error) {
+	s := c.state.Load()
+	leaf, err := c.sign(s, public, template, c.now().Add(-slack(ttl)), ttl, reason)
+	if err != nil {
+		return Issued{}, err
+	}
+	return s.issued(leaf), nil
+}
+
+// slack is how far a certificate begins in the past, for peers whose clocks are a little behind.
+// Holders renew by its length, so that part is kept small.
+func slack(ttl time.Duration) time.Duration { return min(time.Hour, ttl/10) }
+
+func (s *state) issued(leaf *x509.Certificate) Issued {
+	return Issued{
+		Certificate: string(append(encodeCert(leaf.Raw), encodeCerts(s.chain())...)),
+		Serial:      leaf.SerialNumber.Text(16), NotAfter: leaf.NotAfter,
+	}
+}
+
+// sign issues a certificate with a serial number of its own.
+func (c *CA) sign(s *state, public any, template *x509.Certificate, from time.Time, ttl time.Duration, reason string) (*x509.Certificate, error) {
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	template.SerialNumber = serial
+	template.NotBefore, template.NotAfter = from, c.now().Add(ttl)
+	return c.signRecorded(s, public, template, reason)
+}
+
+// signRecorded issues a certificate that expires no later than the CA. All leaf certificates are
+// signed here. It returns none that the log does not have.
+func (c *CA) signRecorded(s *state, public any, template *x509.Certificate, reason string) (*x509.Certificate, error) {
+	if end := s.signing.cert.NotAfter; template.NotAfter.After(end) {
+		template.NotAfter = end
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.BasicConstraintsValid = true
+	der, err := x509.CreateCertificate(rand.Reader, template, s.signing.cert, public, s.signing.key)
 	if err != nil {
 		return nil, err
 	}
@@ -107,48 +158,8 @@ func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error)
 	if err != nil {
 		return nil, err
 	}
-	// The CAs are included: a peer with only the fingerprint of one finds it there.
-	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
-	for _, above := range slices.Concat(s.chain(), s.anchors()) {
-		cert.Certificate = append(cert.Certificate, above.Raw)
-	}
-	return cert, nil
-}
-
-func (c *CA) issue(public any, template *x509.Certificate, ttl time.Duration) (Issued, error) {
-	s := c.state.Load()
-	// Peers whose clocks are a little behind should accept it. Holders renew by its length, so the
-	// part in the past is kept small.
-	der, err := c.sign(s, public, template, c.now().Add(-min(time.Hour, ttl/10)), ttl)
-	if err != nil {
-		return Issued{}, err
-	}
-	return s.issued(der, template), nil
-}
-
-func (s *state) issued(der []byte, template *x509.Certificate) Issued {
-	return Issued{
-		Certificate: string(append(encodeCert(der), encodeCerts(s.chain())...)),
-		Serial:      template.SerialNumber.Text(16), NotAfter: template.NotAfter,
-	}
-}
-
-func (c *CA) sign(s *state, public any, template *x509.Certificate, from time.Time, ttl time.Duration) ([]byte, error) {
-	serial, err := newSerial()
-	if err != nil {
+	if err := c.record(leaf, reason); err != nil {
 		return nil, err
 	}
-	template.SerialNumber = serial
-	template.NotBefore, template.NotAfter = from, c.now().Add(ttl)
-	return s.sign(public, template)
-}
-
-// sign issues a certificate that expires no later than the CA.
-func (s *state) sign(public any, template *x509.Certificate) ([]byte, error) {
-	if end := s.signing.cert.NotAfter; template.NotAfter.After(end) {
-		template.NotAfter = end
-	}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.BasicConstraintsValid = true
-	return x509.CreateCertificate(rand.Reader, template, s.signing.cert, public, s.signing.key)
+	return leaf, nil
 }

@@ -4,25 +4,29 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
+	"time"
 )
 
-// Reissue issues the same certificate again, from the CA that signs now. The key, the names, the
-// end, other extensions and even the serial number stay the same. So what is known about the old
-// certificate, for example a revocation, holds for the new one. The old one must have been
+// Renew issues a certificate again, from the CA that signs now and valid from now on for ttl. The
+// key, the names, other extensions and even the serial number stay the same. So what is known about
+// the old certificate, for example a revocation, holds for the new one. The old one must have been
 // verified.
-func (c *CA) Reissue(old *x509.Certificate) (Issued, error) {
+func (c *CA) Renew(old *x509.Certificate, ttl time.Duration, reason string) (Issued, error) {
 	s := c.state.Load()
 	template := &x509.Certificate{
 		SerialNumber: old.SerialNumber, Subject: old.Subject,
 		DNSNames: old.DNSNames, URIs: old.URIs, ExtKeyUsage: old.ExtKeyUsage,
-		NotBefore: old.NotBefore, NotAfter: old.NotAfter, ExtraExtensions: ownExtensions(old),
+		NotBefore: c.now().Add(-slack(ttl)), NotAfter: c.now().Add(ttl), ExtraExtensions: ownExtensions(old),
 	}
-	der, err := s.sign(old.PublicKey, template)
+	leaf, err := c.signRecorded(s, old.PublicKey, template, reason)
 	if err != nil {
 		return Issued{}, err
 	}
-	return s.issued(der, template), nil
+	return s.issued(leaf), nil
 }
+
+// Again returns a valid certificate as Renew does, without issuing anything.
+func (c *CA) Again(cert *x509.Certificate) Issued { return c.state.Load().issued(cert) }
 
 // x509Extensions is the arc of the extensions that crypto/x509 creates from a certificate's fields
 // (RFC 5280, section 4.2.1).

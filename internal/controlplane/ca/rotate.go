@@ -68,7 +68,22 @@ func (c *CA) Take(step Step) (bool, error) {
 	if err != nil || next == nil {
 		return false, err
 	}
+	if step == Start {
+		if err := c.recordStart(next); err != nil {
+			return false, err
+		}
+	}
 	return true, c.replace(next)
+}
+
+// recordStart records the new CA's own certificate, and the one that the old CA signed for it.
+func (c *CA) recordStart(next *state) error {
+	for _, cert := range []*x509.Certificate{next.other.cert, next.cross[0]} {
+		if err := c.record(cert, reasonRotation); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // plan returns the state after a step; nil if that is the current state.

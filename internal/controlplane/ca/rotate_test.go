@@ -41,7 +41,7 @@ func newRotating(t *testing.T) *rotating {
 func (r *rotating) restart() {
 	r.t.Helper()
 	var err error
-	r.CA, err = ca.Open(r.file, func() time.Time { return r.now })
+	r.CA, err = ca.Open(r.file, noLog, func() time.Time { return r.now })
 	require.NoError(r.t, err)
 }
 
@@ -75,7 +75,7 @@ func (r *rotating) certificate(ttl time.Duration) *x509.Certificate {
 	r.t.Helper()
 	req, err := ca.ParseRequest(request(r.t, ecKey(r.t, elliptic.P256())))
 	require.NoError(r.t, err)
-	issued, err := r.Agent(req, "a.agents", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/agent/a"}, ttl)
+	issued, err := r.Agent(req, "a.agents", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/agent/a"}, ttl, "test")
 	require.NoError(r.t, err)
 	cert, err := ca.ParseCertificate(issued.Certificate)
 	require.NoError(r.t, err)
@@ -254,7 +254,7 @@ func TestACAThatEndedIsReplaced(t *testing.T) {
 
 func TestReloadTakesUpWhatAnotherProcessDid(t *testing.T) {
 	r := newRotating(t)
-	serving, err := ca.Open(r.file, at(noon))
+	serving, err := ca.Open(r.file, noLog, at(noon))
 	require.NoError(t, err)
 	served := ca.NewServerCertificate(serving, []string{"localhost"})
 	before, err := served.Get(nil)
@@ -278,21 +278,23 @@ func TestReloadTakesUpWhatAnotherProcessDid(t *testing.T) {
 	assert.Equal(t, ca.Signing, serving.Stage(), "as it was")
 }
 
-func TestReissuedIsTheSameButForTheIssuer(t *testing.T) {
+func TestRenewedIsTheSameButForIssuerAndTime(t *testing.T) {
 	r := newRotating(t)
-	issued, key, err := r.Runner("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, 90*24*time.Hour)
+	issued, key, err := r.Runner("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, 90*24*time.Hour, "test")
 	require.NoError(t, err)
 	require.NotEmpty(t, key)
 	old, err := ca.ParseCertificate(issued.Certificate)
 	require.NoError(t, err)
 	r.take(ca.Start, ca.Sign)
-	again, err := r.Reissue(old)
+	again, err := r.Renew(old, 48*time.Hour, "test")
 	require.NoError(t, err)
 	cert, err := ca.ParseCertificate(again.Certificate)
 	require.NoError(t, err)
 	assert.True(t, r.Current(cert))
 	assert.Equal(t, issued.Serial, again.Serial)
-	assert.Equal(t, old.NotAfter, cert.NotAfter)
+	assert.Equal(t, r.now.Add(48*time.Hour), cert.NotAfter)
+	assert.Equal(t, r.now.Add(-time.Hour), cert.NotBefore)
+	assert.Equal(t, again, r.Again(cert))
 	assert.Equal(t, old.Subject.String(), cert.Subject.String())
 	assert.Equal(t, old.URIs, cert.URIs)
 	assert.Equal(t, old.ExtKeyUsage, cert.ExtKeyUsage)

@@ -14,6 +14,9 @@ import (
 // two thirds of its life, and when the CA is rotated.
 const serverTTL = 90 * 24 * time.Hour
 
+// makeAgain is how long a certificate that could not be replaced is used before the next attempt.
+const makeAgain = time.Minute
+
 // nodeTTL is the life of the certificate for other control planes.
 const nodeTTL = time.Hour
 
@@ -62,12 +65,22 @@ func (s *ServerCertificate) GetShort(*tls.ClientHelloInfo) (*tls.Certificate, er
 	return s.short, err
 }
 
-// renew makes the certificate if there is none, or another is due.
+// renew makes the certificate if there is none, or another is due. If that fails, for example since
+// the log of certificates cannot be written, a certificate that is still valid stays in use.
 func (s *ServerCertificate) renew() error {
 	now, by := s.ca.now(), s.ca.state.Load()
 	if s.current != nil && s.by == by && now.Before(s.renewAt) {
 		return nil
 	}
+	err := s.replace(now, by)
+	if err != nil && s.current != nil && now.Before(s.current.Leaf.NotAfter) {
+		s.by, s.renewAt = by, now.Add(makeAgain)
+		return nil
+	}
+	return err
+}
+
+func (s *ServerCertificate) replace(now time.Time, by *state) error {
 	cert, err := s.make()
 	if err != nil {
 		return err

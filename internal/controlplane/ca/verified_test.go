@@ -18,7 +18,7 @@ func TestACertificateThatWasVerifiedIsStillJudgedByItsTime(t *testing.T) {
 	c, stranger := open(t), open(t)
 	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
 	require.NoError(t, err)
-	issued, err := c.Agent(req, "a1.agents", runnerapi.AgentURI("trust", "a1"), time.Hour)
+	issued, err := c.Agent(req, "a1.agents", runnerapi.AgentURI("trust", "a1"), time.Hour, "test")
 	require.NoError(t, err)
 	cert, err := ca.ParseCertificate(issued.Certificate)
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ const domain = "pipeops.internal"
 
 func newCA(t *testing.T) *ca.CA {
 	t.Helper()
-	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), time.Now)
+	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), ca.LogFunc(func(ca.Record) error { return nil }), time.Now)
 	require.NoError(t, err)
 	return c
 }

@@ -8,19 +8,24 @@ import (
 // Runner is a Runner with a certificate.
 type Runner struct {
 	Name   string `json:"name"`
-	Serial string `json:"serial"` // hexadecimal, of its current certificate
+	Serial string `json:"serial"` // hexadecimal, of its certificate; renewals keep it
 	// Agents selects those that it may see and reach, by label; empty is all.
 	Agents    string    `json:"agents,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 	ExpiresAt time.Time `json:"expiresAt"`
 	RevokedAt time.Time `json:"revokedAt,omitzero"`
+	// TTL is how long each of its certificates is valid.
+	TTL time.Duration `json:"-"`
 }
 
-const runnerSelect = `SELECT r.name, r.serial, r.agents, r.created_at, r.expires_at, COALESCE(c.revoked_at, 0)
+const runnerSelect = `SELECT r.name, r.serial, r.agents, r.created_at, r.expires_at, r.ttl, COALESCE(c.revoked_at, 0)
 	FROM runners r LEFT JOIN revoked_certificates c ON c.serial = r.serial `
 
 func scanRunner(row scanner, r *Runner) error {
-	return row.Scan(&r.Name, &r.Serial, &r.Agents, moment{&r.CreatedAt}, moment{&r.ExpiresAt}, moment{&r.RevokedAt})
+	var ttl int64
+	err := row.Scan(&r.Name, &r.Serial, &r.Agents, moment{&r.CreatedAt}, moment{&r.ExpiresAt}, &ttl, moment{&r.RevokedAt})
+	r.TTL = time.Duration(ttl) * time.Microsecond
+	return err
 }
 
 // Runner finds a Runner by name.
@@ -35,9 +40,10 @@ func (q queries) Runners(ctx context.Context) ([]Runner, error) {
 
 // PutRunner adds a Runner or gives it another certificate.
 func (q queries) PutRunner(ctx context.Context, r Runner) error {
-	_, err := q.exec(ctx, `INSERT INTO runners (name, serial, agents, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (name) DO UPDATE SET serial = excluded.serial, agents = excluded.agents, created_at = excluded.created_at, expires_at = excluded.expires_at`,
-		r.Name, r.Serial, r.Agents, micros(r.CreatedAt), micros(r.ExpiresAt))
+	_, err := q.exec(ctx, `INSERT INTO runners (name, serial, agents, created_at, expires_at, ttl) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (name) DO UPDATE SET serial = excluded.serial, agents = excluded.agents, created_at = excluded.created_at, expires_at = excluded.expires_at,
+			ttl = excluded.ttl`,
+		r.Name, r.Serial, r.Agents, micros(r.CreatedAt), micros(r.ExpiresAt), r.TTL.Microseconds())
 	return err
 }
 

@@ -218,7 +218,7 @@ func TestRunners(t *testing.T) { postgres.OnEach(t, testRunners) }
 func testRunners(t *testing.T, on postgres.Engine) {
 	t.Parallel()
 	s, ctx := fresh(t, on), t.Context()
-	first := store.Runner{Name: "r", Serial: "01", CreatedAt: noon, ExpiresAt: noon.Add(time.Hour)}
+	first := store.Runner{Name: "r", Serial: "01", CreatedAt: noon, ExpiresAt: noon.Add(time.Hour), TTL: time.Hour}
 	require.NoError(t, s.PutRunner(ctx, first))
 	require.NoError(t, s.RevokeCertificate(ctx, first, noon))
 	require.NoError(t, s.RevokeCertificate(ctx, first, noon.Add(time.Minute)), "again")

@@ -58,7 +58,9 @@ CREATE TABLE runners (
     expires_at BIGINT NOT NULL,
     -- Which agents a Runner may see and reach: a selector of labels, as its certificate
     -- has it. Empty is all of them.
-    agents     TEXT   NOT NULL
+    agents     TEXT   NOT NULL,
+    -- How long each of its certificates is valid, in microseconds.
+    ttl        BIGINT NOT NULL
 );
 
 -- Runner certificates that are refused though they have not expired.
@@ -68,6 +70,24 @@ CREATE TABLE revoked_certificates (
     revoked_at BIGINT NOT NULL,
     expires_at BIGINT NOT NULL
 );
+
+-- The log of every certificate that the CA issued. Rows are added, never changed, and deleted only
+-- long after the certificate has ended. name is an agent's ID, a Runner's or CA's name, or the
+-- names of a server. A serial number may come twice: a Runner keeps it when its certificate is
+-- renewed.
+CREATE TABLE certificates (
+    sha256     TEXT PRIMARY KEY,
+    serial     TEXT   NOT NULL,
+    role       TEXT   NOT NULL,
+    name       TEXT   NOT NULL,
+    issuer     TEXT   NOT NULL,
+    not_before BIGINT NOT NULL,
+    not_after  BIGINT NOT NULL,
+    issued_at  BIGINT NOT NULL,
+    reason     TEXT   NOT NULL
+);
+CREATE INDEX certificates_issued ON certificates (issued_at);
+CREATE INDEX certificates_holder ON certificates (role, name, issued_at);
 
 -- What is to be announced, in the order in which it happened. No foreign key: the
 -- announcement that an agent was removed outlives the agent. subject is what an event is the
@@ -310,6 +330,7 @@ DROP TABLE settings;
 DROP TABLE timeline;
 DROP TABLE received;
 DROP TABLE outbox;
+DROP TABLE certificates;
 DROP TABLE revoked_certificates;
 DROP TABLE runners;
 DROP TABLE agents;

@@ -41,7 +41,7 @@ func caFile(dir string) string           { return filepath.Join(dir, fileCA) }
 // NewCertificates lets the control plane's own CA issue what relay, agent and Runner need, into a
 // directory.
 func NewCertificates(dir string) error {
-	authority, err := ca.Open(filepath.Join(dir, "authority"), time.Now)
+	authority, err := ca.Open(filepath.Join(dir, "authority"), ca.LogFunc(func(ca.Record) error { return nil }), time.Now)
 	if err != nil {
 		return err
 	}
@@ -68,11 +68,11 @@ func NewCertificates(dir string) error {
 	if err != nil {
 		return err
 	}
-	ofAgent, err := authority.Agent(request, ServerName, runnerapi.AgentURI(TrustDomain, AgentID), ttl)
+	ofAgent, err := authority.Agent(request, ServerName, runnerapi.AgentURI(TrustDomain, AgentID), ttl, "benchmark")
 	if err != nil {
 		return err
 	}
-	ofRunner, runnerKey, err := authority.Runner("bench", runnerapi.RunnerURI(TrustDomain, "bench"), ttl)
+	ofRunner, runnerKey, err := authority.Runner("bench", runnerapi.RunnerURI(TrustDomain, "bench"), ttl, "benchmark")
 	if err != nil {
 		return err
 	}

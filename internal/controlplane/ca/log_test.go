@@ -1,0 +1,160 @@
+package ca_test
+
+import (
+	"crypto/elliptic"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+)
+
+// memory is a log that may fail.
+type memory struct {
+	mu      sync.Mutex
+	records []ca.Record
+	err     error
+}
+
+func (m *memory) Record(r ca.Record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil {
+		m.records = append(m.records, r)
+	}
+	return m.err
+}
+
+func (m *memory) fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
+}
+
+func (m *memory) last(t *testing.T) ca.Record {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	require.NotEmpty(t, m.records)
+	return m.records[len(m.records)-1]
+}
+
+func spiffe(path string) *url.URL { return &url.URL{Scheme: "spiffe", Host: "trust", Path: path} }
+
+// TestEveryCertificateIsRecorded issues one of each kind.
+func TestEveryCertificateIsRecorded(t *testing.T) {
+	log := &memory{}
+	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), log, at(noon))
+	require.NoError(t, err)
+	first := log.last(t)
+	assert.Equal(t, ca.RoleCA, first.Role)
+	assert.Equal(t, c.Certificate().Subject.CommonName, first.Name)
+	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
+	require.NoError(t, err)
+	issued, err := c.Agent(req, "a1.agents", spiffe("/agent/a1"), time.Hour, "renewal")
+	require.NoError(t, err)
+	block, _ := pem.Decode([]byte(issued.Certificate))
+	sum := sha256.Sum256(block.Bytes)
+	assert.Equal(t, ca.Record{
+		SHA256: hex.EncodeToString(sum[:]), Serial: issued.Serial, Role: ca.RoleAgent, Name: "a1", Issuer: ca.KeyID(c.Certificate()),
+		NotBefore: noon.Add(-6 * time.Minute), NotAfter: noon.Add(time.Hour), IssuedAt: noon, Reason: "renewal",
+	}, log.last(t))
+
+	runner, _, err := c.Runner("ci", spiffe("/runner/ci"), time.Hour, "runner create")
+	require.NoError(t, err)
+	assert.Equal(t, "runner ci", log.last(t).Role+" "+log.last(t).Name)
+	old, err := ca.ParseCertificate(runner.Certificate)
+	require.NoError(t, err)
+	_, err = c.Renew(old, time.Hour, "again")
+	require.NoError(t, err)
+	assert.Equal(t, "again", log.last(t).Reason)
+	_, err = c.Server([]string{"localhost", "127.0.0.1"}, time.Hour)
+	require.NoError(t, err)
+	assert.Equal(t, "server localhost 127.0.0.1", log.last(t).Role+" "+log.last(t).Name)
+	_, err = c.ControlPlane(spiffe("/controlplane"), time.Hour)
+	require.NoError(t, err)
+	assert.Equal(t, "controlplane", log.last(t).Role)
+	_, err = c.Node(spiffe("/controlplane/n1"), "n1.nodes", time.Hour)
+	require.NoError(t, err)
+	assert.Equal(t, "controlplane n1", log.last(t).Role+" "+log.last(t).Name)
+	before := len(log.records)
+	_, err = c.Take(ca.Start)
+	require.NoError(t, err)
+	assert.Len(t, log.records, before+2, "the new CA, and what the old one signed for it")
+}
+
+// TestWhatIsNotRecordedIsNotIssued has the log fail for each kind.
+func TestWhatIsNotRecordedIsNotIssued(t *testing.T) {
+	full, log := errors.New("no space left"), &memory{}
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	log.fail(full)
+	_, err := ca.Open(file, log, at(noon))
+	require.ErrorIs(t, err, full)
+	assert.NoFileExists(t, file)
+	log.fail(nil)
+	c, err := ca.Open(file, log, at(noon))
+	require.NoError(t, err)
+	runner, _, err := c.Runner("ci", spiffe("/runner/ci"), time.Hour, "test")
+	require.NoError(t, err)
+	old, err := ca.ParseCertificate(runner.Certificate)
+	require.NoError(t, err)
+	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
+	require.NoError(t, err)
+
+	log.fail(full)
+	agent, err := c.Agent(req, "a1.agents", spiffe("/agent/a1"), time.Hour, "test")
+	require.ErrorIs(t, err, full)
+	assert.Empty(t, agent)
+	runner, key, err := c.Runner("ci", spiffe("/runner/ci"), time.Hour, "test")
+	require.ErrorIs(t, err, full)
+	assert.Empty(t, runner)
+	assert.Empty(t, key)
+	again, err := c.Renew(old, time.Hour, "test")
+	require.ErrorIs(t, err, full)
+	assert.Empty(t, again)
+	server, err := c.Server([]string{"localhost"}, time.Hour)
+	require.ErrorIs(t, err, full)
+	assert.Nil(t, server)
+	own, err := c.ControlPlane(spiffe("/controlplane"), time.Hour)
+	require.ErrorIs(t, err, full)
+	assert.Nil(t, own)
+	own, err = c.Node(spiffe("/controlplane/n1"), "n1.nodes", time.Hour)
+	require.ErrorIs(t, err, full)
+	assert.Nil(t, own)
+	_, err = c.Take(ca.Start)
+	require.ErrorIs(t, err, full)
+	assert.Equal(t, ca.Settled, c.Stage())
+}
+
+// TestAServersCertificateOutlastsTheLog: connections go on while no certificate can be recorded.
+func TestAServersCertificateOutlastsTheLog(t *testing.T) {
+	now, log := noon, &memory{}
+	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), log, func() time.Time { return now })
+	require.NoError(t, err)
+	s := ca.NewServerCertificate(c, []string{"localhost"})
+	first, err := s.Get(nil)
+	require.NoError(t, err)
+	log.fail(errors.New("no space left"))
+	now = noon.AddDate(0, 0, 61)
+	same, err := s.Get(nil)
+	require.NoError(t, err)
+	assert.Same(t, first, same)
+	log.fail(nil)
+	now = now.Add(2 * time.Minute)
+	next, err := s.Get(nil)
+	require.NoError(t, err)
+	assert.NotSame(t, first, next)
+	log.fail(errors.New("no space left"))
+	now = noon.AddDate(0, 0, 200)
+	_, err = s.Get(nil)
+	require.ErrorContains(t, err, "no space left", "it has ended")
+}
