@@ -29,6 +29,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/recording"
+	"github.com/pipeops/pipeops-vm-agent/internal/render/cage"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -174,6 +175,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer stopPorts()
+	if missing := cage.Missing(); len(missing) > 0 {
+		a.log.Warn().Strs("missing", missing).Msg("charts are rendered in a weaker cage: the kernel or the container lacks parts of it")
+	}
 	defer a.notify(ctx)()
 	if err := a.identify(ctx); err != nil {
 		return errUnlessStopped(ctx, err)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/render/cage"
 )
 
 // What the agent itself needs: its program and state are small, its memory is
@@ -16,6 +19,7 @@ const (
 	memoryScarce  = 160 * mebibyte
 	fixDisk       = "free space on that disk"
 	fixMemory     = "stop something else, add memory, or raise the limit"
+	fixCage       = "use a kernel from 5.13 on with lsm=landlock, and a seccomp profile that allows landlock_create_ruleset, landlock_restrict_self and seccomp"
 	unknownOnThis = "not known on this system"
 )
 
@@ -45,6 +49,14 @@ func (e *exam) memory(context.Context) []Finding {
 		return skipped(unknownOnThis)
 	}
 	return enough(fmt.Sprintf("%d MiB are available", free/mebibyte), free, memoryNeeded, memoryScarce, fixMemory)
+}
+
+// rendering looks at what confines the process that renders charts.
+func (e *exam) rendering(context.Context) []Finding {
+	if missing := cage.Missing(); len(missing) > 0 {
+		return warning("charts are rendered without "+strings.Join(missing, " and "), fixCage)
+	}
+	return ok("charts are rendered behind Landlock and seccomp")
 }
 
 func enough(detail string, have, needed, scarce uint64, fix string) []Finding {

@@ -45,6 +45,7 @@ var checks = []check{
 	{name: "policy", needs: []string{"kubernetes"}, run: (*exam).policy},
 	{name: "disk", run: (*exam).disk},
 	{name: "memory", run: (*exam).memory},
+	{name: "rendering", run: (*exam).rendering},
 }
 
 // exam is one examination: its subject and what it has found so far. Only later checks read what a

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	_ "time/tzdata" // templates format times of zones, and cannot open files
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"helm.sh/helm/v4/pkg/chart/common"

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/render/cage"
 )
 
 // Child renders one job from standard input and ends the process, when the process was
@@ -18,7 +20,7 @@ func Child() {
 }
 
 func child(in io.Reader, out, errs io.Writer) int {
-	if err := confine(); err != nil {
+	if err := cage.Enter(); err != nil {
 		fmt.Fprintln(errs, err)
 		return 1
 	}

@@ -103,7 +103,8 @@ func (p Process) Run(ctx context.Context, j Job) (Result, error) {
 
 func (p Process) run(ctx context.Context, j Job) (Result, error) {
 	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
-	cmd.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", Memory*3/4), "GOMAXPROCS=1", "HOME=/nonexistent"}
+	// The local time zone would be a file, which the child cannot open.
+	cmd.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", Memory*3/4), "GOMAXPROCS=1", "HOME=/nonexistent", "TZ=UTC"}
 	errs := &clipped{left: maxMessage}
 	cmd.Stderr, cmd.WaitDelay = errs, time.Second
 	in, err := cmd.StdinPipe()
