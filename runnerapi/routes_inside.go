@@ -112,8 +112,8 @@ func (s *server) portForward(ctx context.Context, in *portForwardInput) (*stream
 	if err != nil {
 		return nil, s.wireError(ctx, err)
 	}
-	return s.upgraded(ctx, PortForwardProtocol, func(*http.Request, http.Header) (*opened, error) {
-		return &opened{begin: func(c *channels) inside { return newForwarded(c, forward) }, close: func() {}}, nil //nolint:contextcheck // see channels.send
+	return s.upgraded(ctx, PortForwardProtocol, func(*http.Request, http.Header) (*opened, error) { //nolint:contextcheck // see channels.send
+		return &opened{begin: func(c *channels) inside { return newForwarded(c, forward) }, close: func() {}}, nil
 	}), nil
 }
 

@@ -118,8 +118,9 @@ func (c *Client) tool(name string, spec runnerapi.BuildSpec, args ...string) cor
 
 func (c *Client) fetch(spec runnerapi.BuildSpec) corev1.Container {
 	g := spec.Git
-	args := []string{"--url=" + g.URL, "--branch=" + g.Ref.Branch, "--tag=" + g.Ref.Tag, "--commit=" + g.Ref.Commit, "--path=" + g.Path, "--secret=" + g.Credentials}
-	container := c.tool(fetchStage, spec, append(args, guardFlags(c.opts.Guard)...)...)
+	args := append(guardFlags(c.opts.Guard),
+		"--url="+g.URL, "--branch="+g.Ref.Branch, "--tag="+g.Ref.Tag, "--commit="+g.Ref.Commit, "--path="+g.Path, "--secret="+g.Credentials)
+	container := c.tool(fetchStage, spec, args...)
 	container.VolumeMounts = append(container.VolumeMounts, commitMount)
 	if g.Credentials != "" {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "git", MountPath: step.GitSecret, ReadOnly: true})

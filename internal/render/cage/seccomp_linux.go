@@ -74,7 +74,7 @@ func filter(arch, pid uint32) []bpf.Instruction {
 
 // seccomp sets a filter for all threads; nil asks whether that is possible.
 func seccomp(program *unix.SockFprog) (uintptr, error) {
-	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(program)))
+	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(program))) //nolint:gosec // the system call takes a pointer
 	if errno != 0 {
 		return 0, errno
 	}
@@ -93,7 +93,7 @@ func seccompOffered() error {
 
 // forbidCalls lets the kernel refuse the system calls that the process does not need.
 func forbidCalls() error {
-	raw, err := bpf.Assemble(filter(archs[runtime.GOARCH], uint32(os.Getpid())))
+	raw, err := bpf.Assemble(filter(archs[runtime.GOARCH], uint32(os.Getpid()))) //nolint:gosec // a process ID is positive
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func forbidCalls() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	thread, err := seccomp(&unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]})
+	thread, err := seccomp(&unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}) //nolint:gosec // bpf.Assemble limits the length
 	if err == nil && thread != 0 {
 		err = fmt.Errorf("thread %d has a filter of its own", thread)
 	}

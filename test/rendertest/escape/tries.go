@@ -102,7 +102,7 @@ func fork() error {
 		return errno
 	}
 	if child == 0 {
-		unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 	}
 	_, err := unix.Wait4(int(child), nil, 0, nil)
 	return err
