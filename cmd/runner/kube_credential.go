@@ -51,7 +51,7 @@ func (a *app) kubeCredential(ctx context.Context) error {
 	}
 	asking, cancel := context.WithTimeout(ctx, followPatience)
 	defer cancel()
-	_, _ = l.snapshot(asking) // renews a certificate that is due; Certificate renews one that has ended
+	_, _ = l.snapshot(asking)         // renews a certificate that is due; Certificate renews one that has ended
 	cert, err := l.keep.Certificate() //nolint:contextcheck // crypto/tls calls it without one; it has a timeout of its own
 	if err != nil {
 		return err
