@@ -22,7 +22,7 @@ func expiry(given string, committed time.Time) (time.Time, error) {
 	return at.UTC().Truncate(time.Second), nil
 }
 
-// checkFuture refuses to sign what nobody would take.
+// checkFuture refuses to sign a release that agents would refuse.
 func checkFuture(expires, now time.Time) error {
 	if now.Before(expires) {
 		return nil

@@ -142,7 +142,7 @@ func moduleResource(m *debug.Module) (resource, error) {
 	return found, nil
 }
 
-// commitPattern is a commit in full, which nobody can mistake for another.
+// commitPattern matches a full commit ID, which is unambiguous.
 var commitPattern = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 // checkCommit refuses to sign a release whose provenance could name no commit.

@@ -34,7 +34,7 @@ type buildDefinition struct {
 	ResolvedDependencies []resource         `json:"resolvedDependencies"`
 }
 
-// externalParameters are what a maintainer chooses: with them, everybody makes the same files.
+// externalParameters are what a maintainer chooses: the same parameters make the same files.
 type externalParameters struct {
 	Source          string   `json:"source"`
 	Version         string   `json:"version"`

@@ -69,7 +69,7 @@ func closeInherited() error {
 	return nil
 }
 
-// forbidOpening lets the process open no further file or socket, whatever the kernel offers.
+// forbidOpening lets the process open no further file or socket, on any kernel.
 func forbidOpening() error {
 	// Go's runtime opens what timers need when the first one starts.
 	time.AfterFunc(time.Hour, func() {}).Stop()
