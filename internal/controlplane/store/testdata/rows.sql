@@ -5,7 +5,9 @@ INSERT INTO agents (id, name, cluster_uid, labels, state, key_print, previous_ke
   VALUES ('a1', 'shop', 'uid-1', '{"zone":"a"}', 'online', 'k2', 'k1', 't1', '1.0', 'v1', 'v1.30', 'k3s', 'bare', '{"nodes":3}', 'edge:1', 2, 1763000001000000, 1763000002000000, 0,
     '{"state":"done","to":"v1.2.3"}', '[{"cluster":"uid-8","instance":"pod-1"}]'),
          ('a2', 'shop', 'uid-2', 'null', 'revoked', 'k3', '', 't1', '1.0', 'v1', '', '', '', '{"nodes":1}', 'edge:1', 1, 1763000001000000, 1763000002000000, 1763000003000000, 'null', 'null');
-INSERT INTO runners (name, serial, created_at, expires_at, agents) VALUES ('ci', '02', 1763000000000000, 1863000000000000, 'zone=a');
+INSERT INTO runners (name, serial, created_at, expires_at, agents, ttl) VALUES ('ci', '02', 1763000000000000, 1863000000000000, 'zone=a', 86400000000);
+INSERT INTO certificates (sha256, serial, role, name, issuer, not_before, not_after, issued_at, reason)
+  VALUES ('ab12', '02', 'runner', 'ci', 'i1', 1763000000000000, 1863000000000000, 1763000000000000, 'runner create');
 INSERT INTO revoked_certificates (serial, runner, revoked_at, expires_at) VALUES ('01', 'ci', 1763000000000000, 1863000000000000);
 INSERT INTO outbox (event_id, agent_id, subject, size, type, body, at) VALUES ('e2', 'a1', 'agent', 300, 'agent.online',
   '{"specversion":"1.0","id":"e2","source":"/controlplane","type":"agent.online","agentid":"a1","time":"2025-11-13T02:13:22Z","datacontenttype":"application/json","data":{"id":"a1","name":"shop","state":"online","endpoints":[{"address":"edge:1","serverName":"a1.agents"}]},"sequence":"2"}', 1763000002000000);
