@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -79,12 +79,11 @@ func (c *execCommand) run(ctx context.Context, t *target, name string) error {
 // recorded returns a function that says once that a session is recorded. A raw terminal needs the
 // carriage return.
 func (a *app) recorded(raw bool) func(string) {
-	end := "\n"
-	if raw {
-		end = "\r\n"
-	}
 	return func(id string) {
-		_, _ = fmt.Fprintf(a.err, "The output of this session is recorded for the owner of the cluster (recording %s).%s", printable.Text(id), end)
+		cli.Say(a.err, "The output of this session is recorded for the owner of the cluster (recording %s).", id)
+		if raw {
+			_ = cli.Raw(a.err, []byte("\r"))
+		}
 	}
 }
 

@@ -118,8 +118,9 @@ func (c *Client) tool(name string, spec runnerapi.BuildSpec, args ...string) cor
 
 func (c *Client) fetch(spec runnerapi.BuildSpec) corev1.Container {
 	g := spec.Git
-	args := append(guardFlags(c.opts.Guard),
-		"--url="+g.URL, "--branch="+g.Ref.Branch, "--tag="+g.Ref.Tag, "--commit="+g.Ref.Commit, "--path="+g.Path, "--secret="+g.Credentials)
+	args := slices.Concat([]string{
+		"--url=" + g.URL, "--branch=" + g.Ref.Branch, "--tag=" + g.Ref.Tag, "--commit=" + g.Ref.Commit, "--path=" + g.Path, "--secret=" + g.Credentials,
+	}, guardFlags(c.opts.Guard))
 	container := c.tool(fetchStage, spec, args...)
 	container.VolumeMounts = append(container.VolumeMounts, commitMount)
 	if g.Credentials != "" {
