@@ -9,7 +9,7 @@ import (
 
 // TestACallerIsToldOfARecording in a line of its own, on a raw terminal too.
 func TestACallerIsToldOfARecording(t *testing.T) {
-	for raw, end := range map[bool]string{false: ").\n", true: ").\r\n"} {
+	for raw, end := range map[bool]string{false: ").\n", true: ").\n\r"} {
 		var errs bytes.Buffer
 		(&app{streams: streams{err: &errs}}).recorded(raw)("20260101t000000-0123456789abcdef\x1b")
 		assert.Contains(t, errs.String(), "recorded for the owner of the cluster (recording 20260101t000000-0123456789abcdef")
