@@ -35,6 +35,8 @@ const (
 	patience = 6 * time.Minute
 	// askAgain is between two looks at what has no status to watch.
 	askAgain = 250 * time.Millisecond
+	// releasePatience is how long a release waits for causes that may pass.
+	releasePatience = time.Second
 )
 
 var byTest = runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", RequestID: "req-1"}}
@@ -102,7 +104,7 @@ func newBench(t *testing.T, env *kubetest.Env, batch []Failure) *bench {
 	b.newHelm = func() *helm.Releases { // one carries out some commands at a time
 		return helm.New(env.Agent, helm.Options{
 			Namespace: kubetest.AgentOf(all[aRelease][0]), Namespaces: all[aRelease], Replica: "agent-1", Render: render,
-			Workloads: checker, Patience: time.Second, Log: log,
+			Workloads: checker, Patience: releasePatience, Log: log,
 		})
 	}
 	stopper := &health.Stopper{
