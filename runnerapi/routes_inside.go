@@ -69,8 +69,8 @@ func (s *server) exec(ctx context.Context, in *execInput) (*streamOutput, error)
 	}), nil
 }
 
-// record begins the recording of a session and tells the caller of it. It returns nil if the
-// policy does not have the session recorded.
+// record begins the recording of a session and names it in the response header. It returns nil if
+// the policy does not require a recording.
 func (s *server) record(r *http.Request, h http.Header, session Session) (Recording, error) {
 	intent, _ := r.Context().Value(intentKey{}).(Intent)
 	if !intent.Recorded {

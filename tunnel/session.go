@@ -22,10 +22,10 @@ func (t *Tunnel) session(ctx context.Context) error {
 		return t.connectError(err)
 	}
 	remembering := &causeConn{Conn: conn}
-	var told goAway
+	var sent goAway
 	var beside sync.WaitGroup // ends with the multiplexer
 	defer beside.Wait()
-	mux := link.Accepting(remembering, conn.below, func(opened *mux.Stream) { beside.Go(func() { told.hear(opened) }) })
+	mux := link.Accepting(remembering, conn.below, func(opened *mux.Stream) { beside.Go(func() { sent.hear(opened) }) })
 	defer func() { _ = mux.Close() }()
 	t.live.Store(mux)
 	defer t.live.Store(nil)
@@ -63,8 +63,8 @@ func (t *Tunnel) session(ctx context.Context) error {
 		return errBetterTransport
 	case cause != nil && ctx.Err() == nil:
 		return t.lostError(cause)
-	case told.heard() != nil:
-		return t.goAwayError(told.heard())
+	case sent.heard() != nil:
+		return t.goAwayError(sent.heard())
 	case !up && conn.transport == TCP && ctx.Err() == nil && !isRefusal(err):
 		t.transports.suspect()
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 )
 
 // Files stores each batch in a file of a directory, synced to disk before Put returns.
@@ -32,29 +34,11 @@ func (f Files) Put(_ context.Context, first int64, text []byte) (bool, error) {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return false, err
 	}
-	tmp, err := os.CreateTemp(f.Dir, ".audit-*")
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	_, err = tmp.Write(text)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return false, err
-	}
-	if err := os.Link(tmp.Name(), f.name(first)); errors.Is(err, fs.ErrExist) {
+	err := atomicfile.Place(f.name(first), text, os.Link)
+	if errors.Is(err, fs.ErrExist) {
 		return false, nil
-	} else if err != nil {
-		return false, err
 	}
-	return true, syncDir(f.Dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return err == nil, err
 }
 
 // Get implements Store.

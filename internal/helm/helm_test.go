@@ -354,7 +354,7 @@ func TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade(t *testing.T) {
 	both := "{apiVersion: example.com/v1, kind: Strange, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: b}, spec: {ports: [{port: 99999}]}}"
 	_, err := r.PutRelease(t.Context(), key("others"), of(pack(t, map[string]string{"templates/a.yaml": both + elsewhere}), nil), byTest)
 	p := problemOf(t, err)
-	require.Len(t, p.Fields, 3, "all at once, whoever refuses")
+	require.Len(t, p.Fields, 3, "all refusals come at once")
 	said := p.Fields[0].Message + p.Fields[1].Message + p.Fields[2].Message
 	assert.Contains(t, said, "it is in namespace kube-system")
 	assert.Contains(t, said, "Strange a (guide/templates/a.yaml, document 1, from line 1 of what it renders to)")

@@ -46,7 +46,7 @@ func TestRecordingsInACluster(t *testing.T) {
 	part := &appsv1.ControllerRevision{}
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: kubetest.AgentNamespace, Name: "recording-" + newer + "-000000"}, part))
 	part.Data.Raw = []byte(`{"text":"another"}`)
-	require.Error(t, env.Client.Update(t.Context(), part), "the API server lets nobody change what was recorded")
+	require.Error(t, env.Client.Update(t.Context(), part), "the API server refuses to change a recording")
 
 	require.NoError(t, recording.Delete(t.Context(), store, older))
 	all, err = store.List(t.Context())

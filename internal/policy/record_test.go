@@ -28,7 +28,7 @@ rules:
 	assert.False(t, p.Records(intent("ops", "exec-app", "shop")), "of another rule")
 	assert.False(t, p.Records(intent("ops", "get-app", "shop")), "what is not allowed")
 	require.NoError(t, p.Decide(intent("ops", "exec-app", "shop")))
-	require.NoError(t, p.Decide(intent("dev", "port-forward-app", "shop")), "it is no session")
+	require.NoError(t, p.Decide(intent("dev", "port-forward-app", "shop")), "a port-forward is not a session")
 
 	for _, resource := range []string{"pods/exec", "pods/attach", "nodes/proxy"} {
 		_, err := p.KubernetesGrant(request("dev", "shop", "get", resource))

@@ -10,7 +10,7 @@ import (
 const MaxTold = 20
 
 // Together returns one error for several refusals; nil for none. The first that does not pass by
-// itself stands for all, and the fields list each. An error that is no problem is not merged.
+// itself stands for all, and the fields list each. If one is not an *Error, Together joins them as they are.
 func Together(refused []error) error {
 	problems := make([]*Error, 0, len(refused))
 	for _, err := range refused {
@@ -30,15 +30,15 @@ func Together(refused []error) error {
 	all := *problems[max(lasts, 0)]
 	all.Fields = nil
 	for _, p := range problems {
-		all.Fields = append(all.Fields, p.told()...)
+		all.Fields = append(all.Fields, p.asFields()...)
 	}
 	all.Fields = all.Fields[:min(len(all.Fields), MaxTold)]
 	return &all
 }
 
-// told returns a line for each place that a problem is about. Fields without a place of their own,
-// or within the problem's, are those of one object, which is one line.
-func (e *Error) told() []FieldError {
+// asFields returns one field error for each place that the error is about. Fields without a place
+// of their own, or within the error's, belong to one object and become one.
+func (e *Error) asFields() []FieldError {
 	within := func(f FieldError) bool {
 		return f.Location == "" || e.Location != "" && strings.HasPrefix(f.Location, e.Location+": ")
 	}

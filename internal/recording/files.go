@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 )
 
 // Files stores recordings in a directory, each in a directory of its own with a file for each part.
@@ -30,30 +32,10 @@ func (f Files) Put(_ context.Context, id string, part int, text []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, ".part-*")
-	if err != nil {
+	if err := atomicfile.Write(f.name(id, part), text); err != nil || part > 0 {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	_, err = tmp.Write(text)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), f.name(id, part)); err != nil {
-		return err
-	}
-	if err := syncDir(dir); err != nil || part > 0 {
-		return err
-	}
-	return syncDir(f.Dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return atomicfile.SyncDir(f.Dir)
 }
 
 // Get implements Store.

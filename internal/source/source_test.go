@@ -449,7 +449,7 @@ func TestManifestsFollowTheirRepository(t *testing.T) {
 	status = p.sync("plain")
 	require.NotNil(t, status.Error)
 	all := strings.Split(status.Error.Message, "\n")
-	require.Len(t, all, 5, "all at once, whoever refuses")
+	require.Len(t, all, 5, "all refusals come at once")
 	for n, want := range []string{
 		"plain/bad.yaml: document 2, line 6: ", "plain/strange.yaml: document 2, line 5: ",
 		"plain/bad.yaml, document 3, line 8: Secret/", "plain/strange.yaml, document 1, line 1: Strange/", "plain/worse.yaml, document 1, line 1: ConfigMap/",

@@ -232,7 +232,7 @@ func TestWhatCannotBeReleasedIsRefused(t *testing.T) {
 	refused("--sign: open", "--version", "v1.0.0", "--sign", "no-such.key")
 	refused("--expires soon", "--version", "v1.0.0", "--expires", "soon")
 	refused("would have expired at 2020", "--version", "v1.0.0", "--sign", testKey, "--expires", "2020-01-01T00:00:00Z")
-	refused("--commit: none is no commit in full", "--version", "v1.0.0", "--sign", testKey)
+	refused("--commit: none is not a full commit ID", "--version", "v1.0.0", "--sign", testKey)
 	refused("no key file of minisign", "--version", "v1.0.0", "--sign", "main.go")
 	refused("there is none, and the key file is encrypted", "--version", "v1.0.0", "--sign", "../../internal/release/testdata/encrypted.key")
 	refused("--trust does not name the key that signs", "--version", "v1.0.0", "--sign", testKey,

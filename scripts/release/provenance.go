@@ -150,5 +150,5 @@ func checkCommit(commit string) error {
 	if commitPattern.MatchString(commit) {
 		return nil
 	}
-	return fmt.Errorf("--commit: %s is no commit in full, which a signed release names (fix: --commit \"$(git rev-parse HEAD)\")", commit)
+	return fmt.Errorf("--commit: %s is not a full commit ID, which a signed release names (fix: --commit \"$(git rev-parse HEAD)\")", commit)
 }

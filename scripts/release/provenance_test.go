@@ -130,7 +130,7 @@ func TestProvenanceIsTheSameInASecondBuild(t *testing.T) {
 func TestASignedReleaseNamesItsCommitInFull(t *testing.T) {
 	require.NoError(t, checkCommit(testCommit))
 	for _, commit := range []string{"none", testCommit[:12], strings.ToUpper(testCommit), "refs/heads/main"} {
-		require.ErrorContains(t, checkCommit(commit), "--commit: "+commit+" is no commit in full")
+		require.ErrorContains(t, checkCommit(commit), "--commit: "+commit+" is not a full commit ID")
 	}
 	_, s, _ := provenanceOf(t, "none") // an unsigned build of a copy without git
 	assert.NotEmpty(t, s.GetSubject())

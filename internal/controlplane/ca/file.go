@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 )
 
 // maxFile is room for some hundreds of rotations.
@@ -80,27 +81,8 @@ func read(file string) ([]byte, error) {
 // writeFile writes a file that only its owner can read and has it put into place,
 // complete and on disk.
 func writeFile(file string, text []byte, place func(tmp, file string) error) error {
-	dir := filepath.Dir(file)
-	tmp, err := os.CreateTemp(dir, ".ca-*") // 0600
-	if err != nil {
-		return fmt.Errorf("certificate authority: %w", err)
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	_, err = tmp.Write(text)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
-		err = place(tmp.Name(), file)
-	}
-	if err = errors.Join(err, syncDir(dir)); err != nil {
+	if err := atomicfile.Place(file, text, place); err != nil {
 		return fmt.Errorf("certificate authority: %w", err)
 	}
 	return nil
-}
-
-// syncDir makes a new name survive a crash of the machine.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
