@@ -20,6 +20,7 @@ import (
 // net/http serves HTTP/2 only on a bare *tls.Conn, and HTTP/1.1 on any connection. So Serve makes
 // the handshake, and wraps a connection without HTTP/2.
 func Serve(srv *http.Server, ln net.Listener) error {
+	boundHeaders(srv)
 	watchRequests(srv)
 	if srv.TLSConfig == nil {
 		return srv.Serve(plainListener{ln})

@@ -119,9 +119,31 @@ func TestWhatNetHTTPRefusesIsAProblem(t *testing.T) {
 		resp := get(t, transport, "https://"+address)
 		assert.Equal(t, map[bool]string{true: "HTTP/2.0", false: "HTTP/1.1"}[http2], resp.Header.Get("Protocol"))
 		assert.Equal(t, "example.com", resp.Header.Get("Secure"))
+		if http2 {
+			testLargeHeader(t, transport, "https://"+address)
+		}
 		transport.CloseIdleConnections()
 	}
 	require.ErrorIs(t, stop(), http.ErrServerClosed)
+}
+
+// testLargeHeader sends a header half again as large as what the server of these tests accepts, over HTTP/2.
+func testLargeHeader(t *testing.T, transport http.RoundTripper, url string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	req.Header.Set("A", strings.Repeat("a", 12<<10))
+	resp, err := transport.RoundTrip(req)
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	var e problem.Error
+	require.NoError(t, json.Unmarshal(body, &e), "%s", body)
+	assert.Equal(t, http.StatusRequestHeaderFieldsTooLarge, resp.StatusCode)
+	assert.Equal(t, problem.ContentType, resp.Header.Get("Content-Type"))
+	assert.Equal(t, resp.Header.Get(problem.RequestIDHeader), e.RequestID)
+	assert.Equal(t, problem.Code(problem.TooLarge), e.Code)
 }
 
 func TestWhatNetHTTPRefusesIsAProblemWithoutTLSToo(t *testing.T) {
