@@ -263,6 +263,7 @@ func (b *bench) release(ctx context.Context, f Failure, archive []byte) (out out
 	if _, err := releases.PutRelease(ctx, key, spec, runnerapi.ReleaseOptions{WriteOptions: byTest}); err != nil {
 		return outcome{err: err}
 	}
+	b.work.Go(func() { b.lookBeside(ending, f, releases) })
 	r, err := releases.WaitRelease(ctx, key)
 	if err != nil {
 		return outcome{err: err}
@@ -287,6 +288,24 @@ func (b *bench) release(ctx context.Context, f Failure, archive []byte) (out out
 		return said, nil
 	})
 	return out
+}
+
+// lookBeside asks how a release is while its command waits, as `release status` does, until it tells
+// of the failure.
+func (b *bench) lookBeside(ctx context.Context, f Failure, releases *helm.Releases) {
+	_ = asked(ctx, func() (string, error) { // the outcome reports a failure that is not told
+		r, err := releases.GetRelease(ctx, b.key(f, aRelease))
+		if err != nil {
+			return "the release cannot be read: " + err.Error(), nil // its revision is not there yet
+		}
+		for _, o := range r.Objects {
+			if f.Matches(o.Diagnosis) {
+				b.seen[aRelease].Told(f.Name)
+				return "", nil
+			}
+		}
+		return "no object of the release is diagnosed", nil
+	})
 }
 
 // asked asks again and again until nothing is missing. An error says what was missing at last.

@@ -74,11 +74,7 @@ func (d delays) check(t *testing.T) {
 		}
 		at := func(percent int) time.Duration { return all[(len(all)-1)*percent/100].Round(time.Millisecond) }
 		t.Logf("%s: %d failures reported; half within %s, nine of ten within %s, all within %s", kind, len(all), at(50), at(90), at(100))
-		bound := soon
-		if kind == aRelease { // it waits for causes that may pass, and looks once a second
-			bound += releasePatience + time.Second
-		}
-		assert.LessOrEqual(t, at(50), bound, "half of the failures: %s", kind)
+		assert.LessOrEqual(t, at(50), soon, "half of the failures: %s", kind)
 	}
 }
 
