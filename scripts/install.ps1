@@ -2,7 +2,7 @@
 # distribution of WSL2, by the install.sh of the same release. `install.ps1 help`
 # tells the rest; docs/install.md has more. PowerShell 5.1 or newer.
 #
-#   $env:AGENT_TOKEN = '...'; $env:CLUSTER_NAME = 'laptop'; $env:PIPEOPS_CONTROL_PLANE_URL = 'https://...'
+#   $env:AGENT_TOKEN = '...'; $env:CLUSTER_NAME = 'laptop'
 #   powershell -ExecutionPolicy Bypass -File install.ps1 [COMMAND] [-DryRun] [-Distribution NAME]
 #
 # Made from scripts/install/windows.ps1 by `go generate ./scripts/install`. Do not edit

@@ -38,7 +38,7 @@ func (c *Config) check() (errs []error) {
 	}
 	switch u, err := url.Parse(c.ControlPlaneURL); {
 	case c.ControlPlaneURL == "":
-		wrong("PIPEOPS_CONTROL_PLANE_URL", "set it to the URL that `pipeops-controlplane serve` advertises", "is not set")
+		wrong("PIPEOPS_CONTROL_PLANE_URL", "set it to the URL that `pipeops-controlplane serve` advertises, or AGENT_TOKEN to a token, which carries it", "is not set")
 	case err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil:
 		wrong("PIPEOPS_CONTROL_PLANE_URL", "write it as https://HOST[:PORT]", "is not an https URL without user and password")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":

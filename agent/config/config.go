@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
 // maxFile bounds the --config file, the token file and the CA file.
@@ -89,6 +90,7 @@ func Load(flags *pflag.FlagSet, getenv func(string) string) (Config, error) {
 		}
 	}
 	errs = append(errs, c.readToken()...)
+	c.useAddress()
 	errs = append(errs, c.check()...)
 	return c, errors.Join(errs...)
 }
@@ -184,6 +186,16 @@ func unknownKeys(path string, file map[string]any) (errs []error) {
 		}
 	}
 	return errs
+}
+
+// useAddress takes the control plane's URL from the token if no setting names it. Whether the token
+// is one is checked when it is used.
+func (c *Config) useAddress() {
+	token, err := controlapi.ParseToken(c.Token)
+	if c.ControlPlaneURL != "" || err != nil || token.Address == "" {
+		return
+	}
+	c.ControlPlaneURL, c.source["controlPlaneUrl"] = token.URL(), "the token"
 }
 
 // readToken takes the token out of its file. A token that is given twice is an

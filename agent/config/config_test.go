@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
 func load(t *testing.T, env map[string]string, args ...string) (config.Config, error) {
@@ -156,6 +157,25 @@ func TestTokenComesFromOnePlace(t *testing.T) {
 
 	_, err = load(t, with(map[string]string{"AGENT_TOKEN_FILE": "/does/not/exist"}))
 	require.ErrorContains(t, err, "AGENT_TOKEN_FILE")
+}
+
+func TestTheTokenNamesTheControlPlane(t *testing.T) {
+	token, err := controlapi.NewToken("")
+	require.NoError(t, err)
+	text := token.At("https://cp.example.com:8443").Reveal()
+	c, err := load(t, map[string]string{"CLUSTER_NAME": "prod-1", "AGENT_TOKEN": text})
+	require.NoError(t, err)
+	assert.Equal(t, "https://cp.example.com:8443", c.ControlPlaneURL)
+	var out bytes.Buffer
+	require.NoError(t, c.Print(&out))
+	assert.Regexp(t, `controlPlaneUrl +https://cp.example.com:8443 +the token`, out.String())
+
+	c, err = load(t, with(map[string]string{"AGENT_TOKEN": text}))
+	require.NoError(t, err)
+	assert.Equal(t, "https://cp.example.com", c.ControlPlaneURL, "a setting goes before the token")
+
+	_, err = load(t, map[string]string{"CLUSTER_NAME": "prod-1", "AGENT_TOKEN": token.Reveal()})
+	require.ErrorContains(t, err, "PIPEOPS_CONTROL_PLANE_URL: is not set")
 }
 
 func TestSecretsAreNeverShown(t *testing.T) {

@@ -17,7 +17,7 @@ type setting struct {
 // Precedence, highest first: flag, environment, --config file, default.
 var settings = []setting{
 	{key: "controlPlaneUrl", env: "PIPEOPS_CONTROL_PLANE_URL", flag: "control-plane-url",
-		usage: "URL of the control plane, https://HOST[:PORT]",
+		usage: "URL of the control plane, https://HOST[:PORT]; by default that in the token",
 		field: func(c *Config) any { return &c.ControlPlaneURL }},
 	{key: "token", env: "AGENT_TOKEN", secret: true,
 		usage: "enrolment token; needed until the agent has an identity",

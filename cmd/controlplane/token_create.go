@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
@@ -22,11 +21,11 @@ func newTokenCreate(a *app) *cobra.Command {
 		Short: "Create an enrolment token and print it once",
 		Long: `Create an enrolment token and print it. The token cannot be shown again.
 
-The token contains the fingerprint of the control plane's CA. With it, an agent verifies the
-very first connection without a copied file.
+The token contains the control plane's address and the fingerprint of its CA. With them, an agent
+finds the control plane, and verifies the very first connection without a copied file.
 
 You can create a token before the control plane first serves. The command then creates the data
-directory, which no other command except serve does.
+directory, which no other command except serve does. Such a token has no address.
 
 With --approve, anyone holding the token can only ask for registration. The agent waits until
 "agent approve" names it. "agents" lists the pending registrations, each with the fingerprint of
@@ -55,18 +54,21 @@ its key. The agent's log shows the same fingerprint.`,
 	return cmd
 }
 
+// installer is where the newest install.sh is.
+const installer = "https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/install.sh"
+
 func (a *app) createToken(ctx context.Context, admin *controlplane.Admin, opts controlplane.TokenOptions, out cli.Output) error {
-	at, err := admin.Advertised(ctx)
-	if err != nil && !errors.Is(err, controlplane.ErrNeverServed) {
-		return err
-	}
 	token, kept, err := admin.CreateToken(ctx, opts)
 	if err != nil {
 		return err
 	}
 	err = a.printToken(token, kept, out)
-	if err == nil && out.Table() && at.API != "" {
-		a.say("Next, on the cluster: PIPEOPS_CONTROL_PLANE_URL=%s AGENT_TOKEN=(the token) CLUSTER_NAME=(a name) pipeops-agent run", at.API)
+	switch {
+	case err != nil || !out.Table():
+	case token.Address == "":
+		a.say("The token has no address of the control plane, because it has never served. Set PIPEOPS_CONTROL_PLANE_URL beside the token.")
+	default:
+		a.say("Next, on the machine: curl -fsSL %s | AGENT_TOKEN=(the token) CLUSTER_NAME=(a name) bash", installer)
 	}
 	return err
 }

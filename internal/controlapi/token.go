@@ -8,6 +8,7 @@ import (
 	"encoding/base32"
 	"encoding/hex"
 	"errors"
+	"net/url"
 	"strings"
 )
 
@@ -15,28 +16,40 @@ const (
 	tokenPrefix  = "pipeops_"
 	tokenIDLen   = 16 // 80 bits in base32
 	secretLen    = 52 // 256 bits in base32
-	maxTokenText = 256
+	maxTokenText = 512
+	addressSign  = "@"
 )
 
 var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // ErrMalformedToken is returned for a text that cannot be an enrolment token. It never quotes the
 // text, most of which may be a secret.
-var ErrMalformedToken = errors.New("not an enrolment token: expected pipeops_ID_SECRET, optionally followed by .FINGERPRINT " +
+var ErrMalformedToken = errors.New("not an enrolment token: expected pipeops_ID_SECRET[.FINGERPRINT][@HOST[:PORT]] " +
 	"(fix: copy the whole line that `pipeops-controlplane token create` printed)")
 
 // Token is an enrolment token:
 //
-//	pipeops_ID_SECRET[.FINGERPRINT]
+//	pipeops_ID_SECRET[.FINGERPRINT][@HOST[:PORT]]
 //
 // ID names the token, SECRET is 256 random bits, both in lower-case base32.
 // FINGERPRINT is the SHA-256 of the public key (SPKI) of the control plane's CA,
 // in hexadecimal: with it the first connection is verified without a file to
 // copy. It is absent where the control plane's certificate is a public one.
+// HOST[:PORT] is the control plane's HTTPS address, so that an agent needs no other
+// setting to find it. It is absent from a token made before the control plane first served.
 type Token struct {
 	ID          string
 	Fingerprint string
+	Address     string
 	secret      string
+}
+
+// URL returns the control plane's URL, or an empty text if the token has no address.
+func (t Token) URL() string {
+	if t.Address == "" {
+		return ""
+	}
+	return "https://" + t.Address
 }
 
 // NewToken returns a token with a new secret.
@@ -51,6 +64,15 @@ func NewToken(fingerprint string) (Token, error) {
 	return Token{ID: tokenEncoding.EncodeToString(id), secret: tokenEncoding.EncodeToString(secret), Fingerprint: fingerprint}, nil
 }
 
+// At returns the token with the address of the control plane's URL, if the URL is https://HOST[:PORT].
+func (t Token) At(controlPlane string) Token {
+	address, https := strings.CutPrefix(strings.TrimSuffix(controlPlane, "/"), "https://")
+	if https && isAddress(address) {
+		t.Address = address
+	}
+	return t
+}
+
 // ParseToken reads a token's text. Surrounding white space is taken off, as it
 // comes with files and copying.
 func ParseToken(text string) (Token, error) {
@@ -62,20 +84,25 @@ func ParseToken(text string) (Token, error) {
 	if !ok {
 		return Token{}, ErrMalformedToken
 	}
+	rest, address, addressed := strings.Cut(rest, addressSign)
 	rest, fingerprint, pinned := strings.Cut(rest, ".")
 	id, secret, ok := strings.Cut(rest, "_")
-	if !ok || !isBase32(id, tokenIDLen) || !isBase32(secret, secretLen) || pinned && !isFingerprint(fingerprint) {
+	if !ok || !isBase32(id, tokenIDLen) || !isBase32(secret, secretLen) || pinned && !isFingerprint(fingerprint) || addressed && !isAddress(address) {
 		return Token{}, ErrMalformedToken
 	}
-	return Token{ID: id, secret: secret, Fingerprint: fingerprint}, nil
+	return Token{ID: id, secret: secret, Fingerprint: fingerprint, Address: address}, nil
 }
 
 // Reveal returns the whole token, secret included: for its owner's eyes.
 func (t Token) Reveal() string {
-	if t.Fingerprint == "" {
-		return t.Credential()
+	text := t.Credential()
+	if t.Fingerprint != "" {
+		text += "." + t.Fingerprint
 	}
-	return t.Credential() + "." + t.Fingerprint
+	if t.Address != "" {
+		text += addressSign + t.Address
+	}
+	return text
 }
 
 // Credential returns the part of the token that is sent: the control plane knows its own CA.
@@ -109,6 +136,14 @@ func KeyFingerprint(key crypto.PublicKey) (string, error) {
 	}
 	return Fingerprint(&x509.Certificate{RawSubjectPublicKeyInfo: der}), nil
 }
+
+// isAddress reports whether a text is HOST[:PORT] and nothing more, which is safe in a shell's line.
+func isAddress(s string) bool {
+	u, err := url.Parse("https://" + s)
+	return err == nil && u.Host == s && u.Hostname() != "" && strings.Trim(s, addressLetters) == ""
+}
+
+const addressLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]"
 
 func isBase32(s string, length int) bool {
 	return len(s) == length && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""

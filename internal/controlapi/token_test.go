@@ -22,6 +22,26 @@ func TestTokensSurviveTheirText(t *testing.T) {
 	}
 }
 
+func TestATokenCarriesTheControlPlanesAddress(t *testing.T) {
+	for _, fingerprint := range []string{"", strings.Repeat("ab", 32)} {
+		for _, address := range []string{"cp.example.com", "cp.example.com:8443", "192.0.2.1:443", "[2001:db8::1]:8443"} {
+			token := newTestToken(t, fingerprint)
+			assert.Empty(t, token.URL())
+			token = token.At("https://" + address)
+			got, err := controlapi.ParseToken(token.Reveal())
+			require.NoError(t, err, address)
+			assert.Equal(t, token, got)
+			assert.Equal(t, "https://"+address, got.URL())
+			assert.NotContains(t, got.Credential(), address, "the address is not sent")
+		}
+		good := newTestToken(t, fingerprint).Reveal()
+		for _, address := range []string{"", ":8443", "a/b", "a b", "a?b", "a@b", "u:p@a", "a:port", "$(id)", "a`id`", "a;id", "ä"} {
+			_, err := controlapi.ParseToken(good + "@" + address)
+			require.ErrorIs(t, err, controlapi.ErrMalformedToken, address)
+		}
+	}
+}
+
 func TestTokensAreNotPrinted(t *testing.T) {
 	token := newTestToken(t, "")
 	secret := strings.TrimPrefix(token.Credential(), "pipeops_"+token.ID+"_")
@@ -43,7 +63,8 @@ func TestMalformedTokensAreNotQuoted(t *testing.T) {
 func FuzzParseToken(f *testing.F) {
 	f.Add(newTestToken(f, "").Reveal())
 	f.Add(newTestToken(f, strings.Repeat("ab", 32)).Reveal())
-	f.Add("pipeops__.")
+	f.Add(newTestToken(f, strings.Repeat("ab", 32)).Reveal() + "@cp.example.com:8443")
+	f.Add("pipeops__.@")
 	f.Fuzz(func(t *testing.T, text string) {
 		token, err := controlapi.ParseToken(text)
 		if err == nil && token.Reveal() != strings.TrimSpace(text) {

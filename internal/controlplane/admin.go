@@ -65,6 +65,15 @@ func (a *Admin) Advertised(ctx context.Context) (Advertised, error) {
 	return loadAdvertised(ctx, a.store)
 }
 
+// advertisedYet is like Advertised, but returns nothing if the control plane has never served.
+func (a *Admin) advertisedYet(ctx context.Context) (Advertised, error) {
+	at, err := a.Advertised(ctx)
+	if errors.Is(err, ErrNeverServed) {
+		return Advertised{}, nil
+	}
+	return at, err
+}
+
 // TokenOptions describes what a token allows.
 type TokenOptions struct {
 	Name string
@@ -96,7 +105,11 @@ func (a *Admin) CreateToken(ctx context.Context, opts TokenOptions) (controlapi.
 	if err := opts.Check(); err != nil {
 		return controlapi.Token{}, store.Token{}, err
 	}
-	token, kept, err := a.newToken(opts)
+	at, err := a.advertisedYet(ctx)
+	if err != nil {
+		return controlapi.Token{}, store.Token{}, err
+	}
+	token, kept, err := a.newToken(at, opts)
 	if err != nil {
 		return token, kept, err
 	}

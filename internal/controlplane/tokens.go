@@ -11,8 +11,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-// newToken makes a token with a new secret, not stored yet.
-func (a *Admin) newToken(opts TokenOptions) (controlapi.Token, store.Token, error) {
+// newToken makes a token with a new secret, not stored yet. It carries the control plane's address,
+// unless that has never served.
+func (a *Admin) newToken(at Advertised, opts TokenOptions) (controlapi.Token, store.Token, error) {
 	if _, err := a.ca.Reload(); err != nil {
 		return controlapi.Token{}, store.Token{}, err
 	}
@@ -20,6 +21,7 @@ func (a *Admin) newToken(opts TokenOptions) (controlapi.Token, store.Token, erro
 	if err != nil {
 		return token, store.Token{}, err
 	}
+	token = token.At(at.API)
 	kept := store.Token{
 		ID: token.ID, Name: opts.Name, Labels: opts.Labels, Hash: hex.EncodeToString(token.Hash()),
 		Approve: opts.Approve, MaxUses: opts.Uses, Lifetime: opts.TTL, CreatedAt: a.now(),
@@ -45,7 +47,11 @@ func (a *Admin) RotateToken(ctx context.Context, id string, overlap time.Duratio
 		token controlapi.Token
 		kept  store.Token
 	)
-	err := a.store.Update(ctx, func(tx *store.Tx) error {
+	at, err := a.advertisedYet(ctx)
+	if err != nil {
+		return token, kept, err
+	}
+	err = a.store.Update(ctx, func(tx *store.Tx) error {
 		old, err := tx.Token(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
@@ -57,7 +63,7 @@ func (a *Admin) RotateToken(ctx context.Context, id string, overlap time.Duratio
 		case old.RotatedTo != "":
 			return fmt.Errorf("the token %s was rotated already; its successor is %s", id, old.RotatedTo)
 		}
-		token, kept, err = a.newToken(TokenOptions{
+		token, kept, err = a.newToken(at, TokenOptions{
 			Name: old.Name, Labels: old.Labels, Uses: old.MaxUses, TTL: old.Lifetime, Approve: old.Approve,
 		})
 		if err != nil {

@@ -4,7 +4,7 @@ command_help() {
   cat <<'TEXT'
 Puts the PipeOps agent on this machine or into a cluster, and looks after it.
 
-  curl -fsSL https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/install.sh | AGENT_TOKEN=... CLUSTER_NAME=... PIPEOPS_CONTROL_PLANE_URL=... bash
+  curl -fsSL https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/install.sh | AGENT_TOKEN=... CLUSTER_NAME=... bash
   bash install.sh [COMMAND] [FLAGS]
 
 Commands
@@ -28,7 +28,7 @@ Flags
 Environment
   AGENT_TOKEN, AGENT_TOKEN_FILE   enrolment token, or the file that holds it
   CLUSTER_NAME                    name that the control plane lists
-  PIPEOPS_CONTROL_PLANE_URL       https://HOST[:PORT]
+  PIPEOPS_CONTROL_PLANE_URL       https://HOST[:PORT]; by default that in the token
   NODE_TYPE=agent K3S_URL K3S_TOKEN   join a k3s server as a worker
   PIPEOPS_UPDATE_SIGNATURES       how many maintainers must have signed another version (1)
   HTTPS_PROXY NO_PROXY PIPEOPS_CA_FILE PIPEOPS_MIRROR PIPEOPS_REGISTRY_MIRROR PIPEOPS_BUNDLE

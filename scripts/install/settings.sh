@@ -36,7 +36,7 @@ number() {
 settings_load() {
   version_named="${PIPEOPS_VERSION:+yes}"
   PIPEOPS_VERSION="${PIPEOPS_VERSION:-$RELEASE_VERSION}"
-  PIPEOPS_CONTROL_PLANE_URL="${PIPEOPS_CONTROL_PLANE_URL:-$RELEASE_CONTROL_PLANE_URL}"
+  PIPEOPS_CONTROL_PLANE_URL="${PIPEOPS_CONTROL_PLANE_URL:-}"
   PIPEOPS_IMAGE="${PIPEOPS_IMAGE:-}"
   PIPEOPS_MANIFEST="${PIPEOPS_MANIFEST:-}"
   PIPEOPS_MIRROR="${PIPEOPS_MIRROR:-}"
@@ -69,6 +69,12 @@ settings_load() {
     AGENT_TOKEN="$(<"$AGENT_TOKEN_FILE")"
   fi
   export -n AGENT_TOKEN K3S_TOKEN K3S_URL K3S_VERSION
+  # A token ends with the control plane's address: pipeops_ID_SECRET.FINGERPRINT@HOST:PORT
+  if [[ -z $PIPEOPS_CONTROL_PLANE_URL && $AGENT_TOKEN == *@* ]]; then
+    PIPEOPS_CONTROL_PLANE_URL="https://${AGENT_TOKEN##*@}"
+    PIPEOPS_CONTROL_PLANE_URL="${PIPEOPS_CONTROL_PLANE_URL%%[[:space:]]*}"
+  fi
+  PIPEOPS_CONTROL_PLANE_URL="${PIPEOPS_CONTROL_PLANE_URL:-$RELEASE_CONTROL_PLANE_URL}"
   if ((EUID == 0)); then
     STATE_DIR="${PIPEOPS_INSTALL_STATE:-/var/lib/pipeops-install}"
     LOG_FILE="${PIPEOPS_INSTALL_LOG:-/var/log/pipeops-install.log}"
@@ -86,7 +92,7 @@ settings_check() {
     server)
       [[ -n $AGENT_TOKEN ]] || agent_token_kept || wrong+=("AGENT_TOKEN is not set (make one: pipeops-controlplane token create)")
       [[ -n $CLUSTER_NAME ]] || wrong+=("CLUSTER_NAME is not set (the name that the control plane lists, e.g. prod-1)")
-      [[ -n $PIPEOPS_CONTROL_PLANE_URL ]] || wrong+=("PIPEOPS_CONTROL_PLANE_URL is not set (https://HOST[:PORT])")
+      [[ -n $PIPEOPS_CONTROL_PLANE_URL ]] || wrong+=("PIPEOPS_CONTROL_PLANE_URL is not set, and no token carries it (https://HOST[:PORT])")
       ;;
     agent)
       [[ $K3S_URL == https://* ]] || wrong+=("K3S_URL is to be https://SERVER:6443")

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -195,4 +196,25 @@ func TestProxyAccountsAreInASecret(t *testing.T) {
 	settings, secret = objects("")
 	assert.NotContains(t, settings, "PROXY")
 	assert.Contains(t, secret, "data: {}\n", "what an earlier run put there goes")
+}
+
+// TestTheTokenNamesTheControlPlane unless the environment does.
+func TestTheTokenNamesTheControlPlane(t *testing.T) {
+	url := func(settings ...string) string {
+		cmd := exec.CommandContext(t.Context(), "bash", "-euc",
+			`. scripts/install/settings.sh; RELEASE_CONTROL_PLANE_URL=https://released; settings_load; echo "$PIPEOPS_CONTROL_PLANE_URL"`)
+		cmd.Dir = harness.Root()
+		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, settings...)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		return strings.TrimSuffix(string(out), "\n")
+	}
+	token, err := controlapi.NewToken(strings.Repeat("ab", 32))
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte(token.At("https://[2001:db8::1]:8443").Reveal()+" \r\n"), 0o600))
+	assert.Equal(t, "https://cp.example.com:8443", url("AGENT_TOKEN="+token.At("https://cp.example.com:8443").Reveal()))
+	assert.Equal(t, "https://[2001:db8::1]:8443", url("AGENT_TOKEN_FILE="+file))
+	assert.Equal(t, "https://released", url("AGENT_TOKEN="+token.Reveal()))
+	assert.Equal(t, "https://other", url("AGENT_TOKEN="+token.At("https://cp.example.com").Reveal(), "PIPEOPS_CONTROL_PLANE_URL=https://other"))
 }

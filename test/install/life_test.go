@@ -92,7 +92,7 @@ func life(t *testing.T, w *world, debian string) {
 	run("from nothing to registered", func(t *testing.T) {
 		watch := watchArguments(token)
 		r := c.with("AGENT_TOKEN", "", "CLUSTER_NAME", "", "PIPEOPS_CONTROL_PLANE_URL", "").install(t,
-			"AGENT_TOKEN=TOKEN", "AGENT_TOKEN="+token, "prod-1", name, "https://cp.example.com:8443", w.APIURL())
+			"AGENT_TOKEN=TOKEN", "AGENT_TOKEN="+token, "prod-1", name)
 		require.Zero(t, r.code, r.said)
 		assert.False(t, watch(), "the token was in a process's arguments")
 		t.Logf("%s\n%s", r.took, r.said)
