@@ -2,10 +2,9 @@
 package main
 
 import (
-	"context"
 	"os"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/cmd/agent/command"
 )
 
 // Set by the linker.
@@ -18,9 +17,5 @@ var (
 )
 
 func main() {
-	render.Child() // the agent starts itself for that
-	ctx, stop := signals(context.Background())
-	code := execute(ctx, newRoot(), os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(command.Main(command.Build{Version: version, Commit: commit, ReleaseKeys: releaseKeys}))
 }

@@ -1,24 +1,16 @@
 package main
 
 import (
-	"context"
-	"os"
+	"path/filepath"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"pipeops-agent": func() { os.Exit(execute(context.Background(), newRoot(), os.Stderr)) },
-	})
-}
-
-// TestScripts runs the command line as an operator would.
-func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(env *testscript.Env) error {
-		// The race detector has each process wait a second at its end, for stragglers.
-		env.Setenv("GORACE", "atexit_sleep_ms=0")
-		return nil
-	}})
+// TestMainIsOneFile has `go build cmd/agent/main.go` build the agent.
+func TestMainIsOneFile(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"main.go", "main_test.go"}, files)
 }
