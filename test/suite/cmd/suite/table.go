@@ -148,9 +148,9 @@ var parts = []part{
 		},
 	},
 	{
-		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, the documents' commands; the demo", estimate: 9 * time.Minute, lane: machinesLane, product: true, files: pages,
+		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, the documents' commands; the demo; lives of test clusters", estimate: 9 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
-			return furtherJobs(m, false, append(m.below("test/e2e"), m.below("test/demo")...)...)
+			return furtherJobs(m, false, slices.Concat(m.below("test/e2e"), m.below("test/demo"), m.below("test/cluster"))...)
 		},
 	},
 	{
