@@ -100,9 +100,9 @@ type part struct {
 var pages = []string{"docs", "README.md"}
 
 // parts are in the order in which a change should hear of a failure. `make test-all` runs them after
-// `make test` (12 minutes) in lanes: failures, machines and race (48 minutes) beside databases, hostile,
-// contract and outages (32), with fuzz in the time that these leave; then chaos alone (15). An hour and
-// a quarter.
+// `make test` (12 minutes) in lanes: machines, journeys and race (41 minutes) beside databases, hostile,
+// contract, failures and outages (47), with fuzz in the time that these leave; then chaos alone (15). An
+// hour and a quarter.
 var parts = []part{
 	{
 		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 11 * time.Minute, lane: serversLane, files: pages,
@@ -148,13 +148,13 @@ var parts = []part{
 		},
 	},
 	{
-		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, the documents' commands; the demo; lives of test clusters", estimate: 9 * time.Minute, lane: machinesLane, product: true, files: pages,
+		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, the documents' commands; the demo; lives of test clusters", estimate: 7 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			return furtherJobs(m, false, slices.Concat(m.below("test/e2e"), m.below("test/demo"), m.below("test/cluster"))...)
 		},
 	},
 	{
-		name: "race", what: "the race detector over the packages on real parts, with their tests that take long", estimate: 20 * time.Minute, lane: machinesLane, product: true, files: pages,
+		name: "race", what: "the race detector over the packages on real parts, with their tests that take long", estimate: 16 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{name: "real parts with the race detector", env: release, race: true, args: []string{"-p", "2"}, packages: slowestFirst(m.unraced())}}
 		},

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -52,6 +53,29 @@ func TestEveryPartHasJobs(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, names, strings.Split(partNames, ", "))
+}
+
+// TestAReleaseTakesAnHourAndAQuarter by the parts' estimates and the time of `make test`.
+func TestAReleaseTakesAnHourAndAQuarter(t *testing.T) {
+	const change, most = 12 * time.Minute, 75 * time.Minute
+	var pieces []piece
+	for _, p := range parts {
+		pieces = append(pieces, piece{part: p, cost: p.estimate})
+	}
+	require.LessOrEqual(t, change+duration(pieces), most)
+}
+
+// TestReleaseTestsAreFound in their functions, subtests included, and nothing else of their package.
+func TestReleaseTestsAreFound(t *testing.T) {
+	m := repository(t)
+	require.Contains(t, m.releasing(modulePath+"/test/e2e"), "TestKubectlThroughTheTunnel", "some of its subtests")
+	require.NotContains(t, m.releasing(modulePath+"/test/e2e"), "TestTheReadmeRuns")
+	require.Empty(t, furtherJobs(m, false, modulePath+"/test/suite/cmd/suite"))
+	for _, j := range furtherJobs(m, true, modulePath+"/internal/controlplane") {
+		require.True(t, j.race)
+		require.Contains(t, j.env, release[0])
+		require.Contains(t, j.pattern(), "TestWebhooksOutliveOutages")
+	}
 }
 
 func TestEveryFuzzTargetHasAJob(t *testing.T) {
