@@ -72,8 +72,8 @@ func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{
 	return a
 }
 
-// New returns an agent that does not serve before its Start: what holds from there on can be set
-// first. A server that nobody calls costs as much as another one to create.
+// New returns an agent that does not serve before its Start, so that a test can set fields which hold
+// from then on. An unused server costs as much to create as any other.
 func New(t testing.TB, backend *FakeBackend) *Agent {
 	t.Helper()
 	return newWith(t, backend, nil, func(*runnerapi.ServerTLSConfig) {})
