@@ -57,7 +57,7 @@ test-short: ## The seconds-long loop for daily work: no cluster, no broker
 	@$(SUITE) short
 
 .PHONY: cover
-cover: ## What `make test` runs, with the line coverage of production code, programs that it starts included
+cover: ## `make test` and what it leaves out of the product's packages, with the line coverage of production code, programs that it starts included
 	@go run ./test/setup test
 	@$(SUITE) cover
 

@@ -24,6 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 const (
@@ -159,6 +160,7 @@ func dryRun(c runnerapi.Call) string {
 // What the agent asks Kubernetes meanwhile has to be what deployments/rights.go
 // says, no more and no less.
 func TestEveryExample(t *testing.T) {
+	suite.Release(t, "every example of the Runner API's reference, and the rights that it takes")
 	s := openShop(t)
 	require.NoError(t, s.env.Cluster.WaitMetrics(t.Context()))
 	for _, c := range runnerapi.Calls() {

@@ -30,6 +30,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 const year = 365 * 24 * time.Hour
@@ -178,6 +179,7 @@ func signer(t *testing.T, p *planetest.Plane) *x509.Certificate {
 // TestTheCAIsRotatedWhileCommandsRun restarts the control plane between each two
 // steps. No command fails.
 func TestTheCAIsRotatedWhileCommandsRun(t *testing.T) {
+	suite.Release(t, "a rotation of the CA while commands run")
 	p, dir := planetest.Start(t), t.TempDir()
 	once := p.Token(t, controlplane.TokenOptions{Uses: 1})
 	first := run(t, p, dir, once)

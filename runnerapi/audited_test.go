@@ -67,8 +67,7 @@ func (a *auditor) take(t *testing.T, want int) []runnerapi.AuditRecord {
 
 func watched(t *testing.T, p runnerapi.Policy) (*runnerapitest.Agent, *auditor) {
 	t.Helper()
-	agent, log := runnerapitest.Start(t, runnerapitest.NewBackend()), &auditor{}
-	agent.Stop()
+	agent, log := runnerapitest.New(t, runnerapitest.NewBackend()), &auditor{}
 	agent.Policy, agent.Audit, agent.Kubernetes = p, log, newAPIServer(t)
 	agent.Start()
 	return agent, log

@@ -99,8 +99,7 @@ func (a *asked) all() []runnerapi.Intent {
 // governed is a fake agent with a policy.
 func governed(t *testing.T, p runnerapi.Policy) *runnerapitest.Agent {
 	t.Helper()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
-	agent.Stop()
+	agent := runnerapitest.New(t, runnerapitest.NewBackend())
 	agent.Policy, agent.Kubernetes = p, nowhere{}
 	agent.Start()
 	return agent

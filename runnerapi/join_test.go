@@ -24,8 +24,7 @@ func TestTheJoinTokenIsForWhomItIsNamed(t *testing.T) {
 		return refuseAll(i)
 	})
 	said, log := &bytes.Buffer{}, &heard{}
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
-	agent.Stop()
+	agent := runnerapitest.New(t, runnerapitest.NewBackend())
 	agent.Policy, agent.Audit, agent.Log = p, log, zerolog.New(zerolog.SyncWriter(said))
 	agent.Start()
 	c := agent.Client()

@@ -32,12 +32,11 @@ const reviews = "/v1/kubernetes/apis/authorization.k8s.io/v1/"
 // underRules has a policy of the real kind.
 func underRules(t *testing.T, rules string) (*raw, *apiServer) {
 	t.Helper()
-	agent, api, _, _ := kubernetes(t)
+	agent, api, _, _ := kubernetesToStart(t)
 	doc, err := policy.Parse([]byte(rules))
 	require.NoError(t, err)
 	p := policy.New("a test")
 	p.Set(doc, nil)
-	agent.Stop()
 	agent.Policy = p
 	agent.Start()
 	return newRaw(t, agent), api

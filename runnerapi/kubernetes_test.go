@@ -136,11 +136,17 @@ func (a *apiServer) count() int {
 // kubernetes is a fake agent before a fake API server, with a policy that allows all.
 func kubernetes(t *testing.T) (*runnerapitest.Agent, *apiServer, *asked, *heard) {
 	t.Helper()
-	api, p, log := newAPIServer(t), newAsked(func(runnerapi.Intent) error { return nil }), &heard{}
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
-	agent.Stop()
-	agent.Policy, agent.Kubernetes, agent.Audit = p, api, log
+	agent, api, p, log := kubernetesToStart(t)
 	agent.Start()
+	return agent, api, p, log
+}
+
+// kubernetesToStart is the same before it serves.
+func kubernetesToStart(t *testing.T) (*runnerapitest.Agent, *apiServer, *asked, *heard) {
+	t.Helper()
+	api, p, log := newAPIServer(t), newAsked(func(runnerapi.Intent) error { return nil }), &heard{}
+	agent := runnerapitest.New(t, runnerapitest.NewBackend())
+	agent.Policy, agent.Kubernetes, agent.Audit = p, api, log
 	return agent, api, p, log
 }
 
@@ -356,8 +362,7 @@ func TestUpgradesCarryBytesAndEndTogether(t *testing.T) {
 func TestARunnerHasItsShareOfStreams(t *testing.T) {
 	for name, most := range map[string]int{"setting": 1, "policy": 9} {
 		t.Run(name, func(t *testing.T) {
-			agent, _, p, _ := kubernetes(t)
-			agent.Stop()
+			agent, _, p, _ := kubernetesToStart(t)
 			agent.Limits = runnerapi.Limits{StreamsPerRunner: most}
 			if name == "policy" {
 				p.streams = 1

@@ -12,12 +12,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // TestAutoscalingFollowsTheLoad has an App use more CPU than it aims at: the
 // autoscaler that was made from it adds a pod, by metrics-server's figures, and
 // the agent lets it.
 func TestAutoscalingFollowsTheLoad(t *testing.T) {
+	suite.Release(t, "autoscaling by what a metrics-server measures")
 	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)

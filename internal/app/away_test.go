@@ -12,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // TestAfterALongAbsenceTheLastWordsArrive has the control plane be away while an App
@@ -19,6 +20,7 @@ import (
 // What is kept is bounded: the last changes of each App in their order, the ends of those
 // that are gone, and for a name that was used again its end before its beginning.
 func TestAfterALongAbsenceTheLastWordsArrive(t *testing.T) {
+	suite.Release(t, "what is announced after a long absence of the control plane")
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // driftOf is what an App's status says was put back.
@@ -37,6 +38,7 @@ func kubectl(t *testing.T, env *kubetest.Env, args ...string) {
 // TestDriftIsCounted lets an agent do all that it does to an App's objects, of
 // which nothing is drift, and then somebody else.
 func TestDriftIsCounted(t *testing.T) {
+	suite.Release(t, "drift, until it is counted")
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)

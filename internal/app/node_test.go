@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/failures"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // nodePatience is how long Kubernetes takes to notice that a kubelet is silent
@@ -118,6 +119,7 @@ func (n *simulated) run(t *testing.T) {
 // TestNodeLost takes a node from under three kinds of Apps: its kubelet falls
 // silent, which takes Kubernetes 20 s to notice.
 func TestNodeLost(t *testing.T) {
+	suite.Release(t, "a node that is lost")
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
 	e, _ := start(t, env, ns, nil)

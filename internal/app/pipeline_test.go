@@ -16,6 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // ends are arguments of test/apps/hello, which says so and ends with that code.
@@ -32,6 +33,7 @@ func states(p runnerapi.Pipeline) []runnerapi.JobState {
 // TestPipelineStopsAtTheFirstFailure has one fail, run again mended by another
 // agent, which takes up what the first left in the middle, and not again.
 func TestPipelineStopsAtTheFirstFailure(t *testing.T) {
+	suite.Release(t, "further lives of Jobs and Pipelines")
 	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)
@@ -138,6 +140,7 @@ func TestPipelineThatCannotGoOn(t *testing.T) {
 // TestJobRunsAgainUnderAnotherName tells runs of the same spec apart, and has the
 // log of each try.
 func TestJobRunsAgainUnderAnotherName(t *testing.T) {
+	suite.Release(t, "further lives of Jobs and Pipelines")
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)

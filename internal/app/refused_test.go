@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 const brokenWebhook = `apiVersion: admissionregistration.k8s.io/v1
@@ -117,6 +118,7 @@ spec: {policyName: NAME, validationActions: [Deny], matchResources: {namespaceSe
 
 // TestAnAppThatMayNotBeMarkedSaysSo when it begins, and when it is to be let go.
 func TestAnAppThatMayNotBeMarkedSaysSo(t *testing.T) {
+	suite.Release(t, "an App that a policy of the cluster's freezes")
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

@@ -14,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // briskly is right-sizing for those who cannot wait.
@@ -45,6 +46,7 @@ func eventOf(t *testing.T, env *kubetest.Env, k runnerapi.Key, reason string) st
 }
 
 func TestMetricsAndRightSizing(t *testing.T) {
+	suite.Release(t, "right-sizing by what a metrics-server measures")
 	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)

@@ -15,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // crashesLater crashes when it has been ready for longer than it must.
@@ -23,6 +24,7 @@ var crashesLater = []string{"-crash-after=4s"}
 // TestACrashAfterTheStayEndsTheHealth of the App and of its revision: an automatic
 // rollback does not go back to it.
 func TestACrashAfterTheStayEndsTheHealth(t *testing.T) {
+	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
 	env := kubetest.Full(t)
 	k := key(ownNamespace(t, env), "late")
@@ -59,6 +61,7 @@ func TestACrashAfterTheStayEndsTheHealth(t *testing.T) {
 
 // TestARunThatIsTriedAgainHasNotFailed while Kubernetes waits with the next try.
 func TestARunThatIsTriedAgainHasNotFailed(t *testing.T) {
+	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
@@ -101,6 +104,7 @@ func TestARunThatIsTriedAgainHasNotFailed(t *testing.T) {
 
 // TestAHangingInitContainerIsNamed with its last line, also while pods of an older spec serve.
 func TestAHangingInitContainerIsNamed(t *testing.T) {
+	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)

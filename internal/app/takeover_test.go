@@ -12,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // gate holds back what is read, while it is shut.
@@ -70,6 +71,7 @@ func (b *gatedBody) Close() error {
 // TestANewLeaderWaitsUntilItKnows has a replica get the lease that does not know yet of an App's end,
 // of which the former leader has told.
 func TestANewLeaderWaitsUntilItKnows(t *testing.T) {
+	suite.Release(t, "further changes of the leader")
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/failures"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // told is all that was said of an App, as a Runner that follows it hears it.
@@ -64,6 +65,7 @@ func diagnosed(cause runnerapi.Cause) func(runnerapi.AppStatus) bool {
 // appears when the one before it is out of the way, and the App is called
 // healthy after the last.
 func TestCausesBehindCauses(t *testing.T) {
+	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
@@ -142,6 +144,7 @@ func TestUpForAMomentIsNotHealthy(t *testing.T) {
 
 // TestACrashAfterSecondsIsNeverHealthy has the stabilization that agents have by default.
 func TestACrashAfterSecondsIsNeverHealthy(t *testing.T) {
+	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)

@@ -15,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // impatient is an Engine that gives volumes and metrics no more time than a test has.
@@ -46,6 +47,7 @@ func TestASuspendedCronJob(t *testing.T) {
 // TestPublicURLsAreThoseThatAreServed follows an Ingress without class, controller and
 // certificate until it has all of them.
 func TestPublicURLsAreThoseThatAreServed(t *testing.T) {
+	suite.Release(t, "an Ingress on its way to being served")
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

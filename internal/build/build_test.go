@@ -46,6 +46,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -224,10 +225,20 @@ func TestABuildFromGitToRegistry(t *testing.T) {
 	t.Run("a held delete", func(t *testing.T) { w.heldDelete(t) })
 	t.Run("image", func(t *testing.T) { w.builtAndPushed(t, commit) })
 	t.Run("a step that fails", func(t *testing.T) { w.failingStep(t) })
-	t.Run("cancelled", func(t *testing.T) { w.cancelled(t) })
-	t.Run("what cannot be fetched or pushed", func(t *testing.T) { w.causes(t) })
-	t.Run("a repository that becomes an App", func(t *testing.T) { w.followed(t) })
 	t.Run("pods are bounded", func(t *testing.T) { w.bounded(t) })
+	for _, further := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"cancelled", w.cancelled},
+		{"what cannot be fetched or pushed", w.causes},
+		{"a repository that becomes an App", w.followed},
+	} {
+		t.Run(further.name, func(t *testing.T) {
+			suite.Release(t, "further builds in a real BuildKit")
+			further.run(t)
+		})
+	}
 }
 
 // heldDelete has a delete go on in a replica that was held in the middle of it, after another one

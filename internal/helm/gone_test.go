@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // heldChart is a chart whose pods have a finalizer, with a hook of the release's end.
@@ -63,6 +64,7 @@ func podsOf(ctx context.Context, t *testing.T, env *kubetest.Env, name string) [
 
 // TestAReleaseIsDeletedWhenItsPodsAreGone: until then it stays, and says what holds them.
 func TestAReleaseIsDeletedWhenItsPodsAreGone(t *testing.T) {
+	suite.Release(t, "a release whose pods do not go in time")
 	env := kubetest.Full(t)
 	r := start(t, env.Agent, func(o *helm.Options) {
 		o.Workloads, o.GoneWait = health.New(env.Agent, app.StabilizationFor(time.Second)), 15*time.Second

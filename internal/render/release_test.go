@@ -146,6 +146,9 @@ func TestAReleaseIsRenderedWhole(t *testing.T) {
 // TestAChartThatIsABomb is refused, naming the template where it is one's, and the memory
 // that it takes is not the agent's.
 func TestAChartThatIsABomb(t *testing.T) {
+	if testing.Short() {
+		t.Skip("renders as much as a child process may")
+	}
 	inner := pack(t, "c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n", "c/zeros", strings.Repeat("\x00", 15<<20))
 	inners := []string{"web/Chart.yaml", chartYAML}
 	for i := range 100 {
@@ -208,6 +211,9 @@ func resident(t *testing.T) int {
 
 // TestArchivesThatAreNoCharts, or would be too much of one.
 func TestArchivesThatAreNoCharts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("renders as much as a child process may")
+	}
 	with := func(h tar.Header, text string) []byte {
 		return packed(t, func(w *tar.Writer) {
 			add(t, w, tar.Header{Name: "web/Chart.yaml"}, chartYAML)
@@ -268,6 +274,9 @@ func TestArchivesThatAreNoCharts(t *testing.T) {
 
 // TestALargeChartIsRendered as large as they get: 4 MiB of definitions, 2 MiB of manifests.
 func TestALargeChartIsRendered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("renders as much as a child process may")
+	}
 	files := []string{"web/Chart.yaml", chartYAML}
 	for i := range 10 {
 		text := fmt.Sprintf("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: c%d.example.com}\nspec:\n", i)

@@ -37,6 +37,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 const patience = time.Minute
@@ -492,6 +493,7 @@ spec:
 // TestASourcesStatusStaysTrue long after its commit was applied: of an App that begins to
 // fail, of pods that do, and of what somebody deletes.
 func TestASourcesStatusStaysTrue(t *testing.T) {
+	suite.Release(t, "a source's status, long after its commit was applied")
 	env := kubetest.Full(t)
 	p := openIn(t, env)
 	p.allow(strings.NewReplacer("[ConfigMap]", "[ConfigMap, Deployment.apps]", "    images: [registry.example.com]\n", "").Replace(allowing))

@@ -67,6 +67,20 @@ func Start(t testing.TB, backend *FakeBackend) *Agent {
 // source of the signal that makes the agent check its open connections again.
 func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*runnerapi.ServerTLSConfig)) *Agent {
 	t.Helper()
+	a := newWith(t, backend, changed, change)
+	a.Start()
+	return a
+}
+
+// New returns an agent that does not serve before its Start, so that a test can set fields which hold
+// from then on. An unused server costs as much to create as any other.
+func New(t testing.TB, backend *FakeBackend) *Agent {
+	t.Helper()
+	return newWith(t, backend, nil, func(*runnerapi.ServerTLSConfig) {})
+}
+
+func newWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*runnerapi.ServerTLSConfig)) *Agent {
+	t.Helper()
 	ca := NewCA(t)
 	cert := ca.Issue(t, runnerapi.AgentURI(TrustDomain, AgentID), ServerName, runnerapi.KubernetesServerName(ServerName))
 	a := &Agent{Backend: backend, CA: ca, Address: loopback() + ":0", Log: zerolog.Nop(), Drain: time.Second, t: t, changed: changed}
@@ -77,7 +91,6 @@ func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{
 	}
 	change(&config)
 	a.tls = runnerapi.ServerTLS(config)
-	a.Start()
 	t.Cleanup(a.Stop)
 	return a
 }

@@ -108,6 +108,7 @@ func everything(t *testing.T) (all []string) {
 // reaches the control plane through a proxy that wants a password, and whose CA it
 // is given in a config map: its token has no fingerprint.
 func TestNamespacedBehindProxy(t *testing.T) {
+	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	const account = "agent:canary-5d1f"
 	proxy := proxytest.Start(t, proxytest.Config{Host: sys.HostIP(), Account: account})
@@ -166,6 +167,7 @@ func removeAgent(t *testing.T, namespace string, others ...string) {
 
 // TestTwoReplicas has the agent twice, which serves. What the death of one costs, test/e2e knows.
 func TestTwoReplicas(t *testing.T) {
+	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	t.Cleanup(func() { removeAgent(t, "pair") })
 	shell(t, in("pair", documented(t, "install", exampleURL, sys.APIURL(), "--wait", "--wait --values "+agentChart+"/ci/ha.yaml")))

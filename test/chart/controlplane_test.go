@@ -78,6 +78,7 @@ func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
 // docs/helm.md, on a volume; an agent registers with it, and both find their
 // state again when the control plane's pod is replaced.
 func TestControlPlaneInCluster(t *testing.T) {
+	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	_, err := sys.Cluster.LoadProgram(t.Context(), cluster.Program{
 		Package: "./cmd/controlplane", Name: "pipeops-controlplane", Ref: "pipeops/controlplane:" + version, Version: version,

@@ -24,6 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/image"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/node"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/parts"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // needCluster skips where clusters cannot run, and removes those of earlier test
@@ -213,6 +214,7 @@ func testLoadFile(t *testing.T, c *Cluster) {
 }
 
 func TestTwoClustersSideBySide(t *testing.T) {
+	suite.Release(t, "further lives of test clusters")
 	needCluster(t)
 	options := Options{WithoutMetrics: true}
 	options.Name = "b"
@@ -339,6 +341,7 @@ func readSysctls(t *testing.T) map[string]string {
 // TestUpAfterDeath: what a cluster that died leaves is cleaned up by the next
 // one of its name.
 func TestUpAfterDeath(t *testing.T) {
+	suite.Release(t, "further lives of test clusters")
 	needCluster(t)
 	c := bringUp(t, Options{Name: "f", ControlPlaneOnly: true})
 	require.NoError(t, unix.Kill(c.InitPID(), unix.SIGKILL))

@@ -21,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // demoPatience bounds one `make demo`, with its parts built.
@@ -71,6 +72,7 @@ func inputsOfMake(ctx context.Context) error {
 
 // TestMakeDemo runs the whole demo, and reads what a user reads.
 func TestMakeDemo(t *testing.T) {
+	suite.Release(t, "the demo, which CI runs beside")
 	if testing.Short() || os.Geteuid() != 0 {
 		t.Skip("brings up a cluster, as root")
 	}
@@ -119,6 +121,7 @@ func sections(t *testing.T, said string) (showed map[string]string, table string
 
 // TestADemoWhoseStepFailsFails has the demo use a cluster that does not answer.
 func TestADemoWhoseStepFailsFails(t *testing.T) {
+	suite.Release(t, "the demo, which CI runs beside")
 	if testing.Short() {
 		t.Skip("builds the three programs")
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // disruptions are what breaks in the middle of the Runner's work. Each answers
@@ -40,6 +41,7 @@ var disruptions = []struct {
 // ends in the right state, every command was applied once, and the Runner has
 // heard everything.
 func TestWorkSurvivesDisruption(t *testing.T) {
+	suite.Release(t, "further disruptions")
 	for i, d := range disruptions {
 		t.Run(d.name, func(t *testing.T) {
 			name := fmt.Sprintf("survivor-%d", i)

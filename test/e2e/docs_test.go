@@ -26,6 +26,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 const docsPatience = 3 * time.Minute
@@ -209,6 +210,7 @@ func TestTheReadmeRuns(t *testing.T) {
 // TestTheExamplesOfTheCommandLineRun runs the examples of docs/runner-cli.md, but those that run
 // elsewhere.
 func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
+	suite.Release(t, "the documents' commands, each as it is written")
 	for _, app := range []string{"web", "worker", "report"} {
 		removeApp(t, app)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // serial is the serial number of the agent's certificate.
@@ -57,6 +58,7 @@ func follow(t *testing.T, app string) (request func(path string)) {
 // TestRenewalDropsNothing follows a log over a renewal of the agent's
 // certificate: the same stream goes on, and the agent does not reconnect.
 func TestRenewalDropsNothing(t *testing.T) {
+	suite.Release(t, "further disruptions")
 	request := follow(t, "renewal")
 	request("/before-the-renewal")
 	before, err := serial(t.Context())
@@ -80,6 +82,7 @@ func TestRenewalDropsNothing(t *testing.T) {
 // TestALogIsFollowedOverTheAgentsDeath kills the agent under a followed log: the
 // Runner takes it up again, without losing or repeating a line.
 func TestALogIsFollowedOverTheAgentsDeath(t *testing.T) {
+	suite.Release(t, "further disruptions")
 	request := follow(t, "followed")
 	request("/before-the-death")
 	require.NoError(t, sys.KillAgent(t.Context()))

@@ -13,12 +13,14 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // TestThePagesOfGitAndBuildsRun runs what docs/git.md and docs/builds.md have run, with a Git
 // server of this machine behind SSH. There is no builder here, which is what a build meets
 // once it is let in; internal/build builds.
 func TestThePagesOfGitAndBuildsRun(t *testing.T) {
+	suite.Release(t, "the documents' commands, each as it is written")
 	removeApp(t, "web")
 	s := newShell(t)
 	s.allow(t)

@@ -21,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 const kubernetesPolicy = `rules:
@@ -96,7 +97,13 @@ func TestKubectlThroughTheTunnel(t *testing.T) {
 		})
 	}
 	t.Run("streams", s.streams)
-	t.Run("a reader that pauses", func(t *testing.T) { s.pauses(t, tool) })
+	further := func(name string, run func(*testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			suite.Release(t, "kubectl with slow readers, helm and further clients")
+			run(t)
+		})
+	}
+	further("a reader that pauses", func(t *testing.T) { s.pauses(t, tool) })
 	t.Run("top", func(t *testing.T) {
 		require.NoError(t, sys.Cluster.WaitMetrics(t.Context()))
 		s.fails(t, "kubectl top pods", `cannot list resource "pods" in API group "metrics.k8s.io"`) // edit does not hold that
@@ -109,8 +116,8 @@ func TestKubectlThroughTheTunnel(t *testing.T) {
 			return err == nil && strings.Contains(string(out), "CPU(cores)")
 		}, time.Minute, 500*time.Millisecond)
 	})
-	t.Run("helm", s.helm)
-	t.Run("clients", s.clients)
+	further("helm", s.helm)
+	further("clients", s.clients)
 	t.Run("addresses", s.addresses)
 	t.Run("reads", s.reads)
 	s.policyIs(t, kubernetesPolicy, "kubectl delete pod nobody", "NotFound")

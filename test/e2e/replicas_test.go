@@ -14,11 +14,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // TestTwoReplicas has the agent twice: both serve, one leads, and the death of that
 // one costs no command.
 func TestTwoReplicas(t *testing.T) {
+	suite.Release(t, "two replicas of the agent, of which one dies")
 	require.NoError(t, sys.ScaleAgent(t.Context(), 2))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)

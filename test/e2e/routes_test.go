@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // syncIngress sets the agent's switch as its customer would: in the config map,
@@ -62,6 +63,7 @@ func routesWhere(t *testing.T, what string, right func([]listedRoute) bool) (lis
 // TestTheHostsOfAppsAreListed follows one from its App's birth to its end. The
 // cluster has no ingress controller: the test says what one would.
 func TestTheHostsOfAppsAreListed(t *testing.T) {
+	suite.Release(t, "routes of Apps, end to end")
 	const host = "routes.shop.example.com"
 	require.NoError(t, syncIngress(t.Context(), true))
 	t.Cleanup(func() {

@@ -9,11 +9,13 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // TestAnAgentIsGivenAnotherToken by the commands of docs/enrolment.md. It has an identity and needs
 // none: it goes on as it was, and removes the token.
 func TestAnAgentIsGivenAnotherToken(t *testing.T) {
+	suite.Release(t, "an agent is given another token, end to end")
 	s := newShell(t)
 	s.env = append(s.env, "PIPEOPS_DATA_DIR="+sys.DataDir())
 	before := awaitListed(t, "the agent is listed", agentName, func(l listed) bool { return l.ID != "" })

@@ -20,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // pods is an agent in a cluster of its own.
@@ -139,6 +140,7 @@ func (p *pods) step(name string, f func(t *testing.T)) {
 
 // TestPods has an agent in a cluster be offered good and broken releases.
 func TestPods(t *testing.T) {
+	suite.Release(t, "an agent in a cluster updates itself")
 	t.Parallel()
 	p := newPods(t)
 	kubectl := func(args ...string) (string, error) {

@@ -23,8 +23,9 @@ import (
 // build). Where it is set, test/programs builds the product's programs so.
 const coverEnv = "GOCOVERDIR"
 
-// runCover runs what `make test` runs, and prints how many lines of the production code ran: in the
-// tests' own processes, and in the programs that they started.
+// runCover runs what `make test` runs, and the tests that it leaves out of the packages which need
+// no more than it does. It prints how many lines of the production code ran: in the tests' own
+// processes, and in the programs that they started.
 func runCover(ctx context.Context, out io.Writer, m *module) error {
 	dir := filepath.Join(m.root, "bin", "cover")
 	tests, programs := filepath.Join(dir, "tests"), filepath.Join(dir, "programs")
@@ -90,7 +91,10 @@ func baseline(file string) (kept float64, err error) {
 	return kept, nil
 }
 
-// coverJobs returns the jobs of testJobs without the race detector, whose builds are different.
+// coverJobs returns the jobs of testJobs without the race detector, whose builds are different. Which
+// tests `make test` leaves out changes with what they cost, and must not change the coverage: so the
+// product's packages and the journeys run all of their tests. What else the release suite has needs
+// machines, or hours.
 func coverJobs(m *module, tests, programs string) (jobs []job) {
 	for _, j := range testJobs(m) {
 		if j.dir != "" {
@@ -100,9 +104,31 @@ func coverJobs(m *module, tests, programs string) (jobs []job) {
 		j.args = append(j.args, "-cover", "-coverpkg="+modulePath+"/...")
 		j.env = append(j.env, coverEnv+"="+programs)
 		j.last = []string{"-args", "-test.gocoverdir=" + tests}
-		jobs = append(jobs, j)
+		whole, others := j, j
+		whole.name += ", all of their tests"
+		whole.env = append(slices.Clone(j.env), release...)
+		whole.packages, others.packages = m.coveredWhole(j.packages)
+		for _, j := range []job{whole, others} {
+			if len(j.packages) > 0 {
+				jobs = append(jobs, j)
+			}
+		}
 	}
 	return jobs
+}
+
+// coveredWhole tells packages of which `make cover` runs all tests from those of which it runs what
+// `make test` does.
+func (m *module) coveredWhole(pkgs []string) (whole, others []string) {
+	for _, pkg := range pkgs {
+		dir := m.dirs[pkg]
+		if !strings.HasPrefix(dir, "test/") || dir == "test/e2e" || dir == "test/demo" || dir == "test/selfupdate" || dir == "test/chart" {
+			whole = append(whole, pkg)
+			continue
+		}
+		others = append(others, pkg)
+	}
+	return whole, others
 }
 
 // coverage is, by package, which lines of its files have statements, and whether they ran.

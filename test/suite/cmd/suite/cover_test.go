@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +36,27 @@ func TestCoverageIsHeldAgainstTheOneThatIsKept(t *testing.T) {
 		require.Contains(t, out.String(), c.says)
 	}
 	require.NoError(t, compare(&strings.Builder{}, baselineFile, 100), "what is kept can be read")
+}
+
+// TestCoverRunsWhatAChangeLeavesOut of the packages that need no machines for it.
+func TestCoverRunsWhatAChangeLeavesOut(t *testing.T) {
+	m := repository(t)
+	var all []string
+	suites := map[string]bool{}
+	for _, j := range coverJobs(m, "tests", "programs") {
+		require.False(t, j.race)
+		all = append(all, j.packages...)
+		for _, pkg := range j.packages {
+			suites[short(pkg)] = slices.Contains(j.env, release[0])
+		}
+	}
+	require.ElementsMatch(t, m.tested(), all, "each package once")
+	for pkg, whole := range map[string]bool{
+		"internal/app": true, "agent": true, "internal/controlplane": true, "test/e2e": true, "test/chart": true,
+		"test/install": false, "test/chaos": false, "test/failures": false,
+	} {
+		require.Equal(t, whole, suites[pkg], pkg)
+	}
 }
 
 func TestCoverageCountsLinesOfProductionCode(t *testing.T) {

@@ -25,7 +25,8 @@ const usage = `usage: suite COMMAND
   short              unit tests alone: no cluster, no broker, no database
   race               the short tests of the packages that test runs without the race detector
   package PKG [RUN]  the tests of one package that match RUN, as test runs them
-  cover              what test runs, with the coverage of production code
+  cover              what test runs, and what it leaves out of the product's packages, with the coverage
+                     of production code
   part NAME...       parts of the release suite: ` + partNames + `
   touched            the parts whose inputs a change touched; -base REF names where it begins,
                      -limit D leaves parts out that would end later

@@ -76,19 +76,6 @@ func TestWhatAChangeLeavesOutAPartRuns(t *testing.T) {
 	require.NotZero(t, found)
 }
 
-func asksForRelease(f *ast.FuncDecl) bool {
-	for node := range ast.Preorder(f) {
-		call, ok := node.(*ast.SelectorExpr)
-		if !ok || call.Sel.Name != "Release" && call.Sel.Name != "IsRelease" {
-			continue
-		}
-		if pkg, ok := call.X.(*ast.Ident); ok && pkg.Name == "suite" {
-			return true
-		}
-	}
-	return false
-}
-
 // isRunByAPart reports whether a part runs a test with the release's environment. A helper counts as
 // run where all tests of its package run.
 func isRunByAPart(t *testing.T, m *module, pkg, name string) bool {

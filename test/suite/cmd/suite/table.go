@@ -15,17 +15,18 @@ const (
 	benchModule = "test/bench/peers"
 	// fuzzTime is how long each fuzz target looks for new inputs.
 	fuzzTime  = "30s"
-	partNames = "outages, race, databases, machines, hostile, contract, failures, chaos, fuzz"
+	partNames = "outages, race, databases, machines, hostile, contract, failures, chaos, fuzz, journeys"
 )
 
 // release makes the tests run that are only in the release suite.
 var release = []string{suite.Variable + "=" + suite.All}
 
-// realParts are the packages whose tests bring up a cluster, a machine, or the whole system.
+// realParts are the packages whose tests bring up a cluster, a machine, or the whole system, or render
+// in a child process.
 // Most of our code runs in child processes there, so `make test` compiles them without the race
 // detector; the release suite's part "race" runs them with it.
 var realParts = []string{
-	"/test/kubetest", "/test/cluster", "/test/machine", "/test/harness", "/test/buildkit",
+	"/test/kubetest", "/test/cluster", "/test/machine", "/test/harness", "/test/buildkit", "/test/rendertest",
 }
 
 // usesRealParts reports whether a package's tests import one of them, or run a command line: that is
@@ -99,9 +100,9 @@ type part struct {
 var pages = []string{"docs", "README.md"}
 
 // parts are in the order in which a change should hear of a failure. `make test-all` runs them after
-// `make test` (12 minutes) in lanes: failures, machines and race (48 minutes) beside databases, hostile,
-// contract and outages (32), with fuzz in the time that these leave; then chaos alone (15). An hour and
-// a quarter.
+// `make test` (12 minutes) in lanes: machines, journeys and race (41 minutes) beside databases, hostile,
+// contract, failures and outages (47), with fuzz in the time that these leave; then chaos alone (15). An
+// hour and a quarter.
 var parts = []part{
 	{
 		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 11 * time.Minute, lane: serversLane, files: pages,
@@ -126,7 +127,7 @@ var parts = []part{
 		},
 	},
 	{
-		name: "failures", what: "each failure of workloads, as an App, a set and a release", estimate: 15 * time.Minute, lane: machinesLane,
+		name: "failures", what: "each failure of workloads, as an App, a set and a release", estimate: 15 * time.Minute, lane: serversLane,
 		jobs: func(m *module) []job {
 			return []job{{name: "failures", env: release, args: []string{"-v"}, packages: m.below("test/failures")}}
 		},
@@ -141,18 +142,21 @@ var parts = []part{
 		},
 	},
 	{
-		name: "outages", what: "announcements while brokers and receivers die again and again, with the race detector", estimate: 6 * time.Minute, lane: serversLane,
+		name: "outages", what: "announcements while brokers and receivers die again and again, and what else takes the control plane's tests long, with the race detector", estimate: 6 * time.Minute, lane: serversLane,
 		jobs: func(m *module) []job {
-			return []job{{
-				name: "outages", env: release, race: true, args: []string{"-p", "1", "-run", outages},
-				packages: append(m.below("runnerapi/announce"), m.below("internal/controlplane")...),
-			}}
+			return furtherJobs(m, true, append(m.below("runnerapi/announce"), m.below("internal/controlplane")...)...)
 		},
 	},
 	{
-		name: "race", what: "the race detector over the packages on real parts", estimate: 15 * time.Minute, lane: machinesLane, product: true, files: pages,
+		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, the documents' commands; the demo; lives of test clusters", estimate: 7 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
-			return []job{{name: "real parts with the race detector", race: true, args: []string{"-p", "2"}, packages: slowestFirst(m.unraced())}}
+			return furtherJobs(m, false, slices.Concat(m.below("test/e2e"), m.below("test/demo"), m.below("test/cluster"))...)
+		},
+	},
+	{
+		name: "race", what: "the race detector over the packages on real parts, with their tests that take long", estimate: 16 * time.Minute, lane: machinesLane, product: true, files: pages,
+		jobs: func(m *module) []job {
+			return []job{{name: "real parts with the race detector", env: release, race: true, args: []string{"-p", "2"}, packages: slowestFirst(m.unraced())}}
 		},
 	},
 	{
@@ -173,9 +177,6 @@ func (m *module) unraced() []string {
 	_, real := m.groups()
 	return slices.DeleteFunc(real, func(p string) bool { return strings.HasPrefix(short(p), "test/") })
 }
-
-// outages are the tests of the part "outages".
-const outages = "^(TestOutages|TestTwoBrokers|TestNothingIsLostWhenTheBrokerDies|TestWebhooksOutliveOutages)$"
 
 // neverRun is what no suite of this repository runs.
 var neverRun = []string{

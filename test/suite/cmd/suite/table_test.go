@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -52,6 +53,29 @@ func TestEveryPartHasJobs(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, names, strings.Split(partNames, ", "))
+}
+
+// TestAReleaseTakesAnHourAndAQuarter by the parts' estimates and the time of `make test`.
+func TestAReleaseTakesAnHourAndAQuarter(t *testing.T) {
+	const change, most = 12 * time.Minute, 75 * time.Minute
+	var pieces []piece
+	for _, p := range parts {
+		pieces = append(pieces, piece{part: p, cost: p.estimate})
+	}
+	require.LessOrEqual(t, change+duration(pieces), most)
+}
+
+// TestReleaseTestsAreFound in their functions, subtests included, and nothing else of their package.
+func TestReleaseTestsAreFound(t *testing.T) {
+	m := repository(t)
+	require.Contains(t, m.releasing(modulePath+"/test/e2e"), "TestKubectlThroughTheTunnel", "some of its subtests")
+	require.NotContains(t, m.releasing(modulePath+"/test/e2e"), "TestTheReadmeRuns")
+	require.Empty(t, furtherJobs(m, false, modulePath+"/test/suite/cmd/suite"))
+	for _, j := range furtherJobs(m, true, modulePath+"/internal/controlplane") {
+		require.True(t, j.race)
+		require.Contains(t, j.env, release[0])
+		require.Contains(t, j.pattern(), "TestWebhooksOutliveOutages")
+	}
 }
 
 func TestEveryFuzzTargetHasAJob(t *testing.T) {
@@ -105,12 +129,9 @@ func TestWhatTestsNameIsAnInput(t *testing.T) {
 	m := repository(t)
 	for _, p := range parts {
 		for _, j := range p.jobs(m) {
-			if slices.Contains(j.args, "-run") {
-				continue // few tests of the package, and none that reads a file
-			}
 			in := m.inputs(p, j)
 			for _, pkg := range j.packages {
-				for path, at := range m.named(t, pkg) {
+				for path, at := range m.named(t, pkg, j.pattern()) {
 					require.True(t, in.has(path), "part %s: %s names %s, which is none of its inputs", p.name, at, path)
 				}
 			}
@@ -118,8 +139,9 @@ func TestWhatTestsNameIsAnInput(t *testing.T) {
 	}
 }
 
-// named returns the paths of the repository's files that stand as texts in a package's tests.
-func (m *module) named(t *testing.T, pkg string) map[string]string {
+// named returns the paths of the repository's files that stand as texts in a package's tests. With a
+// pattern, it looks at the files alone whose tests match it.
+func (m *module) named(t *testing.T, pkg, pattern string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	files, err := filepath.Glob(filepath.Join(m.dirs[pkg], "*_test.go"))
@@ -127,6 +149,9 @@ func (m *module) named(t *testing.T, pkg string) map[string]string {
 	for _, file := range files {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 		require.NoError(t, err)
+		if pattern != "" && !declares(parsed, regexp.MustCompile(pattern)) {
+			continue
+		}
 		for node := range ast.Preorder(parsed) {
 			if text, ok := node.(*ast.BasicLit); ok && text.Kind == token.STRING {
 				path, err := strconv.Unquote(text.Value)
@@ -138,6 +163,14 @@ func (m *module) named(t *testing.T, pkg string) map[string]string {
 		}
 	}
 	return found
+}
+
+// declares reports whether a file has a function whose name matches a pattern.
+func declares(file *ast.File, pattern *regexp.Regexp) bool {
+	return slices.ContainsFunc(file.Decls, func(d ast.Decl) bool {
+		f, ok := d.(*ast.FuncDecl)
+		return ok && pattern.MatchString(f.Name.Name)
+	})
 }
 
 var ofRoot = regexp.MustCompile(`^(?:\.\./)*((?:docs|scripts|deployments)/[\w./-]+|README\.md|Dockerfile)$`)
