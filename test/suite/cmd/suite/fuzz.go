@@ -15,7 +15,7 @@ func fuzzJobs(m *module) (jobs []job) {
 	for _, pkg := range m.tested() {
 		for _, target := range fuzzTargets(filepath.Join(m.root, m.dirs[pkg])) {
 			jobs = append(jobs, job{
-				name: short(pkg) + " " + target, packages: []string{pkg}, idle: true,
+				name: short(pkg) + " " + target, packages: []string{pkg}, nice: 19,
 				args: []string{"-run", "^$", "-fuzz", "^" + target + "$", "-fuzztime", fuzzTime, "-parallel", "1"},
 			})
 		}

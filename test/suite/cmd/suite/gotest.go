@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,7 +30,7 @@ const (
 type job struct {
 	name     string
 	part     string // of the release suite; empty for others
-	idle     bool   // takes the processor time that others leave
+	nice     int    // how far it stands back where others want the processor, as nice(1) has it
 	dir      string // of a module of its own; empty for the repository's
 	race     bool
 	args     []string
@@ -105,8 +106,8 @@ type event struct {
 // stream runs a job and sends its events. It returns when the command has ended.
 func stream(ctx context.Context, j *job, events chan<- event) error {
 	words := slices.Concat([]string{"go", "test", "-json"}, j.flags(), j.packages, j.last)
-	if j.idle {
-		words = append([]string{"nice", "-n", "19"}, words...)
+	if j.nice > 0 {
+		words = append([]string{"nice", "-n", strconv.Itoa(j.nice)}, words...)
 	}
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	// As a terminal does it: go cleans up after an interrupt only, and passes none on.

@@ -42,7 +42,7 @@ func TestAlone(*testing.T) { note("alone") }
 func TestFails(t *testing.T) { note("fails"); t.Fatal() }
 `), 0o600))
 	one := func(name, test string, l lane) piece {
-		j := job{name: name, part: name, dir: dir, idle: l == idleLane, args: []string{"-run", "^" + test + "$"}, packages: []string{"."}}
+		j := job{name: name, part: name, dir: dir, nice: map[bool]int{true: 19}[l == idleLane], args: []string{"-run", "^" + test + "$"}, packages: []string{"."}}
 		return piece{part: part{name: name, lane: l}, jobs: []marked{{&j, filepath.Join(dir, "passed", name)}}}
 	}
 	var out strings.Builder
