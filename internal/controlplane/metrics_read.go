@@ -65,6 +65,7 @@ func (c *ControlPlane) readNumbers(set setter) {
 		set("dead_letters", float64(n))
 	}
 	set("certificate_expiry_timestamp_seconds", metrics.Seconds(c.ca.Certificate().NotAfter), "ca")
+	set("certificate_expiry_timestamp_seconds", metrics.Seconds(c.ca.IntermediatesEnd()), "intermediate")
 	if own, err := c.certificate.Get(nil); err == nil && own.Leaf != nil {
 		set("certificate_expiry_timestamp_seconds", metrics.Seconds(own.Leaf.NotAfter), "server")
 	}

@@ -160,6 +160,15 @@ func (d Domains) fit(intermediate *x509.Certificate, role string) bool {
 		slices.Equal(intermediate.PermittedDNSDomains, want.PermittedDNSDomains)
 }
 
+// ForDomains reports whether there are intermediate CAs for the domains of this control plane.
+func (c *CA) ForDomains() bool {
+	signing := &c.state.Load().signing
+	return !slices.ContainsFunc(leafRoles, func(role string) bool {
+		newest := signing.newest(role)
+		return newest.cert == nil || !c.domains.fit(newest.cert, role)
+	})
+}
+
 // Upkeep replaces the intermediate CAs that end within RenewBefore, or are for other domains, and
 // reports whether there were any. It returns a RootAwayError if the root's key is needed for that.
 // Like a step of a rotation, it needs the caller's lock.

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // RootAwayError reports that the root CA's key is needed and was exported.
@@ -59,17 +60,16 @@ func (c *CA) ImportRootKeys(text []byte) error {
 	if err != nil {
 		return err
 	}
-	found := false
-	err = c.changeRoots(func(a *authority) error {
+	ours := func(a *authority) bool { return keyOf(given, a.cert) != nil }
+	if !slices.ContainsFunc(c.state.Load().trustedNow(), ours) {
+		return errors.New("it has no key of this control plane's root CA; `pipeops-controlplane ca show` lists the CAs")
+	}
+	return c.changeRoots(func(a *authority) error {
 		if p := keyOf(given, a.cert); p != nil {
-			a.key, found = p.key, true
+			a.key = p.key
 		}
 		return nil
 	})
-	if err == nil && !found {
-		err = errors.New("it has no key of this control plane's root CA; `pipeops-controlplane ca show` lists the CAs")
-	}
-	return err
 }
 
 func keyOf(pairs []pair, cert *x509.Certificate) *pair {
