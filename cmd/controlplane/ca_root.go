@@ -18,8 +18,8 @@ certificates of agents, Runners and the control plane. Without the root's key, t
 works on until its intermediate CAs end: three years, of which it warns during the last.
 
 The root's key is needed for ca rotate start, and to renew the intermediate CAs.`
-	cmd.Example = `  pipeops-controlplane ca root export /media/offline/root-ca.pem --yes
-  pipeops-controlplane ca root import /media/offline/root-ca.pem`
+	cmd.Example = `  pipeops-controlplane ca root export root-ca.pem --yes
+  pipeops-controlplane ca root import root-ca.pem`
 	return cmd
 }
 
@@ -34,7 +34,7 @@ command reads the file again before it removes the key from the control plane.
 The file has the key in plain text: anyone who reads it can be this control plane, and any agent
 and Runner of it. Keep it on an encrypted medium, and a second copy elsewhere. Delete backups of
 the control plane that were made before: they have the key, too.`,
-		Example: "  pipeops-controlplane ca root export /media/offline/root-ca.pem --yes",
+		Example: "  pipeops-controlplane ca root export root-ca.pem --yes",
 		Args:    exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !yes {
@@ -63,7 +63,7 @@ func newCARootImport(a *app) *cobra.Command {
 within a year are renewed at once. The file stays as it is.
 
 Export the key again when you are done. After ca rotate start the export has two keys.`,
-		Example: "  pipeops-controlplane ca root import /media/offline/root-ca.pem",
+		Example: "  pipeops-controlplane ca root import root-ca.pem",
 		Args:    exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
