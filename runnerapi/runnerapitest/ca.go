@@ -19,8 +19,8 @@ import (
 // RoleRoot is for a certificate that no intermediate CA has signed.
 const RoleRoot = "root"
 
-// CA stands for the control plane's CA: a root, and an intermediate CA for each role. It signs
-// whatever a test wants, since its intermediate CAs have no name constraints.
+// CA stands for the control plane's CA: a root, and an intermediate CA for each role. Its
+// intermediate CAs have no name constraints, so it signs any name for a test.
 type CA struct {
 	Pool *x509.CertPool // the root
 	Cert *x509.Certificate

@@ -316,7 +316,7 @@ func TestKeysThatWereNotStoredStay(t *testing.T) {
 	}
 }
 
-// FuzzRootKeys: whatever is in the file, it has keys of certificates or is refused.
+// FuzzRootKeys reads files that have keys of certificates, or are refused.
 func FuzzRootKeys(f *testing.F) {
 	c, err := Open(filepath.Join(f.TempDir(), "ca.pem"), testDomains, testNoLog, time.Now)
 	require.NoError(f, err)
