@@ -168,12 +168,23 @@ func storedIdentity(t *testing.T, dir string) *identity.Identity {
 	return id
 }
 
-// signer is the CA that signs.
+// signer is the root CA that signs.
 func signer(t *testing.T, p *planetest.Plane) *x509.Certificate {
 	t.Helper()
-	authority, err := ca.Open(filepath.Join(p.Config.DataDir, "ca.pem"), ca.LogFunc(func(ca.Record) error { return nil }), p.Clock.Now)
+	return authority(t, p).Certificate()
+}
+
+// rootOf is the KeyID of the root CA above a certificate.
+func rootOf(t *testing.T, p *planetest.Plane, cert *x509.Certificate) string {
+	t.Helper()
+	return authority(t, p).RootID(cert)
+}
+
+func authority(t *testing.T, p *planetest.Plane) *ca.CA {
+	t.Helper()
+	authority, err := ca.Open(filepath.Join(p.Config.DataDir, "ca.pem"), ca.Domains{Trust: p.Config.TrustDomain, Agents: p.Config.AgentsDomain}, ca.LogFunc(func(ca.Record) error { return nil }), p.Clock.Now)
 	require.NoError(t, err)
-	return authority.Certificate()
+	return authority
 }
 
 // TestTheCAIsRotatedWhileCommandsRun restarts the control plane between each two
@@ -201,13 +212,13 @@ func TestTheCAIsRotatedWhileCommandsRun(t *testing.T) {
 	t.Logf("%d commands, none failed", r.commands.Load())
 
 	assert.NotEqual(t, old, signer(t, p))
-	assert.Equal(t, ca.KeyID(signer(t, p)), ca.IssuerID(storedIdentity(t, dir).Certificate.Leaf))
+	assert.Equal(t, ca.KeyID(signer(t, p)), rootOf(t, p, storedIdentity(t, dir).Certificate.Leaf))
 	written, err := login.Open(r.file, nil)
 	require.NoError(t, err)
 	defer written.Close()
 	cert, err := written.Certificate()
 	require.NoError(t, err)
-	assert.Equal(t, ca.KeyID(signer(t, p)), ca.IssuerID(cert.Leaf), "the Runner's file follows")
+	assert.Equal(t, ca.KeyID(signer(t, p)), rootOf(t, p, cert.Leaf), "the Runner's file follows")
 
 	// The token names the old CA and is used up: it is still the same agent's.
 	first.stop()
@@ -228,7 +239,7 @@ func TestAnAbortedRotationWhileCommandsRun(t *testing.T) {
 	}
 	await.Until(t, "the agent trusts the old CA alone", func() bool {
 		id := storedIdentity(t, dir)
-		return len(anchor.Parse([]byte(id.CABundle))) == 1 && id.HasCA(controlapi.Fingerprint(old)) && ca.IssuerID(id.Certificate.Leaf) == ca.KeyID(old)
+		return len(anchor.Parse([]byte(id.CABundle))) == 1 && id.HasCA(controlapi.Fingerprint(old)) && rootOf(t, p, id.Certificate.Leaf) == ca.KeyID(old)
 	})
 	r.some()
 }
@@ -253,7 +264,7 @@ func TestAnAgentThatWasOfflineDuringTheRotation(t *testing.T) {
 			assert.Equal(t, id, p.AwaitOnline(t, again))
 			await.Until(t, "it has a certificate of the new CA", func() bool {
 				now := storedIdentity(t, dir)
-				return ca.IssuerID(now.Certificate.Leaf) == ca.KeyID(signer(t, p)) && !strings.Contains(now.CABundle, strings.TrimSpace(old.CABundle))
+				return rootOf(t, p, now.Certificate.Leaf) == ca.KeyID(signer(t, p)) && !strings.Contains(now.CABundle, strings.TrimSpace(old.CABundle))
 			})
 			status, err := p.CA(t.Context())
 			require.NoError(t, err)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 )
 
 // The codes of refusals, as they appear in the audit log.
@@ -124,6 +126,9 @@ func (c *ServerTLSConfig) judge(certs []*x509.Certificate) (*runner, *Refusal) {
 		return nil, refuse(leaf, "", RefusedUnknown, "the certificate is not one that the agent trusts: %v", err)
 	}
 	name, err := nameFrom(leaf, c.TrustDomain, roleRunner)
+	if err == nil {
+		err = anchor.SignedFor(chains, c.TrustDomain, roleRunner)
+	}
 	if err != nil {
 		return nil, refuse(leaf, "", RefusedUnknown, "%v", err)
 	}

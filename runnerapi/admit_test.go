@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -269,8 +270,11 @@ func TestOnlyTheControlPlaneSendsRefreshRequests(t *testing.T) {
 	} {
 		require.Error(t, h.refresh(t, cert), name)
 	}
+	for _, signer := range othersThan(anchor.RoleControlPlane) {
+		require.Error(t, h.refresh(t, h.CA.IssueBy(t, signer, runnerapi.ControlPlaneURI(domain))), "by the CA for %s", signer)
+	}
 	assert.Equal(t, 1, h.refreshed)
-	assert.Len(t, h.refused(), 4)
+	assert.Len(t, h.refused(), 8)
 
 	config := h.ClientConfig()
 	config.Certificate = func() (*tls.Certificate, error) { return &plane, nil }

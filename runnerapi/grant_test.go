@@ -58,7 +58,7 @@ func TestACertificateCarriesItsGrant(t *testing.T) {
 		require.NoError(t, err)
 		return cert
 	}
-	opts := x509.VerifyOptions{Roots: ca.Pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	opts := x509.VerifyOptions{Roots: ca.Pool, Intermediates: ca.Intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 
 	limited := parse(granted(t, "env=prod,region in (eu,us)"))
 	got, err := runnerapi.GrantOf(limited)

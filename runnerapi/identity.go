@@ -8,12 +8,14 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 )
 
 // The two kinds of identity on this wire, as the first part of a SPIFFE ID's path.
 const (
-	roleRunner = "runner"
-	roleAgent  = "agent"
+	roleRunner = anchor.RoleRunner
+	roleAgent  = anchor.RoleAgent
 	// controlPlanePath is the whole path of the control plane's SPIFFE ID: there is only one.
 	controlPlanePath = "/controlplane"
 )

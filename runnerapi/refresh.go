@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 )
 
 // refreshProtocol is the ALPN protocol by which the control plane makes an agent request its news at
@@ -40,7 +42,11 @@ func (c *ServerTLSConfig) refreshVerifier(hello *tls.ClientHelloInfo) func(tls.C
 
 func (c *ServerTLSConfig) judgeRefresh(state tls.ConnectionState) *Refusal {
 	leaf := state.PeerCertificates[0]
-	if _, err := c.verify(state.PeerCertificates); err != nil {
+	chains, err := c.verify(state.PeerCertificates)
+	if err == nil {
+		err = anchor.SignedFor(chains, c.TrustDomain, anchor.RoleControlPlane)
+	}
+	if err != nil {
 		return refuse(leaf, "", RefusedUnknown, "the agent does not trust the certificate of a refresh request: %v", err)
 	}
 	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != ControlPlaneURI(c.TrustDomain).String() {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 )
 
 // alpn lists the protocols of this wire, the preferred one first.
@@ -107,7 +109,8 @@ type ClientTLSConfig struct {
 }
 
 // ClientTLS returns a configuration for mutual TLS 1.3 with one agent: its certificate must be for
-// ServerName and be an agent's certificate of the trust domain.
+// ServerName, and be an agent's certificate of the trust domain that the agents' intermediate CA has
+// signed.
 func ClientTLS(c ClientTLSConfig) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -119,6 +122,9 @@ func ClientTLS(c ClientTLSConfig) *tls.Config {
 		},
 		VerifyConnection: func(state tls.ConnectionState) error {
 			id, err := nameFrom(state.PeerCertificates[0], c.TrustDomain, roleAgent)
+			if err == nil {
+				err = anchor.SignedFor(state.VerifiedChains, c.TrustDomain, roleAgent)
+			}
 			if err == nil && c.AgentID != "" && id != c.AgentID {
 				err = fmt.Errorf("agent %s answered in place of %s", clip(id), c.AgentID)
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -55,6 +57,39 @@ func TestTheAgentLetsOnlyRunnersIn(t *testing.T) {
 		})
 	}
 	assert.Empty(t, agent.Backend.Calls())
+}
+
+// TestACAOfAnotherRoleMakesNoRunner has a thief of each other CA's key make a Runner's certificate.
+func TestACAOfAnotherRoleMakesNoRunner(t *testing.T) {
+	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	for _, signer := range othersThan(anchor.RoleRunner) {
+		cert := agent.CA.IssueBy(t, signer, runnerapi.RunnerURI(runnerapitest.TrustDomain, "tester"))
+		config := agent.ClientConfig()
+		config.Certificate = func() (*tls.Certificate, error) { return &cert, nil }
+		c, err := runnerapi.NewClient(config)
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = c.Cluster(ctxFor(t))
+		assert.Equal(t, runnerapi.CodeRefused, codeOf(t, err), "%s: %v", signer, err)
+	}
+	assert.Empty(t, agent.Backend.Calls())
+}
+
+// TestACAOfAnotherRoleMakesNoAgent has such a thief pass for an agent.
+func TestACAOfAnotherRoleMakesNoAgent(t *testing.T) {
+	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	for _, signer := range othersThan(anchor.RoleAgent) {
+		cert := agent.CA.IssueBy(t, signer, runnerapi.AgentURI(runnerapitest.TrustDomain, "a1"), runnerapitest.ServerName)
+		_, err := serveWith(t, agent, agent.Backend, cert, zerolog.Nop()).Client().Cluster(ctxFor(t))
+		assert.Equal(t, runnerapi.CodeUntrusted, codeOf(t, err), "%s: %v", signer, err)
+	}
+	assert.Empty(t, agent.Backend.Calls())
+}
+
+// othersThan returns all CAs but the one that signs for a role.
+func othersThan(role string) []string {
+	all := []string{runnerapitest.RoleRoot, anchor.RoleAgent, anchor.RoleRunner, anchor.RoleServer, anchor.RoleControlPlane}
+	return slices.DeleteFunc(all, func(r string) bool { return r == role })
 }
 
 func TestTheRunnerTalksToTheRightAgentOnly(t *testing.T) {

@@ -51,6 +51,9 @@ func (a *app) sayCA(status controlplane.CAStatus) {
 	for _, w := range status.Warnings {
 		a.say("Warning: %s", w)
 	}
+	if status.RootAway {
+		a.say("The root CA's key was exported; rotate start and renewals of intermediate CAs need it: pipeops-controlplane ca root import FILE")
+	}
 	a.sayNotReady(status.NotReady)
 	switch {
 	case status.Stage == ca.Settled:

@@ -31,7 +31,7 @@ func TestTheReadmesDataDirectoryIsTheDefault(t *testing.T) {
 func TestTheCommandsOfTheCertificatesDocument(t *testing.T) {
 	blocks, err := harness.Shell("docs/certificates.md")
 	require.NoError(t, err)
-	require.Len(t, blocks, 7)
+	require.Len(t, blocks, 9)
 	var script strings.Builder
 	script.WriteString("served\n")
 	for i := range blocks {

@@ -99,7 +99,10 @@ func pair(t *testing.T, cert tls.Certificate) (certificate, key string) {
 	t.Helper()
 	der, err := x509.MarshalECPrivateKey(cert.PrivateKey.(*ecdsa.PrivateKey))
 	require.NoError(t, err)
-	return certPEM(cert.Certificate[0]), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+	for _, raw := range cert.Certificate {
+		certificate += certPEM(raw)
+	}
+	return certificate, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
 }
 
 // TestScripts runs the command lines in testdata/script, each with a fake agent

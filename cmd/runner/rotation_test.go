@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"os"
 	"path/filepath"
 	"testing"
@@ -47,7 +46,7 @@ func TestTheCredentialsFollowTheCA(t *testing.T) {
 		_, _, err := admin.RotateCA(t.Context(), step, controlplane.RotateOptions{Force: true})
 		require.NoError(t, err)
 	}
-	authority, err := ca.Open(filepath.Join(dir, "ca.pem"), ca.LogFunc(func(ca.Record) error { return nil }), time.Now)
+	authority, err := ca.Open(filepath.Join(dir, "ca.pem"), ca.Domains{}, ca.LogFunc(func(ca.Record) error { return nil }), time.Now)
 	require.NoError(t, err)
 
 	await.Until(t, "the control plane has taken up the rotation", func() bool {
@@ -56,7 +55,7 @@ func TestTheCredentialsFollowTheCA(t *testing.T) {
 		kept, err := runnerapi.LoadCredentials(w.credentials)
 		assert.NoError(t, err)
 		cert, err := kept.TLSCertificate()
-		return assert.NoError(t, err) && hex.EncodeToString(cert.Leaf.AuthorityKeyId) == ca.KeyID(authority.Certificate())
+		return assert.NoError(t, err) && ca.IssuerID(cert.Leaf) == authority.SignerID(ca.RoleRunner)
 	})
 	info, err := os.Stat(w.credentials)
 	require.NoError(t, err)

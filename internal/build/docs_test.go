@@ -161,7 +161,10 @@ func pair(t *testing.T, cert tls.Certificate) (key, certificate string) {
 	require.True(t, ok)
 	der, err := x509.MarshalECPrivateKey(private)
 	require.NoError(t, err)
-	return block("EC PRIVATE KEY", der), block("CERTIFICATE", cert.Certificate[0])
+	for _, raw := range cert.Certificate {
+		certificate += block("CERTIFICATE", raw)
+	}
+	return block("EC PRIVATE KEY", der), certificate
 }
 
 func block(kind string, der []byte) string {

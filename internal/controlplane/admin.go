@@ -50,7 +50,11 @@ func MakeAdmin(ctx context.Context, data Data, now func() time.Time) (*Admin, er
 	if err != nil {
 		return nil, err
 	}
-	authority, err := data.openCA(ctx, s, now, false)
+	domains, err := domainsOf(ctx, s)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	authority, err := data.openCA(ctx, s, domains, now, false)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

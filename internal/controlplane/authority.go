@@ -83,7 +83,7 @@ func sealPurpose(version int64) string { return fmt.Sprintf("ca %d", version) }
 // openCA opens the CA in the data directory, or in the database that several control planes share.
 // Only a serving control plane moves it there, because another one may still serve from the
 // directory.
-func (d Data) openCA(ctx context.Context, s *store.Store, now func() time.Time, serving bool) (*ca.CA, error) {
+func (d Data) openCA(ctx context.Context, s *store.Store, domains ca.Domains, now func() time.Time, serving bool) (*ca.CA, error) {
 	_, err := s.Authority(ctx)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
@@ -92,11 +92,11 @@ func (d Data) openCA(ctx context.Context, s *store.Store, now func() time.Time, 
 	case !d.Shared() && inDatabase:
 		return nil, errors.New("the certificate authority is in the database, for several control planes; give --ca-key-file as `pipeops-controlplane serve` has it")
 	case !d.Shared():
-		return ca.Open(filepath.Join(d.Dir, fileCA), certificateLog{s}, now)
+		return ca.Open(filepath.Join(d.Dir, fileCA), domains, certificateLog{s}, now)
 	case d.has(fileCA) && !serving && !inDatabase:
 		return nil, fmt.Errorf("the certificate authority is in %s still; start `pipeops-controlplane serve` with --ca-key-file once, which moves it into the database", d.Dir)
 	case d.has(fileCA) && serving:
-		if err := d.moveCA(s, now); err != nil { //nolint:contextcheck // a ca.Keeper has a bound of its own
+		if err := d.moveCA(s, domains, now); err != nil { //nolint:contextcheck // a ca.Keeper has a bound of its own
 			return nil, err
 		}
 	case !inDatabase:
@@ -104,7 +104,16 @@ func (d Data) openCA(ctx context.Context, s *store.Store, now func() time.Time, 
 			return nil, err
 		}
 	}
-	return ca.OpenIn(&sealedCA{store: s, key: d.CAKey}, certificateLog{s}, now)
+	return ca.OpenIn(&sealedCA{store: s, key: d.CAKey}, domains, certificateLog{s}, now)
+}
+
+// domainsOf returns the domains of certificates as the control plane serves them, or would.
+func domainsOf(ctx context.Context, s *store.Store) (ca.Domains, error) {
+	at, err := loadAdvertised(ctx, s)
+	if errors.Is(err, ErrNeverServed) {
+		return ca.Domains{Trust: DefaultTrustDomain, Agents: DefaultAgentsDomain}, nil
+	}
+	return ca.Domains{Trust: at.TrustDomain, Agents: at.AgentsDomain}, err
 }
 
 // mayMakeCA refuses to create a CA if agents already have one.
@@ -121,9 +130,9 @@ func (d Data) mayMakeCA(ctx context.Context, s *store.Store) error {
 }
 
 // moveCA moves the CA from the data directory into the database. The file stays under another name.
-func (d Data) moveCA(s *store.Store, now func() time.Time) error {
+func (d Data) moveCA(s *store.Store, domains ca.Domains, now func() time.Time) error {
 	file := filepath.Join(d.Dir, fileCA)
-	here, err := ca.Open(file, certificateLog{s}, now) // verifies it
+	here, err := ca.Open(file, domains, certificateLog{s}, now) // verifies it
 	if err != nil {
 		return err
 	}
@@ -135,7 +144,7 @@ func (d Data) moveCA(s *store.Store, now func() time.Time) error {
 	if err := keep.Make(text); err != nil {
 		return err
 	}
-	there, err := ca.OpenIn(keep, certificateLog{s}, now)
+	there, err := ca.OpenIn(keep, domains, certificateLog{s}, now)
 	if err != nil {
 		return err
 	}

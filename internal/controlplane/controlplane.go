@@ -93,7 +93,8 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if err := c.claim(ctx); err != nil {
 		return err
 	}
-	if c.ca, err = c.cfg.data().openCA(ctx, c.store, c.cfg.Now, true); err != nil {
+	domains := ca.Domains{Trust: c.cfg.TrustDomain, Agents: c.cfg.AgentsDomain}
+	if c.ca, err = c.cfg.data().openCA(ctx, c.store, domains, c.cfg.Now, true); err != nil {
 		return err
 	}
 	if err := c.ca.Ended(); err != nil {
@@ -107,6 +108,9 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	}
 	c.cfg.advertise(c.listeners.api.Addr(), c.listeners.tunnel.Addr(), c.listeners.edge.Addr())
 	if err := checkDomains(ctx, c.store, c.Advertised()); err != nil {
+		return err
+	}
+	if err := c.readyCA(); err != nil {
 		return err
 	}
 	seal, err := sealOf(ctx, c.store)
@@ -159,7 +163,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 				if server.WantsCA(hello) {
 					certificate = c.certificate.Get
 				}
-				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate, ClientCAs: c.ca.Pool(), Time: c.cfg.Now}, nil
+				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate, ClientCAs: c.ca.PoolFor(ca.RoleAgent), Time: c.cfg.Now}, nil
 			},
 		},
 		Identify: c.peers.agentOfTunnel, Admit: c.peers.admit,

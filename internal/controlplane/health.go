@@ -91,7 +91,7 @@ func (c *ControlPlane) checkBroker(r *readiness, stats OutboxStats) {
 }
 
 func (c *ControlPlane) checkCertificates(r *readiness) {
-	now, end := c.cfg.Now(), c.ca.Certificate().NotAfter
+	now, end := c.cfg.Now(), c.ca.IntermediatesEnd()
 	r.set("ca", true, now.Before(end), "valid until "+end.UTC().Format(time.RFC3339))
 	own, err := c.certificate.Get(nil)
 	if err != nil || own.Leaf == nil {

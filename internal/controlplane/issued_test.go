@@ -37,7 +37,7 @@ func TestCertificatesAreInTheLog(t *testing.T) {
 	assert.Contains(t, ofShop[1].Reason, "registration with token ")
 	assert.Equal(t, "shop", ofShop[0].AgentName)
 	assert.Equal(t, leaf.SerialNumber.Text(16), ofShop[0].Serial)
-	assert.Equal(t, ca.KeyID(p.ca.Certificate()), ofShop[0].Issuer)
+	assert.Equal(t, p.ca.SignerID(ca.RoleAgent), ofShop[0].Issuer)
 	assert.Equal(t, ofShop[:1], p.issued(IssuedOptions{Serial: ofShop[0].Serial}))
 
 	ofRunner := p.issued(IssuedOptions{Kind: ca.RoleRunner})

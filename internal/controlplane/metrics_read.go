@@ -28,7 +28,7 @@ func readNumbers(c *ControlPlane) *metrics.Read {
 		Gauge("webhook_oldest_age_seconds", "How long the first of them has waited; 0 for none.").
 		Gauge("broker_connected", "Whether announcements can go out now.").
 		Gauge("store_up", "Whether the database answered this very scrape.").
-		Gauge("certificate_expiry_timestamp_seconds", "When the CA's and the control plane's own certificate end.", "certificate")
+		Gauge("certificate_expiry_timestamp_seconds", "When the root CA, the first intermediate CA and the control plane's own certificate end.", "certificate")
 	return declareConnections(r)
 }
 
@@ -65,6 +65,7 @@ func (c *ControlPlane) readNumbers(set setter) {
 		set("dead_letters", float64(n))
 	}
 	set("certificate_expiry_timestamp_seconds", metrics.Seconds(c.ca.Certificate().NotAfter), "ca")
+	set("certificate_expiry_timestamp_seconds", metrics.Seconds(c.ca.IntermediatesEnd()), "intermediate")
 	if own, err := c.certificate.Get(nil); err == nil && own.Leaf != nil {
 		set("certificate_expiry_timestamp_seconds", metrics.Seconds(own.Leaf.NotAfter), "server")
 	}

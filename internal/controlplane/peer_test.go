@@ -22,9 +22,9 @@ func TestWhoHoldsTheCAIsNotSentIt(t *testing.T) {
 		protocols []string
 		sent      int
 	}{
-		"an agent with its identity": {p.Addrs().Tunnel, []string{tunnel.ALPN}, 1},
-		"a fingerprint alone":        {p.Addrs().Tunnel, []string{tunnel.ALPN, tunnel.SendCA}, 2},
-		"the API":                    {p.Addrs().API, []string{"http/1.1"}, 2},
+		"an agent with its identity": {p.Addrs().Tunnel, []string{tunnel.ALPN}, 2},
+		"a fingerprint alone":        {p.Addrs().Tunnel, []string{tunnel.ALPN, tunnel.SendCA}, 3},
+		"the API":                    {p.Addrs().API, []string{"http/1.1"}, 3},
 	} {
 		cfg := cluster.tlsConfig()
 		cfg.ServerName, cfg.NextProtos = "localhost", c.protocols
@@ -46,7 +46,7 @@ func TestTheTunnelsHandshakeIsTheOneThatVerifies(t *testing.T) {
 	state := tls.ConnectionState{PeerCertificates: []*x509.Certificate{&leaf}}
 	_, err := p.peers.agentOfTunnel(state)
 	require.Error(t, err, "it was not verified")
-	state.VerifiedChains = append(state.VerifiedChains, []*x509.Certificate{&leaf, p.ca.Certificate()})
+	state.VerifiedChains = append(state.VerifiedChains, []*x509.Certificate{&leaf, p.ca.Intermediates()[0]})
 	id, err := p.peers.agentOfTunnel(state)
 	require.NoError(t, err)
 	assert.Equal(t, c.id.AgentID, id)

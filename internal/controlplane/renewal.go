@@ -43,7 +43,7 @@ func (p *peers) renew(r *http.Request) (login.Answer, error) {
 	if err != nil {
 		return login.Answer{}, err
 	}
-	err = p.store.Update(ctx, func(tx *store.Tx) error { return keepRenewed(ctx, tx, known, issued) })
+	err = p.store.Update(ctx, func(tx *store.Tx) error { return p.keepRenewed(ctx, tx, known, issued) })
 	if err != nil {
 		return login.Answer{}, err
 	}
@@ -78,7 +78,7 @@ func (p *peers) renewing(ctx context.Context, cert *x509.Certificate) (store.Run
 
 // keepRenewed records the new end, unless the Runner was revoked or got other credentials
 // meanwhile.
-func keepRenewed(ctx context.Context, tx *store.Tx, r store.Runner, issued ca.Issued) error {
+func (p *peers) keepRenewed(ctx context.Context, tx *store.Tx, r store.Runner, issued ca.Issued) error {
 	now, err := tx.Runner(ctx, r.Name)
 	if err != nil {
 		return err
@@ -90,5 +90,5 @@ func keepRenewed(ctx context.Context, tx *store.Tx, r store.Runner, issued ca.Is
 	if err := tx.PutRunner(ctx, now); err != nil {
 		return err
 	}
-	return putRunnerTrust(ctx, tx, r.Name, issued)
+	return putRunnerTrust(ctx, tx, p.ca, r.Name, issued)
 }

@@ -109,6 +109,6 @@ func TestARenewalThatARevocationOvertakesFails(t *testing.T) {
 	issued, err := p.ca.Renew(leafIn(t, file), known.TTL, reasonRenewal)
 	require.NoError(t, err)
 	require.NoError(t, p.admin.RevokeRunner(t.Context(), "ci"))
-	err = p.store.Update(t.Context(), func(tx *store.Tx) error { return keepRenewed(t.Context(), tx, known, issued) })
+	err = p.store.Update(t.Context(), func(tx *store.Tx) error { return p.peers.keepRenewed(t.Context(), tx, known, issued) })
 	require.ErrorContains(t, err, "was changed at this moment")
 }

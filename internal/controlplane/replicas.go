@@ -46,8 +46,9 @@ func (c *ControlPlane) newReplicas() *replicas {
 		if err != nil {
 			return nil, err
 		}
+		others := c.ca.PoolFor(ca.RoleControlPlane)
 		return &tls.Config{
-			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}, RootCAs: c.ca.Pool(), ClientCAs: c.ca.Pool(), Time: c.cfg.Now,
+			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}, RootCAs: others, ClientCAs: others, Time: c.cfg.Now,
 		}, nil
 	}
 	own := func(ctx context.Context, agentID string, conn net.Conn) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -21,6 +22,8 @@ type CAStatus struct {
 	// NotReady are those that the next step would cut off until they are; empty
 	// when it may be taken.
 	NotReady []Dependant `json:"notReady"`
+	// RootAway reports that the root CA's key was exported.
+	RootAway bool `json:"rootAway"`
 	// Warnings are for people.
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -30,6 +33,8 @@ const (
 	CASigns   = "signs"
 	CATrusted = "trusted"
 	CAFormer  = "former"
+	// CASignsFor begins the role of an intermediate CA: signs for agent.
+	CASignsFor = "signs for "
 )
 
 // CAInfo is the public information about a CA.
@@ -97,14 +102,11 @@ func nextStep(stage ca.Stage) ca.Step {
 // RotateCA takes a step of the CA's rotation. A running control plane applies it within a second. A
 // repeated step changes nothing and returns false.
 func (a *Admin) RotateCA(ctx context.Context, step ca.Step, opts RotateOptions) (status CAStatus, changed bool, err error) {
-	lock, err := lockDir(filepath.Join(a.dir, fileCALock), caBusy)
+	release, err := a.lockCA()
 	if err != nil {
 		return status, false, err
 	}
-	defer func() { err = errors.Join(err, lock.release()) }()
-	if _, err := a.ca.Reload(); err != nil {
-		return status, false, err
-	}
+	defer func() { err = errors.Join(err, release()) }()
 	if _, err := a.ca.Check(step); err != nil {
 		return status, false, err
 	}
@@ -124,11 +126,26 @@ func (a *Admin) RotateCA(ctx context.Context, step ca.Step, opts RotateOptions) 
 	return status, changed, err
 }
 
+// lockCA keeps other commands from changing the CA, and reads it again.
+func (a *Admin) lockCA() (release func() error, err error) {
+	lock, err := lockDir(filepath.Join(a.dir, fileCALock), caBusy)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.ca.Reload(); err != nil {
+		return nil, errors.Join(err, lock.release())
+	}
+	return lock.release, nil
+}
+
 // caStatus returns the agents and Runners that a step would have to wait for.
 func (a *Admin) caStatus(ctx context.Context, step ca.Step) (CAStatus, error) {
-	status := CAStatus{Stage: a.ca.Stage(), CAs: a.caInfos(), NotReady: []Dependant{}}
+	status := CAStatus{Stage: a.ca.Stage(), RootAway: a.ca.RootAway(), CAs: a.caInfos(), NotReady: []Dependant{}}
 	if end := a.ca.Certificate().NotAfter; a.now().Add(warnBefore).After(end) {
 		status.Warnings = append(status.Warnings, "the CA ends at "+end.Format(time.RFC3339)+", and with it all certificates; rotate it")
+	}
+	if _, err := a.ca.UpkeepDue(); err != nil {
+		status.Warnings = append(status.Warnings, err.Error())
 	}
 	agents, err := a.store.Agents(ctx)
 	if err != nil {
@@ -216,6 +233,9 @@ func (a *Admin) runnersWaiting(ctx context.Context, step ca.Step) ([]Dependant, 
 
 func (a *Admin) caInfos() []CAInfo {
 	infos := []CAInfo{infoOf(CASigns, a.ca.Certificate())}
+	for _, c := range a.ca.Intermediates() {
+		infos = append(infos, infoOf(CASignsFor+anchor.RoleOf(c), c))
+	}
 	if other := a.ca.Other(); other != nil {
 		infos = append(infos, infoOf(CATrusted, other))
 	}

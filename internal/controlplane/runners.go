@@ -87,7 +87,7 @@ func (a *Admin) IssueRunner(ctx context.Context, opts RunnerOptions) (runnerapi.
 		if err := a.putRunner(ctx, tx, runner, opts.Replace); err != nil {
 			return err
 		}
-		return putRunnerTrust(ctx, tx, opts.Name, issued)
+		return putRunnerTrust(ctx, tx, a.ca, opts.Name, issued)
 	})
 	if err != nil {
 		return runnerapi.Credentials{}, err

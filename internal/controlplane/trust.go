@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
@@ -33,7 +34,7 @@ const (
 
 // followCA applies the changes that commands make to the CA, and warns before it expires.
 func (c *ControlPlane) followCA(ctx context.Context) error {
-	var said string
+	var said, failed string
 	var warned time.Time
 	for ctx.Err() == nil {
 		changed, err := c.ca.Reload()
@@ -51,6 +52,7 @@ func (c *ControlPlane) followCA(ctx context.Context) error {
 			warned = now
 			c.warnOfEnd(now)
 		}
+		c.renewIntermediates(&failed)
 		c.awaitCA(ctx)
 	}
 	return nil
@@ -100,6 +102,51 @@ func (c *ControlPlane) warnOfEnd(now time.Time) {
 		c.cfg.Log.Warn().Time("notAfter", end).Str("fix", "pipeops-controlplane ca rotate start").
 			Msg("the CA ends, and with it all certificates: rotate it")
 	}
+	if _, err := c.ca.UpkeepDue(); err != nil {
+		c.cfg.Log.Warn().Err(err).Time("notAfter", c.ca.IntermediatesEnd()).Str("fix", "pipeops-controlplane ca root import FILE").
+			Msg("intermediate CAs end, and with them all certificates")
+	}
+}
+
+// readyCA makes sure that there are intermediate CAs for the control plane's domains.
+func (c *ControlPlane) readyCA() error {
+	due, err := c.ca.UpkeepDue()
+	switch {
+	case err != nil && c.ca.ForDomains():
+		return nil // there is time: warnOfEnd says so
+	case err != nil || !due:
+		return err
+	}
+	return c.upkeepCA()
+}
+
+// renewIntermediates replaces intermediate CAs in time. Where the root's key is away, warnOfEnd says
+// so.
+func (c *ControlPlane) renewIntermediates(failed *string) {
+	due, err := c.ca.UpkeepDue()
+	if !due || err != nil {
+		return
+	}
+	err = c.upkeepCA()
+	if err == nil {
+		*failed = ""
+		c.cfg.Log.Info().Time("notAfter", c.ca.IntermediatesEnd()).Msg("intermediate CAs were renewed")
+		return
+	}
+	if err.Error() != *failed {
+		*failed = err.Error()
+		c.cfg.Log.Error().Err(err).Msg("intermediate CAs were not renewed; trying again")
+	}
+}
+
+func (c *ControlPlane) upkeepCA() (err error) {
+	lock, err := lockDir(filepath.Join(c.cfg.DataDir, fileCALock), caBusy)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	_, err = c.ca.Upkeep()
+	return err
 }
 
 // Heartbeat implements controlapi.Backend.
@@ -133,23 +180,23 @@ func (r *registry) tellCAs(answer *controlapi.HeartbeatAnswer, reported string, 
 }
 
 // trustOf returns what is known about a Runner from its certificate.
-func trustOf(runner string, cert *x509.Certificate) store.RunnerTrust {
-	return store.RunnerTrust{Runner: runner, Serial: cert.SerialNumber.Text(16), Key: keyPrint(cert), Issuer: ca.IssuerID(cert)}
+func trustOf(c *ca.CA, runner string, cert *x509.Certificate) store.RunnerTrust {
+	return store.RunnerTrust{Runner: runner, Serial: cert.SerialNumber.Text(16), Key: keyPrint(cert), Issuer: c.RootID(cert)}
 }
 
 // putRunnerTrust records a certificate that was issued to a Runner.
-func putRunnerTrust(ctx context.Context, tx *store.Tx, runner string, issued ca.Issued) error {
+func putRunnerTrust(ctx context.Context, tx *store.Tx, c *ca.CA, runner string, issued ca.Issued) error {
 	cert, err := ca.ParseCertificate(issued.Certificate)
 	if err != nil {
 		return err
 	}
-	return tx.PutRunnerTrust(ctx, trustOf(runner, cert))
+	return tx.PutRunnerTrust(ctx, trustOf(c, runner, cert))
 }
 
 // noteRunner records which CA's certificate a Runner uses. A certificate of a former CA, whose key
 // may have leaked, must contain the key on record.
 func (p *peers) noteRunner(ctx context.Context, runner string, cert *x509.Certificate) error {
-	now := trustOf(runner, cert)
+	now := trustOf(p.ca, runner, cert)
 	known, err := p.store.RunnerTrust(ctx, runner)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -164,10 +211,10 @@ func (p *peers) noteRunner(ctx context.Context, runner string, cert *x509.Certif
 	return p.store.PutRunnerTrust(ctx, now)
 }
 
-// namingIssuer names the current CA in each answer to a Runner.
+// namingIssuer names the CA that signs for Runners now in each answer to one.
 func (p *peers) namingIssuer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(login.HeaderIssuer, ca.KeyID(p.ca.Certificate()))
+		w.Header().Set(login.HeaderIssuer, p.ca.SignerID(ca.RoleRunner))
 		next.ServeHTTP(w, r)
 	})
 }

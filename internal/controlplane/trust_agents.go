@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
@@ -17,7 +16,7 @@ func (r *registry) noteAgent(ctx context.Context, agentID, bundle string, cert *
 	if cert == nil {
 		return nil
 	}
-	t := store.AgentTrust{AgentID: agentID, Bundle: bundle, Issuer: ca.IssuerID(cert)}
+	t := store.AgentTrust{AgentID: agentID, Bundle: bundle, Issuer: r.ca.RootID(cert)}
 	if r.node == nil {
 		return r.trust.note(ctx, t)
 	}

@@ -40,7 +40,7 @@ type plane struct {
 func startPlane(t *testing.T) *plane {
 	t.Helper()
 	p := &plane{}
-	authority, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), ca.LogFunc(func(ca.Record) error { return nil }), p.now)
+	authority, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), ca.Domains{Trust: "trust", Agents: "agents"}, ca.LogFunc(func(ca.Record) error { return nil }), p.now)
 	require.NoError(t, err)
 	p.CA = authority
 	p.reissue = func(r *http.Request) (login.Answer, error) {
@@ -54,7 +54,7 @@ func startPlane(t *testing.T) *plane {
 		return p.reissue(r)
 	}))
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(login.HeaderIssuer, ca.KeyID(p.Certificate()))
+		w.Header().Set(login.HeaderIssuer, p.SignerID(ca.RoleRunner))
 		mux.ServeHTTP(w, r)
 	}))
 	server.TLS = &tls.Config{

@@ -2,18 +2,12 @@ package runnerapitest
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	mathrand "math/rand/v2"
 	"net"
-	"net/url"
 	"syscall"
 	"testing"
 	"time"
@@ -178,69 +172,4 @@ func (a *Agent) Client() *runnerapi.Client {
 	}
 	a.t.Cleanup(c.Close)
 	return c
-}
-
-// CA stands for the control plane's CA.
-type CA struct {
-	Pool *x509.CertPool
-	Cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-// NewCA returns a CA for one test.
-func NewCA(t testing.TB) *CA {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(cert)
-	return &CA{Pool: pool, Cert: cert, key: key}
-}
-
-// Issue returns a certificate for a SPIFFE ID and DNS names, valid for an hour.
-func (ca *CA) Issue(t testing.TB, id *url.URL, names ...string) tls.Certificate {
-	t.Helper()
-	return ca.IssueAt(t, time.Now(), id, names...)
-}
-
-// IssueAt is like Issue, at another time.
-func (ca *CA) IssueAt(t testing.TB, at time.Time, id *url.URL, names ...string) tls.Certificate {
-	t.Helper()
-	return ca.IssueWith(t, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = at.Add(-time.Minute), at.Add(time.Hour) }, id, names...)
-}
-
-// IssueWith is like Issue, with a function that changes the certificate.
-func (ca *CA) IssueWith(t testing.TB, change func(*x509.Certificate), id *url.URL, names ...string) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: names, URIs: []*url.URL{id},
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	change(template)
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.Cert, &key.PublicKey, ca.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }

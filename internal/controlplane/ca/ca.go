@@ -1,6 +1,7 @@
 // Package ca is the control plane's certificate authority. It is created at the first start, stored
 // as a whole in one place, and issues the certificates of agents, Runners and the control plane
-// itself. It can be replaced step by step while it works (rotate.go). Its callers decide who may
+// itself. A root CA signs one intermediate CA for each of these roles, and nothing else; its key can
+// be kept elsewhere (root.go). The CA can be replaced step by step while it works (rotate.go). Its callers decide who may
 // have a certificate, and when the next step may be taken.
 package ca
 
@@ -31,10 +32,11 @@ const (
 
 // CA issues certificates. It is safe for concurrent use, also while it is rotated.
 type CA struct {
-	keep  Keeper
-	log   Log
-	now   func() time.Time
-	state atomic.Pointer[state]
+	keep    Keeper
+	domains Domains
+	log     Log
+	now     func() time.Time
+	state   atomic.Pointer[state]
 }
 
 // pair is a CA's certificate with its key.
@@ -58,13 +60,13 @@ type Keeper interface {
 // Open reads the CA from that file, or creates one there. Several processes that create it at the
 // same time end up with the same CA. Open also accepts an expired CA, since rotating it is the
 // solution; see Ended.
-func Open(file string, log Log, now func() time.Time) (*CA, error) {
-	return OpenIn(inFile(file), log, now)
+func Open(file string, domains Domains, log Log, now func() time.Time) (*CA, error) {
+	return OpenIn(inFile(file), domains, log, now)
 }
 
 // OpenIn is like Open for a CA that is stored elsewhere.
-func OpenIn(keep Keeper, log Log, now func() time.Time) (*CA, error) {
-	c := &CA{keep: keep, log: log, now: now}
+func OpenIn(keep Keeper, domains Domains, log Log, now func() time.Time) (*CA, error) {
+	c := &CA{keep: keep, domains: domains, log: log, now: now}
 	err := c.load()
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = c.create(); err == nil {
@@ -77,11 +79,18 @@ func OpenIn(keep Keeper, log Log, now func() time.Time) (*CA, error) {
 	return c, nil
 }
 
-// Ended returns an error if the signing CA has expired: its certificates are then useless.
+// Ended returns an error if the signing CA, or an intermediate CA of it, has expired: its
+// certificates are then useless.
 func (c *CA) Ended() error {
 	cert := c.state.Load().signing.cert
 	if !c.now().After(cert.NotAfter) {
-		return nil
+		if c.now().Before(c.IntermediatesEnd()) {
+			return nil
+		}
+		if _, err := c.UpkeepDue(); err != nil {
+			return fmt.Errorf("certificate authority %s: %w", c.keep, err)
+		}
+		return nil // it is replaced in a moment
 	}
 	return fmt.Errorf("certificate authority %s ended at %s; set this machine's clock if that is wrong, or replace it: "+
 		"`pipeops-controlplane ca rotate start`, then `sign --force` and `finish --force`; agents come back by themselves",
@@ -90,11 +99,11 @@ func (c *CA) Ended() error {
 
 // create makes the first CA.
 func (c *CA) create() error {
-	first, err := generate(c.now())
+	first, err := generate(c.domains, c.now())
 	if err != nil {
 		return fmt.Errorf("certificate authority: %w", err)
 	}
-	if err := c.record(first.cert, reasonFirstCA); err != nil {
+	if err := c.recordAll(first, reasonFirstCA); err != nil {
 		return err
 	}
 	text, err := (&state{signing: first}).encode()
@@ -104,28 +113,45 @@ func (c *CA) create() error {
 	return c.keep.Make(text)
 }
 
-// generate creates a self-signed CA.
-func generate(now time.Time) (pair, error) {
+// generate creates a self-signed CA with its intermediate CAs.
+func generate(domains Domains, now time.Time) (authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return pair{}, err
+		return authority{}, err
 	}
 	serial, err := newSerial()
 	if err != nil {
-		return pair{}, err
+		return authority{}, err
 	}
 	cert, err := certify(&x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: "PipeOps control plane CA " + serial.Text(16)[:8], Organization: []string{"PipeOps"}},
-		NotBefore:    now.Add(-backdate), NotAfter: now.Add(lifetime),
+		SerialNumber: serial, MaxPathLen: -1,
+		Subject:   pkix.Name{CommonName: "PipeOps control plane CA " + serial.Text(16)[:8], Organization: []string{"PipeOps"}},
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime),
 	}, nil, pair{key: key})
-	return pair{cert, key}, err
+	if err != nil {
+		return authority{}, err
+	}
+	root := authority{pair: pair{cert, key}}
+	return root.renewed(leafRoles, domains, now)
 }
 
-// certify signs a CA's certificate, with its own key if parent is nil. It does not limit how many
-// CAs may follow, because each rotation adds one.
+// recordAll records a new CA's own certificate and those of its intermediate CAs.
+func (c *CA) recordAll(a authority, reason string) error {
+	if err := c.record(a.cert, reason); err != nil {
+		return err
+	}
+	for _, i := range a.intermediates {
+		if err := c.record(i.cert, reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// certify signs a CA's certificate, with its own key if parent is nil. A root CA does not limit how
+// many CAs may follow, because each rotation adds one.
 func certify(template, parent *x509.Certificate, by pair) (*x509.Certificate, error) {
-	template.IsCA, template.BasicConstraintsValid, template.MaxPathLen = true, true, -1
+	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 	public := template.PublicKey
 	if parent == nil {
@@ -138,7 +164,7 @@ func certify(template, parent *x509.Certificate, by pair) (*x509.Certificate, er
 	return x509.ParseCertificate(der)
 }
 
-// Certificate returns the certificate of the signing CA.
+// Certificate returns the certificate of the signing root CA.
 func (c *CA) Certificate() *x509.Certificate { return c.state.Load().signing.cert }
 
 // Anchor returns the CA from which new peers start. While two CAs are trusted, it is the older one.
@@ -155,46 +181,87 @@ func (c *CA) Anchor() *x509.Certificate {
 func (c *CA) Bundle() []byte { return c.state.Load().bundle }
 
 // Former returns the CAs that were trusted once, in PEM. Their keys are gone.
-func (c *CA) Former() []byte { return encodeCerts(c.state.Load().former) }
+func (c *CA) Former() []byte { return encodeCerts(certsOf(c.state.Load().former)) }
 
-// Pool returns the CAs that are trusted now.
+// PoolFor returns the intermediate CAs that are trusted for a role now. With it as roots, TLS admits
+// certificates of that role alone, and verifies one signature.
+func (c *CA) PoolFor(role string) *x509.CertPool {
+	if pool := c.state.Load().current[role]; pool != nil {
+		return pool
+	}
+	return x509.NewCertPool()
+}
+
+// Pool returns the root CAs that are trusted now.
 func (c *CA) Pool() *x509.CertPool { return c.state.Load().trusted }
 
-// Verify checks that the certificate was issued here for clients, by the current CA or an earlier
-// one, and is valid at that time. A certificate of a former CA needs further checks: see Trusted.
+// Verify checks that the certificate was issued here for a client of its role, by the current CA or
+// an earlier one, and is valid at that time. A certificate of a former CA needs further checks: see
+// Trusted.
 func (c *CA) Verify(cert *x509.Certificate, at time.Time) error {
 	s := c.state.Load()
 	if s.verified.has(cert, at) {
 		return nil
 	}
-	chains, err := cert.Verify(x509.VerifyOptions{Roots: s.known, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	role, _ := roleOf(cert)
+	roots := s.known[role]
+	if roots == nil {
+		return fmt.Errorf("certificates have no role %.20q", role)
+	}
+	chains, err := cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err == nil {
 		s.verified.add(cert, spanOf(chains[0]))
 	}
 	return err
 }
 
-// Took records the chains that TLS has verified of a client with Pool. Verify need not verify them
-// again: the signature is the largest cost of a handshake. Took ignores chains that do not end at a
-// current or former CA, since the CA may have been replaced meanwhile.
+// Took records the chains that TLS has verified of a client with PoolFor. Verify need not verify
+// them again: the signature is the largest cost of a handshake. Took ignores chains that do not begin
+// with an intermediate CA of the certificate's role, since the CA may have been replaced meanwhile.
 func (c *CA) Took(chains [][]*x509.Certificate) {
 	s := c.state.Load()
 	for _, chain := range chains {
-		if len(chain) > 1 && s.knows(chain[len(chain)-1]) {
+		if len(chain) > 1 && s.signed(chain[1], chain[0]) {
 			s.verified.add(chain[0], spanOf(chain))
 			return
 		}
 	}
 }
 
-// Trusted reports whether a certificate that Verify accepts was issued by a CA that is trusted now.
-func (c *CA) Trusted(cert *x509.Certificate) bool {
-	s := c.state.Load()
-	return issued(s.signing.cert, cert) || s.other != nil && issued(s.other.cert, cert)
+// signed reports whether by is an intermediate CA of ours, for the role of a certificate that it has
+// signed.
+func (s *state) signed(by, cert *x509.Certificate) bool {
+	role, _ := roleOf(cert)
+	i, ok := s.issuers[KeyID(by)]
+	return ok && i.role == role && i.cert.Equal(by)
 }
 
-// Current reports whether a certificate that Verify accepts was issued by the CA that signs now.
-func (c *CA) Current(cert *x509.Certificate) bool { return issued(c.Certificate(), cert) }
+// Trusted reports whether a certificate that Verify accepts was issued by a CA that is trusted now.
+func (c *CA) Trusted(cert *x509.Certificate) bool { return c.state.Load().issuerOf(cert).trusted }
+
+// Current reports whether a certificate that Verify accepts was issued by the intermediate CA that
+// signs for its role now.
+func (c *CA) Current(cert *x509.Certificate) bool {
+	role, _ := roleOf(cert)
+	signer := c.state.Load().signing.signer(role, c.now())
+	return signer.cert != nil && issued(signer.cert, cert)
+}
+
+// SignerID returns the KeyID of the intermediate CA that signs for a role now.
+func (c *CA) SignerID(role string) string {
+	if signer := c.state.Load().signing.signer(role, c.now()); signer.cert != nil {
+		return KeyID(signer.cert)
+	}
+	return ""
+}
+
+// RootID returns the KeyID of the root CA above a certificate that Verify accepts.
+func (c *CA) RootID(cert *x509.Certificate) string {
+	if root := c.state.Load().issuerOf(cert).root; root != nil {
+		return KeyID(root)
+	}
+	return ""
+}
 
 // issued reports whether ca issued a certificate that was verified before.
 func issued(ca, cert *x509.Certificate) bool {

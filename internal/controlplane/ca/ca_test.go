@@ -16,11 +16,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+var domains = ca.Domains{Trust: "trust", Agents: "agents"}
 
 var noLog = ca.LogFunc(func(ca.Record) error { return nil })
 
@@ -28,7 +31,7 @@ func at(t time.Time) func() time.Time { return func() time.Time { return t } }
 
 func open(t *testing.T) *ca.CA {
 	t.Helper()
-	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), noLog, at(noon))
+	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), domains, noLog, at(noon))
 	require.NoError(t, err)
 	return c
 }
@@ -47,12 +50,25 @@ func ecKey(t testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
+// verifiedBy verifies a chain as a peer does that trusts the root CA.
+func verifiedBy(c *ca.CA, serverName string, chain ...*x509.Certificate) error {
+	opts := x509.VerifyOptions{
+		DNSName: serverName, Roots: c.Pool(), Intermediates: x509.NewCertPool(), CurrentTime: noon,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	}
+	for _, above := range chain[1:] {
+		opts.Intermediates.AddCert(above)
+	}
+	_, err := chain[0].Verify(opts)
+	return err
+}
+
 func TestOpenMakesItOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	certs := make(chan *x509.Certificate, 4)
 	for range 4 {
 		go func() {
-			c, err := ca.Open(file, noLog, at(noon))
+			c, err := ca.Open(file, domains, noLog, at(noon))
 			if !assert.NoError(t, err) {
 				certs <- nil
 				return
@@ -74,15 +90,15 @@ func TestOpenMakesItOnce(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	_, err := ca.Open(file, noLog, at(noon))
+	_, err := ca.Open(file, domains, noLog, at(noon))
 	require.NoError(t, err)
 
 	require.NoError(t, os.Chmod(file, 0o644))
-	_, err = ca.Open(file, noLog, at(noon))
+	_, err = ca.Open(file, domains, noLog, at(noon))
 	require.ErrorContains(t, err, "chmod 600")
 	require.NoError(t, os.Chmod(file, 0o600))
 
-	ended, err := ca.Open(file, noLog, at(noon.AddDate(11, 0, 0)))
+	ended, err := ca.Open(file, domains, noLog, at(noon.AddDate(11, 0, 0)))
 	require.NoError(t, err, "rotating it is the way out")
 	require.ErrorContains(t, ended.Ended(), "clock")
 	require.ErrorContains(t, ended.Ended(), "ca rotate start")
@@ -90,7 +106,7 @@ func TestOpenRefuses(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, text[:len(text)/2], 0o600))
-	_, err = ca.Open(file, noLog, at(noon))
+	_, err = ca.Open(file, domains, noLog, at(noon))
 	require.ErrorContains(t, err, "backup")
 }
 
@@ -112,8 +128,7 @@ func TestAgentCertificate(t *testing.T) {
 	require.NoError(t, c.Verify(cert, noon))
 	require.Error(t, c.Verify(cert, noon.Add(25*time.Hour)), "expired")
 	require.Error(t, open(t).Verify(cert, noon), "another CA")
-	_, err = cert.Verify(x509.VerifyOptions{DNSName: "a1.agents", Roots: c.Pool(), CurrentTime: noon})
-	require.NoError(t, err)
+	require.NoError(t, verifiedBy(c, "a1.agents", anchor.Parse([]byte(issued.Certificate))...))
 }
 
 func TestShortLivesAreHardlyBackdated(t *testing.T) {
@@ -127,17 +142,17 @@ func TestShortLivesAreHardlyBackdated(t *testing.T) {
 
 func TestServerCertificateIsMadeAnewInTime(t *testing.T) {
 	now := noon
-	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), noLog, func() time.Time { return now })
+	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), domains, noLog, func() time.Time { return now })
 	require.NoError(t, err)
 	s := ca.NewServerCertificate(c, []string{"localhost", "127.0.0.1", "localhost"})
 	first, err := s.Get(nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"localhost"}, first.Leaf.DNSNames)
 	assert.Equal(t, "127.0.0.1", first.Leaf.IPAddresses[0].String())
-	assert.Len(t, first.Certificate, 2, "the CA goes along")
+	assert.Len(t, first.Certificate, 3, "the intermediate and the root CA are sent with it")
 	short, err := s.GetShort(nil)
 	require.NoError(t, err)
-	assert.Equal(t, first.Certificate[:1], short.Certificate, "but not to who has it")
+	assert.Equal(t, first.Certificate[:2], short.Certificate, "but the root not to peers that have it")
 	assert.True(t, first.Leaf.NotBefore.Before(noon.Add(-23*time.Hour)))
 
 	now = noon.AddDate(0, 0, 59)

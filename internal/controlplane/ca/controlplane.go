@@ -31,12 +31,12 @@ func (c *CA) own(template *x509.Certificate, ttl time.Duration, reason string) (
 		return nil, err
 	}
 	s := c.state.Load()
-	leaf, err := c.sign(s, key.Public(), template, c.now().Add(-time.Hour), ttl, reason)
+	leaf, signer, err := c.sign(s, key.Public(), template, c.now().Add(-time.Hour), ttl, reason)
 	if err != nil {
 		return nil, err
 	}
 	cert := &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
-	for _, above := range s.chain() { // for agents that know only an earlier CA
+	for _, above := range s.chain(signer) { // for agents that know only an earlier CA
 		cert.Certificate = append(cert.Certificate, above.Raw)
 	}
 	return cert, nil

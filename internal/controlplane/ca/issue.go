@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"slices"
@@ -19,7 +20,7 @@ import (
 
 // Issued is a certificate that was issued to an agent or a Runner.
 type Issued struct {
-	// Certificate in PEM: the leaf, then the CA, then the path to it from earlier CAs.
+	// Certificate in PEM: the leaf, then its intermediate CA, then the path from earlier root CAs.
 	Certificate string
 	// Serial in hexadecimal.
 	Serial   string
@@ -99,13 +100,13 @@ func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error)
 		}
 	}
 	s := c.state.Load()
-	leaf, err := c.sign(s, key.Public(), template, c.now().Add(-backdate), ttl, reasonListeners)
+	leaf, signer, err := c.sign(s, key.Public(), template, c.now().Add(-backdate), ttl, reasonListeners)
 	if err != nil {
 		return nil, err
 	}
-	// The CAs are included: a peer with only the fingerprint of one finds it there.
+	// The root CAs are included: a peer with only the fingerprint of one finds it there.
 	cert := &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
-	for _, above := range slices.Concat(s.chain(), s.anchors()) {
+	for _, above := range slices.Concat(s.chain(signer), s.anchors()) {
 		cert.Certificate = append(cert.Certificate, above.Raw)
 	}
 	return cert, nil
@@ -113,53 +114,66 @@ func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error)
 
 func (c *CA) issue(public any, template *x509.Certificate, ttl time.Duration, reason string) (Issued, error) {
 	s := c.state.Load()
-	leaf, err := c.sign(s, public, template, c.now().Add(-slack(ttl)), ttl, reason)
+	leaf, signer, err := c.sign(s, public, template, c.now().Add(-slack(ttl)), ttl, reason)
 	if err != nil {
 		return Issued{}, err
 	}
-	return s.issued(leaf), nil
+	return s.issued(leaf, signer), nil
 }
 
 // slack is how far a certificate begins in the past, for peers whose clocks are a little behind.
 // Holders renew by its length, so that part is kept small.
 func slack(ttl time.Duration) time.Duration { return min(time.Hour, ttl/10) }
 
-func (s *state) issued(leaf *x509.Certificate) Issued {
+func (s *state) issued(leaf *x509.Certificate, signer pair) Issued {
 	return Issued{
-		Certificate: string(append(encodeCert(leaf.Raw), encodeCerts(s.chain())...)),
+		Certificate: string(append(encodeCert(leaf.Raw), encodeCerts(s.chain(signer))...)),
 		Serial:      leaf.SerialNumber.Text(16), NotAfter: leaf.NotAfter,
 	}
 }
 
-// sign issues a certificate with a serial number of its own.
-func (c *CA) sign(s *state, public any, template *x509.Certificate, from time.Time, ttl time.Duration, reason string) (*x509.Certificate, error) {
+// sign issues a certificate with a serial number of its own. It returns its intermediate CA as well.
+func (c *CA) sign(s *state, public any, template *x509.Certificate, from time.Time, ttl time.Duration, reason string) (*x509.Certificate, pair, error) {
 	serial, err := newSerial()
 	if err != nil {
-		return nil, err
+		return nil, pair{}, err
 	}
 	template.SerialNumber = serial
 	template.NotBefore, template.NotAfter = from, c.now().Add(ttl)
 	return c.signRecorded(s, public, template, reason)
 }
 
-// signRecorded issues a certificate that expires no later than the CA. All leaf certificates are
-// signed here. It returns none that the log does not have.
-func (c *CA) signRecorded(s *state, public any, template *x509.Certificate, reason string) (*x509.Certificate, error) {
-	if end := s.signing.cert.NotAfter; template.NotAfter.After(end) {
+// signRecorded issues a certificate that expires no later than its intermediate CA. All leaf
+// certificates are signed here. It returns none that the log does not have.
+func (c *CA) signRecorded(s *state, public any, template *x509.Certificate, reason string) (*x509.Certificate, pair, error) {
+	role, _ := roleOf(template)
+	signer := s.signing.signer(role, c.now())
+	if signer.key == nil {
+		return nil, pair{}, c.noSigner(role)
+	}
+	if end := signer.cert.NotAfter; template.NotAfter.After(end) {
 		template.NotAfter = end
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.BasicConstraintsValid = true
-	der, err := x509.CreateCertificate(rand.Reader, template, s.signing.cert, public, s.signing.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, signer.cert, public, signer.key)
 	if err != nil {
-		return nil, err
+		return nil, pair{}, err
 	}
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, err
+		return nil, pair{}, err
 	}
 	if err := c.record(leaf, reason); err != nil {
-		return nil, err
+		return nil, pair{}, err
 	}
-	return leaf, nil
+	return leaf, signer, nil
+}
+
+// noSigner returns why no certificate of a role can be signed.
+func (c *CA) noSigner(role string) error {
+	if _, err := c.UpkeepDue(); err != nil {
+		return err
+	}
+	return fmt.Errorf("no intermediate CA signs for the role %.20q now", role)
 }

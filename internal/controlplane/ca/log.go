@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 )
 
 // Log keeps a record of each certificate that the CA issues.
@@ -24,15 +26,18 @@ func (f LogFunc) Record(r Record) error { return f(r) }
 
 // The roles of certificates.
 const (
-	RoleAgent        = "agent"
-	RoleRunner       = "runner"
-	RoleServer       = "server"       // the control plane's listeners
-	RoleControlPlane = "controlplane" // the control plane as a client of agents and of others
+	RoleAgent        = anchor.RoleAgent
+	RoleRunner       = anchor.RoleRunner
+	RoleServer       = anchor.RoleServer
+	RoleControlPlane = anchor.RoleControlPlane
 	RoleCA           = "ca"
 )
 
+// leafRoles are the roles that have an intermediate CA each.
+var leafRoles = []string{RoleAgent, RoleRunner, RoleServer, RoleControlPlane}
+
 // Roles are the roles of certificates, for users.
-var Roles = []string{RoleAgent, RoleRunner, RoleServer, RoleControlPlane, RoleCA}
+var Roles = append(slices.Clone(leafRoles), RoleCA)
 
 // Record describes an issued certificate.
 type Record struct {
@@ -52,11 +57,12 @@ type Record struct {
 
 // The reasons of certificates that no call asks for.
 const (
-	reasonFirstCA   = "first start"
-	reasonRotation  = "ca rotate start"
-	reasonListeners = "listeners of the control plane"
-	reasonRefresh   = "refresh requests to agents"
-	reasonPeers     = "connections of control planes"
+	reasonFirstCA      = "first start"
+	reasonRotation     = "ca rotate start"
+	reasonIntermediate = "renewal of an intermediate CA"
+	reasonListeners    = "listeners of the control plane"
+	reasonRefresh      = "refresh requests to agents"
+	reasonPeers        = "connections of control planes"
 )
 
 // record has the log keep a certificate, before anything else gets it.

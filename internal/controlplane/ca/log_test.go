@@ -53,11 +53,17 @@ func spiffe(path string) *url.URL { return &url.URL{Scheme: "spiffe", Host: "tru
 // TestEveryCertificateIsRecorded issues one of each kind.
 func TestEveryCertificateIsRecorded(t *testing.T) {
 	log := &memory{}
-	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), log, at(noon))
+	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), domains, log, at(noon))
 	require.NoError(t, err)
-	first := log.last(t)
+	require.Len(t, log.records, 5)
+	first := log.records[0]
 	assert.Equal(t, ca.RoleCA, first.Role)
 	assert.Equal(t, c.Certificate().Subject.CommonName, first.Name)
+	for i, intermediate := range c.Intermediates() {
+		assert.Equal(t, ca.RoleCA, log.records[i+1].Role)
+		assert.Equal(t, intermediate.Subject.CommonName, log.records[i+1].Name)
+		assert.Equal(t, ca.KeyID(c.Certificate()), log.records[i+1].Issuer)
+	}
 	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
 	require.NoError(t, err)
 	issued, err := c.Agent(req, "a1.agents", spiffe("/agent/a1"), time.Hour, "renewal")
@@ -65,7 +71,7 @@ func TestEveryCertificateIsRecorded(t *testing.T) {
 	block, _ := pem.Decode([]byte(issued.Certificate))
 	sum := sha256.Sum256(block.Bytes)
 	assert.Equal(t, ca.Record{
-		SHA256: hex.EncodeToString(sum[:]), Serial: issued.Serial, Role: ca.RoleAgent, Name: "a1", Issuer: ca.KeyID(c.Certificate()),
+		SHA256: hex.EncodeToString(sum[:]), Serial: issued.Serial, Role: ca.RoleAgent, Name: "a1", Issuer: c.SignerID(ca.RoleAgent),
 		NotBefore: noon.Add(-6 * time.Minute), NotAfter: noon.Add(time.Hour), IssuedAt: noon, Reason: "renewal",
 	}, log.last(t))
 
@@ -89,7 +95,7 @@ func TestEveryCertificateIsRecorded(t *testing.T) {
 	before := len(log.records)
 	_, err = c.Take(ca.Start)
 	require.NoError(t, err)
-	assert.Len(t, log.records, before+2, "the new CA, and what the old one signed for it")
+	assert.Len(t, log.records, before+6, "the new CA, its intermediate CAs, and what the old one signed for it")
 }
 
 // TestWhatIsNotRecordedIsNotIssued has the log fail for each kind.
@@ -97,11 +103,11 @@ func TestWhatIsNotRecordedIsNotIssued(t *testing.T) {
 	full, log := errors.New("no space left"), &memory{}
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	log.fail(full)
-	_, err := ca.Open(file, log, at(noon))
+	_, err := ca.Open(file, domains, log, at(noon))
 	require.ErrorIs(t, err, full)
 	assert.NoFileExists(t, file)
 	log.fail(nil)
-	c, err := ca.Open(file, log, at(noon))
+	c, err := ca.Open(file, domains, log, at(noon))
 	require.NoError(t, err)
 	runner, _, err := c.Runner("ci", spiffe("/runner/ci"), time.Hour, "test")
 	require.NoError(t, err)
@@ -138,7 +144,7 @@ func TestWhatIsNotRecordedIsNotIssued(t *testing.T) {
 // TestAServersCertificateOutlastsTheLog: connections go on while no certificate can be recorded.
 func TestAServersCertificateOutlastsTheLog(t *testing.T) {
 	now, log := noon, &memory{}
-	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), log, func() time.Time { return now })
+	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), domains, log, func() time.Time { return now })
 	require.NoError(t, err)
 	s := ca.NewServerCertificate(c, []string{"localhost"})
 	first, err := s.Get(nil)

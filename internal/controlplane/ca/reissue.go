@@ -18,15 +18,18 @@ func (c *CA) Renew(old *x509.Certificate, ttl time.Duration, reason string) (Iss
 		DNSNames: old.DNSNames, URIs: old.URIs, ExtKeyUsage: old.ExtKeyUsage,
 		NotBefore: c.now().Add(-slack(ttl)), NotAfter: c.now().Add(ttl), ExtraExtensions: ownExtensions(old),
 	}
-	leaf, err := c.signRecorded(s, old.PublicKey, template, reason)
+	leaf, signer, err := c.signRecorded(s, old.PublicKey, template, reason)
 	if err != nil {
 		return Issued{}, err
 	}
-	return s.issued(leaf), nil
+	return s.issued(leaf, signer), nil
 }
 
 // Again returns a valid certificate as Renew does, without issuing anything.
-func (c *CA) Again(cert *x509.Certificate) Issued { return c.state.Load().issued(cert) }
+func (c *CA) Again(cert *x509.Certificate) Issued {
+	s := c.state.Load()
+	return s.issued(cert, pair{cert: s.issuerOf(cert).cert})
+}
 
 // x509Extensions is the arc of the extensions that crypto/x509 creates from a certificate's fields
 // (RFC 5280, section 4.2.1).

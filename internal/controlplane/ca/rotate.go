@@ -39,7 +39,7 @@ func (c *CA) Other() *x509.Certificate {
 }
 
 // FormerCAs returns the CAs whose keys are gone, the latest first.
-func (c *CA) FormerCAs() []*x509.Certificate { return slices.Clone(c.state.Load().former) }
+func (c *CA) FormerCAs() []*x509.Certificate { return certsOf(c.state.Load().former) }
 
 // Step is a step of a rotation.
 type Step string
@@ -76,14 +76,12 @@ func (c *CA) Take(step Step) (bool, error) {
 	return true, c.replace(next)
 }
 
-// recordStart records the new CA's own certificate, and the one that the old CA signed for it.
+// recordStart records the new CA's own certificates, and the one that the old CA signed for it.
 func (c *CA) recordStart(next *state) error {
-	for _, cert := range []*x509.Certificate{next.other.cert, next.cross[0]} {
-		if err := c.record(cert, reasonRotation); err != nil {
-			return err
-		}
+	if err := c.recordAll(*next.other, reasonRotation); err != nil {
+		return err
 	}
-	return nil
+	return c.record(next.cross[0], reasonRotation)
 }
 
 // plan returns the state after a step; nil if that is the current state.
@@ -91,7 +89,7 @@ func (c *CA) plan(step Step) (*state, error) {
 	s := c.state.Load()
 	switch step {
 	case Start:
-		return s.start(c.now())
+		return s.start(c.domains, c.now())
 	case Sign:
 		return s.signNew()
 	case Finish:
@@ -102,11 +100,14 @@ func (c *CA) plan(step Step) (*state, error) {
 	return nil, fmt.Errorf("%q is no step of a rotation", step)
 }
 
-func (s *state) start(now time.Time) (*state, error) {
+func (s *state) start(domains Domains, now time.Time) (*state, error) {
 	if s.stage != Settled {
 		return nil, nil
 	}
-	next, err := generate(now)
+	if s.signing.key == nil {
+		return nil, &RootAwayError{For: "signing its successor"}
+	}
+	next, err := generate(domains, now)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +117,8 @@ func (s *state) start(now time.Time) (*state, error) {
 	}
 	cross, err := certify(&x509.Certificate{
 		SerialNumber: serial, Subject: next.cert.Subject, SubjectKeyId: next.cert.SubjectKeyId,
-		NotBefore: next.cert.NotBefore, NotAfter: noEnd, PublicKey: next.cert.PublicKey,
-	}, s.signing.cert, s.signing)
+		NotBefore: next.cert.NotBefore, NotAfter: noEnd, PublicKey: next.cert.PublicKey, MaxPathLen: -1,
+	}, s.signing.cert, s.signing.pair)
 	if err != nil {
 		return nil, err
 	}
@@ -166,8 +167,13 @@ func (s *state) swapped(to Stage) *state {
 	return &state{stage: to, signing: *s.other, other: &signing, cross: s.cross, former: s.former}
 }
 
-func withFormer(s *state) []*x509.Certificate {
-	return slices.Concat([]*x509.Certificate{s.other.cert}, s.former)
+// withFormer returns the former CAs with the one that is dropped, of which no key is kept.
+func withFormer(s *state) []authority {
+	dropped := authority{pair: pair{cert: s.other.cert}}
+	for _, i := range s.other.intermediates {
+		dropped.intermediates = append(dropped.intermediates, pair{cert: i.cert})
+	}
+	return slices.Concat([]authority{dropped}, s.former)
 }
 
 // replace stores the next state in one step, and continues with it.

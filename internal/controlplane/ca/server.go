@@ -89,7 +89,8 @@ func (s *ServerCertificate) replace(now time.Time, by *state) error {
 	if err != nil {
 		return err
 	}
-	s.current, s.short, s.by, s.renewAt = cert, short, by, now.Add(s.ttl*2/3)
+	life := min(s.ttl, cert.Leaf.NotAfter.Sub(now)) // its CA may end before it
+	s.current, s.short, s.by, s.renewAt = cert, short, by, now.Add(life*2/3)
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 // FuzzFile: whatever is in the file, it is read back as it is written or refused.
 func FuzzFile(f *testing.F) {
 	file := filepath.Join(f.TempDir(), "ca.pem")
-	c, err := Open(file, LogFunc(func(Record) error { return nil }), time.Now)
+	c, err := Open(file, Domains{Trust: "trust", Agents: "agents"}, LogFunc(func(Record) error { return nil }), time.Now)
 	require.NoError(f, err)
 	for _, step := range []Step{Start, Sign, Finish, Start, Abort} {
 		text, err := read(file)

@@ -56,11 +56,11 @@ func forgeryOf(t *testing.T, good *x509.Certificate) *x509.Certificate {
 func TestWhatTLSHasVerifiedIsNotVerifiedAgain(t *testing.T) {
 	r, stranger := newRotating(t), open(t)
 	seen := forgeryOf(t, r.agent()) // so that to verify it again would show
-	for _, chains := range [][][]*x509.Certificate{nil, {{}}, {{seen}}, {{seen, stranger.Certificate()}}} {
+	for _, chains := range [][][]*x509.Certificate{nil, {{}}, {{seen}}, {{seen, stranger.Intermediates()[0]}}, {{seen, r.Certificate()}}, {{seen, r.Intermediates()[1]}}} {
 		r.Took(chains)
 		require.Error(t, r.Verify(seen, noon), "nothing of ours was verified")
 	}
-	r.Took([][]*x509.Certificate{{seen, stranger.Certificate()}, {seen, r.Certificate()}})
+	r.Took([][]*x509.Certificate{{seen, stranger.Certificate()}, {seen, r.Intermediates()[0]}})
 	require.NoError(t, r.Verify(seen, noon))
 	require.Error(t, r.Verify(seen, seen.NotAfter.Add(time.Second)), "it ends when it ends")
 	r.take(ca.Start)

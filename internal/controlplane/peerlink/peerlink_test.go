@@ -29,7 +29,7 @@ const domain = "pipeops.internal"
 
 func newCA(t *testing.T) *ca.CA {
 	t.Helper()
-	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), ca.LogFunc(func(ca.Record) error { return nil }), time.Now)
+	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), ca.Domains{Trust: domain, Agents: "agents." + domain}, ca.LogFunc(func(ca.Record) error { return nil }), time.Now)
 	require.NoError(t, err)
 	return c
 }
@@ -41,7 +41,7 @@ func trusting(c *ca.CA, cert func() (*tls.Certificate, error)) func() (*tls.Conf
 		if err != nil {
 			return nil, err
 		}
-		return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*own}, RootCAs: c.Pool(), ClientCAs: c.Pool()}, nil
+		return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*own}, RootCAs: c.PoolFor(ca.RoleControlPlane), ClientCAs: c.PoolFor(ca.RoleControlPlane)}, nil
 	}
 }
 

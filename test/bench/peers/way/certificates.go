@@ -41,7 +41,7 @@ func caFile(dir string) string           { return filepath.Join(dir, fileCA) }
 // NewCertificates lets the control plane's own CA issue what relay, agent and Runner need, into a
 // directory.
 func NewCertificates(dir string) error {
-	authority, err := ca.Open(filepath.Join(dir, "authority"), ca.LogFunc(func(ca.Record) error { return nil }), time.Now)
+	authority, err := ca.Open(filepath.Join(dir, "authority"), ca.Domains{Trust: TrustDomain, Agents: domain}, ca.LogFunc(func(ca.Record) error { return nil }), time.Now)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,172 @@
+package controlplane
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+// TestTheRootIsKeptOffline exports the root's key beside a control plane that serves, lets it work on,
+// and rotates once the key is back.
+func TestTheRootIsKeptOffline(t *testing.T) {
+	p := start(t)
+	file := filepath.Join(t.TempDir(), "root.pem")
+	status, err := p.admin.ExportRoot(t.Context(), file)
+	require.NoError(t, err)
+	assert.True(t, status.RootAway)
+	await.Until(t, "the control plane forgets the key", p.ca.RootAway)
+	text, err := os.ReadFile(filepath.Join(p.cfg.DataDir, fileCA))
+	require.NoError(t, err)
+	key, err := os.ReadFile(file)
+	require.NoError(t, err)
+	_, secret, found := strings.Cut(string(key), "-----BEGIN PRIVATE KEY-----")
+	require.True(t, found)
+	assert.NotContains(t, string(text), secret)
+
+	c := p.registered("shop")
+	c.beatCAs()
+	require.NoError(t, p.snapshotBy(p.login(p.runner("builder"))))
+	var away *ca.RootAwayError
+	require.ErrorAs(t, p.rotate(ca.Start, RotateOptions{}), &away)
+	require.ErrorAs(t, p.rotate(ca.Start, RotateOptions{DryRun: true}), &away)
+	_, err = p.admin.ExportRoot(t.Context(), filepath.Join(t.TempDir(), "again.pem"))
+	require.ErrorIs(t, err, ErrNoRootKeys)
+
+	_, renewed, err := p.admin.ImportRoot(t.Context(), file)
+	require.NoError(t, err)
+	assert.False(t, renewed)
+	_, err = p.admin.ExportRoot(t.Context(), file)
+	require.ErrorContains(t, err, "exists")
+	p.requireRotate(false, ca.Start)
+	c.beatCAs()
+	c.beatCAs()
+	p.requireRotate(false, ca.Sign)
+}
+
+// TestIntermediateCAsAreRenewedWhileServing, and agents and Runners follow.
+func TestIntermediateCAsAreRenewedWhileServing(t *testing.T) {
+	p := start(t)
+	before := p.ca.SignerID(ca.RoleAgent)
+	p.clock.forward(p.ca.IntermediatesEnd().Sub(p.clock.now()) - ca.RenewBefore - time.Hour)
+	c := p.registered("shop")
+	c.beatCAs()
+	p.clock.forward(2 * time.Hour)
+	await.Until(t, "the intermediate CAs are renewed", func() bool { return p.ca.IntermediatesEnd().Sub(p.clock.now()) > ca.RenewBefore })
+	assert.Equal(t, before, p.ca.SignerID(ca.RoleAgent), "other control planes have a moment to learn of it")
+	assert.Zero(t, c.beatCAs().RenewWithin)
+	p.clock.forward(2 * time.Minute)
+	assert.NotEqual(t, before, p.ca.SignerID(ca.RoleAgent))
+	assert.Equal(t, 600, c.beatCAs().RenewWithin)
+	c.renew()
+	assert.Zero(t, c.beatCAs().RenewWithin)
+	tun, down := c.connect()
+	defer down()
+	c.answer(tun)
+	await.Until(t, "connected", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+	down()
+}
+
+// stolenKeys returns the intermediate CAs in the control plane's file with their keys, and its root.
+func (p *plane) stolenKeys() map[string]tls.Certificate {
+	p.t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.cfg.DataDir, fileCA))
+	require.NoError(p.t, err)
+	keys := map[string]tls.Certificate{}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		cert, err := x509.ParseCertificate(block.Bytes)
+		require.NoError(p.t, err)
+		block, rest = pem.Decode(rest)
+		key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		require.NoError(p.t, err)
+		name := "root"
+		if len(cert.URIs) > 0 {
+			name = strings.TrimPrefix(cert.URIs[0].Path, "/ca/")
+		}
+		keys[name] = tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
+	}
+	require.Len(p.t, keys, 5)
+	return keys
+}
+
+// forge makes the same certificate for the same key by another CA.
+func forge(t *testing.T, like *x509.Certificate, by tls.Certificate) *x509.Certificate {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: new(big.Int).Set(like.SerialNumber), Subject: like.Subject, URIs: like.URIs, DNSNames: like.DNSNames,
+		NotBefore: like.NotBefore, NotAfter: like.NotAfter, KeyUsage: like.KeyUsage, ExtKeyUsage: like.ExtKeyUsage,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by.Leaf, like.PublicKey, by.PrivateKey.(*ecdsa.PrivateKey))
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return cert
+}
+
+// TestACAOfAnotherRoleIsNobodyHere has each CA but the right one certify an agent's and a Runner's own
+// key, so that nothing but the signer is wrong.
+func TestACAOfAnotherRoleIsNobodyHere(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	keys := p.stolenKeys()
+	agent, err := ca.ParseCertificate(c.id.Certificate)
+	require.NoError(t, err)
+	l := p.login(p.runner("builder"))
+	runner, err := l.Certificate()
+	require.NoError(t, err)
+	for name, by := range keys {
+		leaf := forge(t, agent, by)
+		chain := [][]byte{leaf.Raw, by.Leaf.Raw}
+		_, err := p.peers.agent(t.Context(), leaf)
+		config := c.tlsConfig()
+		config.Certificates = []tls.Certificate{{Certificate: chain, PrivateKey: c.key, Leaf: leaf}}
+		refused := p.greetedBy(config)
+		if name == ca.RoleAgent {
+			require.NoError(t, err)
+			require.NoError(t, refused)
+		} else {
+			requireProblem(t, err, controlapi.CodeCertificateUnknown)
+			require.Error(t, refused, "the tunnel: by %s", name)
+		}
+		leaf = forge(t, runner.Leaf, by)
+		err = p.asRunner(tls.Certificate{Certificate: [][]byte{leaf.Raw, by.Leaf.Raw}, PrivateKey: runner.PrivateKey, Leaf: leaf}, announce.SnapshotPath)
+		if name == ca.RoleRunner {
+			require.NoError(t, err)
+		} else {
+			requireProblem(t, err, controlapi.CodeCertificateUnknown)
+		}
+	}
+}
+
+// greetedBy connects to the tunnel's port and returns why the server ends the connection, if it does.
+func (p *plane) greetedBy(config *tls.Config) error {
+	p.t.Helper()
+	config.ServerName, config.NextProtos = "localhost", []string{tunnel.ALPN}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(p.t.Context(), "tcp", p.Addrs().Tunnel.String())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	require.NoError(p.t, conn.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
+	_, err = conn.Read(make([]byte, 1))
+	if os.IsTimeout(err) {
+		return nil // it waits for the agent's login
+	}
+	return err
+}
