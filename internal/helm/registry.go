@@ -38,7 +38,7 @@ func (f *fetcher) fromRegistry(ctx context.Context, source runnerapi.ChartSource
 	if l != nil {
 		auth = authn.FromConfig(authn.AuthConfig{Username: l.username, Password: l.password})
 	}
-	image, err := remote.Image(ref, remote.WithContext(ctx), remote.WithTransport(registryTransport{f}), remote.WithAuth(auth), remote.WithJobs(1))
+	image, err := remote.Image(ref, remote.WithContext(ctx), remote.WithTransport(f.registryTransport(ref, l)), remote.WithAuth(auth), remote.WithJobs(1))
 	if err != nil {
 		return nil, unpulled(at, err, l != nil)
 	}
