@@ -15,6 +15,8 @@ source "$here/install/settings.sh"
 source "$here/install/log.sh"
 # shellcheck source=scripts/install/download.sh
 source "$here/install/download.sh"
+# shellcheck source=scripts/install/pinned.sh
+source "$here/install/pinned.sh"
 
 declare -A facts=([PACKAGE_MANAGER]=none)
 command=bundle
@@ -37,16 +39,13 @@ arguments() {
   (($# == 0)) || fail "$EXIT_USAGE" "$1 is not known, or has no value" "see the head of $0" "scripts/bundle.sh --version v1.2.3"
 }
 
-# bundle_fetch HOST/PATH NAME... downloads files of one folder, each verified by
-# the first, which is their list of checksums.
+# bundle_fetch HOST/PATH LIST NAME SETTING PINNED downloads NAME, verified as install.sh does,
+# and the list of checksums that it is verified by where the user named its version.
 bundle_fetch() {
-  local folder="$1" list="$2" name
-  shift 2
+  local folder="$1" list="$2" name="$3"
   mkdir -p "$root/$folder"
-  for name in "$@"; do
-    say "    $folder/$name"
-    fetch_verified "https://$folder/$name" "$root/$folder/$name" "https://$folder/$list" "$name"
-  done
+  say "    $folder/$name"
+  fetch_pinned "https://$folder/$name" "$root/$folder/$name" "https://$folder/$list" "$name" "$4" "$5"
   fetch "https://$folder/$list" "$root/$folder/$list"
 }
 
@@ -54,10 +53,14 @@ bundle_k3s() {
   local version="${K3S_VERSION/+/%2B}" suffix=""
   [[ $arch == amd64 ]] || suffix="-$arch"
   step "k3s $K3S_VERSION"
-  bundle_fetch "github.com/k3s-io/k3s/releases/download/$version" "sha256sum-$arch.txt" "k3s$suffix" "k3s-airgap-images-$arch.tar.zst"
-  bundle_fetch "raw.githubusercontent.com/k3s-io/k3s/$version" install.sh.sha256sum install.sh
+  bundle_fetch "github.com/k3s-io/k3s/releases/download/$version" "sha256sum-$arch.txt" "k3s$suffix" \
+    PIPEOPS_K3S_SHA256 "$(k3s_pinned "k3s-linux-$arch")"
+  bundle_fetch "raw.githubusercontent.com/k3s-io/k3s/$version" install.sh.sha256sum install.sh \
+    PIPEOPS_K3S_INSTALL_SHA256 "$(k3s_pinned k3s-install.sh)"
+  step "k3s' images"
   mkdir -p "$root/images"
-  mv "$root/github.com/k3s-io/k3s/releases/download/$version/k3s-airgap-images-$arch.tar.zst" "$root/images/"
+  local site="https://github.com/k3s-io/k3s/releases/download/$version" images="k3s-airgap-images-$arch.tar.zst"
+  fetch_verified "$site/$images" "$root/images/$images" "$site/sha256sum-$arch.txt" "$images"
 }
 
 # bundle_release puts this repository's own files where the release has them.

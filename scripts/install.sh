@@ -127,6 +127,10 @@ settings_check() {
     "" | k3s | k3d | kind | minikube | existing) ;;
     *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
   esac
+  local setting
+  for setting in "${pinned_settings[@]}"; do
+    [[ ${!setting:-} =~ ^([0-9a-f]{64})?$ ]] || wrong+=("$setting=${!setting}: is to be a SHA-256, 64 characters of 0-9 and a-f")
+  done
   local file
   for file in "$AGENT_TOKEN_FILE" "$PIPEOPS_CA_FILE" "$PIPEOPS_MANIFEST"; do
     [[ -z $file || -r $file ]] || wrong+=("$file cannot be read")
@@ -951,9 +955,10 @@ verify() {
 }
 
 # sum_in LIST NAME prints the checksum that a list in sha256sum's format has. Some
-# lists name files by the folder they were built in.
+# lists name files by the folder they were built in; some are one checksum without a name.
 sum_in() {
-  awk -v name="$2" '{file = $2; sub(/^\*/, "", file); base = file; sub(/.*\//, "", base)}
+  awk -v name="$2" 'NF == 1 {print $1; exit}
+    {file = $2; sub(/^\*/, "", file); base = file; sub(/.*\//, "", base)}
     file == name || base == name {print $1; exit}' "$1"
 }
 
@@ -1020,6 +1025,58 @@ program_install() {
     "SELinux forbids it (SELINUX=${facts[SELINUX]}), or the file system is mounted noexec" \
     "restorecon -v $path; ausearch -m avc -ts recent; findmnt -T $path"
 }
+
+# ---------------------------------------------------------------- pinned programs
+# The checksums that publishers list for the versions that settings.sh pins. A site that
+# changes a download cannot change them. Replace them whenever you raise a version.
+
+# pinned_sum FILE prints the SHA-256 of a pinned version's file; nothing where it is not known.
+pinned_sum() {
+  case "$1" in
+    k3s-linux-amd64) echo 267d18da7b3c837d82283f0588fb9031a8a6ff3c0dac772c260c40852ce515f6 ;;
+    k3s-install.sh) echo 8598e002e61d658fed7b7542fc6d2c66d8da6eae69e088830105d2ee1ffb6d91 ;;
+    k3d-linux-amd64) echo dbaa79a76ace7f4ca230a1ff41dc7d8a5036a8ad0309e9c54f9bf3836dbe853e ;;
+    k3d-linux-arm64) echo 0b8110f2229631af7402fb828259330985918b08fefd38b7f1b788a1c8687216 ;;
+    k3d-darwin-amd64) echo fd0f8e9e8ea4d8bc3674572ca6ed0833b639bf57c43c708616d937377324cfea ;;
+    k3d-darwin-arm64) echo 8da468daa7dc7cf7cdd4735f90a9bb05179fa27858250f62e3d8cdf5b5ca0698 ;;
+    kind-linux-amd64) echo 517ab7fc89ddeed5fa65abf71530d90648d9638ef0c4cde22c2c11f8097b8889 ;;
+    kind-linux-arm64) echo 7ea2de9d2d190022ed4a8a4e3ac0636c8a455e460b9a13ccf19f15d07f4f00eb ;;
+    kind-darwin-amd64) echo 4f0b6e3b88bdc66d922c08469f05ef507d4903dd236e6319199bb9c868eed274 ;;
+    kind-darwin-arm64) echo ceaf40df1d1551c481fb50e3deb5c3deecad5fd599df5469626b70ddf52a1518 ;;
+    minikube-linux-amd64) echo d5cf561c71171152ff67d799f041ac0f65c235c87a1e9fc02a6a17b8226214d0 ;;
+    minikube-darwin-amd64) echo 4c32b9e5fed64a311db9a40d6fdcc8fa794bc5bbc546545f4d187e9d416a74cb ;;
+    minikube-darwin-arm64) echo 5e0914c3559f6713295119477a6f5dc29862596effbfc764a61757bb314901d2 ;;
+    kubectl-linux-amd64) echo 90f75ea6ecc9ea5633262e1c0b83a40560003b30fc94a04cb099404fcef0c224 ;;
+    kubectl-linux-arm64) echo ac69e06fd6860d69786692f5af1c3a1208ed54f8366a4d97ab15c172e99765ee ;;
+    kubectl-darwin-amd64) echo d6af0a35e78865ab3352a3f76e7346041f6657d08641db1c1e93830210fce334 ;;
+    kubectl-darwin-arm64) echo 4d79aa4ca3015d6c70ac593d8c387efe09f4000b5ff1098f42610e6030a8ccb3 ;;
+  esac
+}
+
+# pinned_settings are the user's own checksums, for versions and machines without one above.
+pinned_settings=(PIPEOPS_K3S_SHA256 PIPEOPS_K3S_INSTALL_SHA256 PIPEOPS_K3D_SHA256 PIPEOPS_KIND_SHA256
+  PIPEOPS_MINIKUBE_SHA256 PIPEOPS_KUBECTL_SHA256)
+
+# fetch_pinned URL FILE LIST_URL NAME SETTING PINNED: NAME at URL has the checksum that
+# SETTING gives, or that of PINNED above. PINNED is empty for a version that the user named:
+# that one goes by the list of its own site.
+fetch_pinned() {
+  local url="$1" file="$2" list="$3" name="$4" setting="$5" pinned="$6" wanted
+  wanted="${!setting:-}"
+  [[ -n $wanted || -z $pinned ]] || wanted="$(pinned_sum "$pinned")"
+  if [[ -n $wanted ]]; then
+    fetch "$url" "$file"
+    verify "$file" "$wanted" "$name"
+    return
+  fi
+  [[ -z $pinned || ${PIPEOPS_ALLOW_UNSIGNED:-} == yes ]] || fail "$EXIT_CHECKSUM" "this script has no checksum for $pinned" \
+    "only its own site has one: $list" "check that list, and set $setting to the checksum; or set PIPEOPS_ALLOW_UNSIGNED=yes to go by the list alone"
+  say "    note: $name is verified by the checksum of its own site alone; $setting sets yours"
+  fetch_verified "$url" "$file" "$list" "$name"
+}
+
+# k3s_pinned FILE prints FILE, or nothing where the user named another version of k3s.
+k3s_pinned() { [[ $K3S_VERSION != "$RELEASE_K3S_VERSION" ]] || echo "$1"; }
 
 # ---------------------------------------------------------------- signatures
 # Minisign's format, checked by minisign or by OpenSSL 3, whichever is there.
@@ -1209,7 +1266,8 @@ k3s_program() {
   ! k3s_version_is "$K3S_VERSION" || return 0
   ! would "download $(k3s_url "$name"), verify it, and put it at $bin_dir/k3s" || return 0
   say "    downloading k3s $K3S_VERSION"
-  fetch_verified "$(k3s_url "$name")" "$tmp_dir/k3s" "$(k3s_url "sha256sum-${facts[ARCH]}.txt")" "$name"
+  fetch_pinned "$(k3s_url "$name")" "$tmp_dir/k3s" "$(k3s_url "sha256sum-${facts[ARCH]}.txt")" "$name" \
+    PIPEOPS_K3S_SHA256 "$(k3s_pinned "k3s-linux-${facts[ARCH]}")"
   program_install k3s "$tmp_dir/k3s"
 }
 
@@ -1233,7 +1291,8 @@ k3s_service() {
   no_proxy_all="$(no_proxy_list)"
   local raw="https://raw.githubusercontent.com/k3s-io/k3s/${K3S_VERSION/+/%2B}" code=0 skip=binary
   [[ -z $PIPEOPS_BUNDLE ]] || skip=true
-  fetch_verified "$raw/install.sh" "$tmp_dir/k3s-install.sh" "$raw/install.sh.sha256sum" install.sh
+  fetch_pinned "$raw/install.sh" "$tmp_dir/k3s-install.sh" "$raw/install.sh.sha256sum" install.sh \
+    PIPEOPS_K3S_INSTALL_SHA256 "$(k3s_pinned k3s-install.sh)"
   say "    starting k3s"
   (
     export INSTALL_K3S_SKIP_DOWNLOAD="$skip" INSTALL_K3S_EXEC="$1" INSTALL_K3S_BIN_DIR="$bin_dir" INSTALL_K3S_FORCE_RESTART=true
@@ -1332,16 +1391,12 @@ docker_tools_dir() {
   export PATH="$bin_dir:$PATH"
 }
 
-# tool_get NAME URL LIST_URL NAME_IN_LIST
+# tool_get NAME URL LIST_URL NAME_IN_LIST PINNED
 tool_get() {
   ! command -v "$1" >/dev/null || return 0
   ! would "download $2, verify it, and put it at $bin_dir/$1" || return 0
   say "    downloading $1"
-  fetch "$3" "$tmp_dir/$1.sums"
-  # Some lists are one checksum without a name.
-  [[ $(wc -w <"$tmp_dir/$1.sums") -gt 1 ]] || printf '%s  %s\n' "$(<"$tmp_dir/$1.sums")" "$4" >"$tmp_dir/$1.sums"
-  fetch "$2" "$tmp_dir/$1"
-  verify "$tmp_dir/$1" "$(sum_in "$tmp_dir/$1.sums" "$4")" "$1"
+  fetch_pinned "$2" "$tmp_dir/$1" "$3" "$4" "PIPEOPS_${1^^}_SHA256" "$5"
   program_install "$1" "$tmp_dir/$1"
 }
 
@@ -1350,25 +1405,25 @@ tool_os() { if [[ ${facts[OS]} == macos ]]; then echo darwin; else echo linux; f
 tool_k3d() {
   local base="https://github.com/k3d-io/k3d/releases/download/$RELEASE_K3D_VERSION" name
   name="k3d-$(tool_os)-${facts[ARCH]}"
-  tool_get k3d "$base/$name" "$base/checksums.txt" "$name"
+  tool_get k3d "$base/$name" "$base/checksums.txt" "$name" "$name"
 }
 
 tool_kind() {
   local base="https://github.com/kubernetes-sigs/kind/releases/download/$RELEASE_KIND_VERSION" name
   name="kind-$(tool_os)-${facts[ARCH]}"
-  tool_get kind "$base/$name" "$base/$name.sha256sum" "$name"
+  tool_get kind "$base/$name" "$base/$name.sha256sum" "$name" "$name"
 }
 
 tool_minikube() {
   local base="https://github.com/kubernetes/minikube/releases/download/$RELEASE_MINIKUBE_VERSION" name
   name="minikube-$(tool_os)-${facts[ARCH]}"
-  tool_get minikube "$base/$name" "$base/$name.sha256" "$name"
+  tool_get minikube "$base/$name" "$base/$name.sha256" "$name" "$name"
 }
 
 tool_kubectl() {
   local base
   base="https://dl.k8s.io/release/$RELEASE_KUBECTL_VERSION/bin/$(tool_os)/${facts[ARCH]}"
-  tool_get kubectl "$base/kubectl" "$base/kubectl.sha256" kubectl
+  tool_get kubectl "$base/kubectl" "$base/kubectl.sha256" kubectl "kubectl-$(tool_os)-${facts[ARCH]}"
 }
 
 docker_cluster_delete() {

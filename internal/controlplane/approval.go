@@ -173,6 +173,9 @@ func crowded(t store.Token, waiting int) *problem.Error {
 // Enrolments returns the pending registrations, those that have waited longest first.
 func (a *Admin) Enrolments(ctx context.Context) ([]store.Enrolment, error) {
 	all, err := a.store.Enrolments(ctx)
+	if err != nil {
+		return nil, err
+	}
 	list := make([]store.Enrolment, 0, len(all))
 	for _, e := range all {
 		if e.State != store.EnrolmentPending || lapsed(e, a.now()) {
@@ -185,7 +188,7 @@ func (a *Admin) Enrolments(ctx context.Context) ([]store.Enrolment, error) {
 		e.Replaces = old.Name
 		list = append(list, e)
 	}
-	return list, err
+	return list, nil
 }
 
 // ApproveAgent turns a registration into an agent. It is named by its ID, or by its cluster's name
@@ -225,7 +228,10 @@ func (a *Admin) ApproveAgent(ctx context.Context, nameOrID string) (store.Enrolm
 		e.State, e.Reason, e.DecidedAt = store.EnrolmentApproved, "", a.now()
 		return tx.UpdateEnrolment(ctx, e)
 	})
-	return e, err
+	if err != nil {
+		return store.Enrolment{}, err
+	}
+	return e, nil
 }
 
 // maxReason bounds the reason for a denial, in bytes.
@@ -235,7 +241,7 @@ const maxReason = 512
 func (a *Admin) DenyAgent(ctx context.Context, nameOrID, reason string) (store.Enrolment, error) {
 	var e store.Enrolment
 	if reason = strings.Join(strings.Fields(reason), " "); len(reason) > maxReason {
-		return e, fmt.Errorf("--reason: has %d bytes, at most %d are allowed", len(reason), maxReason)
+		return store.Enrolment{}, fmt.Errorf("--reason: has %d bytes, at most %d are allowed", len(reason), maxReason)
 	}
 	err := a.store.Update(ctx, func(tx *store.Tx) error {
 		var err error
@@ -245,7 +251,10 @@ func (a *Admin) DenyAgent(ctx context.Context, nameOrID, reason string) (store.E
 		e.State, e.Reason, e.DecidedAt = store.EnrolmentDenied, reason, a.now()
 		return tx.UpdateEnrolment(ctx, e)
 	})
-	return e, err
+	if err != nil {
+		return store.Enrolment{}, err
+	}
+	return e, nil
 }
 
 // findEnrolment returns the named registration. A name that several registrations share is refused:

@@ -45,7 +45,7 @@ func (r *registry) CheckToken(ctx context.Context, text string, check controlapi
 func readToken(text string) (controlapi.Token, error) {
 	token, err := controlapi.ParseToken(text)
 	if err != nil {
-		return token, controlapi.Errorf(controlapi.CodeTokenUnknown,
+		return controlapi.Token{}, controlapi.Errorf(controlapi.CodeTokenUnknown,
 			"copy the whole line that `pipeops-controlplane token create` printed", "the enrolment token is not one: it is cut short or mistyped")
 	}
 	return token, nil
@@ -61,7 +61,7 @@ type tokens interface {
 func knownToken(ctx context.Context, in tokens, token controlapi.Token) (store.Token, error) {
 	known, err := in.Token(ctx, token.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return known, err
+		return store.Token{}, err
 	}
 	same := subtle.ConstantTimeCompare([]byte(known.Hash), []byte(hex.EncodeToString(token.Hash()))) == 1
 	if err != nil || !same {

@@ -110,10 +110,13 @@ func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Tok
 // agentOfCluster returns the agent of a cluster; its ID is empty if there is none.
 func agentOfCluster(ctx context.Context, tx *store.Tx, uid string) (store.Agent, error) {
 	agent, err := tx.AgentOfCluster(ctx, uid)
-	if errors.Is(err, store.ErrNotFound) {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		return store.Agent{}, nil
+	case err != nil:
+		return store.Agent{}, err
 	}
-	return agent, err
+	return agent, nil
 }
 
 // enrolment is what is needed to turn a registration into an agent.
@@ -148,11 +151,11 @@ func nameFree(ctx context.Context, tx *store.Tx, name, agentID string) error {
 
 // put writes the agent with what it reported about itself.
 func (e enrolment) put(ctx context.Context, tx *store.Tx, a store.Agent, req controlapi.RegisterRequest, token store.Token, key string) (store.Agent, error) {
-	isNew, before := a.ID == "", a
-	if isNew {
+	before := a
+	if a.ID == "" {
 		id, err := e.newID()
 		if err != nil {
-			return a, err
+			return store.Agent{}, err
 		}
 		a = store.Agent{ID: id, ClusterUID: req.ClusterUID, State: announce.StatePending, RegisteredAt: e.now}
 	}
@@ -164,19 +167,26 @@ func (e enrolment) put(ctx context.Context, tx *store.Tx, a store.Agent, req con
 	a.AgentVersion, a.RunnerAPIVersion = req.AgentVersion, req.RunnerAPIVersion
 	a.KubernetesVersion, a.Distribution, a.Provider = req.KubernetesVersion, req.Distribution, req.Provider
 	a.Capacity = capacityOf(req.Capacity)
-	if isNew {
+	if err := e.write(ctx, tx, before, a); err != nil {
+		return store.Agent{}, err
+	}
+	return a, nil
+}
+
+// write stores an agent, and announces what Runners see of the change.
+func (e enrolment) write(ctx context.Context, tx *store.Tx, before, a store.Agent) error {
+	switch {
+	case before.ID == "":
 		if err := tx.InsertAgent(ctx, a); err != nil {
-			return a, err
+			return err
 		}
-		return a, e.directory.write(ctx, tx, announce.AgentRegistered, a, e.now)
+		return e.directory.write(ctx, tx, announce.AgentRegistered, a, e.now)
+	case sameForRunners(before, a):
+		return tx.UpdateAgent(ctx, a)
+	case !maps.Equal(before.Labels, a.Labels):
+		return e.directory.relabel(ctx, tx, before, a, e.now)
 	}
-	if sameForRunners(before, a) {
-		return a, tx.UpdateAgent(ctx, a)
-	}
-	if !maps.Equal(before.Labels, a.Labels) {
-		return a, e.directory.relabel(ctx, tx, before, a, e.now)
-	}
-	return a, e.directory.write(ctx, tx, announce.AgentUpdated, a, e.now)
+	return e.directory.write(ctx, tx, announce.AgentUpdated, a, e.now)
 }
 
 func (e enrolment) newID() (string, error) {

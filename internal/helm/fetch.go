@@ -30,6 +30,7 @@ const (
 type login struct {
 	username, password string
 	scope              scope.Scope
+	realm              scope.Scope // a registry's token server on another host; may be zero
 }
 
 // isFor reports whether a request to a URL may carry the login.

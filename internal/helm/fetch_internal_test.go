@@ -225,7 +225,7 @@ func loginFor(t *testing.T, at, password string) *login {
 	t.Helper()
 	s, err := scope.Parse(at)
 	require.NoError(t, err)
-	return &login{"ci", password, s}
+	return &login{username: "ci", password: password, scope: s}
 }
 
 // TestALoginStaysWithinItsScope: not for the same server's other paths, another port, or

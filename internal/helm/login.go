@@ -19,6 +19,7 @@ const (
 	keyURL      = "url"
 	keyUsername = "username"
 	keyPassword = "password"
+	keyRealm    = "realm" // optional
 )
 
 // login reads the credentials that a spec names.
@@ -59,6 +60,11 @@ func readLogin(secret string, data map[string][]byte, chart runnerapi.ChartSourc
 	var err error
 	if l.scope, err = scope.Parse(strings.TrimSpace(string(data[keyURL]))); err != nil {
 		return nil, bad("correct the key url of it", "has a url that %v", err)
+	}
+	if realm := strings.TrimSpace(string(data[keyRealm])); realm != "" {
+		if l.realm, err = scope.Parse(realm); err != nil {
+			return nil, bad("correct the key realm of it, or remove the key", "has a realm that %v", err)
+		}
 	}
 	text := chart.Repository
 	if chart.OCI != "" {

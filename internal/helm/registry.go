@@ -3,7 +3,6 @@ package helm
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -39,7 +38,7 @@ func (f *fetcher) fromRegistry(ctx context.Context, source runnerapi.ChartSource
 	if l != nil {
 		auth = authn.FromConfig(authn.AuthConfig{Username: l.username, Password: l.password})
 	}
-	image, err := remote.Image(ref, remote.WithContext(ctx), remote.WithTransport(shortBodies{f}), remote.WithAuth(auth), remote.WithJobs(1))
+	image, err := remote.Image(ref, remote.WithContext(ctx), remote.WithTransport(f.registryTransport(ref, l)), remote.WithAuth(auth), remote.WithJobs(1))
 	if err != nil {
 		return nil, unpulled(at, err, l != nil)
 	}
@@ -95,21 +94,4 @@ func unpulled(at *url.URL, err error, sent bool) error {
 		return refused(at, answer.StatusCode, sent)
 	}
 	return unfetched(at, err)
-}
-
-// shortBodies bounds a registry's answers, because manifests are read as a whole.
-type shortBodies struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (s shortBodies) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := s.RoundTripper.RoundTrip(r)
-	if err == nil {
-		resp.Body = shortBody{io.LimitReader(resp.Body, maxArchive+1), resp.Body}
-	}
-	return resp, err
-}
-
-type shortBody struct {
-	io.Reader
-	io.Closer
 }

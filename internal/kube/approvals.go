@@ -62,27 +62,42 @@ func (a Approvals) Use(ctx context.Context, asked runnerapi.ApprovalRequest) (ru
 		if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			continue // another call was first
 		}
-		return approval, approved, kubeproblem.From(err, "reading the approval")
+		if err != nil {
+			return runnerapi.Approval{}, false, kubeproblem.From(err, "reading the approval")
+		}
+		return approval, approved, nil
 	}
 	return runnerapi.Approval{}, false, problem.Errorf(problem.Conflict, "send it again", "the same command is being sent several times at once")
 }
 
+// use looks for an approval once. It returns none that it could not take away.
 func (a Approvals) use(ctx context.Context, mine waiting) (runnerapi.Approval, bool, error) {
 	r, have, err := a.find(ctx, mine.ID)
 	switch {
 	case apierrors.IsNotFound(err):
-		return mine.Approval, false, a.ask(ctx, mine)
+		return a.asked(ctx, mine)
 	case err != nil:
 		return runnerapi.Approval{}, false, err
 	case have.Fingerprint != mine.Fingerprint || !a.now().Before(have.Until):
 		if err := a.remove(ctx, r); err != nil {
 			return runnerapi.Approval{}, false, err
 		}
-		return mine.Approval, false, a.ask(ctx, mine)
+		return a.asked(ctx, mine)
 	case have.Approved == nil:
 		return have.Approval, false, nil
 	}
-	return have.Approval, true, a.remove(ctx, r)
+	if err := a.remove(ctx, r); err != nil {
+		return runnerapi.Approval{}, false, err
+	}
+	return have.Approval, true, nil
+}
+
+// asked stores a command that waits, and returns that it is not approved.
+func (a Approvals) asked(ctx context.Context, mine waiting) (runnerapi.Approval, bool, error) {
+	if err := a.ask(ctx, mine); err != nil {
+		return runnerapi.Approval{}, false, err
+	}
+	return mine.Approval, false, nil
 }
 
 // remove deletes the object as it was read.
@@ -162,7 +177,10 @@ func (a Approvals) find(ctx context.Context, id string) (*appsv1.ControllerRevis
 		return nil, waiting{}, err
 	}
 	w, err := decodeWaiting(r)
-	return r, w, err
+	if err != nil {
+		return nil, waiting{}, err
+	}
+	return r, w, nil
 }
 
 // decodeWaiting takes the approval from the annotation alone.

@@ -76,6 +76,7 @@ func Parse(text []byte) (Document, error) {
 		return Document{}, flaw(fieldIn(err), fixDocument, "%s", unquoted(err))
 	}
 	c := &checking{}
+	c.nulls(raw)
 	c.document(doc)
 	if len(c.wrong) > 0 {
 		e := flaw(c.wrong[0].Field, fixDocument, "%s", c.wrong[0].Message)
@@ -115,6 +116,17 @@ type checking struct{ wrong []problem.FieldError }
 
 func (c *checking) add(field, format string, args ...any) {
 	c.wrong = append(c.wrong, problem.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// nulls refuses each null but that of an empty policy.
+func (c *checking) nulls(raw []byte) {
+	var all any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &all); err != nil || all == nil {
+		return // the document was decoded from the same text
+	}
+	for _, field := range nulls("", all) {
+		c.add(field, "has no value: give it one ([] for an empty list), or remove the field")
+	}
 }
 
 var ruleName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._-]{0,61}[A-Za-z0-9])?$`)

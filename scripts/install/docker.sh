@@ -36,16 +36,12 @@ docker_tools_dir() {
   export PATH="$bin_dir:$PATH"
 }
 
-# tool_get NAME URL LIST_URL NAME_IN_LIST
+# tool_get NAME URL LIST_URL NAME_IN_LIST PINNED
 tool_get() {
   ! command -v "$1" >/dev/null || return 0
   ! would "download $2, verify it, and put it at $bin_dir/$1" || return 0
   say "    downloading $1"
-  fetch "$3" "$tmp_dir/$1.sums"
-  # Some lists are one checksum without a name.
-  [[ $(wc -w <"$tmp_dir/$1.sums") -gt 1 ]] || printf '%s  %s\n' "$(<"$tmp_dir/$1.sums")" "$4" >"$tmp_dir/$1.sums"
-  fetch "$2" "$tmp_dir/$1"
-  verify "$tmp_dir/$1" "$(sum_in "$tmp_dir/$1.sums" "$4")" "$1"
+  fetch_pinned "$2" "$tmp_dir/$1" "$3" "$4" "PIPEOPS_${1^^}_SHA256" "$5"
   program_install "$1" "$tmp_dir/$1"
 }
 
@@ -54,25 +50,25 @@ tool_os() { if [[ ${facts[OS]} == macos ]]; then echo darwin; else echo linux; f
 tool_k3d() {
   local base="https://github.com/k3d-io/k3d/releases/download/$RELEASE_K3D_VERSION" name
   name="k3d-$(tool_os)-${facts[ARCH]}"
-  tool_get k3d "$base/$name" "$base/checksums.txt" "$name"
+  tool_get k3d "$base/$name" "$base/checksums.txt" "$name" "$name"
 }
 
 tool_kind() {
   local base="https://github.com/kubernetes-sigs/kind/releases/download/$RELEASE_KIND_VERSION" name
   name="kind-$(tool_os)-${facts[ARCH]}"
-  tool_get kind "$base/$name" "$base/$name.sha256sum" "$name"
+  tool_get kind "$base/$name" "$base/$name.sha256sum" "$name" "$name"
 }
 
 tool_minikube() {
   local base="https://github.com/kubernetes/minikube/releases/download/$RELEASE_MINIKUBE_VERSION" name
   name="minikube-$(tool_os)-${facts[ARCH]}"
-  tool_get minikube "$base/$name" "$base/$name.sha256" "$name"
+  tool_get minikube "$base/$name" "$base/$name.sha256" "$name" "$name"
 }
 
 tool_kubectl() {
   local base
   base="https://dl.k8s.io/release/$RELEASE_KUBECTL_VERSION/bin/$(tool_os)/${facts[ARCH]}"
-  tool_get kubectl "$base/kubectl" "$base/kubectl.sha256" kubectl
+  tool_get kubectl "$base/kubectl" "$base/kubectl.sha256" kubectl "kubectl-$(tool_os)-${facts[ARCH]}"
 }
 
 docker_cluster_delete() {

@@ -97,9 +97,10 @@ verify() {
 }
 
 # sum_in LIST NAME prints the checksum that a list in sha256sum's format has. Some
-# lists name files by the folder they were built in.
+# lists name files by the folder they were built in; some are one checksum without a name.
 sum_in() {
-  awk -v name="$2" '{file = $2; sub(/^\*/, "", file); base = file; sub(/.*\//, "", base)}
+  awk -v name="$2" 'NF == 1 {print $1; exit}
+    {file = $2; sub(/^\*/, "", file); base = file; sub(/.*\//, "", base)}
     file == name || base == name {print $1; exit}' "$1"
 }
 

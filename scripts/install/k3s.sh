@@ -101,7 +101,8 @@ k3s_program() {
   ! k3s_version_is "$K3S_VERSION" || return 0
   ! would "download $(k3s_url "$name"), verify it, and put it at $bin_dir/k3s" || return 0
   say "    downloading k3s $K3S_VERSION"
-  fetch_verified "$(k3s_url "$name")" "$tmp_dir/k3s" "$(k3s_url "sha256sum-${facts[ARCH]}.txt")" "$name"
+  fetch_pinned "$(k3s_url "$name")" "$tmp_dir/k3s" "$(k3s_url "sha256sum-${facts[ARCH]}.txt")" "$name" \
+    PIPEOPS_K3S_SHA256 "$(k3s_pinned "k3s-linux-${facts[ARCH]}")"
   program_install k3s "$tmp_dir/k3s"
 }
 
@@ -125,7 +126,8 @@ k3s_service() {
   no_proxy_all="$(no_proxy_list)"
   local raw="https://raw.githubusercontent.com/k3s-io/k3s/${K3S_VERSION/+/%2B}" code=0 skip=binary
   [[ -z $PIPEOPS_BUNDLE ]] || skip=true
-  fetch_verified "$raw/install.sh" "$tmp_dir/k3s-install.sh" "$raw/install.sh.sha256sum" install.sh
+  fetch_pinned "$raw/install.sh" "$tmp_dir/k3s-install.sh" "$raw/install.sh.sha256sum" install.sh \
+    PIPEOPS_K3S_INSTALL_SHA256 "$(k3s_pinned k3s-install.sh)"
   say "    starting k3s"
   (
     export INSTALL_K3S_SKIP_DOWNLOAD="$skip" INSTALL_K3S_EXEC="$1" INSTALL_K3S_BIN_DIR="$bin_dir" INSTALL_K3S_FORCE_RESTART=true

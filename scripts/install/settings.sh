@@ -108,6 +108,10 @@ settings_check() {
     "" | k3s | k3d | kind | minikube | existing) ;;
     *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
   esac
+  local setting
+  for setting in "${pinned_settings[@]}"; do
+    [[ ${!setting:-} =~ ^([0-9a-f]{64})?$ ]] || wrong+=("$setting=${!setting}: is to be a SHA-256, 64 characters of 0-9 and a-f")
+  done
   local file
   for file in "$AGENT_TOKEN_FILE" "$PIPEOPS_CA_FILE" "$PIPEOPS_MANIFEST"; do
     [[ -z $file || -r $file ]] || wrong+=("$file cannot be read")

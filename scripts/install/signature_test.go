@@ -23,7 +23,7 @@ const (
 func bash(t *testing.T, commands string, env ...string) (said string, code int) {
 	t.Helper()
 	script := "set -Eeuo pipefail\n"
-	for _, part := range []string{"settings", "log", "download", "signature", "await", "command_upgrade"} {
+	for _, part := range []string{"settings", "log", "download", "pinned", "signature", "await", "command_upgrade"} {
 		text, err := files.ReadFile(part + ".sh")
 		require.NoError(t, err)
 		script += string(text)

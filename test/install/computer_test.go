@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +45,7 @@ func newComputer(t *testing.T, w *world, name, suite string) *computer {
 		"PIPEOPS_MIRROR": w.site.URL, "PIPEOPS_CA_FILE": "/etc/site-ca.pem", "CLUSTER_NAME": name,
 		"PIPEOPS_CONTROL_PLANE_URL": w.APIURL(), "PIPEOPS_WAIT": "240", "KUBECACHEDIR": "/run/kube",
 	}}
+	maps.Copy(c.env, w.sums)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("%s's log:\n%s", name, c.file(installLog))

@@ -58,6 +58,9 @@ func (c *computer) bundle(t *testing.T, version string) {
 	require.NoError(t, os.WriteFile(ca, c.world.site.ca, 0o600))
 	cmd := exec.CommandContext(t.Context(), "../../scripts/bundle.sh", "--version", version, "--output", dir)
 	cmd.Env = append(os.Environ(), "PIPEOPS_MIRROR="+c.world.site.URL, "PIPEOPS_CA_FILE="+ca)
+	for setting, sum := range c.world.sums {
+		cmd.Env = append(cmd.Env, setting+"="+sum)
+	}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
 	name := "pipeops-bundle-" + version + "-amd64.tar.gz"

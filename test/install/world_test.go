@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -33,6 +34,7 @@ type world struct {
 	network *machine.Network
 	site    *site
 	fake    *httptest.Server
+	sums    map[string]string // settings with the checksums of the fakes, which the script cannot have
 
 	mu      sync.Mutex
 	cluster time.Duration // how long the last cluster took to start
@@ -128,6 +130,10 @@ func (w *world) publish(ctx context.Context) error {
 			return err
 		}
 		files[name] = content
+	}
+	w.sums = map[string]string{}
+	for setting, name := range map[string]string{"K3S": "k3s", "K3S_INSTALL": "k3s-install", "K3D": "k3d"} {
+		w.sums["PIPEOPS_"+setting+"_SHA256"] = fmt.Sprintf("%x", sha256.Sum256(files[name]))
 	}
 	w.site.put(k3sAssets, "sha256sum-amd64.txt", map[string][]byte{"k3s": files["k3s"]})
 	w.site.put(k3sSource, "install.sh.sha256sum", map[string][]byte{"install.sh": files["k3s-install"]})

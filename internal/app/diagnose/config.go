@@ -17,10 +17,8 @@ var (
 // ConfigMap or a key that is not there, or an image that wants to be root.
 func config(c container, _ *Evidence) Finding {
 	reason, message := c.waiting()
-	// A kubelet under load reads Secrets and ConfigMaps late. It reports that and retries, which is
-	// not the App's fault.
-	late := strings.Contains(message, "failed to sync") && strings.Contains(message, "timed out waiting for the condition")
-	if reason != "CreateContainerConfigError" || late {
+	// A kubelet under load reads Secrets and ConfigMaps late, which is not the App's fault.
+	if reason != "CreateContainerConfigError" || late.MatchString(message) {
 		return Finding{}
 	}
 	if m := missingKey.FindStringSubmatch(message); m != nil {

@@ -157,10 +157,14 @@ func mount(c container, ev *Evidence) Finding {
 	if !waits {
 		return Finding{}
 	}
-	again := later(ev.Now.Sub(since))
+	waited, patience := ev.Now.Sub(since), ev.Stabilization.volume()
+	again := later(waited)
 	message := ev.Mounts[c.pod.UID]
-	if message == "" {
+	switch {
+	case message == "":
 		return Finding{Recheck: again}
+	case passes(message) && waited < patience:
+		return Finding{Recheck: min(again, patience-waited)}
 	}
 	if m := noFileKey.FindStringSubmatch(message); m != nil {
 		kind, name := "secret", c.source(m[2], true)
