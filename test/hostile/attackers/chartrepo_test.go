@@ -62,20 +62,24 @@ func TestAHostileChartRepository(t *testing.T) {
 			if !strings.Contains(string(a.body), k.says) {
 				return fmt.Errorf("it does not say %q", k.says)
 			}
-			return plain(a)
+			return nil
 		}})
 	}
 	s.try(t, c, calls)
+	url := repository.URL + "/an-error-of-control-characters"
+	_, err := sys.Runner(t.Context(), honest, "release", "deploy", agentName, "evil", "-n", production, "--repo", url, "--chart", "guide")
+	require.ErrorContains(t, err, "does not render")
+	assert.NoError(t, plain(err.Error()), "what the command line prints")
 	s.close()
 	got := put(t.Context(), "good", repository.URL+"/good", true)
 	assert.Less(t, got.status, 300, "honest charts are deployed: %v", got)
 }
 
-// plain returns an error if an answer holds characters that steer a terminal.
-func plain(a answer) error {
-	for _, r := range string(a.body) {
+// plain returns an error if a text holds characters that steer a terminal.
+func plain(text string) error {
+	for _, r := range text {
 		if r < ' ' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == '\u202e' {
-			return fmt.Errorf("it holds the control character %U: %.400q", r, a.body)
+			return fmt.Errorf("it holds the control character %U: %.400q", r, text)
 		}
 	}
 	return nil
@@ -110,7 +114,9 @@ var (
 	invalid  = []string{"422 invalid"}
 	tooLarge = []string{"413 too_large"}
 	either   = []string{"422 invalid", "413 too_large"}
-	refused  = []string{"403 policy_denied", "422 invalid", "403 forbidden"}
+	refused  = []string{"403 policy_denied", "403 forbidden"}
+	unseen   = []string{"422 policy_denied", "422 forbidden"}
+	lets     = append([]string{"200", "202"}, refused...) // the API server refuses its pods
 )
 
 func indexes(here *outside, thief string) []chart {
@@ -281,24 +287,23 @@ func templates() []chart {
 		return rendering("{{ fail (printf \"out: %v\" (" + expression + ")) }}")
 	}
 	return []chart{
-		{name: "a loop", tries: "take a core for ever", want: either, serve: rendering("{{ range $i := until 100000 }}{{ range $j := until 100000 }}{{ end }}{{ end }}")},
+		{name: "a loop", tries: "take a core for ever", want: either, serve: rendering("{{ range $i := until 65000 }}{{ range $j := until 65000 }}{{ end }}{{ end }}")},
 		{name: "a recursion", tries: "overflow a stack", want: either, serve: rendering("{{ define \"a\" }}{{ include \"a\" . }}{{ end }}{{ include \"a\" . }}")},
 		{name: "a recursion by tpl", tries: "overflow a stack", want: either, serve: archived(pack(map[string]string{"values.yaml": "a: '{{ tpl .Values.a . }}'\n", "templates/a.yaml": "{{ tpl .Values.a . }}"}))},
 		{name: "a large text", tries: "fill memory", want: either, serve: rendering("{{ $a := repeat 1000000 \"a\" }}{{ range until 1000 }}{{ $a = print $a $a }}{{ end }}")},
 		{name: "100 MiB of output", tries: "fill the agent's memory", want: either, serve: rendering("{{ range until 100 }}# {{ repeat 1000000 \"a\" }}\n{{ end }}")},
 		{name: "an alias bomb that is rendered", tries: "expand aliases in the agent", want: append([]string{"403 policy_denied"}, either...), serve: rendering(configMap("a: b") + aliasBomb(9))},
 		{name: "an expression without end", tries: "take a core by a pattern", want: append([]string{"200", "202"}, either...), serve: rendering(configMap("a: {{ regexMatch \"(a*)*$\" (repeat 100000 \"a\") | quote }}"))},
-		{name: "a name of the DNS", tries: "send data by the DNS", want: invalid, says: "out: ", serve: fails("getHostByName \"secret.example.com\"")},
+		{name: "a name of the DNS", tries: "send data by the DNS", want: invalid, says: "out:", serve: fails("getHostByName \"secret.example.com\"")},
 		{name: "the environment", tries: "read it", want: invalid, serve: fails("env \"AGENT_TOKEN\"")},
 		{name: "the environment in a text", tries: "read it", want: invalid, serve: fails("expandenv \"$AGENT_TOKEN $HOME\"")},
-		{name: "the agent's token by Files", tries: "read a file", want: invalid, says: "out: ", serve: fails(".Files.Get \"/var/run/secrets/kubernetes.io/serviceaccount/token\"")},
-		{name: "files by a pattern that climbs", tries: "read files", want: invalid, says: "out: ", serve: fails(".Files.Glob \"../../../**\"")},
-		{name: "a key of its own", tries: "take a core by large keys", want: append([]string{"200", "202"}, either...), serve: rendering("{{ range until 300 }}{{ $a := genPrivateKey \"rsa\" }}{{ end }}" + configMap("a: b"))},
-		{name: "a lookup of a Secret", tries: "read it by an error", want: refused, serve: fails("lookup \"v1\" \"Secret\" \"production\" \"canary\"")},
-		{name: "a lookup of all Secrets", tries: "read them by an error", want: refused, serve: fails("lookup \"v1\" \"Secret\" \"\" \"\"")},
-		{name: "a lookup of another team's Secret", tries: "read it by an error", want: refused, serve: fails("lookup \"v1\" \"Secret\" \"payroll\" \"canary\"")},
-		{name: "a lookup of the agent's Secret", tries: "read it by an error", want: refused, serve: fails("lookup \"v1\" \"Secret\" \"pipeops\" \"pipeops-agent-identity\"")},
-		{name: "a lookup of a ConfigMap elsewhere", tries: "read it by an error", want: append([]string{"422 invalid"}, refused...), serve: fails("lookup \"v1\" \"ConfigMap\" \"pipeops\" \"pipeops-policy\"")},
+		{name: "the agent's token by Files", tries: "read a file", want: invalid, says: "out:", serve: fails(".Files.Get \"/var/run/secrets/kubernetes.io/serviceaccount/token\"")},
+		{name: "files by a pattern that climbs", tries: "read files", want: invalid, says: "out:", serve: fails(".Files.Glob \"../../../**\"")},
+		{name: "a lookup of a Secret", tries: "read it by an error", want: unseen, serve: fails("lookup \"v1\" \"Secret\" \"production\" \"canary\"")},
+		{name: "a lookup of all Secrets", tries: "read them by an error", want: unseen, serve: fails("lookup \"v1\" \"Secret\" \"\" \"\"")},
+		{name: "a lookup of another team's Secret", tries: "read it by an error", want: unseen, serve: fails("lookup \"v1\" \"Secret\" \"payroll\" \"canary\"")},
+		{name: "a lookup of the agent's Secret", tries: "read it by an error", want: unseen, serve: fails("lookup \"v1\" \"Secret\" \"pipeops\" \"pipeops-agent-identity\"")},
+		{name: "a lookup of a ConfigMap elsewhere", tries: "read it by an error", want: unseen, serve: fails("lookup \"v1\" \"ConfigMap\" \"pipeops\" \"pipeops-policy\"")},
 		{name: "a lookup that fails", tries: "have an error quote what was looked up", want: invalid, says: "withheld", serve: fails("(lookup \"v1\" \"ConfigMap\" \"production\" \"kube-root-ca.crt\").data")},
 		{name: "an error of control characters", tries: "write into a terminal", want: invalid, serve: rendering("{{ fail \"\\x1b[2J\\u202e\\u009b\" }}")},
 	}
@@ -321,11 +326,11 @@ func brought() []chart {
 		{name: "the policy", tries: "write its own policy", want: refused, serve: rendering("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: pipeops-policy, namespace: pipeops}\n")},
 		{name: "a namespace", tries: "make one", want: refused, serve: object("v1", "Namespace", "}")},
 		{name: "a definition", tries: "make a kind", want: refused, serve: with("crds/a.yaml", "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: evils.example.com}\n")},
-		{name: "a privileged pod as a hook", tries: "make a privileged pod", want: append([]string{"200", "202"}, refused...), serve: object("v1", "Pod", hook+"\nspec: {"+privileged+"}")},
-		{name: "a Job of the node's network", tries: "make a pod beyond the baseline", want: append([]string{"200", "202"}, refused...), serve: object("batch/v1", "Job", "}\nspec: {template: {spec: {restartPolicy: Never, hostNetwork: true, containers: [{name: c, image: x}]}}}")},
-		{name: "a privileged Deployment", tries: "make a privileged pod", want: append([]string{"200", "202"}, refused...), serve: object("apps/v1", "Deployment", "}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {"+privileged+"}}}")},
+		{name: "a privileged pod as a hook", tries: "make a privileged pod", want: lets, serve: object("v1", "Pod", hook+"\nspec: {"+privileged+"}")},
+		{name: "a Job of the node's network", tries: "make a pod beyond the baseline", want: lets, serve: object("batch/v1", "Job", "}\nspec: {template: {spec: {restartPolicy: Never, hostNetwork: true, containers: [{name: c, image: x}]}}}")},
+		{name: "a privileged Deployment", tries: "make a privileged pod", want: lets, serve: object("apps/v1", "Deployment", "}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {"+privileged+"}}}")},
 		{name: "AppArmor by annotation", tries: "loosen AppArmor", want: refused, serve: object("v1", "Pod", ", annotations: {container.apparmor.security.beta.kubernetes.io/c: unconfined}}\nspec: {containers: [{name: c, image: x}]}")},
-		{name: "another kind the second time", tries: "pass the check, and then be another", want: append([]string{"200", "202"}, refused...), serve: rendering("apiVersion: v1\nkind: {{ if eq (randNumeric 1) \"1\" }}Secret{{ else }}ConfigMap{{ end }}\nmetadata: {name: evil-kind}\n")},
+		{name: "another kind the second time", tries: "pass the check, and then be another", want: lets, serve: rendering("apiVersion: v1\nkind: {{ if eq (randNumeric 1) \"1\" }}Secret{{ else }}ConfigMap{{ end }}\nmetadata: {name: evil-kind}\n")},
 		{name: "an object of the agent", tries: "take it over", want: append([]string{"409 conflict"}, refused...), serve: rendering("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kube-root-ca.crt}\ndata: {ca.crt: evil}\n")},
 		{name: "thousands of objects", tries: "fill the cluster", want: append([]string{"413 too_large"}, refused...), serve: rendering("{{ range until 5000 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: 'evil-{{ . }}'}\n{{ end }}")},
 		{name: "notes of control characters", tries: "write into a terminal", want: []string{"200", "202", "422 invalid", "409 conflict"}, serve: archived(pack(map[string]string{"templates/NOTES.txt": "{{ print \"\\x1b[2J\\u202e\" }}", "templates/a.yaml": configMap("a: b")}))},
