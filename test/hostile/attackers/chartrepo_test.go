@@ -311,7 +311,7 @@ func templates() []chart {
 
 // object is a template of one object.
 func object(version, kind, more string) http.HandlerFunc {
-	return rendering("apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: evil" + more + "\n")
+	return rendering("apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: bad" + more + "\n")
 }
 
 func brought() []chart {

@@ -51,7 +51,7 @@ func startGit(t *testing.T) *gitHost {
 	require.NoError(t, err)
 	inner := g.HTTPS.Config.Handler
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/team/"), "/")
 		if h := g.serve[name]; h != nil {
 			h(w, r)
 			return
@@ -63,7 +63,7 @@ func startGit(t *testing.T) *gitHost {
 	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate(t, sys.HostIP())}}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	g.url = "https://" + listener.Addr().String()
+	g.url = "https://" + listener.Addr().String() + "/team" // a Secret is for a path
 	return g
 }
 
@@ -79,7 +79,7 @@ func TestAHostileGitRepository(t *testing.T) {
 	follow := func(name string, r repo) sourceAnswer { return followed(t, c, git, name, r) }
 	s := open(t, func() {
 		large := map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good}\ndata: {a: b}\n", "b": incompressible(900 << 10), "c": incompressible(800 << 10)}
-		git.Create(t, "good").Commit(large)
+		git.Create(t, "team/good").Commit(large)
 		got := follow("good", repo{})
 		require.Equal(t, "Ready", got.Status.Phase, "%s", got.raw)
 	})
@@ -117,7 +117,7 @@ func followed(t *testing.T, c *caller, git *gitHost, name string, r repo) source
 	if r.serve != nil {
 		git.serve[name] = r.serve
 	} else if r.files != nil || r.more != nil {
-		repository := git.Create(t, name)
+		repository := git.Create(t, "team/"+name)
 		if r.more != nil {
 			r.more(repository)
 		}
@@ -165,7 +165,7 @@ func gitLogin(t *testing.T, git *gitHost) {
 func repos(git *gitHost) []repo {
 	one := func(text string) map[string]string { return map[string]string{"a.yaml": text} }
 	object := func(version, kind, more string) map[string]string {
-		return one("apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: evil" + more + "\n")
+		return one("apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: bad" + more + "\n")
 	}
 	link := func(target string) func(*gitserver.Repository) {
 		return func(r *gitserver.Repository) { _ = os.Symlink(target, filepath.Join(r.Work(), "link.yaml")) }

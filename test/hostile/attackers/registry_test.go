@@ -111,7 +111,7 @@ func TestAHostileRegistry(t *testing.T) {
 		here.attempts["v2"] = g.ServeHTTP
 		host := strings.TrimPrefix(here.URL, "http://")
 		secret := "login-" + name
-		login(t, secret, here.URL)
+		login(t, secret, "oci://"+host)
 		return c.call(ctx, http.MethodPut, "/v1/namespaces/production/releases/"+name, map[string]any{
 			"chart": map[string]any{"oci": "oci://" + host + "/charts/guide", "version": "1.0.0", "credentialsSecret": secret}, "timeout": "10s",
 		}, nil)

@@ -1,6 +1,7 @@
 package attackers
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -89,11 +90,16 @@ func (s *scene) thief(w http.ResponseWriter, r *http.Request) {
 // owner do where manifests and charts are let in.
 func enforceBaseline(t *testing.T) {
 	t.Helper()
-	label := func(value string) error {
-		_, err := sys.Cluster.Kubectl(t.Context(), "label", "--overwrite", "namespace", production, "pod-security.kubernetes.io/enforce"+value)
+	label := func(ctx context.Context, value string) error {
+		_, err := sys.Cluster.Kubectl(ctx, "label", "--overwrite", "namespace", production, "pod-security.kubernetes.io/enforce"+value)
 		return err
 	}
-	require.NoError(t, label("=baseline"))
+	require.NoError(t, label(t.Context(), "=baseline"))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		assert.NoError(t, label(ctx, "-"))
+	})
 }
 
 // login makes a Secret of user and password for a URL. Its password may reach that URL alone.
