@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
@@ -98,6 +99,8 @@ func TestPodsOfBuildsAreConfined(t *testing.T) {
 		}
 	}
 
+	debugged(t, env)
+
 	builder := tool(t, env)
 	key := runnerapi.Key{Namespace: builds, Name: "web"}
 	_, err := builder.PutBuild(t.Context(), key, spec("ca"), byTest)
@@ -111,6 +114,31 @@ func TestPodsOfBuildsAreConfined(t *testing.T) {
 	out, err := try(env, string(text))
 	require.NoError(t, err, out)
 	confidential(t, pod)
+}
+
+// debugged has containers put into a pod that runs. Such a container has neither ports nor probes.
+func debugged(t *testing.T, env *kubetest.Env) {
+	t.Helper()
+	nonRoot := true
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: builds, Name: "debugged"}, Spec: corev1.PodSpec{
+		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &nonRoot}, Containers: []corev1.Container{{Name: "b", Image: "b"}},
+	}}
+	require.NoError(t, env.Client.Create(t.Context(), pod))
+	t.Cleanup(func() { assert.NoError(t, env.Client.Delete(context.Background(), pod, client.GracePeriodSeconds(0))) })
+	debug := func(container string) error {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"ephemeralContainers":[`+container+`]}}`))
+		return env.Client.SubResource("ephemeralcontainers").Patch(t.Context(), pod.DeepCopy(), patch, client.DryRunAll)
+	}
+	require.NoError(t, debug(`{"name":"a","image":"a","terminationMessagePolicy":"File"}`), "a confined one is let in")
+	tried := 0
+	for name, text := range lowering {
+		if !strings.HasPrefix(text, `{"name":"a","image":"a","securityContext"`) {
+			continue
+		}
+		tried++
+		require.ErrorContains(t, debug(text), "in a namespace for builds", name)
+	}
+	assert.NotZero(t, tried)
 }
 
 func spec(ca string) runnerapi.BuildSpec {

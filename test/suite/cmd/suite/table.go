@@ -115,9 +115,9 @@ var parts = []part{
 		},
 	},
 	{
-		name: "hostile", what: "100 000 hostile connections to a control plane's listeners", estimate: 5 * time.Minute, lane: serversLane, product: true,
+		name: "hostile", what: "100 000 hostile connections to a control plane's listeners; attackers of the whole system", estimate: 9 * time.Minute, lane: serversLane, product: true,
 		jobs: func(m *module) []job {
-			return []job{{name: "hostile connections", env: []string{"PIPEOPS_TEST_HOSTILE_CONNECTIONS=100000"}, packages: m.below("test/hostile")}}
+			return []job{{name: "hostile connections", env: append([]string{"PIPEOPS_TEST_HOSTILE_CONNECTIONS=100000"}, release...), args: []string{"-p", "1"}, packages: m.below("test/hostile")}}
 		},
 	},
 	{
