@@ -34,11 +34,11 @@ func (a *Admin) ExportRoot(ctx context.Context, file string) (status CAStatus, e
 		return status, ErrNoRootKeys
 	}
 	if !a.ca.RootAway() {
-		if _, err := a.ca.Upkeep(); err != nil { //nolint:contextcheck // a ca.Keeper has a bound of its own
+		if _, err := a.ca.Upkeep(); err != nil {
 			return status, err
 		}
 	}
-	if err := a.moveRootKeys(keys, file); err != nil { //nolint:contextcheck // see above
+	if err := a.moveRootKeys(keys, file); err != nil {
 		return status, err
 	}
 	return a.caStatus(ctx, nextStep(a.ca.Stage()))
@@ -80,10 +80,10 @@ func (a *Admin) ImportRoot(ctx context.Context, file string) (status CAStatus, r
 		return status, false, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	if err := a.ca.ImportRootKeys(text); err != nil { //nolint:contextcheck // a ca.Keeper has a bound of its own
+	if err := a.ca.ImportRootKeys(text); err != nil {
 		return status, false, fmt.Errorf("%s: %w", file, err)
 	}
-	if renewed, err = a.ca.Upkeep(); err != nil { //nolint:contextcheck // see above
+	if renewed, err = a.ca.Upkeep(); err != nil {
 		return status, false, err
 	}
 	status, err = a.caStatus(ctx, nextStep(a.ca.Stage()))

@@ -82,7 +82,7 @@ func (s *state) complete() *state {
 	for _, role := range leafRoles {
 		s.current[role], s.known[role] = x509.NewCertPool(), x509.NewCertPool()
 	}
-	var trusted []*x509.Certificate
+	trusted := make([]*x509.Certificate, 0, 2)
 	for _, a := range s.trustedNow() {
 		trusted = append(trusted, a.cert)
 		s.know(a, true)
