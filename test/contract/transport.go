@@ -61,10 +61,10 @@ type recorder struct {
 // Read implements io.Reader.
 func (r *recorder) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
-	if kept := min(n, maxRecorded-r.read.Len()); kept == n {
-		_, _ = r.read.Write(p[:n]) // a Buffer takes all
-	} else {
-		r.answer.Cut = true
+	if !r.answer.Cut {
+		kept := min(n, maxRecorded-r.read.Len())
+		_, _ = r.read.Write(p[:kept]) // a Buffer takes all
+		r.answer.Cut = kept < n
 	}
 	if err == io.EOF {
 		if violation := r.check(); violation != nil {
