@@ -3,8 +3,10 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unpinned are files of pinned versions for which nobody has filled in the checksum yet. The
-// installer stops there.
+// unpinned are files of pinned versions whose checksum nobody has filled in yet.
 var unpinned = map[string]bool{"k3s-linux-arm64": true, "minikube-linux-arm64": true}
 
 // TestPinnedProgramsHaveTheirChecksumInTheScript on each machine that the installer supports.
@@ -36,6 +37,9 @@ func TestPinnedProgramsHaveTheirChecksumInTheScript(t *testing.T) {
 		assert.Empty(t, known[said], "%s has the checksum of another file", name)
 		known[said] = name
 	}
+	said, code := bash(t, `printf '%s\n' "${unpinned[@]}"`)
+	require.Zero(t, code, said)
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(unpinned)), strings.Fields(said), "no other file goes by its site's list alone")
 }
 
 // TestAPinnedProgramIsVerifiedByTheScript has sites that replace a program together with its
@@ -57,6 +61,7 @@ func TestAPinnedProgramIsVerifiedByTheScript(t *testing.T) {
 		"the user's own":                       {changed, "tool", "", []string{"PIPEOPS_K3D_SHA256=" + sum(changed)}, 0, changed},
 		"not the user's own":                   {right, "tool", "", []string{"PIPEOPS_K3D_SHA256=" + sum(changed)}, 6, "is not what"},
 		"none is known":                        {right, "unknown", sum(right) + "  tool", nil, 6, "has no checksum for unknown"},
+		"none is known yet":                    {right, "k3s-linux-arm64", sum(right), nil, 0, "its own site alone; PIPEOPS_K3D_SHA256 sets yours"},
 		"none is known, and that is allowed":   {right, "unknown", sum(right), []string{"PIPEOPS_ALLOW_UNSIGNED=yes"}, 0, "its own site alone"},
 		"the user's version":                   {right, "", sum(right) + "  dist/tool", nil, 0, "its own site alone; PIPEOPS_K3D_SHA256 sets yours"},
 		"the user's version, changed":          {changed, "", sum(right) + "  tool", nil, 6, "is not what its publisher made"},
