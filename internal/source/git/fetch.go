@@ -43,7 +43,7 @@ func (r Remote) CheckHost() *Error {
 
 // session is a conversation about one repository.
 type session interface {
-	advertised(ctx context.Context) (*packp.AdvRefs, error)
+	advertised(ctx context.Context, ref runnerapi.GitRef) (*packp.AdvRefs, error)
 	// upload sends a request and gives the answer.
 	upload(ctx context.Context, request []byte) (io.ReadCloser, error)
 	close()
@@ -97,7 +97,7 @@ func locate(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (*loc
 		return nil, failed(NotGit, "correct url", "url %v", err)
 	}
 	at := &located{session: newSession(u, r, l), host: u.Host}
-	if at.refs, err = at.advertised(ctx); err == nil {
+	if at.refs, err = at.advertised(ctx, ref); err == nil {
 		at.hash, err = resolve(at.refs, ref)
 	}
 	if err != nil {
@@ -114,9 +114,9 @@ func newSession(u runnerapi.GitURL, r Remote, l Limits) session {
 	return newHTTPS(u, r, l)
 }
 
-func decodeAdvertised(r io.Reader, host string) (*packp.AdvRefs, error) {
+func decodeAdvertised(r io.Reader, ref runnerapi.GitRef, host string) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
-	err := refs.Decode(r)
+	err := refs.Decode(only(r, ref))
 	switch {
 	case err == nil:
 		return refs, nil

@@ -84,7 +84,7 @@ func (s *overHTTPS) follow(q *http.Request, via []*http.Request) error {
 	return nil
 }
 
-func (s *overHTTPS) advertised(ctx context.Context) (*packp.AdvRefs, error) {
+func (s *overHTTPS) advertised(ctx context.Context, ref runnerapi.GitRef) (*packp.AdvRefs, error) {
 	resp, err := s.do(ctx, http.MethodGet, s.base+infoRefs+"?service="+service, nil, "")
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (s *overHTTPS) advertised(ctx context.Context) (*packp.AdvRefs, error) {
 	moved := *resp.Request.URL
 	moved.RawQuery = ""
 	s.base = strings.TrimSuffix(moved.String(), infoRefs)
-	return decodeAdvertised(limited(resp.Body, s.limits.Advertised), s.host)
+	return decodeAdvertised(limited(resp.Body, s.limits.Advertised), ref, s.host)
 }
 
 func (s *overHTTPS) upload(ctx context.Context, request []byte) (io.ReadCloser, error) {

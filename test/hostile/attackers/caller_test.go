@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -31,6 +32,7 @@ type caller struct {
 	tls    *tls.Config
 	client *http.Client // of HTTP/2
 	http1  *http.Client // for headers that HTTP/2 has not
+	always http.Header  // of every call
 }
 
 // newCaller is a Runner with a program of its own.
@@ -114,9 +116,8 @@ func (c *caller) call(ctx context.Context, method, path string, body any, header
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	for k, v := range header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, c.always)
+	maps.Copy(req.Header, header)
 	client := c.client
 	if header["Connection"] != nil {
 		client = c.http1

@@ -215,15 +215,19 @@ func repos(git *gitHost) []repo {
 		{name: "a redirect to a file", tries: "read a file", serve: moved("file:///etc/passwd")},
 		{name: "a redirect out of the scope", tries: "take the password elsewhere", serve: moved("https://localhost/info/refs")},
 		{name: "a page of control characters", tries: "write into a terminal", serve: text("\x1b[2J\u202e")},
-		{name: "millions of branches", tries: "fill the agent's memory", serve: advertisement(stream(100<<20, "003f0000000000000000000000000000000000000001 refs/heads/aaaaaaaaa\n"))},
+		{name: "millions of branches", tries: "fill the agent's memory", serve: advertisement(branches(8<<20 - 64<<10))},
+		{name: "branches without end", tries: "fill the agent's memory", serve: advertisement(branches(100 << 20)), says: "more than the agent takes"},
 		{name: "an advertisement of garbage", tries: "crash the reader", serve: advertisement(stream(1<<20, "\xff\x00zzzz"))},
 		{name: "a length of zero and one", tries: "crash the reader", serve: advertisement(text("0001000200030004"))},
 		{name: "a header of 64 MiB", tries: "fill the agent's memory", serve: longHeader},
 		{name: "a bomb in gzip", tries: "unpack to gigabytes", serve: advertisement(zipped(1 << 30))},
-		{name: "a pack of 100 MiB", tries: "fill the agent's memory", serve: packing(stream(100<<20, "a"))},
-		{name: "a pack that announces gigabytes", tries: "have memory reserved", serve: packing(text("0008NAK\nPACK\x00\x00\x00\x02\xff\xff\xff\xff"))},
-		{name: "an object that announces gigabytes", tries: "have memory reserved", serve: packing(text("0008NAK\nPACK\x00\x00\x00\x02\x00\x00\x00\x01\xbf\xff\xff\xff\xff\xff\x7f"))},
-		{name: "an error of control characters", tries: "write into a terminal", serve: packing(text("0016ERR \x1b[2J\u202e evil"))},
+		{name: "a pack of 100 MiB", tries: "fill the agent's memory", serve: packing(func(w http.ResponseWriter, r *http.Request) {
+			text(shallow)(w, r)
+			stream(100<<20, "a")(w, r)
+		})},
+		{name: "a pack that announces gigabytes", tries: "have memory reserved", serve: packing(text(shallow + "PACK\x00\x00\x00\x02\xff\xff\xff\xff"))},
+		{name: "an object that announces gigabytes", tries: "have memory reserved", serve: packing(text(shallow + "PACK\x00\x00\x00\x02\x00\x00\x00\x01\xbf\xff\xff\xff\xff\xff\x7f"))},
+		{name: "an error of control characters", tries: "write into a terminal", serve: packing(text("0012ERR \x1b[2J\u202e e"))},
 	}
 }
 
@@ -243,6 +247,32 @@ func advertisement(body http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// shallow begins the answer to a request for one commit.
+var shallow = "0034shallow " + strings.Repeat("1", 40) + "00000008NAK\n"
+
+// branches is a good beginning of an advertisement, with n bytes of branches.
+func branches(n int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, beginning())
+		for i := 0; i < n; {
+			line := fmt.Sprintf("%040x refs/heads/%08d\n", i+1, i)
+			written, err := fmt.Fprintf(w, "%04x%s", len(line)+4, line)
+			if err != nil {
+				return
+			}
+			i += written
+		}
+		_, _ = io.WriteString(w, "0000")
+	}
+}
+
+// beginning is that of an advertisement, with a commit that HEAD is at.
+func beginning() string {
+	line := strings.Repeat("1", 40) + " HEAD\x00shallow ofs-delta\n"
+	service := "# service=git-upload-pack\n"
+	return fmt.Sprintf("%04x%s0000%04x%s", len(service)+4, service, len(line)+4, line)
+}
+
 // packing advertises a commit, and answers the request for it as it likes.
 func packing(body http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -252,8 +282,6 @@ func packing(body http.HandlerFunc) http.HandlerFunc {
 			body(w, r)
 			return
 		}
-		line := strings.Repeat("1", 40) + " HEAD\x00shallow ofs-delta\n"
-		service := "# service=git-upload-pack\n"
-		advertisement(text(fmt.Sprintf("%04x%s0000%04x%s0000", len(service)+4, service, len(line)+4, line)))(w, r)
+		advertisement(text(beginning()+"0000"))(w, r)
 	}
 }

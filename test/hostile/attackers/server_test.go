@@ -21,7 +21,7 @@ import (
 // kinds, and no others.
 const repositories = `rules:
   - name: repositories
-    commands: ["*", put-release, delete-release, put-source]
+    commands: ["*", put-release, delete-release, put-source, apply-manifests]
     kinds: [ConfigMap, Service, Deployment.apps, Job.batch, Pod]
 `
 
