@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// refFilter passes an advertisement on without the branches and tags that nobody asked for: as values,
+// refFilter passes an advertisement on without the branches and tags that the agent did not ask for: as values,
 // those of a large repository take many times their bytes.
 type refFilter struct {
 	in    *bufio.Reader
