@@ -79,6 +79,9 @@ func TestAHostileGitRepository(t *testing.T) {
 	follow := func(name string, r repo) sourceAnswer { return followed(t, c, git, name, r) }
 	s := open(t, func() {
 		large := map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good-source}\ndata: {a: b}\n", "b": incompressible(900 << 10), "c": incompressible(800 << 10)}
+		for i := range 3 { // 4 MiB in all: half of what the agent takes of one repository
+			large[fmt.Sprintf("%d", i)] = incompressible(900<<10 - i)
+		}
 		git.Create(t, "team/good").Commit(large)
 		got := follow("good", repo{})
 		require.Equal(t, "Ready", got.Status.Phase, "%s", got.raw)
