@@ -78,7 +78,10 @@ func TestAHostileGitRepository(t *testing.T) {
 	gitLogin(t, git)
 	follow := func(name string, r repo) sourceAnswer { return followed(t, c, git, name, r) }
 	s := open(t, func() {
-		large := map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good}\ndata: {a: b}\n", "b": incompressible(900 << 10), "c": incompressible(800 << 10)}
+		large := map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good-source}\ndata: {a: b}\n", "b": incompressible(900 << 10), "c": incompressible(800 << 10)}
+		for i := range 3 { // 4 MiB in all: half of what the agent takes of one repository
+			large[fmt.Sprintf("%d", i)] = incompressible(900<<10 - i)
+		}
 		git.Create(t, "team/good").Commit(large)
 		got := follow("good", repo{})
 		require.Equal(t, "Ready", got.Status.Phase, "%s", got.raw)
@@ -165,7 +168,7 @@ func gitLogin(t *testing.T, git *gitHost) {
 func repos(git *gitHost) []repo {
 	one := func(text string) map[string]string { return map[string]string{"a.yaml": text} }
 	object := func(version, kind, more string) map[string]string {
-		return one("apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: bad" + more + "\n")
+		return one("apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: worse" + more + "\n")
 	}
 	link := func(target string) func(*gitserver.Repository) {
 		return func(r *gitserver.Repository) { _ = os.Symlink(target, filepath.Join(r.Work(), "link.yaml")) }
