@@ -143,7 +143,7 @@ func TestALoginGoesToNoOtherRealm(t *testing.T) {
 			l, err := readLogin("chart-login", data, chart)
 			require.NoError(t, err)
 			transport := trusting(registry)
-			transport.TLSClientConfig.InsecureSkipVerify = true //nolint:gosec // the servers' certificate does not name localhost
+			transport.TLSClientConfig.InsecureSkipVerify = true // the servers' certificate does not name localhost
 			_, err = newFetcher(Options{Transport: transport}).chart(t.Context(), chart, l)
 			require.Error(t, err)
 			assert.Contains(t, refusal(t, err).Detail, c.says)

@@ -143,7 +143,7 @@ func testLargeHeader(t *testing.T, transport http.RoundTripper, url string) {
 	assert.Equal(t, http.StatusRequestHeaderFieldsTooLarge, resp.StatusCode)
 	assert.Equal(t, problem.ContentType, resp.Header.Get("Content-Type"))
 	assert.Equal(t, resp.Header.Get(problem.RequestIDHeader), e.RequestID)
-	assert.Equal(t, problem.Code(problem.TooLarge), e.Code)
+	assert.Equal(t, problem.TooLarge, e.Code)
 }
 
 func TestWhatNetHTTPRefusesIsAProblemWithoutTLSToo(t *testing.T) {

@@ -296,7 +296,7 @@ func (b *bench) lookBeside(ctx context.Context, f Failure, releases *helm.Releas
 	_ = asked(ctx, func() (string, error) { // the outcome reports a failure that is not told
 		r, err := releases.GetRelease(ctx, b.key(f, aRelease))
 		if err != nil {
-			return "the release cannot be read: " + err.Error(), nil // its revision is not there yet
+			return "the release cannot be read: " + err.Error(), nil //nolint:nilerr // its revision is not there yet
 		}
 		for _, o := range r.Objects {
 			if f.Matches(o.Diagnosis) {
