@@ -101,8 +101,8 @@ type part struct {
 var pages = []string{"docs", "README.md"}
 
 // parts are in the order in which a change should hear of a failure. `make test-all` runs them after
-// `make test` (12 minutes) in lanes: machines, journeys and race (41 minutes) beside databases, hostile,
-// contract, failures and outages (47), with fuzz in the time that these leave; then chaos alone (15). An
+// `make test` (12 minutes) in lanes: machines, journeys, race and outages (47 minutes) beside databases,
+// hostile, contract and failures (45), with fuzz in the time that these leave; then chaos alone (15). An
 // hour and a quarter.
 var parts = []part{
 	{
@@ -143,7 +143,7 @@ var parts = []part{
 		},
 	},
 	{
-		name: "outages", what: "announcements while brokers and receivers die again and again, and what else takes the control plane's tests long, with the race detector", estimate: 6 * time.Minute, lane: serversLane,
+		name: "outages", what: "announcements while brokers and receivers die again and again, and what else takes the control plane's tests long, with the race detector", estimate: 6 * time.Minute, lane: machinesLane,
 		jobs: func(m *module) []job {
 			return furtherJobs(m, true, append(m.below("runnerapi/announce"), m.below("internal/controlplane")...)...)
 		},

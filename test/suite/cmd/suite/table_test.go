@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -53,16 +52,6 @@ func TestEveryPartHasJobs(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, names, strings.Split(partNames, ", "))
-}
-
-// TestAReleaseTakesAnHourAndAQuarter by the parts' estimates and the time of `make test`.
-func TestAReleaseTakesAnHourAndAQuarter(t *testing.T) {
-	const change, most = 12 * time.Minute, 75 * time.Minute
-	var pieces []piece
-	for _, p := range parts {
-		pieces = append(pieces, piece{part: p, cost: p.estimate})
-	}
-	require.LessOrEqual(t, change+duration(pieces), most)
 }
 
 // TestReleaseTestsAreFound in their functions, subtests included, and nothing else of their package.
