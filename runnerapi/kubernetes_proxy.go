@@ -133,11 +133,11 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, runner string,
 		return
 	}
 	defer done()
-	s.pass(w, r, k, way{target, transport, alter})
+	s.pass(w, r, k, upstream{target, transport, alter})
 }
 
-// way is how a request reaches the API server, and how its answer returns.
-type way struct {
+// upstream is how a request reaches the API server, and how its answer returns.
+type upstream struct {
 	target    *url.URL
 	transport http.RoundTripper
 	alter     func(*http.Response) error
@@ -170,7 +170,7 @@ var errNoAnswer = problem.Errorf(problem.Timeout, "try again; if it stays so, se
 
 // pass runs an httputil.ReverseProxy, which supports upgrades to any protocol. If an answer breaks
 // off, it panics with http.ErrAbortHandler, so that no client takes the answer for complete.
-func (s *server) pass(w http.ResponseWriter, r *http.Request, k *KubernetesRequest, to way) {
+func (s *server) pass(w http.ResponseWriter, r *http.Request, k *KubernetesRequest, to upstream) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer endWith(ctx, cancel)()

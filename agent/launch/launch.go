@@ -128,7 +128,7 @@ func Become(path, version string) error {
 	if err != nil {
 		return err
 	}
-	return become(path, environ(envLaunched+"="+version, envInstalled+"="+self))
+	return execute(path, environ(envLaunched+"="+version, envInstalled+"="+self))
 }
 
 // Again starts the installed program again, which decides which one is to run.
@@ -137,7 +137,7 @@ func Again() error {
 	if err != nil {
 		return err
 	}
-	return become(self, environ())
+	return execute(self, environ())
 }
 
 func installed() (string, error) {

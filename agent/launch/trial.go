@@ -170,7 +170,7 @@ func (t Trial) start() (*child, error) {
 	p.cmd.Env = append(withoutManager(environ(envTrial+"="+t.Version)), "NOTIFY_SOCKET="+t.socket(),
 		fmt.Sprintf("WATCHDOG_USEC=%d", signOfLife.Microseconds()))
 	p.cmd.Stdout, p.cmd.Stderr = t.Stderr, io.MultiWriter(t.Stderr, p.tail)
-	p.cmd.SysProcAttr = mortal()
+	p.cmd.SysProcAttr = endsWithParent()
 	p.cmd.WaitDelay = time.Second
 	started := make(chan error)
 	go func() {

@@ -60,7 +60,7 @@ type Client struct {
 	explain explainer
 	log     zerolog.Logger
 	now     func() time.Time
-	named   *ways              // with the agent's certificate
+	named   *streamTransport   // with the agent's certificate
 	unnamed *rotatingTransport // without
 	retry   ClientConfig
 }
@@ -91,7 +91,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	}
 	return &Client{
 		base: base, explain: explainer{base: base, now: cfg.Now}, log: cfg.Log, now: cfg.Now, retry: cfg,
-		named:   newWays(&rotatingTransport{source: cfg.TLS, proxy: cfg.Proxy}, cfg.Streams),
+		named:   newStreamTransport(&rotatingTransport{source: cfg.TLS, proxy: cfg.Proxy}, cfg.Streams),
 		unnamed: &rotatingTransport{source: cfg.TLS, proxy: cfg.Proxy, anonymous: true},
 	}, nil
 }
@@ -166,7 +166,7 @@ func (c *Client) post(ctx context.Context, via http.RoundTripper, path string, h
 func (c *Client) send(ctx context.Context, method string, via http.RoundTripper, path string, header http.Header, in, out any) error {
 	if via == c.named && c.retry.Streams != nil {
 		c.retry.Streams.Settle(ctx) // before the first attempt, whose time it is not to take
-		ctx = context.WithValue(ctx, wayKey{}, &way{})
+		ctx = context.WithValue(ctx, callRouteKey{}, &callRoute{})
 	}
 	req, err := c.request(ctx, method, path, in)
 	if err != nil {

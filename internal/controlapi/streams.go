@@ -22,22 +22,22 @@ type Streams interface {
 	DialAPI(ctx context.Context) (net.Conn, error)
 }
 
-// way is how a call goes, over all of its attempts.
-type way struct{ direct atomic.Bool }
+// callRoute is the route that a call takes, over all of its attempts.
+type callRoute struct{ direct atomic.Bool }
 
-type wayKey struct{}
+type callRouteKey struct{}
 
-// ways is a transport that prefers streams, and uses connections of its own if there is none. After
+// streamTransport is a transport that prefers streams, and uses connections of its own if there is none. After
 // a stream or its control plane has failed, the call uses a direct connection: a dead session may
 // take a while to be detected, and another control plane may work.
-type ways struct {
+type streamTransport struct {
 	*rotatingTransport
 	streams Streams
 	over    *http.Transport
 }
 
-func newWays(direct *rotatingTransport, streams Streams) *ways {
-	return &ways{rotatingTransport: direct, streams: streams, over: &http.Transport{
+func newStreamTransport(direct *rotatingTransport, streams Streams) *streamTransport {
+	return &streamTransport{rotatingTransport: direct, streams: streams, over: &http.Transport{
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if s, ok := ctx.Value(openedKey{}).(*opened); ok {
 				return s.take()
@@ -50,18 +50,18 @@ func newWays(direct *rotatingTransport, streams Streams) *ways {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *ways) RoundTrip(r *http.Request) (*http.Response, error) {
-	chosen, ok := r.Context().Value(wayKey{}).(*way)
-	if !ok || w.streams == nil || chosen.direct.Load() {
-		return w.rotatingTransport.RoundTrip(r)
+func (t *streamTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	chosen, ok := r.Context().Value(callRouteKey{}).(*callRoute)
+	if !ok || t.streams == nil || chosen.direct.Load() {
+		return t.rotatingTransport.RoundTrip(r)
 	}
-	conn, err := w.streams.DialAPI(r.Context())
+	conn, err := t.streams.DialAPI(r.Context())
 	if err != nil {
-		return w.rotatingTransport.RoundTrip(r)
+		return t.rotatingTransport.RoundTrip(r)
 	}
 	stream := &opened{conn: conn}
 	defer stream.drop()
-	resp, err := w.over.RoundTrip(r.WithContext(context.WithValue(r.Context(), openedKey{}, stream)))
+	resp, err := t.over.RoundTrip(r.WithContext(context.WithValue(r.Context(), openedKey{}, stream)))
 	if err != nil || resp.StatusCode >= http.StatusInternalServerError {
 		chosen.direct.Store(true)
 	}
