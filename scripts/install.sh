@@ -1498,6 +1498,8 @@ kube_apply() {
   namespaces_known="$("${kube[@]}" get namespaces -o 'go-template={{range .items}}{{.metadata.name}}={{with .metadata.labels}}{{index . "app.kubernetes.io/managed-by"}}{{end}};{{end}}')" ||
     fail "$EXIT_CLUSTER" "the cluster's namespaces cannot be listed" "the account of this kubeconfig may not do so" "use an administrator's kubeconfig"
   settings_versions >"$tmp_dir/before"
+  token_is_needed=yes
+  ! agent_registered || token_is_needed=no
   agent_of_others
   record agent "${kube[*]}"
   namespaces_record
@@ -1510,6 +1512,15 @@ kube_apply() {
     say "    settings have changed: the agent starts anew"
     logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
   fi
+}
+
+# agent_registered answers 0 if the agent is registered with this control plane: it is ready. It has
+# no use for a token then, and has removed the one that it registered with.
+agent_registered() {
+  kube_read -n "$NAMESPACE" get deployment/pipeops-agent --ignore-not-found -o 'jsonpath={.status.readyReplicas}' || return 1
+  [[ $REPLY =~ ^[1-9] ]] || return 1
+  kube_read -n "$NAMESPACE" get configmap/pipeops-agent --ignore-not-found -o 'jsonpath={.data.PIPEOPS_CONTROL_PLANE_URL}' || return 1
+  [[ $REPLY == "$PIPEOPS_CONTROL_PLANE_URL" ]]
 }
 
 # agent_of_others: one that was installed otherwise is taken over, with a copy of
@@ -1595,7 +1606,7 @@ object_proxy() {
 }
 
 object_token() {
-  [[ -n $AGENT_TOKEN ]] || return 0 # the one that is there stays
+  [[ -n $AGENT_TOKEN && $token_is_needed == yes ]] || return 0 # the Secret stays as it is
   printf -- '---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: pipeops-agent\n  namespace: %s\ndata:\n  AGENT_TOKEN: ' "$NAMESPACE"
   printf '%s' "$AGENT_TOKEN" | base64 | tr -d '\n'
   echo
