@@ -98,8 +98,22 @@ func enforceBaseline(t *testing.T) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
+		assert.NoError(t, clearWorkloads(ctx))
 		assert.NoError(t, label(ctx, "-"))
 	})
+}
+
+// clearWorkloads deletes what charts and manifests have brought: its controllers would go on trying
+// once nothing enforces the baseline, in the midst of the next attacker's attempts.
+func clearWorkloads(ctx context.Context) error {
+	args := []string{"-n", production, "delete", "--ignore-not-found", "--cascade=foreground", "--wait"}
+	for _, kind := range []string{"deployments.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch", "cronjobs.batch", "pods"} {
+		for _, name := range []string{"bad", "worse"} {
+			args = append(args, kind+"/"+name)
+		}
+	}
+	_, err := sys.Cluster.Kubectl(ctx, args...)
+	return err
 }
 
 // login makes a Secret of user and password for a URL. Its password may reach that URL alone.
