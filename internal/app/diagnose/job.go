@@ -41,7 +41,7 @@ func failedRun(j *batchv1.Job, cond batchv1.JobCondition, pods []*corev1.Pod) *r
 	}
 	switch {
 	case cond.Reason == batchv1.JobReasonDeadlineExceeded:
-		d.Cause = runnerapi.CauseDeadlinePassed
+		d.Cause, d.Object = runnerapi.CauseDeadlinePassed, "job/"+j.Name // whether its pod is still there or not
 		d.Message = fmt.Sprintf("the run was not done within its deadline of %d s, and was stopped", ptr.Deref(j.Spec.ActiveDeadlineSeconds, 0))
 		d.Fix = "raise job.deadlineSeconds, or make the App faster"
 		return d

@@ -74,6 +74,13 @@ func TestRuns(t *testing.T) {
 	d := Find(Evidence{Job: running, LastFailed: failedJob("web-1", ""), Now: now}).Diagnosis
 	require.NotNil(t, d, "the run before failed")
 	assert.Equal(t, "job/web-1", d.Object)
+
+	late := failedJob("web", batchv1.JobReasonDeadlineExceeded)
+	for _, pods := range [][]*corev1.Pod{nil, {podOf(late, "web-1", corev1.ContainerStateTerminated{ExitCode: 143})}} {
+		d := Find(Evidence{Job: late, Pods: pods, Now: now}).Diagnosis
+		require.NotNil(t, d)
+		assert.Equal(t, "job/web", d.Object, "with %d pods", len(pods))
+	}
 }
 
 // TestARunWhosePodWasEvicted says so, though the eviction ended its process with a signal.
