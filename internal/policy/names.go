@@ -37,8 +37,8 @@ var snippets = []string{
 	"zalando.org/skipper-*", "getambassador.io/config",
 }
 
-// like reports whether a pattern matches a text: * stands for any text. It takes time in proportion
-// to the text, whatever the pattern.
+// like reports whether a pattern matches a text: * stands for any text. Its time grows with the
+// text alone.
 func like(pattern, text string) bool {
 	parts := strings.Split(pattern, anything)
 	first, last := parts[0], parts[len(parts)-1]

@@ -103,8 +103,13 @@ func (s *store) find(list sources, name string) (file string, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
+	return file, errors.Join(err, s.touch(sum))
+}
+
+// touch says when a result was used last. A file system's own times of two writes may be equal.
+func (s *store) touch(sum string) error {
 	now := time.Now()
-	return file, errors.Join(err, os.Chtimes(s.result(sum), now, now))
+	return os.Chtimes(s.result(sum), now, now)
 }
 
 // making returns where a program is made. What a build that was killed left there goes.
@@ -148,7 +153,7 @@ func (s *store) add(list sources, sum, made, name string) (file string, err erro
 		return "", err
 	}
 	err = errors.Join(os.WriteFile(filepath.Join(s.request, "sources.json"), text, 0o644), os.WriteFile(s.result(sum), []byte(content), 0o644))
-	return file, errors.Join(err, s.prune())
+	return file, errors.Join(err, s.touch(sum), s.prune())
 }
 
 func sumOf(path string) (string, error) {
