@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // The codes of refusals, as they appear in the audit log.
@@ -125,9 +126,9 @@ func (c *ServerTLSConfig) judge(certs []*x509.Certificate) (*runner, *Refusal) {
 	if err != nil {
 		return nil, refuse(leaf, "", RefusedUnknown, "the certificate is not one that the agent trusts: %v", err)
 	}
-	name, err := nameFrom(leaf, c.TrustDomain, roleRunner)
+	name, err := nameFrom(leaf, c.TrustDomain, anchor.RoleRunner)
 	if err == nil {
-		err = anchor.SignedFor(chains, c.TrustDomain, roleRunner)
+		err = anchor.SignedFor(chains, c.TrustDomain, anchor.RoleRunner)
 	}
 	if err != nil {
 		return nil, refuse(leaf, "", RefusedUnknown, "%v", err)
@@ -167,9 +168,9 @@ func expiry(chains [][]*x509.Certificate) time.Time {
 
 // refuse returns a refusal. Certificates that prove nothing have an empty trust domain.
 func refuse(cert *x509.Certificate, trustDomain string, code Code, format string, args ...any) *Refusal {
-	r := &Refusal{Code: code, Message: shorten(fmt.Sprintf(format, args...), maxRefusal), Certificate: cert.SerialNumber.Text(16)}
+	r := &Refusal{Code: code, Message: printable.Shorten(fmt.Sprintf(format, args...), maxRefusal), Certificate: cert.SerialNumber.Text(16)}
 	if trustDomain != "" {
-		r.Runner, _ = nameFrom(cert, trustDomain, roleRunner)
+		r.Runner, _ = nameFrom(cert, trustDomain, anchor.RoleRunner)
 	}
 	return r
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-chi/chi/v5/middleware"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -86,12 +87,12 @@ func auditRecord(r *http.Request, call Call, note *auditNote, status int, header
 	caller := callerFrom(r.Context())
 	a := AuditRecord{
 		Runner: caller.Runner, RequestID: caller.RequestID, Command: call.ID, Status: status,
-		Namespace: clip(pathParam(r, "namespace")), Name: clip(pathParam(r, "name")),
+		Namespace: printable.Clip(pathParam(r, "namespace")), Name: printable.Clip(pathParam(r, "name")),
 		Operation: header.Get(operationIDHeader), Recording: header.Get(recordingHeader), Approval: note.approval, Outcome: AuditDone,
 	}
 	if call.Path == applyRoute {
 		target := applyTarget(r)
-		a.Namespace, a.Name = clip(target.Namespace), clip(target.Name)
+		a.Namespace, a.Name = printable.Clip(target.Namespace), printable.Clip(target.Name)
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		a.Certificate = r.TLS.VerifiedChains[0][0].SerialNumber.Text(16)
@@ -140,7 +141,7 @@ func noteArguments(call Call, r *http.Request, note *auditNote, record *AuditRec
 	}
 	args := map[string]any{}
 	if note.kubernetes != nil {
-		note.kubernetes.about(record, r.Method, args)
+		auditKubernetes(note.kubernetes, record, r.Method, args)
 	}
 	return auditArguments(call, r.URL.Query(), note.body, args)
 }
@@ -150,7 +151,7 @@ func noteArguments(call Call, r *http.Request, note *auditNote, record *AuditRec
 func auditArguments(call Call, query map[string][]string, body []byte, args map[string]any) json.RawMessage {
 	for key, values := range query {
 		if auditedQuery[key] && len(values) > 0 {
-			args[key] = clip(values[0])
+			args[key] = printable.Clip(values[0])
 		}
 	}
 	var sent any
@@ -187,7 +188,7 @@ func setArguments(query map[string][]string, objects []ManifestRef) json.RawMess
 	args := map[string]any{}
 	for _, key := range []string{"dryRun", "wait", "prune", "diff", "forceConflicts"} {
 		if values := query[key]; len(values) > 0 {
-			args[key] = clip(values[0])
+			args[key] = printable.Clip(values[0])
 		}
 	}
 	if len(objects) > 0 {

@@ -2,6 +2,9 @@ package runnerapi
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -78,77 +81,207 @@ type Clusters interface {
 	Cluster(ctx context.Context) (Cluster, error)
 }
 
-// Key names a namespaced object.
-type Key struct{ Namespace, Name string }
-
-func (k Key) String() string { return k.Namespace + "/" + k.Name }
-
-// WriteOptions apply to every write.
-type WriteOptions struct {
-	// DryRun runs all of the cluster's checks and changes nothing.
-	DryRun bool
-	// Adopt lets a deploy take over objects with the App's names that were created by other means
-	// and that have no other owner.
-	Adopt bool
-	// IdempotencyKey is the caller's name for this command, or empty.
-	IdempotencyKey string
-	// Command identifies this command. It stays the same wherever and however often the command is
-	// carried out, and differs if the key is used for another command. It is empty if the command
-	// cannot be recognized later.
-	Command string
-	// Caller is the sender of the command.
-	Caller Caller
-	// Commit is the commit of the Git source from which an App's spec was taken. It is empty for a
-	// spec that a Runner sent.
-	Commit string
-	// Admit, if set, checks a spec that the command uses without having it in its body: a
-	// revision's, or one that keeps parts of the App. The command returns its refusal.
-	Admit func(AppSpec) error `json:"-"`
-	// Answered, if set, reports whether another replica of the agent has answered this command in
-	// the meantime: see Late.
-	Answered func(context.Context) (bool, error) `json:"-"`
+// Approvals keeps the commands that wait for an approval by the cluster's owner.
+type Approvals interface {
+	// Use reports whether the owner has approved this very command. An approval is good for one
+	// Use. Without one, Use returns the request that the owner can approve.
+	Use(context.Context, ApprovalRequest) (Approval, bool, error)
 }
 
-// Late reports whether a command must be skipped because another replica carried it out and
-// answered it while this replica held it. A command that deletes calls Late after it has read the
-// object that it is about to delete, and then deletes that object by its UID. So it never deletes
-// an object that was created after the command was answered. The note that identifies repeated
-// commands was deleted with the object.
-func (o WriteOptions) Late(ctx context.Context) (bool, error) {
-	if o.Answered == nil || o.DryRun {
-		return false, nil
-	}
-	return o.Answered(ctx)
+// ApprovalRequest is a command that needs an approval.
+type ApprovalRequest struct {
+	Approval
+	// Method, Path, Query and Body are what was sent. They are compared and not stored.
+	Method, Path, Query string
+	Body                []byte
 }
 
-// Caller is the sender of a command.
-type Caller struct {
-	Runner    string // the name in the Runner's certificate
-	RequestID string // the Request-Id of the call
+// Auditor keeps the audit log.
+type Auditor interface {
+	// Record adds a record without waiting until it is stored.
+	Record(AuditRecord)
+	// Keep adds a record and waits until it is stored durably, or until ctx ends.
+	Keep(context.Context, AuditRecord) error
+	// Audit returns at most limit stored records that follow the number after, oldest first. A
+	// negative number selects the last ones.
+	Audit(ctx context.Context, after int64, limit int) (AuditList, error)
 }
 
-// Scale is the body of the scale call: a number of pods, which turns autoscaling off, or bounds of
-// autoscaling. Fields that it leaves out stay unchanged.
-type Scale struct {
-	Replicas   *int32 `json:"replicas,omitempty" minimum:"0" maximum:"1000" doc:"Number of pods to run; turns autoscaling off."`
-	Min        *int32 `json:"min,omitempty" minimum:"1" maximum:"1000" doc:"Fewest pods. With max it turns autoscaling on."`
-	Max        *int32 `json:"max,omitempty" minimum:"1" maximum:"1000" doc:"Most pods."`
-	CPUPercent *int32 `json:"cpuPercent,omitempty" minimum:"1" maximum:"1000" doc:"Usage of the requested CPU to aim at, over all pods."`
+// Builds is what the server needs for the calls about builds.
+type Builds interface {
+	// PutBuild starts a build, unless this very run of this very spec was started before.
+	PutBuild(ctx context.Context, key Key, spec BuildSpec, opts WriteOptions) (Build, error)
+	GetBuild(ctx context.Context, key Key) (Build, error)
+	// ListBuilds reads the newest run of each build of a namespace.
+	ListBuilds(ctx context.Context, namespace string) ([]Build, error)
+	// DeleteBuild ends the run that is under way, and removes all runs.
+	DeleteBuild(ctx context.Context, key Key, opts WriteOptions) error
+	// BuildLogs calls emit for each line of the newest run, until all is written or, with
+	// Follow, until the run has ended.
+	BuildLogs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) error
 }
 
-// LogOptions select log lines.
-type LogOptions struct {
-	Follow    bool
-	Tail      int           // last lines per pod; negative for all
-	Since     time.Duration // no older than this; 0 for all
-	Previous  bool          // of the run before the last restart
-	Container string        // empty for the App's own container
-	UntilDone bool          // Follow ends when a Job or Pipeline has ended
+// Insides is what the server needs for the calls that reach into an App's pods.
+//
+// Both methods return at once: a function that does the work, or an *Error. Nothing has happened in
+// the pod by then.
+type Insides interface {
+	// Exec finds the container that a command is to run in.
+	Exec(ctx context.Context, key Key, opts ExecOptions) (Execution, error)
+	// PortForward finds the pod whose port is meant.
+	PortForward(ctx context.Context, key Key, opts PortForwardOptions) (Forwarding, error)
 }
 
-// LogLine is one line of one container.
-type LogLine struct {
-	Time time.Time `json:"time,omitzero"`
-	Pod  string    `json:"pod"`
-	Line string    `json:"line"`
+// Joins is what the server needs for the calls about joining workers.
+type Joins interface {
+	// JoinCommand returns how a machine joins the cluster. It returns NotSupported if the cluster
+	// is not k3s.
+	JoinCommand(ctx context.Context) (JoinCommand, error)
+	// JoinToken returns the token that the command needs.
+	JoinToken(ctx context.Context) (JoinToken, error)
+}
+
+// Journal records the writes, visible to all replicas of the agent. So a repeated command is
+// recognized, and its outcome can be requested.
+type Journal interface {
+	// Claim notes that a command is about to be carried out. Where its key was
+	// claimed before, known is true and the record the earlier one; with other
+	// content it is refused with CodeIdempotencyKeyReused.
+	Claim(ctx context.Context, claim Claim) (record Record, known bool, err error)
+	// Finish notes what was answered.
+	Finish(ctx context.Context, record Record) error
+	// Release forgets a command that was refused: its key may be used again.
+	Release(ctx context.Context, id string) error
+	// Find reads a record; NotFound if there is none.
+	Find(ctx context.Context, id string) (Record, error)
+}
+
+// Outcomes is what the server needs to know about an accepted command on an App.
+type Outcomes interface {
+	Outcome(ctx context.Context, record Record) (Outcome, error)
+}
+
+// Manifests is what the server needs for the calls about sets of manifests.
+type Manifests interface {
+	// Apply applies a stream of manifests as a set. What is wrong with any of them, as
+	// far as that can be known before, is an error, and nothing was done then.
+	Apply(ctx context.Context, set Key, manifests []byte, opts ApplyOptions) (ApplyResult, error)
+	// GetSet reads a set's inventory with the readiness of each object.
+	GetSet(ctx context.Context, set Key) (ManifestSet, error)
+	// ListSets reads the sets of a namespace, without readiness.
+	ListSets(ctx context.Context, namespace string) ([]ManifestSet, error)
+	// DeleteSet deletes what a set holds, and the set when nothing is left of it. What
+	// takes its time to go has a state in the result, and stays in the set.
+	DeleteSet(ctx context.Context, set Key, opts ApplyOptions) (ApplyResult, error)
+}
+
+// Nodes is what the server needs for the calls about nodes and events.
+type Nodes interface {
+	ListNodes(ctx context.Context) ([]Node, error)
+	GetNode(ctx context.Context, name string) (Node, error)
+	// CordonNode reports whether new pods may come to a node. One that is as it should be stays as
+	// it is.
+	CordonNode(ctx context.Context, name string, cordoned bool, opts WriteOptions) (Node, error)
+	// DrainNode cordons a node and tries once to evict each of its pods. What keeps a
+	// pod is in the answer, and no error.
+	DrainNode(ctx context.Context, name string, drain DrainOptions, opts WriteOptions) (Drain, error)
+	// ListEvents reads the events of a managed namespace, the newest first.
+	ListEvents(ctx context.Context, namespace string, filter EventFilter) ([]ClusterEvent, error)
+}
+
+// Policy is the cluster owner's policy about what Runners may do. It may change at any time, and
+// applies from then on.
+type Policy interface {
+	// Decide returns nil, or an *Error with the reason for a refusal.
+	Decide(Intent) error
+	// Changed is closed when the policy changes.
+	Changed() <-chan struct{}
+	// KubernetesGrant returns how the policy lets a request to the Kubernetes API be made, or an
+	// *Error with the reason for a refusal.
+	KubernetesGrant(Intent) (KubernetesGrant, error)
+	// AuditRequired reports whether each command has to be recorded before it is carried out.
+	AuditRequired() bool
+	// Records reports whether the rule that allows a session has it recorded.
+	Records(Intent) bool
+	// Approval returns how long a command waits for an approval by the cluster's owner; 0 if it
+	// needs none.
+	Approval(Intent) time.Duration
+	// Visible reports whether a call over all namespaces may show a Runner what is in one.
+	Visible(runner, command, namespace string) bool
+	// State describes the policy for the cluster call.
+	State() PolicyState
+}
+
+// Recorder records exec sessions for the cluster's owner.
+type Recorder interface {
+	// Begin stores the beginning of a recording.
+	Begin(context.Context, Session) (Recording, error)
+}
+
+// Session describes a session that is recorded.
+type Session struct {
+	Runner, RequestID, Namespace, Name string
+	TTY                                bool
+}
+
+// Recording is the recording of one session. It contains no input: that has passwords which a
+// terminal does not show.
+type Recording interface {
+	ID() string
+	// Output returns a writer that records a stream of the session. It fails when the session
+	// cannot be recorded any further.
+	Output() io.Writer
+	// Resize records a size of the terminal.
+	Resize(TerminalSize)
+	// Run stores what is recorded, until ctx ends and all is stored. It returns earlier, with an
+	// error, when the session cannot be recorded any further.
+	Run(ctx context.Context) error
+	// Close releases the recording, whether or not Run was called.
+	Close()
+}
+
+// Releases is what the server needs for the calls about Helm releases.
+type Releases interface {
+	// PutRelease installs a chart or upgrades the release to it. It returns an error for everything
+	// that can be detected before a change. The rest continues after the call was answered, and
+	// WaitRelease returns the outcome. With DryRun the answer lists the changes that would be made.
+	PutRelease(ctx context.Context, key Key, spec ReleaseSpec, opts ReleaseOptions) (Release, error)
+	GetRelease(ctx context.Context, key Key) (Release, error)
+	// ListReleases reads the newest revision of each release of a namespace.
+	ListReleases(ctx context.Context, namespace string) ([]Release, error)
+	// ReleaseHistory reads the revisions that are kept, the newest first.
+	ReleaseHistory(ctx context.Context, key Key) ([]Release, error)
+	// RollbackRelease goes back to a revision, as a new one. It goes on as PutRelease does.
+	RollbackRelease(ctx context.Context, key Key, to ReleaseRollback, opts ReleaseOptions) (Release, error)
+	// DeleteRelease uninstalls. It goes on as PutRelease does, until the objects and their pods are
+	// gone. The release stays, as failed, if something holds them.
+	DeleteRelease(ctx context.Context, key Key, opts ReleaseOptions) (Release, error)
+	// WaitRelease waits until no command is at work on the release, or ctx ends. A release
+	// that is uninstalled is NotFound.
+	WaitRelease(ctx context.Context, key Key) (Release, error)
+}
+
+// Sources is what the server needs for the calls about Git sources.
+type Sources interface {
+	// PutSource creates the source or replaces its spec.
+	PutSource(ctx context.Context, key Key, spec SourceSpec, opts WriteOptions) (Source, error)
+	GetSource(ctx context.Context, key Key) (Source, error)
+	ListSources(ctx context.Context, namespace string) ([]Source, error)
+	// SyncSource makes the agent check the source now. The result is in the source's status.
+	SyncSource(ctx context.Context, key Key, opts WriteOptions) (Source, error)
+	// DeleteSource stops following. What the source has brought stays.
+	DeleteSource(ctx context.Context, key Key, opts WriteOptions) error
+}
+
+// KubernetesAPI is what the server needs for the Kubernetes API.
+type KubernetesAPI interface {
+	// APIServer returns the URL of the cluster's API server and a transport that speaks HTTP/1.1 to
+	// it with the agent's own credentials.
+	APIServer() (*url.URL, http.RoundTripper, error)
+	// Namespaced reports whether a resource is namespaced. It returns true for a resource that the
+	// API server does not list.
+	Namespaced(ctx context.Context, group, version, resource string) (bool, error)
+	// OwnNamespace returns the agent's own namespace, which holds its identity and the cluster
+	// owner's policy.
+	OwnNamespace() string
 }

@@ -29,6 +29,7 @@ const (
 	byKey    = "by key"
 )
 
+// The paths of objects in the table of calls.
 const (
 	appRoute       = "/v1/namespaces/{namespace}/apps/{name}"
 	secretRoute    = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
@@ -39,8 +40,8 @@ const (
 	buildRoute     = "/v1/namespaces/{namespace}/builds/{name}"
 	sourceRoute    = "/v1/namespaces/{namespace}/sources/{name}"
 	nodeRoute      = "/v1/nodes/{name}"
-	applyRoute     = "/v1" + applyPattern
-	setRoute       = "/v1" + setPattern
+	applyRoute     = "/v1/apply"
+	setRoute       = "/v1/namespaces/{namespace}/sets/{name}"
 	releaseRoute   = "/v1/namespaces/{namespace}/releases/{name}"
 	firstNode      = `"$(pipeops-runner node list shop -o json | jq -r '.items[0].name')"`
 )
@@ -281,3 +282,20 @@ func Calls() []Call {
 		{"GET", "/openapi.json", "", Open, nil, "", read, "", curl("GET", "/openapi.json", "") + " -o openapi.json"},
 	}
 }
+
+// applyID is the ID of the call that applies manifests.
+const applyID = "apply-manifests"
+
+// kubernetesRoute is the path of that call in the table of calls. {path} stands for any number of
+// segments.
+const kubernetesRoute = "/v1/kubernetes/{path}"
+
+// OtherCall stands for requests that are not calls of a Runner: probes, and unknown paths.
+const OtherCall = "other"
+
+// ExecCall is the ID of the call that runs a command in a container.
+const ExecCall = "exec-app"
+
+// KubernetesCall is the ID of the call that forwards requests to the Kubernetes API. A policy that
+// names it also names the identity to use.
+const KubernetesCall = "kubernetes-api"

@@ -76,14 +76,6 @@ type Client struct {
 	upgrades *dialer               // connections that become WebSockets
 }
 
-// The client is the same to a Runner as the backend is to the agent.
-var (
-	_ Apps       = (*Client)(nil)
-	_ Secrets    = (*Client)(nil)
-	_ Namespaces = (*Client)(nil)
-	_ Clusters   = (*Client)(nil)
-)
-
 // Times of the client. There is none for a whole call: it would cut followed
 // logs. A peer that is gone is noticed by pings.
 const (

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/race"
 )
@@ -218,7 +219,7 @@ func (c *Client) refusedBy(alert error) *Error {
 	who, again, granted, key := "this Runner", "NAME", "", "its key"
 	if leaf, err := c.leaf(); err == nil {
 		key = "its key, " + KeyFingerprint(leaf) + ","
-		if name, err := nameFrom(leaf, c.config.TrustDomain, roleRunner); err == nil {
+		if name, err := nameFrom(leaf, c.config.TrustDomain, anchor.RoleRunner); err == nil {
 			who, again = "Runner "+name, name
 		}
 		if grant, err := GrantOf(leaf); err == nil && !grant.All() {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-retryablehttp"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
@@ -98,9 +96,6 @@ func (c *Client) call(ctx context.Context, r *request, out any) (int, error) {
 		return t.count, nil
 	}
 }
-
-// ofAnswers bounds what the values of an agent's answer take.
-var ofAnswers = bounded.Limits{Bytes: math.MaxInt32, Values: 1 << 20, Depth: 100}
 
 // brokenOffError is the end of a connection in the middle of an answer.
 type brokenOffError struct{ err error }

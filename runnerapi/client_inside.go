@@ -2,7 +2,6 @@ package runnerapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -79,34 +78,6 @@ func (c *Client) ended(ctx context.Context, err error) error {
 		"the connection to agent %s broke off: %v", c.config.AgentID, err)
 }
 
-// feed sends a command's input, and its end.
-func (c *channels) feed(stdin io.Reader) {
-	if _, err := io.Copy(c.writer(channelIn), stdin); err == nil {
-		_ = c.end(channelIn)
-	}
-}
-
-// resize passes the terminal's sizes on until done is closed.
-func (c *channels) resize(sizes <-chan TerminalSize, done <-chan struct{}) {
-	for {
-		select {
-		case <-done:
-			return
-		case size, ok := <-sizes:
-			if !ok {
-				return
-			}
-			text, err := json.Marshal(size)
-			if err == nil {
-				err = c.send(append([]byte{channelResize}, text...))
-			}
-			if err != nil {
-				return
-			}
-		}
-	}
-}
-
 // PortForward connects to a port of an App's pod. The connection ends with ctx, and
 // reads an *Error where the pod's side failed.
 func (c *Client) PortForward(ctx context.Context, key Key, opts PortForwardOptions) (HalfCloser, error) {
@@ -138,56 +109,6 @@ func (c *Client) PortForward(ctx context.Context, key Key, opts PortForwardOptio
 		_ = to.CloseWithError(err)
 	})
 	return conn, nil
-}
-
-// conversation is the reading of one WebSocket until its end.
-type conversation struct {
-	ch     *channels
-	cancel context.CancelFunc
-	done   chan struct{}
-	code   int
-	err    error
-}
-
-// watch reads in a goroutine until the other side has ended it or ctx has, and calls
-// ended then.
-func (c *channels) watch(ctx context.Context, take func(byte, []byte, bool) error, ended func(error)) *conversation {
-	ctx, cancel := context.WithCancel(ctx)
-	v := &conversation{ch: c, cancel: cancel, done: make(chan struct{})}
-	attending, gone := context.WithCancelCause(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() { c.attend(attending, func(err error) { gone(err); cancel() }) })
-	go func() {
-		defer close(v.done)
-		told := false
-		err := c.pump(ctx, func(channel byte, p []byte, ended bool) error {
-			if channel == channelStatus {
-				told = true
-				v.code, v.err = readStatus(p)
-				return nil
-			}
-			return take(channel, p, ended)
-		})
-		if cause := context.Cause(attending); cause != nil && ctx.Err() == nil {
-			err = cause
-		}
-		gone(nil)
-		watching.Wait()
-		if !told {
-			v.err = err
-		}
-		_ = c.ws.CloseNow()
-		ended(v.err)
-	}()
-	return v
-}
-
-func (v *conversation) stop() { v.cancel() }
-
-func (v *conversation) wait() (exitCode int, err error) {
-	<-v.done
-	v.cancel()
-	return v.code, v.err
 }
 
 // upgrade connects to the agent, for as long as the client's patience lasts, and makes

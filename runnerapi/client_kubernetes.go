@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// maxReview bounds the answer to a review, in bytes.
+const maxReview = 64 << 10
+
 // KubernetesRefusal returns why the policy does not let this Runner use the Kubernetes API in a
 // namespace. It returns an empty string if the policy does; RBAC may still refuse requests.
 func (c *Client) KubernetesRefusal(ctx context.Context, namespace string) (string, error) {
@@ -29,7 +32,7 @@ func (c *Client) KubernetesRefusal(ctx context.Context, namespace string) (strin
 		return "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxSmallBody))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReview))
 	if err != nil {
 		return "", err
 	}

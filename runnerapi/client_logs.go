@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -110,7 +111,7 @@ func (r *resumption) hopeless(e *Error) bool {
 // next returns the query of the next connection.
 func (r *resumption) next() map[string]string {
 	r.skip = maps.Clone(r.marks)
-	q := r.opts.query()
+	q := logQuery(r.opts)
 	switch {
 	case !r.newest.IsZero():
 		from := r.newest.Add(-resumeSlack)
@@ -150,4 +151,22 @@ func (r *resumption) fresh(line LogLine) bool {
 	}
 	r.lines, r.broken = r.lines+1, 0
 	return true
+}
+
+// logQuery returns the part of LogOptions that travels in the query.
+func logQuery(o LogOptions) map[string]string {
+	q := map[string]string{"tail": strconv.Itoa(o.Tail)}
+	if o.Follow {
+		q["follow"] = "true"
+	}
+	if o.Previous {
+		q["previous"] = "true"
+	}
+	if o.Container != "" {
+		q["container"] = o.Container
+	}
+	if o.Since > 0 {
+		q["since"] = o.Since.String()
+	}
+	return q
 }

@@ -14,7 +14,7 @@ func setURL(set Key) string {
 // Apply applies YAML documents, or JSON, as a set, and prunes what left it. It does not wait:
 // Options.Wait is for callers of the API without this client; see WaitSet.
 func (c *Client) Apply(ctx context.Context, set Key, manifests []byte, opts ApplyOptions) (ApplyResult, error) {
-	r := (&request{method: http.MethodPost, path: applyPattern, raw: manifests, media: "application/yaml"}).write(opts.WriteOptions)
+	r := (&request{method: http.MethodPost, path: "/apply", raw: manifests, media: "application/yaml"}).write(opts.WriteOptions)
 	if r.query == nil {
 		r.query = map[string]string{}
 	}
@@ -63,18 +63,6 @@ func (c *Client) WaitSet(ctx context.Context, set Key, report func(ManifestSet))
 			return newest, err
 		}
 	}
-}
-
-// Settled reports whether all objects are ready, or one will not become so.
-func (s ManifestSet) Settled() bool {
-	settled := true
-	for _, o := range s.Objects {
-		if o.State == ObjectFailed {
-			return true
-		}
-		settled = settled && o.State == ObjectReady
-	}
-	return settled
 }
 
 // ListSets reads the sets of a namespace, without their objects.

@@ -13,6 +13,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+
 	kjson "sigs.k8s.io/json"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
@@ -179,7 +182,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		return nil, problem.New(http.StatusRequestTimeout, CodeRequestTimeout,
 			"send it again over a better connection", "the body did not arrive whole within %s", bodyTimeout)
 	}
-	return nil, problem.Errorf(problem.BadRequest, "send the body whole, framed as HTTP says", "the body cannot be read: %s", clip(err.Error())).WithField("body")
+	return nil, problem.Errorf(problem.BadRequest, "send the body whole, framed as HTTP says", "the body cannot be read: %s", printable.Clip(err.Error())).WithField("body")
 }
 
 func tooLarge(limit int64) *Error {

@@ -26,6 +26,14 @@ type backend interface {
 	runnerapi.Clusters
 }
 
+// The client is the same to a Runner as the backend is to the agent.
+var (
+	_ runnerapi.Apps       = (*runnerapi.Client)(nil)
+	_ runnerapi.Secrets    = (*runnerapi.Client)(nil)
+	_ runnerapi.Namespaces = (*runnerapi.Client)(nil)
+	_ runnerapi.Clusters   = (*runnerapi.Client)(nil)
+)
+
 // served is a server of its own beside a fake agent, with the agent's identity.
 type served struct {
 	agent   *runnerapitest.Agent

@@ -11,10 +11,10 @@ import (
 const nameSelector = "metadata.name"
 
 // hidesAny reports whether rules hide a namespace from a request that names none.
-func (g KubernetesGrant) hidesAny() bool { return len(g.Hidden) > 0 || g.Across != nil }
+func hidesAny(g KubernetesGrant) bool { return len(g.Hidden) > 0 || g.Across != nil }
 
 // listsNamespaces reports whether a request is about the list of namespaces itself.
-func (k *KubernetesRequest) listsNamespaces() bool {
+func listsNamespaces(k *KubernetesRequest) bool {
 	return k.Group == "" && k.Resource == "namespaces"
 }
 
@@ -22,13 +22,13 @@ func (k *KubernetesRequest) listsNamespaces() bool {
 // restricted: through a node's kubelet, or over all namespaces if a pattern denies some.
 func (s *server) across(ctx context.Context, k *KubernetesRequest) error {
 	switch {
-	case !k.Grant.hidesAny():
+	case !hidesAny(k.Grant):
 		return nil
 	case k.reachesNode():
 		return PolicyDenied("ask about one namespace", "a node's kubelet leads to pods of all namespaces, and a rule of the customer's policy denies one")
-	case k.Grant.Across == nil || !k.spans():
+	case k.Grant.Across == nil || !spansNamespaces(k):
 		return nil
-	case k.listsNamespaces():
+	case listsNamespaces(k):
 		return k.Grant.Across
 	}
 	namespaced, err := s.namespaced(ctx, k)
@@ -51,12 +51,12 @@ func (s *server) namespaced(ctx context.Context, k *KubernetesRequest) (bool, er
 // hideNamespaces leaves out of a list or watch of all namespaces those that the rules of the
 // policy deny, and the agent's own where the policy does not name it.
 func (s *server) hideNamespaces(r *http.Request, k *KubernetesRequest) (*http.Request, error) {
-	if err := s.across(r.Context(), k); err != nil || !k.spans() {
+	if err := s.across(r.Context(), k); err != nil || !spansNamespaces(k) {
 		return r, err
 	}
 	field, hidden := namespaceSelector, k.Grant.Hidden
 	switch {
-	case k.listsNamespaces():
+	case listsNamespaces(k):
 		field = nameSelector
 	case !k.Grant.AgentNamespace:
 		hidden = append([]string{k.AgentNamespace}, hidden...)

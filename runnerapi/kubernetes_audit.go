@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // noteProblem records the error, if the answer does not contain it in our form.
@@ -20,11 +22,11 @@ func noteKubernetes(ctx context.Context, k *KubernetesRequest) {
 	}
 }
 
-// about adds to a record what the request was about. It leaves out bodies, and includes the same
+// auditKubernetes adds to a record what the request was about. It leaves out bodies, and includes the same
 // parts of the query as for any call.
-func (k *KubernetesRequest) about(a *AuditRecord, method string, args map[string]any) {
-	a.Namespace, a.Name = clip(k.Namespace), clip(k.Name)
-	args["method"], args["path"], args["verb"], args["user"] = method, shorten(k.Path, maxArgument), k.Verb, k.Grant.As.User
+func auditKubernetes(k *KubernetesRequest, a *AuditRecord, method string, args map[string]any) {
+	a.Namespace, a.Name = printable.Clip(k.Namespace), printable.Clip(k.Name)
+	args["method"], args["path"], args["verb"], args["user"] = method, printable.Shorten(k.Path, maxArgument), k.Verb, k.Grant.As.User
 }
 
 // auditBegin records that a stream has begun; its end is recorded as that of any call.

@@ -20,7 +20,7 @@ var persisted = []string{"", "status", "scale"}
 
 // readDryRun determines whether a request is a dry run. For a DELETE with a body, the API server
 // reads the options in the body and ignores those in the query.
-func (k *KubernetesRequest) readDryRun(w http.ResponseWriter, r *http.Request) error {
+func readDryRun(k *KubernetesRequest, w http.ResponseWriter, r *http.Request) error {
 	if !slices.Contains(persisted, k.Subresource) || k.Upgrade != "" {
 		return nil
 	}

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // The headers by which Kubernetes' clients ask for impersonation, such as kubectl --as.
@@ -29,7 +31,7 @@ func impersonates(h http.Header) (KubernetesIdentity, error) {
 			who.Groups = slices.Clone(values)
 		default:
 			return who, PolicyDenied("ask for one user with --as, and for groups with --as-group",
-				"no policy allows what the header %s asks for", clip(name))
+				"no policy allows what the header %s asks for", printable.Clip(name))
 		}
 	}
 	if who.User == "" && len(who.Groups) > 0 {

@@ -16,26 +16,21 @@ const (
 // guardAgentNamespace finds out whether a request reaches into the agent's namespace: by its
 // path, by a field selector over all namespaces, or past the API server by a node's kubelet,
 // which runs commands in any pod.
-func (k *KubernetesRequest) guardAgentNamespace(own string, query url.Values) error {
+func guardAgentNamespace(k *KubernetesRequest, own string, query url.Values) error {
 	selected, err := selectsNamespace(query)
 	if err != nil {
 		return err
 	}
 	k.AgentNamespace = own
-	if k.spans() && !k.listsNamespaces() {
+	if spansNamespaces(k) && !listsNamespaces(k) {
 		k.Selected = selected
 	}
-	k.InAgentNamespace = k.Namespace == own || k.reachesNode() || k.spans() && selected == own
+	k.InAgentNamespace = k.Namespace == own || k.reachesNode() || spansNamespaces(k) && selected == own
 	return nil
 }
 
-// reachesNode reports whether a request goes through the API server to a node's kubelet.
-func (k *KubernetesRequest) reachesNode() bool {
-	return k.Group == "" && k.Resource == "nodes" && (k.Subresource == "proxy" || k.Verb == "proxy")
-}
-
-// spans reports whether a request is about a collection that may be in all namespaces.
-func (k *KubernetesRequest) spans() bool {
+// spansNamespaces reports whether a request is about a collection that may be in all namespaces.
+func spansNamespaces(k *KubernetesRequest) bool {
 	switch k.Verb {
 	case "list", "watch", "deletecollection":
 		return k.Namespace == "" && k.Name == "" && k.Resource != ""

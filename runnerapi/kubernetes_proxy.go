@@ -69,7 +69,7 @@ func (s *server) intendKubernetes(w http.ResponseWriter, r *http.Request, i Inte
 	if err != nil {
 		return i, err
 	}
-	if err = k.readDryRun(w, r); err != nil {
+	if err = readDryRun(&k, w, r); err != nil {
 		return i, err
 	}
 	noteKubernetes(r.Context(), &k)
@@ -79,7 +79,7 @@ func (s *server) intendKubernetes(w http.ResponseWriter, r *http.Request, i Inte
 	if k.Impersonate, err = impersonates(r.Header); err != nil {
 		return i, err
 	}
-	if err = k.guardAgentNamespace(s.Kubernetes.OwnNamespace(), r.URL.Query()); err != nil {
+	if err = guardAgentNamespace(&k, s.Kubernetes.OwnNamespace(), r.URL.Query()); err != nil {
 		return i, err
 	}
 	i.Namespace, i.Kubernetes = k.Namespace, &k

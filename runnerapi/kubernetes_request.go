@@ -30,7 +30,7 @@ func readKubernetes(r *http.Request) (KubernetesRequest, error) {
 		return KubernetesRequest{}, err
 	}
 	k := KubernetesRequest{Verb: strings.ToLower(r.Method), Path: p, Upgrade: upgrade}
-	k.resource(strings.Split(strings.TrimPrefix(plain, "/"), "/"), r.Method, r.URL.Query())
+	addResource(&k, strings.Split(strings.TrimPrefix(plain, "/"), "/"), r.Method, r.URL.Query())
 	return k, nil
 }
 
@@ -46,9 +46,9 @@ func upgradeOf(r *http.Request) (string, error) {
 	return "", problem.Errorf(problem.BadRequest, "ask for websocket or SPDY/3.1", "the connection cannot become what the header Upgrade asks for")
 }
 
-// resource parses a path as k8s.io/apiserver does (RequestInfoFactory.NewRequestInfo). That package
+// addResource parses a path as k8s.io/apiserver does (RequestInfoFactory.NewRequestInfo). That package
 // is not imported because it brings a server's whole machinery.
-func (k *KubernetesRequest) resource(parts []string, method string, query url.Values) {
+func addResource(k *KubernetesRequest, parts []string, method string, query url.Values) {
 	groups := parts[0] == "apis"
 	least := 3 // api/VERSION/RESOURCE
 	if groups {
@@ -83,14 +83,14 @@ func (k *KubernetesRequest) resource(parts []string, method string, query url.Va
 		k.Subresource = rest[2]
 	}
 	if !legacy {
-		k.many(query)
+		addCollection(k, query)
 	}
 	k.Discovery = k.asksOfItself()
 	k.Follow = k.Follow || k.Subresource == "log" && isTrue(query, "follow")
 }
 
-// many sets the verbs of collections, and of watches, which may also be of one object.
-func (k *KubernetesRequest) many(query url.Values) {
+// addCollection sets the verbs of collections, and of watches, which may also be of one object.
+func addCollection(k *KubernetesRequest, query url.Values) {
 	switch {
 	case k.Verb == "get" && isTrue(query, "watch") && k.Subresource == "":
 		k.Verb, k.Follow = "watch", true

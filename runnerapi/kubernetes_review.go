@@ -16,13 +16,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// The reviews that a caller requests about itself. kubectl auth can-i and whoami send them.
-const (
-	accessReviews  = "selfsubjectaccessreviews"
-	rulesReviews   = "selfsubjectrulesreviews"
-	subjectReviews = "selfsubjectreviews"
-)
-
 // maxRules bounds the answer to a SelfSubjectRulesReview, in bytes.
 const maxRules = 4 << 20
 
@@ -95,7 +88,7 @@ func readReview(w http.ResponseWriter, r *http.Request, k KubernetesRequest) (*s
 		return nil, nil
 	}
 	asked.about.Impersonate = k.Impersonate
-	return asked, asked.about.guardAgentNamespace(k.AgentNamespace, nil)
+	return asked, guardAgentNamespace(&asked.about, k.AgentNamespace, nil)
 }
 
 // read finds out which request the review is about. A review of the rules of a namespace counts as

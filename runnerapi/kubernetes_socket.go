@@ -3,6 +3,8 @@ package runnerapi
 import (
 	"encoding/binary"
 	"encoding/json"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // hasStatus are the protocols of WebSockets whose channel 3 carries a Status at the end.
@@ -76,7 +78,7 @@ func (f *socketFrames) end(why *Error) []byte {
 		}
 		frames = appendFrame(frames, frameBinary, append([]byte{channelStatus}, status...))
 	}
-	reason := shorten(kubernetesMessage(why), maxReason-len("…"))
+	reason := printable.Shorten(kubernetesMessage(why), maxReason-len("…"))
 	return appendFrame(frames, frameClose, append(binary.BigEndian.AppendUint16(nil, closeNormal), reason...))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
@@ -113,7 +114,7 @@ func (s *server) recoverPanics(next http.Handler) http.Handler {
 
 func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 	problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotFound,
-		"the calls there are stand in /openapi.json", "there is no such path: %s", clip(r.URL.Path)))
+		"the calls there are stand in /openapi.json", "there is no such path: %s", printable.Clip(r.URL.Path)))
 }
 
 // noMethod lists the methods that the path does have (RFC 9110, section 15.5.6).
@@ -132,6 +133,6 @@ func (s *server) noMethod(routes chi.Routes) http.HandlerFunc {
 		allow := strings.Join(allowed, ", ")
 		w.Header().Set("Allow", allow)
 		problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotAllowed,
-			"use "+allow, "%s is not a method of %s", clip(r.Method), clip(r.URL.Path)))
+			"use "+allow, "%s is not a method of %s", printable.Clip(r.Method), printable.Clip(r.URL.Path)))
 	}
 }

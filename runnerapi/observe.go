@@ -21,9 +21,6 @@ type Observation struct {
 	Tracer trace.TracerProvider
 }
 
-// OtherCall stands for requests that are not calls of a Runner: probes, and unknown paths.
-const OtherCall = "other"
-
 // observed reports each call once it is answered.
 func (s *server) observed(next http.Handler) http.Handler {
 	if s.Observation.Begun == nil && s.Observation.Called == nil && s.Observation.Tracer == nil {
@@ -69,5 +66,5 @@ func observedID(call Call, r *http.Request) string {
 	if err != nil {
 		return call.ID + "/" + OtherCall
 	}
-	return call.ID + "/" + k.kind()
+	return call.ID + "/" + kindOf(k)
 }

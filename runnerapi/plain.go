@@ -1,6 +1,7 @@
 package runnerapi
 
 import (
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -39,10 +41,10 @@ func plainQuery(r *http.Request, params []*huma.Param) *Error {
 	if !utf8.ValidString(r.URL.Path) {
 		return noUTF8("path")
 	}
-	for _, name := range sortedKeys(query) {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
 		field := "query." + name
 		if !utf8.ValidString(name) || !utf8.ValidString(strings.Join(query[name], "")) {
-			return noUTF8("query." + strings.ToValidUTF8(clip(name), "�"))
+			return noUTF8("query." + strings.ToValidUTF8(printable.Clip(name), "�"))
 		}
 		schema := schemaOf(params, "query", name)
 		if schema == nil || schema.Type == huma.TypeArray {
@@ -80,9 +82,9 @@ func single(values []string, field string) *Error {
 	_, name, _ := strings.Cut(field, ".")
 	switch {
 	case len(values) > 1:
-		return problem.Errorf(problem.Invalid, "send it once", "%s is given %d times", clip(name), len(values)).WithField(field)
+		return problem.Errorf(problem.Invalid, "send it once", "%s is given %d times", printable.Clip(name), len(values)).WithField(field)
 	case values[0] == "":
-		return problem.Errorf(problem.Invalid, "give it a value, or leave it out", "%s has no value", clip(name)).WithField(field)
+		return problem.Errorf(problem.Invalid, "give it a value, or leave it out", "%s has no value", printable.Clip(name)).WithField(field)
 	}
 	return nil
 }
@@ -105,7 +107,7 @@ func mediaOf(r *http.Request, body *huma.RequestBody) *Error {
 	if body == nil {
 		return nil
 	}
-	types := sortedKeys(body.Content)
+	types := slices.Sorted(maps.Keys(body.Content))
 	fix := "send Content-Type: " + strings.Join(types, " or ")
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch charset := params["charset"]; {

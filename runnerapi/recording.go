@@ -1,55 +1,11 @@
 package runnerapi
 
 import (
-	"context"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
-
-// ExecCall is the ID of the call that runs a command in a container.
-const ExecCall = "exec-app"
-
-// The codes of sessions that the cluster owner's policy has recorded.
-const (
-	// CodeRecordingUnavailable is for a session that cannot be recorded.
-	CodeRecordingUnavailable = Code("recording_unavailable") // 503
-	// CodeRecordingFull is for a session that ended because its recording reached its bound.
-	CodeRecordingFull = Code("recording_full") // 409
-)
-
-// recordingHeader names the recording of a session to its caller.
-const recordingHeader = "Recording-Id"
-
-// Recorder records exec sessions for the cluster's owner.
-type Recorder interface {
-	// Begin stores the beginning of a recording.
-	Begin(context.Context, Session) (Recording, error)
-}
-
-// Session describes a session that is recorded.
-type Session struct {
-	Runner, RequestID, Namespace, Name string
-	TTY                                bool
-}
-
-// Recording is the recording of one session. It contains no input: that has passwords which a
-// terminal does not show.
-type Recording interface {
-	ID() string
-	// Output returns a writer that records a stream of the session. It fails when the session
-	// cannot be recorded any further.
-	Output() io.Writer
-	// Resize records a size of the terminal.
-	Resize(TerminalSize)
-	// Run stores what is recorded, until ctx ends and all is stored. It returns earlier, with an
-	// error, when the session cannot be recorded any further.
-	Run(ctx context.Context) error
-	// Close releases the recording, whether or not Run was called.
-	Close()
-}
 
 // RecordingFull returns the error for a session whose recording has reached a bound.
 func RecordingFull(size int64, duration time.Duration) *Error {

@@ -4,23 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 )
 
-// refreshProtocol is the ALPN protocol by which the control plane makes an agent request its news at
-// once. The handshake is the message, and one byte is the answer.
-const refreshProtocol = "pipeops-refresh/1"
-
 const (
 	// refreshTimeout bounds how long an agent takes for a refresh request.
 	refreshTimeout = 15 * time.Second
-	refreshDone    = 1
 )
 
 // refreshVerifier admits the control plane, for refresh requests only.
@@ -77,26 +69,4 @@ func serveRefresh(_ *http.Server, conn *tls.Conn, h http.Handler) {
 	if refresh(ctx) == nil {
 		_, _ = conn.Write([]byte{refreshDone}) // the control plane is gone if this fails
 	}
-}
-
-// Refresh makes the agent at the other end of conn request its news from the control plane. It
-// returns once the agent has done so, and closes conn.
-func Refresh(ctx context.Context, conn net.Conn, c ClientTLSConfig) error {
-	defer func() { _ = conn.Close() }()
-	config := ClientTLS(c)
-	config.NextProtos = []string{refreshProtocol}
-	client := tls.Client(conn, config)
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	if err := client.HandshakeContext(ctx); err != nil {
-		return fmt.Errorf("refresh request: %w", err)
-	}
-	answer := make([]byte, 1)
-	if _, err := io.ReadFull(client, answer); err != nil {
-		return fmt.Errorf("refresh request: the agent did not carry it out: %w", errors.Join(ctx.Err(), err))
-	}
-	if answer[0] != refreshDone {
-		return fmt.Errorf("refresh request: the agent answered %d", answer[0])
-	}
-	return nil
 }

@@ -171,7 +171,7 @@ func (s *server) converse(ctx context.Context, c *channels, work inside) {
 	connected := context.WithoutCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	defer func() { _ = c.ws.CloseNow() }()
+	defer func() { _ = c.closeNow() }()
 	defer cancel(nil)
 	watching.Go(func() {
 		_ = c.pump(connected, work.take)

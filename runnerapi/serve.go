@@ -18,32 +18,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
-// The HTTP/2 windows of a client. The protocol's default of 64 KiB makes an answer slow over a long
-// distance. The connection's window must be larger than a stream's, or one stream starves the
-// others.
-const (
-	streamWindow     = 16 << 20
-	connectionWindow = 64 << 20
-)
-
-// followedWindow is the window of a followed stream. A reader that stops reading holds up to its
-// window of the connection's window. With this size, as many readers as the agent serves on one
-// connection may stop, and the other streams still get through.
-const followedWindow = connectionWindow / 256
-
 // The windows of the server hold any body whole, so that no upload is slow, and little more: a
 // Runner may fill them, and the agent has little memory.
 const (
 	uploadWindow            = 2 << 20
 	uploadWindowsConnection = 8 << 20
-	maxStreams              = 250 // of one connection
 	maxReadFrame            = 64 << 10
-)
-
-// Pings detect a peer that has disappeared silently within half a minute.
-const (
-	pingAfter   = 15 * time.Second
-	pingTimeout = 15 * time.Second
 )
 
 // ServeConfig configures Serve.

@@ -15,18 +15,13 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
 )
 
 // Limits of the server.
 const (
-	DefaultCallTimeout = 30 * time.Second // of a call that neither waits nor streams
-	MaxWait            = params.MaxWait   // of ?wait=
-	MaxAppBody         = 1 << 20
-	MaxSecretBody      = 3 << 19 // 1.5 MiB: Kubernetes' 1 MiB of values, as base64
-	maxSmallBody       = 64 << 10
-	bodyTimeout        = 30 * time.Second // for a body to arrive
-	writeTimeout       = time.Minute      // for an answer that is not a stream to be read
+	maxSmallBody = 64 << 10
+	bodyTimeout  = 30 * time.Second // for a body to arrive
+	writeTimeout = time.Minute      // for an answer that is not a stream to be read
 )
 
 // Config configures NewServer.

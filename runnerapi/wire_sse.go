@@ -11,9 +11,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// EventStream is the media type of server-sent events.
-const EventStream = "text/event-stream"
-
 const (
 	errorEvent   = "error" // the event with the reason why a stream breaks off
 	maxEventLine = 1 << 20 // bytes of a line of a stream

@@ -12,10 +12,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coder/websocket" // RFC 6455, with contexts; net/http has none
+	"github.com/coder/websocket"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
+
+// RFC 6455, with contexts; net/http has none
 
 // The protocols that are spoken over WebSockets. Exec uses Kubernetes' own (KEP-4006), so any
 // client of that protocol can use it. Port-forward uses the same framing, with one connection's
@@ -250,7 +253,7 @@ func readStatus(text []byte) (exitCode int, err error) {
 			}
 		}
 	}
-	return 0, problem.New(http.StatusInternalServerError, problem.Internal, "look for the request ID in the agent's log", "%s", clip(s.Message))
+	return 0, problem.New(http.StatusInternalServerError, problem.Internal, "look for the request ID in the agent's log", "%s", printable.Clip(s.Message))
 }
 
 // finish sends the outcome and closes the connection.
@@ -294,3 +297,6 @@ func (c *channelConn) Close() error {
 	_ = c.PipeReader.Close()
 	return c.closeAll()
 }
+
+// closeNow closes the connection without a handshake.
+func (c *channels) closeNow() error { return c.ws.CloseNow() }

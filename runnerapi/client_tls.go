@@ -1,0 +1,60 @@
+package runnerapi
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+)
+
+// ClientTLSConfig is what a Runner needs to reach one agent.
+type ClientTLSConfig struct {
+	// Certificate returns the Runner's certificate. It is called at each handshake.
+	Certificate func() (*tls.Certificate, error)
+	// Roots is the control plane's CA.
+	Roots *x509.CertPool
+	// TrustDomain is that of the agent's SPIFFE ID.
+	TrustDomain string
+	// AgentID is the agent that must answer. If empty, any agent with a certificate for ServerName
+	// may.
+	AgentID string
+	// ServerName is AGENT_ID.AGENTS_DOMAIN.
+	ServerName string
+}
+
+// ClientTLS returns a configuration for mutual TLS 1.3 with one agent: its certificate must be for
+// ServerName, and be an agent's certificate of the trust domain that the agents' intermediate CA has
+// signed.
+func ClientTLS(c ClientTLSConfig) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		NextProtos: alpn,
+		ServerName: c.ServerName,
+		RootCAs:    c.Roots,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return c.Certificate()
+		},
+		VerifyConnection: func(state tls.ConnectionState) error {
+			id, err := nameFrom(state.PeerCertificates[0], c.TrustDomain, anchor.RoleAgent)
+			if err == nil {
+				err = anchor.SignedFor(state.VerifiedChains, c.TrustDomain, anchor.RoleAgent)
+			}
+			if err == nil && c.AgentID != "" && id != c.AgentID {
+				err = fmt.Errorf("agent %s answered in place of %s", printable.Clip(id), c.AgentID)
+			}
+			if err != nil {
+				return &identityError{err}
+			}
+			return nil
+		},
+	}
+}
+
+// identityError means that a certificate is valid but belongs to another identity.
+type identityError struct{ reason error }
+
+func (e *identityError) Error() string { return e.reason.Error() }
+
+func (e *identityError) Unwrap() error { return e.reason }
