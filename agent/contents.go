@@ -6,6 +6,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // contents is where the Secrets and ConfigMaps of one sibling meet the Apps of
@@ -16,8 +17,8 @@ type contents struct {
 }
 
 var (
-	_ runnerapi.Secrets    = contents{}
-	_ runnerapi.ConfigMaps = contents{}
+	_ server.Secrets    = contents{}
+	_ server.ConfigMaps = contents{}
 )
 
 // PutSecret implements runnerapi.Secrets.

@@ -34,7 +34,7 @@ var acrossCalls = map[string]acrossCall{
 	"drain-node":       {how: AcrossFiltered},
 	"get-join-command": {how: AcrossCluster},
 	"get-join-token":   {how: AcrossCluster},
-	applyID:            {how: AcrossFound},
+	ApplyCall:          {how: AcrossFound},
 	KubernetesCall:     {how: AcrossFiltered},
 }
 

@@ -32,16 +32,16 @@ const (
 // The paths of objects in the table of calls.
 const (
 	appRoute       = "/v1/namespaces/{namespace}/apps/{name}"
-	secretRoute    = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
-	configMapRoute = "/v1/namespaces/{namespace}/configmaps/{name}"
+	SecretPath     = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
+	ConfigMapPath  = "/v1/namespaces/{namespace}/configmaps/{name}"
 	namespaceRoute = "/v1/namespaces/{namespace}"
 	jobRoute       = "/v1/namespaces/{namespace}/jobs/{name}"
 	pipelineRoute  = "/v1/namespaces/{namespace}/pipelines/{name}"
 	buildRoute     = "/v1/namespaces/{namespace}/builds/{name}"
 	sourceRoute    = "/v1/namespaces/{namespace}/sources/{name}"
 	nodeRoute      = "/v1/nodes/{name}"
-	applyRoute     = "/v1/apply"
-	setRoute       = "/v1/namespaces/{namespace}/sets/{name}"
+	ApplyPath      = "/v1/apply"
+	SetPath        = "/v1/namespaces/{namespace}/sets/{name}"
 	releaseRoute   = "/v1/namespaces/{namespace}/releases/{name}"
 	firstNode      = `"$(pipeops-runner node list shop -o json | jq -r '.items[0].name')"`
 )
@@ -67,21 +67,21 @@ func Calls() []Call {
 			"DELETE", namespaceRoute, "delete-namespace", Writes, []string{"DeleteNamespace"}, "namespace delete", thenGone, "",
 			"pipeops-runner namespace delete shop staging --yes",
 		}, {
-			"PUT", secretRoute, "put-secret", Writes, []string{"PutSecret"}, "secret set", same,
+			"PUT", SecretPath, "put-secret", Writes, []string{"PutSecret"}, "secret set", same,
 			`{"data":{"GREETING":"hello"}}`,
 			"printf hello | pipeops-runner secret set shop web-env --from-stdin GREETING",
 		}, {
-			"GET", secretRoute, "get-secret", Reads, []string{"GetSecret"}, "secret get", read, "",
+			"GET", SecretPath, "get-secret", Reads, []string{"GetSecret"}, "secret get", read, "",
 			"pipeops-runner secret get shop web-env",
 		}, {
 			"GET", "/v1/namespaces/{namespace}/secrets", "list-secrets", Reads, []string{"ListSecrets"}, "secret list", read, "",
 			"pipeops-runner secret list shop",
 		}, {
-			"PUT", configMapRoute, "put-config-map", Writes, []string{"PutConfigMap"}, "config set", same,
+			"PUT", ConfigMapPath, "put-config-map", Writes, []string{"PutConfigMap"}, "config set", same,
 			`{"data":{"LOG_LEVEL":"info"}}`,
 			"pipeops-runner config set shop web-settings --from-literal LOG_LEVEL=info",
 		}, {
-			"GET", configMapRoute, "get-config-map", Reads, []string{"GetConfigMap"}, "config get", read, "",
+			"GET", ConfigMapPath, "get-config-map", Reads, []string{"GetConfigMap"}, "config get", read, "",
 			"pipeops-runner config get shop web-settings",
 		}, {
 			"GET", "/v1/namespaces/{namespace}/configmaps", "list-config-maps", Reads, []string{"ListConfigMaps"}, "config list", read, "",
@@ -180,23 +180,23 @@ func Calls() []Call {
 			"DELETE", appRoute, "delete-app", Writes, []string{"Delete"}, "delete", thenGone, "",
 			"pipeops-runner delete shop web",
 		}, {
-			"POST", applyRoute, applyID, Named, []string{"Apply"}, "apply", same,
+			"POST", ApplyPath, ApplyCall, Named, []string{"Apply"}, "apply", same,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web-flags"},"data":{"BANNER":"hello"}}`,
 			"pipeops-runner apply shop -f extras.yaml --set web-extras",
 		}, {
 			"GET", "/v1/namespaces/{namespace}/sets", "list-sets", Reads, []string{"ListSets"}, "set list", read, "",
 			"pipeops-runner set list shop",
 		}, {
-			"GET", setRoute, "get-set", Reads, []string{"GetSet", "WaitSet"}, "set get", read, "",
+			"GET", SetPath, "get-set", Reads, []string{"GetSet", "WaitSet"}, "set get", read, "",
 			"pipeops-runner set get shop web-extras",
 		}, {
-			"DELETE", setRoute, "delete-set", Named, []string{"DeleteSet"}, "set delete", thenGone, "",
+			"DELETE", SetPath, "delete-set", Named, []string{"DeleteSet"}, "set delete", thenGone, "",
 			"pipeops-runner set delete shop web-extras",
 		}, {
-			"DELETE", configMapRoute, "delete-config-map", Writes, []string{"DeleteConfigMap"}, "config delete", thenGone, "",
+			"DELETE", ConfigMapPath, "delete-config-map", Writes, []string{"DeleteConfigMap"}, "config delete", thenGone, "",
 			"pipeops-runner config delete shop web-settings",
 		}, {
-			"DELETE", secretRoute, "delete-secret", Writes, []string{"DeleteSecret"}, "secret delete", thenGone, "",
+			"DELETE", SecretPath, "delete-secret", Writes, []string{"DeleteSecret"}, "secret delete", thenGone, "",
 			"pipeops-runner secret delete shop web-env",
 		},
 		{
@@ -258,7 +258,7 @@ func Calls() []Call {
 			"GET", "/v1/cluster/join/token", "get-join-token", Named, []string{"JoinToken"}, "node join", read, "",
 			"pipeops-runner node join shop --token",
 		}, {
-			"GET", kubernetesRoute, KubernetesCall, Named, []string{"KubernetesRefusal"}, "kubeconfig", "as the API server has it", "",
+			"GET", KubernetesPath, KubernetesCall, Named, []string{"KubernetesRefusal"}, "kubeconfig", "as the API server has it", "",
 			"pipeops-runner kubeconfig shop -o shop.kubeconfig && kubectl --kubeconfig shop.kubeconfig get pods",
 		}, {
 			"PUT", sourceRoute, "put-source", Named, []string{"PutSource"}, "source put", same,
@@ -283,12 +283,12 @@ func Calls() []Call {
 	}
 }
 
-// applyID is the ID of the call that applies manifests.
-const applyID = "apply-manifests"
+// ApplyCall is the ID of the call that applies manifests.
+const ApplyCall = "apply-manifests"
 
-// kubernetesRoute is the path of that call in the table of calls. {path} stands for any number of
+// KubernetesPath is the path of that call in the table of calls. {path} stands for any number of
 // segments.
-const kubernetesRoute = "/v1/kubernetes/{path}"
+const KubernetesPath = "/v1/kubernetes/{path}"
 
 // OtherCall stands for requests that are not calls of a Runner: probes, and unknown paths.
 const OtherCall = "other"

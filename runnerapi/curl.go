@@ -26,17 +26,17 @@ func curl(method, path, body string) string {
 func (c Call) exampleURL() string {
 	namespace, name, query := "production", "web", ""
 	switch {
-	case strings.HasPrefix(c.Path, secretRoute):
+	case strings.HasPrefix(c.Path, SecretPath):
 		name = "web-env"
-	case strings.HasPrefix(c.Path, configMapRoute):
+	case strings.HasPrefix(c.Path, ConfigMapPath):
 		name = "web-settings"
 	case strings.HasPrefix(c.Path, jobRoute):
 		name = "migrate"
 	case strings.HasPrefix(c.Path, pipelineRoute):
 		name = "release"
-	case c.Path == applyRoute:
+	case c.Path == ApplyPath:
 		return c.Path + "?namespace=production&set=web-extras"
-	case strings.HasPrefix(c.Path, setRoute):
+	case strings.HasPrefix(c.Path, SetPath):
 		name = "web-extras"
 	case strings.HasPrefix(c.Path, releaseRoute):
 		name = "guide"

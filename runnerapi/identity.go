@@ -47,12 +47,12 @@ func CallerFromTLS(state *tls.ConnectionState, trustDomain string) (string, erro
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return "", errors.New("the connection has no verified client certificate")
 	}
-	return nameFrom(state.VerifiedChains[0][0], trustDomain, anchor.RoleRunner)
+	return CertificateName(state.VerifiedChains[0][0], trustDomain, anchor.RoleRunner)
 }
 
-// nameFrom returns the name in a certificate, which must carry exactly one URI, of this trust
+// CertificateName returns the name in a certificate, which must carry exactly one URI, of this trust
 // domain and role (SPIFFE X.509-SVID, section 2).
-func nameFrom(cert *x509.Certificate, trustDomain, role string) (string, error) {
+func CertificateName(cert *x509.Certificate, trustDomain, role string) (string, error) {
 	if len(cert.URIs) != 1 {
 		return "", fmt.Errorf("the certificate carries %d URIs, one is needed: spiffe://%s/%s/NAME", len(cert.URIs), trustDomain, role)
 	}

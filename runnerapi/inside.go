@@ -60,5 +60,5 @@ const (
 	CodeRecordingFull = Code("recording_full") // 409
 )
 
-// recordingHeader names the recording of a session to its caller.
-const recordingHeader = "Recording-Id"
+// RecordingHeader names the recording of a session to its caller.
+const RecordingHeader = "Recording-Id"

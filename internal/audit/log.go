@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 const (
@@ -61,7 +62,7 @@ type attempt struct {
 	head  runnerapi.AuditHead
 }
 
-var _ runnerapi.Auditor = (*Log)(nil)
+var _ server.Auditor = (*Log)(nil)
 
 // New returns a log in that store, which that replica writes once Run is called.
 func New(store Store, replica string, log zerolog.Logger) *Log {

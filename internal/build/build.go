@@ -15,11 +15,18 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	batchv1 "k8s.io/api/batch/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	batchv1client "k8s.io/client-go/kubernetes/typed/batch/v1"
+
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -61,7 +68,7 @@ type Client struct {
 	putting sync.Mutex
 }
 
-var _ runnerapi.Builds = (*Client)(nil)
+var _ server.Builds = (*Client)(nil)
 
 // New returns a Client. It makes no requests yet.
 func New(given *rest.Config, opts Options) (*Client, error) {

@@ -20,7 +20,11 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -110,15 +114,15 @@ func (f *follower) serve(t *testing.T, ca *runnerapitest.CA) string {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	cert := ca.Issue(t, runnerapi.AgentURI(runnerapitest.TrustDomain, runnerapitest.AgentID), runnerapitest.ServerName)
-	handler := runnerapi.NewServer(runnerapi.Config{
+	handler := server.New(server.Config{
 		Apps: f.engine, Builds: f.builds, Sources: f.keeper, TrustDomain: runnerapitest.TrustDomain, Version: "v0.0.0", Log: zerolog.Nop(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{
+		done <- server.Serve(ctx, ln, server.ServeConfig{
 			Handler: handler, Drain: time.Second, Log: zerolog.Nop(),
-			TLS: runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+			TLS: server.TLS(server.TLSConfig{
 				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 				Roots:       func() *x509.CertPool { return ca.Pool }, TrustDomain: runnerapitest.TrustDomain,
 			}),

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // APIServer gives access to the cluster's API server for requests of Runners. It implements
@@ -25,7 +25,7 @@ type APIServer struct {
 	scopes scopes
 }
 
-var _ runnerapi.KubernetesAPI = (*APIServer)(nil)
+var _ server.KubernetesAPI = (*APIServer)(nil)
 
 // NewAPIServer takes the agent's own credentials and namespace.
 func NewAPIServer(given *rest.Config, namespace string) *APIServer {

@@ -8,8 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +37,7 @@ type Approvals struct {
 	*Journal
 }
 
-var _ runnerapi.Approvals = Approvals{}
+var _ server.Approvals = Approvals{}
 
 // Approvals returns the approvals in the agent's namespace.
 func (k *Client) Approvals() Approvals { return Approvals{k.Journal()} }
@@ -49,7 +53,7 @@ func approvalLabels() map[string]string {
 }
 
 // Use implements runnerapi.Approvals.
-func (a Approvals) Use(ctx context.Context, asked runnerapi.ApprovalRequest) (runnerapi.Approval, bool, error) {
+func (a Approvals) Use(ctx context.Context, asked server.ApprovalRequest) (runnerapi.Approval, bool, error) {
 	key, err := a.keyOfDigests(ctx)
 	if err != nil {
 		return runnerapi.Approval{}, false, kubeproblem.From(err, "reading the key of the digests")

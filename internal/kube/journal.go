@@ -12,8 +12,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,7 +51,7 @@ type Journal struct {
 	now    func() time.Time
 }
 
-var _ runnerapi.Journal = (*Journal)(nil)
+var _ server.Journal = (*Journal)(nil)
 
 // Journal returns the journal in the agent's namespace.
 func (k *Client) Journal() *Journal { return &Journal{Client: k, now: time.Now} }

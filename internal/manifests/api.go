@@ -7,12 +7,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // API is an Applier as the Runner API needs it.
 type API struct{ *Applier }
 
-var _ runnerapi.Manifests = API{}
+var _ server.Manifests = API{}
 
 // Apply implements runnerapi.Manifests. It bounds the memory of all calls together: a call waits
 // until there is room.

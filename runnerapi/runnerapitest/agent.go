@@ -6,6 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	mathrand "math/rand/v2"
 	"net"
 	"syscall"
@@ -34,16 +38,16 @@ type Agent struct {
 	CA      *CA
 	Address string
 	Log     zerolog.Logger
-	Policy  runnerapi.Policy  // none when nil; it holds from the next Start
-	Audit   runnerapi.Auditor // none when nil; from the next Start
+	Policy  server.Policy  // none when nil; it holds from the next Start
+	Audit   server.Auditor // none when nil; from the next Start
 	// Recorder may be nil; it holds from the next Start.
-	Recorder runnerapi.Recorder
+	Recorder server.Recorder
 	// Approvals may be nil; it holds from the next Start.
-	Approvals runnerapi.Approvals
-	Limits    runnerapi.Limits // the defaults when zero; from the next Start
-	Drain     time.Duration    // of Stop; a second unless changed; from the next Start
+	Approvals server.Approvals
+	Limits    server.Limits // the defaults when zero; from the next Start
+	Drain     time.Duration // of Stop; a second unless changed; from the next Start
 	// Kubernetes may be nil; it holds from the next Start.
-	Kubernetes runnerapi.KubernetesAPI
+	Kubernetes server.KubernetesAPI
 
 	t       testing.TB
 	tls     *tls.Config
@@ -54,12 +58,12 @@ type Agent struct {
 // Start serves a backend until the test ends.
 func Start(t testing.TB, backend *FakeBackend) *Agent {
 	t.Helper()
-	return StartWith(t, backend, nil, func(*runnerapi.ServerTLSConfig) {})
+	return StartWith(t, backend, nil, func(*server.TLSConfig) {})
 }
 
 // StartWith is like Start. It also takes a function that changes the TLS configuration, and the
 // source of the signal that makes the agent check its open connections again.
-func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*runnerapi.ServerTLSConfig)) *Agent {
+func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*server.TLSConfig)) *Agent {
 	t.Helper()
 	a := newWith(t, backend, changed, change)
 	a.Start()
@@ -70,21 +74,21 @@ func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{
 // from then on. An unused server costs as much to create as any other.
 func New(t testing.TB, backend *FakeBackend) *Agent {
 	t.Helper()
-	return newWith(t, backend, nil, func(*runnerapi.ServerTLSConfig) {})
+	return newWith(t, backend, nil, func(*server.TLSConfig) {})
 }
 
-func newWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*runnerapi.ServerTLSConfig)) *Agent {
+func newWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*server.TLSConfig)) *Agent {
 	t.Helper()
 	ca := NewCA(t)
-	cert := ca.Issue(t, runnerapi.AgentURI(TrustDomain, AgentID), ServerName, runnerapi.KubernetesServerName(ServerName))
+	cert := ca.Issue(t, runnerapi.AgentURI(TrustDomain, AgentID), ServerName, server.KubernetesServerName(ServerName))
 	a := &Agent{Backend: backend, CA: ca, Address: loopback() + ":0", Log: zerolog.Nop(), Drain: time.Second, t: t, changed: changed}
-	config := runnerapi.ServerTLSConfig{
+	config := server.TLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 		Roots:       func() *x509.CertPool { return ca.Pool },
 		TrustDomain: TrustDomain,
 	}
 	change(&config)
-	a.tls = runnerapi.ServerTLS(config)
+	a.tls = server.TLS(config)
 	t.Cleanup(a.Stop)
 	return a
 }
@@ -124,14 +128,14 @@ func (a *Agent) StartOn(ln net.Listener) {
 	done := make(chan error, 1)
 	// The handler is created before any client is admitted. That takes up to a second of processor
 	// time under the race detector, in which connected clients would wait.
-	handler := runnerapi.NewServer(runnerapi.Config{
+	handler := server.New(server.Config{
 		Apps: a.Backend, Insides: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Nodes: a.Backend,
 		Manifests: a.Backend, Joins: a.Backend, Kubernetes: a.Kubernetes, Releases: a.Backend, Builds: a.Backend, Sources: a.Backend,
 		Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Recorder: a.Recorder, Approvals: a.Approvals, Limits: a.Limits,
 		TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
 	})
 	go func() {
-		done <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{
+		done <- server.Serve(ctx, ln, server.ServeConfig{
 			Handler: handler,
 			TLS:     a.tls, Limits: a.Limits, Changed: a.changed, Drain: a.Drain, Log: a.Log,
 		})
@@ -153,9 +157,9 @@ func (a *Agent) Stop() {
 }
 
 // ClientConfig returns the configuration of a Runner that may call this agent.
-func (a *Agent) ClientConfig() runnerapi.ClientConfig {
+func (a *Agent) ClientConfig() client.Config {
 	cert := a.CA.Issue(a.t, runnerapi.RunnerURI(TrustDomain, RunnerName))
-	return runnerapi.ClientConfig{
+	return client.Config{
 		AgentID: AgentID, ServerName: ServerName, EdgeAddresses: []string{a.Address},
 		TrustDomain: TrustDomain, Roots: a.CA.Pool,
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
@@ -164,9 +168,9 @@ func (a *Agent) ClientConfig() runnerapi.ClientConfig {
 }
 
 // Client returns a client of this agent, which is closed when the test ends.
-func (a *Agent) Client() *runnerapi.Client {
+func (a *Agent) Client() *client.Client {
 	a.t.Helper()
-	c, err := runnerapi.NewClient(a.ClientConfig())
+	c, err := client.New(a.ClientConfig())
 	if err != nil {
 		a.t.Fatal(err)
 	}

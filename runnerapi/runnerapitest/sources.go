@@ -6,9 +6,10 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
-var _ runnerapi.Sources = (*FakeBackend)(nil)
+var _ server.Sources = (*FakeBackend)(nil)
 
 // PutSource implements runnerapi.Sources: a source is ready at once, but for one whose URL
 // has "missing" in it.

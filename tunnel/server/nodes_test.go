@@ -18,6 +18,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
@@ -76,7 +77,7 @@ type twoNodes struct {
 	nodes  [2]*node
 	set    *tunnel.Set
 	agent  *runnerapitest.Agent
-	runner *runnerapi.Client
+	runner *client.Client
 }
 
 func startTwoNodes(t testing.TB) *twoNodes {
@@ -113,7 +114,7 @@ func startTwoNodes(t testing.TB) *twoNodes {
 	agent.StartOn(set.Listener())
 	config := agent.ClientConfig()
 	config.EdgeAddresses = []string{all.nodes[0].edge, all.nodes[1].edge}
-	if all.runner, err = runnerapi.NewClient(config); err != nil {
+	if all.runner, err = client.New(config); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -137,7 +138,7 @@ func (all *twoNodes) awaitBoth(t testing.TB) {
 
 // worker sends the commands of one App, and counts.
 type worker struct {
-	runner          *runnerapi.Client
+	runner          *client.Client
 	key             runnerapi.Key
 	reads, restarts int
 	slowest         time.Duration
@@ -310,22 +311,22 @@ func TestAFrozenNodeSlowsOnlyWhatIsOnIt(t *testing.T) {
 func (all *twoNodes) serveBesideAFrozenNode(t *testing.T) (noticed bool) {
 	t.Helper()
 	either := []string{all.nodes[0].edge, all.nodes[1].edge}
-	over := func(edges ...string) *runnerapi.Client {
+	over := func(edges ...string) *client.Client {
 		config := all.agent.ClientConfig()
 		config.EdgeAddresses = edges
-		c, err := runnerapi.NewClient(config)
+		c, err := client.New(config)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
 		return c
 	}
-	list := func(c *runnerapi.Client) {
+	list := func(c *client.Client) {
 		if _, err := c.List(t.Context(), ""); err != nil {
 			t.Error(err)
 		}
 	}
-	var connected, fresh []*runnerapi.Client
+	var connected, fresh []*client.Client
 	for range 8 {
 		connected = append(connected, over(either...))
 		fresh = append(fresh, over(either...)) // whichever node each begins with

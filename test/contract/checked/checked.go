@@ -6,13 +6,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/contract"
 )
 
 // document is made when the first answer comes.
 var document = sync.OnceValues(func() (*contract.Document, error) {
-	raw, err := runnerapi.OpenAPI("test")
+	raw, err := server.OpenAPI("test")
 	if err != nil {
 		return nil, err
 	}
