@@ -48,7 +48,7 @@ func newRefusals(record func(runnerapi.AuditRecord), now func() time.Time, log z
 	return &refusals{record: record, now: now, log: log, kinds: map[refusalKind]*refusalCount{}}
 }
 
-// note implements runnerapi.ServerTLSConfig.Refused.
+// note implements server.TLSConfig.Refused.
 func (r *refusals) note(refusal server.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

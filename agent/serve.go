@@ -60,7 +60,7 @@ func (a *Agent) stopper(leads func() bool) *workloads.Stopper {
 // clusterCall implements the cluster call: the cluster's figures and the agent's identity.
 type clusterCall struct{ *Agent }
 
-// Cluster implements runnerapi.Clusters.
+// Cluster implements server.Clusters.
 func (c clusterCall) Cluster(ctx context.Context) (runnerapi.Cluster, error) {
 	cluster, err := c.kube.Cluster(ctx)
 	if err != nil {

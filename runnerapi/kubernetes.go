@@ -112,3 +112,11 @@ const RulesReviews = "selfsubjectrulesreviews"
 const (
 	SubjectReviews = "selfsubjectreviews"
 )
+
+// KubernetesServerPrefix is the prefix of the server name under which an agent serves only the
+// Kubernetes API, without a prefix in paths: kubernetes.AGENT_ID.AGENTS_DOMAIN. Some clients do not
+// support path prefixes.
+const KubernetesServerPrefix = "kubernetes."
+
+// KubernetesServerName returns that name for the agent's other name.
+func KubernetesServerName(serverName string) string { return KubernetesServerPrefix + serverName }

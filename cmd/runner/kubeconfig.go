@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // kubeconfigCommand makes a kubeconfig with which kubectl reaches an agent's cluster.
@@ -130,7 +130,7 @@ func (c *kubeconfigCommand) entry(l *login, agent announce.Agent) (kubeEntry, er
 	if len(agent.Endpoints) > 0 {
 		e.address, e.serverName = agent.Endpoints[0].Address, agent.Endpoints[0].ServerName
 	}
-	e.serverName = server.KubernetesServerName(e.serverName)
+	e.serverName = runnerapi.KubernetesServerName(e.serverName)
 	return e, nil
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -31,7 +31,7 @@ func serve(t *testing.T, env *kubetest.Env, ns string, e *app.Engine) *served {
 	t.Helper()
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentOf(ns)})
 	require.NoError(t, err)
-	cert := runnerapitest.NewCA(t).Issue(t, runnerapi.RunnerURI("example.com", "ci"))
+	cert := runnertest.NewCA(t).Issue(t, runnerapi.RunnerURI("example.com", "ci"))
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	require.NoError(t, err)
 	return &served{runner: leaf, handler: server.New(server.Config{

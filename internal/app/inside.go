@@ -25,7 +25,7 @@ import (
 
 var _ server.Insides = (*Engine)(nil)
 
-// Exec implements runnerapi.Insides.
+// Exec implements server.Insides.
 func (e *Engine) Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.ExecOptions) (runnerapi.Execution, error) {
 	container := opts.Container
 	if container == "" {

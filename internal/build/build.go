@@ -59,7 +59,7 @@ type Options struct {
 	Guard egress.Guard
 }
 
-// Client implements runnerapi.Builds.
+// Client implements server.Builds.
 type Client struct {
 	opts  Options
 	core  corev1client.CoreV1Interface
@@ -87,7 +87,7 @@ func New(given *rest.Config, opts Options) (*Client, error) {
 	return &Client{opts: opts, core: core, batch: batch}, nil
 }
 
-// PutBuild implements runnerapi.Builds.
+// PutBuild implements server.Builds.
 func (c *Client) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
 	return c.put(ctx, key, spec, opts, func(*batchv1.Job) {}, refuse)
 }
@@ -198,7 +198,7 @@ func (c *Client) remove(ctx context.Context, job *batchv1.Job) error {
 	return kubeproblem.From(err, "deleting Job "+job.Name)
 }
 
-// GetBuild implements runnerapi.Builds.
+// GetBuild implements server.Builds.
 func (c *Client) GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error) {
 	runs, err := c.found(ctx, key)
 	if err != nil {
@@ -218,7 +218,7 @@ func (c *Client) GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Bui
 	return build, nil
 }
 
-// ListBuilds implements runnerapi.Builds.
+// ListBuilds implements server.Builds.
 func (c *Client) ListBuilds(ctx context.Context, namespace string) ([]runnerapi.Build, error) {
 	if _, err := c.admit(ctx, namespace); err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func (c *Client) ListBuilds(ctx context.Context, namespace string) ([]runnerapi.
 	return builds, nil
 }
 
-// DeleteBuild implements runnerapi.Builds.
+// DeleteBuild implements server.Builds.
 func (c *Client) DeleteBuild(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	runs, err := c.found(ctx, key)
 	if err != nil || opts.DryRun {

@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
@@ -25,7 +25,7 @@ import (
 // does about heartbeats and refresh requests what the agent does.
 type served struct {
 	*cluster
-	backend *runnerapitest.FakeBackend
+	backend *runnertest.FakeBackend
 
 	mu      sync.Mutex
 	answer  controlapi.HeartbeatAnswer
@@ -34,7 +34,7 @@ type served struct {
 
 func (c *cluster) serve() *served {
 	c.t.Helper()
-	s := &served{cluster: c, backend: runnerapitest.NewBackend(), changed: make(chan struct{})}
+	s := &served{cluster: c, backend: runnertest.NewBackend(), changed: make(chan struct{})}
 	require.NoError(c.t, s.hear(c.t.Context()))
 	tun, _ := c.connect()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -75,7 +75,7 @@ type Workloads interface {
 	Check(ctx context.Context, u *unstructured.Unstructured) (health.Report, bool, error)
 }
 
-// Releases implements runnerapi.Releases. Its commands go on after they were answered, until Run
+// Releases implements server.Releases. Its commands go on after they were answered, until Run
 // ends.
 type Releases struct {
 	opts   Options

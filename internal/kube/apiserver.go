@@ -12,7 +12,7 @@ import (
 )
 
 // APIServer gives access to the cluster's API server for requests of Runners. It implements
-// runnerapi.KubernetesAPI.
+// server.KubernetesAPI.
 type APIServer struct {
 	given     *rest.Config
 	namespace string
@@ -32,10 +32,10 @@ func NewAPIServer(given *rest.Config, namespace string) *APIServer {
 	return &APIServer{given: rest.CopyConfig(given), namespace: namespace}
 }
 
-// OwnNamespace implements runnerapi.KubernetesAPI.
+// OwnNamespace implements server.KubernetesAPI.
 func (a *APIServer) OwnNamespace() string { return a.namespace }
 
-// APIServer implements runnerapi.KubernetesAPI.
+// APIServer implements server.KubernetesAPI.
 func (a *APIServer) APIServer() (*url.URL, http.RoundTripper, error) {
 	a.once.Do(a.prepare)
 	return a.target, a.rt, a.err

@@ -30,7 +30,7 @@ const (
 	maxApprovals, maxApprovalsPerRunner = 256, 32
 )
 
-// Approvals implements runnerapi.Approvals. A command that waits is a ControllerRevision in the
+// Approvals implements server.Approvals. A command that waits is a ControllerRevision in the
 // agent's namespace, whose data the API server lets no client change. The cluster's owner approves
 // it by an annotation. The agent uses an approval by deleting the object, which succeeds once.
 type Approvals struct {
@@ -52,7 +52,7 @@ func approvalLabels() map[string]string {
 	return map[string]string{managed.By: managed.ByAgent, managed.Operation: "approval"}
 }
 
-// Use implements runnerapi.Approvals.
+// Use implements server.Approvals.
 func (a Approvals) Use(ctx context.Context, asked server.ApprovalRequest) (runnerapi.Approval, bool, error) {
 	key, err := a.keyOfDigests(ctx)
 	if err != nil {

@@ -52,8 +52,8 @@ type Options struct {
 	Log            zerolog.Logger
 }
 
-// Client implements runnerapi.Secrets, runnerapi.ConfigMaps,
-// runnerapi.Namespaces, runnerapi.Clusters and runnerapi.Nodes.
+// Client implements server.Secrets, server.ConfigMaps,
+// server.Namespaces, server.Clusters and runnerapi.Nodes.
 type Client struct {
 	opts   Options
 	client client.Client

@@ -12,7 +12,7 @@ import (
 // storeTimeout bounds what is asked of the store at the beginning of a session.
 const storeTimeout = 10 * time.Second
 
-// Recorder is one replica's recorder. It implements runnerapi.Recorder.
+// Recorder is one replica's recorder. It implements server.Recorder.
 type Recorder struct {
 	store Store
 	now   func() time.Time
@@ -26,7 +26,7 @@ var _ server.Recorder = (*Recorder)(nil)
 // New returns a recorder that keeps recordings in that store.
 func New(store Store) *Recorder { return &Recorder{store: store, now: time.Now} }
 
-// Begin implements runnerapi.Recorder.
+// Begin implements server.Recorder.
 func (r *Recorder) Begin(ctx context.Context, s server.Session) (server.Recording, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

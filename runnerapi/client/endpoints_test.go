@@ -16,7 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 // node is a way to an agent that can be cut, or made to hang.
@@ -123,7 +123,7 @@ func (n *node) connections() int {
 }
 
 // through is a client that gets to the agent by these nodes, and asks one at a time.
-func through(t *testing.T, agent *runnerapitest.Agent, nodes ...*node) *client.Client {
+func through(t *testing.T, agent *runnertest.Agent, nodes ...*node) *client.Client {
 	t.Helper()
 	config := agent.ClientConfig()
 	config.EdgeAddresses = nil
@@ -138,7 +138,7 @@ func through(t *testing.T, agent *runnerapitest.Agent, nodes ...*node) *client.C
 }
 
 func TestClientsSpreadOverEndpoints(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	one, two := newNode(t, agent.Address), newNode(t, agent.Address)
 	first := 0 // clients that are by the first
 	for range 24 {
@@ -166,7 +166,7 @@ func TestClientsSpreadOverEndpoints(t *testing.T) {
 // does that was frozen, does not hold up the other for the time of a handshake, and is not
 // tried again.
 func TestADialThatHangsHoldsUpNoOther(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	hanging, well := newNode(t, agent.Address), newNode(t, agent.Address)
 	hanging.hang()
 	c := client.PatientHandshakes(client.BeginningAt(through(t, agent, hanging, well), 0))
@@ -194,7 +194,7 @@ func TestAnEdgeMayHaveAnIPv6AddressAlone(t *testing.T) {
 	} else {
 		require.NoError(t, ln.Close())
 	}
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	n := newNodeAt(t, agent.Address, "[::1]:0")
 	require.True(t, strings.HasPrefix(n.address, "[::1]:"))
 	c := through(t, agent, n)
@@ -209,7 +209,7 @@ func TestAnEdgeMayHaveAnIPv6AddressAlone(t *testing.T) {
 // TestANodeMayDieInTheMiddle of a read, a followed log and a write: none fails, and the
 // write is carried out once.
 func TestANodeMayDieInTheMiddle(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	_, err := agent.Client().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "shop/web:1"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	for name, call := range map[string]func(*client.Client) error{
@@ -254,7 +254,7 @@ func TestANodeMayDieInTheMiddle(t *testing.T) {
 
 // TestAnEndpointThatFailedIsAvoided for a while, and is tried again if nothing else is left.
 func TestAnEndpointThatFailedIsAvoided(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	one, two := newNode(t, agent.Address), newNode(t, agent.Address)
 	c := through(t, agent, one, two)
 	ask := func() {
@@ -280,7 +280,7 @@ func TestAnEndpointThatFailedIsAvoided(t *testing.T) {
 
 // TestTheEndNamesEachEndpoint with its reason.
 func TestTheEndNamesEachEndpoint(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	gone, closing := newNode(t, agent.Address), newNode(t, "127.0.0.1:1") // the edge knows no tunnel, and closes
 	gone.cut()
 	config := agent.ClientConfig()
@@ -301,10 +301,10 @@ func TestTheEndNamesEachEndpoint(t *testing.T) {
 // TestARefusalIsHeardWhereverItComesFrom: one address is away, the other leads to an agent
 // that does not take our certificate.
 func TestARefusalIsHeardWhereverItComesFrom(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	gone := newNode(t, agent.Address)
 	gone.cut()
-	stranger := runnerapitest.NewCA(t).Issue(t, runnerapi.RunnerURI(runnerapitest.TrustDomain, runnerapitest.RunnerName))
+	stranger := runnertest.NewCA(t).Issue(t, runnerapi.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
 	for i := range 4 {
 		config := agent.ClientConfig()
 		config.EdgeAddresses = []string{gone.address, agent.Address}

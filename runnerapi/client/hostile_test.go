@@ -17,7 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -25,8 +25,8 @@ import (
 // that its client took.
 func hostileAgent(t *testing.T, answer http.HandlerFunc) (c *client.Client, taken *atomic.Int64) {
 	t.Helper()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
-	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnerapitest.TrustDomain, "a1"), runnerapitest.ServerName)
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnertest.TrustDomain, "a1"), runnertest.ServerName)
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	taken = &atomic.Int64{}

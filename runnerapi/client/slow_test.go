@@ -10,7 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 // TestASlowCallIsToldWithWhyTheLastTryFailed calls an agent that is not there.
@@ -48,7 +48,7 @@ func toldOfNobody(t *testing.T, call string, do func(context.Context, *client.Cl
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
 	var told []client.Slow
-	config := runnerapitest.Start(t, runnerapitest.NewBackend()).ClientConfig()
+	config := runnertest.Start(t, runnertest.NewBackend()).ClientConfig()
 	config.EdgeAddresses = []string{ln.Addr().String()}
 	config.Slow = func(s client.Slow) {
 		if told = append(told, s); len(told) == 2 {

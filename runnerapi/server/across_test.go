@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 // notTheirs denies one namespace, and allows all else.
@@ -97,7 +97,7 @@ var shown = map[string]func(*testing.T, *client.Client, *apiServer, *raw) []stri
 		}
 	},
 	"drain-node": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
-		drain, err := c.DrainNode(t.Context(), runnerapitest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{DryRun: true}, func(runnerapi.Drain) {})
+		drain, err := c.DrainNode(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{DryRun: true}, func(runnerapi.Drain) {})
 		require.NoError(t, err)
 		for _, p := range drain.Remaining {
 			in = append(in, p.Namespace)
@@ -146,7 +146,7 @@ func TestCallsOverAllNamespacesAreHeldToThem(t *testing.T) {
 // TestADrainTellsOfNoHiddenPods, though it takes them: it is about the node.
 func TestADrainTellsOfNoHiddenPods(t *testing.T) {
 	client, _, _ := ruled(t, strings.Replace(notTheirs, "[payroll]", "[production]", 1))
-	drain, err := client.DrainNode(t.Context(), runnerapitest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{DryRun: true}, func(runnerapi.Drain) {})
+	drain, err := client.DrainNode(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{DryRun: true}, func(runnerapi.Drain) {})
 	require.NoError(t, err)
 	assert.Empty(t, drain.Remaining)
 }

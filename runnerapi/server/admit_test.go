@@ -17,14 +17,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // house is an agent whose knowledge of Runners changes, with who was refused.
 type house struct {
-	*runnerapitest.Agent
+	*runnertest.Agent
 
 	mu        sync.Mutex
 	labels    map[string]string
@@ -40,7 +40,7 @@ func openHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{labels: map[string]string{"env": "prod"}, changed: make(chan struct{})}
 	h.current = func(context.Context) error { return nil }
-	h.Agent = runnerapitest.StartWith(t, runnerapitest.NewBackend(), h.next, func(c *server.TLSConfig) {
+	h.Agent = runnertest.StartWith(t, runnertest.NewBackend(), h.next, func(c *server.TLSConfig) {
 		c.Time = func() time.Time { defer h.lock()(); return time.Now().Add(h.ahead) }
 		c.Labels = func() map[string]string { defer h.lock()(); return h.labels }
 		c.Revoked = func(serial string) bool { defer h.lock()(); return serial == h.revoked }
@@ -82,7 +82,7 @@ func (h *house) refused() []server.Refusal {
 // client is a Runner's, whose certificate is changed.
 func (h *house) client(t *testing.T, change func(*x509.Certificate)) (*client.Client, string) {
 	t.Helper()
-	cert := h.CA.IssueWith(t, change, runnerapi.RunnerURI(runnerapitest.TrustDomain, runnerapitest.RunnerName))
+	cert := h.CA.IssueWith(t, change, runnerapi.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	require.NoError(t, err)
 	config := h.ClientConfig()
@@ -254,13 +254,13 @@ func (h *house) refresh(t *testing.T, cert tls.Certificate) error {
 	require.NoError(t, err)
 	return client.Refresh(ctxFor(t), conn, client.TLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil }, Roots: h.CA.Pool,
-		TrustDomain: runnerapitest.TrustDomain, AgentID: runnerapitest.AgentID, ServerName: runnerapitest.ServerName,
+		TrustDomain: runnertest.TrustDomain, AgentID: runnertest.AgentID, ServerName: runnertest.ServerName,
 	})
 }
 
 func TestOnlyTheControlPlaneSendsRefreshRequests(t *testing.T) {
 	h := openHouse(t)
-	domain := runnerapitest.TrustDomain
+	domain := runnertest.TrustDomain
 	plane := h.CA.Issue(t, runnerapi.ControlPlaneURI(domain))
 	require.NoError(t, h.refresh(t, plane))
 	assert.Equal(t, 1, h.refreshed)
@@ -268,7 +268,7 @@ func TestOnlyTheControlPlaneSendsRefreshRequests(t *testing.T) {
 		"a Runner":             h.CA.Issue(t, runnerapi.RunnerURI(domain, "tester")),
 		"an agent":             h.CA.Issue(t, runnerapi.AgentURI(domain, "a2")),
 		"another trust domain": h.CA.Issue(t, runnerapi.ControlPlaneURI("example.org")),
-		"another CA":           runnerapitest.NewCA(t).Issue(t, runnerapi.ControlPlaneURI(domain)),
+		"another CA":           runnertest.NewCA(t).Issue(t, runnerapi.ControlPlaneURI(domain)),
 	} {
 		require.Error(t, h.refresh(t, cert), name)
 	}
@@ -286,4 +286,14 @@ func TestOnlyTheControlPlaneSendsRefreshRequests(t *testing.T) {
 	_, err = c.Cluster(ctxFor(t))
 	assert.Equal(t, client.CodeRefused, codeOf(t, err), "the control plane is not a Runner")
 	assert.Empty(t, h.Backend.Calls())
+}
+
+// granted is a certificate's template with a grant.
+func granted(t testing.TB, text string) func(*x509.Certificate) {
+	t.Helper()
+	grant, err := runnerapi.ParseGrant(text)
+	require.NoError(t, err)
+	extensions, err := grant.Extensions()
+	require.NoError(t, err)
+	return func(c *x509.Certificate) { c.ExtraExtensions = extensions }
 }

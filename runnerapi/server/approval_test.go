@@ -14,7 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
@@ -56,7 +56,7 @@ func (a *approvals) one(t *testing.T, approve bool) (got runnerapi.Approval) {
 }
 
 // careful is a fake agent whose policy demands approvals.
-func careful(t *testing.T) (*runnerapitest.Agent, *approvals, *auditor) {
+func careful(t *testing.T) (*runnertest.Agent, *approvals, *auditor) {
 	t.Helper()
 	doc, err := policy.Parse([]byte("rules: [{name: careful, approval: 10m, commands: ['*', exec-app, kubernetes-api], kubernetes: {user: dev}}]"))
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestACommandWaitsForItsApproval(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, e.Status)
 	asked := kept.one(t, true)
 	assert.Contains(t, e.Fix, "pipeops-agent approve "+asked.ID)
-	assert.Equal(t, []string{runnerapitest.RunnerName, "put-app", web.Namespace, web.Name}, []string{asked.Runner, asked.Command, asked.Namespace, asked.Name})
+	assert.Equal(t, []string{runnertest.RunnerName, "put-app", web.Namespace, web.Name}, []string{asked.Runner, asked.Command, asked.Namespace, asked.Name})
 	assert.Contains(t, string(asked.Arguments), `"image":"a"`)
 	assert.Equal(t, 10*time.Minute, asked.Until.Sub(asked.Asked))
 	assert.Equal(t, e.RequestID, asked.RequestID)

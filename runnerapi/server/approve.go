@@ -30,7 +30,7 @@ func needsApproval(err error) bool {
 }
 
 // approve lets a command pass that the owner has approved. done ends what holds its body in memory.
-func (s *Server) approve(w http.ResponseWriter, r *http.Request, call runnerapi.Call, i *runnerapi.Intent, refusal error) (done func(), err error) {
+func (s *server) approve(w http.ResponseWriter, r *http.Request, call runnerapi.Call, i *runnerapi.Intent, refusal error) (done func(), err error) {
 	done = func() {}
 	within := s.Policy.Approval(*i)
 	if s.Approvals == nil || within <= 0 {

@@ -22,7 +22,7 @@ type emptyOutput struct{}
 
 const appPattern = "/namespaces/{namespace}/apps/{name}"
 
-func (s *Server) appRoutes() {
+func (s *server) appRoutes() {
 	registerLong(s, s.mayWait(operation("put-app", http.MethodPut, appPattern, "Apps", "Deploy an App",
 		"Creates the App or replaces its spec. Replicas and autoscaling stay where the spec names neither, and paused where it does not name that. "+
 			"The agent reads and writes the App in one step, so a scale in between is not lost. The policy is asked about the spec with what stays.", runnerapi.MaxAppBody)), s.putApp)
@@ -40,7 +40,7 @@ func (s *Server) appRoutes() {
 		"Replaces all pods, a few at a time; a Job it runs again. With an Idempotency-Key it restarts once, however often it is sent.", 0)), s.restartApp)
 }
 
-func (s *Server) putApp(ctx context.Context, in *struct {
+func (s *server) putApp(ctx context.Context, in *struct {
 	params.App
 	params.Write
 	params.Deploy
@@ -64,7 +64,7 @@ func (s *Server) putApp(ctx context.Context, in *struct {
 	})
 }
 
-func (s *Server) getApp(ctx context.Context, in *struct {
+func (s *server) getApp(ctx context.Context, in *struct {
 	params.App
 	params.Wait
 	Generation int64 `query:"generation" minimum:"0" doc:"With wait: the generation whose outcome to wait for."`
@@ -80,25 +80,25 @@ func (s *Server) getApp(ctx context.Context, in *struct {
 	return s.settle(ctx, app, max(app.Generation, in.Generation), wait, http.StatusOK)
 }
 
-func (s *Server) deleteApp(ctx context.Context, in *struct {
+func (s *server) deleteApp(ctx context.Context, in *struct {
 	params.App
 	params.Write
 }) (*emptyOutput, error) {
 	return &emptyOutput{}, s.Apps.Delete(ctx, appKey(in.App), s.writeOptions(ctx, in.Write))
 }
 
-func (s *Server) listAllApps(ctx context.Context, _ *struct{}) (*appListOutput, error) {
+func (s *server) listAllApps(ctx context.Context, _ *struct{}) (*appListOutput, error) {
 	items, err := s.Apps.List(ctx, "")
 	items = seen(ctx, s, items, func(a runnerapi.App) string { return a.Namespace })
 	return &appListOutput{Body: runnerapi.AppList{Items: notNil(items)}}, err
 }
 
-func (s *Server) listApps(ctx context.Context, in *params.Namespace) (*appListOutput, error) {
+func (s *server) listApps(ctx context.Context, in *params.Namespace) (*appListOutput, error) {
 	items, err := s.Apps.List(ctx, in.Namespace)
 	return &appListOutput{Body: runnerapi.AppList{Items: notNil(items)}}, err
 }
 
-func (s *Server) scaleApp(ctx context.Context, in *struct {
+func (s *server) scaleApp(ctx context.Context, in *struct {
 	params.App
 	params.Write
 	params.Wait
@@ -115,7 +115,7 @@ func (s *Server) scaleApp(ctx context.Context, in *struct {
 	})
 }
 
-func (s *Server) restartApp(ctx context.Context, in *struct {
+func (s *server) restartApp(ctx context.Context, in *struct {
 	params.App
 	params.Write
 	params.Wait
@@ -126,7 +126,7 @@ func (s *Server) restartApp(ctx context.Context, in *struct {
 }
 
 // write carries out a command on an App and waits for its outcome if asked to.
-func (s *Server) write(ctx context.Context, key runnerapi.Key, wp params.Write, wait params.Wait,
+func (s *server) write(ctx context.Context, key runnerapi.Key, wp params.Write, wait params.Wait,
 	command func(context.Context, runnerapi.WriteOptions) (runnerapi.App, error),
 ) (*appOutput, error) {
 	d, err := wait.Duration()
@@ -166,7 +166,7 @@ func (s *Server) write(ctx context.Context, key runnerapi.Key, wp params.Write, 
 
 // addOutcome adds to the answer what became of the command itself: a later one may have come while
 // the call waited, and the App's status then describes that one.
-func (s *Server) addOutcome(ctx context.Context, op *command, out *appOutput) error {
+func (s *server) addOutcome(ctx context.Context, op *command, out *appOutput) error {
 	if s.Outcomes == nil {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (s *Server) addOutcome(ctx context.Context, op *command, out *appOutput) er
 
 // settle answers 200 with the outcome. It answers with the given status if there is no outcome
 // after the time to wait, or when the agent shuts down.
-func (s *Server) settle(ctx context.Context, app runnerapi.App, generation int64, wait time.Duration, otherwise int) (*appOutput, error) {
+func (s *server) settle(ctx context.Context, app runnerapi.App, generation int64, wait time.Duration, otherwise int) (*appOutput, error) {
 	settled := func() bool { return app.Settled() && app.Generation >= generation }
 	if wait > 0 && !settled() {
 		ctx, cancel := untilDrain(ctx)

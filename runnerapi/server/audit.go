@@ -11,7 +11,7 @@ import (
 
 type auditOutput struct{ Body runnerapi.AuditList }
 
-func (s *Server) auditRoutes() {
+func (s *server) auditRoutes() {
 	register(s, operation("list-audit", http.MethodGet, "/audit", "Audit", "Read the audit log",
 		"Every command of every Runner and every refusal, as the agent keeps them: chained by hash, bounded in number, without secrets. "+
 			"Records of namespaces that the customer's policy hides from the Runner are left out.", 0),
@@ -27,7 +27,7 @@ func (s *Server) auditRoutes() {
 
 // readAudit leaves out the records of namespaces that the policy hides from the Runner. A page
 // of which nothing is left is not the end of the log: then it is the next one.
-func (s *Server) readAudit(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error) {
+func (s *server) readAudit(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error) {
 	for {
 		list, err := s.Audit.Audit(ctx, after, limit)
 		if err != nil || len(list.Items) == 0 {

@@ -26,7 +26,7 @@ func AuditUnavailable() *runnerapi.Error {
 
 // recordFirst keeps the record that a command begins, where the policy requires that. What
 // only reads changes nothing, and is not held up.
-func (s *Server) recordFirst(r *http.Request, call runnerapi.Call, i runnerapi.Intent) error {
+func (s *server) recordFirst(r *http.Request, call runnerapi.Call, i runnerapi.Intent) error {
 	note, ok := r.Context().Value(auditKey{}).(*auditNote)
 	if !ok || s.Policy == nil || i.Access == runnerapi.Reads || i.Discovers() || !s.Policy.AuditRequired() {
 		return nil

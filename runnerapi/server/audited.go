@@ -47,7 +47,7 @@ func noteObjects(ctx context.Context, refs []runnerapi.ManifestRef) {
 }
 
 // audited records each command, and each refusal of another call, once it is answered.
-func (s *Server) audited(next http.Handler) http.Handler {
+func (s *server) audited(next http.Handler) http.Handler {
 	if s.Audit == nil {
 		return next
 	}

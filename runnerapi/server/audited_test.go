@@ -17,7 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
@@ -67,9 +67,9 @@ func (a *auditor) take(t *testing.T, want int) []runnerapi.AuditRecord {
 	return out
 }
 
-func watched(t *testing.T, p server.Policy) (*runnerapitest.Agent, *auditor) {
+func watched(t *testing.T, p server.Policy) (*runnertest.Agent, *auditor) {
 	t.Helper()
-	agent, log := runnerapitest.New(t, runnerapitest.NewBackend()), &auditor{}
+	agent, log := runnertest.New(t, runnertest.NewBackend()), &auditor{}
 	agent.Policy, agent.Audit, agent.Kubernetes = p, log, newAPIServer(t)
 	agent.Start()
 	return agent, log
@@ -84,7 +84,7 @@ func TestEveryCommandIsRecorded(t *testing.T) {
 	send := func(c runnerapi.Call) *http.Response {
 		_, path, _ := strings.Cut(c.Curl(), `"https://$AGENT`)
 		path, _, _ = strings.Cut(path, `"`)
-		resp, _ := r.do(c.Method, strings.NewReplacer("$OPERATION", "abc", "$NODE", runnerapitest.NodeName).Replace(path), c.Body, "Content-Type", "application/json", "Request-Id", "req-"+c.ID)
+		resp, _ := r.do(c.Method, strings.NewReplacer("$OPERATION", "abc", "$NODE", runnertest.NodeName).Replace(path), c.Body, "Content-Type", "application/json", "Request-Id", "req-"+c.ID)
 		return resp
 	}
 	for _, c := range runnerapi.Calls() {
@@ -97,7 +97,7 @@ func TestEveryCommandIsRecorded(t *testing.T) {
 		resp := send(c)
 		got := log.take(t, 1)[0]
 		assert.Equal(t, c.ID, got.Command)
-		assert.Equal(t, runnerapitest.RunnerName, got.Runner)
+		assert.Equal(t, runnertest.RunnerName, got.Runner)
 		assert.NotEmpty(t, got.Certificate)
 		assert.Equal(t, "req-"+c.ID, got.RequestID)
 		assert.Equal(t, resp.StatusCode, got.Status)

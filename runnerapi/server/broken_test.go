@@ -13,7 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 // breakingWire forwards to the agent, and breaks the first connections when so many bytes
@@ -58,7 +58,7 @@ func breakingWire(t *testing.T, to string, breaks int32, after int64) (address s
 // TestAnAnswerThatBreaksOffIsAskedForAgain loses connections in the middle of a large answer.
 func TestAnAnswerThatBreaksOffIsAskedForAgain(t *testing.T) {
 	t.Parallel()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	ctx := ctxFor(t)
 	value := strings.Repeat("0123456789abcdef", 32<<10) // 512 KiB
 	config := agent.ClientConfig()

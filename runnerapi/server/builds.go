@@ -20,7 +20,7 @@ type (
 
 const buildPattern = namespacePattern + "/builds/{name}"
 
-func (s *Server) buildRoutes() {
+func (s *server) buildRoutes() {
 	register(s, mayGoOn(alsoRefuses(operation("put-build", http.MethodPut, buildPattern, "Builds", "Build an image",
 		"Builds an image in the cluster from a Dockerfile of a Git repository, and pushes it. The same spec and run again start nothing; "+
 			"another one is refused while a run is under way. Answers 202 with a run that has begun. "+
@@ -34,7 +34,7 @@ func (s *Server) buildRoutes() {
 	s.buildLogRoute()
 }
 
-func (s *Server) putBuild(ctx context.Context, in *struct {
+func (s *server) putBuild(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 	Body runnerapi.BuildSpec
@@ -53,19 +53,19 @@ func (s *Server) putBuild(ctx context.Context, in *struct {
 	return &buildOutput{Status: status, Body: build}, err
 }
 
-func (s *Server) getBuild(ctx context.Context, in *params.Object) (*buildOutput, error) {
+func (s *server) getBuild(ctx context.Context, in *params.Object) (*buildOutput, error) {
 	build, err := s.Builds.GetBuild(ctx, objectKey(*in))
 	return &buildOutput{Status: http.StatusOK, Body: build}, err
 }
 
-func (s *Server) deleteBuild(ctx context.Context, in *struct {
+func (s *server) deleteBuild(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*emptyOutput, error) {
 	return &emptyOutput{}, s.Builds.DeleteBuild(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }
 
-func (s *Server) listBuilds(ctx context.Context, in *params.Namespace) (*buildListOutput, error) {
+func (s *server) listBuilds(ctx context.Context, in *params.Namespace) (*buildListOutput, error) {
 	items, err := s.Builds.ListBuilds(ctx, in.Namespace)
 	return &buildListOutput{Body: runnerapi.BuildList{Items: notNil(items)}}, err
 }
@@ -77,13 +77,13 @@ type buildLogsInput struct {
 	params.Logs
 }
 
-func (s *Server) buildLogRoute() {
+func (s *server) buildLogRoute() {
 	huma.Register(s.api, s.sendsLog(operation("build-logs", http.MethodGet, buildPattern+"/logs", "Builds", "Read a build's log",
 		"The newest run's lines as they come: of the fetch, of the Dockerfile's steps, of the push. With follow until the run has ended. "+
 			"Where the log breaks off, the last line says why, in an object with the key \"error\".", 0)), s.getBuildLogs)
 }
 
-func (s *Server) getBuildLogs(ctx context.Context, in *buildLogsInput) (*streamOutput, error) {
+func (s *server) getBuildLogs(ctx context.Context, in *buildLogsInput) (*streamOutput, error) {
 	opts, err := (&logsInput{Logs: in.Logs}).options()
 	if err != nil {
 		return nil, s.wireError(ctx, err)

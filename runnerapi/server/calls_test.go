@@ -11,7 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
@@ -68,7 +68,7 @@ func TestEveryCallOfTheDocumentHasExamples(t *testing.T) {
 
 // TestEveryExampleBodyIsTaken sends the examples, in their order.
 func TestEveryExampleBodyIsTaken(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	taken := 0
 	for _, c := range runnerapi.Calls() {
 		if c.Body == "" {
@@ -87,5 +87,5 @@ func TestEveryExampleBodyIsTaken(t *testing.T) {
 func examplePath(c runnerapi.Call) (string, bool) {
 	_, path, found := strings.Cut(c.Curl(), `"https://$AGENT`)
 	path, _, _ = strings.Cut(path, `"`)
-	return strings.ReplaceAll(path, "$NODE", runnerapitest.NodeName), found && !strings.Contains(path, "$OPERATION")
+	return strings.ReplaceAll(path, "$NODE", runnertest.NodeName), found && !strings.Contains(path, "$OPERATION")
 }

@@ -16,7 +16,7 @@ type (
 
 const configMapPattern = "/namespaces/{namespace}/configmaps/{name}"
 
-func (s *Server) configMapRoutes() {
+func (s *server) configMapRoutes() {
 	register(s, operation("put-config-map", http.MethodPut, configMapPattern, "ConfigMaps", "Set a ConfigMap",
 		"Creates the ConfigMap or replaces all its keys. Apps that use it restart where their spec says restartOn: [configMaps].",
 		runnerapi.MaxSecretBody), s.putConfigMap)
@@ -28,7 +28,7 @@ func (s *Server) configMapRoutes() {
 		"List the ConfigMaps of a namespace", "Those that the agent manages: keys and sizes, no values.", 0), s.listConfigMaps)
 }
 
-func (s *Server) putConfigMap(ctx context.Context, in *struct {
+func (s *server) putConfigMap(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 	Body runnerapi.ConfigMapSpec
@@ -40,24 +40,24 @@ func (s *Server) putConfigMap(ctx context.Context, in *struct {
 	return &configMapOutput{Body: cm}, err
 }
 
-func (s *Server) getConfigMap(ctx context.Context, in *params.Object) (*configMapOutput, error) {
+func (s *server) getConfigMap(ctx context.Context, in *params.Object) (*configMapOutput, error) {
 	cm, err := s.ConfigMaps.GetConfigMap(ctx, objectKey(*in))
 	return &configMapOutput{Body: cm}, err
 }
 
-func (s *Server) deleteConfigMap(ctx context.Context, in *struct {
+func (s *server) deleteConfigMap(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*emptyOutput, error) {
 	return &emptyOutput{}, s.ConfigMaps.DeleteConfigMap(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }
 
-func (s *Server) listConfigMaps(ctx context.Context, in *params.Namespace) (*configMapListOutput, error) {
+func (s *server) listConfigMaps(ctx context.Context, in *params.Namespace) (*configMapListOutput, error) {
 	items, err := s.ConfigMaps.ListConfigMaps(ctx, in.Namespace)
 	return &configMapListOutput{Body: runnerapi.ConfigMapList{Items: notNil(items)}}, err
 }
 
-func (s *Server) metricsRoutes() {
+func (s *server) metricsRoutes() {
 	op := alsoRefuses(operation("get-app-metrics", http.MethodGet, appPattern+"/metrics", "Apps", "Get an App's metrics",
 		"CPU and memory that its containers use against their requests and limits, by metrics-server; and the requests that would "+
 			"fit, with the figures they stand on. Without metrics-server: 501.", 0), http.StatusNotImplemented)

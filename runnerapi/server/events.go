@@ -31,7 +31,7 @@ type eventsInput struct {
 	params.Events
 }
 
-func (s *Server) eventRoutes() {
+func (s *server) eventRoutes() {
 	op := operation("get-app-events", http.MethodGet, appPattern+"/events", "Apps", "Follow what becomes of an App",
 		"Server-sent events: the App's state at once, then each change of it, until it has settled, or with follow until the caller hangs up. Comments come as heartbeats. An event named error says why the stream breaks off.", 0)
 	op.Responses = map[string]*huma.Response{"200": {
@@ -43,7 +43,7 @@ func (s *Server) eventRoutes() {
 	huma.Register(s.api, op, s.getEvents)
 }
 
-func (s *Server) getEvents(ctx context.Context, in *eventsInput) (*streamOutput, error) {
+func (s *server) getEvents(ctx context.Context, in *eventsInput) (*streamOutput, error) {
 	if _, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (runnerapi.App, error) {
 		return s.Apps.Get(ctx, appKey(in.App))
 	}); err != nil {
@@ -57,7 +57,7 @@ func (s *Server) getEvents(ctx context.Context, in *eventsInput) (*streamOutput,
 		}
 		ctx, cancel := untilDrain(ctx)
 		defer cancel()
-		s.StreamEvents(ctx, w, appKey(in.App), opts)
+		s.streamEvents(ctx, w, appKey(in.App), opts)
 	}}, nil
 }
 
@@ -72,9 +72,9 @@ func headAlone(w http.ResponseWriter, r *http.Request, contentType string) bool 
 	return true
 }
 
-// StreamEvents writes events and heartbeats until there are no more or the caller is gone. It waits
+// streamEvents writes events and heartbeats until there are no more or the caller is gone. It waits
 // for the backend's work to end.
-func (s *Server) StreamEvents(ctx context.Context, w http.ResponseWriter, key runnerapi.Key, opts runnerapi.EventOptions) {
+func (s *server) streamEvents(ctx context.Context, w http.ResponseWriter, key runnerapi.Key, opts runnerapi.EventOptions) {
 	ctx, cancel := context.WithCancel(ctx)
 	events, done := make(chan runnerapi.AppEvent), make(chan error, 1)
 	go func() {
@@ -117,7 +117,7 @@ func (s *Server) StreamEvents(ctx context.Context, w http.ResponseWriter, key ru
 }
 
 // events calls the backend and returns errors that may be sent to the caller.
-func (s *Server) events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) (err error) {
+func (s *server) events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) (err error) {
 	defer func() { // in a goroutine of its own, out of reach of recoverPanics
 		if reason := recover(); reason != nil {
 			err = s.wireError(ctx, fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))

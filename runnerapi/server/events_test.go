@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 func TestEventsOutliveTheAgentsRestart(t *testing.T) {
 	t.Parallel()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
 	k := runnerapi.Key{Namespace: "production", Name: "web"}
 	_, err := c.Deploy(t.Context(), k, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
@@ -42,7 +42,7 @@ func TestEventsOutliveTheAgentsRestart(t *testing.T) {
 }
 
 func TestFollowedEventsEndWithTheApp(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
 	k := runnerapi.Key{Namespace: "production", Name: "web"}
 	_, err := c.Deploy(t.Context(), k, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})

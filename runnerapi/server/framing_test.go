@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
@@ -44,8 +44,8 @@ func inMemory(t *testing.T, test func(t *testing.T, send func(request string) (*
 	t.Helper()
 	identity := verified(t, http.MethodGet, "/").TLS
 	synctest.Test(t, func(t *testing.T) {
-		b := runnerapitest.NewBackend()
-		handler := server.New(server.Config{Apps: b, Secrets: b, TrustDomain: runnerapitest.TrustDomain, Log: zerolog.Nop()})
+		b := runnertest.NewBackend()
+		handler := server.New(server.Config{Apps: b, Secrets: b, TrustDomain: runnertest.TrustDomain, Log: zerolog.Nop()})
 		ctx, stop := context.WithCancel(t.Context())
 		listener, done := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}, make(chan error, 1)
 		go func() {

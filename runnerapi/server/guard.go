@@ -19,7 +19,7 @@ var operationID = regexp.MustCompile(`^[a-z0-9]{1,64}$`)
 
 // guard asks the cluster owner's policy about each call, as the table of calls has it. What is not
 // in the table is refused, so no call can forget this.
-func (s *Server) guard(next http.Handler) http.Handler {
+func (s *server) guard(next http.Handler) http.Handler {
 	calls := callsByRoute()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
@@ -74,7 +74,7 @@ func callOf(calls map[string]runnerapi.Call, r *http.Request) runnerapi.Call {
 }
 
 // intend describes a call for the policy.
-func (s *Server) intend(w http.ResponseWriter, r *http.Request, c runnerapi.Call) (runnerapi.Intent, error) {
+func (s *server) intend(w http.ResponseWriter, r *http.Request, c runnerapi.Call) (runnerapi.Intent, error) {
 	if c.ID == "" || c.Access == "" {
 		return runnerapi.Intent{}, runnerapi.PolicyDenied("report this: the call stands in no table", "no policy could allow this call")
 	}
@@ -116,7 +116,7 @@ func pathParam(r *http.Request, name string) string {
 	return v
 }
 
-func (s *Server) decide(i runnerapi.Intent) error {
+func (s *server) decide(i runnerapi.Intent) error {
 	if s.Policy == nil {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (s *Server) decide(i runnerapi.Intent) error {
 
 // whileAllowed returns a context that ends when the policy does not allow any more what it allowed,
 // so that a stream does not outlive a change.
-func (s *Server) whileAllowed(ctx context.Context, i runnerapi.Intent) (context.Context, func()) {
+func (s *server) whileAllowed(ctx context.Context, i runnerapi.Intent) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -150,7 +150,7 @@ func (s *Server) whileAllowed(ctx context.Context, i runnerapi.Intent) (context.
 }
 
 // bring asks the policy about what a command brings beside its path.
-func (s *Server) bring(ctx context.Context, add func(*runnerapi.Intent)) error {
+func (s *server) bring(ctx context.Context, add func(*runnerapi.Intent)) error {
 	intent, ok := ctx.Value(intentKey{}).(runnerapi.Intent)
 	if !ok || s.Policy == nil {
 		return nil
@@ -162,6 +162,6 @@ func (s *Server) bring(ctx context.Context, add func(*runnerapi.Intent)) error {
 }
 
 // bringApp returns bring for the spec of an App.
-func (s *Server) bringApp(ctx context.Context, spec runnerapi.AppSpec) error {
+func (s *server) bringApp(ctx context.Context, spec runnerapi.AppSpec) error {
 	return s.bring(ctx, func(i *runnerapi.Intent) { i.App = &spec })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
@@ -98,9 +98,9 @@ func (a *asked) all() []runnerapi.Intent {
 }
 
 // governed is a fake agent with a policy.
-func governed(t *testing.T, p server.Policy) *runnerapitest.Agent {
+func governed(t *testing.T, p server.Policy) *runnertest.Agent {
 	t.Helper()
-	agent := runnerapitest.New(t, runnerapitest.NewBackend())
+	agent := runnertest.New(t, runnertest.NewBackend())
 	agent.Policy, agent.Kubernetes = p, nowhere{}
 	agent.Start()
 	return agent
@@ -116,7 +116,7 @@ func TestEveryCallAsksThePolicy(t *testing.T) {
 	for _, c := range runnerapi.Calls() {
 		_, path, _ := strings.Cut(c.Curl(), `"https://$AGENT`)
 		path, _, _ = strings.Cut(path, `"`)
-		path = strings.NewReplacer("$OPERATION", "abc", "$NODE", runnerapitest.NodeName).Replace(path)
+		path = strings.NewReplacer("$OPERATION", "abc", "$NODE", runnertest.NodeName).Replace(path)
 		resp, answer := r.do(c.Method, path, c.Body, "Content-Type", "application/json")
 		if c.Access == runnerapi.Open {
 			assert.Less(t, resp.StatusCode, 300, c.Path)
@@ -128,7 +128,7 @@ func TestEveryCallAsksThePolicy(t *testing.T) {
 		last := p.all()[len(p.all())-1]
 		assert.Equal(t, c.ID, last.Command)
 		assert.Equal(t, c.Access, last.Access)
-		assert.Equal(t, runnerapitest.RunnerName, last.Runner)
+		assert.Equal(t, runnertest.RunnerName, last.Runner)
 		assert.Equal(t, strings.Contains(c.Path, "{namespace}") || c.Path == "/v1/apply", last.Namespace != "", c.Path)
 		named := c.Upgrades() || c.ID == runnerapi.KubernetesCall || c.ID == "get-join-token"
 		assert.Equal(t, c.Method == http.MethodGet, c.Access == runnerapi.Reads || named, "a call that is no GET changes something: %s %s", c.Method, c.Path)
@@ -258,7 +258,7 @@ func TestAStreamEndsWithThePermission(t *testing.T) {
 func TestAnEscapedNamespaceIsTheOneItMeans(t *testing.T) {
 	for _, path := range []string{"/v1/namespaces/prod%75ction/apps", "/v1/namespaces/%70roduction/apps", "/v1/namespaces/production/apps"} {
 		p := newAsked(refuseAll)
-		h := server.New(server.Config{TrustDomain: runnerapitest.TrustDomain, Log: zerolog.Nop(), Policy: p})
+		h := server.New(server.Config{TrustDomain: runnertest.TrustDomain, Log: zerolog.Nop(), Policy: p})
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, verified(t, http.MethodGet, path))
 		assert.Equal(t, http.StatusForbidden, w.Code)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
@@ -38,7 +38,7 @@ var (
 
 // served is a server of its own beside a fake agent, with the agent's identity.
 type served struct {
-	agent   *runnerapitest.Agent
+	agent   *runnertest.Agent
 	address string
 	t       *testing.T
 }
@@ -54,13 +54,13 @@ func (s *served) Client() *client.Client {
 }
 
 // serveTLS serves a backend that is not the agent's own.
-func serveTLS(t *testing.T, agent *runnerapitest.Agent, b backend) *served {
+func serveTLS(t *testing.T, agent *runnertest.Agent, b backend) *served {
 	t.Helper()
-	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnerapitest.TrustDomain, runnerapitest.AgentID), runnerapitest.ServerName)
+	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
 	return serveWith(t, agent, b, cert, zerolog.Nop())
 }
 
-func serveWith(t *testing.T, agent *runnerapitest.Agent, b backend, cert tls.Certificate, log zerolog.Logger) *served {
+func serveWith(t *testing.T, agent *runnertest.Agent, b backend, cert tls.Certificate, log zerolog.Logger) *served {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -69,12 +69,12 @@ func serveWith(t *testing.T, agent *runnerapitest.Agent, b backend, cert tls.Cer
 	go func() {
 		done <- server.Serve(ctx, ln, server.ServeConfig{
 			Handler: server.New(server.Config{
-				Apps: b, Secrets: b, Namespaces: b, Clusters: b, TrustDomain: runnerapitest.TrustDomain, Log: log,
+				Apps: b, Secrets: b, Namespaces: b, Clusters: b, TrustDomain: runnertest.TrustDomain, Log: log,
 			}),
 			TLS: server.TLS(server.TLSConfig{
 				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 				Roots:       func() *x509.CertPool { return agent.CA.Pool },
-				TrustDomain: runnerapitest.TrustDomain,
+				TrustDomain: runnertest.TrustDomain,
 			}),
 			Drain: time.Second, Log: log,
 		})
@@ -89,7 +89,7 @@ func serveWith(t *testing.T, agent *runnerapitest.Agent, b backend, cert tls.Cer
 // verified is a request of a Runner whose certificate was verified.
 func verified(t *testing.T, method, path string) *http.Request {
 	t.Helper()
-	cert := runnerapitest.NewCA(t).Issue(t, runnerapi.RunnerURI(runnerapitest.TrustDomain, runnerapitest.RunnerName))
+	cert := runnertest.NewCA(t).Issue(t, runnerapi.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	require.NoError(t, err)
 	r := httptest.NewRequest(method, path, nil)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
@@ -29,18 +29,18 @@ import (
 const impatience = 2 * time.Minute
 
 // attackOn is a Runner that is let in and means ill.
-func attackOn(t *testing.T, agent *runnerapitest.Agent, runner string) hostile.Target {
+func attackOn(t *testing.T, agent *runnertest.Agent, runner string) hostile.Target {
 	t.Helper()
-	cert := agent.CA.Issue(t, runnerapi.RunnerURI(runnerapitest.TrustDomain, runner))
+	cert := agent.CA.Issue(t, runnerapi.RunnerURI(runnertest.TrustDomain, runner))
 	return hostile.Target{Addr: agent.Address, TLS: &tls.Config{
-		MinVersion: tls.VersionTLS13, RootCAs: agent.CA.Pool, ServerName: runnerapitest.ServerName, Certificates: []tls.Certificate{cert},
+		MinVersion: tls.VersionTLS13, RootCAs: agent.CA.Pool, ServerName: runnertest.ServerName, Certificates: []tls.Certificate{cert},
 	}}
 }
 
 // limitedAgent is a fake agent with limits.
-func limitedAgent(t *testing.T, l server.Limits) *runnerapitest.Agent {
+func limitedAgent(t *testing.T, l server.Limits) *runnertest.Agent {
 	t.Helper()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	agent.Stop()
 	agent.Limits = l
 	agent.Start()
@@ -51,9 +51,9 @@ func limitedAgent(t *testing.T, l server.Limits) *runnerapitest.Agent {
 // leaves idle is ended by the idle timeout, which is longer than a test's.
 func TestTheRunnerAPIEndsEveryAttack(t *testing.T) {
 	t.Parallel()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	target := attackOn(t, agent, "evil")
-	attacks := append(hostile.TLS(runnerapitest.ServerName), hostile.HTTP1("/v1/cluster")...)
+	attacks := append(hostile.TLS(runnertest.ServerName), hostile.HTTP1("/v1/cluster")...)
 	attacks = append(attacks, hostile.HTTP2("/v1/cluster", 600)...)
 	attacks = slices.DeleteFunc(attacks, func(a hostile.Attack) bool {
 		// Small answers fit into what the system keeps, whether somebody reads them or not.
@@ -68,7 +68,7 @@ func TestTheRunnerAPIEndsEveryAttack(t *testing.T) {
 
 // TestFloodsOfHTTP2 are stood while another Runner is served over and over.
 func TestFloodsOfHTTP2(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	target, c := attackOn(t, agent, "evil"), agent.Client()
 	for _, a := range hostile.HTTP2("/v1/cluster", 5000) {
 		t.Run(a.Name, func(t *testing.T) {
@@ -87,15 +87,15 @@ func TestFloodsOfHTTP2(t *testing.T) {
 // ended, so a Runner that resets has no more handlers than its streams.
 func TestRapidResetIsBounded(t *testing.T) {
 	t.Parallel()
-	b := runnerapitest.NewBackend()
+	b := runnertest.NewBackend()
 	entered := make(chan struct{}, 10_000)
 	leave := make(chan struct{})
-	b.Intercept = func(context.Context, runnerapitest.Call) error {
+	b.Intercept = func(context.Context, runnertest.Call) error {
 		entered <- struct{}{}
 		<-leave // like a handler that does not notice that its caller is gone
 		return nil
 	}
-	agent := runnerapitest.Start(t, b)
+	agent := runnertest.Start(t, b)
 	i := slices.IndexFunc(hostile.HTTP2("", 1), func(a hostile.Attack) bool { return a.Name == "rapid reset" })
 	conn, err := attackOn(t, agent, "evil").Send(t.Context(), hostile.HTTP2("/v1/cluster", 5000)[i])
 	require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestRapidResetIsBounded(t *testing.T) {
 // TestSlowRunners drip a byte at a time.
 func TestSlowRunners(t *testing.T) {
 	t.Parallel()
-	target := attackOn(t, runnerapitest.Start(t, runnerapitest.NewBackend()), "evil")
+	target := attackOn(t, runnertest.Start(t, runnertest.NewBackend()), "evil")
 	for _, slow := range hostile.Slow("/v1/cluster") {
 		if slow.Name == "body" || slow.Name == "chunks" {
 			continue // bodies have a timeout of their own, and a Runner has its share of them
@@ -126,16 +126,16 @@ func TestSlowRunners(t *testing.T) {
 // TestARunnerHasItsShareOfCalls: one that hangs in all of its calls gets no more, and
 // others get theirs. The audit log has nothing of what was not looked at.
 func TestARunnerHasItsShareOfCalls(t *testing.T) {
-	b := runnerapitest.NewBackend()
+	b := runnertest.NewBackend()
 	entered, leave := make(chan struct{}, 10), make(chan struct{})
-	b.Intercept = func(_ context.Context, c runnerapitest.Call) error {
+	b.Intercept = func(_ context.Context, c runnertest.Call) error {
 		if c.Verb == "List" {
 			entered <- struct{}{}
 			<-leave
 		}
 		return nil
 	}
-	agent := runnerapitest.Start(t, b)
+	agent := runnertest.Start(t, b)
 	agent.Stop()
 	log := &auditor{}
 	agent.Limits, agent.Audit = server.Limits{CallsPerRunner: 2}, log
@@ -164,10 +164,10 @@ func TestARunnerHasItsShareOfCalls(t *testing.T) {
 }
 
 // dialRunner is another Runner's client.
-func dialRunner(t *testing.T, agent *runnerapitest.Agent, name string) *client.Client {
+func dialRunner(t *testing.T, agent *runnertest.Agent, name string) *client.Client {
 	t.Helper()
 	config := agent.ClientConfig()
-	cert := agent.CA.Issue(t, runnerapi.RunnerURI(runnerapitest.TrustDomain, name))
+	cert := agent.CA.Issue(t, runnerapi.RunnerURI(runnertest.TrustDomain, name))
 	config.Certificate = func() (*tls.Certificate, error) { return &cert, nil }
 	c, err := client.New(config)
 	require.NoError(t, err)
@@ -179,7 +179,7 @@ func dialRunner(t *testing.T, agent *runnerapitest.Agent, name string) *client.C
 // of the agent's memory; small bodies are not concerned.
 func TestARunnerHasItsShareOfLargeBodies(t *testing.T) {
 	agent := limitedAgent(t, server.Limits{Bodies: 4, BodiesPerRunner: 2})
-	target := attackOn(t, agent, runnerapitest.RunnerName)
+	target := attackOn(t, agent, runnertest.RunnerName)
 	for range 2 {
 		conn, err := target.Send(t.Context(), hostile.Attack{Secure: true, ALPN: "http/1.1", Do: func(c net.Conn) {
 			_, _ = io.WriteString(c, "PUT "+appPath+" HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n")

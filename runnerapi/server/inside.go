@@ -30,7 +30,7 @@ type portForwardInput struct {
 	params.PortForward
 }
 
-func (s *Server) insideRoutes() {
+func (s *server) insideRoutes() {
 	exec := alsoRefuses(operation(runnerapi.ExecCall, http.MethodGet, appPattern+"/exec", "Apps", "Run a command in a container of an App",
 		"A WebSocket with the protocol "+wire.ExecProtocol+", as Kubernetes' own: channel 0 is the command's standard input, 1 its output, 2 its errors, "+
 			"3 how it ended, 4 the terminal's size, 255 the end of a channel. A policy has to name this command. "+
@@ -49,7 +49,7 @@ func switching(protocol string) map[string]*huma.Response {
 	return map[string]*huma.Response{"101": {Description: "Switching to a WebSocket that speaks " + protocol + "."}}
 }
 
-func (s *Server) exec(ctx context.Context, in *execInput) (*streamOutput, error) {
+func (s *server) exec(ctx context.Context, in *execInput) (*streamOutput, error) {
 	opts := runnerapi.ExecOptions{Command: in.Command, Pod: in.Pod, Container: in.Container, Stdin: in.Stdin, TTY: in.TTY}
 	run, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (runnerapi.Execution, error) {
 		return s.Insides.Exec(ctx, appKey(in.App), opts)
@@ -73,7 +73,7 @@ func (s *Server) exec(ctx context.Context, in *execInput) (*streamOutput, error)
 
 // record begins the recording of a session and names it in the response header. It returns nil if
 // the policy does not require a recording.
-func (s *Server) record(r *http.Request, h http.Header, session Session) (Recording, error) {
+func (s *server) record(r *http.Request, h http.Header, session Session) (Recording, error) {
 	intent, _ := r.Context().Value(intentKey{}).(runnerapi.Intent)
 	if !intent.Recorded {
 		return nil, nil
@@ -90,7 +90,7 @@ func (s *Server) record(r *http.Request, h http.Header, session Session) (Record
 }
 
 // unrecorded returns the error for the caller of a session that cannot be recorded.
-func (s *Server) unrecorded(err error) error {
+func (s *server) unrecorded(err error) error {
 	if err == nil || errors.As(err, new(*runnerapi.Error)) {
 		return err
 	}
@@ -101,13 +101,13 @@ func (s *Server) unrecorded(err error) error {
 // logged is a recording whose failure is logged.
 type logged struct {
 	Recording
-	server *Server
+	server *server
 }
 
 // Run implements Recording.
 func (l logged) Run(ctx context.Context) error { return l.server.unrecorded(l.Recording.Run(ctx)) }
 
-func (s *Server) portForward(ctx context.Context, in *portForwardInput) (*streamOutput, error) {
+func (s *server) portForward(ctx context.Context, in *portForwardInput) (*streamOutput, error) {
 	forward, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (runnerapi.Forwarding, error) {
 		return s.Insides.PortForward(ctx, appKey(in.App), runnerapi.PortForwardOptions{Port: in.Port, Pod: in.Pod})
 	})
@@ -142,7 +142,7 @@ var errCallerGone = errors.New("the caller is gone")
 // the connection with it, so that the caller receives the reason in the other cases.
 //
 // open prepares the work before the connection is upgraded, and may add headers to the answer.
-func (s *Server) upgraded(ctx context.Context, protocol string, open func(*http.Request, http.Header) (*opened, error)) *streamOutput {
+func (s *server) upgraded(ctx context.Context, protocol string, open func(*http.Request, http.Header) (*opened, error)) *streamOutput {
 	return &streamOutput{Body: func(hc huma.Context) {
 		r, w := humachi.Unwrap(hc)
 		err := upgradable(r, protocol)
@@ -166,7 +166,7 @@ func (s *Server) upgraded(ctx context.Context, protocol string, open func(*http.
 	}}
 }
 
-func (s *Server) converse(ctx context.Context, c *wire.Channels, work inside) {
+func (s *server) converse(ctx context.Context, c *wire.Channels, work inside) {
 	draining, stop := untilDrain(ctx)
 	defer stop()
 	working, cancel := context.WithCancelCause(draining)
@@ -185,7 +185,7 @@ func (s *Server) converse(ctx context.Context, c *wire.Channels, work inside) {
 }
 
 // ending returns the error that the caller receives about the end of the work.
-func (s *Server) ending(ctx, working context.Context, err error) error {
+func (s *server) ending(ctx, working context.Context, err error) error {
 	switch {
 	case errors.As(context.Cause(ctx), new(*runnerapi.Error)): // the policy allows it no more
 		return s.wireError(ctx, ctx.Err())

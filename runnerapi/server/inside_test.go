@@ -16,14 +16,14 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // insideOf is a fake agent with the App web, and a client of it.
-func insideOf(t *testing.T) (*runnerapitest.Agent, *client.Client) {
+func insideOf(t *testing.T) (*runnertest.Agent, *client.Client) {
 	t.Helper()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
 	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func insideOf(t *testing.T) (*runnerapitest.Agent, *client.Client) {
 }
 
 // nothingIsLeft waits until no command and no connection is under way in the agent.
-func nothingIsLeft(t *testing.T, agent *runnerapitest.Agent) {
+func nothingIsLeft(t *testing.T, agent *runnertest.Agent) {
 	t.Helper()
 	await.Until(t, "nothing is under way inside", func() bool { return agent.Backend.Inside() == 0 })
 }
@@ -153,7 +153,7 @@ func TestRefusalsInside(t *testing.T) {
 
 // TestAnotherAgentIsNotTalkedTo lets another agent answer, which is told nothing.
 func TestAnotherAgentIsNotTalkedTo(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	config := agent.ClientConfig()
 	config.AgentID = "other"
 	c, err := client.New(config)

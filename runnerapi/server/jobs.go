@@ -16,7 +16,7 @@ const (
 	jobPattern  = jobsPattern + "/{name}"
 )
 
-func (s *Server) jobRoutes() {
+func (s *server) jobRoutes() {
 	registerLong(s, s.mayWaitFor(operation("put-job", http.MethodPut, jobPattern, "Jobs", "Run a Job",
 		"Runs it once. The same again changes nothing; another spec, or another name of its run, runs it anew after the run before has been removed. "+
 			"With wait it answers when the Job has ended, or cannot go on.", runnerapi.MaxAppBody), reflect.TypeFor[runnerapi.Job]()), s.putJob)
@@ -30,17 +30,17 @@ func (s *Server) jobRoutes() {
 		"The lines of all tries, interleaved by time, for as long as their pods are there. With follow it ends when the Job does. Where the log breaks off, the last line says why, in an object with the key \"error\".", 0), runnerapi.TypeJob)
 }
 
-func (s *Server) putJob(ctx context.Context, in *putRunInput[runnerapi.JobSpec]) (*runOutput[runnerapi.Job], error) {
+func (s *server) putJob(ctx context.Context, in *putRunInput[runnerapi.JobSpec]) (*runOutput[runnerapi.Job], error) {
 	out, err := putRun(ctx, s, in)
 	return inWords(out, err, runnerapi.JobOf)
 }
 
-func (s *Server) getJob(ctx context.Context, in *getRunInput) (*runOutput[runnerapi.Job], error) {
+func (s *server) getJob(ctx context.Context, in *getRunInput) (*runOutput[runnerapi.Job], error) {
 	out, err := s.getRun(ctx, in, runnerapi.TypeJob)
 	return inWords(out, err, runnerapi.JobOf)
 }
 
-func (s *Server) listJobs(ctx context.Context, in *params.Namespace) (*jobListOutput, error) {
+func (s *server) listJobs(ctx context.Context, in *params.Namespace) (*jobListOutput, error) {
 	items, err := listRuns(ctx, s, in.Namespace, runnerapi.TypeJob, runnerapi.JobOf)
 	return &jobListOutput{Body: runnerapi.JobList{Items: items}}, err
 }

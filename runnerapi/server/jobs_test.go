@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 var migrate = runnerapi.Key{Namespace: "production", Name: "migrate"}
 
 func TestAJobIsAnAppInOtherWords(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
 	retries := int32(1)
 	spec := runnerapi.JobSpec{Image: "shop/web:1", Args: []string{"migrate"}, Retries: &retries, Run: "one"}
@@ -54,7 +54,7 @@ func TestAJobIsAnAppInOtherWords(t *testing.T) {
 }
 
 func TestAPipelineTellsWhichJobFailed(t *testing.T) {
-	c := runnerapitest.Start(t, runnerapitest.NewBackend()).Client()
+	c := runnertest.Start(t, runnertest.NewBackend()).Client()
 	k := runnerapi.Key{Namespace: "production", Name: "release"}
 	spec := runnerapi.PipelineSpec{Image: "shop/web:1", Jobs: []runnerapi.PipelineJob{{Name: "test"}, {Name: "build", Image: "missing"}, {Name: "deploy"}}}
 	p, err := c.RunPipeline(t.Context(), k, spec, runnerapi.WriteOptions{})
@@ -72,7 +72,7 @@ func TestAPipelineTellsWhichJobFailed(t *testing.T) {
 }
 
 func TestBadJobsNameTheFieldAtFault(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for body, field := range map[string]string{
 		`jobs {"args":["x"]}`:                                                             `"detail":"expected required property image`,
 		`jobs {"image":"a","retries":-1}`:                                                 `"field":"retries"`,

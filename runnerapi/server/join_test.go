@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -24,7 +24,7 @@ func TestTheJoinTokenIsForWhomItIsNamed(t *testing.T) {
 		return refuseAll(i)
 	})
 	said, log := &bytes.Buffer{}, &heard{}
-	agent := runnerapitest.New(t, runnerapitest.NewBackend())
+	agent := runnertest.New(t, runnertest.NewBackend())
 	agent.Policy, agent.Audit, agent.Log = p, log, zerolog.New(zerolog.SyncWriter(said))
 	agent.Start()
 	c := agent.Client()
@@ -37,7 +37,7 @@ func TestTheJoinTokenIsForWhomItIsNamed(t *testing.T) {
 	p.become(func(runnerapi.Intent) error { return nil })
 	token, err := c.JoinToken(ctxFor(t))
 	require.NoError(t, err)
-	assert.Equal(t, runnerapitest.JoinToken, token.Token)
+	assert.Equal(t, runnertest.JoinToken, token.Token)
 	assert.NotContains(t, token.String(), token.Token)
 	await.Until(t, "the refusal is recorded, and that the token was given", func() bool { return len(log.all()) == 2 })
 	assert.Equal(t, "get-join-token", log.all()[1].Command)
@@ -46,5 +46,5 @@ func TestTheJoinTokenIsForWhomItIsNamed(t *testing.T) {
 	assert.Equal(t, "no-store", resp.Header.Get("Cache-Control"))
 	agent.Stop()
 	assert.Contains(t, said.String(), "/v1/cluster/join/token")
-	assert.NotContains(t, said.String(), runnerapitest.JoinToken)
+	assert.NotContains(t, said.String(), runnertest.JoinToken)
 }

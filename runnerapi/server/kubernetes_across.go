@@ -22,7 +22,7 @@ func listsNamespaces(k *runnerapi.KubernetesRequest) bool {
 
 // across refuses a request that reaches what rules about namespaces deny and that cannot be
 // restricted: through a node's kubelet, or over all namespaces if a pattern denies some.
-func (s *Server) across(ctx context.Context, k *runnerapi.KubernetesRequest) error {
+func (s *server) across(ctx context.Context, k *runnerapi.KubernetesRequest) error {
 	switch {
 	case !hidesAny(k.Grant):
 		return nil
@@ -40,7 +40,7 @@ func (s *Server) across(ctx context.Context, k *runnerapi.KubernetesRequest) err
 	return k.Grant.Across
 }
 
-func (s *Server) namespaced(ctx context.Context, k *runnerapi.KubernetesRequest) (bool, error) {
+func (s *server) namespaced(ctx context.Context, k *runnerapi.KubernetesRequest) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, scopeTimeout)
 	defer cancel()
 	version := k.Version
@@ -52,7 +52,7 @@ func (s *Server) namespaced(ctx context.Context, k *runnerapi.KubernetesRequest)
 
 // hideNamespaces leaves out of a list or watch of all namespaces those that the rules of the
 // policy deny, and the agent's own where the policy does not name it.
-func (s *Server) hideNamespaces(r *http.Request, k *runnerapi.KubernetesRequest) (*http.Request, error) {
+func (s *server) hideNamespaces(r *http.Request, k *runnerapi.KubernetesRequest) (*http.Request, error) {
 	if err := s.across(r.Context(), k); err != nil || !spansNamespaces(k) {
 		return r, err
 	}

@@ -31,7 +31,7 @@ func auditKubernetes(k *runnerapi.KubernetesRequest, a *runnerapi.AuditRecord, m
 }
 
 // auditBegin records that a stream has begun; its end is recorded as that of any call.
-func (s *Server) auditBegin(r *http.Request, status int, header http.Header) {
+func (s *server) auditBegin(r *http.Request, status int, header http.Header) {
 	note, ok := r.Context().Value(auditKey{}).(*auditNote)
 	if s.Audit == nil || !ok {
 		return

@@ -20,9 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/memnet"
 )
 
 // TestASessionEndsWithAStatus when the policy ends it, or the agent stops: kubectl shows its message.
@@ -136,7 +137,7 @@ type endlessAPI struct {
 	sent chan int
 }
 
-// APIServer implements runnerapi.KubernetesAPI.
+// APIServer implements server.KubernetesAPI.
 func (a endlessAPI) APIServer() (*url.URL, http.RoundTripper, error) {
 	return &url.URL{Scheme: "http", Host: "memory"}, a, nil
 }
@@ -163,8 +164,8 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 // has not read, the API server has not sent.
 func TestAReaderThatPausesIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, pipes := endlessAPI{sent: make(chan int, 1)}, server.NewPipes()
-		agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+		api, pipes := endlessAPI{sent: make(chan int, 1)}, memnet.New()
+		agent := runnertest.Start(t, runnertest.NewBackend())
 		agent.Stop()
 		agent.Policy, agent.Kubernetes = newAsked(func(runnerapi.Intent) error { return nil }), api
 		agent.StartOn(pipes)

@@ -3,20 +3,14 @@ package server
 import (
 	"net/http"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
-
-// KubernetesServerPrefix is the prefix of the server name under which an agent serves only the
-// Kubernetes API, without a prefix in paths: kubernetes.AGENT_ID.AGENTS_DOMAIN. Some clients do not
-// support path prefixes.
-const KubernetesServerPrefix = "kubernetes."
-
-// KubernetesServerName returns that name for the agent's other name.
-func KubernetesServerName(serverName string) string { return KubernetesServerPrefix + serverName }
 
 // byName gives requests under that name the prefix that the routes have.
 func byName(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil || !strings.HasPrefix(strings.ToLower(r.TLS.ServerName), KubernetesServerPrefix) {
+		if r.TLS == nil || !strings.HasPrefix(strings.ToLower(r.TLS.ServerName), runnerapi.KubernetesServerPrefix) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -6,15 +6,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 // TestUnderItsOwnNameTheKubernetesAPIHasNoPrefix, and there is nothing else.
 func TestUnderItsOwnNameTheKubernetesAPIHasNoPrefix(t *testing.T) {
 	agent, api, p, _ := kubernetes(t)
 	r := newRaw(t, agent)
-	r.http.Transport.(*http.Transport).TLSClientConfig.ServerName = server.KubernetesServerName(runnerapitest.ServerName)
+	r.http.Transport.(*http.Transport).TLSClientConfig.ServerName = runnerapi.KubernetesServerName(runnertest.ServerName)
 	for _, path := range []string{"/api/v1/namespaces/shop/pods", "/version", "/healthz", "/", "/v1/cluster", "/openapi.json"} {
 		resp, answer := r.do(http.MethodGet, path, "")
 		assert.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", path, answer)

@@ -51,7 +51,7 @@ var passedHeaders = map[string]bool{
 // server accepts it from browsers.
 const bearerProtocol = "base64url.bearer.authorization.k8s.io." //nolint:gosec // what is before the token
 
-func (s *Server) kubernetesRoutes(handle func(method, pattern string, h http.HandlerFunc)) {
+func (s *server) kubernetesRoutes(handle func(method, pattern string, h http.HandlerFunc)) {
 	for _, method := range kubernetesMethods {
 		handle(method, kubernetesPrefix+"/*", s.kubernetes)
 	}
@@ -67,7 +67,7 @@ func (s *Server) kubernetesRoutes(handle func(method, pattern string, h http.Han
 }
 
 // intendKubernetes adds the request to an intent, with the identity that the policy grants it.
-func (s *Server) intendKubernetes(w http.ResponseWriter, r *http.Request, i runnerapi.Intent) (runnerapi.Intent, error) {
+func (s *server) intendKubernetes(w http.ResponseWriter, r *http.Request, i runnerapi.Intent) (runnerapi.Intent, error) {
 	k, err := readKubernetes(r)
 	if err != nil {
 		return i, err
@@ -91,7 +91,7 @@ func (s *Server) intendKubernetes(w http.ResponseWriter, r *http.Request, i runn
 }
 
 // kubernetes forwards a request to the API server.
-func (s *Server) kubernetes(w http.ResponseWriter, r *http.Request) {
+func (s *server) kubernetes(w http.ResponseWriter, r *http.Request) {
 	intent, _ := r.Context().Value(intentKey{}).(runnerapi.Intent)
 	k := intent.Kubernetes
 	if k == nil { // the guard did not see the request
@@ -111,7 +111,7 @@ func (s *Server) kubernetes(w http.ResponseWriter, r *http.Request) {
 }
 
 // forward sends a request to the API server. If alter is not nil, it modifies the answer.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, runner string,
+func (s *server) forward(w http.ResponseWriter, r *http.Request, runner string,
 	k *runnerapi.KubernetesRequest, alter func(*http.Response) error,
 ) {
 	target, transport, err := s.Kubernetes.APIServer()
@@ -147,7 +147,7 @@ type upstream struct {
 }
 
 // holdBody reads the request's body of at most so many bytes, with the limits of all calls.
-func (s *Server) holdBody(w http.ResponseWriter, r *http.Request, runner string, most int64) (done func(), err error) {
+func (s *server) holdBody(w http.ResponseWriter, r *http.Request, runner string, most int64) (done func(), err error) {
 	if r.Body == nil || r.ContentLength == 0 {
 		return func() {}, nil
 	}
@@ -173,7 +173,7 @@ var errNoAnswer = problem.Errorf(problem.Timeout, "try again; if it stays so, se
 
 // pass runs an httputil.ReverseProxy, which supports upgrades to any protocol. If an answer breaks
 // off, it panics with http.ErrAbortHandler, so that no client takes the answer for complete.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request, k *runnerapi.KubernetesRequest, to upstream) {
+func (s *server) pass(w http.ResponseWriter, r *http.Request, k *runnerapi.KubernetesRequest, to upstream) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer endWith(ctx, cancel)()
@@ -244,7 +244,7 @@ func withoutBearer(h http.Header) {
 }
 
 // answered checks the API server's answer before it is forwarded.
-func (s *Server) answered(r *http.Request, k *runnerapi.KubernetesRequest, resp *http.Response) error {
+func (s *server) answered(r *http.Request, k *runnerapi.KubernetesRequest, resp *http.Response) error {
 	if resp.StatusCode == http.StatusUnauthorized {
 		return problem.Errorf(problem.Unavailable, "see the agent's log, and whether its ServiceAccount is there", "the API server does not take the agent's own credentials")
 	}
@@ -293,7 +293,7 @@ var errDraining = problem.Errorf(problem.Unavailable, "call again: another insta
 	"the agent is shutting down")
 
 // passing returns the error of a request that could not be forwarded.
-func (s *Server) passing(ctx context.Context, err error) error {
+func (s *server) passing(ctx context.Context, err error) error {
 	if known := (*runnerapi.Error)(nil); errors.As(err, &known) {
 		return err
 	}

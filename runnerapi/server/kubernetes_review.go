@@ -31,7 +31,7 @@ type selfReview struct {
 // review answers a review under the policy rule that holds for the namespace in its body. The agent
 // itself denies what the policy does not allow. For the rest the API server replies, for the user
 // of that rule.
-func (s *Server) review(w http.ResponseWriter, r *http.Request, i runnerapi.Intent) {
+func (s *server) review(w http.ResponseWriter, r *http.Request, i runnerapi.Intent) {
 	k := *i.Kubernetes // the guard goes on reading the original
 	asked, err := readReview(w, r, k)
 	if err != nil {
@@ -119,7 +119,7 @@ func (a *selfReview) read() {
 
 // decideReview reports whether the policy alone has decided the review. If not, k has the grant of
 // the rule under which the API server is to be asked.
-func (s *Server) decideReview(ctx context.Context, i runnerapi.Intent, asked *selfReview, k *runnerapi.KubernetesRequest) (bool, error) {
+func (s *server) decideReview(ctx context.Context, i runnerapi.Intent, asked *selfReview, k *runnerapi.KubernetesRequest) (bool, error) {
 	impersonation := asked.about.Verb == "impersonate"
 	if impersonation {
 		if err := asked.impersonate(); err != nil {

@@ -14,7 +14,7 @@ import (
 
 // answerError answers with an error in the caller's format: a problem, or Kubernetes' Status, which
 // kubectl shows.
-func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
+func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	if !isKubernetes(r) {
 		problem.Write(w, problem.RequestID(r.Context()), err)
 		return

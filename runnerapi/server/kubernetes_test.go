@@ -24,9 +24,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/memnet"
 )
 
 // nowhere is a Kubernetes API that nobody gets to.
@@ -57,16 +58,16 @@ func newAPIServer(t *testing.T) *apiServer {
 	return a
 }
 
-// APIServer implements runnerapi.KubernetesAPI.
+// APIServer implements server.KubernetesAPI.
 func (a *apiServer) APIServer() (*url.URL, http.RoundTripper, error) {
 	u, err := url.Parse(a.URL + "/base")
 	return u, withToken{a.Client().Transport}, err
 }
 
-// OwnNamespace implements runnerapi.KubernetesAPI.
+// OwnNamespace implements server.KubernetesAPI.
 func (*apiServer) OwnNamespace() string { return "pipeops" }
 
-// Namespaced implements runnerapi.KubernetesAPI.
+// Namespaced implements server.KubernetesAPI.
 func (*apiServer) Namespaced(_ context.Context, _, _, resource string) (bool, error) {
 	return resource != "nodes" && resource != "namespaces", nil
 }
@@ -135,7 +136,7 @@ func (a *apiServer) count() int {
 }
 
 // kubernetes is a fake agent before a fake API server, with a policy that allows all.
-func kubernetes(t *testing.T) (*runnerapitest.Agent, *apiServer, *asked, *heard) {
+func kubernetes(t *testing.T) (*runnertest.Agent, *apiServer, *asked, *heard) {
 	t.Helper()
 	agent, api, p, log := kubernetesToStart(t)
 	agent.Start()
@@ -143,10 +144,10 @@ func kubernetes(t *testing.T) (*runnerapitest.Agent, *apiServer, *asked, *heard)
 }
 
 // kubernetesToStart is the same before it serves.
-func kubernetesToStart(t *testing.T) (*runnerapitest.Agent, *apiServer, *asked, *heard) {
+func kubernetesToStart(t *testing.T) (*runnertest.Agent, *apiServer, *asked, *heard) {
 	t.Helper()
 	api, p, log := newAPIServer(t), newAsked(func(runnerapi.Intent) error { return nil }), &heard{}
-	agent := runnerapitest.New(t, runnerapitest.NewBackend())
+	agent := runnertest.New(t, runnertest.NewBackend())
 	agent.Policy, agent.Kubernetes, agent.Audit = p, api, log
 	return agent, api, p, log
 }
@@ -298,12 +299,12 @@ func TestKubernetesRequestsAreRecorded(t *testing.T) {
 }
 
 // upgraded is a connection that became something else.
-func upgraded(t *testing.T, agent *runnerapitest.Agent, path, protocol string) (net.Conn, *http.Response) {
+func upgraded(t *testing.T, agent *runnertest.Agent, path, protocol string) (net.Conn, *http.Response) {
 	t.Helper()
 	config, err := agent.ClientConfig().Certificate()
 	require.NoError(t, err)
 	conn, err := (&tls.Dialer{Config: &tls.Config{
-		MinVersion: tls.VersionTLS13, RootCAs: agent.CA.Pool, ServerName: runnerapitest.ServerName, Certificates: []tls.Certificate{*config}, NextProtos: []string{"http/1.1"},
+		MinVersion: tls.VersionTLS13, RootCAs: agent.CA.Pool, ServerName: runnertest.ServerName, Certificates: []tls.Certificate{*config}, NextProtos: []string{"http/1.1"},
 	}}).DialContext(t.Context(), "tcp", agent.Address)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
@@ -374,7 +375,7 @@ func TestARunnerHasItsShareOfStreams(t *testing.T) {
 	}
 }
 
-func oneStream(t *testing.T, agent *runnerapitest.Agent) {
+func oneStream(t *testing.T, agent *runnertest.Agent) {
 	t.Helper()
 	first, resp := upgraded(t, agent, execPath, "SPDY/3.1")
 	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
@@ -392,7 +393,7 @@ func oneStream(t *testing.T, agent *runnerapitest.Agent) {
 // silentAPI is an API server in memory whose watches have nothing to say.
 type silentAPI struct{ nowhere }
 
-// APIServer implements runnerapi.KubernetesAPI.
+// APIServer implements server.KubernetesAPI.
 func (a silentAPI) APIServer() (*url.URL, http.RoundTripper, error) {
 	return &url.URL{Scheme: "http", Host: "memory"}, a, nil
 }
@@ -407,8 +408,8 @@ func (silentAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestAWatchEndsWithThePolicy and is silent for longer than an answer may take until then.
 func TestAWatchEndsWithThePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, pipes := newAsked(func(runnerapi.Intent) error { return nil }), server.NewPipes()
-		agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+		p, pipes := newAsked(func(runnerapi.Intent) error { return nil }), memnet.New()
+		agent := runnertest.Start(t, runnertest.NewBackend())
 		agent.Stop()
 		agent.Policy, agent.Kubernetes = p, silentAPI{}
 		agent.StartOn(pipes)

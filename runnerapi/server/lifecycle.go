@@ -14,7 +14,7 @@ type (
 	operationOutput    struct{ Body runnerapi.Operation }
 )
 
-func (s *Server) lifecycleRoutes() {
+func (s *server) lifecycleRoutes() {
 	registerLong(s, s.mayWait(operation("pause-app", http.MethodPost, appPattern+"/pause", "Apps", "Pause an App",
 		"Leaves everything that was made from the App as it is, whatever its spec says, until it is resumed.", 0)), s.pauseApp)
 	registerLong(s, s.mayWait(operation("resume-app", http.MethodPost, appPattern+"/resume", "Apps", "Resume an App",
@@ -28,7 +28,7 @@ func (s *Server) lifecycleRoutes() {
 		"What became of a write, by the ID that its answer carried in Operation-Id. Kept for a day.", 0), s.getOperation)
 }
 
-func (s *Server) pauseApp(ctx context.Context, in *struct {
+func (s *server) pauseApp(ctx context.Context, in *struct {
 	params.App
 	params.Write
 	params.Wait
@@ -38,7 +38,7 @@ func (s *Server) pauseApp(ctx context.Context, in *struct {
 	})
 }
 
-func (s *Server) resumeApp(ctx context.Context, in *struct {
+func (s *server) resumeApp(ctx context.Context, in *struct {
 	params.App
 	params.Write
 	params.Wait
@@ -48,12 +48,12 @@ func (s *Server) resumeApp(ctx context.Context, in *struct {
 	})
 }
 
-func (s *Server) listRevisions(ctx context.Context, in *params.App) (*revisionListOutput, error) {
+func (s *server) listRevisions(ctx context.Context, in *params.App) (*revisionListOutput, error) {
 	items, err := s.Apps.Revisions(ctx, appKey(*in))
 	return &revisionListOutput{Body: runnerapi.RevisionList{Items: notNil(items)}}, err
 }
 
-func (s *Server) rollbackApp(ctx context.Context, in *struct {
+func (s *server) rollbackApp(ctx context.Context, in *struct {
 	params.App
 	params.Write
 	params.Wait
@@ -68,7 +68,7 @@ func (s *Server) rollbackApp(ctx context.Context, in *struct {
 	})
 }
 
-func (s *Server) getOperation(ctx context.Context, in *params.Operation) (*operationOutput, error) {
+func (s *server) getOperation(ctx context.Context, in *params.Operation) (*operationOutput, error) {
 	if s.Journal == nil {
 		return nil, problem.Errorf(problem.NotFound, "", "this agent keeps no operations")
 	}

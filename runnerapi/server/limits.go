@@ -59,7 +59,7 @@ const busyRetry = time.Second
 
 // shared refuses calls beyond a Runner's share ahead of everything that costs something, including
 // the audit log: such calls were neither carried out nor examined.
-func (s *Server) shared(next http.Handler) http.Handler {
+func (s *server) shared(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leave, ok := s.calls.Enter(callerFrom(r.Context()).Runner)
 		if !ok {
@@ -77,7 +77,7 @@ func busy(detail string) *runnerapi.Error {
 
 // largeBodies is a middleware that bounds the calls with bodies that may be large, from
 // before they are read until they are answered.
-func (s *Server) largeBodies(ctx huma.Context, next func(huma.Context)) {
+func (s *server) largeBodies(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	if 0 <= r.ContentLength && r.ContentLength <= MaxSmallBody {
 		next(ctx)

@@ -42,13 +42,13 @@ func (in *logsInput) options() (runnerapi.LogOptions, error) {
 	return runnerapi.LogOptions{Follow: in.Follow, Tail: in.Tail, Since: since, Previous: in.Previous, Container: in.Container}, nil
 }
 
-func (s *Server) logRoutes() {
+func (s *server) logRoutes() {
 	huma.Register(s.api, s.sendsLog(operation("get-app-logs", http.MethodGet, appPattern+"/logs", "Apps", "Read an App's log",
 		"All pods' lines, interleaved by time. Sent as they come; where the log breaks off, the last line says why, in an object with the key \"error\".", 0)), s.getLogs)
 }
 
 // sendsLog documents the answer of a call that sends a log.
-func (s *Server) sendsLog(op huma.Operation) huma.Operation {
+func (s *server) sendsLog(op huma.Operation) huma.Operation {
 	schemas := s.api.OpenAPI().Components.Schemas
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "One line of the log in each line.",
@@ -63,7 +63,7 @@ func (s *Server) sendsLog(op huma.Operation) huma.Operation {
 	return op
 }
 
-func (s *Server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, error) {
+func (s *server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, error) {
 	opts, err := in.options()
 	if err != nil {
 		return nil, s.wireError(ctx, err)
@@ -71,14 +71,14 @@ func (s *Server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, err
 	return s.sendLog(ctx, in, opts), nil
 }
 
-func (s *Server) sendLog(ctx context.Context, in *logsInput, opts runnerapi.LogOptions) *streamOutput {
+func (s *server) sendLog(ctx context.Context, in *logsInput, opts runnerapi.LogOptions) *streamOutput {
 	return s.sendLogOf(ctx, in.Accept, opts, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {
 		return s.Apps.Logs(ctx, appKey(in.App), opts, emit)
 	})
 }
 
 // sendLogOf sends what read emits.
-func (s *Server) sendLogOf(ctx context.Context, accept string, opts runnerapi.LogOptions, read logReader) *streamOutput {
+func (s *server) sendLogOf(ctx context.Context, accept string, opts runnerapi.LogOptions, read logReader) *streamOutput {
 	return &streamOutput{Body: func(hc huma.Context) {
 		r, w := humachi.Unwrap(hc)
 		media := runnerapi.NDJSON
@@ -107,7 +107,7 @@ func (s *Server) sendLogOf(ctx context.Context, accept string, opts runnerapi.Lo
 type logReader func(ctx context.Context, emit func(runnerapi.LogLine) error) error
 
 // logs calls the backend and returns errors that may be sent to the caller.
-func (s *Server) logs(ctx context.Context, opts runnerapi.LogOptions, read logReader, emit func(runnerapi.LogLine) error) (err error) {
+func (s *server) logs(ctx context.Context, opts runnerapi.LogOptions, read logReader, emit func(runnerapi.LogLine) error) (err error) {
 	defer func() { // in a goroutine of its own, out of reach of recoverPanics
 		if reason := recover(); reason != nil {
 			err = s.wireError(ctx, fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
@@ -143,7 +143,7 @@ func wantsText(accept string) bool {
 }
 
 // registerLog adds a call for the log of what runs to its end.
-func (s *Server) registerLog(op huma.Operation, kind runnerapi.AppType) {
+func (s *server) registerLog(op huma.Operation, kind runnerapi.AppType) {
 	huma.Register(s.api, s.sendsLog(op), func(ctx context.Context, in *logsInput) (*streamOutput, error) {
 		opts, err := in.options()
 		if err == nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -37,7 +37,7 @@ func codeOf(t *testing.T, err error) runnerapi.Code {
 func ptr[T any](v T) *T { return &v }
 
 func TestAnAppsLife(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
 
 	app, err := c.Deploy(ctx, web, runnerapi.AppSpec{Image: "shop/web:1", Ports: []runnerapi.Port{{Port: 8080}}}, runnerapi.WriteOptions{})
@@ -73,14 +73,14 @@ func TestAnAppsLife(t *testing.T) {
 }
 
 func TestTheBackendHearsWhoCallsAndHow(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
 	_, err := c.Deploy(ctx, web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{
 		DryRun: true, IdempotencyKey: "k1", Caller: runnerapi.Caller{Runner: "somebody else"},
 	})
 	require.NoError(t, err)
 	call := agent.Backend.Calls()[0]
-	assert.Equal(t, runnerapitest.RunnerName, call.Caller.Runner)
+	assert.Equal(t, runnertest.RunnerName, call.Caller.Runner)
 	assert.NotEmpty(t, call.Caller.RequestID)
 	assert.True(t, call.DryRun)
 	assert.Equal(t, "k1", call.IdempotencyKey)
@@ -89,7 +89,7 @@ func TestTheBackendHearsWhoCallsAndHow(t *testing.T) {
 }
 
 func TestSecretsAndNamespaces(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
 	key := runnerapi.Key{Namespace: "staging", Name: "web-env"}
 	spec := runnerapi.SecretSpec{Data: map[string]string{"PASSWORD": "hunter2"}, BinaryData: map[string][]byte{"blob": {0xff, 0}}}
@@ -119,14 +119,14 @@ func TestSecretsAndNamespaces(t *testing.T) {
 	require.NoError(t, c.DeleteNamespace(ctx, "staging", runnerapi.WriteOptions{}))
 	cluster, err := c.Cluster(ctx)
 	require.NoError(t, err)
-	assert.Equal(t, runnerapitest.AgentID, cluster.AgentID)
+	assert.Equal(t, runnertest.AgentID, cluster.AgentID)
 	assert.Nil(t, cluster.Memory.Used, "unknown is not zero")
 }
 
 // The first answer is lost after the command was carried out.
 func TestRetriesCarryOutOnce(t *testing.T) {
-	backend := runnerapitest.NewBackend()
-	agent := runnerapitest.Start(t, backend)
+	backend := runnertest.NewBackend()
+	agent := runnertest.Start(t, backend)
 	c, ctx := agent.Client(), ctxFor(t)
 	_, err := c.Deploy(ctx, web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func TestRetriesCarryOutOnce(t *testing.T) {
 
 // losing carries out commands and fails then, as a connection that breaks does.
 type losing struct {
-	*runnerapitest.FakeBackend
+	*runnertest.FakeBackend
 	answers atomic.Int32
 }
 
@@ -176,15 +176,15 @@ func TestPassingErrorsAreTriedAgainAndOthersNot(t *testing.T) {
 		"a bug is a bug":     {errors.New("secret detail"), 3, runnerapi.CodeInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
-			backend := runnerapitest.NewBackend()
+			backend := runnertest.NewBackend()
 			var calls atomic.Int32
-			backend.Intercept = func(context.Context, runnerapitest.Call) error {
+			backend.Intercept = func(context.Context, runnertest.Call) error {
 				if n := calls.Add(1); tc.code == "" && n == 3 {
 					return nil
 				}
 				return tc.err
 			}
-			config := runnerapitest.Start(t, backend).ClientConfig()
+			config := runnertest.Start(t, backend).ClientConfig()
 			config.Around = nil // the document has no conflict of a read
 			c, err := client.New(config)
 			require.NoError(t, err)
@@ -207,7 +207,7 @@ func unavailable() error {
 
 func TestWaitOutlivesAnAgentThatIsReplaced(t *testing.T) {
 	t.Parallel()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
 	app, err := c.Deploy(ctx, web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
@@ -232,7 +232,7 @@ func TestWaitOutlivesAnAgentThatIsReplaced(t *testing.T) {
 
 func TestWaitEndsWithTheNewestState(t *testing.T) {
 	t.Parallel()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
 	app, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ const (
 	applyTime = 5 * time.Minute
 )
 
-func (s *Server) manifestRoutes() {
+func (s *server) manifestRoutes() {
 	apply := mayGoOn(operation(runnerapi.ApplyCall, http.MethodPost, "/apply", "Manifests", "Apply manifests",
 		"Applies a stream of YAML documents, or JSON, as a set: server-side and in the right order, without taking over what others own, "+
 			"and prunes what was in the set before and is not any more. All that is wrong with them, as far as the cluster can say before, is one error that names "+
@@ -46,7 +46,7 @@ func (s *Server) manifestRoutes() {
 }
 
 // describeManifests adds what huma cannot derive: the body is manifests, in either form.
-func (s *Server) describeManifests() {
+func (s *server) describeManifests() {
 	op := operationAt(s.api.OpenAPI(), http.MethodPost, runnerapi.ApplyPath)
 	op.RequestBody.Required = true
 	yaml := &huma.Schema{Type: huma.TypeString, Description: "YAML documents, separated by lines ---."}
@@ -62,7 +62,7 @@ func applyTarget(r *http.Request) runnerapi.Key {
 	return runnerapi.Key{Namespace: q.Get("namespace"), Name: q.Get("set")}
 }
 
-func (s *Server) applyManifests(ctx context.Context, in *struct {
+func (s *server) applyManifests(ctx context.Context, in *struct {
 	params.Apply
 	params.Write
 	params.Wait
@@ -94,7 +94,7 @@ func applied(result runnerapi.ApplyResult) *applyOutput {
 }
 
 // applyOptions returns options with which the policy is asked about each object.
-func (s *Server) applyOptions(ctx context.Context, p params.Write) runnerapi.ApplyOptions {
+func (s *server) applyOptions(ctx context.Context, p params.Write) runnerapi.ApplyOptions {
 	return runnerapi.ApplyOptions{
 		WriteOptions: s.writeOptions(ctx, p),
 		Admit: func(namespace string, o runnerapi.ObjectIntent) error {
@@ -108,17 +108,17 @@ func setKey(p params.ManifestSet) runnerapi.Key {
 	return runnerapi.Key{Namespace: p.Namespace, Name: p.Name}
 }
 
-func (s *Server) getSet(ctx context.Context, in *params.ManifestSet) (*setOutput, error) {
+func (s *server) getSet(ctx context.Context, in *params.ManifestSet) (*setOutput, error) {
 	set, err := s.Manifests.GetSet(ctx, setKey(*in))
 	return &setOutput{Body: set}, err
 }
 
-func (s *Server) listSets(ctx context.Context, in *params.Namespace) (*setListOutput, error) {
+func (s *server) listSets(ctx context.Context, in *params.Namespace) (*setListOutput, error) {
 	items, err := s.Manifests.ListSets(ctx, in.Namespace)
 	return &setListOutput{Body: runnerapi.ManifestSetList{Items: notNil(items)}}, err
 }
 
-func (s *Server) deleteSet(ctx context.Context, in *struct {
+func (s *server) deleteSet(ctx context.Context, in *struct {
 	params.ManifestSet
 	params.Write
 }) (*applyOutput, error) {

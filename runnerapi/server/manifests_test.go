@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 const applyWeb = "/v1/apply?namespace=production&set=web"
@@ -59,7 +59,7 @@ func TestThePolicyHearsWhereAndWhat(t *testing.T) {
 }
 
 func TestWhatIsNoBodyOfManifests(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for media, want := range map[string]int{
 		"application/yaml": 202, "text/yaml; charset=utf-8": 202, "application/x-yaml": 202,
 		"text/plain": 415, "application/x-www-form-urlencoded": 415, "": 415,
@@ -93,7 +93,7 @@ func TestTheAuditLogHasTheObjectsAndNotWhatIsInThem(t *testing.T) {
 
 // TestOneKeyIsOfOneSet: the same manifests with the same key, for another set.
 func TestOneKeyIsOfOneSet(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	first, _ := r.do(http.MethodPost, applyWeb, manifest("ConfigMap", "a"), "Content-Type", "application/yaml", "Idempotency-Key", "k1")
 	require.Equal(t, http.StatusOK, first.StatusCode)
 	again, _ := r.do(http.MethodPost, applyWeb, manifest("ConfigMap", "a"), "Content-Type", "application/yaml", "Idempotency-Key", "k1")

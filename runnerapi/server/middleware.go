@@ -27,7 +27,7 @@ func callerFrom(ctx context.Context) runnerapi.Caller {
 
 // identify finds the caller's name. It accepts unknown callers, which authenticate refuses: the
 // health calls need no name.
-func (s *Server) identify(next http.Handler) http.Handler {
+func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller := runnerapi.Caller{RequestID: problem.RequestID(r.Context())}
 		if name, err := runnerapi.CallerFromTLS(r.TLS, s.TrustDomain); err == nil {
@@ -39,7 +39,7 @@ func (s *Server) identify(next http.Handler) http.Handler {
 
 // authenticate refuses callers without a name. ServerTLS refuses them earlier; this check holds if
 // the handler was mounted on another server by mistake.
-func (s *Server) authenticate(next http.Handler) http.Handler {
+func (s *server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if callerFrom(r.Context()).Runner == "" {
 			s.answerError(w, r, problem.Errorf(problem.Unauthorized,
@@ -52,7 +52,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 }
 
 // logCalls logs one line per call, never a body and never a query's value.
-func (s *Server) logCalls(next http.Handler) http.Handler {
+func (s *server) logCalls(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
@@ -88,7 +88,7 @@ func levelOf(path string, status int) zerolog.Level {
 
 // recoverPanics answers a panic with a problem. If an answer was already begun, it breaks the
 // answer off, so that the caller does not take it for complete.
-func (s *Server) recoverPanics(next http.Handler) http.Handler {
+func (s *server) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { //nolint:contextcheck // the request's own
 			reason := recover()
@@ -113,13 +113,13 @@ func (s *Server) recoverPanics(next http.Handler) http.Handler {
 	})
 }
 
-func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
+func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 	problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotFound,
 		"the calls there are stand in /openapi.json", "there is no such path: %s", printable.Clip(r.URL.Path)))
 }
 
 // noMethod lists the methods that the path does have (RFC 9110, section 15.5.6).
-func (s *Server) noMethod(routes chi.Routes) http.HandlerFunc {
+func (s *server) noMethod(routes chi.Routes) http.HandlerFunc {
 	methods := []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete}
 	return func(w http.ResponseWriter, r *http.Request) {
 		var allowed []string

@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 // TestMemoryWithoutAUnitIsRefused wherever somebody writes it, with what was meant.
 func TestMemoryWithoutAUnitIsRefused(t *testing.T) {
-	c := runnerapitest.Start(t, runnerapitest.NewBackend()).Client()
+	c := runnertest.Start(t, runnertest.NewBackend()).Client()
 	of := func(amount string) runnerapi.Resources {
 		return runnerapi.Resources{Requests: runnerapi.ResourceAmounts{Memory: amount}}
 	}

@@ -26,7 +26,7 @@ type (
 
 const nodePattern = "/nodes/{name}"
 
-func (s *Server) nodeRoutes() {
+func (s *server) nodeRoutes() {
 	register(s, operation("list-nodes", http.MethodGet, "/nodes", "Cluster", "List the nodes",
 		"All nodes, with capacity, use and conditions.", 0), s.listNodes)
 	register(s, operation("get-node", http.MethodGet, nodePattern, "Cluster", "Get a node",
@@ -43,12 +43,12 @@ func (s *Server) nodeRoutes() {
 			"the body says which and why, and calling again goes on. A pod whose eviction fails keeps none of the others. The customer's policy has to name this command.", MaxSmallBody)), s.drainNode)
 }
 
-func (s *Server) listNodes(ctx context.Context, _ *struct{}) (*nodeListOutput, error) {
+func (s *server) listNodes(ctx context.Context, _ *struct{}) (*nodeListOutput, error) {
 	items, err := s.Nodes.ListNodes(ctx)
 	return &nodeListOutput{Body: runnerapi.NodeList{Items: notNil(items)}}, err
 }
 
-func (s *Server) getNode(ctx context.Context, in *params.Node) (*nodeOutput, error) {
+func (s *server) getNode(ctx context.Context, in *params.Node) (*nodeOutput, error) {
 	node, err := s.Nodes.GetNode(ctx, in.Name)
 	return &nodeOutput{Body: node}, err
 }
@@ -58,14 +58,14 @@ type cordonInput struct {
 	params.Write
 }
 
-func (s *Server) cordon(cordoned bool) func(context.Context, *cordonInput) (*nodeOutput, error) {
+func (s *server) cordon(cordoned bool) func(context.Context, *cordonInput) (*nodeOutput, error) {
 	return func(ctx context.Context, in *cordonInput) (*nodeOutput, error) {
 		node, err := s.Nodes.CordonNode(ctx, in.Name, cordoned, s.writeOptions(ctx, in.Write))
 		return &nodeOutput{Body: node}, err
 	}
 }
 
-func (s *Server) drainNode(ctx context.Context, in *struct {
+func (s *server) drainNode(ctx context.Context, in *struct {
 	params.Node
 	params.Write
 	params.Wait
@@ -100,7 +100,7 @@ func namespaceOf(pod string) string {
 const drainPause = time.Second
 
 // drain makes passes until the node is empty or it is end.
-func (s *Server) drain(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions, end time.Time) (runnerapi.Drain, error) {
+func (s *server) drain(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions, end time.Time) (runnerapi.Drain, error) {
 	var evicted []string
 	for {
 		drain, err := s.Nodes.DrainNode(ctx, name, options, opts)
@@ -134,7 +134,7 @@ func brokeOff(err error, evicted []string) error {
 
 const maxEvictedNamed = 10
 
-func (s *Server) listEvents(ctx context.Context, in *struct {
+func (s *server) listEvents(ctx context.Context, in *struct {
 	params.Namespace
 	params.EventFilter
 }) (*eventListOutput, error) {

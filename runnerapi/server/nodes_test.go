@@ -11,14 +11,14 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 func TestADrainTellsOfEachStepAndGoesOn(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
-	path := "/v1/nodes/" + runnerapitest.NodeName + "/drain"
+	path := "/v1/nodes/" + runnertest.NodeName + "/drain"
 	resp, answer := r.do("POST", path, "{}", "Content-Type", "application/json")
 	require.Equal(t, 202, resp.StatusCode, string(answer))
 	var first runnerapi.Drain
@@ -26,7 +26,7 @@ func TestADrainTellsOfEachStepAndGoesOn(t *testing.T) {
 	require.Len(t, first.Remaining, 1)
 	assert.Contains(t, first.Remaining[0].Message, "disruption budget web")
 	var seen []runnerapi.Drain
-	drain, err := agent.Client().DrainNode(t.Context(), runnerapitest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{},
+	drain, err := agent.Client().DrainNode(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{},
 		func(d runnerapi.Drain) { seen = append(seen, d) })
 	require.NoError(t, err)
 	assert.True(t, drain.Done)
@@ -37,15 +37,15 @@ func TestADrainTellsOfEachStepAndGoesOn(t *testing.T) {
 // TestADrainIsOneCommandUnderItsKey: each of its steps has a key of its own, the same the
 // second time.
 func TestADrainIsOneCommandUnderItsKey(t *testing.T) {
-	b := runnerapitest.NewBackend()
-	agent := runnerapitest.Start(t, b)
+	b := runnertest.NewBackend()
+	agent := runnertest.Start(t, b)
 	var keys []string
-	b.Intercept = func(_ context.Context, c runnerapitest.Call) error {
+	b.Intercept = func(_ context.Context, c runnertest.Call) error {
 		keys = append(keys, c.IdempotencyKey)
 		return nil
 	}
 	for range 2 {
-		drain, err := agent.Client().DrainNode(t.Context(), runnerapitest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{IdempotencyKey: "k"}, func(runnerapi.Drain) {})
+		drain, err := agent.Client().DrainNode(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{IdempotencyKey: "k"}, func(runnerapi.Drain) {})
 		require.NoError(t, err)
 		assert.True(t, drain.Done)
 	}
@@ -57,36 +57,36 @@ func TestADrainIsOneCommandUnderItsKey(t *testing.T) {
 
 // TestADrainThatBreaksOffSaysWhatItHadEvicted: nothing half done that is not reported.
 func TestADrainThatBreaksOffSaysWhatItHadEvicted(t *testing.T) {
-	b := runnerapitest.NewBackend()
+	b := runnertest.NewBackend()
 	b.DrainFails = problem.Errorf(problem.Unavailable, "", "the API server is gone")
-	r := newRaw(t, runnerapitest.Start(t, b))
-	resp, answer := r.do("POST", "/v1/nodes/"+runnerapitest.NodeName+"/drain", "{}", "Content-Type", "application/json")
+	r := newRaw(t, runnertest.Start(t, b))
+	resp, answer := r.do("POST", "/v1/nodes/"+runnertest.NodeName+"/drain", "{}", "Content-Type", "application/json")
 	assert.Equal(t, 503, resp.StatusCode)
 	assert.Contains(t, string(answer), "the API server is gone; these pods had been evicted before: production/web-1")
 }
 
 func TestADrainThatWaitsTriesAgain(t *testing.T) {
 	t.Parallel()
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
-	resp, answer := r.do("POST", "/v1/nodes/"+runnerapitest.NodeName+"/drain?wait=10s", "{}", "Content-Type", "application/json")
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	resp, answer := r.do("POST", "/v1/nodes/"+runnertest.NodeName+"/drain?wait=10s", "{}", "Content-Type", "application/json")
 	assert.Equal(t, 200, resp.StatusCode, string(answer))
 	assert.Contains(t, string(answer), `"done":true`)
 }
 
 func TestADrainEndsWithItsContext(t *testing.T) {
-	b := runnerapitest.NewBackend()
+	b := runnertest.NewBackend()
 	blocked := make(chan struct{})
-	b.Intercept = func(ctx context.Context, _ runnerapitest.Call) error {
+	b.Intercept = func(ctx context.Context, _ runnertest.Call) error {
 		close(blocked)
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	client := runnerapitest.Start(t, b).Client()
+	client := runnertest.Start(t, b).Client()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	failed := make(chan error, 1)
 	go func() {
-		_, err := client.DrainNode(ctx, runnerapitest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{}, func(runnerapi.Drain) {})
+		_, err := client.DrainNode(ctx, runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{}, func(runnerapi.Drain) {})
 		failed <- err
 	}()
 	await.Closed(t, blocked, "the drain to begin")
@@ -95,7 +95,7 @@ func TestADrainEndsWithItsContext(t *testing.T) {
 }
 
 func TestWhatIsWrongAboutNodesIsNamed(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for _, c := range []struct{ method, path, body, field string }{
 		{"GET", "/v1/nodes/UPPER", "", `"path.name"`},
 		{"POST", "/v1/nodes/node-1/drain", `{"gracePeriodSeconds":-1}`, "gracePeriodSeconds"},

@@ -21,7 +21,7 @@ const (
 	namespacePattern = "/namespaces/{namespace}"
 )
 
-func (s *Server) secretRoutes() {
+func (s *server) secretRoutes() {
 	register(s, operation("put-secret", http.MethodPut, secretPattern, "Secrets", "Set a Secret",
 		"Creates the Secret or replaces all its keys. Values go in and never come out.", runnerapi.MaxSecretBody), s.putSecret)
 	register(s, operation("get-secret", http.MethodGet, secretPattern, "Secrets", "Get a Secret",
@@ -32,7 +32,7 @@ func (s *Server) secretRoutes() {
 		"The Secrets that the agent manages.", 0), s.listSecrets)
 }
 
-func (s *Server) putSecret(ctx context.Context, in *struct {
+func (s *server) putSecret(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 	Body runnerapi.SecretSpec
@@ -44,24 +44,24 @@ func (s *Server) putSecret(ctx context.Context, in *struct {
 	return &secretOutput{Body: secret}, err
 }
 
-func (s *Server) getSecret(ctx context.Context, in *params.Object) (*secretOutput, error) {
+func (s *server) getSecret(ctx context.Context, in *params.Object) (*secretOutput, error) {
 	secret, err := s.Secrets.GetSecret(ctx, objectKey(*in))
 	return &secretOutput{Body: secret}, err
 }
 
-func (s *Server) deleteSecret(ctx context.Context, in *struct {
+func (s *server) deleteSecret(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*emptyOutput, error) {
 	return &emptyOutput{}, s.Secrets.DeleteSecret(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }
 
-func (s *Server) listSecrets(ctx context.Context, in *params.Namespace) (*secretListOutput, error) {
+func (s *server) listSecrets(ctx context.Context, in *params.Namespace) (*secretListOutput, error) {
 	items, err := s.Secrets.ListSecrets(ctx, in.Namespace)
 	return &secretListOutput{Body: runnerapi.SecretList{Items: notNil(items)}}, err
 }
 
-func (s *Server) namespaceRoutes() {
+func (s *server) namespaceRoutes() {
 	register(s, operation("put-namespace", http.MethodPut, namespacePattern, "Namespaces", "Set a namespace",
 		"Creates the namespace or updates its labels, quota, default limits and network policy; from then on the agent manages it. "+
 			"What is not given is taken away.", MaxSmallBody), s.putNamespace)
@@ -73,7 +73,7 @@ func (s *Server) namespaceRoutes() {
 		"The namespaces that the agent manages and the customer's policy lets the Runner see.", 0), s.listNamespaces)
 }
 
-func (s *Server) putNamespace(ctx context.Context, in *struct {
+func (s *server) putNamespace(ctx context.Context, in *struct {
 	params.Namespace
 	params.Write
 	Body runnerapi.NamespaceSpec
@@ -90,25 +90,25 @@ func (s *Server) putNamespace(ctx context.Context, in *struct {
 	return &namespaceOutput{Body: ns}, err
 }
 
-func (s *Server) getNamespace(ctx context.Context, in *params.Namespace) (*namespaceOutput, error) {
+func (s *server) getNamespace(ctx context.Context, in *params.Namespace) (*namespaceOutput, error) {
 	ns, err := s.Namespaces.GetNamespace(ctx, in.Namespace)
 	return &namespaceOutput{Body: ns}, err
 }
 
-func (s *Server) deleteNamespace(ctx context.Context, in *struct {
+func (s *server) deleteNamespace(ctx context.Context, in *struct {
 	params.Namespace
 	params.Write
 }) (*emptyOutput, error) {
 	return &emptyOutput{}, s.Namespaces.DeleteNamespace(ctx, in.Namespace.Namespace, s.writeOptions(ctx, in.Write))
 }
 
-func (s *Server) listNamespaces(ctx context.Context, _ *struct{}) (*namespaceListOutput, error) {
+func (s *server) listNamespaces(ctx context.Context, _ *struct{}) (*namespaceListOutput, error) {
 	items, err := s.Namespaces.ListNamespaces(ctx)
 	items = seen(ctx, s, items, func(n runnerapi.Namespace) string { return n.Name })
 	return &namespaceListOutput{Body: runnerapi.NamespaceList{Items: notNil(items)}}, err
 }
 
-func (s *Server) clusterRoutes() {
+func (s *server) clusterRoutes() {
 	register(s, operation("get-cluster", http.MethodGet, "/cluster", "Cluster", "Describe the cluster",
 		"Nodes, pods, capacity and use.", 0), func(ctx context.Context, _ *struct{}) (*clusterOutput, error) {
 		cluster, err := s.Clusters.Cluster(ctx)

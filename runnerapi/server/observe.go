@@ -23,7 +23,7 @@ type Observation struct {
 }
 
 // observed reports each call once it is answered.
-func (s *Server) observed(next http.Handler) http.Handler {
+func (s *server) observed(next http.Handler) http.Handler {
 	if s.Observation.Begun == nil && s.Observation.Called == nil && s.Observation.Tracer == nil {
 		return next
 	}

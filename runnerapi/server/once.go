@@ -49,7 +49,7 @@ func commandFrom(ctx context.Context) *command {
 
 // once makes every write an operation: it is recorded in the journal before it is carried out, and
 // answered from there if it is sent again with its key.
-func (s *Server) once(hc huma.Context, next func(huma.Context)) {
+func (s *server) once(hc huma.Context, next func(huma.Context)) {
 	if dry, err := strconv.ParseBool(hc.Query("dryRun")); s.Journal == nil || dry || err != nil && hc.Query("dryRun") != "" {
 		next(hc)
 		return
@@ -106,7 +106,7 @@ func limitedClaim(ctx context.Context, j Journal, claim runnerapi.Claim) (runner
 }
 
 // accepted records the App in a command's answer before the call waits for the App to settle.
-func (s *Server) accepted(ctx context.Context, c *command, app runnerapi.App) {
+func (s *server) accepted(ctx context.Context, c *command, app runnerapi.App) {
 	c.Done, c.App = true, &runnerapi.AppMark{UID: app.UID, Generation: app.Generation, Restart: app.RestartedAt}
 	s.finish(ctx, c)
 }
@@ -114,7 +114,7 @@ func (s *Server) accepted(ctx context.Context, c *command, app runnerapi.App) {
 // answeredElsewhere reports whether another replica has answered the command while this one held
 // it. If its record is gone, or belongs to another command, the command was held for too long to
 // know: it must be sent again.
-func (s *Server) answeredElsewhere(ctx context.Context, c *command) (bool, error) {
+func (s *server) answeredElsewhere(ctx context.Context, c *command) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, journalLimit)
 	defer cancel()
 	now, err := s.Journal.Find(ctx, c.ID)
@@ -133,7 +133,7 @@ func (s *Server) answeredElsewhere(ctx context.Context, c *command) (bool, error
 // settleCommand records what a command was answered, or that it was refused. One that broke off may
 // have been carried out: it keeps its key and is carried out again when it is resent. If there is
 // then nothing left to delete, the first attempt did it.
-func (s *Server) settleCommand(ctx context.Context, c *command, answer *heldAnswer) {
+func (s *server) settleCommand(ctx context.Context, c *command, answer *heldAnswer) {
 	switch {
 	case c.Done:
 	case c.taken && answer.status == http.StatusNotFound && answer.Operation().Method == http.MethodDelete:
@@ -157,7 +157,7 @@ func (s *Server) settleCommand(ctx context.Context, c *command, answer *heldAnsw
 	}
 }
 
-func (s *Server) finish(ctx context.Context, c *command) {
+func (s *server) finish(ctx context.Context, c *command) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalLimit)
 	defer cancel()
 	if err := s.Journal.Finish(ctx, c.Record); err != nil {

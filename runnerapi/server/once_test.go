@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // count is how many calls of a verb reached the backend.
-func count(b *runnerapitest.FakeBackend, verb string) int {
+func count(b *runnertest.FakeBackend, verb string) int {
 	n := 0
 	for _, c := range b.Calls() {
 		if c.Verb == verb {
@@ -30,7 +30,7 @@ func count(b *runnerapitest.FakeBackend, verb string) int {
 }
 
 func TestTheSameCommandIsCarriedOutOnce(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	for i, tc := range []struct{ verb, method, path, body, other string }{
 		{"Deploy", "PUT", appPath, `{"image":"shop/web:1"}`, `{"image":"shop/web:2"}`},
@@ -69,7 +69,7 @@ func TestTheSameCommandIsCarriedOutOnce(t *testing.T) {
 
 // TestACommandHasANameOfItsOwn looks at what tells the backend one command from another.
 func TestACommandHasANameOfItsOwn(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	names := map[string]bool{}
 	for _, body := range []string{`{"image":"a"}`, `{"image":"b"}`} {
@@ -90,7 +90,7 @@ func TestACommandHasANameOfItsOwn(t *testing.T) {
 }
 
 func TestARefusedCommandGivesItsKeyBack(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for _, tc := range []struct {
 		path, body string
 		status     int
@@ -108,7 +108,7 @@ func TestARefusedCommandGivesItsKeyBack(t *testing.T) {
 }
 
 func TestOperationsSayWhatBecameOfACommand(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
 	k := runnerapi.Key{Namespace: "production", Name: "web"}
 	app, err := c.Deploy(t.Context(), k, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
@@ -117,7 +117,7 @@ func TestOperationsSayWhatBecameOfACommand(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.OperationPending, op.State)
 	assert.Equal(t, "put-app", op.Command)
-	assert.Equal(t, runnerapitest.RunnerName, op.Runner)
+	assert.Equal(t, runnertest.RunnerName, op.Runner)
 	agent.Backend.Finish(k)
 	op, err = c.Operation(t.Context(), app.Operation)
 	require.NoError(t, err)
@@ -142,13 +142,13 @@ func TestOperationsSayWhatBecameOfACommand(t *testing.T) {
 
 // TestADeleteThatIsSentAgainTellsOfARelease that it is uninstalled: the first sending got no answer.
 func TestADeleteThatIsSentAgainTellsOfARelease(t *testing.T) {
-	backend := runnerapitest.NewBackend()
-	agent := runnerapitest.Start(t, backend)
+	backend := runnertest.NewBackend()
+	agent := runnertest.Start(t, backend)
 	c, key := agent.Client(), runnerapi.Key{Namespace: "production", Name: "guide"}
 	_, err := c.PutRelease(t.Context(), key, runnerapi.ReleaseSpec{Chart: runnerapi.ChartSource{Archive: []byte("chart")}}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	var held atomic.Bool
-	backend.Intercept = func(_ context.Context, call runnerapitest.Call) error {
+	backend.Intercept = func(_ context.Context, call runnertest.Call) error {
 		if call.Verb != "DeleteRelease" || held.Swap(true) {
 			return nil
 		}
@@ -168,17 +168,17 @@ func TestACommandThatIsHeldLearnsThatItWasAnswered(t *testing.T) {
 	const path = "/v1/namespaces/production/configmaps/c"
 	for name, lost := range map[string]bool{"the retry deletes": false, "the retry finds nothing left": true} {
 		t.Run(name, func(t *testing.T) {
-			backend := runnerapitest.NewBackend()
+			backend := runnertest.NewBackend()
 			arrived, goOn := make(chan struct{}), make(chan struct{})
 			var held atomic.Bool
-			backend.Intercept = func(_ context.Context, call runnerapitest.Call) error {
+			backend.Intercept = func(_ context.Context, call runnertest.Call) error {
 				if call.Verb == "DeleteConfigMap" && call.IdempotencyKey == "held" && !held.Swap(true) {
 					close(arrived)
 					<-goOn
 				}
 				return nil
 			}
-			r := newRaw(t, runnerapitest.Start(t, backend))
+			r := newRaw(t, runnertest.Start(t, backend))
 			ask := func(want int, method, key string) {
 				body := ""
 				if method == http.MethodPut {

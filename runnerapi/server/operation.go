@@ -22,7 +22,7 @@ func objectKey(p params.Object) runnerapi.Key {
 	return runnerapi.Key{Namespace: p.Namespace, Name: p.Name}
 }
 
-func (s *Server) writeOptions(ctx context.Context, p params.Write) runnerapi.WriteOptions {
+func (s *server) writeOptions(ctx context.Context, p params.Write) runnerapi.WriteOptions {
 	opts := runnerapi.WriteOptions{DryRun: p.DryRun, IdempotencyKey: p.IdempotencyKey, Caller: callerFrom(ctx)}
 	if c := commandFrom(ctx); c != nil {
 		opts.Command = c.name()
@@ -62,12 +62,12 @@ func operation(id, method, path, tag, summary, text string, bodyLimit int64) hum
 }
 
 // mayWait documents the answer 202 of a call that has a wait parameter.
-func (s *Server) mayWait(op huma.Operation) huma.Operation {
+func (s *server) mayWait(op huma.Operation) huma.Operation {
 	return s.mayWaitFor(op, reflect.TypeFor[runnerapi.App]())
 }
 
 // mayWaitFor is like mayWait for an App that is answered as another type.
-func (s *Server) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operation {
+func (s *server) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operation {
 	op.Metadata[answersApp] = true
 	schema := s.api.OpenAPI().Components.Schemas.Schema(answer, true, answer.Name())
 	op.Responses = map[string]*huma.Response{
@@ -84,7 +84,7 @@ func (s *Server) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operati
 }
 
 // register adds a call that is bounded by the call timeout.
-func register[I, O any](s *Server, op huma.Operation, call func(context.Context, *I) (*O, error)) {
+func register[I, O any](s *server, op huma.Operation, call func(context.Context, *I) (*O, error)) {
 	registerLong(s, op, func(ctx context.Context, in *I) (*O, error) {
 		ctx, cancel := context.WithTimeout(ctx, s.CallTimeout)
 		defer cancel()
@@ -93,7 +93,7 @@ func register[I, O any](s *Server, op huma.Operation, call func(context.Context,
 }
 
 // registerLong adds a call that bounds itself, because it waits.
-func registerLong[I, O any](s *Server, op huma.Operation, call func(context.Context, *I) (*O, error)) {
+func registerLong[I, O any](s *server, op huma.Operation, call func(context.Context, *I) (*O, error)) {
 	op.Middlewares = append(huma.Middlewares{s.writeDeadline, s.largeBodies}, op.Middlewares...)
 	if op.Method != http.MethodGet {
 		op.Middlewares = append(op.Middlewares, s.once)
@@ -109,14 +109,14 @@ func registerLong[I, O any](s *Server, op huma.Operation, call func(context.Cont
 
 // writeDeadline keeps a caller that does not take its answer from holding the
 // call for ever.
-func (s *Server) writeDeadline(ctx huma.Context, next func(huma.Context)) {
+func (s *server) writeDeadline(ctx huma.Context, next func(huma.Context)) {
 	_, w := humachi.Unwrap(ctx)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(runnerapi.MaxWait + s.CallTimeout + writeTimeout))
 	next(ctx)
 }
 
 // wireError returns what may be sent about err, and logs err if that is not everything.
-func (s *Server) wireError(ctx context.Context, err error) *runnerapi.Error {
+func (s *server) wireError(ctx context.Context, err error) *runnerapi.Error {
 	id := problem.RequestID(ctx)
 	known := &runnerapi.Error{}
 	switch {

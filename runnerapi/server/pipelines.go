@@ -16,7 +16,7 @@ const (
 	pipelinePattern  = pipelinesPattern + "/{name}"
 )
 
-func (s *Server) pipelineRoutes() {
+func (s *server) pipelineRoutes() {
 	registerLong(s, s.mayWaitFor(operation("put-pipeline", http.MethodPut, pipelinePattern, "Pipelines", "Run a Pipeline",
 		"Runs its jobs one after the other, and stops at the first that fails. The same again changes nothing; another spec, or another name of its run, "+
 			"runs it anew from the first job on, after the run before has been removed. With wait it answers when the Pipeline has ended, or cannot go on.",
@@ -31,17 +31,17 @@ func (s *Server) pipelineRoutes() {
 		"The lines of all its jobs, interleaved by time, for as long as their pods are there; a pod's name has that of its job in it. With follow it ends when the Pipeline does. Where the log breaks off, the last line says why, in an object with the key \"error\".", 0), runnerapi.TypePipeline)
 }
 
-func (s *Server) putPipeline(ctx context.Context, in *putRunInput[runnerapi.PipelineSpec]) (*runOutput[runnerapi.Pipeline], error) {
+func (s *server) putPipeline(ctx context.Context, in *putRunInput[runnerapi.PipelineSpec]) (*runOutput[runnerapi.Pipeline], error) {
 	out, err := putRun(ctx, s, in)
 	return inWords(out, err, runnerapi.PipelineOf)
 }
 
-func (s *Server) getPipeline(ctx context.Context, in *getRunInput) (*runOutput[runnerapi.Pipeline], error) {
+func (s *server) getPipeline(ctx context.Context, in *getRunInput) (*runOutput[runnerapi.Pipeline], error) {
 	out, err := s.getRun(ctx, in, runnerapi.TypePipeline)
 	return inWords(out, err, runnerapi.PipelineOf)
 }
 
-func (s *Server) listPipelines(ctx context.Context, in *params.Namespace) (*pipelineListOutput, error) {
+func (s *server) listPipelines(ctx context.Context, in *params.Namespace) (*pipelineListOutput, error) {
 	items, err := listRuns(ctx, s, in.Namespace, runnerapi.TypePipeline, runnerapi.PipelineOf)
 	return &pipelineListOutput{Body: runnerapi.PipelineList{Items: items}}, err
 }

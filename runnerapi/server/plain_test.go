@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 const secretPath = "/v1/namespaces/production/secrets/s"
@@ -27,7 +27,7 @@ func refusalOf(t *testing.T, status int, resp *http.Response, body []byte) runne
 }
 
 func TestTextThatADecoderWouldChangeIsRefused(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for name, text := range map[string]string{
 		"no UTF-8":             "p\xff",
 		"cut off":              "\xe2\x82",
@@ -64,7 +64,7 @@ func TestTextThatADecoderWouldChangeIsRefused(t *testing.T) {
 }
 
 func TestParametersThatReadTwoWaysAreRefused(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for query, want := range map[string]struct {
 		status int
 		field  string
@@ -103,7 +103,7 @@ func TestParametersThatReadTwoWaysAreRefused(t *testing.T) {
 }
 
 func TestABodyIsWhatItsTypeSays(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	const image = `{"image":"a"}`
 	for name, c := range map[string]struct {
 		method, path, body string
@@ -149,7 +149,7 @@ func TestABodyIsWhatItsTypeSays(t *testing.T) {
 }
 
 func TestHeadIsGetWithoutItsBody(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	_, err := agent.Client().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestHeadIsGetWithoutItsBody(t *testing.T) {
 }
 
 func TestNoAnswerHasATimeThatIsNone(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for _, c := range runnerapi.Calls() {
 		path, ok := examplePath(c)
 		if !ok || c.Upgrades() {

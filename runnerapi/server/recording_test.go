@@ -12,14 +12,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/recording"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 const recordingRules = "rules:\n- name: watched\n  commands: [exec-app]\n  record: true\n- name: rest\n"
 
 // recorded is a fake agent with the App web whose policy has sessions recorded.
-func recorded(t *testing.T, store recording.Store) (*runnerapitest.Agent, *policy.Policy, *auditor) {
+func recorded(t *testing.T, store recording.Store) (*runnertest.Agent, *policy.Policy, *auditor) {
 	t.Helper()
 	doc, err := policy.Parse([]byte(recordingRules))
 	require.NoError(t, err)

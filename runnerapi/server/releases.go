@@ -27,7 +27,7 @@ type (
 	releaseListOutput struct{ Body runnerapi.ReleaseList }
 )
 
-func (s *Server) releaseRoutes() {
+func (s *server) releaseRoutes() {
 	const named = " The customer's policy has to name this command."
 	const untilDone = " Answers 202 while it goes on, and 200 with the outcome where wait was long enough: a revision that failed is an outcome. " +
 		"One command at a time works on a release; another is refused (409), naming the one at work."
@@ -50,7 +50,7 @@ func (s *Server) releaseRoutes() {
 }
 
 // releaseOptions returns options with which the policy is asked about what a chart brings.
-func (s *Server) releaseOptions(ctx context.Context, p params.Write) runnerapi.ReleaseOptions {
+func (s *server) releaseOptions(ctx context.Context, p params.Write) runnerapi.ReleaseOptions {
 	opts := runnerapi.ReleaseOptions{WriteOptions: s.writeOptions(ctx, p)}
 	if s.Policy != nil {
 		opts.AdmitObjects = func(objects []runnerapi.ObjectIntent) error {
@@ -60,7 +60,7 @@ func (s *Server) releaseOptions(ctx context.Context, p params.Write) runnerapi.R
 	return opts
 }
 
-func (s *Server) putRelease(ctx context.Context, in *struct {
+func (s *server) putRelease(ctx context.Context, in *struct {
 	params.Release
 	params.Write
 	params.WaitRelease
@@ -74,7 +74,7 @@ func (s *Server) putRelease(ctx context.Context, in *struct {
 	})
 }
 
-func (s *Server) rollbackRelease(ctx context.Context, in *struct {
+func (s *server) rollbackRelease(ctx context.Context, in *struct {
 	params.Release
 	params.Write
 	params.WaitRelease
@@ -88,7 +88,7 @@ func (s *Server) rollbackRelease(ctx context.Context, in *struct {
 	})
 }
 
-func (s *Server) deleteRelease(ctx context.Context, in *struct {
+func (s *server) deleteRelease(ctx context.Context, in *struct {
 	params.Release
 	params.Write
 	params.WaitRelease
@@ -99,7 +99,7 @@ func (s *Server) deleteRelease(ctx context.Context, in *struct {
 }
 
 // command begins a command about a release and waits as long as was asked for.
-func (s *Server) command(ctx context.Context, p params.Release, w params.WaitRelease, begin func(context.Context, runnerapi.Key) (runnerapi.Release, error)) (*releaseOutput, error) {
+func (s *server) command(ctx context.Context, p params.Release, w params.WaitRelease, begin func(context.Context, runnerapi.Key) (runnerapi.Release, error)) (*releaseOutput, error) {
 	wait, err := w.Duration()
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (s *Server) command(ctx context.Context, p params.Release, w params.WaitRel
 
 // outcome waits for a command's end. A release that is not there any more was
 // uninstalled: the answer is what it was.
-func (s *Server) outcome(ctx context.Context, key runnerapi.Key, was runnerapi.Release, wait time.Duration) (runnerapi.Release, error) {
+func (s *server) outcome(ctx context.Context, key runnerapi.Key, was runnerapi.Release, wait time.Duration) (runnerapi.Release, error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	now, err := s.Releases.WaitRelease(waiting, key)
@@ -144,7 +144,7 @@ var releaseCommands = map[string]bool{"put-release": true, "rollback-release": t
 
 // releaseOutcome returns what became of a command about a release, by the revision that it was
 // answered with.
-func (s *Server) releaseOutcome(ctx context.Context, r runnerapi.Record) (runnerapi.OperationState, string, error) {
+func (s *server) releaseOutcome(ctx context.Context, r runnerapi.Record) (runnerapi.OperationState, string, error) {
 	var was runnerapi.Release
 	if len(r.Answer) > 0 {
 		if err := json.Unmarshal(r.Answer, &was); err != nil {
@@ -179,17 +179,17 @@ func (s *Server) releaseOutcome(ctx context.Context, r runnerapi.Record) (runner
 	return runnerapi.OperationSuperseded, "the revision is not kept any more", nil
 }
 
-func (s *Server) getRelease(ctx context.Context, in *params.Release) (*releaseOutput, error) {
+func (s *server) getRelease(ctx context.Context, in *params.Release) (*releaseOutput, error) {
 	release, err := s.Releases.GetRelease(ctx, runnerapi.Key(*in))
 	return &releaseOutput{Status: http.StatusOK, Body: release}, err
 }
 
-func (s *Server) listReleases(ctx context.Context, in *params.Namespace) (*releaseListOutput, error) {
+func (s *server) listReleases(ctx context.Context, in *params.Namespace) (*releaseListOutput, error) {
 	items, err := s.Releases.ListReleases(ctx, in.Namespace)
 	return &releaseListOutput{Body: runnerapi.ReleaseList{Items: notNil(items)}}, err
 }
 
-func (s *Server) releaseHistory(ctx context.Context, in *params.Release) (*releaseListOutput, error) {
+func (s *server) releaseHistory(ctx context.Context, in *params.Release) (*releaseListOutput, error) {
 	items, err := s.Releases.ReleaseHistory(ctx, runnerapi.Key(*in))
 	return &releaseListOutput{Body: runnerapi.ReleaseList{Items: notNil(items)}}, err
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 const guidePath = "/v1/namespaces/production/releases/guide"
 
 func TestACommandAboutAReleaseGoesOnUnlessItIsWaitedFor(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	body := `{"chart":{"repository":"https://charts.example.com","name":"web"}}`
 	resp, answer := r.do("PUT", guidePath, body, "Content-Type", "application/json")
 	require.Equal(t, 202, resp.StatusCode, string(answer))
@@ -40,7 +40,7 @@ func TestACommandAboutAReleaseGoesOnUnlessItIsWaitedFor(t *testing.T) {
 }
 
 func TestABadReleaseIsRefusedWithItsField(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	for body, field := range map[string]string{
 		`{}`:           "required property chart",

@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 // ill is a replica that is connected and of no use: its API server is away.
@@ -64,7 +64,7 @@ func takeTurns(t *testing.T, addresses ...string) string {
 // TestAnIllReplicaCostsNoCall has two replicas of which one answers, but cannot do
 // anything: the next try is another's.
 func TestAnIllReplicaCostsNoCall(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	sick := &ill{backend: agent.Backend}
 	config := agent.ClientConfig()
 	config.EdgeAddresses = []string{takeTurns(t, serveTLS(t, agent, sick).address, agent.Address)}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
@@ -42,7 +42,7 @@ func refusals(t *testing.T, raw string) []runnerapi.FieldError {
 }
 
 func TestTheAPIRefusesBadSpecs(t *testing.T) {
-	for name, bad := range runnerapitest.BadSpecs() {
+	for name, bad := range runnertest.BadSpecs() {
 		t.Run(name, func(t *testing.T) {
 			errs := refusals(t, bad.JSON)
 			require.NotEmpty(t, errs)
@@ -54,7 +54,7 @@ func TestTheAPIRefusesBadSpecs(t *testing.T) {
 			assert.Len(t, errs, 1, "%+v", errs)
 		})
 	}
-	for name, good := range runnerapitest.GoodSpecs() {
+	for name, good := range runnertest.GoodSpecs() {
 		assert.Empty(t, refusals(t, good), name)
 	}
 }

@@ -50,7 +50,7 @@ func inWords[T any](app *appOutput, err error, of func(runnerapi.App) T) (*runOu
 }
 
 // putRun deploys the App that a Job or Pipeline is, if the policy allows it.
-func putRun[S runSpec](ctx context.Context, s *Server, in *putRunInput[S]) (*appOutput, error) {
+func putRun[S runSpec](ctx context.Context, s *server, in *putRunInput[S]) (*appOutput, error) {
 	spec := in.Body.AppSpec()
 	spec.Paused = new(bool) // a run's spec is complete, and must not inherit an earlier pause
 	if err := invalid(slices.Concat(spec.ValidateName(in.Name), in.Body.Validate(), spec.Mistakes())); err != nil {
@@ -64,7 +64,7 @@ func putRun[S runSpec](ctx context.Context, s *Server, in *putRunInput[S]) (*app
 	})
 }
 
-func (s *Server) getRun(ctx context.Context, in *getRunInput, kind runnerapi.AppType) (*appOutput, error) {
+func (s *server) getRun(ctx context.Context, in *getRunInput, kind runnerapi.AppType) (*appOutput, error) {
 	wait, err := in.Duration()
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (s *Server) getRun(ctx context.Context, in *getRunInput, kind runnerapi.App
 }
 
 // run returns an App of this type; one of another is none.
-func (s *Server) run(ctx context.Context, key runnerapi.Key, kind runnerapi.AppType) (runnerapi.App, error) {
+func (s *server) run(ctx context.Context, key runnerapi.Key, kind runnerapi.AppType) (runnerapi.App, error) {
 	app, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (runnerapi.App, error) { return s.Apps.Get(ctx, key) })
 	if none := (*problem.Error)(nil); errors.As(err, &none) && none.Code == problem.NotFound {
 		return runnerapi.App{}, problem.Errorf(problem.NotFound, "check the name and the namespace, or run it first", "there is no %s %s", kind, key)
@@ -89,7 +89,7 @@ func (s *Server) run(ctx context.Context, key runnerapi.Key, kind runnerapi.AppT
 		"there is no %s %s, but a %s", kind, key, app.Spec.Type)
 }
 
-func listRuns[T any](ctx context.Context, s *Server, namespace string, kind runnerapi.AppType, of func(runnerapi.App) T) ([]T, error) {
+func listRuns[T any](ctx context.Context, s *server, namespace string, kind runnerapi.AppType, of func(runnerapi.App) T) ([]T, error) {
 	apps, err := s.Apps.List(ctx, namespace)
 	items := []T{}
 	for _, app := range apps {
@@ -100,7 +100,7 @@ func listRuns[T any](ctx context.Context, s *Server, namespace string, kind runn
 	return items, err
 }
 
-func (s *Server) deleteRun(kind runnerapi.AppType) func(context.Context, *deleteRunInput) (*emptyOutput, error) {
+func (s *server) deleteRun(kind runnerapi.AppType) func(context.Context, *deleteRunInput) (*emptyOutput, error) {
 	return func(ctx context.Context, in *deleteRunInput) (*emptyOutput, error) {
 		if _, err := s.run(ctx, appKey(in.App), kind); err != nil {
 			return nil, err

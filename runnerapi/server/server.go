@@ -74,8 +74,8 @@ type Config struct {
 	CallTimeout time.Duration
 }
 
-// Server holds what the handlers share.
-type Server struct {
+// server holds what the handlers share.
+type server struct {
 	Config
 	api     huma.API
 	calls   *limit.Shares // by Runner
@@ -96,12 +96,12 @@ func OpenAPI(version string) ([]byte, error) {
 	return s.document()
 }
 
-func newRouter(c Config) (chi.Router, *Server) {
+func newRouter(c Config) (chi.Router, *server) {
 	if c.CallTimeout == 0 {
 		c.CallTimeout = runnerapi.DefaultCallTimeout
 	}
 	l := c.Limits.withDefaults()
-	s := &Server{Config: c, calls: limit.NewShares(l.Calls, l.CallsPerRunner), bodies: limit.NewShares(l.Bodies, l.BodiesPerRunner), streams: limit.NewShares(l.Streams, l.StreamsPerRunner)}
+	s := &server{Config: c, calls: limit.NewShares(l.Calls, l.CallsPerRunner), bodies: limit.NewShares(l.Bodies, l.BodiesPerRunner), streams: limit.NewShares(l.Streams, l.StreamsPerRunner)}
 	r := chi.NewRouter()
 	r.Use(byName, bodyDeadline, problem.WithRequestID, s.observed, s.identify, s.logCalls, s.recoverPanics, middleware.GetHead)
 	r.NotFound(s.noRoute)
@@ -144,7 +144,7 @@ func newRouter(c Config) (chi.Router, *Server) {
 	return r, s
 }
 
-func (s *Server) document() ([]byte, error) {
+func (s *server) document() ([]byte, error) {
 	doc, err := json.MarshalIndent(s.api.OpenAPI(), "", "  ")
 	return append(doc, '\n'), err
 }

@@ -15,7 +15,7 @@ type (
 
 const sourcePattern = "/namespaces/{namespace}/sources/{name}"
 
-func (s *Server) sourceRoutes() {
+func (s *server) sourceRoutes() {
 	register(s, alsoRefuses(operation("put-source", http.MethodPut, sourcePattern, "Git", "Follow a Git repository",
 		"Has the agent bring what the repository has, now and with each new commit, in the name of the Runner who put it and within what the policy allows him then. "+
 			"What comes of it is in the status. A dry run gets the repository and tries all of it. "+
@@ -30,7 +30,7 @@ func (s *Server) sourceRoutes() {
 		"What it has brought stays.", 0), http.StatusNotImplemented), s.deleteSource)
 }
 
-func (s *Server) putSource(ctx context.Context, in *struct {
+func (s *server) putSource(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 	Body runnerapi.SourceSpec
@@ -46,17 +46,17 @@ func (s *Server) putSource(ctx context.Context, in *struct {
 	return &sourceOutput{Body: source}, err
 }
 
-func (s *Server) getSource(ctx context.Context, in *params.Object) (*sourceOutput, error) {
+func (s *server) getSource(ctx context.Context, in *params.Object) (*sourceOutput, error) {
 	source, err := s.Sources.GetSource(ctx, objectKey(*in))
 	return &sourceOutput{Body: source}, err
 }
 
-func (s *Server) listSources(ctx context.Context, in *params.Namespace) (*sourceListOutput, error) {
+func (s *server) listSources(ctx context.Context, in *params.Namespace) (*sourceListOutput, error) {
 	items, err := s.Sources.ListSources(ctx, in.Namespace)
 	return &sourceListOutput{Body: runnerapi.SourceList{Items: notNil(items)}}, err
 }
 
-func (s *Server) syncSource(ctx context.Context, in *struct {
+func (s *server) syncSource(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*sourceOutput, error) {
@@ -64,7 +64,7 @@ func (s *Server) syncSource(ctx context.Context, in *struct {
 	return &sourceOutput{Body: source}, err
 }
 
-func (s *Server) deleteSource(ctx context.Context, in *struct {
+func (s *server) deleteSource(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*emptyOutput, error) {

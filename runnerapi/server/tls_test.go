@@ -19,14 +19,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 func TestTheAgentLetsOnlyRunnersIn(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
-	other := runnerapitest.NewCA(t)
-	domain := runnerapitest.TrustDomain
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	other := runnertest.NewCA(t)
+	domain := runnertest.TrustDomain
 	two := runnerapi.RunnerURI(domain, "x")
 	two.RawQuery = "a=b"
 	for name, tc := range map[string]struct {
@@ -62,9 +62,9 @@ func TestTheAgentLetsOnlyRunnersIn(t *testing.T) {
 
 // TestACAOfAnotherRoleMakesNoRunner has a thief of each other CA's key make a Runner's certificate.
 func TestACAOfAnotherRoleMakesNoRunner(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	for _, signer := range othersThan(anchor.RoleRunner) {
-		cert := agent.CA.IssueBy(t, signer, runnerapi.RunnerURI(runnerapitest.TrustDomain, "tester"))
+		cert := agent.CA.IssueBy(t, signer, runnerapi.RunnerURI(runnertest.TrustDomain, "tester"))
 		config := agent.ClientConfig()
 		config.Certificate = func() (*tls.Certificate, error) { return &cert, nil }
 		c, err := client.New(config)
@@ -78,9 +78,9 @@ func TestACAOfAnotherRoleMakesNoRunner(t *testing.T) {
 
 // TestACAOfAnotherRoleMakesNoAgent has such a thief pass for an agent.
 func TestACAOfAnotherRoleMakesNoAgent(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	for _, signer := range othersThan(anchor.RoleAgent) {
-		cert := agent.CA.IssueBy(t, signer, runnerapi.AgentURI(runnerapitest.TrustDomain, "a1"), runnerapitest.ServerName)
+		cert := agent.CA.IssueBy(t, signer, runnerapi.AgentURI(runnertest.TrustDomain, "a1"), runnertest.ServerName)
 		_, err := serveWith(t, agent, agent.Backend, cert, zerolog.Nop()).Client().Cluster(ctxFor(t))
 		assert.Equal(t, client.CodeUntrusted, codeOf(t, err), "%s: %v", signer, err)
 	}
@@ -89,20 +89,20 @@ func TestACAOfAnotherRoleMakesNoAgent(t *testing.T) {
 
 // othersThan returns all CAs but the one that signs for a role.
 func othersThan(role string) []string {
-	all := []string{runnerapitest.RoleRoot, anchor.RoleAgent, anchor.RoleRunner, anchor.RoleServer, anchor.RoleControlPlane}
+	all := []string{runnertest.RoleRoot, anchor.RoleAgent, anchor.RoleRunner, anchor.RoleServer, anchor.RoleControlPlane}
 	return slices.DeleteFunc(all, func(r string) bool { return r == role })
 }
 
 func TestTheRunnerTalksToTheRightAgentOnly(t *testing.T) {
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
-	domain := runnerapitest.TrustDomain
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	domain := runnertest.TrustDomain
 	for name, cert := range map[string]tls.Certificate{
-		"another CA":        runnerapitest.NewCA(t).Issue(t, runnerapi.AgentURI(domain, "a1"), runnerapitest.ServerName),
-		"another agent":     agent.CA.Issue(t, runnerapi.AgentURI(domain, "a2"), runnerapitest.ServerName),
+		"another CA":        runnertest.NewCA(t).Issue(t, runnerapi.AgentURI(domain, "a1"), runnertest.ServerName),
+		"another agent":     agent.CA.Issue(t, runnerapi.AgentURI(domain, "a2"), runnertest.ServerName),
 		"another name":      agent.CA.Issue(t, runnerapi.AgentURI(domain, "a1"), "a2.agents.example.com"),
-		"a Runner":          agent.CA.Issue(t, runnerapi.RunnerURI(domain, "a1"), runnerapitest.ServerName),
-		"out of its time":   agent.CA.IssueAt(t, time.Now().Add(-2*time.Hour), runnerapi.AgentURI(domain, "a1"), runnerapitest.ServerName),
-		"another's domain ": agent.CA.Issue(t, runnerapi.AgentURI("example.org", "a1"), runnerapitest.ServerName),
+		"a Runner":          agent.CA.Issue(t, runnerapi.RunnerURI(domain, "a1"), runnertest.ServerName),
+		"out of its time":   agent.CA.IssueAt(t, time.Now().Add(-2*time.Hour), runnerapi.AgentURI(domain, "a1"), runnertest.ServerName),
+		"another's domain ": agent.CA.Issue(t, runnerapi.AgentURI("example.org", "a1"), runnertest.ServerName),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := serveWith(t, agent, agent.Backend, cert, zerolog.Nop()).Client().Cluster(ctxFor(t))
@@ -114,7 +114,7 @@ func TestTheRunnerTalksToTheRightAgentOnly(t *testing.T) {
 
 func TestAnAgentThatCannotBeReached(t *testing.T) {
 	t.Parallel()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	for name, answer := range map[string]func(net.Conn){
 		"the edge hangs up":  func(net.Conn) {},
 		"no TLS there":       func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) },
@@ -137,7 +137,7 @@ func TestAnAgentThatCannotBeReached(t *testing.T) {
 
 func TestAnyOfTheEdgesWillDo(t *testing.T) {
 	t.Parallel()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	config := agent.ClientConfig()
 	config.EdgeAddresses = []string{edgeThat(t, nil), edgeThat(t, func(net.Conn) {}), agent.Address}
 	c, err := client.New(config)
@@ -148,14 +148,14 @@ func TestAnyOfTheEdgesWillDo(t *testing.T) {
 }
 
 func TestCallsEndWithTheirContext(t *testing.T) {
-	b := runnerapitest.NewBackend()
+	b := runnertest.NewBackend()
 	entered := make(chan struct{}, 1)
-	b.Intercept = func(ctx context.Context, _ runnerapitest.Call) error {
+	b.Intercept = func(ctx context.Context, _ runnertest.Call) error {
 		entered <- struct{}{}
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	c := runnerapitest.Start(t, b).Client()
+	c := runnertest.Start(t, b).Client()
 	ctx, cancel := context.WithCancel(ctxFor(t))
 	failed := make(chan error, 1)
 	go func() {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
@@ -70,10 +70,10 @@ func FuzzDeployBody(f *testing.F) {
 	f.Add([]byte(`{"image":"a","replicas":2,"ports":[{"port":80}]}`))
 	f.Add([]byte(`{"image":"a","image":"b"}`))
 	f.Add([]byte(`{"env":[{"name":"A","secret":{"name":"s","key":"k"}}],"resources":{"limits":{"cpu":"1e9"}}}`))
-	for _, good := range runnerapitest.GoodSpecs() {
+	for _, good := range runnertest.GoodSpecs() {
 		f.Add([]byte(good))
 	}
-	for _, bad := range runnerapitest.BadSpecs() {
+	for _, bad := range runnertest.BadSpecs() {
 		f.Add([]byte(bad.JSON))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

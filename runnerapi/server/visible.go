@@ -8,7 +8,7 @@ import (
 
 // seen returns those of an answer's items that are in namespaces that the policy lets the
 // caller see.
-func seen[T any](ctx context.Context, s *Server, items []T, namespace func(T) string) []T {
+func seen[T any](ctx context.Context, s *server, items []T, namespace func(T) string) []T {
 	intent, ok := ctx.Value(intentKey{}).(runnerapi.Intent)
 	if !ok || s.Policy == nil {
 		return items

@@ -19,24 +19,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // raw calls the agent without the client, as another language's would.
 type raw struct {
 	t     *testing.T
-	agent *runnerapitest.Agent
+	agent *runnertest.Agent
 	http  *http.Client
 	last  []byte
 }
 
-func newRaw(t *testing.T, agent *runnerapitest.Agent) *raw {
+func newRaw(t *testing.T, agent *runnertest.Agent) *raw {
 	t.Helper()
 	cert, err := agent.ClientConfig().Certificate()
 	require.NoError(t, err)
 	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
-		MinVersion: tls.VersionTLS13, RootCAs: agent.CA.Pool, ServerName: runnerapitest.ServerName, Certificates: []tls.Certificate{*cert},
+		MinVersion: tls.VersionTLS13, RootCAs: agent.CA.Pool, ServerName: runnertest.ServerName, Certificates: []tls.Certificate{*cert},
 	}}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &raw{t: t, agent: agent, http: &http.Client{Transport: tr}}
@@ -66,7 +66,7 @@ func (r *raw) do(method, path, body string, header ...string) (*http.Response, [
 const appPath = "/v1/namespaces/production/apps/web"
 
 func TestWhatIsWrongWithARequestIsTold(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	big := `{"image":"a","args":["` + strings.Repeat("x", runnerapi.MaxAppBody) + `"]}`
 	deep := strings.Repeat("[", 200_000)
 	for name, tc := range map[string]struct {
@@ -124,7 +124,7 @@ func TestWhatIsWrongWithARequestIsTold(t *testing.T) {
 }
 
 func TestContentTypeAndIdempotencyKey(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	resp, _ := r.do("PUT", appPath, "image: a", "Content-Type", "application/yaml")
 	assert.Equal(t, 415, resp.StatusCode)
 	resp, _ = r.do("PUT", appPath, `{"image":"a"}`, "Idempotency-Key", strings.Repeat("k", 129))
@@ -136,7 +136,7 @@ func TestContentTypeAndIdempotencyKey(t *testing.T) {
 }
 
 func TestWaitingIsAnsweredWithTheOutcome(t *testing.T) {
-	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for query, tc := range map[string]struct {
 		image  string
 		status int
@@ -178,9 +178,9 @@ func TestAWaitTellsOfItsOwnWrite(t *testing.T) {
 		} {
 			t.Run(kind+" "+image, func(t *testing.T) {
 				t.Parallel()
-				backend, path := runnerapitest.NewBackend(), "/v1/namespaces/production/"+kind+"/web"
+				backend, path := runnertest.NewBackend(), "/v1/namespaces/production/"+kind+"/web"
 				var followed atomic.Bool
-				backend.Intercept = func(ctx context.Context, call runnerapitest.Call) error {
+				backend.Intercept = func(ctx context.Context, call runnertest.Call) error {
 					if image == "" || call.Verb != "Wait" || followed.Swap(true) {
 						return nil
 					}
@@ -189,7 +189,7 @@ func TestAWaitTellsOfItsOwnWrite(t *testing.T) {
 					_, failed := backend.Deploy(ctx, call.Key, app.Spec, runnerapi.WriteOptions{})
 					return errors.Join(err, failed)
 				}
-				r := newRaw(t, runnerapitest.Start(t, backend))
+				r := newRaw(t, runnertest.Start(t, backend))
 				for range 2 { // also where it is sent again
 					resp, answer := r.do("PUT", path+"?wait=100ms", body, "Idempotency-Key", "mine")
 					var got struct {
@@ -225,10 +225,10 @@ func TestHealthNeedsNoCertificateAndNothingElseDoesWithout(t *testing.T) {
 }
 
 func TestACallThatTheClusterDoesNotAnswer(t *testing.T) {
-	b := runnerapitest.NewBackend()
-	b.Intercept = func(ctx context.Context, _ runnerapitest.Call) error { <-ctx.Done(); return ctx.Err() }
+	b := runnertest.NewBackend()
+	b.Intercept = func(ctx context.Context, _ runnertest.Call) error { <-ctx.Done(); return ctx.Err() }
 	h := server.New(server.Config{
-		Apps: b, Clusters: b, TrustDomain: runnerapitest.TrustDomain, CallTimeout: 50 * time.Millisecond, Log: zerolog.Nop(),
+		Apps: b, Clusters: b, TrustDomain: runnertest.TrustDomain, CallTimeout: 50 * time.Millisecond, Log: zerolog.Nop(),
 	})
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, verified(t, http.MethodGet, "/v1/cluster"))
@@ -237,10 +237,10 @@ func TestACallThatTheClusterDoesNotAnswer(t *testing.T) {
 }
 
 func TestAPanicIsAnswered(t *testing.T) {
-	b := runnerapitest.NewBackend()
-	b.Intercept = func(context.Context, runnerapitest.Call) error { panic("secret detail") }
+	b := runnertest.NewBackend()
+	b.Intercept = func(context.Context, runnertest.Call) error { panic("secret detail") }
 	var log strings.Builder
-	h := server.New(server.Config{Apps: b, Clusters: b, TrustDomain: runnerapitest.TrustDomain, Log: zerolog.New(&log)})
+	h := server.New(server.Config{Apps: b, Clusters: b, TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})
 	for _, path := range []string{"/v1/cluster", appPath + "/logs"} {
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, verified(t, http.MethodGet, path))
@@ -251,9 +251,9 @@ func TestAPanicIsAnswered(t *testing.T) {
 }
 
 func TestOneLogLinePerCallWithoutItsBody(t *testing.T) {
-	b := runnerapitest.NewBackend()
+	b := runnertest.NewBackend()
 	var log strings.Builder
-	h := server.New(server.Config{Secrets: b, TrustDomain: runnerapitest.TrustDomain, Log: zerolog.New(&log)})
+	h := server.New(server.Config{Secrets: b, TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})
 	req := verified(t, http.MethodPut, "/v1/namespaces/production/secrets/s?dryRun=true")
 	req.Body, req.ContentLength = io.NopCloser(strings.NewReader(`{"data":{"a":"hunter2"}}`)), -1
 	req.Header.Set("Content-Type", "application/json")

@@ -29,7 +29,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -170,7 +170,7 @@ func (s *system) connect(t *testing.T, config func() *tls.Config, cert tls.Certi
 		TLS: func(context.Context) (*tls.Config, error) { return config(), nil }, Log: zerolog.Nop(), Cluster: func() string { return "uid" },
 	})
 	require.NoError(t, err)
-	backend := runnerapitest.NewBackend()
+	backend := runnertest.NewBackend()
 	ctx, cancel := context.WithCancel(context.Background())
 	var parts errgroup.Group
 	parts.Go(func() error { return tun.Run(ctx) })

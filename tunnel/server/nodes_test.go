@@ -19,7 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -30,7 +30,7 @@ import (
 // node is a control plane's: frps, and the edge that Runners come to.
 type node struct {
 	t            testing.TB
-	ca           *runnerapitest.CA
+	ca           *runnertest.CA
 	tunnel, edge string // addresses
 	wire         *faultproxy.Proxy
 	*server.Server
@@ -40,10 +40,10 @@ type node struct {
 // start serves on the addresses of before, or on new ones.
 func (n *node) start() {
 	n.t.Helper()
-	cert := n.ca.Issue(n.t, runnerapi.ControlPlaneURI(runnerapitest.TrustDomain), tunneltest.ServerName)
+	cert := n.ca.Issue(n.t, runnerapi.ControlPlaneURI(runnertest.TrustDomain), tunneltest.ServerName)
 	s, err := server.New(server.Config{
 		TLS:      &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: n.ca.Pool, MinVersion: tls.VersionTLS13},
-		Identify: func(tls.ConnectionState) (string, error) { return runnerapitest.AgentID, nil },
+		Identify: func(tls.ConnectionState) (string, error) { return runnertest.AgentID, nil },
 		Log:      testLog(),
 	})
 	if err != nil {
@@ -76,13 +76,13 @@ func (n *node) start() {
 type twoNodes struct {
 	nodes  [2]*node
 	set    *tunnel.Set
-	agent  *runnerapitest.Agent
+	agent  *runnertest.Agent
 	runner *client.Client
 }
 
 func startTwoNodes(t testing.TB) *twoNodes {
 	t.Helper()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	agent.Stop() // from its port: it serves on the tunnels
 	all := &twoNodes{agent: agent}
 	var told []tunnel.Endpoint
@@ -93,9 +93,9 @@ func startTwoNodes(t testing.TB) *twoNodes {
 		n.wire = faultproxy.New(t, address)
 		all.nodes[i], told = n, append(told, at(n.wire.Addr()))
 	}
-	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnerapitest.TrustDomain, runnerapitest.AgentID), runnerapitest.ServerName)
+	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
 	set, err := tunnel.NewSet(tunnel.SetConfig{Config: tunnel.Config{
-		ServerAddress: told[0].Address, ServerName: told[0].ServerName, AgentID: runnerapitest.AgentID, Instance: "one",
+		ServerAddress: told[0].Address, ServerName: told[0].ServerName, AgentID: runnertest.AgentID, Instance: "one",
 		TLS: func(context.Context) (*tls.Config, error) {
 			return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: agent.CA.Pool, MinVersion: tls.VersionTLS13}, nil
 		},
@@ -132,7 +132,7 @@ func (all *twoNodes) awaitBoth(t testing.TB) {
 	t.Helper()
 	await.Until(t, "both tunnels are up", func() bool {
 		up, _ := all.set.Status().Up()
-		return up == 2 && all.nodes[0].Connected(runnerapitest.AgentID) && all.nodes[1].Connected(runnerapitest.AgentID)
+		return up == 2 && all.nodes[0].Connected(runnertest.AgentID) && all.nodes[1].Connected(runnertest.AgentID)
 	})
 }
 
@@ -344,7 +344,7 @@ func (all *twoNodes) serveBesideAFrozenNode(t *testing.T) (noticed bool) {
 		late.Go(func() { list(c) })
 	}
 	served.Wait()
-	noticed = !all.nodes[0].Connected(runnerapitest.AgentID)
+	noticed = !all.nodes[0].Connected(runnertest.AgentID)
 	late.Wait()
 	return noticed
 }

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // Issued is a certificate that was issued to an agent or a Runner.
@@ -62,7 +62,7 @@ func ParseRequest(text string) (*x509.CertificateRequest, error) {
 func (c *CA) Agent(req *x509.CertificateRequest, serverName string, id *url.URL, ttl time.Duration, reason string) (Issued, error) {
 	return c.issue(req.PublicKey, &x509.Certificate{
 		Subject:  pkix.Name{CommonName: serverName},
-		DNSNames: []string{serverName, server.KubernetesServerName(serverName)}, URIs: []*url.URL{id},
+		DNSNames: []string{serverName, runnerapi.KubernetesServerName(serverName)}, URIs: []*url.URL{id},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}, ttl, reason)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
-	runnerserver "github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -128,7 +128,7 @@ func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 
 // agentOf returns the agent's ID in AGENT_ID.DOMAIN, or in the agent's name for the Kubernetes API.
 func agentOf(name, domain string) (string, bool) {
-	name = strings.TrimPrefix(strings.ToLower(name), runnerserver.KubernetesServerPrefix)
+	name = strings.TrimPrefix(strings.ToLower(name), runnerapi.KubernetesServerPrefix)
 	id, rest, ok := strings.Cut(name, ".")
 	return id, ok && id != "" && rest == strings.ToLower(domain)
 }

@@ -17,9 +17,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 
 	wait "github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/memnet"
 )
 
 // pair is both ends of a WebSocket.
@@ -31,7 +31,7 @@ func pair(t *testing.T) (near, far *Channels) {
 		assert.NoError(t, err)
 		accepted <- ws
 	})}
-	pipes, served := server.NewPipes(), make(chan error, 1)
+	pipes, served := memnet.New(), make(chan error, 1)
 	go func() { served <- srv.Serve(pipes) }()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := pipes.Dial(ctx, network, address)

@@ -19,7 +19,7 @@ var document = sync.OnceValues(func() (*contract.Document, error) {
 	return contract.Read(raw)
 })
 
-// Around returns a wrapper for runnerapi.ClientConfig. It fails the test if an answer breaks the
+// Around returns a wrapper for client.Config. It fails the test if an answer breaks the
 // document.
 func Around(t testing.TB) func(http.RoundTripper) http.RoundTripper {
 	var mu sync.Mutex

@@ -1,4 +1,4 @@
-package runnerapi_test
+package server_test
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package runnerapitest
+package runnertest
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package runnerapitest
+package runnertest
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PutConfigMap implements runnerapi.ConfigMaps.
+// PutConfigMap implements server.ConfigMaps.
 func (b *FakeBackend) PutConfigMap(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
 	if err := b.enter(ctx, Call{"PutConfigMap", key, opts}); err != nil {
 		return runnerapi.ConfigMap{}, err
@@ -40,7 +40,7 @@ func configMap(key runnerapi.Key, spec runnerapi.ConfigMapSpec, values bool) run
 	return cm
 }
 
-// GetConfigMap implements runnerapi.ConfigMaps.
+// GetConfigMap implements server.ConfigMaps.
 func (b *FakeBackend) GetConfigMap(ctx context.Context, key runnerapi.Key) (runnerapi.ConfigMap, error) {
 	if err := b.enter(ctx, Call{Verb: "GetConfigMap", Key: key}); err != nil {
 		return runnerapi.ConfigMap{}, err
@@ -54,7 +54,7 @@ func (b *FakeBackend) GetConfigMap(ctx context.Context, key runnerapi.Key) (runn
 	return configMap(key, spec, true), nil
 }
 
-// ListConfigMaps implements runnerapi.ConfigMaps.
+// ListConfigMaps implements server.ConfigMaps.
 func (b *FakeBackend) ListConfigMaps(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error) {
 	if err := b.enter(ctx, Call{Verb: "ListConfigMaps", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (b *FakeBackend) ListConfigMaps(ctx context.Context, namespace string) ([]r
 	return items, b.checkNamespace(namespace)
 }
 
-// DeleteConfigMap implements runnerapi.ConfigMaps.
+// DeleteConfigMap implements server.ConfigMaps.
 func (b *FakeBackend) DeleteConfigMap(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	if err := b.enter(ctx, Call{"DeleteConfigMap", key, opts}); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (b *FakeBackend) DeleteConfigMap(ctx context.Context, key runnerapi.Key, op
 	return nil
 }
 
-// Metrics implements runnerapi.AppMeter: one pod that uses little. An App whose
+// Metrics implements server.AppMeter: one pod that uses little. An App whose
 // image has "unmeasured" in its name is in a cluster without metrics-server.
 func (b *FakeBackend) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error) {
 	if err := b.enter(ctx, Call{Verb: "Metrics", Key: key}); err != nil {

@@ -1,4 +1,4 @@
-package runnerapitest
+package runnertest
 
 import (
 	"context"
@@ -15,13 +15,13 @@ type kept struct {
 	content string
 }
 
-// fakeJournal is a runnerapi.Journal that forgets with the process.
+// fakeJournal is a server.Journal that forgets with the process.
 type fakeJournal struct {
 	mu   sync.Mutex
 	kept map[string]kept
 }
 
-// Claim implements runnerapi.Journal.
+// Claim implements server.Journal.
 func (j *fakeJournal) Claim(_ context.Context, c runnerapi.Claim) (runnerapi.Record, bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -38,7 +38,7 @@ func (j *fakeJournal) Claim(_ context.Context, c runnerapi.Claim) (runnerapi.Rec
 	return r, false, nil
 }
 
-// Finish implements runnerapi.Journal.
+// Finish implements server.Journal.
 func (j *fakeJournal) Finish(_ context.Context, r runnerapi.Record) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -46,7 +46,7 @@ func (j *fakeJournal) Finish(_ context.Context, r runnerapi.Record) error {
 	return nil
 }
 
-// Release implements runnerapi.Journal.
+// Release implements server.Journal.
 func (j *fakeJournal) Release(_ context.Context, id string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -54,7 +54,7 @@ func (j *fakeJournal) Release(_ context.Context, id string) error {
 	return nil
 }
 
-// Find implements runnerapi.Journal.
+// Find implements server.Journal.
 func (j *fakeJournal) Find(_ context.Context, id string) (runnerapi.Record, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -65,7 +65,7 @@ func (j *fakeJournal) Find(_ context.Context, id string) (runnerapi.Record, erro
 	return r.Record, nil
 }
 
-// Outcome implements runnerapi.Outcomes.
+// Outcome implements server.Outcomes.
 func (b *FakeBackend) Outcome(_ context.Context, r runnerapi.Record) (runnerapi.Outcome, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

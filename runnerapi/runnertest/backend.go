@@ -1,7 +1,7 @@
-// Package runnerapitest provides an agent for tests of its callers: the real Runner API server over
+// Package runnertest provides an agent for tests of its callers: the real Runner API server over
 // real mutual TLS on the loopback interface. Its backend is in memory and only pretends to have a
 // cluster. Do not test with it what an agent does: that needs a real cluster.
-package runnerapitest
+package runnertest
 
 import (
 	"cmp"

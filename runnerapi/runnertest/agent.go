@@ -1,4 +1,4 @@
-package runnerapitest
+package runnertest
 
 import (
 	"context"
@@ -80,7 +80,7 @@ func New(t testing.TB, backend *FakeBackend) *Agent {
 func newWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*server.TLSConfig)) *Agent {
 	t.Helper()
 	ca := NewCA(t)
-	cert := ca.Issue(t, runnerapi.AgentURI(TrustDomain, AgentID), ServerName, server.KubernetesServerName(ServerName))
+	cert := ca.Issue(t, runnerapi.AgentURI(TrustDomain, AgentID), ServerName, runnerapi.KubernetesServerName(ServerName))
 	a := &Agent{Backend: backend, CA: ca, Address: loopback() + ":0", Log: zerolog.Nop(), Drain: time.Second, t: t, changed: changed}
 	config := server.TLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
