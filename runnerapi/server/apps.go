@@ -35,7 +35,7 @@ func (s *server) appRoutes() {
 	register(s, operation("list-namespace-apps", http.MethodGet, "/namespaces/{namespace}/apps", "Apps", "List the Apps of a namespace",
 		"Each with its spec, status and diagnosis.", 0), s.listApps)
 	registerLong(s, s.mayWait(operation("scale-app", http.MethodPost, appPattern+"/scale", "Apps", "Scale an App",
-		"Sets the number of pods of a Deployment or StatefulSet, or the bounds of its autoscaling.", MaxSmallBody)), s.scaleApp)
+		"Sets the number of pods of a Deployment or StatefulSet, or the bounds of its autoscaling.", maxSmallBody)), s.scaleApp)
 	registerLong(s, s.mayWait(operation("restart-app", http.MethodPost, appPattern+"/restart", "Apps", "Restart an App",
 		"Replaces all pods, a few at a time; a Job it runs again. With an Idempotency-Key it restarts once, however often it is sent.", 0)), s.restartApp)
 }

@@ -24,7 +24,7 @@ func (s *server) buildRoutes() {
 	register(s, mayGoOn(alsoRefuses(operation("put-build", http.MethodPut, buildPattern, "Builds", "Build an image",
 		"Builds an image in the cluster from a Dockerfile of a Git repository, and pushes it. The same spec and run again start nothing; "+
 			"another one is refused while a run is under way. Answers 202 with a run that has begun. "+
-			"The customer's policy has to name this command, and the namespace has to allow builds: see docs/builds.md.", MaxSmallBody), http.StatusNotImplemented)), s.putBuild)
+			"The customer's policy has to name this command, and the namespace has to allow builds: see docs/builds.md.", maxSmallBody), http.StatusNotImplemented)), s.putBuild)
 	register(s, operation("get-build", http.MethodGet, buildPattern, "Builds", "Get a build",
 		"The newest run: how far it is, the image by its digest, or why there is none; and the runs before.", 0), s.getBuild)
 	register(s, operation("delete-build", http.MethodDelete, buildPattern, "Builds", "Cancel and delete a build",

@@ -35,7 +35,7 @@ func readDryRun(k *runnerapi.KubernetesRequest, w http.ResponseWriter, r *http.R
 			k.DryRun = asksDryRun(r.URL.Query())
 			return nil
 		}
-		if r.ContentLength < 0 || r.ContentLength > MaxSmallBody { // no DeleteOptions are that long
+		if r.ContentLength < 0 || r.ContentLength > maxSmallBody { // no DeleteOptions are that long
 			return nil
 		}
 		body, err := keepBody(w, r)
@@ -57,7 +57,7 @@ func onlyAll(values []string) bool {
 
 // keepBody reads a small body, and leaves it to be read again.
 func keepBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := readBody(w, r, MaxSmallBody)
+	body, err := readBody(w, r, maxSmallBody)
 	if err != nil {
 		return nil, err
 	}

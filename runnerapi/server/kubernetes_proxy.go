@@ -152,7 +152,7 @@ func (s *server) holdBody(w http.ResponseWriter, r *http.Request, runner string,
 		return func() {}, nil
 	}
 	leave := func() {}
-	if r.ContentLength < 0 || r.ContentLength > MaxSmallBody {
+	if r.ContentLength < 0 || r.ContentLength > maxSmallBody {
 		var ok bool
 		if leave, ok = s.bodies.Enter(runner); !ok {
 			return nil, busy("too many large bodies of this Runner's are under way")

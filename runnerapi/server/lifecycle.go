@@ -23,7 +23,7 @@ func (s *server) lifecycleRoutes() {
 		"What a rollback can go back to, newest first: who made it, when, and what it changed.", 0), s.listRevisions)
 	registerLong(s, s.mayWait(operation("rollback-app", http.MethodPost, appPattern+"/rollback", "Apps", "Roll an App back",
 		"Goes back to a revision, by default the one before the current one, as a new revision. The number of pods, autoscaling and paused stay as they are. With an Idempotency-Key it is done once, however often it is sent.",
-		MaxSmallBody)), s.rollbackApp)
+		maxSmallBody)), s.rollbackApp)
 	register(s, operation("get-operation", http.MethodGet, "/operations/{id}", "Operations", "Get an operation",
 		"What became of a write, by the ID that its answer carried in Operation-Id. Kept for a day.", 0), s.getOperation)
 }

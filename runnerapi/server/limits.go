@@ -79,7 +79,7 @@ func busy(detail string) *runnerapi.Error {
 // before they are read until they are answered.
 func (s *server) largeBodies(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
-	if 0 <= r.ContentLength && r.ContentLength <= MaxSmallBody {
+	if 0 <= r.ContentLength && r.ContentLength <= maxSmallBody {
 		next(ctx)
 		return
 	}

@@ -40,7 +40,7 @@ func (s *server) nodeRoutes() {
 	registerLong(s, mayGoOn(operation("drain-node", http.MethodPost, nodePattern+"/drain", "Cluster", "Drain a node",
 		"Cordons the node and has its pods evicted, as their disruption budgets allow; pods of DaemonSets and static pods stay. "+
 			"With wait, refused evictions are tried again for so long. Answers 200 when the node is empty and 202 when pods remain: "+
-			"the body says which and why, and calling again goes on. A pod whose eviction fails keeps none of the others. The customer's policy has to name this command.", MaxSmallBody)), s.drainNode)
+			"the body says which and why, and calling again goes on. A pod whose eviction fails keeps none of the others. The customer's policy has to name this command.", maxSmallBody)), s.drainNode)
 }
 
 func (s *server) listNodes(ctx context.Context, _ *struct{}) (*nodeListOutput, error) {

@@ -64,7 +64,7 @@ func (s *server) listSecrets(ctx context.Context, in *params.Namespace) (*secret
 func (s *server) namespaceRoutes() {
 	register(s, operation("put-namespace", http.MethodPut, namespacePattern, "Namespaces", "Set a namespace",
 		"Creates the namespace or updates its labels, quota, default limits and network policy; from then on the agent manages it. "+
-			"What is not given is taken away.", MaxSmallBody), s.putNamespace)
+			"What is not given is taken away.", maxSmallBody), s.putNamespace)
 	register(s, operation("get-namespace", http.MethodGet, namespacePattern, "Namespaces", "Get a namespace",
 		"With its quota, and what of it is used.", 0), s.getNamespace)
 	register(s, operation("delete-namespace", http.MethodDelete, namespacePattern, "Namespaces", "Delete a namespace",

@@ -42,7 +42,7 @@ func (s *server) releaseRoutes() {
 	register(s, operation("list-release-history", http.MethodGet, releasePattern+"/history", "Releases", "List a release's revisions",
 		"Those that are kept, the newest first; rollback can go back to each that was deployed.", 0), s.releaseHistory)
 	registerLong(s, mayGoOn(operation("rollback-release", http.MethodPost, releasePattern+"/rollback", "Releases", "Roll a Helm release back",
-		"Goes back to a revision, as a new one."+untilDone+named, MaxSmallBody)), s.rollbackRelease)
+		"Goes back to a revision, as a new one."+untilDone+named, maxSmallBody)), s.rollbackRelease)
 	registerLong(s, mayGoOn(operation("delete-release", http.MethodDelete, releasePattern, "Releases", "Uninstall a Helm release",
 		"Deletes what the release made, but for what its chart says to keep, and its history. It is uninstalled when its pods are gone too: until then the operation's progress, "+
 			"and the message of each object, name what holds them. What is not gone after 5 minutes makes it failed, with what holds it as the description; "+

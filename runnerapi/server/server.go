@@ -15,17 +15,18 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // Limits of the server.
 const (
-	MaxSmallBody = 64 << 10
+	maxSmallBody = 64 << 10
 	bodyTimeout  = 30 * time.Second // for a body to arrive
 	writeTimeout = time.Minute      // for an answer that is not a stream to be read
 )
 
-// Config configures NewServer.
+// Config configures New.
 type Config struct {
 	Apps       Apps
 	Meter      AppMeter

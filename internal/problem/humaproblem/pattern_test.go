@@ -1,17 +1,20 @@
-package problem
+package humaproblem
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"testing"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 func TestEveryPatternOfTheRunnerAPIIsToldInWords(t *testing.T) {
-	text, err := os.ReadFile("../../docs/openapi.json")
+	text, err := os.ReadFile("../../../docs/openapi.json")
 	require.NoError(t, err)
 	var document any
 	require.NoError(t, json.Unmarshal(text, &document))
@@ -45,4 +48,14 @@ func TestAPatternIsNotShownToPeople(t *testing.T) {
 	}})
 	assert.Equal(t, "has to be an amount of CPU, such as 250m, 0.5 or 2", e.Detail)
 	assert.Equal(t, "resources.requests.cpu", e.Field)
+}
+
+func TestHumaErrorsLoseTheirValues(t *testing.T) {
+	err := huma.NewError(http.StatusUnprocessableEntity, "validation failed",
+		&huma.ErrorDetail{Message: "expected string", Location: "body.data.password", Value: "hunter2"})
+	e := &problem.Error{}
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, "data.password", e.Field)
+	assert.NotContains(t, e.Error(), "hunter2")
+	assert.NotEmpty(t, e.Fix)
 }

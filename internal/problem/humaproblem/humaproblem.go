@@ -1,10 +1,14 @@
-package problem
+// Package humaproblem makes huma answer with problems. A package that uses huma imports it for that
+// effect alone.
+package humaproblem
 
 import (
 	"net/http"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 // huma keeps its error constructors in package variables; they are set once,
@@ -17,7 +21,7 @@ func init() {
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
 		e := fromHuma(status, msg, errs)
 		if ctx != nil {
-			e.RequestID = RequestID(ctx.Context())
+			e.RequestID = problem.RequestID(ctx.Context())
 		}
 		return e
 	}
@@ -25,11 +29,11 @@ func init() {
 
 // fromHuma turns what huma found into a problem. The values it quotes are left
 // out: they may be secrets.
-func fromHuma(status int, msg string, errs []error) *Error {
+func fromHuma(status int, msg string, errs []error) *problem.Error {
 	if status >= http.StatusInternalServerError {
-		return unexpected()
+		return problem.Unexpected()
 	}
-	e := New(status, codeOf(status), fixFor(status), "%s", msg)
+	e := problem.New(status, problem.CodeOf(status), fixFor(status), "%s", msg)
 	for _, err := range errs {
 		d, ok := err.(huma.ErrorDetailer)
 		if !ok {
@@ -47,13 +51,13 @@ func fromHuma(status int, msg string, errs []error) *Error {
 }
 
 // fieldError names a missing property itself, where huma names the object that lacks it.
-func fieldError(d *huma.ErrorDetail) FieldError {
+func fieldError(d *huma.ErrorDetail) problem.FieldError {
 	at, message := d.Location, inWords(d.Message)
 	if name, missing := strings.CutPrefix(d.Message, lacks); missing {
 		name = strings.TrimSuffix(name, " to be present")
 		at += "." + name
 	}
-	return FieldError{Field: field(at), Message: message}
+	return problem.FieldError{Field: field(at), Message: message}
 }
 
 // lacks is huma's text for a missing property; its name follows.
@@ -61,7 +65,7 @@ const lacks = "expected required property "
 
 // field returns the path of a field of the body as its sender wrote it, without huma's prefix. The
 // others keep theirs: path, query, header.
-func field(location string) string { return Field(strings.TrimPrefix(location, "body.")) }
+func field(location string) string { return problem.Field(strings.TrimPrefix(location, "body.")) }
 
 func fixFor(status int) string {
 	switch status {
