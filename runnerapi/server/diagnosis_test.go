@@ -14,7 +14,7 @@ import (
 // TestEveryCauseIsDocumented holds the constants against the OpenAPI document
 // and the table for people.
 func TestEveryCauseIsDocumented(t *testing.T) {
-	causes := constants.OfType(t, ".", "Cause")
+	causes := constants.OfType(t, "..", "Cause")
 	schemas := openAPI(t)["components"].(map[string]any)["schemas"].(map[string]any)
 	properties := schemas["Diagnosis"].(map[string]any)["properties"].(map[string]any)
 	var documented []string
@@ -22,7 +22,7 @@ func TestEveryCauseIsDocumented(t *testing.T) {
 		documented = append(documented, cause.(string))
 	}
 	assert.ElementsMatch(t, causes, documented)
-	doc, err := os.ReadFile("../docs/runner-api.md")
+	doc, err := os.ReadFile("../../docs/runner-api.md")
 	require.NoError(t, err)
 	for _, cause := range causes {
 		assert.Regexp(t, "(?m)^\\| .*`"+cause+"`.* \\|", string(doc), "docs/runner-api.md lacks a row")
