@@ -1,6 +1,10 @@
 package runnerapi
 
-import "strings"
+import (
+	"net/url"
+	"strings"
+	"sync"
+)
 
 // Call is one call of the Runner API, as its reference describes it. The table in
 // docs/runner-api.md and the examples in the OpenAPI document are generated from these, and tests
@@ -20,6 +24,34 @@ type Call struct {
 func (c Call) Upgrades() bool {
 	return strings.HasSuffix(c.Path, "/exec") || strings.HasSuffix(c.Path, "/portforward")
 }
+
+// PathTo returns the call's path with names in place of its parameters, in order.
+func (c Call) PathTo(names ...string) string {
+	parts := strings.Split(c.Path, "/")
+	for i, part := range parts {
+		if strings.HasPrefix(part, "{") && len(names) > 0 {
+			parts[i], names = url.PathEscape(names[0]), names[1:]
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// CallOf returns the call with an ID. It panics if there is none.
+func CallOf(id string) Call {
+	call, known := callsByID()[id]
+	if !known {
+		panic("runnerapi: there is no call " + id)
+	}
+	return call
+}
+
+var callsByID = sync.OnceValue(func() map[string]Call {
+	calls := map[string]Call{}
+	for _, c := range Calls() {
+		calls[c.ID] = c
+	}
+	return calls
+})
 
 // What sending a call twice does.
 const (

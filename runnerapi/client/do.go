@@ -25,8 +25,9 @@ const maxAnswer = 64 << 20
 
 // request is one call.
 type request struct {
+	call   string // its ID in the table of calls
 	method string
-	path   string // below /v1, escaped
+	path   string // escaped
 	query  map[string]string
 	body   any
 	raw    []byte // the body as it is, instead
@@ -37,13 +38,30 @@ type request struct {
 	lastEvent string // Last-Event-ID
 }
 
+// newRequest returns a request of the call with that ID. The names are those in its path, in order.
+func newRequest(id string, names ...string) *request {
+	call := runnerapi.CallOf(id)
+	return &request{call: id, method: call.Method, path: call.PathTo(names...)}
+}
+
+// objectRequest is newRequest for a namespaced object.
+func objectRequest(id string, key runnerapi.Key) *request {
+	return newRequest(id, key.Namespace, key.Name)
+}
+
+// send sets the body.
+func (r *request) send(body any) *request {
+	r.body = body
+	return r
+}
+
 // url returns a URL with the scheme of a connection whose TLS the dialer handles.
 func (r *request) url(host string) string {
 	q := url.Values{}
 	for k, v := range r.query {
 		q.Set(k, v)
 	}
-	u := "http://" + host + "/v1" + r.path
+	u := "http://" + host + r.path
 	if len(q) > 0 {
 		u += "?" + q.Encode()
 	}
@@ -127,7 +145,7 @@ func (c *Client) exchange(ctx context.Context, t *try, r *request) ([]byte, erro
 // do makes a call and returns its successful response, whose body is the caller's to close.
 func (c *Client) do(ctx context.Context, t *try, r *request) (*http.Response, error) {
 	// The span, if the caller's context has one, is of all tries until an answer begins.
-	ctx, answered := span.Calling(ctx, func() string { return callName(r.method, r.path) }, r.method)
+	ctx, answered := span.Calling(ctx, func() string { return r.call }, r.method)
 	req, err := c.request(ctx, r)
 	if err != nil {
 		answered(0, err)
@@ -138,7 +156,7 @@ func (c *Client) do(ctx context.Context, t *try, r *request) (*http.Response, er
 	if r.accept == runnerapi.NDJSON || r.accept == runnerapi.EventStream {
 		via = c.streams
 	}
-	begun := c.tellSlow(ctx, t, callName(r.method, r.path), r.query["wait"] != "")
+	begun := c.tellSlow(ctx, t, r.call, r.query["wait"] != "")
 	resp, err := via.Do(req)
 	begun()
 	answered(statusOf(resp), err)
@@ -197,10 +215,10 @@ func (c *Client) request(ctx context.Context, r *request) (*retryablehttp.Reques
 	return req, nil
 }
 
-// remove returns a DELETE. That a repeated one finds nothing means that the first was carried out
+// remove sends a DELETE. That a repeated one finds nothing means that the first was carried out
 // and its answer lost.
-func (c *Client) remove(ctx context.Context, path string, opts runnerapi.WriteOptions) error {
-	tries, err := c.call(ctx, (&request{method: http.MethodDelete, path: path}).write(opts), nil)
+func (c *Client) remove(ctx context.Context, r *request, opts runnerapi.WriteOptions) error {
+	tries, err := c.call(ctx, r.write(opts), nil)
 	known := &runnerapi.Error{}
 	if tries > 1 && errors.As(err, &known) && known.Code == runnerapi.CodeNotFound {
 		return nil

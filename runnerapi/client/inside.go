@@ -31,7 +31,7 @@ func (c *Client) Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.Exe
 			query.Set(name, "true")
 		}
 	}
-	ch, header, err := c.upgrade(ctx, appURL(key)+"/exec", query, wire.ExecProtocol)
+	ch, header, err := c.upgrade(ctx, objectRequest("exec-app", key), query, wire.ExecProtocol)
 	if err != nil {
 		return 0, err
 	}
@@ -85,7 +85,7 @@ func (c *Client) ended(ctx context.Context, err error) error {
 func (c *Client) PortForward(ctx context.Context, key runnerapi.Key, opts runnerapi.PortForwardOptions) (runnerapi.HalfCloser, error) {
 	query := url.Values{"port": {strconv.Itoa(opts.Port)}}
 	addQuery(query, opts.Pod, "")
-	ch, _, err := c.upgrade(ctx, appURL(key)+"/portforward", query, wire.PortForwardProtocol)
+	ch, _, err := c.upgrade(ctx, objectRequest("port-forward-app", key), query, wire.PortForwardProtocol)
 	if err != nil {
 		return nil, err
 	}
@@ -115,9 +115,9 @@ func (c *Client) PortForward(ctx context.Context, key runnerapi.Key, opts runner
 
 // upgrade connects to the agent, for as long as the client's patience lasts, and makes
 // the connection a WebSocket. It returns the headers of the answer. A refusal is an *Error.
-func (c *Client) upgrade(ctx context.Context, path string, query url.Values, protocol string) (*wire.Channels, http.Header, error) {
+func (c *Client) upgrade(ctx context.Context, r *request, query url.Values, protocol string) (*wire.Channels, http.Header, error) {
 	ctx, t := withTry(ctx)
-	begun := c.tellSlow(ctx, t, callName(http.MethodGet, path), false)
+	begun := c.tellSlow(ctx, t, r.call, false)
 	defer begun()
 	conn, err := c.connect(ctx, t)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *Client) upgrade(ctx context.Context, path string, query url.Values, pro
 	header := http.Header{"User-Agent": {c.config.UserAgent}, problem.RequestIDHeader: {uuid.NewString()}}
 	handshake, cancel := context.WithTimeout(ctx, headerTimeout)
 	defer cancel()
-	target := "http://" + c.config.ServerName + "/v1" + path + "?" + query.Encode()
+	target := "http://" + c.config.ServerName + r.path + "?" + query.Encode()
 	ws, resp, err := websocket.Dial(handshake, target, &websocket.DialOptions{ //nolint:bodyclose // the library does
 		HTTPClient: &http.Client{Transport: refusals{&http.Transport{DialContext: once.dial, DisableKeepAlives: true}}},
 		HTTPHeader: header, Subprotocols: []string{protocol},

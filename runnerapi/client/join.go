@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -10,13 +9,13 @@ import (
 // JoinCommand returns how a machine becomes a worker of the cluster.
 func (c *Client) JoinCommand(ctx context.Context) (runnerapi.JoinCommand, error) {
 	var command runnerapi.JoinCommand
-	_, err := c.call(ctx, &request{method: http.MethodGet, path: "/cluster/join"}, &command)
+	_, err := c.call(ctx, newRequest("get-join-command"), &command)
 	return command, err
 }
 
 // JoinToken returns the token for that, where the policy names the command.
 func (c *Client) JoinToken(ctx context.Context) (runnerapi.JoinToken, error) {
 	var token runnerapi.JoinToken
-	_, err := c.call(ctx, &request{method: http.MethodGet, path: "/cluster/join/token"}, &token)
+	_, err := c.call(ctx, newRequest("get-join-token"), &token)
 	return token, err
 }

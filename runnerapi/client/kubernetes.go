@@ -25,7 +25,8 @@ func (c *Client) KubernetesRefusal(ctx context.Context, namespace string) (strin
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Resource: "pods"},
 	}}
 	req, err := c.request(ctx, &request{
-		method: http.MethodPost, path: "/kubernetes/apis/authorization.k8s.io/v1/" + runnerapi.AccessReviews, body: review,
+		call: runnerapi.KubernetesCall, method: http.MethodPost, body: review,
+		path: "/v1/kubernetes/apis/authorization.k8s.io/v1/" + runnerapi.AccessReviews,
 	})
 	if err != nil {
 		return "", err

@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -13,30 +11,30 @@ import (
 
 // Pause stops changes to the App, including those of its spec, until Resume.
 func (c *Client) Pause(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	return c.command(ctx, &request{method: http.MethodPost, path: appURL(key) + "/pause"}, opts)
+	return c.command(ctx, objectRequest("pause-app", key), opts)
 }
 
 // Resume rolls out what changed while the App was paused.
 func (c *Client) Resume(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	return c.command(ctx, &request{method: http.MethodPost, path: appURL(key) + "/resume"}, opts)
+	return c.command(ctx, objectRequest("resume-app", key), opts)
 }
 
 // Revisions returns the revisions that Rollback can return to, newest first.
 func (c *Client) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.Revision, error) {
 	var list runnerapi.RevisionList
-	_, err := c.call(ctx, &request{method: http.MethodGet, path: appURL(key) + "/revisions"}, &list)
+	_, err := c.call(ctx, objectRequest("list-app-revisions", key), &list)
 	return list.Items, err
 }
 
 // Rollback returns to a revision, by default the one before the current one.
 func (c *Client) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	return c.command(ctx, &request{method: http.MethodPost, path: appURL(key) + "/rollback", body: to}, opts)
+	return c.command(ctx, objectRequest("rollback-app", key).send(to), opts)
 }
 
 // Operation returns the outcome of a command, by the operation ID in the command's answer.
 func (c *Client) Operation(ctx context.Context, id string) (runnerapi.Operation, error) {
 	var op runnerapi.Operation
-	_, err := c.call(ctx, &request{method: http.MethodGet, path: "/operations/" + url.PathEscape(id)}, &op)
+	_, err := c.call(ctx, newRequest("get-operation", id), &op)
 	return op, err
 }
 
@@ -80,7 +78,8 @@ func (c *Client) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.E
 // events reads the stream over one connection.
 func (c *Client) events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) error {
 	ctx, t := withTry(ctx)
-	r := &request{method: http.MethodGet, path: appURL(key) + "/events", accept: runnerapi.EventStream, lastEvent: opts.After}
+	r := objectRequest("get-app-events", key)
+	r.accept, r.lastEvent = runnerapi.EventStream, opts.After
 	if opts.Follow {
 		r.query = map[string]string{"follow": "true"}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -25,14 +24,14 @@ const maxBroken = 5
 // breaks off because the agent was replaced or the connection was lost, Logs resumes it where it
 // ended. By the lines' time stamps no line is repeated, and none is missing unless its pod is gone.
 func (c *Client) Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
-	return c.logs(ctx, appURL(key)+"/logs", opts, emit)
+	return c.logs(ctx, objectRequest("get-app-logs", key), opts, emit)
 }
 
-func (c *Client) logs(ctx context.Context, path string, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
+func (c *Client) logs(ctx context.Context, r *request, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
 	res := &resumption{opts: opts, began: time.Now(), marks: map[string]mark{}}
 	for n := 0; ; n++ {
 		before := res.lines
-		err := c.stream(ctx, path, res, emit)
+		err := c.stream(ctx, r, res, emit)
 		stop, known := &wire.Stopped{}, &runnerapi.Error{}
 		switch {
 		case err == nil:
@@ -58,9 +57,10 @@ func (c *Client) logs(ctx context.Context, path string, opts runnerapi.LogOption
 }
 
 // stream reads the log over one connection.
-func (c *Client) stream(ctx context.Context, path string, res *resumption, emit func(runnerapi.LogLine) error) error {
+func (c *Client) stream(ctx context.Context, r *request, res *resumption, emit func(runnerapi.LogLine) error) error {
 	ctx, t := withTry(ctx)
-	resp, err := c.do(ctx, t, &request{method: http.MethodGet, path: path, query: res.next(), accept: runnerapi.NDJSON})
+	r.query, r.accept = res.next(), runnerapi.NDJSON
+	resp, err := c.do(ctx, t, r)
 	if err != nil {
 		return err
 	}

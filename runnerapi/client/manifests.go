@@ -3,20 +3,15 @@ package client
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/url"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func setURL(set runnerapi.Key) string {
-	return namespaceURL(set.Namespace) + "/sets/" + url.PathEscape(set.Name)
-}
-
 // Apply applies YAML documents, or JSON, as a set, and prunes what left it. It does not wait:
 // Options.Wait is for callers of the API without this client; see WaitSet.
 func (c *Client) Apply(ctx context.Context, set runnerapi.Key, manifests []byte, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error) {
-	r := (&request{method: http.MethodPost, path: "/apply", raw: manifests, media: "application/yaml"}).write(opts.WriteOptions)
+	r := newRequest("apply-manifests").write(opts.WriteOptions)
+	r.raw, r.media = manifests, "application/yaml"
 	if r.query == nil {
 		r.query = map[string]string{}
 	}
@@ -38,7 +33,7 @@ func (c *Client) Apply(ctx context.Context, set runnerapi.Key, manifests []byte,
 // GetSet returns the objects of a set and their state.
 func (c *Client) GetSet(ctx context.Context, set runnerapi.Key) (runnerapi.ManifestSet, error) {
 	var s runnerapi.ManifestSet
-	_, err := c.call(ctx, &request{method: http.MethodGet, path: setURL(set)}, &s)
+	_, err := c.call(ctx, objectRequest("get-set", set), &s)
 	return s, err
 }
 
@@ -70,7 +65,7 @@ func (c *Client) WaitSet(ctx context.Context, set runnerapi.Key, report func(run
 // ListSets reads the sets of a namespace, without their objects.
 func (c *Client) ListSets(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error) {
 	var list runnerapi.ManifestSetList
-	_, err := c.call(ctx, &request{method: http.MethodGet, path: namespaceURL(namespace) + "/sets"}, &list)
+	_, err := c.call(ctx, newRequest("list-sets", namespace), &list)
 	return list.Items, err
 }
 
@@ -78,6 +73,6 @@ func (c *Client) ListSets(ctx context.Context, namespace string) ([]runnerapi.Ma
 // still exist, and the message says what holds them: call it again.
 func (c *Client) DeleteSet(ctx context.Context, set runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.ApplyResult, error) {
 	var result runnerapi.ApplyResult
-	_, err := c.call(ctx, (&request{method: http.MethodDelete, path: setURL(set)}).write(opts), &result)
+	_, err := c.call(ctx, objectRequest("delete-set", set).write(opts), &result)
 	return result, err
 }

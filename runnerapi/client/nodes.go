@@ -2,26 +2,22 @@ package client
 
 import (
 	"context"
-	"net/http"
-	"net/url"
 	"strconv"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func nodeURL(name string) string { return "/nodes/" + url.PathEscape(name) }
-
 // ListNodes reads all nodes.
 func (c *Client) ListNodes(ctx context.Context) ([]runnerapi.Node, error) {
 	var list runnerapi.NodeList
-	_, err := c.call(ctx, &request{method: http.MethodGet, path: "/nodes"}, &list)
+	_, err := c.call(ctx, newRequest("list-nodes"), &list)
 	return list.Items, err
 }
 
 // GetNode reads one node.
 func (c *Client) GetNode(ctx context.Context, name string) (runnerapi.Node, error) {
 	var node runnerapi.Node
-	_, err := c.call(ctx, &request{method: http.MethodGet, path: nodeURL(name)}, &node)
+	_, err := c.call(ctx, newRequest("get-node", name), &node)
 	return node, err
 }
 
@@ -40,23 +36,25 @@ func (c *Client) ListEvents(ctx context.Context, namespace string, filter runner
 		q["limit"] = strconv.Itoa(filter.Limit)
 	}
 	var list runnerapi.EventList
-	_, err := c.call(ctx, &request{method: http.MethodGet, path: namespaceURL(namespace) + "/events", query: q}, &list)
+	r := newRequest("list-events", namespace)
+	r.query = q
+	_, err := c.call(ctx, r, &list)
 	return list.Items, err
 }
 
 // CordonNode keeps new pods off a node.
 func (c *Client) CordonNode(ctx context.Context, name string, opts runnerapi.WriteOptions) (runnerapi.Node, error) {
-	return c.nodeCommand(ctx, nodeURL(name)+"/cordon", opts)
+	return c.nodeCommand(ctx, newRequest("cordon-node", name), opts)
 }
 
 // UncordonNode makes a node schedulable again.
 func (c *Client) UncordonNode(ctx context.Context, name string, opts runnerapi.WriteOptions) (runnerapi.Node, error) {
-	return c.nodeCommand(ctx, nodeURL(name)+"/uncordon", opts)
+	return c.nodeCommand(ctx, newRequest("uncordon-node", name), opts)
 }
 
-func (c *Client) nodeCommand(ctx context.Context, path string, opts runnerapi.WriteOptions) (runnerapi.Node, error) {
+func (c *Client) nodeCommand(ctx context.Context, r *request, opts runnerapi.WriteOptions) (runnerapi.Node, error) {
 	var node runnerapi.Node
-	_, err := c.call(ctx, (&request{method: http.MethodPost, path: path}).write(opts), &node)
+	_, err := c.call(ctx, r.write(opts), &node)
 	return node, err
 }
 
@@ -73,7 +71,7 @@ func (c *Client) DrainNode(ctx context.Context, name string, options runnerapi.D
 		if opts.IdempotencyKey != "" {
 			step.IdempotencyKey = opts.IdempotencyKey + "-" + strconv.Itoa(n)
 		}
-		r := (&request{method: http.MethodPost, path: nodeURL(name) + "/drain", body: options}).write(step)
+		r := newRequest("drain-node", name).send(options).write(step)
 		if !opts.DryRun {
 			r.query = map[string]string{"wait": progressWait.String()}
 		}

@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
@@ -14,41 +12,37 @@ import (
 // sourcePause is between two looks at a source that is waited for.
 const sourcePause = time.Second
 
-func sourceURL(key runnerapi.Key) string {
-	return namespaceURL(key.Namespace) + "/sources/" + url.PathEscape(key.Name)
-}
-
 // PutSource makes the agent follow a Git repository.
 func (c *Client) PutSource(ctx context.Context, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	var source runnerapi.Source
-	_, err := c.call(ctx, (&request{method: http.MethodPut, path: sourceURL(key), body: spec}).write(opts), &source)
+	_, err := c.call(ctx, objectRequest("put-source", key).send(spec).write(opts), &source)
 	return source, err
 }
 
 // GetSource reads one source.
 func (c *Client) GetSource(ctx context.Context, key runnerapi.Key) (runnerapi.Source, error) {
 	var source runnerapi.Source
-	_, err := c.call(ctx, &request{method: http.MethodGet, path: sourceURL(key)}, &source)
+	_, err := c.call(ctx, objectRequest("get-source", key), &source)
 	return source, err
 }
 
 // ListSources reads the sources of a namespace.
 func (c *Client) ListSources(ctx context.Context, namespace string) ([]runnerapi.Source, error) {
 	var list runnerapi.SourceList
-	_, err := c.call(ctx, &request{method: http.MethodGet, path: namespaceURL(namespace) + "/sources"}, &list)
+	_, err := c.call(ctx, newRequest("list-sources", namespace), &list)
 	return list.Items, err
 }
 
 // SyncSource makes the agent check a repository now.
 func (c *Client) SyncSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	var source runnerapi.Source
-	_, err := c.call(ctx, (&request{method: http.MethodPost, path: sourceURL(key) + "/sync"}).write(opts), &source)
+	_, err := c.call(ctx, objectRequest("sync-source", key).write(opts), &source)
 	return source, err
 }
 
 // DeleteSource stops following a repository. What it has brought stays.
 func (c *Client) DeleteSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	return c.remove(ctx, sourceURL(key), opts)
+	return c.remove(ctx, objectRequest("delete-source", key), opts)
 }
 
 // WaitSource blocks until the source has been checked since it was last written or synced, and its

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -38,17 +37,16 @@ func (c *Client) Watch(ctx context.Context, key runnerapi.Key, generation int64,
 }
 
 func (c *Client) wait(ctx context.Context, key runnerapi.Key, generation int64, step time.Duration, report func(Progress)) (runnerapi.App, error) {
-	return await(ctx, c, appURL(key), generation, step,
+	return await(ctx, c, objectRequest("get-app", key), generation, step,
 		func(app runnerapi.App, err error) { report(Progress{App: app, Unreachable: err}) },
 		func(app runnerapi.App) bool { return app.Generation >= generation && app.Settled() })
 }
 
-// await requests path until the object there has settled or ctx ends. It returns the newest known
+// await sends a read until the object has settled or ctx ends. It returns the newest known
 // state in both cases.
-func await[T any](ctx context.Context, c *Client, path string, generation int64, step time.Duration,
+func await[T any](ctx context.Context, c *Client, r *request, generation int64, step time.Duration,
 	report func(T, error), settled func(T) bool,
 ) (T, error) {
-	r := &request{method: http.MethodGet, path: path}
 	var newest T
 	var failure error
 	answered := false

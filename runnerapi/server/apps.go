@@ -20,23 +20,21 @@ type appListOutput struct{ Body runnerapi.AppList }
 // emptyOutput is an answer without a body: 204.
 type emptyOutput struct{}
 
-const appPattern = "/namespaces/{namespace}/apps/{name}"
-
 func (s *server) appRoutes() {
-	registerLong(s, s.mayWait(operation("put-app", http.MethodPut, appPattern, "Apps", "Deploy an App",
+	registerLong(s, s.mayWait(operation("put-app", "Apps", "Deploy an App",
 		"Creates the App or replaces its spec. Replicas and autoscaling stay where the spec names neither, and paused where it does not name that. "+
 			"The agent reads and writes the App in one step, so a scale in between is not lost. The policy is asked about the spec with what stays.", runnerapi.MaxAppBody)), s.putApp)
-	registerLong(s, operation("get-app", http.MethodGet, appPattern, "Apps", "Get an App",
+	registerLong(s, operation("get-app", "Apps", "Get an App",
 		"The spec, the status and, when something is wrong, the diagnosis.", 0), s.getApp)
-	register(s, operation("delete-app", http.MethodDelete, appPattern, "Apps", "Delete an App",
+	register(s, operation("delete-app", "Apps", "Delete an App",
 		"Removes the App and exactly what it made.", 0), s.deleteApp)
-	register(s, operation("list-apps", http.MethodGet, "/apps", "Apps", "List all Apps",
+	register(s, operation("list-apps", "Apps", "List all Apps",
 		"The Apps of all namespaces that the agent manages and the customer's policy lets the Runner see.", 0), s.listAllApps)
-	register(s, operation("list-namespace-apps", http.MethodGet, "/namespaces/{namespace}/apps", "Apps", "List the Apps of a namespace",
+	register(s, operation("list-namespace-apps", "Apps", "List the Apps of a namespace",
 		"Each with its spec, status and diagnosis.", 0), s.listApps)
-	registerLong(s, s.mayWait(operation("scale-app", http.MethodPost, appPattern+"/scale", "Apps", "Scale an App",
+	registerLong(s, s.mayWait(operation("scale-app", "Apps", "Scale an App",
 		"Sets the number of pods of a Deployment or StatefulSet, or the bounds of its autoscaling.", maxSmallBody)), s.scaleApp)
-	registerLong(s, s.mayWait(operation("restart-app", http.MethodPost, appPattern+"/restart", "Apps", "Restart an App",
+	registerLong(s, s.mayWait(operation("restart-app", "Apps", "Restart an App",
 		"Replaces all pods, a few at a time; a Job it runs again. With an Idempotency-Key it restarts once, however often it is sent.", 0)), s.restartApp)
 }
 

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -12,7 +11,7 @@ import (
 type auditOutput struct{ Body runnerapi.AuditList }
 
 func (s *server) auditRoutes() {
-	register(s, operation("list-audit", http.MethodGet, "/audit", "Audit", "Read the audit log",
+	register(s, operation("list-audit", "Audit", "Read the audit log",
 		"Every command of every Runner and every refusal, as the agent keeps them: chained by hash, bounded in number, without secrets. "+
 			"Records of namespaces that the customer's policy hides from the Runner are left out.", 0),
 		func(ctx context.Context, in *params.Audit) (*auditOutput, error) {

@@ -18,18 +18,16 @@ type (
 	buildListOutput struct{ Body runnerapi.BuildList }
 )
 
-const buildPattern = namespacePattern + "/builds/{name}"
-
 func (s *server) buildRoutes() {
-	register(s, mayGoOn(alsoRefuses(operation("put-build", http.MethodPut, buildPattern, "Builds", "Build an image",
+	register(s, mayGoOn(alsoRefuses(operation("put-build", "Builds", "Build an image",
 		"Builds an image in the cluster from a Dockerfile of a Git repository, and pushes it. The same spec and run again start nothing; "+
 			"another one is refused while a run is under way. Answers 202 with a run that has begun. "+
 			"The customer's policy has to name this command, and the namespace has to allow builds: see docs/builds.md.", maxSmallBody), http.StatusNotImplemented)), s.putBuild)
-	register(s, operation("get-build", http.MethodGet, buildPattern, "Builds", "Get a build",
+	register(s, operation("get-build", "Builds", "Get a build",
 		"The newest run: how far it is, the image by its digest, or why there is none; and the runs before.", 0), s.getBuild)
-	register(s, operation("delete-build", http.MethodDelete, buildPattern, "Builds", "Cancel and delete a build",
+	register(s, operation("delete-build", "Builds", "Cancel and delete a build",
 		"Ends the run that is under way and removes all runs. Images that were pushed stay in the registry.", 0), s.deleteBuild)
-	register(s, operation("list-builds", http.MethodGet, namespacePattern+"/builds", "Builds", "List the builds of a namespace",
+	register(s, operation("list-builds", "Builds", "List the builds of a namespace",
 		"The newest run of each.", 0), s.listBuilds)
 	s.buildLogRoute()
 }
@@ -78,7 +76,7 @@ type buildLogsInput struct {
 }
 
 func (s *server) buildLogRoute() {
-	huma.Register(s.api, s.sendsLog(operation("build-logs", http.MethodGet, buildPattern+"/logs", "Builds", "Read a build's log",
+	huma.Register(s.api, s.sendsLog(operation("build-logs", "Builds", "Read a build's log",
 		"The newest run's lines as they come: of the fetch, of the Dockerfile's steps, of the push. With follow until the run has ended. "+
 			"Where the log breaks off, the last line says why, in an object with the key \"error\".", 0)), s.getBuildLogs)
 }

@@ -14,17 +14,15 @@ type (
 	metricsOutput       struct{ Body runnerapi.AppMetrics }
 )
 
-const configMapPattern = "/namespaces/{namespace}/configmaps/{name}"
-
 func (s *server) configMapRoutes() {
-	register(s, operation("put-config-map", http.MethodPut, configMapPattern, "ConfigMaps", "Set a ConfigMap",
+	register(s, operation("put-config-map", "ConfigMaps", "Set a ConfigMap",
 		"Creates the ConfigMap or replaces all its keys. Apps that use it restart where their spec says restartOn: [configMaps].",
 		runnerapi.MaxSecretBody), s.putConfigMap)
-	register(s, operation("get-config-map", http.MethodGet, configMapPattern, "ConfigMaps", "Get a ConfigMap",
+	register(s, operation("get-config-map", "ConfigMaps", "Get a ConfigMap",
 		"With its values.", 0), s.getConfigMap)
-	register(s, operation("delete-config-map", http.MethodDelete, configMapPattern, "ConfigMaps", "Delete a ConfigMap",
+	register(s, operation("delete-config-map", "ConfigMaps", "Delete a ConfigMap",
 		"Removes a ConfigMap that came through the agent. Pods that run keep what they took from it.", 0), s.deleteConfigMap)
-	register(s, operation("list-config-maps", http.MethodGet, "/namespaces/{namespace}/configmaps", "ConfigMaps",
+	register(s, operation("list-config-maps", "ConfigMaps",
 		"List the ConfigMaps of a namespace", "Those that the agent manages: keys and sizes, no values.", 0), s.listConfigMaps)
 }
 
@@ -58,7 +56,7 @@ func (s *server) listConfigMaps(ctx context.Context, in *params.Namespace) (*con
 }
 
 func (s *server) metricsRoutes() {
-	op := alsoRefuses(operation("get-app-metrics", http.MethodGet, appPattern+"/metrics", "Apps", "Get an App's metrics",
+	op := alsoRefuses(operation("get-app-metrics", "Apps", "Get an App's metrics",
 		"CPU and memory that its containers use against their requests and limits, by metrics-server; and the requests that would "+
 			"fit, with the figures they stand on. Without metrics-server: 501.", 0), http.StatusNotImplemented)
 	register(s, op, func(ctx context.Context, in *params.App) (*metricsOutput, error) {

@@ -31,14 +31,14 @@ type portForwardInput struct {
 }
 
 func (s *server) insideRoutes() {
-	exec := alsoRefuses(operation(runnerapi.ExecCall, http.MethodGet, appPattern+"/exec", "Apps", "Run a command in a container of an App",
+	exec := alsoRefuses(operation(runnerapi.ExecCall, "Apps", "Run a command in a container of an App",
 		"A WebSocket with the protocol "+wire.ExecProtocol+", as Kubernetes' own: channel 0 is the command's standard input, 1 its output, 2 its errors, "+
 			"3 how it ended, 4 the terminal's size, 255 the end of a channel. A policy has to name this command. "+
 			"Where its rule has record: true, the session's output is recorded for the owner of the cluster, and the answer has "+runnerapi.RecordingHeader+".", 0), http.StatusConflict, http.StatusUpgradeRequired)
 	exec.Responses = switching(wire.ExecProtocol)
 	exec.Responses["101"].Headers = map[string]*huma.Header{runnerapi.RecordingHeader: {Ref: "#/components/headers/" + runnerapi.RecordingHeader}}
 	huma.Register(s.api, exec, s.exec)
-	forward := alsoRefuses(operation("port-forward-app", http.MethodGet, appPattern+"/portforward", "Apps", "Connect to a port of an App's pod",
+	forward := alsoRefuses(operation("port-forward-app", "Apps", "Connect to a port of an App's pod",
 		"A WebSocket with the protocol "+wire.PortForwardProtocol+", one for each connection: channel 0 is what is sent to the port, 1 what comes from it, "+
 			"3 how it ended, 255 the end of a channel. A policy has to name this command.", 0), http.StatusConflict, http.StatusUpgradeRequired)
 	forward.Responses = switching(wire.PortForwardProtocol)

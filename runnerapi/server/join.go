@@ -16,9 +16,9 @@ type (
 )
 
 func (s *server) joinRoutes() {
-	register(s, alsoRefuses(operation("get-join-command", http.MethodGet, "/cluster/join", "Cluster", "How a worker joins the cluster",
+	register(s, alsoRefuses(operation("get-join-command", "Cluster", "How a worker joins the cluster",
 		"The line of shell for a machine that is to join, where the cluster is k3s. It has no token in it.", 0), http.StatusNotImplemented), s.joinCommand)
-	register(s, alsoRefuses(operation("get-join-token", http.MethodGet, "/cluster/join/token", "Cluster", "Get the token for joining",
+	register(s, alsoRefuses(operation("get-join-token", "Cluster", "Get the token for joining",
 		"What the line of shell needs as K3S_TOKEN, where the agent was given one. It is a secret, and in no log. The customer's policy has to name this command.", 0), http.StatusNotImplemented), s.joinToken)
 }
 

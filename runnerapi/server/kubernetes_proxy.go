@@ -55,7 +55,7 @@ func (s *server) kubernetesRoutes(handle func(method, pattern string, h http.Han
 	for _, method := range kubernetesMethods {
 		handle(method, kubernetesPrefix+"/*", s.kubernetes)
 	}
-	op := operation(runnerapi.KubernetesCall, http.MethodGet, strings.TrimPrefix(runnerapi.KubernetesPath, "/v1"), "Kubernetes", "Use the Kubernetes API",
+	op := operation(runnerapi.KubernetesCall, "Kubernetes", "Use the Kubernetes API",
 		"Everything below /v1/kubernetes is passed on to the cluster's API server, with any method and any number of parts in its path, as the user and the groups that the customer's policy "+
 			"names. Watches, logs that are followed, WebSockets and SPDY go on for as long as both sides like. `pipeops-runner kubeconfig` makes a kubeconfig for it. "+
 			"Errors are Kubernetes' Status; the agent's own about discovery are text, because client-go shows no Status there. "+

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -15,16 +14,16 @@ type (
 )
 
 func (s *server) lifecycleRoutes() {
-	registerLong(s, s.mayWait(operation("pause-app", http.MethodPost, appPattern+"/pause", "Apps", "Pause an App",
+	registerLong(s, s.mayWait(operation("pause-app", "Apps", "Pause an App",
 		"Leaves everything that was made from the App as it is, whatever its spec says, until it is resumed.", 0)), s.pauseApp)
-	registerLong(s, s.mayWait(operation("resume-app", http.MethodPost, appPattern+"/resume", "Apps", "Resume an App",
+	registerLong(s, s.mayWait(operation("resume-app", "Apps", "Resume an App",
 		"Rolls out what was changed while the App was paused.", 0)), s.resumeApp)
-	register(s, operation("list-app-revisions", http.MethodGet, appPattern+"/revisions", "Apps", "List an App's revisions",
+	register(s, operation("list-app-revisions", "Apps", "List an App's revisions",
 		"What a rollback can go back to, newest first: who made it, when, and what it changed.", 0), s.listRevisions)
-	registerLong(s, s.mayWait(operation("rollback-app", http.MethodPost, appPattern+"/rollback", "Apps", "Roll an App back",
+	registerLong(s, s.mayWait(operation("rollback-app", "Apps", "Roll an App back",
 		"Goes back to a revision, by default the one before the current one, as a new revision. The number of pods, autoscaling and paused stay as they are. With an Idempotency-Key it is done once, however often it is sent.",
 		maxSmallBody)), s.rollbackApp)
-	register(s, operation("get-operation", http.MethodGet, "/operations/{id}", "Operations", "Get an operation",
+	register(s, operation("get-operation", "Operations", "Get an operation",
 		"What became of a write, by the ID that its answer carried in Operation-Id. Kept for a day.", 0), s.getOperation)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"net/http"
 	"reflect"
 	"runtime/debug"
 	"strings"
@@ -43,7 +42,7 @@ func (in *logsInput) options() (runnerapi.LogOptions, error) {
 }
 
 func (s *server) logRoutes() {
-	huma.Register(s.api, s.sendsLog(operation("get-app-logs", http.MethodGet, appPattern+"/logs", "Apps", "Read an App's log",
+	huma.Register(s.api, s.sendsLog(operation("get-app-logs", "Apps", "Read an App's log",
 		"All pods' lines, interleaved by time. Sent as they come; where the log breaks off, the last line says why, in an object with the key \"error\".", 0)), s.getLogs)
 }
 

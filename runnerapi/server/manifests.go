@@ -26,7 +26,7 @@ const (
 )
 
 func (s *server) manifestRoutes() {
-	apply := mayGoOn(operation(runnerapi.ApplyCall, http.MethodPost, "/apply", "Manifests", "Apply manifests",
+	apply := mayGoOn(operation(runnerapi.ApplyCall, "Manifests", "Apply manifests",
 		"Applies a stream of YAML documents, or JSON, as a set: server-side and in the right order, without taking over what others own, "+
 			"and prunes what was in the set before and is not any more. All that is wrong with them, as far as the cluster can say before, is one error that names "+
 			"each document and line, up to 20, and nothing was done. What goes wrong later stands in the answer, object by object. "+
@@ -34,11 +34,11 @@ func (s *server) manifestRoutes() {
 			"The customer's policy has to name this command and the kinds.", runnerapi.MaxManifestsBody))
 	apply.SkipValidateBody = true // the body is not JSON, and its handler decodes it
 	registerLong(s, apply, s.applyManifests)
-	register(s, operation("list-sets", http.MethodGet, "/namespaces/{namespace}/sets", "Manifests", "List the sets of a namespace",
+	register(s, operation("list-sets", "Manifests", "List the sets of a namespace",
 		"The sets whose inventory is in the namespace, at most 100, without their objects.", 0), s.listSets)
-	register(s, operation("get-set", http.MethodGet, "/namespaces/{namespace}/sets/{name}", "Manifests", "Get a set of manifests",
+	register(s, operation("get-set", "Manifests", "Get a set of manifests",
 		"What it holds, and how each object is.", 0), s.getSet)
-	registerLong(s, mayGoOn(operation("delete-set", http.MethodDelete, "/namespaces/{namespace}/sets/{name}", "Manifests", "Delete a set of manifests",
+	registerLong(s, mayGoOn(operation("delete-set", "Manifests", "Delete a set of manifests",
 		"Deletes what it holds, and its inventory when nothing is left, the pods of its objects neither. It answers 202 when something "+
 			"is not gone after 20 s, and says what holds it; it goes on in the cluster, and the set stays until it is deleted again with "+
 			"nothing left. The customer's policy has to name this command and the kinds.", 0)), s.deleteSet)

@@ -24,20 +24,18 @@ type (
 	}
 )
 
-const nodePattern = "/nodes/{name}"
-
 func (s *server) nodeRoutes() {
-	register(s, operation("list-nodes", http.MethodGet, "/nodes", "Cluster", "List the nodes",
+	register(s, operation("list-nodes", "Cluster", "List the nodes",
 		"All nodes, with capacity, use and conditions.", 0), s.listNodes)
-	register(s, operation("get-node", http.MethodGet, nodePattern, "Cluster", "Get a node",
+	register(s, operation("get-node", "Cluster", "Get a node",
 		"Its capacity, use, conditions, taints and addresses.", 0), s.getNode)
-	register(s, operation("list-events", http.MethodGet, namespacePattern+"/events", "Cluster", "List the events of a namespace",
+	register(s, operation("list-events", "Cluster", "List the events of a namespace",
 		"What Kubernetes tells of the objects in a managed namespace, the newest first. It forgets events, usually after an hour.", 0), s.listEvents)
-	register(s, operation("cordon-node", http.MethodPost, nodePattern+"/cordon", "Cluster", "Keep new pods off a node",
+	register(s, operation("cordon-node", "Cluster", "Keep new pods off a node",
 		"Pods that are there stay. The customer's policy has to name this command, and the agent needs rights that are not among its own: see docs/nodes.md.", 0), s.cordon(true))
-	register(s, operation("uncordon-node", http.MethodPost, nodePattern+"/uncordon", "Cluster", "Let new pods come to a node",
+	register(s, operation("uncordon-node", "Cluster", "Let new pods come to a node",
 		"Takes back what cordon or drain did. The customer's policy has to name this command.", 0), s.cordon(false))
-	registerLong(s, mayGoOn(operation("drain-node", http.MethodPost, nodePattern+"/drain", "Cluster", "Drain a node",
+	registerLong(s, mayGoOn(operation("drain-node", "Cluster", "Drain a node",
 		"Cordons the node and has its pods evicted, as their disruption budgets allow; pods of DaemonSets and static pods stay. "+
 			"With wait, refused evictions are tried again for so long. Answers 200 when the node is empty and 202 when pods remain: "+
 			"the body says which and why, and calling again goes on. A pod whose eviction fails keeps none of the others. The customer's policy has to name this command.", maxSmallBody)), s.drainNode)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
@@ -16,19 +15,14 @@ type (
 	clusterOutput       struct{ Body runnerapi.Cluster }
 )
 
-const (
-	secretPattern    = "/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
-	namespacePattern = "/namespaces/{namespace}"
-)
-
 func (s *server) secretRoutes() {
-	register(s, operation("put-secret", http.MethodPut, secretPattern, "Secrets", "Set a Secret",
+	register(s, operation("put-secret", "Secrets", "Set a Secret",
 		"Creates the Secret or replaces all its keys. Values go in and never come out.", runnerapi.MaxSecretBody), s.putSecret)
-	register(s, operation("get-secret", http.MethodGet, secretPattern, "Secrets", "Get a Secret",
+	register(s, operation("get-secret", "Secrets", "Get a Secret",
 		"Keys, sizes and a digest, no values.", 0), s.getSecret)
-	register(s, operation("delete-secret", http.MethodDelete, secretPattern, "Secrets", "Delete a Secret",
+	register(s, operation("delete-secret", "Secrets", "Delete a Secret",
 		"Removes a Secret that came through the agent. Pods that run keep what they took from it.", 0), s.deleteSecret)
-	register(s, operation("list-secrets", http.MethodGet, "/namespaces/{namespace}/secrets", "Secrets", "List the Secrets of a namespace",
+	register(s, operation("list-secrets", "Secrets", "List the Secrets of a namespace",
 		"The Secrets that the agent manages.", 0), s.listSecrets)
 }
 
@@ -62,14 +56,14 @@ func (s *server) listSecrets(ctx context.Context, in *params.Namespace) (*secret
 }
 
 func (s *server) namespaceRoutes() {
-	register(s, operation("put-namespace", http.MethodPut, namespacePattern, "Namespaces", "Set a namespace",
+	register(s, operation("put-namespace", "Namespaces", "Set a namespace",
 		"Creates the namespace or updates its labels, quota, default limits and network policy; from then on the agent manages it. "+
 			"What is not given is taken away.", maxSmallBody), s.putNamespace)
-	register(s, operation("get-namespace", http.MethodGet, namespacePattern, "Namespaces", "Get a namespace",
+	register(s, operation("get-namespace", "Namespaces", "Get a namespace",
 		"With its quota, and what of it is used.", 0), s.getNamespace)
-	register(s, operation("delete-namespace", http.MethodDelete, namespacePattern, "Namespaces", "Delete a namespace",
+	register(s, operation("delete-namespace", "Namespaces", "Delete a namespace",
 		"Removes the namespace with everything in it.", 0), s.deleteNamespace)
-	register(s, operation("list-namespaces", http.MethodGet, "/namespaces", "Namespaces", "List the namespaces",
+	register(s, operation("list-namespaces", "Namespaces", "List the namespaces",
 		"The namespaces that the agent manages and the customer's policy lets the Runner see.", 0), s.listNamespaces)
 }
 
@@ -109,7 +103,7 @@ func (s *server) listNamespaces(ctx context.Context, _ *struct{}) (*namespaceLis
 }
 
 func (s *server) clusterRoutes() {
-	register(s, operation("get-cluster", http.MethodGet, "/cluster", "Cluster", "Describe the cluster",
+	register(s, operation("get-cluster", "Cluster", "Describe the cluster",
 		"Nodes, pods, capacity and use.", 0), func(ctx context.Context, _ *struct{}) (*clusterOutput, error) {
 		cluster, err := s.Clusters.Cluster(ctx)
 		return &clusterOutput{Body: cluster}, err

@@ -42,16 +42,17 @@ var anyCall = []int{
 
 var anyWrite = append([]int{http.StatusConflict}, anyCall...)
 
-// operation fills in what calls of the same kind share. bodyLimit is zero for a
-// call without a body.
-func operation(id, method, path, tag, summary, text string, bodyLimit int64) huma.Operation {
+// operation returns a call of the table with what calls of the same kind share. bodyLimit is zero
+// for a call without a body.
+func operation(id, tag, summary, text string, bodyLimit int64) huma.Operation {
+	call := runnerapi.CallOf(id)
 	op := huma.Operation{
-		OperationID: id, Method: method, Path: "/v1" + path, Tags: []string{tag},
+		OperationID: id, Method: call.Method, Path: call.Path, Tags: []string{tag},
 		Summary: summary, Description: text, Errors: slices.Clone(anyCall), // huma appends to it
 		MaxBodyBytes: -1, BodyReadTimeout: -1, // withBody does both
 		Metadata: map[string]any{bodyLimitOf: bodyLimit},
 	}
-	if method != http.MethodGet {
+	if call.Method != http.MethodGet {
 		op.Errors = slices.Clone(anyWrite)
 	}
 	op.Middlewares = huma.Middlewares{plain, bodyless}

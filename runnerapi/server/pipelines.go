@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"reflect"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -11,23 +10,18 @@ import (
 
 type pipelineListOutput struct{ Body runnerapi.PipelineList }
 
-const (
-	pipelinesPattern = "/namespaces/{namespace}/pipelines"
-	pipelinePattern  = pipelinesPattern + "/{name}"
-)
-
 func (s *server) pipelineRoutes() {
-	registerLong(s, s.mayWaitFor(operation("put-pipeline", http.MethodPut, pipelinePattern, "Pipelines", "Run a Pipeline",
+	registerLong(s, s.mayWaitFor(operation("put-pipeline", "Pipelines", "Run a Pipeline",
 		"Runs its jobs one after the other, and stops at the first that fails. The same again changes nothing; another spec, or another name of its run, "+
 			"runs it anew from the first job on, after the run before has been removed. With wait it answers when the Pipeline has ended, or cannot go on.",
 		runnerapi.MaxAppBody), reflect.TypeFor[runnerapi.Pipeline]()), s.putPipeline)
-	registerLong(s, operation("get-pipeline", http.MethodGet, pipelinePattern, "Pipelines", "Get a Pipeline",
+	registerLong(s, operation("get-pipeline", "Pipelines", "Get a Pipeline",
 		"How it and each of its jobs stand, which one failed, and why.", 0), s.getPipeline)
-	register(s, operation("list-pipelines", http.MethodGet, pipelinesPattern, "Pipelines", "List the Pipelines of a namespace",
+	register(s, operation("list-pipelines", "Pipelines", "List the Pipelines of a namespace",
 		"Each with its spec and status.", 0), s.listPipelines)
-	register(s, operation("delete-pipeline", http.MethodDelete, pipelinePattern, "Pipelines", "Delete a Pipeline",
+	register(s, operation("delete-pipeline", "Pipelines", "Delete a Pipeline",
 		"Stops the job under way, and removes the Pipeline with all its pods.", 0), s.deleteRun(runnerapi.TypePipeline))
-	s.registerLog(operation("get-pipeline-logs", http.MethodGet, pipelinePattern+"/logs", "Pipelines", "Read a Pipeline's log",
+	s.registerLog(operation("get-pipeline-logs", "Pipelines", "Read a Pipeline's log",
 		"The lines of all its jobs, interleaved by time, for as long as their pods are there; a pod's name has that of its job in it. With follow it ends when the Pipeline does. Where the log breaks off, the last line says why, in an object with the key \"error\".", 0), runnerapi.TypePipeline)
 }
 

@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	releasePattern = "/namespaces/{namespace}/releases/{name}"
 	// prepareTimeout bounds what a command about a release does before it is answered:
 	// fetching a chart, rendering it, and comparing it with the cluster.
 	prepareTimeout = 45 * time.Second
@@ -31,19 +30,19 @@ func (s *server) releaseRoutes() {
 	const named = " The customer's policy has to name this command."
 	const untilDone = " Answers 202 while it goes on, and 200 with the outcome where wait was long enough: a revision that failed is an outcome. " +
 		"One command at a time works on a release; another is refused (409), naming the one at work."
-	registerLong(s, mayGoOn(operation("put-release", http.MethodPut, releasePattern, "Releases", "Install or upgrade a Helm release",
+	registerLong(s, mayGoOn(operation("put-release", "Releases", "Install or upgrade a Helm release",
 		"Takes the chart from a repository, a registry or the body, renders it, and refuses it whole when an object is not allowed, before anything is changed. "+
 			"A revision is deployed when its objects are ready, and failed when they are not in time. A command that broke off leaves a failed revision, and the next one goes on."+
 			untilDone+named+" See docs/releases.md.", runnerapi.MaxReleaseBody)), s.putRelease)
-	register(s, operation("get-release", http.MethodGet, releasePattern, "Releases", "Get a Helm release",
+	register(s, operation("get-release", "Releases", "Get a Helm release",
 		"Its newest revision, with the command that is at work on it. Neither values nor notes nor manifests are told.", 0), s.getRelease)
-	register(s, operation("list-releases", http.MethodGet, "/namespaces/{namespace}/releases", "Releases", "List the Helm releases of a namespace",
+	register(s, operation("list-releases", "Releases", "List the Helm releases of a namespace",
 		"Also those that were made with the helm program.", 0), s.listReleases)
-	register(s, operation("list-release-history", http.MethodGet, releasePattern+"/history", "Releases", "List a release's revisions",
+	register(s, operation("list-release-history", "Releases", "List a release's revisions",
 		"Those that are kept, the newest first; rollback can go back to each that was deployed.", 0), s.releaseHistory)
-	registerLong(s, mayGoOn(operation("rollback-release", http.MethodPost, releasePattern+"/rollback", "Releases", "Roll a Helm release back",
+	registerLong(s, mayGoOn(operation("rollback-release", "Releases", "Roll a Helm release back",
 		"Goes back to a revision, as a new one."+untilDone+named, maxSmallBody)), s.rollbackRelease)
-	registerLong(s, mayGoOn(operation("delete-release", http.MethodDelete, releasePattern, "Releases", "Uninstall a Helm release",
+	registerLong(s, mayGoOn(operation("delete-release", "Releases", "Uninstall a Helm release",
 		"Deletes what the release made, but for what its chart says to keep, and its history. It is uninstalled when its pods are gone too: until then the operation's progress, "+
 			"and the message of each object, name what holds them. What is not gone after 5 minutes makes it failed, with what holds it as the description; "+
 			"it goes on in the cluster, and the release stays until it is deleted again with nothing left."+untilDone+named, 0)), s.deleteRelease)

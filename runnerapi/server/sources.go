@@ -13,20 +13,18 @@ type (
 	sourceListOutput struct{ Body runnerapi.SourceList }
 )
 
-const sourcePattern = "/namespaces/{namespace}/sources/{name}"
-
 func (s *server) sourceRoutes() {
-	register(s, alsoRefuses(operation("put-source", http.MethodPut, sourcePattern, "Git", "Follow a Git repository",
+	register(s, alsoRefuses(operation("put-source", "Git", "Follow a Git repository",
 		"Has the agent bring what the repository has, now and with each new commit, in the name of the Runner who put it and within what the policy allows him then. "+
 			"What comes of it is in the status. A dry run gets the repository and tries all of it. "+
 			"The customer's policy has to name this command, and the agent needs deployments/sources.yaml: see docs/git.md.", runnerapi.MaxSecretBody), http.StatusNotImplemented), s.putSource)
-	register(s, alsoRefuses(operation("get-source", http.MethodGet, sourcePattern, "Git", "Get a Git source",
+	register(s, alsoRefuses(operation("get-source", "Git", "Get a Git source",
 		"With the commit that is applied, and the last error.", 0), http.StatusNotImplemented), s.getSource)
-	register(s, alsoRefuses(operation("list-sources", http.MethodGet, "/namespaces/{namespace}/sources", "Git", "List the Git sources of a namespace",
+	register(s, alsoRefuses(operation("list-sources", "Git", "List the Git sources of a namespace",
 		"With the commits that are applied, and their last errors.", 0), http.StatusNotImplemented), s.listSources)
-	register(s, alsoRefuses(operation("sync-source", http.MethodPost, sourcePattern+"/sync", "Git", "Look at a Git repository now",
+	register(s, alsoRefuses(operation("sync-source", "Git", "Look at a Git repository now",
 		"Gets the newest commit and applies it again, also when it is applied already. The status is Pending until that is done.", 0), http.StatusNotImplemented), s.syncSource)
-	register(s, alsoRefuses(operation("delete-source", http.MethodDelete, sourcePattern, "Git", "Stop following a Git repository",
+	register(s, alsoRefuses(operation("delete-source", "Git", "Stop following a Git repository",
 		"What it has brought stays.", 0), http.StatusNotImplemented), s.deleteSource)
 }
 
