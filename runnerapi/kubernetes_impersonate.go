@@ -28,12 +28,12 @@ func impersonates(h http.Header) (KubernetesIdentity, error) {
 		case name == impersonateGroup && !slices.Contains(values, ""):
 			who.Groups = slices.Clone(values)
 		default:
-			return who, PolicyDenied("ask for one user with --as, and for groups with --as-group",
+			return KubernetesIdentity{}, PolicyDenied("ask for one user with --as, and for groups with --as-group",
 				"no policy allows what the header %s asks for", clip(name))
 		}
 	}
 	if who.User == "" && len(who.Groups) > 0 {
-		return who, PolicyDenied("add --as USER", "groups can be impersonated together with a user alone")
+		return KubernetesIdentity{}, PolicyDenied("add --as USER", "groups can be impersonated together with a user alone")
 	}
 	return who, nil
 }

@@ -67,24 +67,26 @@ func (s *server) kubernetesRoutes(handle func(method, pattern string, h http.Han
 func (s *server) intendKubernetes(w http.ResponseWriter, r *http.Request, i Intent) (Intent, error) {
 	k, err := readKubernetes(r)
 	if err != nil {
-		return i, err
+		return Intent{}, err
 	}
 	if err = k.readDryRun(w, r); err != nil {
-		return i, err
+		return Intent{}, err
 	}
 	noteKubernetes(r.Context(), &k)
 	if s.Kubernetes == nil || s.Policy == nil {
-		return i, PolicyDenied("report this", "this agent passes nothing on to the Kubernetes API")
+		return Intent{}, PolicyDenied("report this", "this agent passes nothing on to the Kubernetes API")
 	}
 	if k.Impersonate, err = impersonates(r.Header); err != nil {
-		return i, err
+		return Intent{}, err
 	}
 	if err = k.guardAgentNamespace(s.Kubernetes.OwnNamespace(), r.URL.Query()); err != nil {
-		return i, err
+		return Intent{}, err
 	}
 	i.Namespace, i.Kubernetes = k.Namespace, &k
-	k.Grant, err = s.Policy.KubernetesGrant(i)
-	return i, err
+	if k.Grant, err = s.Policy.KubernetesGrant(i); err != nil {
+		return Intent{}, err
+	}
+	return i, nil
 }
 
 // kubernetes forwards a request to the API server.

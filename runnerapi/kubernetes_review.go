@@ -95,7 +95,10 @@ func readReview(w http.ResponseWriter, r *http.Request, k KubernetesRequest) (*s
 		return nil, nil
 	}
 	asked.about.Impersonate = k.Impersonate
-	return asked, asked.about.guardAgentNamespace(k.AgentNamespace, nil)
+	if err := asked.about.guardAgentNamespace(k.AgentNamespace, nil); err != nil {
+		return nil, err
+	}
+	return asked, nil
 }
 
 // read finds out which request the review is about. A review of the rules of a namespace counts as
