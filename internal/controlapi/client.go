@@ -124,7 +124,9 @@ func bearing(token Token) http.Header {
 
 // Renew requests a new certificate with the current one.
 func (c *Client) Renew(ctx context.Context, csr string) (Identity, error) {
-	return answered[Identity](func(id any) error { return c.post(ctx, c.named, pathRenew, nil, RenewRequest{CSR: csr, Clock: c.now()}, id) })
+	return answered[Identity](func(id any) error {
+		return c.post(ctx, c.named, pathRenew, nil, RenewRequest{CSR: csr, Clock: c.now()}, id)
+	})
 }
 
 // Recover requests a new certificate with an expired one and a proof of its key.
