@@ -83,8 +83,11 @@ func (a *Agent) keepCAs(ctx context.Context, id *identity.Identity, cas controla
 		return next, nil
 	}
 	saved, err := a.saveBeside(ctx, next, parts, version)
-	if err != nil || !saved {
-		return id, err
+	switch {
+	case err != nil:
+		return nil, err
+	case !saved:
+		return id, nil
 	}
 	return next, nil
 }

@@ -56,8 +56,11 @@ func (a *Agent) obtain(ctx context.Context, old *identity.Identity, ask func(con
 			a.giveUp(ctx, key)
 			return nil, err
 		}
-		if saved, err := a.keep(ctx, key, id); err != nil || saved {
-			return id, err
+		switch saved, err := a.keep(ctx, key, id); {
+		case err != nil:
+			return nil, err
+		case saved:
+			return id, nil
 		}
 	}
 }

@@ -126,7 +126,10 @@ func (c *Credentials) TLSCertificate() (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, errors.New("certificate and key: are missing or do not belong together")
 	}
-	return cert, c.endorse(&cert)
+	if err := c.endorse(&cert); err != nil {
+		return tls.Certificate{}, err
+	}
+	return cert, nil
 }
 
 // Roots returns the control plane's CA and its successors: each is signed by the one before it.

@@ -61,7 +61,7 @@ func ParseGitURL(text string) (GitURL, error) {
 	default:
 		return GitURL{}, errors.New("only https:// and ssh:// are taken: other ways are not encrypted, or reach into the agent's machine")
 	}
-	return g, g.check()
+	return g.checked()
 }
 
 func parseSCP(text string) (GitURL, error) {
@@ -73,7 +73,15 @@ func parseSCP(text string) (GitURL, error) {
 	if g.User == "" {
 		g.User = "git"
 	}
-	return g, g.check()
+	return g.checked()
+}
+
+// checked returns the address, or why it is none that may be followed.
+func (g GitURL) checked() (GitURL, error) {
+	if err := g.check(); err != nil {
+		return GitURL{}, err
+	}
+	return g, nil
 }
 
 func (g GitURL) check() error {

@@ -60,7 +60,8 @@ bundle_k3s() {
   step "k3s' images"
   mkdir -p "$root/images"
   local site="https://github.com/k3s-io/k3s/releases/download/$version" images="k3s-airgap-images-$arch.tar.zst"
-  fetch_verified "$site/$images" "$root/images/$images" "$site/sha256sum-$arch.txt" "$images"
+  fetch_pinned "$site/$images" "$root/images/$images" "$site/sha256sum-$arch.txt" "$images" \
+    PIPEOPS_K3S_IMAGES_SHA256 "$(k3s_pinned "k3s-airgap-images-$arch")"
 }
 
 # bundle_release puts this repository's own files where the release has them.

@@ -65,7 +65,10 @@ func (l Launcher) Start() (path, version, note string, err error) {
 	if path != "" {
 		version = r.Confirmed.Version
 	}
-	return path, version, note, l.save(r, nil)
+	if err := l.save(r, nil); err != nil { // the start would not be counted
+		return "", "", note, err
+	}
+	return path, version, note, nil
 }
 
 // choose returns the newest confirmed program that is valid, if it is newer than this one. An

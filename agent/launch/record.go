@@ -101,12 +101,15 @@ func (d Dir) Load() (Record, error) {
 		return r, nil
 	}
 	if err != nil {
-		return r, err
+		return Record{}, err
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
 		return Record{}, fmt.Errorf("%s is damaged: %w (fix: remove it; the installed program is used then)", d.recordFile(), err)
 	}
-	return r, r.check()
+	if err := r.check(); err != nil {
+		return Record{}, err
+	}
+	return r, nil
 }
 
 // check refuses what would lead out of the Dir.

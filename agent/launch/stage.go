@@ -86,7 +86,10 @@ func (d Dir) Verified(version string, trust release.Trust) (path string, err err
 		return "", fmt.Errorf("%s is not for %s, %s/%s", m.Version, version, runtime.GOOS, runtime.GOARCH)
 	}
 	path = d.file(version, program)
-	return path, verify(path, want)
+	if err := verify(path, want); err != nil {
+		return "", err
+	}
+	return path, nil
 }
 
 func verify(path string, want release.File) error {
@@ -132,8 +135,11 @@ func readAtMost(file string, most int64) ([]byte, error) {
 	}
 	defer func() { _ = f.Close() }()
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%s is larger than %d bytes", file, most)
+	if err != nil {
+		return nil, err
 	}
-	return text, err
+	if int64(len(text)) > most {
+		return nil, fmt.Errorf("%s is larger than %d bytes", file, most)
+	}
+	return text, nil
 }

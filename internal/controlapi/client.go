@@ -104,15 +104,13 @@ func (c *Client) Close() {
 
 // Register requests an identity with an enrolment token.
 func (c *Client) Register(ctx context.Context, token Token, req RegisterRequest) (Identity, error) {
-	var id Identity
-	return id, c.post(ctx, c.unnamed, pathRegister, bearing(token), req, &id)
+	return answered[Identity](func(id any) error { return c.post(ctx, c.unnamed, pathRegister, bearing(token), req, id) })
 }
 
 // CheckToken returns what an enrolment token allows, without using it. With the fingerprint of a
 // key, it also returns the state of the registration with both.
 func (c *Client) CheckToken(ctx context.Context, token Token, check TokenCheck) (TokenState, error) {
-	var state TokenState
-	return state, c.post(ctx, c.unnamed, pathToken, bearing(token), check, &state)
+	return answered[TokenState](func(state any) error { return c.post(ctx, c.unnamed, pathToken, bearing(token), check, state) })
 }
 
 // CheckIdentity checks whether the agent's certificate is accepted.
@@ -126,36 +124,43 @@ func bearing(token Token) http.Header {
 
 // Renew requests a new certificate with the current one.
 func (c *Client) Renew(ctx context.Context, csr string) (Identity, error) {
-	var id Identity
-	return id, c.post(ctx, c.named, pathRenew, nil, RenewRequest{CSR: csr, Clock: c.now()}, &id)
+	return answered[Identity](func(id any) error {
+		return c.post(ctx, c.named, pathRenew, nil, RenewRequest{CSR: csr, Clock: c.now()}, id)
+	})
 }
 
 // Recover requests a new certificate with an expired one and a proof of its key.
 func (c *Client) Recover(ctx context.Context, oldCertificate string, oldKey crypto.Signer, csr string) (Identity, error) {
-	var id Identity
 	req := RenewRequest{CSR: csr, Clock: c.now(), OldCertificate: oldCertificate}
 	var err error
 	if req.Proof, err = SignRecovery(oldKey, csr, req.Clock); err != nil {
-		return id, err
+		return Identity{}, err
 	}
-	return id, c.post(ctx, c.unnamed, pathRenew, nil, req, &id)
+	return answered[Identity](func(id any) error { return c.post(ctx, c.unnamed, pathRenew, nil, req, id) })
 }
 
 // Heartbeat reports that the agent is alive.
 func (c *Client) Heartbeat(ctx context.Context, beat Heartbeat) (HeartbeatAnswer, error) {
-	var answer HeartbeatAnswer
-	return answer, c.post(ctx, c.named, pathHeartbeat, nil, beat, &answer)
+	return answered[HeartbeatAnswer](func(answer any) error { return c.post(ctx, c.named, pathHeartbeat, nil, beat, answer) })
 }
 
 // Audit sends records of the audit log and returns the last one that the control plane then has.
 func (c *Client) Audit(ctx context.Context, req AuditRequest) (AuditAnswer, error) {
-	var answer AuditAnswer
-	return answer, c.post(ctx, c.named, pathAudit, nil, req, &answer)
+	return answered[AuditAnswer](func(answer any) error { return c.post(ctx, c.named, pathAudit, nil, req, answer) })
 }
 
 // Events sends events. Once it has returned nil they cannot be lost.
 func (c *Client) Events(ctx context.Context, r EventsRequest) error {
 	return c.post(ctx, c.named, pathEvents, nil, r, nil)
+}
+
+// answered returns the answer of a call, or an error and no part of an answer.
+func answered[T any](call func(into any) error) (T, error) {
+	var answer, none T
+	if err := call(&answer); err != nil {
+		return none, err
+	}
+	return answer, nil
 }
 
 func (c *Client) post(ctx context.Context, via http.RoundTripper, path string, header http.Header, in, out any) error {

@@ -146,7 +146,10 @@ func (h *handler) register(ctx context.Context, in *registerInput) (*identityOut
 		return nil, h.problem(ctx, err)
 	}
 	id, err := h.backend.Register(ctx, token, in.Body)
-	return &identityOutput{Body: id}, h.problem(ctx, err)
+	if err != nil {
+		return nil, h.problem(ctx, err)
+	}
+	return &identityOutput{Body: id}, nil
 }
 
 func (h *handler) checkToken(ctx context.Context, in *tokenInput) (*tokenOutput, error) {
@@ -177,7 +180,10 @@ func (h *handler) renew(ctx context.Context, in *renewInput) (*identityOutput, e
 		return nil, h.problem(ctx, p.err)
 	}
 	id, err := h.backend.Renew(ctx, p.agentID, in.Body)
-	return &identityOutput{Body: id}, h.problem(ctx, err)
+	if err != nil {
+		return nil, h.problem(ctx, err)
+	}
+	return &identityOutput{Body: id}, nil
 }
 
 func (h *handler) heartbeat(ctx context.Context, in *heartbeatInput) (*heartbeatOutput, error) {

@@ -79,8 +79,7 @@ func (r RoutesRequest) check() error {
 
 // Routes returns this agent's routes as the control plane has them.
 func (c *Client) Routes(ctx context.Context) (RoutesState, error) {
-	var state RoutesState
-	return state, c.send(ctx, http.MethodGet, c.named, pathRoutes, nil, nil, &state)
+	return answered[RoutesState](func(state any) error { return c.send(ctx, http.MethodGet, c.named, pathRoutes, nil, nil, state) })
 }
 
 // PutRoutes replaces the routes of this agent.
@@ -88,8 +87,7 @@ func (c *Client) PutRoutes(ctx context.Context, req RoutesRequest) (RoutesState,
 	if req.Routes == nil {
 		req.Routes = []Route{}
 	}
-	var state RoutesState
-	return state, c.send(ctx, http.MethodPut, c.named, pathRoutes, nil, req, &state)
+	return answered[RoutesState](func(state any) error { return c.send(ctx, http.MethodPut, c.named, pathRoutes, nil, req, state) })
 }
 
 type (

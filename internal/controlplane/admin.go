@@ -115,9 +115,12 @@ func (a *Admin) CreateToken(ctx context.Context, opts TokenOptions) (controlapi.
 	}
 	token, kept, err := a.newToken(at, opts)
 	if err != nil {
-		return token, kept, err
+		return controlapi.Token{}, store.Token{}, err
 	}
-	return token, kept, a.store.CreateToken(ctx, kept)
+	if err := a.store.CreateToken(ctx, kept); err != nil {
+		return controlapi.Token{}, store.Token{}, err
+	}
+	return token, kept, nil
 }
 
 // Tokens returns the enrolment tokens.

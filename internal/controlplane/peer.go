@@ -187,8 +187,10 @@ func (p *peers) runnerOfRequest(r *http.Request) (string, error) {
 		}
 		return "", bad
 	}
-	_, err := p.knownRunner(r.Context(), name, cert)
-	return name, err
+	if _, err := p.knownRunner(r.Context(), name, cert); err != nil {
+		return "", err
+	}
+	return name, nil
 }
 
 // knownRunner returns the Runner of a verified certificate. It refuses a certificate that was

@@ -19,7 +19,7 @@ func (a *Admin) newToken(at Advertised, opts TokenOptions) (controlapi.Token, st
 	}
 	token, err := controlapi.NewToken(controlapi.Fingerprint(a.ca.Anchor()))
 	if err != nil {
-		return token, store.Token{}, err
+		return controlapi.Token{}, store.Token{}, err
 	}
 	token = token.At(at.API)
 	kept := store.Token{
@@ -49,7 +49,7 @@ func (a *Admin) RotateToken(ctx context.Context, id string, overlap time.Duratio
 	)
 	at, err := a.advertisedYet(ctx)
 	if err != nil {
-		return token, kept, err
+		return controlapi.Token{}, store.Token{}, err
 	}
 	err = a.store.Update(ctx, func(tx *store.Tx) error {
 		old, err := tx.Token(ctx, id)
@@ -74,7 +74,10 @@ func (a *Admin) RotateToken(ctx context.Context, id string, overlap time.Duratio
 		}
 		return tx.RotateToken(ctx, id, kept.ID, a.now().Add(overlap))
 	})
-	return token, kept, err
+	if err != nil { // then nothing was stored, not even the token that was made
+		return controlapi.Token{}, store.Token{}, err
+	}
+	return token, kept, nil
 }
 
 // RevokeToken revokes a token, named by its ID, and ends its pending registrations. Agents that

@@ -164,14 +164,20 @@ func (a Approvals) Approve(ctx context.Context, id string) (runnerapi.Approval, 
 	if apierrors.IsNotFound(err) || err == nil && !a.now().Before(w.Until) {
 		return runnerapi.Approval{}, fmt.Errorf("there is no request %.64q, or it has expired (fix: use an ID that `pipeops-agent approve` lists)", id)
 	}
-	if err != nil || w.Approved != nil {
-		return w.Approval, err
+	if err != nil {
+		return runnerapi.Approval{}, err
+	}
+	if w.Approved != nil {
+		return w.Approval, nil
 	}
 	before := r.DeepCopy()
 	at := a.now().UTC()
 	metav1.SetMetaDataAnnotation(&r.ObjectMeta, managed.Approved, at.Format(time.RFC3339))
 	w.Approved = &at
-	return w.Approval, a.client.Patch(ctx, r, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(managed.FieldManager))
+	if err := a.client.Patch(ctx, r, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(managed.FieldManager)); err != nil {
+		return runnerapi.Approval{}, err
+	}
+	return w.Approval, nil
 }
 
 // find reads one, with what its owner has decided.
@@ -191,7 +197,7 @@ func (a Approvals) find(ctx context.Context, id string) (*appsv1.ControllerRevis
 func decodeWaiting(r *appsv1.ControllerRevision) (waiting, error) {
 	var w waiting
 	if len(r.Data.Raw) > maxRecord {
-		return w, fmt.Errorf("ControllerRevision %s is too large for a request for an approval", r.Name)
+		return waiting{}, fmt.Errorf("ControllerRevision %s is too large for a request for an approval", r.Name)
 	}
 	if err := json.Unmarshal(r.Data.Raw, &w); err != nil {
 		return waiting{}, fmt.Errorf("ControllerRevision %s is no request for an approval: %w", r.Name, err)

@@ -159,7 +159,10 @@ func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 	if err == nil {
 		err = doc.still(i, p.source)
 	}
-	return rule, err
+	if err != nil {
+		return Rule{}, err
+	}
+	return rule, nil
 }
 
 // wrong turns any error into a problem.

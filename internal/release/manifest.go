@@ -128,7 +128,10 @@ func Decode(data []byte) (*Manifest, error) {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: there is something after its end", ManifestName)
 	}
-	return m, m.Validate()
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 var (

@@ -128,11 +128,14 @@ type signature struct {
 // Signers returns the IDs of the keys that a .minisig file claims as signers, without proof.
 func Signers(sig []byte) ([]uint64, error) {
 	parts, err := split(sig)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]uint64, 0, len(parts))
 	for _, part := range parts {
 		all = append(all, part.id)
 	}
-	return all, err
+	return all, nil
 }
 
 // split takes the signatures of a .minisig file apart.

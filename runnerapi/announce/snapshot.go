@@ -80,5 +80,8 @@ func identified(w http.ResponseWriter, r *http.Request, identify func(*http.Requ
 	if err != nil {
 		return "", err
 	}
-	return runner, problem.NoBody(w, r)
+	if err := problem.NoBody(w, r); err != nil {
+		return "", err
+	}
+	return runner, nil
 }

@@ -243,6 +243,9 @@ func TestAWatchOverAllNamespacesEndsWhenAnotherIsHidden(t *testing.T) {
 	require.NoError(t, p.Decide(watch))
 	set(p, strings.Replace(notTheirs, "[payroll]", "[payroll, shop]", 1))
 	require.ErrorContains(t, p.Decide(watch), "hides other namespaces")
+	rule, err := p.Explain(watch)
+	require.Error(t, err)
+	assert.Empty(t, rule, "no rule allows it any more")
 	set(p, strings.Replace(notTheirs, "[payroll]", "[payroll, hr-*]", 1))
 	require.ErrorContains(t, p.Decide(watch), "hides other namespaces")
 }

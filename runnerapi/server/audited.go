@@ -156,7 +156,7 @@ func auditArguments(call runnerapi.Call, query map[string][]string, body []byte,
 		}
 	}
 	var sent any
-	if len(body) > 0 && json.Unmarshal(body, &sent) == nil {
+	if len(body) > 0 && ofBodies.JSON(body, &sent) == nil { // as the call itself decodes it
 		args["body"] = withoutSecrets(bodyField(call), sent, 0)
 	}
 	if len(args) == 0 {

@@ -26,12 +26,11 @@ func (s *server) guard(next http.Handler) http.Handler {
 		call := callOf(calls, r)
 		intent, err := s.intend(w, r, call)
 		if err == nil {
-			err = s.decide(intent)
-		}
-		if needsApproval(err) {
-			var done func()
-			done, err = s.approve(w, r, call, &intent, err)
-			defer done()
+			if err = s.decide(intent); needsApproval(err) {
+				var done func()
+				done, err = s.approve(w, r, call, &intent, err)
+				defer done()
+			}
 		}
 		if err == nil {
 			err = s.recordFirst(r, call, intent)

@@ -53,8 +53,11 @@ func (s *server) namespaced(ctx context.Context, k *runnerapi.KubernetesRequest)
 // hideNamespaces leaves out of a list or watch of all namespaces those that the rules of the
 // policy deny, and the agent's own where the policy does not name it.
 func (s *server) hideNamespaces(r *http.Request, k *runnerapi.KubernetesRequest) (*http.Request, error) {
-	if err := s.across(r.Context(), k); err != nil || !spansNamespaces(k) {
-		return r, err
+	if err := s.across(r.Context(), k); err != nil {
+		return nil, err
+	}
+	if !spansNamespaces(k) {
+		return r, nil
 	}
 	field, hidden := namespaceSelector, k.Grant.Hidden
 	switch {
@@ -67,8 +70,11 @@ func (s *server) hideNamespaces(r *http.Request, k *runnerapi.KubernetesRequest)
 		return r, nil
 	}
 	if field == namespaceSelector {
-		if namespaced, err := s.namespaced(r.Context(), k); err != nil || !namespaced {
-			return r, err
+		switch namespaced, err := s.namespaced(r.Context(), k); {
+		case err != nil:
+			return nil, err
+		case !namespaced:
+			return r, nil
 		}
 	}
 	query := r.URL.Query()

@@ -31,12 +31,12 @@ func impersonates(h http.Header) (runnerapi.KubernetesIdentity, error) {
 		case name == impersonateGroup && !slices.Contains(values, ""):
 			who.Groups = slices.Clone(values)
 		default:
-			return who, runnerapi.PolicyDenied("ask for one user with --as, and for groups with --as-group",
+			return runnerapi.KubernetesIdentity{}, runnerapi.PolicyDenied("ask for one user with --as, and for groups with --as-group",
 				"no policy allows what the header %s asks for", printable.Clip(name))
 		}
 	}
 	if who.User == "" && len(who.Groups) > 0 {
-		return who, runnerapi.PolicyDenied("add --as USER", "groups can be impersonated together with a user alone")
+		return runnerapi.KubernetesIdentity{}, runnerapi.PolicyDenied("add --as USER", "groups can be impersonated together with a user alone")
 	}
 	return who, nil
 }

@@ -70,24 +70,26 @@ func (s *server) kubernetesRoutes(handle func(method, pattern string, h http.Han
 func (s *server) intendKubernetes(w http.ResponseWriter, r *http.Request, i runnerapi.Intent) (runnerapi.Intent, error) {
 	k, err := readKubernetes(r)
 	if err != nil {
-		return i, err
+		return runnerapi.Intent{}, err
 	}
 	if err = readDryRun(&k, w, r); err != nil {
-		return i, err
+		return runnerapi.Intent{}, err
 	}
 	noteKubernetes(r.Context(), &k)
 	if s.Kubernetes == nil || s.Policy == nil {
-		return i, runnerapi.PolicyDenied("report this", "this agent passes nothing on to the Kubernetes API")
+		return runnerapi.Intent{}, runnerapi.PolicyDenied("report this", "this agent passes nothing on to the Kubernetes API")
 	}
 	if k.Impersonate, err = impersonates(r.Header); err != nil {
-		return i, err
+		return runnerapi.Intent{}, err
 	}
 	if err = guardAgentNamespace(&k, s.Kubernetes.OwnNamespace(), r.URL.Query()); err != nil {
-		return i, err
+		return runnerapi.Intent{}, err
 	}
 	i.Namespace, i.Kubernetes = k.Namespace, &k
-	k.Grant, err = s.Policy.KubernetesGrant(i)
-	return i, err
+	if k.Grant, err = s.Policy.KubernetesGrant(i); err != nil {
+		return runnerapi.Intent{}, err
+	}
+	return i, nil
 }
 
 // kubernetes forwards a request to the API server.

@@ -90,7 +90,10 @@ func readReview(w http.ResponseWriter, r *http.Request, k runnerapi.KubernetesRe
 		return nil, nil
 	}
 	asked.about.Impersonate = k.Impersonate
-	return asked, guardAgentNamespace(&asked.about, k.AgentNamespace, nil)
+	if err := guardAgentNamespace(&asked.about, k.AgentNamespace, nil); err != nil {
+		return nil, err
+	}
+	return asked, nil
 }
 
 // read finds out which request the review is about. A review of the rules of a namespace counts as

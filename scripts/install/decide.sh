@@ -107,6 +107,11 @@ decide_k3s_flags() {
     k3s_flags+=("kube-proxy-arg=conntrack-max-per-core=0")
     remarks+=("in a container (${facts[CONTAINER]:-none}): the kernel's values are left to the host, which needs the modules overlay and br_netfilter")
   fi
+  if [[ ${facts[CGROUPS]:-none} == v1 ]]; then
+    # Of Kubernetes 1.35 and newer the kubelet does not start without it.
+    k3s_flags+=("kubelet-arg=fail-cgroupv1=false")
+    remarks+=("cgroup v1: Kubernetes is about to drop it; cgroup v2 comes with a newer system, or systemd.unified_cgroup_hierarchy=1 on the kernel's command line")
+  fi
   if [[ ${facts[WSL]:-no} == 2 && ${facts[WANT_ROLE]:-server} == server ]]; then
     # Its address changes at each start; one node needs no tunnel between nodes.
     k3s_flags+=("flannel-backend=host-gw" "tls-san=127.0.0.1")

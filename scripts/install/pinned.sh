@@ -5,8 +5,11 @@
 # pinned_sum FILE prints the SHA-256 of a pinned version's file; nothing where it is not known.
 pinned_sum() {
   case "$1" in
-    k3s-linux-amd64) echo 267d18da7b3c837d82283f0588fb9031a8a6ff3c0dac772c260c40852ce515f6 ;;
-    k3s-install.sh) echo 8598e002e61d658fed7b7542fc6d2c66d8da6eae69e088830105d2ee1ffb6d91 ;;
+    k3s-linux-amd64) echo 835873f37245fc615f547a2fe2af9402a347875f13fa64a1f136de644955ea3f ;;
+    k3s-linux-arm64) echo c920706346d5ad4e5cd3c7bf1bb09ce71ebe07fec829e513e40f1caf98aed8bb ;;
+    k3s-install.sh) echo 46177d4c99440b4c0311b67233823a8e8a2fc09693f6c89af1a7161e152fbfad ;;
+    k3s-airgap-images-amd64) echo 9024613e2d468c51ba0e5ba21898604c41339354449fb3338cc6a7931189eb6a ;;
+    k3s-airgap-images-arm64) echo 9d3c4c2197bcf857ca17633aa393bad683cc982ddd408620f93036a3cca953b5 ;;
     k3d-linux-amd64) echo dbaa79a76ace7f4ca230a1ff41dc7d8a5036a8ad0309e9c54f9bf3836dbe853e ;;
     k3d-linux-arm64) echo 0b8110f2229631af7402fb828259330985918b08fefd38b7f1b788a1c8687216 ;;
     k3d-darwin-amd64) echo fd0f8e9e8ea4d8bc3674572ca6ed0833b639bf57c43c708616d937377324cfea ;;
@@ -27,11 +30,11 @@ pinned_sum() {
 
 # unpinned are files of pinned versions whose checksum nobody has filled in above yet. They go by the
 # list of their own site, as versions do that the user named.
-unpinned=(k3s-linux-arm64 minikube-linux-arm64)
+unpinned=(minikube-linux-arm64)
 
 # pinned_settings are the user's own checksums, for versions and machines without one above.
-pinned_settings=(PIPEOPS_K3S_SHA256 PIPEOPS_K3S_INSTALL_SHA256 PIPEOPS_K3D_SHA256 PIPEOPS_KIND_SHA256
-  PIPEOPS_MINIKUBE_SHA256 PIPEOPS_KUBECTL_SHA256)
+pinned_settings=(PIPEOPS_K3S_SHA256 PIPEOPS_K3S_INSTALL_SHA256 PIPEOPS_K3S_IMAGES_SHA256 PIPEOPS_K3D_SHA256
+  PIPEOPS_KIND_SHA256 PIPEOPS_MINIKUBE_SHA256 PIPEOPS_KUBECTL_SHA256)
 
 # fetch_pinned URL FILE LIST_URL NAME SETTING PINNED: NAME at URL has the checksum that
 # SETTING gives, or that of PINNED above. PINNED is empty for a version that the user named:

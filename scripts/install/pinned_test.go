@@ -15,11 +15,11 @@ import (
 )
 
 // unpinned are files of pinned versions whose checksum nobody has filled in yet.
-var unpinned = map[string]bool{"k3s-linux-arm64": true, "minikube-linux-arm64": true}
+var unpinned = map[string]bool{"minikube-linux-arm64": true}
 
 // TestPinnedProgramsHaveTheirChecksumInTheScript on each machine that the installer supports.
 func TestPinnedProgramsHaveTheirChecksumInTheScript(t *testing.T) {
-	names := []string{"k3s-install.sh", "k3s-linux-amd64", "k3s-linux-arm64"}
+	names := []string{"k3s-install.sh", "k3s-linux-amd64", "k3s-linux-arm64", "k3s-airgap-images-amd64", "k3s-airgap-images-arm64"}
 	for _, tool := range []string{"k3d", "kind", "minikube", "kubectl"} {
 		for _, machine := range []string{"linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64"} {
 			names = append(names, tool+"-"+machine)
@@ -61,7 +61,7 @@ func TestAPinnedProgramIsVerifiedByTheScript(t *testing.T) {
 		"the user's own":                       {changed, "tool", "", []string{"PIPEOPS_K3D_SHA256=" + sum(changed)}, 0, changed},
 		"not the user's own":                   {right, "tool", "", []string{"PIPEOPS_K3D_SHA256=" + sum(changed)}, 6, "is not what"},
 		"none is known":                        {right, "unknown", sum(right) + "  tool", nil, 6, "has no checksum for unknown"},
-		"none is known yet":                    {right, "k3s-linux-arm64", sum(right), nil, 0, "its own site alone; PIPEOPS_K3D_SHA256 sets yours"},
+		"none is known yet":                    {right, "minikube-linux-arm64", sum(right), nil, 0, "its own site alone; PIPEOPS_K3D_SHA256 sets yours"},
 		"none is known, and that is allowed":   {right, "unknown", sum(right), []string{"PIPEOPS_ALLOW_UNSIGNED=yes"}, 0, "its own site alone"},
 		"the user's version":                   {right, "", sum(right) + "  dist/tool", nil, 0, "its own site alone; PIPEOPS_K3D_SHA256 sets yours"},
 		"the user's version, changed":          {changed, "", sum(right) + "  tool", nil, 6, "is not what its publisher made"},

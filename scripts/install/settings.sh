@@ -7,7 +7,9 @@ RELEASE_VERSION="dev"
 RELEASE_MANIFEST_SHA256=""
 RELEASE_KEYS=""
 RELEASE_CONTROL_PLANE_URL=""
-RELEASE_K3S_VERSION="v1.35.5+k3s1"
+RELEASE_K3S_VERSION="v1.36.4+k3s1"
+# Kubernetes lets kubectl be one minor version newer or older than the cluster: those of kind and
+# minikube below are 1.34, that of k3d is K3S_VERSION.
 RELEASE_KUBECTL_VERSION="v1.35.5"
 RELEASE_K3D_VERSION="v5.8.3"
 RELEASE_KIND_VERSION="v0.30.0"

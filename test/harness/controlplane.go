@@ -129,7 +129,8 @@ func (s *System) ControlPlaneLog() string { return s.control.log }
 // ControlPlanePID returns the control plane's process, 0 before it was started.
 func (s *System) ControlPlanePID() int { return s.control.pid() }
 
-// ControlPlanePeakMemory returns the most that the control plane's process has ever had resident.
+// ControlPlanePeakMemory returns the most that the control plane's process has had resident since
+// ForgetPeakMemory, or ever.
 func (s *System) ControlPlanePeakMemory() (int64, error) {
 	kib, err := statusField(s.ControlPlanePID(), "VmHWM")
 	return kib << 10, err

@@ -102,8 +102,27 @@ func (s *System) AgentMemory(context.Context) (int64, error) { return s.agentMem
 // program, which the kernel drops when it needs memory.
 func (s *System) AgentOwnMemory() (int64, error) { return s.agentMemory("RssAnon") }
 
-// AgentPeakMemory returns the most that the agent's process has ever had resident.
+// AgentPeakMemory returns the most that the agent's process has had resident since
+// ForgetPeakMemory, or ever.
 func (s *System) AgentPeakMemory(context.Context) (int64, error) { return s.agentMemory("VmHWM") }
+
+// ForgetPeakMemory has the peaks of the agent and of the control plane begin with what the two have
+// resident now (proc(5), clear_refs).
+func (s *System) ForgetPeakMemory() error {
+	agent, err := s.AgentPID()
+	if err != nil {
+		return err
+	}
+	for _, pid := range []int{agent, s.ControlPlanePID()} {
+		if pid == 0 {
+			return errors.New("a process whose peak is to begin anew does not run")
+		}
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (s *System) agentMemory(field string) (int64, error) {
 	pid, err := s.AgentPID()

@@ -2,6 +2,8 @@ package install
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,14 +52,16 @@ func TestOffline(t *testing.T) {
 // bundle makes a bundle as `make bundle` does, and carries it to the machine.
 func (c *computer) bundle(t *testing.T, version string) {
 	t.Helper()
+	images := []byte("FAKE images of k3s")
 	c.world.site.put(k3sAssets, "sha256sum-amd64.txt", map[string][]byte{
-		"k3s": c.world.site.file(k3sAssets + "k3s"), "k3s-airgap-images-amd64.tar.zst": []byte("FAKE images of k3s"),
+		"k3s": c.world.site.file(k3sAssets + "k3s"), "k3s-airgap-images-amd64.tar.zst": images,
 	})
 	dir := t.TempDir()
 	ca := filepath.Join(dir, "ca.pem")
 	require.NoError(t, os.WriteFile(ca, c.world.site.ca, 0o600))
 	cmd := exec.CommandContext(t.Context(), "../../scripts/bundle.sh", "--version", version, "--output", dir)
-	cmd.Env = append(os.Environ(), "PIPEOPS_MIRROR="+c.world.site.URL, "PIPEOPS_CA_FILE="+ca)
+	cmd.Env = append(os.Environ(), "PIPEOPS_MIRROR="+c.world.site.URL, "PIPEOPS_CA_FILE="+ca,
+		fmt.Sprintf("PIPEOPS_K3S_IMAGES_SHA256=%x", sha256.Sum256(images)))
 	for setting, sum := range c.world.sums {
 		cmd.Env = append(cmd.Env, setting+"="+sum)
 	}
@@ -127,7 +131,7 @@ func inDocker(t *testing.T, w *world, c *computer) {
 		"until test -S /run/docker.sock; do sleep 0.05; done; bash /root/install.sh install --version dev")
 	require.Zero(t, r.code, r.said)
 	assert.Contains(t, r.said, "offline is registered")
-	assert.Contains(t, c.bash(t, "cat /run/fake-k3d-calls").said, "cluster create pipeops --image rancher/k3s:v1.35.5-k3s1")
+	assert.Contains(t, c.bash(t, "cat /run/fake-k3d-calls").said, "cluster create pipeops --image rancher/k3s:v1.36.4-k3s1")
 	assert.Empty(t, c.file("/root/.kube/config"), "the user's kubeconfig is not touched")
 	r = c.guide(t, "uninstall")
 	require.Zero(t, r.code, r.said)

@@ -25,8 +25,8 @@ const (
 	latest    = "/github.com/pipeops/pipeops-vm-agent/releases/latest/download/"
 	newest    = latest + "version.txt"
 	releases  = "/github.com/pipeops/pipeops-vm-agent/releases/download/"
-	k3sAssets = "/github.com/k3s-io/k3s/releases/download/v1.35.5%2Bk3s1/"
-	k3sSource = "/raw.githubusercontent.com/k3s-io/k3s/v1.35.5%2Bk3s1/"
+	k3sAssets = "/github.com/k3s-io/k3s/releases/download/v1.36.4%2Bk3s1/"
+	k3sSource = "/raw.githubusercontent.com/k3s-io/k3s/v1.36.4%2Bk3s1/"
 )
 
 // site stands in for all sites that install.sh downloads from, as a mirror does.

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	k3sVersion  = "v1.35.5+k3s1"
+	k3sVersion  = "v1.36.4+k3s1"
 	joinToken   = "K10fake::server:join-7f1c9a"
 	closeBounds = 2 * time.Minute
 )

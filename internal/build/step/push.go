@@ -96,13 +96,19 @@ func (p Push) push(ctx context.Context, tag name.Tag) (v1.Hash, error) {
 		if err != nil {
 			return v1.Hash{}, fmt.Errorf("read the image: %w", err)
 		}
-		return of.Digest, remote.WriteIndex(tag, inner, options...)
+		if err := remote.WriteIndex(tag, inner, options...); err != nil {
+			return v1.Hash{}, err
+		}
+		return of.Digest, nil
 	}
 	img, err := index.Image(of.Digest)
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("read the image: %w", err)
 	}
-	return of.Digest, remote.Write(tag, img, options...)
+	if err := remote.Write(tag, img, options...); err != nil {
+		return v1.Hash{}, err
+	}
+	return of.Digest, nil
 }
 
 // onlyTLS refuses plain HTTP, which the library falls back to for registries with private

@@ -121,7 +121,10 @@ func (a *authority) intermediate(role string, d Domains, now time.Time) (pair, e
 	}
 	d.constrain(template, role)
 	cert, err := certify(template, a.cert, a.pair)
-	return pair{cert, key}, err
+	if err != nil {
+		return pair{}, err
+	}
+	return pair{cert, key}, nil
 }
 
 // noAddress excludes every IP address.

@@ -81,7 +81,10 @@ func (c *CA) Runner(name string, id *url.URL, ttl time.Duration, reason string, 
 		return Issued{}, nil, err
 	}
 	keyPEM, err := encodeKey(key)
-	return issued, keyPEM, err
+	if err != nil {
+		return Issued{}, nil, err
+	}
+	return issued, keyPEM, nil
 }
 
 // Server issues a certificate for the control plane's own listeners. The names may be DNS names or

@@ -50,14 +50,14 @@ var errRequest = errors.New("not a request of a control plane")
 // readRequest reads what encode wrote, and not a byte more: at most 512.
 func readRequest(in io.Reader) (r request, err error) {
 	if r.agentID, err = readText(in); err != nil {
-		return r, err
+		return request{}, err
 	}
 	from, err := readText(in)
 	if err != nil {
-		return r, err
+		return request{}, err
 	}
 	if r.from, err = netip.ParseAddrPort(from); err != nil || r.agentID == "" {
-		return r, errRequest
+		return request{}, errRequest
 	}
 	return r, nil
 }
@@ -68,8 +68,10 @@ func readText(in io.Reader) (string, error) {
 		return "", err
 	}
 	text := make([]byte, length[0])
-	_, err := io.ReadFull(in, text)
-	return string(text), err
+	if _, err := io.ReadFull(in, text); err != nil {
+		return "", err
+	}
+	return string(text), nil
 }
 
 const rolePath = "/controlplane/"

@@ -97,7 +97,10 @@ func (s *Server) greet(ctx context.Context, raw net.Conn) (*tls.Conn, request, e
 	if err == nil && !unblock() {
 		err = ctx.Err() // the deadline is being set at this moment
 	}
-	return conn, r, err
+	if err != nil {
+		return nil, request{}, err
+	}
+	return conn, r, nil
 }
 
 func (s *Server) config(*tls.ClientHelloInfo) (*tls.Config, error) {

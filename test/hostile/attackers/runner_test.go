@@ -229,6 +229,10 @@ func bodies() []attempt {
 			do: send(http.MethodPut, "/v1/namespaces/production/configmaps/evil", manyKeys(200_000)),
 		},
 		{
+			name: "many empty values", tries: "have the audit log decode what the call refused", want: tooMuch,
+			do: send(http.MethodPut, "/v1/namespaces/production/configmaps/evil", `{"a":[`+strings.Repeat("{},", 300_000)+`{}]}`),
+		},
+		{
 			name: "a body in gzip", tries: "unpack to gigabytes", want: one("415 media_type"),
 			do: send(http.MethodPut, put, "\x1f\x8b\x08\x00\x00", "Content-Encoding", "gzip"),
 		},

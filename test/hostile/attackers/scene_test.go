@@ -43,18 +43,22 @@ type scene struct {
 	stop func()
 }
 
-// life is a process, and the most memory that it ever had.
+// life is a process, and the most memory that it had since the scene was opened.
 type life struct {
 	pid  int
 	peak int64
 }
 
 // open notes how things are. An honest run of each kind of call comes before: what the first use of a
-// part of the agent takes, and keeps, is not an attacker's doing.
+// part of the agent takes, and keeps, is not an attacker's doing. So growth is the peak under attack
+// above the peak of honest use. Both peaks begin at open: what an attacker before this one took would
+// else hide as much of this one's. Honest use is small, or of a size that the agent takes of any
+// Runner: the Git repository has half of what one may have.
 func open(t *testing.T, warmUp func()) *scene {
 	t.Helper()
 	suite.Release(t, "attackers of the whole system")
 	makeJudge(t)
+	require.NoError(t, sys.ForgetPeakMemory())
 	warmUp()
 	s := &scene{t: t, pods: map[types.UID]*corev1.Pod{}}
 	var err error

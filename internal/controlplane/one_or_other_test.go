@@ -1,0 +1,110 @@
+package controlplane
+
+import (
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"database/sql"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+)
+
+// TestARefusalNamesNobody asks with certificates of agents and Runners that are refused for one
+// reason each. A refusal never comes with an ID, a name or a key: a caller could take the peer for
+// one that has proven to be it.
+func TestARefusalNamesNobody(t *testing.T) {
+	p := start(t)
+	revoked, moved, replaced := p.registered("revoked"), p.registered("moved"), p.registered("replaced")
+	_, err := p.admin.RevokeAgent(t.Context(), revoked.id.AgentID)
+	require.NoError(t, err)
+	old := replaced.leaf()
+	replaced.key = newKey(t)
+	require.NoError(t, replaced.register(p.token()))
+	revokedRunner := leafIn(t, p.runnerFor("revoked", DefaultRunnerTTL))
+	require.NoError(t, p.admin.RevokeRunner(t.Context(), "revoked"))
+	runner, removed := leafIn(t, p.runnerFor("ci", DefaultRunnerTTL)), leafIn(t, p.runnerFor("again", DefaultRunnerTTL))
+	_, err = p.admin.IssueRunner(t.Context(), RunnerOptions{Name: "again", TTL: time.Hour, Replace: true})
+	require.NoError(t, err)
+
+	for name, c := range map[string]struct {
+		cert    *x509.Certificate
+		cluster string
+	}{
+		"no certificate": {}, "a revoked agent": {revoked.leaf(), revoked.uid}, "an agent in another cluster": {moved.leaf(), "elsewhere"},
+		"an agent that names no cluster": {moved.leaf(), ""}, "a replaced key": {old, replaced.uid}, "a revoked Runner": {revokedRunner, ""},
+		"a Runner with newer credentials": {removed, ""},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.TLS = &tls.ConnectionState{}
+		if c.cert != nil {
+			r.TLS.PeerCertificates = []*x509.Certificate{c.cert}
+		}
+		r.Header.Set("Pipeops-Cluster", c.cluster)
+		for as, identify := range map[string]func(*http.Request) (string, error){
+			"agent": p.peers.agentOfRequest, "runner": p.peers.runnerOfRequest,
+		} {
+			id, err := identify(r)
+			require.Error(t, err, "%s, as %s", name, as)
+			assert.Empty(t, id, "%s, as %s", name, as)
+		}
+		if c.cert != nil {
+			renewing, err := p.peers.renewing(t.Context(), c.cert)
+			require.Error(t, err, name)
+			assert.Zero(t, renewing, name)
+		}
+	}
+
+	// A recovery whose proof is another key's, and one with a Runner's certificate.
+	other := newKey(t)
+	for name, cert := range map[string]*x509.Certificate{"an agent": moved.leaf(), "a Runner": runner} {
+		id, key, err := p.registry.recovered(recovery(t, cert, other))
+		require.Error(t, err, name)
+		assert.Empty(t, id, name)
+		assert.Empty(t, key, name)
+	}
+}
+
+func (c *cluster) leaf() *x509.Certificate { return c.tlsConfig().Certificates[0].Leaf }
+
+// recovery asks for a certificate with an expired one and a proof by some key.
+func recovery(t *testing.T, cert *x509.Certificate, key *ecdsa.PrivateKey) controlapi.RenewRequest {
+	t.Helper()
+	req := controlapi.RenewRequest{CSR: csr(t, key), Clock: time.Now(), OldCertificate: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}))}
+	var err error
+	req.Proof, err = controlapi.SignRecovery(key, req.CSR, req.Clock)
+	require.NoError(t, err)
+	return req
+}
+
+// TestATokenThatWasNotStoredIsNotReturned has a database that takes no more tokens: an operator
+// who was shown one would hand it out.
+func TestATokenThatWasNotStoredIsNotReturned(t *testing.T) {
+	p := startOn(t, postgres.SQLite)
+	kept := p.token()
+	db, err := sql.Open("sqlite", filepath.Join(p.cfg.DataDir, fileDatabase))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	_, err = db.ExecContext(t.Context(), `CREATE TRIGGER full BEFORE INSERT ON tokens BEGIN SELECT RAISE(ABORT, 'full'); END`)
+	require.NoError(t, err)
+
+	for name, make := range map[string]func() (controlapi.Token, store.Token, error){
+		"create": func() (controlapi.Token, store.Token, error) { return p.admin.CreateToken(t.Context(), TokenOptions{}) },
+		"rotate": func() (controlapi.Token, store.Token, error) { return p.admin.RotateToken(t.Context(), kept.ID, 0) },
+	} {
+		token, stored, err := make()
+		require.ErrorContains(t, err, "full", name)
+		assert.Zero(t, token, name)
+		assert.Zero(t, stored, name)
+	}
+}
