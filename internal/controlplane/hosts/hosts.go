@@ -79,11 +79,16 @@ func Claim(agent store.Agent, host string, routes []store.Route, domain string, 
 		return c // NextAt is zero: it is due
 	}
 	c.CheckedAt, c.NextAt = now, now.Add(late)
-	foreign := slices.ContainsFunc(routes, func(r store.Route) bool {
-		return r.Host == host && controlapi.GivenHost(r.App, r.Namespace, agent.Name, domain) != host
-	})
+	named, own := 0, 0
+	for _, r := range routes {
+		if r.Host == host {
+			if named++; controlapi.GivenHost(r.App, r.Namespace, agent.Name, domain) == host {
+				own++
+			}
+		}
+	}
 	switch {
-	case foreign:
+	case own == 0 || own < named:
 		c.Reason = "the host is below the gateway's domain, and is not this App's; leave the host out, or use one of your own"
 		c.NextAt = time.Time{} // the operator may have granted it
 	case slices.ContainsFunc(others, func(o store.HostClaim) bool { return o.AgentID != agent.ID && o.Proof != "" }):
@@ -101,7 +106,7 @@ func Renew(c store.HostClaim, agent store.Agent, routes []store.Route, domain st
 	if fresh.Proof == c.Proof && fresh.Proof != "" {
 		fresh.ProvenAt = c.ProvenAt
 	}
-	if fresh.NextAt.IsZero() && !c.CheckedAt.IsZero() {
+	if fresh.NextAt.IsZero() {
 		fresh.NextAt = now.Add(late)
 	}
 	return fresh
