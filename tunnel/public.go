@@ -2,7 +2,7 @@ package tunnel
 
 import (
 	"io"
-	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
@@ -13,8 +13,8 @@ import (
 const openedTimeout = goAwayTimeout
 
 // opened reads from a stream's first byte of what kind it is. One of public traffic can get to the
-// Public listener and to nothing else.
-func (t *Tunnel) opened(opened *mux.Stream, sent *goAway, offers *link.Gate) {
+// Public listener and to nothing else. open counts those.
+func (t *Tunnel) opened(opened *mux.Stream, sent *goAway, offers *link.Gate, open *atomic.Int64) {
 	_ = opened.SetReadDeadline(time.Now().Add(openedTimeout))
 	var first [1]byte
 	if _, err := io.ReadFull(opened, first[:]); err != nil {
@@ -30,7 +30,8 @@ func (t *Tunnel) opened(opened *mux.Stream, sent *goAway, offers *link.Gate) {
 		_ = opened.Close()
 		return
 	}
-	var conn net.Conn = link.NewStream(opened, nil)
+	open.Add(1)
+	conn := link.NewStream(opened, func() { open.Add(-1) })
 	if !offers.Go(func() { t.public.offer(conn, opened.Session().CloseChan()) }) {
 		_ = conn.Close()
 	}
