@@ -32,7 +32,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/recording"
 	"github.com/pipeops/pipeops-vm-agent/internal/render/cage"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -288,7 +288,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return a.public.Serve(serving, tun.Public(), drainTimeout) })
 	parts.Go(func() error {
 		defer stop()
-		return runnerapi.Serve(serving, tun.Listener(), runnerapi.ServeConfig{
+		return server.Serve(serving, tun.Listener(), server.ServeConfig{
 			Handler: a.runnerAPI(engine, releases, sources), //nolint:contextcheck // each call has the context of its request
 			TLS:     a.runnerTLS(refusals),                  //nolint:contextcheck // each handshake has its own
 			Changed: a.news.next, Drain: drainTimeout, Log: a.log,

@@ -12,6 +12,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
@@ -23,7 +25,7 @@ func TestNoRecordNoCommand(t *testing.T) {
 	require.NoError(t, os.WriteFile(policy, []byte("audit: required\n"), 0o600))
 	p := planetest.Start(t)
 	run(t, p, dir, token(t, p), func(c *config.Config) { c.PolicyFile = policy })
-	ci := holding(t, issueRunner(t, p, "ci"), p.AwaitOnline(t, time.Time{}), func(c *runnerapi.ClientConfig) { c.Patience = time.Second })
+	ci := holding(t, issueRunner(t, p, "ci"), p.AwaitOnline(t, time.Time{}), func(c *client.Config) { c.Patience = time.Second })
 
 	blocked := filepath.Join(dir, "audit") // the log's directory
 	require.NoError(t, os.RemoveAll(blocked))
@@ -35,7 +37,7 @@ func TestNoRecordNoCommand(t *testing.T) {
 	}
 	e := &runnerapi.Error{}
 	require.ErrorAs(t, put(), &e)
-	assert.Equal(t, runnerapi.CodeAuditUnavailable, e.Code)
+	assert.Equal(t, server.CodeAuditUnavailable, e.Code)
 	assert.Equal(t, http.StatusServiceUnavailable, e.Status)
 	assert.Contains(t, e.Detail, "audit: required")
 	_, err := ci.GetNamespace(t.Context(), key.Namespace)

@@ -6,6 +6,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // contents is where the Secrets and ConfigMaps of one sibling meet the Apps of
@@ -16,11 +17,11 @@ type contents struct {
 }
 
 var (
-	_ runnerapi.Secrets    = contents{}
-	_ runnerapi.ConfigMaps = contents{}
+	_ server.Secrets    = contents{}
+	_ server.ConfigMaps = contents{}
 )
 
-// PutSecret implements runnerapi.Secrets.
+// PutSecret implements server.Secrets.
 func (c contents) PutSecret(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error) {
 	s, err := c.Client.PutSecret(ctx, key, spec, opts)
 	if err != nil || opts.DryRun {
@@ -29,7 +30,7 @@ func (c contents) PutSecret(ctx context.Context, key runnerapi.Key, spec runnera
 	return s, c.engine.ContentChanged(ctx, runnerapi.RestartOnSecrets, key)
 }
 
-// PutConfigMap implements runnerapi.ConfigMaps.
+// PutConfigMap implements server.ConfigMaps.
 func (c contents) PutConfigMap(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
 	cm, err := c.Client.PutConfigMap(ctx, key, spec, opts)
 	if err != nil || opts.DryRun {

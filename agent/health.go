@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // The limits of the health port. Every pod may be able to reach it: a client that uses all it can
@@ -121,8 +121,8 @@ func (h *health) serve(ctx context.Context, address, version string, log zerolog
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := runnerapi.Serve(life, limited, runnerapi.ServeConfig{
-			Handler: runnerapi.NewHealth(version, h.ready, h.degraded), CallTimeout: healthTimeout, Drain: time.Second, Log: log,
+		err := server.Serve(life, limited, server.ServeConfig{
+			Handler: server.NewHealth(version, h.ready, h.degraded), CallTimeout: healthTimeout, Drain: time.Second, Log: log,
 		})
 		if err != nil {
 			log.Error().Err(err).Msg("health port failed")

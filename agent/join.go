@@ -13,7 +13,7 @@ const k3sPort = "6443"
 // joins implements the calls about joining workers.
 type joins struct{ *Agent }
 
-// JoinCommand implements runnerapi.Joins. If K3S_URL is set, workers must join that server;
+// JoinCommand implements server.Joins. If K3S_URL is set, workers must join that server;
 // otherwise they join a server of the cluster.
 func (j joins) JoinCommand(ctx context.Context) (runnerapi.JoinCommand, error) {
 	address, version, err := j.kube.K3sServer(ctx)
@@ -33,7 +33,7 @@ func (j joins) JoinCommand(ctx context.Context) (runnerapi.JoinCommand, error) {
 	return runnerapi.JoinCommand{Server: server, Version: version, Command: `bash join-worker.sh ` + server + ` - <<<"$K3S_TOKEN"`}, nil
 }
 
-// JoinToken implements runnerapi.Joins. The agent has only what it was given.
+// JoinToken implements server.Joins. The agent has only what it was given.
 func (j joins) JoinToken(context.Context) (runnerapi.JoinToken, error) {
 	token := j.opts.Config.K3sToken
 	if token == "" {

@@ -58,7 +58,7 @@ const (
 	beatFailed = "failed"
 )
 
-// begun and called are for runnerapi.Observation.
+// begun and called are for server.Observation.
 func (i *instruments) begun() { i.open.Inc() }
 
 func (i *instruments) called(id string, status int, took time.Duration) {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // answers is a Kubernetes API that does as the test says.
@@ -71,8 +71,8 @@ func TestResourcesAreToldWithoutNames(t *testing.T) {
 // TestCommandsMakeNoMoreSeriesThanThereAreCalls whatever is asked for.
 func TestCommandsMakeNoMoreSeriesThanThereAreCalls(t *testing.T) {
 	i := newInstruments("test")
-	server := httptest.NewServer(runnerapi.NewServer(runnerapi.Config{
-		TrustDomain: "test", Version: "test", Observation: runnerapi.Observation{Begun: i.begun, Called: i.called},
+	server := httptest.NewServer(server.New(server.Config{
+		TrustDomain: "test", Version: "test", Observation: server.Observation{Begun: i.begun, Called: i.called},
 	}))
 	t.Cleanup(server.Close)
 	ask := func(path string) {

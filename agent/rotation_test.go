@@ -22,8 +22,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
@@ -71,7 +71,7 @@ type runner struct {
 	p     *planetest.Plane
 	file  string
 	login *login.Login
-	kept  *runnerapi.Client
+	kept  *client.Client
 
 	commands atomic.Int64
 	stop     func()
@@ -91,10 +91,10 @@ func newRunner(t *testing.T, p *planetest.Plane, agentID string) *runner {
 	return r
 }
 
-func (r *runner) client(agentID string) *runnerapi.Client {
+func (r *runner) client(agentID string) *client.Client {
 	r.t.Helper()
 	credentials := r.login.Credentials()
-	c, err := runnerapi.NewClient(runnerapi.ClientConfig{
+	c, err := client.New(client.Config{
 		AgentID: agentID, ServerName: agentID + "." + credentials.AgentsDomain, EdgeAddresses: []string{credentials.Edge},
 		TrustDomain: credentials.TrustDomain, Roots: r.login.Roots(), Certificate: r.login.Certificate,
 		Around: checked.Around(r.t),
@@ -112,7 +112,7 @@ func (r *runner) command(ctx context.Context) error {
 	}
 	fresh := r.client(agents[0].ID)
 	defer fresh.Close()
-	for _, client := range []*runnerapi.Client{r.kept, fresh} {
+	for _, client := range []*client.Client{r.kept, fresh} {
 		if _, err := client.Cluster(ctx); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (r *runner) command(ctx context.Context) error {
 
 // agents has the patience with a control plane that restarts that pipeops-runner has.
 func (r *runner) agents(ctx context.Context) (agents []announce.Agent, err error) {
-	for end := time.Now().Add(runnerapi.DefaultPatience); time.Now().Before(end) && ctx.Err() == nil; {
+	for end := time.Now().Add(client.DefaultPatience); time.Now().Before(end) && ctx.Err() == nil; {
 		client := announce.SnapshotClient{BaseURL: r.login.Credentials().ControlPlane, HTTPClient: r.login.HTTPClient()}
 		if agents, err = client.Agents(ctx); err == nil {
 			return agents, nil

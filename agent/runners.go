@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // news is what the control plane has reported about Runners and about this agent. It decides which
@@ -103,7 +103,7 @@ func (n *news) own() map[string]string {
 // runnerTLS returns the TLS configuration for Runners. TLS ends in the agent: everything in between
 // sees ciphertext.
 func (a *Agent) runnerTLS(refusals *refusals) *tls.Config {
-	return runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+	return server.TLS(server.TLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &a.current.Load().Certificate, nil },
 		Roots:       func() *x509.CertPool { return a.current.Load().Roots },
 		TrustDomain: a.current.Load().TrustDomain,

@@ -14,13 +14,14 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
 // visitor is a Runner that goes through the edge and the tunnel.
-func visitor(t *testing.T, p *planetest.Plane, name, agents, agentID string) *runnerapi.Client {
+func visitor(t *testing.T, p *planetest.Plane, name, agents, agentID string) *client.Client {
 	t.Helper()
 	grant, err := runnerapi.ParseGrant(agents)
 	require.NoError(t, err)
@@ -38,27 +39,27 @@ func issueRunner(t *testing.T, p *planetest.Plane, name string) runnerapi.Creden
 }
 
 // holding is a Runner with these credentials.
-func holding(t *testing.T, creds runnerapi.Credentials, agentID string, change ...func(*runnerapi.ClientConfig)) *runnerapi.Client {
+func holding(t *testing.T, creds runnerapi.Credentials, agentID string, change ...func(*client.Config)) *client.Client {
 	t.Helper()
 	cert, err := creds.TLSCertificate()
 	require.NoError(t, err)
 	roots, err := creds.Roots()
 	require.NoError(t, err)
-	config := runnerapi.ClientConfig{
+	config := client.Config{
 		AgentID: agentID, ServerName: agentID + "." + creds.AgentsDomain, EdgeAddresses: []string{creds.Edge},
 		TrustDomain: creds.TrustDomain, Roots: roots, Certificate: func() (*tls.Certificate, error) { return &cert, nil }, Around: checked.Around(t),
 	}
 	for _, f := range change {
 		f(&config)
 	}
-	c, err := runnerapi.NewClient(config)
+	c, err := client.New(config)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
 
 // stream follows the log of an App that has none, for as long as it is let.
-func stream(t *testing.T, c *runnerapi.Client, app string) (ended chan error) {
+func stream(t *testing.T, c *client.Client, app string) (ended chan error) {
 	t.Helper()
 	key := runnerapi.Key{Namespace: "held", Name: app}
 	_, err := c.Cluster(t.Context())
@@ -76,7 +77,7 @@ func awaitEnd(t *testing.T, what string, ended chan error) {
 	t.Helper()
 	var e *runnerapi.Error
 	require.ErrorAs(t, await.Receive(t, ended, "the end of the stream: "+what), &e)
-	assert.Equal(t, runnerapi.CodeRefused, e.Code, "when it comes again it is told why")
+	assert.Equal(t, client.CodeRefused, e.Code, "when it comes again it is told why")
 }
 
 // TestARunnerIsHeldToItsGrant has a real agent beyond a real tunnel, whose

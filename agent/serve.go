@@ -6,6 +6,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	workloads "github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
@@ -19,20 +21,20 @@ const runnerAPIVersion = "v1"
 
 // runnerAPI returns the handler of the Runner API of this agent.
 func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases, sources *source.Keeper) http.Handler {
-	return runnerapi.NewServer(runnerapi.Config{
+	return server.New(server.Config{
 		Apps: engine, Insides: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
 		Namespaces: a.kube, Clusters: clusterCall{a}, Nodes: a.kube, Manifests: manifests.API{Applier: a.manifests},
 		Joins: joins{a}, Kubernetes: a.kubernetes, Releases: releases, Builds: a.builds, Sources: sources,
 		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit, Recorder: a.recorder, Approvals: a.kube.Approvals(),
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log, Limits: kubernetesLimits(a.opts.Config.KubernetesStreams),
-		Observation: runnerapi.Observation{Begun: a.instruments.begun, Called: a.instruments.called, Tracer: a.opts.Tracer},
+		Observation: server.Observation{Begun: a.instruments.begun, Called: a.instruments.called, Tracer: a.opts.Tracer},
 	})
 }
 
 // kubernetesLimits returns the default ones but for the streams of the Kubernetes API.
-func kubernetesLimits(streams int) runnerapi.Limits {
-	return runnerapi.Limits{Streams: 2 * streams, StreamsPerRunner: streams}
+func kubernetesLimits(streams int) server.Limits {
+	return server.Limits{Streams: 2 * streams, StreamsPerRunner: streams}
 }
 
 // releases returns the Helm releases of this agent's namespaces. They cost nothing before the first
@@ -58,7 +60,7 @@ func (a *Agent) stopper(leads func() bool) *workloads.Stopper {
 // clusterCall implements the cluster call: the cluster's figures and the agent's identity.
 type clusterCall struct{ *Agent }
 
-// Cluster implements runnerapi.Clusters.
+// Cluster implements server.Clusters.
 func (c clusterCall) Cluster(ctx context.Context) (runnerapi.Cluster, error) {
 	cluster, err := c.kube.Cluster(ctx)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
@@ -114,7 +115,7 @@ func TestAPolicyTrustsKeysThatItKnows(t *testing.T) {
 		list, err := holding(t, ops, id).Audit(t.Context(), -1, 100)
 		require.NoError(t, err)
 		return slices.ContainsFunc(list.Items, func(r runnerapi.AuditRecord) bool {
-			return r.Command == runnerapi.AuditConnect && r.Code == runnerapi.RefusedNotPinned
+			return r.Command == runnerapi.AuditConnect && r.Code == server.RefusedNotPinned
 		})
 	})
 }

@@ -52,26 +52,15 @@ func onEach(resources []string, verbs ...string) []Right {
 }
 
 const (
-	node       = "/v1/nodes/{name}"
-	job        = "/v1/namespaces/{namespace}/jobs/{name}"
-	pipeline   = "/v1/namespaces/{namespace}/pipelines/{name}"
-	app        = "/v1/namespaces/{namespace}/apps/{name}"
-	secret     = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
-	configMap  = "/v1/namespaces/{namespace}/configmaps/{name}"
-	release    = "/v1/namespaces/{namespace}/releases/{name}"
-	namespace  = "/v1/namespaces/{namespace}"
-	set        = "/v1/namespaces/{namespace}/sets/{name}"
-	build      = "/v1/namespaces/{namespace}/builds/{name}"
 	apps       = "apps.pipeops.io"
 	sources    = "sources.pipeops.io"
-	source     = "/v1/namespaces/{namespace}/sources/{name}"
 	revisions  = "controllerrevisions.apps"
 	namespaces = "namespaces"
 )
 
-// Calls returns the rights that each call of the Runner API uses. A test of the agent runs all
-// calls and compares them with the resulting requests to the API server. A call without rights is
-// answered from the agent's caches.
+// Calls returns the rights that each call of the Runner API uses, by the ID of the call. A test of
+// the agent runs all calls and compares them with the resulting requests to the API server. A call
+// without rights is answered from the agent's caches.
 func Calls() map[string][]Right {
 	bounds := []string{"resourcequotas", "limitranges", "networkpolicies.networking.k8s.io"}
 	admitted := on(namespaces, "get")
@@ -82,102 +71,99 @@ func Calls() map[string][]Right {
 	nodes := []Right{on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")}
 	cordon := append(slices.Clone(nodes), forNodes("nodes", "patch"))
 	return map[string][]Right{
-		"GET /v1/nodes":                nodes,
-		"GET " + node:                  append(slices.Clone(nodes), forNodes("events", "list")),
-		"POST " + node + "/cordon":     cordon,
-		"POST " + node + "/uncordon":   cordon,
-		"POST " + node + "/drain":      append(slices.Clone(cordon), forNodes("pods/eviction", "create")),
-		"GET /v1/cluster/join":         {on("nodes", "list")},
-		"GET /v1/cluster/join/token":   nil,
-		"GET /v1/kubernetes/{path}":    {forUsers("users", "impersonate"), forUsers("groups", "impersonate")},
-		"GET " + namespace + "/events": {admitted, on("events", "list")},
+		"list-nodes":       nodes,
+		"get-node":         append(slices.Clone(nodes), forNodes("events", "list")),
+		"cordon-node":      cordon,
+		"uncordon-node":    cordon,
+		"drain-node":       append(slices.Clone(cordon), forNodes("pods/eviction", "create")),
+		"get-join-command": {on("nodes", "list")},
+		"get-join-token":   nil,
+		"kubernetes-api":   {forUsers("users", "impersonate"), forUsers("groups", "impersonate")},
+		"list-events":      {admitted, on("events", "list")},
 
-		"PUT " + source:                          {admitted, forSources(sources, "get", "create", "update")},
-		"GET " + source:                          {admitted, forSources(sources, "get")},
-		"POST " + source + "/sync":               {admitted, forSources(sources, "patch")},
-		"DELETE " + source:                       {admitted, forSources(sources, "get", "delete")},
-		"GET /v1/namespaces/{namespace}/sources": {admitted, forSources(sources, "list")},
+		"put-source":    {admitted, forSources(sources, "get", "create", "update")},
+		"get-source":    {admitted, forSources(sources, "get")},
+		"sync-source":   {admitted, forSources(sources, "patch")},
+		"delete-source": {admitted, forSources(sources, "get", "delete")},
+		"list-sources":  {admitted, forSources(sources, "list")},
 
-		"GET /v1/cluster":    {on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")},
-		"GET /v1/namespaces": {on(namespaces, "list"), on(apps, "list")},
-		"GET " + namespace:   append(onEach(bounds, "get"), on(bounds[2], "list"), admitted, on(apps, "list")),
-		"PUT " + namespace: append(onEach(bounds, "get", "create", "patch", "delete"), on(bounds[2], "list"),
+		"get-cluster":     {on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")},
+		"list-namespaces": {on(namespaces, "list"), on(apps, "list")},
+		"get-namespace":   append(onEach(bounds, "get"), on(bounds[2], "list"), admitted, on(apps, "list")),
+		"put-namespace": append(onEach(bounds, "get", "create", "patch", "delete"), on(bounds[2], "list"),
 			on(namespaces, "get", "create", "patch"), on("rolebindings.rbac.authorization.k8s.io", "get", "create"), on(apps, "list")),
-		"DELETE " + namespace: {on(namespaces, "get", "delete"), on(apps, "list", "delete")},
+		"delete-namespace": {on(namespaces, "get", "delete"), on(apps, "list", "delete")},
 
-		"PUT " + secret:                          {admitted, on("secrets", "get", "create", "update"), on("configmaps", "get"), on(apps, "get", "patch")},
-		"GET " + secret:                          {admitted, on("secrets", "get")},
-		"DELETE " + secret:                       {admitted, on("secrets", "get", "delete")},
-		"GET /v1/namespaces/{namespace}/secrets": {admitted, on("secrets", "list")},
+		"put-secret":    {admitted, on("secrets", "get", "create", "update"), on("configmaps", "get"), on(apps, "get", "patch")},
+		"get-secret":    {admitted, on("secrets", "get")},
+		"delete-secret": {admitted, on("secrets", "get", "delete")},
+		"list-secrets":  {admitted, on("secrets", "list")},
 
-		"PUT " + configMap:                          {admitted, on("configmaps", "get", "create", "update"), on("secrets", "get"), on(apps, "get", "patch")},
-		"GET " + configMap:                          {admitted, on("configmaps", "get")},
-		"DELETE " + configMap:                       {admitted, on("configmaps", "get", "delete")},
-		"GET /v1/namespaces/{namespace}/configmaps": {admitted, on("configmaps", "list")},
+		"put-config-map":    {admitted, on("configmaps", "get", "create", "update"), on("secrets", "get"), on(apps, "get", "patch")},
+		"get-config-map":    {admitted, on("configmaps", "get")},
+		"delete-config-map": {admitted, on("configmaps", "get", "delete")},
+		"list-config-maps":  {admitted, on("configmaps", "list")},
 
 		// Beside what the manifests are: those of the example stand for others.
-		"POST /v1/apply": {
+		"apply-manifests": {
 			admitted, on("configmaps", "get", "create", "update", "patch", "delete"), on("secrets", "get", "create", "patch"),
 			on("services", "get", "create", "patch"), on("deployments.apps", "get", "create", "patch"),
 			on("pods", "list"), on("replicasets.apps", "list"), on("events", "list"),
 		},
-		"GET /v1/namespaces/{namespace}/sets": {admitted, on("configmaps", "list")},
-		"GET " + set: {
+		"list-sets": {admitted, on("configmaps", "list")},
+		"get-set": {
 			admitted, on("configmaps", "get"), on("secrets", "get"), on("services", "get"), on("deployments.apps", "get"),
 			on("pods", "list"), on("replicasets.apps", "list"), on("events", "list"),
 		},
-		"DELETE " + set: {
+		"delete-set": {
 			admitted, on("configmaps", "get", "delete"), on("secrets", "get", "delete"),
 			on("services", "get", "delete"), on("deployments.apps", "get", "delete"), on("pods", "list"),
 		},
 
-		"PUT " + app: append(onEach(kinds[:len(kinds)-1], "get", "create", "patch"),
+		"put-app": append(onEach(kinds[:len(kinds)-1], "get", "create", "patch"),
 			on("jobs.batch", "get", "create"), on(apps, "get", "create", "update"), unseen),
-		"GET " + app:                          nil,
-		"GET /v1/apps":                        nil,
-		"GET /v1/namespaces/{namespace}/apps": nil,
-		"DELETE " + app:                       {on(apps, "get", "delete")},
-		"POST " + app + "/scale":              {on(apps, "get", "patch"), unseen},
-		"POST " + app + "/restart":            {on(apps, "get", "patch")},
-		"POST " + app + "/pause":              {on(apps, "get", "patch"), unseen},
-		"POST " + app + "/resume":             {on(apps, "get", "patch"), unseen},
-		"GET " + app + "/revisions":           {on(apps, "get"), on(revisions, "list")},
-		"POST " + app + "/rollback":           {on(apps, "get", "update"), unseen},
-		"GET " + app + "/events":              nil,
-		"GET " + app + "/logs":                {on("pods/log", "get")},
-		"GET " + app + "/exec":                {on("pods/exec", "create")},
-		"GET " + app + "/portforward":         {on("pods/portforward", "get")},
-		"GET " + app + "/metrics":             {on("pods.metrics.k8s.io", "list")},
-		"PUT " + build: {admitted, on("secrets", "get"), on("configmaps", "get"), on("jobs.batch", "list", "create", "delete"),
+		"get-app":             nil,
+		"list-apps":           nil,
+		"list-namespace-apps": nil,
+		"delete-app":          {on(apps, "get", "delete")},
+		"scale-app":           {on(apps, "get", "patch"), unseen},
+		"restart-app":         {on(apps, "get", "patch")},
+		"pause-app":           {on(apps, "get", "patch"), unseen},
+		"resume-app":          {on(apps, "get", "patch"), unseen},
+		"list-app-revisions":  {on(apps, "get"), on(revisions, "list")},
+		"rollback-app":        {on(apps, "get", "update"), unseen},
+		"get-app-events":      nil,
+		"get-app-logs":        {on("pods/log", "get")},
+		"exec-app":            {on("pods/exec", "create")},
+		"port-forward-app":    {on("pods/portforward", "get")},
+		"get-app-metrics":     {on("pods.metrics.k8s.io", "list")},
+		"put-build": {admitted, on("secrets", "get"), on("configmaps", "get"), on("jobs.batch", "list", "create", "delete"),
 			on("pods", "list"), on("events", "list"), on("pods/log", "get")},
-		"GET " + build:                          {admitted, on("jobs.batch", "list"), on("pods", "list"), on("events", "list"), on("pods/log", "get")},
-		"GET /v1/namespaces/{namespace}/builds": {admitted, on("jobs.batch", "list"), on("pods", "list")},
-		"GET " + build + "/logs":                {admitted, on("jobs.batch", "list"), on("pods", "list"), on("pods/log", "get")},
-		"DELETE " + build:                       {admitted, on("jobs.batch", "list", "delete")},
+		"get-build":    {admitted, on("jobs.batch", "list"), on("pods", "list"), on("events", "list"), on("pods/log", "get")},
+		"list-builds":  {admitted, on("jobs.batch", "list"), on("pods", "list")},
+		"build-logs":   {admitted, on("jobs.batch", "list"), on("pods", "list"), on("pods/log", "get")},
+		"delete-build": {admitted, on("jobs.batch", "list", "delete")},
 		// What a chart itself brings needs rights besides: docs/releases.md.
-		"PUT " + release: {admitted, on("configmaps", locked...), on("secrets", "get", "list", "create", "update", "delete")},
-		"GET " + release: {admitted, on("configmaps", "get"), on("secrets", "get", "list")},
-		"GET /v1/namespaces/{namespace}/releases": {admitted, on("secrets", "get", "list")},
-		"GET " + release + "/history":             {admitted, on("secrets", "get", "list")},
-		"POST " + release + "/rollback":           {admitted, on("configmaps", "get", "update"), on("secrets", "get", "list", "create", "update", "delete")},
-		"DELETE " + release:                       {admitted, on("configmaps", "get", "update", "delete"), on("secrets", "get", "list", "update", "delete")},
+		"put-release":          {admitted, on("configmaps", locked...), on("secrets", "get", "list", "create", "update", "delete")},
+		"get-release":          {admitted, on("configmaps", "get"), on("secrets", "get", "list")},
+		"list-releases":        {admitted, on("secrets", "get", "list")},
+		"list-release-history": {admitted, on("secrets", "get", "list")},
+		"rollback-release":     {admitted, on("configmaps", "get", "update"), on("secrets", "get", "list", "create", "update", "delete")},
+		"delete-release":       {admitted, on("configmaps", "get", "update", "delete"), on("secrets", "get", "list", "update", "delete")},
 
-		"PUT " + job:                               run,
-		"GET " + job:                               nil,
-		"GET /v1/namespaces/{namespace}/jobs":      nil,
-		"GET " + job + "/logs":                     {on("pods/log", "get")},
-		"DELETE " + job:                            {on(apps, "get", "delete")},
-		"PUT " + pipeline:                          run,
-		"GET " + pipeline:                          nil,
-		"GET /v1/namespaces/{namespace}/pipelines": nil,
-		"GET " + pipeline + "/logs":                {on("pods/log", "get")},
-		"DELETE " + pipeline:                       {on(apps, "get", "delete")},
+		"put-job":           run,
+		"get-job":           nil,
+		"list-jobs":         nil,
+		"get-job-logs":      {on("pods/log", "get")},
+		"delete-job":        {on(apps, "get", "delete")},
+		"put-pipeline":      run,
+		"get-pipeline":      nil,
+		"list-pipelines":    nil,
+		"get-pipeline-logs": {on("pods/log", "get")},
+		"delete-pipeline":   {on(apps, "get", "delete")},
 
-		"GET /v1/operations/{id}": {own(revisions, "get")},
-		"GET /v1/audit":           {own(revisions, "get", "list")},
-		"GET /healthz":            nil,
-		"GET /readyz":             nil,
-		"GET /openapi.json":       nil,
+		"get-operation": {own(revisions, "get")},
+		"list-audit":    {own(revisions, "get", "list")},
 	}
 }
 

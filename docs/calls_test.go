@@ -61,7 +61,7 @@ func calls() string {
 	for _, c := range runnerapi.Calls() {
 		call := c.Method + " " + c.Path
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | `%s` |\n", call, code(c.Client...), code(c.Command), c.Repeated,
-			list(deployments.Calls()[call]), strings.ReplaceAll(c.Example, "|", `\|`))
+			list(deployments.Calls()[c.ID]), strings.ReplaceAll(c.Example, "|", `\|`))
 	}
 	return b.String() + "\n"
 }

@@ -88,7 +88,7 @@ func TestEveryListenerIsListed(t *testing.T) {
 	listeners := 0
 	for _, root := range []string{"agent", "cmd", "internal", "runnerapi", "tunnel"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join("..", root), func(path string, _ fs.DirEntry, err error) error {
-			test := strings.HasSuffix(path, "_test.go") || strings.Contains(path, "runnerapitest") || strings.Contains(path, "tunneltest")
+			test := strings.HasSuffix(path, "_test.go") || strings.Contains(path, "runnertest") || strings.Contains(path, "tunneltest")
 			if err != nil || test || filepath.Ext(path) != ".go" || !listens(t, path) {
 				return err
 			}

@@ -1,7 +1,5 @@
 package runnerapi
 
-import "context"
-
 // Across describes how a call whose path names no namespace is held to rules about namespaces.
 type Across string
 
@@ -36,7 +34,7 @@ var acrossCalls = map[string]acrossCall{
 	"drain-node":       {how: AcrossFiltered},
 	"get-join-command": {how: AcrossCluster},
 	"get-join-token":   {how: AcrossCluster},
-	applyID:            {how: AcrossFound},
+	ApplyCall:          {how: AcrossFound},
 	KubernetesCall:     {how: AcrossFiltered},
 }
 
@@ -45,27 +43,4 @@ var acrossCalls = map[string]acrossCall{
 func AcrossOf(command string) (how Across, within []string, found bool) {
 	c, found := acrossCalls[command]
 	return c.how, c.within, found
-}
-
-// seen returns those of an answer's items that are in namespaces that the policy lets the
-// caller see.
-func seen[T any](ctx context.Context, s *server, items []T, namespace func(T) string) []T {
-	intent, ok := ctx.Value(intentKey{}).(Intent)
-	if !ok || s.Policy == nil {
-		return items
-	}
-	known := map[string]bool{"": true} // in none
-	kept := make([]T, 0, len(items))
-	for _, item := range items {
-		where := namespace(item)
-		visible, asked := known[where]
-		if !asked {
-			visible = s.Policy.Visible(intent.Runner, intent.Command, where)
-			known[where] = visible
-		}
-		if visible {
-			kept = append(kept, item)
-		}
-	}
-	return kept
 }

@@ -261,3 +261,27 @@ type AppStatus struct {
 	Drift              *Drift      `json:"drift,omitempty" doc:"What somebody else changed of the App's objects and the agent put back."`
 	LastTransition     *time.Time  `json:"lastTransition,omitempty" doc:"When the phase last changed."`
 }
+
+// Scale is the body of the scale call: a number of pods, which turns autoscaling off, or bounds of
+// autoscaling. Fields that it leaves out stay unchanged.
+type Scale struct {
+	Replicas   *int32 `json:"replicas,omitempty" minimum:"0" maximum:"1000" doc:"Number of pods to run; turns autoscaling off."`
+	Min        *int32 `json:"min,omitempty" minimum:"1" maximum:"1000" doc:"Fewest pods. With max it turns autoscaling on."`
+	Max        *int32 `json:"max,omitempty" minimum:"1" maximum:"1000" doc:"Most pods."`
+	CPUPercent *int32 `json:"cpuPercent,omitempty" minimum:"1" maximum:"1000" doc:"Usage of the requested CPU to aim at, over all pods."`
+}
+
+// Validate returns an error for a body that asks for nothing, or for two things.
+func (s Scale) Validate() []FieldError {
+	v := &validation{}
+	bounds := s.Min != nil || s.Max != nil || s.CPUPercent != nil
+	switch {
+	case s.Replicas == nil && !bounds:
+		v.add("replicas", "say what to scale to: replicas, or min and max")
+	case s.Replicas != nil && bounds:
+		v.add("replicas", "either replicas or bounds of autoscaling may be given")
+	case s.Min != nil && s.Max != nil && *s.Min > *s.Max:
+		v.add("min", "min is more than max")
+	}
+	return v.errs
+}

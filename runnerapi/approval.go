@@ -1,11 +1,7 @@
 package runnerapi
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -14,25 +10,6 @@ import (
 
 // CodeApprovalRequired is the code of a command that the cluster's owner has to approve first.
 const CodeApprovalRequired = Code("approval_required") // 403
-
-// maxApprovedBody bounds the body of a command that needs an approval, in bytes. It is the highest
-// limit of any call.
-const maxApprovedBody = MaxReleaseBody
-
-// Approvals keeps the commands that wait for an approval by the cluster's owner.
-type Approvals interface {
-	// Use reports whether the owner has approved this very command. An approval is good for one
-	// Use. Without one, Use returns the request that the owner can approve.
-	Use(context.Context, ApprovalRequest) (Approval, bool, error)
-}
-
-// ApprovalRequest is a command that needs an approval.
-type ApprovalRequest struct {
-	Approval
-	// Method, Path, Query and Body are what was sent. They are compared and not stored.
-	Method, Path, Query string
-	Body                []byte
-}
 
 // Approval is a command that the cluster's owner can approve.
 type Approval struct {
@@ -58,91 +35,4 @@ func ApprovalRequired(rule string) *Error {
 	return problem.New(http.StatusForbidden, CodeApprovalRequired,
 		"send the command by itself: only a command of a Runner can be approved",
 		"rule %q of the customer's policy requires an approval by the owner of the cluster", rule)
-}
-
-// approvalPending returns the refusal of a command that waits for its approval.
-func approvalPending(a Approval) *Error {
-	return problem.New(http.StatusForbidden, CodeApprovalRequired,
-		"have the owner of the cluster run: pipeops-agent approve "+a.ID+"; then send the same command again",
-		"the customer's policy requires an approval by the owner of the cluster: request %s waits until %s", a.ID, a.Until.UTC().Format(time.RFC3339))
-}
-
-// needsApproval reports whether a decision only lacks an approval.
-func needsApproval(err error) bool {
-	known := (*Error)(nil)
-	return errors.As(err, &known) && known.Code == CodeApprovalRequired
-}
-
-// approve lets a command pass that the owner has approved. done ends what holds its body in memory.
-func (s *server) approve(w http.ResponseWriter, r *http.Request, call Call, i *Intent, refusal error) (done func(), err error) {
-	done = func() {}
-	within := s.Policy.Approval(*i)
-	if s.Approvals == nil || within <= 0 {
-		return done, refusal
-	}
-	if done, err = s.holdBody(w, r, i.Runner, maxApprovedBody); err != nil {
-		return func() {}, err
-	}
-	var body []byte
-	if r.ContentLength > 0 { // holdBody has read it
-		if body, err = io.ReadAll(r.Body); err != nil {
-			return done, err
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-	}
-	a, approved, err := limitedApproval(r.Context(), s.Approvals, approvalRequest(r, call, *i, body, within))
-	switch {
-	case err != nil:
-		return done, err
-	case !approved:
-		return done, approvalPending(a)
-	}
-	noteApproval(r.Context(), a.ID)
-	i.Approved = true
-	return done, s.decide(*i)
-}
-
-func limitedApproval(ctx context.Context, approvals Approvals, request ApprovalRequest) (Approval, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, journalLimit)
-	defer cancel()
-	return approvals.Use(ctx, request)
-}
-
-// approvalRequest describes the command for its owner as the audit log would. The owner also needs
-// the arguments of exec, which are not in the audit log.
-func approvalRequest(r *http.Request, call Call, i Intent, body []byte, within time.Duration) ApprovalRequest {
-	note, _ := r.Context().Value(auditKey{}).(*auditNote)
-	if note == nil {
-		note = &auditNote{}
-	}
-	about := *note
-	about.body = body
-	record, _ := auditRecord(r, call, &about, 0, http.Header{}, nil)
-	now := time.Now().UTC()
-	a := ApprovalRequest{
-		Approval: Approval{
-			Runner: i.Runner, Command: i.Command, Asked: now, Until: now.Add(within), RequestID: callerFrom(r.Context()).RequestID,
-			Arguments: noteArguments(call, r, &about, &record),
-		},
-		Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.Query().Encode(), Body: body,
-	}
-	a.Namespace, a.Name = record.Namespace, record.Name
-	if call.ID == ExecCall {
-		a.Run = clipped(r.URL.Query()["command"])
-	}
-	return a
-}
-
-// maxRun bounds what is shown of a command line, in bytes.
-const maxRun = 4 << 10
-
-func clipped(words []string) (out []string) {
-	room := maxRun
-	for _, word := range words {
-		if room -= len(word); room < 0 {
-			return append(out, "…")
-		}
-		out = append(out, word)
-	}
-	return out
 }

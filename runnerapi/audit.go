@@ -1,7 +1,6 @@
 package runnerapi
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,22 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+
 	kjson "sigs.k8s.io/json"
 )
 
 // MaxAuditLine bounds one stored record of the audit log, in bytes.
 const MaxAuditLine = 8 << 10
-
-// Auditor keeps the audit log.
-type Auditor interface {
-	// Record adds a record without waiting until it is stored.
-	Record(AuditRecord)
-	// Keep adds a record and waits until it is stored durably, or until ctx ends.
-	Keep(context.Context, AuditRecord) error
-	// Audit returns at most limit stored records that follow the number after, oldest first. A
-	// negative number selects the last ones.
-	Audit(ctx context.Context, after int64, limit int) (AuditList, error)
-}
 
 // AuditOutcome is how a call ended.
 type AuditOutcome string
@@ -108,7 +98,7 @@ func DecodeAuditRecord(line []byte) (AuditRecord, error) {
 		return AuditRecord{}, fmt.Errorf("the record makes no sense: %w", err)
 	}
 	if r.Seq < 1 || r.Hash != "" {
-		return AuditRecord{}, fmt.Errorf("the record makes no sense: it has number %d and hash %q", r.Seq, clip(r.Hash))
+		return AuditRecord{}, fmt.Errorf("the record makes no sense: it has number %d and hash %q", r.Seq, printable.Clip(r.Hash))
 	}
 	return r, nil
 }

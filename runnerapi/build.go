@@ -1,28 +1,15 @@
 package runnerapi
 
 import (
-	"context"
 	"path"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
-)
 
-// Builds is what the server needs for the calls about builds.
-type Builds interface {
-	// PutBuild starts a build, unless this very run of this very spec was started before.
-	PutBuild(ctx context.Context, key Key, spec BuildSpec, opts WriteOptions) (Build, error)
-	GetBuild(ctx context.Context, key Key) (Build, error)
-	// ListBuilds reads the newest run of each build of a namespace.
-	ListBuilds(ctx context.Context, namespace string) ([]Build, error)
-	// DeleteBuild ends the run that is under way, and removes all runs.
-	DeleteBuild(ctx context.Context, key Key, opts WriteOptions) error
-	// BuildLogs calls emit for each line of the newest run, until all is written or, with
-	// Follow, until the run has ended.
-	BuildLogs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) error
-}
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+)
 
 // Bounds of a build.
 const (
@@ -142,7 +129,7 @@ const maxBuildArg = 4096
 func (s BuildSpec) Validate(buildName string) []FieldError {
 	v := &validation{}
 	if len(buildName) > maxBuildName || !label.MatchString(buildName) {
-		v.add("path.name", "%q cannot be the name of a build: lower case letters, digits and '-', at most %d in all", clip(buildName), maxBuildName)
+		v.add("path.name", "%q cannot be the name of a build: lower case letters, digits and '-', at most %d in all", printable.Clip(buildName), maxBuildName)
 	}
 	if _, err := ParseGitURL(s.Git.URL); err != nil {
 		v.add("git.url", "%v", err)
@@ -198,10 +185,10 @@ func (s BuildTemplate) validateCA(v *validation) {
 func (s BuildTemplate) validateArgs(v *validation) {
 	for _, key := range sortedKeys(s.Args) {
 		if !buildArg.MatchString(key) {
-			v.add("args."+clip(key), "is no name of a build argument: letters, digits and '_', no digit first")
+			v.add("args."+printable.Clip(key), "is no name of a build argument: letters, digits and '_', no digit first")
 		}
 		if len(s.Args[key]) > maxBuildArg || strings.ContainsRune(s.Args[key], 0) {
-			v.add("args."+clip(key), "has more than %d bytes, or a zero byte", maxBuildArg)
+			v.add("args."+printable.Clip(key), "has more than %d bytes, or a zero byte", maxBuildArg)
 		}
 	}
 }

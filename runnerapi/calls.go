@@ -1,6 +1,10 @@
 package runnerapi
 
-import "strings"
+import (
+	"net/url"
+	"strings"
+	"sync"
+)
 
 // Call is one call of the Runner API, as its reference describes it. The table in
 // docs/runner-api.md and the examples in the OpenAPI document are generated from these, and tests
@@ -21,6 +25,34 @@ func (c Call) Upgrades() bool {
 	return strings.HasSuffix(c.Path, "/exec") || strings.HasSuffix(c.Path, "/portforward")
 }
 
+// PathTo returns the call's path with names in place of its parameters, in order.
+func (c Call) PathTo(names ...string) string {
+	parts := strings.Split(c.Path, "/")
+	for i, part := range parts {
+		if strings.HasPrefix(part, "{") && len(names) > 0 {
+			parts[i], names = url.PathEscape(names[0]), names[1:]
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// CallOf returns the call with an ID. It panics if there is none.
+func CallOf(id string) Call {
+	call, known := callsByID()[id]
+	if !known {
+		panic("runnerapi: there is no call " + id)
+	}
+	return call
+}
+
+var callsByID = sync.OnceValue(func() map[string]Call {
+	calls := map[string]Call{}
+	for _, c := range Calls() {
+		calls[c.ID] = c
+	}
+	return calls
+})
+
 // What sending a call twice does.
 const (
 	read     = "read"
@@ -29,18 +61,19 @@ const (
 	byKey    = "by key"
 )
 
+// The paths of objects in the table of calls.
 const (
 	appRoute       = "/v1/namespaces/{namespace}/apps/{name}"
-	secretRoute    = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
-	configMapRoute = "/v1/namespaces/{namespace}/configmaps/{name}"
+	SecretPath     = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
+	ConfigMapPath  = "/v1/namespaces/{namespace}/configmaps/{name}"
 	namespaceRoute = "/v1/namespaces/{namespace}"
 	jobRoute       = "/v1/namespaces/{namespace}/jobs/{name}"
 	pipelineRoute  = "/v1/namespaces/{namespace}/pipelines/{name}"
 	buildRoute     = "/v1/namespaces/{namespace}/builds/{name}"
 	sourceRoute    = "/v1/namespaces/{namespace}/sources/{name}"
 	nodeRoute      = "/v1/nodes/{name}"
-	applyRoute     = "/v1" + applyPattern
-	setRoute       = "/v1" + setPattern
+	ApplyPath      = "/v1/apply"
+	SetPath        = "/v1/namespaces/{namespace}/sets/{name}"
 	releaseRoute   = "/v1/namespaces/{namespace}/releases/{name}"
 	firstNode      = `"$(pipeops-runner node list shop -o json | jq -r '.items[0].name')"`
 )
@@ -66,21 +99,21 @@ func Calls() []Call {
 			"DELETE", namespaceRoute, "delete-namespace", Writes, []string{"DeleteNamespace"}, "namespace delete", thenGone, "",
 			"pipeops-runner namespace delete shop staging --yes",
 		}, {
-			"PUT", secretRoute, "put-secret", Writes, []string{"PutSecret"}, "secret set", same,
+			"PUT", SecretPath, "put-secret", Writes, []string{"PutSecret"}, "secret set", same,
 			`{"data":{"GREETING":"hello"}}`,
 			"printf hello | pipeops-runner secret set shop web-env --from-stdin GREETING",
 		}, {
-			"GET", secretRoute, "get-secret", Reads, []string{"GetSecret"}, "secret get", read, "",
+			"GET", SecretPath, "get-secret", Reads, []string{"GetSecret"}, "secret get", read, "",
 			"pipeops-runner secret get shop web-env",
 		}, {
 			"GET", "/v1/namespaces/{namespace}/secrets", "list-secrets", Reads, []string{"ListSecrets"}, "secret list", read, "",
 			"pipeops-runner secret list shop",
 		}, {
-			"PUT", configMapRoute, "put-config-map", Writes, []string{"PutConfigMap"}, "config set", same,
+			"PUT", ConfigMapPath, "put-config-map", Writes, []string{"PutConfigMap"}, "config set", same,
 			`{"data":{"LOG_LEVEL":"info"}}`,
 			"pipeops-runner config set shop web-settings --from-literal LOG_LEVEL=info",
 		}, {
-			"GET", configMapRoute, "get-config-map", Reads, []string{"GetConfigMap"}, "config get", read, "",
+			"GET", ConfigMapPath, "get-config-map", Reads, []string{"GetConfigMap"}, "config get", read, "",
 			"pipeops-runner config get shop web-settings",
 		}, {
 			"GET", "/v1/namespaces/{namespace}/configmaps", "list-config-maps", Reads, []string{"ListConfigMaps"}, "config list", read, "",
@@ -179,23 +212,23 @@ func Calls() []Call {
 			"DELETE", appRoute, "delete-app", Writes, []string{"Delete"}, "delete", thenGone, "",
 			"pipeops-runner delete shop web",
 		}, {
-			"POST", applyRoute, applyID, Named, []string{"Apply"}, "apply", same,
+			"POST", ApplyPath, ApplyCall, Named, []string{"Apply"}, "apply", same,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web-flags"},"data":{"BANNER":"hello"}}`,
 			"pipeops-runner apply shop -f extras.yaml --set web-extras",
 		}, {
 			"GET", "/v1/namespaces/{namespace}/sets", "list-sets", Reads, []string{"ListSets"}, "set list", read, "",
 			"pipeops-runner set list shop",
 		}, {
-			"GET", setRoute, "get-set", Reads, []string{"GetSet", "WaitSet"}, "set get", read, "",
+			"GET", SetPath, "get-set", Reads, []string{"GetSet", "WaitSet"}, "set get", read, "",
 			"pipeops-runner set get shop web-extras",
 		}, {
-			"DELETE", setRoute, "delete-set", Named, []string{"DeleteSet"}, "set delete", thenGone, "",
+			"DELETE", SetPath, "delete-set", Named, []string{"DeleteSet"}, "set delete", thenGone, "",
 			"pipeops-runner set delete shop web-extras",
 		}, {
-			"DELETE", configMapRoute, "delete-config-map", Writes, []string{"DeleteConfigMap"}, "config delete", thenGone, "",
+			"DELETE", ConfigMapPath, "delete-config-map", Writes, []string{"DeleteConfigMap"}, "config delete", thenGone, "",
 			"pipeops-runner config delete shop web-settings",
 		}, {
-			"DELETE", secretRoute, "delete-secret", Writes, []string{"DeleteSecret"}, "secret delete", thenGone, "",
+			"DELETE", SecretPath, "delete-secret", Writes, []string{"DeleteSecret"}, "secret delete", thenGone, "",
 			"pipeops-runner secret delete shop web-env",
 		},
 		{
@@ -257,7 +290,7 @@ func Calls() []Call {
 			"GET", "/v1/cluster/join/token", "get-join-token", Named, []string{"JoinToken"}, "node join", read, "",
 			"pipeops-runner node join shop --token",
 		}, {
-			"GET", kubernetesRoute, KubernetesCall, Named, []string{"KubernetesRefusal"}, "kubeconfig", "as the API server has it", "",
+			"GET", KubernetesPath, KubernetesCall, Named, []string{"KubernetesRefusal"}, "kubeconfig", "as the API server has it", "",
 			"pipeops-runner kubeconfig shop -o shop.kubeconfig && kubectl --kubeconfig shop.kubeconfig get pods",
 		}, {
 			"PUT", sourceRoute, "put-source", Named, []string{"PutSource"}, "source put", same,
@@ -281,3 +314,20 @@ func Calls() []Call {
 		{"GET", "/openapi.json", "", Open, nil, "", read, "", curl("GET", "/openapi.json", "") + " -o openapi.json"},
 	}
 }
+
+// ApplyCall is the ID of the call that applies manifests.
+const ApplyCall = "apply-manifests"
+
+// KubernetesPath is the path of that call in the table of calls. {path} stands for any number of
+// segments.
+const KubernetesPath = "/v1/kubernetes/{path}"
+
+// OtherCall stands for requests that are not calls of a Runner: probes, and unknown paths.
+const OtherCall = "other"
+
+// ExecCall is the ID of the call that runs a command in a container.
+const ExecCall = "exec-app"
+
+// KubernetesCall is the ID of the call that forwards requests to the Kubernetes API. A policy that
+// names it also names the identity to use.
+const KubernetesCall = "kubernetes-api"

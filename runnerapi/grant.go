@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // MaxGrant bounds the text of a grant, in bytes.
@@ -32,7 +34,7 @@ func ParseGrant(text string) (Grant, error) {
 	}
 	selector, err := labels.Parse(text)
 	if err != nil {
-		return Grant{}, fmt.Errorf("%q is no selector of agents by label; write it as Kubernetes does, for example env=prod,region in (eu,us): %w", clip(text), err)
+		return Grant{}, fmt.Errorf("%q is no selector of agents by label; write it as Kubernetes does, for example env=prod,region in (eu,us): %w", printable.Clip(text), err)
 	}
 	if selector.Empty() {
 		return Grant{}, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 func grant(t testing.TB, text string) runnerapi.Grant {
@@ -51,8 +51,8 @@ func TestGrants(t *testing.T) {
 }
 
 func TestACertificateCarriesItsGrant(t *testing.T) {
-	ca := runnerapitest.NewCA(t)
-	id := runnerapi.RunnerURI(runnerapitest.TrustDomain, "ci")
+	ca := runnertest.NewCA(t)
+	id := runnerapi.RunnerURI(runnertest.TrustDomain, "ci")
 	parse := func(change func(*x509.Certificate)) *x509.Certificate {
 		cert, err := x509.ParseCertificate(ca.IssueWith(t, change, id).Certificate[0])
 		require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestStandardToolsShowTheGrant(t *testing.T) {
 	if err != nil {
 		t.Skip("openssl is not installed")
 	}
-	cert := runnerapitest.NewCA(t).IssueWith(t, granted(t, "env=prod"), runnerapi.RunnerURI(runnerapitest.TrustDomain, "ci"))
+	cert := runnertest.NewCA(t).IssueWith(t, granted(t, "env=prod"), runnerapi.RunnerURI(runnertest.TrustDomain, "ci"))
 	file := filepath.Join(t.TempDir(), "cert.der")
 	require.NoError(t, os.WriteFile(file, cert.Certificate[0], 0o600))
 	out, err := exec.CommandContext(t.Context(), openssl, "x509", "-inform", "DER", "-in", file, "-noout", "-text").CombinedOutput()

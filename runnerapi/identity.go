@@ -10,12 +10,11 @@ import (
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // The two kinds of identity on this wire, as the first part of a SPIFFE ID's path.
 const (
-	roleRunner = anchor.RoleRunner
-	roleAgent  = anchor.RoleAgent
 	// controlPlanePath is the whole path of the control plane's SPIFFE ID: there is only one.
 	controlPlanePath = "/controlplane"
 )
@@ -23,10 +22,14 @@ const (
 var identityName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
 
 // RunnerURI returns the SPIFFE ID in a Runner's certificate.
-func RunnerURI(trustDomain, name string) *url.URL { return spiffe(trustDomain, roleRunner, name) }
+func RunnerURI(trustDomain, name string) *url.URL {
+	return spiffe(trustDomain, anchor.RoleRunner, name)
+}
 
 // AgentURI returns the SPIFFE ID in an agent's certificate.
-func AgentURI(trustDomain, agentID string) *url.URL { return spiffe(trustDomain, roleAgent, agentID) }
+func AgentURI(trustDomain, agentID string) *url.URL {
+	return spiffe(trustDomain, anchor.RoleAgent, agentID)
+}
 
 // ControlPlaneURI returns the SPIFFE ID with which the control plane sends refresh requests to
 // agents.
@@ -44,12 +47,12 @@ func CallerFromTLS(state *tls.ConnectionState, trustDomain string) (string, erro
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return "", errors.New("the connection has no verified client certificate")
 	}
-	return nameFrom(state.VerifiedChains[0][0], trustDomain, roleRunner)
+	return CertificateName(state.VerifiedChains[0][0], trustDomain, anchor.RoleRunner)
 }
 
-// nameFrom returns the name in a certificate, which must carry exactly one URI, of this trust
+// CertificateName returns the name in a certificate, which must carry exactly one URI, of this trust
 // domain and role (SPIFFE X.509-SVID, section 2).
-func nameFrom(cert *x509.Certificate, trustDomain, role string) (string, error) {
+func CertificateName(cert *x509.Certificate, trustDomain, role string) (string, error) {
 	if len(cert.URIs) != 1 {
 		return "", fmt.Errorf("the certificate carries %d URIs, one is needed: spiffe://%s/%s/NAME", len(cert.URIs), trustDomain, role)
 	}
@@ -57,7 +60,7 @@ func nameFrom(cert *x509.Certificate, trustDomain, role string) (string, error) 
 	name, ok := strings.CutPrefix(uri.Path, "/"+role+"/")
 	if uri.Scheme != "spiffe" || uri.Host != trustDomain || !ok || !identityName.MatchString(name) ||
 		uri.RawQuery != "" || uri.Fragment != "" || uri.User != nil {
-		return "", fmt.Errorf("the certificate is for %s, not for spiffe://%s/%s/NAME", clip(uri.String()), trustDomain, role)
+		return "", fmt.Errorf("the certificate is for %s, not for spiffe://%s/%s/NAME", printable.Clip(uri.String()), trustDomain, role)
 	}
 	return name, nil
 }

@@ -5,17 +5,6 @@ import (
 	"io"
 )
 
-// Insides is what the server needs for the calls that reach into an App's pods.
-//
-// Both methods return at once: a function that does the work, or an *Error. Nothing has happened in
-// the pod by then.
-type Insides interface {
-	// Exec finds the container that a command is to run in.
-	Exec(ctx context.Context, key Key, opts ExecOptions) (Execution, error)
-	// PortForward finds the pod whose port is meant.
-	PortForward(ctx context.Context, key Key, opts PortForwardOptions) (Forwarding, error)
-}
-
 // Execution runs the command until it ends, and returns its exit code. It ends early with ctx. Its
 // input must end with ctx too.
 type Execution func(ctx context.Context, streams ExecStreams) (exitCode int, err error)
@@ -61,3 +50,15 @@ type PortForwardOptions struct {
 	Port int    // of the pod
 	Pod  string // empty for the newest that is ready
 }
+
+// CodeRecordingUnavailable is for a session that cannot be recorded.
+const CodeRecordingUnavailable = Code("recording_unavailable") // 503
+
+// The codes of sessions that the cluster owner's policy has recorded.
+const (
+	// CodeRecordingFull is for a session that ended because its recording reached its bound.
+	CodeRecordingFull = Code("recording_full") // 409
+)
+
+// RecordingHeader names the recording of a session to its caller.
+const RecordingHeader = "Recording-Id"

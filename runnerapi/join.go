@@ -1,16 +1,5 @@
 package runnerapi
 
-import "context"
-
-// Joins is what the server needs for the calls about joining workers.
-type Joins interface {
-	// JoinCommand returns how a machine joins the cluster. It returns NotSupported if the cluster
-	// is not k3s.
-	JoinCommand(ctx context.Context) (JoinCommand, error)
-	// JoinToken returns the token that the command needs.
-	JoinToken(ctx context.Context) (JoinToken, error)
-}
-
 // JoinCommand describes how a machine becomes a worker of a k3s cluster.
 type JoinCommand struct {
 	Server  string `json:"server" doc:"URL of the k3s server." example:"https://192.0.2.10:6443"`

@@ -1,7 +1,6 @@
 package runnerapi
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -16,26 +15,6 @@ const (
 	JournalAge  = 24 * time.Hour
 	JournalSize = 2000
 )
-
-// Journal records the writes, visible to all replicas of the agent. So a repeated command is
-// recognized, and its outcome can be requested.
-type Journal interface {
-	// Claim notes that a command is about to be carried out. Where its key was
-	// claimed before, known is true and the record the earlier one; with other
-	// content it is refused with CodeIdempotencyKeyReused.
-	Claim(ctx context.Context, claim Claim) (record Record, known bool, err error)
-	// Finish notes what was answered.
-	Finish(ctx context.Context, record Record) error
-	// Release forgets a command that was refused: its key may be used again.
-	Release(ctx context.Context, id string) error
-	// Find reads a record; NotFound if there is none.
-	Find(ctx context.Context, id string) (Record, error)
-}
-
-// Outcomes is what the server needs to know about an accepted command on an App.
-type Outcomes interface {
-	Outcome(ctx context.Context, record Record) (Outcome, error)
-}
 
 // Outcome is the outcome of a command.
 type Outcome struct {

@@ -1,33 +1,8 @@
 package runnerapi
 
 import (
-	"context"
-	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 )
-
-// KubernetesCall is the ID of the call that forwards requests to the Kubernetes API. A policy that
-// names it also names the identity to use.
-const KubernetesCall = "kubernetes-api"
-
-// kubernetesRoute is the path of that call in the table of calls. {path} stands for any number of
-// segments.
-const kubernetesRoute = "/v1/kubernetes/{path}"
-
-// KubernetesAPI is what the server needs for the Kubernetes API.
-type KubernetesAPI interface {
-	// APIServer returns the URL of the cluster's API server and a transport that speaks HTTP/1.1 to
-	// it with the agent's own credentials.
-	APIServer() (*url.URL, http.RoundTripper, error)
-	// Namespaced reports whether a resource is namespaced. It returns true for a resource that the
-	// API server does not list.
-	Namespaced(ctx context.Context, group, version, resource string) (bool, error)
-	// OwnNamespace returns the agent's own namespace, which holds its identity and the cluster
-	// owner's policy.
-	OwnNamespace() string
-}
 
 // KubernetesIdentity is the identity with which a Runner uses the Kubernetes API.
 type KubernetesIdentity struct {
@@ -85,17 +60,19 @@ type KubernetesRequest struct {
 	Grant KubernetesGrant
 }
 
-// connects lists the subresources that lead into a pod, or past the API server. Read access to them
+// ConnectSubresources lists the subresources that lead into a pod, or past the API server. Read access to them
 // is as good as write access.
-var connects = []string{"exec", "attach", "portforward", "proxy"}
+var ConnectSubresources = []string{"exec", "attach", "portforward", "proxy"}
 
 // Connects reports whether the request leads into a pod, or past the API server.
-func (k KubernetesRequest) Connects() bool { return slices.Contains(connects, k.Subresource) }
+func (k KubernetesRequest) Connects() bool {
+	return slices.Contains(ConnectSubresources, k.Subresource)
+}
 
 // RunsCommands reports whether the request leads to a process in a container. A node's kubelet also
 // does.
 func (k KubernetesRequest) RunsCommands() bool {
-	return k.Subresource == "exec" || k.Subresource == "attach" || k.reachesNode()
+	return k.Subresource == "exec" || k.Subresource == "attach" || k.ReachesNode()
 }
 
 // Reads reports whether the request changes nothing, by what the API server promises.
@@ -107,34 +84,39 @@ func (k KubernetesRequest) Reads() bool {
 	case "get", "list", "watch", "head":
 		return true
 	}
-	return k.DryRun || k.asksOfItself()
+	return k.DryRun || k.AsksOfItself()
 }
 
-// asksOfItself reports whether the request is a review about its sender, which has a body.
-func (k KubernetesRequest) asksOfItself() bool {
+// AsksOfItself reports whether the request is a review about its sender, which has a body.
+func (k KubernetesRequest) AsksOfItself() bool {
 	if k.Verb != "create" || k.Subresource != "" {
 		return false
 	}
-	return k.Group == "authorization.k8s.io" && (k.Resource == accessReviews || k.Resource == rulesReviews) ||
-		k.Group == "authentication.k8s.io" && k.Resource == subjectReviews
+	return k.Group == "authorization.k8s.io" && (k.Resource == AccessReviews || k.Resource == RulesReviews) ||
+		k.Group == "authentication.k8s.io" && k.Resource == SubjectReviews
 }
 
 // Long reports whether the request may go on for as long as its caller wants.
 func (k KubernetesRequest) Long() bool { return k.Follow || k.Upgrade != "" || k.Connects() }
 
-// kind returns the value for the metrics label, of which there are only a few.
-func (k KubernetesRequest) kind() string {
-	switch {
-	case k.Discovery:
-		return "discovery"
-	case k.Connects():
-		return "connect"
-	case slices.Contains([]string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}, k.Verb):
-		return k.Verb
-	}
-	return OtherCall
+// ReachesNode reports whether a request goes through the API server to a node's kubelet.
+func (k *KubernetesRequest) ReachesNode() bool {
+	return k.Group == "" && k.Resource == "nodes" && (k.Subresource == "proxy" || k.Verb == "proxy")
 }
 
-// isKubernetes reports whether a request is for the Kubernetes API, whose errors have the form of
-// that API.
-func isKubernetes(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, kubernetesPrefix+"/") }
+const AccessReviews = "selfsubjectaccessreviews"
+
+const RulesReviews = "selfsubjectrulesreviews"
+
+// The reviews that a caller requests about itself. kubectl auth can-i and whoami send them.
+const (
+	SubjectReviews = "selfsubjectreviews"
+)
+
+// KubernetesServerPrefix is the prefix of the server name under which an agent serves only the
+// Kubernetes API, without a prefix in paths: kubernetes.AGENT_ID.AGENTS_DOMAIN. Some clients do not
+// support path prefixes.
+const KubernetesServerPrefix = "kubernetes."
+
+// KubernetesServerName returns that name for the agent's other name.
+func KubernetesServerName(serverName string) string { return KubernetesServerPrefix + serverName }

@@ -1,23 +1,8 @@
 package runnerapi
 
 import (
-	"context"
 	"time"
 )
-
-// Manifests is what the server needs for the calls about sets of manifests.
-type Manifests interface {
-	// Apply applies a stream of manifests as a set. What is wrong with any of them, as
-	// far as that can be known before, is an error, and nothing was done then.
-	Apply(ctx context.Context, set Key, manifests []byte, opts ApplyOptions) (ApplyResult, error)
-	// GetSet reads a set's inventory with the readiness of each object.
-	GetSet(ctx context.Context, set Key) (ManifestSet, error)
-	// ListSets reads the sets of a namespace, without readiness.
-	ListSets(ctx context.Context, namespace string) ([]ManifestSet, error)
-	// DeleteSet deletes what a set holds, and the set when nothing is left of it. What
-	// takes its time to go has a state in the result, and stays in the set.
-	DeleteSet(ctx context.Context, set Key, opts ApplyOptions) (ApplyResult, error)
-}
 
 // ApplyOptions are how to apply a set.
 type ApplyOptions struct {
@@ -124,4 +109,16 @@ type SetObject struct {
 // ManifestSetList is the answer of the list call.
 type ManifestSetList struct {
 	Items []ManifestSet `json:"items"`
+}
+
+// Settled reports whether all objects are ready, or one will not become so.
+func (s ManifestSet) Settled() bool {
+	settled := true
+	for _, o := range s.Objects {
+		if o.State == ObjectFailed {
+			return true
+		}
+		settled = settled && o.State == ObjectReady
+	}
+	return settled
 }

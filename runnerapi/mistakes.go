@@ -14,8 +14,8 @@ import (
 // leastMemory is less than any program needs: a smaller number lacks its unit.
 const leastMemory = 1 << 20
 
-// mistakes returns the mistakes in an App.
-func (s AppSpec) mistakes() []FieldError {
+// Mistakes returns the mistakes in an App.
+func (s AppSpec) Mistakes() []FieldError {
 	v := &validation{}
 	v.memoryMistakes("resources", s.Resources)
 	for i, c := range s.InitContainers {
@@ -27,15 +27,15 @@ func (s AppSpec) mistakes() []FieldError {
 	return v.errs
 }
 
-// mistakes returns the mistakes in a build.
-func (t BuildTemplate) mistakes(field string) []FieldError {
+// Mistakes returns the mistakes in a build.
+func (t BuildTemplate) Mistakes(field string) []FieldError {
 	v := &validation{}
 	v.memoryMistakes(field, t.Resources)
 	return v.errs
 }
 
-// mistakes returns the mistakes in a namespace.
-func (s NamespaceSpec) mistakes() []FieldError {
+// Mistakes returns the mistakes in a namespace.
+func (s NamespaceSpec) Mistakes() []FieldError {
 	v := &validation{}
 	if q := s.Quota; q != nil {
 		v.memoryMistakes("quota", Resources{Requests: q.Requests, Limits: q.Limits})

@@ -3,6 +3,8 @@ package runnerapi
 import (
 	"fmt"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // NamespaceSpec is the desired state of a managed namespace. A quota or default limits that it does
@@ -83,7 +85,7 @@ func (s NamespaceSpec) Validate() []FieldError {
 	if s.Network != nil {
 		for i, name := range s.Network.AllowFrom {
 			if len(name) > maxLabel || !label.MatchString(name) {
-				v.add(fmt.Sprintf("network.allowFrom[%d]", i), "%q is not a namespace's name", clip(name))
+				v.add(fmt.Sprintf("network.allowFrom[%d]", i), "%q is not a namespace's name", printable.Clip(name))
 			}
 		}
 		if s.Network.Mode == NetworkOpen && len(s.Network.AllowFrom) > 0 {

@@ -1,23 +1,8 @@
 package runnerapi
 
 import (
-	"context"
 	"time"
 )
-
-// Nodes is what the server needs for the calls about nodes and events.
-type Nodes interface {
-	ListNodes(ctx context.Context) ([]Node, error)
-	GetNode(ctx context.Context, name string) (Node, error)
-	// CordonNode reports whether new pods may come to a node. One that is as it should be stays as
-	// it is.
-	CordonNode(ctx context.Context, name string, cordoned bool, opts WriteOptions) (Node, error)
-	// DrainNode cordons a node and tries once to evict each of its pods. What keeps a
-	// pod is in the answer, and no error.
-	DrainNode(ctx context.Context, name string, drain DrainOptions, opts WriteOptions) (Drain, error)
-	// ListEvents reads the events of a managed namespace, the newest first.
-	ListEvents(ctx context.Context, namespace string, filter EventFilter) ([]ClusterEvent, error)
-}
 
 // Node is a machine of the cluster.
 type Node struct {

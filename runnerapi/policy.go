@@ -2,7 +2,6 @@ package runnerapi
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
@@ -30,29 +29,6 @@ const AdoptNamespace = "adopt-namespace"
 // AdoptApp is the command of taking over objects that were made otherwise as an App's, which
 // is a part of put-app.
 const AdoptApp = "adopt-app"
-
-// Policy is the cluster owner's policy about what Runners may do. It may change at any time, and
-// applies from then on.
-type Policy interface {
-	// Decide returns nil, or an *Error with the reason for a refusal.
-	Decide(Intent) error
-	// Changed is closed when the policy changes.
-	Changed() <-chan struct{}
-	// KubernetesGrant returns how the policy lets a request to the Kubernetes API be made, or an
-	// *Error with the reason for a refusal.
-	KubernetesGrant(Intent) (KubernetesGrant, error)
-	// AuditRequired reports whether each command has to be recorded before it is carried out.
-	AuditRequired() bool
-	// Records reports whether the rule that allows a session has it recorded.
-	Records(Intent) bool
-	// Approval returns how long a command waits for an approval by the cluster's owner; 0 if it
-	// needs none.
-	Approval(Intent) time.Duration
-	// Visible reports whether a call over all namespaces may show a Runner what is in one.
-	Visible(runner, command, namespace string) bool
-	// State describes the policy for the cluster call.
-	State() PolicyState
-}
 
 // Intent describes what a Runner is about to do.
 type Intent struct {

@@ -1,33 +1,11 @@
 package runnerapi
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
 	"time"
 )
-
-// Releases is what the server needs for the calls about Helm releases.
-type Releases interface {
-	// PutRelease installs a chart or upgrades the release to it. It returns an error for everything
-	// that can be detected before a change. The rest continues after the call was answered, and
-	// WaitRelease returns the outcome. With DryRun the answer lists the changes that would be made.
-	PutRelease(ctx context.Context, key Key, spec ReleaseSpec, opts ReleaseOptions) (Release, error)
-	GetRelease(ctx context.Context, key Key) (Release, error)
-	// ListReleases reads the newest revision of each release of a namespace.
-	ListReleases(ctx context.Context, namespace string) ([]Release, error)
-	// ReleaseHistory reads the revisions that are kept, the newest first.
-	ReleaseHistory(ctx context.Context, key Key) ([]Release, error)
-	// RollbackRelease goes back to a revision, as a new one. It goes on as PutRelease does.
-	RollbackRelease(ctx context.Context, key Key, to ReleaseRollback, opts ReleaseOptions) (Release, error)
-	// DeleteRelease uninstalls. It goes on as PutRelease does, until the objects and their pods are
-	// gone. The release stays, as failed, if something holds them.
-	DeleteRelease(ctx context.Context, key Key, opts ReleaseOptions) (Release, error)
-	// WaitRelease waits until no command is at work on the release, or ctx ends. A release
-	// that is uninstalled is NotFound.
-	WaitRelease(ctx context.Context, key Key) (Release, error)
-}
 
 // ReleaseOptions apply to every command about a release.
 type ReleaseOptions struct {

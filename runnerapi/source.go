@@ -1,25 +1,14 @@
 package runnerapi
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"regexp"
 	"strings"
 	"time"
-)
 
-// Sources is what the server needs for the calls about Git sources.
-type Sources interface {
-	// PutSource creates the source or replaces its spec.
-	PutSource(ctx context.Context, key Key, spec SourceSpec, opts WriteOptions) (Source, error)
-	GetSource(ctx context.Context, key Key) (Source, error)
-	ListSources(ctx context.Context, namespace string) ([]Source, error)
-	// SyncSource makes the agent check the source now. The result is in the source's status.
-	SyncSource(ctx context.Context, key Key, opts WriteOptions) (Source, error)
-	// DeleteSource stops following. What the source has brought stays.
-	DeleteSource(ctx context.Context, key Key, opts WriteOptions) error
-}
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+)
 
 // SourceType is what a repository brings.
 type SourceType string
@@ -173,7 +162,7 @@ var gitRefName = regexp.MustCompile(`^[^\x00-\x20\x7f~^:?*\[\\]+$`)
 func (s SourceSpec) Validate(name string) []FieldError {
 	v := &validation{}
 	if len(name) > maxSourceName || !label.MatchString(name) {
-		v.add("path.name", "%q cannot be the name of a source: lower case letters, digits and '-', at most %d in all", clip(name), maxSourceName)
+		v.add("path.name", "%q cannot be the name of a source: lower case letters, digits and '-', at most %d in all", printable.Clip(name), maxSourceName)
 	}
 	if _, err := ParseGitURL(s.URL); err != nil {
 		v.add("url", "%v", err)
@@ -216,7 +205,7 @@ func (s SourceSpec) validateType(v *validation, name string) {
 			v.add("path", "the App's spec is in appSpec: only one of the two may be set")
 		}
 		if s.App == "" && !ValidAppName(name) {
-			v.add("app", "is needed: %q cannot be the name of an App", clip(name))
+			v.add("app", "is needed: %q cannot be the name of an App", printable.Clip(name))
 		}
 		if s.Prune {
 			v.add("prune", "is not for an app: delete the App itself")

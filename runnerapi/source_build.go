@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // DefaultBuildNamespace is the namespace that deployments/build-rights.yaml creates.
@@ -72,7 +74,7 @@ func (s SourceSpec) validateBuild(v *validation) {
 	}
 	inner := &validation{}
 	if b.Namespace != "" && !label.MatchString(b.Namespace) {
-		inner.add("namespace", "%q is no name of a namespace", clip(b.Namespace))
+		inner.add("namespace", "%q is no name of a namespace", printable.Clip(b.Namespace))
 	}
 	inner.buildPath("context", b.Context)
 	inner.optionalName("gitCredentials", b.GitCredentials)

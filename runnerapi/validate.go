@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -42,7 +44,7 @@ const maxSetName = 52
 func (s AppSpec) ValidateName(name string) []FieldError {
 	v := &validation{}
 	if !ValidAppName(name) {
-		v.add("path.name", "%q cannot be the name of an App: lower case letters, digits and '-', a letter first, at most 63 in all", clip(name))
+		v.add("path.name", "%q cannot be the name of an App: lower case letters, digits and '-', a letter first, at most 63 in all", printable.Clip(name))
 	}
 	if len(name) > maxSetName && s.is(TypeStatefulSet, TypeCronJob) {
 		v.add("path.name", "the name of a StatefulSet or CronJob has at most 52 letters")
@@ -118,21 +120,6 @@ func (s AppSpec) Validate() []FieldError {
 	return v.errs
 }
 
-// Validate returns an error for a body that asks for nothing, or for two things.
-func (s Scale) Validate() []FieldError {
-	v := &validation{}
-	bounds := s.Min != nil || s.Max != nil || s.CPUPercent != nil
-	switch {
-	case s.Replicas == nil && !bounds:
-		v.add("replicas", "say what to scale to: replicas, or min and max")
-	case s.Replicas != nil && bounds:
-		v.add("replicas", "either replicas or bounds of autoscaling may be given")
-	case s.Min != nil && s.Max != nil && *s.Min > *s.Max:
-		v.add("min", "min is more than max")
-	}
-	return v.errs
-}
-
 // Validate returns errors for keys that Kubernetes would refuse, or that occur twice.
 func (s SecretSpec) Validate() []FieldError {
 	v := &validation{}
@@ -157,13 +144,13 @@ func (v *validation) add(field, format string, args ...any) {
 
 func (v *validation) objectName(field, name string) {
 	if len(name) > maxSubname || !objectName.MatchString(name) {
-		v.add(field, "%q is not a Kubernetes object name: lower case letters, digits, '-' and '.'", clip(name))
+		v.add(field, "%q is not a Kubernetes object name: lower case letters, digits, '-' and '.'", printable.Clip(name))
 	}
 }
 
 func (v *validation) dataKey(field, key string) {
 	if len(key) > maxSubname || !dataKey.MatchString(key) {
-		v.add(clip(field), "a key may have letters, digits, '-', '_' and '.', and at most 253 of them")
+		v.add(printable.Clip(field), "a key may have letters, digits, '-', '_' and '.', and at most 253 of them")
 	}
 }
 
@@ -271,7 +258,7 @@ func (v *validation) named(s AppSpec) {
 	if s.Spread != nil {
 		for i, k := range s.Spread.Over {
 			if !metaKey.MatchString(k) {
-				v.add(fmt.Sprintf("spread.over[%d]", i), "%q is no label of a node", clip(k))
+				v.add(fmt.Sprintf("spread.over[%d]", i), "%q is no label of a node", printable.Clip(k))
 			}
 		}
 	}
@@ -283,7 +270,7 @@ func (v *validation) quantity(field, s string) (resource.Quantity, bool) {
 	}
 	q, err := resource.ParseQuantity(s)
 	if err != nil {
-		v.add(field, "%q is not a Kubernetes quantity", clip(s))
+		v.add(field, "%q is not a Kubernetes quantity", printable.Clip(s))
 	}
 	return q, err == nil
 }
@@ -293,3 +280,16 @@ func (v *validation) probe(field string, p *Probe) {
 		v.add(field, "exactly one of http, tcp and exec must be set")
 	}
 }
+
+// count returns how many of the conditions hold.
+func count(conditions ...bool) int {
+	n := 0
+	for _, c := range conditions {
+		if c {
+			n++
+		}
+	}
+	return n
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 func newBuild(a *app) *cobra.Command {
@@ -255,7 +256,7 @@ func buildLogFlags(cmd *cobra.Command, opts *runnerapi.LogOptions) {
 func newBuildList(a *app) *cobra.Command {
 	return listing[runnerapi.Build]{
 		short: "List the builds of a namespace", example: "pipeops-runner build list shop -n pipeops-builds",
-		items: (*runnerapi.Client).ListBuilds,
+		items: (*client.Client).ListBuilds,
 		list:  func(items []runnerapi.Build) any { return runnerapi.BuildList{Items: items} },
 		table: buildTable,
 	}.command(a)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
@@ -61,7 +61,7 @@ func (r *running) sees(t *testing.T, text string) {
 func TestACommandAsksForItsAgentAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, agent := range []string{"shop", runnerapitest.AgentID} {
+	for _, agent := range []string{"shop", runnertest.AgentID} {
 		for _, command := range [][]string{{"cluster"}, {"apps"}, {"timeline"}, {"kubeconfig"}} {
 			code, _, stderr := w.run(t, append(command, agent)...)
 			require.Equal(t, exitOK, code, stderr)
@@ -89,7 +89,7 @@ func TestACallThatTakesLongIsTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	released := make(chan struct{})
-	w.agent.Backend.Intercept = func(ctx context.Context, _ runnerapitest.Call) error {
+	w.agent.Backend.Intercept = func(ctx context.Context, _ runnertest.Call) error {
 		select {
 		case <-released:
 			return nil
@@ -243,12 +243,12 @@ func TestCredentialsThatAreNotTaken(t *testing.T) {
 	w := newWorld(t)
 	for name, issue := range map[string]func(*runnerapi.Credentials){
 		"of an agent": func(c *runnerapi.Credentials) {
-			c.Certificate, c.Key = pair(t, w.agent.CA.Issue(t, runnerapi.AgentURI(runnerapitest.TrustDomain, "a1")))
+			c.Certificate, c.Key = pair(t, w.agent.CA.Issue(t, runnerapi.AgentURI(runnertest.TrustDomain, "a1")))
 		},
 		"expired": func(c *runnerapi.Credentials) {
-			c.Certificate, c.Key = pair(t, w.agent.CA.IssueAt(t, time.Now().Add(-2*time.Hour), runnerapi.RunnerURI(runnerapitest.TrustDomain, "x")))
+			c.Certificate, c.Key = pair(t, w.agent.CA.IssueAt(t, time.Now().Add(-2*time.Hour), runnerapi.RunnerURI(runnertest.TrustDomain, "x")))
 		},
-		"another CA": func(c *runnerapi.Credentials) { c.CA = certPEM(runnerapitest.NewCA(t).Cert.Raw) },
+		"another CA": func(c *runnerapi.Credentials) { c.CA = certPEM(runnertest.NewCA(t).Cert.Raw) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			creds := w.creds

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // maxComplaints bounds what is kept of tar's messages.
@@ -16,7 +17,7 @@ const maxComplaints = 4 << 10
 
 // tarCall runs programs in the container.
 type tarCall struct {
-	*runnerapi.Client
+	*client.Client
 	key  runnerapi.Key
 	opts runnerapi.ExecOptions
 	said complaints

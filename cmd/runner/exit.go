@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // Exit codes, for scripts.
@@ -131,12 +132,12 @@ func codeExit(code runnerapi.Code) int {
 		return exitUsage
 	case runnerapi.CodeNotFound:
 		return exitNotFound
-	case runnerapi.CodeUnreachable, runnerapi.CodeUnavailable:
+	case client.CodeUnreachable, runnerapi.CodeUnavailable:
 		return exitUnreachable
 	case runnerapi.CodeTimeout:
 		return exitTimeout
 	case runnerapi.CodeForbidden, runnerapi.CodePolicyDenied, runnerapi.CodeApprovalRequired, runnerapi.CodeNamespaceNotManaged, runnerapi.CodeUnauthorized,
-		runnerapi.CodeRefused, runnerapi.CodeUntrusted:
+		client.CodeRefused, client.CodeUntrusted:
 		return exitRefused
 	}
 	return exitFailure

@@ -11,13 +11,14 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 func newJob(a *app) *cobra.Command {
 	return group("job", "Run Jobs to completion",
 		newJobRun(a), newJobStatus(a), newJobList(a),
-		newRunLogs(a, "job", "Print or follow a Job's log", (*runnerapi.Client).JobLogs, "migrate"),
-		newRunDelete(a, "job", "Stop a Job if it runs, and delete it with its pods", removal{(*runnerapi.Client).DeleteJob, jobLook}, "migrate"))
+		newRunLogs(a, "job", "Print or follow a Job's log", (*client.Client).JobLogs, "migrate"),
+		newRunDelete(a, "job", "Stop a Job if it runs, and delete it with its pods", removal{(*client.Client).DeleteJob, jobLook}, "migrate"))
 }
 
 func jobLook(key runnerapi.Key) look {
@@ -143,11 +144,11 @@ func (c *jobRunCommand) overlay(spec *runnerapi.JobSpec) error {
 }
 
 func newJobStatus(a *app) *cobra.Command {
-	return newRunStatus(a, jobs, "job", "Show the state of a Job, and why it failed", (*runnerapi.Client).GetJob, "migrate")
+	return newRunStatus(a, jobs, "job", "Show the state of a Job, and why it failed", (*client.Client).GetJob, "migrate")
 }
 
 // newRunStatus shows a job or pipeline.
-func newRunStatus[T any](a *app, k runKind[T], kind, short string, get func(*runnerapi.Client, context.Context, runnerapi.Key) (T, error), name string) *cobra.Command {
+func newRunStatus[T any](a *app, k runKind[T], kind, short string, get func(*client.Client, context.Context, runnerapi.Key) (T, error), name string) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	wait := &waiting{}
@@ -180,7 +181,7 @@ func newRunStatus[T any](a *app, k runKind[T], kind, short string, get func(*run
 func newJobList(a *app) *cobra.Command {
 	return listing[runnerapi.Job]{
 		short: "List the Jobs of a namespace", example: "pipeops-runner job list shop",
-		items: (*runnerapi.Client).ListJobs,
+		items: (*client.Client).ListJobs,
 		list:  func(items []runnerapi.Job) any { return runnerapi.JobList{Items: items} },
 		table: jobTable,
 	}.command(a)

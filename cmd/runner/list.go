@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // listing lists what a namespace has of one kind.
 type listing[T any] struct {
 	short, example string
-	items          func(*runnerapi.Client, context.Context, string) ([]T, error)
+	items          func(*client.Client, context.Context, string) ([]T, error)
 	list           func([]T) any // in the Runner API's form, for -o json and yaml
 	table          func(io.Writer, ...T)
 }

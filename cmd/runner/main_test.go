@@ -22,7 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // world is a fake agent and a control plane that knows it, both over real TLS.
 type world struct {
-	agent       *runnerapitest.Agent
+	agent       *runnertest.Agent
 	credentials string // the file
 	creds       runnerapi.Credentials
 	lists       atomic.Int64 // how often the list of all agents was asked for
@@ -39,14 +39,14 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	w := &world{agent: agent, credentials: filepath.Join(t.TempDir(), "runner.json")}
 	w.creds = runnerapi.Credentials{
-		Runner: runnerapitest.RunnerName, ControlPlane: w.controlPlane(t), Edge: agent.Address,
-		AgentsDomain: strings.TrimPrefix(runnerapitest.ServerName, runnerapitest.AgentID+"."), TrustDomain: runnerapitest.TrustDomain,
+		Runner: runnertest.RunnerName, ControlPlane: w.controlPlane(t), Edge: agent.Address,
+		AgentsDomain: strings.TrimPrefix(runnertest.ServerName, runnertest.AgentID+"."), TrustDomain: runnertest.TrustDomain,
 		CA: certPEM(agent.CA.Cert.Raw),
 	}
-	w.creds.Certificate, w.creds.Key = pair(t, agent.CA.Issue(t, runnerapi.RunnerURI(runnerapitest.TrustDomain, runnerapitest.RunnerName)))
+	w.creds.Certificate, w.creds.Key = pair(t, agent.CA.Issue(t, runnerapi.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName)))
 	require.NoError(t, w.creds.Write(w.credentials))
 	return w
 }
@@ -54,8 +54,8 @@ func newWorld(t *testing.T) *world {
 func (w *world) controlPlane(t *testing.T) string {
 	t.Helper()
 	agents := []announce.Agent{
-		{ID: runnerapitest.AgentID, Name: "shop", State: announce.StateOnline, KubernetesVersion: "v1.36.3", LastSeen: time.Now(),
-			Endpoints: []announce.Endpoint{{Address: w.agent.Address, ServerName: runnerapitest.ServerName}},
+		{ID: runnertest.AgentID, Name: "shop", State: announce.StateOnline, KubernetesVersion: "v1.36.3", LastSeen: time.Now(),
+			Endpoints: []announce.Endpoint{{Address: w.agent.Address, ServerName: runnertest.ServerName}},
 			Capacity:  announce.Capacity{Nodes: 1, CPUMillis: 2000, MemoryBytes: 4 << 30}},
 		{ID: "a5", Name: "away", State: announce.StateOffline,
 			Endpoints: []announce.Endpoint{{Address: "127.0.0.1:1", ServerName: "a5.agents.example.com"}}},
@@ -73,14 +73,14 @@ func (w *world) controlPlane(t *testing.T) string {
 		return announce.Agent{}, problem.Errorf(problem.NotFound, `did you mean "shop"?`, "no agent has that name or ID")
 	}
 	identify := func(r *http.Request) (string, error) {
-		return runnerapi.CallerFromTLS(r.TLS, runnerapitest.TrustDomain)
+		return runnerapi.CallerFromTLS(r.TLS, runnertest.TrustDomain)
 	}
 	mux := http.NewServeMux()
 	mux.Handle(announce.SnapshotPath, announce.SnapshotHandler(list, identify))
 	mux.Handle("GET "+announce.AgentPath, announce.AgentHandler(find, identify))
 	mux.Handle("GET "+announce.TimelinePath, announce.TimelineHandler(happened(t), identify))
 	srv := httptest.NewUnstartedServer(mux)
-	cert := w.agent.CA.Issue(t, &url.URL{Scheme: "spiffe", Host: runnerapitest.TrustDomain, Path: "/control-plane"}, "localhost")
+	cert := w.agent.CA.Issue(t, &url.URL{Scheme: "spiffe", Host: runnertest.TrustDomain, Path: "/control-plane"}, "localhost")
 	srv.TLS = &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
 		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: w.agent.CA.Pool,

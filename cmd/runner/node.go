@@ -13,14 +13,15 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 func newNode(a *app) *cobra.Command {
 	return group("node", "Manage the nodes of an agent's cluster",
 		newNodeList(a), newNodeGet(a),
-		newNodeCordon(a, "cordon", "Mark a node as unschedulable for new pods", (*runnerapi.Client).CordonNode),
+		newNodeCordon(a, "cordon", "Mark a node as unschedulable for new pods", (*client.Client).CordonNode),
 		newNodeDrain(a), newNodeJoin(a),
-		newNodeCordon(a, "uncordon", "Mark a node as schedulable again", (*runnerapi.Client).UncordonNode))
+		newNodeCordon(a, "uncordon", "Mark a node as schedulable again", (*client.Client).UncordonNode))
 }
 
 func newNodeList(a *app) *cobra.Command {
@@ -65,7 +66,7 @@ func newNodeGet(a *app) *cobra.Command {
 	return cmd
 }
 
-type nodeCommand func(*runnerapi.Client, context.Context, string, runnerapi.WriteOptions) (runnerapi.Node, error)
+type nodeCommand func(*client.Client, context.Context, string, runnerapi.WriteOptions) (runnerapi.Node, error)
 
 func newNodeCordon(a *app, verb, short string, do nodeCommand) *cobra.Command {
 	var out cli.Output

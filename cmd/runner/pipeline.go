@@ -10,13 +10,14 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 func newPipeline(a *app) *cobra.Command {
 	return group("pipeline", "Run Pipelines: jobs in sequence, until one fails",
 		newPipelineRun(a), newPipelineStatus(a), newPipelineList(a),
-		newRunLogs(a, "pipeline", "Print or follow the log of a Pipeline's jobs", (*runnerapi.Client).PipelineLogs, "release"),
-		newRunDelete(a, "pipeline", "Stop a Pipeline if it runs, and delete it with its pods", removal{(*runnerapi.Client).DeletePipeline, pipelineLook}, "release"))
+		newRunLogs(a, "pipeline", "Print or follow the log of a Pipeline's jobs", (*client.Client).PipelineLogs, "release"),
+		newRunDelete(a, "pipeline", "Stop a Pipeline if it runs, and delete it with its pods", removal{(*client.Client).DeletePipeline, pipelineLook}, "release"))
 }
 
 func pipelineLook(key runnerapi.Key) look {
@@ -105,13 +106,13 @@ func (f *runFlags) pipeline(ctx context.Context, agent, name, image string) erro
 
 func newPipelineStatus(a *app) *cobra.Command {
 	return newRunStatus(a, pipelines, "pipeline", "Show a Pipeline and its jobs, and why one failed",
-		(*runnerapi.Client).GetPipeline, "release")
+		(*client.Client).GetPipeline, "release")
 }
 
 func newPipelineList(a *app) *cobra.Command {
 	return listing[runnerapi.Pipeline]{
 		short: "List the Pipelines of a namespace", example: "pipeops-runner pipeline list shop",
-		items: (*runnerapi.Client).ListPipelines,
+		items: (*client.Client).ListPipelines,
 		list:  func(items []runnerapi.Pipeline) any { return runnerapi.PipelineList{Items: items} },
 		table: pipelineTable,
 	}.command(a)

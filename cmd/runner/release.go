@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 func newRelease(a *app) *cobra.Command {
@@ -22,7 +23,7 @@ func newRelease(a *app) *cobra.Command {
 func newReleaseList(a *app) *cobra.Command {
 	return listing[runnerapi.Release]{
 		short: "List the Helm releases of a namespace", example: "pipeops-runner release list shop",
-		items: (*runnerapi.Client).ListReleases,
+		items: (*client.Client).ListReleases,
 		list:  func(items []runnerapi.Release) any { return runnerapi.ReleaseList{Items: items} },
 		table: releaseTable,
 	}.command(a)

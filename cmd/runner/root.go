@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 const (
@@ -84,7 +84,7 @@ Exit codes:
 		},
 	}
 	root.PersistentFlags().StringVar(&a.credentials, "credentials", "", "file with the Runner's credentials (environment: "+envCredentials+")")
-	root.PersistentFlags().DurationVar(&a.patience, "patience", runnerapi.DefaultPatience, "how long to retry until the control plane and the agent are reachable; 0 for one try")
+	root.PersistentFlags().DurationVar(&a.patience, "patience", client.DefaultPatience, "how long to retry until the control plane and the agent are reachable; 0 for one try")
 	_ = root.MarkPersistentFlagFilename("credentials", "json") // fails for an unknown flag only
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cli.FlagError(cmd, err)} })
 	root.AddCommand(

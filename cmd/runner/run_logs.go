@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // readLog is a method of the client that reads a log.
-type readLog func(c *runnerapi.Client, ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error
+type readLog func(c *client.Client, ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error
 
 func newRunLogs(a *app, kind, short string, read readLog, name string) *cobra.Command {
 	c := &logsCommand{app: a}
@@ -36,7 +37,7 @@ func newRunLogs(a *app, kind, short string, read readLog, name string) *cobra.Co
 
 // removal is how a job or a pipeline is deleted.
 type removal struct {
-	do  func(c *runnerapi.Client, ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
+	do  func(c *client.Client, ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
 	see func(key runnerapi.Key) look
 }
 

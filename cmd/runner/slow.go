@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // logEvery is the interval of lines about a slow call if there is no terminal.
@@ -25,7 +25,7 @@ type slowness struct {
 
 func newSlowness(a *app, peer string) *slowness { return &slowness{app: a, peer: peer} }
 
-func (s *slowness) tell(c runnerapi.Slow) {
+func (s *slowness) tell(c client.Slow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := fmt.Sprintf("waiting for %s: %s, %s", s.peer, c.Call, c.Took.Round(time.Second))
@@ -56,10 +56,10 @@ func (a *app) tellSlow(ctx context.Context, peer, call string) (answered func())
 		for told := false; ; told = true {
 			select {
 			case <-tick.C:
-				s.tell(runnerapi.Slow{Call: call, Took: time.Since(begun)})
+				s.tell(client.Slow{Call: call, Took: time.Since(begun)})
 			case <-ctx.Done():
 				if told {
-					s.tell(runnerapi.Slow{Call: call, Took: time.Since(begun), Answered: true})
+					s.tell(client.Slow{Call: call, Took: time.Since(begun), Answered: true})
 				}
 				return
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 func newSource(a *app) *cobra.Command {
@@ -141,7 +142,7 @@ func newSourceGet(a *app) *cobra.Command {
 func newSourceList(a *app) *cobra.Command {
 	return listing[runnerapi.Source]{
 		short: "List the Git repositories that the agent follows", example: "pipeops-runner source list shop",
-		items: (*runnerapi.Client).ListSources,
+		items: (*client.Client).ListSources,
 		list:  func(items []runnerapi.Source) any { return runnerapi.SourceList{Items: items} },
 		table: sourceTable,
 	}.command(a)

@@ -14,6 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+
 	kept "github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
 
@@ -120,7 +122,7 @@ func isTrust(err error) bool {
 
 // target is an agent and the connection to it.
 type target struct {
-	*runnerapi.Client
+	*client.Client
 	agent announce.Agent
 }
 
@@ -166,7 +168,7 @@ func (a *app) reach(l *login, agent announce.Agent) (*target, error) {
 	case announce.StateOffline, announce.StatePending:
 		a.say("agent %s is %s (last seen %s); trying for %s", agent.Name, agent.State, cli.Ago(agent.LastSeen), a.patience)
 	}
-	config := runnerapi.ClientConfig{
+	config := client.Config{
 		AgentID: agent.ID, ServerName: agent.ID + "." + l.AgentsDomain, EdgeAddresses: []string{l.Edge},
 		TrustDomain: l.TrustDomain, Roots: l.keep.Roots(), Certificate: l.keep.Certificate,
 		Patience: max(a.patience, 1), UserAgent: "pipeops-runner/" + version,
@@ -180,7 +182,7 @@ func (a *app) reach(l *login, agent announce.Agent) (*target, error) {
 		config.ServerName = e.ServerName
 		config.EdgeAddresses = append(config.EdgeAddresses, e.Address)
 	}
-	client, err := runnerapi.NewClient(config)
+	client, err := client.New(config)
 	if err != nil {
 		return nil, err
 	}

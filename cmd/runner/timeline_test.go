@@ -14,7 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -28,16 +28,16 @@ func happened(t *testing.T) func(context.Context, string, string, announce.Timel
 		require.NoError(t, err)
 		all = append(all, e)
 	}
-	add(announce.NewAgentEvent(announce.AgentOnline, "/controlplane", announce.Agent{ID: runnerapitest.AgentID, Name: "shop", State: announce.StateOnline}, 1, noon))
+	add(announce.NewAgentEvent(announce.AgentOnline, "/controlplane", announce.Agent{ID: runnertest.AgentID, Name: "shop", State: announce.StateOnline}, 1, noon))
 	for i, kind := range []announce.Type{announce.AppProgressing, announce.AppFailed, announce.AppHealthy, announce.AppDegraded} {
 		app := announce.AppEvent{Namespace: "production", Name: "web", Image: "web:1", Replicas: 2}
 		if kind == announce.AppFailed {
 			app.Cause, app.Message = "ImageNotFound", "there is no\nimage web:1"
 		}
-		add(announce.NewAppEvent(kind, "/controlplane", runnerapitest.AgentID, app, uint64(i+2), noon.Add(time.Duration(i)*time.Minute)))
+		add(announce.NewAppEvent(kind, "/controlplane", runnertest.AgentID, app, uint64(i+2), noon.Add(time.Duration(i)*time.Minute)))
 	}
 	return func(_ context.Context, _, agentID string, q announce.TimelineQuery) (page announce.TimelinePage, err error) {
-		if agentID != runnerapitest.AgentID {
+		if agentID != runnertest.AgentID {
 			return page, problem.Errorf(problem.NotFound, "list them", "there is no agent with that ID")
 		}
 		events := slices.Clone(all)

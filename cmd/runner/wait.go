@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 const defaultWait = 2 * time.Minute
@@ -179,7 +180,7 @@ func newProgress(w io.Writer, terminal bool) *progress {
 	return &progress{w: w, terminal: terminal, start: time.Now()}
 }
 
-func (p *progress) report(r runnerapi.Progress) { p.show(summary(r.App), r.Unreachable) }
+func (p *progress) report(r client.Progress) { p.show(summary(r.App), r.Unreachable) }
 
 func (p *progress) show(text string, unreachable error) {
 	if unreachable != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -30,10 +31,10 @@ func serve(t *testing.T, env *kubetest.Env, ns string, e *app.Engine) *served {
 	t.Helper()
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentOf(ns)})
 	require.NoError(t, err)
-	cert := runnerapitest.NewCA(t).Issue(t, runnerapi.RunnerURI("example.com", "ci"))
+	cert := runnertest.NewCA(t).Issue(t, runnerapi.RunnerURI("example.com", "ci"))
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	require.NoError(t, err)
-	return &served{runner: leaf, handler: runnerapi.NewServer(runnerapi.Config{
+	return &served{runner: leaf, handler: server.New(server.Config{
 		Apps: e, Secrets: k, Namespaces: k, Clusters: k, Journal: k.Journal(), Outcomes: e,
 		TrustDomain: "example.com", Log: zerolog.Nop(),
 	})}

@@ -10,11 +10,18 @@ import (
 
 	"github.com/go-logr/zerologr"
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	batchv1 "k8s.io/api/batch/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -22,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
@@ -101,8 +109,8 @@ type Engine struct {
 }
 
 var (
-	_ runnerapi.Apps     = (*Engine)(nil)
-	_ runnerapi.Outcomes = (*Engine)(nil)
+	_ server.Apps     = (*Engine)(nil)
+	_ server.Outcomes = (*Engine)(nil)
 )
 
 // New prepares an Engine; nothing happens in the cluster before Run.

@@ -9,9 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
+
 	utilexec "k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
 
@@ -20,9 +23,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-var _ runnerapi.Insides = (*Engine)(nil)
+var _ server.Insides = (*Engine)(nil)
 
-// Exec implements runnerapi.Insides.
+// Exec implements server.Insides.
 func (e *Engine) Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.ExecOptions) (runnerapi.Execution, error) {
 	container := opts.Container
 	if container == "" {

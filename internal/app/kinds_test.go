@@ -24,7 +24,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -558,7 +558,7 @@ func mustParse(s string) resource.Quantity { return resource.MustParse(s) }
 func goodSpecs(t *testing.T) map[string]runnerapi.AppSpec {
 	t.Helper()
 	all := map[string]runnerapi.AppSpec{}
-	for name, raw := range runnerapitest.GoodSpecs() {
+	for name, raw := range runnertest.GoodSpecs() {
 		var spec runnerapi.AppSpec
 		require.NoError(t, json.Unmarshal([]byte(raw), &spec))
 		spec.Image = "example.com/web:1"

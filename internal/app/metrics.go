@@ -6,13 +6,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-var _ runnerapi.AppMeter = (*Engine)(nil)
+var _ server.AppMeter = (*Engine)(nil)
 
 // Metrics returns what an App uses now and what it requests.
 func (e *Engine) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error) {

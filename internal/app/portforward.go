@@ -7,7 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PortForward implements runnerapi.Insides. It uses the API server, as kubectl does: the agent need
+// PortForward implements server.Insides. It uses the API server, as kubectl does: the agent need
 // not be in the cluster's network.
 func (e *Engine) PortForward(ctx context.Context, key runnerapi.Key, opts runnerapi.PortForwardOptions) (runnerapi.Forwarding, error) {
 	pod, err := e.podInside(ctx, key, opts.Pod, key.Name)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -37,14 +37,14 @@ func TestTheClusterValidatesAsTheAPIDoes(t *testing.T) {
 		u.Object["spec"] = tree
 		return env.Client.Create(t.Context(), u, client.DryRunAll, client.FieldValidation("Strict"))
 	}
-	for name, bad := range runnerapitest.BadSpecs() {
+	for name, bad := range runnertest.BadSpecs() {
 		t.Run(name, func(t *testing.T) {
 			err := send(t, bad.JSON)
 			require.True(t, apierrors.IsInvalid(err), "%v", err)
 			assert.ErrorContains(t, err, bad.Message)
 		})
 	}
-	for name, good := range runnerapitest.GoodSpecs() {
+	for name, good := range runnertest.GoodSpecs() {
 		assert.NoError(t, send(t, good), name)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 	sweepEvery = 64
 )
 
-// Log is one replica's end of the audit log. It implements runnerapi.Auditor.
+// Log is one replica's end of the audit log. It implements server.Auditor.
 type Log struct {
 	store   Store
 	replica string
@@ -61,7 +62,7 @@ type attempt struct {
 	head  runnerapi.AuditHead
 }
 
-var _ runnerapi.Auditor = (*Log)(nil)
+var _ server.Auditor = (*Log)(nil)
 
 // New returns a log in that store, which that replica writes once Run is called.
 func New(store Store, replica string, log zerolog.Logger) *Log {
@@ -71,7 +72,7 @@ func New(store Store, replica string, log zerolog.Logger) *Log {
 	}
 }
 
-// Record implements runnerapi.Auditor.
+// Record implements server.Auditor.
 func (l *Log) Record(r runnerapi.AuditRecord) {
 	r.Replica = l.replica
 	select {
@@ -82,7 +83,7 @@ func (l *Log) Record(r runnerapi.AuditRecord) {
 	}
 }
 
-// Keep implements runnerapi.Auditor. If the caller stops waiting, the record is stored only if its
+// Keep implements server.Auditor. If the caller stops waiting, the record is stored only if its
 // turn has come by then.
 func (l *Log) Keep(ctx context.Context, r runnerapi.AuditRecord) error {
 	r.Replica = l.replica
@@ -320,7 +321,7 @@ func Head(ctx context.Context, s Store) (runnerapi.AuditHead, error) {
 	return b.head, nil
 }
 
-// Audit implements runnerapi.Auditor.
+// Audit implements server.Auditor.
 func (l *Log) Audit(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error) {
 	return Read(ctx, l.store, after, limit)
 }

@@ -15,11 +15,18 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	batchv1 "k8s.io/api/batch/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	batchv1client "k8s.io/client-go/kubernetes/typed/batch/v1"
+
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -52,7 +59,7 @@ type Options struct {
 	Guard egress.Guard
 }
 
-// Client implements runnerapi.Builds.
+// Client implements server.Builds.
 type Client struct {
 	opts  Options
 	core  corev1client.CoreV1Interface
@@ -61,7 +68,7 @@ type Client struct {
 	putting sync.Mutex
 }
 
-var _ runnerapi.Builds = (*Client)(nil)
+var _ server.Builds = (*Client)(nil)
 
 // New returns a Client. It makes no requests yet.
 func New(given *rest.Config, opts Options) (*Client, error) {
@@ -80,7 +87,7 @@ func New(given *rest.Config, opts Options) (*Client, error) {
 	return &Client{opts: opts, core: core, batch: batch}, nil
 }
 
-// PutBuild implements runnerapi.Builds.
+// PutBuild implements server.Builds.
 func (c *Client) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
 	return c.put(ctx, key, spec, opts, func(*batchv1.Job) {}, refuse)
 }
@@ -191,7 +198,7 @@ func (c *Client) remove(ctx context.Context, job *batchv1.Job) error {
 	return kubeproblem.From(err, "deleting Job "+job.Name)
 }
 
-// GetBuild implements runnerapi.Builds.
+// GetBuild implements server.Builds.
 func (c *Client) GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error) {
 	runs, err := c.found(ctx, key)
 	if err != nil {
@@ -211,7 +218,7 @@ func (c *Client) GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Bui
 	return build, nil
 }
 
-// ListBuilds implements runnerapi.Builds.
+// ListBuilds implements server.Builds.
 func (c *Client) ListBuilds(ctx context.Context, namespace string) ([]runnerapi.Build, error) {
 	if _, err := c.admit(ctx, namespace); err != nil {
 		return nil, err
@@ -237,7 +244,7 @@ func (c *Client) ListBuilds(ctx context.Context, namespace string) ([]runnerapi.
 	return builds, nil
 }
 
-// DeleteBuild implements runnerapi.Builds.
+// DeleteBuild implements server.Builds.
 func (c *Client) DeleteBuild(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	runs, err := c.found(ctx, key)
 	if err != nil || opts.DryRun {

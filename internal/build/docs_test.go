@@ -20,12 +20,16 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
@@ -91,12 +95,12 @@ func (f *follower) runner(t *testing.T) []string {
 	dir := t.TempDir()
 	program, err := programs.Runner.Build(t.Context())
 	require.NoError(t, err)
-	ca := runnerapitest.NewCA(t)
+	ca := runnertest.NewCA(t)
 	address := f.serve(t, ca)
-	key, cert := pair(t, ca.Issue(t, runnerapi.RunnerURI(runnerapitest.TrustDomain, runnerapitest.RunnerName)))
+	key, cert := pair(t, ca.Issue(t, runnerapi.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName)))
 	credentials := runnerapi.Credentials{
-		Runner: runnerapitest.RunnerName, ControlPlane: list(t, ca, address), Edge: address, TrustDomain: runnerapitest.TrustDomain,
-		AgentsDomain: strings.TrimPrefix(runnerapitest.ServerName, runnerapitest.AgentID+"."),
+		Runner: runnertest.RunnerName, ControlPlane: list(t, ca, address), Edge: address, TrustDomain: runnertest.TrustDomain,
+		AgentsDomain: strings.TrimPrefix(runnertest.ServerName, runnertest.AgentID+"."),
 		CA:           block("CERTIFICATE", ca.Cert.Raw), Certificate: cert, Key: key,
 	}
 	file := filepath.Join(dir, "runner.json")
@@ -105,22 +109,22 @@ func (f *follower) runner(t *testing.T) []string {
 }
 
 // serve serves what this agent has of the Runner API.
-func (f *follower) serve(t *testing.T, ca *runnerapitest.CA) string {
+func (f *follower) serve(t *testing.T, ca *runnertest.CA) string {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	cert := ca.Issue(t, runnerapi.AgentURI(runnerapitest.TrustDomain, runnerapitest.AgentID), runnerapitest.ServerName)
-	handler := runnerapi.NewServer(runnerapi.Config{
-		Apps: f.engine, Builds: f.builds, Sources: f.keeper, TrustDomain: runnerapitest.TrustDomain, Version: "v0.0.0", Log: zerolog.Nop(),
+	cert := ca.Issue(t, runnerapi.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
+	handler := server.New(server.Config{
+		Apps: f.engine, Builds: f.builds, Sources: f.keeper, TrustDomain: runnertest.TrustDomain, Version: "v0.0.0", Log: zerolog.Nop(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{
+		done <- server.Serve(ctx, ln, server.ServeConfig{
 			Handler: handler, Drain: time.Second, Log: zerolog.Nop(),
-			TLS: runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+			TLS: server.TLS(server.TLSConfig{
 				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
-				Roots:       func() *x509.CertPool { return ca.Pool }, TrustDomain: runnerapitest.TrustDomain,
+				Roots:       func() *x509.CertPool { return ca.Pool }, TrustDomain: runnertest.TrustDomain,
 			}),
 		})
 	}()
@@ -132,21 +136,21 @@ func (f *follower) serve(t *testing.T, ca *runnerapitest.CA) string {
 }
 
 // list is a control plane as far as it finds the agent.
-func list(t *testing.T, ca *runnerapitest.CA, address string) string {
+func list(t *testing.T, ca *runnertest.CA, address string) string {
 	t.Helper()
 	agent := announce.Agent{
-		ID: runnerapitest.AgentID, Name: "shop", State: announce.StateOnline,
-		Endpoints: []announce.Endpoint{{Address: address, ServerName: runnerapitest.ServerName}},
+		ID: runnertest.AgentID, Name: "shop", State: announce.StateOnline,
+		Endpoints: []announce.Endpoint{{Address: address, ServerName: runnertest.ServerName}},
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+announce.AgentPath, announce.AgentHandler(
 		func(context.Context, string, string) (announce.Agent, error) { return agent, nil },
 		func(r *http.Request) (string, error) {
-			return runnerapi.CallerFromTLS(r.TLS, runnerapitest.TrustDomain)
+			return runnerapi.CallerFromTLS(r.TLS, runnertest.TrustDomain)
 		},
 	))
 	srv := httptest.NewUnstartedServer(mux)
-	cert := ca.Issue(t, &url.URL{Scheme: "spiffe", Host: runnerapitest.TrustDomain, Path: "/control-plane"}, "localhost")
+	cert := ca.Issue(t, &url.URL{Scheme: "spiffe", Host: runnertest.TrustDomain, Path: "/control-plane"}, "localhost")
 	srv.TLS = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: ca.Pool}
 	srv.StartTLS()
 	t.Cleanup(srv.Close)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 )
 
 // The paths of this wire.

@@ -15,7 +15,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -23,7 +25,7 @@ import (
 // does about heartbeats and refresh requests what the agent does.
 type served struct {
 	*cluster
-	backend *runnerapitest.FakeBackend
+	backend *runnertest.FakeBackend
 
 	mu      sync.Mutex
 	answer  controlapi.HeartbeatAnswer
@@ -32,14 +34,14 @@ type served struct {
 
 func (c *cluster) serve() *served {
 	c.t.Helper()
-	s := &served{cluster: c, backend: runnerapitest.NewBackend(), changed: make(chan struct{})}
+	s := &served{cluster: c, backend: runnertest.NewBackend(), changed: make(chan struct{})}
 	require.NoError(c.t, s.hear(c.t.Context()))
 	tun, _ := c.connect()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- runnerapi.Serve(ctx, tun.Listener(), runnerapi.ServeConfig{
-			Handler: runnerapi.NewServer(runnerapi.Config{
+		done <- server.Serve(ctx, tun.Listener(), server.ServeConfig{
+			Handler: server.New(server.Config{
 				Apps: s.backend, Meter: s.backend, Secrets: s.backend, ConfigMaps: s.backend, Namespaces: s.backend, Clusters: s.backend,
 				TrustDomain: c.id.TrustDomain, Log: zerolog.Nop(),
 			}),
@@ -52,7 +54,7 @@ func (c *cluster) serve() *served {
 }
 
 func (s *served) tls() *tls.Config {
-	return runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+	return server.TLS(server.TLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &s.cluster.tls.Load().Certificates[0], nil },
 		Roots:       func() *x509.CertPool { return s.cluster.tls.Load().RootCAs },
 		TrustDomain: s.id.TrustDomain, Time: s.p.clock.now, Refresh: s.hear,
@@ -88,13 +90,13 @@ func (s *served) next() <-chan struct{} {
 }
 
 // visit is a client of the agent over the edge.
-func (s *served) visit(credentials runnerapi.Credentials) *runnerapi.Client {
+func (s *served) visit(credentials runnerapi.Credentials) *client.Client {
 	s.t.Helper()
 	cert, err := credentials.TLSCertificate()
 	require.NoError(s.t, err)
 	roots, err := credentials.Roots()
 	require.NoError(s.t, err)
-	c, err := runnerapi.NewClient(runnerapi.ClientConfig{
+	c, err := client.New(client.Config{
 		AgentID: s.id.AgentID, ServerName: s.id.ServerName, EdgeAddresses: []string{credentials.Edge}, TrustDomain: credentials.TrustDomain,
 		Roots: roots, Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 	})
@@ -104,7 +106,7 @@ func (s *served) visit(credentials runnerapi.Credentials) *runnerapi.Client {
 }
 
 // follow follows a log until it ends.
-func (s *served) follow(c *runnerapi.Client) (ended chan error) {
+func (s *served) follow(c *client.Client) (ended chan error) {
 	s.t.Helper()
 	web := runnerapi.Key{Namespace: "production", Name: "web"}
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -156,9 +158,9 @@ func TestARevokedRunnersStreamsEnd(t *testing.T) {
 			ended := s.follow(c)
 			test.change(test.what)
 			err := await.Receive(t, ended, "the end of the stream")
-			requireProblem(t, err, runnerapi.CodeRefused, "refuses Runner "+test.what)
+			requireProblem(t, err, client.CodeRefused, "refuses Runner "+test.what)
 			_, err = c.Cluster(t.Context())
-			requireProblem(t, err, runnerapi.CodeRefused)
+			requireProblem(t, err, client.CodeRefused)
 		})
 	}
 	select {

@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -166,8 +167,8 @@ func (c *cluster) serveRefreshes() *refreshable {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- runnerapi.Serve(ctx, tun.Listener(), runnerapi.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop(),
-			TLS: runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+		done <- server.Serve(ctx, tun.Listener(), server.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop(),
+			TLS: server.TLS(server.TLSConfig{
 				Certificate: func() (*tls.Certificate, error) { return &c.tls.Load().Certificates[0], nil },
 				Roots:       func() *x509.CertPool { return c.tls.Load().RootCAs },
 				TrustDomain: c.id.TrustDomain, Time: c.p.clock.now,

@@ -15,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -159,7 +160,7 @@ func (n *refresher) refresh(ctx context.Context, agentID string, spread time.Dur
 }
 
 func (n *refresher) once(ctx context.Context, agentID string, conn net.Conn) error {
-	return runnerapi.Refresh(ctx, conn, runnerapi.ClientTLSConfig{
+	return client.Refresh(ctx, conn, client.TLSConfig{
 		Certificate: n.certificate, Roots: n.ca.Pool(), TrustDomain: n.trustDomain,
 		AgentID: agentID, ServerName: n.directory.serverName(agentID),
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
@@ -236,7 +237,7 @@ func TestAnyControlPlaneAnswersAnyAgent(t *testing.T) {
 	t.Run("a revoked Runner is cut off wherever the tunnel is", func(t *testing.T) {
 		ended := s.follow(s.visit(through(a.issue("gone", ""), b)))
 		require.NoError(t, a.admin.RevokeRunner(t.Context(), "gone"))
-		requireProblem(t, await.Receive(t, ended, "the end of the stream"), runnerapi.CodeRefused)
+		requireProblem(t, await.Receive(t, ended, "the end of the stream"), client.CodeRefused)
 	})
 	t.Run("a revoked agent is disconnected wherever it is", func(t *testing.T) {
 		_, err := b.admin.RevokeAgent(t.Context(), agent.id.AgentID)

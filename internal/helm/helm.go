@@ -10,9 +10,13 @@ import (
 
 	"github.com/rs/zerolog"
 	"helm.sh/helm/v4/pkg/kube"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -71,7 +75,7 @@ type Workloads interface {
 	Check(ctx context.Context, u *unstructured.Unstructured) (health.Report, bool, error)
 }
 
-// Releases implements runnerapi.Releases. Its commands go on after they were answered, until Run
+// Releases implements server.Releases. Its commands go on after they were answered, until Run
 // ends.
 type Releases struct {
 	opts   Options
@@ -88,7 +92,7 @@ type Releases struct {
 	objects dynamic.Interface // made when it is used first
 }
 
-var _ runnerapi.Releases = (*Releases)(nil)
+var _ server.Releases = (*Releases)(nil)
 
 // clients are created by the first call.
 type clients struct {

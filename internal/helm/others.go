@@ -17,7 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// RollbackRelease implements runnerapi.Releases.
+// RollbackRelease implements server.Releases.
 func (r *Releases) RollbackRelease(ctx context.Context, key runnerapi.Key, to runnerapi.ReleaseRollback, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
 	s, err := r.open(ctx, key, "rollback-release", opts.WriteOptions)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *session) rolledBack(ctx context.Context, to record, next []*object) (ru
 	return v, nil
 }
 
-// DeleteRelease implements runnerapi.Releases.
+// DeleteRelease implements server.Releases.
 func (r *Releases) DeleteRelease(ctx context.Context, key runnerapi.Key, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
 	s, err := r.open(ctx, key, "delete-release", opts.WriteOptions)
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *session) uninstall(last *release.Release) error {
 	return err
 }
 
-// GetRelease implements runnerapi.Releases.
+// GetRelease implements server.Releases.
 func (r *Releases) GetRelease(ctx context.Context, key runnerapi.Key) (v runnerapi.Release, err error) {
 	for range 3 { // a command that ends may remove what is being read
 		if v, err = r.getRelease(ctx, key); !errors.Is(err, errRemoved) {
@@ -281,7 +281,7 @@ func seen(v runnerapi.Release, newest record, h *holding) runnerapi.Release {
 	return v
 }
 
-// ListReleases implements runnerapi.Releases. It holds one revision in memory at a time.
+// ListReleases implements server.Releases. It holds one revision in memory at a time.
 func (r *Releases) ListReleases(ctx context.Context, namespace string) ([]runnerapi.Release, error) {
 	c, err := r.enter(ctx, namespace)
 	if err != nil {
@@ -310,7 +310,7 @@ func (r *Releases) ListReleases(ctx context.Context, namespace string) ([]runner
 	return list, nil
 }
 
-// ReleaseHistory implements runnerapi.Releases.
+// ReleaseHistory implements server.Releases.
 func (r *Releases) ReleaseHistory(ctx context.Context, key runnerapi.Key) ([]runnerapi.Release, error) {
 	c, err := r.enter(ctx, key.Namespace)
 	if err != nil {
@@ -358,7 +358,7 @@ func (r *Releases) shown(ctx context.Context, c *clients, namespace string, at r
 	return seen(v, at, h), err
 }
 
-// WaitRelease implements runnerapi.Releases.
+// WaitRelease implements server.Releases.
 func (r *Releases) WaitRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
 	for {
 		release, err := r.GetRelease(ctx, key)

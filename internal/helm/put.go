@@ -17,7 +17,7 @@ import (
 // which has its own limit.
 const overhead = 10 * time.Minute
 
-// PutRelease implements runnerapi.Releases.
+// PutRelease implements server.Releases.
 func (r *Releases) PutRelease(ctx context.Context, key runnerapi.Key, spec runnerapi.ReleaseSpec, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
 	s, err := r.open(ctx, key, "put-release", opts.WriteOptions)
 	if err != nil {

@@ -12,7 +12,11 @@ import (
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/common"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+
 	chart "helm.sh/helm/v4/pkg/chart/v2"
+
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -200,10 +204,7 @@ func unreadable(err error) error {
 	return problem.Errorf(problem.Invalid, "correct the values or the chart; helm template shows the same", "%s", detail).WithField("chart")
 }
 
-func clip(text string) string {
-	const most = 2000
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
-}
+// maxMessage bounds Helm's own text, in bytes.
+const maxMessage = 2000
+
+func clip(text string) string { return printable.Shorten(text, maxMessage) }

@@ -8,11 +8,11 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // APIServer gives access to the cluster's API server for requests of Runners. It implements
-// runnerapi.KubernetesAPI.
+// server.KubernetesAPI.
 type APIServer struct {
 	given     *rest.Config
 	namespace string
@@ -25,17 +25,17 @@ type APIServer struct {
 	scopes scopes
 }
 
-var _ runnerapi.KubernetesAPI = (*APIServer)(nil)
+var _ server.KubernetesAPI = (*APIServer)(nil)
 
 // NewAPIServer takes the agent's own credentials and namespace.
 func NewAPIServer(given *rest.Config, namespace string) *APIServer {
 	return &APIServer{given: rest.CopyConfig(given), namespace: namespace}
 }
 
-// OwnNamespace implements runnerapi.KubernetesAPI.
+// OwnNamespace implements server.KubernetesAPI.
 func (a *APIServer) OwnNamespace() string { return a.namespace }
 
-// APIServer implements runnerapi.KubernetesAPI.
+// APIServer implements server.KubernetesAPI.
 func (a *APIServer) APIServer() (*url.URL, http.RoundTripper, error) {
 	a.once.Do(a.prepare)
 	return a.target, a.rt, a.err

@@ -8,8 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,14 +30,14 @@ const (
 	maxApprovals, maxApprovalsPerRunner = 256, 32
 )
 
-// Approvals implements runnerapi.Approvals. A command that waits is a ControllerRevision in the
+// Approvals implements server.Approvals. A command that waits is a ControllerRevision in the
 // agent's namespace, whose data the API server lets no client change. The cluster's owner approves
 // it by an annotation. The agent uses an approval by deleting the object, which succeeds once.
 type Approvals struct {
 	*Journal
 }
 
-var _ runnerapi.Approvals = Approvals{}
+var _ server.Approvals = Approvals{}
 
 // Approvals returns the approvals in the agent's namespace.
 func (k *Client) Approvals() Approvals { return Approvals{k.Journal()} }
@@ -48,8 +52,8 @@ func approvalLabels() map[string]string {
 	return map[string]string{managed.By: managed.ByAgent, managed.Operation: "approval"}
 }
 
-// Use implements runnerapi.Approvals.
-func (a Approvals) Use(ctx context.Context, asked runnerapi.ApprovalRequest) (runnerapi.Approval, bool, error) {
+// Use implements server.Approvals.
+func (a Approvals) Use(ctx context.Context, asked server.ApprovalRequest) (runnerapi.Approval, bool, error) {
 	key, err := a.keyOfDigests(ctx)
 	if err != nil {
 		return runnerapi.Approval{}, false, kubeproblem.From(err, "reading the key of the digests")

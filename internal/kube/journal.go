@@ -12,8 +12,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,7 +41,7 @@ const (
 
 var recordID = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// Journal implements runnerapi.Journal. Each command is an object of its own, a ControllerRevision
+// Journal implements server.Journal. Each command is an object of its own, a ControllerRevision
 // in the agent's namespace. Creating it is the claim, which only one replica wins. Its immutable
 // data holds the claim, and an annotation the answer. A ConfigMap would do the same, but the right
 // to write ConfigMaps would include the cluster owner's policy.
@@ -47,7 +51,7 @@ type Journal struct {
 	now    func() time.Time
 }
 
-var _ runnerapi.Journal = (*Journal)(nil)
+var _ server.Journal = (*Journal)(nil)
 
 // Journal returns the journal in the agent's namespace.
 func (k *Client) Journal() *Journal { return &Journal{Client: k, now: time.Now} }
@@ -59,7 +63,7 @@ type claimed struct {
 	fresh       bool   // this claim created it
 }
 
-// Claim implements runnerapi.Journal.
+// Claim implements server.Journal.
 func (j *Journal) Claim(ctx context.Context, c runnerapi.Claim) (runnerapi.Record, bool, error) {
 	key, err := j.keyOfDigests(ctx)
 	if err != nil {
@@ -159,7 +163,7 @@ func decodeRecord(r *appsv1.ControllerRevision) (*claimed, error) {
 	return c, nil
 }
 
-// Finish implements runnerapi.Journal.
+// Finish implements server.Journal.
 func (j *Journal) Finish(ctx context.Context, record runnerapi.Record) error {
 	end, err := json.Marshal(record)
 	if err != nil {
@@ -175,13 +179,13 @@ func (j *Journal) Finish(ctx context.Context, record runnerapi.Record) error {
 	})
 }
 
-// Release implements runnerapi.Journal.
+// Release implements server.Journal.
 func (j *Journal) Release(ctx context.Context, id string) error {
 	r := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: j.opts.Namespace, Name: recordPrefix + id}}
 	return client.IgnoreNotFound(j.client.Delete(ctx, r))
 }
 
-// Find implements runnerapi.Journal.
+// Find implements server.Journal.
 func (j *Journal) Find(ctx context.Context, id string) (runnerapi.Record, error) {
 	r, err := j.read(ctx, id)
 	if apierrors.IsNotFound(err) {

@@ -13,15 +13,24 @@ import (
 	"sync"
 
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	networkingv1 "k8s.io/api/networking/v1"
+
 	policyv1 "k8s.io/api/policy/v1"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,8 +52,8 @@ type Options struct {
 	Log            zerolog.Logger
 }
 
-// Client implements runnerapi.Secrets, runnerapi.ConfigMaps,
-// runnerapi.Namespaces, runnerapi.Clusters and runnerapi.Nodes.
+// Client implements server.Secrets, server.ConfigMaps,
+// server.Namespaces, server.Clusters and runnerapi.Nodes.
 type Client struct {
 	opts   Options
 	client client.Client
@@ -55,11 +64,11 @@ type Client struct {
 }
 
 var (
-	_ runnerapi.Secrets    = (*Client)(nil)
-	_ runnerapi.ConfigMaps = (*Client)(nil)
-	_ runnerapi.Namespaces = (*Client)(nil)
-	_ runnerapi.Clusters   = (*Client)(nil)
-	_ runnerapi.Nodes      = (*Client)(nil)
+	_ server.Secrets    = (*Client)(nil)
+	_ server.ConfigMaps = (*Client)(nil)
+	_ server.Namespaces = (*Client)(nil)
+	_ server.Clusters   = (*Client)(nil)
+	_ server.Nodes      = (*Client)(nil)
 )
 
 // Passing reports whether a retry may help without any change.

@@ -32,7 +32,7 @@ type scope struct {
 	read       time.Time
 }
 
-// Namespaced implements runnerapi.KubernetesAPI.
+// Namespaced implements server.KubernetesAPI.
 func (a *APIServer) Namespaced(ctx context.Context, group, version, resource string) (bool, error) {
 	path := "api/" + version
 	if group != "" {

@@ -7,14 +7,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // API is an Applier as the Runner API needs it.
 type API struct{ *Applier }
 
-var _ runnerapi.Manifests = API{}
+var _ server.Manifests = API{}
 
-// Apply implements runnerapi.Manifests. It bounds the memory of all calls together: a call waits
+// Apply implements server.Manifests. It bounds the memory of all calls together: a call waits
 // until there is room.
 func (a API) Apply(ctx context.Context, set runnerapi.Key, text []byte, opts runnerapi.ApplyOptions) (Result, error) {
 	room := int64(min(bounded.Values(text), limits.Values))
@@ -56,17 +57,17 @@ func options(o runnerapi.ApplyOptions) Options {
 	}
 }
 
-// GetSet implements runnerapi.Manifests.
+// GetSet implements server.Manifests.
 func (a API) GetSet(ctx context.Context, set runnerapi.Key) (runnerapi.ManifestSet, error) {
 	return a.Get(ctx, Set(set))
 }
 
-// ListSets implements runnerapi.Manifests.
+// ListSets implements server.Manifests.
 func (a API) ListSets(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error) {
 	return a.List(ctx, namespace)
 }
 
-// DeleteSet implements runnerapi.Manifests.
+// DeleteSet implements server.Manifests.
 func (a API) DeleteSet(ctx context.Context, set runnerapi.Key, opts runnerapi.ApplyOptions) (Result, error) {
 	result, err := a.Delete(ctx, Set(set), options(opts))
 	if opts.Read != nil {

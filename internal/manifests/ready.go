@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -63,14 +64,10 @@ func (r *run) how(ctx context.Context, u *unstructured.Unstructured) health.Repo
 	return health.Report{State: state, Message: message}
 }
 
-// clip bounds an object's own text.
-func clip(text string) string {
-	const most = 512
-	if len(text) > most {
-		return text[:most] + "…"
-	}
-	return text
-}
+// maxMessage bounds an object's own text, in bytes.
+const maxMessage = 512
+
+func clip(text string) string { return printable.Shorten(text, maxMessage) }
 
 // await looks at the objects until they are ready or will not become so, the time is up,
 // or ctx ends. It looks once in any case.

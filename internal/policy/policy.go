@@ -12,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // The states of a policy, as in runnerapi.PolicyState.
@@ -38,7 +39,7 @@ type Policy struct {
 	changed chan struct{}
 }
 
-var _ runnerapi.Policy = (*Policy)(nil)
+var _ server.Policy = (*Policy)(nil)
 
 // New returns a policy that is not known yet: until Set or Fail is called it refuses all calls.
 // source names where its owner sets it, for messages.

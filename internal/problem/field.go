@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// form is that of every field, on every wire: the pattern of Error.Field.
-const form = `^[A-Za-z0-9_$~*%/-]+(\.[A-Za-z0-9_$~*%/-]*|\[[0-9]+\])*$`
+// FieldPattern is the form of every field, on every wire: the pattern of Error.Field.
+const FieldPattern = `^[A-Za-z0-9_$~*%/-]+(\.[A-Za-z0-9_$~*%/-]*|\[[0-9]+\])*$`
 
 var (
-	formed = regexp.MustCompile(form)
+	formed = regexp.MustCompile(FieldPattern)
 	// byKey is how Kubernetes writes the value of a map's key.
 	byKey   = regexp.MustCompile(`\[([^\]]*[^\]0-9][^\]]*)\]`)
 	foreign = regexp.MustCompile(`[^A-Za-z0-9_$~*/.-]`)

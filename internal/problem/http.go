@@ -19,7 +19,7 @@ const maxBody = 64 << 10
 func Write(w http.ResponseWriter, requestID string, err error) {
 	e := &Error{}
 	if !errors.As(err, &e) {
-		e = unexpected()
+		e = Unexpected()
 	}
 	answer := *e
 	if answer.RequestID == "" {
@@ -54,7 +54,7 @@ func Parse(status int, contentType string, body []byte) *Error {
 	media, _, _ := mime.ParseMediaType(contentType)
 	if media != ContentType || json.Unmarshal(body, e) != nil || e.Code == "" {
 		e = &Error{
-			Code: codeOf(status), Detail: fmt.Sprintf("the server answered %d %s, without details", status, http.StatusText(status)),
+			Code: CodeOf(status), Detail: fmt.Sprintf("the server answered %d %s, without details", status, http.StatusText(status)),
 			Fix: "check the server's URL and the proxies on the way",
 		}
 	}
@@ -62,6 +62,7 @@ func Parse(status int, contentType string, body []byte) *Error {
 	return e
 }
 
-func unexpected() *Error {
+// Unexpected returns the Error for what must not be shown to a caller.
+func Unexpected() *Error {
 	return Errorf(Internal, "look for the request ID in the server's log", "an unexpected error occurred")
 }

@@ -44,8 +44,8 @@ var statusOf = map[Code]int{
 	Timeout: http.StatusGatewayTimeout,
 }
 
-// codeOf returns the code for a status that came without one.
-func codeOf(status int) Code {
+// CodeOf returns the code for a status that came without one.
+func CodeOf(status int) Code {
 	for code, s := range statusOf {
 		if s == status {
 			return code

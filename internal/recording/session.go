@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 const (
@@ -58,7 +59,7 @@ type recording struct {
 	part int // the next one; only Run uses it
 }
 
-var _ runnerapi.Recording = (*recording)(nil)
+var _ server.Recording = (*recording)(nil)
 
 func newRecording(r *Recorder, id string, at time.Time, size int, tty bool) *recording {
 	return &recording{
@@ -156,7 +157,7 @@ func (r *recording) finish(ctx context.Context) error {
 		return err
 	}
 	if full {
-		return runnerapi.RecordingFull(MaxSession, MaxDuration)
+		return server.RecordingFull(MaxSession, MaxDuration)
 	}
 	return nil
 }

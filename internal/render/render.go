@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -120,12 +121,7 @@ func tooLarge(fix, format string, args ...any) Result {
 
 const maxMessage = 2000
 
-func clip(s string) string {
-	if len(s) > maxMessage {
-		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
-	}
-	return s
-}
+func clip(s string) string { return printable.Shorten(s, maxMessage) }
 
 // do carries a job out in this process.
 func do(j Job, ask asker) (r Result) {

@@ -59,7 +59,7 @@ func explain(err error, key runnerapi.Key, doing string) error {
 // unknown reports that the API server has no such resource, rather than no such object.
 func unknown(s metav1.Status) bool { return s.Details == nil || s.Details.Name == "" }
 
-// PutSource implements runnerapi.Sources. A dry run gets the repository and applies it
+// PutSource implements server.Sources. A dry run gets the repository and applies it
 // without changing anything.
 func (k *Keeper) PutSource(ctx context.Context, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	sources, err := k.on(ctx, key.Namespace)
@@ -132,7 +132,7 @@ func dry(opts runnerapi.WriteOptions) []string {
 	return nil
 }
 
-// GetSource implements runnerapi.Sources.
+// GetSource implements server.Sources.
 func (k *Keeper) GetSource(ctx context.Context, key runnerapi.Key) (runnerapi.Source, error) {
 	sources, err := k.on(ctx, key.Namespace)
 	if err != nil {
@@ -155,7 +155,7 @@ func wired(u *unstructured.Unstructured, err error) func(runnerapi.Key, string) 
 	}
 }
 
-// ListSources implements runnerapi.Sources.
+// ListSources implements server.Sources.
 func (k *Keeper) ListSources(ctx context.Context, namespace string) ([]runnerapi.Source, error) {
 	sources, err := k.on(ctx, namespace)
 	if err != nil {
@@ -177,7 +177,7 @@ func (k *Keeper) ListSources(ctx context.Context, namespace string) ([]runnerapi
 	return out, nil
 }
 
-// SyncSource implements runnerapi.Sources: it leaves a mark that the replica which leads
+// SyncSource implements server.Sources: it leaves a mark that the replica which leads
 // finds.
 func (k *Keeper) SyncSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	sources, err := k.on(ctx, key.Namespace)
@@ -196,7 +196,7 @@ func (k *Keeper) SyncSource(ctx context.Context, key runnerapi.Key, opts runnera
 	return wired(u, err)(key, "writing")
 }
 
-// DeleteSource implements runnerapi.Sources. It deletes the source that is there now, not one
+// DeleteSource implements server.Sources. It deletes the source that is there now, not one
 // that came meanwhile.
 func (k *Keeper) DeleteSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	sources, err := k.on(ctx, key.Namespace)

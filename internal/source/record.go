@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // before keeps a record that a commit is about to be brought, or built. A commit that failed,
@@ -21,5 +22,5 @@ func (k *Keeper) before(ctx context.Context, o *object, command string, key runn
 // want of a record.
 func (o *object) triedBefore(commit string) bool {
 	e := o.Status.Error
-	return o.observed() && o.Status.Attempted == commit && e != nil && e.Code != string(runnerapi.CodeAuditUnavailable)
+	return o.observed() && o.Status.Attempted == commit && e != nil && e.Code != string(server.CodeAuditUnavailable)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // TestNothingIsBroughtWithoutItsRecord, where that is required. What was applied before stays.
@@ -19,7 +20,7 @@ func TestNothingIsBroughtWithoutItsRecord(t *testing.T) {
 	full.Store(true)
 	p.keeper.Before = func(_ context.Context, r runnerapi.AuditRecord) error {
 		if full.Load() {
-			return runnerapi.AuditUnavailable()
+			return server.AuditUnavailable()
 		}
 		p.audited.record(r)
 		return nil
@@ -35,7 +36,7 @@ func TestNothingIsBroughtWithoutItsRecord(t *testing.T) {
 		p.put(name, spec)
 		status := p.settled(name)
 		require.NotNil(t, status.Error, name)
-		assert.Equal(t, string(runnerapi.CodeAuditUnavailable), status.Error.Code)
+		assert.Equal(t, string(server.CodeAuditUnavailable), status.Error.Code)
 		assert.Empty(t, status.Commit, name)
 	}
 	full.Store(false)

@@ -28,6 +28,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 // workers is how many sources are handled at once: each may use what git.DefaultLimits and
@@ -115,7 +116,7 @@ type api struct {
 	discovery *discovery.DiscoveryClient
 }
 
-var _ runnerapi.Sources = (*Keeper)(nil)
+var _ server.Sources = (*Keeper)(nil)
 
 // New returns a Keeper. It makes no requests before Run or a call.
 func New(c Config) *Keeper {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // State is what the control plane knows about an agent's connection.
@@ -101,7 +103,7 @@ func (a *Agent) Validate() error {
 	switch a.State {
 	case StatePending, StateOnline, StateOffline, StateRevoked:
 	default:
-		return fmt.Errorf("state: %q is none of pending, online, offline, revoked", clip(string(a.State)))
+		return fmt.Errorf("state: %q is none of pending, online, offline, revoked", printable.Clip(string(a.State)))
 	}
 	for i, e := range a.Endpoints {
 		if e.Address == "" || e.ServerName == "" {
@@ -124,17 +126,8 @@ func checkAgentID(id string) error {
 	}
 	for _, r := range id {
 		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
-			return fmt.Errorf("%q may hold only a-z, 0-9 and '-'", clip(id))
+			return fmt.Errorf("%q may hold only a-z, 0-9 and '-'", printable.Clip(id))
 		}
 	}
 	return nil
-}
-
-// clip keeps foreign text that is quoted in an error short.
-func clip(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
@@ -107,7 +109,7 @@ func Decode(body []byte) (Event, error) {
 	}
 	var ce cloudevents.Event
 	if err := ofEvents.JSON(body, &ce); err != nil {
-		return Event{}, fieldErr("", "not CloudEvents 1.0 JSON: %s", clip(err.Error()))
+		return Event{}, fieldErr("", "not CloudEvents 1.0 JSON: %s", printable.Clip(err.Error()))
 	}
 	e := Event{
 		ID:     ce.ID(),
@@ -134,7 +136,7 @@ func Decode(body []byte) (Event, error) {
 func precheck(body []byte) error {
 	var fields map[string]json.RawMessage
 	if err := ofEvents.JSON(body, &fields); err != nil {
-		return fieldErr("", "not a JSON object: %s", clip(err.Error()))
+		return fieldErr("", "not a JSON object: %s", printable.Clip(err.Error()))
 	}
 	switch string(fields["specversion"]) {
 	case `"1.0"`:
@@ -176,7 +178,7 @@ func sequence(ce *cloudevents.Event) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, fieldErr(extSequence, "%q is not a whole number", clip(s))
+		return 0, fieldErr(extSequence, "%q is not a whole number", printable.Clip(s))
 	}
 	return n, nil
 }
@@ -188,7 +190,7 @@ func (e *Event) validate() error {
 	case len(e.ID) > 128:
 		return fieldErr("id", "is longer than 128 characters")
 	case !typePattern.MatchString(string(e.Type)):
-		return fieldErr("type", "%q is not agent.WORD or app.WORD", clip(string(e.Type)))
+		return fieldErr("type", "%q is not agent.WORD or app.WORD", printable.Clip(string(e.Type)))
 	case e.Source == "":
 		return fieldErr("source", "must not be empty")
 	case e.Sequence == 0:

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
 
@@ -220,7 +222,7 @@ func (c *Consumer) handle(ctx context.Context, event Event, handler Handler) err
 // log never logs the body, which may hold what its sender should not have put there.
 func (c *Consumer) log(level zerolog.Level, d *amqp.Delivery) *zerolog.Event {
 	return c.link.log.WithLevel(level).Str("queue", c.cfg.Queue.Name).
-		Str("message", clip(d.MessageId)).Str("key", clip(d.RoutingKey)).Int("bytes", len(d.Body))
+		Str("message", printable.Clip(d.MessageId)).Str("key", printable.Clip(d.RoutingKey)).Int("bytes", len(d.Body))
 }
 
 func settle(err error) error {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
@@ -214,7 +216,7 @@ func (r *reading) get(ctx context.Context) (amqp.Delivery, bool, error) {
 }
 
 func (d *DeadLetters) letter(m *amqp.Delivery) DeadLetter {
-	l := DeadLetter{ID: clip(m.MessageId), Bytes: len(m.Body), Genuine: sealed(d.cfg.Seal, m.Body, m.Headers[headerSeal])}
+	l := DeadLetter{ID: printable.Clip(m.MessageId), Bytes: len(m.Body), Genuine: sealed(d.cfg.Seal, m.Body, m.Headers[headerSeal])}
 	if e, err := Decode(m.Body); err == nil {
 		l.ID, l.Type, l.AgentID, l.Sequence = e.ID, string(e.Type), e.AgentID, e.Sequence
 	} else {
@@ -244,7 +246,7 @@ func (l *DeadLetter) died(headers amqp.Table) {
 			l.At, _ = table["time"].(time.Time)
 		}
 	}
-	l.Queue, l.Reason = clip(l.Queue), clip(l.Reason)
+	l.Queue, l.Reason = printable.Clip(l.Queue), printable.Clip(l.Reason)
 }
 
 // Chosen returns a filter that selects dead letters by ID; without IDs it selects all.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
@@ -249,7 +250,7 @@ func findAgent(agents []Agent, idOrName string) (Agent, error) {
 	}
 	switch len(named) {
 	case 0:
-		return Agent{}, fmt.Errorf("%w %q", ErrUnknownAgent, clip(idOrName))
+		return Agent{}, fmt.Errorf("%w %q", ErrUnknownAgent, printable.Clip(idOrName))
 	case 1:
 		return named[0], nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-retryablehttp"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -43,7 +44,7 @@ func AgentHandler(
 func (c *SnapshotClient) Agent(ctx context.Context, nameOrID string) (Agent, error) {
 	agent, err := c.agent(ctx, nameOrID)
 	if err != nil {
-		return Agent{}, fmt.Errorf("ask the control plane for agent %q: %w", clip(nameOrID), err)
+		return Agent{}, fmt.Errorf("ask the control plane for agent %q: %w", printable.Clip(nameOrID), err)
 	}
 	return agent, nil
 }

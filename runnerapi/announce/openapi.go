@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 )
 
 // OpenAPIPath is the path of the OpenAPI document of the control plane's calls for Runners.

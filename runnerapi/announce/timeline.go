@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -106,13 +107,13 @@ func parseTimelineQuery(values url.Values) (q TimelineQuery, err error) {
 	for name, given := range values {
 		value := given[0]
 		if len(given) > 1 && name != "type" {
-			return bad(clip(name), "give it once", "is given %d times", len(given))
+			return bad(printable.Clip(name), "give it once", "is given %d times", len(given))
 		}
 		var n uint64
 		switch name {
 		case "before", "after", "limit":
 			if n, err = strconv.ParseUint(value, 10, 64); err != nil || n == 0 || n > math.MaxInt64 {
-				return bad(name, "give a whole number of 1 or more", "%q is no such number", clip(value))
+				return bad(name, "give a whole number of 1 or more", "%q is no such number", printable.Clip(value))
 			}
 		}
 		switch name {
@@ -128,21 +129,21 @@ func parseTimelineQuery(values url.Values) (q TimelineQuery, err error) {
 			q.Limit = int(min(n, MaxTimelineLimit))
 		case "since":
 			if q.Since, err = time.Parse(time.RFC3339, value); err != nil {
-				return bad(name, "give a time such as 2026-01-31T09:00:00Z", "%q is no time of RFC 3339", clip(value))
+				return bad(name, "give a time such as 2026-01-31T09:00:00Z", "%q is no time of RFC 3339", printable.Clip(value))
 			}
 		case "order":
 			if q.OldestFirst = value == "oldest"; !q.OldestFirst && value != "newest" {
-				return bad(name, "give newest or oldest", "%q is neither newest nor oldest", clip(value))
+				return bad(name, "give newest or oldest", "%q is neither newest nor oldest", printable.Clip(value))
 			}
 		case "type":
 			for _, t := range given {
 				if !typePattern.MatchString(t) {
-					return bad(name, "give a type such as app.failed", "%q is not agent.WORD or app.WORD", clip(t))
+					return bad(name, "give a type such as app.failed", "%q is not agent.WORD or app.WORD", printable.Clip(t))
 				}
 				q.Types = append(q.Types, Type(t))
 			}
 		default:
-			return bad(clip(name), "leave it out", "there is no such parameter")
+			return bad(printable.Clip(name), "leave it out", "there is no such parameter")
 		}
 	}
 	switch {

@@ -8,6 +8,8 @@ import (
 	"net/url"
 
 	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // maxTimelinePage is the longest answer that is read: a page, with room for one event
@@ -20,7 +22,7 @@ const maxTimelinePage = MaxTimelineBytes + 2*MaxEventSize
 func (c *SnapshotClient) Timeline(ctx context.Context, agentID string, q TimelineQuery) (TimelinePage, error) {
 	page, err := c.timeline(ctx, agentID, q)
 	if err != nil {
-		return page, fmt.Errorf("ask the control plane for the timeline of agent %s: %w", clip(agentID), err)
+		return page, fmt.Errorf("ask the control plane for the timeline of agent %s: %w", printable.Clip(agentID), err)
 	}
 	return page, nil
 }

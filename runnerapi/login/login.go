@@ -116,7 +116,7 @@ func (l *Login) Close() { l.transport.Load().CloseIdleConnections() }
 // Credentials returns the current credentials.
 func (l *Login) Credentials() runnerapi.Credentials { return *l.credentials.Load() }
 
-// Certificate returns the certificate for [runnerapi.ClientConfig]. It renews one that has ended,
+// Certificate returns the certificate for [client.Config]. It renews one that has ended,
 // and returns it as it is if that fails.
 func (l *Login) Certificate() (*tls.Certificate, error) {
 	now := l.now()
@@ -132,7 +132,7 @@ func (l *Login) Certificate() (*tls.Certificate, error) {
 	return l.certificate.Load(), nil
 }
 
-// Roots returns the roots for [runnerapi.ClientConfig]. They never expire: each CA is signed by the
+// Roots returns the roots for [client.Config]. They never expire: each CA is signed by the
 // one before it.
 func (l *Login) Roots() *x509.CertPool { return l.roots }
 

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -26,7 +26,7 @@ type rig struct {
 	set    *figures.Run
 	sys    *harness.System
 	kube   kubernetes.Interface // without a limit on requests
-	client *runnerapi.Client
+	client *client.Client
 }
 
 func newRig(ctx context.Context, p *figures.Part, o figures.Output) (*rig, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 )
 
@@ -40,7 +41,7 @@ type worker struct {
 	rng      *rand.Rand
 	slots    [slots]slot
 	number   int
-	client   *runnerapi.Client
+	client   *client.Client
 	way      []announce.Endpoint // the endpoints that client uses
 	doing    atomic.Pointer[string]
 }
@@ -273,7 +274,7 @@ func spec(c *ledger.Command) runnerapi.AppSpec {
 }
 
 // reach returns a client that uses the endpoints in the Runner's directory.
-func (w *worker) reach() (*runnerapi.Client, error) {
+func (w *worker) reach() (*client.Client, error) {
 	agent, err := w.listener.directory.Get(agentName)
 	if err != nil {
 		return nil, err
@@ -285,14 +286,14 @@ func (w *worker) reach() (*runnerapi.Client, error) {
 		return w.client, nil
 	}
 	runner := w.listener.runner
-	config := runnerapi.ClientConfig{
+	config := client.Config{
 		AgentID: agent.ID, ServerName: agent.Endpoints[0].ServerName, TrustDomain: runner.Credentials().TrustDomain,
 		Roots: runner.Roots(), Certificate: runner.Certificate, Patience: patience, UserAgent: "chaos/" + w.name,
 	}
 	for _, e := range agent.Endpoints {
 		config.EdgeAddresses = append(config.EdgeAddresses, e.Address)
 	}
-	client, err := runnerapi.NewClient(config)
+	client, err := client.New(config)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
@@ -61,7 +62,7 @@ func ends(t *testing.T, what string, stream *harness.Stream, command func()) {
 
 // direct is a client of the agent that has not asked the control plane whether the
 // Runner may see it.
-func direct(t *testing.T, runner string) (c *runnerapi.Client, agentID string) {
+func direct(t *testing.T, runner string) (c *client.Client, agentID string) {
 	t.Helper()
 	out, err := sys.ControlPlane(t.Context(), "agents", "show", agentName, "-o", "json")
 	require.NoError(t, err)
@@ -74,7 +75,7 @@ func direct(t *testing.T, runner string) (c *runnerapi.Client, agentID string) {
 	require.NoError(t, err)
 	roots, err := creds.Roots()
 	require.NoError(t, err)
-	c, err = runnerapi.NewClient(runnerapi.ClientConfig{
+	c, err = client.New(client.Config{
 		AgentID: agentID, ServerName: agentID + "." + creds.AgentsDomain, EdgeAddresses: []string{creds.Edge},
 		TrustDomain: creds.TrustDomain, Roots: roots, Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 		Around: checked.Around(t),

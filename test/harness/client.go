@@ -9,6 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 )
 
@@ -29,7 +30,7 @@ func (s *System) Violations() error {
 
 // Dial returns a client of an agent's Runner API, as the Runner of that name. Its calls go over the
 // edge and through the tunnel.
-func (s *System) Dial(ctx context.Context, runner, agentName string) (*runnerapi.Client, error) {
+func (s *System) Dial(ctx context.Context, runner, agentName string) (*client.Client, error) {
 	creds, err := runnerapi.LoadCredentials(s.RunnerCredentials(runner))
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func (s *System) Dial(ctx context.Context, runner, agentName string) (*runnerapi
 	if len(agent.Endpoints) == 0 {
 		return nil, fmt.Errorf("agent %s has no endpoint: it is %s", agentName, agent.State)
 	}
-	config := runnerapi.ClientConfig{
+	config := client.Config{
 		AgentID: agent.ID, ServerName: agent.Endpoints[0].ServerName, TrustDomain: creds.TrustDomain, Roots: roots,
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 		Around:      checked.Reporting(s.violated),
@@ -62,5 +63,5 @@ func (s *System) Dial(ctx context.Context, runner, agentName string) (*runnerapi
 	for _, e := range agent.Endpoints {
 		config.EdgeAddresses = append(config.EdgeAddresses, e.Address)
 	}
-	return runnerapi.NewClient(config)
+	return client.New(config)
 }

@@ -28,8 +28,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -116,7 +117,7 @@ type system struct {
 	roots   *x509.CertPool
 	id      controlapi.Identity
 	control *controlapi.Client
-	runner  *runnerapi.Client
+	runner  *client.Client
 	evil    *tls.Config // a Runner's that is let in
 }
 
@@ -169,17 +170,17 @@ func (s *system) connect(t *testing.T, config func() *tls.Config, cert tls.Certi
 		TLS: func(context.Context) (*tls.Config, error) { return config(), nil }, Log: zerolog.Nop(), Cluster: func() string { return "uid" },
 	})
 	require.NoError(t, err)
-	backend := runnerapitest.NewBackend()
+	backend := runnertest.NewBackend()
 	ctx, cancel := context.WithCancel(context.Background())
 	var parts errgroup.Group
 	parts.Go(func() error { return tun.Run(ctx) })
 	parts.Go(func() error {
-		return runnerapi.Serve(ctx, tun.Listener(), runnerapi.ServeConfig{
-			Handler: runnerapi.NewServer(runnerapi.Config{
+		return server.Serve(ctx, tun.Listener(), server.ServeConfig{
+			Handler: server.New(server.Config{
 				Apps: backend, Meter: backend, ConfigMaps: backend, Secrets: backend, Namespaces: backend, Clusters: backend,
 				TrustDomain: controlplane.DefaultTrustDomain, Log: zerolog.Nop(),
 			}),
-			TLS: runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+			TLS: server.TLS(server.TLSConfig{
 				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 				Roots:       func() *x509.CertPool { return s.roots }, TrustDomain: controlplane.DefaultTrustDomain,
 			}),
@@ -201,7 +202,7 @@ func (s *system) serveAgent(t *testing.T) {
 }
 
 // dialRunner makes two Runners: one that works, and one that means ill.
-func (s *system) dialRunner(t *testing.T) *runnerapi.Client {
+func (s *system) dialRunner(t *testing.T) *client.Client {
 	t.Helper()
 	certificate := func(name string) tls.Certificate {
 		credentials, err := s.plane.CreateRunner(t.Context(), name, time.Hour, false)
@@ -212,7 +213,7 @@ func (s *system) dialRunner(t *testing.T) *runnerapi.Client {
 	}
 	good, evil := certificate("good"), certificate("evil")
 	s.evil = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.roots, ServerName: s.serverName(), Certificates: []tls.Certificate{evil}}
-	c, err := runnerapi.NewClient(runnerapi.ClientConfig{
+	c, err := client.New(client.Config{
 		AgentID: s.id.AgentID, ServerName: s.serverName(), EdgeAddresses: []string{s.plane.Addrs().Edge.String()},
 		TrustDomain: controlplane.DefaultTrustDomain, Roots: s.roots, Certificate: func() (*tls.Certificate, error) { return &good, nil },
 	})

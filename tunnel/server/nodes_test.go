@@ -18,7 +18,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -29,7 +30,7 @@ import (
 // node is a control plane's: frps, and the edge that Runners come to.
 type node struct {
 	t            testing.TB
-	ca           *runnerapitest.CA
+	ca           *runnertest.CA
 	tunnel, edge string // addresses
 	wire         *faultproxy.Proxy
 	*server.Server
@@ -39,10 +40,10 @@ type node struct {
 // start serves on the addresses of before, or on new ones.
 func (n *node) start() {
 	n.t.Helper()
-	cert := n.ca.Issue(n.t, runnerapi.ControlPlaneURI(runnerapitest.TrustDomain), tunneltest.ServerName)
+	cert := n.ca.Issue(n.t, runnerapi.ControlPlaneURI(runnertest.TrustDomain), tunneltest.ServerName)
 	s, err := server.New(server.Config{
 		TLS:      &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: n.ca.Pool, MinVersion: tls.VersionTLS13},
-		Identify: func(tls.ConnectionState) (string, error) { return runnerapitest.AgentID, nil },
+		Identify: func(tls.ConnectionState) (string, error) { return runnertest.AgentID, nil },
 		Log:      testLog(),
 	})
 	if err != nil {
@@ -75,13 +76,13 @@ func (n *node) start() {
 type twoNodes struct {
 	nodes  [2]*node
 	set    *tunnel.Set
-	agent  *runnerapitest.Agent
-	runner *runnerapi.Client
+	agent  *runnertest.Agent
+	runner *client.Client
 }
 
 func startTwoNodes(t testing.TB) *twoNodes {
 	t.Helper()
-	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent := runnertest.Start(t, runnertest.NewBackend())
 	agent.Stop() // from its port: it serves on the tunnels
 	all := &twoNodes{agent: agent}
 	var told []tunnel.Endpoint
@@ -92,9 +93,9 @@ func startTwoNodes(t testing.TB) *twoNodes {
 		n.wire = faultproxy.New(t, address)
 		all.nodes[i], told = n, append(told, at(n.wire.Addr()))
 	}
-	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnerapitest.TrustDomain, runnerapitest.AgentID), runnerapitest.ServerName)
+	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
 	set, err := tunnel.NewSet(tunnel.SetConfig{Config: tunnel.Config{
-		ServerAddress: told[0].Address, ServerName: told[0].ServerName, AgentID: runnerapitest.AgentID, Instance: "one",
+		ServerAddress: told[0].Address, ServerName: told[0].ServerName, AgentID: runnertest.AgentID, Instance: "one",
 		TLS: func(context.Context) (*tls.Config, error) {
 			return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: agent.CA.Pool, MinVersion: tls.VersionTLS13}, nil
 		},
@@ -113,7 +114,7 @@ func startTwoNodes(t testing.TB) *twoNodes {
 	agent.StartOn(set.Listener())
 	config := agent.ClientConfig()
 	config.EdgeAddresses = []string{all.nodes[0].edge, all.nodes[1].edge}
-	if all.runner, err = runnerapi.NewClient(config); err != nil {
+	if all.runner, err = client.New(config); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -131,13 +132,13 @@ func (all *twoNodes) awaitBoth(t testing.TB) {
 	t.Helper()
 	await.Until(t, "both tunnels are up", func() bool {
 		up, _ := all.set.Status().Up()
-		return up == 2 && all.nodes[0].Connected(runnerapitest.AgentID) && all.nodes[1].Connected(runnerapitest.AgentID)
+		return up == 2 && all.nodes[0].Connected(runnertest.AgentID) && all.nodes[1].Connected(runnertest.AgentID)
 	})
 }
 
 // worker sends the commands of one App, and counts.
 type worker struct {
-	runner          *runnerapi.Client
+	runner          *client.Client
 	key             runnerapi.Key
 	reads, restarts int
 	slowest         time.Duration
@@ -310,22 +311,22 @@ func TestAFrozenNodeSlowsOnlyWhatIsOnIt(t *testing.T) {
 func (all *twoNodes) serveBesideAFrozenNode(t *testing.T) (noticed bool) {
 	t.Helper()
 	either := []string{all.nodes[0].edge, all.nodes[1].edge}
-	over := func(edges ...string) *runnerapi.Client {
+	over := func(edges ...string) *client.Client {
 		config := all.agent.ClientConfig()
 		config.EdgeAddresses = edges
-		c, err := runnerapi.NewClient(config)
+		c, err := client.New(config)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
 		return c
 	}
-	list := func(c *runnerapi.Client) {
+	list := func(c *client.Client) {
 		if _, err := c.List(t.Context(), ""); err != nil {
 			t.Error(err)
 		}
 	}
-	var connected, fresh []*runnerapi.Client
+	var connected, fresh []*client.Client
 	for range 8 {
 		connected = append(connected, over(either...))
 		fresh = append(fresh, over(either...)) // whichever node each begins with
@@ -343,7 +344,7 @@ func (all *twoNodes) serveBesideAFrozenNode(t *testing.T) (noticed bool) {
 		late.Go(func() { list(c) })
 	}
 	served.Wait()
-	noticed = !all.nodes[0].Connected(runnerapitest.AgentID)
+	noticed = !all.nodes[0].Connected(runnertest.AgentID)
 	late.Wait()
 	return noticed
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 func askAt(t *testing.T, handler http.Handler, args ...string) (code int, stdout, stderr string) {
@@ -27,7 +27,7 @@ func askAt(t *testing.T, handler http.Handler, args ...string) (code int, stdout
 }
 
 func TestReadySaysWhatIsMissing(t *testing.T) {
-	code, _, stderr := askAt(t, runnerapi.NewHealth("v1", func(context.Context) error { return errors.New("tunnel: starting") }, nil))
+	code, _, stderr := askAt(t, server.NewHealth("v1", func(context.Context) error { return errors.New("tunnel: starting") }, nil))
 	assert.Equal(t, exitError, code)
 	assert.Contains(t, stderr, "not ready: tunnel: starting (fix:")
 
@@ -38,7 +38,7 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 
 func TestReadyWaits(t *testing.T) {
 	var asked atomic.Int32
-	health := runnerapi.NewHealth("v1", func(context.Context) error {
+	health := server.NewHealth("v1", func(context.Context) error {
 		if asked.Add(1) == 1 {
 			return errors.New("tunnel: starting")
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -137,9 +138,5 @@ func containsAny(s string, parts []string) bool {
 const maxMessage = 400
 
 func clip(s string) string {
-	s = strings.TrimSpace(s)
-	if len(s) <= maxMessage {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
+	return printable.Shorten(strings.TrimSpace(s), maxMessage)
 }

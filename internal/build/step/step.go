@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // Paths in the pod.
@@ -77,9 +79,4 @@ func Report(file string, r Result, err error) error {
 
 const maxWords = 1000
 
-func clip(s string) string {
-	if len(s) > maxWords {
-		s = strings.ToValidUTF8(s[:maxWords], "") + "…"
-	}
-	return s
-}
+func clip(s string) string { return printable.Shorten(s, maxWords) }

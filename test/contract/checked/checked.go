@@ -6,20 +6,20 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/contract"
 )
 
 // document is made when the first answer comes.
 var document = sync.OnceValues(func() (*contract.Document, error) {
-	raw, err := runnerapi.OpenAPI("test")
+	raw, err := server.OpenAPI("test")
 	if err != nil {
 		return nil, err
 	}
 	return contract.Read(raw)
 })
 
-// Around returns a wrapper for runnerapi.ClientConfig. It fails the test if an answer breaks the
+// Around returns a wrapper for client.Config. It fails the test if an answer breaks the
 // document.
 func Around(t testing.TB) func(http.RoundTripper) http.RoundTripper {
 	var mu sync.Mutex

@@ -87,4 +87,3 @@ func TestACME(t *testing.T) {
 		})
 	}
 }
-

@@ -16,7 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -81,12 +81,12 @@ func (a *agent) live(ctx context.Context) {
 }
 
 func (a *agent) serve(ctx context.Context) error {
-	cfg := runnerapi.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop(), TLS: a.serverTLS()}
-	return runnerapi.Serve(ctx, a.tunnel.Listener(), cfg)
+	cfg := server.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop(), TLS: a.serverTLS()}
+	return server.Serve(ctx, a.tunnel.Listener(), cfg)
 }
 
 func (a *agent) serverTLS() *tls.Config {
-	return runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+	return server.TLS(server.TLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &a.id.Certificate, nil },
 		Roots:       func() *x509.CertPool { return a.id.Roots }, TrustDomain: a.id.TrustDomain,
 		Refresh: a.refresh,

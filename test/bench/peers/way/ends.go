@@ -10,7 +10,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
 )
 
@@ -43,7 +44,7 @@ func serve(ctx context.Context, ln net.Listener, dir string) error {
 	}
 	srv := &http.Server{
 		Handler: load.Handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: nil,
-		TLSConfig: runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+		TLSConfig: server.TLS(server.TLSConfig{
 			Certificate: func() (*tls.Certificate, error) { return cert, nil },
 			Roots:       func() *x509.CertPool { return pool }, TrustDomain: TrustDomain,
 		}),
@@ -78,7 +79,7 @@ func Runner(dir, address string, p Protocol) (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	secure := runnerapi.ClientTLS(runnerapi.ClientTLSConfig{
+	secure := client.TLS(client.TLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return cert, nil },
 		Roots:       pool, TrustDomain: TrustDomain, AgentID: AgentID, ServerName: ServerName,
 	})

@@ -37,7 +37,7 @@ func TestEveryPackageIsInOneGroup(t *testing.T) {
 	require.Contains(t, real, modulePath+"/internal/app")
 	require.Contains(t, real, modulePath+"/test/e2e")
 	require.Contains(t, real, modulePath+"/cmd/runner")
-	require.Contains(t, raced, modulePath+"/runnerapi")
+	require.Contains(t, raced, modulePath+"/runnerapi/server")
 	require.Contains(t, raced, modulePath+"/tunnel/server")
 }
 

@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	// shortWait is how long the server is asked to wait at a time. It is short, so that replacing
+	// the agent in the middle costs nothing.
+	shortWait = 20 * time.Second
+	// progressWait is the same for callers that report progress.
+	progressWait = 2 * time.Second
+)
+
+// Progress is what Watch reports while it waits.
+type Progress struct {
+	App runnerapi.App
+	// Unreachable is why the agent cannot be reached now; App is then the last known state.
+	Unreachable error
+}
+
+// Wait blocks until the App of at least this generation has settled or ctx ends. It returns the
+// newest known state in both cases. It outlives restarts and outages of the agent, and returns an
+// error only if the agent never answered.
+func (c *Client) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
+	return c.wait(ctx, key, generation, shortWait, func(Progress) {})
+}
+
+// Watch is like Wait and reports progress every other second.
+func (c *Client) Watch(ctx context.Context, key runnerapi.Key, generation int64, report func(Progress)) (runnerapi.App, error) {
+	return c.wait(ctx, key, generation, progressWait, report)
+}
+
+func (c *Client) wait(ctx context.Context, key runnerapi.Key, generation int64, step time.Duration, report func(Progress)) (runnerapi.App, error) {
+	return await(ctx, c, objectRequest("get-app", key), generation, step,
+		func(app runnerapi.App, err error) { report(Progress{App: app, Unreachable: err}) },
+		func(app runnerapi.App) bool { return app.Generation >= generation && app.Settled() })
+}
+
+// await sends a read until the object has settled or ctx ends. It returns the newest known
+// state in both cases.
+func await[T any](ctx context.Context, c *Client, r *request, generation int64, step time.Duration,
+	report func(T, error), settled func(T) bool,
+) (T, error) {
+	var newest T
+	var failure error
+	answered := false
+	for n := 0; ctx.Err() == nil; n++ {
+		r.query = map[string]string{"wait": within(ctx, step).String(), "generation": strconv.FormatInt(generation, 10)}
+		var now T
+		_, err := c.call(ctx, r, &now)
+		known := &runnerapi.Error{}
+		switch {
+		case err == nil:
+			newest, failure, answered, n = now, nil, true, 0
+			report(now, nil)
+			if settled(now) {
+				return now, nil
+			}
+		case ctx.Err() != nil:
+			failure = err
+		case errors.As(err, &known) && known.Passing() && known.Code != CodeUntrusted:
+			failure = err
+			report(newest, err)
+		default:
+			return newest, err
+		}
+		// Also after an answer, so that immediate answers do not make a busy loop.
+		if err := pause(ctx, n); err != nil {
+			break
+		}
+	}
+	if !answered && failure != nil {
+		return newest, failure
+	}
+	return newest, nil
+}
+
+// within shortens a wait so that its answer arrives before ctx ends.
+func within(ctx context.Context, step time.Duration) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		step = min(step, max(time.Until(end)*3/4, time.Millisecond))
+	}
+	return step.Round(time.Millisecond)
+}

@@ -1,0 +1,24 @@
+package client
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestAWaitIsAnsweredBeforeItsContextEnds: the agent is asked to wait for less than is left.
+func TestAWaitIsAnsweredBeforeItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		assert.Equal(t, shortWait, within(t.Context(), shortWait))
+		for left, want := range map[time.Duration]time.Duration{
+			time.Hour: shortWait, 8 * time.Second: 6 * time.Second, -time.Second: time.Millisecond,
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			assert.Equal(t, want, within(ctx, shortWait), "%s are left", left)
+			cancel()
+		}
+	})
+}

@@ -1,0 +1,37 @@
+package runnerapi
+
+import (
+	"time"
+)
+
+// LogOptions select log lines.
+type LogOptions struct {
+	Follow    bool
+	Tail      int           // last lines per pod; negative for all
+	Since     time.Duration // no older than this; 0 for all
+	Previous  bool          // of the run before the last restart
+	Container string        // empty for the App's own container
+	UntilDone bool          // Follow ends when a Job or Pipeline has ended
+}
+
+// LogLine is one line of one container.
+type LogLine struct {
+	Time time.Time `json:"time,omitzero"`
+	Pod  string    `json:"pod"`
+	Line string    `json:"line"`
+}
+
+const NDJSON = "application/x-ndjson"
+
+// Media types of a log.
+const (
+	PlainText = "text/plain; charset=utf-8"
+)
+
+// LogError is the last line of a log that broke off.
+type LogError struct {
+	Error Error `json:"error"`
+}
+
+// EventStream is the media type of server-sent events.
+const EventStream = "text/event-stream"

@@ -1,0 +1,84 @@
+package runnertest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"sync"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// kept is a record of the journal with what it was made from.
+type kept struct {
+	runnerapi.Record
+	content string
+}
+
+// fakeJournal is a server.Journal that forgets with the process.
+type fakeJournal struct {
+	mu   sync.Mutex
+	kept map[string]kept
+}
+
+// Claim implements server.Journal.
+func (j *fakeJournal) Claim(_ context.Context, c runnerapi.Claim) (runnerapi.Record, bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	sum := sha256.Sum256([]byte(c.Caller.Runner + " " + c.Key))
+	id, content := hex.EncodeToString(sum[:13]), c.Method+c.Path+string(c.Body)
+	if earlier, ok := j.kept[id]; ok {
+		if earlier.content != content {
+			return runnerapi.Record{}, false, runnerapi.KeyReused()
+		}
+		return earlier.Record, true, nil
+	}
+	r := runnerapi.Record{ID: id, Command: c.Command, Target: c.Target, Caller: c.Caller, StartedAt: epoch}
+	j.kept[id] = kept{r, content}
+	return r, false, nil
+}
+
+// Finish implements server.Journal.
+func (j *fakeJournal) Finish(_ context.Context, r runnerapi.Record) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.kept[r.ID] = kept{r, j.kept[r.ID].content}
+	return nil
+}
+
+// Release implements server.Journal.
+func (j *fakeJournal) Release(_ context.Context, id string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.kept, id)
+	return nil
+}
+
+// Find implements server.Journal.
+func (j *fakeJournal) Find(_ context.Context, id string) (runnerapi.Record, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r, ok := j.kept[id]
+	if !ok {
+		return r.Record, notFound("operation", id)
+	}
+	return r.Record, nil
+}
+
+// Outcome implements server.Outcomes.
+func (b *FakeBackend) Outcome(_ context.Context, r runnerapi.Record) (runnerapi.Outcome, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	app, err := b.get(r.Target)
+	switch {
+	case r.App == nil && err != nil:
+		return runnerapi.Outcome{State: runnerapi.OperationSucceeded}, nil
+	case err != nil || app.Generation > r.App.Generation:
+		return runnerapi.Outcome{State: runnerapi.OperationSuperseded}, nil
+	case !app.Settled():
+		return runnerapi.Outcome{State: runnerapi.OperationPending}, nil
+	case app.Status.Diagnosis != nil:
+		return runnerapi.Outcome{State: runnerapi.OperationFailed, Diagnosis: app.Status.Diagnosis}, nil
+	}
+	return runnerapi.Outcome{State: runnerapi.OperationSucceeded}, nil
+}

@@ -1,0 +1,156 @@
+package runnertest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// PutSecret implements server.Secrets.
+func (b *FakeBackend) PutSecret(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error) {
+	if err := b.enter(ctx, Call{"PutSecret", key, opts}); err != nil {
+		return runnerapi.Secret{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.checkNamespace(key.Namespace); err != nil {
+		return runnerapi.Secret{}, err
+	}
+	if !opts.DryRun {
+		b.secrets[key] = spec
+	}
+	return shown(key, spec), nil
+}
+
+// SecretSpec returns what was written: a test may read it, a Runner may not.
+func (b *FakeBackend) SecretSpec(key runnerapi.Key) runnerapi.SecretSpec {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.secrets[key]
+}
+
+func shown(key runnerapi.Key, spec runnerapi.SecretSpec) runnerapi.Secret {
+	s := runnerapi.Secret{Namespace: key.Namespace, Name: key.Name, Type: spec.Type, Keys: []runnerapi.SecretKey{}, CreatedAt: epoch}
+	for _, k := range slices.Sorted(maps.Keys(spec.Data)) {
+		s.Keys = append(s.Keys, runnerapi.SecretKey{Key: k, Size: len(spec.Data[k])})
+	}
+	for _, k := range slices.Sorted(maps.Keys(spec.BinaryData)) {
+		s.Keys = append(s.Keys, runnerapi.SecretKey{Key: k, Size: len(spec.BinaryData[k])})
+	}
+	s.Digest = fmt.Sprintf("fake-%d", len(s.Keys))
+	return s
+}
+
+// GetSecret implements server.Secrets.
+func (b *FakeBackend) GetSecret(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, error) {
+	if err := b.enter(ctx, Call{Verb: "GetSecret", Key: key}); err != nil {
+		return runnerapi.Secret{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	spec, ok := b.secrets[key]
+	if !ok {
+		return runnerapi.Secret{}, notFound("Secret", key)
+	}
+	return shown(key, spec), nil
+}
+
+// ListSecrets implements server.Secrets.
+func (b *FakeBackend) ListSecrets(ctx context.Context, namespace string) ([]runnerapi.Secret, error) {
+	if err := b.enter(ctx, Call{Verb: "ListSecrets", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var items []runnerapi.Secret
+	for key, spec := range b.secrets {
+		if key.Namespace == namespace {
+			items = append(items, shown(key, spec))
+		}
+	}
+	return items, b.checkNamespace(namespace)
+}
+
+// DeleteSecret implements server.Secrets.
+func (b *FakeBackend) DeleteSecret(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	if err := b.enter(ctx, Call{"DeleteSecret", key, opts}); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.secrets[key]; !ok {
+		return notFound("Secret", key)
+	}
+	if !opts.DryRun {
+		delete(b.secrets, key)
+	}
+	return nil
+}
+
+// PutNamespace implements server.Namespaces.
+func (b *FakeBackend) PutNamespace(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
+	ns := runnerapi.Namespace{
+		Name: name, Labels: spec.Labels, Phase: "Active", CreatedAt: epoch,
+		Quota: spec.Quota, Limits: spec.Limits, Network: spec.Network,
+	}
+	if spec.Quota != nil {
+		ns.Used = &runnerapi.NamespaceQuota{}
+	}
+	if err := b.enter(ctx, Call{"PutNamespace", runnerapi.Key{Namespace: name}, opts}); err != nil || opts.DryRun {
+		return ns, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.namespaces[name] = ns
+	return ns, nil
+}
+
+// GetNamespace implements server.Namespaces.
+func (b *FakeBackend) GetNamespace(ctx context.Context, name string) (runnerapi.Namespace, error) {
+	if err := b.enter(ctx, Call{Verb: "GetNamespace", Key: runnerapi.Key{Namespace: name}}); err != nil {
+		return runnerapi.Namespace{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.namespaces[name], b.checkNamespace(name)
+}
+
+// ListNamespaces implements server.Namespaces.
+func (b *FakeBackend) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, error) {
+	if err := b.enter(ctx, Call{Verb: "ListNamespaces"}); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.namespaces)), nil
+}
+
+// DeleteNamespace implements server.Namespaces.
+func (b *FakeBackend) DeleteNamespace(ctx context.Context, name string, opts runnerapi.WriteOptions) error {
+	if err := b.enter(ctx, Call{"DeleteNamespace", runnerapi.Key{Namespace: name}, opts}); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.checkNamespace(name); err != nil {
+		return err
+	}
+	if !opts.DryRun {
+		delete(b.namespaces, name)
+	}
+	return nil
+}
+
+// Cluster implements server.Clusters.
+func (b *FakeBackend) Cluster(ctx context.Context) (runnerapi.Cluster, error) {
+	used := int64(250)
+	return runnerapi.Cluster{
+		AgentID: AgentID, Name: AgentName, AgentVersion: "v0.0.0-fake", KubernetesVersion: "v1.36.3", Distribution: "fake",
+		Nodes: runnerapi.NodeCount{Total: 1, Ready: 1}, Pods: runnerapi.PodCount{Running: 3, Allocatable: 110},
+		CPU:    runnerapi.ResourceFigure{Allocatable: 2000, Used: &used},
+		Memory: runnerapi.ResourceFigure{Allocatable: 4 << 30},
+	}, b.enter(ctx, Call{Verb: "Cluster"})
+}

@@ -1,0 +1,103 @@
+package runnertest
+
+import (
+	"context"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+)
+
+var _ server.Sources = (*FakeBackend)(nil)
+
+// PutSource implements server.Sources: a source is ready at once, but for one whose URL
+// has "missing" in it.
+func (b *FakeBackend) PutSource(ctx context.Context, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	if err := b.enter(ctx, Call{Verb: "PutSource", Key: key, WriteOptions: opts}); err != nil {
+		return runnerapi.Source{}, err
+	}
+	s := runnerapi.Source{Namespace: key.Namespace, Name: key.Name, Generation: 1, CreatedAt: epoch, Runner: opts.Caller.Runner, Spec: spec}
+	s.Status = runnerapi.SourceStatus{Phase: runnerapi.SourceReady, Commit: strings.Repeat("c0ffee12", 5), Objects: 1}
+	if strings.Contains(spec.URL, "missing") {
+		s.Status = runnerapi.SourceStatus{Phase: runnerapi.SourceFailed, Error: &runnerapi.SourceError{
+			Code: "repository_not_found", Message: "there is no repository " + spec.URL, Fix: "correct url", Since: "2026-01-02T03:04:05Z",
+		}}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if opts.DryRun {
+		return s, nil
+	}
+	if spec.Build != nil {
+		s.Status.Build = b.built(s)
+	}
+	if b.sources == nil {
+		b.sources = map[runnerapi.Key]runnerapi.Source{}
+	}
+	b.sources[key] = s
+	return s, nil
+}
+
+// built builds what a source describes, at once.
+func (b *FakeBackend) built(s runnerapi.Source) *runnerapi.SourceBuildStatus {
+	key, spec := s.BuildKey(), s.Spec.BuildSpec(s.Status.Commit, "1")
+	if b.builds == nil {
+		b.builds = map[runnerapi.Key]runnerapi.BuildSpec{}
+	}
+	b.builds[key] = spec
+	done := ended(key, spec).Status
+	return &runnerapi.SourceBuildStatus{
+		Namespace: key.Namespace, Name: key.Name, Run: spec.Run, Commit: s.Status.Commit, Phase: done.Phase, Image: done.Image, Failure: done.Failure,
+	}
+}
+
+// GetSource implements server.Sources.
+func (b *FakeBackend) GetSource(ctx context.Context, key runnerapi.Key) (runnerapi.Source, error) {
+	return b.source(ctx, Call{Verb: "GetSource", Key: key})
+}
+
+func (b *FakeBackend) source(ctx context.Context, call Call) (runnerapi.Source, error) {
+	if err := b.enter(ctx, call); err != nil {
+		return runnerapi.Source{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, ok := b.sources[call.Key]
+	if !ok {
+		return s, problem.Errorf(problem.NotFound, "check the name", "there is no source %s", call.Key)
+	}
+	return s, nil
+}
+
+// ListSources implements server.Sources.
+func (b *FakeBackend) ListSources(ctx context.Context, namespace string) ([]runnerapi.Source, error) {
+	if err := b.enter(ctx, Call{Verb: "ListSources", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []runnerapi.Source
+	for key, s := range b.sources {
+		if key.Namespace == namespace {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// SyncSource implements server.Sources.
+func (b *FakeBackend) SyncSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	return b.source(ctx, Call{Verb: "SyncSource", Key: key, WriteOptions: opts})
+}
+
+// DeleteSource implements server.Sources.
+func (b *FakeBackend) DeleteSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	if _, err := b.source(ctx, Call{Verb: "DeleteSource", Key: key, WriteOptions: opts}); err != nil || opts.DryRun {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.sources, key)
+	return nil
+}

@@ -1,0 +1,299 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+)
+
+// house is an agent whose knowledge of Runners changes, with who was refused.
+type house struct {
+	*runnertest.Agent
+
+	mu        sync.Mutex
+	labels    map[string]string
+	ahead     time.Duration // of the machine's clock is the agent's
+	revoked   string
+	changed   chan struct{}
+	current   func(context.Context) error
+	refreshed int
+	refusals  []server.Refusal
+}
+
+func openHouse(t *testing.T) *house {
+	t.Helper()
+	h := &house{labels: map[string]string{"env": "prod"}, changed: make(chan struct{})}
+	h.current = func(context.Context) error { return nil }
+	h.Agent = runnertest.StartWith(t, runnertest.NewBackend(), h.next, func(c *server.TLSConfig) {
+		c.Time = func() time.Time { defer h.lock()(); return time.Now().Add(h.ahead) }
+		c.Labels = func() map[string]string { defer h.lock()(); return h.labels }
+		c.Revoked = func(serial string) bool { defer h.lock()(); return serial == h.revoked }
+		c.Current = func(ctx context.Context) error {
+			unlock := h.lock()
+			current := h.current
+			unlock()
+			return current(ctx)
+		}
+		c.Refused = func(r server.Refusal) { defer h.lock()(); h.refusals = append(h.refusals, r) }
+		c.Refresh = func(context.Context) error { defer h.lock()(); h.refreshed++; return nil }
+	})
+	return h
+}
+
+func (h *house) lock() (unlock func()) {
+	h.mu.Lock()
+	return h.mu.Unlock
+}
+
+func (h *house) next() <-chan struct{} {
+	defer h.lock()()
+	return h.changed
+}
+
+// change has something change, and the connections looked at.
+func (h *house) change(f func()) {
+	defer h.lock()()
+	f()
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+func (h *house) refused() []server.Refusal {
+	defer h.lock()()
+	return append([]server.Refusal(nil), h.refusals...)
+}
+
+// client is a Runner's, whose certificate is changed.
+func (h *house) client(t *testing.T, change func(*x509.Certificate)) (*client.Client, string) {
+	t.Helper()
+	cert := h.CA.IssueWith(t, change, runnerapi.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	require.NoError(t, err)
+	config := h.ClientConfig()
+	config.Certificate = func() (*tls.Certificate, error) { return &cert, nil }
+	c, err := client.New(config)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c, leaf.SerialNumber.Text(16)
+}
+
+func TestAGrantIsHeldAgainstTheAgentsLabels(t *testing.T) {
+	h := openHouse(t)
+	c, _ := h.client(t, granted(t, "env=prod"))
+	_, err := c.Cluster(ctxFor(t))
+	require.NoError(t, err)
+
+	c, serial := h.client(t, granted(t, "env=test"))
+	_, err = c.Cluster(ctxFor(t))
+	assert.Equal(t, client.CodeRefused, codeOf(t, err))
+	require.ErrorContains(t, err, "agent a1 refuses Runner tester: not granted (its certificate is for agents with env=test)")
+	require.ErrorContains(t, err, "which the operator makes with: pipeops-controlplane runner create tester -o FILE --force")
+	require.Len(t, h.refused(), 1)
+	got := h.refused()[0]
+	assert.Equal(t, server.Refusal{
+		Code: server.RefusedNotGranted, Message: "agent refuses Runner tester: not granted; it is for agents with env=test",
+		Runner: "tester", Certificate: serial,
+	}, got)
+}
+
+func TestRefusalsSayWhy(t *testing.T) {
+	h := openHouse(t)
+	for code, change := range map[runnerapi.Code]func(*x509.Certificate){
+		server.RefusedExpired: func(c *x509.Certificate) {
+			c.NotBefore, c.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
+		},
+		server.RefusedUnread: func(c *x509.Certificate) {
+			granted(t, "a")(c)
+			c.ExtraExtensions[0].Value = []byte{0x0c, 3, 'a', ' ', 'b'}
+		},
+		server.RefusedUnknown: func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} },
+	} {
+		before := len(h.refused())
+		c, serial := h.client(t, change)
+		_, err := c.Cluster(ctxFor(t))
+		require.Error(t, err)
+		all := h.refused()
+		require.Len(t, all, before+1, code)
+		assert.Equal(t, code, all[before].Code, all[before].Message)
+		assert.Equal(t, serial, all[before].Certificate)
+		assert.Equal(t, code != server.RefusedUnknown, all[before].Runner == "tester", "only who was proved is named")
+	}
+	assert.Empty(t, h.Backend.Calls())
+}
+
+// follow follows a log until it ends, and says why. It answers when the first line
+// has come.
+func follow(t *testing.T, h *house, c *client.Client) (ended chan error) {
+	t.Helper()
+	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "nginx"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	ended = make(chan error, 1)
+	lines := make(chan struct{}, 1000)
+	ctx := ctxFor(t)
+	go func() {
+		ended <- c.Logs(ctx, web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error {
+			select {
+			case lines <- struct{}{}:
+			default:
+			}
+			return nil
+		})
+	}()
+	await.Until(t, "the log is followed", func() bool {
+		for _, call := range h.Backend.Calls() {
+			if call.Verb == "Logs" {
+				return true
+			}
+		}
+		return false
+	})
+	return ended
+}
+
+// cut wants a followed log to end, and to have been cut for that reason.
+func (h *house) cut(t *testing.T, ended chan error, code runnerapi.Code) {
+	t.Helper()
+	require.Error(t, await.Receive(t, ended, "the end of the stream"))
+	var open []runnerapi.Code
+	for _, r := range h.refused() {
+		if r.Open {
+			open = append(open, r.Code)
+		}
+	}
+	assert.Contains(t, open, code)
+}
+
+func TestOpenConnectionsOfARevokedRunnerAreCut(t *testing.T) {
+	h := openHouse(t)
+	c, serial := h.client(t, granted(t, "env"))
+	ended := follow(t, h, c)
+	other, _ := h.client(t, func(*x509.Certificate) {})
+	spared := follow(t, h, other)
+	h.change(func() { h.revoked = serial })
+	h.cut(t, ended, server.RefusedRevoked)
+	select {
+	case err := <-spared:
+		t.Fatalf("another Runner's stream was cut: %v", err)
+	default:
+	}
+	_, err := c.Cluster(ctxFor(t))
+	assert.Equal(t, client.CodeRefused, codeOf(t, err))
+}
+
+func TestOpenConnectionsAreCutWhenTheLabelsDoNotFitAnyMore(t *testing.T) {
+	h := openHouse(t)
+	c, _ := h.client(t, granted(t, "env=prod"))
+	ended := follow(t, h, c)
+	h.change(func() { h.labels = map[string]string{"env": "test"} })
+	h.cut(t, ended, server.RefusedNotGranted)
+}
+
+// TestOpenConnectionsAreCutWhenTheCertificateExpires by the agent's clock. That a timer looks
+// then is TestAConnectionClosesWhenTheCertificateExpires'.
+func TestOpenConnectionsAreCutWhenTheCertificateExpires(t *testing.T) {
+	h := openHouse(t)
+	c, _ := h.client(t, func(*x509.Certificate) {})
+	ended := follow(t, h, c)
+	h.change(func() { h.ahead = 2 * time.Hour })
+	h.cut(t, ended, server.RefusedExpired)
+}
+
+// TestNobodyIsLetInBeforeTheAgentIsCurrent has the agent learn that a Runner is
+// revoked while the Runner waits in the handshake.
+func TestNobodyIsLetInBeforeTheAgentIsCurrent(t *testing.T) {
+	h := openHouse(t)
+	c, serial := h.client(t, func(*x509.Certificate) {})
+	waits := make(chan struct{})
+	h.change(func() {
+		h.current = func(context.Context) error {
+			h.change(func() { h.revoked = serial })
+			close(waits)
+			return nil
+		}
+	})
+	_, err := c.Cluster(ctxFor(t))
+	assert.Equal(t, client.CodeRefused, codeOf(t, err))
+	await.Closed(t, waits, "the agent's question whether it is current")
+
+	// A Runner whom it only cannot judge yet comes again, and is let in then.
+	var came atomic.Int32
+	h.change(func() {
+		h.current = func(context.Context) error {
+			if came.Add(1) == 1 {
+				return errors.New("away")
+			}
+			return nil
+		}
+	})
+	c, _ = h.client(t, func(*x509.Certificate) {})
+	_, err = c.Cluster(ctxFor(t))
+	require.NoError(t, err)
+	last := h.refused()[len(h.refused())-1]
+	assert.Equal(t, server.RefusedNotCurrent, last.Code)
+}
+
+func (h *house) refresh(t *testing.T, cert tls.Certificate) error {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(ctxFor(t), "tcp", h.Address)
+	require.NoError(t, err)
+	return client.Refresh(ctxFor(t), conn, client.TLSConfig{
+		Certificate: func() (*tls.Certificate, error) { return &cert, nil }, Roots: h.CA.Pool,
+		TrustDomain: runnertest.TrustDomain, AgentID: runnertest.AgentID, ServerName: runnertest.ServerName,
+	})
+}
+
+func TestOnlyTheControlPlaneSendsRefreshRequests(t *testing.T) {
+	h := openHouse(t)
+	domain := runnertest.TrustDomain
+	plane := h.CA.Issue(t, runnerapi.ControlPlaneURI(domain))
+	require.NoError(t, h.refresh(t, plane))
+	assert.Equal(t, 1, h.refreshed)
+	for name, cert := range map[string]tls.Certificate{
+		"a Runner":             h.CA.Issue(t, runnerapi.RunnerURI(domain, "tester")),
+		"an agent":             h.CA.Issue(t, runnerapi.AgentURI(domain, "a2")),
+		"another trust domain": h.CA.Issue(t, runnerapi.ControlPlaneURI("example.org")),
+		"another CA":           runnertest.NewCA(t).Issue(t, runnerapi.ControlPlaneURI(domain)),
+	} {
+		require.Error(t, h.refresh(t, cert), name)
+	}
+	for _, signer := range othersThan(anchor.RoleControlPlane) {
+		require.Error(t, h.refresh(t, h.CA.IssueBy(t, signer, runnerapi.ControlPlaneURI(domain))), "by the CA for %s", signer)
+	}
+	assert.Equal(t, 1, h.refreshed)
+	assert.Len(t, h.refused(), 8)
+
+	config := h.ClientConfig()
+	config.Certificate = func() (*tls.Certificate, error) { return &plane, nil }
+	c, err := client.New(config)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Cluster(ctxFor(t))
+	assert.Equal(t, client.CodeRefused, codeOf(t, err), "the control plane is not a Runner")
+	assert.Empty(t, h.Backend.Calls())
+}
+
+// granted is a certificate's template with a grant.
+func granted(t testing.TB, text string) func(*x509.Certificate) {
+	t.Helper()
+	grant, err := runnerapi.ParseGrant(text)
+	require.NoError(t, err)
+	extensions, err := grant.Extensions()
+	require.NoError(t, err)
+	return func(c *x509.Certificate) { c.ExtraExtensions = extensions }
+}

@@ -1,0 +1,65 @@
+package server_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// TestWhatASpecDoesNotNameStays, and nothing else: replicas and autoscaling are one.
+func TestWhatASpecDoesNotNameStays(t *testing.T) {
+	t.Parallel()
+	bounds := &runnerapi.Autoscaling{Min: 2, Max: 5}
+	for name, c := range map[string]struct{ named, has, want runnerapi.AppSpec }{
+		"nothing is named": {
+			runnerapi.AppSpec{Image: "b"},
+			runnerapi.AppSpec{Image: "a", Replicas: ptr[int32](5), Autoscaling: bounds, Paused: ptr(true), Command: []string{"x"}},
+			runnerapi.AppSpec{Image: "b", Replicas: ptr[int32](5), Autoscaling: bounds, Paused: ptr(true)},
+		},
+		"a number of pods": {
+			runnerapi.AppSpec{Replicas: ptr[int32](0)}, runnerapi.AppSpec{Replicas: ptr[int32](2), Autoscaling: bounds, Paused: ptr(true)},
+			runnerapi.AppSpec{Replicas: ptr[int32](0), Paused: ptr(true)},
+		},
+		"autoscaling": {
+			runnerapi.AppSpec{Autoscaling: bounds}, runnerapi.AppSpec{Replicas: ptr[int32](9)}, runnerapi.AppSpec{Autoscaling: bounds},
+		},
+		"no pause": {
+			runnerapi.AppSpec{Paused: ptr(false)}, runnerapi.AppSpec{Replicas: ptr[int32](3), Paused: ptr(true)},
+			runnerapi.AppSpec{Replicas: ptr[int32](3)},
+		},
+		"a new App": {runnerapi.AppSpec{Image: "a", Paused: ptr(false)}, runnerapi.AppSpec{}, runnerapi.AppSpec{Image: "a"}},
+	} {
+		assert.Equal(t, c.want, c.named.KeepUnnamed(c.has), name)
+	}
+}
+
+// TestADeployOfTheGoClientKeepsTheScale without an option, and the policy is asked about it.
+func TestADeployOfTheGoClientKeepsTheScale(t *testing.T) {
+	t.Parallel()
+	policy := newAsked(func(i runnerapi.Intent) error {
+		if i.App != nil && i.App.Replicas != nil && *i.App.Replicas > 5 {
+			return runnerapi.PolicyDenied("stay within it", "at most 5 pods")
+		}
+		return nil
+	})
+	client, ctx := governed(t, policy).Client(), ctxFor(t)
+	_, err := client.Deploy(ctx, web, runnerapi.AppSpec{Image: "a:1"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	_, err = client.Scale(ctx, web, runnerapi.Scale{Replicas: ptr[int32](5)}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	_, err = client.Pause(ctx, web, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	app, err := client.Deploy(ctx, web, runnerapi.AppSpec{Image: "a:2"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.AppSpec{Type: app.Spec.Type, Image: "a:2", Replicas: ptr[int32](5), Paused: ptr(true)}, app.Spec)
+
+	_, err = client.Scale(ctx, web, runnerapi.Scale{Replicas: ptr[int32](8)}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	_, err = client.Deploy(ctx, web, runnerapi.AppSpec{Image: "a:3"}, runnerapi.WriteOptions{})
+	assert.Equal(t, runnerapi.CodePolicyDenied, codeOf(t, err), "what stays is more than the policy allows")
+	_, err = client.Deploy(ctx, web, runnerapi.AppSpec{Image: "a:3", Replicas: ptr[int32](4), Paused: new(bool)}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+}

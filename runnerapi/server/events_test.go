@@ -1,0 +1,60 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+)
+
+func TestEventsOutliveTheAgentsRestart(t *testing.T) {
+	t.Parallel()
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	c := agent.Client()
+	k := runnerapi.Key{Namespace: "production", Name: "web"}
+	_, err := c.Deploy(t.Context(), k, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []runnerapi.AppEvent
+	err = c.Events(ctx, k, runnerapi.EventOptions{}, func(e runnerapi.AppEvent) error {
+		if got = append(got, e); len(got) == 1 {
+			agent.Stop()
+			agent.Start()
+			agent.Backend.Finish(k)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Len(t, got, 2, "what was seen is not sent again: %+v", got)
+	assert.Equal(t, runnerapi.PhaseProgressing, got[0].Status.Phase)
+	assert.True(t, got[1].Settled)
+
+	err = c.Events(ctx, runnerapi.Key{Namespace: "production", Name: "nowhere"}, runnerapi.EventOptions{}, nil)
+	known := &runnerapi.Error{}
+	require.ErrorAs(t, err, &known)
+	assert.Equal(t, runnerapi.CodeNotFound, known.Code)
+}
+
+func TestFollowedEventsEndWithTheApp(t *testing.T) {
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	c := agent.Client()
+	k := runnerapi.Key{Namespace: "production", Name: "web"}
+	_, err := c.Deploy(t.Context(), k, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	agent.Backend.Finish(k)
+	var last runnerapi.AppEvent
+	err = c.Events(t.Context(), k, runnerapi.EventOptions{Follow: true}, func(e runnerapi.AppEvent) error {
+		if last = e; e.Settled {
+			return c.Delete(t.Context(), k, runnerapi.WriteOptions{})
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.EventRemoved, last.Type)
+}

@@ -1,0 +1,98 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+)
+
+// backend is all of the interfaces in one.
+type backend interface {
+	server.Apps
+	server.Secrets
+	server.Namespaces
+	server.Clusters
+}
+
+// The client is the same to a Runner as the backend is to the agent.
+var (
+	_ server.Apps       = (*client.Client)(nil)
+	_ server.Secrets    = (*client.Client)(nil)
+	_ server.Namespaces = (*client.Client)(nil)
+	_ server.Clusters   = (*client.Client)(nil)
+)
+
+// served is a server of its own beside a fake agent, with the agent's identity.
+type served struct {
+	agent   *runnertest.Agent
+	address string
+	t       *testing.T
+}
+
+func (s *served) Client() *client.Client {
+	config := s.agent.ClientConfig()
+	config.EdgeAddresses = []string{s.address}
+	config.Around = nil // it has no journal, so its writes are no operations
+	c, err := client.New(config)
+	require.NoError(s.t, err)
+	s.t.Cleanup(c.Close)
+	return c
+}
+
+// serveTLS serves a backend that is not the agent's own.
+func serveTLS(t *testing.T, agent *runnertest.Agent, b backend) *served {
+	t.Helper()
+	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
+	return serveWith(t, agent, b, cert, zerolog.Nop())
+}
+
+func serveWith(t *testing.T, agent *runnertest.Agent, b backend, cert tls.Certificate, log zerolog.Logger) *served {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- server.Serve(ctx, ln, server.ServeConfig{
+			Handler: server.New(server.Config{
+				Apps: b, Secrets: b, Namespaces: b, Clusters: b, TrustDomain: runnertest.TrustDomain, Log: log,
+			}),
+			TLS: server.TLS(server.TLSConfig{
+				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+				Roots:       func() *x509.CertPool { return agent.CA.Pool },
+				TrustDomain: runnertest.TrustDomain,
+			}),
+			Drain: time.Second, Log: log,
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, await.Receive(t, done, "the end of the server"))
+	})
+	return &served{agent: agent, address: ln.Addr().String(), t: t}
+}
+
+// verified is a request of a Runner whose certificate was verified.
+func verified(t *testing.T, method, path string) *http.Request {
+	t.Helper()
+	cert := runnertest.NewCA(t).Issue(t, runnerapi.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	require.NoError(t, err)
+	r := httptest.NewRequest(method, path, nil)
+	r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}
+	return r
+}

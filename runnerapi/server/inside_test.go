@@ -1,0 +1,236 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+)
+
+// insideOf is a fake agent with the App web, and a client of it.
+func insideOf(t *testing.T) (*runnertest.Agent, *client.Client) {
+	t.Helper()
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	c := agent.Client()
+	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	return agent, c
+}
+
+// nothingIsLeft waits until no command and no connection is under way in the agent.
+func nothingIsLeft(t *testing.T, agent *runnertest.Agent) {
+	t.Helper()
+	await.Until(t, "nothing is under way inside", func() bool { return agent.Backend.Inside() == 0 })
+}
+
+func TestExec(t *testing.T) {
+	_, c := insideOf(t)
+	for _, code := range []string{"0", "3", "137"} {
+		var out, errs bytes.Buffer
+		got, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"exit", code}}, runnerapi.ExecStreams{Stdout: &out, Stderr: &errs})
+		require.NoError(t, err)
+		assert.Equal(t, []string{code, "out", "err"}, []string{strconv.Itoa(got), out.String(), errs.String()})
+	}
+}
+
+// TestExecCarriesEveryByte sends more than all buffers hold, of every value, both ways.
+func TestExecCarriesEveryByte(t *testing.T) {
+	_, c := insideOf(t)
+	const size = 8 << 20
+	sent, got := sha256.New(), sha256.New()
+	in := io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{1}), size), sent)
+	_, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"cat"}, Stdin: true}, runnerapi.ExecStreams{Stdin: in, Stdout: got})
+	require.NoError(t, err)
+	assert.Equal(t, sent.Sum(nil), got.Sum(nil))
+}
+
+func TestExecWithATerminal(t *testing.T) {
+	_, c := insideOf(t)
+	sizes := make(chan runnerapi.TerminalSize)
+	go func() {
+		sizes <- runnerapi.TerminalSize{Width: 80, Height: 24}
+	}()
+	out := &answers{want: map[string]func(){
+		"80x24\r\n": func() { go func() { sizes <- runnerapi.TerminalSize{Width: 1, Height: 2} }() },
+	}}
+	code, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"size"}, TTY: true}, runnerapi.ExecStreams{Stdout: out, Resize: sizes})
+	require.NoError(t, err)
+	assert.Zero(t, code)
+	assert.Equal(t, "80x24\r\n1x2\r\n", out.String())
+}
+
+// answers does something when it was written what it waits for.
+type answers struct {
+	bytes.Buffer
+	want map[string]func()
+}
+
+func (a *answers) Write(p []byte) (int, error) {
+	n, err := a.Buffer.Write(p)
+	if f := a.want[a.String()]; f != nil {
+		f()
+	}
+	return n, err
+}
+
+// TestWhoLeavesTakesTheCommandAlong ends the caller in the middle of a flood, and the agent.
+func TestWhoLeavesTakesTheCommandAlong(t *testing.T) {
+	agent, c := insideOf(t)
+	for _, command := range []string{"flood", "hang"} {
+		ctx, cancel := context.WithCancel(ctxFor(t))
+		began := make(chan error, 1)
+		go func() {
+			_, err := c.Exec(ctx, web, runnerapi.ExecOptions{Command: []string{command}}, runnerapi.ExecStreams{Stdout: io.Discard})
+			began <- err
+		}()
+		await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
+		cancel()
+		require.ErrorIs(t, await.Receive(t, began, "the end of the command"), context.Canceled)
+		nothingIsLeft(t, agent)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang"}}, runnerapi.ExecStreams{})
+		done <- err
+	}()
+	await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
+	agent.Stop()
+	known := &runnerapi.Error{}
+	require.ErrorAs(t, await.Receive(t, done, "the end of the command"), &known)
+	assert.Contains(t, known.Detail, "shutting down")
+	assert.Zero(t, agent.Backend.Inside(), "what was hijacked is joined")
+}
+
+// endless is input that never ends and is never enough.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestRefusalsInside come as problems, before anything is run.
+func TestRefusalsInside(t *testing.T) {
+	agent, c := insideOf(t)
+	for name, call := range map[string]func() error{
+		"not_found": func() error {
+			_, err := c.Exec(ctxFor(t), runnerapi.Key{Namespace: web.Namespace, Name: "nowhere"}, runnerapi.ExecOptions{Command: []string{"cat"}}, runnerapi.ExecStreams{})
+			return err
+		},
+		"invalid_request": func() error {
+			_, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{}, runnerapi.ExecStreams{})
+			return err
+		},
+		"invalid": func() error {
+			_, err := c.PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 70_000})
+			return err
+		},
+	} {
+		known := &runnerapi.Error{}
+		require.ErrorAs(t, call(), &known, name)
+		assert.NotEmpty(t, known.Fix, name)
+		assert.NotEmpty(t, known.RequestID, name)
+	}
+	_, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"panic"}}, runnerapi.ExecStreams{})
+	require.Error(t, err)
+	nothingIsLeft(t, agent)
+
+	r := newRaw(t, agent)
+	resp, body := r.do(http.MethodGet, appPath+"/exec?command=cat", "")
+	assert.Equal(t, http.StatusUpgradeRequired, resp.StatusCode)
+	assert.Contains(t, string(body), "WebSocket")
+}
+
+// TestAnotherAgentIsNotTalkedTo lets another agent answer, which is told nothing.
+func TestAnotherAgentIsNotTalkedTo(t *testing.T) {
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	config := agent.ClientConfig()
+	config.AgentID = "other"
+	c, err := client.New(config)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	_, err = c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"cat"}}, runnerapi.ExecStreams{})
+	known := &runnerapi.Error{}
+	require.ErrorAs(t, err, &known)
+	assert.Equal(t, client.CodeUntrusted, known.Code)
+}
+
+func TestPortForward(t *testing.T) {
+	agent, c := insideOf(t)
+	conn, err := c.PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 7})
+	require.NoError(t, err)
+	const size = 8 << 20
+	sent, got := sha256.New(), sha256.New()
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.MultiWriter(conn, sent), io.LimitReader(rand.NewChaCha8([32]byte{2}), size))
+		wrote <- errors.Join(err, conn.CloseWrite())
+	}()
+	n, err := io.Copy(got, conn)
+	require.NoError(t, err)
+	require.NoError(t, await.Receive(t, wrote, "the end of the writing"))
+	assert.EqualValues(t, size, n)
+	assert.Equal(t, sent.Sum(nil), got.Sum(nil))
+	require.NoError(t, conn.Close())
+	nothingIsLeft(t, agent)
+
+	conn, err = c.PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 81})
+	require.NoError(t, err)
+	_, err = conn.Read(make([]byte, 1))
+	known := &runnerapi.Error{}
+	require.ErrorAs(t, err, &known)
+	assert.Contains(t, known.Detail, "port 81")
+	require.NoError(t, conn.Close())
+}
+
+// TestAConnectionThatIsNotRead keeps nobody from the agent, and ends with it.
+func TestAConnectionThatIsNotRead(t *testing.T) {
+	agent, c := insideOf(t)
+	conn, err := c.PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 9})
+	require.NoError(t, err)
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(conn, endless{})
+		wrote <- err
+	}()
+	_, err = c.Get(ctxFor(t), web)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.Error(t, await.Receive(t, wrote, "the end of the writing"))
+	agent.Stop()
+	assert.Zero(t, agent.Backend.Inside())
+}
+
+// TestInsideEndsWithThePolicy takes back what it had allowed.
+func TestInsideEndsWithThePolicy(t *testing.T) {
+	p := newAsked(func(runnerapi.Intent) error { return nil })
+	agent, log := watched(t, p)
+	c := agent.Client()
+	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	log.take(t, 1)
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang", "secret"}}, runnerapi.ExecStreams{})
+		done <- err
+	}()
+	await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
+	p.become(refuseAll)
+	known := &runnerapi.Error{}
+	require.ErrorAs(t, await.Receive(t, done, "the end of the command"), &known)
+	assert.Equal(t, runnerapi.CodePolicyDenied, known.Code)
+	record := log.take(t, 1)[0]
+	assert.Equal(t, "exec-app", record.Command)
+	assert.Contains(t, string(record.Arguments), `"hang"`)
+	assert.NotContains(t, string(record.Arguments), "secret")
+}

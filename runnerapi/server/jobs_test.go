@@ -1,0 +1,141 @@
+package server_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+)
+
+var migrate = runnerapi.Key{Namespace: "production", Name: "migrate"}
+
+func TestAJobIsAnAppInOtherWords(t *testing.T) {
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	c := agent.Client()
+	retries := int32(1)
+	spec := runnerapi.JobSpec{Image: "shop/web:1", Args: []string{"migrate"}, Retries: &retries, Run: "one"}
+	job, err := c.RunJob(t.Context(), migrate, spec, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	assert.NotEmpty(t, job.Operation)
+	job, err = c.WaitJob(t.Context(), migrate, job.Generation, func(runnerapi.Job, error) {})
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.JobSucceeded, job.Status.State)
+	assert.Equal(t, spec, job.Spec)
+	app, err := c.Get(t.Context(), migrate)
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.TypeJob, app.Spec.Type)
+
+	_, err = c.Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.AppSpec{Image: "shop/web:1"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	items, err := c.ListJobs(t.Context(), "production")
+	require.NoError(t, err)
+	require.Len(t, items, 1, "an App that serves is no Job")
+	for what, call := range map[string]func(runnerapi.Key) error{
+		"get":    func(k runnerapi.Key) error { _, err := c.GetJob(t.Context(), k); return err },
+		"delete": func(k runnerapi.Key) error { return c.DeleteJob(t.Context(), k, runnerapi.WriteOptions{}) },
+		"logs": func(k runnerapi.Key) error {
+			return c.JobLogs(t.Context(), k, runnerapi.LogOptions{Tail: -1}, func(runnerapi.LogLine) error { return nil })
+		},
+		"another kind": func(runnerapi.Key) error { _, err := c.GetPipeline(t.Context(), migrate); return err },
+	} {
+		known := &runnerapi.Error{}
+		require.ErrorAs(t, call(runnerapi.Key{Namespace: "production", Name: "web"}), &known, what)
+		assert.Equal(t, runnerapi.CodeNotFound, known.Code, what)
+	}
+	require.NoError(t, c.DeleteJob(t.Context(), migrate, runnerapi.WriteOptions{}))
+	_, err = c.GetJob(t.Context(), migrate)
+	assert.Error(t, err)
+}
+
+func TestAPipelineTellsWhichJobFailed(t *testing.T) {
+	c := runnertest.Start(t, runnertest.NewBackend()).Client()
+	k := runnerapi.Key{Namespace: "production", Name: "release"}
+	spec := runnerapi.PipelineSpec{Image: "shop/web:1", Jobs: []runnerapi.PipelineJob{{Name: "test"}, {Name: "build", Image: "missing"}, {Name: "deploy"}}}
+	p, err := c.RunPipeline(t.Context(), k, spec, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	p, err = c.WaitPipeline(t.Context(), k, p.Generation, func(runnerapi.Pipeline, error) {})
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.JobFailed, p.Status.State)
+	assert.Equal(t, "build", p.Status.FailedJob)
+	assert.Equal(t, runnerapi.JobNotRun, p.Status.Jobs[2].State)
+	assert.Equal(t, spec, p.Spec)
+	list, err := c.ListPipelines(t.Context(), "production")
+	require.NoError(t, err)
+	assert.Len(t, list, 1)
+	require.NoError(t, c.DeletePipeline(t.Context(), k, runnerapi.WriteOptions{}))
+}
+
+func TestBadJobsNameTheFieldAtFault(t *testing.T) {
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	for body, field := range map[string]string{
+		`jobs {"args":["x"]}`:                                                             `"detail":"expected required property image`,
+		`jobs {"image":"a","retries":-1}`:                                                 `"field":"retries"`,
+		`jobs {"image":"a","replicas":2}`:                                                 `"field":"replicas"`,
+		`jobs {"image":"a","envFrom":[{}]}`:                                               `"field":"envFrom[0]`,
+		`jobs {"image":"a","run":"a b"}`:                                                  `"field":"run"`,
+		`pipelines {"jobs":[]}`:                                                           `"field":"jobs"`,
+		`pipelines {"jobs":[{"name":"a"}]}`:                                               `"field":"image`,
+		`pipelines {"image":"a","jobs":[{"name":"a"},{"name":"a"}]}`:                      `"field":"jobs[1].name`,
+		`pipelines {"image":"a","jobs":[{"name":"` + strings.Repeat("a", 40) + `"}]}`:     `"field":"jobs[0].name`,
+		`pipelines {"image":"a","jobs":[{"name":"a","env":[{"name":"X"},{"name":"X"}]}]}`: `"field":"jobs[0].env[1].name`,
+	} {
+		kind, body, _ := strings.Cut(body, " ")
+		resp, answer := r.do("PUT", "/v1/namespaces/production/"+kind+"/a-name-of-twenty-three-letters", body, "Content-Type", "application/json")
+		assert.Contains(t, []int{400, 422}, resp.StatusCode, "%s: %s", body, answer)
+		assert.Contains(t, string(answer), field, body)
+	}
+}
+
+// FuzzJob decodes what a Runner may send: nothing crashes, and what is taken comes
+// back as it was sent.
+func FuzzJob(f *testing.F) {
+	f.Add([]byte(`{"image":"a","args":["x"],"retries":0,"run":"one","env":[{"name":"A","value":"b"}]}`))
+	f.Add([]byte(`{"image":"a","completions":3,"resources":{"limits":{"cpu":"1"}},"podLabels":{"a":"b"}}`))
+	f.Add([]byte(`{"image":"a","IMAGE":"b","image":"c"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var spec runnerapi.JobSpec
+		if server.DecodeJSON(raw, &spec) != nil {
+			return
+		}
+		_ = spec.Validate()
+		same(t, spec, runnerapi.JobOf(runnerapi.App{Spec: spec.AppSpec()}).Spec)
+	})
+}
+
+// FuzzPipeline is FuzzJob of Pipelines, and of the Jobs that they become.
+func FuzzPipeline(f *testing.F) {
+	f.Add([]byte(`{"image":"a","jobs":[{"name":"x","args":["y"],"env":[{"name":"A"}]},{"name":"z","image":"b"}],"env":[{"name":"A"}]}`))
+	f.Add([]byte(`{"jobs":[{"name":"x","image":"b","retries":0}],"run":"two","deadlineSeconds":5}`))
+	f.Add([]byte(`{"jobs":null}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var spec runnerapi.PipelineSpec
+		if server.DecodeJSON(raw, &spec) != nil {
+			return
+		}
+		errs := spec.Validate()
+		app := spec.AppSpec()
+		for _, j := range app.Jobs {
+			_ = app.JobSpec(j).Validate()
+		}
+		back := runnerapi.PipelineOf(runnerapi.App{Spec: app}).Spec
+		if len(errs) == 0 {
+			back.Image = spec.Image // one that no job needs is not kept
+			same(t, spec, back)
+		}
+	})
+}
+
+func same(t *testing.T, want, have any) {
+	t.Helper()
+	w, err := json.Marshal(want)
+	require.NoError(t, err)
+	h, err := json.Marshal(have)
+	require.NoError(t, err)
+	assert.Equal(t, string(w), string(h))
+}

@@ -1,0 +1,44 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// noteProblem records the error, if the answer does not contain it in our form.
+func noteProblem(ctx context.Context, e *runnerapi.Error) {
+	if n, ok := ctx.Value(auditKey{}).(*auditNote); ok {
+		n.problem = e
+	}
+}
+
+// noteKubernetes keeps for the audit log which request it was.
+func noteKubernetes(ctx context.Context, k *runnerapi.KubernetesRequest) {
+	if n, ok := ctx.Value(auditKey{}).(*auditNote); ok {
+		n.kubernetes = k
+	}
+}
+
+// auditKubernetes adds to a record what the request was about. It leaves out bodies, and includes the same
+// parts of the query as for any call.
+func auditKubernetes(k *runnerapi.KubernetesRequest, a *runnerapi.AuditRecord, method string, args map[string]any) {
+	a.Namespace, a.Name = printable.Clip(k.Namespace), printable.Clip(k.Name)
+	args["method"], args["path"], args["verb"], args["user"] = method, printable.Shorten(k.Path, maxArgument), k.Verb, k.Grant.As.User
+}
+
+// auditBegin records that a stream has begun; its end is recorded as that of any call.
+func (s *server) auditBegin(r *http.Request, status int, header http.Header) {
+	note, ok := r.Context().Value(auditKey{}).(*auditNote)
+	if s.Audit == nil || !ok {
+		return
+	}
+	call := callOf(callsByRoute(), r)
+	record, _ := auditRecord(r, call, note, status, header, nil)
+	record.Time, record.Outcome = time.Now().UTC(), runnerapi.AuditBegun
+	record.Arguments = noteArguments(call, r, note, &record)
+	s.Audit.Record(record)
+}

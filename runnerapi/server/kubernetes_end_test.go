@@ -1,0 +1,222 @@
+package server_test
+
+import (
+	"crypto/x509"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/memnet"
+)
+
+// TestASessionEndsWithAStatus when the policy ends it, or the agent stops: kubectl shows its message.
+func TestASessionEndsWithAStatus(t *testing.T) {
+	agent, _, p, _ := kubernetes(t)
+	for _, c := range []struct {
+		says string
+		end  func()
+	}{
+		{`rule "none" does not allow kubernetes-api`, func() { p.become(refuseAll) }},
+		{"the agent is shutting down", agent.Stop},
+	} {
+		p.become(func(runnerapi.Intent) error { return nil })
+		conn, resp := upgraded(t, agent, execPath, "websocket\r\nSec-WebSocket-Protocol: v5.channel.k8s.io")
+		require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+		_, err := io.WriteString(conn, "\x82\x05\x01ping") // the fake sends it back
+		require.NoError(t, err)
+		assert.Equal(t, "\x01ping", string(frame(t, conn, 0x82)))
+		var ending sync.WaitGroup
+		ending.Go(c.end) // an agent that stops waits for the session
+		payload := frame(t, conn, 0x82)
+		require.Equal(t, byte(3), payload[0])
+		assert.Contains(t, statusIn(t, payload[1:]).Message, c.says)
+		farewell := frame(t, conn, 0x88)
+		assert.EqualValues(t, 1000, binary.BigEndian.Uint16(farewell))
+		assert.Contains(t, string(farewell[2:]), "PipeOps agent: ")
+		_, err = conn.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+		ending.Wait()
+	}
+}
+
+// frame reads one frame of a WebSocket, of that kind.
+func frame(t *testing.T, conn net.Conn, kind byte) []byte {
+	t.Helper()
+	head := make([]byte, 2, 4)
+	_, err := io.ReadFull(conn, head)
+	require.NoError(t, err)
+	require.Equal(t, kind, head[0])
+	length := int(head[1])
+	if length == 126 {
+		_, err = io.ReadFull(conn, head[2:4])
+		require.NoError(t, err)
+		length = int(binary.BigEndian.Uint16(head[2:4]))
+	}
+	payload := make([]byte, length)
+	_, err = io.ReadFull(conn, payload)
+	require.NoError(t, err)
+	return payload
+}
+
+// TestTheEndComesBetweenMessages of each kind of stream, however it is cut into parts.
+func TestTheEndComesBetweenMessages(t *testing.T) {
+	long := strings.Repeat("a", 70000)
+	for name, stream := range map[string][]string{ // its messages
+		"json":      {`{"type":"ADDED"}` + "\n", `{"type":"MODIFIED"}` + "\n"},
+		"protobuf":  {"\x00\x00\x00\x05abcde", "\x00\x00\x00\x00", "\x00\x01\x11\x70" + long},
+		"websocket": {"\x82\x04ping", "\x02\x01a\x80\x01b", "\x89\x00", "\x82\x7e\x01\x00" + long[:256], "\x82\x7f\x00\x00\x00\x00\x00\x01\x11\x70" + long},
+	} {
+		f := server.NewFrames(name)
+		require.True(t, f.Whole(), name)
+		for _, message := range stream {
+			for i := range len(message) - 1 {
+				f.Follow([]byte(message[i : i+1]))
+				assert.False(t, f.Whole() && !strings.HasPrefix(message, "\x02"), "%s: %d of %.20q", name, i, message)
+			}
+			f.Follow([]byte(message[len(message)-1:]))
+			assert.True(t, f.Whole(), "%s: %.20q", name, message)
+		}
+		whole := strings.Join(stream, "")
+		f.Follow([]byte(whole))
+		assert.True(t, f.Whole(), name)
+		f.Follow([]byte(whole[:len(whole)-1]))
+		assert.False(t, f.Whole(), name)
+	}
+	f := server.NewFrames("websocket")
+	f.Follow([]byte("\x02\x01a\x89\x00"))
+	assert.False(t, f.Whole(), "a ping does not end a message of several frames")
+}
+
+// TestAStatusInProtobuf is read as Kubernetes' clients read it.
+func TestAStatusInProtobuf(t *testing.T) {
+	sent := server.NewFrames("protobuf").End(runnerapi.PolicyDenied("ask", "not any more"))
+	require.EqualValues(t, len(sent)-4, binary.BigEndian.Uint32(sent))
+	var event metav1.WatchEvent
+	require.NoError(t, event.Unmarshal(sent[4:]))
+	assert.Equal(t, "ERROR", event.Type)
+	var object runtime.Unknown
+	require.NoError(t, object.Unmarshal(event.Object.Raw[4:]))
+	assert.Equal(t, "k8s\x00", string(event.Object.Raw[:4]))
+	var status metav1.Status
+	require.NoError(t, status.Unmarshal(object.Raw))
+	assert.Equal(t, "PipeOps agent: not any more (fix: ask)", status.Message)
+}
+
+// TestLongHeadersPass over HTTP/2 and into a WebSocket: kubectl has commands in the query.
+func TestLongHeadersPass(t *testing.T) {
+	agent, api, _, _ := kubernetes(t)
+	long := strings.Repeat("a", 64<<10)
+	resp, _ := newRaw(t, agent).do(http.MethodGet, "/v1/kubernetes/api/v1/namespaces/shop/pods", "", "Kubectl-Command", long)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Equal(t, long, api.last().Header.Get("Kubectl-Command"))
+	_, resp = upgraded(t, agent, execPath+"&command="+long, "websocket")
+	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+	assert.Equal(t, []string{"sh", "secret-mark", long}, api.last().URL.Query()["command"])
+}
+
+// endlessAPI is an API server in memory that sends until it has to wait.
+type endlessAPI struct {
+	nowhere
+	sent chan int
+}
+
+// APIServer implements server.KubernetesAPI.
+func (a endlessAPI) APIServer() (*url.URL, http.RoundTripper, error) {
+	return &url.URL{Scheme: "http", Host: "memory"}, a, nil
+}
+
+// size is what a log has.
+const size = 16 << 20
+
+// RoundTrip implements http.RoundTripper.
+func (a endlessAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	out, in := io.Pipe()
+	go func() {
+		n, _ := io.Copy(in, io.LimitReader(zeros{}, size))
+		_ = in.Close()
+		a.sent <- int(n)
+	}()
+	return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: out, ContentLength: -1, Request: r}, nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestAReaderThatPausesIsHeld as long as a person may be away, and gets all of it then. What it
+// has not read, the API server has not sent.
+func TestAReaderThatPausesIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, pipes := endlessAPI{sent: make(chan int, 1)}, memnet.New()
+		agent := runnertest.Start(t, runnertest.NewBackend())
+		agent.Stop()
+		agent.Policy, agent.Kubernetes = newAsked(func(runnerapi.Intent) error { return nil }), api
+		agent.StartOn(pipes)
+		r := newRaw(t, agent)
+		r.http.Transport.(*http.Transport).DialContext = pipes.Dial
+		for _, path := range []string{"log", "log?follow=true"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+agent.Address+"/v1/kubernetes/api/v1/namespaces/shop/pods/web/"+path, nil)
+			require.NoError(t, err)
+			resp, err := r.http.Do(req)
+			require.NoError(t, err)
+			began := time.Now()
+			select {
+			case n := <-api.sent:
+				t.Fatalf("it ended after %s with %d bytes sent", time.Since(began), n)
+			case <-time.After(6 * time.Minute): // the certificates of the test last 15
+			}
+			n, err := io.Copy(io.Discard, resp.Body)
+			require.NoError(t, err)
+			assert.EqualValues(t, size, n)
+			assert.Equal(t, size, <-api.sent)
+			require.NoError(t, resp.Body.Close())
+		}
+	})
+}
+
+// TestARevokedRunnerIsToldWhy before its connection is closed, on which no call is taken any more.
+func TestARevokedRunnerIsToldWhy(t *testing.T) {
+	h := openHouse(t)
+	h.Stop()
+	h.Policy, h.Kubernetes = newAsked(func(runnerapi.Intent) error { return nil }), silentAPI{}
+	h.Start()
+	r := newRaw(t, h.Agent)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+h.Address+"/v1/kubernetes/api/v1/namespaces/shop/pods?watch=true", nil)
+	require.NoError(t, err)
+	resp, err := r.http.Do(req)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	cert, err := x509.ParseCertificate(r.http.Transport.(*http.Transport).TLSClientConfig.Certificates[0].Certificate[0])
+	require.NoError(t, err)
+	h.change(func() { h.revoked = cert.SerialNumber.Text(16) })
+	var event metav1.WatchEvent
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&event))
+	status := statusIn(t, event.Object.Raw)
+	assert.Contains(t, status.Message, "this Runner may not use the agent any more")
+	assert.EqualValues(t, server.RefusedRevoked, status.Details.Causes[0].Type)
+	req, err = http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+h.Address+"/v1/cluster", nil)
+	require.NoError(t, err)
+	_, err = r.http.Do(req)
+	require.Error(t, err)
+	await.Until(t, "the connection is closed", func() bool {
+		_, err := resp.Body.Read(make([]byte, 1))
+		return err != nil
+	})
+}

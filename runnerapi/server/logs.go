@@ -1,0 +1,157 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"mime"
+	"reflect"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/wire"
+)
+
+type logsInput struct {
+	params.App
+	params.Logs
+}
+
+type streamOutput struct {
+	Body func(huma.Context)
+}
+
+func (in *logsInput) options() (runnerapi.LogOptions, error) {
+	since, err := parseSince(in.Since, time.Now())
+	if err != nil {
+		return runnerapi.LogOptions{}, problem.Errorf(problem.Invalid, "give a duration such as 10m or a time in RFC 3339",
+			"%v", err).WithField("query.since")
+	}
+	if in.Follow && in.Previous {
+		return runnerapi.LogOptions{}, problem.Errorf(problem.Invalid, "leave out one of the two",
+			"a run that is over cannot be followed").WithField("query.previous")
+	}
+	return runnerapi.LogOptions{Follow: in.Follow, Tail: in.Tail, Since: since, Previous: in.Previous, Container: in.Container}, nil
+}
+
+func (s *server) logRoutes() {
+	huma.Register(s.api, s.sendsLog(operation("get-app-logs", "Apps", "Read an App's log",
+		"All pods' lines, interleaved by time. Sent as they come; where the log breaks off, the last line says why, in an object with the key \"error\".", 0)), s.getLogs)
+}
+
+// sendsLog documents the answer of a call that sends a log.
+func (s *server) sendsLog(op huma.Operation) huma.Operation {
+	schemas := s.api.OpenAPI().Components.Schemas
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "One line of the log in each line.",
+		Content: map[string]*huma.MediaType{
+			runnerapi.NDJSON: {Schema: &huma.Schema{OneOf: []*huma.Schema{
+				schemas.Schema(reflect.TypeFor[runnerapi.LogLine](), true, "LogLine"),
+				schemas.Schema(reflect.TypeFor[runnerapi.LogError](), true, "LogError"),
+			}}},
+			"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}},
+		},
+	}}
+	return op
+}
+
+func (s *server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, error) {
+	opts, err := in.options()
+	if err != nil {
+		return nil, s.wireError(ctx, err)
+	}
+	return s.sendLog(ctx, in, opts), nil
+}
+
+func (s *server) sendLog(ctx context.Context, in *logsInput, opts runnerapi.LogOptions) *streamOutput {
+	return s.sendLogOf(ctx, in.Accept, opts, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {
+		return s.Apps.Logs(ctx, appKey(in.App), opts, emit)
+	})
+}
+
+// sendLogOf sends what read emits.
+func (s *server) sendLogOf(ctx context.Context, accept string, opts runnerapi.LogOptions, read logReader) *streamOutput {
+	return &streamOutput{Body: func(hc huma.Context) {
+		r, w := humachi.Unwrap(hc)
+		media := runnerapi.NDJSON
+		if wantsText(accept) {
+			media = runnerapi.PlainText
+		}
+		if headAlone(w, r, media) {
+			return
+		}
+		stream := newLogStream(w, runnerapi.NDJSON, wire.EncodeNDJSON, s.Limits.withDefaults().Stall)
+		if media == runnerapi.PlainText {
+			stream = newLogStream(w, runnerapi.PlainText, wire.EncodeText, s.Limits.withDefaults().Stall)
+		}
+		ctx, cancel := untilDrain(ctx)
+		defer cancel()
+		err := stream.run(ctx, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {
+			return s.logs(ctx, opts, read, emit)
+		})
+		if err != nil {
+			problem.Write(w, problem.RequestID(ctx), err)
+		}
+	}}
+}
+
+// logReader is a backend's way to read a log.
+type logReader func(ctx context.Context, emit func(runnerapi.LogLine) error) error
+
+// logs calls the backend and returns errors that may be sent to the caller.
+func (s *server) logs(ctx context.Context, opts runnerapi.LogOptions, read logReader, emit func(runnerapi.LogLine) error) (err error) {
+	defer func() { // in a goroutine of its own, out of reach of recoverPanics
+		if reason := recover(); reason != nil {
+			err = s.wireError(ctx, fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
+		}
+	}()
+	err = read(ctx, emit)
+	switch {
+	case ctx.Err() != nil && errors.As(context.Cause(ctx), new(*runnerapi.Error)):
+		return s.wireError(ctx, ctx.Err())
+	case drained(ctx) && opts.Follow:
+		return problem.Errorf(problem.Unavailable, "call again: another instance goes on", "the agent is shutting down")
+	case err == nil:
+		return nil
+	}
+	return s.wireError(ctx, err)
+}
+
+// wantsText reports whether the caller prefers plain text: only when it asks for it and not for
+// JSON lines.
+func wantsText(accept string) bool {
+	text := false
+	for part := range strings.SplitSeq(accept, ",") {
+		media, _, err := mime.ParseMediaType(strings.TrimSpace(part))
+		switch {
+		case err != nil:
+		case media == runnerapi.NDJSON || media == "application/json":
+			return false
+		case media == "text/plain":
+			text = true
+		}
+	}
+	return text
+}
+
+// registerLog adds a call for the log of what runs to its end.
+func (s *server) registerLog(op huma.Operation, kind runnerapi.AppType) {
+	huma.Register(s.api, s.sendsLog(op), func(ctx context.Context, in *logsInput) (*streamOutput, error) {
+		opts, err := in.options()
+		if err == nil {
+			_, err = s.run(ctx, appKey(in.App), kind)
+		}
+		if err != nil {
+			return nil, s.wireError(ctx, err)
+		}
+		opts.UntilDone = true
+		return s.sendLog(ctx, in, opts), nil
+	})
+}

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+)
+
+type (
+	nodeOutput      struct{ Body runnerapi.Node }
+	nodeListOutput  struct{ Body runnerapi.NodeList }
+	eventListOutput struct{ Body runnerapi.EventList }
+	drainOutput     struct {
+		Status int
+		Body   runnerapi.Drain
+	}
+)
+
+func (s *server) nodeRoutes() {
+	register(s, operation("list-nodes", "Cluster", "List the nodes",
+		"All nodes, with capacity, use and conditions.", 0), s.listNodes)
+	register(s, operation("get-node", "Cluster", "Get a node",
+		"Its capacity, use, conditions, taints and addresses.", 0), s.getNode)
+	register(s, operation("list-events", "Cluster", "List the events of a namespace",
+		"What Kubernetes tells of the objects in a managed namespace, the newest first. It forgets events, usually after an hour.", 0), s.listEvents)
+	register(s, operation("cordon-node", "Cluster", "Keep new pods off a node",
+		"Pods that are there stay. The customer's policy has to name this command, and the agent needs rights that are not among its own: see docs/nodes.md.", 0), s.cordon(true))
+	register(s, operation("uncordon-node", "Cluster", "Let new pods come to a node",
+		"Takes back what cordon or drain did. The customer's policy has to name this command.", 0), s.cordon(false))
+	registerLong(s, mayGoOn(operation("drain-node", "Cluster", "Drain a node",
+		"Cordons the node and has its pods evicted, as their disruption budgets allow; pods of DaemonSets and static pods stay. "+
+			"With wait, refused evictions are tried again for so long. Answers 200 when the node is empty and 202 when pods remain: "+
+			"the body says which and why, and calling again goes on. A pod whose eviction fails keeps none of the others. The customer's policy has to name this command.", maxSmallBody)), s.drainNode)
+}
+
+func (s *server) listNodes(ctx context.Context, _ *struct{}) (*nodeListOutput, error) {
+	items, err := s.Nodes.ListNodes(ctx)
+	return &nodeListOutput{Body: runnerapi.NodeList{Items: notNil(items)}}, err
+}
+
+func (s *server) getNode(ctx context.Context, in *params.Node) (*nodeOutput, error) {
+	node, err := s.Nodes.GetNode(ctx, in.Name)
+	return &nodeOutput{Body: node}, err
+}
+
+type cordonInput struct {
+	params.Node
+	params.Write
+}
+
+func (s *server) cordon(cordoned bool) func(context.Context, *cordonInput) (*nodeOutput, error) {
+	return func(ctx context.Context, in *cordonInput) (*nodeOutput, error) {
+		node, err := s.Nodes.CordonNode(ctx, in.Name, cordoned, s.writeOptions(ctx, in.Write))
+		return &nodeOutput{Body: node}, err
+	}
+}
+
+func (s *server) drainNode(ctx context.Context, in *struct {
+	params.Node
+	params.Write
+	params.Wait
+	Body runnerapi.DrainOptions
+}) (*drainOutput, error) {
+	wait, err := in.Duration()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait+s.CallTimeout)
+	defer cancel()
+	drain, err := s.drain(ctx, in.Name, in.Body, s.writeOptions(ctx, in.Write), time.Now().Add(wait))
+	if err != nil {
+		return nil, err
+	}
+	drain.Evicted = seen(ctx, s, drain.Evicted, namespaceOf)
+	drain.Remaining = seen(ctx, s, drain.Remaining, func(p runnerapi.DrainingPod) string { return p.Namespace })
+	out := &drainOutput{Status: http.StatusOK, Body: drain}
+	if !drain.Done {
+		out.Status = http.StatusAccepted
+	}
+	return out, nil
+}
+
+// namespaceOf returns the namespace in NAMESPACE/NAME.
+func namespaceOf(pod string) string {
+	namespace, _, _ := strings.Cut(pod, "/")
+	return namespace
+}
+
+// drainPause is between two tries at the pods that remain.
+const drainPause = time.Second
+
+// drain makes passes until the node is empty or it is end.
+func (s *server) drain(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions, end time.Time) (runnerapi.Drain, error) {
+	var evicted []string
+	for {
+		drain, err := s.Nodes.DrainNode(ctx, name, options, opts)
+		evicted = append(evicted, drain.Evicted...)
+		if err != nil {
+			return runnerapi.Drain{}, brokeOff(err, seen(ctx, s, evicted, namespaceOf))
+		}
+		drain.Evicted = evicted
+		if drain.Done || opts.DryRun || time.Until(end) < drainPause {
+			return drain, nil
+		}
+		if !retry.Wait(ctx, drainPause) {
+			return runnerapi.Drain{}, ctx.Err()
+		}
+	}
+}
+
+// brokeOff adds to an error what a drain had done by then.
+func brokeOff(err error, evicted []string) error {
+	p := &problem.Error{}
+	if len(evicted) == 0 || !errors.As(err, &p) {
+		return err
+	}
+	said := *p
+	said.Detail += fmt.Sprintf("; these pods had been evicted before: %s", strings.Join(evicted[:min(len(evicted), maxEvictedNamed)], ", "))
+	if more := len(evicted) - maxEvictedNamed; more > 0 {
+		said.Detail += fmt.Sprintf(" and %d more", more)
+	}
+	return &said
+}
+
+const maxEvictedNamed = 10
+
+func (s *server) listEvents(ctx context.Context, in *struct {
+	params.Namespace
+	params.EventFilter
+}) (*eventListOutput, error) {
+	filter := runnerapi.EventFilter{Kind: in.Kind, Name: in.Name, Type: in.Type, Limit: in.Limit}
+	if in.Since != "" {
+		d, err := time.ParseDuration(in.Since)
+		if err != nil || d <= 0 {
+			return nil, problem.Errorf(problem.Invalid, "give a duration such as 10m", "since is no positive duration").WithField("query.since")
+		}
+		filter.Since = d
+	}
+	items, err := s.Nodes.ListEvents(ctx, in.Namespace.Namespace, filter)
+	return &eventListOutput{Body: runnerapi.EventList{Items: notNil(items)}}, err
+}

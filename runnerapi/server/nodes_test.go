@@ -1,0 +1,116 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+)
+
+func TestADrainTellsOfEachStepAndGoesOn(t *testing.T) {
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	r := newRaw(t, agent)
+	path := "/v1/nodes/" + runnertest.NodeName + "/drain"
+	resp, answer := r.do("POST", path, "{}", "Content-Type", "application/json")
+	require.Equal(t, 202, resp.StatusCode, string(answer))
+	var first runnerapi.Drain
+	require.NoError(t, json.Unmarshal(answer, &first))
+	require.Len(t, first.Remaining, 1)
+	assert.Contains(t, first.Remaining[0].Message, "disruption budget web")
+	var seen []runnerapi.Drain
+	drain, err := agent.Client().DrainNode(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{},
+		func(d runnerapi.Drain) { seen = append(seen, d) })
+	require.NoError(t, err)
+	assert.True(t, drain.Done)
+	assert.Equal(t, []string{"production/web-1"}, drain.Evicted)
+	assert.Equal(t, drain, seen[len(seen)-1])
+}
+
+// TestADrainIsOneCommandUnderItsKey: each of its steps has a key of its own, the same the
+// second time.
+func TestADrainIsOneCommandUnderItsKey(t *testing.T) {
+	b := runnertest.NewBackend()
+	agent := runnertest.Start(t, b)
+	var keys []string
+	b.Intercept = func(_ context.Context, c runnertest.Call) error {
+		keys = append(keys, c.IdempotencyKey)
+		return nil
+	}
+	for range 2 {
+		drain, err := agent.Client().DrainNode(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{IdempotencyKey: "k"}, func(runnerapi.Drain) {})
+		require.NoError(t, err)
+		assert.True(t, drain.Done)
+	}
+	for _, key := range keys {
+		assert.Equal(t, "k-1", key)
+	}
+	assert.NotEmpty(t, keys)
+}
+
+// TestADrainThatBreaksOffSaysWhatItHadEvicted: nothing half done that is not reported.
+func TestADrainThatBreaksOffSaysWhatItHadEvicted(t *testing.T) {
+	b := runnertest.NewBackend()
+	b.DrainFails = problem.Errorf(problem.Unavailable, "", "the API server is gone")
+	r := newRaw(t, runnertest.Start(t, b))
+	resp, answer := r.do("POST", "/v1/nodes/"+runnertest.NodeName+"/drain", "{}", "Content-Type", "application/json")
+	assert.Equal(t, 503, resp.StatusCode)
+	assert.Contains(t, string(answer), "the API server is gone; these pods had been evicted before: production/web-1")
+}
+
+func TestADrainThatWaitsTriesAgain(t *testing.T) {
+	t.Parallel()
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	resp, answer := r.do("POST", "/v1/nodes/"+runnertest.NodeName+"/drain?wait=10s", "{}", "Content-Type", "application/json")
+	assert.Equal(t, 200, resp.StatusCode, string(answer))
+	assert.Contains(t, string(answer), `"done":true`)
+}
+
+func TestADrainEndsWithItsContext(t *testing.T) {
+	b := runnertest.NewBackend()
+	blocked := make(chan struct{})
+	b.Intercept = func(ctx context.Context, _ runnertest.Call) error {
+		close(blocked)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	client := runnertest.Start(t, b).Client()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := client.DrainNode(ctx, runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{}, func(runnerapi.Drain) {})
+		failed <- err
+	}()
+	await.Closed(t, blocked, "the drain to begin")
+	cancel()
+	assert.ErrorIs(t, await.Receive(t, failed, "the drain to end"), context.Canceled)
+}
+
+func TestWhatIsWrongAboutNodesIsNamed(t *testing.T) {
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	for _, c := range []struct{ method, path, body, field string }{
+		{"GET", "/v1/nodes/UPPER", "", `"path.name"`},
+		{"POST", "/v1/nodes/node-1/drain", `{"gracePeriodSeconds":-1}`, "gracePeriodSeconds"},
+		{"POST", "/v1/nodes/node-1/drain", `{"forse":true}`, "forse"},
+		{"POST", "/v1/nodes/node-1/drain?wait=1h", `{}`, "query.wait"},
+		{"GET", "/v1/namespaces/production/events?since=yesterday", "", "query.since"},
+		{"GET", "/v1/namespaces/production/events?limit=100000", "", "limit"},
+		{"GET", "/v1/namespaces/production/events?type=Odd", "", "type"},
+	} {
+		resp, answer := r.do(c.method, c.path, c.body, "Content-Type", "application/json")
+		assert.Equal(t, 422, resp.StatusCode, c.path)
+		assert.Contains(t, string(answer), c.field, c.path)
+	}
+	for path, want := range map[string]int{"/v1/nodes/none": 404, "/v1/namespaces/elsewhere/events": 403} {
+		resp, _ := r.do("GET", path, "")
+		assert.Equal(t, want, resp.StatusCode, path)
+	}
+}

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5/middleware"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/span"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Observation lets the agent observe calls. Each field may be nil.
+type Observation struct {
+	// Begun hears of each call when it comes.
+	Begun func()
+	// Called is called after each answered call, for metrics, with the call's ID in Calls, or
+	// OtherCall, so that there are no more IDs than calls.
+	Called func(id string, status int, took time.Duration)
+	// Tracer makes a span of each call, in its caller's trace.
+	Tracer trace.TracerProvider
+}
+
+// observed reports each call once it is answered.
+func (s *server) observed(next http.Handler) http.Handler {
+	if s.Observation.Begun == nil && s.Observation.Called == nil && s.Observation.Tracer == nil {
+		return next
+	}
+	calls := callsByRoute()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		if s.Observation.Begun != nil {
+			s.Observation.Begun()
+		}
+		r, served := span.Served(r, s.Observation.Tracer)
+		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		whole := false
+		defer func() { // also for an answer that broke off
+			id, status := runnerapi.OtherCall, ww.Status()
+			if call := callOf(calls, r); call.ID != "" {
+				id = observedID(call, r)
+			}
+			if status == 0 {
+				status = http.StatusOK
+			}
+			if !whole {
+				status = http.StatusInternalServerError
+			}
+			served(id, status)
+			if s.Observation.Called != nil {
+				s.Observation.Called(id, status, time.Since(start))
+			}
+		}()
+		next.ServeHTTP(ww, r)
+		whole = true
+	})
+}
+
+// observedID returns a call's ID; of requests to the Kubernetes API with their verb, since a watch
+// takes as long as its caller likes.
+func observedID(call runnerapi.Call, r *http.Request) string {
+	if call.ID != runnerapi.KubernetesCall {
+		return call.ID
+	}
+	k, err := readKubernetes(r)
+	if err != nil {
+		return call.ID + "/" + runnerapi.OtherCall
+	}
+	return call.ID + "/" + kindOf(k)
+}

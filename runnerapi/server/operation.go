@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+)
+
+func appKey(p params.App) runnerapi.Key { return runnerapi.Key{Namespace: p.Namespace, Name: p.Name} }
+
+func objectKey(p params.Object) runnerapi.Key {
+	return runnerapi.Key{Namespace: p.Namespace, Name: p.Name}
+}
+
+func (s *server) writeOptions(ctx context.Context, p params.Write) runnerapi.WriteOptions {
+	opts := runnerapi.WriteOptions{DryRun: p.DryRun, IdempotencyKey: p.IdempotencyKey, Caller: callerFrom(ctx)}
+	if c := commandFrom(ctx); c != nil {
+		opts.Command = c.name()
+		opts.Answered = func(ctx context.Context) (bool, error) { return s.answeredElsewhere(ctx, c) }
+	}
+	if s.Policy != nil {
+		opts.Admit = func(spec runnerapi.AppSpec) error { return s.bringApp(ctx, spec) }
+	}
+	return opts
+}
+
+// statuses that any call may answer with.
+var anyCall = []int{
+	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout, http.StatusUnprocessableEntity,
+	http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+}
+
+var anyWrite = append([]int{http.StatusConflict}, anyCall...)
+
+// operation returns a call of the table with what calls of the same kind share. bodyLimit is zero
+// for a call without a body.
+func operation(id, tag, summary, text string, bodyLimit int64) huma.Operation {
+	call := runnerapi.CallOf(id)
+	op := huma.Operation{
+		OperationID: id, Method: call.Method, Path: call.Path, Tags: []string{tag},
+		Summary: summary, Description: text, Errors: slices.Clone(anyCall), // huma appends to it
+		MaxBodyBytes: -1, BodyReadTimeout: -1, // withBody does both
+		Metadata: map[string]any{bodyLimitOf: bodyLimit},
+	}
+	if call.Method != http.MethodGet {
+		op.Errors = slices.Clone(anyWrite)
+	}
+	op.Middlewares = huma.Middlewares{plain, bodyless}
+	if bodyLimit > 0 {
+		op.Middlewares = huma.Middlewares{plain, withBody(bodyLimit)}
+	}
+	return op
+}
+
+// mayWait documents the answer 202 of a call that has a wait parameter.
+func (s *server) mayWait(op huma.Operation) huma.Operation {
+	return s.mayWaitFor(op, reflect.TypeFor[runnerapi.App]())
+}
+
+// mayWaitFor is like mayWait for an App that is answered as another type.
+func (s *server) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operation {
+	op.Metadata[answersApp] = true
+	schema := s.api.OpenAPI().Components.Schemas.Schema(answer, true, answer.Name())
+	op.Responses = map[string]*huma.Response{
+		"200": {
+			Description: "The outcome: the newest spec has settled, well or not, or a later change has superseded the command, or it was a dry run.",
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
+		},
+		"202": {
+			Description: "Accepted; it goes on.",
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
+		},
+	}
+	return op
+}
+
+// register adds a call that is bounded by the call timeout.
+func register[I, O any](s *server, op huma.Operation, call func(context.Context, *I) (*O, error)) {
+	registerLong(s, op, func(ctx context.Context, in *I) (*O, error) {
+		ctx, cancel := context.WithTimeout(ctx, s.CallTimeout)
+		defer cancel()
+		return call(ctx, in)
+	})
+}
+
+// registerLong adds a call that bounds itself, because it waits.
+func registerLong[I, O any](s *server, op huma.Operation, call func(context.Context, *I) (*O, error)) {
+	op.Middlewares = append(huma.Middlewares{s.writeDeadline, s.largeBodies}, op.Middlewares...)
+	if op.Method != http.MethodGet {
+		op.Middlewares = append(op.Middlewares, s.once)
+	}
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := call(ctx, in)
+		if err != nil {
+			return nil, s.wireError(ctx, err)
+		}
+		return out, nil
+	})
+}
+
+// writeDeadline keeps a caller that does not take its answer from holding the
+// call for ever.
+func (s *server) writeDeadline(ctx huma.Context, next func(huma.Context)) {
+	_, w := humachi.Unwrap(ctx)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(runnerapi.MaxWait + s.CallTimeout + writeTimeout))
+	next(ctx)
+}
+
+// wireError returns what may be sent about err, and logs err if that is not everything.
+func (s *server) wireError(ctx context.Context, err error) *runnerapi.Error {
+	id := problem.RequestID(ctx)
+	known := &runnerapi.Error{}
+	switch {
+	case errors.As(err, &known):
+		answer := *known
+		answer.RequestID = id
+		return &answer
+	case errors.As(context.Cause(ctx), &known): // the policy allows it no more
+		answer := *known
+		answer.RequestID = id
+		return &answer
+	case errors.Is(err, context.DeadlineExceeded):
+		known = problem.Errorf(problem.Timeout, "try again; if it stays so, see whether the cluster's API server is healthy",
+			"the cluster did not answer in time")
+	case ctx.Err() != nil:
+		known = problem.Errorf(problem.Unavailable, "send it again", "the call was given up before it was done")
+	default:
+		s.Log.Error().Err(err).Str("requestId", id).Msg("runner API: a call failed")
+		known = problem.Errorf(problem.Internal, "look for the request ID in the agent's log", "an unexpected error occurred")
+	}
+	known.RequestID = id
+	return known
+}
+
+// invalid turns fields at fault into one answer.
+func invalid(fields []runnerapi.FieldError) error {
+	if len(fields) == 0 {
+		return nil
+	}
+	e := problem.Errorf(problem.Invalid, "correct the field; the API's document is at /openapi.json", "%s", fields[0].Message).
+		WithField(fields[0].Field)
+	if len(fields) > 1 {
+		e.Fields = fields
+	}
+	return e
+}

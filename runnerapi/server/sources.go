@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+)
+
+type (
+	sourceOutput     struct{ Body runnerapi.Source }
+	sourceListOutput struct{ Body runnerapi.SourceList }
+)
+
+func (s *server) sourceRoutes() {
+	register(s, alsoRefuses(operation("put-source", "Git", "Follow a Git repository",
+		"Has the agent bring what the repository has, now and with each new commit, in the name of the Runner who put it and within what the policy allows him then. "+
+			"What comes of it is in the status. A dry run gets the repository and tries all of it. "+
+			"The customer's policy has to name this command, and the agent needs deployments/sources.yaml: see docs/git.md.", runnerapi.MaxSecretBody), http.StatusNotImplemented), s.putSource)
+	register(s, alsoRefuses(operation("get-source", "Git", "Get a Git source",
+		"With the commit that is applied, and the last error.", 0), http.StatusNotImplemented), s.getSource)
+	register(s, alsoRefuses(operation("list-sources", "Git", "List the Git sources of a namespace",
+		"With the commits that are applied, and their last errors.", 0), http.StatusNotImplemented), s.listSources)
+	register(s, alsoRefuses(operation("sync-source", "Git", "Look at a Git repository now",
+		"Gets the newest commit and applies it again, also when it is applied already. The status is Pending until that is done.", 0), http.StatusNotImplemented), s.syncSource)
+	register(s, alsoRefuses(operation("delete-source", "Git", "Stop following a Git repository",
+		"What it has brought stays.", 0), http.StatusNotImplemented), s.deleteSource)
+}
+
+func (s *server) putSource(ctx context.Context, in *struct {
+	params.Object
+	params.Write
+	Body runnerapi.SourceSpec
+}) (*sourceOutput, error) {
+	bad := in.Body.Validate(in.Name)
+	if in.Body.Build != nil {
+		bad = append(bad, in.Body.Build.Mistakes("build.resources")...)
+	}
+	if err := invalid(bad); err != nil {
+		return nil, err
+	}
+	source, err := s.Sources.PutSource(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
+	return &sourceOutput{Body: source}, err
+}
+
+func (s *server) getSource(ctx context.Context, in *params.Object) (*sourceOutput, error) {
+	source, err := s.Sources.GetSource(ctx, objectKey(*in))
+	return &sourceOutput{Body: source}, err
+}
+
+func (s *server) listSources(ctx context.Context, in *params.Namespace) (*sourceListOutput, error) {
+	items, err := s.Sources.ListSources(ctx, in.Namespace)
+	return &sourceListOutput{Body: runnerapi.SourceList{Items: notNil(items)}}, err
+}
+
+func (s *server) syncSource(ctx context.Context, in *struct {
+	params.Object
+	params.Write
+}) (*sourceOutput, error) {
+	source, err := s.Sources.SyncSource(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
+	return &sourceOutput{Body: source}, err
+}
+
+func (s *server) deleteSource(ctx context.Context, in *struct {
+	params.Object
+	params.Write
+}) (*emptyOutput, error) {
+	return &emptyOutput{}, s.Sources.DeleteSource(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
+}

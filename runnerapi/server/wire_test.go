@@ -1,0 +1,277 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+)
+
+// raw calls the agent without the client, as another language's would.
+type raw struct {
+	t     *testing.T
+	agent *runnertest.Agent
+	http  *http.Client
+	last  []byte
+}
+
+func newRaw(t *testing.T, agent *runnertest.Agent) *raw {
+	t.Helper()
+	cert, err := agent.ClientConfig().Certificate()
+	require.NoError(t, err)
+	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: agent.CA.Pool, ServerName: runnertest.ServerName, Certificates: []tls.Certificate{*cert},
+	}}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &raw{t: t, agent: agent, http: &http.Client{Transport: tr}}
+}
+
+func (r *raw) do(method, path, body string, header ...string) (*http.Response, []byte) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(ctxFor(r.t), method, "https://"+r.agent.Address+path, strings.NewReader(body))
+	require.NoError(r.t, err)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		if req.Header.Set(header[i], header[i+1]); header[i] == "Content-Type" && header[i+1] == "" {
+			req.Header.Del(header[i])
+		}
+	}
+	resp, err := r.http.Do(req)
+	require.NoError(r.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
+	require.NoError(r.t, err)
+	assert.NotEmpty(r.t, resp.Header.Get("Request-Id"), "%s %s", method, path)
+	return resp, raw
+}
+
+const appPath = "/v1/namespaces/production/apps/web"
+
+func TestWhatIsWrongWithARequestIsTold(t *testing.T) {
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	big := `{"image":"a","args":["` + strings.Repeat("x", runnerapi.MaxAppBody) + `"]}`
+	deep := strings.Repeat("[", 200_000)
+	for name, tc := range map[string]struct {
+		method, path, body string
+		status             int
+		field, says        string
+	}{
+		"no JSON":             {"PUT", appPath, "{\n \"image\": nope}", 400, "body", "line 2, column"},
+		"too deep":            {"PUT", appPath, deep, 400, "body", ""},
+		"no body":             {"PUT", appPath, "", 400, "", "body is required"},
+		"image missing":       {"PUT", appPath, `{}`, 422, "image", "required property image"},
+		"unknown field":       {"PUT", appPath, `{"image":"a","imagePullPolicy":"Always"}`, 422, "imagePullPolicy", "unexpected property"},
+		"wrong case":          {"PUT", appPath, `{"Image":"a"}`, 0, "", "Image"},
+		"twice":               {"PUT", appPath, `{"image":"a","image":"b"}`, 400, "body", `"image"`},
+		"wrong type":          {"PUT", appPath, `{"image":7}`, 422, "image", "expected string"},
+		"port out of range":   {"PUT", appPath, `{"image":"a","ports":[{"port":70000}]}`, 422, "ports[0].port", "65535"},
+		"semantics":           {"PUT", appPath, `{"image":"a","ports":[{"port":1},{"port":2}]}`, 422, "ports[0].name", "every port needs a name"},
+		"too large":           {"PUT", appPath, big, 413, "", "1048576"},
+		"bad name":            {"PUT", "/v1/namespaces/production/apps/Web", `{"image":"a"}`, 422, "path.name", "has to be"},
+		"bad namespace":       {"PUT", "/v1/namespaces/-/apps/web", `{"image":"a"}`, 422, "path.namespace", "has to be"},
+		"escaped slash":       {"GET", "/v1/namespaces/production/apps/a%2Fb", "", 422, "path.name", "has to be"},
+		"bad wait":            {"PUT", appPath + "?wait=1h", `{"image":"a"}`, 422, "query.wait", "not a time to wait"},
+		"unknown parameter":   {"PUT", appPath + "?dryrun=true", `{"image":"a"}`, 422, "query.dryrun", "unknown query parameter"},
+		"bad tail":            {"GET", appPath + "/logs?tail=-2", "", 422, "query.tail", ">= -1"},
+		"bad since":           {"GET", appPath + "/logs?since=yesterday", "", 422, "query.since", "neither a duration"},
+		"follow and previous": {"GET", appPath + "/logs?follow=true&previous=true", "", 422, "query.previous", ""},
+		"no replicas":         {"POST", appPath + "/scale", `{}`, 422, "replicas", "replicas, or min and max"},
+		"null replicas":       {"POST", appPath + "/scale", `{"replicas":null}`, 422, "replicas", ""},
+		"no such path":        {"GET", "/v1/nothing", "", 404, "", "/v1/nothing"},
+		"no such method":      {"PATCH", appPath, `{}`, 405, "", "PATCH"},
+		"secret key":          {"PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a b":"hunter2"}}`, 422, "data.a%20b", "a key may have"},
+		"secret value":        {"PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a":{"b":"hunter2"}}}`, 422, "data.a", "expected string"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.t = t
+			resp, body := r.do(tc.method, tc.path, tc.body)
+			if tc.status != 0 {
+				assert.Equal(t, tc.status, resp.StatusCode, string(body))
+			}
+			assert.GreaterOrEqual(t, resp.StatusCode, 400)
+			assert.Equal(t, "application/problem+json", resp.Header.Get("Content-Type"))
+			var e runnerapi.Error
+			require.NoError(t, json.Unmarshal(body, &e), string(body))
+			assert.Equal(t, resp.Header.Get("Request-Id"), e.RequestID)
+			assert.NotEmpty(t, e.Code)
+			if tc.field != "" {
+				assert.Equal(t, tc.field, e.Field, string(body))
+			}
+			assert.Contains(t, string(body), strings.ReplaceAll(tc.says, `"`, `\"`))
+			assert.NotContains(t, string(body), "hunter2")
+			assert.NotEmpty(t, e.Fix, string(body))
+		})
+	}
+	assert.Empty(t, r.agent.Backend.Calls(), "nothing of it reached the backend")
+}
+
+func TestContentTypeAndIdempotencyKey(t *testing.T) {
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	resp, _ := r.do("PUT", appPath, "image: a", "Content-Type", "application/yaml")
+	assert.Equal(t, 415, resp.StatusCode)
+	resp, _ = r.do("PUT", appPath, `{"image":"a"}`, "Idempotency-Key", strings.Repeat("k", 129))
+	assert.Equal(t, 422, resp.StatusCode)
+	resp, _ = r.do("PUT", appPath, `{"image":"a"}`, "Content-Type", "application/json; charset=utf-8", "Idempotency-Key", "k-1")
+	assert.Equal(t, 202, resp.StatusCode)
+	resp, _ = r.do("PATCH", appPath, "")
+	assert.Equal(t, "GET, HEAD, PUT, DELETE", resp.Header.Get("Allow"))
+}
+
+func TestWaitingIsAnsweredWithTheOutcome(t *testing.T) {
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	for query, tc := range map[string]struct {
+		image  string
+		status int
+		phase  runnerapi.Phase
+
+		outcome runnerapi.OperationState
+	}{
+		"?wait=10s":               {"shop/web:1", 200, runnerapi.PhaseHealthy, runnerapi.OperationSucceeded},
+		"?wait=11s":               {"missing", 200, runnerapi.PhaseFailed, runnerapi.OperationFailed}, // the outcome is data, not an error
+		"?wait=200ms":             {"slow", 202, runnerapi.PhaseProgressing, runnerapi.OperationPending},
+		"":                        {"shop/web:2", 202, runnerapi.PhaseProgressing, ""},
+		"?dryRun=true&wait=10s":   {"shop/web:3", 200, runnerapi.PhaseProgressing, ""},
+		"?wait=12s&dryRun=false":  {"shop/web:4", 200, runnerapi.PhaseHealthy, runnerapi.OperationSucceeded},
+		"?wait=200ms&dryRun=true": {"slow", 200, runnerapi.PhaseProgressing, ""},
+	} {
+		resp, body := r.do("PUT", appPath+query, fmt.Sprintf(`{"image":%q}`, tc.image))
+		assert.Equal(t, tc.status, resp.StatusCode, query)
+		var app runnerapi.App
+		require.NoError(t, json.Unmarshal(body, &app))
+		assert.Equal(t, tc.phase, app.Status.Phase, query)
+		waited := strings.Contains(query, "wait=") && !strings.Contains(query, "dryRun=true")
+		require.Equal(t, waited, app.Outcome != nil, query)
+		if waited {
+			assert.Equal(t, tc.outcome, app.Outcome.State, query)
+		}
+	}
+}
+
+// TestAWaitTellsOfItsOwnWrite though a later one comes while it waits.
+func TestAWaitTellsOfItsOwnWrite(t *testing.T) {
+	for kind, body := range map[string]string{
+		"apps": `{"image":"slow"}`, "jobs": `{"image":"slow"}`, "pipelines": `{"image":"slow","jobs":[{"name":"test"}]}`,
+	} {
+		for image, want := range map[string]runnerapi.OperationState{
+			"slow":    runnerapi.OperationSuperseded, // the later write has no outcome yet
+			"web:2":   runnerapi.OperationSuperseded,
+			"missing": runnerapi.OperationSuperseded,
+			"":        runnerapi.OperationPending, // there is no later write
+		} {
+			t.Run(kind+" "+image, func(t *testing.T) {
+				t.Parallel()
+				backend, path := runnertest.NewBackend(), "/v1/namespaces/production/"+kind+"/web"
+				var followed atomic.Bool
+				backend.Intercept = func(ctx context.Context, call runnertest.Call) error {
+					if image == "" || call.Verb != "Wait" || followed.Swap(true) {
+						return nil
+					}
+					app, err := backend.Get(ctx, call.Key)
+					app.Spec.Image = image
+					_, failed := backend.Deploy(ctx, call.Key, app.Spec, runnerapi.WriteOptions{})
+					return errors.Join(err, failed)
+				}
+				r := newRaw(t, runnertest.Start(t, backend))
+				for range 2 { // also where it is sent again
+					resp, answer := r.do("PUT", path+"?wait=100ms", body, "Idempotency-Key", "mine")
+					var got struct {
+						Operation string
+						Outcome   runnerapi.Outcome
+					}
+					require.NoError(t, json.Unmarshal(answer, &got), string(answer))
+					assert.Equal(t, want, got.Outcome.State, string(answer))
+					assert.Equal(t, want == runnerapi.OperationPending, resp.StatusCode == http.StatusAccepted, string(answer))
+					_, answer = r.do("GET", "/v1/operations/"+got.Operation, "")
+					assert.Contains(t, string(answer), `"state":"`+string(want)+`"`)
+				}
+			})
+		}
+	}
+}
+
+func TestHealthNeedsNoCertificateAndNothingElseDoesWithout(t *testing.T) {
+	h := server.New(server.Config{Version: "v1", Log: zerolog.Nop(), Ready: func(context.Context) error {
+		return fmt.Errorf("the tunnel is down")
+	}})
+	for path, status := range map[string]int{"/healthz": 200, "/readyz": 503, "/v1/apps": 401, "/openapi.json": 200, "/": 404} {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+		assert.Equal(t, status, rec.Code, path)
+	}
+	rec := httptest.NewRecorder()
+	server.NewHealth("v1", nil, nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	assert.Equal(t, 200, rec.Code)
+	rec = httptest.NewRecorder()
+	server.NewHealth("v1", nil, nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/v1/apps", nil))
+	assert.Equal(t, 404, rec.Code)
+}
+
+func TestACallThatTheClusterDoesNotAnswer(t *testing.T) {
+	b := runnertest.NewBackend()
+	b.Intercept = func(ctx context.Context, _ runnertest.Call) error { <-ctx.Done(); return ctx.Err() }
+	h := server.New(server.Config{
+		Apps: b, Clusters: b, TrustDomain: runnertest.TrustDomain, CallTimeout: 50 * time.Millisecond, Log: zerolog.Nop(),
+	})
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, verified(t, http.MethodGet, "/v1/cluster"))
+	assert.Equal(t, 504, rec.Code)
+	assert.Contains(t, rec.Body.String(), `"code":"timeout"`)
+}
+
+func TestAPanicIsAnswered(t *testing.T) {
+	b := runnertest.NewBackend()
+	b.Intercept = func(context.Context, runnertest.Call) error { panic("secret detail") }
+	var log strings.Builder
+	h := server.New(server.Config{Apps: b, Clusters: b, TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})
+	for _, path := range []string{"/v1/cluster", appPath + "/logs"} {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, verified(t, http.MethodGet, path))
+		assert.Equal(t, 500, rec.Code, path)
+		assert.NotContains(t, rec.Body.String(), "secret detail")
+		assert.Contains(t, log.String(), "panic")
+	}
+}
+
+func TestOneLogLinePerCallWithoutItsBody(t *testing.T) {
+	b := runnertest.NewBackend()
+	var log strings.Builder
+	h := server.New(server.Config{Secrets: b, TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})
+	req := verified(t, http.MethodPut, "/v1/namespaces/production/secrets/s?dryRun=true")
+	req.Body, req.ContentLength = io.NopCloser(strings.NewReader(`{"data":{"a":"hunter2"}}`)), -1
+	req.Header.Set("Content-Type", "application/json")
+	h.ServeHTTP(httptest.NewRecorder(), req)
+	assert.Equal(t, 1, strings.Count(log.String(), "\n"))
+	for _, want := range []string{`"route":"/v1/namespaces/{namespace}/secrets/{name}"`, `"status":200`, `"runner":"tester"`, `"requestId":"`} {
+		assert.Contains(t, log.String(), want)
+	}
+	assert.NotContains(t, log.String(), "hunter2")
+}
+
+// answerOf sends a request as it is; the answer's body is then in r.last.
+func answerOf(t *testing.T, r *raw, req *http.Request) *http.Response {
+	t.Helper()
+	resp, err := r.http.Do(req)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	r.last, err = io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp
+}
