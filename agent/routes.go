@@ -103,8 +103,10 @@ type knownRoutes struct {
 
 // next returns when to ask again, though nothing changed.
 func (k *knownRoutes) next() time.Duration {
-	waiting := slices.ContainsFunc(k.Hosts, func(h controlapi.HostStatus) bool { return !h.Served })
-	if waiting || k.Gateway != "" && k.expiring() {
+	switch {
+	case k.Gateway == "" || k.Digest == "":
+		return routesAtLeast // a gateway that is turned on comes with another tunnel
+	case slices.ContainsFunc(k.Hosts, func(h controlapi.HostStatus) bool { return !h.Served }):
 		return retry.Jitter(hostsAgain)
 	}
 	return max(hostsAgain, k.due-time.Since(k.sent))

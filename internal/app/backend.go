@@ -51,6 +51,7 @@ func (e *Engine) backend(ctx context.Context, namespace string, to *networkingv1
 		found.addresses = []string{net.JoinHostPort(s.Spec.ClusterIP, strconv.Itoa(int(port.Port)))}
 		return found
 	}
+	e.leadsToPods.Store(true)
 	if found.addresses = e.podAddresses(ctx, s, port); len(found.addresses) == 0 {
 		found.reason = "no pod is ready"
 	}
