@@ -25,6 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/build"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
@@ -107,6 +108,8 @@ type Agent struct {
 	beat chan struct{}
 	// routed requests a comparison of the routes with those that the control plane has.
 	routed chan struct{}
+	// public passes public requests to Services.
+	public *gateway.Handler
 	// updater is nil unless the cluster owner has enabled self-update.
 	updater *update.Updater
 	started time.Time
@@ -136,7 +139,7 @@ func New(opts Options) (*Agent, error) {
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k, kubernetes: kubernetes, builds: builds,
 		health: newHealth(), policy: owner, guard: guard, beat: make(chan struct{}, 1), routed: make(chan struct{}, 1), news: newNews(),
 		hurry: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
-		process: rand.Text(), instruments: newInstruments(opts.Version),
+		process: rand.Text(), instruments: newInstruments(opts.Version), public: gateway.NewHandler(opts.Log),
 	}
 	a.manifests = manifests.New(manifests.Config{
 		REST: opts.Kubernetes, Namespace: opts.Config.Namespace, Namespaces: opts.Config.Namespaces, Manage: k.Manage,
@@ -282,6 +285,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		}
 		return nil
 	})
+	parts.Go(func() error { return a.public.Serve(serving, tun.Public(), drainTimeout) })
 	parts.Go(func() error {
 		defer stop()
 		return server.Serve(serving, tun.Listener(), server.ServeConfig{

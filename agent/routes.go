@@ -4,16 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
 // routesPause is how long changes of routes are gathered: a rollout causes many.
-const routesPause = time.Second
+const routesPause = 250 * time.Millisecond
 
 // led is called when this replica begins to lead.
 func (a *Agent) led() {
@@ -29,8 +32,16 @@ func (a *Agent) routesSoon() {
 	}
 }
 
-// routesChanged returns the function that the engine calls on changes; nil unless the cluster owner
-// has enabled ingress sync.
+const (
+	// routesAtLeast is how often the routes are sent though nothing changed: the control plane
+	// forgets them after eight hours.
+	routesAtLeast = 4 * time.Hour
+	// hostsAgain is how often the control plane is asked about hosts that it does not serve yet.
+	hostsAgain = time.Minute
+)
+
+// routesChanged returns the function that the engine calls on changes; nil if the cluster owner has
+// turned ingress sync off.
 func (a *Agent) routesChanged() func() {
 	if !a.opts.Config.EnableIngressSync {
 		return nil
@@ -41,8 +52,8 @@ func (a *Agent) routesChanged() func() {
 // syncRoutes keeps the control plane's copy of this agent's routes up to date, until ctx ends. It
 // compares states and does not pass on changes. It does so at the start, after each change, and
 // when this replica begins to lead. It also does so when a tunnel goes down or comes up, because
-// the control plane may have been restored from a backup. With ingress sync disabled there are no
-// routes, and earlier ones are withdrawn.
+// the control plane may have been restored from a backup. With ingress sync turned off, or a control
+// plane without a gateway, there are no routes, and earlier ones are withdrawn.
 func (a *Agent) syncRoutes(ctx context.Context, control *controlapi.Client, tun *tunnel.Set, engine *app.Engine) error {
 	wait := newBackoff()
 	var theirs knownRoutes
@@ -68,6 +79,8 @@ func (a *Agent) syncRoutes(ctx context.Context, control *controlapi.Client, tun 
 			return nil
 		case <-a.routed:
 		case <-changed:
+		case <-time.After(theirs.next()):
+			theirs.sure = false
 		}
 		if !retry.Wait(ctx, retry.Jitter(routesPause)) {
 			return nil
@@ -82,51 +95,80 @@ func (a *Agent) syncRoutes(ctx context.Context, control *controlapi.Client, tun 
 
 // knownRoutes is what the control plane has, as far as this replica knows.
 type knownRoutes struct {
-	digest string
-	sure   bool
+	controlapi.RoutesState
+	sure bool
+	sent time.Time // when the control plane was last sent the routes
+	due  time.Duration
 }
+
+// next returns when to ask again, though nothing changed.
+func (k *knownRoutes) next() time.Duration {
+	switch {
+	case k.Gateway == "" || k.Digest == "":
+		return routesAtLeast // a gateway that is turned on comes with another tunnel
+	case slices.ContainsFunc(k.Hosts, func(h controlapi.HostStatus) bool { return !h.Served }):
+		return retry.Jitter(hostsAgain)
+	}
+	return max(hostsAgain, k.due-time.Since(k.sent))
+}
+
+// expiring reports whether the routes are to be sent as a sign of life.
+func (k *knownRoutes) expiring() bool { return time.Since(k.sent) >= k.due }
 
 // compareRoutes sends the routes if the control plane has others. It asks first if it does not know
 // what the control plane has: most agents have no changes after a reconnect.
 func (a *Agent) compareRoutes(ctx context.Context, control *controlapi.Client, engine *app.Engine, theirs *knownRoutes) error {
+	routes, err := a.routes(ctx, engine)
+	if err != nil {
+		return err
+	}
+	a.public.Set(backendsOf(routes)) // in every replica: public streams come to all of them
 	if !engine.Leads() {
 		theirs.sure = false // another replica sends them meanwhile
 		return nil
 	}
-	ours, err := a.routes(ctx, engine)
+	if !theirs.sure {
+		if theirs.RoutesState, err = control.Routes(ctx); err != nil {
+			return err
+		}
+		theirs.sure = true
+	}
+	if theirs.Gateway == "" {
+		routes = nil // there is nothing that would lead to them
+	}
+	ours, err := boundRoutes(routes)
 	if err != nil {
 		return err
 	}
-	if !theirs.sure {
-		state, err := control.Routes(ctx)
-		if err != nil {
-			return err
-		}
-		theirs.digest, theirs.sure = state.Digest, true
-	}
-	if ours.Digest() == theirs.digest {
+	if ours.Digest() == theirs.Digest && !(len(routes) > 0 && theirs.expiring()) {
 		return nil
 	}
 	theirs.sure = false // until it has answered
-	state, err := control.PutRoutes(ctx, ours)
-	if err != nil {
+	if theirs.RoutesState, err = control.PutRoutes(ctx, ours); err != nil {
 		return err
 	}
-	theirs.digest, theirs.sure = state.Digest, true
+	theirs.sure, theirs.sent, theirs.due = true, time.Now(), routesAtLeast-rand.N(routesAtLeast/4) //nolint:gosec // spreading load needs no secrecy
 	a.log.Info().Int("routes", len(ours.Routes)).Int("omitted", ours.Omitted).Msg("told the control plane at which hosts the Apps are served")
 	return nil
 }
 
-// routes returns the routes to send.
-func (a *Agent) routes(ctx context.Context, engine *app.Engine) (controlapi.RoutesRequest, error) {
+// routes returns the routes of this agent; none if the cluster owner has turned them off.
+func (a *Agent) routes(ctx context.Context, engine *app.Engine) ([]app.Route, error) {
 	if !a.opts.Config.EnableIngressSync {
-		return controlapi.RoutesRequest{}, nil
+		return nil, nil
 	}
-	routes, err := engine.Routes(ctx)
-	if err != nil {
-		return controlapi.RoutesRequest{}, err
+	return engine.Routes(ctx)
+}
+
+// backendsOf returns where the routes lead.
+func backendsOf(routes []app.Route) []gateway.Route {
+	backends := make([]gateway.Route, len(routes))
+	for i, r := range routes {
+		backends[i] = gateway.Route{
+			Host: r.Host, Path: r.Path, PathType: r.PathType, Addresses: r.Addresses, HTTP2: r.HTTP2, Created: r.Created,
+		}
 	}
-	return boundRoutes(routes)
+	return backends
 }
 
 // boundRoutes returns as many routes as may be sent, in order.
@@ -135,7 +177,7 @@ func boundRoutes(routes []app.Route) (controlapi.RoutesRequest, error) {
 	for i, r := range routes {
 		out := controlapi.Route{
 			Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS,
-			Namespace: r.App.Namespace, App: r.App.Name, Port: r.Port, Ready: r.Ready, Reason: r.Reason,
+			Namespace: r.App.Namespace, App: r.App.Name, Service: r.Service, Port: r.Port, Ready: r.Ready, Reason: r.Reason,
 		}
 		text, err := json.Marshal(out)
 		if err != nil {

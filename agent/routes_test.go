@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,12 +17,29 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
 func routesOn(c *config.Config) { c.EnableIngressSync = true }
+
+// gatewayDomain is below which Apps have hosts by themselves.
+const gatewayDomain = "apps.example.com"
+
+// withGateway gives a control plane a gateway with a CA of its own, which asks a DNS server of the
+// test for proofs.
+func withGateway(t *testing.T) func(*controlplane.Config) {
+	t.Helper()
+	dns := dnstest.Start(t)
+	return func(c *controlplane.Config) {
+		c.Gateway = controlplane.GatewayConfig{
+			Domain: gatewayDomain, CA: controlplane.GatewayInternal, HTTPSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0",
+			Resolvers: []string{dns.Address},
+		}
+	}
+}
 
 // publicApp makes an App with an ingress, as kubectl would.
 func publicApp(t *testing.T, name, host string) *app.App {
@@ -71,7 +87,7 @@ func awaitRoutes(t *testing.T, p *planetest.Plane, hosts ...string) (list []cont
 
 // TestRoutesReachTheControlPlane, and follow it and the agent through what befalls them.
 func TestRoutesReachTheControlPlane(t *testing.T) {
-	p, dir := planetest.Start(t), t.TempDir()
+	p, dir := planetest.Start(t, withGateway(t)), t.TempDir()
 	first := run(t, p, dir, token(t, p), routesOn)
 	p.AwaitOnline(t, time.Time{})
 	backup := t.TempDir() + "/data"
@@ -82,9 +98,10 @@ func TestRoutesReachTheControlPlane(t *testing.T) {
 	got := awaitRoutes(t, p, "one.example.com")[0]
 	t.Logf("a host was listed %s after its App was made", time.Since(began).Round(time.Millisecond))
 	assert.Equal(t, name, got.Agent.Name)
-	assert.Equal(t, "production/one:8080 http://one.example.com/ Prefix",
+	assert.Equal(t, "production/one:8080 https://one.example.com/ Prefix",
 		fmt.Sprintf("%s/%s:%d %s %s", got.Namespace, got.App, got.Port, got.URL, got.PathType))
-	assert.Equal(t, "no pod is ready", got.Reason)
+	assert.False(t, got.Ready)
+	assert.Contains(t, got.Reason, "set CNAME one.example.com to", "nothing proves the host yet")
 	two := publicApp(t, "two", "two.example.com")
 	awaitRoutes(t, p, "one.example.com", "two.example.com")
 
@@ -123,7 +140,7 @@ func TestRoutesReachTheControlPlane(t *testing.T) {
 
 // TestRoutesBecomeReady with what the cluster says of the App's pods and its Ingress.
 func TestRoutesBecomeReady(t *testing.T) {
-	p := planetest.Start(t)
+	p := planetest.Start(t, withGateway(t))
 	env := kubetest.ControlPlane(t)
 	run(t, p, t.TempDir(), token(t, p), routesOn)
 	p.AwaitOnline(t, time.Time{})
@@ -135,18 +152,9 @@ func TestRoutesBecomeReady(t *testing.T) {
 	require.NoError(t, env.Client.Get(t.Context(), at, d))
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
 	require.NoError(t, env.Client.Status().Update(t.Context(), d))
-	awaitReason(t, p, "no ingress controller has published an address of the Ingress")
-	publish(t, a)
+	_, err := p.GrantHost(t.Context(), "ready.example.com", name)
+	require.NoError(t, err)
 	awaitReason(t, p, "")
-}
-
-// publish says of an App's Ingress what an ingress controller would.
-func publish(t *testing.T, a *app.App) {
-	t.Helper()
-	c, in := kubetest.ControlPlane(t).Client, &networkingv1.Ingress{}
-	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(a), in))
-	in.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.1"}}
-	require.NoError(t, c.Status().Update(t.Context(), in))
 }
 
 // awaitReason waits until the only route is not ready for that reason, or ready.

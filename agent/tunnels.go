@@ -39,7 +39,7 @@ func (a *Agent) newTunnels(id *identity.Identity) (*tunnel.Set, error) {
 	tun, err := tunnel.NewSet(tunnel.SetConfig{
 		Config: tunnel.Config{
 			ServerAddress: own.Address, ServerName: own.ServerName, AgentID: id.AgentID,
-			Instance: a.replica, Cluster: a.knownCluster, Proxy: proxyFunc(), Log: a.log,
+			Instance: a.replica, Cluster: a.knownCluster, Proxy: proxyFunc(), Log: a.log, TakePublic: a.opts.Config.EnableIngressSync,
 			TLS:       func(context.Context) (*tls.Config, error) { return secure(), nil },
 			Websocket: a.opts.Config.ControlPlaneURL, WebsocketTLS: func(context.Context) (*tls.Config, error) { return web(), nil },
 		},

@@ -23,7 +23,8 @@ import (
 type connector struct {
 	mux       *mux.Session
 	handovers link.Gate
-	open      atomic.Int64 // connections that were handed over
+	open      atomic.Int64  // connections that were handed over
+	public    *atomic.Int64 // streams of public traffic that are open
 }
 
 var _ client.MessageConnector = (*connector)(nil)
@@ -50,7 +51,7 @@ func (c *connector) Connect() (*msg.Conn, error) {
 }
 
 // idle reports that nothing goes through the session.
-func (c *connector) idle() bool { return c.open.Load() == 0 }
+func (c *connector) idle() bool { return c.open.Load() == 0 && c.public.Load() == 0 }
 
 // Close implements client.MessageConnector.
 func (c *connector) Close() error { return c.mux.Close() }

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"sync/atomic"
@@ -13,15 +14,13 @@ import (
 // goAwayTimeout bounds reading one.
 const goAwayTimeout = 5 * time.Second
 
-// goAway is the message of a server that stops: it opens a stream, which it does for nothing
-// else.
+// goAway is the message of a server that stops, on a stream that it opens.
 type goAway struct{ said atomic.Pointer[link.Refused] }
 
-// hear reads a stream that the server has opened, and ends the session if it announces the server's
-// stop.
-func (f *goAway) hear(stream *mux.Stream) {
-	_ = stream.SetReadDeadline(time.Now().Add(goAwayTimeout))
-	text, err := io.ReadAll(io.LimitReader(stream, link.MaxRefusal))
+// hear reads the rest of a stream that the server has opened, and ends the session if it announces
+// the server's stop.
+func (f *goAway) hear(first byte, stream *mux.Stream) {
+	text, err := io.ReadAll(io.LimitReader(io.MultiReader(bytes.NewReader([]byte{first}), stream), link.MaxRefusal))
 	_ = stream.Close()
 	if told, ok := link.ParseRefusal(string(text)); err == nil && ok {
 		f.said.Store(&told)

@@ -25,7 +25,8 @@ func (t *Tunnel) session(ctx context.Context) error {
 	var sent goAway
 	var beside sync.WaitGroup // ends with the multiplexer
 	defer beside.Wait()
-	mux := link.Accepting(remembering, conn.below, func(opened *mux.Stream) { beside.Go(func() { sent.hear(opened) }) })
+	offers, public := &link.Gate{}, &atomic.Int64{}
+	mux := link.Accepting(remembering, conn.below, func(opened *mux.Stream) { beside.Go(func() { t.opened(opened, &sent, offers, public) }) })
 	defer func() { _ = mux.Close() }()
 	t.live.Store(mux)
 	defer t.live.Store(nil)
@@ -36,12 +37,11 @@ func (t *Tunnel) session(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = mux.Close() })
 	defer stop()
 
-	offers := &link.Gate{}
 	defer offers.Shut()
 	defer func() { _ = mux.Close() }()
 	trying, stopTrying := context.WithCancel(ctx)
 	defer stopTrying()
-	frp, moved := &connector{mux: mux}, atomic.Bool{}
+	frp, moved := &connector{mux: mux, public: public}, atomic.Bool{}
 	if conn.transport == Websocket {
 		beside.Go(func() {
 			if t.returnToTCP(trying, mux, frp.idle) {

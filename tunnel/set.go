@@ -44,6 +44,7 @@ type Set struct {
 	cfg      SetConfig
 	fallback Endpoint
 	listener *listener
+	public   *listener
 	look     chan struct{} // that there is something to arrange
 
 	running sync.WaitGroup // of Run
@@ -93,7 +94,7 @@ func NewSet(cfg SetConfig) (*Set, error) {
 	cfg.Leave = cmp.Or(cfg.Leave, 20*time.Second)
 	fallback := Endpoint{Address: cfg.ServerAddress, ServerName: cfg.ServerName}.normal()
 	return &Set{
-		cfg: cfg, fallback: fallback, wanted: []Endpoint{fallback}, listener: newListener(cfg.AgentID),
+		cfg: cfg, fallback: fallback, wanted: []Endpoint{fallback}, listener: newListener(cfg.AgentID), public: newListener(cfg.AgentID),
 		look: make(chan struct{}, 1), attempt: newAttempt(firstPatience), since: time.Now(), retried: make(chan struct{}), next: make(chan struct{}),
 	}, nil
 }
@@ -135,6 +136,9 @@ func (s *Set) Retry() {
 
 // Listener yields the connections of Runners, of all tunnels. It is as a Tunnel's.
 func (s *Set) Listener() net.Listener { return s.listener }
+
+// Public yields the streams of public traffic, of all tunnels. It is as a Tunnel's.
+func (s *Set) Public() net.Listener { return s.public }
 
 // Changed returns a channel that is closed at the next change of Status. Take it before
 // reading Status so that no change is missed.

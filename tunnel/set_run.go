@@ -91,7 +91,7 @@ func (s *Set) begin(ctx context.Context, e Endpoint) {
 		cfg.Log.Error().Err(err).Msg("there can be no tunnel to this node")
 		return
 	}
-	t.listener, t.status.notify = s.listener, s.changed
+	t.listener, t.public, t.status.notify = s.listener, s.public, s.changed
 	ctx, stop := context.WithCancel(ctx)
 	m := &member{Tunnel: t, at: e, stop: stop}
 	s.members = append(s.members, m)

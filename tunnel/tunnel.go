@@ -64,6 +64,9 @@ type Config struct {
 	// Proxy returns the proxy for a URL, as http.Transport's field does; nil connects directly.
 	// http, https and socks5 proxies are supported.
 	Proxy func(*url.URL) (*url.URL, error)
+	// TakePublic makes the tunnel take streams of public traffic, which come from the Public
+	// listener. Without it they are closed on arrival.
+	TakePublic bool
 	// Log receives the tunnel's log and, through it, frp's.
 	Log zerolog.Logger
 	// Backoff spaces connection attempts; zero values select the defaults.
@@ -88,6 +91,7 @@ type Tunnel struct {
 	status     *tracker
 	transports *memory
 	listener   *listener
+	public     *listener
 	live       atomic.Pointer[mux.Session] // of the current connection
 	calls      atomic.Pointer[callable]    // while it is up and accepts calls
 	draining   atomic.Bool
@@ -118,7 +122,7 @@ func New(cfg Config) (*Tunnel, error) {
 	cfg.Fallback = cfg.Fallback.withDefaults()
 	link.RedirectFRPLog(cfg.Log)
 	return &Tunnel{
-		cfg: cfg, host: host, status: newTracker(), listener: newListener(cfg.AgentID), transports: &memory{patience: cfg.Fallback.Patience},
+		cfg: cfg, host: host, status: newTracker(), listener: newListener(cfg.AgentID), public: newListener(cfg.AgentID), transports: &memory{patience: cfg.Fallback.Patience},
 	}, nil
 }
 
@@ -131,6 +135,10 @@ func isHTTPS(text string) bool {
 // does, across reconnects. An http.Server's shutdown may close it: later connections are then
 // closed on arrival.
 func (t *Tunnel) Listener() net.Listener { return t.listener }
+
+// Public returns the listener for streams of public traffic. It lives as long as Listener's does.
+// The two never return each other's connections.
+func (t *Tunnel) Public() net.Listener { return t.public }
 
 // Status returns the tunnel's status.
 func (t *Tunnel) Status() Status { return t.status.get() }

@@ -84,7 +84,7 @@ All times are in UTC.`,
 	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory of the CA and the database, unless they are in PostgreSQL")
 	a.database.add(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cli.FlagError(cmd, err)} })
-	root.AddCommand(newServe(a), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), newRoutes(a), newWebhook(a), newRelease(a), newDeadLetters(a), newCA(a), newDatabase(a), cli.NewVersion("pipeops-controlplane", version, commit))
+	root.AddCommand(newServe(a), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), newRoutes(a), newGateway(a), newWebhook(a), newRelease(a), newDeadLetters(a), newCA(a), newDatabase(a), cli.NewVersion("pipeops-controlplane", version, commit))
 	return root
 }
 

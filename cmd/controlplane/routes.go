@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 
@@ -16,14 +17,14 @@ func newRoutes(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "routes [AGENT]",
 		Short: "List the public hosts of agents' Apps",
-		Long: `List the public hosts in the Ingresses of agents' Apps. Agents report them when
-enableIngressSync is on.
+		Long: `List the public hosts of agents' Apps, which the gateway serves. Agents report them unless
+enableIngressSync is off.
 
-Traffic to these hosts does not pass through the control plane. It goes where DNS leads, to the
-ingress controller of that cluster.
+PROOF is what lets the agent serve the host: given (below the gateway's domain), cname or txt (a DNS
+record), or grant (of the operator). Without one, REASON names the record that is missing.
 
-If two agents have the same host, CONFLICT marks the later one. The same is true for a path of a
-host that two Apps of one agent have.`,
+CONFLICT names another agent that serves the host, or the App of the same agent that had the path
+before.`,
 		Example: "  pipeops-controlplane routes\n  pipeops-controlplane routes shop -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -51,7 +52,7 @@ host that two Apps of one agent have.`,
 
 func (a *app) printRoutes(routes controlplane.Routes, out *cli.Output) error {
 	if len(routes.Items) == 0 && out.Table() {
-		a.say("no routes; agents tell them where enableIngressSync is on and Apps have an ingress")
+		a.say("no routes; agents report them if the control plane has a gateway (--gateway-domain), and Apps have an ingress")
 		return nil
 	}
 	err := out.Write(a.out, routes, func(w io.Writer) { routeTable(w, routes.Items) })
@@ -62,7 +63,7 @@ func (a *app) printRoutes(routes controlplane.Routes, out *cli.Output) error {
 }
 
 func routeTable(w io.Writer, routes []controlplane.Route) {
-	cli.Row(w, "URL", "TYPE", "AGENT", "NAMESPACE", "APP", "PORT", "READY", "SINCE", "CONFLICT", "REASON")
+	cli.Row(w, "URL", "TYPE", "AGENT", "NAMESPACE", "APP", "PORT", "READY", "PROOF", "SINCE", "CONFLICT", "REASON")
 	for _, r := range routes {
 		ready := "no"
 		switch {
@@ -71,7 +72,7 @@ func routeTable(w io.Writer, routes []controlplane.Route) {
 		case r.Ready:
 			ready = "yes"
 		}
-		cli.Row(w, r.URL, r.PathType, r.Agent.Name, r.Namespace, r.App, r.Port, ready, cli.Ago(r.Since), conflict(r), r.Reason)
+		cli.Row(w, r.URL, r.PathType, r.Agent.Name, r.Namespace, cmp.Or(r.App, r.Service), r.Port, ready, cmp.Or(r.Proof, "none"), cli.Ago(r.Since), conflict(r), r.Reason)
 	}
 }
 

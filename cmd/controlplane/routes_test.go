@@ -17,7 +17,7 @@ func TestTheTableOfRoutes(t *testing.T) {
 	away := controlplane.Claimant{ID: "a2", Name: "bank", State: announce.StateOffline}
 	route := func(agent controlplane.Claimant, app string, change func(*controlplane.Route)) controlplane.Route {
 		r := controlplane.Route{URL: "https://www.example.com/", PathType: "Prefix", Agent: agent, Namespace: "n", App: app, Port: 80,
-			Ready: true, Since: time.Now().Add(-time.Hour)}
+			Ready: true, Served: true, Proof: "cname", Since: time.Now().Add(-time.Hour)}
 		change(&r)
 		return r
 	}
@@ -37,7 +37,7 @@ func TestTheTableOfRoutes(t *testing.T) {
 	lines := strings.Split(out.String(), "\n")
 	for i, want := range [][]string{
 		{"URL", "CONFLICT", "REASON"},
-		{"https://www.example.com/", "Prefix", "shop", "web", "80", "yes", "60m"},
+		{"https://www.example.com/", "Prefix", "shop", "web", "80", "yes", "cname", "60m"},
 		{"new", "yes", "held by App n/web"},
 		{"down", "no", "no pod is ready: CrashLoop [2J"},
 		{"bank", "unknown", "held by agent shop"},

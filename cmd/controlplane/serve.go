@@ -23,6 +23,7 @@ type serve struct {
 	cfg      controlplane.Config
 	broker   brokerFlags
 	limits   limitFlags
+	gateway  gatewayFlags
 	hooks    webhookCA
 	logLevel string
 }
@@ -51,6 +52,9 @@ there is a broker.`,
     --advertise-tunnel control.example.com:7000 --advertise-edge control.example.com:8444 \
     --broker-url-file /etc/pipeops/broker-url
 
+  # With a gateway, so that the public reaches Apps:
+  pipeops-controlplane serve --data-dir ./data --gateway-domain apps.example.com
+
   # One of several control planes on one PostgreSQL:
   pipeops-controlplane serve --database-file /etc/pipeops/database-url --ca-key-file /etc/pipeops/ca-key \
     --advertise-peer 10.0.0.4:8445`,
@@ -73,6 +77,7 @@ there is a broker.`,
 	f.StringVar(&s.cfg.MetricsListen, "metrics-listen", "", "listen address of /metrics for Prometheus, plain HTTP, for example 127.0.0.1:9090; empty for none")
 	f.StringVar(&s.cfg.PprofListen, "pprof-listen", "", "listen address of /debug/pprof/ for developers, plain HTTP; without a host it is 127.0.0.1; empty for none")
 	s.limits.add(f)
+	s.gateway.add(f)
 	f.StringVar(&s.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 	s.broker.add(f)
 	s.hooks.add(f)
@@ -90,7 +95,7 @@ func (s *serve) run(ctx context.Context) error {
 	s.cfg.CAKey, noKey = s.database.readCAKey()
 	var unread error
 	s.cfg.WebhookRoots, unread = s.hooks.roots()
-	if err := errors.Join(err, wrong, noKey, unread, s.broker.apply(&s.cfg), s.limits.apply(&s.cfg), s.cfg.Validate()); err != nil {
+	if err := errors.Join(err, wrong, noKey, unread, s.broker.apply(&s.cfg), s.limits.apply(&s.cfg), s.gateway.apply(&s.cfg), s.cfg.Validate()); err != nil {
 		return usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}
 	}
 	traces, err := tracing.Start(ctx, "pipeops-controlplane", version, os.Getenv, log)
@@ -116,6 +121,9 @@ func (s *serve) greet(cp *controlplane.ControlPlane) {
 	s.say("  edge    %-36s listens on %s", at.Edge, listens.Edge)
 	if at, _ := cp.ObservedAt(); at != nil {
 		s.say("  metrics http://%s/metrics", at)
+	}
+	if listens.HTTPS != nil {
+		s.say("  gateway %-36s listens on %s", "*."+s.cfg.Gateway.Domain, listens.HTTPS)
 	}
 	if s.cfg.Database.Given() {
 		s.say("  database %s", s.cfg.Database)

@@ -103,6 +103,7 @@ type Engine struct {
 	ports        *ports
 	traces       traces
 	ready        atomic.Bool
+	leadsToPods  atomic.Bool // a route leads to a Service without an address of its own
 	// noRechecks leaves Apps alone until an event about them arrives, or until a grace of a second
 	// has passed. Only tests set it.
 	noRechecks bool
@@ -227,7 +228,11 @@ func (e *Engine) watch(ctx context.Context) error {
 			e.routed()
 		},
 		&networkingv1.Ingress{}: func(client.Object) { e.routed() },
+		&corev1.Service{}:       func(client.Object) { e.routed() },
 		&corev1.Pod{}: func(o client.Object) {
+			if e.leadsToPods.Load() {
+				e.routed()
+			}
 			e.hub.notify(runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetLabels()[managed.App]})
 		},
 	} {

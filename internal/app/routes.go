@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,19 +16,26 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Route is a public host, or a path of it, at which an Ingress serves an App.
+// Route is a public host, or a path of it, that an Ingress leads to a Service.
 type Route struct {
+	// App is whose Ingress it is; its name is empty for one of a chart, a set or a source.
 	App      runnerapi.Key
 	Host     string
 	Path     string
 	PathType string // as in an Ingress
 	TLS      bool   // the Ingress names a certificate for the host
-	Port     int32  // of the App's Service
+	Service  string
+	Port     int32 // of the Service
 	Ready    bool
 	Reason   string // why it is not ready
+
+	// The rest is for this agent alone.
+	Addresses []string // of the Service, host:port
+	HTTP2     bool     // the Service declares HTTP/2 without TLS
+	Created   time.Time
 }
 
-// Routes returns the routes of all Apps that are not being deleted, in a stable order, each once.
+// Routes returns the routes of all Ingresses with the agent's label, in a stable order, each once.
 // They come from the Engine's caches.
 func (e *Engine) Routes(ctx context.Context) ([]Route, error) {
 	if !e.Ready() {
@@ -50,11 +59,16 @@ func (e *Engine) Routes(ctx context.Context) ([]Route, error) {
 	var routes []Route
 	for i := range ingresses.Items {
 		in := &ingresses.Items[i]
-		owner := metav1.GetControllerOfNoCopy(in)
-		if owner == nil || apps[owner.UID] == nil || !apps[owner.UID].DeletionTimestamp.IsZero() {
+		if !in.DeletionTimestamp.IsZero() || !e.scope().Covers(in.Namespace) {
 			continue
 		}
-		routes = append(routes, routesOf(apps[owner.UID], in)...)
+		var of *App
+		if owner := metav1.GetControllerOfNoCopy(in); owner != nil && owner.Kind == Kind {
+			if of = apps[owner.UID]; of == nil || !of.DeletionTimestamp.IsZero() {
+				continue
+			}
+		}
+		routes = append(routes, e.routesOf(ctx, of, in)...)
 	}
 	slices.SortStableFunc(routes, compareRoutes)
 	return slices.CompactFunc(routes, func(a, b Route) bool { return compareRoutes(a, b) == 0 }), nil
@@ -62,11 +76,14 @@ func (e *Engine) Routes(ctx context.Context) ([]Route, error) {
 
 func compareRoutes(a, b Route) int {
 	return cmp.Or(cmp.Compare(a.App.Namespace, b.App.Namespace), cmp.Compare(a.App.Name, b.App.Name),
-		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), cmp.Compare(a.PathType, b.PathType))
+		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), cmp.Compare(a.PathType, b.PathType), cmp.Compare(a.Service, b.Service))
 }
 
-func routesOf(a *App, in *networkingv1.Ingress) (routes []Route) {
-	reason := notServed(a, in)
+func (e *Engine) routesOf(ctx context.Context, a *App, in *networkingv1.Ingress) (routes []Route) {
+	app, stopped := runnerapi.Key{Namespace: in.Namespace}, ""
+	if a != nil {
+		app, stopped = a.key(), notServed(a)
+	}
 	for _, rule := range in.Spec.Rules {
 		if rule.Host == "" || rule.HTTP == nil {
 			continue
@@ -75,11 +92,17 @@ func routesOf(a *App, in *networkingv1.Ingress) (routes []Route) {
 			if p.Backend.Service == nil {
 				continue
 			}
+			to := e.backend(ctx, in.Namespace, p.Backend.Service)
+			if to.port == 0 {
+				continue // a port that the Service does not have
+			}
+			reason := cmp.Or(stopped, to.reason)
 			routes = append(routes, Route{
-				App: a.key(), Host: rule.Host, Path: cmp.Or(p.Path, "/"),
+				App: app, Host: strings.ToLower(rule.Host), Path: cmp.Or(p.Path, "/"),
 				PathType: string(ptr.Deref(p.PathType, networkingv1.PathTypeImplementationSpecific)),
-				TLS:      encrypted(in, rule.Host), Port: p.Backend.Service.Port.Number,
+				TLS:      encrypted(in, rule.Host), Service: p.Backend.Service.Name, Port: to.port,
 				Ready: reason == "", Reason: reason,
+				Addresses: to.addresses, HTTP2: to.http2, Created: in.CreationTimestamp.Time,
 			})
 		}
 	}
@@ -92,7 +115,7 @@ func encrypted(in *networkingv1.Ingress, host string) bool {
 
 // notServed returns why a request to the App's hosts would not be answered, or nothing. Of the
 // diagnosis it has the cause alone: the rest is news of the App.
-func notServed(a *App, in *networkingv1.Ingress) string {
+func notServed(a *App) string {
 	switch {
 	case a.Status.ReadyReplicas == 0 && a.Status.Diagnosis != nil:
 		return "no pod is ready: " + string(a.Status.Diagnosis.Cause)
@@ -100,12 +123,8 @@ func notServed(a *App, in *networkingv1.Ingress) string {
 		return "the App is stopped: no pods are asked for"
 	case a.Status.ReadyReplicas == 0:
 		return "no pod is ready"
-	case len(in.Status.LoadBalancer.Ingress) > 0:
-		return ""
-	case in.Spec.IngressClassName != nil:
-		return fmt.Sprintf("no ingress controller of the class %s has published an address of the Ingress", *in.Spec.IngressClassName)
 	}
-	return "no ingress controller has published an address of the Ingress"
+	return ""
 }
 
 // routed signals that routes may have changed.

@@ -87,3 +87,12 @@ func TestPublicURLsAreThoseThatAreServed(t *testing.T) {
 	publish(t, env, k)
 	await(runnerapi.ReasonServed, "https://shop.example.com/", "http://plain.example.com/")
 }
+
+// publish says of an Ingress what its controller would once it serves it.
+func publish(t *testing.T, env *kubetest.Env, k runnerapi.Key) {
+	t.Helper()
+	in := &networkingv1.Ingress{}
+	eventually(t, "the ingress exists", func() bool { return exists(t, env, k, in) })
+	in.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.1"}}
+	require.NoError(t, env.Client.Status().Update(t.Context(), in))
+}

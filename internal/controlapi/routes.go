@@ -22,17 +22,17 @@ const (
 	MaxRoutesBytes = maxRequestBody - 64<<10
 )
 
-// Route is a public host, or a path of it, at which the cluster's ingress controller serves an App.
-// Sending it redirects no traffic.
+// Route is a public host, or a path of it, that leads to a Service in the agent's cluster.
 type Route struct {
 	Host      string `json:"host" minLength:"1" maxLength:"253" pattern:"^(\\*\\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"`
 	Path      string `json:"path" minLength:"1" maxLength:"1024" pattern:"^/"`
 	PathType  string `json:"pathType" enum:"Prefix,Exact,ImplementationSpecific" doc:"As in an Ingress."`
 	TLS       bool   `json:"tls" doc:"The Ingress names a certificate for the host."`
 	Namespace string `json:"namespace" minLength:"1" maxLength:"63"`
-	App       string `json:"app" minLength:"1" maxLength:"253"`
-	Port      int32  `json:"port" minimum:"1" maximum:"65535" doc:"Port of the App's Service."`
-	Ready     bool   `json:"ready" doc:"The App serves and an ingress controller has taken the Ingress."`
+	App       string `json:"app,omitempty" maxLength:"253" doc:"Absent for a route of a chart, a set of manifests or a Git source."`
+	Service   string `json:"service" minLength:"1" maxLength:"253" doc:"Name of the Service."`
+	Port      int32  `json:"port" minimum:"1" maximum:"65535" doc:"Port of the Service."`
+	Ready     bool   `json:"ready" doc:"A request would be answered."`
 	Reason    string `json:"reason,omitempty" maxLength:"512" doc:"Why it is not ready."`
 }
 
@@ -45,6 +45,9 @@ type RoutesRequest struct {
 // RoutesState is what the control plane knows about an agent's routes.
 type RoutesState struct {
 	Digest string `json:"digest" doc:"Of the set, as RoutesRequest.Digest makes it; empty for none."`
+	// Gateway and Hosts tell the agent whether the public reaches its routes.
+	Gateway string       `json:"gateway,omitempty" doc:"Domain of the control plane's gateway; absent where it has none."`
+	Hosts   []HostStatus `json:"hosts,omitempty" maxItems:"1000" doc:"The hosts of the routes, by name."`
 }
 
 // Digest identifies a list of routes; it is empty for an empty list. The order counts, so callers
@@ -64,13 +67,13 @@ func (r RoutesRequest) Digest() string {
 // check returns an error for what the schema cannot express: two equal routes that differ in the
 // rest are ambiguous.
 func (r RoutesRequest) check() error {
-	type key struct{ host, path, pathType, namespace, app string }
+	type key struct{ host, path, pathType, namespace, app, service string }
 	seen := make(map[key]bool, len(r.Routes))
 	for _, route := range r.Routes {
-		k := key{route.Host, route.Path, route.PathType, route.Namespace, route.App}
+		k := key{route.Host, route.Path, route.PathType, route.Namespace, route.App, route.Service}
 		if seen[k] {
-			return problem.Errorf(problem.Invalid, "send each host and path of an App once",
-				"App %s/%s has %s%s (%s) twice", route.Namespace, route.App, route.Host, route.Path, route.PathType).WithField("routes")
+			return problem.Errorf(problem.Invalid, "send each host and path of a Service once",
+				"Service %s/%s has %s%s (%s) twice", route.Namespace, route.Service, route.Host, route.Path, route.PathType).WithField("routes")
 		}
 		seen[k] = true
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 func soundRoute() controlapi.Route {
-	return controlapi.Route{Host: "shop.example.com", Path: "/", PathType: "Prefix", TLS: true, Namespace: "shop", App: "web", Port: 80, Reason: "no pod is ready"}
+	return controlapi.Route{Host: "shop.example.com", Path: "/", PathType: "Prefix", TLS: true, Namespace: "shop", App: "web", Service: "web", Port: 80, Reason: "no pod is ready"}
 }
 
 func TestRoutesOverTheWire(t *testing.T) {
@@ -83,14 +83,14 @@ func TestWrongRoutesAreRefused(t *testing.T) {
 	many, err := json.Marshal(controlapi.RoutesRequest{Routes: slices.Repeat([]controlapi.Route{soundRoute()}, controlapi.MaxRoutes+1)})
 	require.NoError(t, err)
 	for name, c := range map[string]struct{ body, says string }{
-		"the same twice":        {string(twice), "App shop/web has shop.example.com/ (Prefix) twice"},
+		"the same twice":        {string(twice), "Service shop/web has shop.example.com/ (Prefix) twice"},
 		"too many":              {string(many), "routes"},
 		"a host in capitals":    {changed(func(r *controlapi.Route) { r.Host = "Shop" }), "host"},
 		"a host with a newline": {changed(func(r *controlapi.Route) { r.Host = "shop\n" }), "host"},
 		"a relative path":       {changed(func(r *controlapi.Route) { r.Path = "a" }), "path"},
 		"a path type of ours":   {changed(func(r *controlapi.Route) { r.PathType = "Regex" }), "pathType"},
 		"no port":               {changed(func(r *controlapi.Route) { r.Port = 0 }), "port"},
-		"no App":                {changed(func(r *controlapi.Route) { r.App = "" }), "app"},
+		"no Service":            {changed(func(r *controlapi.Route) { r.Service = "" }), "service"},
 		"a long reason":         {changed(func(r *controlapi.Route) { r.Reason = strings.Repeat("x", 513) }), "reason"},
 		"nothing":               {`{}`, "routes"},
 	} {
@@ -134,15 +134,15 @@ func TestTheLargestSetIsTaken(t *testing.T) {
 }
 
 func FuzzRoutes(f *testing.F) {
-	f.Add(`{"routes":[{"host":"shop.example.com","path":"/","pathType":"Prefix","tls":true,"namespace":"shop","app":"web","port":80,"ready":true}]}`)
-	f.Add(`{"routes":[{"host":"*.a","path":"/x","pathType":"Exact","tls":false,"namespace":"n","app":"a","port":65535,"ready":false,"reason":"r"}],"omitted":3}`)
+	f.Add(`{"routes":[{"host":"shop.example.com","path":"/","pathType":"Prefix","tls":true,"namespace":"shop","app":"web","service":"web","port":80,"ready":true}]}`)
+	f.Add(`{"routes":[{"host":"*.a","path":"/x","pathType":"Exact","tls":false,"namespace":"n","service":"a","port":65535,"ready":false,"reason":"r"}],"omitted":3}`)
 	f.Add(`{"routes":null}`)
 	f.Add(`{"routes":[],"omitted":-1}`)
 	h := handlerOf(&backend{putRoutes: func(_ string, req controlapi.RoutesRequest) (controlapi.RoutesState, error) {
 		seen := map[string]bool{}
 		for _, r := range req.Routes {
-			key := strings.Join([]string{r.Host, r.Path, r.PathType, r.Namespace, r.App}, "\x00")
-			if r.Host == "" || len(r.Host) > 253 || !strings.HasPrefix(r.Path, "/") || r.App == "" || r.Port < 1 || seen[key] {
+			key := strings.Join([]string{r.Host, r.Path, r.PathType, r.Namespace, r.App, r.Service}, "\x00")
+			if r.Host == "" || len(r.Host) > 253 || !strings.HasPrefix(r.Path, "/") || r.Service == "" || r.Port < 1 || seen[key] {
 				panic("let through what the wire forbids")
 			}
 			seen[key] = true

@@ -19,6 +19,7 @@ import (
 // plane is running.
 type Admin struct {
 	dir   string
+	data  Data
 	store *store.Store
 	ca    *ca.CA
 	now   func() time.Time
@@ -58,7 +59,7 @@ func MakeAdmin(ctx context.Context, data Data, now func() time.Time) (*Admin, er
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &Admin{dir: data.Dir, store: s, ca: authority, now: now}, nil
+	return &Admin{dir: data.Dir, data: data, store: s, ca: authority, now: now}, nil
 }
 
 // Close closes the database.

@@ -57,6 +57,9 @@ type Config struct {
 
 	AgentsDomain, TrustDomain string
 
+	// Gateway is through which the public reaches Apps.
+	Gateway GatewayConfig
+
 	// BrokerURLs may be empty: then nothing is announced, and everything kept.
 	BrokerURLs []string
 	// BrokerTLS is for amqps; nil means the machine's trusted CAs.
@@ -116,6 +119,7 @@ func (c *Config) setDefaults() {
 		}
 	}
 	c.Limits.setDefaults()
+	c.Gateway.setDefaults()
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -171,6 +175,7 @@ func (c *Config) Validate() error {
 		bad("--certificate-ttl: %s is not between 1m and 8760h", c.CertificateTTL)
 	}
 	c.Limits.validate(bad)
+	c.Gateway.validate(bad)
 	for flag, value := range map[string]string{flagMetrics: c.MetricsListen, flagPprof: c.PprofListen} {
 		if err := metrics.CheckAddress(value); err != nil {
 			bad("%s: %w", flag, err)

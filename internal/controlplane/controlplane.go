@@ -47,6 +47,7 @@ type ControlPlane struct {
 	listeners   listeners
 	leader      *leader
 	replicas    *replicas     // nil if there is only one control plane
+	public      *public       // nil if there is no gateway
 	caChanged   chan struct{} // a command may have changed the CA
 
 	serving atomic.Bool
@@ -58,9 +59,11 @@ type ControlPlane struct {
 type Addrs struct {
 	API, Tunnel, Edge net.Addr
 	Peer              net.Addr // nil if there is only one control plane
+	// HTTPS and HTTP are the gateway's; nil if there is none.
+	HTTPS, HTTP net.Addr
 }
 
-type listeners struct{ api, tunnel, edge, peer net.Listener }
+type listeners struct{ api, tunnel, edge, peer, https, http net.Listener }
 
 // New opens the data directory, the database and the ports. Call Close if Run is not called.
 func New(ctx context.Context, cfg Config) (*ControlPlane, error) {
@@ -118,6 +121,9 @@ func (c *ControlPlane) open(ctx context.Context) error {
 		return err
 	}
 	if err := c.assemble(seal); err != nil { //nolint:contextcheck // handshakes have contexts of their own
+		return err
+	}
+	if err := c.openGateway(ctx); err != nil {
 		return err
 	}
 	if c.ports, err = c.openPorts(ctx); err != nil {
@@ -198,6 +204,12 @@ func (c *ControlPlane) Addrs() Addrs {
 	if c.listeners.peer != nil {
 		at.Peer = c.listeners.peer.Addr()
 	}
+	if c.listeners.https != nil {
+		at.HTTPS = c.listeners.https.Addr()
+	}
+	if c.listeners.http != nil {
+		at.HTTP = c.listeners.http.Addr()
+	}
 	return at
 }
 
@@ -205,7 +217,7 @@ func (c *ControlPlane) Addrs() Addrs {
 func (c *ControlPlane) Advertised() Advertised {
 	return Advertised{
 		API: c.cfg.AdvertiseAPI, Tunnel: c.cfg.AdvertiseTunnel, Edge: c.cfg.AdvertiseEdge,
-		AgentsDomain: c.cfg.AgentsDomain, TrustDomain: c.cfg.TrustDomain, RunnerBroker: c.cfg.RunnerBroker,
+		AgentsDomain: c.cfg.AgentsDomain, TrustDomain: c.cfg.TrustDomain, RunnerBroker: c.cfg.RunnerBroker, GatewayDomain: c.cfg.Gateway.Domain,
 	}
 }
 
@@ -265,11 +277,13 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	})
 	group.Go(func() error { return c.leader.run(running, c.store) })
 	c.serveReplicas(running, group)
+	c.serveGateway(running, group)
 	group.Go(func() error {
 		return c.store.Watch(running, time.Second, func() {
 			c.dropRevoked(running)
 			c.refresher.look()
 			c.lookAtCA()
+			c.lookAtRoutes()
 			c.webhooks.Look()
 		})
 	})
@@ -333,13 +347,16 @@ func (c *ControlPlane) clean(ctx context.Context) error {
 func (c *ControlPlane) Close() error {
 	c.closing.Do(func() {
 		errs := []error{c.ports.Close()}
-		for _, l := range []net.Listener{c.listeners.api, c.listeners.tunnel, c.listeners.edge, c.listeners.peer} {
+		for _, l := range []net.Listener{c.listeners.api, c.listeners.tunnel, c.listeners.edge, c.listeners.peer, c.listeners.https, c.listeners.http} {
 			if l == nil {
 				continue
 			}
 			if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 				errs = append(errs, err)
 			}
+		}
+		if c.public != nil {
+			c.public.certs.Close()
 		}
 		if c.store != nil {
 			errs = append(errs, c.store.Close())

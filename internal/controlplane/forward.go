@@ -48,6 +48,28 @@ func (f *forwarder) handover(ctx context.Context, agentID string, conn net.Conn)
 	return err
 }
 
+// dialPublic opens a stream of public traffic to an agent whose tunnel another control plane has.
+func (f *forwarder) dialPublic(ctx context.Context, agentID string) (net.Conn, error) {
+	nodes, err := f.where(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	err = server.ErrNotConnected
+	for _, n := range nodes {
+		if n.ID == f.self {
+			continue // what is written there is over
+		}
+		conn, next := f.link.DialPublic(ctx, n.ID, n.Peer, agentID)
+		if next == nil {
+			return conn, nil
+		}
+		if err = next; ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, err
+}
+
 func (f *forwarder) where(ctx context.Context, agentID string) ([]store.Node, error) {
 	nodes, err := f.store.NodesOf(ctx, agentID)
 	switch known, was := f.known.Load(agentID); {

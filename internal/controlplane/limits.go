@@ -94,12 +94,15 @@ const (
 	listenerTunnel = "tunnel"
 	listenerEdge   = "edge"
 	listenerPeer   = "peer"
+	listenerHTTPS  = "gateway-https"
+	listenerHTTP   = "gateway-http"
 )
 
-// Connections returns the counts of the listeners by name: api, tunnel, edge, peer.
+// Connections returns the counts of the listeners by name: api, tunnel, edge, peer,
+// gateway-https, gateway-http.
 func (c *ControlPlane) Connections() map[string]limit.Stats {
 	counts := map[string]limit.Stats{}
-	for name, l := range map[string]net.Listener{listenerAPI: c.listeners.api, listenerTunnel: c.listeners.tunnel, listenerEdge: c.listeners.edge, listenerPeer: c.listeners.peer} {
+	for name, l := range map[string]net.Listener{listenerAPI: c.listeners.api, listenerTunnel: c.listeners.tunnel, listenerEdge: c.listeners.edge, listenerPeer: c.listeners.peer, listenerHTTPS: c.listeners.https, listenerHTTP: c.listeners.http} {
 		if limited, ok := l.(*limit.Listener); ok {
 			counts[name] = limited.Stats()
 		}

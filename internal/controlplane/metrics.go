@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
@@ -36,6 +37,7 @@ type instruments struct {
 	refreshes  *prometheus.CounterVec // by result
 	audited    prometheus.Counter
 	webhooks   *prometheus.CounterVec // by result
+	gateway    *gateway.Metrics
 }
 
 func newInstruments(version string) *instruments {
@@ -49,6 +51,7 @@ func newInstruments(version string) *instruments {
 	}
 	return &instruments{
 		registry: registry,
+		gateway:  gateway.NewMetrics(registry, metricsNamespace),
 		requests: make.NewHistogramVec(histogram("api_request_duration_seconds", "Calls of the HTTPS API, by route and class of status.", metrics.Buckets),
 			[]string{"route", "code"}),
 		calls: make.NewCounterVec(counter("api_calls_total", "Calls of the API, by their connection: TLS of their own, or an agent's tunnel."), []string{"via"}),

@@ -31,7 +31,9 @@ type registry struct {
 	duplicates *duplicates
 	// audited is called with the number of accepted audit records; it may be nil.
 	audited func(records int)
-	node    *node // nil if there is only one control plane
+	// onRoutes is called when routes have changed; nil without a gateway.
+	onRoutes func()
+	node     *node // nil if there is only one control plane
 }
 
 // Register implements controlapi.Backend.

@@ -54,9 +54,12 @@ func (c *ControlPlane) newReplicas() *replicas {
 	own := func(ctx context.Context, agentID string, conn net.Conn) error {
 		return c.tunnel.Handover(ctx, agentID, conn)
 	}
+	public := func(ctx context.Context, agentID string, conn net.Conn) error {
+		return c.tunnel.HandoverPublic(ctx, agentID, conn)
+	}
 	r.forwarder = &forwarder{store: c.store, self: id, own: own, link: peerlink.NewClient(peerlink.ClientConfig{TrustDomain: trust, TLS: config})}
 	r.server = peerlink.NewServer(peerlink.ServerConfig{
-		TrustDomain: trust, TLS: config, Handover: own, Log: c.cfg.Log.With().Str("part", "peers").Logger(),
+		TrustDomain: trust, TLS: config, Handover: own, Public: public, Log: c.cfg.Log.With().Str("part", "peers").Logger(),
 	})
 	return r
 }

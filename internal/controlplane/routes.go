@@ -1,13 +1,15 @@
 package controlplane
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -16,7 +18,47 @@ import (
 // Routes implements controlapi.Backend.
 func (r *registry) Routes(ctx context.Context, agentID string) (controlapi.RoutesState, error) {
 	set, err := r.store.RouteSet(ctx, agentID)
-	return controlapi.RoutesState{Digest: set.Digest}, err
+	if err != nil {
+		return controlapi.RoutesState{}, err
+	}
+	if r.cfg.Now().Sub(set.At) >= gateway.RoutesTTL {
+		set.Digest = "" // they have expired: the agent sends them again
+	}
+	return r.routesState(ctx, agentID, set.Digest)
+}
+
+// routesState returns what an agent is told of its routes.
+func (r *registry) routesState(ctx context.Context, agentID, digest string) (controlapi.RoutesState, error) {
+	state := controlapi.RoutesState{Digest: digest, Gateway: r.cfg.Gateway.Domain}
+	if state.Gateway == "" {
+		return state, nil
+	}
+	claims, err := r.store.ClaimsBeside(ctx, agentID)
+	if err != nil {
+		return state, err
+	}
+	for claims := range chunksByHost(claims) {
+		if len(state.Hosts) < controlapi.MaxRoutes {
+			state.Hosts = append(state.Hosts, hosts.Status(agentID, claims[0].Host, claims, r.cfg.Now()))
+		}
+	}
+	return state, nil
+}
+
+// chunksByHost yields the claims to each host, of claims that are ordered by it.
+func chunksByHost(claims []store.HostClaim) iter.Seq[[]store.HostClaim] {
+	return func(yield func([]store.HostClaim) bool) {
+		for len(claims) > 0 {
+			n := 1
+			for n < len(claims) && claims[n].Host == claims[0].Host {
+				n++
+			}
+			if !yield(claims[:n]) {
+				return
+			}
+			claims = claims[n:]
+		}
+	}
 }
 
 // PutRoutes implements controlapi.Backend. Runners are informed if the agent's hosts have changed.
@@ -33,8 +75,11 @@ func (r *registry) PutRoutes(ctx context.Context, agentID string, req controlapi
 			return err
 		}
 		known, err := tx.RouteSet(ctx, agentID)
-		if err != nil || known.Digest == set.Digest {
-			return err // sent again: the answer was lost
+		if err != nil {
+			return err
+		}
+		if known.Digest == set.Digest { // a sign of life, or sent again because the answer was lost
+			return tx.HeardRoutes(ctx, agentID, now)
 		}
 		had, err := tx.RoutesOf(ctx, agentID)
 		if err != nil {
@@ -44,29 +89,76 @@ func (r *registry) PutRoutes(ctx context.Context, agentID string, req controlapi
 		if err := tx.PutRoutes(ctx, agentID, routes, set); err != nil {
 			return err
 		}
+		if err := r.claimHosts(ctx, tx, a, routes); err != nil {
+			return err
+		}
 		if slices.Equal(hostsOf(had), hostsOf(routes)) {
 			return nil
 		}
 		return r.directory.write(ctx, tx, announce.AgentUpdated, a, now)
 	})
-	return controlapi.RoutesState{Digest: set.Digest}, err
+	if err != nil {
+		return controlapi.RoutesState{}, err
+	}
+	if r.onRoutes != nil {
+		r.onRoutes()
+	}
+	return r.routesState(ctx, agentID, set.Digest)
+}
+
+// claimHosts keeps an agent's claims to hosts in step with its routes.
+func (r *registry) claimHosts(ctx context.Context, tx *store.Tx, a store.Agent, routes []store.Route) error {
+	now, domain := r.cfg.Now(), r.cfg.Gateway.Domain
+	had, err := tx.ClaimsOf(ctx, a.ID)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]store.HostClaim, len(had))
+	for _, c := range had {
+		known[c.Host] = c
+	}
+	for _, host := range hostsOf(routes) {
+		claim, was := known[host]
+		delete(known, host)
+		if was && (claim.Proof == hosts.Grant || !hosts.Within(host, domain)) {
+			continue
+		}
+		others, err := tx.ClaimsTo(ctx, host)
+		if err != nil {
+			return err
+		}
+		if was {
+			claim = hosts.Renew(claim, a, routes, domain, others, now)
+		} else {
+			claim = hosts.Claim(a, host, routes, domain, others, now)
+		}
+		if err := tx.PutClaim(ctx, claim); err != nil {
+			return err
+		}
+	}
+	for host := range known {
+		if err := tx.DeleteClaim(ctx, a.ID, host); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // routesOf returns the routes that an agent sent. An existing route keeps its time.
 func routesOf(sent []controlapi.Route, had []store.Route, now time.Time) []store.Route {
-	type key struct{ host, path, pathType, namespace, app string }
+	type key struct{ host, path, pathType, namespace, app, service string }
 	since := make(map[key]time.Time, len(had))
 	for _, r := range had {
-		since[key{r.Host, r.Path, r.PathType, r.Namespace, r.App}] = r.Since
+		since[key{r.Host, r.Path, r.PathType, r.Namespace, r.App, r.Service}] = r.Since
 	}
 	routes := make([]store.Route, 0, len(sent))
 	for _, r := range sent {
-		at, known := since[key{r.Host, r.Path, r.PathType, r.Namespace, r.App}]
+		at, known := since[key{r.Host, r.Path, r.PathType, r.Namespace, r.App, r.Service}]
 		if !known {
 			at = now
 		}
 		routes = append(routes, store.Route{
-			Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS, Namespace: r.Namespace, App: r.App,
+			Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS, Namespace: r.Namespace, App: r.App, Service: r.Service,
 			Port: r.Port, Ready: r.Ready, Reason: printable.Text(r.Reason), Since: at,
 		})
 	}
@@ -80,129 +172,4 @@ func hostsOf(routes []store.Route) []string {
 	}
 	slices.Sort(hosts)
 	return slices.Compact(hosts)
-}
-
-// Route is a public host, or a path of it, as the operator sees it.
-type Route struct {
-	URL       string    `json:"url"`
-	Host      string    `json:"host"`
-	Path      string    `json:"path"`
-	PathType  string    `json:"pathType"`
-	TLS       bool      `json:"tls"`
-	Agent     Claimant  `json:"agent"`
-	Namespace string    `json:"namespace"`
-	App       string    `json:"app"`
-	Port      int32     `json:"port"`
-	Ready     bool      `json:"ready"`
-	Reason    string    `json:"reason,omitempty"`
-	Since     time.Time `json:"since"`
-	// HeldBy is the earlier holder of the host, or of this path. DNS and the clusters' ingress
-	// controllers decide where the host leads, so one of the two routes is a mistake.
-	HeldBy *Claimant `json:"heldBy,omitempty"`
-}
-
-// Claimant is an agent that has a host and, for a conflict within one agent, the App that has it.
-type Claimant struct {
-	ID        string         `json:"id"`
-	Name      string         `json:"name"`
-	State     announce.State `json:"state"`
-	Namespace string         `json:"namespace,omitempty"`
-	App       string         `json:"app,omitempty"`
-}
-
-// Routes are the routes of all agents, or of one, ordered by host. Conflicts are computed over the
-// routes of all agents.
-type Routes struct {
-	Items []Route `json:"items"`
-	// Omitted is how many more routes the agents have than they may send.
-	Omitted int `json:"omitted,omitempty"`
-}
-
-// Routes returns the routes of an agent, or of all if the name is empty.
-func (a *Admin) Routes(ctx context.Context, nameOrID string) (Routes, error) {
-	only := ""
-	if nameOrID != "" {
-		found, err := findAgent(ctx, a.store, nameOrID)
-		if err != nil {
-			return Routes{}, err
-		}
-		only = found.ID
-	}
-	stored, err := a.store.Routes(ctx)
-	if err != nil {
-		return Routes{}, err
-	}
-	agents, err := a.store.Agents(ctx)
-	if err != nil {
-		return Routes{}, err
-	}
-	omitted, err := a.store.OmittedRoutes(ctx)
-	if err != nil {
-		return Routes{}, err
-	}
-	list := Routes{Items: []Route{}}
-	for _, r := range judge(stored, agents) {
-		if only == "" || r.Agent.ID == only {
-			list.Items = append(list.Items, r)
-		}
-	}
-	for id, n := range omitted {
-		if only == "" || id == only {
-			list.Omitted += n
-		}
-	}
-	return list, nil
-}
-
-// judge orders routes by host and marks those that another claimant already has. Of two agents, the
-// earlier one has the host; of two Apps of one agent, the earlier one has the path.
-func judge(stored []store.Route, agents []store.Agent) []Route {
-	known := make(map[string]Claimant, len(agents))
-	for _, g := range agents {
-		known[g.ID] = Claimant{ID: g.ID, Name: g.Name, State: g.State}
-	}
-	// By time, to find the earlier claimant.
-	slices.SortStableFunc(stored, func(a, b store.Route) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.AgentID, b.AgentID))
-	})
-	hosts, paths := map[string]Claimant{}, map[string]Claimant{}
-	routes := make([]Route, 0, len(stored))
-	for _, r := range stored {
-		agent := known[r.AgentID]
-		route := Route{
-			URL: urlOf(r), Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS, Agent: agent, Namespace: r.Namespace, App: r.App,
-			Port: r.Port, Ready: r.Ready, Reason: r.Reason, Since: r.Since,
-		}
-		agent.Namespace, agent.App = r.Namespace, r.App
-		host := first(hosts, r.Host, agent)
-		path := first(paths, r.AgentID+" "+r.Host+" "+r.PathType+" "+r.Path, agent)
-		switch {
-		case host.ID != r.AgentID:
-			host.Namespace, host.App = "", ""
-			route.HeldBy = &host
-		case path != agent:
-			route.HeldBy = &path
-		}
-		routes = append(routes, route)
-	}
-	slices.SortStableFunc(routes, func(a, b Route) int {
-		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), a.Since.Compare(b.Since), cmp.Compare(a.Agent.Name, b.Agent.Name))
-	})
-	return routes
-}
-
-// first records a claim and returns the first claimant.
-func first(claims map[string]Claimant, what string, who Claimant) Claimant {
-	if had, taken := claims[what]; taken {
-		return had
-	}
-	claims[what] = who
-	return who
-}
-
-func urlOf(r store.Route) string {
-	if r.TLS {
-		return "https://" + r.Host + r.Path
-	}
-	return "http://" + r.Host + r.Path
 }

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -10,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
 func routeTo(host, path, app string) controlapi.Route {
-	return controlapi.Route{Host: host, Path: path, PathType: "Prefix", Namespace: "n", App: app, Port: 80, Ready: true}
+	return controlapi.Route{Host: host, Path: path, PathType: "Prefix", Namespace: "n", App: app, Service: app, Port: 80, Ready: true}
 }
 
 // tell sends an agent's routes, and answers what Runners would hear of it.
@@ -60,8 +62,8 @@ func TestRoutesAreKeptListedAndAnnounced(t *testing.T) {
 	list := p.routes("shop")
 	require.Len(t, list, 2)
 	assert.Equal(t, "https://a.example.com/v1", list[0].URL)
-	assert.Equal(t, "http://b.example.com/", list[1].URL)
-	assert.Equal(t, "no pod is ready", list[1].Reason)
+	assert.Equal(t, "https://b.example.com/", list[1].URL)
+	assert.False(t, list[1].Served, "nothing proves the host")
 	assert.Equal(t, "shop", list[1].Agent.Name)
 	assert.Nil(t, list[1].HeldBy)
 
@@ -75,38 +77,64 @@ func TestRoutesAreKeptListedAndAnnounced(t *testing.T) {
 	assert.Empty(t, p.routes(""))
 }
 
-// TestTheFirstAgentHoldsAHost, until it gives it up.
-func TestTheFirstAgentHoldsAHost(t *testing.T) {
+// TestWhoProvesAHostHasIt, whoever was first.
+func TestWhoProvesAHostHasIt(t *testing.T) {
 	p := start(t)
 	first, second := p.registered("first"), p.registered("second")
 	route := routeTo("www.example.com", "/", "web")
 	tell(first, route)
 	p.clock.forward(time.Second)
 	tell(second, route, routeTo("www.example.com", "/other", "web"))
-
+	for _, r := range p.routes("") {
+		assert.False(t, r.Served, "none has proven it")
+		assert.Nil(t, r.HeldBy)
+	}
+	p.prove(second, "www.example.com", hosts.CNAME)
 	byAgent := map[string][]Route{}
 	for _, r := range p.routes("") {
 		byAgent[r.Agent.Name] = append(byAgent[r.Agent.Name], r)
 	}
-	require.Len(t, byAgent["first"], 1)
-	assert.Nil(t, byAgent["first"][0].HeldBy)
-	require.Len(t, byAgent["second"], 2, "other paths of the host too: DNS knows none")
+	require.Len(t, byAgent["second"], 2)
 	for _, r := range byAgent["second"] {
-		require.NotNil(t, r.HeldBy)
-		assert.Equal(t, Claimant{ID: first.id.AgentID, Name: "first", State: announce.StatePending}, *r.HeldBy)
+		assert.True(t, r.Served)
+		assert.Equal(t, hosts.CNAME, r.Proof)
+		assert.Nil(t, r.HeldBy)
 	}
-	assert.NotNil(t, p.routes("second")[0].HeldBy, "also in the list of one agent")
+	require.Len(t, byAgent["first"], 1)
+	require.NotNil(t, byAgent["first"][0].HeldBy)
+	assert.Equal(t, Claimant{ID: second.id.AgentID, Name: "second", State: announce.StatePending}, *byAgent["first"][0].HeldBy)
+	assert.NotNil(t, p.routes("first")[0].HeldBy, "also in the list of one agent")
 
-	route.Ready, route.Reason = false, "down"
-	tell(first, route)
-	assert.NotNil(t, p.routes("second")[0].HeldBy, "one that is not ready holds its host")
-	_, err := p.admin.RevokeAgent(t.Context(), "first")
+	_, err := p.admin.GrantHost(t.Context(), "www.example.com", "first")
 	require.NoError(t, err)
-	assert.Nil(t, p.routes("second")[0].HeldBy, "one that was revoked does not")
+	p.prove(first, "www.example.com", hosts.Grant)
+	assert.True(t, p.routes("first")[0].Served, "the operator has the last word")
+	_, err = p.admin.RevokeAgent(t.Context(), "first")
+	require.NoError(t, err)
+	assert.True(t, p.routes("second")[0].Served, "a revoked agent holds nothing")
 	assert.Len(t, p.routes(""), 2)
 	_, err = p.admin.RemoveAgent(t.Context(), first.id.AgentID)
 	require.NoError(t, err)
 	requireProblem(t, putRoutes(first, route), controlapi.CodeAgentUnknown)
+}
+
+// prove has the database know a proof, as the checker would write it.
+func (p *plane) prove(c *cluster, host, proof string) {
+	p.t.Helper()
+	ctx := p.t.Context()
+	require.NoError(p.t, p.admin.store.Update(ctx, func(tx *store.Tx) error {
+		claims, err := tx.ClaimsOf(ctx, c.id.AgentID)
+		if err != nil {
+			return err
+		}
+		for _, claim := range claims {
+			if claim.Host == host {
+				claim.Proof, claim.ProvenAt = proof, p.clock.now()
+				return tx.PutClaim(ctx, claim)
+			}
+		}
+		return errors.New("there is no such claim")
+	}))
 }
 
 func putRoutes(c *cluster, routes ...controlapi.Route) error {
@@ -173,12 +201,16 @@ func TestOmittedRoutesAreCounted(t *testing.T) {
 
 func TestTheOrderOfRoutesIsTheirHosts(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	routes := judge([]store.Route{
-		{AgentID: "x", Host: "b", Path: "/", Since: at(1)}, {AgentID: "x", Host: "a", Path: "/z", Since: at(2)},
-		{AgentID: "y", Host: "a", Path: "/", Since: at(3)},
-	}, []store.Agent{{ID: "x", Name: "x"}, {ID: "y", Name: "y"}})
+	routes := publicState{
+		routes: []store.Route{
+			{AgentID: "x", Host: "b", Path: "/", Since: at(1)}, {AgentID: "x", Host: "a", Path: "/z", Since: at(2)},
+			{AgentID: "y", Host: "a", Path: "/", Since: at(3)},
+		},
+		agents: []store.Agent{{ID: "x", Name: "x"}, {ID: "y", Name: "y"}},
+		claims: []store.HostClaim{{AgentID: "x", Host: "a", Proof: hosts.TXT}, {AgentID: "y", Host: "a"}},
+	}.judge(at(4))
 	require.Len(t, routes, 3)
-	assert.Equal(t, []string{"http://a/", "http://a/z", "http://b/"}, []string{routes[0].URL, routes[1].URL, routes[2].URL})
+	assert.Equal(t, []string{"https://a/", "https://a/z", "https://b/"}, []string{routes[0].URL, routes[1].URL, routes[2].URL})
 	require.NotNil(t, routes[0].HeldBy)
 	assert.Equal(t, "x", routes[0].HeldBy.Name)
 }

@@ -21,6 +21,8 @@ type Advertised struct {
 	AgentsDomain string       `json:"agentsDomain"`
 	TrustDomain  string       `json:"trustDomain"`
 	RunnerBroker RunnerBroker `json:"runnerBroker,omitzero"`
+	// GatewayDomain is empty if there is no gateway.
+	GatewayDomain string `json:"gatewayDomain,omitempty"`
 }
 
 // ErrNeverServed means that serve has not run with this data directory yet.

@@ -139,8 +139,10 @@ func TestSwitchesCanBeSwitchedOff(t *testing.T) {
 	off := render(t, agentChart, "ha.yaml", "--set", "agent.enableIngressSync=false,agent.autoInstallComponents=false")
 	assert.Equal(t, "false", field[string](t, off["ConfigMap pipeops-agent"], "data", "ENABLE_INGRESS_SYNC"))
 	assert.NotContains(t, off, "APIService v1beta1.metrics.k8s.io")
+	open := render(t, agentChart, "ha.yaml")
+	assert.Equal(t, "true", field[string](t, open["ConfigMap pipeops-agent"], "data", "ENABLE_INGRESS_SYNC"))
 	on := render(t, agentChart, "components.yaml")
-	assert.Equal(t, "true", field[string](t, on["ConfigMap pipeops-agent"], "data", "ENABLE_INGRESS_SYNC"))
+	assert.Equal(t, "false", field[string](t, on["ConfigMap pipeops-agent"], "data", "ENABLE_INGRESS_SYNC"))
 	assert.Contains(t, on, "APIService v1beta1.metrics.k8s.io")
 }
 

@@ -20,6 +20,8 @@ const (
 	apiPort    = "8443"
 	tunnelPort = "7000"
 	edgePort   = "8444"
+	webPort    = "443"
+	plainPort  = "80"
 )
 
 // startTimeout is how long the control plane may take to be ready.
@@ -38,6 +40,11 @@ func (s *System) StartControlPlane(ctx context.Context) error {
 		"--api-listen", at(apiPort), "--tunnel-listen", at(tunnelPort), "--edge-listen", at(edgePort),
 		"--advertise-api", s.APIURL(), "--advertise-tunnel", at(tunnelPort), "--advertise-edge", at(edgePort),
 	}, s.ControlPlaneArgs...)
+	if s.GatewayDomain != "" {
+		// No DNS server listens at that port: no host is proven by DNS.
+		args = append(args, "--gateway-domain", s.GatewayDomain, "--gateway-ca", "internal",
+			"--gateway-https", at(webPort), "--gateway-http", at(plainPort), "--gateway-resolver", at(plainPort))
+	}
 	var env []string
 	if s.Broker != nil { // what is not about announcements goes without
 		runnerURL := s.path("runner-broker-url")
@@ -50,6 +57,26 @@ func (s *System) StartControlPlane(ctx context.Context) error {
 	s.control = newProcess(s.Dir, "controlplane", s.Binaries.ControlPlane, args, env)
 	s.onClose(func(context.Context) error { return s.control.stop() })
 	return s.RestartControlPlane(ctx)
+}
+
+// Visitor returns a client that finds every host at the gateway, and trusts the gateway's CA.
+func (s *System) Visitor(ctx context.Context) (*http.Client, error) {
+	ca, err := s.ControlPlane(ctx, "gateway", "ca")
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(ca))
+	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			_, port, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(s.hostIP, port))
+		},
+	}}, nil
 }
 
 // KillControlPlane ends the control plane as a crash would.

@@ -79,6 +79,9 @@ type Limits struct {
 	// Streams is how many streams one replica of an agent may have open (4096). A session with more
 	// is closed.
 	Streams int
+	// Public is how many streams one replica may have open for another one of public traffic (2048).
+	// It leaves room for the Runners' below Streams.
+	Public int
 	// Calls is how many calls of one agent may be open (32), and CallsTotal of all agents (16384).
 	// The stream of one more is closed.
 	Calls, CallsTotal int
@@ -123,6 +126,7 @@ func (l Limits) withDefaults() Limits {
 	defaultTo(&l.Instances, 8)
 	defaultTo(&l.Logins, 32)
 	defaultTo(&l.Streams, 4096)
+	defaultTo(&l.Public, 2048)
 	defaultTo(&l.Calls, 32)
 	defaultTo(&l.CallsTotal, 16384)
 	defaultTo(&l.CallsDrain, 5*time.Second)

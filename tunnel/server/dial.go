@@ -11,7 +11,16 @@ import (
 // Dial opens a connection to the agent, to any of its replicas: the other end comes from its
 // tunnel's Listener. It returns ErrNotConnected, ErrBusy or the context's error.
 func (s *Server) Dial(ctx context.Context, agentID string) (net.Conn, error) {
-	conn, _, err := s.dial(ctx, agentID, nil)
+	conn, _, err := s.dial(ctx, agentID, runnerStream(nil))
+	return conn, err
+}
+
+// DialPublic opens a stream of public traffic to the agent, to any of its replicas. The other end
+// comes from its tunnel's Public listener, and from no other: such a stream is of another kind from
+// its first byte on. An agent that takes no public traffic closes it. The errors are those of Dial.
+// The caller must not write concurrently before its first write has returned.
+func (s *Server) DialPublic(ctx context.Context, agentID string) (net.Conn, error) {
+	conn, _, err := s.dial(ctx, agentID, (*session).openPublic)
 	return conn, err
 }
 
@@ -19,8 +28,17 @@ func (s *Server) Dial(ctx context.Context, agentID string) (net.Conn, error) {
 // Server owns conn, copies both ways and closes it. On an error conn is still the
 // caller's. The errors are those of Dial.
 func (s *Server) Handover(ctx context.Context, agentID string, conn net.Conn) error {
+	return s.handover(ctx, agentID, conn, runnerStream(conn.RemoteAddr()))
+}
+
+// HandoverPublic is Handover to a stream of public traffic.
+func (s *Server) HandoverPublic(ctx context.Context, agentID string, conn net.Conn) error {
+	return s.handover(ctx, agentID, conn, (*session).openPublic)
+}
+
+func (s *Server) handover(ctx context.Context, agentID string, conn net.Conn, open opener) error {
 	for {
-		far, session, err := s.dial(ctx, agentID, conn.RemoteAddr())
+		far, session, err := s.dial(ctx, agentID, open)
 		if err != nil {
 			return err
 		}
@@ -31,13 +49,22 @@ func (s *Server) Handover(ctx context.Context, agentID string, conn net.Conn) er
 	}
 }
 
-// dial gets a work connection from frps. from is the client's address, which is sent to the agent.
-func (s *Server) dial(ctx context.Context, agentID string, from net.Addr) (net.Conn, *session, error) {
+// opener opens a stream of one kind. With prove it waits for a sign of life of the session.
+type opener func(s *session, ctx context.Context, prove bool) (net.Conn, error)
+
+// runnerStream opens work connections of frps. from is the client's address, which is sent to the
+// agent.
+func runnerStream(from net.Addr) opener {
+	return func(s *session, ctx context.Context, prove bool) (net.Conn, error) { return s.open(ctx, from, prove) }
+}
+
+// dial opens a stream to one of the agent's sessions.
+func (s *Server) dial(ctx context.Context, agentID string, open opener) (net.Conn, *session, error) {
 	s.counts.dials.Add(1)
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Limits.DialTimeout)
 	defer cancel()
 	d := &dialling{
-		agents: s.agents, agentID: agentID, from: from, hedgeAfter: s.cfg.Limits.HedgeAfter,
+		agents: s.agents, agentID: agentID, open: open, hedgeAfter: s.cfg.Limits.HedgeAfter,
 		tried: make(map[*session]bool), answers: make(chan answer),
 	}
 	conn, session, err := d.run(limited)
@@ -56,7 +83,7 @@ func (s *Server) dial(ctx context.Context, agentID string, from net.Addr) (net.C
 type dialling struct {
 	agents     *agents
 	agentID    string
-	from       net.Addr
+	open       opener
 	hedgeAfter time.Duration
 	tried      map[*session]bool // whether its answer is still to come
 	pending    int
@@ -115,7 +142,7 @@ func (d *dialling) tryNext(ctx context.Context) choice {
 func (d *dialling) ask(ctx context.Context, c choice) bool {
 	d.agents.chosen(c.session)
 	return c.session.work.Go(func() {
-		conn, err := c.session.open(ctx, d.from, !c.alone)
+		conn, err := d.open(c.session, ctx, !c.alone)
 		select {
 		case d.answers <- answer{c.session, conn, err}:
 		case <-ctx.Done():

@@ -32,16 +32,49 @@ func (s *session) open(ctx context.Context, from net.Addr, prove bool) (net.Conn
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	if prove {
-		select {
-		case <-alive:
-		case <-s.done:
-			return nil, errors.Join(ErrNotConnected, conn.Close())
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), conn.Close())
-		}
+	if err := s.await(ctx, alive); err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
 	return bare(conn), nil
+}
+
+// openPublic opens a stream of public traffic. Nothing is asked of frps: the agent learns of the
+// stream, and of what it is, from the first frame.
+func (s *session) openPublic(ctx context.Context, prove bool) (net.Conn, error) {
+	if err := s.enterDial(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-s.dials }()
+	if s.mux.NumStreams() >= s.server.cfg.Limits.Public {
+		return nil, ErrBusy
+	}
+	var alive <-chan struct{}
+	if prove {
+		alive = s.ping()
+	}
+	stream, err := s.mux.OpenStream()
+	if err != nil {
+		return nil, ErrNotConnected
+	}
+	if err := s.await(ctx, alive); err != nil {
+		return nil, errors.Join(err, stream.Close())
+	}
+	return link.NewMarked(stream, link.PublicMark), nil
+}
+
+// await waits for the sign of life that a ping asked for; nil is none.
+func (s *session) await(ctx context.Context, alive <-chan struct{}) error {
+	if alive == nil {
+		return nil
+	}
+	select {
+	case <-alive:
+		return nil
+	case <-s.done:
+		return ErrNotConnected
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // enterDial waits for one of the session's places for dials. When it drains there is none.

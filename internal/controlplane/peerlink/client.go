@@ -57,12 +57,38 @@ func (c *Client) Handover(ctx context.Context, node, address, agentID string, co
 	if err != nil {
 		return fmt.Errorf("control plane %s at %s: %w", node, address, err)
 	}
-	if err := ask(ctx, far, request{agentID, addrPort(conn.RemoteAddr())}); err != nil {
+	if err := ask(ctx, far, request{Runner, agentID, addrPort(conn.RemoteAddr())}); err != nil {
 		_ = far.Close()
 		return fmt.Errorf("control plane %s at %s: %w", node, address, err)
 	}
 	c.relays.Go(func() { c.relay(conn, far) })
 	return nil
+}
+
+// DialPublic returns a connection of public traffic to an agent at the control plane of that name
+// and address. The errors are those of Handover.
+func (c *Client) DialPublic(ctx context.Context, node, address, agentID string) (net.Conn, error) {
+	far, err := c.dial(ctx, node, address)
+	if err != nil {
+		return nil, fmt.Errorf("control plane %s at %s: %w", node, address, err)
+	}
+	if err := ask(ctx, far, request{Public, agentID, addrPort(far.LocalAddr())}); err != nil {
+		_ = far.Close()
+		return nil, fmt.Errorf("control plane %s at %s: %w", node, address, err)
+	}
+	return &dialled{far, context.AfterFunc(c.life, func() { _ = far.Close() })}, nil
+}
+
+// dialled is a connection that ends with its Client.
+type dialled struct {
+	*tls.Conn
+	stop func() bool
+}
+
+// Close implements net.Conn.
+func (d *dialled) Close() error {
+	d.stop()
+	return d.Conn.Close()
 }
 
 func (c *Client) dial(ctx context.Context, node, address string) (*tls.Conn, error) {

@@ -29,26 +29,43 @@ const (
 	statusFailed       = 3
 )
 
+// Kind is what a connection carries.
+type Kind byte
+
+// The kinds of connections. The numbers are the protocol's.
+const (
+	Runner Kind = 0 // a Runner's TLS, to the Runner API
+	Public Kind = 1 // public traffic, to the agent's handler for it
+)
+
 // request names the agent that a connection is for, and its sender.
 type request struct {
+	kind    Kind
 	agentID string
 	from    netip.AddrPort
 }
 
-// encode writes two texts, each with its length in a byte before it.
+// encode writes the kind in a byte, and two texts, each with its length in a byte before it.
 func (r request) encode() ([]byte, error) {
 	from := r.from.String()
 	if r.agentID == "" || len(r.agentID) > maxName || len(from) > maxName {
 		return nil, fmt.Errorf("%q is no agent's ID", r.agentID)
 	}
-	text := append([]byte{byte(len(r.agentID))}, r.agentID...) //nolint:gosec // at most maxName
-	return append(append(text, byte(len(from))), from...), nil //nolint:gosec // at most maxName
+	text := append([]byte{byte(r.kind), byte(len(r.agentID))}, r.agentID...) //nolint:gosec // at most maxName
+	return append(append(text, byte(len(from))), from...), nil               //nolint:gosec // at most maxName
 }
 
 var errRequest = errors.New("not a request of a control plane")
 
-// readRequest reads what encode wrote, and not a byte more: at most 512.
+// readRequest reads what encode wrote, and not a byte more: at most 513.
 func readRequest(in io.Reader) (r request, err error) {
+	var kind [1]byte
+	if _, err := io.ReadFull(in, kind[:]); err != nil {
+		return r, err
+	}
+	if r.kind = Kind(kind[0]); r.kind > Public {
+		return r, errRequest
+	}
 	if r.agentID, err = readText(in); err != nil {
 		return request{}, err
 	}

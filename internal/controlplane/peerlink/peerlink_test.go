@@ -178,7 +178,7 @@ func TestTheListenerForControlPlanesEndsEveryAttack(t *testing.T) {
 }
 
 func FuzzRequest(f *testing.F) {
-	text, err := request{"agent1", netip.MustParseAddrPort("[2001:db8::1]:443")}.encode()
+	text, err := request{Public, "agent1", netip.MustParseAddrPort("[2001:db8::1]:443")}.encode()
 	require.NoError(f, err)
 	f.Add(text)
 	f.Add([]byte{0, 0})

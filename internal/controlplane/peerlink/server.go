@@ -24,7 +24,9 @@ type ServerConfig struct {
 	// TLS returns the current certificate and ClientCAs.
 	TLS      func() (*tls.Config, error)
 	Handover Handover
-	Log      zerolog.Logger
+	// Public gives a connection of the kind Public to an agent's tunnel.
+	Public Handover
+	Log    zerolog.Logger
 }
 
 // The limits of a Server.
@@ -78,7 +80,11 @@ func (s *Server) take(ctx context.Context, raw net.Conn, leave func()) {
 	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
 	defer cancel()
 	arrived := &arriving{Conn: conn, from: net.TCPAddrFromAddrPort(r.from)}
-	if err := s.cfg.Handover(ctx, r.agentID, arrived); err != nil {
+	handover := s.cfg.Handover
+	if r.kind == Public {
+		handover = s.cfg.Public
+	}
+	if err := handover(ctx, r.agentID, arrived); err != nil {
 		refuse(conn, statusOf(err))
 		s.cfg.Log.Debug().Err(err).Str("agent", r.agentID).Msg("agent not reached for another control plane")
 	}

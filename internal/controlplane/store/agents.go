@@ -169,3 +169,15 @@ func (q queries) NextSequence(ctx context.Context, agentID string) (uint64, erro
 func (q queries) RevokedAgents(ctx context.Context) ([]string, error) {
 	return all(ctx, q.q, func(row scanner, id *string) error { return row.Scan(id) }, `SELECT id FROM agents WHERE revoked_at <> 0`)
 }
+
+// AgentNames returns the names of the agents that are not revoked, by their IDs.
+func (q queries) AgentNames(ctx context.Context) (map[string]string, error) {
+	type row struct{ id, name string }
+	list, err := all(ctx, q.q, func(s scanner, r *row) error { return s.Scan(&r.id, &r.name) },
+		`SELECT id, name FROM agents WHERE revoked_at = 0`)
+	names := make(map[string]string, len(list))
+	for _, r := range list {
+		names[r.id] = r.name
+	}
+	return names, err
+}

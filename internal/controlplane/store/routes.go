@@ -11,10 +11,11 @@ type Route struct {
 	AgentID              string
 	Host, Path, PathType string
 	TLS                  bool
-	Namespace, App       string
-	Port                 int32
-	Ready                bool
-	Reason               string
+	// App is empty for a route of a chart, a set or a source.
+	Namespace, App, Service string
+	Port                    int32
+	Ready                   bool
+	Reason                  string
 	// Since is when the App was first heard of at that host and path.
 	Since time.Time
 }
@@ -23,19 +24,42 @@ type Route struct {
 type RouteSet struct {
 	Digest  string
 	Omitted int
-	At      time.Time
+	// At is when the agent was last heard with this set.
+	At time.Time
+	// Revision changes with the routes and with the agent's claims to hosts. PutRoutes sets it.
+	Revision int64
 }
 
-const routeColumns = `agent_id, host, path, path_type, tls, namespace, app, port, ready, reason, since`
+const routeColumns = `agent_id, host, path, path_type, tls, namespace, app, service, port, ready, reason, since`
 
 func scanRoute(row scanner, r *Route) error {
-	return row.Scan(&r.AgentID, &r.Host, &r.Path, &r.PathType, &r.TLS, &r.Namespace, &r.App, &r.Port, &r.Ready, &r.Reason, moment{&r.Since})
+	return row.Scan(&r.AgentID, &r.Host, &r.Path, &r.PathType, &r.TLS, &r.Namespace, &r.App, &r.Service, &r.Port, &r.Ready, &r.Reason, moment{&r.Since})
+}
+
+func scanRouteSet(row scanner, s *RouteSet) error {
+	return row.Scan(&s.Digest, &s.Omitted, moment{&s.At}, &s.Revision)
+}
+
+// RouteSets returns the descriptions of the routes of all agents that are not revoked, by their IDs.
+func (q queries) RouteSets(ctx context.Context) (map[string]RouteSet, error) {
+	type row struct {
+		agent string
+		set   RouteSet
+	}
+	list, err := all(ctx, q.q, func(s scanner, r *row) error {
+		return s.Scan(&r.agent, &r.set.Digest, &r.set.Omitted, moment{&r.set.At}, &r.set.Revision)
+	}, `SELECT agent_id, digest, omitted, at, revision FROM route_sets
+			WHERE agent_id IN (SELECT id FROM agents WHERE revoked_at = 0)`)
+	sets := make(map[string]RouteSet, len(list))
+	for _, r := range list {
+		sets[r.agent] = r.set
+	}
+	return sets, err
 }
 
 // RouteSet returns the description of an agent's routes; the zero value if there is none.
 func (q queries) RouteSet(ctx context.Context, agentID string) (RouteSet, error) {
-	set, err := one(q.q.QueryRowContext(ctx, `SELECT digest, omitted, at FROM route_sets WHERE agent_id = $1`, agentID),
-		func(row scanner, s *RouteSet) error { return row.Scan(&s.Digest, &s.Omitted, moment{&s.At}) })
+	set, err := one(q.q.QueryRowContext(ctx, `SELECT digest, omitted, at, revision FROM route_sets WHERE agent_id = $1`, agentID), scanRouteSet)
 	if errors.Is(err, ErrNotFound) {
 		return RouteSet{}, nil
 	}
@@ -73,38 +97,28 @@ func (q queries) Hosts(ctx context.Context, limit int) (map[string][]string, err
 	return hosts, err
 }
 
-// OmittedRoutes returns, for each agent with more routes than may be sent, the number of the
-// others. It leaves out revoked agents.
-func (q queries) OmittedRoutes(ctx context.Context) (map[string]int, error) {
-	type count struct {
-		agent string
-		n     int
-	}
-	list, err := all(ctx, q.q, func(row scanner, c *count) error { return row.Scan(&c.agent, &c.n) },
-		`SELECT agent_id, omitted FROM route_sets
-			WHERE omitted > 0 AND agent_id IN (SELECT id FROM agents WHERE revoked_at = 0)`)
-	omitted := make(map[string]int, len(list))
-	for _, c := range list {
-		omitted[c.agent] = c.n
-	}
-	return omitted, err
-}
-
 // PutRoutes replaces an agent's routes.
 func (t *Tx) PutRoutes(ctx context.Context, agentID string, routes []Route, set RouteSet) error {
 	if _, err := t.exec(ctx, `DELETE FROM routes WHERE agent_id = $1`, agentID); err != nil {
 		return err
 	}
 	for i, r := range routes {
-		_, err := t.exec(ctx, `INSERT INTO routes (position, `+routeColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-			i, agentID, r.Host, r.Path, r.PathType, truth(r.TLS), r.Namespace, r.App, r.Port, truth(r.Ready), r.Reason, micros(r.Since))
+		_, err := t.exec(ctx, `INSERT INTO routes (position, `+routeColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+			i, agentID, r.Host, r.Path, r.PathType, truth(r.TLS), r.Namespace, r.App, r.Service, r.Port, truth(r.Ready), r.Reason, micros(r.Since))
 		if err != nil {
 			return err
 		}
 	}
-	_, err := t.exec(ctx, `INSERT INTO route_sets (agent_id, digest, omitted, at) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (agent_id) DO UPDATE SET digest = excluded.digest, omitted = excluded.omitted, at = excluded.at`,
+	_, err := t.exec(ctx, `INSERT INTO route_sets (agent_id, digest, omitted, at, revision) VALUES ($1, $2, $3, $4, 1)
+		ON CONFLICT (agent_id) DO UPDATE SET digest = excluded.digest, omitted = excluded.omitted, at = excluded.at,
+			revision = route_sets.revision + 1`,
 		agentID, set.Digest, set.Omitted, micros(set.At))
+	return err
+}
+
+// HeardRoutes notes that an agent was heard with the routes that are known of it.
+func (t *Tx) HeardRoutes(ctx context.Context, agentID string, at time.Time) error {
+	_, err := t.exec(ctx, `UPDATE route_sets SET at = $1 WHERE agent_id = $2`, micros(at), agentID)
 	return err
 }
 

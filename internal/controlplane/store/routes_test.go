@@ -23,9 +23,9 @@ func testRoutesAreReplacedAndGoWithTheirAgent(t *testing.T, on postgres.Engine) 
 	put := func(agentID string, set store.RouteSet, routes ...store.Route) {
 		require.NoError(t, s.Update(ctx, func(tx *store.Tx) error { return tx.PutRoutes(ctx, agentID, routes, set) }))
 	}
-	b := store.Route{AgentID: "a1", Host: "b.example.com", Path: "/", PathType: "Prefix", TLS: true, Namespace: "n", App: "web", Port: 80, Since: noon}
-	a := store.Route{AgentID: "a1", Host: "a.example.com", Path: "/x", PathType: "Exact", Namespace: "n", App: "web", Port: 80, Ready: true, Since: noon}
-	other := store.Route{AgentID: "a2", Host: "b.example.com", Path: "/", PathType: "Prefix", Namespace: "n", App: "web", Port: 80, Reason: "no pod", Since: noon}
+	b := store.Route{AgentID: "a1", Host: "b.example.com", Path: "/", PathType: "Prefix", TLS: true, Namespace: "n", App: "web", Service: "web", Port: 80, Since: noon}
+	a := store.Route{AgentID: "a1", Host: "a.example.com", Path: "/x", PathType: "Exact", Namespace: "n", App: "web", Service: "web", Port: 80, Ready: true, Since: noon}
+	other := store.Route{AgentID: "a2", Host: "b.example.com", Path: "/", PathType: "Prefix", Namespace: "n", App: "web", Service: "web", Port: 80, Reason: "no pod", Since: noon}
 
 	set, err := s.RouteSet(ctx, "a1")
 	require.NoError(t, err)
@@ -36,10 +36,11 @@ func testRoutesAreReplacedAndGoWithTheirAgent(t *testing.T, on postgres.Engine) 
 
 	set, err = s.RouteSet(ctx, "a1")
 	require.NoError(t, err)
-	assert.Equal(t, store.RouteSet{Digest: "d2", Omitted: 3, At: noon.Add(time.Second)}, set)
-	omitted, err := s.OmittedRoutes(ctx)
+	assert.Equal(t, store.RouteSet{Digest: "d2", Omitted: 3, At: noon.Add(time.Second), Revision: 2}, set)
+	require.NoError(t, s.Update(ctx, func(tx *store.Tx) error { return tx.HeardRoutes(ctx, "a2", noon.Add(time.Minute)) }))
+	sets, err := s.RouteSets(ctx)
 	require.NoError(t, err)
-	assert.Equal(t, map[string]int{"a1": 3}, omitted)
+	assert.Equal(t, map[string]store.RouteSet{"a1": set, "a2": {Digest: "d3", At: noon.Add(time.Minute), Revision: 1}}, sets)
 	hosts, err := s.HostsOf(ctx, "a1", 10)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a.example.com", "b.example.com"}, hosts)

@@ -16,6 +16,8 @@ const (
 	CallMark byte = 0
 	// ProofMark begins a proof, and is also its answer.
 	ProofMark byte = 1
+	// PublicMark begins a stream of public traffic. The server opens it.
+	PublicMark byte = 2
 )
 
 // Marked is a stream at the end that has opened it. The mark is sent with the first write, so that

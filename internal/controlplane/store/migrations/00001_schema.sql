@@ -215,7 +215,9 @@ CREATE TABLE routes (
     path_type TEXT   NOT NULL,
     tls       BIGINT NOT NULL,
     namespace TEXT   NOT NULL,
+    -- Empty for a route of a chart, a set or a source.
     app       TEXT   NOT NULL,
+    service   TEXT   NOT NULL,
     port      BIGINT NOT NULL,
     ready     BIGINT NOT NULL,
     reason    TEXT   NOT NULL,
@@ -223,12 +225,56 @@ CREATE TABLE routes (
     PRIMARY KEY (agent_id, position)
 );
 
--- The digest of each set, so that an agent need not send what is known.
+-- The digest of each set, so that an agent need not send what is known. at is when the agent was
+-- last heard with it; routes that were not heard of for long are not served. revision changes with
+-- each change of the routes and of the agent's claims to hosts.
 CREATE TABLE route_sets (
     agent_id TEXT PRIMARY KEY REFERENCES agents (id) ON DELETE CASCADE,
     digest   TEXT   NOT NULL,
     omitted  BIGINT NOT NULL,
-    at       BIGINT NOT NULL
+    at       BIGINT NOT NULL,
+    revision BIGINT NOT NULL
+);
+
+-- The hosts of the agents' routes, and what proves that an agent may serve each. proof is empty
+-- while there is none. lost_at is when a proof was first missed, 0 while it is there. next_at is
+-- when it is looked at again.
+CREATE TABLE host_claims (
+    agent_id   TEXT   NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    host       TEXT   NOT NULL,
+    proof      TEXT   NOT NULL,
+    claimed_at BIGINT NOT NULL,
+    proven_at  BIGINT NOT NULL,
+    checked_at BIGINT NOT NULL,
+    lost_at    BIGINT NOT NULL,
+    next_at    BIGINT NOT NULL,
+    reason     TEXT   NOT NULL,
+    PRIMARY KEY (agent_id, host)
+);
+CREATE INDEX host_claims_host ON host_claims (host);
+CREATE INDEX host_claims_next ON host_claims (next_at);
+
+-- The hosts that the operator gave to an agent.
+CREATE TABLE host_grants (
+    host       TEXT PRIMARY KEY,
+    agent_id   TEXT   NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    granted_at BIGINT NOT NULL
+);
+
+-- What the gateways keep together: certificates, their keys and the ACME account, encrypted with a
+-- key that is not in here.
+CREATE TABLE gateway_files (
+    name        TEXT PRIMARY KEY,
+    sealed      TEXT   NOT NULL,
+    size        BIGINT NOT NULL,
+    modified_at BIGINT NOT NULL
+);
+
+-- Which gateway obtains which certificate at present, until when by the database's clock.
+CREATE TABLE gateway_locks (
+    name   TEXT PRIMARY KEY,
+    holder TEXT   NOT NULL,
+    until  BIGINT NOT NULL
 );
 
 -- Where events are sent to over HTTPS. types is a list, agents a selector of labels;
@@ -318,6 +364,10 @@ DROP TABLE tunnels;
 DROP TABLE nodes;
 DROP TABLE deliveries;
 DROP TABLE webhooks;
+DROP TABLE gateway_locks;
+DROP TABLE gateway_files;
+DROP TABLE host_grants;
+DROP TABLE host_claims;
 DROP TABLE route_sets;
 DROP TABLE routes;
 DROP TABLE runner_trust;

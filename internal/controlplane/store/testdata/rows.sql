@@ -24,9 +24,14 @@ UPDATE news SET number = 1 WHERE agent_id = '';
 INSERT INTO news (agent_id, number) VALUES ('*', 1);
 INSERT INTO agent_trust (agent_id, bundle, issuer) VALUES ('a1', 'b1', 'i1');
 INSERT INTO runner_trust (runner, serial, key_print, issuer) VALUES ('ci', '02', 'k7', 'i1');
-INSERT INTO routes (agent_id, position, host, path, path_type, tls, namespace, app, port, ready, reason, since)
-  VALUES ('a1', 0, 'shop.example.com', '/', 'Prefix', 1, 'production', 'web', 8080, 1, '', 1763000008000000);
-INSERT INTO route_sets (agent_id, digest, omitted, at) VALUES ('a1', 'd1', 0, 1763000008000000);
+INSERT INTO routes (agent_id, position, host, path, path_type, tls, namespace, app, service, port, ready, reason, since)
+  VALUES ('a1', 0, 'shop.example.com', '/', 'Prefix', 1, 'production', 'web', 'web', 8080, 1, '', 1763000008000000);
+INSERT INTO route_sets (agent_id, digest, omitted, at, revision) VALUES ('a1', 'd1', 0, 1763000008000000, 3);
+INSERT INTO host_claims (agent_id, host, proof, claimed_at, proven_at, checked_at, lost_at, next_at, reason)
+  VALUES ('a1', 'shop.example.com', 'cname', 1763000008000000, 1763000008100000, 1763000008100000, 0, 1763086408100000, '');
+INSERT INTO host_grants (host, agent_id, granted_at) VALUES ('www.example.com', 'a1', 1763000008200000);
+INSERT INTO gateway_files (name, sealed, size, modified_at) VALUES ('certificates/x/x.crt', 'c2VhbGVk', 6, 1763000008300000);
+INSERT INTO gateway_locks (name, holder, until) VALUES ('issue_cert_x', 'n1', 1763000068300000);
 INSERT INTO webhooks (name, url, types, agents, allow_http, allow_private, secret, previous_secret, previous_until, created_at, disabled_at, reason)
   VALUES ('pager', 'https://pager.example.com/hook', '["app.failed"]', 'zone=a', 0, 0, 'whsec_c2VjcmV0', '', 0, 1763000009000000, 0, '');
 INSERT INTO deliveries (webhook, event_id, agent_id, sequence, type, body, state, attempts, created_at, tried_at, next_at, status, error)

@@ -1,0 +1,159 @@
+package agent_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+)
+
+// site is a Service with an Ingress, as a chart makes them, and a pod on this machine.
+type site struct {
+	t       *testing.T
+	ingress *networkingv1.Ingress
+}
+
+func newSite(t *testing.T, name, host string, backend http.Handler) *site {
+	t.Helper()
+	srv := httptest.NewServer(backend)
+	t.Cleanup(srv.Close)
+	at := srv.Listener.Addr().(*net.TCPAddr)
+	labels := map[string]string{managed.By: managed.ByAgent, "app": name}
+	meta := metav1.ObjectMeta{Namespace: "production", Name: name, Labels: labels}
+	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
+		TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "web", Image: "example.com/web:1"}},
+	}}
+	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+		ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": name},
+		Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt(at.Port)}},
+	}}
+	prefix := networkingv1.PathTypePrefix
+	s := &site{t: t, ingress: &networkingv1.Ingress{ObjectMeta: meta, Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{
+		Host: host, IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
+			Path: "/", PathType: &prefix, Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
+				Name: name, Port: networkingv1.ServiceBackendPort{Name: "http"},
+			}},
+		}}}},
+	}}}}}
+	c := kubetest.ControlPlane(t).Client
+	for _, o := range []client.Object{pod, service, s.ingress} {
+		require.NoError(t, c.Create(t.Context(), o))
+		t.Cleanup(func() {
+			assert.NoError(t, client.IgnoreNotFound(c.Delete(context.WithoutCancel(t.Context()), o)))
+		})
+	}
+	pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: at.IP.String(), PodIPs: []corev1.PodIP{{IP: at.IP.String()}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	}
+	require.NoError(t, c.Status().Update(t.Context(), pod))
+	return s
+}
+
+// publicClient returns a client that reaches the gateway by any host's name.
+func publicClient(t *testing.T, p *planetest.Plane) *http.Client {
+	t.Helper()
+	ca, err := p.GatewayCA(t.Context())
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(ca))
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, p.Addrs().HTTPS.String())
+		},
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+}
+
+// awaitAnswer waits until a host answers with that status, and returns the body.
+func awaitAnswer(t *testing.T, c *http.Client, host string, status int) (body string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, fmt.Sprintf("%s answers %d", host, status), func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/", http.NoBody)
+		if err != nil {
+			return err
+		}
+		resp, err := c.Do(r)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		text, err := io.ReadAll(resp.Body)
+		if body = string(text); err == nil && resp.StatusCode != status {
+			err = fmt.Errorf("it answered %d: %s", resp.StatusCode, body)
+		}
+		return err
+	}))
+	return body
+}
+
+// TestThePublicReachesAService through the gateway, the tunnel and the agent, over HTTPS.
+func TestThePublicReachesAService(t *testing.T) {
+	p, dir := planetest.Start(t, withGateway(t)), t.TempDir()
+	first := run(t, p, dir, token(t, p), routesOn)
+	p.AwaitOnline(t, time.Time{})
+	const host = "site.example.org"
+	s := newSite(t, "site", host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, "%s from %s", r.Host, r.Header.Get("X-Forwarded-For"))
+	}))
+	awaitRoutes(t, p, host)
+	c := publicClient(t, p)
+	_, err := c.Get("https://" + host) //nolint:bodyclose,noctx // there is no answer
+	require.Error(t, err, "an unproven host is not served, and has no certificate")
+
+	_, err = p.GrantHost(t.Context(), host, name)
+	require.NoError(t, err)
+	began := time.Now()
+	assert.Equal(t, host+" from 127.0.0.1", awaitAnswer(t, c, host, http.StatusOK))
+	t.Logf("a granted host answered after %s", time.Since(began).Round(time.Millisecond))
+
+	t.Run("another host of the same route", func(t *testing.T) {
+		const other = "other.example.org"
+		_, err := p.GrantHost(t.Context(), other, name)
+		require.NoError(t, err)
+		s.ingress.Spec.Rules[0].Host = other
+		require.NoError(t, kubetest.ControlPlane(t).Client.Update(t.Context(), s.ingress))
+		awaitAnswer(t, c, other, http.StatusOK)
+		awaitAnswer(t, c, host, http.StatusNotFound)
+	})
+	t.Run("a restart of the control plane", func(t *testing.T) {
+		p.Stop()
+		p.Restart(t)
+		awaitAnswer(t, c, "other.example.org", http.StatusOK)
+	})
+	t.Run("the agent is away", func(t *testing.T) {
+		first.stop()
+		assert.Contains(t, awaitAnswer(t, c, "other.example.org", http.StatusServiceUnavailable), "not connected")
+	})
+	t.Run("turned off", func(t *testing.T) {
+		again := p.Clock.Now()
+		off := run(t, p, dir, "")
+		p.AwaitOnline(t, again)
+		awaitRoutes(t, p)
+		awaitAnswer(t, c, "other.example.org", http.StatusNotFound)
+		off.stop()
+	})
+}

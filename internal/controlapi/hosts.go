@@ -1,0 +1,48 @@
+package controlapi
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// maxLabel bounds a label of a host name (RFC 1035).
+const maxLabel = 63
+
+// GivenHost returns the host that an App has under the gateway's domain, without any proof:
+// APP-NAMESPACE-AGENT.DOMAIN. A name that would be too long for DNS is cut, and ends with a digest.
+func GivenHost(app, namespace, agent, domain string) string {
+	label := app + "-" + namespace + "-" + agent
+	// A dot is allowed in an App's name, and would begin another label.
+	if len(label) > maxLabel || strings.Contains(label, ".") {
+		sum := sha256.Sum256([]byte(app + "/" + namespace + "/" + agent))
+		digest := hex.EncodeToString(sum[:5])
+		label = strings.ReplaceAll(label, ".", "-")
+		label = strings.TrimRight(label[:min(len(label), maxLabel-len(digest)-1)], "-") + "-" + digest
+	}
+	return label + "." + domain
+}
+
+// ProofTarget returns the name to which a CNAME record has to lead so that an agent may serve a
+// host.
+func ProofTarget(agentID, domain string) string { return strings.ToLower(agentID) + "." + domain }
+
+// The TXT record by which an agent may serve a host.
+const (
+	proofPrefix = "_pipeops."
+	proofValue  = "pipeops-agent="
+)
+
+// ProofRecord returns the name and the value of the TXT record that proves that an agent may serve a
+// host. A wildcard is proven at the domain below it.
+func ProofRecord(agentID, host string) (name, value string) {
+	return proofPrefix + strings.TrimPrefix(host, "*."), proofValue + strings.ToLower(agentID)
+}
+
+// HostStatus is whether an agent may serve a host that its routes name.
+type HostStatus struct {
+	Host   string `json:"host"`
+	Served bool   `json:"served" doc:"The gateway serves the host from this agent."`
+	Proof  string `json:"proof,omitempty" enum:"given,cname,txt,grant" doc:"What proves that the agent may serve it; absent while nothing does."`
+	Reason string `json:"reason,omitempty" doc:"Why it is not served, and what to do."`
+}

@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	_ "embed"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
+)
+
+// failure is an answer that the gateway gives by itself.
+type failure struct {
+	status int
+	word   string // for logs and metrics
+	title  string
+	text   string
+	fix    string
+	retry  time.Duration
+}
+
+var (
+	unknownHost = failure{http.StatusNotFound, "unknown-host", "Nothing is served here",
+		"No application is published at this address.",
+		"check the address; its owner finds the reason with `pipeops-runner routes AGENT`", 0}
+	noRoute = failure{http.StatusNotFound, publicwire.NoRoute, "Nothing is served here",
+		"The application is not published at this path.", "check the address", 0}
+	offline = failure{http.StatusServiceUnavailable, "offline", "The application cannot be reached",
+		"Its cluster is not connected at present.", "try again in a minute", 30 * time.Second}
+	notReady = failure{http.StatusServiceUnavailable, publicwire.NotReady, "The application is not ready",
+		"It is starting, or has stopped.", "try again in a moment", 10 * time.Second}
+	busy = failure{http.StatusServiceUnavailable, publicwire.Busy, "Too many requests",
+		"There are too many requests for this application at present.", "try again in a moment", 5 * time.Second}
+	tooMany = failure{http.StatusTooManyRequests, "too-many", "Too many requests",
+		"There are too many requests from your address at present.", "try again in a moment", 5 * time.Second}
+	timedOut = failure{http.StatusGatewayTimeout, publicwire.TimedOut, "The application does not answer",
+		"It took too long to answer.", "try again later", 0}
+	badGateway = failure{http.StatusBadGateway, publicwire.Unreachable, "The application cannot be reached",
+		"It closed the connection, or gave no valid answer.", "try again in a moment", 0}
+	// clientGone is for the log alone.
+	clientGone = failure{499, "client-gone", "", "", "", 0}
+)
+
+// agentFailures are the answers to what an agent says by itself.
+var agentFailures = map[string]failure{
+	publicwire.NoRoute: noRoute, publicwire.NotReady: notReady, publicwire.Unreachable: badGateway,
+	publicwire.TimedOut: timedOut, publicwire.Busy: busy,
+}
+
+//go:embed page.html
+var pageText string
+
+var page = sync.OnceValue(func() *template.Template { return template.Must(template.New("page").Parse(pageText)) })
+
+// fail answers with a page for browsers, and problem details for all others.
+func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, f failure) {
+	id := ""
+	if v := visitOf(r.Context()); v != nil {
+		v.failed, id = f.word, v.id
+	}
+	if f.word == clientGone.word {
+		if rec, ok := w.(*recorder); ok {
+			rec.status = f.status
+		}
+		return
+	}
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	if f.retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(f.retry.Seconds())))
+	}
+	if !wantsPage(r) {
+		problem.Write(w, id, problem.New(f.status, codes[f.status], f.fix, "%s", f.text))
+		return
+	}
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(f.status)
+	if r.Method != http.MethodHead {
+		_ = page().Execute(w, map[string]any{"Title": f.title, "Text": f.text, "Status": f.status, "ID": id})
+	}
+}
+
+var codes = map[int]problem.Code{
+	http.StatusNotFound: problem.NotFound, http.StatusServiceUnavailable: problem.Unavailable,
+	http.StatusTooManyRequests: problem.TooManyRequests, http.StatusGatewayTimeout: problem.Timeout,
+	http.StatusBadGateway: problem.Unavailable,
+}
+
+// wantsPage reports whether a client asks for HTML, as browsers do.
+func wantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }

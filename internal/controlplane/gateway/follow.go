@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+)
+
+const (
+	// refreshEvery is how often the table is read though no change was heard of, and refreshPause the
+	// least time between two reads.
+	refreshEvery, refreshPause = 30 * time.Second, 100 * time.Millisecond
+	refreshTimeout             = 30 * time.Second
+)
+
+// Follower keeps a Table up to date.
+type Follower struct {
+	Table   *Table
+	Metrics *Metrics
+	// Changed is called after each refresh; it may be nil.
+	Changed func()
+	Log     zerolog.Logger
+
+	wake chan struct{}
+}
+
+// NewFollower returns a Follower.
+func NewFollower(f Follower) *Follower {
+	f.wake = make(chan struct{}, 1)
+	return &f
+}
+
+// Look makes the table be read soon: something may have changed.
+func (f *Follower) Look() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run follows until the context ends.
+func (f *Follower) Run(ctx context.Context) error {
+	tick := time.NewTicker(refreshEvery)
+	defer tick.Stop()
+	for {
+		limited, cancel := context.WithTimeout(ctx, refreshTimeout)
+		err := f.Table.Refresh(limited)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			f.Log.Error().Err(err).Msg("the routes could not be read; the gateway goes on with those that it knows")
+		}
+		f.Metrics.hosts.Set(float64(f.Table.Len()))
+		if f.Changed != nil {
+			f.Changed()
+		}
+		retry.Wait(ctx, refreshPause)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-f.wake:
+		}
+	}
+}
+
+const (
+	// keepEvery is how often the keeper looks for hosts without a certificate.
+	keepEvery = time.Minute
+	// renewEvery is how often each certificate is looked at, and firstRetry and lastRetry how soon a
+	// failed attempt is repeated: CAs limit how many may fail.
+	renewEvery            = 12 * time.Hour
+	firstRetry, lastRetry = time.Minute, 6 * time.Hour
+	keepTogether          = 4
+)
+
+// Keeper obtains the certificates of hosts before their first visitor comes, and renews them.
+type Keeper struct {
+	Table *Table
+	// Ensure obtains or renews the certificate of a host; Covered reports whether it needs none.
+	Ensure  func(ctx context.Context, host string) error
+	Covered func(host string) bool
+	Metrics *Metrics
+	Log     zerolog.Logger
+
+	wake  chan struct{}
+	known map[string]kept
+}
+
+// kept is what is known of a host's certificate.
+type kept struct {
+	next   time.Time
+	failed int
+}
+
+// NewKeeper returns a Keeper.
+func NewKeeper(k Keeper) *Keeper {
+	k.wake, k.known = make(chan struct{}, 1), map[string]kept{}
+	return &k
+}
+
+// Look makes the keeper look now: there may be new hosts.
+func (k *Keeper) Look() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps certificates until the context ends. It should run in one process at a time.
+func (k *Keeper) Run(ctx context.Context) error {
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		k.pass(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-k.wake:
+		}
+	}
+}
+
+func (k *Keeper) pass(ctx context.Context) {
+	now := time.Now()
+	var (
+		group errgroup.Group
+		mu    sync.Mutex
+	)
+	group.SetLimit(keepTogether)
+	still := map[string]kept{}
+	for _, host := range k.Table.Hosts() {
+		had := k.known[host]
+		if strings.HasPrefix(host, "*.") || k.Covered(host) {
+			continue
+		}
+		still[host] = had
+		if now.Before(had.next) || ctx.Err() != nil {
+			continue
+		}
+		group.Go(func() error {
+			got := k.try(ctx, host, had)
+			mu.Lock()
+			defer mu.Unlock()
+			still[host] = got
+			return nil
+		})
+	}
+	_ = group.Wait()
+	k.known = still
+}
+
+func (k *Keeper) try(ctx context.Context, host string, had kept) kept {
+	err := k.Ensure(ctx, host)
+	if err == nil {
+		k.Metrics.ensured.WithLabelValues("ok").Inc()
+		return kept{next: time.Now().Add(renewEvery - rand.N(renewEvery/4))} //nolint:gosec // spreading load needs no secrecy
+	}
+	if ctx.Err() != nil {
+		return had
+	}
+	k.Metrics.ensured.WithLabelValues("failed").Inc()
+	had.failed++
+	pause := min(lastRetry, firstRetry<<min(had.failed-1, 12))
+	had.next = time.Now().Add(pause)
+	k.Log.Warn().Err(err).Str("host", host).Dur("retryIn", pause).Msg("there is no new certificate for the host")
+	return had
+}

@@ -1,0 +1,157 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// visit is one request and what is known of it.
+type visit struct {
+	id     string
+	host   *Host // nil while unknown
+	client string
+	failed string // why the gateway answered by itself
+}
+
+type visitKey struct{}
+
+func visitOf(ctx context.Context) *visit {
+	v, _ := ctx.Value(visitKey{}).(*visit)
+	return v
+}
+
+// headerRequestID names a request in the logs of both ends.
+const headerRequestID = "X-Request-Id"
+
+// ServeHTTP implements http.Handler for requests over TLS.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v := &visit{id: rand.Text(), client: clientOf(r)}
+	r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+	recorded := &recorder{ResponseWriter: w}
+	began := time.Now()
+	defer func() { g.note(r, v, recorded, time.Since(began)) }()
+	w.Header().Set(headerRequestID, v.id)
+	if g.cfg.HSTS > 0 {
+		w.Header().Set("Strict-Transport-Security", "max-age="+strconv.Itoa(int(g.cfg.HSTS.Seconds())))
+	}
+	host, ok := g.cfg.Table.Lookup(r.Host)
+	if !ok {
+		g.fail(recorded, r, unknownHost)
+		return
+	}
+	v.host = host
+	leave, refused := g.requests.enter(v)
+	if refused != nil {
+		g.fail(recorded, r, *refused)
+		return
+	}
+	defer leave()
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &movingBody{r.Body, http.NewResponseController(w)}
+	}
+	g.proxy.ServeHTTP(recorded, r)
+}
+
+func clientOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// movingBody is a request's body that has to keep coming.
+type movingBody struct {
+	io.ReadCloser
+	rc *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (b *movingBody) Read(p []byte) (int, error) {
+	_ = b.rc.SetReadDeadline(time.Now().Add(progress)) // a connection without deadlines has none
+	return b.ReadCloser.Read(p)
+}
+
+// recorder remembers the status and the size of an answer.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements io.Writer.
+func (r *recorder) Write(p []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(p)
+	r.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap makes the other abilities available to http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// note counts and logs a request.
+func (g *Gateway) note(r *http.Request, v *visit, answer *recorder, took time.Duration) {
+	agent := ""
+	if v.host != nil {
+		agent = g.cfg.AgentName(v.host.AgentID)
+	}
+	g.cfg.Metrics.answered(v, agent, answer, took)
+	level := zerolog.DebugLevel
+	if g.cfg.AccessLog {
+		level = zerolog.InfoLevel
+	}
+	e := g.cfg.Log.WithLevel(level)
+	if level < g.cfg.Log.GetLevel() || e == nil {
+		return
+	}
+	e.Str("requestId", v.id).Str("client", v.client).Str("method", r.Method).Str("host", normal(r.Host)).Str("path", r.URL.Path).
+		Str("proto", r.Proto).Int("status", answer.status).Int64("bytes", answer.bytes).Dur("took", took).Str("agent", agent).
+		Str("failed", v.failed).Msg("request")
+}
+
+// plain returns the handler of the HTTP port: it answers ACME's challenges, and redirects what is
+// for a host that is served.
+func (g *Gateway) plain() http.Handler {
+	redirect := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := &visit{id: rand.Text(), client: clientOf(r)}
+		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+		w.Header().Set(headerRequestID, v.id)
+		if _, ok := g.cfg.Table.Lookup(r.Host); !ok {
+			g.fail(&recorder{ResponseWriter: w}, r, unknownHost)
+			return
+		}
+		to := *r.URL
+		to.Scheme, to.Host = "https", normal(r.Host)
+		if port := g.cfg.HTTPSPort; port != 0 && port != 443 {
+			to.Host = net.JoinHostPort(to.Host, strconv.Itoa(port))
+		}
+		if !strings.HasPrefix(to.Path, "/") { // OPTIONS *
+			to.Path = "/"
+		}
+		w.Header().Set("Connection", "close")
+		http.Redirect(w, r, to.String(), http.StatusPermanentRedirect)
+	})
+	if g.cfg.Challenge == nil {
+		return redirect
+	}
+	return g.cfg.Challenge(redirect)
+}

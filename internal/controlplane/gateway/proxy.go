@@ -1,0 +1,117 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	stdlog "log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+const (
+	dialTimeout = 10 * time.Second
+	// idleStreams is how many streams to one agent stay open between requests, and idleFor how long.
+	// The agent keeps them for longer, so that it closes none that is about to be used.
+	idleStreams = 64
+	idleFor     = 45 * time.Second
+	copyBuffer  = 32 << 10
+)
+
+// newTransport returns the transport to agents. What it takes for a host's name is an agent's ID.
+func newTransport(dial func(ctx context.Context, agentID string) (net.Conn, error)) *http.Transport {
+	t := &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+			defer cancel()
+			return dial(ctx, hostOnly(address))
+		},
+		MaxIdleConnsPerHost: idleStreams, IdleConnTimeout: idleFor, DisableCompression: true,
+		ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxHeader,
+		WriteBufferSize: copyBuffer, ReadBufferSize: copyBuffer,
+		Protocols: new(http.Protocols),
+	}
+	t.Protocols.SetHTTP1(true)
+	return t
+}
+
+func hostOnly(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}
+
+func (g *Gateway) newProxy() http.Handler {
+	return &httputil.ReverseProxy{
+		Transport: g.transport, BufferPool: newBuffers(), ErrorLog: stdlog.New(debugWriter{g.cfg.Log}, "", 0),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			v := visitOf(r.In.Context())
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", v.host.AgentID, r.In.Host
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: the App reads it, not we
+			forwarded(r.Out.Header, v, r.In)
+		},
+		ModifyResponse: g.answered,
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			g.fail(w, r, failureOf(err))
+		},
+	}
+}
+
+// forwarded tells the App of its client. What the client said of that itself is dropped.
+func forwarded(h http.Header, v *visit, in *http.Request) {
+	for name := range publicwire.ClientHeaders {
+		h.Del(name)
+	}
+	h.Set(headerRequestID, v.id)
+	h.Set("X-Forwarded-For", v.client)
+	h.Set("X-Real-Ip", v.client)
+	h.Set("X-Forwarded-Host", in.Host)
+	h.Set("X-Forwarded-Proto", "https")
+	h.Set("Forwarded", "for="+node(v.client)+`;host="`+quotable(in.Host)+`";proto=https`)
+}
+
+// answered replaces what the agent says by itself by a page of the gateway's.
+func (g *Gateway) answered(resp *http.Response) error {
+	word := resp.Header.Get(publicwire.HeaderFailed)
+	if word == "" {
+		return nil
+	}
+	_ = resp.Body.Close()
+	return agentError(word)
+}
+
+// agentError is an agent's own answer.
+type agentError string
+
+func (e agentError) Error() string { return "the agent answered: " + string(e) }
+
+// failureOf returns what a failed request is answered.
+func failureOf(err error) failure {
+	var said agentError
+	switch {
+	case errors.As(err, &said):
+		if f, ok := agentFailures[string(said)]; ok {
+			return f
+		}
+		return badGateway
+	case errors.Is(err, server.ErrNotConnected):
+		return offline
+	case errors.Is(err, server.ErrBusy):
+		return busy
+	case errors.Is(err, context.Canceled):
+		return clientGone
+	case errors.Is(err, context.DeadlineExceeded):
+		return timedOut
+	}
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return badGateway
+	}
+	return badGateway
+}

@@ -1,0 +1,360 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+)
+
+func protocols(t *testing.T, w *world, test func(t *testing.T, c *http.Client)) {
+	t.Helper()
+	for name, http2 := range map[string]bool{"HTTP1": false, "HTTP2": true} {
+		t.Run(name, func(t *testing.T) { test(t, w.client(http2)) })
+	}
+}
+
+func request(t *testing.T, method, url string, body io.Reader, header ...string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	require.NoError(t, err)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	return r
+}
+
+func do(t *testing.T, c *http.Client, r *http.Request) (*http.Response, string) {
+	t.Helper()
+	resp, err := c.Do(r)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, resp.Body.Close()) }()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp, string(text)
+}
+
+// TestTheAppSeesTheRequestAsItWas, and who sent it; nothing of what the client claims of that.
+func TestTheAppSeesTheRequestAsItWas(t *testing.T) {
+	seen := make(chan *http.Request, 1)
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r.Clone(context.Background())
+		w.Header().Set("Pipeops-Failed", "no-route") // a backend cannot speak in the agent's name
+		w.Header().Add("Set-Cookie", "a=1")
+		w.Header().Add("Set-Cookie", "b=2")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = io.WriteString(w, "hello")
+	}))
+	protocols(t, w, func(t *testing.T, c *http.Client) {
+		resp, body := do(t, c, request(t, http.MethodGet, "https://"+host+"/a%2Fb/../c?x=1;y=%zz&z", nil,
+			"X-Forwarded-For", "203.0.113.9", "Forwarded", "for=203.0.113.9", "X-Real-Ip", "203.0.113.9", "X-Forwarded-Proto", "http",
+			"X-Forwarded-Host", "evil.example", "Cf-Connecting-Ip", "203.0.113.9", "X-Request-Id", "forged", "X-Other", "kept", "Cookie", "c=3"))
+		assert.Equal(t, http.StatusTeapot, resp.StatusCode)
+		assert.Equal(t, "hello", body)
+		assert.Equal(t, []string{"a=1", "b=2"}, resp.Header.Values("Set-Cookie"))
+		r := await.Receive(t, seen, "the request")
+		assert.Equal(t, "/a%2Fb/../c?x=1;y=%zz&z", r.RequestURI)
+		assert.Equal(t, host, r.Host)
+		for name, want := range map[string]string{
+			"X-Forwarded-For": "127.0.0.1", "X-Real-Ip": "127.0.0.1", "X-Forwarded-Proto": "https", "X-Forwarded-Host": host,
+			"Forwarded": `for=127.0.0.1;host="` + host + `";proto=https`, "X-Other": "kept", "Cookie": "c=3", "Cf-Connecting-Ip": "",
+		} {
+			assert.Equal(t, want, strings.Join(r.Header.Values(name), "|"), name)
+		}
+		assert.Equal(t, resp.Header.Get("X-Request-Id"), r.Header.Get("X-Request-Id"))
+		assert.NotEqual(t, "forged", r.Header.Get("X-Request-Id"))
+		assert.NotEmpty(t, r.Header.Get("X-Request-Id"))
+	})
+}
+
+// TestBodiesAreStreamed both ways, whole and of any size.
+func TestBodiesAreStreamed(t *testing.T) {
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sum := sha256.New()
+		n, err := io.Copy(sum, r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Sum", hex.EncodeToString(sum.Sum(nil)))
+		_, _ = io.CopyN(w, zeros{}, n)
+	}))
+	const size = 64 << 20
+	want := sha256.New()
+	_, _ = io.CopyN(want, zeros{}, size)
+	protocols(t, w, func(t *testing.T, c *http.Client) {
+		resp, err := c.Do(request(t, http.MethodPost, "https://"+host+"/", io.LimitReader(zeros{}, size)))
+		require.NoError(t, err)
+		defer func() { _ = resp.Body.Close() }()
+		assert.Equal(t, hex.EncodeToString(want.Sum(nil)), resp.Header.Get("Sum"))
+		n, err := io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		assert.EqualValues(t, size, n)
+	})
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// TestEventsArriveAtOnce: nothing waits for a buffer to fill.
+func TestEventsArriveAtOnce(t *testing.T) {
+	next := make(chan string)
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		for {
+			select {
+			case text := <-next:
+				_, _ = fmt.Fprintf(w, "data: %s\n\n", text)
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	protocols(t, w, func(t *testing.T, c *http.Client) {
+		resp, err := c.Do(request(t, http.MethodGet, "https://"+host+"/", nil, "Accept", "text/event-stream"))
+		require.NoError(t, err)
+		defer func() { _ = resp.Body.Close() }()
+		lines := bufio.NewScanner(resp.Body)
+		for _, text := range []string{"one", "two"} {
+			next <- text
+			require.True(t, lines.Scan())
+			assert.Equal(t, "data: "+text, lines.Text())
+			require.True(t, lines.Scan())
+		}
+	})
+}
+
+func TestAnUploadWaitsForTheAppsContinue(t *testing.T) {
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Refuse") != "" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		_, _ = io.Copy(w, r.Body)
+	}))
+	c := w.client(false)
+	resp, body := do(t, c, request(t, http.MethodPut, "https://"+host+"/", strings.NewReader("text"), "Expect", "100-continue"))
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Equal(t, "text", body)
+	resp, _ = do(t, c, request(t, http.MethodPut, "https://"+host+"/", strings.NewReader("text"), "Expect", "100-continue", "Refuse", "yes"))
+	assert.Equal(t, http.StatusForbidden, resp.StatusCode)
+}
+
+func TestWebSockets(t *testing.T) {
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		conn.SetReadLimit(2 << 20)
+		for {
+			kind, text, err := conn.Read(r.Context())
+			if err != nil {
+				return
+			}
+			if string(text) == "bye" {
+				_ = conn.Close(websocket.StatusNormalClosure, "as you say")
+				return
+			}
+			if conn.Write(r.Context(), kind, text) != nil {
+				return
+			}
+		}
+	}))
+	conn, _, err := websocket.Dial(t.Context(), "wss://"+host+"/", &websocket.DialOptions{HTTPClient: w.client(false)})
+	require.NoError(t, err)
+	defer func() { _ = conn.CloseNow() }()
+	conn.SetReadLimit(2 << 20)
+	for _, text := range []string{"hello", strings.Repeat("x", 1<<20), ""} {
+		require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte(text)))
+		_, got, err := conn.Read(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, text, string(got))
+	}
+	require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte("bye")))
+	_, _, err = conn.Read(t.Context())
+	var closed websocket.CloseError
+	require.ErrorAs(t, err, &closed)
+	assert.Equal(t, "as you say", closed.Reason)
+}
+
+// echoStream is a gRPC method with streams both ways.
+var echoStream = grpc.StreamDesc{StreamName: "Echo", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+	for {
+		text := &wrapperspb.StringValue{}
+		err := s.RecvMsg(text)
+		switch {
+		case errors.Is(err, io.EOF):
+			s.SetTrailer(metadata.Pairs("after", "all"))
+			return status.Error(codes.ResourceExhausted, "enough")
+		case err != nil:
+			return err
+		}
+		if err := s.SendMsg(text); err != nil {
+			return err
+		}
+	}
+}}
+
+func TestGRPC(t *testing.T) {
+	srv := grpc.NewServer()
+	srv.RegisterService(&grpc.ServiceDesc{ServiceName: "test.Echo", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{echoStream}}, nil)
+	w := newWorld(t, nil)
+	ln := listen(t)
+	w.run(func(ctx context.Context) error {
+		context.AfterFunc(ctx, srv.Stop)
+		return srv.Serve(ln)
+	})
+	w.lead(ln.Addr().String())
+	conn, err := grpc.NewClient("passthrough:///"+host,
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: w.roots, MinVersion: tls.VersionTLS12})),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", w.secure.String())
+		}))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	stream, err := conn.NewStream(t.Context(), &echoStream, "/test.Echo/Echo")
+	require.NoError(t, err)
+	for _, text := range []string{"one", "two", strings.Repeat("x", 1<<20)} {
+		require.NoError(t, stream.SendMsg(wrapperspb.String(text)))
+		got := &wrapperspb.StringValue{}
+		require.NoError(t, stream.RecvMsg(got), "an answer comes before the request has ended")
+		assert.Equal(t, text, got.Value)
+	}
+	require.NoError(t, stream.CloseSend())
+	err = stream.RecvMsg(&wrapperspb.StringValue{})
+	assert.Equal(t, codes.ResourceExhausted, status.Code(err), err)
+	assert.Equal(t, []string{"all"}, stream.Trailer().Get("after"))
+}
+
+// TestWhenItFails has the page, or the problem, for each way to fail.
+func TestWhenItFails(t *testing.T) {
+	w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/abort" {
+			panic(http.ErrAbortHandler)
+		}
+	}), func(c *gateway.Config) { c.Limits.RequestsPerHost = 1 })
+	serves(t, w.store, "a2", time.Now(), "txt", "*.example.net")
+	serves(t, w.store, "a3", time.Now(), "txt", "off.example.com")
+	require.NoError(t, w.table.Refresh(t.Context()))
+	c := w.client(true)
+	check := func(url string, status int, code, says string) {
+		t.Helper()
+		resp, body := do(t, c, request(t, http.MethodGet, url, nil))
+		assert.Equal(t, status, resp.StatusCode)
+		assert.Equal(t, "application/problem+json", resp.Header.Get("Content-Type"))
+		for _, part := range []string{code, says, resp.Header.Get("X-Request-Id")} {
+			assert.Contains(t, body, part)
+		}
+		resp, body = do(t, c, request(t, http.MethodGet, url, nil, "Accept", "text/html,*/*"))
+		assert.Equal(t, status, resp.StatusCode)
+		assert.Equal(t, "text/html; charset=utf-8", resp.Header.Get("Content-Type"))
+		assert.Contains(t, body, "request "+resp.Header.Get("X-Request-Id"))
+	}
+	check("https://a.example.net/", 404, "not_found", "not published at this path") // the agent has no such route
+	check("https://"+host+"/abort", 502, "unavailable", "closed the connection")
+	w.lead()
+	check("https://"+host+"/", 503, "unavailable", "starting, or has stopped")
+	gone := listen(t)
+	require.NoError(t, gone.Close())
+	w.lead(gone.Addr().String())
+	check("https://"+host+"/", 503, "unavailable", "starting, or has stopped")
+	w.disconnect()
+	check("https://off.example.com/", 503, "unavailable", "not connected")
+
+	_, err := c.Do(request(t, http.MethodGet, "https://unknown.example.org/", nil)) //nolint:bodyclose // there is none
+	require.Error(t, err, "there is no certificate for a host that is not served")
+	r := request(t, http.MethodGet, "https://"+host+"/", nil)
+	r.Host = "unknown.example.org"
+	resp, _ := do(t, c, r)
+	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
+}
+
+// TestAHostsShareIsBounded, and what one host has too much of the others do not miss.
+func TestAHostsShareIsBounded(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hang" {
+			entered <- struct{}{}
+			<-leave
+		}
+	}), func(c *gateway.Config) { c.Limits.RequestsPerHost = 2 })
+	c := w.client(true)
+	done := make(chan error, 2)
+	for range 2 {
+		r := request(t, http.MethodGet, "https://"+host+"/hang", nil)
+		go func() {
+			resp, err := c.Do(r)
+			if err == nil {
+				err = resp.Body.Close()
+			}
+			done <- err
+		}()
+		await.Receive(t, entered, "the request")
+	}
+	resp, _ := do(t, c, request(t, http.MethodGet, "https://"+host+"/", nil))
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	assert.NotEmpty(t, resp.Header.Get("Retry-After"))
+	close(leave)
+	for range 2 {
+		require.NoError(t, await.Receive(t, done, "the answers"))
+	}
+	resp, _ = do(t, c, request(t, http.MethodGet, "https://"+host+"/", nil))
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+}
+
+func TestHTTPIsRedirected(t *testing.T) {
+	w := newWorld(t, http.NotFoundHandler())
+	c := w.client(false)
+	resp, _ := do(t, c, request(t, http.MethodPost, "http://"+host+"/a?b=c", bytes.NewReader([]byte("x"))))
+	assert.Equal(t, http.StatusPermanentRedirect, resp.StatusCode)
+	_, port, _ := net.SplitHostPort(w.secure.String())
+	assert.Equal(t, "https://"+host+":"+port+"/a?b=c", resp.Header.Get("Location"))
+	resp, _ = do(t, c, request(t, http.MethodGet, "http://unknown.example.org/", nil))
+	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
+}
+
+func TestMetricsAreCounted(t *testing.T) {
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "12345") }))
+	do(t, w.client(true), request(t, http.MethodGet, "https://"+host+"/", nil))
+	await.Until(t, "the request is counted", func() bool {
+		families, err := w.registry.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			if f.GetName() == "test_gateway_response_bytes_total" && f.Metric[0].Label[0].GetValue() == "name of a1" {
+				return f.Metric[0].Counter.GetValue() == 5
+			}
+		}
+		return false
+	})
+}

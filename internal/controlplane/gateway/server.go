@@ -1,0 +1,160 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	stdlog "log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+)
+
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	// maxHeader bounds a request's header, and maxStreams the HTTP/2 streams of one connection.
+	maxHeader, maxStreams = 64 << 10, 128
+	// progress is how long a client may take to send or to accept the next bytes.
+	progress = time.Minute
+	// drain is how long requests may go on when the gateway stops.
+	drain = 20 * time.Second
+)
+
+// Config configures a Gateway. Table, Dial, TLS, AgentName and Metrics are required.
+type Config struct {
+	Table *Table
+	// Dial opens a stream of public traffic to an agent.
+	Dial func(ctx context.Context, agentID string) (net.Conn, error)
+	// TLS has the certificates.
+	TLS *tls.Config
+	// Challenge answers ACME's HTTP challenges, and passes other requests on; nil where there are
+	// none.
+	Challenge func(next http.Handler) http.Handler
+	// HTTPSPort is the port to which plain HTTP is redirected; 443 if zero.
+	HTTPSPort int
+	// HSTS is for how long browsers are asked to use HTTPS alone; zero does not ask.
+	HSTS time.Duration
+	// AccessLog logs each request.
+	AccessLog bool
+	Limits    Limits
+	// AgentName returns what metrics call an agent.
+	AgentName func(agentID string) string
+	Metrics   *Metrics
+	Log       zerolog.Logger
+}
+
+// Gateway proxies public requests to agents.
+type Gateway struct {
+	cfg       Config
+	proxy     http.Handler
+	transport *http.Transport
+	requests  requests
+}
+
+// New returns a Gateway.
+func New(cfg Config) *Gateway {
+	cfg.Limits = cfg.Limits.withDefaults()
+	g := &Gateway{cfg: cfg, requests: newRequests(cfg.Limits)}
+	g.transport = newTransport(cfg.Dial)
+	g.proxy = g.newProxy()
+	return g
+}
+
+// Serve serves HTTPS and HTTP until the context ends. It closes the listeners; plain may be nil.
+func (g *Gateway) Serve(ctx context.Context, secure, plain net.Listener) error {
+	defer g.transport.CloseIdleConnections()
+	group, ctx := errgroup.WithContext(ctx)
+	srv := g.server(g)
+	srv.TLSConfig = g.cfg.TLS
+	g.run(ctx, group, srv, func() error { return srv.ServeTLS(moving{secure}, "", "") })
+	if plain != nil {
+		redirect := g.server(g.plain())
+		g.run(ctx, group, redirect, func() error { return redirect.Serve(moving{plain}) })
+	}
+	return group.Wait()
+}
+
+func (g *Gateway) server(h http.Handler) *http.Server {
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog:  stdlog.New(debugWriter{g.cfg.Log}, "", 0),
+		Protocols: new(http.Protocols),
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: progress, SendPingTimeout: progress},
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateActive {
+				limit.Settled(c)
+			}
+		},
+	}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetHTTP2(true)
+	return srv
+}
+
+// run serves until the context ends, and then lets requests finish.
+func (g *Gateway) run(ctx context.Context, group *errgroup.Group, srv *http.Server, serve func() error) {
+	group.Go(func() error {
+		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+		defer cancel()
+		if err := srv.Shutdown(limited); err != nil {
+			return errors.Join(srv.Close()) // those that are left are cut off
+		}
+		return nil
+	})
+}
+
+// moving is a listener whose connections are closed when the other end accepts nothing for long.
+type moving struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (m moving) Accept() (net.Conn, error) {
+	conn, err := m.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &movingConn{Conn: conn}, nil
+}
+
+type movingConn struct{ net.Conn }
+
+// Write implements io.Writer.
+func (c *movingConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(progress)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// NetConn returns the connection below.
+func (c *movingConn) NetConn() net.Conn { return c.Conn }
+
+// CloseWrite ends what is sent.
+func (c *movingConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Conn.Close()
+}
+
+// debugWriter logs what net/http has to say of its clients.
+type debugWriter struct{ log zerolog.Logger }
+
+// Write implements io.Writer.
+func (w debugWriter) Write(p []byte) (int, error) {
+	w.log.Debug().Str("part", "gateway").Msg(string(bytes.TrimSpace(p)))
+	return len(p), nil
+}

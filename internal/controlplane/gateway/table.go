@@ -1,0 +1,184 @@
+package gateway
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+// RoutesTTL is how long routes are served after their agent was last heard with them.
+const RoutesTTL = 8 * time.Hour
+
+// Host is a public host and the agent that serves it.
+type Host struct {
+	Name    string
+	AgentID string
+	// Given reports that the host is below the gateway's own domain.
+	Given bool
+	heard time.Time
+}
+
+// Table has the hosts that are served, in memory. Refresh follows the database. A lookup takes no
+// longer with many hosts than with few.
+type Table struct {
+	store *store.Store
+	now   func() time.Time
+
+	refreshing sync.Mutex
+	agents     map[string]agentRoutes
+	claims     map[string]map[string]store.HostClaim // by host, by agent
+
+	mu    sync.RWMutex
+	hosts map[string]*Host
+}
+
+// agentRoutes is what the table knows of one agent.
+type agentRoutes struct {
+	revision int64
+	heard    time.Time
+	hosts    []string
+}
+
+// NewTable returns an empty Table.
+func NewTable(s *store.Store, now func() time.Time) *Table {
+	return &Table{store: s, now: now, agents: map[string]agentRoutes{}, claims: map[string]map[string]store.HostClaim{}, hosts: map[string]*Host{}}
+}
+
+// Lookup returns the host of a request. The port is ignored. A wildcard covers one label.
+func (t *Table) Lookup(host string) (*Host, bool) {
+	host = normal(host)
+	t.mu.RLock()
+	found := t.hosts[host]
+	if found == nil {
+		if _, parent, ok := strings.Cut(host, "."); ok {
+			found = t.hosts["*."+parent]
+		}
+	}
+	t.mu.RUnlock()
+	if found == nil || t.now().Sub(found.heard) >= RoutesTTL {
+		return nil, false
+	}
+	return found, true
+}
+
+// normal returns a host in the form in which routes have it.
+func normal(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// Hosts returns the names of the hosts that are served, sorted.
+func (t *Table) Hosts() []string {
+	now := t.now()
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	names := make([]string, 0, len(t.hosts))
+	for name, h := range t.hosts {
+		if now.Sub(h.heard) < RoutesTTL {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Len returns how many hosts there are.
+func (t *Table) Len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.hosts)
+}
+
+// Refresh reads what has changed in the database: one row for each agent, and the claims of those
+// that have changed.
+func (t *Table) Refresh(ctx context.Context) error {
+	t.refreshing.Lock()
+	defer t.refreshing.Unlock()
+	sets, err := t.store.RouteSets(ctx)
+	if err != nil {
+		return err
+	}
+	touched := map[string]bool{}
+	for id := range t.agents {
+		if _, there := sets[id]; !there {
+			t.replace(id, agentRoutes{}, nil, touched)
+			delete(t.agents, id)
+		}
+	}
+	for id, set := range sets {
+		known, was := t.agents[id]
+		if was && known.revision == set.Revision {
+			if !known.heard.Equal(set.At) {
+				known.heard = set.At
+				t.agents[id] = known
+				mark(touched, known.hosts)
+			}
+			continue
+		}
+		claims, err := t.store.ClaimsOf(ctx, id)
+		if err != nil {
+			return err // what was read so far is put in place with the next refresh
+		}
+		t.replace(id, agentRoutes{revision: set.Revision, heard: set.At}, claims, touched)
+	}
+	t.settle(touched)
+	return nil
+}
+
+func mark(touched map[string]bool, names []string) {
+	for _, name := range names {
+		touched[name] = true
+	}
+}
+
+// replace puts other claims of an agent in place.
+func (t *Table) replace(agentID string, now agentRoutes, claims []store.HostClaim, touched map[string]bool) {
+	for _, name := range t.agents[agentID].hosts {
+		if delete(t.claims[name], agentID); len(t.claims[name]) == 0 {
+			delete(t.claims, name)
+		}
+		touched[name] = true
+	}
+	for _, c := range claims {
+		if t.claims[c.Host] == nil {
+			t.claims[c.Host] = map[string]store.HostClaim{}
+		}
+		t.claims[c.Host][agentID] = c
+		now.hosts = append(now.hosts, c.Host)
+	}
+	mark(touched, now.hosts)
+	t.agents[agentID] = now
+}
+
+// settle finds the owners of hosts again.
+func (t *Table) settle(touched map[string]bool) {
+	if len(touched) == 0 {
+		return
+	}
+	now := t.now()
+	owners := make(map[string]*Host, len(touched))
+	for name := range touched {
+		owner, ok := hosts.Owner(slices.Collect(maps.Values(t.claims[name])), now)
+		if ok {
+			owners[name] = &Host{Name: name, AgentID: owner.AgentID, Given: owner.Proof == hosts.Given, heard: t.agents[owner.AgentID].heard}
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name := range touched {
+		if owner := owners[name]; owner != nil {
+			t.hosts[name] = owner
+		} else {
+			delete(t.hosts, name)
+		}
+	}
+}

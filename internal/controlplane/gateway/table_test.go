@@ -1,0 +1,129 @@
+package gateway_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+
+func openStore(t testing.TB) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// serves gives an agent proven hosts, and makes the agent if there is none.
+func serves(t testing.TB, s *store.Store, agentID string, at time.Time, proof string, names ...string) {
+	t.Helper()
+	ctx := t.Context()
+	if _, err := s.Agent(ctx, agentID); err != nil {
+		require.NoError(t, s.InsertAgent(ctx, store.Agent{ID: agentID, Name: agentID, ClusterUID: agentID, State: "online", RegisteredAt: at}))
+	}
+	require.NoError(t, s.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.PutRoutes(ctx, agentID, nil, store.RouteSet{Digest: "d", At: at}); err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := tx.PutClaim(ctx, store.HostClaim{AgentID: agentID, Host: name, Proof: proof, ClaimedAt: at, ProvenAt: at}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+func TestTheTableFollowsTheDatabase(t *testing.T) {
+	s, now := openStore(t), noon
+	table := gateway.NewTable(s, func() time.Time { return now })
+	is := func(host, agent string) {
+		t.Helper()
+		h, ok := table.Lookup(host)
+		assert.Equal(t, agent != "", ok, host)
+		if ok {
+			assert.Equal(t, agent, h.AgentID, host)
+		}
+	}
+	refresh := func() { require.NoError(t, table.Refresh(t.Context())) }
+	refresh()
+	is("www.example.org", "")
+
+	serves(t, s, "a1", now, hosts.TXT, "www.example.org", "*.example.org")
+	serves(t, s, "a2", now, "", "www.example.org", "unproven.example.com")
+	refresh()
+	for host, agent := range map[string]string{
+		"www.example.org": "a1", "WWW.Example.ORG.": "a1", "www.example.org:8443": "a1", "any.example.org": "a1",
+		"deep.any.example.org": "", "example.org": "", "unproven.example.com": "", "": "", ":443": "", "[::1]:443": "",
+	} {
+		is(host, agent)
+	}
+	serves(t, s, "a2", now, hosts.CNAME, "www.example.org")
+	refresh()
+	is("www.example.org", "a2")
+	is("any.example.org", "a1")
+
+	now = now.Add(gateway.RoutesTTL)
+	is("www.example.org", "") // unheard for long
+	assert.Empty(t, table.Hosts())
+	require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error { return tx.HeardRoutes(t.Context(), "a2", now) }))
+	refresh()
+	is("www.example.org", "a2")
+	assert.Equal(t, []string{"www.example.org"}, table.Hosts())
+
+	a, err := s.Agent(t.Context(), "a2")
+	require.NoError(t, err)
+	a.RevokedAt = now
+	require.NoError(t, s.UpdateAgent(t.Context(), a))
+	require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error { return tx.HeardRoutes(t.Context(), "a1", now) }))
+	refresh()
+	is("www.example.org", "a1") // whose proof is weaker, but is one
+	require.NoError(t, s.DeleteAgent(t.Context(), "a1"))
+	refresh()
+	is("www.example.org", "")
+	assert.Zero(t, table.Len())
+}
+
+// TestTheTableIsSmallAndQuick with a thousand hosts of a hundred agents.
+func TestTheTableIsSmallAndQuick(t *testing.T) {
+	s := openStore(t)
+	names := make([]string, 10)
+	for a := range 100 {
+		for i := range names {
+			names[i] = fmt.Sprintf("host-%d.agent-%d.example.org", i, a)
+		}
+		serves(t, s, fmt.Sprintf("agent-%d", a), noon, hosts.CNAME, names...)
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	table := gateway.NewTable(s, func() time.Time { return noon })
+	require.NoError(t, table.Refresh(t.Context()))
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	require.Equal(t, 1000, table.Len())
+	perHost := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / 1000 //nolint:gosec // far from overflow
+	t.Logf("%d bytes a host", perHost)
+	assert.Less(t, perHost, int64(4096))
+	took := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			if _, ok := table.Lookup("host-7.agent-42.example.org"); !ok {
+				b.Fatal("not found")
+			}
+		}
+	})
+	t.Logf("%d ns a lookup", took.NsPerOp())
+	assert.Less(t, took.NsPerOp(), int64(5000))
+	runtime.KeepAlive(table)
+}

@@ -1,0 +1,160 @@
+package webcerts
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/rs/zerolog"
+)
+
+const (
+	// capacity is how many certificates are kept in memory; others are read when they are asked for.
+	capacity = 10_000
+	// obtainTimeout bounds one attempt at a certificate.
+	obtainTimeout = 2 * time.Minute
+)
+
+// Config configures Certificates.
+type Config struct {
+	Storage *Storage
+	// Internal is the CA that signs; nil for ACME.
+	Internal *Internal
+	// Directory is the URL of the ACME CA's directory, Email the contact of the account there, and
+	// Roots what its certificate is verified by; nil for the machine's.
+	Directory, Email string
+	Roots            *x509.CertPool
+	// HTTPPort and HTTPSPort are where the gateway listens itself.
+	HTTPPort, HTTPSPort int
+	// CertFile and KeyFile are a certificate of the operator's, such as a wildcard; they may be
+	// empty.
+	CertFile, KeyFile string
+	// Allowed reports whether there may be a certificate for a host.
+	Allowed func(host string) bool
+	Log     zerolog.Logger
+}
+
+// Certificates are the gateway's certificates.
+type Certificates struct {
+	cfg    Config
+	cache  *certmagic.Cache
+	config *certmagic.Config
+	acme   *certmagic.ACMEIssuer
+
+	mu    sync.Mutex
+	files string // hash of the certificate from files
+	read  time.Time
+}
+
+// New returns Certificates. Close frees what they hold.
+func New(cfg Config) *Certificates {
+	c := &Certificates{cfg: cfg}
+	log := newLog(cfg.Log)
+	c.cache = certmagic.NewCache(certmagic.CacheOptions{
+		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return c.config, nil },
+		Capacity:         capacity, Logger: log,
+	})
+	c.config = certmagic.New(c.cache, certmagic.Config{
+		Storage: cfg.Storage, Logger: log, OCSP: certmagic.OCSPConfig{DisableStapling: cfg.Internal != nil},
+		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(_ context.Context, name string) error {
+			if !cfg.Allowed(strings.ToLower(name)) {
+				return errNotServed
+			}
+			return nil
+		}},
+	})
+	if cfg.Internal != nil {
+		c.config.Issuers = []certmagic.Issuer{cfg.Internal}
+		return c
+	}
+	c.acme = certmagic.NewACMEIssuer(c.config, certmagic.ACMEIssuer{
+		CA: cfg.Directory, TestCA: cfg.Directory, Email: cfg.Email, Agreed: true, TrustedRoots: cfg.Roots, Logger: log,
+		AltHTTPPort: cfg.HTTPPort, AltTLSALPNPort: cfg.HTTPSPort, CertObtainTimeout: obtainTimeout,
+		DisableHTTPChallenge: cfg.HTTPPort == 0,
+	})
+	c.config.Issuers = []certmagic.Issuer{c.acme}
+	return c
+}
+
+// ofOperator marks the certificate that the operator brought.
+const ofOperator = "operator"
+
+var errNotServed = errors.New("the host is not served here")
+
+// Close stops what maintains the certificates.
+func (c *Certificates) Close() { c.cache.Stop() }
+
+// TLS returns the configuration of the gateway's listener.
+func (c *Certificates) TLS() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, GetCertificate: c.config.GetCertificate,
+		NextProtos: []string{"h2", "http/1.1", "acme-tls/1"},
+	}
+}
+
+// Challenge returns the handler that answers ACME's HTTP challenges; nil if there are none.
+func (c *Certificates) Challenge() func(http.Handler) http.Handler {
+	if c.acme == nil {
+		return nil
+	}
+	return c.acme.HTTPChallengeHandler
+}
+
+// Ensure obtains a host's certificate if there is none, and renews one that ends soon.
+func (c *Certificates) Ensure(ctx context.Context, host string) error {
+	ctx, cancel := context.WithTimeout(ctx, obtainTimeout)
+	defer cancel()
+	if err := c.config.ObtainCertSync(ctx, host); err != nil {
+		return err
+	}
+	return c.config.RenewCertSync(ctx, host, false)
+}
+
+// Covered reports whether the operator's certificate covers a host.
+func (c *Certificates) Covered(host string) bool {
+	for _, cert := range c.cache.AllMatchingCertificates(host) {
+		if cert.HasTag(ofOperator) && !cert.Expired() {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadFiles reads the operator's certificate if its files have changed.
+func (c *Certificates) ReadFiles(ctx context.Context) error {
+	if c.cfg.CertFile == "" {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed := time.Time{}
+	for _, name := range []string{c.cfg.CertFile, c.cfg.KeyFile} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return fmt.Errorf("the gateway's certificate: %w", err)
+		}
+		if info.ModTime().After(changed) {
+			changed = info.ModTime()
+		}
+	}
+	if changed.Equal(c.read) {
+		return nil
+	}
+	hash, err := c.config.CacheUnmanagedCertificatePEMFile(ctx, c.cfg.CertFile, c.cfg.KeyFile, []string{ofOperator})
+	if err != nil {
+		return fmt.Errorf("the gateway's certificate: %w", err)
+	}
+	if c.files != "" && c.files != hash {
+		c.cache.Remove([]string{c.files})
+	}
+	c.files, c.read = hash, changed
+	return nil
+}

@@ -1,0 +1,193 @@
+package webcerts_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+)
+
+func openStore(t testing.TB) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func TestStorageIsSealed(t *testing.T) {
+	db, ctx := openStore(t), t.Context()
+	s := &webcerts.Storage{DB: db, Key: ca.NewKey(), Holder: "one", Now: time.Now}
+	for _, name := range []string{"a/b/c.key", "a/b/d.crt", "a/e"} {
+		require.NoError(t, s.Store(ctx, name, []byte("secret of "+name)))
+	}
+	text, err := s.Load(ctx, "a/b/c.key")
+	require.NoError(t, err)
+	assert.Equal(t, "secret of a/b/c.key", string(text))
+	raw, err := db.GatewayFile(ctx, "a/b/c.key")
+	require.NoError(t, err)
+	assert.NotContains(t, raw.Sealed, "secret")
+
+	raw.Name = "a/e" // what was moved to another name is refused
+	require.NoError(t, db.PutGatewayFile(ctx, raw))
+	_, err = s.Load(ctx, "a/e")
+	require.ErrorIs(t, err, ca.ErrSealed)
+	_, err = (&webcerts.Storage{DB: db, Key: ca.NewKey(), Now: time.Now}).Load(ctx, "a/b/c.key")
+	require.ErrorIs(t, err, ca.ErrSealed)
+	require.ErrorContains(t, s.Store(ctx, "large", make([]byte, 1<<20)), "bytes are more than")
+
+	names, err := s.List(ctx, "a", false)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a/b", "a/e"}, names)
+	names, err = s.List(ctx, "a", true)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a/b/c.key", "a/b/d.crt", "a/e"}, names)
+	_, err = s.List(ctx, "none", true)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	for name, terminal := range map[string]bool{"a": false, "a/b": false, "a/b/c.key": true} {
+		info, err := s.Stat(ctx, name)
+		require.NoError(t, err)
+		assert.Equal(t, terminal, info.IsTerminal, name)
+		assert.True(t, s.Exists(ctx, name))
+	}
+	require.NoError(t, s.Delete(ctx, "a/b"))
+	assert.False(t, s.Exists(ctx, "a/b/c.key"))
+	_, err = s.Load(ctx, "a/b/c.key")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = s.Stat(ctx, "a/b")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestOneGatewayHasALock(t *testing.T) {
+	db, ctx := openStore(t), t.Context()
+	one := &webcerts.Storage{DB: db, Holder: "one", Now: time.Now}
+	two := &webcerts.Storage{DB: db, Holder: "two", Now: time.Now}
+	require.NoError(t, one.Lock(ctx, "l"))
+	require.NoError(t, one.RenewLockLease(ctx, "l", time.Minute))
+	require.Error(t, two.RenewLockLease(ctx, "l", time.Minute))
+	got := make(chan error, 1)
+	go func() { got <- two.Lock(ctx, "l") }()
+	require.NoError(t, one.Unlock(ctx, "l"))
+	require.NoError(t, await.Receive(t, got, "the lock"))
+	waiting, cancel := context.WithCancel(ctx)
+	go func() { got <- one.Lock(waiting, "l") }()
+	cancel()
+	require.ErrorIs(t, await.Receive(t, got, "the end of waiting"), context.Canceled)
+}
+
+// handshake returns the certificate that a visitor gets.
+func handshake(t *testing.T, cfg *tls.Config, roots *x509.CertPool, host string) (*x509.Certificate, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() {
+		far, err := ln.Accept()
+		if err == nil {
+			err = tls.Server(far, cfg).HandshakeContext(ctx)
+			_ = far.Close()
+		}
+		done <- err
+	}()
+	near, err := (&net.Dialer{}).DialContext(ctx, "tcp", ln.Addr().String())
+	require.NoError(t, err)
+	client := tls.Client(near, &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}})
+	failed := client.HandshakeContext(ctx)
+	_ = near.Close()
+	_ = await.Receive(t, done, "the server's end")
+	require.NoError(t, ln.Close())
+	if failed != nil {
+		return nil, failed
+	}
+	return client.ConnectionState().PeerCertificates[0], nil
+}
+
+func rootsOf(t *testing.T, text []byte) *x509.CertPool {
+	t.Helper()
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(text))
+	return roots
+}
+
+// TestTheGatewaysOwnCA signs for hosts that are served and for no others, and gateways share what it
+// has signed.
+func TestTheGatewaysOwnCA(t *testing.T) {
+	db, key := openStore(t), ca.NewKey()
+	gateway := func(name string) (*webcerts.Certificates, []byte) {
+		storage := &webcerts.Storage{DB: db, Key: key, Holder: name, Now: time.Now}
+		internal := &webcerts.Internal{Storage: storage, Now: time.Now}
+		c := webcerts.New(webcerts.Config{Storage: storage, Internal: internal, Log: zerolog.Nop(), Allowed: func(host string) bool { return host == "www.example.org" }})
+		t.Cleanup(c.Close)
+		root, err := internal.Root(t.Context())
+		require.NoError(t, err)
+		return c, root
+	}
+	one, root := gateway("one")
+	two, again := gateway("two")
+	assert.Equal(t, root, again)
+	roots := rootsOf(t, root)
+	require.NoError(t, one.Ensure(t.Context(), "www.example.org"))
+	first, err := handshake(t, one.TLS(), roots, "www.example.org")
+	require.NoError(t, err)
+	second, err := handshake(t, two.TLS(), roots, "WWW.example.org")
+	require.NoError(t, err)
+	assert.Equal(t, first.SerialNumber, second.SerialNumber)
+	assert.Nil(t, one.Challenge())
+	_, err = handshake(t, one.TLS(), roots, "other.example.org")
+	require.Error(t, err)
+}
+
+// TestTheOperatorsCertificate is used for the hosts that it covers, and read again when it changes.
+func TestTheOperatorsCertificate(t *testing.T) {
+	db := openStore(t)
+	storage := &webcerts.Storage{DB: db, Key: ca.NewKey(), Holder: "one", Now: time.Now}
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "crt"), filepath.Join(dir, "key")
+	c := webcerts.New(webcerts.Config{
+		Storage: storage, Internal: &webcerts.Internal{Storage: storage, Now: time.Now}, CertFile: certFile, KeyFile: keyFile,
+		Log: zerolog.Nop(), Allowed: func(string) bool { return false },
+	})
+	t.Cleanup(c.Close)
+	require.ErrorContains(t, c.ReadFiles(t.Context()), "the gateway's certificate")
+	write := func(at time.Time) (roots *x509.CertPool) {
+		cert, key := selfSigned(t, "*.apps.example.com")
+		require.NoError(t, os.WriteFile(certFile, cert, 0o600))
+		require.NoError(t, os.WriteFile(keyFile, key, 0o600))
+		require.NoError(t, os.Chtimes(keyFile, at, at))
+		require.NoError(t, os.Chtimes(certFile, at, at))
+		require.NoError(t, c.ReadFiles(t.Context()))
+		require.NoError(t, c.ReadFiles(t.Context()))
+		return rootsOf(t, cert)
+	}
+	old := write(time.Now().Add(-time.Hour))
+	assert.True(t, c.Covered("web-prod-shop.apps.example.com"))
+	assert.False(t, c.Covered("www.example.org"))
+	_, err := handshake(t, c.TLS(), old, "web-prod-shop.apps.example.com")
+	require.NoError(t, err)
+	fresh := write(time.Now())
+	_, err = handshake(t, c.TLS(), fresh, "web-prod-shop.apps.example.com")
+	require.NoError(t, err)
+	_, err = handshake(t, c.TLS(), old, "web-prod-shop.apps.example.com")
+	require.Error(t, err)
+}
+
+func pemOf(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}

@@ -1,0 +1,155 @@
+package gateway_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	agentside "github.com/pipeops/pipeops-vm-agent/internal/gateway"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+const host = "www.example.org"
+
+// world is a gateway with a certificate of its own CA, and an agent with a backend. Between the two
+// are plain TCP connections in place of a tunnel's streams.
+type world struct {
+	t             *testing.T
+	store         *store.Store
+	table         *gateway.Table
+	handler       *agentside.Handler
+	registry      *prometheus.Registry
+	secure, plain net.Addr
+	roots         *x509.CertPool
+
+	mu   sync.Mutex
+	dial func(ctx context.Context, agentID string) (net.Conn, error)
+}
+
+func newWorld(t *testing.T, backend http.Handler, change ...func(*gateway.Config)) *world {
+	t.Helper()
+	w := &world{t: t, store: openStore(t), registry: prometheus.NewRegistry(), handler: agentside.NewHandler(zerolog.Nop())}
+	now := time.Now()
+	serves(t, w.store, "a1", now, hosts.CNAME, host)
+	w.table = gateway.NewTable(w.store, time.Now)
+	require.NoError(t, w.table.Refresh(t.Context()))
+	agent := listen(t)
+	w.run(func(ctx context.Context) error { return w.handler.Serve(ctx, agent, time.Second) })
+	w.dial = func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", agent.Addr().String())
+	}
+	if backend != nil {
+		w.lead(w.backend(backend))
+	}
+	storage := &webcerts.Storage{DB: w.store, Key: ca.NewKey(), Holder: "test", Now: time.Now}
+	internal := &webcerts.Internal{Storage: storage, Now: time.Now}
+	certs := webcerts.New(webcerts.Config{Storage: storage, Internal: internal, Log: zerolog.Nop(), Allowed: func(name string) bool {
+		_, ok := w.table.Lookup(name)
+		return ok
+	}})
+	t.Cleanup(certs.Close)
+	root, err := internal.Root(t.Context())
+	require.NoError(t, err)
+	w.roots = x509.NewCertPool()
+	require.True(t, w.roots.AppendCertsFromPEM(root))
+	secure, plain := listen(t), listen(t)
+	w.secure, w.plain = secure.Addr(), plain.Addr()
+	cfg := gateway.Config{
+		Table: w.table, TLS: certs.TLS(), HTTPSPort: secure.Addr().(*net.TCPAddr).Port,
+		Dial: func(ctx context.Context, agentID string) (net.Conn, error) {
+			w.mu.Lock()
+			dial := w.dial
+			w.mu.Unlock()
+			return dial(ctx, agentID)
+		},
+		AgentName: func(id string) string { return "name of " + id }, Metrics: gateway.NewMetrics(w.registry, "test"), Log: zerolog.Nop(),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	g := gateway.New(cfg)
+	w.run(func(ctx context.Context) error { return g.Serve(ctx, secure, plain) })
+	return w
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return ln
+}
+
+// run runs a part until the test ends.
+func (w *world) run(part func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- part(ctx) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := await.Receive(w.t, done, "a part to stop"); err != nil && !errors.Is(err, net.ErrClosed) {
+			w.t.Error(err)
+		}
+	})
+}
+
+// backend serves, in HTTP/1.1 and HTTP/2 without TLS, and returns its address.
+func (w *world) backend(h http.Handler) string {
+	w.t.Helper()
+	srv := httptest.NewUnstartedServer(h)
+	srv.Config.Protocols = new(http.Protocols)
+	srv.Config.Protocols.SetHTTP1(true)
+	srv.Config.Protocols.SetUnencryptedHTTP2(true)
+	srv.Start()
+	w.t.Cleanup(srv.Close)
+	return srv.Listener.Addr().String()
+}
+
+// lead has the agent lead the host to addresses.
+func (w *world) lead(addresses ...string) {
+	w.handler.Set([]agentside.Route{{Host: host, Path: "/", PathType: "Prefix", Addresses: addresses}})
+}
+
+// disconnect takes the agent's tunnel away.
+func (w *world) disconnect() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dial = func(context.Context, string) (net.Conn, error) { return nil, server.ErrNotConnected }
+}
+
+// client returns a visitor with HTTP/1.1 or HTTP/2.
+func (w *world) client(http2 bool) *http.Client {
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: w.roots, MinVersion: tls.VersionTLS12}, Protocols: new(http.Protocols),
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if _, port, _ := net.SplitHostPort(address); port == "80" {
+				return (&net.Dialer{}).DialContext(ctx, network, w.plain.String())
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, w.secure.String())
+		},
+		ExpectContinueTimeout: time.Minute,
+	}
+	transport.Protocols.SetHTTP1(!http2)
+	transport.Protocols.SetHTTP2(http2)
+	w.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+}

@@ -1,0 +1,137 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// HostClaim is what an agent has of a host that its routes name.
+type HostClaim struct {
+	AgentID, Host string
+	// Proof is how it is proven that the agent may serve the host; empty while it is not.
+	Proof string
+	// ClaimedAt is when the agent first named the host, ProvenAt when that was first proven, and
+	// CheckedAt when it was last looked at.
+	ClaimedAt, ProvenAt, CheckedAt time.Time
+	// LostAt is when the proof was first missed; zero while it is there.
+	LostAt time.Time
+	// NextAt is when it is looked at again.
+	NextAt time.Time
+	// Reason is why it is not proven, or no longer.
+	Reason string
+}
+
+const claimColumns = `agent_id, host, proof, claimed_at, proven_at, checked_at, lost_at, next_at, reason`
+
+func scanClaim(row scanner, c *HostClaim) error {
+	return row.Scan(&c.AgentID, &c.Host, &c.Proof, moment{&c.ClaimedAt}, moment{&c.ProvenAt}, moment{&c.CheckedAt},
+		moment{&c.LostAt}, moment{&c.NextAt}, &c.Reason)
+}
+
+const ofLiveAgents = `agent_id IN (SELECT id FROM agents WHERE revoked_at = 0)`
+
+// ClaimsOf lists the hosts that an agent claims.
+func (q queries) ClaimsOf(ctx context.Context, agentID string) ([]HostClaim, error) {
+	return all(ctx, q.q, scanClaim, `SELECT `+claimColumns+` FROM host_claims WHERE agent_id = $1 ORDER BY host`, agentID)
+}
+
+// ClaimsTo lists the claims to a host of agents that are not revoked, the oldest first.
+func (q queries) ClaimsTo(ctx context.Context, host string) ([]HostClaim, error) {
+	return all(ctx, q.q, scanClaim, `SELECT `+claimColumns+` FROM host_claims WHERE host = $1 AND `+ofLiveAgents+` ORDER BY claimed_at, agent_id`, host)
+}
+
+// Claims lists the claims of all agents that are not revoked, by host.
+func (q queries) Claims(ctx context.Context) ([]HostClaim, error) {
+	return all(ctx, q.q, scanClaim, `SELECT `+claimColumns+` FROM host_claims WHERE `+ofLiveAgents+` ORDER BY host, claimed_at, agent_id`)
+}
+
+// ClaimsBeside lists the claims to all hosts that an agent claims, by host: its own and those of
+// others.
+func (q queries) ClaimsBeside(ctx context.Context, agentID string) ([]HostClaim, error) {
+	return all(ctx, q.q, scanClaim, `SELECT `+claimColumns+` FROM host_claims
+		WHERE host IN (SELECT host FROM host_claims WHERE agent_id = $1) AND `+ofLiveAgents+` ORDER BY host, claimed_at, agent_id`, agentID)
+}
+
+// DueClaims lists claims that are to be looked at, the longest due first.
+func (q queries) DueClaims(ctx context.Context, now time.Time, limit int) ([]HostClaim, error) {
+	return all(ctx, q.q, scanClaim, `SELECT `+claimColumns+` FROM host_claims WHERE next_at <= $1 AND `+ofLiveAgents+` ORDER BY next_at LIMIT $2`, micros(now), limit)
+}
+
+// PutClaim inserts or changes a claim, and with it the revision of the agent's routes.
+func (t *Tx) PutClaim(ctx context.Context, c HostClaim) error {
+	_, err := t.exec(ctx, `INSERT INTO host_claims (`+claimColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+		ON CONFLICT (agent_id, host) DO UPDATE SET proof = excluded.proof, proven_at = excluded.proven_at, checked_at = excluded.checked_at,
+			lost_at = excluded.lost_at, next_at = excluded.next_at, reason = excluded.reason`,
+		c.AgentID, c.Host, c.Proof, micros(c.ClaimedAt), micros(c.ProvenAt), micros(c.CheckedAt), micros(c.LostAt), micros(c.NextAt), c.Reason)
+	if err != nil {
+		return err
+	}
+	return t.claimsChanged(ctx, c.AgentID)
+}
+
+// DeleteClaim removes a claim.
+func (t *Tx) DeleteClaim(ctx context.Context, agentID, host string) error {
+	if _, err := t.exec(ctx, `DELETE FROM host_claims WHERE agent_id = $1 AND host = $2`, agentID, host); err != nil {
+		return err
+	}
+	return t.claimsChanged(ctx, agentID)
+}
+
+func (t *Tx) claimsChanged(ctx context.Context, agentID string) error {
+	_, err := t.exec(ctx, `UPDATE route_sets SET revision = revision + 1 WHERE agent_id = $1`, agentID)
+	return err
+}
+
+// HostGrant is a host that the operator gave to an agent.
+type HostGrant struct {
+	Host      string    `json:"host"`
+	AgentID   string    `json:"agentId"`
+	GrantedAt time.Time `json:"grantedAt"`
+}
+
+func scanGrant(row scanner, g *HostGrant) error {
+	return row.Scan(&g.Host, &g.AgentID, moment{&g.GrantedAt})
+}
+
+// HostGrants lists the hosts that the operator gave to agents.
+func (q queries) HostGrants(ctx context.Context) ([]HostGrant, error) {
+	return all(ctx, q.q, scanGrant, `SELECT host, agent_id, granted_at FROM host_grants ORDER BY host`)
+}
+
+// GrantOf returns the agent that was given a host; empty for none.
+func (q queries) GrantOf(ctx context.Context, host string) (string, error) {
+	g, err := one(q.q.QueryRowContext(ctx, `SELECT host, agent_id, granted_at FROM host_grants WHERE host = $1`, host), scanGrant)
+	if errors.Is(err, ErrNotFound) {
+		return "", nil
+	}
+	return g.AgentID, err
+}
+
+// PutGrant gives a host to an agent, and takes it from any other. All claims to the host are looked
+// at again at once.
+func (t *Tx) PutGrant(ctx context.Context, g HostGrant) error {
+	_, err := t.exec(ctx, `INSERT INTO host_grants (host, agent_id, granted_at) VALUES ($1, $2, $3)
+		ON CONFLICT (host) DO UPDATE SET agent_id = excluded.agent_id, granted_at = excluded.granted_at`, g.Host, g.AgentID, micros(g.GrantedAt))
+	if err != nil {
+		return err
+	}
+	return t.lookAtHost(ctx, g.Host)
+}
+
+// DeleteGrant takes a host back, and reports whether it had been given.
+func (t *Tx) DeleteGrant(ctx context.Context, host string) (bool, error) {
+	done, err := t.exec(ctx, `DELETE FROM host_grants WHERE host = $1`, host)
+	if err != nil {
+		return false, err
+	}
+	if done == 0 {
+		return false, nil
+	}
+	return true, t.lookAtHost(ctx, host)
+}
+
+func (t *Tx) lookAtHost(ctx context.Context, host string) error {
+	_, err := t.exec(ctx, `UPDATE host_claims SET next_at = 0 WHERE host = $1`, host)
+	return err
+}

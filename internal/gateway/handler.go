@@ -1,0 +1,219 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	stdlog "log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
+)
+
+const (
+	dialTimeout = 5 * time.Second
+	// answerTimeout is how long a backend may take to begin its answer. One that speaks HTTP/2 may
+	// take longer: a gRPC stream has nothing to say for hours.
+	answerTimeout = time.Minute
+	// maxUnderWay is how many requests one replica takes at a time.
+	maxUnderWay = 2048
+	// idleBackends is how many connections to one Service stay open between requests.
+	idleBackends = 64
+	idleFor      = 30 * time.Second
+	maxHeader    = 128 << 10
+	copyBuffer   = 32 << 10
+)
+
+// Handler passes public requests to Services.
+type Handler struct {
+	routes   atomic.Pointer[table]
+	log      zerolog.Logger
+	http1    *http.Transport
+	http2    *http.Transport
+	proxy    *httputil.ReverseProxy
+	underWay chan struct{}
+}
+
+// NewHandler returns a Handler without routes.
+func NewHandler(log zerolog.Logger) *Handler {
+	h := &Handler{log: log.With().Str("part", "gateway").Logger(), underWay: make(chan struct{}, maxUnderWay)}
+	h.routes.Store(&table{})
+	h.http1, h.http2 = transport(), transport()
+	h.http1.Protocols.SetHTTP1(true)
+	h.http1.ResponseHeaderTimeout = answerTimeout
+	h.http2.Protocols.SetUnencryptedHTTP2(true)
+	h.proxy = &httputil.ReverseProxy{
+		Rewrite: h.rewrite, Transport: h, ModifyResponse: own, ErrorHandler: h.failed, BufferPool: newBuffers(),
+		ErrorLog: stdlog.New(debugWriter{h.log}, "", 0),
+	}
+	return h
+}
+
+func transport() *http.Transport {
+	return &http.Transport{
+		DialContext: dial, MaxIdleConnsPerHost: idleBackends, IdleConnTimeout: idleFor, DisableCompression: true,
+		ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxHeader, Protocols: new(http.Protocols),
+		WriteBufferSize: copyBuffer, ReadBufferSize: copyBuffer,
+	}
+}
+
+// dial connects to a Service, and once more if that is refused: another pod may take it.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	conn, err := d.DialContext(ctx, network, address)
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH) {
+		conn, err = d.DialContext(ctx, network, address)
+	}
+	if err != nil {
+		return nil, notReadyError{err}
+	}
+	return conn, nil
+}
+
+// notReadyError means that a Service accepts no connection.
+type notReadyError struct{ error }
+
+func (e notReadyError) Unwrap() error { return e.error }
+
+// Set replaces the routes.
+func (h *Handler) Set(routes []Route) {
+	t := newTable(routes)
+	h.routes.Store(&t)
+}
+
+// Close closes the connections that are not in use.
+func (h *Handler) Close() {
+	h.http1.CloseIdleConnections()
+	h.http2.CloseIdleConnections()
+}
+
+type targetKey struct{}
+
+// target is where a request goes.
+type target struct {
+	address string
+	http2   bool
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case h.underWay <- struct{}{}:
+		defer func() { <-h.underWay }()
+	default:
+		h.answer(w, r, http.StatusServiceUnavailable, publicwire.Busy, nil)
+		return
+	}
+	// Both ends of a stream may speak at a time, as gRPC's do.
+	_ = http.NewResponseController(w).EnableFullDuplex()
+	route, ok := h.routes.Load().find(hostOf(r), r.URL.Path)
+	switch {
+	case !ok:
+		h.answer(w, r, http.StatusNotFound, publicwire.NoRoute, nil)
+		return
+	case len(route.Addresses) == 0:
+		h.answer(w, r, http.StatusServiceUnavailable, publicwire.NotReady, errors.New("the Service has no address"))
+		return
+	}
+	to := target{route.Addresses[rand.N(len(route.Addresses))], route.HTTP2 || isGRPC(r)} //nolint:gosec // spreading load needs no secrecy
+	h.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), targetKey{}, to)))
+}
+
+func hostOf(r *http.Request) string {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+func isGRPC(r *http.Request) bool {
+	kind := r.Header.Get("Content-Type")
+	return kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;")
+}
+
+// rewrite passes a request on as it came, with what the gateway says of its client.
+func (h *Handler) rewrite(r *httputil.ProxyRequest) {
+	to := r.In.Context().Value(targetKey{}).(target)
+	r.Out.URL = &url.URL{
+		Scheme: "http", Host: to.address, Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery,
+	}
+	r.Out.Host = r.In.Host
+	for name := range publicwire.ClientHeaders {
+		if values := r.In.Header[name]; len(values) > 0 {
+			r.Out.Header[name] = values
+		}
+	}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *Handler) RoundTrip(r *http.Request) (*http.Response, error) {
+	if to, ok := r.Context().Value(targetKey{}).(target); ok && to.http2 {
+		return h.http2.RoundTrip(r)
+	}
+	return h.http1.RoundTrip(r)
+}
+
+// own keeps backends from speaking in the agent's name.
+func own(resp *http.Response) error {
+	resp.Header.Del(publicwire.HeaderFailed)
+	return nil
+}
+
+// failed answers a request whose backend gave no answer.
+func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
+	var (
+		refused notReadyError
+		late    net.Error
+	)
+	switch {
+	case r.Context().Err() != nil: // the visitor is gone
+		return
+	case errors.As(err, &refused):
+		h.answer(w, r, http.StatusServiceUnavailable, publicwire.NotReady, err)
+	case errors.As(err, &late) && late.Timeout():
+		h.answer(w, r, http.StatusGatewayTimeout, publicwire.TimedOut, err)
+	default:
+		h.answer(w, r, http.StatusBadGateway, publicwire.Unreachable, err)
+	}
+}
+
+// answer sends a word for which the gateway has a page.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, word string, err error) {
+	h.log.Debug().Err(err).Str("requestId", r.Header.Get("X-Request-Id")).Str("host", r.Host).Str("failed", word).Msg("public request failed")
+	w.Header().Set(publicwire.HeaderFailed, word)
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(status)
+}
+
+// debugWriter logs what net/http has to say.
+type debugWriter struct{ log zerolog.Logger }
+
+// Write implements io.Writer.
+func (w debugWriter) Write(p []byte) (int, error) {
+	w.log.Debug().Msg(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// buffers are those with which bodies are copied.
+type buffers struct{ pool sync.Pool }
+
+func newBuffers() *buffers {
+	return &buffers{sync.Pool{New: func() any { return new([copyBuffer]byte) }}}
+}
+
+// Get implements httputil.BufferPool.
+func (b *buffers) Get() []byte { return b.pool.Get().(*[copyBuffer]byte)[:] }
+
+// Put implements httputil.BufferPool.
+func (b *buffers) Put(p []byte) { b.pool.Put((*[copyBuffer]byte)(p)) }

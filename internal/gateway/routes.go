@@ -1,0 +1,82 @@
+// Package gateway is the agent's end of public traffic. It takes requests from the streams that the
+// control plane's gateway opens, and passes each to the Service that the agent's own routes name for
+// its host and path. Nothing that a request says can lead it anywhere else.
+package gateway
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Route leads from a host and a path to a Service.
+type Route struct {
+	Host, Path string
+	PathType   string // as in an Ingress
+	// Addresses are those of the Service, host:port; none if it has none.
+	Addresses []string
+	// HTTP2 is set of a Service that declares HTTP/2 without TLS.
+	HTTP2 bool
+	// Created is when the route came to be: of two that are equal, the older one counts.
+	Created time.Time
+}
+
+const exact = "Exact"
+
+// table finds routes.
+type table map[string][]Route // by host, the best match first
+
+func newTable(routes []Route) table {
+	t := table{}
+	for _, r := range routes {
+		host := strings.ToLower(r.Host)
+		t[host] = append(t[host], r)
+	}
+	for _, of := range t {
+		slices.SortStableFunc(of, compare)
+	}
+	return t
+}
+
+// compare orders the routes of a host as an Ingress does: longer paths first, and of equal ones the
+// exact.
+func compare(a, b Route) int {
+	return cmp.Or(cmp.Compare(len(trimmed(b.Path)), len(trimmed(a.Path))), cmp.Compare(rank(a), rank(b)), a.Created.Compare(b.Created))
+}
+
+func rank(r Route) int {
+	if r.PathType == exact {
+		return 0
+	}
+	return 1
+}
+
+func trimmed(path string) string { return strings.TrimSuffix(path, "/") }
+
+// find returns the route of a request. A wildcard covers one label, and an exact host comes before it.
+func (t table) find(host, path string) (Route, bool) {
+	if r, ok := match(t[host], path); ok {
+		return r, true
+	}
+	_, parent, ok := strings.Cut(host, ".")
+	if !ok {
+		return Route{}, false
+	}
+	return match(t["*."+parent], path)
+}
+
+func match(routes []Route, path string) (Route, bool) {
+	for _, r := range routes {
+		if r.PathType == exact && path == r.Path || r.PathType != exact && hasPrefix(path, r.Path) {
+			return r, true
+		}
+	}
+	return Route{}, false
+}
+
+// hasPrefix compares whole elements: /foo is a prefix of /foo/bar, and not of /foobar.
+func hasPrefix(path, prefix string) bool {
+	rest, ok := strings.CutPrefix(path, trimmed(prefix))
+	return ok && (rest == "" || rest[0] == '/')
+}

@@ -1,0 +1,43 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	stdlog "log"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	headerTimeout = 30 * time.Second
+	// idleTimeout is longer than the gateway keeps a stream that it does not use, so that it never
+	// uses one that is being closed here.
+	idleTimeout = 5 * time.Minute
+)
+
+// Serve takes public requests from a listener of the tunnel until the context ends. Those that are
+// under way then have the time drain to finish.
+func (h *Handler) Serve(ctx context.Context, ln net.Listener, drain time.Duration) error {
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: stdlog.New(debugWriter{h.log}, "", 0),
+	}
+	defer h.Close()
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if srv.Shutdown(limited) != nil {
+		_ = srv.Close() // those that are left are cut off
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

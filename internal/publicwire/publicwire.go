@@ -1,0 +1,25 @@
+// Package publicwire is what the gateway and an agent must agree on about public streams. A stream
+// carries HTTP/1.1, with the public request's own host, path and header.
+package publicwire
+
+// HeaderFailed is in an answer that is the agent's own and not the backend's. Its value is one of
+// the words below. The agent removes it from what backends answer.
+const HeaderFailed = "Pipeops-Failed"
+
+// Why an agent has no answer of a backend.
+const (
+	NoRoute     = "no-route"    // no route of the agent has this host and path
+	NotReady    = "not-ready"   // the Service has no pod that accepts connections
+	Unreachable = "unreachable" // the backend closed the connection, or answered nonsense
+	TimedOut    = "timed-out"   // the backend did not answer in time
+	Busy        = "busy"        // the agent has too many requests
+)
+
+// ClientHeaders are the headers that tell a backend about its client. The gateway sets them, and
+// drops what a client sent. The agent passes them on.
+var ClientHeaders = map[string]bool{
+	"X-Request-Id": true, "X-Forwarded-For": true, "X-Real-Ip": true, "X-Forwarded-Host": true,
+	"X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Server": true, "X-Forwarded-Ssl": true,
+	"X-Forwarded-Prefix": true, "X-Forwarded-Scheme": true, "Forwarded": true, "X-Client-Ip": true, "True-Client-Ip": true,
+	"Cf-Connecting-Ip": true, "X-Cluster-Client-Ip": true, HeaderFailed: true,
+}

@@ -1,0 +1,169 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+func takesPublic(c *tunnel.Config) { c.TakePublic = true }
+
+// named answers every request with its name.
+type named string
+
+func (n named) ServeHTTP(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, string(n)) }
+
+// serve runs an HTTP server on a listener of an agent until the test ends.
+func serve(t testing.TB, ln net.Listener, h http.Handler) {
+	t.Helper()
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: patience}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Errorf("close the agent's server: %v", err)
+		}
+		await.Receive(t, served, "the agent's server to stop")
+	})
+}
+
+type dialFunc func(ctx context.Context, agentID string) (net.Conn, error)
+
+// via returns what an agent answers over a new connection.
+func via(t testing.TB, dial dialFunc, id string) (string, error) {
+	t.Helper()
+	transport := &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, id) },
+		DisableKeepAlives: true,
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://agent/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Client{Transport: transport, Timeout: patience}).Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	return string(text), err
+}
+
+// TestPublicStreamsAreOfAnotherKind: what the public sends can arrive at the agent's handler of
+// public traffic alone, and what Runners send at the Runner API alone.
+func TestPublicStreamsAreOfAnotherKind(t *testing.T) {
+	p := newPlane(t)
+	a := p.bareAgent("a1", takesPublic)
+	serve(t, a.Listener(), named("runner API"))
+	serve(t, a.Public(), named("public"))
+	a.waitFor(t, tunnel.Connected)
+	for range 20 {
+		for want, dial := range map[string]dialFunc{"public": p.DialPublic, "runner API": p.Dial} {
+			if got, err := via(t, dial, "a1"); err != nil || got != want {
+				t.Fatalf("%q, %v; want %q", got, err, want)
+			}
+		}
+	}
+}
+
+func TestPublicStreamsThatAreNotTaken(t *testing.T) {
+	p := newPlane(t)
+	a := p.bareAgent("a1")
+	serve(t, a.Listener(), named("runner API"))
+	serve(t, a.Public(), named("public"))
+	a.waitFor(t, tunnel.Connected)
+	if got, err := via(t, p.DialPublic, "a1"); err == nil {
+		t.Fatalf("it answered %q", got)
+	}
+	if got, err := via(t, p.Dial, "a1"); err != nil || got != "runner API" {
+		t.Fatalf("Runners: %q, %v", got, err)
+	}
+	if _, err := p.DialPublic(t.Context(), "a2"); !errors.Is(err, server.ErrNotConnected) {
+		t.Fatalf("an agent without a tunnel: %v", err)
+	}
+}
+
+// TestPublicStreamsAreBounded: Runners get in when the public has all its streams.
+func TestPublicStreamsAreBounded(t *testing.T) {
+	p := newPlane(t, func(c *server.Config) { c.Limits.Public = 16 })
+	a := p.bareAgent("a1", takesPublic)
+	serve(t, a.Listener(), named("runner API"))
+	a.waitFor(t, tunnel.Connected)
+	var open []net.Conn
+	defer func() {
+		for _, c := range open {
+			_ = c.Close()
+		}
+	}()
+	for {
+		conn, err := p.DialPublic(t.Context(), "a1")
+		if err != nil {
+			if !errors.Is(err, server.ErrBusy) || len(open) == 0 {
+				t.Fatalf("after %d: %v", len(open), err)
+			}
+			break
+		}
+		if open = append(open, conn); len(open) > 16 {
+			t.Fatal("there is no end")
+		}
+	}
+	if got, err := via(t, p.Dial, "a1"); err != nil || got != "runner API" {
+		t.Fatalf("Runners: %q, %v", got, err)
+	}
+}
+
+// TestPublicStreamsOfReplicas go to all of them, and to none that drains.
+func TestPublicStreamsOfReplicas(t *testing.T) {
+	p := newPlane(t)
+	replicas := map[string]*agent{}
+	for _, name := range []string{"one", "two"} {
+		a := p.bareAgent("a1", takesPublic, func(c *tunnel.Config) { c.Instance = name })
+		serve(t, a.Public(), named(name))
+		a.waitFor(t, tunnel.Connected)
+		replicas[name] = a
+	}
+	seen := map[string]bool{}
+	for range 4 {
+		got, err := via(t, p.DialPublic, "a1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[got] = true
+	}
+	if len(seen) != 2 {
+		t.Fatalf("answers came from %v", seen)
+	}
+	if err := replicas["one"].Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		if got, err := via(t, p.DialPublic, "a1"); err != nil || got != "two" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+}
+
+// TestAPublicConnectionIsHandedOver whole, as another control plane sends it.
+func TestAPublicConnectionIsHandedOver(t *testing.T) {
+	p := newPlane(t)
+	a := p.bareAgent("a1", takesPublic)
+	serve(t, a.Public(), named("public"))
+	a.waitFor(t, tunnel.Connected)
+	got, err := via(t, func(ctx context.Context, id string) (net.Conn, error) {
+		near, far := net.Pipe()
+		if err := p.HandoverPublic(ctx, id, far); err != nil {
+			return nil, err
+		}
+		return near, nil
+	}, "a1")
+	if err != nil || got != "public" {
+		t.Fatalf("%q, %v", got, err)
+	}
+}
