@@ -140,7 +140,7 @@ func (a *Agent) compareRoutes(ctx context.Context, control *controlapi.Client, e
 	if err != nil {
 		return err
 	}
-	if ours.Digest() == theirs.Digest && !(len(routes) > 0 && theirs.expiring()) {
+	if ours.Digest() == theirs.Digest && (len(routes) == 0 || !theirs.expiring()) {
 		return nil
 	}
 	theirs.sure = false // until it has answered

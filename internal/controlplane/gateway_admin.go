@@ -12,7 +12,7 @@ import (
 
 var hostPattern = regexp.MustCompile(`^(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`)
 
-// GrantHost gives a public host to an agent, whatever DNS says.
+// GrantHost gives a public host to an agent. DNS is not asked.
 func (a *Admin) GrantHost(ctx context.Context, host, nameOrID string) (store.HostGrant, error) {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if !hostPattern.MatchString(host) || len(host) > 253 {

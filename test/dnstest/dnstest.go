@@ -25,9 +25,9 @@ type Server struct {
 // Start runs a server until the test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	require.NoError(t, err)
-	streams, err := net.Listen("tcp", packets.LocalAddr().String())
+	streams, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", packets.LocalAddr().String())
 	require.NoError(t, err)
 	s := &Server{Address: packets.LocalAddr().String(), records: map[string][]dns.RR{}}
 	for _, srv := range []*dns.Server{{PacketConn: packets, Handler: s}, {Listener: streams, Handler: s}} {

@@ -148,7 +148,7 @@ func (g *Gateway) plain() http.Handler {
 			to.Path = "/"
 		}
 		w.Header().Set("Connection", "close")
-		http.Redirect(w, r, to.String(), http.StatusPermanentRedirect)
+		http.Redirect(w, r, to.String(), http.StatusPermanentRedirect) //nolint:gosec // the table knows the host
 	})
 	if g.cfg.Challenge == nil {
 		return redirect

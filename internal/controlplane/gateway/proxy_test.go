@@ -292,7 +292,7 @@ func TestWhenItFails(t *testing.T) {
 	w.disconnect()
 	check("https://off.example.com/", 503, "unavailable", "not connected")
 
-	_, err := c.Do(request(t, http.MethodGet, "https://unknown.example.org/", nil)) //nolint:bodyclose // there is none
+	_, err := c.Do(request(t, http.MethodGet, "https://unknown.example.org/", nil))
 	require.Error(t, err, "there is no certificate for a host that is not served")
 	r := request(t, http.MethodGet, "https://"+host+"/", nil)
 	r.Host = "unknown.example.org"

@@ -147,7 +147,7 @@ func (c *movingConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
-	return c.Conn.Close()
+	return c.Close()
 }
 
 // debugWriter logs what net/http has to say of its clients.

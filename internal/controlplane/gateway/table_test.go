@@ -113,7 +113,7 @@ func TestTheTableIsSmallAndQuick(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	require.Equal(t, 1000, table.Len())
-	perHost := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / 1000 //nolint:gosec // far from overflow
+	perHost := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / 1000
 	t.Logf("%d bytes a host", perHost)
 	assert.Less(t, perHost, int64(4096))
 	took := testing.Benchmark(func(b *testing.B) {

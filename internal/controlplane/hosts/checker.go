@@ -51,7 +51,9 @@ func (c *Checker) Run(ctx context.Context) error {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for {
-		for c.pass(ctx) == batch && ctx.Err() == nil { //nolint:revive // there may be more
+		more := true
+		for more && ctx.Err() == nil {
+			more = c.pass(ctx) == batch
 		}
 		select {
 		case <-ctx.Done():

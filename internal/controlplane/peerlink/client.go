@@ -76,7 +76,7 @@ func (c *Client) DialPublic(ctx context.Context, node, address, agentID string) 
 		_ = far.Close()
 		return nil, fmt.Errorf("control plane %s at %s: %w", node, address, err)
 	}
-	return &dialled{far, context.AfterFunc(c.life, func() { _ = far.Close() })}, nil
+	return &dialled{far, context.AfterFunc(c.life, func() { _ = far.Close() })}, nil //nolint:contextcheck // it lives as long as the Client
 }
 
 // dialled is a connection that ends with its Client.
