@@ -57,8 +57,12 @@ func (e *Engine) served(ctx context.Context, a *App, s *Status) (time.Duration, 
 		ev.Classes = e.ingressClasses(ctx)
 	}
 	condition, again := diagnose.Served(ev)
+	urls, public := e.throughGateway(a)
+	if !condition.Holds() && public != nil {
+		condition = public // the gateway needs neither a controller nor a Secret
+	}
 	s.Conditions = append(s.Conditions, *condition)
-	if len(in.Status.LoadBalancer.Ingress) > 0 {
+	if s.PublicURLs = urls; len(urls) == 0 && len(in.Status.LoadBalancer.Ingress) > 0 {
 		s.PublicURLs = publicURLs(a, diagnose.UnservedHosts(ev))
 	}
 	return diagnose.Sooner(recheck, again), nil
