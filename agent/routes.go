@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -132,6 +133,9 @@ func (a *Agent) compareRoutes(ctx context.Context, control *controlapi.Client, e
 			return err
 		}
 		theirs.sure = true
+		if err := engine.SetPublic(ctx, publicHosts(theirs.Hosts)); err != nil {
+			return err
+		}
 	}
 	if theirs.Gateway == "" {
 		routes = nil // there is nothing that would lead to them
@@ -149,7 +153,16 @@ func (a *Agent) compareRoutes(ctx context.Context, control *controlapi.Client, e
 	}
 	theirs.sure, theirs.sent, theirs.due = true, time.Now(), routesAtLeast-rand.N(routesAtLeast/4) //nolint:gosec // spreading load needs no secrecy
 	a.log.Info().Int("routes", len(ours.Routes)).Int("omitted", ours.Omitted).Msg("told the control plane at which hosts the Apps are served")
-	return nil
+	return engine.SetPublic(ctx, publicHosts(theirs.Hosts))
+}
+
+// publicHosts returns what the control plane does with this agent's hosts.
+func publicHosts(told []controlapi.HostStatus) map[string]app.PublicHost {
+	hosts := make(map[string]app.PublicHost, len(told))
+	for _, h := range told {
+		hosts[h.Host] = app.PublicHost{Served: h.Served, Reason: printable.Text(h.Reason)}
+	}
+	return hosts
 }
 
 // routes returns the routes of this agent; none if the cluster owner has turned them off.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -155,6 +156,13 @@ func TestRoutesBecomeReady(t *testing.T) {
 	_, err := p.GrantHost(t.Context(), "ready.example.com", name)
 	require.NoError(t, err)
 	awaitReason(t, p, "")
+	c := kubetest.ControlPlane(t).Client
+	require.Eventually(t, func() bool { // asked for again after a minute
+		require.NoError(t, c.Get(t.Context(), at, a))
+		return slices.Equal(a.Status.PublicURLs, []string{"https://ready.example.com/"})
+	}, patience, time.Second)
+	require.Len(t, a.Status.Conditions, 1)
+	assert.True(t, a.Status.Conditions[0].Holds())
 }
 
 // awaitReason waits until the only route is not ready for that reason, or ready.

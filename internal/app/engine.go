@@ -103,7 +103,8 @@ type Engine struct {
 	ports        *ports
 	traces       traces
 	ready        atomic.Bool
-	leadsToPods  atomic.Bool // a route leads to a Service without an address of its own
+	public       atomic.Pointer[map[string]PublicHost] // of the gateway; nil while it is not known
+	leadsToPods  atomic.Bool                           // a route leads to a Service without an address of its own
 	// noRechecks leaves Apps alone until an event about them arrives, or until a grace of a second
 	// has passed. Only tests set it.
 	noRechecks bool

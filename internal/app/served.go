@@ -57,11 +57,20 @@ func (e *Engine) served(ctx context.Context, a *App, s *Status) (time.Duration, 
 		ev.Classes = e.ingressClasses(ctx)
 	}
 	condition, again := diagnose.Served(ev)
+	urls, public := e.throughGateway(a)
+	if public != nil && !condition.Holds() && (public.Holds() || missesController(condition)) {
+		condition = public // the gateway needs neither a controller nor a Secret
+	}
 	s.Conditions = append(s.Conditions, *condition)
-	if len(in.Status.LoadBalancer.Ingress) > 0 {
+	if s.PublicURLs = urls; len(urls) == 0 && len(in.Status.LoadBalancer.Ingress) > 0 {
 		s.PublicURLs = publicURLs(a, diagnose.UnservedHosts(ev))
 	}
 	return diagnose.Sooner(recheck, again), nil
+}
+
+// missesController reports whether a condition is about the cluster's ingress controller.
+func missesController(c *runnerapi.Condition) bool {
+	return c.Reason == runnerapi.ReasonNoAddress || c.Reason == runnerapi.ReasonNoIngressClass
 }
 
 // ingressClasses returns the ingress classes of the cluster; nil if they are unknown.

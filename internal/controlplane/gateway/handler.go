@@ -55,7 +55,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &movingBody{r.Body, http.NewResponseController(w)}
+		r.Body = &movingBody{r.Body, http.NewResponseController(w), g.cfg.Patience.Progress}
 	}
 	g.proxy.ServeHTTP(recorded, r)
 }
@@ -71,12 +71,13 @@ func clientOf(r *http.Request) string {
 // movingBody is a request's body that has to keep coming.
 type movingBody struct {
 	io.ReadCloser
-	rc *http.ResponseController
+	rc     *http.ResponseController
+	within time.Duration
 }
 
 // Read implements io.Reader.
 func (b *movingBody) Read(p []byte) (int, error) {
-	_ = b.rc.SetReadDeadline(time.Now().Add(progress)) // a connection without deadlines has none
+	_ = b.rc.SetReadDeadline(time.Now().Add(b.within)) // a connection without deadlines has none
 	return b.ReadCloser.Read(p)
 }
 

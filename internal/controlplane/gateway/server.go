@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -44,10 +45,22 @@ type Config struct {
 	// AccessLog logs each request.
 	AccessLog bool
 	Limits    Limits
+	Patience  Patience
 	// AgentName returns what metrics call an agent.
 	AgentName func(agentID string) string
 	Metrics   *Metrics
 	Log       zerolog.Logger
+}
+
+// Patience is how long clients are waited for. Zero values select the defaults.
+type Patience struct {
+	// Header is how long a request's header may take (10 s), Idle how long a connection may have no
+	// request (2 min), and Progress how long the next bytes of a body may take, either way (1 min).
+	Header, Idle, Progress time.Duration
+}
+
+func (p Patience) withDefaults() Patience {
+	return Patience{cmp.Or(p.Header, headerTimeout), cmp.Or(p.Idle, idleTimeout), cmp.Or(p.Progress, progress)}
 }
 
 // Gateway proxies public requests to agents.
@@ -60,7 +73,7 @@ type Gateway struct {
 
 // New returns a Gateway.
 func New(cfg Config) *Gateway {
-	cfg.Limits = cfg.Limits.withDefaults()
+	cfg.Limits, cfg.Patience = cfg.Limits.withDefaults(), cfg.Patience.withDefaults()
 	g := &Gateway{cfg: cfg, requests: newRequests(cfg.Limits)}
 	g.transport = newTransport(cfg.Dial)
 	g.proxy = g.newProxy()
@@ -73,20 +86,20 @@ func (g *Gateway) Serve(ctx context.Context, secure, plain net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	srv := g.server(g)
 	srv.TLSConfig = g.cfg.TLS
-	g.run(ctx, group, srv, func() error { return srv.ServeTLS(moving{secure}, "", "") })
+	g.run(ctx, group, srv, func() error { return srv.ServeTLS(moving{secure, g.cfg.Patience.Progress}, "", "") })
 	if plain != nil {
 		redirect := g.server(g.plain())
-		g.run(ctx, group, redirect, func() error { return redirect.Serve(moving{plain}) })
+		g.run(ctx, group, redirect, func() error { return redirect.Serve(moving{plain, g.cfg.Patience.Progress}) })
 	}
 	return group.Wait()
 }
 
 func (g *Gateway) server(h http.Handler) *http.Server {
 	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: h, ReadHeaderTimeout: g.cfg.Patience.Header, IdleTimeout: g.cfg.Patience.Idle, MaxHeaderBytes: maxHeader,
 		ErrorLog:  stdlog.New(debugWriter{g.cfg.Log}, "", 0),
 		Protocols: new(http.Protocols),
-		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: progress, SendPingTimeout: progress},
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: g.cfg.Patience.Progress, SendPingTimeout: g.cfg.Patience.Progress},
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if state == http.StateActive {
 				limit.Settled(c)
@@ -118,7 +131,10 @@ func (g *Gateway) run(ctx context.Context, group *errgroup.Group, srv *http.Serv
 }
 
 // moving is a listener whose connections are closed when the other end accepts nothing for long.
-type moving struct{ net.Listener }
+type moving struct {
+	net.Listener
+	within time.Duration
+}
 
 // Accept implements net.Listener.
 func (m moving) Accept() (net.Conn, error) {
@@ -126,14 +142,17 @@ func (m moving) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &movingConn{Conn: conn}, nil
+	return &movingConn{conn, m.within}, nil
 }
 
-type movingConn struct{ net.Conn }
+type movingConn struct {
+	net.Conn
+	within time.Duration
+}
 
 // Write implements io.Writer.
 func (c *movingConn) Write(p []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(progress)); err != nil {
+	if err := c.SetWriteDeadline(time.Now().Add(c.within)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(p)

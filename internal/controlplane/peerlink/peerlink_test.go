@@ -196,3 +196,54 @@ func FuzzRequest(f *testing.F) {
 		require.Equal(t, r, back)
 	})
 }
+
+// TestPublicConnectionsAreOfAnotherKind, and get to no Runner's way into an agent.
+func TestPublicConnectionsAreOfAnotherKind(t *testing.T) {
+	c := newCA(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var echoing sync.WaitGroup
+	s := NewServer(ServerConfig{
+		TrustDomain: domain, TLS: trusting(c, nodeCert(c, "b")), Log: zerolog.Nop(),
+		Handover: func(context.Context, string, net.Conn) error {
+			t.Error("it got to the Runner API")
+			return server.ErrNotConnected
+		},
+		Public: func(_ context.Context, id string, conn net.Conn) error {
+			if id == "away" {
+				return server.ErrNotConnected
+			}
+			echoing.Go(func() {
+				_, _ = io.Copy(conn, conn)
+				_ = conn.Close()
+			})
+			return nil
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, await.Receive(t, done, "the end of the server"))
+		echoing.Wait()
+	})
+	client := newClient(t, c, nodeCert(c, "a"))
+	_, err = client.DialPublic(t.Context(), "b", ln.Addr().String(), "away")
+	require.ErrorIs(t, err, server.ErrNotConnected)
+	conns := make([]net.Conn, 2)
+	for i := range conns {
+		conns[i], err = client.DialPublic(t.Context(), "b", ln.Addr().String(), "agent1")
+		require.NoError(t, err)
+		_, err = conns[i].Write([]byte("hello"))
+		require.NoError(t, err)
+		got := make([]byte, 5)
+		_, err = io.ReadFull(conns[i], got)
+		require.NoError(t, err)
+		assert.Equal(t, "hello", string(got))
+	}
+	require.NoError(t, conns[0].Close())
+	client.Close()
+	_, err = conns[1].Read(make([]byte, 1))
+	require.Error(t, err, "it ends with its Client")
+}
