@@ -121,7 +121,7 @@ func TestThePublicReachesAService(t *testing.T) {
 	}))
 	awaitRoutes(t, p, host)
 	c := publicClient(t, p)
-	_, err := c.Get("https://" + host) //nolint:noctx // there is no answer
+	_, err := c.Get("https://" + host)
 	require.Error(t, err, "an unproven host is not served, and has no certificate")
 
 	_, err = p.GrantHost(t.Context(), host, name)
