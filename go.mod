@@ -87,14 +87,6 @@ require (
 )
 
 require (
-	github.com/caddyserver/certmagic v0.25.6
-	github.com/letsencrypt/pebble/v2 v2.10.1
-	github.com/miekg/dns v1.1.73
-	go.uber.org/zap v1.28.0
-	google.golang.org/grpc v1.84.0
-)
-
-require (
 	dario.cat/mergo v1.0.1 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
 	github.com/Azure/go-ntlmssp v0.1.0 // indirect
