@@ -129,9 +129,10 @@ func TestRoutesOfOthers(t *testing.T) {
 		}
 		return byHost
 	}
-	eventually(t, "the routes are there", func() bool {
+	eventually(t, "the cache has all Services", func() bool {
 		now := routes()
-		return len(now) == 5 && now["own"].Ready && now["elsewhere"].Reason != now["none"].Reason
+		return len(now) == 5 && now["own"].Ready && strings.Contains(now["elsewhere"].Reason, "ExternalName") &&
+			strings.Contains(now["headless"].Reason, "no pod is ready")
 	})
 	now := routes()
 	assert.Empty(t, now["own"].App.Name)
