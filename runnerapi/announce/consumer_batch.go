@@ -56,8 +56,24 @@ func (c *Consumer) gather(ctx context.Context, first amqp.Delivery, more <-chan 
 			}
 			batch = append(batch, d)
 		case <-late.C:
-			return batch
+			return c.received(batch, more)
 		case <-ctx.Done():
+			return batch
+		}
+	}
+	return batch
+}
+
+// received adds what has come, on a machine that was too busy to take it in time.
+func (c *Consumer) received(batch []amqp.Delivery, more <-chan amqp.Delivery) []amqp.Delivery {
+	for len(batch) < c.cfg.Prefetch {
+		select {
+		case d, ok := <-more:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, d)
+		default:
 			return batch
 		}
 	}
