@@ -37,7 +37,9 @@ const (
 	// routesAtLeast is how often the routes are sent though nothing changed: the control plane
 	// forgets them after eight hours.
 	routesAtLeast = 4 * time.Hour
-	// hostsAgain is how often the control plane is asked about hosts that it does not serve yet.
+	// hostsSoon is how soon the control plane is asked about hosts that it did not serve when it was
+	// sent them, and hostsAgain how often at last: each time is twice the time before.
+	hostsSoon  = 2 * time.Second
 	hostsAgain = time.Minute
 )
 
@@ -100,6 +102,8 @@ type knownRoutes struct {
 	sure bool
 	sent time.Time // when the control plane was last sent the routes
 	due  time.Duration
+	// again is when the control plane is asked about hosts, from when it was last asked.
+	again time.Duration
 }
 
 // next returns when to ask again, though nothing changed.
@@ -108,7 +112,8 @@ func (k *knownRoutes) next() time.Duration {
 	case k.Gateway == "" || k.Digest == "":
 		return routesAtLeast // a gateway that is turned on comes with another tunnel
 	case slices.ContainsFunc(k.Hosts, func(h controlapi.HostStatus) bool { return !h.Served }):
-		return retry.Jitter(hostsAgain)
+		k.again = min(max(hostsSoon, 2*k.again), hostsAgain)
+		return retry.Jitter(k.again)
 	}
 	return max(hostsAgain, k.due-time.Since(k.sent))
 }
