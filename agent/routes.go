@@ -156,6 +156,7 @@ func (a *Agent) compareRoutes(ctx context.Context, control *controlapi.Client, e
 	if theirs.RoutesState, err = control.PutRoutes(ctx, ours); err != nil {
 		return err
 	}
+	theirs.again = 0
 	theirs.sure, theirs.sent, theirs.due = true, time.Now(), routesAtLeast-rand.N(routesAtLeast/4) //nolint:gosec // spreading load needs no secrecy
 	a.log.Info().Int("routes", len(ours.Routes)).Int("omitted", ours.Omitted).Msg("told the control plane at which hosts the Apps are served")
 	return engine.SetPublic(ctx, publicHosts(theirs.Hosts))
