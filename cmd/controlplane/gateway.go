@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -113,7 +112,7 @@ func newGatewayGrants(a *app) *cobra.Command {
 				return out.Write(a.out, grants, func(w io.Writer) {
 					cli.Row(w, "HOST", "AGENT", "SINCE")
 					for _, g := range grants {
-						cli.Row(w, g.Host, g.AgentID, g.GrantedAt.Format(time.DateTime))
+						cli.Row(w, g.Host, g.AgentID, cli.Time(g.GrantedAt))
 					}
 				})
 			})
@@ -136,8 +135,7 @@ func newGatewayCA(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = a.out.Write(text)
-				return err
+				return cli.Raw(a.out, text)
 			})
 		},
 	}
