@@ -104,12 +104,10 @@ func (k *KubernetesRequest) ReachesNode() bool {
 	return k.Group == "" && k.Resource == "nodes" && (k.Subresource == "proxy" || k.Verb == "proxy")
 }
 
-const AccessReviews = "selfsubjectaccessreviews"
-
-const RulesReviews = "selfsubjectrulesreviews"
-
 // The reviews that a caller requests about itself. kubectl auth can-i and whoami send them.
 const (
+	AccessReviews  = "selfsubjectaccessreviews"
+	RulesReviews   = "selfsubjectrulesreviews"
 	SubjectReviews = "selfsubjectreviews"
 )
 

@@ -21,10 +21,9 @@ type LogLine struct {
 	Line string    `json:"line"`
 }
 
-const NDJSON = "application/x-ndjson"
-
 // Media types of a log.
 const (
+	NDJSON    = "application/x-ndjson"
 	PlainText = "text/plain; charset=utf-8"
 )
 

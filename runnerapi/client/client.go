@@ -1,3 +1,5 @@
+// Package client is for a Runner: it calls the Runner API of an agent through the control plane, and
+// calls again where that is safe.
 package client
 
 import (

@@ -1,3 +1,5 @@
+// Package server serves the Runner API in the agent. The interfaces in backend.go hide what the calls
+// do, so it depends on no Kubernetes client.
 package server
 
 import (

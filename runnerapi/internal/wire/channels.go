@@ -1,3 +1,5 @@
+// Package wire frames what Runners and agents stream to each other: logs, events, and the channels of
+// exec and port-forward. Client and server share it.
 package wire
 
 import (
@@ -63,6 +65,7 @@ type Channels struct {
 	writing atomic.Int32
 }
 
+// NewChannels returns a WebSocket in that framing. stall bounds how long the peer may read nothing.
 func NewChannels(ws *websocket.Conn, stall time.Duration) *Channels {
 	ws.SetReadLimit(maxMessage)
 	return &Channels{ws: ws, stall: stall, every: PingAfter, patience: PingTimeout}

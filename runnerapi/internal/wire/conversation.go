@@ -79,8 +79,10 @@ type Conversation struct {
 	err    error
 }
 
+// Stop ends the conversation.
 func (v *Conversation) Stop() { v.cancel() }
 
+// Wait returns how the conversation ended.
 func (v *Conversation) Wait() (exitCode int, err error) {
 	<-v.done
 	v.cancel()

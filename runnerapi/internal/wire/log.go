@@ -65,6 +65,7 @@ func (s *Stopped) Unwrap() error { return s.Reason }
 // Encoder writes lines in one of the two formats.
 type Encoder func(buf *bytes.Buffer, rec LogRecord)
 
+// EncodeNDJSON writes a line as JSON.
 func EncodeNDJSON(buf *bytes.Buffer, rec LogRecord) {
 	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)
@@ -75,6 +76,7 @@ func EncodeNDJSON(buf *bytes.Buffer, rec LogRecord) {
 	_ = enc.Encode(rec.LogLine)
 }
 
+// EncodeText writes the text of a line alone.
 func EncodeText(buf *bytes.Buffer, rec LogRecord) {
 	if rec.Error != nil {
 		fmt.Fprintf(buf, "error: %v\n", rec.Error)

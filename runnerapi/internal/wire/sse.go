@@ -12,8 +12,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
+// ErrorEvent is the event with the reason why a stream breaks off.
+const ErrorEvent = "error"
+
 const (
-	ErrorEvent   = "error" // the event with the reason why a stream breaks off
 	maxEventLine = 1 << 20 // bytes of a line of a stream
 )
 
