@@ -49,7 +49,7 @@ func (c *Client) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.E
 			last = e
 			return emit(e)
 		})
-		stop, known := &wire.Stopped{}, &runnerapi.Error{}
+		stop, known := &wire.StoppedError{}, &runnerapi.Error{}
 		over := last.Type == runnerapi.EventRemoved || last.Settled && !opts.Follow
 		switch {
 		case errors.As(err, &stop):

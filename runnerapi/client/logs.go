@@ -32,7 +32,7 @@ func (c *Client) logs(ctx context.Context, r *request, opts runnerapi.LogOptions
 	for n := 0; ; n++ {
 		before := res.lines
 		err := c.stream(ctx, r, res, emit)
-		stop, known := &wire.Stopped{}, &runnerapi.Error{}
+		stop, known := &wire.StoppedError{}, &runnerapi.Error{}
 		switch {
 		case err == nil:
 			return nil

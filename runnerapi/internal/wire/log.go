@@ -49,18 +49,18 @@ func ReadLog(r io.Reader, emit func(runnerapi.LogLine) error) error {
 			return err
 		}
 		if err := emit(line); err != nil {
-			return &Stopped{err}
+			return &StoppedError{err}
 		}
 	}
 	return lines.Err()
 }
 
-// Stopped is the receiver's own wish to end, as against a broken log.
-type Stopped struct{ Reason error }
+// StoppedError is the receiver's own wish to end, as against a broken log.
+type StoppedError struct{ Reason error }
 
-func (s *Stopped) Error() string { return s.Reason.Error() }
+func (s *StoppedError) Error() string { return s.Reason.Error() }
 
-func (s *Stopped) Unwrap() error { return s.Reason }
+func (s *StoppedError) Unwrap() error { return s.Reason }
 
 // Encoder writes lines in one of the two formats.
 type Encoder func(buf *bytes.Buffer, rec LogRecord)

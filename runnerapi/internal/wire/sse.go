@@ -60,7 +60,7 @@ func ReadEvents(r io.Reader, emit func(runnerapi.AppEvent) error) error {
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return &Stopped{Reason: errEndless}
+		return &StoppedError{Reason: errEndless}
 	}
 	return lines.Err()
 }
@@ -75,10 +75,10 @@ func oneEvent(name, data string, emit func(runnerapi.AppEvent) error) error {
 	}
 	var event runnerapi.AppEvent
 	if err := AnswerLimits.JSON([]byte(data), &event); err != nil {
-		return &Stopped{Reason: fmt.Errorf("an event makes no sense: %w", err)}
+		return &StoppedError{Reason: fmt.Errorf("an event makes no sense: %w", err)}
 	}
 	if err := emit(event); err != nil {
-		return &Stopped{Reason: err}
+		return &StoppedError{Reason: err}
 	}
 	return nil
 }
