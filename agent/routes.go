@@ -163,9 +163,9 @@ func (a *Agent) compareRoutes(ctx context.Context, control *controlapi.Client, e
 }
 
 // publicHosts returns what the control plane does with this agent's hosts.
-func publicHosts(told []controlapi.HostStatus) map[string]app.PublicHost {
-	hosts := make(map[string]app.PublicHost, len(told))
-	for _, h := range told {
+func publicHosts(statuses []controlapi.HostStatus) map[string]app.PublicHost {
+	hosts := make(map[string]app.PublicHost, len(statuses))
+	for _, h := range statuses {
 		hosts[h.Host] = app.PublicHost{Served: h.Served, Reason: printable.Text(h.Reason)}
 	}
 	return hosts

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/printable"
-
 	kjson "sigs.k8s.io/json"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // MaxAuditLine bounds one stored record of the audit log, in bytes.

@@ -185,7 +185,7 @@ func (s BuildTemplate) validateCA(v *validation) {
 func (s BuildTemplate) validateArgs(v *validation) {
 	for _, key := range sortedKeys(s.Args) {
 		if !buildArg.MatchString(key) {
-			v.add("args."+printable.Clip(key), "is no name of a build argument: letters, digits and '_', no digit first")
+			v.add("args."+printable.Clip(key), "is not a valid name of a build argument: letters, digits and '_', no digit first")
 		}
 		if len(s.Args[key]) > maxBuildArg || strings.ContainsRune(s.Args[key], 0) {
 			v.add("args."+printable.Clip(key), "has more than %d bytes, or a zero byte", maxBuildArg)

@@ -33,7 +33,7 @@ func TestSourceCommands(t *testing.T) {
 		"--image: has a tag":                                   with("--url", url, "--image", "registry.example.com/web:1"),
 		"--dockerfile: has to be a path within":                with("--url", url, "--image", "registry.example.com/web", "--dockerfile", "../x"),
 		"--memory: the request is more than":                   with("--url", url, "--image", "registry.example.com/web", "--memory", "2Gi", "--limit-memory", "1Gi"),
-		"--arg 1: is no name of a build argument":              with("--url", url, "--image", "registry.example.com/web", "--arg", "1=2"),
+		"--arg 1: is not a valid name of a build argument":     with("--url", url, "--image", "registry.example.com/web", "--arg", "1=2"),
 		"--interval: has to be between 30s and 24h\n--prune: ": with("--url", url, "--interval", "1s", "--prune"),
 	} {
 		code, _, errs := w.run(t, bad...)

@@ -15,7 +15,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-
 	kept "github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
 

@@ -6,12 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 var _ server.AppMeter = (*Engine)(nil)

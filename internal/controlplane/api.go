@@ -3,13 +3,9 @@ package controlplane
 import (
 	"context"
 	"crypto/tls"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
@@ -105,7 +101,7 @@ func (c *ControlPlane) apiServer(sockets *server.Websockets) *http.Server {
 		DisableGeneralOptionsHandler: true,
 		HTTP2:                        apiHTTP2(),
 		ConnState:                    settle,
-		ErrorLog:                     log.New(debugWriter{c.cfg.Log}, "", 0),
+		ErrorLog:                     httpserver.ErrorLog(c.cfg.Log, ""),
 	}
 }
 
@@ -140,14 +136,4 @@ func settle(conn net.Conn, state http.ConnState) {
 	if state == http.StateActive {
 		limit.Settled(conn)
 	}
-}
-
-// debugWriter takes net/http's complaints about strangers' handshakes.
-type debugWriter struct{ log zerolog.Logger }
-
-var _ io.Writer = debugWriter{}
-
-func (w debugWriter) Write(p []byte) (int, error) {
-	w.log.Debug().Str("part", "http").Msg(string(p))
-	return len(p), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"log"
 	"net"
 	"net/http"
 	"strings"
@@ -112,7 +111,7 @@ func (c *ControlPlane) tunnelCallServer() *http.Server {
 			}
 			return context.WithValue(ctx, tunnelCallKey{}, conn)
 		},
-		ErrorLog: log.New(debugWriter{c.cfg.Log}, "", 0),
+		ErrorLog: httpserver.ErrorLog(c.cfg.Log, ""),
 	}
 	server.Protocols.SetHTTP1(true)
 	return server

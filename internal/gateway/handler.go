@@ -3,20 +3,19 @@ package gateway
 import (
 	"context"
 	"errors"
-	stdlog "log"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
 )
 
@@ -53,8 +52,8 @@ func NewHandler(log zerolog.Logger) *Handler {
 	h.http1.ResponseHeaderTimeout = answerTimeout
 	h.http2.Protocols.SetUnencryptedHTTP2(true)
 	h.proxy = &httputil.ReverseProxy{
-		Rewrite: h.rewrite, Transport: h, ModifyResponse: own, ErrorHandler: h.failed, BufferPool: newBuffers(),
-		ErrorLog: stdlog.New(debugWriter{h.log}, "", 0),
+		Rewrite: h.rewrite, Transport: h, ModifyResponse: own, ErrorHandler: h.failed, BufferPool: httpserver.NewBuffers(),
+		ErrorLog: httpserver.ErrorLog(h.log, ""),
 	}
 	return h
 }
@@ -195,25 +194,3 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, wor
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(status)
 }
-
-// debugWriter logs what net/http has to say.
-type debugWriter struct{ log zerolog.Logger }
-
-// Write implements io.Writer.
-func (w debugWriter) Write(p []byte) (int, error) {
-	w.log.Debug().Msg(strings.TrimSpace(string(p)))
-	return len(p), nil
-}
-
-// buffers are those with which bodies are copied.
-type buffers struct{ pool sync.Pool }
-
-func newBuffers() *buffers {
-	return &buffers{sync.Pool{New: func() any { return new([copyBuffer]byte) }}}
-}
-
-// Get implements httputil.BufferPool.
-func (b *buffers) Get() []byte { return b.pool.Get().(*[copyBuffer]byte)[:] }
-
-// Put implements httputil.BufferPool.
-func (b *buffers) Put(p []byte) { b.pool.Put((*[copyBuffer]byte)(p)) }

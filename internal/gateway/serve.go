@@ -3,10 +3,11 @@ package gateway
 import (
 	"context"
 	"errors"
-	stdlog "log"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 func (h *Handler) Serve(ctx context.Context, ln net.Listener, drain time.Duration) error {
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: stdlog.New(debugWriter{h.log}, "", 0),
+		ErrorLog: httpserver.ErrorLog(h.log, ""),
 	}
 	defer h.Close()
 	served := make(chan error, 1)

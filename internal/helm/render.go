@@ -12,13 +12,10 @@ import (
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/common"
-
-	"github.com/pipeops/pipeops-vm-agent/internal/printable"
-
 	chart "helm.sh/helm/v4/pkg/chart/v2"
-
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"

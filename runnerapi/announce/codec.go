@@ -8,11 +8,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/printable"
-
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // ContentType is the media type of an encoded event.

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/printable"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 

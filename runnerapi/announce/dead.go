@@ -9,10 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/printable"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 

@@ -129,7 +129,7 @@ func parseTimelineQuery(values url.Values) (q TimelineQuery, err error) {
 			q.Limit = int(min(n, MaxTimelineLimit))
 		case "since":
 			if q.Since, err = time.Parse(time.RFC3339, value); err != nil {
-				return bad(name, "give a time such as 2026-01-31T09:00:00Z", "%q is no time of RFC 3339", printable.Clip(value))
+				return bad(name, "give a time such as 2026-01-31T09:00:00Z", "%q is not an RFC 3339 time", printable.Clip(value))
 			}
 		case "order":
 			if q.OldestFirst = value == "oldest"; !q.OldestFirst && value != "newest" {

@@ -7,11 +7,10 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-
 	authorizationv1 "k8s.io/api/authorization/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // maxReview bounds the answer to a review, in bytes.

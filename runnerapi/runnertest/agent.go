@@ -6,10 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
-
 	mathrand "math/rand/v2"
 	"net"
 	"syscall"
@@ -19,6 +15,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 )
 

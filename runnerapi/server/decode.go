@@ -13,14 +13,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
-
-	"github.com/pipeops/pipeops-vm-agent/internal/printable"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-
 	kjson "sigs.k8s.io/json"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // jsonFormat decodes strictly. Otherwise a field in the wrong case, or given twice, could pass the

@@ -9,12 +9,11 @@ import (
 	"net/url"
 	"slices"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
 	kjson "sigs.k8s.io/json"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // persisted are the subresources for which the API server honours dryRun. Others do not: a dry

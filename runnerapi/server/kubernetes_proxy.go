@@ -5,10 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-
-	stdlog "log"
 	"net/http"
 	"net/http/httputil"
 	"net/textproto"
@@ -19,7 +15,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 const (
@@ -192,7 +190,7 @@ func (s *server) pass(w http.ResponseWriter, r *http.Request, k *runnerapi.Kuber
 	held, finish := holdReader(ctx, w)
 	defer finish()
 	proxy := &httputil.ReverseProxy{
-		Transport: to.transport, FlushInterval: -1, ErrorLog: stdlog.New(logWriter{s.Log}, "", 0),
+		Transport: to.transport, FlushInterval: -1, ErrorLog: httpserver.ErrorLog(s.Log, "runner API: "),
 		Rewrite: func(p *httputil.ProxyRequest) { p.Out = impersonated(p.Out, k, to.target) },
 		ModifyResponse: func(resp *http.Response) error {
 			began()

@@ -11,11 +11,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // maxRules bounds the answer to a SelfSubjectRulesReview, in bytes.

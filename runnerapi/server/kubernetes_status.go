@@ -5,11 +5,10 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // answerError answers with an error in the caller's format: a problem, or Kubernetes' Status, which

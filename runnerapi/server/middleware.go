@@ -115,7 +115,7 @@ func (s *server) recoverPanics(next http.Handler) http.Handler {
 
 func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 	problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotFound,
-		"the calls there are stand in /openapi.json", "there is no such path: %s", printable.Clip(r.URL.Path)))
+		"see /openapi.json for the calls", "there is no such path: %s", printable.Clip(r.URL.Path)))
 }
 
 // noMethod lists the methods that the path does have (RFC 9110, section 15.5.6).

@@ -5,13 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/wire"
-
-	stdlog "log"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/wire"
 )
 
 // The windows of the server hold any body whole, so that no upload is slow, and little more: a
@@ -132,7 +128,7 @@ func newHTTPServer(drain context.Context, c *ServeConfig) *http.Server {
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.WithoutCancel(drain), drainKey{}, drain)
 		},
-		ErrorLog: stdlog.New(logWriter{c.Log}, "", 0),
+		ErrorLog: httpserver.ErrorLog(c.Log, "runner API: "),
 	}
 	if c.CallTimeout > 0 {
 		srv.ReadTimeout, srv.WriteTimeout, srv.IdleTimeout = c.CallTimeout, c.CallTimeout, c.CallTimeout
@@ -142,15 +138,6 @@ func newHTTPServer(drain context.Context, c *ServeConfig) *http.Server {
 		srv.ConnState = (&connections{shares: limit.NewShares(l.Connections, l.ConnectionsPerRunner), log: c.Log, told: limit.Seldom()}).state
 	}
 	return srv
-}
-
-// logWriter logs net/http's own messages, which are about connections, so that they help to find a
-// cause without disturbing.
-type logWriter struct{ log zerolog.Logger }
-
-func (w logWriter) Write(p []byte) (int, error) {
-	w.log.Debug().Msg("runner API: " + strings.TrimSpace(string(p)))
-	return len(p), nil
 }
 
 type drainKey struct{}

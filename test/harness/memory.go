@@ -115,7 +115,7 @@ func (s *System) ForgetPeakMemory() error {
 	}
 	for _, pid := range []int{agent, s.ControlPlanePID()} {
 		if pid == 0 {
-			return errors.New("a process whose peak is to begin anew does not run")
+			return errors.New("the process does not run, so its peak memory cannot be reset")
 		}
 		if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
 			return err

@@ -11,16 +11,13 @@ import (
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
-
-	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
-
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 

@@ -26,7 +26,7 @@ type failure struct {
 var (
 	unknownHost = failure{http.StatusNotFound, "unknown-host", "Nothing is served here",
 		"No application is published at this address.",
-		"check the address; its owner finds the reason with `pipeops-runner routes AGENT`", 0}
+		"check the address; its owner finds the reason with `pipeops-runner status AGENT APP`", 0}
 	noRoute = failure{http.StatusNotFound, publicwire.NoRoute, "Nothing is served here",
 		"The application is not published at this path.", "check the address", 0}
 	offline = failure{http.StatusServiceUnavailable, "offline", "The application cannot be reached",

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
@@ -79,21 +78,4 @@ func quotable(text string) string {
 		}
 		return r
 	}, text)
-}
-
-// newBuffers returns the buffers with which bodies are copied.
-func newBuffers() *buffers {
-	return &buffers{sync.Pool{New: func() any { return new([copyBuffer]byte) }}}
-}
-
-type buffers struct{ pool sync.Pool }
-
-// Get implements httputil.BufferPool.
-func (b *buffers) Get() []byte { return b.pool.Get().(*[copyBuffer]byte)[:] }
-
-// Put implements httputil.BufferPool.
-func (b *buffers) Put(p []byte) {
-	if cap(p) >= copyBuffer {
-		b.pool.Put((*[copyBuffer]byte)(p[:copyBuffer]))
-	}
 }

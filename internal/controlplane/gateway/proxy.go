@@ -3,12 +3,12 @@ package gateway
 import (
 	"context"
 	"errors"
-	stdlog "log"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -49,7 +49,7 @@ func hostOnly(address string) string {
 
 func (g *Gateway) newProxy() http.Handler {
 	return &httputil.ReverseProxy{
-		Transport: g.transport, BufferPool: newBuffers(), ErrorLog: stdlog.New(debugWriter{g.cfg.Log}, "", 0),
+		Transport: g.transport, BufferPool: httpserver.NewBuffers(), ErrorLog: httpserver.ErrorLog(g.cfg.Log, "gateway: "),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			v := visitOf(r.In.Context())
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", v.host.AgentID, r.In.Host
@@ -108,10 +108,6 @@ func failureOf(err error) failure {
 		return clientGone
 	case errors.Is(err, context.DeadlineExceeded):
 		return timedOut
-	}
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
-		return badGateway
 	}
 	return badGateway
 }

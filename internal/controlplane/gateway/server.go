@@ -1,12 +1,10 @@
 package gateway
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
-	stdlog "log"
 	"net"
 	"net/http"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
@@ -97,7 +96,7 @@ func (g *Gateway) Serve(ctx context.Context, secure, plain net.Listener) error {
 func (g *Gateway) server(h http.Handler) *http.Server {
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: g.cfg.Patience.Header, IdleTimeout: g.cfg.Patience.Idle, MaxHeaderBytes: maxHeader,
-		ErrorLog:  stdlog.New(debugWriter{g.cfg.Log}, "", 0),
+		ErrorLog:  httpserver.ErrorLog(g.cfg.Log, "gateway: "),
 		Protocols: new(http.Protocols),
 		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: g.cfg.Patience.Progress, SendPingTimeout: g.cfg.Patience.Progress},
 		ConnState: func(c net.Conn, state http.ConnState) {
@@ -167,13 +166,4 @@ func (c *movingConn) CloseWrite() error {
 		return half.CloseWrite()
 	}
 	return c.Close()
-}
-
-// debugWriter logs what net/http has to say of its clients.
-type debugWriter struct{ log zerolog.Logger }
-
-// Write implements io.Writer.
-func (w debugWriter) Write(p []byte) (int, error) {
-	w.log.Debug().Str("part", "gateway").Msg(string(bytes.TrimSpace(p)))
-	return len(p), nil
 }

@@ -69,7 +69,7 @@ func (c *Checker) pass(ctx context.Context) (changed int) {
 	due, err := c.due(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			c.Log.Error().Err(err).Msg("cannot read which hosts are to be looked at; trying again")
+			c.Log.Error().Err(err).Msg("cannot read the hosts whose proofs are due; trying again")
 		}
 		return 0
 	}
@@ -107,7 +107,7 @@ func (c *Checker) check(ctx context.Context, claim store.HostClaim) bool {
 		return false
 	}
 	if err != nil {
-		c.Log.Warn().Err(err).Str("host", claim.Host).Str("agent", claim.AgentID).Msg("cannot tell whether the host is proven; trying again")
+		c.Log.Warn().Err(err).Str("host", claim.Host).Str("agent", claim.AgentID).Msg("cannot check the proof of a host; trying again")
 	}
 	limited, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -124,7 +124,7 @@ func (c *Checker) check(ctx context.Context, claim store.HostClaim) bool {
 		return nil // the agent has given the host up meanwhile
 	})
 	if err != nil && ctx.Err() == nil {
-		c.Log.Error().Err(err).Str("host", claim.Host).Msg("what was found of a host was not kept; trying again")
+		c.Log.Error().Err(err).Str("host", claim.Host).Msg("cannot store the proof of a host; trying again")
 	}
 	if claim.Proof != now.Proof || claim.LostAt.IsZero() != now.LostAt.IsZero() {
 		c.Log.Info().Str("host", claim.Host).Str("agent", claim.AgentID).Str("proof", now.Proof).Bool("lost", !now.LostAt.IsZero()).Msg("the proof of a host has changed")

@@ -125,7 +125,7 @@ func Missing(agentID, host, domain string) string {
 		host, controlapi.ProofTarget(agentID, domain), name, value)
 }
 
-// Status is what an agent is told of a host that it claims. claims are all claims to that host.
+// Status returns what the control plane says to an agent about a host. claims are all claims to it.
 func Status(agentID, host string, claims []store.HostClaim, now time.Time) controlapi.HostStatus {
 	status := controlapi.HostStatus{Host: host, Reason: "the control plane has not looked at the host yet"}
 	owner, owned := Owner(claims, now)
