@@ -108,6 +108,7 @@ func (t *Table) Refresh(ctx context.Context) error {
 		return err
 	}
 	touched := map[string]bool{}
+	defer func() { t.settle(touched) }() // also what was read before an error: it is not read again
 	for id := range t.agents {
 		if _, there := sets[id]; !there {
 			t.replace(id, agentRoutes{}, nil, touched)
@@ -126,11 +127,10 @@ func (t *Table) Refresh(ctx context.Context) error {
 		}
 		claims, err := t.store.ClaimsOf(ctx, id)
 		if err != nil {
-			return err // what was read so far is put in place with the next refresh
+			return err
 		}
 		t.replace(id, agentRoutes{revision: set.Revision, heard: set.At}, claims, touched)
 	}
-	t.settle(touched)
 	return nil
 }
 

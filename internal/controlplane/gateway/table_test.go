@@ -1,6 +1,8 @@
 package gateway_test
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -13,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -93,6 +96,26 @@ func TestTheTableFollowsTheDatabase(t *testing.T) {
 	refresh()
 	is("www.example.org", "")
 	assert.Zero(t, table.Len())
+}
+
+// TestAnAgentThatCannotBeReadHoldsUpNoOther: what was read before an error is served.
+func TestAnAgentThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	s, err := store.Open(t.Context(), path)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	serves(t, s, "sound", noon, hosts.CNAME, "sound.example.org")
+	serves(t, s, "broken", noon, hosts.CNAME, "broken.example.org")
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), "UPDATE host_claims SET proven_at = 'never' WHERE agent_id = 'broken'")
+	require.NoError(t, errors.Join(err, db.Close()))
+	table := gateway.NewTable(s, func() time.Time { return noon })
+	await.Until(t, "the host of the other agent is served", func() bool { // agents are read in any order
+		require.Error(t, table.Refresh(t.Context()))
+		_, served := table.Lookup("sound.example.org")
+		return served
+	})
 }
 
 // BenchmarkLookup is of a host among a thousand of a hundred agents. It reports the memory that one
