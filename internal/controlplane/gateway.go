@@ -71,8 +71,12 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 		}
 	}
 	log := c.cfg.Log.With().Str("part", "gateway").Logger()
+	names := &agentNames{store: c.store}
 	p.keeper = gateway.NewKeeper(gateway.Keeper{Table: p.table, Ensure: p.certs.Ensure, Covered: p.certs.Covered, Metrics: c.instruments.gateway, Log: log})
-	p.follower = gateway.NewFollower(gateway.Follower{Table: p.table, Metrics: c.instruments.gateway, Changed: p.keeper.Look, Log: log})
+	p.follower = gateway.NewFollower(gateway.Follower{Table: p.table, Metrics: c.instruments.gateway, Log: log, Refreshed: func(ctx context.Context) {
+		names.refresh(ctx)
+		p.keeper.Look()
+	}})
 	p.checker = hosts.NewChecker(hosts.Checker{
 		Store: c.store, Resolver: resolver, Domain: cfg.Domain, Now: c.cfg.Now, Log: log, Changed: p.follower.Look,
 	})
@@ -82,7 +86,7 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 	}
 	p.gateway = gateway.New(gateway.Config{
 		Table: p.table, Dial: c.dialPublic, TLS: p.certs.TLS(), Challenge: p.certs.Challenge(), HTTPSPort: httpsPort,
-		HSTS: cfg.HSTS, AccessLog: cfg.AccessLog, AgentName: newAgentNames(c.store).of, Metrics: c.instruments.gateway, Log: log,
+		HSTS: cfg.HSTS, AccessLog: cfg.AccessLog, AgentName: names.of, Metrics: c.instruments.gateway, Log: log,
 	})
 	c.registry.onRoutes = func() {
 		p.checker.Look()

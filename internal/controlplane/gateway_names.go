@@ -2,7 +2,7 @@ package controlplane
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -11,38 +11,34 @@ import (
 // namesKept is how long the agents' names are kept before they are read again.
 const namesKept = time.Minute
 
-// agentNames returns agents' names for metrics and logs without a query for each.
+// agentNames has agents' names for metrics and logs. A request does not wait for the database.
 type agentNames struct {
-	store *store.Store
-
-	mu    sync.Mutex
-	names map[string]string
-	read  time.Time
+	store   *store.Store
+	names   atomic.Pointer[map[string]string]
+	missing atomic.Bool // a name was not known
+	read    time.Time   // by refresh alone
 }
 
-func newAgentNames(s *store.Store) *agentNames { return &agentNames{store: s} }
-
-// of returns an agent's name, or its ID if that is not known.
+// of returns an agent's name, or its ID as long as the name is not known.
 func (n *agentNames) of(agentID string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	name, ok := n.names[agentID]
-	if !ok && time.Since(n.read) > namesKept/10 || time.Since(n.read) > namesKept {
-		n.refresh()
-		name, ok = n.names[agentID]
+	if names := n.names.Load(); names != nil {
+		if name, known := (*names)[agentID]; known {
+			return name
+		}
 	}
-	if !ok {
-		return agentID
-	}
-	return name
+	n.missing.Store(true)
+	return agentID
 }
 
-func (n *agentNames) refresh() {
+// refresh reads the names if they are old, or one was missing. It is not called concurrently.
+func (n *agentNames) refresh(ctx context.Context) {
+	if time.Since(n.read) < namesKept && !n.missing.Swap(false) {
+		return
+	}
 	n.read = time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	names, err := n.store.AgentNames(ctx)
-	if err == nil {
-		n.names = names
+	if names, err := n.store.AgentNames(ctx); err == nil {
+		n.names.Store(&names)
 	}
 }

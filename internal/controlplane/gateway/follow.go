@@ -24,9 +24,9 @@ const (
 type Follower struct {
 	Table   *Table
 	Metrics *Metrics
-	// Changed is called after each refresh; it may be nil.
-	Changed func()
-	Log     zerolog.Logger
+	// Refreshed is called after each refresh; it may be nil.
+	Refreshed func(context.Context)
+	Log       zerolog.Logger
 
 	wake chan struct{}
 }
@@ -57,8 +57,8 @@ func (f *Follower) Run(ctx context.Context) error {
 			f.Log.Error().Err(err).Msg("the routes could not be read; the gateway goes on with those that it knows")
 		}
 		f.Metrics.hosts.Set(float64(f.Table.Len()))
-		if f.Changed != nil {
-			f.Changed()
+		if f.Refreshed != nil {
+			f.Refreshed(ctx)
 		}
 		retry.Wait(ctx, refreshPause)
 		select {
