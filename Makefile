@@ -52,6 +52,15 @@ test-touched: ## The parts of test-all whose inputs changed since BASE=REF, as f
 test-part: ## Parts of test-all by name: PART="hostile fuzz"
 	@$(SUITE) part $(PART)
 
+# Each is a page as test/browser looks at it: docs/images/NAME.png of NAME=PAGE.
+PICTURES := console-agent=console-agent-wide-light dashboard-app=app-wide-light dashboard-overview=overview-wide-light
+.PHONY: pictures
+pictures: ## The pictures of pages in docs/images, as the tests in Chromium take them
+	@command -v chromium >/dev/null || { echo "fix: make test-all installs Chromium; or install it, as root"; exit 1; }
+	@PIPEOPS_TEST_SUITE=all PIPEOPS_TEST_SCREENSHOTS=$(CURDIR)/$(BIN)/pictures go test -count=1 ./test/browser
+	@mkdir -p docs/images
+	@for p in $(PICTURES); do cp "$(BIN)/pictures/$${p#*=}.png" "docs/images/$${p%%=*}.png"; done
+
 .PHONY: test-short
 test-short: ## The seconds-long loop for daily work: no cluster, no broker
 	@$(SUITE) short
@@ -65,32 +74,33 @@ cover: ## `make test` and what it leaves out of the product's packages, with the
 t: ## One package as `make test` runs it: PKG=./internal/app RUN=TestScale
 	@$(if $(CLUSTER),PIPEOPS_TEST_CLUSTER=$(CLUSTER)) $(SUITE) package $(or $(PKG),$(error name a package: make t PKG=./internal/app)) $(if $(RUN),'$(RUN)')
 
-.PHONY: bench bench-short bench-apps bench-streams bench-tunnel bench-agents
-bench: ## Measure everything against its bounds: Apps, streams, tunnel, agents; some 40 minutes (docs/bench.md)
+.PHONY: bench bench-short bench-apps bench-streams bench-tunnel bench-agents bench-gateway
+bench: ## Measure everything against its bounds: Apps, streams, tunnel, agents, gateway; some 45 minutes (docs/contributing/bench.md)
 bench-short: ## Tunnel and agents, small and short, for working on what is measured: two minutes. `make bench-apps SHORT=yes` does another part so
 bench-short: export SHORT := yes
-bench: PARTS := apps streams tunnel agents
-bench-short: PARTS := tunnel agents
+bench: PARTS := apps streams tunnel agents gateway
+bench-short: PARTS := tunnel agents gateway
 bench bench-short:
 	@$(if $(SHORT),,go run ./test/setup bench)
 	@broken=; for part in $(PARTS); do echo "== bench-$$part"; \
 	  $(MAKE) --no-print-directory bench-$$part || broken="$$broken bench-$$part"; done; \
 	  test -z "$$broken" || { echo "failed:$$broken"; exit 1; }
 
-PEERS_FLAGS := $(if $(SHORT),-short,-out docs/bench -page docs/bench.md)
+PEERS_FLAGS := $(if $(SHORT),-short,-out docs/bench -page docs/contributing/bench.md)
 bench-apps: ## Of these the agent beside 25 000 pods: some ten minutes
 	@go run ./test/setup bench-apps
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/bench ./test/bench
-	@exec $(BIN)/bench $(if $(SHORT),-apps 30 -unmanaged 500 -lists 20 -deploys 10 -rounds 3,-out docs/bench -page docs/bench.md)
+	@exec $(BIN)/bench $(if $(SHORT),-apps 30 -unmanaged 500 -lists 20 -deploys 10 -rounds 3,-out docs/bench -page docs/contributing/bench.md)
 bench-streams: ## Of these followed logs, port-forwards and copies: some 15 minutes
 	@go run ./test/setup bench-streams
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/bench ./test/bench
-	@exec $(BIN)/bench streams $(if $(SHORT),-apps 2 -streams 10 -seconds 20 -bytes 67108864 -rounds 2 -inside 5,-out docs/bench -page docs/bench.md)
+	@exec $(BIN)/bench streams $(if $(SHORT),-apps 2 -streams 10 -seconds 20 -bytes 67108864 -rounds 2 -inside 5,-out docs/bench -page docs/contributing/bench.md)
 bench-tunnel: ## Of these the tunnel beside its peers: some ten minutes
 bench-agents: ## Of these a control plane with 10 000 agents: some six minutes
-bench-tunnel bench-agents: bench-%:
+bench-gateway: ## Of these the gateway beside direct connections and frp's HTTPS vhost: some three minutes
+bench-tunnel bench-agents bench-gateway: bench-%:
 	@go run ./test/setup bench-$*
 	@mkdir -p $(BIN)
 	@cd $(PEERS) && go build -trimpath -o $(CURDIR)/$(BIN)/peers .
@@ -98,12 +108,12 @@ bench-tunnel bench-agents: bench-%:
 
 .PHONY: chaos
 DURATION ?= 1h
-chaos: ## Everything fails at random for DURATION=1h; an accountant looks for what was lost or doubled. SEED=N for the same again (docs/chaos.md)
+chaos: ## Everything fails at random for DURATION=1h; an accountant looks for what was lost or doubled. SEED=N for the same again (docs/contributing/chaos.md)
 	@go run ./test/setup chaos
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/chaos ./test/chaos
 	@exec $(BIN)/chaos -duration $(DURATION) $(if $(SEED),-seed $(SEED)) \
-	  $(if $(filter 1h,$(DURATION)),$(if $(findstring sabotage,$(CHAOS_FLAGS)),,-out docs/bench -page docs/chaos.md)) $(CHAOS_FLAGS)
+	  $(if $(filter 1h,$(DURATION)),$(if $(findstring sabotage,$(CHAOS_FLAGS)),,-out docs/bench -page docs/contributing/chaos.md)) $(CHAOS_FLAGS)
 
 .PHONY: check
 check: check-setup tidy-check format-check lint vet typecheck shell prose vuln race ## What CI runs beside the tests: tidy, format, lint (vet, import law), types on Windows and macOS, shellcheck, vale, govulncheck, race
@@ -125,7 +135,7 @@ image: ## Build the images of agent and control plane (linux/amd64 and arm64) in
 	  --platform linux/amd64,linux/arm64 --output dist/pipeops-controlplane-image.tar
 
 .PHONY: release
-release: ## All that is published for a version, into dist/VERSION; SIGN_KEY=FILE signs it (docs/release.md)
+release: ## All that is published for a version, into dist/VERSION; SIGN_KEY=FILE signs it (docs/contributing/publishing.md)
 	go run ./scripts/release --version $(RELEASE) --commit $(RELEASE_COMMIT) --output dist/$(RELEASE) \
 	  $(if $(SIGN_KEY),--sign '$(SIGN_KEY)') $(if $(SIGN_PASSPHRASE_FILE),--passphrase-file '$(SIGN_PASSPHRASE_FILE)') \
 	  $(if $(RELEASE_KEYS),--trust '$(RELEASE_KEYS)') $(if $(CONTROL_PLANE_URL),--control-plane-url '$(CONTROL_PLANE_URL)') \
@@ -133,12 +143,17 @@ release: ## All that is published for a version, into dist/VERSION; SIGN_KEY=FIL
 
 .PHONY: bundle
 bundle: image ## Put all that install.sh downloads into one archive, for machines without internet
-	scripts/bundle.sh --version $(VERSION) --arch $(or $(ARCH),amd64) --image dist/pipeops-agent-image.tar --output dist
+	go run ./scripts/pincharts -download dist/charts
+	scripts/bundle.sh --version $(VERSION) --arch $(or $(ARCH),amd64) --image dist/pipeops-agent-image.tar --charts dist/charts --output dist
 
 .PHONY: generate
 generate: ## Write what is made from the code: deep copies, CRD, manifest, OpenAPI, CLI reference
 	go generate ./...
 	$(MAKE) format
+
+.PHONY: pin-charts
+pin-charts: ## Write the digests of the components' charts, as their projects publish them; needs internet
+	go run ./scripts/pincharts
 
 ##@ Parts, one by one
 .PHONY: cluster-up cluster-down broker-up broker-down
@@ -189,7 +204,9 @@ lint: ## golangci-lint with the list in .golangci.yaml, the import law among it
 	@$(TOOL) golangci-lint run ./...
 
 .PHONY: prose
-prose: ## vale over documents and comments, with the rules in internal/tools/vale/styles
+prose: ## vale over documents and comments, with the rules in internal/tools/vale/styles; comments of at most 100 columns
+	@git ls-files '*.go' | grep -v zz_generated | xargs awk '/^\t*\/\/ / && !/https?:/ { line = $$0; gsub(/\t/, "    ", line); \
+	  if (length(line) > 100) { print FILENAME ":" FNR ": wrap this comment at 100 columns"; bad = 1 } } END { exit bad }'
 	@echo "== vale (a minute the first time)"
 	@CGO_ENABLED=1 go tool -modfile=internal/tools/vale/go.mod vale --output=line \
 	  $$(git ls-files '*.md' '*.go' | grep -v -e '_test\.go$$' -e '/testdata/' -e zz_generated)
@@ -208,7 +225,7 @@ vuln: ## govulncheck; VULN_REQUIRED=yes fails where its database is not reached,
 	@go run ./scripts/vulncheck
 
 .PHONY: race
-race: ## The short tests that `make test` runs without the race detector, with it
+race: ## The short tests with the race detector
 	@$(SUITE) race
 
 ##@ Help

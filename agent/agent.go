@@ -6,7 +6,6 @@ package agent
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -19,11 +18,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
-	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/agent/routes"
 	"github.com/pipeops/pipeops-vm-agent/agent/update"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/build"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
@@ -32,7 +32,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/recording"
 	"github.com/pipeops/pipeops-vm-agent/internal/render/cage"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -65,6 +65,8 @@ type Options struct {
 	RenewalCheck time.Duration
 	// Tracer creates spans of commands and heartbeats; nil for none.
 	Tracer trace.TracerProvider
+	// DirectPort is the port of HTTPS at the cluster's load balancer; 443 if zero. Tests change it.
+	DirectPort int
 }
 
 // Agent is one agent, from start to drain. It can run only once.
@@ -79,42 +81,26 @@ type Agent struct {
 	// kubernetes is the cluster's API for Runners.
 	kubernetes *kube.APIServer
 	builds     *build.Client
-	store      identity.Store
 	health     *health
 	policy     *policy.Policy
 	guard      egress.Guard // of fetches for Runners
 	audit      *audit.Log
 	recorder   *recording.Recorder
 
-	current atomic.Pointer[identity.Identity]
-	// news is what the control plane reports about Runners.
-	news *news
-	// renewBy is when the control plane wants the certificate renewed, or nil. hurry signals a
-	// change.
-	renewBy atomic.Pointer[time.Time]
-	hurry   chan struct{}
-	// fresh signals a new certificate.
-	fresh chan struct{}
-	// cas is what this replica knows about the control plane's CAs.
-	cas caState
-	// nodes is what is known about the frps nodes.
-	nodes nodesState
-	// cluster is the UID of the agent's cluster, once it is known.
-	cluster atomic.Pointer[string]
-	// process names this process, and ticket is from the last answer to its heartbeat. With them
-	// the control plane detects duplicate instances.
-	process, ticket string
-	// beat requests a heartbeat soon, because something changed.
-	beat chan struct{}
-	// routed requests a comparison of the routes with those that the control plane has.
-	routed chan struct{}
-	// public passes public requests to Services.
-	public *gateway.Handler
-	// updater is nil unless the cluster owner has enabled self-update.
-	updater *update.Updater
-	started time.Time
-	// draining is set when the agent is about to stop: it no longer receives refresh requests.
-	draining atomic.Bool
+	// What keeps the agent registered and connected; compose makes it.
+	current    *currentIdentity
+	clients    *clients
+	enrolment  *enrolment
+	renewal    *renewal
+	tunnels    *tunnels
+	heartbeats *heartbeats
+	updates    *selfUpdate
+
+	beat           signal         // requests a heartbeat soon, because something changed
+	news           *news          // what the control plane reports about Runners
+	componentWatch componentWatch // the heartbeats' alone
+	routes         *routes.Registrar
+	public         *gateway.Handler // passes public requests to Services
 	// instruments count events and read the state of parts, which run with an identity.
 	instruments *instruments
 	parts       atomic.Pointer[parts]
@@ -125,7 +111,7 @@ func New(opts Options) (*Agent, error) {
 	seen := &clusterSeen{now: time.Now}
 	kubernetes := kube.NewAPIServer(opts.Kubernetes, opts.Config.Namespace) // for Runners' requests, not the agent's
 	opts.Kubernetes = seen.watched(opts.Kubernetes)
-	k, err := kube.New(opts.Kubernetes, kube.Options{Namespace: opts.Config.Namespace, Namespaces: opts.Config.Namespaces})
+	k, err := kube.New(opts.Kubernetes, kube.Options{Namespace: opts.Config.Namespace, ServiceAccount: opts.Config.ServiceAccount, Namespaces: opts.Config.Namespaces})
 	if err != nil {
 		return nil, err
 	}
@@ -137,31 +123,29 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k, kubernetes: kubernetes, builds: builds,
-		health: newHealth(), policy: owner, guard: guard, beat: make(chan struct{}, 1), routed: make(chan struct{}, 1), news: newNews(),
-		hurry: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
-		process: rand.Text(), instruments: newInstruments(opts.Version), public: gateway.NewHandler(opts.Log),
+		health: newHealth(), policy: owner, guard: guard, beat: newSignal(), news: newNews(),
+		instruments: newInstruments(opts.Version), public: gateway.NewHandler(opts.Tracer, opts.Log),
 	}
+	a.public.Endpoints = gateway.Endpoints{Allowed: opts.Config.DirectAddresses, Port: opts.DirectPort}
 	a.manifests = manifests.New(manifests.Config{
-		REST: opts.Kubernetes, Namespace: opts.Config.Namespace, Namespaces: opts.Config.Namespaces, Manage: k.Manage,
+		REST: opts.Kubernetes, Namespace: opts.Config.Namespace, Namespaces: opts.Config.Namespaces, Manage: k.Namespaces().Manage,
 		Workloads: a.workloads(),
 	})
-	a.instruments.registry.MustRegister(a.readNumbers())
-	a.health.ask("kubernetes", seen.state)
-	a.health.ask("certificate", a.certificateState)
 	if a.replica == "" {
 		if a.replica, err = os.Hostname(); err != nil {
 			return nil, fmt.Errorf("find this replica's name: %w", err)
 		}
 	}
-	a.audit = audit.New(AuditStore(opts.Config, k), a.replica, opts.Log)
-	a.recorder = recording.New(RecordingStore(opts.Config, k))
 	if a.now == nil {
 		a.now = time.Now
 	}
-	a.started = a.now()
-	if a.store = k.IdentityStore(); opts.Config.StateDir != "" {
-		a.store = identity.File{Dir: opts.Config.StateDir}
-	}
+	a.audit = audit.New(AuditStore(opts.Config, k), a.replica, opts.Log)
+	a.recorder = recording.New(RecordingStore(opts.Config, k))
+	a.routes = routes.New(routes.Config{Enabled: opts.Config.EnableIngressSync, Policy: owner, Public: a.public, Log: a.log})
+	a.compose()
+	a.instruments.registry.MustRegister(a.readNumbers())
+	a.health.ask("kubernetes", seen.state)
+	a.health.ask("certificate", a.current.certificateState)
 	return a, nil
 }
 
@@ -182,17 +166,17 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.log.Warn().Strs("missing", missing).Msg("charts are rendered in a weaker cage: the kernel or the container lacks parts of it")
 	}
 	defer a.notify(ctx)()
-	if err := a.identify(ctx); err != nil {
+	if err := a.enrolment.identify(ctx); err != nil {
 		return errUnlessStopped(ctx, err)
 	}
 	for {
 		err := a.serve(ctx)
-		if !isForgotten(err) && !isCloned(err) {
+		if !controlapi.Forgotten(err) && !controlapi.Cloned(err) {
 			return errUnlessStopped(ctx, err)
 		}
 		a.log.Warn().Err(err).Msg("the control plane does not know this agent, or as another cluster's: registering again, if there is a token")
-		switch again := a.registerAgain(ctx, a.current.Load()); {
-		case errors.Is(again, errNoToken), isCloned(err) && again != nil: // the token may be the original's, used up long ago
+		switch again := a.enrolment.registerAgain(ctx, a.current.Load()); {
+		case errors.Is(again, errNoToken), controlapi.Cloned(err) && again != nil: // the token may be the original's, used up long ago
 			return errUnlessStopped(ctx, fmt.Errorf("%w; registering anew: %w", err, again))
 		case again != nil:
 			return errUnlessStopped(ctx, again)
@@ -210,12 +194,11 @@ func errUnlessStopped(ctx context.Context, err error) error {
 
 // serve runs everything that needs an identity.
 func (a *Agent) serve(ctx context.Context) error {
-	a.tryCluster(ctx)
-	tun, err := a.newTunnels(a.current.Load())
+	tun, err := a.tunnels.open(ctx)
 	if err != nil {
 		return err
 	}
-	control, err := a.client(tun)
+	control, err := a.clients.registered(tun)
 	if err != nil {
 		return err
 	}
@@ -225,9 +208,11 @@ func (a *Agent) serve(ctx context.Context) error {
 		RESTConfig: a.opts.Kubernetes, Log: a.log,
 		Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
 		Stabilization: new(app.StabilizationFor(a.opts.Config.Stabilization)),
-		Announce:      announcer(control), Contents: a.kube, Replica: a.replica, Routed: a.routesChanged(),
+		Announce:      sendEvents(control), Contents: a.kube.Contents(), Replica: a.replica, Routed: a.routes.Changed(),
+		DirectAddresses: a.opts.Config.DirectAddresses,
 		Led: func() {
-			a.led()
+			a.beat.raise()
+			a.routes.Soon()
 			sources.Wake()
 		},
 	})
@@ -237,8 +222,8 @@ func (a *Agent) serve(ctx context.Context) error {
 	if sources, err = a.newSources(engine); err != nil {
 		return err
 	}
-	a.parts.Store(&parts{tun, engine})
-	if a.updater, err = a.newUpdater(engine); err != nil {
+	a.parts.Store(&parts{tun, engine, control})
+	if err := a.updates.open(engine); err != nil {
 		return err
 	}
 	// Draining begins when ctx ends, or when another program is to take over.
@@ -258,10 +243,12 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts, life := errgroup.WithContext(life)
 	serving, stopServing := context.WithCancel(life)
 	defer stopServing()
-	parts.Go(func() error { return a.removeToken(life) })
+	removal := &tokenRemoval{config: a.opts.Config, kube: a.kube, health: a.health, log: a.log}
+	parts.Go(func() error { return removal.run(life) })
 	parts.Go(func() error { return a.watchPolicy(life) })
 	parts.Go(func() error { return a.audit.Run(life) })
-	parts.Go(func() error { return a.handOverAudit(life, control) })
+	copies := &auditCopy{audit: a.audit, store: AuditStore(a.opts.Config, a.kube), log: a.log}
+	parts.Go(func() error { return copies.run(life, control) })
 	refusals := newRefusals(a.audit.Record, a.now, a.log)
 	parts.Go(func() error { return refusals.run(life) })
 	parts.Go(func() error { return engine.Run(life) })
@@ -270,11 +257,11 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return sources.Run(life) })
 	parts.Go(func() error { return a.stopper(engine.Leads).Run(life) })
 	parts.Go(func() error { return tun.Run(life) })
-	parts.Go(func() error { return a.watch(life, tun, engine) })
-	parts.Go(func() error { return a.heartbeats(life, control, tun, engine, sources.SetRevoked) })
-	parts.Go(func() error { return a.syncRoutes(life, control, tun, engine) })
-	parts.Go(func() error { return a.renewals(life, control) })
-	parts.Go(func() error { return a.updates(ctx, relaunch) })
+	parts.Go(func() error { return a.tunnels.watch(life, tun, engine) })
+	parts.Go(func() error { return a.heartbeats.run(life, control, tun, engine, sources.SetRevoked) })
+	parts.Go(func() error { return a.routes.Run(life, control, tun, engine) })
+	parts.Go(func() error { return a.renewal.run(life, control) })
+	parts.Go(func() error { return a.updates.run(ctx, relaunch) })
 	parts.Go(func() error {
 		defer stopServing()
 		select {
@@ -288,9 +275,9 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return a.public.Serve(serving, tun.Public(), drainTimeout) })
 	parts.Go(func() error {
 		defer stop()
-		return server.Serve(serving, tun.Listener(), server.ServeConfig{
-			Handler: a.runnerAPI(engine, releases, sources), //nolint:contextcheck // each call has the context of its request
-			TLS:     a.runnerTLS(refusals),                  //nolint:contextcheck // each handshake has its own
+		return transport.Serve(serving, tun.Listener(), transport.ServeConfig{
+			Handler: a.runnerAPI(control, engine, releases, sources),
+			TLS:     a.runnerTLS(refusals), //nolint:contextcheck // each handshake has its own
 			Changed: a.news.next, Drain: drainTimeout, Log: a.log,
 		})
 	})
@@ -307,8 +294,8 @@ func (a *Agent) serve(ctx context.Context) error {
 // leave hands over to the other replicas, if there are any: one of them leads, and new connections
 // of Runners go to them.
 func (a *Agent) leave(life context.Context, tun *tunnel.Set, engine *app.Engine) {
-	a.draining.Store(true)
-	a.beatSoon()
+	a.heartbeats.draining.Store(true)
+	a.beat.raise()
 	engine.StepDown()
 	ctx, cancel := context.WithTimeout(life, handoverTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 // need approval. A denied agent asks rarely, at the control plane's interval, and does not end: it
 // would be restarted and ask at once. The log shows once what it waits for, and its state shows it
 // for as long as it waits.
-func (a *Agent) untilDecided(ctx context.Context, ask func() error) error {
+func (e *enrolment) untilDecided(ctx context.Context, ask func() error) error {
 	said := ""
 	for {
 		err := ask()
@@ -21,10 +21,10 @@ func (a *Agent) untilDecided(ctx context.Context, ask func() error) error {
 		if p == nil || ctx.Err() != nil {
 			return err
 		}
-		a.health.set("identity", p.Error())
+		e.health.set("identity", p.Error())
 		if p.Detail != said {
 			said = p.Detail
-			a.log.Warn().Str("code", string(p.Code)).Str("fix", p.Fix).Msg(p.Detail)
+			e.log.Warn().Str("code", string(p.Code)).Str("fix", p.Fix).Msg(p.Detail)
 		}
 		if !retry.Wait(ctx, retry.Jitter(wait)) {
 			return ctx.Err()

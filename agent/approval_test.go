@@ -22,18 +22,20 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // approvedToken is one whose registrations wait for the operator.
 func approvedToken(t *testing.T, p *planetest.Plane) string {
 	t.Helper()
-	return p.Token(t, controlplane.TokenOptions{TTL: time.Hour, Uses: 1, Approve: true})
+	return p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1, Approve: true})
 }
 
 // observed starts an agent whose log and readiness can be read.
@@ -79,7 +81,7 @@ func readiness(t *testing.T, address string) string {
 // waiting is the one registration that waits.
 func waiting(t *testing.T, p *planetest.Plane) store.Enrolment {
 	t.Helper()
-	list, err := p.Enrolments(t.Context())
+	list, err := p.Enrolments.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	return list[0]
@@ -101,12 +103,12 @@ func TestAnAgentWaitsForItsApproval(t *testing.T) {
 	await.Until(t, "it waits on", func() bool { return strings.Contains(ready(), "waits for approval") })
 	assert.Equal(t, e.ID, waiting(t, p).ID, "the same registration")
 	assert.Equal(t, e.Key, waiting(t, p).Key)
-	agents, err := p.Agents(t.Context())
+	agents, err := p.Agents.List(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, agents)
 
 	began := time.Now()
-	_, err = p.ApproveAgent(t.Context(), e.ID)
+	_, err = p.Enrolments.Approve(t.Context(), e.ID)
 	require.NoError(t, err)
 	assert.Equal(t, e.ID, p.AwaitOnline(t, time.Time{}))
 	t.Logf("online %s after the approval", time.Since(began))
@@ -120,28 +122,29 @@ func TestADeniedAgentSaysSoOnce(t *testing.T) {
 	p, dir := planetest.Start(t), t.TempDir()
 	_, log, ready := observed(t, p, dir, approvedToken(t, p))
 	await.Until(t, "it waits", func() bool { return strings.Contains(ready(), "waits for approval") })
-	_, err := p.DenyAgent(t.Context(), name, "not one of ours")
+	_, err := p.Enrolments.Deny(t.Context(), name, "not one of ours")
 	require.NoError(t, err)
 	await.Until(t, "it is told", func() bool { return strings.Contains(ready(), "was denied") })
 	assert.Contains(t, ready(), "not one of ours")
 	assert.Equal(t, 1, log.Count("was denied", "not one of ours"))
-	agents, err := p.Agents(t.Context())
+	agents, err := p.Agents.List(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, agents)
 }
 
 // TestReplicasWaitTogether has two replicas ask: they are one registration.
 func TestReplicasWaitTogether(t *testing.T) {
+	suite.Release(t, "replicas that begin together")
 	r := startReplicas(t, nil)
 	r.token = approvedToken(t, r.p)
 	_, one := r.run("one")
 	await.Until(t, "the first waits", func() bool { return one.Count("waits for approval") == 1 })
 	_, two := r.run("two")
 	await.Until(t, "the second asks in its place", func() bool { return two.Count("waits for approval") == 1 })
-	_, err := r.p.ApproveAgent(t.Context(), waiting(t, r.p).ID)
+	_, err := r.p.Enrolments.Approve(t.Context(), waiting(t, r.p).ID)
 	require.NoError(t, err)
 	r.up("one", "two")
-	agents, err := r.p.Agents(t.Context())
+	agents, err := r.p.Agents.List(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, agents, 1)
 }
@@ -203,7 +206,7 @@ func TestACopiedIdentityEndsAndSaysWhatToDo(t *testing.T) {
 		require.ErrorContains(t, err, words)
 	}
 	assert.Equal(t, 1, plane.Count("an agent's identity is in use twice", otherUID))
-	found, timeline, err := p.Agent(t.Context(), id, 0)
+	found, timeline, err := p.Agents.Get(t.Context(), id, 0)
 	require.NoError(t, err)
 	require.Empty(t, timeline, "it is the broker's consumer that writes it")
 	require.Len(t, found.Clones, 1)
@@ -217,13 +220,14 @@ func TestACopiedIdentityEndsAndSaysWhatToDo(t *testing.T) {
 
 // TestACopyWithATokenOfItsOwnBecomesAnAgentOfItsOwn without anybody deleting anything.
 func TestACopyWithATokenOfItsOwnBecomesAnAgentOfItsOwn(t *testing.T) {
+	suite.Release(t, "copies of an agent's identity")
 	p, dir := planetest.Start(t), t.TempDir()
 	first := run(t, p, dir, token(t, p))
 	id := p.AwaitOnline(t, time.Time{})
 	first.stop()
 	_, log, _ := observed(t, p, copyState(t, dir), token(t, p), inAnotherCluster(t), func(o *agent.Options) { o.Config.ClusterName = "copy" })
 	await.Until(t, "it is online", func() bool {
-		agents, err := p.Agents(context.WithoutCancel(t.Context()))
+		agents, err := p.Agents.List(context.WithoutCancel(t.Context()))
 		require.NoError(t, err)
 		for _, a := range agents {
 			if a.Name == "copy" && a.State == announce.StateOnline {

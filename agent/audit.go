@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
@@ -24,17 +26,24 @@ func AuditStore(c config.Config, k *kube.Client) audit.Store {
 	return k.AuditStore()
 }
 
-// handOverAudit sends the audit log to the control plane, from the control plane's last record,
+// auditCopy hands the audit log over to the control plane, which keeps a copy.
+type auditCopy struct {
+	audit *audit.Log
+	store audit.Store // where the log is
+	log   zerolog.Logger
+}
+
+// run sends the audit log to the control plane, from the control plane's last record,
 // until ctx ends. What the control plane does not accept is sent later: it is stored here.
-func (a *Agent) handOverAudit(ctx context.Context, control *controlapi.Client) error {
+func (c *auditCopy) run(ctx context.Context, control *controlapi.Client) error {
 	wait := newBackoff()
 	for {
-		more, err := a.handOver(ctx, control)
+		more, err := c.handOver(ctx, control)
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
 		case err != nil:
-			a.log.Debug().Err(err).Msg("the control plane does not have the newest audit records yet; trying again")
+			c.log.Debug().Err(err).Msg("the control plane does not have the newest audit records yet; trying again")
 			if !retry.Wait(ctx, wait.NextBackOff()) {
 				return nil
 			}
@@ -47,7 +56,7 @@ func (a *Agent) handOverAudit(ctx context.Context, control *controlapi.Client) e
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-a.audit.Grown():
+		case <-c.audit.Grown():
 		}
 		if !retry.Wait(ctx, retry.Jitter(time.Second)) { // and what comes with it
 			return nil
@@ -57,18 +66,17 @@ func (a *Agent) handOverAudit(ctx context.Context, control *controlapi.Client) e
 
 // handOver sends what follows the control plane's last record, and reports whether there may be
 // more.
-func (a *Agent) handOver(ctx context.Context, control *controlapi.Client) (more bool, err error) {
+func (c *auditCopy) handOver(ctx context.Context, control *controlapi.Client) (more bool, err error) {
 	theirs, err := control.Audit(ctx, controlapi.AuditRequest{Lines: []string{}})
 	if err != nil {
 		return false, err
 	}
-	store := AuditStore(a.opts.Config, a.kube)
-	lines, broken, err := audit.Following(ctx, store, runnerapi.AuditHead{Seq: theirs.Seq, Hash: theirs.Hash}, maxAuditLines)
+	lines, broken, err := audit.Following(ctx, c.store, runnerapi.AuditHead{Seq: theirs.Seq, Hash: theirs.Hash}, maxAuditLines)
 	if err != nil {
 		return false, err
 	}
 	if broken && theirs.Seq > 0 {
-		a.log.Error().Int64("record", theirs.Seq).Stringer("store", store).
+		c.log.Error().Int64("record", theirs.Seq).Stringer("store", c.store).
 			Msg("the audit log does not contain the record that the control plane has: it was cut off, changed or made anew; see `pipeops-agent audit verify`")
 	}
 	if len(lines) == 0 {

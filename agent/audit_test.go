@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
@@ -37,7 +37,7 @@ func TestNoRecordNoCommand(t *testing.T) {
 	}
 	e := &runnerapi.Error{}
 	require.ErrorAs(t, put(), &e)
-	assert.Equal(t, server.CodeAuditUnavailable, e.Code)
+	assert.Equal(t, backend.CodeAuditUnavailable, e.Code)
 	assert.Equal(t, http.StatusServiceUnavailable, e.Status)
 	assert.Contains(t, e.Detail, "audit: required")
 	_, err := ci.GetNamespace(t.Context(), key.Namespace)

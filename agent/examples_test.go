@@ -29,7 +29,7 @@ import (
 
 const (
 	exampleAgent    = "shop"
-	examplePatience = 3 * time.Minute
+	examplePatience = 8 * time.Minute
 )
 
 // shop is where the examples of the Runner API's reference run: an agent called
@@ -58,7 +58,7 @@ func openShop(t *testing.T) *shop {
 	return s
 }
 
-// allowAll grants what docs/nodes.md tells of, and has a policy that names what no
+// allowAll grants what docs/deployer/nodes.md tells of, and has a policy that names what no
 // other rule allows.
 func (s *shop) allowAll(t *testing.T) {
 	t.Helper()
@@ -106,11 +106,11 @@ func (s *shop) runAgent(t *testing.T, p *planetest.Plane) {
 	t.Cleanup(s.agent.stop)
 }
 
-// becomeRunner makes credentials, and from them, as docs/runner-api.md says,
+// becomeRunner makes credentials, and from them, as docs/reference/runner-api.md says,
 // curl's files and variables.
 func (s *shop) becomeRunner(t *testing.T, p *planetest.Plane) {
 	t.Helper()
-	creds, err := p.CreateRunner(t.Context(), "ci", time.Hour, false)
+	creds, err := p.Runners.Create(t.Context(), "ci", time.Hour, false)
 	require.NoError(t, err)
 	file := filepath.Join(s.dir, "runner.json")
 	require.NoError(t, creds.Write(file))
@@ -122,7 +122,7 @@ func (s *shop) becomeRunner(t *testing.T, p *planetest.Plane) {
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "bin", "kubectl"), []byte(kubectl), 0o755))
 	s.vars = append(append(os.Environ(), s.vars...), "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH"),
 		"PIPEOPS_RUNNER_CREDENTIALS="+file)
-	byHand, err := harness.ShellWith("docs/runner-api.md", "> runner.key")
+	byHand, err := harness.ShellWith("docs/reference/runner-api.md", "> runner.key")
 	require.NoError(t, err)
 	address := s.run(t, byHand+"echo $AGENT $EDGE")
 	at := strings.Fields(address)
@@ -155,13 +155,14 @@ func dryRun(c runnerapi.Call) string {
 	return strings.Replace(c.Curl(), path+`"`, path+mark+`dryRun=true"`, 1)
 }
 
-// TestEveryExample runs every example of docs/runner-api.md as it is written,
+// TestEveryExample runs every example of docs/reference/runner-api.md as it is written,
 // first pipeops-runner's, with a dry run of each write before it, then curl's.
 // What the agent asks Kubernetes meanwhile has to be what deployments/rights.go
 // says, no more and no less.
 func TestEveryExample(t *testing.T) {
 	suite.Release(t, "every example of the Runner API's reference, and the rights that it takes")
 	s := openShop(t)
+	s.monitor(t)
 	require.NoError(t, s.env.Cluster.WaitMetrics(t.Context()))
 	for _, c := range runnerapi.Calls() {
 		t.Run("pipeops-runner "+c.Method+c.Path, func(t *testing.T) {
@@ -197,21 +198,22 @@ func TestEveryExample(t *testing.T) {
 	t.Run("the rest of the document", func(t *testing.T) {
 		s.run(t, "pipeops-runner secret set shop web-env --from-literal GREETING=hello")
 		s.run(t, "pipeops-runner deploy shop web --image "+harness.ExampleImage)
-		blocks, err := harness.Shell("docs/runner-api.md")
+		blocks, err := harness.Shell("docs/reference/runner-api.md")
 		require.NoError(t, err)
-		manifests, err := harness.Shell("docs/manifests.md")
+		manifests, err := harness.Shell("docs/deployer/manifests.md")
 		require.NoError(t, err)
 		for _, block := range append(append(blocks, manifests...), "pipeops-runner delete shop web") {
 			s.run(t, block)
 		}
 	})
 	t.Run("jobs and pipelines", func(t *testing.T) {
-		blocks, err := harness.Shell("docs/jobs.md")
+		blocks, err := harness.Shell("docs/deployer/jobs.md")
 		require.NoError(t, err)
 		for _, block := range blocks {
 			t.Log(s.run(t, block))
 		}
 	})
+	t.Run("monitoring", func(t *testing.T) { s.readMonitoring(t) })
 	t.Run("copies", func(t *testing.T) { s.copies(t) })
 	t.Run("the node is drained", func(t *testing.T) {
 		examples, err := harness.CommandLine("node drain")

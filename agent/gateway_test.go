@@ -9,6 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,7 +23,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -72,7 +79,7 @@ func newSite(t *testing.T, name, host string, backend http.Handler) *site {
 // publicClient returns a client that reaches the gateway by any host's name.
 func publicClient(t *testing.T, p *planetest.Plane) *http.Client {
 	t.Helper()
-	ca, err := p.GatewayCA(t.Context())
+	ca, err := p.Gateway.CA(t.Context())
 	require.NoError(t, err)
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(ca))
@@ -124,7 +131,7 @@ func TestThePublicReachesAService(t *testing.T) {
 	_, err := c.Get("https://" + host)
 	require.Error(t, err, "an unproven host is not served, and has no certificate")
 
-	_, err = p.GrantHost(t.Context(), host, name)
+	_, err = p.Gateway.Grant(t.Context(), host, name)
 	require.NoError(t, err)
 	began := time.Now()
 	assert.Equal(t, host+" from 127.0.0.1", awaitAnswer(t, c, host, http.StatusOK))
@@ -132,7 +139,7 @@ func TestThePublicReachesAService(t *testing.T) {
 
 	t.Run("another host of the same route", func(t *testing.T) {
 		const other = "other.example.org"
-		_, err := p.GrantHost(t.Context(), other, name)
+		_, err := p.Gateway.Grant(t.Context(), other, name)
 		require.NoError(t, err)
 		s.ingress.Spec.Rules[0].Host = other
 		require.NoError(t, kubetest.ControlPlane(t).Client.Update(t.Context(), s.ingress))
@@ -156,4 +163,44 @@ func TestThePublicReachesAService(t *testing.T) {
 		awaitAnswer(t, c, "other.example.org", http.StatusNotFound)
 		off.stop()
 	})
+}
+
+// TestThePolicyKeepsThePublicOut of an App with a host below the gateway's domain, and lets it in
+// again, without a restart.
+func TestThePolicyKeepsThePublicOut(t *testing.T) {
+	p := planetest.Start(t, withGateway(t))
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	policy := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	policy("{}")
+	run(t, p, t.TempDir(), token(t, p), routesOn, func(c *config.Config) { c.PolicyFile = file })
+	p.AwaitOnline(t, time.Time{})
+	env := kubetest.ControlPlane(t)
+	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: "open"}}
+	a.Spec = runnerapi.AppSpec{Image: "example.com/web:1", Ports: []runnerapi.Port{{Port: 8080}}, Ingress: &runnerapi.Ingress{Public: true}}
+	require.NoError(t, env.Client.Create(t.Context(), a))
+	t.Cleanup(func() { removeApp(t, a) })
+	host := controlapi.GivenHost("open", "production", name, gatewayDomain)
+	status := func(reason string, urls ...string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		require.NoError(t, harness.Eventually(ctx, "the App's status: "+reason, func(ctx context.Context) error {
+			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(a), a); err != nil {
+				return err
+			}
+			if len(a.Status.Conditions) != 1 || a.Status.Conditions[0].Reason != reason || !slices.Equal(a.Status.PublicURLs, urls) {
+				return fmt.Errorf("conditions %+v, URLs %v", a.Status.Conditions, a.Status.PublicURLs)
+			}
+			return nil
+		}))
+	}
+	assert.Equal(t, "given", awaitRoutes(t, p, host)[0].Proof)
+	status(runnerapi.ReasonServed, "https://"+host+"/")
+	policy("public: false")
+	awaitRoutes(t, p)
+	status(runnerapi.ReasonNotPublic)
+	policy("public: maybe")
+	policy("public: true")
+	awaitRoutes(t, p, host)
+	status(runnerapi.ReasonServed, "https://"+host+"/")
 }

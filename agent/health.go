@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 )
 
 // The limits of the health port. Every pod may be able to reach it: a client that uses all it can
@@ -121,7 +122,7 @@ func (h *health) serve(ctx context.Context, address, version string, log zerolog
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := server.Serve(life, limited, server.ServeConfig{
+		err := transport.Serve(life, limited, transport.ServeConfig{
 			Handler: server.NewHealth(version, h.ready, h.degraded), CallTimeout: healthTimeout, Drain: time.Second, Log: log,
 		})
 		if err != nil {
@@ -132,13 +133,4 @@ func (h *health) serve(ctx context.Context, address, version string, log zerolog
 		cancel()
 		<-done
 	}, nil
-}
-
-// certificateState is a function for ask. Until there is an identity, that is what is missing.
-func (a *Agent) certificateState() string {
-	id := a.current.Load()
-	if id == nil || a.now().Before(id.NotAfter()) {
-		return stateOK
-	}
-	return "expired at " + id.NotAfter().UTC().Format(time.RFC3339)
 }

@@ -66,7 +66,7 @@ func TestTheHealthPortStandsHostilePods(t *testing.T) {
 
 func healthz(t *testing.T, address string) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/healthz", nil)
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -28,13 +28,13 @@ func TestMain(m *testing.M) {
 
 const (
 	name     = "life"
-	patience = time.Minute
+	patience = 3 * time.Minute
 )
 
 // token is one that an agent registers with, as often as the test likes.
 func token(t *testing.T, p *planetest.Plane) string {
 	t.Helper()
-	return p.Token(t, controlplane.TokenOptions{TTL: time.Hour})
+	return p.Token(t, operators.TokenOptions{TTL: time.Hour})
 }
 
 // running is an agent in this process.
@@ -47,6 +47,11 @@ type running struct {
 // run starts an agent whose identity is in dir.
 func run(t *testing.T, p *planetest.Plane, dir, token string, more ...func(*config.Config)) *running {
 	t.Helper()
+	return launch(t, optionsOf(t, p, dir, token, more...))
+}
+
+func optionsOf(t *testing.T, p *planetest.Plane, dir, token string, more ...func(*config.Config)) agent.Options {
+	t.Helper()
 	opts := agent.Options{
 		Config: config.Config{
 			ControlPlaneURL: p.URL(), Token: token, ClusterName: name, StateDir: dir,
@@ -57,7 +62,7 @@ func run(t *testing.T, p *planetest.Plane, dir, token string, more ...func(*conf
 	for _, change := range more {
 		change(&opts.Config)
 	}
-	return launch(t, opts)
+	return opts
 }
 
 // selfUpdating has an agent take offers, if there were any.
@@ -143,7 +148,7 @@ func revoke(t *testing.T, more ...func(*config.Config)) {
 	t.Helper()
 	p := planetest.Start(t)
 	r := run(t, p, t.TempDir(), token(t, p), more...)
-	_, err := p.RevokeAgent(t.Context(), p.AwaitOnline(t, time.Time{}))
+	_, err := p.Agents.Revoke(t.Context(), p.AwaitOnline(t, time.Time{}))
 	require.NoError(t, err)
 	err = r.end(t)
 	require.ErrorContains(t, err, "revoked")

@@ -10,25 +10,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	controllers "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/alerts"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// metricsNamespace begins the names of our metrics. All of them are in docs/observability.md.
+// metricsNamespace begins the names of our metrics. docs/operator/observability.md lists them.
 const metricsNamespace = "pipeops_agent"
 
 // readTimeout bounds what is read for Prometheus: all of it is in memory.
 const readTimeout = time.Second
 
 // instruments count events. Stored values are read when Prometheus scrapes. No label contains a
-// name of the customer's.
+// name of the customer's but those of app_failing.
 type instruments struct {
 	registry *prometheus.Registry
 	open     prometheus.Gauge
 	commands *prometheus.HistogramVec // by call and class of status
 	beats    *prometheus.CounterVec   // by result
+	alerts   *prometheus.CounterVec   // by result
 }
 
 func newInstruments(version string) *instruments {
@@ -46,6 +49,12 @@ func newInstruments(version string) *instruments {
 		beats: make.NewCounterVec(prometheus.CounterOpts{
 			Namespace: metricsNamespace, Name: "heartbeats_total", Help: "Heartbeats by whether the control plane took them.",
 		}, []string{"result"}),
+		alerts: make.NewCounterVec(prometheus.CounterOpts{
+			Namespace: metricsNamespace, Name: "alerts_total", Help: "Alerts of Alertmanager by what became of them.",
+		}, []string{"result"}),
+	}
+	for _, outcome := range alerts.Outcomes() {
+		i.alerts.WithLabelValues(outcome)
 	}
 	i.beats.WithLabelValues(beatTaken)
 	i.beats.WithLabelValues(beatFailed)
@@ -86,8 +95,9 @@ var borrowed = []string{"controller_runtime_reconcile_", "workqueue_", "rest_cli
 
 // parts are what runs with an identity, for metrics.
 type parts struct {
-	tunnel *tunnel.Set
-	engine *app.Engine
+	tunnel  *tunnel.Set
+	engine  *app.Engine
+	control *controlapi.Client
 }
 
 // readNumbers returns the numbers that are kept anyway.
@@ -103,6 +113,7 @@ func (a *Agent) readNumbers() *metrics.Read {
 		Gauge("leading", "Whether this replica reconciles and announces.").
 		Gauge("apps", "Apps by phase.", "phase").
 		Gauge("apps_diagnosed", "Apps that have a diagnosis, by its cause.", "cause").
+		Gauge("app_failing", "Apps that are Degraded or Failed, at most 200 of them; always 1.", "namespace", "app", "phase", "cause").
 		Gauge("events_waiting", "Apps whose newest state the control plane has not taken yet.")
 }
 
@@ -138,36 +149,10 @@ func (p *parts) tell(ctx context.Context, set func(string, float64, ...string)) 
 	for cause, n := range counts.Causes {
 		set("apps_diagnosed", float64(n), string(cause))
 	}
-	set("events_waiting", float64(counts.Unannounced))
-}
-
-// openPorts opens what is asked for of Prometheus' port and that of profiles.
-func (a *Agent) openPorts(ctx context.Context) (*metrics.Ports, error) {
-	return metrics.Open(ctx, metrics.PortsConfig{
-		Metrics: a.opts.Config.MetricsAddress, MetricsName: "PIPEOPS_METRICS_ADDRESS",
-		Pprof: a.opts.Config.PprofAddress, PprofName: "PIPEOPS_PPROF_ADDRESS",
-		Gatherer: a.instruments.gatherer(), Log: a.log,
-	})
-}
-
-// servePorts serves the ports until the returned function is called.
-func (a *Agent) servePorts(ctx context.Context) (stop func(), err error) {
-	ports, err := a.openPorts(ctx)
-	if err != nil {
-		return nil, err
+	for _, f := range counts.Failing {
+		set("app_failing", 1, f.Namespace, f.Name, string(f.Phase), string(f.Cause))
 	}
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := ports.Run(life); err != nil {
-			a.log.Error().Err(err).Msg("the port of metrics or profiles failed")
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}, nil
+	set("events_waiting", float64(counts.Unannounced))
 }
 
 // MetricFamilies returns all metrics of an agent, for the documentation and its checks.

@@ -2,10 +2,13 @@ package agent
 
 import (
 	"context"
-	"errors"
+	"sync/atomic"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 )
 
 // clusterTimeout bounds finding out the agent's cluster when the agent must not wait for it. Until
@@ -13,45 +16,46 @@ import (
 // agent retries.
 const clusterTimeout = 10 * time.Second
 
-// origin returns where this agent's calls come from, so that the control plane notices an identity
-// that was copied to another cluster.
-func (a *Agent) origin() controlapi.Origin {
-	return controlapi.Origin{ClusterUID: a.knownCluster(), Instance: a.replica}
+// clusterID is the UID of the agent's cluster, once it is known.
+type clusterID struct {
+	kube    *kube.Client
+	replica string
+	log     zerolog.Logger
+	uid     atomic.Pointer[string]
 }
 
-// knownCluster returns the UID of the agent's cluster, or empty as long as it is not known.
-func (a *Agent) knownCluster() string {
-	if uid := a.cluster.Load(); uid != nil {
+// origin returns where this agent's calls come from, so that the control plane notices an identity
+// that was copied to another cluster.
+func (c *clusterID) origin() controlapi.Origin {
+	return controlapi.Origin{ClusterUID: c.known(), Instance: c.replica}
+}
+
+// known returns the UID of the agent's cluster, or empty as long as it is not known.
+func (c *clusterID) known() string {
+	if uid := c.uid.Load(); uid != nil {
 		return *uid
 	}
 	return ""
 }
 
-// learnCluster asks for the cluster's UID, once: it is the same for the cluster's
+// learn asks for the cluster's UID, once: it is the same for the cluster's
 // whole life.
-func (a *Agent) learnCluster(ctx context.Context) (string, error) {
-	if uid := a.knownCluster(); uid != "" {
+func (c *clusterID) learn(ctx context.Context) (string, error) {
+	if uid := c.known(); uid != "" {
 		return uid, nil
 	}
-	uid, err := a.kube.ClusterUID(ctx)
+	uid, err := c.kube.ClusterUID(ctx)
 	if err == nil {
-		a.cluster.Store(&uid)
+		c.uid.Store(&uid)
 	}
 	return uid, err
 }
 
-// tryCluster is like learnCluster and may fail.
-func (a *Agent) tryCluster(ctx context.Context) {
+// try is like learn and may fail.
+func (c *clusterID) try(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	if _, err := a.learnCluster(ctx); err != nil && ctx.Err() == nil {
-		a.log.Warn().Err(err).Msg("the cluster's UID could not be read; it is tried again")
+	if _, err := c.learn(ctx); err != nil && ctx.Err() == nil {
+		c.log.Warn().Err(err).Msg("the cluster's UID could not be read; it is tried again")
 	}
-}
-
-// isCloned reports whether the control plane knows this identity as that of another cluster's
-// agent.
-func isCloned(err error) bool {
-	var e *controlapi.Error
-	return errors.As(err, &e) && e.Code == controlapi.CodeIdentityCloned
 }

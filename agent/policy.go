@@ -41,6 +41,7 @@ func (a *Agent) setPolicy(doc policy.Document, err error) {
 		return
 	}
 	a.news.recheck() // the set of trusted Runners may have changed
+	a.routes.Soon()  // and whether the public is let in
 	s := a.policy.State()
 	if err != nil {
 		a.log.Error().Err(err).Str("source", s.Source).Msg("the policy cannot be gone by: all commands are refused until it is corrected")

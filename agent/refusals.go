@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 )
 
 const (
@@ -41,15 +41,15 @@ type refusalKind struct {
 type refusalCount struct {
 	since time.Time // of the last record
 	more  int64
-	last  server.Refusal
+	last  transport.Refusal
 }
 
 func newRefusals(record func(runnerapi.AuditRecord), now func() time.Time, log zerolog.Logger) *refusals {
 	return &refusals{record: record, now: now, log: log, kinds: map[refusalKind]*refusalCount{}}
 }
 
-// note implements server.TLSConfig.Refused.
-func (r *refusals) note(refusal server.Refusal) {
+// note implements transport.TLSConfig.Refused.
+func (r *refusals) note(refusal transport.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
@@ -109,7 +109,7 @@ func (r *refusals) flush(known *refusalCount, now time.Time) {
 }
 
 // tell records a refusal, and the number of unrecorded ones before it.
-func (r *refusals) tell(refusal server.Refusal, at time.Time, before int64) {
+func (r *refusals) tell(refusal transport.Refusal, at time.Time, before int64) {
 	message := refusal.Message
 	if refusal.Open {
 		message = "an open connection was cut: " + message

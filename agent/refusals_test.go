@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -20,15 +20,15 @@ func TestAFloodOfRefusalsDoesNotFillTheAuditLog(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	var records []runnerapi.AuditRecord
 	r := newRefusals(func(a runnerapi.AuditRecord) { records = append(records, a) }, func() time.Time { return now }, zerolog.Nop())
-	stranger := server.Refusal{Code: server.RefusedUnknown, Message: "who are you", Certificate: "7"}
+	stranger := transport.Refusal{Code: transport.RefusedUnknown, Message: "who are you", Certificate: "7"}
 	for range 10_000 {
 		r.note(stranger)
 	}
 	require.Len(t, records, 1, "the first is told at once, the rest is counted")
 	assert.Equal(t, runnerapi.AuditRecord{
-		Time: now, Certificate: "7", Command: runnerapi.AuditConnect, Outcome: runnerapi.AuditRefused, Code: server.RefusedUnknown, Message: "who are you",
+		Time: now, Certificate: "7", Command: runnerapi.AuditConnect, Outcome: runnerapi.AuditRefused, Code: transport.RefusedUnknown, Message: "who are you",
 	}, records[0])
-	r.note(server.Refusal{Code: server.RefusedRevoked, Runner: "ci"})
+	r.note(transport.Refusal{Code: transport.RefusedRevoked, Runner: "ci"})
 	require.Len(t, records, 2, "another kind is told at once, too")
 
 	now = now.Add(refusalPause)
@@ -41,7 +41,7 @@ func TestAFloodOfRefusalsDoesNotFillTheAuditLog(t *testing.T) {
 	assert.Empty(t, r.kinds, "what has become rare is forgotten")
 
 	for i := range 10_000 { // whoever has a CA's certificates without end
-		r.note(server.Refusal{Code: server.RefusedRevoked, Runner: fmt.Sprint("r", i)})
+		r.note(transport.Refusal{Code: transport.RefusedRevoked, Runner: fmt.Sprint("r", i)})
 	}
 	assert.Len(t, records, 3+refusalKinds+1)
 	assert.LessOrEqual(t, len(r.kinds), refusalKinds+1)

@@ -17,10 +17,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // replicas is an agent whose identity is where that of pods is.
@@ -40,7 +42,7 @@ func startReplicas(t *testing.T, change func(*controlplane.Config)) *replicas {
 			change(c)
 		}
 	})
-	r.token = r.p.Token(t, controlplane.TokenOptions{TTL: time.Hour, Uses: 1})
+	r.token = r.p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1})
 	forget := func() {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-agent-identity"}}
 		require.NoError(t, client.IgnoreNotFound(kubetest.ControlPlane(t).Client.Delete(context.Background(), s)))
@@ -106,7 +108,7 @@ func TestReplicasEnrolOnce(t *testing.T) {
 	assert.Equal(t, 1, asked, "one asked")
 	assert.Equal(t, 2, found, "the others found what it got")
 	assert.Equal(t, 1, r.log.Count("agent registered"))
-	agents, err := r.p.Agents(t.Context())
+	agents, err := r.p.Agents.List(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, agents, 1)
 	assert.NotNil(t, r.stored())
@@ -115,6 +117,7 @@ func TestReplicasEnrolOnce(t *testing.T) {
 // TestAReplicaThatDiesWhileItEnrolsIsReplaced leaves a request behind, as a replica
 // does that dies in the middle: another one asks in its place, with its key.
 func TestAReplicaThatDiesWhileItEnrolsIsReplaced(t *testing.T) {
+	suite.Release(t, "replicas that begin together")
 	r := startReplicas(t, nil)
 	key, err := identity.NewKey()
 	require.NoError(t, err)
@@ -133,6 +136,7 @@ func TestAReplicaThatDiesWhileItEnrolsIsReplaced(t *testing.T) {
 // TestReplicasRenewTogether has the certificate renewed again and again. The key before
 // the last is worth nothing, so a replica that did not follow would be thrown out.
 func TestReplicasRenewTogether(t *testing.T) {
+	suite.Release(t, "replicas that begin together")
 	r := startReplicas(t, func(c *controlplane.Config) { c.CertificateTTL = 24 * time.Hour })
 	_, one := r.run("one")
 	_, two := r.run("two")

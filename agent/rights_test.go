@@ -17,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/sizing"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -48,26 +49,28 @@ func before(c runnerapi.Call) []string {
 			lines = append(lines, fmt.Sprintf("%s-f full.yaml --env N=%d", deploy, i))
 		}
 		// and what new content does to Apps that asked for it
-		return append(lines, "pipeops-runner secret set shop full --from-literal A=2", "pipeops-runner config set shop full --from-literal B=2")
+		return append(lines, "pipeops-runner secret set shop full --from-literal A=2", "pipeops-runner configmap set shop full --from-literal B=2")
 	case "POST /v1/apply": // what leaves a set goes
-		return []string{`echo '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"leaves"}}' | pipeops-runner apply shop -f - --set web-extras`}
+		return []string{`echo '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"leaves"}}' | pipeops-runner apply shop -f - --applyset web-extras`}
 	case "PUT /v1/namespaces/{namespace}/releases/{name}": // more revisions than are kept
-		const dry = "pipeops-runner release deploy shop guide --chart ./guide --set greeting=hello --dry-run"
+		const dry = "pipeops-runner helm deploy shop guide --chart ./guide --set greeting=hello --dry-run"
 		lines := []string{dry} // whose lock goes with it
 		for i := range 6 {
-			lines = append(lines, fmt.Sprintf("pipeops-runner release deploy shop guide --chart ./guide --set greeting=%d", i))
+			lines = append(lines, fmt.Sprintf("pipeops-runner helm deploy shop guide --chart ./guide --set greeting=%d", i))
 		}
 		return lines
 	case "POST /v1/namespaces/{namespace}/releases/{name}/rollback": // to one that is there
-		const other, back = "pipeops-runner release deploy shop other --chart ./guide", "pipeops-runner release rollback shop other"
+		const other, back = "pipeops-runner helm deploy shop other --chart ./guide", "pipeops-runner helm rollback shop other"
 		return []string{
-			"pipeops-runner release delete shop guide", "pipeops-runner release deploy shop guide --chart ./guide",
-			other, other, back, back, back, back, "pipeops-runner release delete shop other",
+			"pipeops-runner helm delete shop guide", "pipeops-runner helm deploy shop guide --chart ./guide",
+			other, other, back, back, back, back, "pipeops-runner helm delete shop other",
 		}
 	case "PUT /v1/namespaces/{namespace}/builds/{name}": // a run that ends, and is more than is kept when the next one comes
 		return []string{c.Example + " --wait || test $? = 3"}
 	case "GET /v1/namespaces/{namespace}/builds/{name}", "GET /v1/namespaces/{namespace}/builds/{name}/logs": // one under way, then one that has failed
 		return []string{"pipeops-runner build delete shop web", strings.Replace(before(buildCall())[0], "build-1742", "build-1743", 1)}
+	case "GET /v1/namespaces/{namespace}/apps/{name}/logs": // also what Loki has
+		return []string{"pipeops-runner logs shop web --since 24h"}
 	case "POST /v1/namespaces/{namespace}/apps/{name}/restart": // a key that is used again, and a command that is refused
 		return []string{
 			"pipeops-runner restart shop web --idempotency-key once", "pipeops-runner restart shop web --idempotency-key once",
@@ -153,7 +156,7 @@ func (s *shop) rightSize(t *testing.T) {
 	s.agent.stop()
 	e, err := app.New(app.Config{
 		RESTConfig: s.rec.config(s.env.Agent), Namespace: kubetest.AgentNamespace, Log: zerolog.Nop(),
-		Sizing: app.Sizing{Every: time.Second, MinSamples: 1},
+		Sizing: sizing.Timing{Every: time.Second, MinSamples: 1},
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -205,11 +208,17 @@ func (s *shop) compare(t *testing.T) {
 	for _, asked := range texts(deployments.Asked().Rights) {
 		upkeep[asked] = true
 	}
-	// A build for a Git repository has its log read when it fails: internal/build has a builder. So has
-	// an init container that hangs.
+	// A build for a Git repository has its log read when it fails: internal/build has a builder. So
+	// has an init container that hangs.
 	upkeep["get pods/log"] = true
-	// On a test's machine the agent reaches the pods' ports itself: internal/app has a pod that it does not.
+	// On a test's machine the agent reaches the pods' ports itself: internal/app has a pod that it
+	// does not.
 	upkeep["get pods/portforward"] = true
+	// The cluster lacks the Gateway API, so that it is asked for and not watched: internal/app has
+	// one with it.
+	for _, kind := range []string{"httproutes", "referencegrants"} {
+		upkeep["watch "+kind+".gateway.networking.k8s.io"] = true
+	}
 	assert.Equal(t, texts(want), slices.Sorted(maps.Keys(upkeep)), "upkeep")
 	assert.ElementsMatch(t, slices.Collect(maps.Keys(byCall)), slices.Collect(maps.Keys(deployments.Calls())))
 	for call, rights := range deployments.Calls() {
@@ -264,5 +273,5 @@ func (s *shop) prepare(t *testing.T) {
 	_, err := s.env.Cluster.Kubectl(t.Context(), "label", "namespace", "production", "pipeops.io/builds=allowed")
 	require.NoError(t, err)
 	s.run(t, "pipeops-runner secret set shop full --from-literal A=1")
-	s.run(t, "pipeops-runner config set shop full --from-literal B=1")
+	s.run(t, "pipeops-runner configmap set shop full --from-literal B=1")
 }

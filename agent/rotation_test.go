@@ -22,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
@@ -40,7 +41,7 @@ func rotate(t *testing.T, p *planetest.Plane, step ca.Step) {
 	t.Helper()
 	var last error
 	await.Until(t, fmt.Sprintf("all are ready for step %s", step), func() bool {
-		_, _, err := p.RotateCA(t.Context(), step, controlplane.RotateOptions{})
+		_, _, err := p.CA.Rotate(t.Context(), step, operators.RotateOptions{})
 		if err != nil && (last == nil || last.Error() != err.Error()) {
 			t.Log(err)
 		}
@@ -55,10 +56,10 @@ func rotateWithoutAgent(t *testing.T, p *planetest.Plane, first bool) {
 	t.Helper()
 	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
 		if step == ca.Sign || step == ca.Finish && first {
-			_, _, err := p.RotateCA(t.Context(), step, controlplane.RotateOptions{})
+			_, _, err := p.CA.Rotate(t.Context(), step, operators.RotateOptions{})
 			require.ErrorContains(t, err, "agent "+name)
 		}
-		_, changed, err := p.RotateCA(t.Context(), step, controlplane.RotateOptions{Force: true})
+		_, changed, err := p.CA.Rotate(t.Context(), step, operators.RotateOptions{Force: true})
 		require.NoError(t, err)
 		require.True(t, changed)
 	}
@@ -79,7 +80,7 @@ type runner struct {
 
 func newRunner(t *testing.T, p *planetest.Plane, agentID string) *runner {
 	t.Helper()
-	credentials, err := p.CreateRunner(t.Context(), "busy", year, false)
+	credentials, err := p.Runners.Create(t.Context(), "busy", year, false)
 	require.NoError(t, err)
 	r := &runner{t: t, p: p, file: filepath.Join(t.TempDir(), "busy.json")}
 	require.NoError(t, credentials.Write(r.file))
@@ -192,7 +193,7 @@ func authority(t *testing.T, p *planetest.Plane) *ca.CA {
 func TestTheCAIsRotatedWhileCommandsRun(t *testing.T) {
 	suite.Release(t, "a rotation of the CA while commands run")
 	p, dir := planetest.Start(t), t.TempDir()
-	once := p.Token(t, controlplane.TokenOptions{Uses: 1})
+	once := p.Token(t, operators.TokenOptions{Uses: 1})
 	first := run(t, p, dir, once)
 	agentID := p.AwaitOnline(t, time.Time{})
 	old := signer(t, p)
@@ -228,6 +229,7 @@ func TestTheCAIsRotatedWhileCommandsRun(t *testing.T) {
 }
 
 func TestAnAbortedRotationWhileCommandsRun(t *testing.T) {
+	suite.Release(t, "rotations of the CA")
 	p, dir := planetest.Start(t), t.TempDir()
 	run(t, p, dir, token(t, p))
 	r := newRunner(t, p, p.AwaitOnline(t, time.Time{}))
@@ -250,7 +252,7 @@ func TestAnAgentThatWasOfflineDuringTheRotation(t *testing.T) {
 	for name, away := range map[string][]time.Duration{"for minutes": {0}, "for a month": {30 * 24 * time.Hour}, "for 18 years": {9 * year, 9 * year}} {
 		t.Run(name, func(t *testing.T) {
 			p, dir := planetest.Start(t), t.TempDir()
-			invitation := p.Token(t, controlplane.TokenOptions{Uses: 1})
+			invitation := p.Token(t, operators.TokenOptions{Uses: 1})
 			first := run(t, p, dir, invitation)
 			id := p.AwaitOnline(t, time.Time{})
 			first.stop()
@@ -266,7 +268,7 @@ func TestAnAgentThatWasOfflineDuringTheRotation(t *testing.T) {
 				now := storedIdentity(t, dir)
 				return rootOf(t, p, now.Certificate.Leaf) == ca.KeyID(signer(t, p)) && !strings.Contains(now.CABundle, strings.TrimSpace(old.CABundle))
 			})
-			status, err := p.CA(t.Context())
+			status, err := p.CA.Status(t.Context())
 			require.NoError(t, err)
 			assert.Empty(t, status.NotReady)
 		})
@@ -275,6 +277,7 @@ func TestAnAgentThatWasOfflineDuringTheRotation(t *testing.T) {
 
 // TestReplicasFollowARotation: each by its own heartbeat, with one identity.
 func TestReplicasFollowARotation(t *testing.T) {
+	suite.Release(t, "rotations of the CA")
 	r := startReplicas(t, nil)
 	_, one := r.run("one")
 	_, two := r.run("two")

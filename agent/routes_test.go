@@ -15,8 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -43,10 +44,10 @@ func withGateway(t *testing.T) func(*controlplane.Config) {
 }
 
 // publicApp makes an App with an ingress, as kubectl would.
-func publicApp(t *testing.T, name, host string) *app.App {
+func publicApp(t *testing.T, name, host string) *v1alpha1.App {
 	t.Helper()
 	env := kubetest.ControlPlane(t)
-	a := &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: name}}
+	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: name}}
 	a.Spec = runnerapi.AppSpec{
 		Image: "example.com/web:1", Ports: []runnerapi.Port{{Port: 8080}},
 		Ingress: &runnerapi.Ingress{Hosts: []runnerapi.IngressHost{{Host: host}}},
@@ -57,7 +58,7 @@ func publicApp(t *testing.T, name, host string) *app.App {
 }
 
 // removeApp deletes an App, if it is there still, without the agent's help.
-func removeApp(t *testing.T, a *app.App) {
+func removeApp(t *testing.T, a *v1alpha1.App) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	c := kubetest.ControlPlane(t).Client
@@ -66,12 +67,12 @@ func removeApp(t *testing.T, a *app.App) {
 }
 
 // awaitRoutes waits until the control plane has these hosts, and answers them.
-func awaitRoutes(t *testing.T, p *planetest.Plane, hosts ...string) (list []controlplane.Route) {
+func awaitRoutes(t *testing.T, p *planetest.Plane, hosts ...string) (list []routes.Route) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, fmt.Sprintf("the control plane has the routes %q", hosts), func(ctx context.Context) error {
-		routes, err := p.Routes(ctx, "")
+		routes, err := p.Gateway.Routes(ctx, "")
 		if err != nil {
 			return err
 		}
@@ -148,7 +149,7 @@ func TestRoutesBecomeReady(t *testing.T) {
 	a := publicApp(t, "ready", "ready.example.com")
 	awaitRoutes(t, p, "ready.example.com")
 
-	_, err := p.GrantHost(t.Context(), "ready.example.com", name)
+	_, err := p.Gateway.Grant(t.Context(), "ready.example.com", name)
 	require.NoError(t, err)
 	at := client.ObjectKeyFromObject(a)
 	d := &appsv1.Deployment{}
@@ -170,7 +171,7 @@ func awaitReason(t *testing.T, p *planetest.Plane, reason string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "reason: "+reason, func(ctx context.Context) error {
-		routes, err := p.Routes(ctx, "")
+		routes, err := p.Gateway.Routes(ctx, "")
 		if err != nil {
 			return err
 		}

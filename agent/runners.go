@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 )
 
 // news is what the control plane has reported about Runners and about this agent. It decides which
@@ -103,7 +103,7 @@ func (n *news) own() map[string]string {
 // runnerTLS returns the TLS configuration for Runners. TLS ends in the agent: everything in between
 // sees ciphertext.
 func (a *Agent) runnerTLS(refusals *refusals) *tls.Config {
-	return server.TLS(server.TLSConfig{
+	return transport.TLS(transport.TLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &a.current.Load().Certificate, nil },
 		Roots:       func() *x509.CertPool { return a.current.Load().Roots },
 		TrustDomain: a.current.Load().TrustDomain,
@@ -117,6 +117,6 @@ func (a *Agent) runnerTLS(refusals *refusals) *tls.Config {
 // refreshed handles a refresh request: it requests news and returns once they have arrived.
 func (a *Agent) refreshed(ctx context.Context) error {
 	a.news.expire()
-	a.beatSoon()
+	a.beat.raise()
 	return a.news.current(ctx)
 }

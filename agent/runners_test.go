@@ -13,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -23,23 +25,23 @@ import (
 // visitor is a Runner that goes through the edge and the tunnel.
 func visitor(t *testing.T, p *planetest.Plane, name, agents, agentID string) *client.Client {
 	t.Helper()
-	grant, err := runnerapi.ParseGrant(agents)
+	grant, err := credentials.ParseGrant(agents)
 	require.NoError(t, err)
-	creds, err := p.IssueRunner(t.Context(), controlplane.RunnerOptions{Name: name, TTL: time.Hour, Agents: grant})
+	creds, err := p.Runners.Issue(t.Context(), operators.RunnerOptions{Name: name, TTL: time.Hour, Agents: grant})
 	require.NoError(t, err)
 	return holding(t, creds, agentID)
 }
 
 // issueRunner makes credentials, in place of those that the Runner has.
-func issueRunner(t *testing.T, p *planetest.Plane, name string) runnerapi.Credentials {
+func issueRunner(t *testing.T, p *planetest.Plane, name string) credentials.Credentials {
 	t.Helper()
-	creds, err := p.IssueRunner(t.Context(), controlplane.RunnerOptions{Name: name, TTL: time.Hour, Replace: true})
+	creds, err := p.Runners.Issue(t.Context(), operators.RunnerOptions{Name: name, TTL: time.Hour, Replace: true})
 	require.NoError(t, err)
 	return creds
 }
 
 // holding is a Runner with these credentials.
-func holding(t *testing.T, creds runnerapi.Credentials, agentID string, change ...func(*client.Config)) *client.Client {
+func holding(t *testing.T, creds credentials.Credentials, agentID string, change ...func(*client.Config)) *client.Client {
 	t.Helper()
 	cert, err := creds.TLSCertificate()
 	require.NoError(t, err)
@@ -84,7 +86,7 @@ func awaitEnd(t *testing.T, what string, ended chan error) {
 // heartbeats are far apart: what it learns in time it learns by being refreshed.
 func TestARunnerIsHeldToItsGrant(t *testing.T) {
 	p := planetest.Start(t, func(c *controlplane.Config) { c.HeartbeatInterval = 10 * time.Minute })
-	invitation := p.Token(t, controlplane.TokenOptions{TTL: time.Hour, Labels: map[string]string{"env": "prod"}})
+	invitation := p.Token(t, operators.TokenOptions{TTL: time.Hour, Labels: map[string]string{"env": "prod"}})
 	run(t, p, t.TempDir(), invitation)
 	id := p.AwaitOnline(t, time.Time{})
 
@@ -100,7 +102,7 @@ func TestARunnerIsHeldToItsGrant(t *testing.T) {
 	require.ErrorContains(t, err, fmt.Sprintf("agent %s refuses Runner test: not granted (its certificate is for agents with env=test)", id))
 
 	kept, cut := stream(t, owner, "quiet"), stream(t, prod, "quiet")
-	_, err = p.LabelAgent(t.Context(), id, map[string]string{"env": "test"}, nil)
+	_, err = p.Agents.Label(t.Context(), id, map[string]string{"env": "test"}, nil)
 	require.NoError(t, err)
 	awaitEnd(t, "the agent has other labels", cut)
 	_, err = visitor(t, p, "later", "env=test", id).Cluster(t.Context())
@@ -108,7 +110,7 @@ func TestARunnerIsHeldToItsGrant(t *testing.T) {
 
 	late := visitor(t, p, "late", "", id)
 	cut = stream(t, late, "quiet")
-	require.NoError(t, p.RevokeRunner(t.Context(), "late"))
+	require.NoError(t, p.Runners.Revoke(t.Context(), "late"))
 	awaitEnd(t, "the Runner is revoked", cut)
 	_, err = late.Cluster(t.Context())
 	require.ErrorContains(t, err, "refuses Runner late")

@@ -5,42 +5,59 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/launch"
 	"github.com/pipeops/pipeops-vm-agent/agent/update"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 )
 
-// newUpdater returns the agent's updater, or nil unless the cluster owner has enabled self-update.
-// An agent that keeps its state in a directory is a service; any other is a pod.
-func (a *Agent) newUpdater(engine *app.Engine) (*update.Updater, error) {
-	cfg := a.opts.Config
+// selfUpdate replaces the agent's program, if the cluster owner has enabled that.
+type selfUpdate struct {
+	opts    Options
+	now     func() time.Time
+	started time.Time
+	log     zerolog.Logger
+	kube    *kube.Client
+	health  *health
+	beat    signal
+	updater *update.Updater // nil unless enabled
+}
+
+// open makes the updater, if the cluster owner has enabled self-update. An agent that keeps its
+// state in a directory is a service; any other is a pod.
+func (u *selfUpdate) open(engine *app.Engine) error {
+	cfg := u.opts.Config
 	if !cfg.SelfUpdate {
-		return nil, nil
+		return nil
 	}
-	trust, err := cfg.ReleaseTrust(a.opts.ReleaseKeys)
+	trust, err := cfg.ReleaseTrust(u.opts.ReleaseKeys)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	windows, err := cfg.Windows()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	rules := update.Rules{Version: a.opts.Version, Trust: trust, Windows: windows}
-	target, err := a.updateTarget(rules)
+	rules := update.Rules{Version: u.opts.Version, Trust: trust, Windows: windows}
+	target, err := u.target(rules)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return update.New(update.Config{
-		Rules: rules, Target: target, Now: a.now, Leads: engine.Leads, Changed: a.beatSoon, Log: a.log,
-	}), nil
+	u.updater = update.New(update.Config{
+		Rules: rules, Target: target, Now: u.now, Leads: engine.Leads, Changed: u.beat.raise, Log: u.log,
+	})
+	return nil
 }
 
-func (a *Agent) updateTarget(rules update.Rules) (update.Target, error) {
-	cfg := a.opts.Config
+func (u *selfUpdate) target(rules update.Rules) (update.Target, error) {
+	cfg := u.opts.Config
 	if cfg.StateDir == "" {
-		return update.Pods{Cluster: a.kube, Deadline: cfg.UpdateDeadline, Now: a.now}, nil
+		return update.Pods{Cluster: u.kube, Deadline: cfg.UpdateDeadline, Now: u.now}, nil
 	}
 	roots, err := cfg.DownloadPool()
 	if err != nil {
@@ -48,19 +65,19 @@ func (a *Agent) updateTarget(rules update.Rules) (update.Target, error) {
 	}
 	return update.Service{
 		Dir: launch.In(cfg.StateDir), Version: rules.Version, Trust: rules.Trust, Deadline: cfg.UpdateDeadline,
-		Download: update.Download{Mirror: cfg.UpdateMirror, Roots: roots, Proxy: proxyFunc(), Log: a.log},
-		Ready:    a.health.ready, Stderr: os.Stderr, Now: a.now, Started: a.started,
+		Download: update.Download{Mirror: cfg.UpdateMirror, Roots: roots, Proxy: proxyFunc(), Log: u.log},
+		Ready:    u.health.ready, Stderr: os.Stderr, Now: u.now, Started: u.started,
 	}, nil
 }
 
-// updates runs the updater. If another program is to take over, the agent drains as for a stop.
-func (a *Agent) updates(ctx context.Context, relaunch context.CancelCauseFunc) error {
-	if a.updater == nil {
+// run runs the updater. If another program is to take over, the agent drains as for a stop.
+func (u *selfUpdate) run(ctx context.Context, relaunch context.CancelCauseFunc) error {
+	if u.updater == nil {
 		return nil
 	}
-	err := a.updater.Run(ctx)
+	err := u.updater.Run(ctx)
 	if errors.Is(err, update.ErrRelaunch) {
-		a.log.Info().Msg("self-update: this agent drains, and the installed program finds out which one goes on")
+		u.log.Info().Msg("self-update: this agent drains, and the installed program finds out which one goes on")
 		relaunch(err)
 		return nil
 	}
@@ -70,19 +87,19 @@ func (a *Agent) updates(ctx context.Context, relaunch context.CancelCauseFunc) e
 	return nil
 }
 
-// updateStatus returns the heartbeat's update status; nil unless the cluster owner has enabled
+// status returns the heartbeat's update status; nil unless the cluster owner has enabled
 // self-update.
-func (a *Agent) updateStatus() *controlapi.Update {
-	if a.updater == nil {
+func (u *selfUpdate) status() *controlapi.Update {
+	if u.updater == nil {
 		return nil
 	}
-	status := a.updater.Status()
+	status := u.updater.Status()
 	return &status
 }
 
-// takeOffer hands what a heartbeat was answered to the updater.
-func (a *Agent) takeOffer(beat controlapi.Heartbeat, offer *controlapi.Offer) {
-	if a.updater != nil && beat.Update != nil {
-		a.updater.Offered(offer)
+// take hands what a heartbeat was answered to the updater.
+func (u *selfUpdate) take(beat controlapi.Heartbeat, offer *controlapi.Offer) {
+	if u.updater != nil && beat.Update != nil {
+		u.updater.Offered(offer)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -35,7 +35,7 @@ func TestOffersAreJudgedByTheCustomersRules(t *testing.T) {
 	awaitState := func(state, to string) (found announce.AgentUpdate) {
 		t.Helper()
 		await.Until(t, "its update is "+state+" "+to, func() bool {
-			agents, err := p.Agents(t.Context())
+			agents, err := p.Agents.List(t.Context())
 			require.NoError(t, err)
 			if len(agents) == 1 && agents[0].Update != nil {
 				found = *agents[0].Update
@@ -46,11 +46,11 @@ func TestOffersAreJudgedByTheCustomersRules(t *testing.T) {
 	}
 	offer := func(version string) {
 		t.Helper()
-		opts := controlplane.ReleaseOptions{Trust: releasetest.Trust(t), URL: "https://downloads.example.com"}
+		opts := operators.ReleaseOptions{Trust: releasetest.Trust(t), URL: "https://downloads.example.com"}
 		opts.Manifest, opts.Signature = releasetest.Sign(t, release.Manifest{Version: version, Commit: "abc", Files: []release.File{
 			{Name: "chart.tgz", Kind: release.KindChart, SHA256: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"},
 		}})
-		_, err := p.OfferRelease(t.Context(), opts)
+		_, err := p.Releases.Offer(t.Context(), opts)
 		require.NoError(t, err)
 	}
 	awaitState("idle", "")
@@ -60,7 +60,7 @@ func TestOffersAreJudgedByTheCustomersRules(t *testing.T) {
 	assert.Equal(t, announce.AgentUpdate{State: "done", To: "v1.5.0"}, awaitState("done", "v1.5.0"), "nothing is to be done")
 	offer("v1.6.0")
 	assert.Contains(t, awaitState("waiting", "v1.6.0").Reason, "for the window that opens at ")
-	_, err := p.WithdrawRelease(t.Context(), "v1.6.0")
+	_, err := p.Releases.Withdraw(t.Context(), "v1.6.0")
 	require.NoError(t, err)
 	awaitState("done", "v1.5.0")
 }

@@ -5,25 +5,30 @@ import (
 	"net/http"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/leader"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	workloads "github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
+	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 )
 
 // runnerAPIVersion is the version of the Runner API that this agent serves.
 const runnerAPIVersion = "v1"
 
 // runnerAPI returns the handler of the Runner API of this agent.
-func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases, sources *source.Keeper) http.Handler {
+func (a *Agent) runnerAPI(control *controlapi.Client, engine *app.Engine, releases *helm.Releases, sources *source.Keeper) http.Handler {
+	known := a.monitoring(engine)
 	return server.New(server.Config{
-		Apps: engine, Insides: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
-		Namespaces: a.kube, Clusters: clusterCall{a}, Nodes: a.kube, Manifests: manifests.API{Applier: a.manifests},
-		Joins: joins{a}, Kubernetes: a.kubernetes, Releases: releases, Builds: a.builds, Sources: sources,
+		Apps: engine, Insides: engine, Meter: known.Beside(engine), Monitoring: known, Secrets: contents{a.kube.Contents(), engine}, ConfigMaps: contents{a.kube.Contents(), engine},
+		Namespaces: a.kube.Namespaces(), Clusters: clusterCall{a}, Nodes: a.kube.Nodes(), Manifests: manifests.API{Applier: a.manifests},
+		Joins: joins{a.kube, a.opts.Config}, PublicRoutes: a.routes.List(control, engine), Kubernetes: a.kubernetes, Releases: releases, Builds: a.builds, Sources: sources,
 		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit, Recorder: a.recorder, Approvals: a.kube.Approvals(),
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log, Limits: kubernetesLimits(a.opts.Config.KubernetesStreams),
@@ -32,8 +37,8 @@ func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases, sources *
 }
 
 // kubernetesLimits returns the default ones but for the streams of the Kubernetes API.
-func kubernetesLimits(streams int) server.Limits {
-	return server.Limits{Streams: 2 * streams, StreamsPerRunner: streams}
+func kubernetesLimits(streams int) transport.Limits {
+	return transport.Limits{Streams: 2 * streams, StreamsPerRunner: streams}
 }
 
 // releases returns the Helm releases of this agent's namespaces. They cost nothing before the first
@@ -41,8 +46,8 @@ func kubernetesLimits(streams int) server.Limits {
 func (a *Agent) releases() *helm.Releases {
 	c := a.opts.Config
 	return helm.New(a.opts.Kubernetes, helm.Options{
-		Namespace: c.Namespace, Namespaces: c.Namespaces, Replica: a.replica, HTTPHosts: c.ChartHTTPHosts,
-		Guard: a.guard, Workloads: a.workloads(), Log: a.log,
+		Namespace: c.Namespace, Namespaces: c.Namespaces, Replica: a.replica,
+		Charts: repository.Options{HTTPHosts: c.ChartHTTPHosts, Guard: a.guard}, Workloads: a.workloads(), Log: a.log,
 	})
 }
 
@@ -59,7 +64,7 @@ func (a *Agent) stopper(leads func() bool) *workloads.Stopper {
 // clusterCall implements the cluster call: the cluster's figures and the agent's identity.
 type clusterCall struct{ *Agent }
 
-// Cluster implements server.Clusters.
+// Cluster implements backend.Clusters.
 func (c clusterCall) Cluster(ctx context.Context) (runnerapi.Cluster, error) {
 	cluster, err := c.kube.Cluster(ctx)
 	if err != nil {
@@ -71,12 +76,12 @@ func (c clusterCall) Cluster(ctx context.Context) (runnerapi.Cluster, error) {
 	return cluster, nil
 }
 
-// announcer hands App events to the control plane.
-func announcer(control *controlapi.Client) func(context.Context, app.Leadership, []app.Event) error {
-	return func(ctx context.Context, by app.Leadership, events []app.Event) error {
+// sendEvents hands App events to the control plane.
+func sendEvents(control *controlapi.Client) func(context.Context, leader.Leadership, []events.Event) error {
+	return func(ctx context.Context, by leader.Leadership, events []events.Event) error {
 		out := make([]controlapi.Event, len(events))
 		for i, e := range events {
-			out[i] = controlapi.Event{ID: e.ID, Type: string(e.Type), Time: e.Time, App: controlapi.AppEvent{
+			out[i] = controlapi.Event{ID: e.ID, Type: string(e.Type), Time: e.Time, App: &controlapi.AppEvent{
 				Namespace: e.Namespace, Name: e.Name, Image: e.Image, Generation: e.Generation,
 				Replicas: e.Replicas, Ready: e.Ready, Cause: string(e.Cause), Message: e.Message, Fix: e.Fix,
 			}}

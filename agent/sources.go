@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // newSources follows Git repositories with what the agent has for Runners.
@@ -55,7 +55,7 @@ func (a *Agent) recordFirst(ctx context.Context, r runnerapi.AuditRecord) error 
 	defer cancel()
 	if err := a.audit.Keep(ctx, r); err != nil {
 		a.log.Warn().Err(err).Str("command", r.Command).Msg("nothing is brought from Git: the audit record cannot be kept, and the policy requires one")
-		return server.AuditUnavailable()
+		return backend.AuditUnavailable()
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
@@ -89,7 +90,7 @@ func TestSourcesOfARevokedRunnerAreSuspended(t *testing.T) {
 	becomes(web, "is applied", applied(first))
 	becomes(api, "is applied", applied(first))
 
-	require.NoError(t, p.RevokeRunner(t.Context(), "ci"))
+	require.NoError(t, p.Runners.Revoke(t.Context(), "ci"))
 	becomes(web, "is suspended", suspended)
 	becomes(api, "is suspended", suspended)
 	second := repo.Commit(map[string]string{"web.yaml": "image: registry.example.com/web:2\n"})
@@ -103,7 +104,7 @@ func TestSourcesOfARevokedRunnerAreSuspended(t *testing.T) {
 	_, err = ops.PutSource(t.Context(), web, spec, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	becomes(web, "goes on in the other Runner's name", func(s runnerapi.Source) bool { return applied(second)(s) && s.Runner == "ops" })
-	_, err = p.IssueRunner(t.Context(), controlplane.RunnerOptions{Name: "ci", TTL: time.Hour, Replace: true})
+	_, err = p.Runners.Issue(t.Context(), operators.RunnerOptions{Name: "ci", TTL: time.Hour, Replace: true})
 	require.NoError(t, err)
 	_, err = ops.SyncSource(t.Context(), api, runnerapi.WriteOptions{})
 	require.NoError(t, err)

@@ -20,20 +20,21 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-func keyOf(t *testing.T, creds runnerapi.Credentials) string {
+func keyOf(t *testing.T, creds credentials.Credentials) string {
 	t.Helper()
 	cert, err := creds.TLSCertificate()
 	require.NoError(t, err)
-	return runnerapi.KeyFingerprint(cert.Leaf)
+	return credentials.KeyFingerprint(cert.Leaf)
 }
 
-// customerCA certifies a Runner's public key, as openssl does by docs/policy.md.
-func customerCA(t *testing.T) (root string, certify func(name string, creds runnerapi.Credentials) []byte) {
+// customerCA certifies a Runner's public key, as openssl does by docs/cluster-owner/policy.md.
+func customerCA(t *testing.T) (root string, certify func(name string, creds credentials.Credentials) []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -46,7 +47,7 @@ func customerCA(t *testing.T) (root string, certify func(name string, creds runn
 		require.NoError(t, err)
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	}
-	return string(sign(ca, &key.PublicKey)), func(name string, creds runnerapi.Credentials) []byte {
+	return string(sign(ca, &key.PublicKey)), func(name string, creds credentials.Credentials) []byte {
 		text, err := creds.PublicKey()
 		require.NoError(t, err)
 		block, _ := pem.Decode(text)
@@ -71,7 +72,7 @@ func TestAPolicyTrustsKeysThatItKnows(t *testing.T) {
 	run(t, p, t.TempDir(), token(t, p), func(c *config.Config) { c.PolicyFile = file })
 	id := p.AwaitOnline(t, time.Time{})
 	ci, ops := issueRunner(t, p, "ci"), issueRunner(t, p, "ops")
-	for _, creds := range []runnerapi.Credentials{ci, ops} {
+	for _, creds := range []credentials.Credentials{ci, ops} {
 		_, err := holding(t, creds, id).Cluster(t.Context())
 		require.NoError(t, err, "without trust the control plane's CA is enough")
 	}
@@ -88,7 +89,7 @@ func TestAPolicyTrustsKeysThatItKnows(t *testing.T) {
 	}
 	trust(keyOf(t, ci))
 	awaitEnd(t, "the policy trusts another key", open)
-	refused := func(creds runnerapi.Credentials) {
+	refused := func(creds credentials.Credentials) {
 		t.Helper()
 		_, err := holding(t, creds, id).Cluster(t.Context())
 		require.ErrorContains(t, err, keyOf(t, creds)+", is not one that the cluster's owner trusts")
@@ -115,7 +116,7 @@ func TestAPolicyTrustsKeysThatItKnows(t *testing.T) {
 		list, err := holding(t, ops, id).Audit(t.Context(), -1, 100)
 		require.NoError(t, err)
 		return slices.ContainsFunc(list.Items, func(r runnerapi.AuditRecord) bool {
-			return r.Command == runnerapi.AuditConnect && r.Code == server.RefusedNotPinned
+			return r.Command == runnerapi.AuditConnect && r.Code == transport.RefusedNotPinned
 		})
 	})
 }

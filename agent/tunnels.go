@@ -8,47 +8,54 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-const (
-	// nodesKeptEvery is the minimum interval of writes of the list of nodes, even if it changes
-	// more often: it only helps after a restart.
-	nodesKeptEvery = time.Minute
-	// phaseDegraded is reported in the heartbeat if some tunnels are up, but not all.
-	phaseDegraded = "degraded"
-)
+// phaseDegraded is reported in the heartbeat if some tunnels are up, but not all.
+const phaseDegraded = "degraded"
 
-// nodesState is what the heartbeats know about the frps nodes; only they use it.
-type nodesState struct {
-	kept time.Time // when the list was last written
-	said string    // what was wrong with the last list
+// tunnels opens the agent's tunnels, and follows how they are.
+type tunnels struct {
+	config  config.Config
+	replica string
+	log     zerolog.Logger
+	health  *health
+	cluster *clusterID
+	current *currentIdentity
+	clients *clients
+	nodes   *tunnelNodes
+	news    *news
+	beat    signal
 }
 
-// newTunnels creates the tunnels to the nodes that were stored last, which may be gone. In that
-// case the identity's own node is reached, and the next heartbeat reports others.
-func (a *Agent) newTunnels(id *identity.Identity) (*tunnel.Set, error) {
-	own, secure := endpoint(id.Tunnel), a.following((*identity.Identity).TLS)
-	web, err := a.controlPlaneTLS()
+// open creates the tunnels to the nodes that were stored last, which may be gone. In that case the
+// identity's own node is reached, and the next heartbeat reports others.
+func (t *tunnels) open(ctx context.Context) (*tunnel.Set, error) {
+	t.cluster.try(ctx) // calls and tunnels name the cluster
+	id := t.current.Load()
+	own, secure := endpoint(id.Tunnel), t.current.following((*identity.Identity).TLS)
+	web, err := t.clients.tls()
 	if err != nil {
 		return nil, err
 	}
 	tun, err := tunnel.NewSet(tunnel.SetConfig{
 		Config: tunnel.Config{
 			ServerAddress: own.Address, ServerName: own.ServerName, AgentID: id.AgentID,
-			Instance: a.replica, Cluster: a.knownCluster, Proxy: proxyFunc(), Log: a.log, TakePublic: a.opts.Config.EnableIngressSync,
+			Instance: t.replica, Cluster: t.cluster.known, Proxy: proxyFunc(), Log: t.log, TakePublic: t.config.EnableIngressSync,
 			TLS:       func(context.Context) (*tls.Config, error) { return secure(), nil },
-			Websocket: a.opts.Config.ControlPlaneURL, WebsocketTLS: func(context.Context) (*tls.Config, error) { return web(), nil },
+			Websocket: t.config.ControlPlaneURL, WebsocketTLS: func(context.Context) (*tls.Config, error) { return web(), nil },
 		},
-		Refused: a.tunnelRefused, RefusedPause: refusedPause,
+		Refused: t.refused, RefusedPause: refusedPause,
 	})
 	if err != nil {
 		return nil, err
 	}
-	_ = a.chooseNodes(tun, id, id.Tunnels)
+	_ = t.nodes.choose(tun, id, id.Tunnels)
 	return tun, nil
 }
 
@@ -56,106 +63,40 @@ func (a *Agent) newTunnels(id *identity.Identity) (*tunnel.Set, error) {
 // certificate. The control plane decides whether that is final.
 const refusedPause = 15 * time.Second
 
-// tunnelRefused makes the next heartbeat report why. Its answer ends the agent, or the node is
-// tried again. The other tunnel is not affected.
-func (a *Agent) tunnelRefused(at tunnel.Endpoint, err error) {
-	a.log.Error().Err(err).Str("node", at.Address).Dur("retryIn", refusedPause).Msg("the tunnel is refused")
-	a.beatSoon()
-}
-
-// chooseNodes keeps tunnels to the first two of the nodes, or to the identity's own, and returns
-// the chosen ones.
-func (a *Agent) chooseNodes(tun *tunnel.Set, id *identity.Identity, told []controlapi.TunnelEndpoint) []controlapi.TunnelEndpoint {
-	all := make([]tunnel.Endpoint, len(told))
-	for i, n := range told {
-		all[i] = endpoint(n)
-	}
-	chosen, err := tun.Keep(all, endpoint(id.Tunnel))
-	said := ""
-	if err != nil {
-		said = err.Error()
-	}
-	if said != a.nodes.said && said != "" {
-		a.log.Error().Err(err).Msg("the control plane named nodes for tunnels that make no sense; they are passed over")
-	}
-	a.nodes.said = said
-	if len(told) == 0 {
-		return nil
-	}
-	nodes := make([]controlapi.TunnelEndpoint, len(chosen))
-	for i, e := range chosen {
-		nodes[i] = controlapi.TunnelEndpoint{Address: e.Address, ServerName: e.ServerName}
-	}
-	return nodes
-}
-
-func endpoint(n controlapi.TunnelEndpoint) tunnel.Endpoint {
-	return tunnel.Endpoint{Address: n.Address, ServerName: n.ServerName}
-}
-
-// takeNodes uses the nodes in a heartbeat's answer, and stores them for the next start.
-func (a *Agent) takeNodes(ctx context.Context, tun *tunnel.Set, told []controlapi.TunnelEndpoint) {
-	id := a.current.Load()
-	nodes := a.chooseNodes(tun, id, told)
-	if slices.Equal(nodes, id.Tunnels) || a.now().Sub(a.nodes.kept) < nodesKeptEvery {
-		return
-	}
-	a.nodes.kept = a.now()
-	if err := a.keepNodes(ctx, id, nodes); err != nil {
-		a.log.Warn().Err(err).Msg("the control plane's nodes could not be kept; after a restart the agent begins with the ones of before")
-	}
-}
-
-// keepNodes stores the nodes beside the stored identity. If that has another certificate, a renewal
-// is in progress, which brings nodes of its own.
-func (a *Agent) keepNodes(ctx context.Context, id *identity.Identity, nodes []controlapi.TunnelEndpoint) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	parts, version, err := a.store.Load(ctx)
-	if err != nil {
-		return err
-	}
-	stored, damaged := identity.Decode(parts)
-	if damaged != nil || !stored.Same(id) {
-		return nil
-	}
-	if !slices.Equal(stored.Tunnels, nodes) {
-		saved, err := a.saveBeside(ctx, stored.WithTunnels(nodes), parts, version)
-		if err != nil || !saved {
-			return err // unsaved: another replica was first; this one saves the next list
-		}
-	}
-	a.current.CompareAndSwap(id, id.WithTunnels(nodes))
-	return nil
+// refused makes the next heartbeat report why. Its answer ends the agent, or the node is tried
+// again. The other tunnel is not affected.
+func (t *tunnels) refused(at tunnel.Endpoint, err error) {
+	t.log.Error().Err(err).Str("node", at.Address).Dur("retryIn", refusedPause).Msg("the tunnel is refused")
+	t.beat.raise()
 }
 
 // watch makes the readiness follow the tunnels and the App engine, and requests a heartbeat when a
 // tunnel comes up or is lost. Failed attempts cause none: each such heartbeat would be a handshake
 // with a control plane that may be overloaded.
-func (a *Agent) watch(ctx context.Context, tun *tunnel.Set, engine *app.Engine) error {
-	a.health.ask("apps", func() string {
+func (t *tunnels) watch(ctx context.Context, tun *tunnel.Set, engine *app.Engine) error {
+	t.health.ask("apps", func() string {
 		if !engine.Ready() {
 			return "reading the cluster"
 		}
 		return stateOK
 	})
-	a.health.ask("tunnel", func() string { return tunnelState(tun.Status()) })
-	a.health.remark("tunnels", func() string { return tunnelsDegraded(tun.Status()) })
+	t.health.ask("tunnel", func() string { return tunnelState(tun.Status()) })
+	t.health.remark("tunnels", func() string { return tunnelsDegraded(tun.Status()) })
 	returns, told := 0, []string(nil)
 	for {
 		changed := tun.Changed()
 		s := tun.Status()
 		if s.Phase != tunnel.Connected || s.Returns != returns {
-			a.news.expire() // no refresh request could arrive while none was up
+			t.news.expire() // no refresh request could arrive while none was up
 		}
 		if up := nodesUp(s); returns != s.Returns || !slices.Equal(up, told) {
 			told = up
-			a.beatSoon()
+			t.beat.raise()
 		}
 		returns = s.Returns
 		select {
 		case <-changed:
-		case <-a.fresh:
+		case <-t.current.fresh:
 			tun.Retry()
 		case <-ctx.Done():
 			return nil

@@ -54,7 +54,7 @@ func nodes(addresses ...string) (all []controlapi.TunnelEndpoint) {
 
 // told is an agent whose heartbeats are answered with nodes. Nothing is dialled.
 type told struct {
-	*Agent
+	*tunnels
 	t   *testing.T
 	tun *tunnel.Set
 	log bytes.Buffer
@@ -64,18 +64,23 @@ type told struct {
 func newTold(t *testing.T, id *identity.Identity) *told {
 	t.Helper()
 	a := &told{t: t, at: time.Now()}
-	a.Agent = &Agent{
-		store: identity.File{Dir: t.TempDir()}, replica: "one", log: zerolog.New(&a.log), now: func() time.Time { return a.at }, health: newHealth(),
-		beat: make(chan struct{}, 1), news: newNews(),
+	log, now, health := zerolog.New(&a.log), func() time.Time { return a.at }, newHealth()
+	current, cluster := &currentIdentity{now: now, health: health, fresh: newSignal()}, &clusterID{}
+	cluster.uid.Store(new("cluster"))
+	store := &identityStore{Store: identity.File{Dir: t.TempDir()}, replica: "one", health: health, log: log}
+	a.tunnels = &tunnels{
+		replica: "one", log: log, health: health, cluster: cluster, current: current,
+		clients: &clients{now: now, log: log, cluster: cluster, current: current},
+		nodes:   &tunnelNodes{store: store, current: current, now: now, log: log}, news: newNews(), beat: newSignal(),
 	}
 	a.current.Store(id)
 	parts, err := id.Encode()
 	require.NoError(t, err)
 	parts["next-by"] = []byte("another's")
-	saved, err := a.store.Save(t.Context(), parts, "")
+	saved, err := a.nodes.store.Save(t.Context(), parts, "")
 	require.NoError(t, err)
 	require.True(t, saved)
-	a.tun, err = a.newTunnels(id)
+	a.tun, err = a.open(t.Context())
 	require.NoError(t, err)
 	return a
 }
@@ -83,12 +88,12 @@ func newTold(t *testing.T, id *identity.Identity) *told {
 // heartbeat is answered with nodes, a minute after the last one.
 func (a *told) heartbeat(addresses ...string) {
 	a.at = a.at.Add(nodesKeptEvery)
-	a.takeNodes(a.t.Context(), a.tun, nodes(addresses...))
+	a.nodes.take(a.t.Context(), a.tun, nodes(addresses...))
 }
 
 func (a *told) stored() *identity.Identity {
 	a.t.Helper()
-	parts, _, err := a.store.Load(a.t.Context())
+	parts, _, err := a.nodes.store.Load(a.t.Context())
 	require.NoError(a.t, err)
 	assert.Equal(a.t, "another's", string(parts["next-by"]), "what else is stored stays")
 	id, err := identity.Decode(parts)
@@ -130,7 +135,7 @@ func TestNodesThatFlapAreSeldomWritten(t *testing.T) {
 	a := newTold(t, issued(t))
 	a.heartbeat("one.test:1")
 	for i := range 10 {
-		a.takeNodes(t.Context(), a.tun, nodes(fmt.Sprintf("n%d.test:1", i)))
+		a.nodes.take(t.Context(), a.tun, nodes(fmt.Sprintf("n%d.test:1", i)))
 		assert.Equal(t, fmt.Sprintf("n%d.test:1", i), a.wanted(), "followed at once")
 		assert.Equal(t, nodes("one.test:1"), a.stored().Tunnels)
 	}
@@ -146,9 +151,9 @@ func TestNodesThatFlapAreSeldomWritten(t *testing.T) {
 func TestNodesDoNotOverwriteARenewal(t *testing.T) {
 	a := newTold(t, issued(t))
 	renewed := issued(t)
-	parts, version, err := a.store.Load(t.Context())
+	parts, version, err := a.nodes.store.Load(t.Context())
 	require.NoError(t, err)
-	saved, err := a.saveBeside(t.Context(), renewed, parts, version)
+	saved, err := a.nodes.store.saveBeside(t.Context(), renewed, parts, version)
 	require.NoError(t, err)
 	require.True(t, saved)
 	a.heartbeat("one.test:1")
@@ -189,22 +194,22 @@ func TestHowTheTunnelsAreIsSaidInWords(t *testing.T) {
 // one that the tunnel was made with, so that what heartbeats tell of nodes must not matter.
 func TestTLSIsTheSameUntilCertificateOrCAsChange(t *testing.T) {
 	id := issued(t)
-	a := &Agent{now: time.Now}
-	a.current.Store(id)
-	source := a.following((*identity.Identity).TLS)
+	current := &currentIdentity{now: time.Now}
+	current.Store(id)
+	source := current.following((*identity.Identity).TLS)
 	first := source()
 	assert.Equal(t, id.Certificate.Certificate, first.Certificates[0].Certificate)
-	a.current.Store(id.WithTunnels(nodes("one.test:7000")))
+	current.Store(id.WithTunnels(nodes("one.test:7000")))
 	assert.Same(t, first, source())
 
 	more, err := id.With(controlapi.CAs{Bundle: id.CABundle + issued(t).CABundle})
 	require.NoError(t, err)
-	a.current.Store(more)
+	current.Store(more)
 	other := source()
 	assert.NotSame(t, first, other)
 	assert.Same(t, other, source())
 	renewed := issued(t)
-	a.current.Store(renewed)
+	current.Store(renewed)
 	assert.Equal(t, renewed.Certificate.Certificate, source().Certificates[0].Certificate)
 }
 

@@ -41,22 +41,17 @@ func Chart() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	metricsServer, err := metricsServerTemplate()
-	if err != nil {
-		return nil, err
-	}
 	sources, err := sourcesTemplate()
 	if err != nil {
 		return nil, err
 	}
 	templates := map[string]string{
-		"sources.yaml":        fmt.Sprintf(chartHeader, sourcesPart) + sources,
-		"metrics-server.yaml": metricsServer,
-		"rbac.yaml":           fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rbacTemplate(rbac),
-		"policy.yaml":         fmt.Sprintf(chartHeader, "agent/policy.yaml") + unlessLimited(forRelease(string(policy))),
-		"selfupdate.yaml":     fmt.Sprintf(chartHeader, selfUpdatePart) + ifSelfUpdate(forRelease(string(selfUpdate))),
-		"crd.yaml":            fmt.Sprintf(chartHeader, "crds/pipeops.io_apps.yaml") + crdTemplate(string(crd)),
-		"_rules.tpl":          fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rules,
+		"sources.yaml":    fmt.Sprintf(chartHeader, sourcesPart) + sources,
+		"rbac.yaml":       fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rbacTemplate(rbac),
+		"policy.yaml":     fmt.Sprintf(chartHeader, "agent/policy.yaml") + unlessLimited(forRelease(string(policy))),
+		"selfupdate.yaml": fmt.Sprintf(chartHeader, selfUpdatePart) + ifSelfUpdate(forRelease(string(selfUpdate))),
+		"crd.yaml":        fmt.Sprintf(chartHeader, "crds/pipeops.io_apps.yaml") + crdTemplate(string(crd)),
+		"_rules.tpl":      fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rules,
 	}
 	rights, err := rightsTemplates()
 	if err != nil {
@@ -75,11 +70,15 @@ func readDocuments(name string) ([]string, error) {
 	return strings.Split(string(text), "---\n"), err
 }
 
-// forRelease puts the release's namespace and labels in place of the manifest's.
+const account = `{{ include "pipeops-agent.serviceAccount" $ }}`
+
+// forRelease puts the release's namespace, labels and ServiceAccount in place of the manifest's.
 var forRelease = strings.NewReplacer(
+	"  - kind: ServiceAccount\n    name: pipeops-agent\n", "  - kind: ServiceAccount\n    name: "+account+"\n",
+	`"system:serviceaccount:pipeops:pipeops-agent"`, `"system:serviceaccount:{{ .Release.Namespace }}:`+account+`"`,
+	`s.name == "pipeops-agent"`, `s.name == "`+account+`"`,
 	`variables.where != "pipeops"`, `variables.where != "{{ .Release.Namespace }}"`,
 	"namespace: pipeops\n", "namespace: {{ .Release.Namespace }}\n",
-	"system:serviceaccount:pipeops:", "system:serviceaccount:{{ .Release.Namespace }}:",
 	`s[?"namespace"].orValue("") == "pipeops"`, `s[?"namespace"].orValue("") == "{{ .Release.Namespace }}"`,
 	`request.namespace == "pipeops"`, `request.namespace == "{{ .Release.Namespace }}"`,
 	`["default", "pipeops"]`, `["default", "pipeops"{{ if ne .Release.Namespace "pipeops" }}, "{{ .Release.Namespace }}"{{ end }}]`,
@@ -97,11 +96,17 @@ func ifSelfUpdate(text string) string {
 	return "{{- if .Values.selfUpdate.enabled }}\n" + text + "{{- end }}\n"
 }
 
+const serviceAccount = `---
+{{ include "pipeops.serviceAccount" (dict "top" . "name" (include "pipeops-agent.serviceAccount" .) "labels" (include "pipeops-agent.labels" .)) }}
+`
+
 func rbacTemplate(documents []string) string {
 	var out strings.Builder
 	for _, document := range documents {
 		text := "---\n" + forRelease(document)
 		switch {
+		case strings.Contains(text, "kind: ServiceAccount\nmetadata:\n"):
+			text = serviceAccount
 		case strings.Contains(text, "kind: ClusterRole\nmetadata:\n  name: pipeops-agent\n"):
 			head, rules, _ := strings.Cut(text, "\nrules:\n")
 			text = head + "\nrules:\n{{- if .Values.agent.namespaces }}\n  {{- include \"pipeops-agent.clusterRules\" . | nindent 2 }}\n{{- else }}\n" +

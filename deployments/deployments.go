@@ -43,7 +43,8 @@ const header = `# The PipeOps agent, whole. Needs Kubernetes 1.30 or newer.
 `
 
 const serviceHeader = `# What the PipeOps agent needs in a cluster when it is a service of a machine beside it:
-# all of agent.yaml but the pod. docs/service.md says how to go on. Needs Kubernetes 1.30 or newer.
+# all of agent.yaml but the pod. docs/cluster-owner/service.md describes the next steps.
+# Needs Kubernetes 1.30 or newer.
 #
 #   kubectl apply -f service.yaml
 #
@@ -57,7 +58,7 @@ func Agent() ([]byte, error) { return join(header, "agent/token.yaml", "agent/de
 func Service() ([]byte, error) { return join(serviceHeader, "service/token.yaml") }
 
 const selfUpdateHeader = `# What the PipeOps agent needs in addition to agent.yaml where it may update itself to
-# releases that the control plane offers (docs/self-update.md). Apply it to turn that on,
+# releases that the control plane offers (docs/cluster-owner/self-update.md). Apply it to turn that on,
 # and set PIPEOPS_SELF_UPDATE=true in the config map; delete it to turn that off.
 #
 #   kubectl apply --server-side -f self-update.yaml

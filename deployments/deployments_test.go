@@ -39,10 +39,6 @@ func TestSourcesIsUpToDate(t *testing.T) {
 	isUpToDate(t, "sources.yaml", deployments.Sources)
 }
 
-func TestMetricsServerIsUpToDate(t *testing.T) {
-	isUpToDate(t, deployments.MetricsServerFile, deployments.MetricsServer)
-}
-
 // TestSelfUpdateIsOneDeployment keeps the right that customers turn on from growing.
 func TestSelfUpdateIsOneDeployment(t *testing.T) {
 	granted, err := deployments.GrantedForSelfUpdate()
@@ -80,6 +76,28 @@ func TestChartIsUpToDate(t *testing.T) {
 		got, err := os.ReadFile(name)
 		require.NoError(t, err)
 		assert.Equal(t, string(want), string(got), "%s is stale: run `go generate ./deployments/...`", name)
+	}
+}
+
+// dashboardsIn are the dashboards that a chart has. A chart has only files of its own folder.
+var dashboardsIn = map[string][]string{
+	"helm/pipeops-controlplane/dashboards":                        {"controlplane", "gateway"},
+	"../internal/components/charts/pipeops-dashboards/dashboards": {"agent", "apps", "cluster", "cost", "logs"},
+}
+
+func TestDashboardsInChartsAreUpToDate(t *testing.T) {
+	for folder, names := range dashboardsIn {
+		for _, name := range names {
+			want, err := os.ReadFile("grafana/" + name + ".json")
+			require.NoError(t, err)
+			packed := folder + "/" + name + ".json"
+			if *update {
+				require.NoError(t, os.WriteFile(packed, want, 0o600))
+			}
+			got, err := os.ReadFile(packed)
+			require.NoError(t, err)
+			assert.Equal(t, string(want), string(got), "%s is stale: run `go generate ./deployments/...`", packed)
+		}
 	}
 }
 

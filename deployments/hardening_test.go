@@ -34,9 +34,14 @@ func TestTheAgentsPodIsHardened(t *testing.T) {
 			var n networkingv1.NetworkPolicy
 			into(&n)
 			assert.Contains(t, n.Spec.PolicyTypes, networkingv1.PolicyTypeIngress)
-			require.Len(t, n.Spec.Ingress, 1)
+			require.Len(t, n.Spec.Ingress, 2)
 			require.Len(t, n.Spec.Ingress[0].Ports, 1)
 			assert.Equal(t, "health", n.Spec.Ingress[0].Ports[0].Port.String())
+			metrics := n.Spec.Ingress[1]
+			require.Len(t, metrics.Ports, 1)
+			assert.Equal(t, "metrics", metrics.Ports[0].Port.String())
+			require.Len(t, metrics.From, 1)
+			assert.Equal(t, map[string]string{"kubernetes.io/metadata.name": "monitoring"}, metrics.From[0].NamespaceSelector.MatchLabels)
 		}
 	}
 	assert.Len(t, seen, 3)

@@ -51,6 +51,9 @@ func onEach(resources []string, verbs ...string) []Right {
 	return out
 }
 
+// gatewayAPI are the kinds of the Gateway API that lead to routes.
+var gatewayAPI = []string{"httproutes.gateway.networking.k8s.io", "referencegrants.gateway.networking.k8s.io"}
+
 const (
 	apps       = "apps.pipeops.io"
 	sources    = "sources.pipeops.io"
@@ -122,28 +125,34 @@ func Calls() map[string][]Right {
 
 		"put-app": append(onEach(kinds[:len(kinds)-1], "get", "create", "patch"),
 			on("jobs.batch", "get", "create"), on(apps, "get", "create", "update"), unseen),
-		"get-app":             nil,
-		"list-apps":           nil,
-		"list-namespace-apps": nil,
-		"delete-app":          {on(apps, "get", "delete")},
-		"scale-app":           {on(apps, "get", "patch"), unseen},
-		"restart-app":         {on(apps, "get", "patch")},
-		"pause-app":           {on(apps, "get", "patch"), unseen},
-		"resume-app":          {on(apps, "get", "patch"), unseen},
-		"list-app-revisions":  {on(apps, "get"), on(revisions, "list")},
-		"rollback-app":        {on(apps, "get", "update"), unseen},
-		"get-app-events":      nil,
-		"get-app-logs":        {on("pods/log", "get")},
-		"exec-app":            {on("pods/exec", "create")},
-		"port-forward-app":    {on("pods/portforward", "get")},
-		"get-app-metrics":     {on("pods.metrics.k8s.io", "list")},
+		"get-app":                 nil,
+		"list-apps":               nil,
+		"list-routes":             nil,
+		"list-namespace-apps":     nil,
+		"delete-app":              {on(apps, "get", "delete")},
+		"scale-app":               {on(apps, "get", "patch"), unseen},
+		"restart-app":             {on(apps, "get", "patch")},
+		"pause-app":               {on(apps, "get", "patch"), unseen},
+		"resume-app":              {on(apps, "get", "patch"), unseen},
+		"list-app-revisions":      {on(apps, "get"), on(revisions, "list")},
+		"rollback-app":            {on(apps, "get", "update"), unseen},
+		"get-app-events":          nil,
+		"get-app-logs":            {on("pods/log", "get"), on("services", "list")},
+		"exec-app":                {on("pods/exec", "create")},
+		"port-forward-app":        {on("pods/portforward", "get")},
+		"get-app-metrics":         {on("pods.metrics.k8s.io", "list"), on("services", "list")},
+		"get-app-metrics-history": {on("services", "list")},
+		"get-cost":                {on("services", "list")},
+		"get-namespace-cost":      {on("services", "list")},
+		"list-alerts":             {on("services", "list")},
+		"list-namespace-alerts":   {on("services", "list")},
 		"put-build": {admitted, on("secrets", "get"), on("configmaps", "get"), on("jobs.batch", "list", "create", "delete"),
 			on("pods", "list"), on("events", "list"), on("pods/log", "get")},
 		"get-build":    {admitted, on("jobs.batch", "list"), on("pods", "list"), on("events", "list"), on("pods/log", "get")},
 		"list-builds":  {admitted, on("jobs.batch", "list"), on("pods", "list")},
 		"build-logs":   {admitted, on("jobs.batch", "list"), on("pods", "list"), on("pods/log", "get")},
 		"delete-build": {admitted, on("jobs.batch", "list", "delete")},
-		// What a chart itself brings needs rights besides: docs/releases.md.
+		// What a chart itself brings needs rights besides: docs/deployer/helm-releases.md.
 		"put-release":          {admitted, on("configmaps", locked...), on("secrets", "get", "list", "create", "update", "delete")},
 		"get-release":          {admitted, on("configmaps", "get"), on("secrets", "get", "list")},
 		"list-releases":        {admitted, on("secrets", "get", "list")},
@@ -177,6 +186,7 @@ func Upkeeps() []Upkeep {
 		{"commands that wait for an approval, where the policy has them", []Right{own(revisions, "get", "list", "create", "delete")}},
 		{"the key of digests and idempotency keys", []Right{own("secrets", "get", "create")}},
 		{"watching Apps and what they became; reads are answered from that", onEach(watched, "list", "watch")},
+		{"watching HTTPRoutes and what they may lead to, where the cluster has the Gateway API", onEach(gatewayAPI, "list", "watch")},
 		{"making what Apps ask for, and putting it back", append(onEach(kinds, "get", "create", "patch", "delete"),
 			on(apps, "get", "update", "patch"), on(apps+"/status", "patch"), on(revisions, "list", "create", "delete"))},
 		{"`restartOn`: what Apps use", []Right{on("secrets", "get"), on("configmaps", "get")}},
@@ -200,6 +210,9 @@ func Upkeeps() []Upkeep {
 		}},
 		{"right-sizing", []Right{on("pods.metrics.k8s.io", "list"), on("pods/resize", "patch"), on("events", "create")}},
 		{"heartbeats: figures of the cluster", []Right{on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list"), on(namespaces, "get")}},
+		{"heartbeats: how the components of the cluster are", []Right{
+			on("deployments.apps", "list"), on("statefulsets.apps", "list"), on("daemonsets.apps", "list"), on("replicasets.apps", "list"), on("pods", "list"), on("nodes", "list"),
+		}},
 		{"at the start: is the App resource the one that is needed", []Right{on("customresourcedefinitions.apiextensions.k8s.io", "get")}},
 		{"who the agent is", []Right{own("secrets", "get", "create", "update")}},
 		{"once it is registered: removing the enrolment token from its Secret", []Right{own("secrets", "get", "patch")}},

@@ -7,7 +7,7 @@ import (
 )
 
 const sourcesHeader = `# What the PipeOps agent needs in addition to agent.yaml where Runners may have it follow
-# Git repositories (docs/git.md). Apply it to turn that on; delete it to turn that off, with
+# Git repositories (docs/deployer/git.md). Apply it to turn that on; delete it to turn that off, with
 # which all sources go. What they have brought stays.
 #
 #   kubectl apply --server-side -f sources.yaml
@@ -69,7 +69,7 @@ roleRef:
   name: pipeops-agent-sources
 subjects:
   - kind: ServiceAccount
-    name: pipeops-agent
+    name: ` + account + `
     namespace: {{ $.Release.Namespace }}
 ---
 {{- else }}

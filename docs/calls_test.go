@@ -21,7 +21,7 @@ import (
 var update = flag.Bool("update", false, "write the tables of runner-api.md anew")
 
 const (
-	reference = "runner-api.md"
+	reference = "reference/runner-api.md"
 	begin     = "<!-- %s: go generate ./docs -->\n"
 	end       = "<!-- end -->\n"
 )
@@ -95,11 +95,11 @@ func list(rights []deployments.Right) string {
 		case r.Own:
 			v = "own: " + v
 		case r.Nodes:
-			v = "[granted apart](nodes.md): " + v
+			v = "[granted apart](../deployer/nodes.md): " + v
 		case r.Users:
-			v = "[granted apart](kubernetes-api.md): " + v
+			v = "[granted apart](../deployer/kubernetes-api.md): " + v
 		case r.Sources:
-			v = "[granted apart](git.md): " + v
+			v = "[granted apart](../deployer/git.md): " + v
 		}
 		switch {
 		case v == verbs:
@@ -118,7 +118,7 @@ func list(rights []deployments.Right) string {
 // TestEveryCommandOfACallIsDocumented finds each command in runner-cli.md,
 // which is made from the commands there are.
 func TestEveryCommandOfACallIsDocumented(t *testing.T) {
-	cli, err := os.ReadFile("runner-cli.md")
+	cli, err := os.ReadFile("reference/runner-cli.md")
 	require.NoError(t, err)
 	for _, c := range runnerapi.Calls() {
 		command, _, _ := strings.Cut(c.Command, " -")

@@ -22,7 +22,7 @@ var inTheCode = regexp.MustCompile("(?m)^\\| (.*) \\| `([a-z0-9/_]+\\.go)`: `([^
 // TestTheLimitsAreThoseOfTheCode looks up each limit of limits.md where it is said to be. The
 // limitsIn of the code have to stand in the line for people.
 func TestTheLimitsAreThoseOfTheCode(t *testing.T) {
-	found := inTheCode.FindAllStringSubmatch(read(t, "limits.md"), -1)
+	found := inTheCode.FindAllStringSubmatch(read(t, "reference/limits.md"), -1)
 	require.Greater(t, len(found), 100)
 	for _, f := range found {
 		code := plain(codeOf(t, filepath.Join("..", f[2])))
@@ -84,7 +84,7 @@ func codeOf(t *testing.T, path string) string {
 
 // TestEveryListenerIsListed finds what listens in the shipped code.
 func TestEveryListenerIsListed(t *testing.T) {
-	doc := read(t, "limits.md")
+	doc := read(t, "reference/limits.md")
 	listeners := 0
 	for _, root := range []string{"agent", "cmd", "internal", "runnerapi", "tunnel"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join("..", root), func(path string, _ fs.DirEntry, err error) error {
@@ -94,7 +94,7 @@ func TestEveryListenerIsListed(t *testing.T) {
 			}
 			listeners++
 			name := filepath.ToSlash(strings.TrimPrefix(path, ".."+string(filepath.Separator)))
-			assert.True(t, strings.Contains(doc, "`"+name+"`"), "%s listens; say in docs/limits.md what it takes of a peer", name)
+			assert.True(t, strings.Contains(doc, "`"+name+"`"), "%s listens; say in docs/reference/limits.md what it takes of a peer", name)
 			return nil
 		}))
 	}

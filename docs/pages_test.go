@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -74,27 +75,72 @@ func TestLinksLeadSomewhere(t *testing.T) {
 
 // TestEveryPageIsInItsIndex keeps pages from being found by chance alone.
 func TestEveryPageIsInItsIndex(t *testing.T) {
-	readme, decisions := read(t, "../README.md"), read(t, "adr/README.md")
+	index, decisions := read(t, "README.md"), read(t, "adr/README.md")
 	for page := range pages(t) {
-		switch dir, name := filepath.Split(page); dir {
-		case "../docs/":
-			assert.True(t, strings.Contains(readme, "| [docs/"+name+"](docs/"+name+")"), "the README's last tables have no line for %s", name)
-		case "../docs/adr/":
-			assert.True(t, name == "README.md" || strings.Contains(decisions, "("+name+")"), "docs/adr/README.md has no line for %s", name)
+		name, inDocs := strings.CutPrefix(filepath.ToSlash(page), "../docs/")
+		decision, isDecision := strings.CutPrefix(name, "adr/")
+		switch {
+		case !inDocs || name == "README.md" || name == "adr/README.md":
+		case isDecision:
+			assert.True(t, strings.Contains(decisions, "("+decision+")"), "docs/adr/README.md has no line for %s", decision)
+		default:
+			assert.True(t, strings.Contains(index, "("+name+")"), "docs/README.md has no line for %s", name)
 		}
 	}
 }
 
-// TestEveryFolderIsInTheArchitecture looks each Go package up in architecture.md, or a folder it is in.
+// TestTheLinesOfPagesAreShort leaves out code, tables, and lines with a URL.
+func TestTheLinesOfPagesAreShort(t *testing.T) {
+	for page, text := range pages(t) {
+		for line := range strings.Lines(text) {
+			line = strings.TrimSuffix(line, "\n")
+			if utf8.RuneCountInString(line) > 100 && !strings.Contains(line, "://") {
+				assert.True(t, strings.HasPrefix(strings.TrimSpace(line), "|"), "%s: wrap at 100 columns: %s", page, line)
+			}
+		}
+	}
+}
+
+// named is a page's path in code, manifests, scripts and help texts.
+var named = regexp.MustCompile(`(?:^|[^\w/.-])(?:\.\./)*(docs/[a-z0-9/_-]+\.(?:md|json))(?:#([a-z0-9_-]+))?`)
+
+// TestPagesThatAreNamedExist finds paths of pages outside of links: in comments, help texts and
+// errors.
+func TestPagesThatAreNamedExist(t *testing.T) {
+	all := pages(t)
+	found := 0
+	for _, root := range []string{"agent", "cmd", "deployments", "internal", "runnerapi", "scripts", "test", "tunnel", "Makefile", ".golangci.yaml"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join("..", root), func(file string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || strings.Contains(file, "/bench/figures/") {
+				return err
+			}
+			text := strings.ReplaceAll(read(t, file), "/blob/main/docs/", " docs/")
+			for _, m := range named.FindAllStringSubmatch(text, -1) {
+				found++
+				to := filepath.Join("..", m[1])
+				_, err := os.Stat(to)
+				assert.NoError(t, err, "%s names %s", file, m[1])
+				if page, isPage := all[to]; m[2] != "" && isPage {
+					assert.True(t, hasAnchor(page, m[2]), "%s names %s, which has no heading #%s", file, m[1], m[2])
+				}
+			}
+			return nil
+		}))
+	}
+	require.Greater(t, found, 100)
+}
+
+// TestEveryFolderIsInTheArchitecture looks each Go package up in architecture.md, or a folder it is
+// in.
 func TestEveryFolderIsInTheArchitecture(t *testing.T) {
-	doc := read(t, "architecture.md")
+	doc := read(t, "contributing/architecture.md")
 	for _, root := range []string{"agent", "cmd", "deployments", "internal", "runnerapi", "scripts", "test", "tunnel"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join("..", root), func(file string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(file) != ".go" || strings.Contains(file, "/testdata/") {
 				return err
 			}
 			dir := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(file), ".."+string(filepath.Separator)))
-			assert.True(t, described(doc, dir), "%s is not in docs/architecture.md", dir)
+			assert.True(t, described(doc, dir), "%s is not in docs/contributing/architecture.md", dir)
 			return nil
 		}))
 	}

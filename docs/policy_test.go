@@ -18,7 +18,7 @@ import (
 
 //go:generate go test . -run TestTheCommandsOfPoliciesAreCommitted -update
 
-const policyDoc = "policy.md"
+const policyDoc = "cluster-owner/policy.md"
 
 // TestTheCommandsOfPoliciesAreCommitted compares the table in policy.md with the
 // calls there are.
@@ -59,9 +59,9 @@ func policyCommands() string {
 	return b.String() + "\n"
 }
 
-// TestThePoliciesOfTheDocumentAreSound reads each of its examples.
+// TestThePoliciesOfTheDocumentAreSound reads each example of the pages about policies.
 func TestThePoliciesOfTheDocumentAreSound(t *testing.T) {
-	blocks := strings.Split(read(t, policyDoc)+read(t, "kubernetes-api.md"), "```yaml\n")[1:]
+	blocks := strings.Split(read(t, policyDoc)+read(t, "deployer/kubernetes-api.md")+read(t, "cluster-owner/lock-down.md"), "```yaml\n")[1:]
 	require.NotEmpty(t, blocks)
 	for _, block := range blocks {
 		example, _, _ := strings.Cut(block, "```")

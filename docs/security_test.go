@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	securityDoc = "security.md"
+	securityDoc = "concepts/security.md"
 	// What is claimed stands between these headings, in tables alone.
 	claimsBegin, claimsEnd = "\n## What stops them\n", "\n## What does not\n"
 	// testColumn is the head of the last column of such a table.

@@ -74,7 +74,8 @@ type AppSpec struct {
 	Job                  *JobOptions     `json:"job,omitempty" doc:"How a Job, each run of a CronJob, or each job of a Pipeline that does not say otherwise, is tried."`
 	Jobs                 []PipelineJob   `json:"jobs,omitempty" maxItems:"32" doc:"The jobs of a Pipeline, in their order. The first that fails ends it. They have the App's environment, files and volumes."`
 	Ports                []Port          `json:"ports,omitempty" maxItems:"32" doc:"Ports the container listens on. With at least one, the App gets a Service of its own name."`
-	Ingress              *Ingress        `json:"ingress,omitempty" doc:"Host names under which the cluster's ingress controller serves the App."`
+	Metrics              *MetricsPort    `json:"metrics,omitempty" doc:"Where each pod serves metrics for Prometheus, which finds them by the annotations prometheus.io/scrape, port and path. The port needs no entry in ports."`
+	Ingress              *Ingress        `json:"ingress,omitempty" doc:"How the App is reached from outside: by the control plane's gateway, or by the cluster's ingress controller."`
 	Env                  []EnvVar        `json:"env,omitempty" maxItems:"512" doc:"Environment variables."`
 	EnvFrom              []EnvSource     `json:"envFrom,omitempty" maxItems:"64" doc:"Secrets and config maps whose keys all become environment variables."`
 	Files                []File          `json:"files,omitempty" maxItems:"32" doc:"Files from secrets and config maps."`
@@ -249,7 +250,7 @@ type AppStatus struct {
 	DesiredReplicas    int32       `json:"desiredReplicas" doc:"Pods asked for: by the spec, by autoscaling, one for each node, or by a run."`
 	Restarts           int32       `json:"restarts" doc:"Container restarts of the pods that exist."`
 	URLs               []string    `json:"urls,omitempty" doc:"Where the App answers inside the cluster."`
-	PublicURLs         []string    `json:"publicUrls,omitempty" doc:"Where the App's ingress serves it, once condition IngressReady holds."`
+	PublicURLs         []string    `json:"publicUrls,omitempty" doc:"Where the App is reached from outside: those of its hosts that the gateway or an ingress controller serves."`
 	Conditions         []Condition `json:"conditions,omitempty" doc:"How the sides of the App are that have no part in its phase."`
 	Jobs               []JobResult `json:"jobs,omitempty" doc:"The jobs of a Pipeline, in their order."`
 	Runs               []Run       `json:"runs,omitempty" doc:"Runs of a Job or CronJob, the newest first."`
@@ -285,3 +286,8 @@ func (s Scale) Validate() []FieldError {
 	}
 	return v.errs
 }
+
+// Key names a namespaced object.
+type Key struct{ Namespace, Name string }
+
+func (k Key) String() string { return k.Namespace + "/" + k.Name }

@@ -61,6 +61,14 @@ type InitContainer struct {
 	Resources Resources `json:"resources,omitzero"`
 }
 
+// MetricsPort is where each pod serves metrics, over plain HTTP.
+//
+// +kubebuilder:object:generate=true
+type MetricsPort struct {
+	Port int32  `json:"port" minimum:"1" maximum:"65535" doc:"Port the container serves metrics on."`
+	Path string `json:"path,omitempty" maxLength:"1024" pattern:"^/[^\\s?#]*$" default:"/metrics"`
+}
+
 // Security loosens the restricted security of pods.
 //
 // +kubebuilder:object:generate=true

@@ -35,12 +35,14 @@ type JobOptions struct {
 	Run             string `json:"run,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"Names the run of a Job or Pipeline. Under another name the same spec runs again; under the same it does not." example:"build-1742"`
 }
 
-// Ingress has the cluster's ingress controller serve the App.
+// Ingress makes the App reachable from outside: by the control plane's gateway, or by an ingress
+// controller of the cluster.
 //
 // +kubebuilder:object:generate=true
 type Ingress struct {
 	Class       string            `json:"class,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Name of the IngressClass; the cluster's default when absent."`
-	Hosts       []IngressHost     `json:"hosts" nullable:"false" minItems:"1" maxItems:"32"`
+	Public      bool              `json:"public,omitempty" doc:"Serves the App at a host of its own below the domain of the control plane's gateway, over HTTPS. status.publicUrls lists it."`
+	Hosts       []IngressHost     `json:"hosts,omitempty" maxItems:"32" doc:"Hosts of yours; without public, at least one."`
 	Annotations map[string]string `json:"annotations,omitempty" maxProperties:"32" doc:"For the ingress controller, or for who makes the certificates."`
 }
 

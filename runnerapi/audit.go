@@ -38,7 +38,7 @@ type AuditRecord struct {
 	Prev        string          `json:"prev" doc:"Hash of the record before; empty in the first."`
 	Time        time.Time       `json:"time" doc:"When the call came."`
 	Replica     string          `json:"replica" doc:"Replica of the agent that took the call."`
-	Runner      string          `json:"runner" doc:"Who sent it, by his certificate; empty where that proves nobody."`
+	Runner      string          `json:"runner" doc:"Name in the certificate of the Runner that sent it; empty where the certificate proves no name."`
 	Certificate string          `json:"certificate,omitempty" doc:"Serial number of that certificate, in hexadecimal."`
 	RequestID   string          `json:"requestId"`
 	Command     string          `json:"command" doc:"The call, by its operationId in the API's document; connect for a Runner that was not let in at all." example:"put-app"`

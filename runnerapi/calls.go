@@ -7,8 +7,8 @@ import (
 )
 
 // Call is one call of the Runner API, as its reference describes it. The table in
-// docs/runner-api.md and the examples in the OpenAPI document are generated from these, and tests
-// run every example.
+// docs/reference/runner-api.md and the examples in the OpenAPI document are generated from these,
+// and tests run every example.
 type Call struct {
 	Method, Path string
 	ID           string   // operationId in the document: its name in policies, operations and the audit log
@@ -109,15 +109,15 @@ func Calls() []Call {
 			"GET", "/v1/namespaces/{namespace}/secrets", "list-secrets", Reads, []string{"ListSecrets"}, "secret list", read, "",
 			"pipeops-runner secret list shop",
 		}, {
-			"PUT", ConfigMapPath, "put-config-map", Writes, []string{"PutConfigMap"}, "config set", same,
+			"PUT", ConfigMapPath, "put-config-map", Writes, []string{"PutConfigMap"}, "configmap set", same,
 			`{"data":{"LOG_LEVEL":"info"}}`,
-			"pipeops-runner config set shop web-settings --from-literal LOG_LEVEL=info",
+			"pipeops-runner configmap set shop web-settings --from-literal LOG_LEVEL=info",
 		}, {
-			"GET", ConfigMapPath, "get-config-map", Reads, []string{"GetConfigMap"}, "config get", read, "",
-			"pipeops-runner config get shop web-settings",
+			"GET", ConfigMapPath, "get-config-map", Reads, []string{"GetConfigMap"}, "configmap get", read, "",
+			"pipeops-runner configmap get shop web-settings",
 		}, {
-			"GET", "/v1/namespaces/{namespace}/configmaps", "list-config-maps", Reads, []string{"ListConfigMaps"}, "config list", read, "",
-			"pipeops-runner config list shop",
+			"GET", "/v1/namespaces/{namespace}/configmaps", "list-config-maps", Reads, []string{"ListConfigMaps"}, "configmap list", read, "",
+			"pipeops-runner configmap list shop",
 		}, {
 			"PUT", appRoute, "put-app", Writes, []string{"Deploy"}, "deploy", same,
 			`{"image":"registry.example.com/shop/web:1.4.2","ports":[{"port":8080}],"envFrom":[{"secret":"web-env"}]}`,
@@ -152,8 +152,8 @@ func Calls() []Call {
 			`{"revision":1}`,
 			"pipeops-runner rollback shop web --to 1",
 		}, {
-			"GET", appRoute + "/events", "get-app-events", Reads, []string{"Events"}, "events", read, "",
-			"pipeops-runner events shop web",
+			"GET", appRoute + "/events", "get-app-events", Reads, []string{"Events"}, "status --watch", read, "",
+			"pipeops-runner status shop web --watch --wait=1m",
 		}, {
 			"GET", "/v1/operations/{id}", "get-operation", Reads, []string{"Operation"}, "operation", read, "",
 			`pipeops-runner operation shop "$(pipeops-runner restart shop web -o json | jq -r .operation)"`,
@@ -161,8 +161,8 @@ func Calls() []Call {
 			"GET", appRoute + "/logs", "get-app-logs", Reads, []string{"Logs"}, "logs", read, "",
 			"pipeops-runner logs shop web --tail 20",
 		}, {
-			"GET", namespaceRoute + "/events", "list-events", Reads, []string{"ListEvents"}, "cluster-events", read, "",
-			"pipeops-runner cluster-events shop --since 30m",
+			"GET", namespaceRoute + "/events", "list-events", Reads, []string{"ListEvents"}, "events", read, "",
+			"pipeops-runner events shop --since 30m",
 		}, {
 			"GET", appRoute + "/exec", ExecCall, Named, []string{"Exec"}, "exec", "no", "",
 			"pipeops-runner exec shop web -- /hello -get http://127.0.0.1:8080/",
@@ -173,25 +173,28 @@ func Calls() []Call {
 			"GET", appRoute + "/metrics", "get-app-metrics", Reads, []string{"Metrics"}, "metrics", read, "",
 			"pipeops-runner metrics shop web",
 		}, {
-			"PUT", releaseRoute, "put-release", Named, []string{"PutRelease"}, "release deploy", same,
+			"GET", appRoute + "/metrics/history", "get-app-metrics-history", Reads, []string{"MetricsHistory"}, "metrics", read, "",
+			"pipeops-runner metrics shop web --since 24h",
+		}, {
+			"PUT", releaseRoute, "put-release", Named, []string{"PutRelease"}, "helm deploy", same,
 			`{"chart":{"archive":"` + exampleChart + `"},"values":{"greeting":"hello"}}`,
-			"pipeops-runner release deploy shop guide --chart ./guide --set greeting=hello",
+			"pipeops-runner helm deploy shop guide --chart ./guide --set greeting=hello",
 		}, {
-			"GET", releaseRoute, "get-release", Reads, []string{"GetRelease", "WaitRelease"}, "release status", read, "",
-			"pipeops-runner release status shop guide",
+			"GET", releaseRoute, "get-release", Reads, []string{"GetRelease", "WaitRelease"}, "helm status", read, "",
+			"pipeops-runner helm status shop guide",
 		}, {
-			"GET", "/v1/namespaces/{namespace}/releases", "list-releases", Reads, []string{"ListReleases"}, "release list", read, "",
-			"pipeops-runner release list shop",
+			"GET", "/v1/namespaces/{namespace}/releases", "list-releases", Reads, []string{"ListReleases"}, "helm list", read, "",
+			"pipeops-runner helm list shop",
 		}, {
-			"GET", releaseRoute + "/history", "list-release-history", Reads, []string{"ReleaseHistory"}, "release history", read, "",
-			"pipeops-runner release history shop guide",
+			"GET", releaseRoute + "/history", "list-release-history", Reads, []string{"ReleaseHistory"}, "helm history", read, "",
+			"pipeops-runner helm history shop guide",
 		}, {
-			"POST", releaseRoute + "/rollback", "rollback-release", Named, []string{"RollbackRelease"}, "release rollback", byKey,
+			"POST", releaseRoute + "/rollback", "rollback-release", Named, []string{"RollbackRelease"}, "helm rollback", byKey,
 			`{"revision":1}`,
-			"pipeops-runner release rollback shop guide --to 1",
+			"pipeops-runner helm rollback shop guide --to 1",
 		}, {
-			"DELETE", releaseRoute, "delete-release", Named, []string{"DeleteRelease"}, "release delete", thenGone, "",
-			"pipeops-runner release delete shop guide",
+			"DELETE", releaseRoute, "delete-release", Named, []string{"DeleteRelease"}, "helm delete", thenGone, "",
+			"pipeops-runner helm delete shop guide",
 		}, {
 			"PUT", buildRoute, "put-build", Named, []string{"PutBuild"}, "build run", same,
 			`{"git":{"url":"https://git.example.com/shop/web.git","ref":{"branch":"main"},"credentials":"web-env"},"image":"registry.example.com/shop/web","ca":{"configMap":"web-settings"},"history":1,"run":"build-1744"}`,
@@ -214,19 +217,19 @@ func Calls() []Call {
 		}, {
 			"POST", ApplyPath, ApplyCall, Named, []string{"Apply"}, "apply", same,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web-flags"},"data":{"BANNER":"hello"}}`,
-			"pipeops-runner apply shop -f extras.yaml --set web-extras",
+			"pipeops-runner apply shop -f extras.yaml --applyset web-extras",
 		}, {
-			"GET", "/v1/namespaces/{namespace}/sets", "list-sets", Reads, []string{"ListSets"}, "set list", read, "",
-			"pipeops-runner set list shop",
+			"GET", "/v1/namespaces/{namespace}/sets", "list-sets", Reads, []string{"ListSets"}, "applyset list", read, "",
+			"pipeops-runner applyset list shop",
 		}, {
-			"GET", SetPath, "get-set", Reads, []string{"GetSet", "WaitSet"}, "set get", read, "",
-			"pipeops-runner set get shop web-extras",
+			"GET", SetPath, "get-set", Reads, []string{"GetSet", "WaitSet"}, "applyset get", read, "",
+			"pipeops-runner applyset get shop web-extras",
 		}, {
-			"DELETE", SetPath, "delete-set", Named, []string{"DeleteSet"}, "set delete", thenGone, "",
-			"pipeops-runner set delete shop web-extras",
+			"DELETE", SetPath, "delete-set", Named, []string{"DeleteSet"}, "applyset delete", thenGone, "",
+			"pipeops-runner applyset delete shop web-extras",
 		}, {
-			"DELETE", ConfigMapPath, "delete-config-map", Writes, []string{"DeleteConfigMap"}, "config delete", thenGone, "",
-			"pipeops-runner config delete shop web-settings",
+			"DELETE", ConfigMapPath, "delete-config-map", Writes, []string{"DeleteConfigMap"}, "configmap delete", thenGone, "",
+			"pipeops-runner configmap delete shop web-settings",
 		}, {
 			"DELETE", SecretPath, "delete-secret", Writes, []string{"DeleteSecret"}, "secret delete", thenGone, "",
 			"pipeops-runner secret delete shop web-env",
@@ -284,6 +287,9 @@ func Calls() []Call {
 			"pipeops-runner node uncordon shop " + firstNode,
 		},
 		{
+			"GET", "/v1/routes", "list-routes", Reads, []string{"ListRoutes"}, "routes", read, "",
+			"pipeops-runner routes shop",
+		}, {
 			"GET", "/v1/cluster/join", "get-join-command", Reads, []string{"JoinCommand"}, "node join", read, "",
 			"pipeops-runner node join shop",
 		}, {
@@ -291,11 +297,11 @@ func Calls() []Call {
 			"pipeops-runner node join shop --token",
 		}, {
 			"GET", KubernetesPath, KubernetesCall, Named, []string{"KubernetesRefusal"}, "kubeconfig", "as the API server has it", "",
-			"pipeops-runner kubeconfig shop -o shop.kubeconfig && kubectl --kubeconfig shop.kubeconfig get pods",
+			"pipeops-runner kubeconfig shop --kubeconfig shop.kubeconfig && kubectl --kubeconfig shop.kubeconfig get pods",
 		}, {
-			"PUT", sourceRoute, "put-source", Named, []string{"PutSource"}, "source put", same,
+			"PUT", sourceRoute, "put-source", Named, []string{"PutSource"}, "source set", same,
 			`{"url":"https://git.example.com/shop/deploy.git","type":"app","path":"web/app.yaml"}`,
-			"pipeops-runner source put shop web --url https://git.example.com/shop/deploy.git --type app --path web/app.yaml",
+			"pipeops-runner source set shop web --url https://git.example.com/shop/deploy.git --type app --path web/app.yaml",
 		}, {
 			"GET", sourceRoute, "get-source", Reads, []string{"GetSource", "WaitSource"}, "source get", read, "",
 			"pipeops-runner source get shop web",
@@ -308,6 +314,19 @@ func Calls() []Call {
 		}, {
 			"DELETE", sourceRoute, "delete-source", Writes, []string{"DeleteSource"}, "source delete", thenGone, "",
 			"pipeops-runner source delete shop web",
+		},
+		{
+			"GET", "/v1/alerts", "list-alerts", Reads, []string{"ListAlerts"}, "alerts", read, "",
+			"pipeops-runner alerts shop",
+		}, {
+			"GET", namespaceRoute + "/alerts", "list-namespace-alerts", Reads, []string{"ListAlerts"}, "alerts", read, "",
+			"pipeops-runner alerts shop -n production",
+		}, {
+			"GET", "/v1/cost", "get-cost", Reads, []string{"Cost"}, "cost", read, "",
+			"pipeops-runner cost shop",
+		}, {
+			"GET", namespaceRoute + "/cost", "get-namespace-cost", Reads, []string{"Cost"}, "cost", read, "",
+			"pipeops-runner cost shop -n production --by app",
 		},
 		{"GET", "/healthz", "", Open, nil, "", read, "", curl("GET", "/healthz", "")},
 		{"GET", "/readyz", "", Open, nil, "", read, "", curl("GET", "/readyz", "")},

@@ -18,6 +18,9 @@ const (
 const (
 	ReasonNoAddress       = "NoAddress"      // no ingress controller has taken the Ingress up
 	ReasonNoIngressClass  = "NoIngressClass" // the class that is named, or a default, is not there
+	ReasonNoGateway       = "NoGateway"      // the control plane has no gateway
+	ReasonNotPublic       = "NotPublic"      // the cluster owner keeps the public out
+	ReasonHostNotServed   = "HostNotServed"  // the gateway does not serve the host
 	ReasonNoTLSSecret     = "NoTLSSecret"
 	ReasonBadTLSSecret    = "BadTLSSecret"
 	ReasonSuspended       = "Suspended"       // the spec suspends the schedule
@@ -32,7 +35,7 @@ const (
 type Condition struct {
 	Type    ConditionType `json:"type" enum:"IngressReady,Scheduled,PortsReachable"`
 	Status  string        `json:"status" enum:"True,False"`
-	Reason  string        `json:"reason" doc:"Stable name of why: NoAddress, NoIngressClass, NoTLSSecret, BadTLSSecret, Suspended, OnlyOnLoopback, Served or ScheduleApplies."`
+	Reason  string        `json:"reason" doc:"Stable name of why: NoAddress, NoIngressClass, NoGateway, NotPublic, HostNotServed, NoTLSSecret, BadTLSSecret, Suspended, OnlyOnLoopback, Served or ScheduleApplies."`
 	Message string        `json:"message,omitempty" doc:"What is the case, with the names that matter."`
 	Fix     string        `json:"fix,omitempty" doc:"What to do, where the condition is False."`
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // Curl returns the call as a curl command. $AGENT is the agent's name in TLS and $EDGE the address
-// of the control plane's edge; docs/runner-api.md describes where they and the three files come
-// from.
+// of the control plane's edge; docs/reference/runner-api.md describes where they and the three
+// files come from.
 func (c Call) Curl() string { return curl(c.Method, c.exampleURL(), c.Body) }
 
 func curl(method, path, body string) string {

@@ -1,5 +1,10 @@
 package runnerapi
 
+import (
+	"strings"
+	"time"
+)
+
 // Cause names what is wrong with an App. The set is closed: scripts may
 // switch on it.
 type Cause string
@@ -57,4 +62,25 @@ type Diagnosis struct {
 	Container string   `json:"container,omitempty"`
 	ExitCode  *int32   `json:"exitCode,omitempty" doc:"Exit code of the last run, where a container ended."`
 	LastLines []string `json:"lastLines,omitempty" doc:"Last lines the container wrote before it ended."`
+}
+
+// Drift counts the foreign changes to an App's objects that the agent reverted, and describes the
+// last one.
+type Drift struct {
+	Corrections int64     `json:"corrections" doc:"How often something was put back since the App was made."`
+	LastAt      time.Time `json:"lastAt" doc:"When something was put back last."`
+	Object      string    `json:"object" doc:"What was put back last, as kind/name."`
+	Deleted     bool      `json:"deleted,omitempty" doc:"It had been deleted."`
+	Fields      []string  `json:"fields,omitempty" doc:"Names of the fields that had another value, at most ten. Values are not told."`
+}
+
+// What describes in a few words what was reverted last.
+func (d Drift) What() string {
+	switch {
+	case d.Deleted:
+		return d.Object + " was deleted"
+	case len(d.Fields) == 0:
+		return d.Object + " was changed"
+	}
+	return d.Object + " was changed (" + strings.Join(d.Fields, ", ") + ")"
 }

@@ -44,3 +44,6 @@ func NotManaged(namespace string) *Error {
 func NotSupported(fix, format string, args ...any) *Error {
 	return problem.New(http.StatusNotImplemented, CodeNotSupported, fix, format, args...)
 }
+
+// CodeIdempotencyKeyReused refuses another command under a key that is taken.
+const CodeIdempotencyKeyReused = Code("idempotency_key_reused") // 409

@@ -24,8 +24,8 @@ type KubernetesGrant struct {
 	ReadOnly bool
 	// Hidden are the namespaces that a request over all namespaces must not reach.
 	Hidden []string
-	// Across is why a request may not cover all namespaces; nil if it may.
-	Across error
+	// AllNamespacesDenied is why a request may not cover all namespaces; nil if it may.
+	AllNamespacesDenied error
 	// Streams is how many streams the Runner may have open; 0 stands for the agent's setting.
 	Streams int
 }
@@ -60,8 +60,8 @@ type KubernetesRequest struct {
 	Grant KubernetesGrant
 }
 
-// ConnectSubresources lists the subresources that lead into a pod, or past the API server. Read access to them
-// is as good as write access.
+// ConnectSubresources lists the subresources that lead into a pod, or past the API server. Read
+// access to them is as good as write access.
 var ConnectSubresources = []string{"exec", "attach", "portforward", "proxy"}
 
 // Connects reports whether the request leads into a pod, or past the API server.

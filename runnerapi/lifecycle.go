@@ -121,3 +121,10 @@ type EventOptions struct {
 	Follow bool   // go on after the App has settled
 	After  string // ID of the last event that was seen
 }
+
+// Outcome is the outcome of a command.
+type Outcome struct {
+	State     OperationState `json:"state" enum:"pending,succeeded,failed,superseded"`
+	Message   string         `json:"message,omitempty" doc:"Why the state is what it is, where that needs saying."`
+	Diagnosis *Diagnosis     `json:"diagnosis,omitempty" doc:"What is wrong, when the state is failed."`
+}

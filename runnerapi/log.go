@@ -11,6 +11,7 @@ type LogOptions struct {
 	Since     time.Duration // no older than this; 0 for all
 	Previous  bool          // of the run before the last restart
 	Container string        // empty for the App's own container
+	Grep      string        // only lines with this text in them; empty for all
 	UntilDone bool          // Follow ends when a Job or Pipeline has ended
 }
 

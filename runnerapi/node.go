@@ -20,7 +20,7 @@ type Node struct {
 	Architecture   string          `json:"architecture" example:"amd64"`
 	Addresses      []string        `json:"addresses,omitempty" doc:"Internal ones."`
 	CreatedAt      time.Time       `json:"createdAt,omitzero"`
-	Events         []ClusterEvent  `json:"events,omitempty" doc:"What Kubernetes told of it last, the newest first; of one node alone, and where the agent may read it (docs/nodes.md)."`
+	Events         []ClusterEvent  `json:"events,omitempty" doc:"What Kubernetes told of it last, the newest first; of one node alone, and where the agent may read it (docs/deployer/nodes.md)."`
 }
 
 // MaxNodeEvents is the maximum number of events in the answer about a node.
@@ -118,3 +118,22 @@ type DrainingPod struct {
 	State     string `json:"state" enum:"terminating,blocked,failed,waiting" doc:"blocked: its disruption budget keeps it for now; failed: its eviction was refused otherwise; waiting: it has not been tried yet."`
 	Message   string `json:"message,omitempty" doc:"What keeps it, with the name of the PodDisruptionBudget, or why its eviction failed."`
 }
+
+// JoinCommand describes how a machine becomes a worker of a k3s cluster.
+type JoinCommand struct {
+	Server  string `json:"server" doc:"URL of the k3s server." example:"https://192.0.2.10:6443"`
+	Version string `json:"version,omitempty" doc:"Version of the server, where it is known: a worker may not be newer." example:"v1.35.2+k3s1"`
+	Command string `json:"command" doc:"Line of shell for the machine that is to join, beside join-worker.sh. It reads the token from the variable K3S_TOKEN." example:"bash join-worker.sh https://192.0.2.10:6443 - <<<\"$K3S_TOKEN\""`
+}
+
+// JoinToken is the token with which machines join a k3s cluster. Anyone holding it can create a
+// node, and can then read everything that the cluster gives to nodes.
+type JoinToken struct {
+	Token string `json:"token" doc:"For the variable K3S_TOKEN."`
+}
+
+// String keeps the token out of formatted output.
+func (JoinToken) String() string { return "a token of k3s" }
+
+// GoString keeps the token out of %#v.
+func (t JoinToken) GoString() string { return t.String() }

@@ -30,33 +30,6 @@ const AdoptNamespace = "adopt-namespace"
 // is a part of put-app.
 const AdoptApp = "adopt-app"
 
-// Intent describes what a Runner is about to do.
-type Intent struct {
-	Command   string // ID of the call
-	Access    Access
-	Runner    string
-	Namespace string // empty for what is not in one namespace
-
-	// What the command brings, as far as a policy can bound it.
-	App   *AppSpec // the App as it would be
-	Scale *Scale
-	Build *BuildSpec
-	// Kubernetes is the request to the Kubernetes API.
-	Kubernetes *KubernetesRequest
-	// Recorded reports whether the agent records the session. A session that began without a
-	// record ends when a rule demands one.
-	Recorded bool
-	// Approved reports whether the cluster's owner has approved the command.
-	Approved bool
-	// Objects are those that the command would make, or delete, in form of manifests: of a
-	// chart, its hooks included, of a set, of a source.
-	Objects []ObjectIntent
-}
-
-// Discovers reports whether a Runner only asks the Kubernetes API what exists, or about itself.
-// Every rule that allows a request also allows that.
-func (i Intent) Discovers() bool { return i.Kubernetes != nil && i.Kubernetes.Discovery }
-
 // PolicyState describes what policy holds in a cluster.
 type PolicyState struct {
 	State   string `json:"state" enum:"default,active,readOnly,paused,invalid,unknown" doc:"default: the cluster's owner has set none. invalid: it cannot be understood, and until it can all commands are refused. unknown: it has not been read yet."`
@@ -68,4 +41,52 @@ type PolicyState struct {
 // PolicyDenied returns a refusal. Its detail names the rule.
 func PolicyDenied(fix, format string, args ...any) *Error {
 	return problem.New(http.StatusForbidden, CodePolicyDenied, fix, format, args...)
+}
+
+// NamespaceCheck is how a call whose path names no namespace is held to rules about namespaces.
+type NamespaceCheck string
+
+// The ways in which such calls are.
+const (
+	// NamespaceCheckLater is asked about for the namespace that it turns out to be about.
+	NamespaceCheckLater NamespaceCheck = "found"
+	// NamespaceCheckFilter leaves out of its answer what is in a namespace that the policy hides.
+	NamespaceCheckFilter NamespaceCheck = "filtered"
+	// NamespaceCheckNone is for a call about the whole cluster, which names nothing in a namespace.
+	NamespaceCheckNone NamespaceCheck = "cluster"
+)
+
+type namespaceCheck struct {
+	how NamespaceCheck
+	// within lists the calls that show the same for one namespace. A Runner that may not send them
+	// there does not see that namespace here.
+	within []string
+}
+
+// namespaceChecks has each call without a namespace in its path. One that is missing is refused.
+var namespaceChecks = map[string]namespaceCheck{
+	"get-cluster":      {how: NamespaceCheckNone},
+	"list-namespaces":  {how: NamespaceCheckFilter, within: []string{"get-namespace"}},
+	"list-apps":        {how: NamespaceCheckFilter, within: []string{"list-namespace-apps", "get-app"}},
+	"list-routes":      {how: NamespaceCheckFilter, within: []string{"get-app"}},
+	"list-alerts":      {how: NamespaceCheckFilter, within: []string{"list-namespace-alerts"}},
+	"get-cost":         {how: NamespaceCheckFilter, within: []string{"get-namespace-cost"}},
+	"get-operation":    {how: NamespaceCheckLater},
+	"list-audit":       {how: NamespaceCheckFilter},
+	"list-nodes":       {how: NamespaceCheckNone},
+	"get-node":         {how: NamespaceCheckNone},
+	"cordon-node":      {how: NamespaceCheckNone},
+	"uncordon-node":    {how: NamespaceCheckNone},
+	"drain-node":       {how: NamespaceCheckFilter},
+	"get-join-command": {how: NamespaceCheckNone},
+	"get-join-token":   {how: NamespaceCheckNone},
+	ApplyCall:          {how: NamespaceCheckLater},
+	KubernetesCall:     {how: NamespaceCheckFilter},
+}
+
+// NamespaceCheckOf returns how a call without a namespace in its path is held to rules about
+// namespaces, and the calls that show the same for one namespace; found is false for others.
+func NamespaceCheckOf(command string) (how NamespaceCheck, within []string, found bool) {
+	c, found := namespaceChecks[command]
+	return c.how, c.within, found
 }

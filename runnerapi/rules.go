@@ -55,6 +55,11 @@ var workloadRules = []Rule{
 		func(s AppSpec) bool { return (len(s.Jobs) > 0) == (s.Type == TypePipeline) },
 	},
 	{
+		"metrics", "Prometheus does not scrape a Job, CronJob or Pipeline, which end",
+		`!has(self.metrics) || !(self.type in ['Job', 'CronJob', 'Pipeline'])`,
+		func(s AppSpec) bool { return s.Metrics == nil || !s.Type.Runs() },
+	},
+	{
 		"command", "each job of a Pipeline has a command and arguments of its own",
 		`self.type != 'Pipeline' || !has(self.command) && !has(self.args)`,
 		func(s AppSpec) bool { return s.Type != TypePipeline || len(s.Command)+len(s.Args) == 0 },
@@ -102,8 +107,13 @@ var ingressRules = []Rule{
 		func(s AppSpec) bool { return s.Ingress == nil || slices.ContainsFunc(s.Ports, Port.tcp) },
 	},
 	{
+		"ingress.hosts", "an ingress needs a host, or public",
+		`!has(self.ingress) || has(self.ingress.hosts) && size(self.ingress.hosts) > 0 || has(self.ingress.public) && self.ingress.public`,
+		func(s AppSpec) bool { return s.Ingress == nil || s.Ingress.Public || len(s.Ingress.Hosts) > 0 },
+	},
+	{
 		"ingress.hosts", "a port is none of the App's TCP ports",
-		`!has(self.ingress) || self.ingress.hosts.all(h, !has(h.port) || has(self.ports) && ` +
+		`!has(self.ingress) || !has(self.ingress.hosts) || self.ingress.hosts.all(h, !has(h.port) || has(self.ports) && ` +
 			`self.ports.exists(p, p.protocol == 'TCP' && (has(p.service) ? p.service : p.port) == h.port))`,
 		func(s AppSpec) bool {
 			return s.Ingress == nil || !slices.ContainsFunc(s.Ingress.Hosts, func(h IngressHost) bool {
@@ -113,7 +123,7 @@ var ingressRules = []Rule{
 	},
 	{
 		"ingress.hosts", "a host and path is there twice",
-		`!has(self.ingress) || self.ingress.hosts.all(h, self.ingress.hosts.exists_one(o, o.host == h.host && o.path == h.path))`,
+		`!has(self.ingress) || !has(self.ingress.hosts) || self.ingress.hosts.all(h, self.ingress.hosts.exists_one(o, o.host == h.host && o.path == h.path))`,
 		func(s AppSpec) bool {
 			return s.Ingress == nil || distinct(s.Ingress.Hosts, func(h IngressHost) string { return h.Host + h.prefix() })
 		},

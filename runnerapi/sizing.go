@@ -80,6 +80,21 @@ type AppMetrics struct {
 	Containers []ContainerMetrics `json:"containers" nullable:"false" doc:"Each container over all pods."`
 	Pods       []PodMetrics       `json:"pods" nullable:"false" doc:"Each pod that metrics-server has figures of."`
 	Sizing     SizingMetrics      `json:"rightSizing" doc:"What would fit."`
+	VPA        *VPAMetrics        `json:"vpa,omitempty" doc:"What a VerticalPodAutoscaler of the App recommends; absent without one, and without the components vpa and prometheus."`
+}
+
+// VPAMetrics is what a VerticalPodAutoscaler recommends for an App.
+type VPAMetrics struct {
+	Name       string              `json:"name" doc:"Of the VerticalPodAutoscaler."`
+	Mode       string              `json:"mode,omitempty" doc:"Its updateMode. It has to be Off if the agent sizes the App." example:"Off"`
+	Containers []VPARecommendation `json:"containers" nullable:"false"`
+}
+
+// VPARecommendation is the request that a VerticalPodAutoscaler recommends for a container.
+type VPARecommendation struct {
+	Name   string `json:"name"`
+	CPU    *int64 `json:"cpu,omitempty" doc:"In thousandths of a core."`
+	Memory *int64 `json:"memory,omitempty" doc:"In bytes."`
 }
 
 // ContainerMetrics sums up a container over all pods of an App.

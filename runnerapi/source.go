@@ -38,7 +38,7 @@ type SourceSpec struct {
 	Type        SourceType   `json:"type" enum:"app,manifests,kustomize,chart" doc:"What is there. app: a file as pipeops-runner deploy -f takes it. manifests: YAML or JSON, in all folders below. kustomize: a folder with a kustomization. chart: a Helm chart."`
 	App         string       `json:"app,omitempty" maxLength:"63" pattern:"^[a-z]([a-z0-9-]*[a-z0-9])?$" doc:"For app: name of the App; the source's when empty."`
 	AppSpec     string       `json:"appSpec,omitempty" maxLength:"65536" doc:"For app, instead of path: the App's spec as YAML, without an image, which is built. For a repository with a Dockerfile and nothing else." example:"replicas: 2"`
-	Build       *SourceBuild `json:"build,omitempty" doc:"For app: how the image is made where the App's spec names none. Needs what put-build needs: see docs/builds.md."`
+	Build       *SourceBuild `json:"build,omitempty" doc:"For app: how the image is made where the App's spec names none. Needs what put-build needs: see docs/deployer/builds.md."`
 	Chart       *SourceChart `json:"chart,omitempty" doc:"For chart: its values."`
 	Interval    string       `json:"interval,omitempty" maxLength:"16" pattern:"^([0-9]+(s|m|h))+$" doc:"How often to look for a new commit: 30s to 24h; 5m when empty." example:"5m"`
 	Credentials string       `json:"credentials,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret in the same namespace: url (the repositories that it is for), then username and password, or identity and known_hosts; ca.crt for a server with a CA of its own." example:"git-deploy"`
@@ -68,7 +68,7 @@ type Source struct {
 	Name       string       `json:"name"`
 	Generation int64        `json:"generation" doc:"Counts the changes of the spec."`
 	CreatedAt  time.Time    `json:"createdAt,omitzero"`
-	Runner     string       `json:"runner,omitempty" doc:"Who put it: what it brings is done in his name, as the policy allows it to him."`
+	Runner     string       `json:"runner,omitempty" doc:"Runner that put it: the agent applies the source in the name of this Runner, within its policy."`
 	Spec       SourceSpec   `json:"spec"`
 	Status     SourceStatus `json:"status"`
 }

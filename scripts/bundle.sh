@@ -2,7 +2,7 @@
 # Makes an offline bundle: all that install.sh downloads, in one archive, for
 # machines without internet. Run it where there is some, from this repository:
 #
-#   scripts/bundle.sh --version v1.2.3 [--arch amd64] [--image dist/pipeops-agent-image.tar] [--output dist]
+#   scripts/bundle.sh --version v1.2.3 [--arch amd64] [--image dist/pipeops-agent-image.tar] [--charts dist/charts] [--output dist]
 #
 # On the machine: tar xf the archive, and PIPEOPS_BUNDLE=$PWD bash install.sh in it.
 
@@ -25,12 +25,13 @@ lock_release() { [[ $locked == no ]]; } # one bundle does not disturb another
 agent_token_kept() { return 1; }
 
 arguments() {
-  arch=amd64 image="" output=dist
+  arch=amd64 image="" charts="" output=dist
   while (($# > 1)); do
     case "$1" in
       --version) PIPEOPS_VERSION="$2" ;;
       --arch) arch="$2" ;;
       --image) image="$2" ;;
+      --charts) charts="$2" ;;
       --output) output="$2" ;;
       *) break ;;
     esac
@@ -67,6 +68,7 @@ bundle_k3s() {
 # bundle_release puts this repository's own files where the release has them.
 bundle_release() {
   local folder="$root/github.com/pipeops/pipeops-vm-agent/releases/download/$PIPEOPS_VERSION" newest
+  local parts=(images install.sh join-worker.sh uninstall.sh)
   step "the agent $PIPEOPS_VERSION"
   mkdir -p "$folder"
   sed "s|image: pipeops/agent:dev|image: pipeops/agent:$PIPEOPS_VERSION|" "$here/../deployments/agent.yaml" >"$folder/agent.yaml"
@@ -78,7 +80,16 @@ bundle_release() {
   [[ -z $image ]] || cp "$image" "$root/images/"
   cp "$here/install.sh" "$here/join-worker.sh" "$here/uninstall.sh" "$root/"
   sed -i "s/^RELEASE_VERSION=.*/RELEASE_VERSION=\"$PIPEOPS_VERSION\"/" "$root"/*.sh
-  (cd "$root" && sha256sum images/* install.sh join-worker.sh uninstall.sh >SHA256SUMS)
+  [[ -z $charts ]] || parts+=(charts)
+  (cd "$root" && find "${parts[@]}" -type f -print0 | xargs -0 sha256sum >SHA256SUMS)
+}
+
+# bundle_charts puts the components' charts where install.sh and a mirror have them.
+bundle_charts() {
+  [[ -n $charts ]] || return 0
+  step "charts of components"
+  mkdir -p "$root/charts"
+  cp "$charts"/*.tgz "$charts/index.yaml" "$root/charts/"
 }
 
 main() {
@@ -89,6 +100,7 @@ main() {
   local name="pipeops-bundle-$PIPEOPS_VERSION-$arch"
   root="$tmp_dir/$name"
   bundle_k3s
+  bundle_charts
   bundle_release
   mkdir -p "$output"
   tar -czf "$output/$name.tar.gz" -C "$tmp_dir" "$name"

@@ -1,6 +1,6 @@
 # Puts the PipeOps agent on a Windows machine, for development: k3s in a Linux
 # distribution of WSL2, by the install.sh of the same release. `install.ps1 help`
-# tells the rest; docs/install.md has more. PowerShell 5.1 or newer.
+# tells the rest; docs/cluster-owner/install.md has more. PowerShell 5.1 or newer.
 #
 #   $env:AGENT_TOKEN = '...'; $env:CLUSTER_NAME = 'laptop'
 #   powershell -ExecutionPolicy Bypass -File install.ps1 [COMMAND] [-DryRun] [-Distribution NAME]
@@ -36,7 +36,7 @@ $OldestBuild = 19041 # Windows 10 2004, the first with `wsl --install`
 # WSL translates. WSLENV hands them over in the environment: nothing of them is in
 # the arguments of a process.
 $Settings = @(
-    'AGENT_TOKEN', 'AGENT_TOKEN_FILE/p', 'CLUSTER_NAME', 'PIPEOPS_CONTROL_PLANE_URL', 'NODE_TYPE', 'K3S_URL', 'K3S_TOKEN', 'K3S_VERSION',
+    'AGENT_TOKEN', 'AGENT_TOKEN_FILE/p', 'CLUSTER_NAME', 'COMPONENTS', 'PIPEOPS_CONTROL_PLANE_URL', 'NODE_TYPE', 'K3S_URL', 'K3S_TOKEN', 'K3S_VERSION',
     'HTTPS_PROXY', 'NO_PROXY', 'PIPEOPS_CA_FILE/p', 'PIPEOPS_MIRROR', 'PIPEOPS_REGISTRY_MIRROR', 'PIPEOPS_BUNDLE/p',
     'PIPEOPS_VERSION', 'PIPEOPS_IMAGE', 'PIPEOPS_MANIFEST/p', 'PIPEOPS_WAIT', 'PIPEOPS_ALLOW_UNSIGNED', 'PIPEOPS_UPDATE_SIGNATURES', 'LOG_LEVEL',
     'PIPEOPS_K3S_SHA256', 'PIPEOPS_K3S_INSTALL_SHA256', 'PIPEOPS_K3S_IMAGES_SHA256', 'PIPEOPS_K3D_SHA256', 'PIPEOPS_KIND_SHA256', 'PIPEOPS_MINIKUBE_SHA256', 'PIPEOPS_KUBECTL_SHA256'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts the PipeOps agent on this machine: into a Kubernetes that it sets up (k3s,
 # or k3d, kind, minikube), or into one that is there. `install.sh help` tells the
-# rest; docs/install.md has the rules and every setting.
+# rest; docs/cluster-owner/install.md has the rules and every setting.
 #
 # Made from scripts/install/*.sh by `go generate ./scripts/install`. Do not edit.
 # Nothing happens before the last line, so half a download does nothing.
@@ -37,9 +37,9 @@ RELEASE_MINIKUBE_VERSION="v1.37.0"
 RELEASES_URL="https://github.com/pipeops/pipeops-vm-agent/releases/download"
 NEWEST_URL="https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/version.txt"
 
-# Exit codes, as docs/install.md lists them.
+# Exit codes, as docs/cluster-owner/install.md lists them.
 EXIT_UNEXPECTED=1 EXIT_USAGE=2 EXIT_ROOT=3 EXIT_MACHINE=4 EXIT_NETWORK=5 EXIT_CHECKSUM=6
-EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11
+EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11 EXIT_COMPONENTS=12
 
 NAMESPACE="pipeops"
 AGENT_SELECTOR="app.kubernetes.io/name=pipeops-agent"
@@ -79,6 +79,7 @@ settings_load() {
   K3S_VERSION="${K3S_VERSION:-$RELEASE_K3S_VERSION}"
   CLUSTER_NAME="${CLUSTER_NAME:-}"
   CLUSTER_TYPE="${CLUSTER_TYPE:-}"
+  COMPONENTS="${COMPONENTS:-}"
   KUBE_CONTEXT="${KUBE_CONTEXT:-}"
   NODE_TYPE="${NODE_TYPE:-server}"
   K3S_URL="${K3S_URL:-}"
@@ -129,6 +130,7 @@ settings_check() {
     "" | k3s | k3d | kind | minikube | existing) ;;
     *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
   esac
+  components_valid || wrong+=("COMPONENTS=$COMPONENTS: use none, minimal, default or full, or some of ${COMPONENTS_KNOWN[*]}")
   local setting
   for setting in "${pinned_settings[@]}"; do
     [[ ${!setting:-} =~ ^([0-9a-f]{64})?$ ]] || wrong+=("$setting=${!setting}: is to be a SHA-256, 64 characters of 0-9 and a-f")
@@ -227,6 +229,7 @@ failed=no
 tmp_dir=""
 on_exit() {
   local code=$?
+  [[ ${components_running:-no} == no ]] || components_end # its rights end with this run
   [[ -z $tmp_dir ]] || rm -rf "$tmp_dir"
   lock_release
   log "---- ends with exit code $code"
@@ -556,7 +559,7 @@ facts_print() {
 
 # ---------------------------------------------------------------- decision
 # Which Kubernetes, and why. A function of the facts alone; the rules are written
-# down in docs/install.md, and test/install/testdata/facts holds them to it.
+# down in docs/cluster-owner/install.md, and test/install/testdata/facts holds them to it.
 
 decided="" because=""
 k3s_flags=()
@@ -685,9 +688,11 @@ decide_k3s_resources() {
   has="$REPLY"
   number "${facts[DISK_FREE_MB]:-0}" || true
   free="$REPLY"
-  if ((has < memory)); then
+  if ((has < MEMORY_WORKER_MB)); then
     obstacle "$EXIT_MACHINE" "this machine has $has MB of memory" "k3s needs $memory MB, and would be killed again and again" \
-      "use a larger machine, or join this one as a worker (NODE_TYPE=agent, $MEMORY_WORKER_MB MB)"
+      "use a larger machine"
+  elif ((has < memory)); then
+    remarks+=("WARNING: $has MB of memory are less than the $memory MB that a k3s server needs: Linux may kill it; a worker needs $MEMORY_WORKER_MB MB (NODE_TYPE=agent)")
   elif ((has < MEMORY_GOOD_MB)) && [[ ${facts[WANT_ROLE]:-server} == server ]]; then
     remarks+=("$has MB of memory leave little for apps; 2 GB are better")
   fi
@@ -778,7 +783,7 @@ locked=no
 
 state_open() {
   [[ $dry_run == no ]] || return 0
-  (umask 077 && mkdir -p "$STATE_DIR/backups") 2>/dev/null || fail "$EXIT_ROOT" "$STATE_DIR cannot be made" "it belongs to somebody else" "sudo -E bash install.sh"
+  (umask 077 && mkdir -p "$STATE_DIR/backups") 2>/dev/null || fail "$EXIT_ROOT" "$STATE_DIR cannot be made" "it belongs to another user" "sudo -E bash install.sh"
   lock_take
   tmp_dir="$STATE_DIR/tmp" # here, so that the next run removes what a killed one has left
   rm -rf "$tmp_dir"
@@ -1352,6 +1357,22 @@ k3s_await() {
   say "    Kubernetes is ready"
 }
 
+# k3s_settled waits until k3s has brought what it brings itself, so that it counts as there.
+k3s_settled() {
+  local file name deadline=$((SECONDS + 60)) dir=/var/lib/rancher/k3s/server/manifests
+  for file in local-storage traefik metrics-server/metrics-apiservice; do
+    name="${file##*/}"
+    [[ -e $dir/$file.yaml && ! -e $dir/$file.yaml.skip ]] || continue
+    until kube_read -n kube-system get "addons.k3s.cattle.io/$name" -o name; do
+      ((SECONDS < deadline)) || {
+        say "    note: k3s has not brought $name yet"
+        return 0
+      }
+      sleep 1
+    done
+  done
+}
+
 node_ready() {
   local out
   if [[ $NODE_TYPE == server ]]; then
@@ -1513,7 +1534,7 @@ kube_apply() {
   agent_of_others
   record agent "${kube[*]}"
   namespaces_record
-  kube_objects | kube_apply_stdin || code=$?
+  kube_apply_stdin < <(kube_objects) || code=$? # no pipe, which would lose last_output
   ((code == 0)) || fail "$EXIT_CLUSTER" "the cluster refused the agent's objects" "kubectl says: $last_output" \
     "Kubernetes 1.30 or newer is needed, and an administrator's rights: ${kube[*]} auth can-i '*' '*'"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
@@ -1830,6 +1851,265 @@ agent_explain() {
   esac
 }
 
+# ---------------------------------------------------------------- components
+# What a cluster lacks (docs/cluster-owner/components.md). A Job of the agent's image installs it, with rights
+# that go with the Job. Nothing waits for the components' own pods.
+
+COMPONENTS_JOB=pipeops-components
+# A test compares both with internal/components.
+COMPONENTS_KNOWN=(storage cert-manager ingress vpa prometheus loki grafana opencost istio metrics-server)
+COMPONENTS_NAMESPACES=(local-path-storage cert-manager nginx-ingress vpa istio-system)
+COMPONENTS_WAIT=600
+
+components_wanted=none components_running=no
+
+# components_valid says whether COMPONENTS is a set or a list of components.
+components_valid() {
+  local name names
+  case "$COMPONENTS" in "" | none | minimal | default | full) return 0 ;; esac
+  IFS=', ' read -r -a names <<<"$COMPONENTS"
+  for name in "${names[@]}"; do
+    [[ " ${COMPONENTS_KNOWN[*]} " == *" $name "* ]] || return 1
+  done
+  COMPONENTS="$(IFS=, && echo "${names[*]}")"
+}
+
+# components_choose: the default set once, in a cluster that this script has set up; in one of
+# others only what was named.
+components_choose() {
+  components_wanted="${COMPONENTS:-default}"
+  if [[ -z $COMPONENTS && $decided == existing ]] || [[ -z $COMPONENTS && -n $(state_names components-done) ]]; then
+    components_wanted=none
+  fi
+  [[ -n $PIPEOPS_BUNDLE && $components_wanted != none ]] || return 0
+  if compgen -G "$PIPEOPS_BUNDLE/charts/*.tgz" >/dev/null; then return 0; fi
+  [[ -z $COMPONENTS ]] || fail "$EXIT_NETWORK" "the bundle has no charts of components" "it was made without them" \
+    "make one that has: make bundle VERSION=$PIPEOPS_VERSION; or COMPONENTS=none"
+  say "    note: no components are installed, as the bundle has no charts"
+  components_wanted=none
+}
+
+# components_start has the Job begin, which goes on while the agent registers.
+components_start() {
+  components_choose
+  [[ $components_wanted != none ]] || return 0
+  step "components: $components_wanted (COMPONENTS=none leaves them out)"
+  ! would "install those that the cluster lacks, by a Job of the agent's image" || return 0
+  components_verify
+  [[ $decided != k3s ]] || k3s_settled
+  components_before
+  components_job "$tmp_dir/agent.yaml" install --set "$components_wanted"
+}
+
+# components_present sets REPLY to the components that are installed, in a line.
+components_present() {
+  kube_read get secrets --all-namespaces -l owner=helm,pipeops.io/component \
+    -o 'go-template={{range .items}}{{index .metadata.labels "pipeops.io/component"}}{{"\n"}}{{end}}' || return 1
+  REPLY="$(sort -u <<<"$REPLY" | paste -sd ' ' - | sed 's/^ *//')"
+}
+
+# components_before notes down, once, what was there before this script installed any.
+components_before() {
+  local name
+  [[ -z $(state_names components-before) ]] || return 0
+  components_present || fail "$EXIT_CLUSTER" "the installed components cannot be listed" "kubectl says: $last_output" "use an administrator's kubeconfig, or COMPONENTS=none"
+  record components-before "${REPLY:-none}"
+  for name in "${COMPONENTS_NAMESPACES[@]}"; do
+    [[ $namespaces_known == *";$name="* || $namespaces_known == "$name="* ]] || record namespace "$name"
+  done
+}
+
+# components_added sets REPLY to those that are installed and were not before.
+components_added() {
+  local before name added=()
+  before=" $(state_names components-before) "
+  components_present || return 1
+  for name in $REPLY; do
+    [[ $before == *" $name "* ]] || added+=("$name")
+  done
+  REPLY="${added[*]}"
+}
+
+# components_job MANIFEST ARGUMENT... replaces the Job by a new one, with the agent's image in MANIFEST.
+components_job() {
+  local image code=0
+  image="$(sed -n 's/^ *image: //p' "$1" | head -n 1)"
+  shift
+  components_end
+  components_running=yes
+  kube_apply_stdin < <(components_objects "$image" "$@") || code=$?
+  ((code == 0)) || components_failed "the cluster refused the Job" "kubectl says: $last_output"
+}
+
+components_objects() {
+  local image="$1" word arguments='"components"' charts=()
+  shift
+  if [[ -n $PIPEOPS_BUNDLE && $1 == install ]]; then
+    set -- "$@" --charts /charts
+  elif [[ -n $PIPEOPS_MIRROR && $1 == install ]]; then
+    set -- "$@" --mirror "${PIPEOPS_MIRROR%/}/charts"
+  fi
+  for word in "$@"; do
+    json_string "$word"
+    arguments+=", $REPLY"
+  done
+  cat <<YAML
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: $COMPONENTS_JOB, namespace: $NAMESPACE}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "$COMPONENTS_JOB:$NAMESPACE"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: $COMPONENTS_JOB, namespace: $NAMESPACE}]
+YAML
+  [[ $1 != install ]] || components_charts
+  cat <<YAML
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: $COMPONENTS_JOB, namespace: $NAMESPACE}
+spec:
+  backoffLimit: 4 # for a network that is not there yet
+  activeDeadlineSeconds: $COMPONENTS_WAIT
+  template:
+    spec:
+      restartPolicy: Never
+      serviceAccountName: $COMPONENTS_JOB
+      tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}]
+      securityContext: {runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
+      containers:
+        - name: components
+          image: $image
+          imagePullPolicy: IfNotPresent
+          args: [$arguments]
+          envFrom: [{configMapRef: {name: pipeops-agent}}]
+          env:
+            - name: HTTPS_PROXY
+              valueFrom: {secretKeyRef: {name: pipeops-agent-proxy, key: HTTPS_PROXY, optional: true}}
+            - {name: SSL_CERT_DIR, value: /etc/pipeops/ca} # in addition to the image's roots
+          resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {memory: 512Mi}}
+          terminationMessagePolicy: FallbackToLogsOnError
+          securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+          volumeMounts:
+            - {name: ca, mountPath: /etc/pipeops/ca, readOnly: true}
+            - {name: charts, mountPath: /charts, readOnly: true}
+      volumes:
+        - {name: ca, configMap: {name: pipeops-agent-ca, optional: true}}
+        - name: charts
+          projected:
+            sources: [$(IFS=, && echo "${charts[*]}")]
+YAML
+}
+
+# components_verify compares the bundle's charts with its list of checksums.
+components_verify() {
+  local file name
+  [[ -n $PIPEOPS_BUNDLE ]] || return 0
+  for file in "$PIPEOPS_BUNDLE"/charts/*.tgz; do
+    name="charts/${file##*/}"
+    verify "$file" "$(sum_in "$PIPEOPS_BUNDLE/SHA256SUMS" "$name")" "$name"
+  done
+}
+
+# components_charts prints a config map for each chart of the bundle, and adds to charts, in its caller.
+components_charts() {
+  local file name
+  [[ -n $PIPEOPS_BUNDLE ]] || return 0
+  for file in "$PIPEOPS_BUNDLE"/charts/*.tgz; do
+    name="${file##*/}"
+    charts+=("{configMap: {name: $COMPONENTS_JOB-${name%.tgz}}}")
+    printf -- '---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\n  namespace: %s\n  labels: {app.kubernetes.io/name: %s}\nbinaryData:\n  %s: ' \
+      "$COMPONENTS_JOB-${name%.tgz}" "$NAMESPACE" "$COMPONENTS_JOB" "$name"
+    base64 <"$file" | tr -d '\n'
+    echo
+  done
+}
+
+JOB_TEMPLATE='go-template={{range .status.conditions}}{{if eq .status "True"}}{{.type}} {{end}}{{end}}'
+
+# components_await shows what the Job says until it ends.
+components_await() {
+  local deadline=$((SECONDS + COMPONENTS_WAIT)) shown=0
+  while :; do
+    REPLY=""
+    kube_read -n "$NAMESPACE" get "job/$COMPONENTS_JOB" -o "$JOB_TEMPLATE" || true
+    local conditions="$REPLY"
+    components_show
+    case "$conditions" in
+      *Complete*) break ;;
+      *Failed*) components_failed "the Job failed" "${components_said:-it has said nothing: its image cannot be had, or its pod was not started}" ;;
+    esac
+    ((SECONDS < deadline)) || components_failed "the Job has not ended after $COMPONENTS_WAIT s" "${components_said:-its pod does not run}"
+    sleep 1
+  done
+  components_end
+}
+
+# components_show says what is new in the log of the Job's newest pod.
+components_said=""
+components_show() {
+  local pod line lines=()
+  kube_read -n "$NAMESPACE" get pods -l "job-name=$COMPONENTS_JOB" --sort-by=.metadata.creationTimestamp \
+    -o 'go-template={{range .items}}{{.metadata.name}}{{"\n"}}{{end}}' || return 0
+  pod="$(tail -n 1 <<<"$REPLY")"
+  [[ -n $pod ]] || return 0
+  [[ $pod == "${components_pod:-}" ]] || components_pod="$pod" shown=0
+  kube_read -n "$NAMESPACE" logs "$pod" || return 0
+  [[ -n $REPLY ]] || return 0
+  mapfile -t lines <<<"$REPLY"
+  for line in "${lines[@]:shown}"; do
+    say "    $line"
+    components_said="$line"
+  done
+  shown="${#lines[@]}"
+}
+
+components_failed() {
+  local what="$1" why="$2"
+  components_end
+  fail "$EXIT_COMPONENTS" "not all components are installed: $what" "$why" \
+    "mend that, and run this again: it goes on from there; COMPONENTS=none leaves them out"
+}
+
+# components_end takes away the Job and its rights.
+components_end() {
+  components_running=no
+  logged "${kube[@]}" delete clusterrolebinding "$COMPONENTS_JOB:$NAMESPACE" --ignore-not-found || true
+  logged "${kube[@]}" -n "$NAMESPACE" delete job "$COMPONENTS_JOB" --ignore-not-found --cascade=foreground --timeout 60s || true
+  logged "${kube[@]}" -n "$NAMESPACE" delete serviceaccount "$COMPONENTS_JOB" --ignore-not-found || true
+  logged "${kube[@]}" -n "$NAMESPACE" delete configmap -l "app.kubernetes.io/name=$COMPONENTS_JOB" --ignore-not-found || true
+}
+
+# components_finish is for when the agent is registered.
+components_finish() {
+  local name
+  [[ $components_wanted != none ]] || return 0
+  step "waiting until the components' objects are there; their pods start by themselves"
+  components_await
+  components_added || fail "$EXIT_CLUSTER" "the installed components cannot be listed" "kubectl says: $last_output" "run this again"
+  for name in $REPLY; do record component "$name"; done
+  record components-done "$components_wanted"
+}
+
+# uninstall_components takes away what components_start has brought, before the agent, whose image
+# the Job has. Volumes and resource definitions stay, as `pipeops-agent components remove` has it.
+uninstall_components() {
+  local name present names=()
+  [[ -n $(state_names components-before) ]] || return 0
+  components_added || uninstall_blind "which components are installed"
+  present="$REPLY"
+  for name in $present; do
+    # Of a run that broke off nothing more is known than what is there.
+    if [[ -z $(state_names components-done) ]] || state_has component "$name"; then names+=("$name"); fi
+  done
+  ((${#names[@]} > 0)) || return 0
+  step "components: ${names[*]}"
+  components_job "$STATE_DIR/agent.yaml" remove "${names[@]}"
+  components_await
+}
+
 # ---------------------------------------------------------------- install
 
 command_install() {
@@ -1866,6 +2146,7 @@ install_server() {
   esac
   [[ $dry_run == yes || $decided == k3s ]] || kube_reachable
   kube_apply
+  components_start
   if [[ $dry_run == yes ]]; then
     say "==> nothing was changed: this was a dry run"
     return 0
@@ -1873,9 +2154,11 @@ install_server() {
   if ! agent_await; then agent_failed; fi
   say "==> $CLUSTER_NAME is registered with $PIPEOPS_CONTROL_PLANE_URL, after $SECONDS s"
   say "    kubectl:    ${kube[*]}"
-  say "    workers:    bash join-worker.sh SERVER TOKEN    (docs/install.md)"
+  say "    dashboard:  pipeops-agent dashboard    (docs/cluster-owner/dashboard.md)"
+  say "    workers:    bash join-worker.sh SERVER TOKEN    (docs/cluster-owner/install.md)"
   say "    installed:  $STATE_DIR/installed"
   say "    log:        ${log_to:-none}"
+  components_finish
 }
 
 install_worker() {
@@ -1986,6 +2269,7 @@ uninstall_cluster_objects() {
   read -r -a kube <<<"$call"
   kube_reachable
   uninstall_apps
+  uninstall_components
   step "the agent's objects"
   # Namespaces have a rule of their own, and go last.
   manifest_without_namespaces "$STATE_DIR/agent.yaml" |
@@ -2084,7 +2368,7 @@ uninstall_foreign() {
 # cluster is clear, so that the next run can go on.
 uninstall_cluster_prove() {
   ((${#remains[@]} == 0)) || fail "$EXIT_REMAINS" "not all could be removed from the cluster:$(printf '\n    - %s' "${remains[@]}")" \
-    "what is not seen could be somebody's, so it was kept" "see what fails, and run it again: ${kube[*]} api-resources --verbs=list --namespaced"
+    "an object that kubectl did not list may be in use, so it was kept" "see what fails, and run it again: ${kube[*]} api-resources --verbs=list --namespaced"
 }
 
 uninstall_machine() {
@@ -2387,15 +2671,17 @@ Environment
   CLUSTER_NAME                    name that the control plane lists
   PIPEOPS_CONTROL_PLANE_URL       https://HOST[:PORT]; by default that in the token
   NODE_TYPE=agent K3S_URL K3S_TOKEN   join a k3s server as a worker
+  COMPONENTS                      none, minimal, default, full, or names: what the cluster gets if it lacks it
   PIPEOPS_UPDATE_SIGNATURES       how many maintainers must have signed another version (1)
   HTTPS_PROXY NO_PROXY PIPEOPS_CA_FILE PIPEOPS_MIRROR PIPEOPS_REGISTRY_MIRROR PIPEOPS_BUNDLE
-  The rest, and the rules by which a Kubernetes is chosen: docs/install.md
+  The rest, and the rules by which a Kubernetes is chosen: docs/cluster-owner/install.md
 
 Exit codes
   0 done            4 this machine cannot       8 a decision of yours is needed
   1 unexpected      5 network                   9 the agent is not registered
   2 wrong settings  6 wrong checksum           10 another run is at work
   3 root is needed  7 the cluster is not there 11 something could not be removed
+ 12 the agent is registered, and not all components are installed
 TEXT
 }
 
@@ -2410,6 +2696,18 @@ command_cluster_info() {
     IFS='|' read -r code what why fix <<<"$entry"
     say "    in the way (exit code $code): $what: $why (fix: $fix)"
   done
+  [[ ${facts[K3S_OURS]:-no} != server ]] || cluster_info_server
+}
+
+# cluster_info_server prints what a worker needs to join this server. The token itself stays in its file.
+cluster_info_server() {
+  local address=SERVER # of another machine, whose facts are replayed
+  if [[ -z $facts_file ]]; then
+    address="$(ip -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([^ ]*\).*/\1/p')"
+  fi
+  say "    server:     https://${address:-SERVER}:6443"
+  say "    token:      sudo cat /var/lib/rancher/k3s/server/node-token"
+  say "    worker:     curl -fsSL ${NEWEST_URL%/*}/join-worker.sh | bash -s ${address:-SERVER} TOKEN"
 }
 
 # ---------------------------------------------------------------- main

@@ -9,7 +9,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// controlled is the stream of an agent's control messages, and the one at which a server has its end of them.
+// controlled is the stream of an agent's control messages, and the one at which a server has its
+// end of them.
 func controlled(t *testing.T) (*controlStream, net.Conn) {
 	t.Helper()
 	near, far := net.Pipe()

@@ -39,8 +39,8 @@ func IsFinal(err error) bool {
 	return errors.As(err, &e) && e.Final
 }
 
-// spreadOf returns the Spread that is asked for in err or in what it wraps, such as the other transport's
-// answer.
+// spreadOf returns the Spread that is asked for in err or in what it wraps, such as the other
+// transport's answer.
 func spreadOf(err error) time.Duration {
 	for e := (*Error)(nil); errors.As(err, &e); err = e.Err {
 		if e.Spread > 0 {

@@ -35,8 +35,8 @@ func newMessages(rw msg.ReadWriter) *messages {
 	return &messages{ReadWriter: rw, running: make(chan struct{}), proxied: make(chan error, 1)}
 }
 
-// begin lets frpc read, and sends heartbeats until reading has failed. The end of the connection must not be
-// shown to frpc before it has its proxy, which would then be kept for good.
+// begin lets frpc read, and sends heartbeats until reading has failed. The end of the connection
+// must not be shown to frpc before it has its proxy, which would then be kept for good.
 func (m *messages) begin() {
 	m.writing.Lock()
 	defer m.writing.Unlock()

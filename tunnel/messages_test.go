@@ -43,7 +43,8 @@ func TestHeartbeatsGoOnUntilNothingCanBeRead(t *testing.T) {
 	})
 }
 
-// TestProxyIsToldOfWhenFRPCKnows reads as frpc does, which has taken a message when it reads the next.
+// TestProxyIsToldOfWhenFRPCKnows reads as frpc does, which has taken a message when it reads the
+// next.
 func TestProxyIsToldOfWhenFRPCKnows(t *testing.T) {
 	for _, want := range []string{"", "the name is taken"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -59,6 +59,9 @@ func (c *Config) check() (errs []error) {
 			wrong(env, "write it as [HOST]:PORT, e.g. 127.0.0.1:9090, or leave it out", "%q is not an address", address)
 		}
 	}
+	if c.MetricsOnDemand && c.AlertsTokenFile == "" {
+		wrong("PIPEOPS_METRICS_ON_DEMAND", "set PIPEOPS_ALERTS_TOKEN_FILE to the file that it waits for", "is set without such a file")
+	}
 	if _, err := zerolog.ParseLevel(c.LogLevel); err != nil || c.LogLevel == "" {
 		wrong("LOG_LEVEL", "use trace, debug, info, warn or error", "%q is not a level", c.LogLevel)
 	}

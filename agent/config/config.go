@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 )
 
 // maxFile bounds the --config file, the token file and the CA file.
@@ -31,9 +31,12 @@ type Config struct {
 	PolicyFile        string
 	Kubeconfig        string
 	Namespace         string
+	ServiceAccount    string
 	Namespaces        []string
 	HealthAddress     string
 	MetricsAddress    string
+	AlertsTokenFile   string
+	MetricsOnDemand   bool
 	PprofAddress      string
 	NodeType          string
 	K3sURL            string
@@ -49,6 +52,7 @@ type Config struct {
 	Stabilization     time.Duration
 	ChartHTTPHosts    []string
 	FetchAddresses    []netip.Prefix
+	DirectAddresses   []netip.Prefix
 	BuildImage        string
 	BuildToolsImage   string
 	KubernetesStreams int
@@ -162,7 +166,7 @@ func readFile(path string) (map[string]any, error) {
 
 func parseFile(path string, text []byte) (map[string]any, error) {
 	values := map[string]any{}
-	if err := bounded.Text.YAML(text, &values); err != nil {
+	if err := decode.Text.YAML(text, &values); err != nil {
 		return nil, fmt.Errorf("--config: %s is not a YAML file of settings: %w", path, err)
 	}
 	return values, nil

@@ -14,24 +14,26 @@ import (
 
 //go:generate go test . -run TestReferenceIsCommitted -update
 
-var update = flag.Bool("update", false, "write docs/configuration.md anew")
+var update = flag.Bool("update", false, "write docs/reference/configuration.md anew")
 
-const referenceFile = "../../docs/configuration.md"
+const referenceFile = "../../docs/reference/configuration.md"
 
 const referenceHead = `# The agent's configuration
 
 <!-- Made from agent/config: go generate ./agent/config -->
 
-The agent takes a setting from the first place that has it: flag, environment variable, the YAML file that ` + "`--config`" + `
-names, default. The agent reports all errors at once, each with its fix. An unknown key in the file is an error. No flag
-takes a secret, because any user of the machine can read process arguments.
+The agent takes a setting from the first place that has it: flag, environment variable, the YAML
+file that ` + "`--config`" + ` names, default. The agent reports all errors at once, each with its fix. An
+unknown key in the file is an error. No flag takes a secret, because any user of the machine can
+read process arguments.
 
-` + "`pipeops-agent print-config`" + ` shows the effective configuration, where each value comes from, and no secret.
+` + "`pipeops-agent print-config`" + ` shows the effective configuration, where each value comes from, and no
+secret.
 
 `
 
 const referenceTail = `
-[self-update.md](self-update.md) explains the settings of the update.
+[self-update.md](../cluster-owner/self-update.md) explains the settings of the update.
 
 ## Variables of other programs
 
@@ -39,7 +41,7 @@ const referenceTail = `
 |---|---|
 | ` + "`HTTPS_PROXY`, `NO_PROXY`" + ` | proxy for HTTPS and for the tunnel, and hosts that the agent reaches without it. The proxy is http, https or socks5. If it requires a user and password, set the variable from a Secret ` + "`pipeops-agent-proxy`" + `. The same rules apply to the Kubernetes API |
 | ` + "`GOMEMLIMIT`" + ` | soft limit of the process' memory, below that of the pod or unit; the manifest and the service set it to 116MiB |
-| ` + "`NOTIFY_SOCKET`, `WATCHDOG_USEC`" + ` | set by systemd: the agent notifies systemd that it is ready, and that it is alive ([service.md](service.md)) |
+| ` + "`NOTIFY_SOCKET`, `WATCHDOG_USEC`" + ` | set by systemd: the agent notifies systemd that it is ready, and that it is alive ([service.md](../cluster-owner/service.md)) |
 
 ## A file
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -31,12 +32,23 @@ type part struct {
 	text []byte
 }
 
+// bundle collects what a support engineer needs.
+type bundle struct {
+	Options
+	cluster *cluster
+}
+
+func newBundle(opts Options) *bundle {
+	opts = opts.withDefaults()
+	return &bundle{Options: opts, cluster: &cluster{opts}}
+}
+
 // WriteBundle writes what a support engineer needs into a .tar.gz that only its owner can read: the
 // report, versions, the configuration, the agent's pods and its recent log. All text goes through
 // the redactor.
 func WriteBundle(ctx context.Context, file string, opts Options, report Report) (err error) {
-	e := newExam(opts)
-	parts, problems := e.collect(ctx, report)
+	b := newBundle(opts)
+	parts, problems := b.collect(ctx, report)
 	if len(problems) > 0 {
 		parts = append(parts, part{"missing.txt", []byte(strings.Join(problems, "\n") + "\n")})
 	}
@@ -49,7 +61,7 @@ func WriteBundle(ctx context.Context, file string, opts Options, report Report) 
 			_ = os.Remove(out.Name())
 		}
 	}()
-	if err := errors.Join(pack(out, parts, newRedactor(e.secrets()), report.Time), out.Close()); err != nil {
+	if err := errors.Join(pack(out, parts, newRedactor(b.secrets()), report.Time), out.Close()); err != nil {
 		return fmt.Errorf("--bundle: %w", err)
 	}
 	return os.Rename(out.Name(), file)
@@ -81,7 +93,7 @@ func tail(text []byte) []byte {
 }
 
 // collect gathers the parts and returns what was not available.
-func (e *exam) collect(ctx context.Context, report Report) (parts []part, problems []string) {
+func (b *bundle) collect(ctx context.Context, report Report) (parts []part, problems []string) {
 	add := func(name string, text []byte, err error) {
 		if err != nil {
 			problems = append(problems, name+": "+err.Error())
@@ -92,27 +104,48 @@ func (e *exam) collect(ctx context.Context, report Report) (parts []part, proble
 	text, err := json.MarshalIndent(report, "", "  ")
 	add("doctor.json", text, err)
 	text, err = json.MarshalIndent(map[string]string{
-		"agent": e.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+		"agent": b.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
 	}, "", "  ")
 	add("version.json", text, err)
 	var config bytes.Buffer
-	err = e.Config.Print(&config)
+	err = b.Config.Print(&config)
 	add("configuration.txt", config.Bytes(), err)
-	add("environment.txt", e.environment(), nil)
+	add("environment.txt", environment(), nil)
 
 	logs, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
-	e.podParts(logs, add)
-	e.serviceParts(logs, add)
+	b.podParts(logs, add)
+	serviceParts(logs, add)
 	return parts, problems
 }
 
-func (e *exam) environment() []byte {
-	var b bytes.Buffer
+func environment() []byte {
+	var text bytes.Buffer
 	for _, name := range append([]string{"GOMEMLIMIT", "NOTIFY_SOCKET"}, proxyVariables...) {
-		if value := e.getenv(name); value != "" {
-			fmt.Fprintf(&b, "%s=%s\n", name, value)
+		if value := os.Getenv(name); value != "" {
+			fmt.Fprintf(&text, "%s=%s\n", name, value)
 		}
 	}
-	return b.Bytes()
+	return text.Bytes()
+}
+
+// secrets returns the secrets of the configuration and the environment.
+func (b *bundle) secrets() []string {
+	list := []string{b.Config.Token, b.Config.K3sToken}
+	if credential, _, pinned := strings.Cut(b.Config.Token, "."); pinned {
+		list = append(list, credential)
+	}
+	if _, secret, ok := strings.Cut(strings.TrimPrefix(b.Config.Token, "pipeops_"), "_"); ok {
+		list = append(list, secret)
+	}
+	if k := b.Kubernetes; k != nil {
+		list = append(list, k.BearerToken, k.Password, string(k.KeyData))
+	}
+	for _, name := range proxyVariables {
+		if u, err := url.Parse(os.Getenv(name)); err == nil && u.User != nil {
+			password, _ := u.User.Password()
+			list = append(list, password)
+		}
+	}
+	return list
 }

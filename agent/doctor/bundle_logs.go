@@ -14,27 +14,29 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
+// AgentSelector selects the agent's pods, under any name of its Deployment.
+const AgentSelector = "app.kubernetes.io/name=pipeops-agent"
+
 const (
-	agentSelector = "app.kubernetes.io/name=pipeops-agent"
-	serviceName   = "pipeops-agent"
-	openRCLog     = "/var/log/pipeops-agent.log" // as in deployments/openrc
-	logLines      = 5000
+	serviceName = "pipeops-agent"
+	openRCLog   = "/var/log/pipeops-agent.log" // as in deployments/openrc
+	logLines    = 5000
 )
 
 type addPart func(name string, text []byte, err error)
 
 // podParts adds the state and the logs of the agent's pods. The agent itself may not read them, so
 // the operator's kubeconfig is needed.
-func (e *exam) podParts(ctx context.Context, add addPart) {
-	if e.Kubernetes == nil {
+func (b *bundle) podParts(ctx context.Context, add addPart) {
+	if b.Kubernetes == nil {
 		return
 	}
-	core, err := corev1client.NewForConfig(e.restConfig())
+	core, err := corev1client.NewForConfig(b.cluster.restConfig())
 	if err != nil {
 		add("kubernetes/pods.json", nil, err)
 		return
 	}
-	pods, err := core.Pods(e.Config.Namespace).List(ctx, metav1.ListOptions{LabelSelector: agentSelector})
+	pods, err := core.Pods(b.Config.Namespace).List(ctx, metav1.ListOptions{LabelSelector: AgentSelector})
 	if err != nil {
 		add("kubernetes/pods.json", nil, err)
 		return
@@ -85,7 +87,7 @@ func restarts(pod corev1.Pod) (n int32) {
 }
 
 // serviceParts adds the log of the agent as a service of this machine.
-func (e *exam) serviceParts(ctx context.Context, add addPart) {
+func serviceParts(ctx context.Context, add addPart) {
 	if journalctl, err := exec.LookPath("journalctl"); err == nil {
 		cmd := exec.CommandContext(ctx, journalctl, "--no-pager", "--quiet", "--unit", serviceName, "--lines", "5000")
 		text, err := cmd.Output()

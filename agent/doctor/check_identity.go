@@ -9,8 +9,8 @@ import (
 )
 
 // identity looks for the agent's identity where the agent keeps it.
-func (e *exam) identity(ctx context.Context) []Finding {
-	store, err := e.store()
+func (a *admission) identity(ctx context.Context) []Finding {
+	store, err := a.store()
 	if err != nil {
 		return failure(err, "")
 	}
@@ -26,29 +26,29 @@ func (e *exam) identity(ctx context.Context) []Finding {
 	}
 	id, err := identity.Decode(parts)
 	if request, _ := identity.RequestIn(parts); err != nil && request != nil {
-		e.asked = request.Key.Public()
+		a.asked = request.Key.Public()
 		return ok("asked for, not answered yet, in " + store.String())
 	}
 	if err != nil {
 		return warning(store.String()+" is damaged: "+err.Error(), "give the agent a token: it registers anew and gets the same ID")
 	}
-	e.id, e.endpoint = id, id.Tunnel
+	a.id, a.endpoint = id, id.Tunnel
 	until := id.NotAfter().UTC().Format(time.RFC3339)
-	if e.Now().After(id.NotAfter()) {
+	if a.Now().After(id.NotAfter()) {
 		return warning("agent "+id.AgentID+", certificate expired at "+until, "start the agent: it proves its old key and gets a new one")
 	}
 	return ok("agent " + id.AgentID + ", certificate until " + until)
 }
 
 // store returns where the agent keeps its identity; nil when that cannot be reached.
-func (e *exam) store() (identity.Store, error) {
-	if e.Config.StateDir != "" {
-		return identity.File{Dir: e.Config.StateDir}, nil
+func (a *admission) store() (identity.Store, error) {
+	if a.Config.StateDir != "" {
+		return identity.File{Dir: a.Config.StateDir}, nil
 	}
-	if e.Kubernetes == nil {
+	if a.Kubernetes == nil {
 		return nil, nil
 	}
-	client, err := kube.New(e.Kubernetes, kube.Options{Namespace: e.Config.Namespace})
+	client, err := kube.New(a.Kubernetes, kube.Options{Namespace: a.Config.Namespace})
 	if err != nil {
 		return nil, err
 	}

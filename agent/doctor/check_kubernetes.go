@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 )
 
@@ -32,34 +34,34 @@ const (
 )
 
 // kubernetes asks the API server which version it is.
-func (e *exam) kubernetes(ctx context.Context) []Finding {
-	if e.KubernetesErr != nil {
-		return failure(e.KubernetesErr, fixCluster)
+func (c *cluster) kubernetes(ctx context.Context) []Finding {
+	if c.KubernetesErr != nil {
+		return failure(c.KubernetesErr, fixCluster)
 	}
-	if e.Kubernetes == nil {
-		return failed("no cluster is configured", "run the agent as a pod, or set KUBECONFIG")
+	if c.Kubernetes == nil {
+		return failed("no cluster is configured", "run the agent as a pod, or name a kubeconfig with KUBECONFIG or --kubeconfig")
 	}
-	raw, err := e.ask(ctx, "/version")
+	raw, err := c.ask(ctx, "/version")
 	switch {
 	case apierrors.IsUnauthorized(err):
-		return failed(e.Kubernetes.Host+" does not accept the credentials", "make new ones (docs/service.md), or correct KUBECONFIG")
+		return failed(c.Kubernetes.Host+" does not accept the credentials", "make new ones (docs/cluster-owner/service.md), or correct KUBECONFIG")
 	case err != nil:
-		return failure(fmt.Errorf("%s does not answer: %w", e.Kubernetes.Host, err), fixCluster)
+		return failure(fmt.Errorf("%s does not answer: %w", c.Kubernetes.Host, err), fixCluster)
 	}
 	var v version.Info
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return failed("what answers at "+e.Kubernetes.Host+" is no Kubernetes", fixCluster)
+		return failed("what answers at "+c.Kubernetes.Host+" is no Kubernetes", fixCluster)
 	}
 	minor, _ := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
 	if v.Major == "1" && minor < oldestMinor {
 		return failed(fmt.Sprintf("%s is too old", v.GitVersion), fmt.Sprintf("upgrade the cluster to 1.%d or newer", oldestMinor))
 	}
-	return ok(v.GitVersion + " at " + e.Kubernetes.Host)
+	return ok(v.GitVersion + " at " + c.Kubernetes.Host)
 }
 
 // ask reads a path of the API server.
-func (e *exam) ask(ctx context.Context, path string) ([]byte, error) {
-	core, err := corev1client.NewForConfig(e.restConfig())
+func (c *cluster) ask(ctx context.Context, path string) ([]byte, error) {
+	core, err := corev1client.NewForConfig(c.restConfig())
 	if err != nil {
 		return nil, err
 	}
@@ -67,34 +69,35 @@ func (e *exam) ask(ctx context.Context, path string) ([]byte, error) {
 }
 
 // restConfig returns the agent's, for one examination.
-func (e *exam) restConfig() *rest.Config {
-	rc := kubeclient.Config(e.Kubernetes)
-	rc.Timeout = e.Timeout
+func (c *cluster) restConfig() *rest.Config {
+	rc := kubeclient.Config(c.Kubernetes)
+	rc.Timeout = c.Timeout
 	return rc
 }
 
 // resource looks for the App resource.
-func (e *exam) resource(ctx context.Context) []Finding {
-	cluster, err := e.cluster()
+func (c *cluster) resource(ctx context.Context) []Finding {
+	reader, err := c.reader()
 	if err != nil {
 		return failure(err, fixCluster)
 	}
 	missing := &app.MissingCRDError{}
-	switch err := app.CheckCRD(ctx, cluster); {
+	switch err := app.CheckCRD(ctx, reader); {
 	case errors.As(err, &missing):
 		return failed(missing.Reason, fixManifest)
 	case err != nil:
 		return failure(err, fixManifest)
 	}
-	return ok(app.CRDName + " is there, in the version that this agent needs")
+	return ok(v1alpha1.CRDName + " is there, in the version that this agent needs")
 }
 
-// cluster reads bare metadata.
-func (e *exam) cluster() (client.Client, error) {
+// reader reads bare metadata.
+func (c *cluster) reader() (client.Client, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, meta.RESTScopeRoot)
 	mapper.Add(namespaceKind, meta.RESTScopeRoot)
-	rc := e.restConfig()
+	mapper.Add(store.HTTPRouteKind, meta.RESTScopeNamespace)
+	rc := c.restConfig()
 	hc, err := rest.HTTPClientFor(rc)
 	if err != nil {
 		return nil, err

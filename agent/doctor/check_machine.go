@@ -23,11 +23,14 @@ const (
 	unknownOnThis = "not known on this system"
 )
 
+// machine checks what this machine has for the agent.
+type machine struct{ stateDir string }
+
 // disk looks at where the agent keeps its state, or at the root.
-func (e *exam) disk(context.Context) []Finding {
+func (m machine) disk(context.Context) []Finding {
 	dir := "/"
-	if _, err := os.Stat(e.Config.StateDir); e.Config.StateDir != "" && err == nil {
-		dir = e.Config.StateDir
+	if _, err := os.Stat(m.stateDir); m.stateDir != "" && err == nil {
+		dir = m.stateDir
 	}
 	free, known, err := freeSpace(dir)
 	switch {
@@ -40,7 +43,7 @@ func (e *exam) disk(context.Context) []Finding {
 }
 
 // memory looks at what the machine and the agent's own limit leave.
-func (e *exam) memory(context.Context) []Finding {
+func (m machine) memory(context.Context) []Finding {
 	free, known, err := freeMemory()
 	switch {
 	case err != nil:
@@ -52,7 +55,7 @@ func (e *exam) memory(context.Context) []Finding {
 }
 
 // rendering looks at what confines the process that renders charts.
-func (e *exam) rendering(context.Context) []Finding {
+func (m machine) rendering(context.Context) []Finding {
 	if missing := cage.Missing(); len(missing) > 0 {
 		return warning("charts are rendered without "+strings.Join(missing, " and "), fixCage)
 	}

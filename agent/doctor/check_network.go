@@ -14,11 +14,11 @@ import (
 const fixProxy = "correct HTTPS_PROXY, start the proxy, or put the control plane's host into NO_PROXY"
 
 // proxy finds the way to the control plane, and tries the first step of it.
-func (e *exam) proxy(ctx context.Context) []Finding {
-	if e.target == nil {
+func (n *network) proxy(ctx context.Context) []Finding {
+	if n.target == nil {
 		return failed("the control plane's URL is not known", "set PIPEOPS_CONTROL_PLANE_URL to https://HOST[:PORT]")
 	}
-	via, err := e.proxies(e.target)
+	via, err := n.proxies(n.target)
 	if err != nil {
 		return failed("HTTPS_PROXY is not the URL of a proxy", fixProxy) // the URL may hold a password
 	}
@@ -28,41 +28,41 @@ func (e *exam) proxy(ctx context.Context) []Finding {
 	if err := dial(ctx, addressOf(via)); err != nil {
 		return failed(fmt.Sprintf("%s does not answer: %v", via.Redacted(), err), fixProxy)
 	}
-	e.via = via
+	n.via = via
 	return ok(via.Redacted() + " answers")
 }
 
 // dns resolves the control plane's name, if it is up to this machine to do so.
-func (e *exam) dns(ctx context.Context) []Finding {
-	host := e.target.Hostname()
+func (n *network) dns(ctx context.Context) []Finding {
+	host := n.target.Hostname()
 	switch {
 	case net.ParseIP(host) != nil:
 		return ok(host + " is an address already")
-	case e.via != nil:
+	case n.via != nil:
 		return skipped("the proxy resolves " + host)
 	}
 	addresses, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil {
-		return failure(e.explain(err), "correct the name in PIPEOPS_CONTROL_PLANE_URL, or this machine's DNS")
+		return failure(n.explain(err), "correct the name in PIPEOPS_CONTROL_PLANE_URL, or this machine's DNS")
 	}
 	return ok(host + " is " + strings.Join(addresses, ", "))
 }
 
 // tcp connects to the control plane's port, if that is up to this machine.
-func (e *exam) tcp(ctx context.Context) []Finding {
-	address := addressOf(e.target)
-	if e.via != nil {
+func (n *network) tcp(ctx context.Context) []Finding {
+	address := addressOf(n.target)
+	if n.via != nil {
 		return skipped("the proxy connects to " + address)
 	}
 	start := time.Now()
 	if err := dial(ctx, address); err != nil {
-		return failure(e.explain(err), "let outbound TCP to "+address+" through the firewall, or set HTTPS_PROXY")
+		return failure(n.explain(err), "let outbound TCP to "+address+" through the firewall, or set HTTPS_PROXY")
 	}
 	return ok(fmt.Sprintf("%s answers in %s", address, time.Since(start).Round(100*time.Microsecond)))
 }
 
 // explain returns what kept us from an answer of the control plane.
-func (e *exam) explain(err error) error { return controlapi.Explain(e.target, e.Now, err) }
+func (n *network) explain(err error) error { return controlapi.Explain(n.target, n.Now, err) }
 
 func dial(ctx context.Context, address string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)

@@ -23,19 +23,19 @@ const (
 
 // permissions checks each right that the agent's manifest grants, so that there is no second list
 // of them.
-func (e *exam) permissions(ctx context.Context) []Finding {
+func (c *cluster) permissions(ctx context.Context) []Finding {
 	needed, err := deployments.Granted()
 	if err != nil {
 		return failure(err, "")
 	}
-	reviews, err := authorizationv1client.NewForConfig(e.restConfig())
+	reviews, err := authorizationv1client.NewForConfig(c.restConfig())
 	if err != nil {
 		return failure(err, fixCluster)
 	}
-	findings := e.review(ctx, reviews, "in the cluster", "", needed.Cluster, fixManifest)
-	findings = append(findings, e.review(ctx, reviews, "in its own namespace "+e.Config.Namespace, e.Config.Namespace, needed.Own, fixManifest)...)
-	findings = append(findings, e.selfUpdate(ctx, reviews)...)
-	namespaces, err := e.managedNamespaces(ctx)
+	findings := c.review(ctx, reviews, "in the cluster", "", needed.Cluster, fixManifest)
+	findings = append(findings, c.review(ctx, reviews, "in its own namespace "+c.Config.Namespace, c.Config.Namespace, needed.Own, fixManifest)...)
+	findings = append(findings, c.selfUpdate(ctx, reviews)...)
+	namespaces, err := c.managedNamespaces(ctx)
 	if err != nil {
 		return append(findings, failure(fmt.Errorf("list the managed namespaces: %w", err), fixManifest)...)
 	}
@@ -43,27 +43,27 @@ func (e *exam) permissions(ctx context.Context) []Finding {
 		findings = append(findings, ok("no namespace is managed yet; `pipeops-runner namespace create` makes one")...)
 	}
 	for _, ns := range namespaces[:min(len(namespaces), maxNamespaces)] {
-		fix := fmt.Sprintf("kubectl -n %s create rolebinding pipeops-agent --clusterrole=pipeops-agent-namespace --serviceaccount=%s:pipeops-agent", ns, e.Config.Namespace)
-		findings = append(findings, e.review(ctx, reviews, "in the managed namespace "+ns, ns, needed.Managed, fix)...)
+		fix := fmt.Sprintf("kubectl -n %s create rolebinding pipeops-agent --clusterrole=pipeops-agent-namespace --serviceaccount=%s:pipeops-agent", ns, c.Config.Namespace)
+		findings = append(findings, c.review(ctx, reviews, "in the managed namespace "+ns, ns, needed.Managed, fix)...)
 	}
 	return findings
 }
 
 // selfUpdate checks the rights that an agent in a pod needs to update itself, if that is enabled.
-func (e *exam) selfUpdate(ctx context.Context, reviews authorizationv1client.SelfSubjectAccessReviewsGetter) []Finding {
-	if !e.Config.SelfUpdate || e.Config.StateDir != "" {
+func (c *cluster) selfUpdate(ctx context.Context, reviews authorizationv1client.SelfSubjectAccessReviewsGetter) []Finding {
+	if !c.Config.SelfUpdate || c.Config.StateDir != "" {
 		return nil
 	}
 	needed, err := deployments.GrantedForSelfUpdate()
 	if err != nil {
 		return failure(err, "")
 	}
-	return e.review(ctx, reviews, "to update itself", e.Config.Namespace, needed.Own,
+	return c.review(ctx, reviews, "to update itself", c.Config.Namespace, needed.Own,
 		"kubectl apply --server-side -f deployments/self-update.yaml; with Helm set selfUpdate.enabled=true")
 }
 
 // review asks for each right and returns a finding for each that is missing.
-func (e *exam) review(ctx context.Context, reviews authorizationv1client.SelfSubjectAccessReviewsGetter, where, namespace string, rights []deployments.Grant, fix string) []Finding {
+func (c *cluster) review(ctx context.Context, reviews authorizationv1client.SelfSubjectAccessReviewsGetter, where, namespace string, rights []deployments.Grant, fix string) []Finding {
 	allowed := make([]bool, len(rights))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReviews)
@@ -100,14 +100,14 @@ func question(r deployments.Grant, namespace string) *authorizationv1.SelfSubjec
 }
 
 // managedNamespaces returns those with the agent's mark.
-func (e *exam) managedNamespaces(ctx context.Context) ([]string, error) {
-	cluster, err := e.cluster()
+func (c *cluster) managedNamespaces(ctx context.Context) ([]string, error) {
+	reader, err := c.reader()
 	if err != nil {
 		return nil, err
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(namespaceKind.GroupVersion().WithKind(namespaceKind.Kind + "List"))
-	if err := cluster.List(ctx, list, client.MatchingLabels(managed.Labels()), client.Limit(maxNamespaces)); err != nil {
+	if err := reader.List(ctx, list, client.MatchingLabels(managed.Labels()), client.Limit(maxNamespaces)); err != nil {
 		return nil, err
 	}
 	var names []string

@@ -10,8 +10,8 @@ import (
 
 // policy reads what the owner of the cluster lets Runners do, where the agent
 // reads it.
-func (e *exam) policy(ctx context.Context) []Finding {
-	doc, source, err := e.readPolicy(ctx)
+func (c *cluster) policy(ctx context.Context) []Finding {
+	doc, source, err := c.readPolicy(ctx)
 	if err != nil {
 		return failure(fmt.Errorf("%s: %w", source, err), "until it is corrected every command is refused; try it with `pipeops-agent policy check`")
 	}
@@ -19,19 +19,19 @@ func (e *exam) policy(ctx context.Context) []Finding {
 	p.Set(doc, nil)
 	switch s := p.State(); {
 	case doc.Paused || doc.ReadOnly:
-		return warning(source+": "+s.State, "commands are refused until its owner changes that (docs/policy.md)")
+		return warning(source+": "+s.State, "commands are refused until its owner changes that (docs/cluster-owner/policy.md)")
 	case doc.Rules == nil:
 		return ok("the default; " + source + " sets another")
 	}
 	return ok(fmt.Sprintf("%s, %d rules", source, len(doc.Rules)))
 }
 
-func (e *exam) readPolicy(ctx context.Context) (doc policy.Document, source string, err error) {
-	if file := e.Config.PolicyFile; file != "" {
+func (c *cluster) readPolicy(ctx context.Context) (doc policy.Document, source string, err error) {
+	if file := c.Config.PolicyFile; file != "" {
 		doc, err = policy.ReadFile(file)
 		return doc, file, err
 	}
-	k, err := kube.New(e.restConfig(), kube.Options{Namespace: e.Config.Namespace})
+	k, err := kube.New(c.restConfig(), kube.Options{Namespace: c.Config.Namespace})
 	if err != nil {
 		return doc, "the policy", err
 	}

@@ -21,14 +21,14 @@ const driftWarning = 30 * time.Second
 const fixClock = "set this machine's clock, for example with `timedatectl set-ntp true`"
 
 // tls verifies the control plane's certificate as the agent does.
-func (e *exam) tls(ctx context.Context) []Finding {
-	trust, whose, err := e.trust()
+func (n *network) tls(ctx context.Context) []Finding {
+	trust, whose, err := n.trust()
 	if err != nil {
 		return failure(err, fixConfiguration)
 	}
-	answer, err := e.get(ctx, trust, "/healthz")
+	answer, err := n.get(ctx, trust, "/healthz")
 	if err != nil {
-		return failure(e.explain(err), "look at what is between, a proxy for example")
+		return failure(n.explain(err), "look at what is between, a proxy for example")
 	}
 	leaf := answer.tls.PeerCertificates[0]
 	return ok(fmt.Sprintf("%s, trusted by %s, certificate until %s",
@@ -36,33 +36,33 @@ func (e *exam) tls(ctx context.Context) []Finding {
 }
 
 // trust returns the agent's TLS trust in the control plane, and a description of its source.
-func (e *exam) trust() (cfg *tls.Config, whose string, err error) {
-	roots, err := e.Config.CAPool()
+func (n *network) trust() (cfg *tls.Config, whose string, err error) {
+	roots, err := n.Config.CAPool()
 	if err != nil {
 		return nil, "", err
 	}
-	if e.id != nil {
-		cfg = e.id.ControlPlaneTLS(roots)
-		cfg.Time = e.Now
+	if n.id != nil {
+		cfg = n.id.ControlPlaneTLS(roots)
+		cfg.Time = n.Now
 		return cfg, "the agent's identity", nil
 	}
-	trust := controlapi.Trust{Roots: roots, Now: e.Now}
+	trust := controlapi.Trust{Roots: roots, Now: n.Now}
 	whose = "this system's CAs"
 	if roots != nil {
 		whose = "PIPEOPS_CA_FILE"
 	}
-	if token, err := controlapi.ParseToken(e.Config.Token); err == nil && token.Fingerprint != "" {
+	if token, err := controlapi.ParseToken(n.Config.Token); err == nil && token.Fingerprint != "" {
 		trust.Fingerprint, whose = token.Fingerprint, "the token's fingerprint"
 	}
-	cfg, err = trust.TLSConfig(e.Config.ControlPlaneURL)
+	cfg, err = trust.TLSConfig(n.Config.ControlPlaneURL)
 	return cfg, whose, err
 }
 
 // clock compares this machine's clock with the control plane's. It does not verify the certificate,
 // which fails when the clock is wrong. It sends no sensitive data, so the worst result of a false
 // server is a clock that is set wrong.
-func (e *exam) clock(ctx context.Context) []Finding {
-	answer, err := e.get(ctx, &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, "/healthz") //nolint:gosec // see above
+func (n *network) clock(ctx context.Context) []Finding {
+	answer, err := n.get(ctx, &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, "/healthz") //nolint:gosec // see above
 	if err != nil {
 		return skipped("the control plane did not tell the time")
 	}
@@ -70,7 +70,7 @@ func (e *exam) clock(ctx context.Context) []Finding {
 	if err != nil {
 		return skipped("the control plane did not tell the time")
 	}
-	ours := e.Now()
+	ours := n.Now()
 	if skewed := controlapi.ClockSkew(ours, theirs); skewed != nil {
 		return failure(skewed, fixClock)
 	}
@@ -89,16 +89,16 @@ type answer struct {
 }
 
 // get sends a request to the control plane, through the proxy if there is one.
-func (e *exam) get(ctx context.Context, trust *tls.Config, path string) (answer, error) {
+func (n *network) get(ctx context.Context, trust *tls.Config, path string) (answer, error) {
 	trust = trust.Clone()
 	trust.Certificates = nil // the request needs no client identity
 	transport := &http.Transport{
 		TLSClientConfig: trust, DisableKeepAlives: true,
-		Proxy: func(r *http.Request) (*url.URL, error) { return e.proxies(r.URL) },
+		Proxy: func(r *http.Request) (*url.URL, error) { return n.proxies(r.URL) },
 	}
 	client := http.Client{Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.target.JoinPath(path).String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.target.JoinPath(path).String(), nil)
 	if err != nil {
 		return answer{}, err
 	}

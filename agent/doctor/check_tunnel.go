@@ -15,22 +15,22 @@ import (
 // tunnel connects to the FRP ports as the agent does, up to the login, so that a running agent
 // keeps its tunnels. If one of two nodes does not respond, that is not a failure: the agent works
 // without it.
-func (e *exam) tunnel(ctx context.Context) []Finding {
-	if e.endpoint.Address == "" {
+func (n *network) tunnel(ctx context.Context) []Finding {
+	if n.endpoint.Address == "" {
 		return skipped("its address comes with the identity, or from the control plane for a good token")
 	}
-	settings, proof, err := e.tunnelTLS()
+	settings, proof, err := n.tunnelTLS()
 	if err != nil {
 		return failure(err, fixConfiguration)
 	}
-	nodes := []controlapi.TunnelEndpoint{e.endpoint}
-	if e.id != nil && len(e.id.Tunnels) > 0 {
-		nodes = e.id.Tunnels[:min(len(e.id.Tunnels), tunnel.SetSize)]
+	nodes := []controlapi.TunnelEndpoint{n.endpoint}
+	if n.id != nil && len(n.id.Tunnels) > 0 {
+		nodes = n.id.Tunnels[:min(len(n.id.Tunnels), tunnel.SetSize)]
 	}
 	found := make([][]Finding, len(nodes))
 	var probes sync.WaitGroup
 	for i, node := range nodes {
-		probes.Go(func() { found[i] = e.probe(ctx, node, settings, proof) })
+		probes.Go(func() { found[i] = n.probe(ctx, node, settings, proof) })
 	}
 	probes.Wait()
 	return oneIsEnough(slices.Concat(found...))
@@ -49,17 +49,17 @@ func oneIsEnough(findings []Finding) []Finding {
 }
 
 // probe connects to one node.
-func (e *exam) probe(ctx context.Context, node controlapi.TunnelEndpoint, settings *tls.Config, proof string) []Finding {
+func (n *network) probe(ctx context.Context, node controlapi.TunnelEndpoint, settings *tls.Config, proof string) []Finding {
 	agentID := "doctor"
-	if e.id != nil {
-		agentID = e.id.AgentID
+	if n.id != nil {
+		agentID = n.id.AgentID
 	}
 	way, err := tunnel.Probe(ctx, tunnel.Config{
 		ServerAddress: node.Address, ServerName: node.ServerName, AgentID: agentID,
-		Proxy: e.proxies, Log: zerolog.Nop(),
+		Proxy: n.proxies, Log: zerolog.Nop(),
 		TLS:       func(context.Context) (*tls.Config, error) { return settings, nil },
-		Websocket: e.Config.ControlPlaneURL, WebsocketTLS: e.websocketTLS,
-		Fallback: tunnel.Fallback{HeadStart: e.Timeout / 3},
+		Websocket: n.Config.ControlPlaneURL, WebsocketTLS: n.websocketTLS,
+		Fallback: tunnel.Fallback{HeadStart: n.Timeout / 3},
 	})
 	switch open := "let outbound TCP to " + node.Address + " through the firewall"; {
 	case err != nil:
@@ -71,13 +71,13 @@ func (e *exam) probe(ctx context.Context, node controlapi.TunnelEndpoint, settin
 }
 
 // websocketTLS returns the TLS configuration for the HTTPS API, as the agent has it.
-func (e *exam) websocketTLS(context.Context) (*tls.Config, error) {
-	extra, err := e.Config.CAPool()
-	if err != nil || e.id == nil {
+func (n *network) websocketTLS(context.Context) (*tls.Config, error) {
+	extra, err := n.Config.CAPool()
+	if err != nil || n.id == nil {
 		return &tls.Config{MinVersion: tls.VersionTLS13}, err
 	}
-	cfg := e.id.ControlPlaneTLS(extra)
-	cfg.Time = e.Now
+	cfg := n.id.ControlPlaneTLS(extra)
+	cfg.Time = n.Now
 	return cfg, nil
 }
 
@@ -86,17 +86,17 @@ var asks = []string{tunnel.ALPN, tunnel.SendCA}
 
 // tunnelTLS returns a configuration that verifies as much as possible: both ends with an identity,
 // and the server alone with a token that names the CA.
-func (e *exam) tunnelTLS() (cfg *tls.Config, proof string, err error) {
-	if e.id != nil {
-		cfg = e.id.TLS()
-		cfg.Time = e.Now
-		if e.Now().After(e.id.NotAfter()) {
+func (n *network) tunnelTLS() (cfg *tls.Config, proof string, err error) {
+	if n.id != nil {
+		cfg = n.id.TLS()
+		cfg.Time = n.Now
+		if n.Now().After(n.id.NotAfter()) {
 			cfg.Certificates = nil // it will have a new one
 			return cfg, " and is the control plane's", nil
 		}
 		return cfg, " and accepts the agent's certificate", nil
 	}
-	token, err := controlapi.ParseToken(e.Config.Token)
+	token, err := controlapi.ParseToken(n.Config.Token)
 	if err != nil {
 		return nil, "", err
 	}
@@ -105,8 +105,8 @@ func (e *exam) tunnelTLS() (cfg *tls.Config, proof string, err error) {
 		// the server, and it is not trusted.
 		return &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: asks}, "; whether it is the control plane's is known after registration", nil //nolint:gosec // see above
 	}
-	trust := controlapi.Trust{Fingerprint: token.Fingerprint, Now: e.Now}
-	if cfg, err = trust.TLSConfig("https://" + e.endpoint.ServerName); err != nil {
+	trust := controlapi.Trust{Fingerprint: token.Fingerprint, Now: n.Now}
+	if cfg, err = trust.TLSConfig("https://" + n.endpoint.ServerName); err != nil {
 		return nil, "", err
 	}
 	cfg.NextProtos = asks

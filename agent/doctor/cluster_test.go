@@ -18,7 +18,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -121,7 +121,7 @@ func TestDoctorBesideARunningAgent(t *testing.T) {
 	assert.Equal(t, id, p.AwaitOnline(t, time.Time{}))
 
 	end()
-	_, err = p.RevokeAgent(t.Context(), id)
+	_, err = p.Agents.Revoke(t.Context(), id)
 	require.NoError(t, err)
 	assert.Contains(t, finding(t, doctor.Examine(t.Context(), opts), "registration").Detail, "revoked")
 }
@@ -131,7 +131,7 @@ func TestDoctorBesideARunningAgent(t *testing.T) {
 func TestAnAgentThatWaitsForApproval(t *testing.T) {
 	env, p := kubetest.ControlPlane(t), planetest.Start(t)
 	opts := in(options(t, p), env.Agent)
-	opts.Config.Token = p.Token(t, controlplane.TokenOptions{TTL: time.Hour, Uses: 1, Approve: true})
+	opts.Config.Token = p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1, Approve: true})
 	report := doctor.Examine(t.Context(), opts)
 	requireOnly(t, report)
 	assert.Contains(t, finding(t, report, "token").Detail, "an operator approves them")
@@ -149,23 +149,23 @@ func TestAnAgentThatWaitsForApproval(t *testing.T) {
 	waits, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, harness.Eventually(waits, "it waits", func(ctx context.Context) error {
-		list, err := p.Enrolments(ctx)
+		list, err := p.Enrolments.List(ctx)
 		if err == nil && len(list) != 1 {
 			err = fmt.Errorf("%d wait", len(list))
 		}
 		return err
 	}))
-	list, err := p.Enrolments(t.Context())
+	list, err := p.Enrolments.List(t.Context())
 	require.NoError(t, err)
 	report = doctor.Examine(t.Context(), opts)
 	requireOnly(t, report, "token")
 	assert.Contains(t, finding(t, report, "token").Detail, "waits for approval")
 	assert.Contains(t, finding(t, report, "token").Fix, "pipeops-controlplane agent approve "+list[0].ID)
 
-	_, err = p.DenyAgent(t.Context(), list[0].ID, "not ours")
+	_, err = p.Enrolments.Deny(t.Context(), list[0].ID, "not ours")
 	require.NoError(t, err)
 	assert.Contains(t, finding(t, doctor.Examine(t.Context(), opts), "token").Detail, "denied this agent's registration: not ours")
-	_, err = p.ApproveAgent(t.Context(), list[0].ID)
+	_, err = p.Enrolments.Approve(t.Context(), list[0].ID)
 	require.NoError(t, err)
 	assert.Contains(t, finding(t, doctor.Examine(t.Context(), opts), "token").Detail, "is approved")
 }

@@ -61,9 +61,20 @@ type Options struct {
 	Now         func() time.Time // the clock; nil for the machine's
 }
 
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	return o
+}
+
 // Examine does all checks, those that do not need each other at the same time.
 func Examine(ctx context.Context, opts Options) Report {
 	e := newExam(opts)
+	checks := e.checks()
 	found := make([][]Finding, len(checks))
 	done := map[string]chan struct{}{}
 	for _, c := range checks {

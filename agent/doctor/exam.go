@@ -5,10 +5,8 @@ import (
 	"crypto"
 	"errors"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/net/http/httpproxy"
 
@@ -23,74 +21,98 @@ type check struct {
 	// needs are the checks without whose success this one has nothing new to report; after are
 	// those whose results it uses.
 	needs, after []string
-	run          func(*exam, context.Context) []Finding
+	run          func(context.Context) []Finding
 }
 
-// checks are in the order of the report.
-var checks = []check{
-	{name: "configuration", run: (*exam).configuration},
-	{name: "proxy", run: (*exam).proxy},
-	{name: "dns", needs: []string{"proxy"}, run: (*exam).dns},
-	{name: "tcp", needs: []string{"dns"}, run: (*exam).tcp},
-	{name: "clock", needs: []string{"tcp"}, run: (*exam).clock},
-	{name: "tls", needs: []string{"tcp"}, after: []string{"identity"}, run: (*exam).tls},
-	{name: "control-plane", needs: []string{"tls"}, run: (*exam).controlPlane},
-	{name: "identity", after: []string{"kubernetes"}, run: (*exam).identity},
-	{name: "registration", needs: []string{"tls", "kubernetes"}, after: []string{"identity"}, run: (*exam).registration},
-	{name: "token", after: []string{"tls", "identity"}, run: (*exam).token},
-	{name: "tunnel", needs: []string{"proxy"}, after: []string{"identity", "token"}, run: (*exam).tunnel},
-	{name: "kubernetes", run: (*exam).kubernetes},
-	{name: "resource", needs: []string{"kubernetes"}, run: (*exam).resource},
-	{name: "permissions", needs: []string{"kubernetes"}, run: (*exam).permissions},
-	{name: "policy", needs: []string{"kubernetes"}, run: (*exam).policy},
-	{name: "disk", run: (*exam).disk},
-	{name: "memory", run: (*exam).memory},
-	{name: "rendering", run: (*exam).rendering},
+// checks returns the checks in the order of the report.
+func (e *exam) checks() []check {
+	return []check{
+		{name: "configuration", run: e.configuration},
+		{name: "proxy", run: e.network.proxy},
+		{name: "dns", needs: []string{"proxy"}, run: e.network.dns},
+		{name: "tcp", needs: []string{"dns"}, run: e.network.tcp},
+		{name: "clock", needs: []string{"tcp"}, run: e.network.clock},
+		{name: "tls", needs: []string{"tcp"}, after: []string{"identity"}, run: e.network.tls},
+		{name: "control-plane", needs: []string{"tls"}, run: e.network.controlPlane},
+		{name: "identity", after: []string{"kubernetes"}, run: e.admission.identity},
+		{name: "registration", needs: []string{"tls", "kubernetes"}, after: []string{"identity"}, run: e.admission.registration},
+		{name: "token", after: []string{"tls", "identity"}, run: e.admission.token},
+		{name: "tunnel", needs: []string{"proxy"}, after: []string{"identity", "token"}, run: e.network.tunnel},
+		{name: "kubernetes", run: e.cluster.kubernetes},
+		{name: "resource", needs: []string{"kubernetes"}, run: e.cluster.resource},
+		{name: "permissions", needs: []string{"kubernetes"}, run: e.cluster.permissions},
+		{name: "policy", needs: []string{"kubernetes"}, run: e.cluster.policy},
+		{name: "components", needs: []string{"kubernetes"}, run: e.cluster.components},
+		{name: "public", needs: []string{"registration", "policy"}, run: e.admission.public},
+		{name: "disk", run: e.machine.disk},
+		{name: "memory", run: e.machine.memory},
+		{name: "rendering", run: e.machine.rendering},
+	}
 }
 
-// exam is one examination: its subject and what it has found so far. Only later checks read what a
-// check writes.
+// exam is one examination: the checks by their subject, and which of them have failed.
 type exam struct {
 	Options
-	getenv  func(string) string
-	target  *url.URL // the control plane; nil when its URL makes no sense
-	proxies func(*url.URL) (*url.URL, error)
+	network   *network
+	admission *admission
+	cluster   *cluster
+	machine   machine
+	failures  *failures
+}
 
-	via      *url.URL // the proxy to the control plane; by proxy
+// learned is what checks have found out. Only later checks read what a check writes.
+type learned struct {
 	id       *identity.Identity
 	asked    crypto.PublicKey          // of the request that is not answered yet; nil without one
 	endpoint controlapi.TunnelEndpoint // of the identity or the token
-
-	mu     sync.Mutex
-	failed map[string]bool
 }
 
+// network checks the way to the control plane, and to its tunnel's nodes.
+type network struct {
+	Options
+	*learned
+	target  *url.URL // the control plane; nil when its URL makes no sense
+	proxies func(*url.URL) (*url.URL, error)
+	via     *url.URL // the proxy to the control plane; by proxy
+}
+
+// admission checks whether the control plane admits this agent, and the public to its hosts.
+type admission struct {
+	Options
+	*learned
+	network  *network
+	cluster  *cluster
+	failures *failures
+}
+
+// cluster checks the Kubernetes API, what is installed there, and the agent's rights.
+type cluster struct{ Options }
+
 func newExam(opts Options) *exam {
-	e := &exam{Options: opts, getenv: os.Getenv, proxies: httpproxy.FromEnvironment().ProxyFunc(), failed: map[string]bool{}}
-	if e.Now == nil {
-		e.Now = time.Now
-	}
-	if e.Timeout == 0 {
-		e.Timeout = defaultTimeout
-	}
+	opts = opts.withDefaults()
+	learned, cluster, failures := &learned{}, &cluster{opts}, &failures{names: map[string]bool{}}
+	network := &network{Options: opts, learned: learned, proxies: httpproxy.FromEnvironment().ProxyFunc()}
 	if target, err := controlapi.ParseURL(opts.Config.ControlPlaneURL); err == nil {
-		e.target = target
+		network.target = target
 	}
-	return e
+	return &exam{
+		Options: opts, network: network, cluster: cluster, machine: machine{opts.Config.StateDir}, failures: failures,
+		admission: &admission{Options: opts, learned: learned, network: network, cluster: cluster, failures: failures},
+	}
 }
 
 // do runs a check, unless one that it needs has failed.
 func (e *exam) do(ctx context.Context, c check) []Finding {
 	if blocker := e.blocker(c); blocker != "" {
-		e.note(c.name)
+		e.failures.note(c.name)
 		return one(c.name, Skipped, "because of "+blocker, "")
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
-	findings := c.run(e, ctx)
+	findings := c.run(ctx)
 	for i := range findings {
 		if findings[i].Check = c.name; findings[i].Status == Failed {
-			e.note(c.name)
+			e.failures.note(c.name)
 		}
 	}
 	return findings
@@ -98,24 +120,29 @@ func (e *exam) do(ctx context.Context, c check) []Finding {
 
 func (e *exam) blocker(c check) string {
 	for _, other := range c.needs {
-		if e.hasFailed(other) {
+		if e.failures.has(other) {
 			return other
 		}
 	}
 	return ""
 }
 
-// hasFailed reports whether a check has failed, or could not run because another one has failed.
-func (e *exam) hasFailed(name string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.failed[name]
+// failures are the checks that have failed, or could not run because another one has failed.
+type failures struct {
+	mu    sync.Mutex
+	names map[string]bool
 }
 
-func (e *exam) note(failed string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.failed[failed] = true
+func (f *failures) has(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.names[name]
+}
+
+func (f *failures) note(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.names[name] = true
 }
 
 func one(name string, status Status, detail, fix string) []Finding {

@@ -12,14 +12,14 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // options are those of an agent that is set up well but has no cluster.
 func options(t *testing.T, p *planetest.Plane) doctor.Options {
@@ -28,7 +28,7 @@ func options(t *testing.T, p *planetest.Plane) doctor.Options {
 		Version: "test",
 		Config: config.Config{
 			ControlPlaneURL: p.URL(), ClusterName: "shop", Namespace: kubetest.AgentNamespace,
-			StateDir: t.TempDir(), Token: p.Token(t, controlplane.TokenOptions{TTL: time.Hour, Uses: 1}),
+			StateDir: t.TempDir(), Token: p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1}),
 		},
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
@@ -37,7 +37,7 @@ func TestBeforeRegistrationATokenIsTriedAndNotUsed(t *testing.T) {
 	assert.Contains(t, finding(t, report, "tunnel").Detail, "answers and is the control plane's")
 	assert.Equal(t, doctor.Skipped, finding(t, report, "registration").Status)
 	assert.Equal(t, doctor.Skipped, finding(t, report, "permissions").Status)
-	tokens, err := p.Tokens(t.Context())
+	tokens, err := p.Tokens.List(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, tokens[0].Uses)
 }
@@ -65,7 +65,7 @@ func TestEachFaultIsFoundWithItsFix(t *testing.T) {
 		"mistyped token": {func(_ *testing.T, o *doctor.Options) { o.Config.Token = "pipeops_oops" },
 			"token", "not an enrolment token", "copy the whole line"},
 		"expired token": {func(t *testing.T, o *doctor.Options) {
-			o.Config.Token = p.Token(t, controlplane.TokenOptions{TTL: time.Nanosecond})
+			o.Config.Token = p.Token(t, operators.TokenOptions{TTL: time.Nanosecond})
 		}, "token", "expired at", "token create"},
 		"no token": {func(_ *testing.T, o *doctor.Options) { o.Config.Token = "" },
 			"token", "AGENT_TOKEN is not set", "token create"},

@@ -50,24 +50,3 @@ func (r redactor) text(s string) string {
 	}
 	return s
 }
-
-// secrets returns the secrets that this examination has seen.
-func (e *exam) secrets() []string {
-	list := []string{e.Config.Token, e.Config.K3sToken}
-	if credential, _, pinned := strings.Cut(e.Config.Token, "."); pinned {
-		list = append(list, credential)
-	}
-	if _, secret, ok := strings.Cut(strings.TrimPrefix(e.Config.Token, "pipeops_"), "_"); ok {
-		list = append(list, secret)
-	}
-	if k := e.Kubernetes; k != nil {
-		list = append(list, k.BearerToken, k.Password, string(k.KeyData))
-	}
-	for _, name := range proxyVariables {
-		if u, err := url.Parse(e.getenv(name)); err == nil && u.User != nil {
-			password, _ := u.User.Password()
-			list = append(list, password)
-		}
-	}
-	return list
-}

@@ -23,8 +23,8 @@ func Program(m *release.Manifest) (release.File, bool) {
 	return m.File(release.KindAgent, runtime.GOOS, runtime.GOARCH)
 }
 
-// Stage stores a release's program, read from body, with the manifest and the signatures by which it
-// is verified at each start. If size or digest differ from the manifest, it stores nothing and
+// Stage stores a release's program, read from body, with the manifest and the signatures by which
+// it is verified at each start. If size or digest differ from the manifest, it stores nothing and
 // returns ErrTampered.
 func (d Dir) Stage(m *release.Manifest, manifest, signature []byte, body io.Reader) error {
 	want, ok := Program(m)

@@ -1,16 +1,14 @@
 // Command pipeops-controlplane is the operator's side of PipeOps: it serves agents and Runners, and
-// manages tokens, Runners and agents. The implementation is in internal/controlplane; this package
-// has flags and wiring.
+// manages tokens, Runners and agents.
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/command"
 )
 
-// Set when a release is built: -ldflags "-X main.version=… -X main.commit=…".
+// Set by the linker.
 var (
 	version = "dev"
 	commit  = "unknown"
@@ -19,13 +17,5 @@ var (
 )
 
 func main() {
-	os.Exit(run())
-}
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// The first signal stops in order, the second at once.
-	context.AfterFunc(ctx, stop)
-	return execute(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr})
+	os.Exit(command.Main(command.Build{Version: version, Commit: commit, ReleaseKeys: releaseKeys}))
 }

@@ -35,8 +35,8 @@ func Namespace[T metav1.Object](
 	return ns, nil
 }
 
-// Manages reports whether the agent manages the namespace, with Kubernetes' own error if it could not
-// be read.
+// Manages reports whether the agent manages the namespace, with Kubernetes' own error if it could
+// not be read.
 func Manages[T metav1.Object](
 	ctx context.Context, scope managed.Scope, name string, read Reader[T],
 ) (ns T, ok bool, err error) {

@@ -13,6 +13,7 @@ import (
 const (
 	RoleAgent        = "agent"
 	RoleRunner       = "runner"
+	RoleOperator     = "operator"     // clients of the operator API
 	RoleServer       = "server"       // the control plane's listeners
 	RoleControlPlane = "controlplane" // the control plane as a client of agents and of others
 )
@@ -23,6 +24,11 @@ const intermediatePath = "/ca/"
 // IntermediateURI returns the SPIFFE ID of the intermediate CA that signs certificates of a role.
 func IntermediateURI(trustDomain, role string) *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: intermediatePath + role}
+}
+
+// LeafURI returns the SPIFFE ID of a holder of a certificate.
+func LeafURI(trustDomain, role, name string) *url.URL {
+	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: "/" + role + "/" + name}
 }
 
 // RoleOf returns the role for which an intermediate CA signs, and "" for any other certificate.
@@ -38,9 +44,9 @@ func RoleOf(intermediate *x509.Certificate) string {
 	return role
 }
 
-// SignedFor returns an error unless the intermediate CA of that role signed the first certificate of
-// a verified chain. X.509 name constraints look at the host of a SPIFFE ID alone, so verifiers ask
-// this for the role. A certificate that a root CA signed by itself is refused, too.
+// SignedFor returns an error unless the intermediate CA of that role signed the first certificate
+// of a verified chain. X.509 name constraints look at the host of a SPIFFE ID alone, so verifiers
+// ask this for the role. A certificate that a root CA signed by itself is refused, too.
 func SignedFor(chains [][]*x509.Certificate, trustDomain, role string) error {
 	if len(chains) == 0 {
 		return errors.New("the certificate was not verified")

@@ -14,10 +14,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 var adopting = runnerapi.WriteOptions{Caller: byTest.Caller, Adopt: true}
@@ -50,6 +51,7 @@ func theirService(k runnerapi.Key, change ...func(*corev1.ServiceSpec)) *corev1.
 // TestADeploymentIsAdopted while it serves: its pods are replaced one by one, since the
 // agent's labels are none of theirs, and all that the App does not say is gone.
 func TestADeploymentIsAdopted(t *testing.T) {
+	suite.Release(t, "a Deployment becomes an App on real nodes")
 	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)
@@ -124,7 +126,7 @@ func TestAnEqualDeploymentKeepsItsPods(t *testing.T) {
 		o.SetAnnotations(nil)
 		require.NoError(t, env.Client.Update(t.Context(), o))
 	}
-	a := get(t, env, k, &app.App{})
+	a := get(t, env, k, &v1alpha1.App{})
 	a.Finalizers = nil
 	require.NoError(t, env.Client.Update(t.Context(), a))
 	require.NoError(t, env.Client.Delete(t.Context(), a))
@@ -191,7 +193,7 @@ func TestWhatIsNotAdopted(t *testing.T) {
 			assert.Equal(t, runnerapi.CodeConflict, code(err))
 			assert.ErrorContains(t, err, c.says)
 			assert.Equal(t, have.ResourceVersion, get(t, env, k, &appsv1.Deployment{}).ResourceVersion)
-			assert.False(t, exists(t, env, k, &app.App{}))
+			assert.False(t, exists(t, env, k, &v1alpha1.App{}))
 		})
 	}
 	for name, c := range map[string]struct {
@@ -219,7 +221,7 @@ func TestWhatIsNotAdopted(t *testing.T) {
 	require.NoError(t, env.Client.Update(t.Context(), have))
 	note, err := json.Marshal(map[string]any{"objects": map[string]apitypes.UID{"deployment/later": have.UID}})
 	require.NoError(t, err)
-	a := &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "later", Annotations: map[string]string{"pipeops.io/adopted": string(note)}}, Spec: web()}
+	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "later", Annotations: map[string]string{"pipeops.io/adopted": string(note)}}, Spec: web()}
 	require.NoError(t, env.Client.Create(t.Context(), a))
 	eventually(t, "the conflict is in the status", func() bool {
 		got, err := e.Get(t.Context(), k)

@@ -14,8 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -31,11 +33,11 @@ func serve(t *testing.T, env *kubetest.Env, ns string, e *app.Engine) *served {
 	t.Helper()
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentOf(ns)})
 	require.NoError(t, err)
-	cert := runnertest.NewCA(t).Issue(t, runnerapi.RunnerURI("example.com", "ci"))
+	cert := runnertest.NewCA(t).Issue(t, credentials.RunnerURI("example.com", "ci"))
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	require.NoError(t, err)
 	return &served{runner: leaf, handler: server.New(server.Config{
-		Apps: e, Secrets: k, Namespaces: k, Clusters: k, Journal: k.Journal(), Outcomes: e,
+		Apps: e, Secrets: k.Contents(), Namespaces: k.Namespaces(), Clusters: k, Journal: k.Journal(), Outcomes: e,
 		TrustDomain: "example.com", Log: zerolog.Nop(),
 	})}
 }
@@ -78,7 +80,7 @@ func TestCommandsOverRestartsAndReplicas(t *testing.T) {
 		require.Less(t, answers[i].Code, 300, "%s: %s", c.key, answers[i].Body)
 	}
 	stop()
-	before := get(t, env, k, &app.App{})
+	before := get(t, env, k, &v1alpha1.App{})
 
 	second, _ := start(t, env, ns, nil)
 	two := serve(t, env, ns, second)
@@ -93,7 +95,7 @@ func TestCommandsOverRestartsAndReplicas(t *testing.T) {
 		assert.Equal(t, http.StatusConflict, other.Code, c.key)
 		assert.Contains(t, other.Body.String(), `"idempotency_key_reused"`)
 	}
-	after := get(t, env, k, &app.App{})
+	after := get(t, env, k, &v1alpha1.App{})
 	assert.Equal(t, before.Generation, after.Generation, "nothing was carried out again")
 	assert.Equal(t, before.Annotations, after.Annotations)
 	assert.Equal(t, "example.com/web:1", after.Spec.Image)

@@ -9,7 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -31,7 +31,7 @@ func TestAutoscalingFollowsTheLoad(t *testing.T) {
 		Resources: runnerapi.Resources{Requests: runnerapi.ResourceAmounts{CPU: "20m"}, Limits: runnerapi.ResourceAmounts{CPU: "100m"}},
 	})
 	defer func() { // it would go on to take CPU from the other tests
-		assert.NoError(t, env.Client.Delete(t.Context(), &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}))
+		assert.NoError(t, env.Client.Delete(t.Context(), &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}))
 		assert.True(t, polled(podPatience, func() bool { return len(podsOf(t, env, k)) == 0 }), "its pods go")
 	}()
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, a.Generation).Status.Phase)
@@ -44,5 +44,5 @@ func TestAutoscalingFollowsTheLoad(t *testing.T) {
 	})
 	t.Logf("two pods after %s", time.Since(began).Round(time.Second))
 	assert.EqualValues(t, 2, *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas)
-	assert.Equal(t, a.Generation, get(t, env, k, &app.App{}).Generation, "the spec stays what was written")
+	assert.Equal(t, a.Generation, get(t, env, k, &v1alpha1.App{}).Generation, "the spec stays what was written")
 }

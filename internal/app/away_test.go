@@ -9,7 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -40,11 +41,11 @@ func TestAfterALongAbsenceTheLastWordsArrive(t *testing.T) {
 		rollOut(t, env, busy)
 		eventually(t, "it is healthy, and that was tried", func() bool {
 			tries := r.refused(busy.Name)
-			return len(tries) > 0 && tries[len(tries)-1].Type == app.EventHealthy && tries[len(tries)-1].Ready == int32(n+2)
+			return len(tries) > 0 && tries[len(tries)-1].Type == events.Healthy && tries[len(tries)-1].Ready == int32(n+2)
 		})
 		deploy(t, e, again, web())
 		require.NoError(t, e.Delete(t.Context(), again, byTest))
-		eventually(t, "the namesake is gone", func() bool { return !exists(t, env, again, &app.App{}) })
+		eventually(t, "the namesake is gone", func() bool { return !exists(t, env, again, &v1alpha1.App{}) })
 		if n == rounds/2 {
 			stop()
 			e, stop = start(t, env, ns, r.take)
@@ -56,7 +57,7 @@ func TestAfterALongAbsenceTheLastWordsArrive(t *testing.T) {
 	r.set(nil)
 	eventually(t, "the last words arrive", func() bool {
 		of := r.of(again.Name)
-		return len(r.of(busy.Name)) > 0 && len(of) > 0 && of[len(of)-1].Type == app.EventProgressing
+		return len(r.of(busy.Name)) > 0 && len(of) > 0 && of[len(of)-1].Type == events.Progressing
 	})
 	eventually(t, "the busy one's arrive", func() bool {
 		got := r.of(busy.Name)
@@ -64,7 +65,7 @@ func TestAfterALongAbsenceTheLastWordsArrive(t *testing.T) {
 	})
 	got := r.of(busy.Name)
 	require.Len(t, got, 10, "however often it changed")
-	assert.Equal(t, app.EventHealthy, got[9].Type)
+	assert.Equal(t, events.Healthy, got[9].Type)
 	for i, ev := range got[1:] {
 		assert.GreaterOrEqual(t, ev.Generation, got[i].Generation)
 		assert.False(t, ev.Time.Before(got[i].Time), "in order")
@@ -72,8 +73,8 @@ func TestAfterALongAbsenceTheLastWordsArrive(t *testing.T) {
 	namesakes := r.of(again.Name)
 	require.Len(t, namesakes, rounds+1)
 	for i, ev := range namesakes[:rounds] {
-		assert.Equal(t, app.EventRemoved, ev.Type)
+		assert.Equal(t, events.Removed, ev.Type)
 		assert.True(t, i == 0 || !ev.Time.Before(namesakes[i-1].Time), "the ends come in order")
 	}
-	assert.Equal(t, app.EventProgressing, namesakes[rounds].Type)
+	assert.Equal(t, events.Progressing, namesakes[rounds].Type)
 }

@@ -19,34 +19,44 @@ import (
 // shown are the failures of the table that the package's own tests run: each kind of signal once.
 // All of them befall an App, a set and a release in test/failures.
 var shown = []string{
-	"no-image", "no-secret", "no-file", "no-command", "crashing", "hungry", "too-big", "no-class", "unready", "unstarted",
+	"no-image", "no-secret", "no-file", "no-command", "crashing", "hungry", "too-big", "no-class", "unstarted",
 	"never-done", "failing-job", "late-job",
 }
+
+// shownByTime are those that no signal alone shows: a readiness probe has to fail for as long as
+// its spec allows.
+var shownByTime = []string{"unready"}
 
 // TestRealFailures breaks Apps in every way that has a signal of its own, all at once, on a real
 // node. Each is diagnosed right after its signal.
 func TestRealFailures(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e := startByEvents(t, env, ns)
-	seen := failures.NewSightings()
-	seen.In(t, env, ns)
-	cases := failures.Named(t, failures.LoadImages(t, env), shown...)
-	for _, f := range cases {
-		seen.Expect(f.Name, f.Cause, f.Signal)
-		deploy(t, e, key(ns, f.Name), f.Spec)
-	}
-	for _, f := range cases {
-		t.Run(f.Name, func(t *testing.T) {
-			checkTrouble(t, troubled(t, e, key(ns, f.Name), f), f)
-			seen.Delay(t, f.Name)
-		})
+	images, seen := failures.LoadImages(t, env), failures.NewSightings()
+	byEvents, byTime := ownNamespace(t, env), ownNamespace(t, env)
+	timed, _ := startWith(t, limitedTo(env, byTime))
+	for _, part := range []struct {
+		ns    string
+		e     *app.Engine
+		names []string
+	}{{byEvents, startByEvents(t, env, byEvents), shown}, {byTime, timed, shownByTime}} {
+		seen.In(t, env, part.ns)
+		cases := failures.Named(t, images, part.names...)
+		for _, f := range cases {
+			seen.Expect(f.Name, f.Cause, f.Signal)
+			deploy(t, part.e, key(part.ns, f.Name), f.Spec)
+		}
+		for _, f := range cases {
+			t.Run(f.Name, func(t *testing.T) {
+				checkTrouble(t, troubled(t, part.e, key(part.ns, f.Name), f), f)
+				seen.Delay(t, f.Name)
+			})
+		}
 	}
 }
 
-// startByEvents runs an Engine that reconciles an App again only when an event is about it. So it has
-// what it diagnoses from the signal itself, and not from looking again and again.
+// startByEvents runs an Engine that reconciles an App again only when an event is about it. So it
+// has what it diagnoses from the signal itself, and not from looking again and again.
 func startByEvents(t *testing.T, env *kubetest.Env, namespace string) *app.Engine {
 	t.Helper()
 	e, _ := startWith(t, limitedTo(env, namespace), (*app.Engine).WithoutRechecks)
@@ -73,27 +83,6 @@ func checkTrouble(t *testing.T, a runnerapi.App, f failures.Failure) {
 	f.Check(t, a.Status.Diagnosis)
 	if !f.Lives {
 		assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
-	}
-}
-
-// TestRefusals are what a namespace refuses: a quota's worth, and what its pod
-// security level does not allow.
-func TestRefusals(t *testing.T) {
-	t.Parallel()
-	env := kubetest.Full(t)
-	for _, f := range failures.Named(t, failures.LoadImages(t, env), "over-quota", "set-over-quota", "too-loose") {
-		t.Run(f.Name, func(t *testing.T) {
-			t.Parallel()
-			ns := ownNamespace(t, env)
-			e := startByEvents(t, env, ns)
-			f.Scene.Prepare(t, env, ns)
-			seen := failures.NewSightings()
-			seen.In(t, env, ns)
-			seen.Expect(f.Name, f.Cause, f.Signal)
-			deploy(t, e, key(ns, f.Name), f.Spec)
-			checkTrouble(t, troubled(t, e, key(ns, f.Name), f), f)
-			seen.Delay(t, f.Name)
-		})
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -48,17 +48,17 @@ func TestAHeldCommandDoesNotUndoANewerOne(t *testing.T) {
 	_, err = e.Pause(t.Context(), k, as("fifth"))
 	require.NoError(t, err)
 
-	now := get(t, env, k, &app.App{})
+	now := get(t, env, k, &v1alpha1.App{})
 	assert.Equal(t, "example.com/web:2", now.Spec.Image)
 	require.NotNil(t, now.Spec.Replicas)
 	assert.EqualValues(t, 3, *now.Spec.Replicas)
 	assert.False(t, now.Spec.IsPaused())
 	require.NoError(t, deploy("seventh", "example.com/web:1"), "the same again as a command of its own")
-	assert.Equal(t, "example.com/web:1", get(t, env, k, &app.App{}).Spec.Image)
+	assert.Equal(t, "example.com/web:1", get(t, env, k, &v1alpha1.App{}).Spec.Image)
 }
 
-// TestAHeldDeleteSparesANewerNamesake has a delete go on in a replica that was held in the middle of
-// it, after another carried it out and a new App came under the same name.
+// TestAHeldDeleteSparesANewerNamesake has a delete go on in a replica that was held in the middle
+// of it, after another carried it out and a new App came under the same name.
 func TestAHeldDeleteSparesANewerNamesake(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
@@ -71,14 +71,14 @@ func TestAHeldDeleteSparesANewerNamesake(t *testing.T) {
 	deploy := func() string {
 		_, err := e.Deploy(t.Context(), k, web(), byTest)
 		require.NoError(t, err)
-		return string(get(t, env, k, &app.App{}).UID)
+		return string(get(t, env, k, &v1alpha1.App{}).UID)
 	}
 	deploy()
 	require.NoError(t, e.Delete(t.Context(), k, held))
 	answered = true
 	newer := deploy()
 	require.NoError(t, e.Delete(t.Context(), k, held))
-	now := get(t, env, k, &app.App{})
+	now := get(t, env, k, &v1alpha1.App{})
 	assert.Equal(t, newer, string(now.UID))
 	assert.True(t, now.DeletionTimestamp.IsZero())
 	require.NoError(t, e.Delete(t.Context(), k, byTest))

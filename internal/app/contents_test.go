@@ -12,13 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/sizing"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
 // asInTheAgent is an Engine that is told of contents by the real client.
-func asInTheAgent(t *testing.T, env *kubetest.Env, ns string, sizing app.Sizing) (*app.Engine, *kube.Client) {
+func asInTheAgent(t *testing.T, env *kubetest.Env, ns string, sizing sizing.Timing) (*app.Engine, kube.Contents) {
 	t.Helper()
 	k := contentsOf(t, env, ns)
 	config := limitedTo(env, ns)
@@ -27,20 +28,20 @@ func asInTheAgent(t *testing.T, env *kubetest.Env, ns string, sizing app.Sizing)
 	return e, k
 }
 
-// contentsOf is the client of the agent that manages a namespace.
-func contentsOf(t *testing.T, env *kubetest.Env, ns string) *kube.Client {
+// contentsOf returns the Secrets and ConfigMaps of the agent that manages a namespace.
+func contentsOf(t *testing.T, env *kubetest.Env, ns string) kube.Contents {
 	t.Helper()
 	log := zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentOf(ns), Namespaces: []string{ns}, Log: log})
 	require.NoError(t, err)
-	return k
+	return k.Contents()
 }
 
 func TestNewContentRestartsTheAppsThatAskedForIt(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, k := asInTheAgent(t, env, ns, app.Sizing{})
+	e, k := asInTheAgent(t, env, ns, sizing.Timing{})
 	secret := func(value string) {
 		_, err := k.PutSecret(t.Context(), key(ns, "db"), runnerapi.SecretSpec{Data: map[string]string{"url": value}}, byTest)
 		require.NoError(t, err)

@@ -9,9 +9,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // blockless starts an informer without waiting for it: the manager does.
@@ -28,45 +31,44 @@ func (e *MissingCRDError) Error() string {
 // checkCRD looks for the App resource. It retries while the API server cannot be reached, because
 // that is not an answer.
 func (e *Engine) checkCRD(ctx context.Context) error {
-	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 8, Cap: 15 * time.Second}
-	return backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
+	pause := retry.Backoff(500*time.Millisecond, 15*time.Second)
+	for {
 		missing := &MissingCRDError{}
-		err := CheckCRD(ctx, e.live)
-		switch {
-		case err == nil:
-			return true, nil
-		case errors.As(err, &missing), apierrors.IsForbidden(err):
-			return false, err
+		err := CheckCRD(ctx, e.store.Live)
+		if err == nil || errors.As(err, &missing) || apierrors.IsForbidden(err) {
+			return err
 		}
 		e.log.Warn().Err(err).Msg("the Kubernetes API does not answer; trying again")
-		return false, nil
-	})
+		if !retry.Wait(ctx, pause.NextBackOff()) {
+			return ctx.Err()
+		}
+	}
 }
 
 // CheckCRD checks once whether the cluster has the App resource that this agent writes. It returns
 // a *MissingCRDError if it has not.
 func CheckCRD(ctx context.Context, cluster client.Reader) error {
 	def := &metav1.PartialObjectMetadata{}
-	def.SetGroupVersionKind(crdKind)
-	err := cluster.Get(ctx, client.ObjectKey{Name: CRDName}, def)
+	def.SetGroupVersionKind(store.CRDKind)
+	err := cluster.Get(ctx, client.ObjectKey{Name: v1alpha1.CRDName}, def)
 	switch {
 	case apierrors.IsNotFound(err):
-		return &MissingCRDError{"the cluster has no resource " + CRDName}
+		return &MissingCRDError{"the cluster has no resource " + v1alpha1.CRDName}
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("look for resource %s: %w: apply the agent's manifest, which grants it", CRDName, err)
+		return fmt.Errorf("look for resource %s: %w: apply the agent's manifest, which grants it", v1alpha1.CRDName, err)
 	case err != nil:
 		return err
 	}
-	return checkVersion(def.Annotations[SchemaVersionAnnotation])
+	return checkVersion(def.Annotations[v1alpha1.SchemaVersionAnnotation])
 }
 
 func checkVersion(have string) error {
 	version, err := strconv.Atoi(have)
 	if err != nil {
-		return &MissingCRDError{"resource " + CRDName + " of the cluster does not say its version (annotation " + SchemaVersionAnnotation + ")"}
+		return &MissingCRDError{"resource " + v1alpha1.CRDName + " of the cluster does not say its version (annotation " + v1alpha1.SchemaVersionAnnotation + ")"}
 	}
-	if version < SchemaVersion {
-		return &MissingCRDError{fmt.Sprintf("resource %s of the cluster has version %d, this agent needs %d", CRDName, version, SchemaVersion)}
+	if version < v1alpha1.SchemaVersion {
+		return &MissingCRDError{fmt.Sprintf("resource %s of the cluster has version %d, this agent needs %d", v1alpha1.CRDName, version, v1alpha1.SchemaVersion)}
 	}
 	return nil
 }

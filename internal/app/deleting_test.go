@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -122,7 +123,7 @@ func TestADeletedAppStaysUntilItsPodsAreGone(t *testing.T) {
 // deletion is what became of the command that deletes an App.
 func deletion(t *testing.T, e *app.Engine, k runnerapi.Key) runnerapi.Outcome {
 	t.Helper()
-	o, err := e.Outcome(t.Context(), runnerapi.Record{Command: "delete-app", Target: k, Done: true})
+	o, err := e.Outcome(t.Context(), backend.Record{Command: "delete-app", Target: k, Done: true})
 	require.NoError(t, err)
 	return o
 }

@@ -1,10 +1,13 @@
-// Package app makes the cluster match its Apps. It owns the App resource (apps.pipeops.io), the
-// objects made from it, and the reports about it.
+// Package app makes the cluster match its Apps. An Engine joins the packages below this one, each
+// of which has one concern, and serves reads of Apps.
 //
-// The desired state is in the cluster, in the App's spec, and nowhere else: an Engine holds nothing
-// that a restart would lose. Commands write specs (deploy.go, scale.go, ...). The reconciler makes
-// the cluster follow (reconcile.go, children.go, apply.go) and records what it observes (status.go
-// and the package diagnose). The announcer reports to the control plane (announce.go).
+// The desired state is in the cluster, in the App's spec (v1alpha1), and nowhere else: an Engine
+// holds nothing that a restart would lose. Commands write specs (rollout). The controller makes the
+// cluster follow (controller, workload, apply) and records what it observes (evidence, diagnose).
+// The sender of events reports to the control plane (events).
 //
-// The package does not serve HTTP, knows nothing of tunnels, and does not read Secrets.
+// These packages do not serve HTTP, know nothing of tunnels, and do not read Secrets.
 package app
+
+//go:generate go tool -modfile=../tools/go.mod controller-gen object paths=./v1alpha1
+//go:generate go test ./crd -run FileIsUpToDate -update

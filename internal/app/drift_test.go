@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -100,7 +101,7 @@ func TestDriftIsCounted(t *testing.T) {
 	var events corev1.EventList
 	require.NoError(t, env.Client.List(t.Context(), &events, client.InNamespace(ns), client.MatchingFields{"reason": "DriftCorrected"}))
 	require.NotEmpty(t, events.Items, "kubectl describe tells of it")
-	assert.Equal(t, app.Kind, events.Items[0].InvolvedObject.Kind)
+	assert.Equal(t, v1alpha1.Kind, events.Items[0].InvolvedObject.Kind)
 	assert.Contains(t, events.Items[0].Message, "deployment/web was changed (spec.replicas)")
 	assert.Less(t, len(events.Items), 5, "a quarrel makes no flood of them")
 }
@@ -114,7 +115,7 @@ func TestDriftOfRuns(t *testing.T) {
 	spec := runnerapi.AppSpec{Image: "example.com/web:1", Type: runnerapi.TypeJob}
 	j := &batchv1.Job{}
 	deploy(t, e, k, spec)
-	seen := func() bool { return exists(t, env, k, j) && get(t, env, k, &app.App{}).Status.Made != nil }
+	seen := func() bool { return exists(t, env, k, j) && get(t, env, k, &v1alpha1.App{}).Status.Made != nil }
 	eventually(t, "the run", seen)
 	first := j.UID
 	_, err := e.Restart(t.Context(), k, byTest)

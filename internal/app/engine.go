@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
+	"net/netip"
 	"time"
 
 	"github.com/go-logr/zerologr"
@@ -24,12 +24,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/controller"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/evidence"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/exec"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/leader"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/logs"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/rollout"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/sizing"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/podport"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // stopTimeout bounds how long Run waits for its parts after ctx has ended.
@@ -45,7 +58,7 @@ type Config struct {
 	// Announce sends events to the control plane, with the leadership under which they are sent. It
 	// is called with the same events again until it returns nil, and without events at the
 	// beginning of a leadership. If it is nil, nothing is announced.
-	Announce func(ctx context.Context, by Leadership, events []Event) error
+	Announce func(ctx context.Context, by leader.Leadership, events []events.Event) error
 	// Replica distinguishes the replicas of one agent; the host's name if empty.
 	Replica string
 	// Lease is how long a leader that died is waited for; 8 s when zero.
@@ -58,12 +71,14 @@ type Config struct {
 	Routed func()
 	// Contents reports on the Secrets and ConfigMaps that Apps use. If it is nil, no App restarts
 	// because of them.
-	Contents Contents
+	Contents controller.Contents
 	// Stabilization is how long pods have to stay ready before their App is healthy; the
 	// default when nil.
 	Stabilization *diagnose.Stabilization
+	// DirectAddresses are networks whose load balancers count as public.
+	DirectAddresses []netip.Prefix
 	// Sizing is how right-sizing measures; the zero value for the defaults.
-	Sizing Sizing
+	Sizing sizing.Timing
 }
 
 // StabilizationFor returns the default with another time for pods without probes.
@@ -71,60 +86,45 @@ func StabilizationFor(unprobed time.Duration) diagnose.Stabilization {
 	return diagnose.WithUnprobed(unprobed)
 }
 
-// Engine keeps Apps true and implements runnerapi.Apps.
+// Engine keeps Apps true and implements backend.Apps. It joins the parts that do so.
 type Engine struct {
-	cfg         Config
-	log         zerolog.Logger
-	now         func() time.Time
-	mgr         manager.Manager
-	cached      client.Client // reads from the cache, never older than its own writes
-	live        client.Client // reads from the API server
-	pods        corev1client.PodsGetter
-	core        rest.Interface // of the core API, for what has no typed client
-	rest        *rest.Config
-	hub         *hub
-	announcer   *announcer
-	leadership  *leadership
-	contents    lookedAt
-	troubles    troubles
-	secretTypes secretTypes
-
-	stabilization diagnose.Stabilization
-
-	sizer        *sizer
-	eventWatches *eventWatches
-	ports        *ports
-	traces       traces
-	ready        atomic.Bool
-	public       atomic.Pointer[map[string]PublicHost] // of the gateway; nil while it is not known
-	leadsToPods  atomic.Bool                           // a route leads to a Service without an address of its own
-	// noRechecks leaves Apps alone until an event about them arrives, or until a grace of a second
-	// has passed. Only tests set it.
-	noRechecks bool
+	*rollout.Writer
+	*logs.Reader
+	*exec.Executor
+	*ingress.Router
+	cfg        Config
+	log        zerolog.Logger
+	now        func() time.Time
+	mgr        manager.Manager
+	store      *store.Store
+	election   *leader.Election
+	sender     *events.Sender
+	sizer      *sizing.Sizer
+	collector  *evidence.Collector
+	controller *controller.Controller
 }
 
 var (
-	_ server.Apps     = (*Engine)(nil)
-	_ server.Outcomes = (*Engine)(nil)
+	_ backend.Apps     = (*Engine)(nil)
+	_ backend.Outcomes = (*Engine)(nil)
 )
 
 // New prepares an Engine; nothing happens in the cluster before Run.
 func New(cfg Config) (*Engine, error) {
 	adoptLoggers(cfg.Log)
-	scheme, err := newScheme()
+	scheme, err := store.NewScheme()
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, log: cfg.Log, now: time.Now, hub: &hub{},
-		stabilization: ptr.Deref(cfg.Stabilization, diagnose.DefaultStabilization)}
+	e := &Engine{cfg: cfg, log: cfg.Log, now: time.Now}
 	rc := kubeclient.Config(cfg.RESTConfig)
-	mapper := newMapper()
+	mapper := store.NewMapper()
 	logger := zerologr.New(ptr.To(cfg.Log.Level(zerolog.WarnLevel)))
 	e.mgr, err = manager.New(rc, manager.Options{
 		Scheme: scheme, Logger: logger,
 		MapperProvider:          func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
-		Cache:                   cacheOptions(cfg.Namespaces),
-		Client:                  clientOptions(),
+		Cache:                   store.CacheOptions(cfg.Namespaces),
+		Client:                  store.ClientOptions(),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(stopTimeout),
 		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
@@ -132,8 +132,7 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the App engine: %w", err)
 	}
-	e.cached = e.mgr.GetClient()
-	e.live, err = client.New(rc, client.Options{Scheme: scheme, Mapper: mapper, HTTPClient: e.mgr.GetHTTPClient()})
+	live, err := client.New(rc, client.Options{Scheme: scheme, Mapper: mapper, HTTPClient: e.mgr.GetHTTPClient()})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the App engine's client: %w", err)
 	}
@@ -141,39 +140,51 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the App engine's client for logs and events: %w", err)
 	}
-	e.pods, e.core, e.rest = core, core.RESTClient(), rc
-	e.announcer = newAnnouncer(e)
-	if e.leadership, err = newLeadership(cfg, rc); err != nil {
+	scope := managed.Scope{Agent: cfg.Namespace, Only: cfg.Namespaces}
+	e.store = store.New(e.mgr.GetClient(), live, scope, cfg.Log, e.clock)
+	e.election, err = leader.New(e.store, leader.Config{Namespace: cfg.Namespace, Replica: cfg.Replica, Lease: cfg.Lease, Log: cfg.Log}, rc)
+	if err != nil {
 		return nil, err
 	}
-	e.sizer = newSizer(e, cfg.Sizing)
-	e.eventWatches = newEventWatches(core, e.leadership.resync)
-	e.ports = newPorts(e)
+	e.makeParts(rc, core, store.Sources{
+		Config: rc, HTTP: e.mgr.GetHTTPClient(), Mapper: mapper, Live: live, Namespaces: cfg.Namespaces,
+	})
 	return e, e.wire()
 }
 
-// scope returns where Apps may be.
-func (e *Engine) scope() managed.Scope {
-	return managed.Scope{Agent: e.cfg.Namespace, Only: e.cfg.Namespaces}
+// clock returns the time. Tests change it.
+func (e *Engine) clock() time.Time { return e.now() }
+
+// makeParts makes what works on the Apps.
+func (e *Engine) makeParts(rc *rest.Config, core *corev1client.CoreV1Client, optional store.Sources) {
+	log := e.cfg.Log
+	applier, history := apply.New(e.store, log, e.clock), revision.New(e.store)
+	e.Writer = rollout.New(e.store, applier, history, log, e.clock)
+	e.Reader = logs.New(e.store, core, log, e.clock)
+	e.Executor = exec.New(e.store, rc, core.RESTClient())
+	e.Router = ingress.New(e.store, core.RESTClient(), optional, e.election.Leads, e.routed, log, e.clock)
+	e.DirectAddresses = e.cfg.DirectAddresses
+	e.sender = events.New(e.store, e.election, e.cfg.Namespace, e.cfg.Announce, log)
+	e.sizer = sizing.New(e.store, e.cfg.Sizing, e.election.Leads, log, e.clock)
+	e.collector = evidence.New(e.store, core, podport.NewReach(podport.Forwarder{Config: rc, Core: core.RESTClient()}),
+		ptr.Deref(e.cfg.Stabilization, diagnose.DefaultStabilization), e.election.Leads, e.clock)
+	e.controller = controller.New(controller.Config{
+		Store: e.store, Election: e.election, Applier: applier, History: history, Writer: e.Writer, Router: e.Router,
+		Collector: e.collector, Sender: e.sender, Contents: e.cfg.Contents, Log: log, Now: e.clock,
+	})
 }
 
-// wire hangs the parts into the manager.
+// wire adds the parts to the manager.
 func (e *Engine) wire() error {
-	if err := e.addController(); err != nil {
+	if err := e.controller.SetupWithManager(e.mgr); err != nil {
 		return fmt.Errorf("prepare the App controller: %w", err)
 	}
-	if err := e.mgr.Add(always(e.becomeReady)); err != nil {
-		return err
-	}
-	if err := e.addLeadership(e.mgr); err != nil {
-		return err
-	}
-	for _, part := range []manager.Runnable{e.sizer, e.eventWatches, e.ports} {
+	for _, part := range []manager.Runnable{always(e.becomeReady), e.election, always(e.takeOver), always(e.WatchGatewayAPI), e.sizer, e.collector, e.sender} {
 		if err := e.mgr.Add(part); err != nil {
 			return err
 		}
 	}
-	return e.mgr.Add(e.announcer)
+	return nil
 }
 
 // always is a part that runs in every replica of the agent, leading or not.
@@ -186,10 +197,10 @@ func (always) NeedLeaderElection() bool { return false }
 
 // becomeReady runs once the caches are filled.
 func (e *Engine) becomeReady(ctx context.Context) error {
-	e.ready.Store(true)
+	e.store.SetReady(true)
 	e.routed()
 	<-ctx.Done()
-	e.ready.Store(false)
+	e.store.SetReady(false)
 	return nil
 }
 
@@ -208,26 +219,26 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// watch starts the caches and connects the hub and the announcer to their changes.
+// watch starts the caches and connects the hub and the sender of events to their changes.
 func (e *Engine) watch(ctx context.Context) error {
-	for _, o := range append(wholes(), &appsv1.ReplicaSet{}, &batchv1.Job{}, namespaceMeta()) {
+	for _, o := range append(store.Wholes(), &appsv1.ReplicaSet{}, &batchv1.Job{}, store.NamespaceMeta()) {
 		if _, err := e.mgr.GetCache().GetInformer(ctx, o, blockless); err != nil {
 			return fmt.Errorf("watch %T: %w", o, err)
 		}
 	}
 	for o, notify := range map[client.Object]func(client.Object){
-		&App{}: func(o client.Object) {
-			e.hub.notify(runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetName()})
-			e.announcer.look()
+		&v1alpha1.App{}: func(o client.Object) {
+			e.store.Notify(runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetName()})
+			e.sender.Look()
 			e.routed()
 		},
 		&networkingv1.Ingress{}: func(client.Object) { e.routed() },
 		&corev1.Service{}:       func(client.Object) { e.routed() },
 		&corev1.Pod{}: func(o client.Object) {
-			if e.leadsToPods.Load() {
+			if e.LeadsToPods() {
 				e.routed()
 			}
-			e.hub.notify(runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetLabels()[managed.App]})
+			e.store.Notify(runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetLabels()[managed.App]})
 		},
 	} {
 		informer, err := e.mgr.GetCache().GetInformer(ctx, o, blockless)
@@ -256,9 +267,22 @@ func onChange(notify func(client.Object)) cache.ResourceEventHandler {
 }
 
 // Ready reports whether the Engine has seen the cluster and accepts commands.
-func (e *Engine) Ready() bool { return e.ready.Load() }
+func (e *Engine) Ready() bool { return e.store.Ready() }
 
-func notReady() error {
-	return problem.Errorf(problem.Unavailable, "try again in a second", "the agent is still reading the cluster").
-		WithRetryAfter(time.Second)
+// ContentChanged restarts the Apps that use an object and asked for restarts. It is called after
+// each write through the agent.
+func (e *Engine) ContentChanged(ctx context.Context, kind runnerapi.RestartTrigger, key runnerapi.Key) error {
+	return e.controller.ContentChanged(ctx, kind, key)
+}
+
+// Metrics returns what an App uses now and what it requests.
+func (e *Engine) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error) {
+	return e.sizer.Metrics(ctx, key)
+}
+
+// routed signals that routes may have changed.
+func (e *Engine) routed() {
+	if e.cfg.Routed != nil {
+		e.cfg.Routed()
+	}
 }

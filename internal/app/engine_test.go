@@ -18,8 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // web is a spec of the caller's own: what is deployed gets the cluster's defaults.
@@ -104,7 +106,7 @@ func TestDeployMakesWhatTheSpecSays(t *testing.T) {
 
 	again := deploy(t, e, k, web())
 	assert.EqualValues(t, 1, again.Generation, "the same spec again changes nothing")
-	who := get(t, env, k, &app.App{}).Annotations
+	who := get(t, env, k, &v1alpha1.App{}).Annotations
 	assert.Equal(t, "tester", who["pipeops.io/changed-by"])
 	assert.Equal(t, "req-1", who["pipeops.io/request-id"])
 }
@@ -172,7 +174,7 @@ func TestForeignObjectsAreNotTouched(t *testing.T) {
 	assert.ErrorContains(t, err, `Service "taken" in namespace `+ns+` already exists`)
 	assert.ErrorContains(t, err, "delete")
 
-	a := &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: web()}
+	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: web()}
 	require.NoError(t, env.Client.Create(t.Context(), a), "kubectl asks nobody")
 	eventually(t, "the conflict is in the status", func() bool {
 		got, err := e.Get(t.Context(), k)
@@ -201,10 +203,10 @@ func TestDeleteRemovesExactlyItsOwn(t *testing.T) {
 		})
 	}
 	require.NoError(t, e.Delete(t.Context(), gone, runnerapi.WriteOptions{DryRun: true}))
-	assert.True(t, exists(t, env, gone, &app.App{}))
+	assert.True(t, exists(t, env, gone, &v1alpha1.App{}))
 
 	require.NoError(t, e.Delete(t.Context(), gone, byTest))
-	assert.False(t, exists(t, env, gone, &app.App{}))
+	assert.False(t, exists(t, env, gone, &v1alpha1.App{}))
 	assert.False(t, exists(t, env, gone, &appsv1.Deployment{}))
 	assert.False(t, exists(t, env, gone, &corev1.Service{}))
 	_, err := e.Get(t.Context(), gone)
@@ -224,7 +226,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	a, err := e.Deploy(t.Context(), k, web(), dry)
 	require.NoError(t, err)
 	assert.Equal(t, web().Image, a.Spec.Image)
-	assert.False(t, exists(t, env, k, &app.App{}))
+	assert.False(t, exists(t, env, k, &v1alpha1.App{}))
 	_, err = e.Get(t.Context(), k)
 	assert.Equal(t, runnerapi.CodeNotFound, code(err), "and nothing waits for a change that never comes")
 
@@ -233,7 +235,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	_, err = e.Restart(t.Context(), k, dry)
 	require.NoError(t, err)
-	got := get(t, env, k, &app.App{})
+	got := get(t, env, k, &v1alpha1.App{})
 	assert.Nil(t, got.Spec.Replicas)
 	assert.Empty(t, got.Annotations["pipeops.io/restarted-at"])
 }
@@ -259,6 +261,7 @@ func TestReadsNeverGoBehindWrites(t *testing.T) {
 // TestReadsNeverGoBehindWritesBesideOthers has an agent of two namespaces, the other of which is
 // written all the time: the cache hears of the two by watches of their own.
 func TestReadsNeverGoBehindWritesBesideOthers(t *testing.T) {
+	suite.Release(t, "reads beside other writers")
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns, other := ownNamespace(t, env), ownNamespace(t, env)
@@ -302,7 +305,7 @@ func TestRestartOncePerKey(t *testing.T) {
 	a, err := e.Restart(t.Context(), k, opts)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.PhaseProgressing, a.Status.Phase, "what was healthy before the restart says nothing of after it")
-	first := get(t, env, k, &app.App{}).Annotations["pipeops.io/restarted-at"]
+	first := get(t, env, k, &v1alpha1.App{}).Annotations["pipeops.io/restarted-at"]
 	require.NotEmpty(t, first)
 	eventually(t, "the pod template carries the restart", func() bool {
 		return get(t, env, k, &appsv1.Deployment{}).Spec.Template.Annotations["pipeops.io/restarted-at"] == first
@@ -310,10 +313,10 @@ func TestRestartOncePerKey(t *testing.T) {
 
 	_, err = e.Restart(t.Context(), k, opts)
 	require.NoError(t, err)
-	assert.Equal(t, first, get(t, env, k, &app.App{}).Annotations["pipeops.io/restarted-at"])
+	assert.Equal(t, first, get(t, env, k, &v1alpha1.App{}).Annotations["pipeops.io/restarted-at"])
 	_, err = e.Restart(t.Context(), k, byTest)
 	require.NoError(t, err)
-	assert.NotEqual(t, first, get(t, env, k, &app.App{}).Annotations["pipeops.io/restarted-at"])
+	assert.NotEqual(t, first, get(t, env, k, &v1alpha1.App{}).Annotations["pipeops.io/restarted-at"])
 }
 
 func TestWaitAnswersWhenItsTimeIsUp(t *testing.T) {
@@ -338,15 +341,15 @@ func TestOnlyManagedNamespaces(t *testing.T) {
 		assert.Equal(t, runnerapi.CodeNamespaceNotManaged, code(err), other)
 	}
 	k := key("default", "stray")
-	require.NoError(t, env.Client.Create(t.Context(), &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: web()}))
-	a := &app.App{}
+	require.NoError(t, env.Client.Create(t.Context(), &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: web()}))
+	a := &v1alpha1.App{}
 	eventually(t, "the App says why nothing happens", func() bool {
 		return exists(t, env, k, a) && a.Status.Phase == runnerapi.PhaseFailed
 	})
 	assert.Contains(t, a.Status.Diagnosis.Message, `does not manage namespace "default"`)
 	assert.False(t, exists(t, env, k, &appsv1.Deployment{}))
 	require.NoError(t, env.Client.Delete(t.Context(), a))
-	eventually(t, "and it can go", func() bool { return !exists(t, env, k, &app.App{}) })
+	eventually(t, "and it can go", func() bool { return !exists(t, env, k, &v1alpha1.App{}) })
 
 	list, err := e.List(t.Context(), "")
 	require.NoError(t, err)
@@ -371,6 +374,6 @@ func TestBadSpecsAreRefused(t *testing.T) {
 	assert.Equal(t, "resources.requests.memory", p.Field)
 
 	k := key(ns, "greedy-kubectl")
-	err = env.Client.Create(t.Context(), &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: bad})
+	err = env.Client.Create(t.Context(), &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: bad})
 	assert.True(t, apierrors.IsInvalid(err), "and the cluster says the same: %v", err)
 }

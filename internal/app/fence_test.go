@@ -9,24 +9,25 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestAFormerLeaderUndoesNothing is a leader that was held: it knows the App as it was, and goes on with that.
+// TestAFormerLeaderUndoesNothing is a leader that was held: it knows the App as it was, and goes on
+// with that.
 func TestAFormerLeaderUndoesNothing(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "web")
 	e, _ := start(t, env, k.Namespace, nil)
 	spec := runnerapi.AppSpec{Image: "example.com/web:1", Replicas: ptr.To[int32](2)}
-	followed := func(generation int64) (*app.App, *appsv1.Deployment) {
+	followed := func(generation int64) (*v1alpha1.App, *appsv1.Deployment) {
 		t.Helper()
 		eventually(t, "the Deployment follows", func() bool {
 			return exists(t, env, k, &appsv1.Deployment{}) && get(t, env, k, &appsv1.Deployment{}).Generation == generation
 		})
-		return get(t, env, k, &app.App{}), get(t, env, k, &appsv1.Deployment{})
+		return get(t, env, k, &v1alpha1.App{}), get(t, env, k, &appsv1.Deployment{})
 	}
 	deploy(t, e, k, spec)
 	first, firstWorkload := followed(1)

@@ -7,7 +7,7 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -21,7 +21,7 @@ func TestWhatHoldsADeletedAppIsTold(t *testing.T) {
 	e, _ := start(t, env, ns, nil)
 	k := key(ns, "held")
 	deploy(t, e, k, web())
-	a := get(t, env, k, &app.App{})
+	a := get(t, env, k, &v1alpha1.App{})
 	finalizers := func(patch string) {
 		require.NoError(t, env.Client.Patch(t.Context(), a, client.RawPatch(apitypes.JSONPatchType, []byte(patch))))
 	}

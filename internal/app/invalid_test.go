@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -27,7 +28,7 @@ func looseCRD(t *testing.T, env *kubetest.Env) (tighten func()) {
 	t.Helper()
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: app.CRDName}, crd))
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: v1alpha1.CRDName}, crd))
 	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	require.NoError(t, err)
 	replace := func(versions []any) {
@@ -62,11 +63,11 @@ func TestInvalidSpecs(t *testing.T) {
 	wrong.Resources.Requests.Memory, wrong.Resources.Limits.Memory = "2Gi", "1Gi"
 	tighten := looseCRD(t, env)
 	eventually(t, "the cluster takes it", func() bool {
-		err := env.Client.Create(t.Context(), &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: born.Name}, Spec: wrong})
+		err := env.Client.Create(t.Context(), &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: born.Name}, Spec: wrong})
 		require.True(t, err == nil || apierrors.IsInvalid(err), "%v", err)
 		return err == nil
 	})
-	turned := get(t, env, sound, &app.App{})
+	turned := get(t, env, sound, &v1alpha1.App{})
 	turned.Spec = wrong
 	require.NoError(t, env.Client.Update(t.Context(), turned))
 	tighten()

@@ -22,10 +22,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // full is a spec that asks for everything that stands beside a workload.
@@ -54,7 +55,7 @@ func TestWhatStandsBesideComesAndGoes(t *testing.T) {
 	besides := []client.Object{ing, hpa, pdb, &corev1.Service{}}
 	for _, o := range append(besides, d) {
 		eventually(t, "it is made", func() bool { return exists(t, env, k, o) })
-		assert.True(t, metav1.IsControlledBy(o, get(t, env, k, &app.App{})))
+		assert.True(t, metav1.IsControlledBy(o, get(t, env, k, &v1alpha1.App{})))
 	}
 	assert.Equal(t, "nginx", *ing.Spec.IngressClassName)
 	assert.Equal(t, "b", ing.Annotations["example.com/a"])
@@ -107,7 +108,7 @@ func TestADeployKeepsWhatItDoesNotName(t *testing.T) {
 	kept = put(resumed)
 	assert.Equal(t, ptr.To[int32](2), kept.Replicas)
 	assert.Nil(t, kept.Paused)
-	assert.Equal(t, get(t, env, k, &app.App{}).Generation, deploy(t, e, k, resumed).Generation, "the same again is no change")
+	assert.Equal(t, get(t, env, k, &v1alpha1.App{}).Generation, deploy(t, e, k, resumed).Generation, "the same again is no change")
 	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Min: ptr.To[int32](2), Max: ptr.To[int32](4)}, byTest)
 	require.NoError(t, err)
 	kept = put(image("4"))
@@ -228,7 +229,7 @@ func TestWhatCannotChangeIsRefused(t *testing.T) {
 
 	for _, bad := range []runnerapi.AppSpec{other, larger} { // and by kubectl
 		err = retry.RetryOnConflict(retry.DefaultRetry, func() error { // the engine writes its status
-			a := get(t, env, k, &app.App{})
+			a := get(t, env, k, &v1alpha1.App{})
 			a.Spec = bad
 			return env.Client.Update(t.Context(), a)
 		})
@@ -265,7 +266,7 @@ func TestEverythingOfASpecIsTaken(t *testing.T) {
 			k := key(ns, "dry-"+strings.ToLower(name))
 			_, err := e.Deploy(t.Context(), k, spec, runnerapi.WriteOptions{DryRun: true})
 			require.NoError(t, err)
-			assert.False(t, exists(t, env, k, &app.App{}))
+			assert.False(t, exists(t, env, k, &v1alpha1.App{}))
 
 			deploy(t, e, k, spec)
 			eventually(t, "the objects are as they should be, and stay so", func() bool {
@@ -400,6 +401,7 @@ func TestCronJob(t *testing.T) {
 }
 
 func TestDaemonSet(t *testing.T) {
+	suite.Release(t, "the life of a DaemonSet")
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
@@ -456,6 +458,7 @@ func volume(t *testing.T, env *kubetest.Env, name, class string) {
 }
 
 func TestStatefulSet(t *testing.T) {
+	suite.Release(t, "the life of a StatefulSet")
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
@@ -507,6 +510,7 @@ func TestStatefulSet(t *testing.T) {
 // TestWhatIsInAPod has what is in a pod beside its container: files, volumes, init
 // containers, security.
 func TestWhatIsInAPod(t *testing.T) {
+	suite.Release(t, "what a pod has from its spec")
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)

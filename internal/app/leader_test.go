@@ -16,11 +16,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// replica is an Engine whose way to the API server can be cut, and whose watch of the Apps be held back.
+// replica is an Engine whose way to the API server can be cut, and whose watch of the Apps be held
+// back.
 type replica struct {
 	*app.Engine
 	cut     atomic.Bool
@@ -65,8 +68,8 @@ func startReplica(t *testing.T, config app.Config) *replica {
 	return r
 }
 
-// leader is the replica that has the lease of the agent in a namespace.
-func leader(t *testing.T, env *kubetest.Env, agent string) string {
+// holder is the replica that has the lease of the agent in a namespace.
+func holder(t *testing.T, env *kubetest.Env, agent string) string {
 	t.Helper()
 	lease := &coordinationv1.Lease{}
 	if !exists(t, env, key(agent, "pipeops-agent"), lease) {
@@ -78,6 +81,7 @@ func leader(t *testing.T, env *kubetest.Env, agent string) string {
 // TestLeaderDiesInTheMiddleOfARollout has two replicas, of which the one that
 // leads is cut off after it has taken a command and before it could follow it.
 func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
+	suite.Release(t, "a leader that dies in the middle of a rollout")
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	received := &receiver{}
@@ -85,7 +89,7 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 	config.Announce = received.take
 	config.Replica = "one"
 	one := startReplica(t, config)
-	eventually(t, "the first leads", func() bool { return leader(t, env, config.Namespace) == "one" })
+	eventually(t, "the first leads", func() bool { return holder(t, env, config.Namespace) == "one" })
 	config.Replica = "two"
 	two := startReplica(t, config)
 	k := key(ns, "survivor")
@@ -93,16 +97,16 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 	deploy(t, two.Engine, k, image("1"))
 	rollOut(t, env, k)
 	settledIn(t, two.Engine, k, runnerapi.PhaseHealthy)
-	assert.Equal(t, "one", leader(t, env, config.Namespace), "a replica that does not lead takes commands too")
+	assert.Equal(t, "one", holder(t, env, config.Namespace), "a replica that does not lead takes commands too")
 	eventually(t, "the leader announces", func() bool { return len(received.of(k.Name)) > 0 })
 
-	events := len(received.of(k.Name))
+	before := len(received.of(k.Name))
 	first := received.teller(received.of(k.Name)[0])
 	assert.NotEmpty(t, first.Lease)
 	one.cut.Store(true)
 	a := deploy(t, two.Engine, k, image("2"))
 	assert.Equal(t, "example.com/web:1", get(t, env, k, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Image, "nobody leads")
-	eventually(t, "the second leads", func() bool { return leader(t, env, config.Namespace) == "two" })
+	eventually(t, "the second leads", func() bool { return holder(t, env, config.Namespace) == "two" })
 	eventually(t, "and does what was commanded", func() bool {
 		return get(t, env, k, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Image == "example.com/web:2"
 	})
@@ -111,9 +115,9 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 	assert.Equal(t, runnerapi.OperationSucceeded, outcome(t, two.Engine, "put-app", a).State)
 	eventually(t, "and announces it", func() bool {
 		now := received.of(k.Name)
-		return len(now) > events && now[len(now)-1].Type == app.EventHealthy && now[len(now)-1].Generation == a.Generation
+		return len(now) > before && now[len(now)-1].Type == events.Healthy && now[len(now)-1].Generation == a.Generation
 	})
-	later := received.teller(received.of(k.Name)[events])
+	later := received.teller(received.of(k.Name)[before])
 	assert.Equal(t, first.Lease, later.Lease)
 	assert.Equal(t, first.Term+1, later.Term, "the control plane knows by it what comes late of the first")
 	one.cut.Store(false)
@@ -121,5 +125,5 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 		got, err := one.Get(t.Context(), k)
 		return err == nil && got.Generation == a.Generation && got.Status.Phase == runnerapi.PhaseHealthy
 	})
-	assert.Equal(t, "two", leader(t, env, config.Namespace))
+	assert.Equal(t, "two", holder(t, env, config.Namespace))
 }

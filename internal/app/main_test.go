@@ -16,20 +16,23 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/leader"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
 func TestMain(m *testing.M) {
-	// The process' loggers are no test's: what was logged there after the first test ended was a panic.
+	// The process' loggers are no test's: what was logged there after the first test ended was a
+	// panic.
 	app.AdoptLoggers(zerolog.New(os.Stderr).Level(zerolog.WarnLevel))
 	os.Exit(kubetest.Main(m))
 }
 
 const (
 	production = "production" // the managed namespace of deployments/namespaces.yaml
-	patience   = time.Minute
+	patience   = 3 * time.Minute
 )
 
 var byTest = runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", RequestID: "req-1"}}
@@ -39,14 +42,15 @@ type receiver struct {
 	mu     sync.Mutex
 	deaf   bool // to everything
 	refuse error
-	events []app.Event
-	tries  []app.Event // those that were refused
-	leader app.Leadership
-	by     map[string]app.Leadership // who told an event, by its ID
+	events []events.Event
+	tries  []events.Event // those that were refused
+	leader leader.Leadership
+	by     map[string]leader.Leadership // who told an event, by its ID
 }
 
-// take refuses events while the control plane is away, but hears who leads: so what would be told is seen.
-func (r *receiver) take(_ context.Context, by app.Leadership, events []app.Event) error {
+// take refuses events while the control plane is away, but hears who leads: so what would be told
+// is seen.
+func (r *receiver) take(_ context.Context, by leader.Leadership, sent []events.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.deaf {
@@ -59,18 +63,18 @@ func (r *receiver) take(_ context.Context, by app.Leadership, events []app.Event
 		return errors.New("a later call was heard") // each try is a call
 	}
 	r.leader = by
-	if len(events) == 0 {
+	if len(sent) == 0 {
 		return nil
 	}
 	if r.refuse != nil {
-		r.tries = append(r.tries, events...)
+		r.tries = append(r.tries, sent...)
 		return r.refuse
 	}
-	r.events = append(r.events, events...)
+	r.events = append(r.events, sent...)
 	if r.by == nil {
-		r.by = map[string]app.Leadership{}
+		r.by = map[string]leader.Leadership{}
 	}
-	for _, e := range events {
+	for _, e := range sent {
 		r.by[e.ID] = by
 	}
 	return nil
@@ -84,14 +88,14 @@ func (r *receiver) setDeaf(deaf bool) {
 }
 
 // heard is who leads, as far as it was told.
-func (r *receiver) heard() app.Leadership {
+func (r *receiver) heard() leader.Leadership {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.leader
 }
 
 // teller is who told an event.
-func (r *receiver) teller(e app.Event) app.Leadership {
+func (r *receiver) teller(e events.Event) leader.Leadership {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.by[e.ID]
@@ -104,18 +108,18 @@ func (r *receiver) set(refuse error) {
 }
 
 // of are the events of one App.
-func (r *receiver) of(name string) []app.Event { return r.pick(name, false) }
+func (r *receiver) of(name string) []events.Event { return r.pick(name, false) }
 
-func (r *receiver) refused(name string) []app.Event { return r.pick(name, true) }
+func (r *receiver) refused(name string) []events.Event { return r.pick(name, true) }
 
-func (r *receiver) pick(name string, refused bool) []app.Event {
+func (r *receiver) pick(name string, refused bool) []events.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	from := r.events
 	if refused {
 		from = r.tries
 	}
-	var out []app.Event
+	var out []events.Event
 	for _, e := range from {
 		if e.Name == name {
 			out = append(out, e)
@@ -124,12 +128,12 @@ func (r *receiver) pick(name string, refused bool) []app.Event {
 	return out
 }
 
-// announcer is what an Engine announces to.
-type announcer = func(context.Context, app.Leadership, []app.Event) error
+// sendEvents is what an Engine sends events to.
+type sendEvents = func(context.Context, leader.Leadership, []events.Event) error
 
 // start runs an Engine that is limited to a namespace, with the agent's own rights, until the
 // test ends or stop is called.
-func start(t *testing.T, env *kubetest.Env, namespace string, announce announcer) (e *app.Engine, stop func()) {
+func start(t *testing.T, env *kubetest.Env, namespace string, announce sendEvents) (e *app.Engine, stop func()) {
 	t.Helper()
 	config := limitedTo(env, namespace)
 	config.Announce = announce
@@ -169,7 +173,10 @@ func startWith(t *testing.T, config app.Config, change ...func(*app.Engine)) (e 
 		assert.NoError(t, await.Receive(t, done, "the engine's end"))
 	})
 	t.Cleanup(stop)
-	eventually(t, "the engine is ready", e.Ready)
+	eventually(t, "the engine is ready", func() bool {
+		_, err := e.Routes(t.Context())
+		return err == nil && e.Ready()
+	})
 	return e, stop
 }
 

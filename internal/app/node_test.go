@@ -22,7 +22,7 @@ import (
 // nodePatience is how long Kubernetes takes to notice that a kubelet is silent
 // (20 s in the test cluster), and more; heartbeat how often one that is not says so.
 const (
-	nodePatience = 3 * time.Minute
+	nodePatience = 5 * time.Minute
 	heartbeat    = 5 * time.Second
 )
 

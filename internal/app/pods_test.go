@@ -17,13 +17,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // podPatience is how long real pods may take.
-const podPatience = 3 * time.Minute
+const podPatience = 5 * time.Minute
 
 // hello is the image of test/apps/hello, loaded once.
 var hello struct {
@@ -39,8 +41,9 @@ func helloImage(t *testing.T, env *kubetest.Env) string {
 	return hello.ref
 }
 
-// syncing has the kubelet look at the pods of a namespace about once a second while a test waits for
-// a condition: what they miss may be there, and by itself the kubelet tries again after 10 to 15 s.
+// syncing has the kubelet look at the pods of a namespace about once a second while a test waits
+// for a condition: what they miss may be there, and by itself the kubelet tries again after 10 to
+// 15 s.
 func syncing(t *testing.T, env *kubetest.Env, ns string, condition func() bool) func() bool {
 	var last time.Time
 	return func() bool {
@@ -143,9 +146,9 @@ func TestRealLife(t *testing.T) {
 	assert.Empty(t, sets.Items)
 	eventually(t, "the end is announced", func() bool {
 		all := r.of(k.Name)
-		return all[len(all)-1].Type == app.EventRemoved
+		return all[len(all)-1].Type == events.Removed
 	})
-	assert.Subset(t, types(r.of(k.Name)), []app.EventType{app.EventFailed, app.EventHealthy, app.EventDegraded, app.EventRemoved})
+	assert.Subset(t, types(r.of(k.Name)), []events.Type{events.Failed, events.Healthy, events.Degraded, events.Removed})
 }
 
 // podNames are the pods that are not about to go.
@@ -201,6 +204,7 @@ func TestLogs(t *testing.T) {
 // TestFollowSeesNewPods follows across a restart of all pods: nothing is lost
 // and nothing comes twice.
 func TestFollowSeesNewPods(t *testing.T) {
+	suite.Release(t, "logs over the life of pods")
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
@@ -251,6 +255,7 @@ func TestFollowSeesNewPods(t *testing.T) {
 // TestLogsOfEachContainer of a pod that ends again and again: the one that prepared it, the one
 // that runs, over its restart, and the run before that.
 func TestLogsOfEachContainer(t *testing.T) {
+	suite.Release(t, "logs over the life of pods")
 	t.Parallel()
 	env := kubetest.Full(t)
 	k := key(ownNamespace(t, env), "restarts")

@@ -9,11 +9,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // TestPortsNoProbeLooksAt tries the ports of pods on a real node: as the agent reaches them
 // itself, and as it does by the API server where it cannot.
 func TestPortsNoProbeLooksAt(t *testing.T) {
+	suite.Release(t, "ports that no probe looks at")
 	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)
@@ -26,8 +28,8 @@ func TestPortsNoProbeLooksAt(t *testing.T) {
 			e, _ := startWith(t, limitedTo(env, ns), append(change, (*app.Engine).WithoutRechecks)...)
 			silent, good, slow, local := key(ns, "silent"), key(ns, "good"), key(ns, "slow"), key(ns, "local")
 			port := []runnerapi.Port{{Port: 8080}}
+			deploy(t, e, slow, runnerapi.AppSpec{Image: image, Ports: port, Args: []string{"-start-delay=3m"}})
 			deploy(t, e, silent, runnerapi.AppSpec{Image: image, Ports: []runnerapi.Port{{Name: "web", Port: 8080}, {Name: "none", Port: 9999}}})
-			deploy(t, e, slow, runnerapi.AppSpec{Image: image, Ports: port, Args: []string{"-start-delay=20s"}})
 			deploy(t, e, local, runnerapi.AppSpec{Image: image, Ports: port, Args: []string{"-listen=127.0.0.1:8080"}})
 
 			phase := func(k runnerapi.Key, want runnerapi.Phase, cause runnerapi.Cause) (a runnerapi.App) {
@@ -40,11 +42,11 @@ func TestPortsNoProbeLooksAt(t *testing.T) {
 				})
 				return a
 			}
+			phase(slow, runnerapi.PhaseDegraded, runnerapi.CausePortNotListening)
 			a := phase(silent, runnerapi.PhaseDegraded, runnerapi.CausePortNotListening)
 			assert.Contains(t, a.Status.Diagnosis.Message, "TCP port 9999")
 			assert.Equal(t, "silent", a.Status.Diagnosis.Container)
 			assert.Contains(t, a.Status.Diagnosis.Object, "pod/silent-")
-			phase(slow, runnerapi.PhaseDegraded, runnerapi.CausePortNotListening)
 
 			deploy(t, e, good, runnerapi.AppSpec{Image: image, Ports: port})
 			phase(good, runnerapi.PhaseHealthy, "")

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -146,7 +147,7 @@ func TestAnyOrderOfCommandsEndsInTheLast(t *testing.T) {
 
 func (m *model) holds(t *testing.T, env *kubetest.Env, k runnerapi.Key) bool {
 	t.Helper()
-	a, d := &app.App{}, &appsv1.Deployment{}
+	a, d := &v1alpha1.App{}, &appsv1.Deployment{}
 	there, made := exists(t, env, k, a), exists(t, env, k, d)
 	if !m.there {
 		return !there && !made

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -49,8 +50,10 @@ metadata: {name: NAME}
 spec: {policyName: NAME, validationActions: [Deny], matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}}}
 `
 
-// TestWhoRefusesAWorkloadIsNamed has a webhook that is down, and a policy, keep an App from being made.
+// TestWhoRefusesAWorkloadIsNamed has a webhook that is down, and a policy, keep an App from being
+// made.
 func TestWhoRefusesAWorkloadIsNamed(t *testing.T) {
+	suite.Release(t, "workloads that a webhook or a policy of the cluster's refuses")
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	for name, c := range map[string]struct{ manifest, message, fix string }{
@@ -130,8 +133,8 @@ func TestAnAppThatMayNotBeMarkedSaysSo(t *testing.T) {
 	n := 0
 	eventually(t, "an App that kubectl made says why it is left alone", func() bool {
 		k := key(ns, fmt.Sprintf("unmarked-%d", n))
-		if !exists(t, env, k, &app.App{}) {
-			require.NoError(t, env.Client.Create(t.Context(), &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: k.Name}, Spec: web()}))
+		if !exists(t, env, k, &v1alpha1.App{}) {
+			require.NoError(t, env.Client.Create(t.Context(), &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: k.Name}, Spec: web()}))
 			return false
 		}
 		var err error

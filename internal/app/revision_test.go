@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -76,7 +77,7 @@ func TestRevisionsTellWhoWhenAndWhat(t *testing.T) {
 	assert.NotContains(t, string(raw), "hunter")
 
 	byHand := []byte(`{"spec":{"image":"example.com/web:by-hand"}}`)
-	require.NoError(t, env.Client.Patch(t.Context(), get(t, env, k, &app.App{}), client.RawPatch(apitypes.MergePatchType, byHand)))
+	require.NoError(t, env.Client.Patch(t.Context(), get(t, env, k, &v1alpha1.App{}), client.RawPatch(apitypes.MergePatchType, byHand)))
 	eventually(t, "what kubectl did is kept too", func() bool { return len(revisions(t, e, k)) == 3 })
 	assert.Empty(t, revisions(t, e, k)[0].Runner, "and nobody is blamed for it")
 }
@@ -100,7 +101,7 @@ func TestRollbackGoesToAnyRevision(t *testing.T) {
 	dry, err := e.Rollback(t.Context(), k, runnerapi.RollbackTo{Revision: 1}, runnerapi.WriteOptions{DryRun: true})
 	require.NoError(t, err)
 	assert.Equal(t, "example.com/web:1", dry.Spec.Image)
-	assert.Equal(t, "example.com/web:3", get(t, env, k, &app.App{}).Spec.Image)
+	assert.Equal(t, "example.com/web:3", get(t, env, k, &v1alpha1.App{}).Spec.Image)
 
 	refusing := byTest
 	refusing.Admit = func(s runnerapi.AppSpec) error {
@@ -110,7 +111,7 @@ func TestRollbackGoesToAnyRevision(t *testing.T) {
 	_, err = e.Rollback(t.Context(), k, runnerapi.RollbackTo{Revision: 1}, refusing)
 	assert.Equal(t, runnerapi.CodePolicyDenied, code(err))
 	assert.ErrorContains(t, err, "not example.com/web:1")
-	assert.Equal(t, "example.com/web:3", get(t, env, k, &app.App{}).Spec.Image)
+	assert.Equal(t, "example.com/web:3", get(t, env, k, &v1alpha1.App{}).Spec.Image)
 
 	once := byTest
 	once.Command = "back-once"
@@ -149,7 +150,7 @@ func TestRevisionsAreBoundedAndGoWithTheApp(t *testing.T) {
 	}
 	eventually(t, "the oldest are gone", func() bool { return slices.Equal([]int64{6, 5, 4}, numbers(revisions(t, e, k))) })
 	foreign := &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "foreign", Labels: get(t, env, k, &app.App{}).Labels}, Revision: 9,
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "foreign", Labels: get(t, env, k, &v1alpha1.App{}).Labels}, Revision: 9,
 		Data: runtime.RawExtension{Raw: []byte(`{}`)},
 	}
 	require.NoError(t, env.Client.Create(t.Context(), foreign))

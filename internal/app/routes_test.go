@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -31,7 +31,7 @@ func TestRoutesFollowAnApp(t *testing.T) {
 	config := limitedTo(env, ns)
 	config.Routed = func() { told.Add(1) }
 	e, _ := startWith(t, config)
-	routes := func() (own []app.Route) {
+	routes := func() (own []ingress.Route) {
 		all, err := e.Routes(t.Context())
 		require.NoError(t, err)
 		for _, r := range all {
@@ -59,7 +59,7 @@ func TestRoutesFollowAnApp(t *testing.T) {
 	deploy(t, e, k, spec)
 	eventually(t, "the routes are there", func() bool { return len(routes()) == 3 })
 	awaitReason("no pod is ready")
-	want := []app.Route{
+	want := []ingress.Route{
 		{App: k, Host: "*.example.com", Path: "/", PathType: "Prefix", Service: "shop", Port: 80},
 		{App: k, Host: "shop.example.com", Path: "/", PathType: "Prefix", TLS: true, Service: "shop", Port: 80},
 		{App: k, Host: "shop.example.com", Path: "/admin", PathType: "Prefix", TLS: true, Service: "shop", Port: 9090},
@@ -120,10 +120,10 @@ func TestRoutesOfOthers(t *testing.T) {
 	} {
 		require.NoError(t, env.Client.Create(t.Context(), o))
 	}
-	routes := func() map[string]app.Route {
+	routes := func() map[string]ingress.Route {
 		all, err := e.Routes(t.Context())
 		require.NoError(t, err)
-		byHost := map[string]app.Route{}
+		byHost := map[string]ingress.Route{}
 		for _, r := range all {
 			byHost[strings.TrimSuffix(r.Host, ".example.com")] = r
 		}

@@ -15,10 +15,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/failures"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // TestTaintedNode closes the cluster's only node to an App, and opens it again.
 func TestTaintedNode(t *testing.T) {
+	suite.Release(t, "pods that fit no node")
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
 	e := startByEvents(t, env, ns)
@@ -62,6 +64,7 @@ spec: {policyName: NAME}
 
 // TestHostPortClash wants two pods on a node that has their port once.
 func TestHostPortClash(t *testing.T) {
+	suite.Release(t, "pods that fit no node")
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)

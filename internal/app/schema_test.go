@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -31,7 +32,7 @@ func TestTheClusterValidatesAsTheAPIDoes(t *testing.T) {
 		var tree map[string]any
 		require.NoError(t, json.Unmarshal([]byte(spec), &tree))
 		tree["image"] = "example.com/web:1"
-		u.SetGroupVersionKind(app.GroupVersion.WithKind(app.Kind))
+		u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))
 		u.SetNamespace(production)
 		u.SetName("web")
 		u.Object["spec"] = tree
@@ -58,12 +59,12 @@ func TestTheClusterKeepsTheSchemasBounds(t *testing.T) {
 		"no such type":    {Image: "a", Type: "Pod"},
 		"a port too high": {Image: "a", Ports: []runnerapi.Port{{Port: 70000}}},
 	} {
-		err := env.Client.Create(t.Context(), &app.App{
+		err := env.Client.Create(t.Context(), &v1alpha1.App{
 			ObjectMeta: metav1.ObjectMeta{Namespace: production, GenerateName: "bad-"}, Spec: spec,
 		}, client.DryRunAll)
 		assert.True(t, apierrors.IsInvalid(err), "%s: %v", name, err)
 	}
-	a := &app.App{
+	a := &v1alpha1.App{
 		ObjectMeta: metav1.ObjectMeta{Namespace: production, GenerateName: "good-"},
 		Spec: runnerapi.AppSpec{
 			Image: "a", Ports: []runnerapi.Port{{Port: 80}}, Env: []runnerapi.EnvVar{{Name: "EMPTY"}},
@@ -78,10 +79,10 @@ func TestTheClusterKeepsTheSchemasBounds(t *testing.T) {
 
 func TestEngineSaysThatTheResourceIsMissing(t *testing.T) {
 	env := kubetest.ControlPlane(t)
-	out, err := env.Cluster.Kubectl(t.Context(), "annotate", "crd", app.CRDName, app.SchemaVersionAnnotation+"=0", "--overwrite")
+	out, err := env.Cluster.Kubectl(t.Context(), "annotate", "crd", v1alpha1.CRDName, v1alpha1.SchemaVersionAnnotation+"=0", "--overwrite")
 	require.NoError(t, err, string(out))
 	t.Cleanup(func() {
-		out, err := env.Cluster.Kubectl(context.Background(), "annotate", "crd", app.CRDName, fmt.Sprintf("%s=%d", app.SchemaVersionAnnotation, app.SchemaVersion), "--overwrite")
+		out, err := env.Cluster.Kubectl(context.Background(), "annotate", "crd", v1alpha1.CRDName, fmt.Sprintf("%s=%d", v1alpha1.SchemaVersionAnnotation, v1alpha1.SchemaVersion), "--overwrite")
 		assert.NoError(t, err, string(out))
 	})
 	e, err := app.New(everywhere(env))
@@ -89,5 +90,5 @@ func TestEngineSaysThatTheResourceIsMissing(t *testing.T) {
 	var missing *app.MissingCRDError
 	err = e.Run(t.Context())
 	require.ErrorAs(t, err, &missing)
-	assert.ErrorContains(t, err, fmt.Sprintf("has version 0, this agent needs %d: apply the agent's manifest", app.SchemaVersion))
+	assert.ErrorContains(t, err, fmt.Sprintf("has version 0, this agent needs %d: apply the agent's manifest", v1alpha1.SchemaVersion))
 }

@@ -11,14 +11,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/sizing"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // briskly is right-sizing for those who cannot wait.
-var briskly = app.Sizing{Every: time.Second, Save: time.Second, Settle: time.Hour, MinSamples: 2}
+var briskly = sizing.Timing{Every: time.Second, Save: time.Second, Settle: time.Hour, MinSamples: 2}
 
 // eventuallyMeasured has the patience that metrics-server needs.
 func eventuallyMeasured(t *testing.T, what string, condition func() bool) {
@@ -123,12 +124,12 @@ func TestMetricsAndRightSizing(t *testing.T) {
 		assert.Contains(t, eventOf(t, env, firm, "RightSized"), "by a rollout")
 	})
 	t.Run("what was measured outlives the agent", func(t *testing.T) {
-		var a *app.App
+		var a *v1alpha1.App
 		eventuallyMeasured(t, "it is written down", func() bool {
-			a = get(t, env, told, &app.App{})
+			a = get(t, env, told, &v1alpha1.App{})
 			return a.Status.Sizing != nil && len(a.Status.Sizing.Containers) == 1
 		})
-		other, _ := asInTheAgent(t, env, ns, app.Sizing{Every: time.Hour})
+		other, _ := asInTheAgent(t, env, ns, sizing.Timing{Every: time.Hour})
 		m, err := other.Metrics(t.Context(), told)
 		require.NoError(t, err)
 		require.Len(t, m.Sizing.Containers, 1)
@@ -146,14 +147,14 @@ func TestMetricsAndRightSizing(t *testing.T) {
 			asked++
 			return metrics(plain) && m.Sizing.Containers[0].Samples > first+asked
 		})
-		assert.Nil(t, get(t, env, plain, &app.App{}).Status.Sizing, "nothing of it is written down")
+		assert.Nil(t, get(t, env, plain, &v1alpha1.App{}).Status.Sizing, "nothing of it is written down")
 	})
 	t.Run("off", func(t *testing.T) {
 		deploy(t, e, fitted, runnerapi.AppSpec{Image: image, Resources: big})
 		eventuallyMeasured(t, "it has its own requests again, and nothing is kept", func() bool {
 			pods := podsOf(t, env, fitted)
 			return len(pods) == 1 && pods[0].Spec.Containers[0].Resources.Requests.Memory().String() == "100Mi" &&
-				get(t, env, fitted, &app.App{}).Status.Sizing == nil
+				get(t, env, fitted, &v1alpha1.App{}).Status.Sizing == nil
 		})
 		assert.Equal(t, pod.UID, podsOf(t, env, fitted)[0].UID)
 		assert.NotEmpty(t, eventOf(t, env, fitted, "RightSizingOff"))
@@ -164,7 +165,7 @@ func TestMetricsWithoutMetricsServer(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := asInTheAgent(t, env, ns, app.Sizing{})
+	e, _ := asInTheAgent(t, env, ns, sizing.Timing{})
 	deploy(t, e, key(ns, "web"), runnerapi.AppSpec{Image: "example.com/web:1"})
 	eventually(t, "a clear answer", func() bool {
 		_, err := e.Metrics(t.Context(), key(ns, "web"))

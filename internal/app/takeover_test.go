@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -68,8 +69,8 @@ func (b *gatedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// TestANewLeaderWaitsUntilItKnows has a replica get the lease that does not know yet of an App's end,
-// of which the former leader has told.
+// TestANewLeaderWaitsUntilItKnows has a replica get the lease that does not know yet of an App's
+// end, of which the former leader has told.
 func TestANewLeaderWaitsUntilItKnows(t *testing.T) {
 	suite.Release(t, "further changes of the leader")
 	t.Parallel()
@@ -96,20 +97,20 @@ func TestANewLeaderWaitsUntilItKnows(t *testing.T) {
 	eventually(t, "the first tells the end", func() bool { return len(received.of(k.Name)) > 0 })
 	before.StepDown()
 
-	eventually(t, "the next one gets the lease", func() bool { return leader(t, env, config.Namespace) == "next" })
+	eventually(t, "the next one gets the lease", func() bool { return holder(t, env, config.Namespace) == "next" })
 	eventually(t, "and gives it back, since it does not learn how the Apps are", func() bool {
-		return leader(t, env, config.Namespace) == "" || len(received.of(k.Name)) > 1
+		return holder(t, env, config.Namespace) == "" || len(received.of(k.Name)) > 1
 	})
-	require.Equal(t, []app.EventType{app.EventRemoved}, types(received.of(k.Name)), "nothing of an App behind its end")
+	require.Equal(t, []events.Type{events.Removed}, types(received.of(k.Name)), "nothing of an App behind its end")
 	next.watches.open()
 	eventually(t, "it leads when it knows", next.Leads)
 	deploy(t, next.Engine, marker, web())
 	eventually(t, "and tells what is", func() bool { return len(received.of(marker.Name)) > 0 })
-	assert.Equal(t, []app.EventType{app.EventRemoved}, types(received.of(k.Name)))
+	assert.Equal(t, []events.Type{events.Removed}, types(received.of(k.Name)))
 }
 
-// TestANewLeaderLooksAfterItWasHeard has a former leader that was held take an App down and tell its end, when
-// the next one leads, has looked at the Apps, and has not been heard yet.
+// TestANewLeaderLooksAfterItWasHeard has a former leader that was held take an App down and tell
+// its end, when the next one leads, has looked at the Apps, and has not been heard yet.
 func TestANewLeaderLooksAfterItWasHeard(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
@@ -127,7 +128,7 @@ func TestANewLeaderLooksAfterItWasHeard(t *testing.T) {
 	settledIn(t, next.Engine, k, runnerapi.PhaseHealthy)
 	next.watches.close()
 	env.MakeRoom(t, ns) // takes it down
-	require.False(t, exists(t, env, k, &app.App{}))
+	require.False(t, exists(t, env, k, &v1alpha1.App{}))
 	before := next.counted.Load()
 	received.setDeaf(false)
 	eventually(t, "the next one looks again", func() bool { return next.counted.Load() > before || len(received.of(k.Name)) > 0 })
@@ -139,8 +140,8 @@ func TestANewLeaderLooksAfterItWasHeard(t *testing.T) {
 	assert.Empty(t, received.of(k.Name), "that it is there was not so any more when the next one was heard")
 }
 
-// TestALostNamespaceKeepsNobodyFromLeading has an agent that is limited to some namespaces lose its rights
-// in one of them, as it does when that is deleted.
+// TestALostNamespaceKeepsNobodyFromLeading has an agent that is limited to some namespaces lose its
+// rights in one of them, as it does when that is deleted.
 func TestALostNamespaceKeepsNobodyFromLeading(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
@@ -172,12 +173,12 @@ func TestAProcessHasATermOfItsOwn(t *testing.T) {
 	k := key(ns, "outlives")
 	deploy(t, killed.Engine, k, web())
 	eventually(t, "the first process tells, and notes it: else the second would tell it once more", func() bool {
-		noted := get(t, env, k, &app.App{}).Status.Announced
+		noted := get(t, env, k, &v1alpha1.App{}).Status.Announced
 		return noted != nil && noted.Generation == 1
 	})
 	killed.cut.Store(true)
 	killed.stop()
-	require.Equal(t, "same", leader(t, env, config.Namespace), "it had no word to say")
+	require.Equal(t, "same", holder(t, env, config.Namespace), "it had no word to say")
 
 	startReplica(t, config)
 	rollOut(t, env, k)

@@ -30,6 +30,7 @@ func impatient(t *testing.T, env *kubetest.Env, ns string) *app.Engine {
 // TestASuspendedCronJob does well, and says that it does nothing. Those that do not run are in
 // test/failures.
 func TestASuspendedCronJob(t *testing.T) {
+	suite.Release(t, "a CronJob that is suspended")
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)

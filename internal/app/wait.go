@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -15,11 +16,11 @@ func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) 
 	if err := e.admitWait(ctx, key.Namespace); err != nil {
 		return runnerapi.App{}, err
 	}
-	news, cancel := e.hub.subscribe(key)
+	news, cancel := e.store.Subscribe(key)
 	defer cancel()
 	var w runnerapi.App
 	for {
-		a, err := e.get(ctx, key)
+		a, err := e.store.Get(ctx, key)
 		if err != nil && ctx.Err() != nil {
 			if w.Name != "" {
 				return w, nil
@@ -30,7 +31,7 @@ func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) 
 			return runnerapi.App{}, waitProblem(ctx, err)
 		}
 		w = a.Wire()
-		if a.Generation >= generation && a.observed() && w.Settled() {
+		if a.Generation >= generation && a.Observed() && w.Settled() {
 			return w, nil
 		}
 		select {
@@ -48,14 +49,14 @@ const lastTry = 5 * time.Second
 func (e *Engine) admitWait(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTry)
 	defer cancel()
-	return e.admit(ctx, namespace)
+	return e.store.Admit(ctx, namespace)
 }
 
 // lastLook reads the App though the time of the wait is up.
-func (e *Engine) lastLook(ctx context.Context, key runnerapi.Key) (*App, error) {
+func (e *Engine) lastLook(ctx context.Context, key runnerapi.Key) (*v1alpha1.App, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTry)
 	defer cancel()
-	return e.get(ctx, key)
+	return e.store.Get(ctx, key)
 }
 
 // waitProblem keeps a wait that ends while it reads from looking like a fault.

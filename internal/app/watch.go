@@ -8,6 +8,7 @@ import (
 	"errors"
 	"reflect"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -16,14 +17,14 @@ import (
 // or, with Follow, once ctx ends. An event's ID is derived from the state, so any replica can
 // recognize what a caller has already seen.
 func (e *Engine) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) error {
-	if err := e.admit(ctx, key.Namespace); err != nil {
+	if err := e.store.Admit(ctx, key.Namespace); err != nil {
 		return err
 	}
-	news, cancel := e.hub.subscribe(key)
+	news, cancel := e.store.Subscribe(key)
 	defer cancel()
 	last := runnerapi.AppEvent{ID: opts.After}
 	for {
-		a, err := e.get(ctx, key)
+		a, err := e.store.Get(ctx, key)
 		gone := &problem.Error{}
 		switch {
 		case ctx.Err() != nil:
@@ -52,11 +53,11 @@ func (e *Engine) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.E
 }
 
 // appEvent returns the event that leads from the last one to the App's state.
-func (e *Engine) appEvent(a *App, last runnerapi.AppEvent) runnerapi.AppEvent {
+func (e *Engine) appEvent(a *v1alpha1.App, last runnerapi.AppEvent) runnerapi.AppEvent {
 	w := a.Wire()
 	ev := runnerapi.AppEvent{
 		ID: stateID(a, w.Status), Type: runnerapi.EventProgress, Time: e.now().UTC(), Namespace: w.Namespace, Name: w.Name,
-		Generation: w.Generation, Image: w.Spec.Image, Settled: a.observed() && w.Settled(), Status: w.Status,
+		Generation: w.Generation, Image: w.Spec.Image, Settled: a.Observed() && w.Settled(), Status: w.Status,
 	}
 	switch {
 	case last.Name == "" || last.Status.Phase != w.Status.Phase || last.Generation != w.Generation || last.Settled != ev.Settled:
@@ -98,14 +99,14 @@ func (e *Engine) removedEvent(last runnerapi.AppEvent) runnerapi.AppEvent {
 
 // stateID identifies a state of an App. What changes with each restart of a container is no part of
 // it: an App that flaps is in one state.
-func stateID(a *App, s runnerapi.AppStatus) string {
+func stateID(a *v1alpha1.App, s runnerapi.AppStatus) string {
 	s.Restarts = 0
 	if d := s.Diagnosis; d != nil {
 		if s.Diagnosis = withoutFigures(d); restarting(d.Cause) {
 			s.ReadyReplicas = 0
 		}
 	}
-	raw, err := json.Marshal([]any{a.UID, a.Generation, a.restart(), s})
+	raw, err := json.Marshal([]any{a.UID, a.Generation, a.RestartedAt(), s})
 	if err != nil {
 		return "" // impossible: it is sent as JSON too
 	}

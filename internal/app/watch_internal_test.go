@@ -7,13 +7,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // TestFlappingIsOneEvent, and all that a reader acts upon is another.
 func TestFlappingIsOneEvent(t *testing.T) {
 	e := &Engine{now: time.Now}
-	a := &App{}
+	a := &v1alpha1.App{}
 	a.Name = "web"
 	var last runnerapi.AppEvent
 	var types []runnerapi.AppEventType

@@ -11,7 +11,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -34,7 +34,7 @@ type resource struct {
 	Spec runnerapi.AppSpec `json:"spec"`
 }
 
-var limits = bounded.Of(runnerapi.MaxAppBody)
+var limits = decode.LimitsFor(runnerapi.MaxAppBody)
 
 // Read reads a spec or an App, in YAML or JSON. It refuses unknown fields: a misspelled field would
 // otherwise be ignored silently.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -42,7 +42,7 @@ func TestAFewKilobytesThatStandForMegabytes(t *testing.T) {
 	require.Less(t, len(text), 9<<10)
 	_, err := appfile.Read([]byte(text))
 	require.ErrorContains(t, err, "aliases (*NAME) stand for more than")
-	assert.True(t, bounded.Exceeded(err))
+	assert.True(t, decode.Exceeded(err))
 	require.Error(t, appfile.Decode([]byte(text), &runnerapi.JobSpec{}))
 }
 

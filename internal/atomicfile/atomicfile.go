@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // Write replaces the file at path, which only its owner can read. Once it returns, a crash of the
@@ -34,6 +35,9 @@ func Place(path string, text []byte, place func(tmp, path string) error) error {
 
 // SyncDir makes new names in a folder survive a crash of the machine.
 func SyncDir(dir string) error {
+	if runtime.GOOS == "windows" { // it refuses to sync folders
+		return nil
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

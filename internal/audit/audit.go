@@ -18,7 +18,7 @@ import (
 
 // Bounds of the log.
 const (
-	// Keep is how many batches are kept.
+	// Keep is how many batches an agent keeps.
 	Keep = 2000
 	// maxBatch is how many records go into one.
 	maxBatch = 16
@@ -36,6 +36,8 @@ type Store interface {
 	List(ctx context.Context) ([]int64, error)
 	// Delete removes a batch, if it is there.
 	Delete(ctx context.Context, first int64) error
+	// Most returns how many batches are kept.
+	Most() int
 	// String names the store, for messages.
 	String() string
 }

@@ -79,5 +79,8 @@ func (f Files) Delete(_ context.Context, first int64) error {
 	return nil
 }
 
+// Most implements Store.
+func (f Files) Most() int { return Keep }
+
 // String implements Store.
 func (f Files) String() string { return f.Dir }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 	sweepEvery = 64
 )
 
-// Log is one replica's end of the audit log. It implements server.Auditor.
+// Log is one replica's end of the audit log. It implements backend.Auditor.
 type Log struct {
 	store   Store
 	replica string
@@ -62,7 +62,7 @@ type attempt struct {
 	head  runnerapi.AuditHead
 }
 
-var _ server.Auditor = (*Log)(nil)
+var _ backend.Auditor = (*Log)(nil)
 
 // New returns a log in that store, which that replica writes once Run is called.
 func New(store Store, replica string, log zerolog.Logger) *Log {
@@ -72,7 +72,7 @@ func New(store Store, replica string, log zerolog.Logger) *Log {
 	}
 }
 
-// Record implements server.Auditor.
+// Record implements backend.Auditor.
 func (l *Log) Record(r runnerapi.AuditRecord) {
 	r.Replica = l.replica
 	select {
@@ -83,7 +83,7 @@ func (l *Log) Record(r runnerapi.AuditRecord) {
 	}
 }
 
-// Keep implements server.Auditor. If the caller stops waiting, the record is stored only if its
+// Keep implements backend.Auditor. If the caller stops waiting, the record is stored only if its
 // turn has come by then.
 func (l *Log) Keep(ctx context.Context, r runnerapi.AuditRecord) error {
 	r.Replica = l.replica
@@ -286,7 +286,7 @@ func (l *Log) carriedOut(ctx context.Context) (bool, error) {
 	return done, nil
 }
 
-// sweep removes the oldest batches beyond Keep.
+// sweep removes the oldest batches beyond the number that the store keeps.
 func (l *Log) sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -294,7 +294,7 @@ func (l *Log) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, first := range all[:max(0, len(all)-Keep)] {
+	for _, first := range all[:max(0, len(all)-l.store.Most())] {
 		if err := l.store.Delete(ctx, first); err != nil {
 			return err
 		}
@@ -321,7 +321,7 @@ func Head(ctx context.Context, s Store) (runnerapi.AuditHead, error) {
 	return b.head, nil
 }
 
-// Audit implements server.Auditor.
+// Audit implements backend.Auditor.
 func (l *Log) Audit(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error) {
 	return Read(ctx, l.store, after, limit)
 }

@@ -41,7 +41,7 @@ func Verify(ctx context.Context, s Store, noted runnerapi.AuditHead) (Report, er
 		case b.first.Seq != first:
 			r.add("the batch at record %d begins with record %d", first, b.first.Seq)
 		}
-		r.follow(b, i == 0, len(all))
+		r.follow(b, i == 0, len(all) < s.Most())
 		for _, record := range b.records() {
 			seen = seen || record.Seq == noted.Seq && record.Hash == noted.Hash
 		}
@@ -63,11 +63,11 @@ func (r *Report) add(format string, args ...any) {
 }
 
 // follow compares a batch's beginning with the end of the one before.
-func (r *Report) follow(b batch, isFirst bool, batches int) {
+func (r *Report) follow(b batch, isFirst, few bool) {
 	if isFirst {
 		r.First = b.first.Seq
 		switch {
-		case b.first.Seq > 1 && batches < Keep:
+		case b.first.Seq > 1 && few:
 			r.add("records before %d were removed: as few as there are, none is too old", b.first.Seq)
 		case b.first.Seq == 1 && b.first.Prev != "":
 			r.add("record 1 follows one that is not there")

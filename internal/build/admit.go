@@ -20,7 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-const letIn = "use a namespace for builds; the owner of the cluster makes one with deployments/build-rights.yaml (docs/builds.md)"
+const letIn = "use a namespace for builds; the owner of the cluster makes one with deployments/build-rights.yaml (docs/deployer/builds.md)"
 
 // admit refuses a namespace that is not the agent's.
 func (c *Client) admit(ctx context.Context, namespace string) (*corev1.Namespace, error) {
@@ -51,7 +51,7 @@ func (c *Client) ready(ctx context.Context, namespace string, spec runnerapi.Bui
 	}
 	if c.opts.Image == "" {
 		return runnerapi.NotSupported(
-			"have the operator of the agent set PIPEOPS_BUILD_IMAGE to an image of rootless BuildKit, by its digest (docs/builds.md)",
+			"have the operator of the agent set PIPEOPS_BUILD_IMAGE to an image of rootless BuildKit, by its digest (docs/deployer/builds.md)",
 			"the agent has no builder: its configuration names no image of one")
 	}
 	if refused := (git.Remote{URL: spec.Git.URL, Guard: c.opts.Guard}).CheckHost(); refused != nil {

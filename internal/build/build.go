@@ -30,7 +30,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 const (
@@ -53,7 +53,7 @@ type Options struct {
 	Guard egress.Guard
 }
 
-// Client implements server.Builds.
+// Client implements backend.Builds.
 type Client struct {
 	opts  Options
 	core  corev1client.CoreV1Interface
@@ -62,7 +62,7 @@ type Client struct {
 	putting sync.Mutex
 }
 
-var _ server.Builds = (*Client)(nil)
+var _ backend.Builds = (*Client)(nil)
 
 // New returns a Client. It makes no requests yet.
 func New(given *rest.Config, opts Options) (*Client, error) {
@@ -81,7 +81,7 @@ func New(given *rest.Config, opts Options) (*Client, error) {
 	return &Client{opts: opts, core: core, batch: batch}, nil
 }
 
-// PutBuild implements server.Builds.
+// PutBuild implements backend.Builds.
 func (c *Client) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
 	return c.put(ctx, key, spec, opts, func(*batchv1.Job) {}, refuse)
 }
@@ -192,7 +192,7 @@ func (c *Client) remove(ctx context.Context, job *batchv1.Job) error {
 	return kubeproblem.From(err, "deleting Job "+job.Name)
 }
 
-// GetBuild implements server.Builds.
+// GetBuild implements backend.Builds.
 func (c *Client) GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error) {
 	runs, err := c.found(ctx, key)
 	if err != nil {
@@ -212,7 +212,7 @@ func (c *Client) GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Bui
 	return build, nil
 }
 
-// ListBuilds implements server.Builds.
+// ListBuilds implements backend.Builds.
 func (c *Client) ListBuilds(ctx context.Context, namespace string) ([]runnerapi.Build, error) {
 	if _, err := c.admit(ctx, namespace); err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func (c *Client) ListBuilds(ctx context.Context, namespace string) ([]runnerapi.
 	return builds, nil
 }
 
-// DeleteBuild implements server.Builds.
+// DeleteBuild implements backend.Builds.
 func (c *Client) DeleteBuild(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	runs, err := c.found(ctx, key)
 	if err != nil || opts.DryRun {

@@ -56,7 +56,7 @@ const (
 	builderImage = "builds.test/buildkit:v1"
 	user         = "ci"
 	password     = "hunter2-of-the-test"
-	patience     = 3 * time.Minute
+	patience     = 8 * time.Minute
 )
 
 var byTest = runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", RequestID: "req-1"}}

@@ -23,15 +23,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	announceserver "github.com/pipeops/pipeops-vm-agent/runnerapi/announce/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
-// pages runs what docs/git.md and docs/builds.md have run where there is a builder: with the
+// pages runs what docs/deployer/git.md and builds.md have run where there is a builder: with the
 // Runner's program, before the Runner API of this agent.
 func (f *follower) pages(t *testing.T) {
 	f.git.Commit(map[string]string{"deploy/app.yaml": appSpec, "Dockerfile": `FROM scratch
@@ -46,7 +48,7 @@ CMD ["/bin/sh", "-c", "sleep 3600"]
 	here := strings.NewReplacer(
 		"https://git.example.com/shop/web.git", f.gitURL, "registry.example.com", f.registry,
 		"--push-credentials registry", "--push-credentials registry --ca-config-map ca",
-		"source put shop web", "source put shop web -n "+shop, "source logs shop web", "source logs shop web -n "+shop,
+		"source set shop web", "source set shop web -n "+shop, "source logs shop web", "source logs shop web -n "+shop,
 	)
 	env := f.runner(t)
 	for page, says := range map[string]string{"git.md": "pushed " + f.registry, "builds.md": "deleted: build " + builds + "/web"} {
@@ -64,7 +66,7 @@ CMD ["/bin/sh", "-c", "sleep 3600"]
 // withBuilder is the block of a page that needs a builder.
 func withBuilder(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "deployer", page))
 	require.NoError(t, err)
 	_, block, found := strings.Cut(string(text), "\n```sh builder\n")
 	require.True(t, found, page)
@@ -94,8 +96,8 @@ func (f *follower) runner(t *testing.T) []string {
 	require.NoError(t, err)
 	ca := runnertest.NewCA(t)
 	address := f.serve(t, ca)
-	key, cert := pair(t, ca.Issue(t, runnerapi.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName)))
-	credentials := runnerapi.Credentials{
+	key, cert := pair(t, ca.Issue(t, credentials.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName)))
+	credentials := credentials.Credentials{
 		Runner: runnertest.RunnerName, ControlPlane: list(t, ca, address), Edge: address, TrustDomain: runnertest.TrustDomain,
 		AgentsDomain: strings.TrimPrefix(runnertest.ServerName, runnertest.AgentID+"."),
 		CA:           block("CERTIFICATE", ca.Cert.Raw), Certificate: cert, Key: key,
@@ -110,16 +112,16 @@ func (f *follower) serve(t *testing.T, ca *runnertest.CA) string {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	cert := ca.Issue(t, runnerapi.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
+	cert := ca.Issue(t, credentials.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
 	handler := server.New(server.Config{
 		Apps: f.engine, Builds: f.builds, Sources: f.keeper, TrustDomain: runnertest.TrustDomain, Version: "v0.0.0", Log: zerolog.Nop(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- server.Serve(ctx, ln, server.ServeConfig{
+		done <- transport.Serve(ctx, ln, transport.ServeConfig{
 			Handler: handler, Drain: time.Second, Log: zerolog.Nop(),
-			TLS: server.TLS(server.TLSConfig{
+			TLS: transport.TLS(transport.TLSConfig{
 				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 				Roots:       func() *x509.CertPool { return ca.Pool }, TrustDomain: runnertest.TrustDomain,
 			}),
@@ -140,10 +142,10 @@ func list(t *testing.T, ca *runnertest.CA, address string) string {
 		Endpoints: []announce.Endpoint{{Address: address, ServerName: runnertest.ServerName}},
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET "+announce.AgentPath, announce.AgentHandler(
+	mux.Handle("GET "+announce.AgentPath, announceserver.AgentHandler(
 		func(context.Context, string, string) (announce.Agent, error) { return agent, nil },
 		func(r *http.Request) (string, error) {
-			return runnerapi.CallerFromTLS(r.TLS, runnertest.TrustDomain)
+			return credentials.CallerFromTLS(r.TLS, runnertest.TrustDomain)
 		},
 	))
 	srv := httptest.NewUnstartedServer(mux)

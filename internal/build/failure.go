@@ -99,7 +99,7 @@ var reasons = []struct {
 	{[]string{"pull access denied", "failed to resolve source metadata", "failed to authorize"}, "base_image_unavailable", "correct the image in FROM, or name a secret in pullCredentials"},
 	{[]string{"no space left on device"}, "disk_full", "build less, or on a node with more disk"},
 	{[]string{"failed to setup uid/gid map", "fork/exec /proc/self/exe", "could not connect to unix"}, "builder_cannot_start",
-		"see docs/builds.md, \"What a node needs\": user namespaces, and neither seccomp nor AppArmor in the way"},
+		"see docs/deployer/builds.md, \"What a node needs\": user namespaces, and neither seccomp nor AppArmor in the way"},
 }
 
 // readLog finds the step and the line at fault in the end of BuildKit's log.

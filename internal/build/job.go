@@ -154,8 +154,8 @@ func (c *Client) push(spec runnerapi.BuildSpec) corev1.Container {
 
 // builder returns the container of rootless BuildKit
 // (https://github.com/moby/buildkit/blob/master/docs/rootless.md). It needs a user namespace, and
-// mounts in it, which the usual seccomp and AppArmor profiles forbid. It also needs newuidmap, which
-// needs the two capabilities. Outside of its user namespace it has none.
+// mounts in it, which the usual seccomp and AppArmor profiles forbid. It also needs newuidmap,
+// which needs the two capabilities. Outside of its user namespace it has none.
 func (c *Client) builder(spec runnerapi.BuildSpec) corev1.Container {
 	container := corev1.Container{
 		Name: buildStage, Image: c.opts.Image, Command: []string{"buildctl-daemonless.sh"}, Args: literal(buildctl(spec)),

@@ -30,7 +30,7 @@ const (
 	watchLimit = 5 * time.Minute
 )
 
-// BuildLogs implements server.Builds.
+// BuildLogs implements backend.Builds.
 func (c *Client) BuildLogs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
 	runs, err := c.found(ctx, key)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestOutputInEachFormat(t *testing.T) {
 		assert.Equal(t, want, text.String(), format)
 	}
 	var out cli.Output
-	require.ErrorContains(t, out.Set("xml"), "none of table, json, yaml")
+	require.ErrorContains(t, out.Set("xml"), "none of table, wide, name, json, yaml, jsonpath=TEMPLATE")
 }
 
 func TestTimesAreShort(t *testing.T) {
@@ -123,7 +123,7 @@ func TestAWrongValueOfAFlagIsToldInWords(t *testing.T) {
 		"--replicas=99999999999": `--replicas: "99999999999" is too large a number`,
 		"--wait=5":               `--wait: "5" is not a time such as 30s, 5m or 1h`,
 		"--yes=maybe":            `--yes: "maybe" is neither true nor false`,
-		"-o=xml":                 `--output: "xml" is none of table, json, yaml`,
+		"-o=xml":                 `--output: "xml" is none of table, wide, name, json, yaml, jsonpath=TEMPLATE`,
 		"--label=env":            `--label: "env" is not KEY=VALUE`,
 		"--colour":               `unknown flag: --colour`,
 		"--replica=3":            `unknown flag: --replica (did you mean --replicas?)`,

@@ -3,26 +3,35 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 )
 
-// Formats are the values of -o, the default first.
-var Formats = []string{"table", "json", "yaml"}
+// Formats are the values of -o but for jsonpath=TEMPLATE, the default first.
+var Formats = []string{"table", "wide", "name", "json", "yaml"}
 
-// Output is the flag -o: how a command prints its result.
-type Output struct{ Format string }
+// jsonPath precedes a template in the flag -o.
+const jsonPath = "jsonpath="
+
+// Output is the flag -o: how a command prints its result. Commands that list have more flags.
+type Output struct {
+	Format string
+	// Namespaced has a list show the namespace of each item.
+	Namespaced bool
+
+	list listFlags
+}
 
 // Add puts -o on a command.
 func (o *Output) Add(cmd *cobra.Command) {
 	o.Format = Formats[0]
-	cmd.Flags().VarP(o, "output", "o", "table, json or yaml")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(Formats, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+	cmd.Flags().VarP(o, "output", "o", strings.Join(Formats, ", ")+" or "+jsonPath+"TEMPLATE")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(append(slices.Clone(Formats), jsonPath), cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
 }
 
 // String, Set and Type make Output a pflag.Value, so that a wrong format is refused before anything
@@ -31,8 +40,12 @@ func (o *Output) String() string { return o.Format }
 
 // Set sets the flag's value.
 func (o *Output) Set(s string) error {
-	if !slices.Contains(Formats, s) {
-		return fmt.Errorf("is none of %s", strings.Join(Formats, ", "))
+	if template, ok := strings.CutPrefix(s, jsonPath); ok {
+		if _, err := parsePath(template); err != nil {
+			return err
+		}
+	} else if !slices.Contains(Formats, s) {
+		return fmt.Errorf("is none of %s, %sTEMPLATE", strings.Join(Formats, ", "), jsonPath)
 	}
 	o.Format = s
 	return nil
@@ -42,36 +55,59 @@ func (o *Output) Set(s string) error {
 func (o *Output) Type() string { return "format" }
 
 // Table reports whether the output is for a person.
-func (o *Output) Table() bool { return o.Format == Formats[0] }
+func (o *Output) Table() bool { return o.Format == "table" || o.Format == "wide" }
 
 // Write prints v, or the columns that table prints.
 func (o *Output) Write(w io.Writer, v any, table func(io.Writer)) error {
-	switch o.Format {
-	case "json":
+	if o.list.unused() && !o.Namespaced {
+		return o.write(w, v, nil, table)
+	}
+	v, order, err := o.list.arrange(v)
+	if err != nil {
+		return err
+	}
+	return o.write(w, v, order, table)
+}
+
+func (o *Output) write(w io.Writer, v any, order *arranged, table func(io.Writer)) error {
+	template, isPath := strings.CutPrefix(o.Format, jsonPath)
+	switch {
+	case isPath:
+		return writePath(w, v, template)
+	case o.Format == "name":
+		return writeNames(w, v)
+	case o.Format == "json":
 		text, err := encoded(v, "  ")
 		if err != nil {
 			return err
 		}
 		return Raw(w, text)
-	case "yaml":
+	case o.Format == "yaml":
 		text, err := asYAML(v)
 		if err != nil {
 			return err
 		}
 		return Raw(w, text)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	table(t)
-	return t.Flush()
+	return o.writeTable(w, order, table)
 }
 
-// Row writes one line of a table. Its writer keeps the errors until Flush.
-func Row(w io.Writer, cells ...any) {
-	text := make([]string, len(cells))
-	for i, c := range cells {
-		if text[i] = Printable(fmt.Sprint(c)); text[i] == "" {
-			text[i] = "-"
-		}
+// WriteLine prints one of many values of a command that goes on: the text, or the value in a form
+// that can be split again.
+func (o *Output) WriteLine(w io.Writer, v any, text string) error {
+	switch o.Format {
+	case "json": // one object in a line, for jq and the like
+		return JSONLine(w, v)
+	case "yaml":
+		Say(w, "---") // the encoder reports the same error
 	}
-	fmt.Fprintln(w, strings.Join(text, "\t"))
+	if o.Table() {
+		return Print(w, Printable(text))
+	}
+	if err := o.write(w, v, nil, nil); err != nil || !strings.HasPrefix(o.Format, jsonPath) {
+		return err
+	}
+	return Raw(w, []byte("\n"))
 }
+
+var errNoName = errors.New("-o name: the output has no names; use -o json")

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
@@ -76,7 +76,7 @@ func asYAML(v any) ([]byte, error) {
 		return nil, err
 	}
 	text, quoted := withoutHidden(text)
-	if text, err = bounded.JSONToYAML(text); err != nil {
+	if text, err = decode.JSONToYAML(text); err != nil {
 		return nil, err
 	}
 	for word, s := range quoted {

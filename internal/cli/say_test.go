@@ -22,8 +22,8 @@ import (
 const hostile = "a\x1b[2K\u009b2K\u202e\u200b\u2028b\U000e0041\x7f\n"
 
 func TestNoTextSteersATerminal(t *testing.T) {
-	value := map[string]any{"x": hostile, hostile: []string{hostile, "plain: \"text\""}, "n": 7}
-	for _, format := range cli.Formats {
+	value := map[string]any{"name": hostile, hostile: []string{hostile, "plain: \"text\""}, "n": 7}
+	for _, format := range append(cli.Formats, "jsonpath={.name}") {
 		out := cli.Output{Format: format}
 		var text bytes.Buffer
 		require.NoError(t, out.Write(&text, value, func(w io.Writer) { cli.Row(w, hostile); cli.Say(w, "%s", hostile) }))
@@ -37,7 +37,7 @@ func TestNoTextSteersATerminal(t *testing.T) {
 		default:
 			continue
 		}
-		assert.Equal(t, map[string]any{"x": hostile, hostile: []any{hostile, "plain: \"text\""}, "n": float64(7)}, back, "what it says stays")
+		assert.Equal(t, map[string]any{"name": hostile, hostile: []any{hostile, "plain: \"text\""}, "n": float64(7)}, back, "what it says stays")
 	}
 	var said bytes.Buffer
 	cli.Say(&said, "\nError: %s\n  fix: none", "b\x1b[2K\u202e")

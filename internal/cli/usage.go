@@ -8,6 +8,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Usage returns err as a mistake on the command line.
+func Usage(err error) error { return usageError{err} }
+
+// IsUsage reports whether an error is a mistake on the command line.
+func IsUsage(err error) bool {
+	var mistake usageError
+	return errors.As(err, &mistake)
+}
+
 // SeeHelp returns the fix for every mistake on a command line.
 func SeeHelp(command string) string { return fmt.Sprintf("  fix: see `%s --help`", command) }
 

@@ -19,9 +19,22 @@ type Version struct {
 	ReleaseKeys []string `json:"releaseKeys,omitempty"`
 }
 
+// VersionOf returns the stamp of this program.
+func VersionOf(program, version, commit string, releaseKeys ...string) Version {
+	return Version{program, version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, releaseKeys}
+}
+
+// Say prints the stamp for a person.
+func (v Version) Say(w io.Writer) {
+	Say(w, "%s %s (commit %s, %s, %s)", v.Program, v.Version, v.Commit, v.Go, v.Platform)
+	for _, key := range v.ReleaseKeys {
+		Say(w, "trusts releases signed by %s", key)
+	}
+}
+
 // NewVersion returns the subcommand version.
 func NewVersion(program, version, commit string, releaseKeys ...string) *cobra.Command {
-	v := Version{program, version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, releaseKeys}
+	v := VersionOf(program, version, commit, releaseKeys...)
 	var out Output
 	cmd := &cobra.Command{
 		Use:     "version",
@@ -29,12 +42,7 @@ func NewVersion(program, version, commit string, releaseKeys ...string) *cobra.C
 		Example: "  " + program + " version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return out.Write(cmd.OutOrStdout(), v, func(w io.Writer) {
-				Say(w, "%s %s (commit %s, %s, %s)", v.Program, v.Version, v.Commit, v.Go, v.Platform)
-				for _, key := range v.ReleaseKeys {
-					Say(w, "trusts releases signed by %s", key)
-				}
-			})
+			return out.Write(cmd.OutOrStdout(), v, v.Say)
 		},
 	}
 	out.Add(cmd)

@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 	"github.com/rs/zerolog"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
@@ -229,7 +229,7 @@ func (c *Client) decode(resp *http.Response, out any) error {
 	if len(body) > maxAnswer {
 		return c.explain.unreachableText("its answer is too long", "make sure that PIPEOPS_CONTROL_PLANE_URL is a control plane")
 	}
-	if err := bounded.Of(maxAnswer).JSON(body, out); err != nil {
+	if err := decode.LimitsFor(maxAnswer).JSON(body, out); err != nil {
 		return c.explain.unreachableText("its answer is not JSON", "make sure that PIPEOPS_CONTROL_PLANE_URL is a control plane")
 	}
 	return nil

@@ -81,7 +81,7 @@ func TestAllCallsOverTheWire(t *testing.T) {
 	answer, err := c.Heartbeat(t.Context(), beat)
 	require.NoError(t, err)
 	assert.Equal(t, controlapi.HeartbeatAnswer{IntervalSeconds: 5, RevokedRunners: []string{"01"}}, answer)
-	require.NoError(t, c.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{{ID: "e", Type: "app.healthy", App: controlapi.AppEvent{Namespace: "n", Name: "a"}}}}))
+	require.NoError(t, c.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{{ID: "e", Type: "app.healthy", App: &controlapi.AppEvent{Namespace: "n", Name: "a"}}}}))
 }
 
 func TestFirstContactByFingerprint(t *testing.T) {

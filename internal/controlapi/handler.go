@@ -12,7 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/rs/zerolog"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 )
@@ -74,7 +74,7 @@ func NewHandler(cfg HandlerConfig) http.Handler {
 }
 
 // jsonFormat is huma's format with limits. Each call bounds its body's bytes itself.
-var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: bounded.Of(math.MaxInt32).JSON}
+var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: decode.LimitsFor(math.MaxInt32).JSON}
 
 func apiConfig(version string) huma.Config {
 	cfg := huma.DefaultConfig("PipeOps control plane: agents' API", version)
@@ -197,6 +197,11 @@ func (h *handler) audit(ctx context.Context, in *auditInput) (*auditOutput, erro
 }
 
 func (h *handler) events(ctx context.Context, in *eventsInput) (*struct{}, error) {
+	for i := range in.Body.Events {
+		if err := in.Body.Events[i].check(); err != nil {
+			return nil, h.problem(ctx, err)
+		}
+	}
 	return nil, h.problem(ctx, h.backend.Events(ctx, peerOf(ctx).agentID, in.Body))
 }
 

@@ -33,16 +33,33 @@ const (
 	proofValue  = "pipeops-agent="
 )
 
-// ProofRecord returns the name and the value of the TXT record that proves that an agent may serve a
-// host. A wildcard is proven at the domain below it.
+// ProofRecord returns the name and the value of the TXT record that proves that an agent may serve
+// a host. A wildcard is proven at the domain below it.
 func ProofRecord(agentID, host string) (name, value string) {
 	return proofPrefix + strings.TrimPrefix(host, "*."), proofValue + strings.ToLower(agentID)
 }
+
+// The states of a host's certificate.
+const (
+	CertificateReady   = "ready"
+	CertificatePending = "pending"
+	CertificateFailed  = "failed" // the gateway tries again
+)
+
+// The modes of a host.
+const (
+	ModeTunnel = "tunnel" // through the agent's tunnel
+	ModeDirect = "direct" // to the endpoint
+)
 
 // HostStatus is whether an agent may serve a host that its routes name.
 type HostStatus struct {
 	Host   string `json:"host"`
 	Served bool   `json:"served" doc:"The gateway serves the host from this agent."`
 	Proof  string `json:"proof,omitempty" enum:"given,cname,txt,grant" doc:"What proves that the agent may serve it; absent while nothing does."`
-	Reason string `json:"reason,omitempty" doc:"Why it is not served, and what to do."`
+	Reason string `json:"reason,omitempty" doc:"Why it is not served, or has no certificate, and what to do."`
+	// Certificate is that of the gateway; empty for a host that is not served.
+	Certificate string `json:"certificate,omitempty" enum:"ready,pending,failed"`
+	Mode        string `json:"mode,omitempty" enum:"tunnel,direct" doc:"How the gateway passes requests on."`
+	ModeReason  string `json:"modeReason,omitempty" doc:"Why a host with an endpoint is in tunnel mode."`
 }

@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
 )
 
 const pathRoutes = "/v1/agent/routes"
@@ -30,10 +32,11 @@ type Route struct {
 	TLS       bool   `json:"tls" doc:"The Ingress names a certificate for the host."`
 	Namespace string `json:"namespace" minLength:"1" maxLength:"63"`
 	App       string `json:"app,omitempty" maxLength:"253" doc:"Absent for a route of a chart, a set of manifests or a Git source."`
-	Service   string `json:"service" minLength:"1" maxLength:"253" doc:"Name of the Service."`
-	Port      int32  `json:"port" minimum:"1" maximum:"65535" doc:"Port of the Service."`
+	Service   string `json:"service,omitempty" maxLength:"253" doc:"Name of the Service, after its namespace and a slash if that is another one. Absent for a route that cannot be carried."`
+	Port      int32  `json:"port,omitempty" minimum:"0" maximum:"65535" doc:"Port of the Service. Absent for a route that cannot be carried."`
 	Ready     bool   `json:"ready" doc:"A request would be answered."`
 	Reason    string `json:"reason,omitempty" maxLength:"512" doc:"Why it is not ready."`
+	Endpoint  string `json:"endpoint,omitempty" maxLength:"253" doc:"Public address of the cluster's load balancer for the host, an IP address or a name: HTTPS is at port 443."`
 }
 
 // RoutesRequest is the complete list of an agent's routes: a route that it lacks is gone.
@@ -47,6 +50,7 @@ type RoutesState struct {
 	Digest string `json:"digest" doc:"Of the set, as RoutesRequest.Digest makes it; empty for none."`
 	// Gateway and Hosts tell the agent whether the public reaches its routes.
 	Gateway string       `json:"gateway,omitempty" doc:"Domain of the control plane's gateway; absent where it has none."`
+	Agent   string       `json:"agent,omitempty" doc:"Name of the agent, as its Apps' hosts below the gateway's domain carry it."`
 	Hosts   []HostStatus `json:"hosts,omitempty" maxItems:"1000" doc:"The hosts of the routes, by name."`
 }
 
@@ -70,6 +74,14 @@ func (r RoutesRequest) check() error {
 	type key struct{ host, path, pathType, namespace, app, service string }
 	seen := make(map[key]bool, len(r.Routes))
 	for _, route := range r.Routes {
+		if (route.Service == "") != (route.Port == 0) || route.Port == 0 && route.Ready {
+			return problem.Errorf(problem.Invalid, "send the Service and its port, or a reason alone",
+				"the route %s%s has no Service or no port", route.Host, route.Path).WithField("routes")
+		}
+		if route.Endpoint != "" && (!route.TLS || strings.HasPrefix(route.Host, "*.") || !publicwire.IsEndpoint(route.Endpoint)) {
+			return problem.Errorf(problem.Invalid, "send an IP address or a name in DNS, of a host with TLS that is no wildcard",
+				"the endpoint %.253q of %s is not valid", route.Endpoint, route.Host).WithField("routes")
+		}
 		k := key{route.Host, route.Path, route.PathType, route.Namespace, route.App, route.Service}
 		if seen[k] {
 			return problem.Errorf(problem.Invalid, "send each host and path of a Service once",

@@ -17,10 +17,11 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
 )
 
 func soundRoute() controlapi.Route {
-	return controlapi.Route{Host: "shop.example.com", Path: "/", PathType: "Prefix", TLS: true, Namespace: "shop", App: "web", Service: "web", Port: 80, Reason: "no pod is ready"}
+	return controlapi.Route{Host: "shop.example.com", Path: "/", PathType: "Prefix", TLS: true, Namespace: "shop", App: "web", Service: "web", Port: 80, Reason: "no pod is ready", Endpoint: "lb.example.com"}
 }
 
 func TestRoutesOverTheWire(t *testing.T) {
@@ -89,9 +90,14 @@ func TestWrongRoutesAreRefused(t *testing.T) {
 		"a host with a newline": {changed(func(r *controlapi.Route) { r.Host = "shop\n" }), "host"},
 		"a relative path":       {changed(func(r *controlapi.Route) { r.Path = "a" }), "path"},
 		"a path type of ours":   {changed(func(r *controlapi.Route) { r.PathType = "Regex" }), "pathType"},
-		"no port":               {changed(func(r *controlapi.Route) { r.Port = 0 }), "port"},
-		"no Service":            {changed(func(r *controlapi.Route) { r.Service = "" }), "service"},
+		"no port":               {changed(func(r *controlapi.Route) { r.Port = 0 }), "no port"},
+		"no Service":            {changed(func(r *controlapi.Route) { r.Service = "" }), "no Service"},
+		"ready without either":  {changed(func(r *controlapi.Route) { r.Service, r.Port, r.Ready = "", 0, true }), "no Service"},
 		"a long reason":         {changed(func(r *controlapi.Route) { r.Reason = strings.Repeat("x", 513) }), "reason"},
+		"a port at an endpoint": {changed(func(r *controlapi.Route) { r.Endpoint = "192.0.2.1:443" }), "endpoint"},
+		"a URL as an endpoint":  {changed(func(r *controlapi.Route) { r.Endpoint = "https://lb.example.com" }), "endpoint"},
+		"no TLS at an endpoint": {changed(func(r *controlapi.Route) { r.Endpoint, r.TLS = "192.0.2.1", false }), "endpoint"},
+		"a wildcard's endpoint": {changed(func(r *controlapi.Route) { r.Endpoint, r.Host = "192.0.2.1", "*.example.com" }), "endpoint"},
 		"nothing":               {`{}`, "routes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,13 +142,15 @@ func TestTheLargestSetIsTaken(t *testing.T) {
 func FuzzRoutes(f *testing.F) {
 	f.Add(`{"routes":[{"host":"shop.example.com","path":"/","pathType":"Prefix","tls":true,"namespace":"shop","app":"web","service":"web","port":80,"ready":true}]}`)
 	f.Add(`{"routes":[{"host":"*.a","path":"/x","pathType":"Exact","tls":false,"namespace":"n","service":"a","port":65535,"ready":false,"reason":"r"}],"omitted":3}`)
+	f.Add(`{"routes":[{"host":"a.b","path":"/","pathType":"Exact","tls":true,"namespace":"n","service":"a","port":1,"ready":true,"endpoint":"2001:db8::1"}]}`)
 	f.Add(`{"routes":null}`)
 	f.Add(`{"routes":[],"omitted":-1}`)
 	h := handlerOf(&backend{putRoutes: func(_ string, req controlapi.RoutesRequest) (controlapi.RoutesState, error) {
 		seen := map[string]bool{}
 		for _, r := range req.Routes {
 			key := strings.Join([]string{r.Host, r.Path, r.PathType, r.Namespace, r.App, r.Service}, "\x00")
-			if r.Host == "" || len(r.Host) > 253 || !strings.HasPrefix(r.Path, "/") || r.Service == "" || r.Port < 1 || seen[key] {
+			if r.Host == "" || len(r.Host) > 253 || !strings.HasPrefix(r.Path, "/") || r.Service == "" || r.Port < 1 || seen[key] ||
+				r.Endpoint != "" && (!r.TLS || !publicwire.IsEndpoint(r.Endpoint)) {
 				panic("let through what the wire forbids")
 			}
 			seen[key] = true

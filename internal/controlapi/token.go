@@ -64,7 +64,8 @@ func NewToken(fingerprint string) (Token, error) {
 	return Token{ID: tokenEncoding.EncodeToString(id), secret: tokenEncoding.EncodeToString(secret), Fingerprint: fingerprint}, nil
 }
 
-// At returns the token with the address of the control plane's URL, if the URL is https://HOST[:PORT].
+// At returns the token with the address of the control plane's URL, if the URL is
+// https://HOST[:PORT].
 func (t Token) At(controlPlane string) Token {
 	address, https := strings.CutPrefix(strings.TrimSuffix(controlPlane, "/"), "https://")
 	if https && isAddress(address) {
@@ -137,7 +138,8 @@ func KeyFingerprint(key crypto.PublicKey) (string, error) {
 	return Fingerprint(&x509.Certificate{RawSubjectPublicKeyInfo: der}), nil
 }
 
-// isAddress reports whether a text is HOST[:PORT] and nothing more, which is safe in a shell's line.
+// isAddress reports whether a text is HOST[:PORT] and nothing more, which is safe in a shell's
+// line.
 func isAddress(s string) bool {
 	u, err := url.Parse("https://" + s)
 	return err == nil && u.Host == s && u.Hostname() != "" && strings.Trim(s, addressLetters) == ""

@@ -64,9 +64,9 @@ type TunnelEndpoint struct {
 	ServerName string `json:"serverName" doc:"Name in the FRP listener's certificate."`
 }
 
-// RenewRequest asks for a new certificate, for the same key or a new one. It is sent with the current
-// certificate in TLS, or, when that has expired, without one: then OldCertificate
-// and Proof show that the sender holds the old key.
+// RenewRequest asks for a new certificate, for the same key or a new one. It is sent with the
+// current certificate in TLS, or, when that has expired, without one: then OldCertificate and Proof
+// show that the sender holds the old key.
 type RenewRequest struct {
 	CSR            string    `json:"csr" minLength:"1" maxLength:"16384"`
 	Clock          time.Time `json:"clock"`
@@ -76,20 +76,33 @@ type RenewRequest struct {
 
 // Heartbeat reports that the agent is alive, and the state of its cluster.
 type Heartbeat struct {
-	Clock             time.Time `json:"clock"`
-	AgentVersion      string    `json:"agentVersion" maxLength:"128" pattern:"^[ -~]*$"`
-	RunnerAPIVersion  string    `json:"runnerApiVersion" maxLength:"32" pattern:"^[ -~]*$"`
-	KubernetesVersion string    `json:"kubernetesVersion" maxLength:"128" pattern:"^[ -~]*$"`
-	Distribution      string    `json:"distribution" maxLength:"64" pattern:"^[ -~]*$"`
-	Provider          string    `json:"provider,omitempty" maxLength:"64" pattern:"^[ -~]*$"`
-	Capacity          Capacity  `json:"capacity"`
-	TunnelPhase       string    `json:"tunnelPhase" maxLength:"32" pattern:"^[ -~]*$" doc:"The tunnel as the agent sees it."`
-	Standby           bool      `json:"standby,omitempty" doc:"Another replica of the agent leads and tells how the cluster is; this one only lives."`
-	CABundleHash      string    `json:"caBundleHash,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"SHA-256 of the CA bundle that this replica trusts, in hexadecimal; sent to a control plane that tells its own."`
-	Instance          string    `json:"instance,omitempty" maxLength:"253" pattern:"^[!-~]*$" doc:"Name of the replica."`
-	Process           string    `json:"process,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"Random, made when the process started."`
-	Ticket            string    `json:"ticket,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"Ticket of the last answer that the process got; absent before the first. It tells two copies of one machine apart."`
-	Update            *Update   `json:"update,omitempty" doc:"How the agent's update of itself stands; absent where the customer has not turned that on, and nothing is offered then."`
+	Clock             time.Time   `json:"clock"`
+	AgentVersion      string      `json:"agentVersion" maxLength:"128" pattern:"^[ -~]*$"`
+	RunnerAPIVersion  string      `json:"runnerApiVersion" maxLength:"32" pattern:"^[ -~]*$"`
+	KubernetesVersion string      `json:"kubernetesVersion" maxLength:"128" pattern:"^[ -~]*$"`
+	Distribution      string      `json:"distribution" maxLength:"64" pattern:"^[ -~]*$"`
+	Provider          string      `json:"provider,omitempty" maxLength:"64" pattern:"^[ -~]*$"`
+	Capacity          Capacity    `json:"capacity"`
+	TunnelPhase       string      `json:"tunnelPhase" maxLength:"32" pattern:"^[ -~]*$" doc:"The tunnel as the agent sees it."`
+	Standby           bool        `json:"standby,omitempty" doc:"Another replica of the agent leads and reports the state of the cluster. This one reports only that it is alive."`
+	CABundleHash      string      `json:"caBundleHash,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"SHA-256 of the CA bundle that this replica trusts, in hexadecimal. Agents send it to control planes that send their own."`
+	Instance          string      `json:"instance,omitempty" maxLength:"253" pattern:"^[!-~]*$" doc:"Name of the replica."`
+	Process           string      `json:"process,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"Random, made when the process started."`
+	Ticket            string      `json:"ticket,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"Ticket of the last answer that the process got; absent before the first. It distinguishes two copies of one machine."`
+	Components        []Component `json:"components,omitempty" maxItems:"16" doc:"The installed components of the cluster."`
+	Update            *Update     `json:"update,omitempty" doc:"How the agent's update of itself stands; absent where the customer has not turned that on, and nothing is offered then."`
+}
+
+// MaxComponents bounds the components in a heartbeat.
+const MaxComponents = 16
+
+// Component is how an installed component of the cluster is.
+type Component struct {
+	Name    string `json:"name" minLength:"1" maxLength:"32" pattern:"^[a-z0-9-]*$"`
+	Version string `json:"version" maxLength:"64" pattern:"^[ -~]*$" doc:"Of its first chart."`
+	Ready   bool   `json:"ready"`
+	Cause   string `json:"cause,omitempty" maxLength:"64" pattern:"^[ -~]*$" doc:"The first cause by which it is not ready; absent while it only starts."`
+	Message string `json:"message,omitempty" maxLength:"512" doc:"What is wrong, or what it waits for."`
 }
 
 // Capacity is what the cluster has and uses, summed over all nodes. Used
@@ -134,9 +147,11 @@ type HeartbeatAnswer struct {
 // again is harmless.
 type Event struct {
 	ID   string    `json:"id" minLength:"1" maxLength:"128" pattern:"^[!-~]*$" doc:"Unique for this agent; the same event keeps its ID when it is sent again."`
-	Type string    `json:"type" enum:"app.progressing,app.healthy,app.degraded,app.failed,app.removed"`
+	Type string    `json:"type" enum:"app.progressing,app.healthy,app.degraded,app.failed,app.removed,alert.firing,alert.resolved"`
 	Time time.Time `json:"time"`
-	App  AppEvent  `json:"app"`
+	// App is there for app.* types, and Alert for alert.* types.
+	App   *AppEvent   `json:"app,omitempty"`
+	Alert *AlertEvent `json:"alert,omitempty"`
 }
 
 // AppEvent is the new state of an App.

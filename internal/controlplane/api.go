@@ -8,10 +8,18 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/fleet"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	announceserver "github.com/pipeops/pipeops-vm-agent/runnerapi/announce/server"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -27,69 +35,78 @@ const idleTimeout = 15 * time.Second
 // maxHeader bounds a request's header.
 const maxHeader = 32 << 10
 
-// agentsAPI returns the handler of the calls of agents, over either transport.
-func (c *ControlPlane) agentsAPI() http.Handler {
-	return withCall(controlapi.NewHandler(controlapi.HandlerConfig{
-		Backend: c.registry, Identify: c.peers.agentOfRequest, Version: c.cfg.Version, Log: c.cfg.Log,
-	}))
+// backend implements controlapi.Backend with the parts that have its calls.
+type backend struct {
+	*enrolment.Registrar
+	*fleet.Fleet
+	*routes.Registry
+}
+
+// api serves the calls of agents, Runners and operators: on the HTTPS port, and agents' own in
+// tunnels.
+type api struct {
+	cfg         *Config
+	authn       *authn.Authenticator
+	view        *directory.View
+	agents      http.Handler // what agents call
+	calls       *callLimits
+	inTunnels   *tunnelCalls
+	tunnel      *server.Server
+	certificate *ca.ServerCertificate
+	instruments *instruments
+	ready       http.Handler
+	operators   http.Handler // what operators call
+	console     http.Handler // pages for operators
+}
+
+// newAPI returns what serves calls. The tunnel, the readiness and what
+// operators call and see are set when they exist.
+func newAPI(cfg *Config, callers *authn.Authenticator, view *directory.View, certificate *ca.ServerCertificate, i *instruments, b controlapi.Backend) *api {
+	return &api{
+		cfg: cfg, authn: callers, view: view, certificate: certificate, instruments: i,
+		calls: newCallLimits(callers, cfg.Limits.SharedAddresses), inTunnels: newTunnelCalls(),
+		agents: authn.WithCall(controlapi.NewHandler(controlapi.HandlerConfig{
+			Backend: b, Identify: callers.AgentOfRequest, Version: cfg.Version, Log: cfg.Log,
+		})),
+	}
 }
 
 // handler returns the handler of the HTTPS port.
-func (c *ControlPlane) handler(sockets *server.Websockets) http.Handler {
+func (a *api) handler(sockets *server.Websockets) http.Handler {
 	logged := func(h http.Handler) http.Handler {
-		return problem.WithRequestID(controlapi.LogRequests(c.cfg.Log)(h))
+		return problem.WithRequestID(controlapi.LogRequests(a.cfg.Log)(h))
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", c.agents)
-	mux.Handle("GET "+announce.SnapshotPath, logged(c.peers.namingIssuer(announce.SnapshotHandler(c.snapshot, c.peers.runnerOfRequest))))
-	mux.Handle("GET "+announce.AgentPath, logged(c.peers.namingIssuer(announce.AgentHandler(c.lookUp, c.peers.runnerOfRequest))))
-	mux.Handle("GET "+announce.TimelinePath, logged(c.peers.namingIssuer(announce.TimelineHandler(c.timeline, c.peers.runnerOfRequest))))
-	mux.Handle("GET "+announce.OpenAPIPath, logged(announce.OpenAPIHandler(c.cfg.Version)))
-	mux.Handle("POST "+login.Path, logged(c.peers.namingIssuer(login.Handler(c.peers.renew))))
-	mux.Handle("GET "+server.WebsocketPath, problem.WithRequestID(c.serveTunnel(sockets)))
+	mux.Handle("/", a.agents)
+	mux.Handle("GET "+announce.SnapshotPath, logged(a.authn.NamingIssuer(announceserver.SnapshotHandler(a.view.Snapshot, a.authn.RunnerOfRequest))))
+	mux.Handle("GET "+announce.AgentPath, logged(a.authn.NamingIssuer(announceserver.AgentHandler(a.view.LookUp, a.authn.RunnerOfRequest))))
+	mux.Handle("GET "+announce.TimelinePath, logged(a.authn.NamingIssuer(announceserver.TimelineHandler(a.view.Timeline, a.authn.RunnerOfRequest))))
+	mux.Handle("GET "+announceserver.OpenAPIPath, logged(announceserver.OpenAPIHandler(a.cfg.Version)))
+	mux.Handle(operatorapi.Prefix, logged(a.operators))
+	mux.Handle(operatorapi.ConsolePath+"/", logged(a.console))
+	mux.HandleFunc("GET /{$}", toConsole)
+	mux.Handle("POST "+login.Path, logged(a.authn.NamingIssuer(login.Handler(a.authn.Renew))))
+	mux.Handle("GET "+server.WebsocketPath, problem.WithRequestID(a.serveTunnel(sockets)))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
-	mux.Handle("GET /readyz", logged(http.HandlerFunc(c.serveReady)))
-	return c.instruments.measured(&c.cfg, viaTLS, problem.WithRequestID(c.calls.wrap(plainPaths(mux))))
-}
-
-// snapshot returns what a Runner starts from.
-func (c *ControlPlane) snapshot(ctx context.Context, runner string) ([]announce.Agent, error) {
-	stored, err := c.store.Agents(ctx)
-	if err != nil {
-		return nil, err
-	}
-	hosts, err := c.store.Hosts(ctx, announce.MaxHosts)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]announce.Agent, 0, len(stored))
-	for _, a := range stored {
-		if a.Revoked() {
-			continue
-		}
-		c.liveness.seen(&a)
-		told := c.registry.directory.announced(a)
-		told.Hosts = hosts[a.ID]
-		list = append(list, told)
-	}
-	return c.visible(ctx, runner, list)
+	mux.Handle("GET /readyz", logged(a.ready))
+	return a.instruments.measured(a.cfg, viaTLS, problem.WithRequestID(a.calls.wrap(plainPaths(mux))))
 }
 
 // serveAPI serves HTTPS until the context ends, then lets calls finish.
-func (c *ControlPlane) serveAPI(ctx context.Context, ln net.Listener) error {
-	sockets := c.tunnel.Websockets(ctx)
+func (a *api) serveAPI(ctx context.Context, ln net.Listener) error {
+	sockets := a.tunnel.Websockets(ctx)
 	defer sockets.Wait()
-	server := c.apiServer(sockets)
+	server := a.apiServer(sockets)
 	served := make(chan error, 1)
 	go func() { served <- httpserver.Serve(server, ln) }()
 	return shutDown(ctx, server, served)
 }
 
-func (c *ControlPlane) apiServer(sockets *server.Websockets) *http.Server {
+func (a *api) apiServer(sockets *server.Websockets) *http.Server {
 	return &http.Server{
-		Handler: c.handler(sockets),
+		Handler: a.handler(sockets),
 		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get,
+			MinVersion: tls.VersionTLS13, GetCertificate: a.certificate.Get,
 			// Requested here and verified in peers, which can report what is wrong with it. No CAs
 			// are named, because clients with a certificate of a former one would not even send it.
 			ClientAuth:         tls.RequestClientCert,
@@ -101,7 +118,7 @@ func (c *ControlPlane) apiServer(sockets *server.Websockets) *http.Server {
 		DisableGeneralOptionsHandler: true,
 		HTTP2:                        apiHTTP2(),
 		ConnState:                    settle,
-		ErrorLog:                     httpserver.ErrorLog(c.cfg.Log, ""),
+		ErrorLog:                     httpserver.ErrorLog(a.cfg.Log, ""),
 	}
 }
 

@@ -12,11 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-func approve(o *TokenOptions) { o.Approve = true }
+func approve(o *operators.TokenOptions) { o.Approve = true }
 
 // waiting is a cluster whose registration waits for the operator.
 func (p *plane) waiting(name string, token controlapi.Token) *cluster {
@@ -28,14 +30,14 @@ func (p *plane) waiting(name string, token controlapi.Token) *cluster {
 
 func (p *plane) pending() []store.Enrolment {
 	p.t.Helper()
-	list, err := p.admin.Enrolments(p.t.Context())
+	list, err := p.admin.Enrolments.List(p.t.Context())
 	require.NoError(p.t, err)
 	return list
 }
 
 func TestARegistrationWaitsForTheOperator(t *testing.T) {
 	p := start(t)
-	token := p.token(approve, func(o *TokenOptions) { o.Uses, o.Labels = 1, map[string]string{"region": "eu"} })
+	token := p.token(approve, func(o *operators.TokenOptions) { o.Uses, o.Labels = 1, map[string]string{"region": "eu"} })
 	c := p.waiting("shop", token)
 	for range 3 { // the agent asks again and again, and after a restart
 		requireProblem(t, c.register(token), controlapi.CodeApprovalPending)
@@ -52,9 +54,9 @@ func TestARegistrationWaitsForTheOperator(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, print, e.Key)
 	assert.Empty(t, p.queued(), "Runners hear nothing of it")
-	_, err = p.admin.CreateRunner(t.Context(), "r", time.Hour, false)
+	_, err = p.admin.Runners.Create(t.Context(), "r", time.Hour, false)
 	require.NoError(t, err)
-	agents, err := p.snapshot(t.Context(), "r")
+	agents, err := p.view.Snapshot(t.Context(), "r")
 	require.NoError(t, err)
 	assert.Empty(t, agents)
 
@@ -63,7 +65,7 @@ func TestARegistrationWaitsForTheOperator(t *testing.T) {
 	assert.True(t, state.Approval)
 	assert.Equal(t, &controlapi.EnrolmentState{ID: e.ID, State: "pending"}, state.Enrolment)
 
-	_, err = p.admin.ApproveAgent(t.Context(), "shop")
+	_, err = p.admin.Enrolments.Approve(t.Context(), "shop")
 	require.NoError(t, err)
 	assert.Empty(t, p.pending())
 	require.NoError(t, c.register(token))
@@ -75,7 +77,7 @@ func TestARegistrationWaitsForTheOperator(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"own": "label", "region": "eu"}, agent.Labels)
 	assert.Equal(t, []announce.Endpoint{{Address: p.Advertised().Edge, ServerName: c.id.ServerName}}, agent.Endpoints)
-	tokens, err := p.admin.Tokens(t.Context())
+	tokens, err := p.admin.Tokens.List(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 1, tokens[0].Uses, "one use, for all that was asked")
 	assert.Equal(t, c.id.AgentID, tokens[0].LastUsedBy)
@@ -83,18 +85,18 @@ func TestARegistrationWaitsForTheOperator(t *testing.T) {
 
 func TestAnApprovalSurvivesTheEndOfItsToken(t *testing.T) {
 	p := start(t)
-	token := p.token(approve, func(o *TokenOptions) { o.Uses = 3 })
+	token := p.token(approve, func(o *operators.TokenOptions) { o.Uses = 3 })
 	expired, revoked := p.waiting("expired", token), p.waiting("revoked", token)
 	p.clock.forward(2 * time.Hour)
 	requireProblem(t, expired.register(token), controlapi.CodeApprovalPending)
 	requireProblem(t, p.cluster("late").register(token), controlapi.CodeTokenExpired)
-	_, err := p.admin.ApproveAgent(t.Context(), "expired")
+	_, err := p.admin.Enrolments.Approve(t.Context(), "expired")
 	require.NoError(t, err)
 	require.NoError(t, expired.register(token))
 
-	_, err = p.admin.ApproveAgent(t.Context(), "revoked")
+	_, err = p.admin.Enrolments.Approve(t.Context(), "revoked")
 	require.NoError(t, err)
-	require.NoError(t, p.admin.RevokeToken(t.Context(), token.ID))
+	require.NoError(t, p.admin.Tokens.Revoke(t.Context(), token.ID))
 	require.NoError(t, revoked.register(token), "it was approved before")
 }
 
@@ -102,10 +104,10 @@ func TestRevokingATokenEndsWhatWaits(t *testing.T) {
 	p := start(t)
 	token := p.token(approve)
 	c := p.waiting("shop", token)
-	require.NoError(t, p.admin.RevokeToken(t.Context(), token.ID))
+	require.NoError(t, p.admin.Tokens.Revoke(t.Context(), token.ID))
 	assert.Empty(t, p.pending())
 	requireProblem(t, c.register(token), controlapi.CodeTokenRevoked)
-	_, err := p.admin.ApproveAgent(t.Context(), "shop")
+	_, err := p.admin.Enrolments.Approve(t.Context(), "shop")
 	require.ErrorContains(t, err, "no registration")
 }
 
@@ -113,7 +115,7 @@ func TestADeniedRegistration(t *testing.T) {
 	p := start(t)
 	token := p.token(approve)
 	c := p.waiting("shop", token)
-	_, err := p.admin.DenyAgent(t.Context(), p.pending()[0].ID, "not one\nof ours")
+	_, err := p.admin.Enrolments.Deny(t.Context(), p.pending()[0].ID, "not one\nof ours")
 	require.NoError(t, err)
 	assert.Empty(t, p.pending())
 	err = c.register(token)
@@ -124,7 +126,7 @@ func TestADeniedRegistration(t *testing.T) {
 	p.clock.forward(25 * time.Hour)
 	requireProblem(t, c.register(token), controlapi.CodeEnrolmentDenied, "was denied")
 
-	_, err = p.admin.ApproveAgent(t.Context(), "shop")
+	_, err = p.admin.Enrolments.Approve(t.Context(), "shop")
 	require.NoError(t, err, "the operator may think again")
 	require.NoError(t, c.register(token))
 }
@@ -137,11 +139,11 @@ func TestNamesOfThoseThatWait(t *testing.T) {
 
 	owner := p.waiting("shop", token)
 	thief := p.waiting("shop", token)
-	_, err := p.admin.ApproveAgent(t.Context(), "shop")
+	_, err := p.admin.Enrolments.Approve(t.Context(), "shop")
 	require.ErrorContains(t, err, "2 registrations wait with the name shop")
 	for _, e := range p.pending() {
 		if print, _ := controlapi.KeyFingerprint(owner.key.Public()); e.Key == print {
-			_, err = p.admin.ApproveAgent(t.Context(), e.ID)
+			_, err = p.admin.Enrolments.Approve(t.Context(), e.ID)
 			require.NoError(t, err)
 		}
 	}
@@ -166,8 +168,8 @@ func (c *cluster) withUID(uid string) *cluster {
 // TestAStolenTokenCannotFillTheDatabase asks with key after key.
 func TestAStolenTokenCannotFillTheDatabase(t *testing.T) {
 	p := start(t)
-	token := p.token(approve, func(o *TokenOptions) { o.Uses, o.TTL = 2, 0 })
-	for range 2 + spareEnrolments {
+	token := p.token(approve, func(o *operators.TokenOptions) { o.Uses, o.TTL = 2, 0 })
+	for range 2 + enrolment.SpareEnrolments {
 		p.waiting("shop", token)
 	}
 	c := p.cluster("late")
@@ -178,7 +180,7 @@ func TestAStolenTokenCannotFillTheDatabase(t *testing.T) {
 	p.clock.forward(25 * time.Hour)
 	assert.Empty(t, p.pending(), "they have had their time")
 	requireProblem(t, c.register(token), controlapi.CodeApprovalPending, "late", "waits for approval")
-	require.NoError(t, p.cleanIdentities(t.Context()))
+	require.NoError(t, enrolment.Forget(t.Context(), p.store, p.clock.now()))
 	left, err := p.store.Enrolments(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, left, 1)
@@ -186,12 +188,12 @@ func TestAStolenTokenCannotFillTheDatabase(t *testing.T) {
 
 func TestApprovalNeedsAUseOfTheToken(t *testing.T) {
 	p := start(t)
-	token := p.token(approve, func(o *TokenOptions) { o.Uses = 1 })
+	token := p.token(approve, func(o *operators.TokenOptions) { o.Uses = 1 })
 	p.waiting("shop", token)
 	p.waiting("bank", token)
-	_, err := p.admin.ApproveAgent(t.Context(), "shop")
+	_, err := p.admin.Enrolments.Approve(t.Context(), "shop")
 	require.NoError(t, err)
-	e, err := p.admin.ApproveAgent(t.Context(), "bank")
+	e, err := p.admin.Enrolments.Approve(t.Context(), "bank")
 	require.ErrorContains(t, err, "no use left")
 	assert.Zero(t, e, "an error, and no registration beside it")
 	require.ErrorContains(t, err, "token rotate")

@@ -45,7 +45,7 @@ func TestTheControlPlaneHoldsTheAuditLogToo(t *testing.T) {
 	assert.EqualValues(t, 4, send(false, log[:4]...), "what it has is passed over")
 	assert.EqualValues(t, 6, send(false, log[2:6]...), "and what is new is taken")
 	assert.EqualValues(t, 6, send(false, log[8:]...), "a gap is not")
-	kept, err := p.admin.Audit(t.Context(), "shop", 100)
+	kept, err := p.admin.Agents.Audit(t.Context(), "shop", 100)
 	require.NoError(t, err)
 	require.Len(t, kept, 6)
 	for i, l := range kept {
@@ -56,7 +56,7 @@ func TestTheControlPlaneHoldsTheAuditLogToo(t *testing.T) {
 	other := auditChain(t, "somebody else", 3)
 	assert.EqualValues(t, 6, send(false, other...), "another log is not taken for this one")
 	assert.EqualValues(t, 3, send(true, other...), "but noted when the agent has no other")
-	kept, err = p.admin.Audit(t.Context(), "shop", 3)
+	kept, err = p.admin.Agents.Audit(t.Context(), "shop", 3)
 	require.NoError(t, err)
 	assert.Equal(t, []bool{true, false, false}, []bool{kept[0].Broken, kept[1].Broken, kept[2].Broken})
 

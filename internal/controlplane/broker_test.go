@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
@@ -30,8 +31,8 @@ func listenAs(t *testing.T, b broker.Endpoint, runner string) *listener {
 	t.Helper()
 	l := &listener{}
 	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
-		Config: announce.Config{URLs: []string{b.URL(broker.UserRunner)}, TLS: b.TLSConfig(), Log: zerolog.Nop()},
-		Queue:  announce.RunnerQueue(runner),
+		Config: rabbitmq.Config{URLs: []string{b.URL(broker.UserRunner)}, TLS: b.TLSConfig(), Log: zerolog.Nop()},
+		Queue:  rabbitmq.RunnerQueue(runner),
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,7 +84,7 @@ func TestWithARealBroker(t *testing.T) {
 	// The Runner's queue is bound before the broker goes away. It needs the exchange,
 	// which the control plane makes.
 	first := start(t, withBroker)
-	_, err := first.admin.CreateRunner(t.Context(), "builder", time.Hour, false)
+	_, err := first.admin.Runners.Create(t.Context(), "builder", time.Hour, false)
 	require.NoError(t, err)
 	runner := listenAs(t, b, "builder")
 	early := first.registered("early")
@@ -92,10 +93,10 @@ func TestWithARealBroker(t *testing.T) {
 	require.NoError(t, b.Stop(t.Context()))
 
 	late := first.registered("late")
-	_, err = first.admin.RevokeAgent(t.Context(), early.name)
+	_, err = first.admin.Agents.Revoke(t.Context(), early.name)
 	require.NoError(t, err)
-	events := []controlapi.Event{{ID: "1", Type: string(announce.AppProgressing), Time: time.Now(), App: controlapi.AppEvent{Namespace: "n", Name: "a"}},
-		{ID: "2", Type: string(announce.AppHealthy), Time: time.Now(), App: controlapi.AppEvent{Namespace: "n", Name: "a", Ready: 1, Replicas: 1}}}
+	events := []controlapi.Event{{ID: "1", Type: string(announce.AppProgressing), Time: time.Now(), App: &controlapi.AppEvent{Namespace: "n", Name: "a"}},
+		{ID: "2", Type: string(announce.AppHealthy), Time: time.Now(), App: &controlapi.AppEvent{Namespace: "n", Name: "a", Ready: 1, Replicas: 1}}}
 	require.NoError(t, late.client.Events(t.Context(), controlapi.EventsRequest{Events: events}))
 	client := first.runnerClient("")
 	slow(t, "readyz says that the broker is down, and that the rest is not", func() (ok bool) {
@@ -124,10 +125,10 @@ func TestWithARealBroker(t *testing.T) {
 	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentRemoved}, perAgent[early.id.AgentID])
 	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AppProgressing, announce.AppHealthy}, perAgent[late.id.AgentID])
 	slow(t, "what came back from the broker is in the timeline", func() bool {
-		_, timeline, err := second.admin.Agent(t.Context(), "late", 10)
+		_, timeline, err := second.admin.Agents.Get(t.Context(), "late", 10)
 		return err == nil && len(timeline) == 3 && timeline[2].Type == announce.AppHealthy
 	})
 	slow(t, "the outbox is empty", func() bool { return len(second.queued()) == 0 })
-	connected, text := second.broker.check()
+	connected, text := second.broker.Check()
 	assert.True(t, connected, text)
 }

@@ -76,13 +76,13 @@ func (tunnelAddr) String() string  { return viaTunnel }
 
 // tunnelHandler serves only agents' own calls, as the HTTPS port does: each with its limits, and
 // with the certificate verified again.
-func (c *ControlPlane) tunnelHandler() http.Handler {
-	calls := c.instruments.measured(&c.cfg, viaTunnel, c.calls.wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func (a *api) tunnelHandler() http.Handler {
+	calls := a.instruments.measured(a.cfg, viaTunnel, a.calls.wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, controlapi.AgentPaths) {
 			problem.Write(w, "", problem.Errorf(problem.NotFound, "call the HTTPS API", "there is nothing at %s in a tunnel", r.URL.Path))
 			return
 		}
-		c.agents.ServeHTTP(w, r)
+		a.agents.ServeHTTP(w, r)
 	})))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if call, ok := r.Context().Value(tunnelCallKey{}).(*tunnelCall); ok {
@@ -93,16 +93,16 @@ func (c *ControlPlane) tunnelHandler() http.Handler {
 }
 
 // serveTunnelCalls serves the calls in tunnels until the context ends, then lets them finish.
-func (c *ControlPlane) serveTunnelCalls(ctx context.Context) error {
-	server := c.tunnelCallServer()
+func (a *api) serveTunnelCalls(ctx context.Context) error {
+	server := a.tunnelCallServer()
 	served := make(chan error, 1)
-	go func() { served <- httpserver.Serve(server, c.inTunnels) }()
+	go func() { served <- httpserver.Serve(server, a.inTunnels) }()
 	return shutDown(ctx, server, served)
 }
 
-func (c *ControlPlane) tunnelCallServer() *http.Server {
+func (a *api) tunnelCallServer() *http.Server {
 	server := &http.Server{
-		Handler: c.tunnelHandler(), Protocols: new(http.Protocols),
+		Handler: a.tunnelHandler(), Protocols: new(http.Protocols),
 		ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
@@ -111,7 +111,7 @@ func (c *ControlPlane) tunnelCallServer() *http.Server {
 			}
 			return context.WithValue(ctx, tunnelCallKey{}, conn)
 		},
-		ErrorLog: httpserver.ErrorLog(c.cfg.Log, ""),
+		ErrorLog: httpserver.ErrorLog(a.cfg.Log, ""),
 	}
 	server.Protocols.SetHTTP1(true)
 	return server

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
@@ -66,7 +67,7 @@ func TestCallsThroughTheTunnel(t *testing.T) {
 	assert.Equal(t, before, p.came(viaTLS))
 	stored, err := p.store.Agent(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
-	assert.Equal(t, keyPrint(c.tls.Load().Certificates[0].Leaf), stored.Key)
+	assert.Equal(t, authn.KeyPrint(c.tls.Load().Certificates[0].Leaf), stored.Key)
 	assert.Zero(t, tun.Status().Reconnects)
 
 	disconnect()
@@ -98,7 +99,7 @@ func (p *plane) inTunnel(c *cluster) *http.Client {
 	proven := tls.ConnectionState{PeerCertificates: certs(c.tlsConfig().Certificates[0].Leaf)}
 	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
-		p.inTunnels.take(there, proven)
+		p.api.inTunnels.take(there, proven)
 		return here, nil
 	}}}
 }
@@ -122,7 +123,7 @@ func TestARevokedAgentsCallInATunnelIsRefused(t *testing.T) {
 	c, other := p.registered("shop"), p.registered("other")
 	status, _ := p.callInTunnel(c, http.MethodPost, "/v1/agent/check")
 	assert.Equal(t, http.StatusNoContent, status)
-	_, err := p.admin.RevokeAgent(t.Context(), c.id.AgentID)
+	_, err := p.admin.Agents.Revoke(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
 	status, body := p.callInTunnel(c, http.MethodPost, "/v1/agent/check")
 	assert.Equal(t, http.StatusForbidden, status)
@@ -153,7 +154,7 @@ func hurriedInTunnels(t *testing.T, p *plane) hostile.Target {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	proven := tls.ConnectionState{PeerCertificates: certs(p.registered("evil").tlsConfig().Certificates[0].Leaf)}
-	s := p.tunnelCallServer()
+	s := p.api.tunnelCallServer()
 	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = time.Second, 2*time.Second, 2*time.Second, 2*time.Second
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(provenListener{ln, proven}) }()

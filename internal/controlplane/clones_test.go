@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -71,7 +70,7 @@ func TestACopiedIdentityIsRefusedInAnotherCluster(t *testing.T) {
 	before := len(p.queued())
 
 	other := c.copied("another-cluster")
-	event := controlapi.Event{ID: "1", Type: "app.failed", Time: time.Now(), App: controlapi.AppEvent{Namespace: "web", Name: "api"}}
+	event := controlapi.Event{ID: "1", Type: "app.failed", Time: time.Now(), App: &controlapi.AppEvent{Namespace: "web", Name: "api"}}
 	_, renewed := other.client.Renew(t.Context(), csr(t, newKey(t)))
 	_, handed := other.client.Audit(t.Context(), controlapi.AuditRequest{})
 	for what, err := range map[string]error{
@@ -123,7 +122,7 @@ func TestACopiedIdentityIsRefusedInAnotherCluster(t *testing.T) {
 	})
 	t.Run("and is forgotten", func(t *testing.T) {
 		p.clock.forward(25 * time.Hour)
-		require.NoError(t, p.cleanIdentities(t.Context()))
+		require.NoError(t, p.clones.Forget(t.Context()))
 		assert.Empty(t, p.clonesOf(c.id.AgentID))
 		events := p.queued()
 		assert.Equal(t, announce.AgentUpdated, events[len(events)-1].Type)
@@ -161,72 +160,6 @@ func TestACopyDoesNotTakeTheTunnel(t *testing.T) {
 	}
 }
 
-// TestDuplicateInstances has two processes that go by one name.
-func TestDuplicateInstances(t *testing.T) {
-	type beat struct{ process, ticket string }
-	for name, c := range map[string]struct {
-		beats     []beat // a ticket of N is that of the Nth answer
-		duplicate bool
-	}{
-		"one process":                       {beats: []beat{{"a", ""}, {"a", "0"}, {"a", "1"}, {"a", "2"}}},
-		"it restarts, and again":            {beats: []beat{{"a", ""}, {"a", "0"}, {"b", ""}, {"b", "2"}, {"c", ""}, {"c", "4"}}},
-		"a call comes after its end":        {beats: []beat{{"a", ""}, {"b", ""}, {"a", "0"}, {"b", "1"}}},
-		"an answer is lost":                 {beats: []beat{{"a", ""}, {"a", "0"}, {"a", "0"}, {"a", "2"}, {"a", "2"}, {"a", "2"}, {"a", "5"}}},
-		"two processes":                     {beats: []beat{{"a", ""}, {"b", ""}, {"a", "0"}, {"b", "1"}, {"a", "2"}}, duplicate: true},
-		"a memory that was doubled":         {beats: []beat{{"a", ""}, {"a", "0"}, {"a", "0"}, {"a", "1"}, {"a", "2"}, {"a", "3"}}, duplicate: true},
-		"the control plane starts anew":     {beats: []beat{{"a", "unknown"}, {"a", "0"}, {"a", "1"}}},
-		"two, one of them seldom":           {beats: []beat{{"a", ""}, {"a", "0"}, {"b", ""}, {"a", "1"}, {"a", "3"}, {"b", "2"}, {"a", "4"}}, duplicate: true},
-		"control planes with a memory each": {beats: []beat{{"a", ""}, {"a", "theirs"}, {"a", "1"}, {"a", "theirs too"}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			duplicates := newDuplicates(time.Now)
-			var answered []string
-			found := false
-			for _, b := range c.beats {
-				ticket := b.ticket
-				if len(ticket) == 1 {
-					ticket = answered[ticket[0]-'0']
-				}
-				next, duplicate := duplicates.beat("agent", controlapi.Heartbeat{Instance: "node-1", Process: b.process, Ticket: ticket})
-				answered = append(answered, next)
-				found = found || duplicate
-			}
-			assert.Equal(t, c.duplicate, found)
-		})
-	}
-}
-
-func TestReplicasAreNoDuplicates(t *testing.T) {
-	duplicates := newDuplicates(time.Now)
-	tickets := map[string]string{}
-	for range 10 {
-		for _, replica := range []string{"pod-1", "pod-2", "pod-3"} {
-			next, duplicate := duplicates.beat("agent", controlapi.Heartbeat{Instance: replica, Process: "process of " + replica, Ticket: tickets[replica]})
-			assert.False(t, duplicate)
-			tickets[replica] = next
-		}
-	}
-}
-
-// TestWhatIsKnownOfDuplicatesIsBounded has an agent that never calls itself the same.
-func TestWhatIsKnownOfDuplicatesIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		duplicates := newDuplicates(time.Now)
-		for i := range 1000 {
-			duplicates.beat("agent", controlapi.Heartbeat{Instance: string(rune('a' + i)), Process: "p"})
-			duplicates.beat("agent", controlapi.Heartbeat{Instance: "a", Process: string(rune('a' + i))})
-		}
-		lines := duplicates.agents["agent"]
-		assert.LessOrEqual(t, len(lines), instancesKept+1)
-		for _, l := range lines {
-			assert.LessOrEqual(t, len(l.gone), duplicatesKept+1)
-		}
-		time.Sleep(2 * duplicateMemory)
-		duplicates.forget(time.Now())
-		assert.Empty(t, duplicates.agents)
-	})
-}
-
 // TestAMachineThatRunsTwiceIsReported has two processes of one name beat in turn.
 func TestAMachineThatRunsTwiceIsReported(t *testing.T) {
 	p := start(t)
@@ -251,22 +184,4 @@ func TestAMachineThatRunsTwiceIsReported(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, announced)
-}
-
-func TestClonesThatAreKept(t *testing.T) {
-	now := time.Now()
-	var list []announce.Clone
-	for i := range 20 {
-		var isNew bool
-		list, isNew = withClone(list, announce.Clone{ClusterUID: string(rune('a' + i))}, now)
-		assert.True(t, isNew)
-	}
-	assert.Len(t, list, clonesKept)
-	again, isNew := withClone(list, list[3], now.Add(time.Hour))
-	assert.False(t, isNew)
-	assert.Equal(t, now, again[3].FirstSeen)
-	assert.Equal(t, now.Add(time.Hour), again[3].LastSeen)
-	again, isNew = withClone(list, list[3], now.Add(2*cloneLife))
-	assert.True(t, isNew, "after such a time it is news")
-	assert.Len(t, again, 1)
 }

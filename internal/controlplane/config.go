@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -17,9 +16,11 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/nodes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
 // The defaults of Config.
@@ -28,8 +29,6 @@ const (
 	DefaultTunnelListen      = ":7000"
 	DefaultEdgeListen        = ":8444"
 	DefaultPeerListen        = ":8445"
-	DefaultAgentsDomain      = "agents.pipeops.internal"
-	DefaultTrustDomain       = "pipeops.internal"
 	DefaultHeartbeatInterval = 30 * time.Second
 	DefaultCertificateTTL    = 24 * time.Hour
 )
@@ -65,7 +64,7 @@ type Config struct {
 	// BrokerTLS is for amqps; nil means the machine's trusted CAs.
 	BrokerTLS *tls.Config
 	// RunnerBroker is passed on to `runner create`.
-	RunnerBroker RunnerBroker
+	RunnerBroker datadir.RunnerBroker
 
 	// WebhookRoots are the CAs of webhooks' receivers; nil means the machine's.
 	WebhookRoots *x509.CertPool
@@ -92,19 +91,12 @@ type Config struct {
 	Now func() time.Time
 }
 
-// RunnerBroker names the files from which `runner create` takes what a Runner needs to reach the
-// broker. The secret stays in its file.
-type RunnerBroker struct {
-	URLFile string `json:"urlFile,omitempty"`
-	CAFile  string `json:"caFile,omitempty"`
-}
-
 var domainPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
 func (c *Config) setDefaults() {
 	for field, value := range map[*string]string{
 		&c.APIListen: DefaultAPIListen, &c.TunnelListen: DefaultTunnelListen, &c.EdgeListen: DefaultEdgeListen, &c.PeerListen: DefaultPeerListen,
-		&c.AgentsDomain: DefaultAgentsDomain, &c.TrustDomain: DefaultTrustDomain, &c.Version: "dev",
+		&c.AgentsDomain: datadir.DefaultAgentsDomain, &c.TrustDomain: datadir.DefaultTrustDomain, &c.Version: "dev",
 	} {
 		if *field == "" {
 			*field = value
@@ -165,7 +157,7 @@ func (c *Config) Validate() error {
 	}
 	for i, text := range c.BrokerURLs {
 		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "amqp" && u.Scheme != "amqps" {
-			bad("broker URL %d (%s): is not amqps://user:password@host:port/", i+1, announce.Redact(text))
+			bad("broker URL %d (%s): is not amqps://user:password@host:port/", i+1, rabbitmq.Redact(text))
 		}
 	}
 	if c.HeartbeatInterval < 0 || c.HeartbeatInterval > time.Hour {
@@ -176,6 +168,9 @@ func (c *Config) Validate() error {
 	}
 	c.Limits.validate(bad)
 	c.Gateway.validate(bad)
+	if c.Gateway.Apart && (c.Gateway.Domain == "" || !c.data().Shared()) {
+		bad("--gateway-apart: is for control planes that share a database and a CA; give --gateway-domain, --database and --ca-key-file, or leave it out")
+	}
 	for flag, value := range map[string]string{flagMetrics: c.MetricsListen, flagPprof: c.PprofListen} {
 		if err := metrics.CheckAddress(value); err != nil {
 			bad("%s: %w", flag, err)
@@ -184,8 +179,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) data() Data {
-	d := Data{Dir: c.DataDir, Database: c.Database, CAKey: c.CAKey}
+func (c *Config) data() datadir.Data {
+	d := datadir.Data{Dir: c.DataDir, Database: c.Database, CAKey: c.CAKey}
 	d.Database.Log = c.Log
 	return d
 }
@@ -218,34 +213,9 @@ func reachable(addr net.Addr) string {
 
 // serverNames returns the names that our own certificate is for.
 func (c *Config) serverNames() []string {
-	names := []string{"localhost", "127.0.0.1", "::1", hostOf(c.AdvertiseTunnel), hostOf(c.AdvertiseEdge)}
+	names := []string{"localhost", "127.0.0.1", "::1", nodes.Endpoint(c.AdvertiseTunnel).ServerName, nodes.Endpoint(c.AdvertiseEdge).ServerName}
 	if u, err := url.Parse(c.AdvertiseAPI); err == nil {
 		names = append(names, u.Hostname())
 	}
 	return names
-}
-
-func hostOf(hostPort string) string {
-	host, _, err := net.SplitHostPort(hostPort)
-	if err != nil {
-		return hostPort
-	}
-	return host
-}
-
-// makeDataDir makes the directory and refuses one that others can read.
-func makeDataDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	info, err := os.Stat(dir)
-	switch {
-	case err != nil:
-		return fmt.Errorf("data directory: %w", err)
-	case !info.IsDir():
-		return fmt.Errorf("data directory %s is not a directory", dir)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("data directory %s can be written by others; run `chmod 700 %s`", dir, dir)
-	}
-	return nil
 }

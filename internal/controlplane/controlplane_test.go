@@ -16,9 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -90,7 +92,7 @@ func TestRevokingClosesTheTunnel(t *testing.T) {
 	c := p.registered("shop")
 	tun, _ := c.connect()
 	await.Until(t, "connected", func() bool { return p.tunnel.Connected(c.id.AgentID) })
-	_, err := p.admin.RevokeAgent(t.Context(), "shop") // as the CLI does, beside serve
+	_, err := p.admin.Agents.Revoke(t.Context(), "shop") // as the CLI does, beside serve
 	require.NoError(t, err)
 	await.Until(t, "the tunnel is closed", func() bool { return !p.tunnel.Connected(c.id.AgentID) })
 	await.Until(t, "and the agent knows that it is for good", func() bool { return tun.Status().Phase == tunnel.Refused })
@@ -102,7 +104,7 @@ func TestRevokingClosesTheTunnel(t *testing.T) {
 func TestRunnersGetTheSnapshot(t *testing.T) {
 	p := start(t)
 	c, gone := p.registered("shop"), p.registered("gone")
-	_, err := p.admin.RevokeAgent(t.Context(), gone.name)
+	_, err := p.admin.Agents.Revoke(t.Context(), gone.name)
 	require.NoError(t, err)
 	refused := func(client *http.Client, words, fix string) {
 		t.Helper()
@@ -130,7 +132,7 @@ func TestRunnersGetTheSnapshot(t *testing.T) {
 
 	second := p.runnerClient("builder")
 	refused(first, "newer certificate", "use the newest credentials")
-	require.NoError(t, p.admin.RevokeRunner(t.Context(), "builder"))
+	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "builder"))
 	refused(second, "revoked", "new ones are needed: the operator of the control plane makes them with `pipeops-controlplane runner create builder -o FILE --force`")
 	answer, err := c.client.Heartbeat(t.Context(), c.heartbeat())
 	require.NoError(t, err)
@@ -229,28 +231,28 @@ func TestAnotherEdgeAddressIsAnnounced(t *testing.T) {
 
 func TestRunnerCredentials(t *testing.T) {
 	dir := t.TempDir()
-	admin, err := MakeAdmin(t.Context(), Data{Dir: dir, Database: newDatabase(t, postgres.Chosen(t))}, nil)
+	admin, err := operators.Make(t.Context(), datadir.Data{Dir: dir, Database: newDatabase(t, postgres.Chosen(t))}, nil)
 	require.NoError(t, err)
-	_, err = admin.CreateRunner(t.Context(), "builder", time.Hour, false)
-	require.ErrorIs(t, err, ErrNeverServed)
+	_, err = admin.Runners.Create(t.Context(), "builder", time.Hour, false)
+	require.ErrorIs(t, err, datadir.ErrNeverServed)
 	require.NoError(t, admin.Close())
 
 	urlFile := filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(urlFile, []byte("amqps://runner:hunter2@mq/\n"), 0o600))
 	p := start(t, func(c *Config) { c.RunnerBroker.URLFile = urlFile })
-	credentials, err := p.admin.CreateRunner(t.Context(), "builder", time.Hour, false)
+	made, err := p.admin.Runners.Create(t.Context(), "builder", time.Hour, false)
 	require.NoError(t, err)
-	assert.Equal(t, p.Advertised().Edge, credentials.Edge)
-	assert.Equal(t, runnerapi.BrokerCredentials{URL: "amqps://runner:hunter2@mq/"}, credentials.Broker)
-	_, err = p.admin.CreateRunner(t.Context(), "builder", time.Hour, false)
+	assert.Equal(t, p.Advertised().Edge, made.Edge)
+	assert.Equal(t, credentials.Broker{URL: "amqps://runner:hunter2@mq/"}, made.Broker)
+	_, err = p.admin.Runners.Create(t.Context(), "builder", time.Hour, false)
 	require.ErrorContains(t, err, "--force")
-	_, err = p.admin.CreateRunner(t.Context(), "No Name", time.Hour, false)
+	_, err = p.admin.Runners.Create(t.Context(), "No Name", time.Hour, false)
 	require.ErrorContains(t, err, "a-z")
 	require.NoError(t, os.Remove(urlFile))
-	_, err = p.admin.CreateRunner(t.Context(), "other", time.Hour, false)
+	_, err = p.admin.Runners.Create(t.Context(), "other", time.Hour, false)
 	require.ErrorContains(t, err, "--runner-broker-url-file")
-	require.ErrorContains(t, p.admin.RevokeRunner(t.Context(), "nobody"), "runner list")
-	require.ErrorContains(t, p.admin.RevokeToken(t.Context(), "nothing"), "token list")
-	_, _, err = p.admin.Agent(t.Context(), "nobody", 1)
+	require.ErrorContains(t, p.admin.Runners.Revoke(t.Context(), "nobody"), "runner list")
+	require.ErrorContains(t, p.admin.Tokens.Revoke(t.Context(), "nothing"), "token list")
+	_, _, err = p.admin.Agents.Get(t.Context(), "nobody", 1)
 	require.ErrorContains(t, err, "pipeops-controlplane agents")
 }

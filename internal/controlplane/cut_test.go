@@ -16,8 +16,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -40,9 +42,9 @@ func (c *cluster) serve() *served {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- server.Serve(ctx, tun.Listener(), server.ServeConfig{
+		done <- transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
 			Handler: server.New(server.Config{
-				Apps: s.backend, Meter: s.backend, Secrets: s.backend, ConfigMaps: s.backend, Namespaces: s.backend, Clusters: s.backend,
+				Apps: s.backend, Meter: s.backend, Monitoring: s.backend, Secrets: s.backend, ConfigMaps: s.backend, Namespaces: s.backend, Clusters: s.backend,
 				TrustDomain: c.id.TrustDomain, Log: zerolog.Nop(),
 			}),
 			TLS: s.tls(), Changed: s.next, Drain: time.Second, Log: zerolog.Nop(),
@@ -54,7 +56,7 @@ func (c *cluster) serve() *served {
 }
 
 func (s *served) tls() *tls.Config {
-	return server.TLS(server.TLSConfig{
+	return transport.TLS(transport.TLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &s.cluster.tls.Load().Certificates[0], nil },
 		Roots:       func() *x509.CertPool { return s.cluster.tls.Load().RootCAs },
 		TrustDomain: s.id.TrustDomain, Time: s.p.clock.now, Refresh: s.hear,
@@ -90,7 +92,7 @@ func (s *served) next() <-chan struct{} {
 }
 
 // visit is a client of the agent over the edge.
-func (s *served) visit(credentials runnerapi.Credentials) *client.Client {
+func (s *served) visit(credentials credentials.Credentials) *client.Client {
 	s.t.Helper()
 	cert, err := credentials.TLSCertificate()
 	require.NoError(s.t, err)
@@ -141,15 +143,15 @@ func TestARevokedRunnersStreamsEnd(t *testing.T) {
 		what, agents string
 		change       func(name string)
 	}{
-		{"revoked", "env=prod", func(name string) { require.NoError(t, p.admin.RevokeRunner(t.Context(), name)) }},
+		{"revoked", "env=prod", func(name string) { require.NoError(t, p.admin.Runners.Revoke(t.Context(), name)) }},
 		{"granted-anew", "", func(name string) {
-			grant, err := runnerapi.ParseGrant("env=test")
+			grant, err := credentials.ParseGrant("env=test")
 			require.NoError(t, err)
-			_, err = p.admin.GrantRunner(t.Context(), name, grant, "")
+			_, err = p.admin.Runners.Grant(t.Context(), name, grant, "")
 			require.NoError(t, err)
 		}},
 		{"relabelled", "env=prod", func(string) {
-			_, err := p.admin.LabelAgent(t.Context(), "shop", nil, []string{"env"})
+			_, err := p.admin.Agents.Label(t.Context(), "shop", nil, []string{"env"})
 			require.NoError(t, err)
 		}},
 	} {

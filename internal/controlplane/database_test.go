@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/rs/zerolog"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
@@ -30,13 +28,4 @@ func newDatabase(t testing.TB, on postgres.Engine) store.Postgres {
 		return store.Postgres{}
 	}
 	return store.Postgres{URL: databases.Database(t).URL(), Log: zerolog.Nop()}
-}
-
-// newStore opens an empty database.
-func newStore(t testing.TB, on postgres.Engine) *store.Store {
-	t.Helper()
-	s, err := Data{Dir: t.TempDir(), Database: newDatabase(t, on)}.openStore(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
 }

@@ -2,34 +2,36 @@ package controlplane
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
-	"io/fs"
 	"net"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
 // public has the parts of the gateway.
 type public struct {
+	store    *store.Store
 	table    *gateway.Table
 	follower *gateway.Follower
 	checker  *hosts.Checker
 	keeper   *gateway.Keeper
 	certs    *webcerts.Certificates
+	events   *routes.Events
+	modes    *routes.Modes
+	resolver *hosts.Resolver
+	health   publicHealth
 	gateway  *gateway.Gateway
 }
 
@@ -42,24 +44,18 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 	if cfg.Domain == "" {
 		return nil
 	}
-	for _, want := range []struct {
-		to                *net.Listener
-		flag, name, where string
-	}{{&c.listeners.https, "--gateway-https", listenerHTTPS, cfg.HTTPSListen}, {&c.listeners.http, "--gateway-http", listenerHTTP, cfg.HTTPListen}} {
-		if want.where == "" {
-			continue
+	if !cfg.Apart {
+		var err error
+		if c.listeners.https, c.listeners.http, c.listeners.http3, err = listenPublic(ctx, &c.cfg); err != nil {
+			return err
 		}
-		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", want.where)
-		if err != nil {
-			return fmt.Errorf("%s: %w; free the port or choose another with %[1]s", want.flag, err)
-		}
-		*want.to = c.cfg.limited(want.name, ln)
 	}
-	p := &public{table: gateway.NewTable(c.store, c.cfg.Now)}
-	var err error
-	if p.certs, err = c.certificates(p.table); err != nil {
+	storage, err := datadir.GatewayStorage(c.cfg.data(), c.store, c.cfg.Now, true)
+	if err != nil {
 		return err
 	}
+	p := &public{store: c.store, table: gateway.NewTable(c.store, c.cfg.Now)}
+	p.certs = newCertificates(&c.cfg, storage, p.table, c.listeners.https, c.listeners.http)
 	c.public = p
 	if err := p.certs.ReadFiles(ctx); err != nil {
 		return err
@@ -70,98 +66,91 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 			return err
 		}
 	}
+	p.resolver = resolver
 	log := c.cfg.Log.With().Str("part", "gateway").Logger()
-	names := &agentNames{store: c.store}
-	p.keeper = gateway.NewKeeper(gateway.Keeper{Table: p.table, Ensure: p.certs.Ensure, Covered: p.certs.Covered, Metrics: c.instruments.gateway, Log: log})
+	names := directory.NewNames(c.store)
+	p.events = routes.NewEvents(c.store, p.table, c.cfg.Now, log)
+	p.keeper = gateway.NewKeeper(gateway.Keeper{Table: p.table, Ensure: p.certs.Ensure, Covered: p.certs.Covered, Failures: c.store, Metrics: c.instruments.gateway, Log: log})
 	p.follower = gateway.NewFollower(gateway.Follower{Table: p.table, Metrics: c.instruments.gateway, Log: log, Refreshed: func(ctx context.Context) {
-		names.refresh(ctx)
+		names.Refresh(ctx)
+		if p.gateway != nil {
+			p.gateway.Follow()
+		}
+		p.events.Look()
 		p.keeper.Look()
 	}})
 	p.checker = hosts.NewChecker(hosts.Checker{
 		Store: c.store, Resolver: resolver, Domain: cfg.Domain, Now: c.cfg.Now, Log: log, Changed: p.follower.Look,
 	})
-	httpsPort := cfg.HTTPSPort
-	if httpsPort == 0 {
-		httpsPort = port(c.listeners.https.Addr())
+	if !cfg.Apart {
+		p.gateway = newGateway(&c.cfg, p, names, c.dialPublic, c.instruments.gateway, publicPort(&c.cfg, c.listeners.https), c.listeners.http3 != nil)
 	}
-	p.gateway = gateway.New(gateway.Config{
-		Table: p.table, Dial: c.dialPublic, TLS: p.certs.TLS(), Challenge: p.certs.Challenge(), HTTPSPort: httpsPort,
-		HSTS: cfg.HSTS, AccessLog: cfg.AccessLog, AgentName: names.of, Metrics: c.instruments.gateway, Log: log,
-	})
-	c.registry.onRoutes = func() {
+	c.health.public = p
+	c.routes.Certificate = p.certificate
+	c.routes.OnRoutes = func() {
 		p.checker.Look()
 		p.follower.Look()
 	}
 	return nil
 }
 
-// certificates returns the gateway's certificates.
-func (c *ControlPlane) certificates(table *gateway.Table) (*webcerts.Certificates, error) {
-	cfg := c.cfg.Gateway
-	storage, err := gatewayStorage(c.cfg.data(), c.store, c.cfg.Now, true)
-	if err != nil {
-		return nil, err
+// publicPort returns the port at which visitors reach the gateway.
+func publicPort(c *Config, https net.Listener) int {
+	if c.Gateway.HTTPSPort != 0 {
+		return c.Gateway.HTTPSPort
 	}
+	return port(https.Addr())
+}
+
+// newGateway returns a gateway for what visitors reach at a port.
+func newGateway(c *Config, p *public, names *directory.Names, dial func(context.Context, string) (net.Conn, error), m *gateway.Metrics, at int, http3 bool) *gateway.Gateway {
+	log := c.Log.With().Str("part", "gateway").Logger()
+	p.modes = routes.NewModes(p.store, log)
+	cfg := gateway.Config{
+		Direct: gateway.Direct{
+			Mode: c.Gateway.Mode, Allowed: c.Gateway.DirectAllow, Refused: c.Gateway.DirectDeny, Port: c.Gateway.DirectPort, Changed: p.modes.Look,
+		},
+		Table: p.table, Dial: dial, TLS: p.certs.TLS(), Challenge: p.certs.Challenge(), HTTPSPort: at,
+		HSTS: c.Gateway.HSTS, AccessLog: c.Gateway.AccessLog, AgentName: names.Of, Metrics: m, Tracer: c.Tracer, Log: log,
+	}
+	if http3 {
+		cfg.HTTP3Port = at
+	}
+	return gateway.New(cfg)
+}
+
+// newCertificates returns the gateway's certificates. The listeners are nil in a process that does
+// not answer the public.
+func newCertificates(c *Config, storage *webcerts.Storage, table *gateway.Table, https, http net.Listener) *webcerts.Certificates {
+	cfg := c.Gateway
 	made := webcerts.Config{
-		Storage: storage, Directory: cfg.CA, Email: cfg.Email, Roots: cfg.CARoots, HTTPSPort: port(c.listeners.https.Addr()),
-		CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, Log: c.cfg.Log.With().Str("part", "gateway").Logger(),
+		Storage: storage, Directory: cfg.CA, Email: cfg.Email, Roots: cfg.CARoots,
+		CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, Wildcard: cfg.wildcard(), Log: c.Log.With().Str("part", "gateway").Logger(),
 		Allowed: func(host string) bool {
 			_, ok := table.Lookup(host)
 			return ok
 		},
 	}
-	if c.listeners.http != nil {
-		made.HTTPPort = port(c.listeners.http.Addr())
+	if https != nil {
+		made.HTTPSPort = port(https.Addr())
+	}
+	if http != nil {
+		made.HTTPPort = port(http.Addr())
 	}
 	if cfg.CA == GatewayInternal {
-		made.Internal = &webcerts.Internal{Storage: storage, Now: c.cfg.Now}
+		made.Internal = &webcerts.Internal{Storage: storage, Now: c.Now}
 	}
-	return webcerts.New(made), nil
-}
-
-// fileGatewayKey is the file with the key that encrypts what the gateway stores, where the CA's key
-// is not given.
-const fileGatewayKey = "gateway.key"
-
-// gatewayStorage returns where the gateway keeps certificates. Unless create is set, a missing key
-// is an error.
-func gatewayStorage(data Data, s *store.Store, now func() time.Time, create bool) (*webcerts.Storage, error) {
-	key := data.CAKey
-	if !key.Given() {
-		var err error
-		if key, err = gatewayKey(filepath.Join(data.Dir, fileGatewayKey), create); err != nil {
-			return nil, err
-		}
-	}
-	return &webcerts.Storage{DB: s, Key: key, Holder: strings.ToLower(rand.Text()), Now: now}, nil
-}
-
-func gatewayKey(file string, create bool) (ca.Key, error) {
-	text, err := os.ReadFile(file)
-	switch {
-	case err == nil:
-		key, err := ca.ParseKey(string(text))
-		if err != nil {
-			return key, fmt.Errorf("%s: %w", file, err)
-		}
-		return key, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return ca.Key{}, fmt.Errorf("the gateway's key: %w", err)
-	case !create:
-		return ca.Key{}, errNoGateway
-	}
-	key := ca.NewKey()
-	return key, atomicfile.Write(file, []byte(key.Text()+"\n"))
+	return webcerts.New(made)
 }
 
 // dialPublic opens a stream of public traffic to an agent, at whichever control plane has its
 // tunnel.
 func (c *ControlPlane) dialPublic(ctx context.Context, agentID string) (net.Conn, error) {
 	conn, err := c.tunnel.DialPublic(ctx, agentID)
-	if c.replicas == nil || !errors.Is(err, server.ErrNotConnected) {
+	if c.nodes == nil || !errors.Is(err, server.ErrNotConnected) {
 		return conn, err
 	}
-	return c.replicas.forwarder.dialPublic(ctx, agentID)
+	return c.nodes.DialPublic(ctx, agentID)
 }
 
 // serveGateway runs the gateway, if there is one.
@@ -171,23 +160,42 @@ func (c *ControlPlane) serveGateway(ctx context.Context, group *errgroup.Group) 
 		return
 	}
 	group.Go(func() error { return p.follower.Run(ctx) })
-	group.Go(func() error { return c.leader.while(ctx, p.checker.Run) })
-	group.Go(func() error { return c.leader.while(ctx, p.keeper.Run) })
-	group.Go(func() error { return p.gateway.Serve(ctx, c.listeners.https, c.listeners.http) })
-	group.Go(func() error {
-		tick := time.NewTicker(certificateCheck)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-			}
-			if err := p.certs.ReadFiles(ctx); err != nil {
-				c.cfg.Log.Error().Err(err).Msg("the gateway goes on with the certificate that it has")
-			}
+	group.Go(func() error { return c.watchPublicHealth(ctx) })
+	group.Go(func() error { return c.leader.While(ctx, p.checker.Run) })
+	group.Go(func() error { return c.leader.While(ctx, p.events.Run) })
+	if c.cfg.Gateway.Apart {
+		return
+	}
+	group.Go(func() error { return c.leader.While(ctx, p.keeper.Run) })
+	p.serve(ctx, group, c.listeners.https, c.listeners.http, c.listeners.http3)
+	group.Go(func() error { return p.readFiles(ctx, c.cfg.Log) })
+}
+
+// serve answers the public, and has the wildcard's certificate at hand.
+func (p *public) serve(ctx context.Context, group *errgroup.Group, https, http net.Listener, http3 net.PacketConn) {
+	group.Go(func() error { return p.certs.RunWildcard(ctx) })
+	group.Go(func() error { return p.modes.Run(ctx, p.gateway) })
+	group.Go(func() error { return p.gateway.Serve(ctx, https, http) })
+	if http3 != nil {
+		counted := https.(*limit.Listener) // one address has the same share of both
+		group.Go(func() error { return p.gateway.ServeHTTP3(ctx, http3, counted.Enter) })
+	}
+}
+
+// readFiles reads the operator's certificate again when it changes.
+func (p *public) readFiles(ctx context.Context, log zerolog.Logger) error {
+	tick := time.NewTicker(certificateCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
 		}
-	})
+		if err := p.certs.ReadFiles(ctx); err != nil {
+			log.Error().Err(err).Msg("the gateway goes on with the certificate that it has")
+		}
+	}
 }
 
 // lookAtRoutes is called when another process has changed the database.

@@ -2,12 +2,15 @@ package controlplane
 
 import (
 	"crypto/x509"
-	"errors"
 	"net"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 )
 
@@ -26,8 +29,12 @@ const (
 type GatewayConfig struct {
 	// Domain is below which Apps have hosts without further ado.
 	Domain string
+	// Apart leaves the public to processes of their own (GatewayServer), and the ports closed.
+	Apart bool
 	// HTTPSListen and HTTPListen are where it listens. An empty HTTPListen means no plain HTTP.
 	HTTPSListen, HTTPListen string
+	// NoHTTP3 leaves the UDP port of HTTPSListen closed.
+	NoHTTP3 bool
 	// HTTPSPort is the port at which visitors reach HTTPSListen; 0 if it is the same.
 	HTTPSPort int
 	// CA is the URL of an ACME directory, or GatewayInternal.
@@ -38,13 +45,27 @@ type GatewayConfig struct {
 	CARoots *x509.CertPool
 	// CertFile and KeyFile are a certificate of the operator's, such as a wildcard for Domain.
 	CertFile, KeyFile string
+	// DNSServer is the primary DNS server of Domain, host:port, which takes updates (RFC 2136)
+	// signed with the key in DNSKeyFile. With it, one certificate of the ACME CA covers *.Domain.
+	DNSServer, DNSKeyFile string
 	// Resolvers are the DNS servers that are asked for proofs of hosts, host:port; none means the
 	// machine's.
 	Resolvers []string
+	// ProxyProtocol are the networks of load balancers that send the PROXY protocol. Connections
+	// from elsewhere are visitors' own.
+	ProxyProtocol []netip.Prefix
 	// HSTS is for how long browsers are asked to use HTTPS alone.
 	HSTS time.Duration
 	// AccessLog logs each request.
 	AccessLog bool
+	// Mode is how hosts are reached whose cluster has a load balancer with a public address:
+	// gateway.ModeAuto, ModeTunnel or ModeDirect.
+	Mode string
+	// DirectAllow are networks that count as public. DirectDeny are networks to which the gateway
+	// connects in no case.
+	DirectAllow, DirectDeny []netip.Prefix
+	// DirectPort is that of HTTPS at load balancers; 443 if zero. Tests change it.
+	DirectPort int
 }
 
 func (g *GatewayConfig) setDefaults() {
@@ -82,10 +103,14 @@ func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 	if (g.CertFile == "") != (g.KeyFile == "") {
 		bad("--gateway-certificate-file and --gateway-key-file: give both or neither")
 	}
+	g.validateDNS(bad)
 	for _, r := range g.Resolvers {
 		if err := metrics.CheckAddress(r); err != nil {
 			bad("--gateway-resolver: %w", err)
 		}
+	}
+	if !slices.Contains([]string{"", gateway.ModeAuto, gateway.ModeTunnel, gateway.ModeDirect}, g.Mode) {
+		bad("--gateway-mode: %q is none of auto, tunnel and direct", g.Mode)
 	}
 	if g.HSTS < 0 {
 		bad("--gateway-hsts: %s is negative", g.HSTS)
@@ -95,6 +120,32 @@ func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 	}
 }
 
+func (g *GatewayConfig) validateDNS(bad func(format string, args ...any)) {
+	switch {
+	case (g.DNSServer == "") != (g.DNSKeyFile == ""):
+		bad("--gateway-dns-server and --gateway-dns-key-file: give both or neither")
+		return
+	case g.DNSServer == "":
+		return
+	case g.CA == GatewayInternal:
+		bad("--gateway-dns-server: is for an ACME CA; leave it out with --gateway-ca %s", GatewayInternal)
+	}
+	if _, _, err := net.SplitHostPort(g.DNSServer); err != nil {
+		bad("--gateway-dns-server: %q is not host:port; for example ns1.example.com:53", g.DNSServer)
+	}
+	if err := g.wildcard().Check(); err != nil {
+		bad("--gateway-dns-key-file: %w", err)
+	}
+}
+
+// wildcard returns how the certificate of *.Domain is obtained; the zero value if it is not.
+func (g *GatewayConfig) wildcard() webcerts.Updates {
+	if g.DNSServer == "" {
+		return webcerts.Updates{}
+	}
+	return webcerts.Updates{Domain: g.Domain, Server: g.DNSServer, KeyFile: g.DNSKeyFile}
+}
+
 // port returns the port of an address; 0 for none.
 func port(addr net.Addr) int {
 	if tcp, ok := addr.(*net.TCPAddr); ok {
@@ -102,5 +153,3 @@ func port(addr net.Addr) int {
 	}
 	return 0
 }
-
-var errNoGateway = errors.New("the control plane has no gateway; start `pipeops-controlplane serve` with --gateway-domain")

@@ -16,31 +16,35 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/fleet"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 func (p *plane) labelled(name string, labels map[string]string) *cluster {
 	p.t.Helper()
 	c := p.cluster(name)
-	require.NoError(p.t, c.register(p.token(func(o *TokenOptions) { o.Labels = labels })))
+	require.NoError(p.t, c.register(p.token(func(o *operators.TokenOptions) { o.Labels = labels })))
 	return c
 }
 
-func (p *plane) issue(name, agents string) runnerapi.Credentials {
+func (p *plane) issue(name, agents string) credentials.Credentials {
 	p.t.Helper()
-	grant, err := runnerapi.ParseGrant(agents)
+	grant, err := credentials.ParseGrant(agents)
 	require.NoError(p.t, err)
-	credentials, err := p.admin.IssueRunner(p.t.Context(), RunnerOptions{Name: name, TTL: time.Hour, Agents: grant, Replace: true})
+	credentials, err := p.admin.Runners.Issue(p.t.Context(), operators.RunnerOptions{Name: name, TTL: time.Hour, Agents: grant, Replace: true})
 	require.NoError(p.t, err)
 	return credentials
 }
 
 // sees lists the agents that the control plane lists to the holder of credentials.
-func (p *plane) sees(credentials runnerapi.Credentials) (status int, names []string) {
+func (p *plane) sees(credentials credentials.Credentials) (status int, names []string) {
 	p.t.Helper()
 	cert, err := credentials.TLSCertificate()
 	require.NoError(p.t, err)
@@ -68,14 +72,14 @@ func TestRunnersSeeTheAgentsThatTheyAreGranted(t *testing.T) {
 	_, some := p.sees(prod)
 	assert.Equal(t, []string{"shop"}, some)
 
-	_, err := p.admin.LabelAgent(t.Context(), "lab", map[string]string{"env": "prod", "region": "us"}, nil)
+	_, err := p.admin.Agents.Label(t.Context(), "lab", map[string]string{"env": "prod", "region": "us"}, nil)
 	require.NoError(t, err)
 	_, some = p.sees(prod)
 	assert.Equal(t, []string{"lab", "shop"}, some)
 
-	narrowed, err := runnerapi.ParseGrant("env=prod,region=us")
+	narrowed, err := credentials.ParseGrant("env=prod,region=us")
 	require.NoError(t, err)
-	again, err := p.admin.GrantRunner(t.Context(), "prod", narrowed, "")
+	again, err := p.admin.Runners.Grant(t.Context(), "prod", narrowed, "")
 	require.NoError(t, err)
 	status, _ := p.sees(prod)
 	assert.Equal(t, http.StatusUnauthorized, status, "the old certificate")
@@ -85,8 +89,8 @@ func TestRunnersSeeTheAgentsThatTheyAreGranted(t *testing.T) {
 	require.NoError(t, err)
 	assert.WithinDuration(t, p.clock.now().Add(time.Hour), cert.Leaf.NotAfter, time.Minute, "as good for as long")
 
-	require.NoError(t, p.admin.RevokeRunner(t.Context(), "prod"))
-	_, err = p.admin.GrantRunner(t.Context(), "prod", narrowed, "")
+	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "prod"))
+	_, err = p.admin.Runners.Grant(t.Context(), "prod", narrowed, "")
 	require.ErrorContains(t, err, "was revoked")
 }
 
@@ -96,15 +100,15 @@ func TestAnnouncementsAreForThoseWhoMaySeeTheAgent(t *testing.T) {
 	p.issue("prod", "env=prod")
 	p.issue("test", "env=test")
 	p.issue("gone", "")
-	require.NoError(t, p.admin.RevokeRunner(t.Context(), "gone"))
+	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "gone"))
 	p.labelled("shop", map[string]string{"env": "prod"})
-	_, err := p.admin.LabelAgent(t.Context(), "shop", map[string]string{"env": "test"}, nil)
+	_, err := p.admin.Agents.Label(t.Context(), "shop", map[string]string{"env": "test"}, nil)
 	require.NoError(t, err)
-	_, err = p.admin.LabelAgent(t.Context(), "shop", map[string]string{"env": "test"}, []string{"none"})
+	_, err = p.admin.Agents.Label(t.Context(), "shop", map[string]string{"env": "test"}, []string{"none"})
 	require.NoError(t, err, "nothing changed: nothing is announced")
 	waiting, err := p.store.Waiting(t.Context(), 0, 10)
 	require.NoError(t, err)
-	events, err := (&announcer{store: p.store, now: p.clock.now}).addressed(t.Context(), waiting)
+	events, err := directory.Addressed(t.Context(), p.store, waiting, p.clock.now())
 	require.NoError(t, err)
 	require.Len(t, events, 3)
 	queued := p.queued()
@@ -120,22 +124,21 @@ func TestAnnouncementsAreForThoseWhoMaySeeTheAgent(t *testing.T) {
 		assert.Equal(t, want.kind, events[i].Type)
 		assert.Equal(t, want.runners, events[i].Runners, want.kind)
 	}
-	require.NoError(t, (&messaging{store: p.store, webhooks: p.webhooks}).remember(t.Context(), queued[1]))
-	require.NoError(t, (&messaging{store: p.store, webhooks: p.webhooks}).remember(t.Context(), queued[2]))
-	_, timeline, err := p.admin.Agent(t.Context(), "shop", 10)
+	require.NoError(t, outbox.Remember(t.Context(), p.store, p.webhooks, []announce.Event{queued[1]}))
+	require.NoError(t, outbox.Remember(t.Context(), p.store, p.webhooks, []announce.Event{queued[2]}))
+	_, timeline, err := p.admin.Agents.Get(t.Context(), "shop", 10)
 	require.NoError(t, err)
 	assert.Equal(t, []announce.Type{announce.AgentUpdated}, typesOf(timeline), "it was not removed")
 
-	agent, err := p.admin.RevokeAgent(t.Context(), "shop")
+	agent, err := p.admin.Agents.Revoke(t.Context(), "shop")
 	require.NoError(t, err)
-	audience, err := newAudience(t.Context(), p.store, p.clock.now())
-	require.NoError(t, err)
-	removed, err := announce.NewAgentEvent(announce.AgentRemoved, eventSource, agent, 9, time.Now())
+	removed, err := announce.NewAgentEvent(announce.AgentRemoved, directory.EventSource, agent, 9, time.Now())
 	require.NoError(t, err)
 	encoded, err := removed.Encoded()
 	require.NoError(t, err)
-	runners, err := audience.of(t.Context(), encoded)
+	events, err = directory.Addressed(t.Context(), p.store, []store.Waiting{{Event: encoded}}, p.clock.now())
 	require.NoError(t, err)
+	runners := events[0].Runners
 	slices.Sort(runners)
 	assert.Equal(t, []string{"all", "test"}, runners, "removed for good")
 }
@@ -143,14 +146,14 @@ func TestAnnouncementsAreForThoseWhoMaySeeTheAgent(t *testing.T) {
 func TestThereAreOnlySoManyRunners(t *testing.T) {
 	p := start(t)
 	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error {
-		for i := range maxRunners {
+		for i := range operators.MaxRunners {
 			if err := tx.PutRunner(t.Context(), store.Runner{Name: string(rune('a'+i%26)) + time.Duration(i).String(), Serial: "s"}); err != nil {
 				return err
 			}
 		}
 		return nil
 	}))
-	_, err := p.admin.CreateRunner(t.Context(), "one-more", time.Hour, false)
+	_, err := p.admin.Runners.Create(t.Context(), "one-more", time.Hour, false)
 	require.ErrorContains(t, err, "the most there may be")
 }
 
@@ -167,8 +170,8 @@ func (c *cluster) serveRefreshes() *refreshable {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- server.Serve(ctx, tun.Listener(), server.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop(),
-			TLS: server.TLS(server.TLSConfig{
+		done <- transport.Serve(ctx, tun.Listener(), transport.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop(),
+			TLS: transport.TLS(transport.TLSConfig{
 				Certificate: func() (*tls.Certificate, error) { return &c.tls.Load().Certificates[0], nil },
 				Roots:       func() *x509.CertPool { return c.tls.Load().RootCAs },
 				TrustDomain: c.id.TrustDomain, Time: c.p.clock.now,
@@ -192,11 +195,11 @@ func TestConnectedAgentsAreRefreshed(t *testing.T) {
 	p := start(t)
 	p.issue("ci", "")
 	shop, lab := p.registered("shop").serveRefreshes(), p.registered("lab").serveRefreshes()
-	shop.refreshed("a revoked Runner", func() { require.NoError(t, p.admin.RevokeRunner(t.Context(), "ci")) })
+	shop.refreshed("a revoked Runner", func() { require.NoError(t, p.admin.Runners.Revoke(t.Context(), "ci")) })
 	await.Until(t, "all have a refresh request", func() bool { return lab.refreshes.Load() == 1 })
 
 	shop.refreshed("new labels", func() {
-		_, err := p.admin.LabelAgent(t.Context(), "shop", map[string]string{"env": "prod"}, nil)
+		_, err := p.admin.Agents.Label(t.Context(), "shop", map[string]string{"env": "prod"}, nil)
 		require.NoError(t, err)
 	})
 	assert.EqualValues(t, 1, lab.refreshes.Load(), "it is nobody else's news")
@@ -208,21 +211,19 @@ func TestConnectedAgentsAreRefreshed(t *testing.T) {
 
 // TestAFleetIsRefreshed has more agents than are refreshed at a time.
 func TestAFleetIsRefreshed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("so many agents take a while")
-	}
-	p := start(t)
+	const atATime = 4
+	p := start(t, func(c *Config) { c.Limits.Refreshes = atATime })
 	p.issue("ci", "")
-	fleet := make([]*refreshable, refreshesAtATime+6)
-	for i := range fleet {
-		fleet[i] = p.registered(fmt.Sprintf("agent-%d", i)).serveRefreshes()
+	agents := make([]*refreshable, atATime+2)
+	for i := range agents {
+		agents[i] = p.registered(fmt.Sprintf("agent-%d", i)).serveRefreshes()
 	}
-	require.NoError(t, p.admin.RevokeRunner(t.Context(), "ci"))
+	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "ci"))
 	await.Until(t, "all have a refresh request", func() bool {
-		return !slices.ContainsFunc(fleet, func(n *refreshable) bool { return n.refreshes.Load() == 0 })
+		return !slices.ContainsFunc(agents, func(n *refreshable) bool { return n.refreshes.Load() == 0 })
 	})
-	for _, n := range fleet {
-		assert.LessOrEqual(t, n.refreshes.Load(), int64(refreshTries), "again only where no answer came in time")
+	for _, n := range agents {
+		assert.LessOrEqual(t, n.refreshes.Load(), int64(fleet.RefreshTries), "again only where no answer came in time")
 	}
 }
 
@@ -230,7 +231,7 @@ func TestAnAgentThatEnrolsWithOtherLabelsIsHiddenFromWhomItWasFor(t *testing.T) 
 	p := start(t)
 	p.issue("prod", "env=prod")
 	c := p.labelled("shop", map[string]string{"env": "prod"})
-	require.NoError(t, c.register(p.token(func(o *TokenOptions) { o.Labels = map[string]string{"env": "test"} })))
+	require.NoError(t, c.register(p.token(func(o *operators.TokenOptions) { o.Labels = map[string]string{"env": "test"} })))
 	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentRemoved, announce.AgentUpdated}, typesOf(p.queued()))
 	news, err := p.store.NewsAfter(t.Context(), 0)
 	require.NoError(t, err)

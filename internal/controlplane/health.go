@@ -5,7 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/nodes"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
 // readiness is the answer of /readyz. Ready reports whether agents and Runners are served. A broker
@@ -40,41 +50,59 @@ func (r *readiness) set(name string, vital, ok bool, text string) {
 	}
 }
 
-func (c *ControlPlane) readiness(ctx context.Context) readiness {
+// health checks what a control plane needs to serve.
+type health struct {
+	outbox      *outbox.Outbox
+	liveness    *liveness.Liveness
+	broker      *outbox.Broker // nil if there is none
+	ca          ca.Trust
+	certificate *ca.ServerCertificate
+	tunnel      *server.Server
+	nodes       *nodes.Nodes // nil if there is only one control plane
+	leader      *nodes.Leader
+	public      *public // nil if there is no gateway
+	serving     *atomic.Bool
+	connections func() map[string]limit.Stats
+	log         zerolog.Logger
+	now         func() time.Time
+}
+
+func (h *health) readiness(ctx context.Context) readiness {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	r := readiness{Ready: true, Checks: map[string]string{}, ok: map[string]bool{}}
-	c.checkDatabase(ctx, &r)
-	c.checkCertificates(&r)
-	c.checkListeners(&r)
-	if c.replicas != nil {
-		r.set("controlPlanes", false, true, c.replicas.standing(c.leader.leads()))
+	h.checkDatabase(ctx, &r)
+	h.checkCertificates(&r)
+	h.checkListeners(&r)
+	h.checkGateway(&r)
+	if h.nodes != nil {
+		r.set("controlPlanes", false, true, h.nodes.Standing(h.leader.Leads()))
 	}
 	return r
 }
 
 // checkDatabase reads from the database and checks whether the last heartbeats could be written: a
 // full disk can still be read.
-func (c *ControlPlane) checkDatabase(ctx context.Context, r *readiness) {
-	outbox, err := c.outbox.stats(ctx)
+func (h *health) checkDatabase(ctx context.Context, r *readiness) {
+	outbox, err := h.outbox.Stats(ctx)
 	switch {
 	case err != nil:
-		c.cfg.Log.Error().Err(err).Msg("readiness: database")
+		h.log.Error().Err(err).Msg("readiness: database")
 		r.set("database", true, false, "does not answer; look at the log")
-	case c.liveness.unwritten.Load():
+	case h.liveness.Unwritten.Load():
 		r.set("database", true, false, "is read, but heartbeats could not be written; look at the log")
 	default:
 		r.set("database", true, true, "answers")
 	}
-	c.checkBroker(r, outbox)
+	h.checkBroker(r, outbox)
 }
 
 // checkBroker checks what may wait: announcements are stored meanwhile.
-func (c *ControlPlane) checkBroker(r *readiness, stats OutboxStats) {
-	connected, text := c.broker.check()
-	outbox := stats.describe(c.cfg.Now())
-	r.Checks["outbox"], r.Checks["dead-letters"] = outbox, c.broker.describeDead()
-	if c.broker == nil { // without a broker, no announcement waits
+func (h *health) checkBroker(r *readiness, stats outbox.Stats) {
+	connected, text := h.broker.Check()
+	outbox := stats.Describe(h.now())
+	r.Checks["outbox"], r.Checks["dead-letters"] = outbox, h.broker.DescribeDead()
+	if h.broker == nil { // without a broker, no announcement waits
 		r.Checks["broker"] = text
 		return
 	}
@@ -83,17 +111,17 @@ func (c *ControlPlane) checkBroker(r *readiness, stats OutboxStats) {
 	} else {
 		r.Checks["broker"], r.Degraded = text, true
 	}
-	if age(c.cfg.Now(), stats.Oldest) > outboxPatience {
+	if age(h.now(), stats.Oldest) > outboxPatience {
 		r.set("outbox", false, false, outbox)
 		return
 	}
 	r.ok["outbox"] = true
 }
 
-func (c *ControlPlane) checkCertificates(r *readiness) {
-	now, end := c.cfg.Now(), c.ca.IntermediatesEnd()
+func (h *health) checkCertificates(r *readiness) {
+	now, end := h.now(), h.ca.IntermediatesEnd()
 	r.set("ca", true, now.Before(end), "valid until "+end.UTC().Format(time.RFC3339))
-	own, err := c.certificate.Get(nil)
+	own, err := h.certificate.Get(nil)
 	if err != nil || own.Leaf == nil {
 		r.set("certificate", true, false, "the control plane's own cannot be made; look at the log")
 		return
@@ -101,11 +129,11 @@ func (c *ControlPlane) checkCertificates(r *readiness) {
 	r.set("certificate", true, now.Before(own.Leaf.NotAfter), "the control plane's own is valid until "+own.Leaf.NotAfter.UTC().Format(time.RFC3339))
 }
 
-func (c *ControlPlane) checkListeners(r *readiness) {
-	serving, counts := c.serving.Load(), c.Connections()
+func (h *health) checkListeners(r *readiness) {
+	serving, counts := h.serving.Load(), h.connections()
 	for name, text := range map[string]string{
 		listenerAPI: "listening", listenerEdge: "listening",
-		listenerTunnel: fmt.Sprintf("%d agents connected", c.tunnel.Stats().Agents),
+		listenerTunnel: fmt.Sprintf("%d agents connected", h.tunnel.Stats().Agents),
 	} {
 		switch {
 		case !serving:
@@ -118,8 +146,8 @@ func (c *ControlPlane) checkListeners(r *readiness) {
 	}
 }
 
-func (c *ControlPlane) serveReady(w http.ResponseWriter, r *http.Request) {
-	answer := c.readiness(r.Context())
+func (h *health) serveReady(w http.ResponseWriter, r *http.Request) {
+	answer := h.readiness(r.Context())
 	status := http.StatusOK
 	if !answer.Ready {
 		status = http.StatusServiceUnavailable
@@ -138,3 +166,11 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // the peer is gone if this fails
 }
+
+// DeadLetters returns how many dead letters wait for the operator, if that is known.
+func (c *ControlPlane) DeadLetters() (n int, known bool) {
+	return c.broker.DeadLetters()
+}
+
+// Outbox returns the state of announcing, for metrics.
+func (c *ControlPlane) Outbox(ctx context.Context) (outbox.Stats, error) { return c.outbox.Stats(ctx) }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -24,7 +25,7 @@ func (p *plane) readyWhen(what string, met func(readiness) bool) readiness {
 	p.t.Helper()
 	var r readiness
 	await.Until(p.t, "it is "+what, func() bool {
-		r = p.readiness(context.Background())
+		r = p.health.readiness(context.Background())
 		return met(r)
 	})
 	return r
@@ -42,7 +43,7 @@ func TestADatabaseThatIsAwayIsNotReady(t *testing.T) {
 	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	late, cancel := context.WithCancel(t.Context())
 	cancel() // so no answer comes in time
-	r := p.readiness(late)
+	r := p.health.readiness(late)
 	assert.False(t, r.Ready)
 	assert.Equal(t, "failed: does not answer; look at the log", r.Checks["database"])
 	assert.Contains(t, r.Checks["api"], "ok", "the others say how they are")
@@ -52,22 +53,22 @@ func TestADatabaseThatIsAwayIsNotReady(t *testing.T) {
 func TestADatabaseThatCannotBeWrittenIsNotReady(t *testing.T) {
 	p := start(t)
 	c := p.registered("unwritten")
-	p.liveness.beat(c.id.AgentID, p.clock.now(), nil)
+	p.liveness.Beat(c.id.AgentID, p.clock.now(), nil)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.Error(t, p.liveness.flush(ended), "a transaction that does not come about")
-	assert.Equal(t, "failed: is read, but heartbeats could not be written; look at the log", p.readiness(t.Context()).Checks["database"])
-	assert.False(t, p.readiness(t.Context()).Ready)
-	p.liveness.beat(c.id.AgentID, p.clock.now(), nil)
-	require.NoError(t, p.liveness.flush(t.Context()))
-	assert.True(t, p.readiness(t.Context()).Ready, "it is written again")
+	require.Error(t, p.liveness.Flush(ended), "a transaction that does not come about")
+	assert.Equal(t, "failed: is read, but heartbeats could not be written; look at the log", p.health.readiness(t.Context()).Checks["database"])
+	assert.False(t, p.health.readiness(t.Context()).Ready)
+	p.liveness.Beat(c.id.AgentID, p.clock.now(), nil)
+	require.NoError(t, p.liveness.Flush(t.Context()))
+	assert.True(t, p.health.readiness(t.Context()).Ready, "it is written again")
 }
 
 func TestACAThatHasEndedIsNotReady(t *testing.T) {
 	p := start(t)
 	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	p.clock.forward(p.ca.Certificate().NotAfter.Sub(p.clock.now()) + time.Hour)
-	r := p.readiness(t.Context())
+	r := p.health.readiness(t.Context())
 	assert.False(t, r.Ready)
 	assert.Contains(t, r.Checks["ca"], "failed: valid until ")
 }
@@ -92,7 +93,7 @@ func TestAListenerThatAcceptsNothingIsNotReady(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EMFILE)
 	good := p.listeners.edge
 	p.listeners.edge = broken
-	r := p.readiness(t.Context())
+	r := p.health.readiness(t.Context())
 	assert.False(t, r.Ready)
 	assert.Equal(t, "failed: accepts no connections; look at the log", r.Checks["edge"])
 	p.listeners.edge = good
@@ -103,7 +104,7 @@ func TestAControlPlaneThatEndsIsNotReady(t *testing.T) {
 	p := start(t)
 	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	p.stop()
-	r := p.readiness(t.Context())
+	r := p.health.readiness(t.Context())
 	assert.False(t, r.Ready)
 	assert.Equal(t, "failed: not serving", r.Checks["edge"])
 }
@@ -116,15 +117,15 @@ func TestABrokerThatIsAwayDegrades(t *testing.T) {
 	assert.NotContains(t, r.Checks["broker"], "nothing", "the password")
 
 	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error {
-		e, err := announce.NewAppEvent("app.failed", eventSource, "a", announce.AppEvent{Namespace: "n", Name: "a"}, 1, p.clock.now())
+		e, err := announce.NewAppEvent("app.failed", directory.EventSource, "a", announce.AppEvent{Namespace: "n", Name: "a"}, 1, p.clock.now())
 		if err != nil {
 			return err
 		}
 		return tx.Enqueue(t.Context(), e)
 	}))
-	assert.NotContains(t, p.readiness(t.Context()).Checks["outbox"], "failed")
+	assert.NotContains(t, p.health.readiness(t.Context()).Checks["outbox"], "failed")
 	p.clock.forward(10 * time.Minute)
-	r = p.readiness(t.Context())
+	r = p.health.readiness(t.Context())
 	assert.Contains(t, r.Checks["outbox"], "failed: 1 announcements wait, the first for 10m")
 	assert.True(t, r.Ready)
 	text, err := json.Marshal(r)
@@ -137,7 +138,7 @@ func TestReadyzAnswersByItsReadiness(t *testing.T) {
 	client := p.runnerClient("")
 	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	p.get(client, "/readyz", func(r *http.Response) { assert.Equal(t, http.StatusOK, r.StatusCode) })
-	p.liveness.unwritten.Store(true)
+	p.liveness.Unwritten.Store(true)
 	p.get(client, "/readyz", func(r *http.Response) { assert.Equal(t, http.StatusServiceUnavailable, r.StatusCode) })
 	p.get(client, "/healthz", func(r *http.Response) { assert.Equal(t, http.StatusOK, r.StatusCode, "the process answers") })
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
@@ -33,14 +34,15 @@ import (
 // clock runs with the real one, ahead or behind.
 type clock struct{ offset atomic.Int64 }
 
-func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+
 func (c *clock) forward(d time.Duration) { c.offset.Add(int64(d)) }
 
 // plane is a control plane under test.
 type plane struct {
 	*ControlPlane
 	t     *testing.T
-	admin *Admin
+	admin *operators.Admin
 	clock *clock
 	stop  func()
 }
@@ -66,7 +68,7 @@ func startOn(t *testing.T, on postgres.Engine, change ...func(*Config)) *plane {
 	var err error
 	p.ControlPlane, err = New(t.Context(), cfg)
 	require.NoError(t, err)
-	p.admin, err = OpenAdmin(t.Context(), cfg.data(), p.clock.now)
+	p.admin, err = operators.Open(t.Context(), cfg.data(), p.clock.now)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -80,13 +82,13 @@ func startOn(t *testing.T, on postgres.Engine, change ...func(*Config)) *plane {
 	return p
 }
 
-func (p *plane) token(change ...func(*TokenOptions)) controlapi.Token {
+func (p *plane) token(change ...func(*operators.TokenOptions)) controlapi.Token {
 	p.t.Helper()
-	opts := TokenOptions{TTL: time.Hour}
+	opts := operators.TokenOptions{TTL: time.Hour}
 	for _, c := range change {
 		c(&opts)
 	}
-	token, _, err := p.admin.CreateToken(p.t.Context(), opts)
+	token, _, err := p.admin.Tokens.Create(p.t.Context(), opts)
 	require.NoError(p.t, err)
 	return token
 }
@@ -227,7 +229,7 @@ func (p *plane) runnerClient(name string) *http.Client {
 	p.t.Helper()
 	cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool()}
 	if name != "" {
-		credentials, err := p.admin.CreateRunner(p.t.Context(), name, time.Hour, true)
+		credentials, err := p.admin.Runners.Create(p.t.Context(), name, time.Hour, true)
 		require.NoError(p.t, err)
 		cert, err := credentials.TLSCertificate()
 		require.NoError(p.t, err)

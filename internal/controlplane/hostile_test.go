@@ -29,7 +29,7 @@ func hurried(t *testing.T, p *plane) (*limit.Listener, hostile.Target) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	limited := limit.Listen(ln, limit.Config{Handshakes: 100})
-	s := p.apiServer(p.tunnel.Websockets(t.Context()))
+	s := p.api.apiServer(p.tunnel.Websockets(t.Context()))
 	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = time.Second, 2*time.Second, 2*time.Second, 2*time.Second
 	served := make(chan error, 1)
 	go func() { served <- s.ServeTLS(limited, "", "") }()
@@ -112,11 +112,11 @@ func TestFailuresAreCountedByAddress(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c := p.registered("shop")
-	limits := newCallLimits(p.peers, nil)
+	limits := newCallLimits(p.authn, nil)
 	limits.failures = limit.NewFailures(3, 1, nil)
 	now := time.Now()
 	limits.now = func() time.Time { return now }
-	handler := limits.wrap(p.handler(p.tunnel.Websockets(t.Context())))
+	handler := limits.wrap(p.api.handler(p.tunnel.Websockets(t.Context())))
 	ask := func(from string, cs *tls.ConnectionState) *http.Response {
 		return answer(t, handler, from, cs, "POST", "/v1/tokens/check", "Authorization", "Bearer nonsense")
 	}
@@ -141,7 +141,7 @@ func TestCallsAreSharedByName(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	one, other := p.registered("one"), p.registered("other")
-	limits := newCallLimits(p.peers, nil)
+	limits := newCallLimits(p.authn, nil)
 	limits.shares = limit.NewShares(10, 1)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	handler := limits.wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -213,11 +213,11 @@ func TestManyConnectionsOfOneAddress(t *testing.T) {
 
 func TestSharedAddresses(t *testing.T) {
 	for text, want := range map[string]string{"10.1.2.3/8": "10.0.0.0/8", "192.0.2.7": "192.0.2.7/32", "2001:db8::1": "2001:db8::1/128"} {
-		got, err := SharedAddress(text)
+		got, err := Network("--shared-address", text)
 		require.NoError(t, err)
 		assert.Equal(t, netip.MustParsePrefix(want), got)
 	}
-	_, err := SharedAddress("lb.example.com")
+	_, err := Network("--shared-address", "lb.example.com")
 	require.ErrorContains(t, err, "--shared-address")
 }
 
@@ -261,7 +261,7 @@ func TestARepeatedEventIsTakenOnce(t *testing.T) {
 	p := start(t)
 	one, other := p.registered("one"), p.registered("other")
 	before := len(p.queued())
-	event := controlapi.Event{ID: "0198c0de-0000-7000-8000-000000000001", Type: "app.healthy", Time: p.clock.now(), App: controlapi.AppEvent{Namespace: "n", Name: "a"}}
+	event := controlapi.Event{ID: "0198c0de-0000-7000-8000-000000000001", Type: "app.healthy", Time: p.clock.now(), App: &controlapi.AppEvent{Namespace: "n", Name: "a"}}
 	for range 3 {
 		require.NoError(t, one.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{event}}))
 	}

@@ -7,16 +7,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
-func (p *plane) issued(o IssuedOptions) []IssuedCertificate {
+func (p *plane) issued(o operators.IssuedOptions) []operators.IssuedCertificate {
 	p.t.Helper()
 	o.Limit = 100
-	list, err := p.admin.Issued(p.t.Context(), o)
+	list, err := p.admin.CA.Issued(p.t.Context(), o)
 	require.NoError(p.t, err)
 	return list
 }
@@ -30,32 +32,32 @@ func TestCertificatesAreInTheLog(t *testing.T) {
 	leaf, err := ca.ParseCertificate(c.id.Certificate)
 	require.NoError(t, err)
 
-	ofShop := p.issued(IssuedOptions{Name: "shop"})
+	ofShop := p.issued(operators.IssuedOptions{Name: "shop"})
 	require.Len(t, ofShop, 2)
-	assert.Equal(t, ofShop, p.issued(IssuedOptions{Kind: ca.RoleAgent, Name: c.id.AgentID}), "by its ID")
+	assert.Equal(t, ofShop, p.issued(operators.IssuedOptions{Kind: ca.RoleAgent, Name: c.id.AgentID}), "by its ID")
 	assert.Equal(t, "renewal", ofShop[0].Reason)
 	assert.Contains(t, ofShop[1].Reason, "registration with token ")
 	assert.Equal(t, "shop", ofShop[0].AgentName)
 	assert.Equal(t, leaf.SerialNumber.Text(16), ofShop[0].Serial)
 	assert.Equal(t, p.ca.SignerID(ca.RoleAgent), ofShop[0].Issuer)
-	assert.Equal(t, ofShop[:1], p.issued(IssuedOptions{Serial: ofShop[0].Serial}))
+	assert.Equal(t, ofShop[:1], p.issued(operators.IssuedOptions{Serial: ofShop[0].Serial}))
 
-	ofRunner := p.issued(IssuedOptions{Kind: ca.RoleRunner})
+	ofRunner := p.issued(operators.IssuedOptions{Kind: ca.RoleRunner})
 	require.Len(t, ofRunner, 1)
 	assert.Equal(t, "runner create", ofRunner[0].Reason)
-	_, err = p.admin.GrantRunner(t.Context(), "ci", runnerapi.Grant{}, "")
+	_, err = p.admin.Runners.Grant(t.Context(), "ci", credentials.Grant{}, "")
 	require.NoError(t, err)
-	assert.Equal(t, "runner grant", p.issued(IssuedOptions{Name: "ci"})[0].Reason)
-	assert.NotEmpty(t, p.issued(IssuedOptions{Kind: ca.RoleCA}))
-	assert.NotEmpty(t, p.issued(IssuedOptions{Kind: ca.RoleServer}))
+	assert.Equal(t, "runner grant", p.issued(operators.IssuedOptions{Name: "ci"})[0].Reason)
+	assert.NotEmpty(t, p.issued(operators.IssuedOptions{Kind: ca.RoleCA}))
+	assert.NotEmpty(t, p.issued(operators.IssuedOptions{Kind: ca.RoleServer}))
 
-	_, err = p.ca.ControlPlane(runnerapi.ControlPlaneURI(p.cfg.TrustDomain), time.Hour)
+	_, err = p.ca.ControlPlane(credentials.ControlPlaneURI(p.cfg.TrustDomain), time.Hour)
 	require.NoError(t, err)
-	assert.NotEqual(t, ca.RoleControlPlane, p.issued(IssuedOptions{})[0].Role, "there are too many of them")
-	assert.NotEmpty(t, p.issued(IssuedOptions{Kind: ca.RoleControlPlane}))
+	assert.NotEqual(t, ca.RoleControlPlane, p.issued(operators.IssuedOptions{})[0].Role, "there are too many of them")
+	assert.NotEmpty(t, p.issued(operators.IssuedOptions{Kind: ca.RoleControlPlane}))
 
-	for _, bad := range []IssuedOptions{{Kind: "runners", Limit: 1}, {Limit: 0}} {
-		_, err = p.admin.Issued(t.Context(), bad)
+	for _, bad := range []operators.IssuedOptions{{Kind: "runners", Limit: 1}, {Limit: 0}} {
+		_, err = p.admin.CA.Issued(t.Context(), bad)
 		require.Error(t, err)
 	}
 }
@@ -67,7 +69,7 @@ func TestAnAgentGetsNoCertificateThatIsNotInTheLog(t *testing.T) {
 	now := p.clock.now()
 	full := func(name string) error {
 		return p.store.Update(t.Context(), func(tx *store.Tx) error {
-			for i := range maxIssued {
+			for i := range authority.MaxIssued {
 				err := tx.AddCertificate(t.Context(), store.Certificate{
 					SHA256: name + time.Duration(i).String(), Role: ca.RoleAgent, Name: name, IssuedAt: now, NotAfter: now.Add(time.Hour),
 				})
@@ -80,7 +82,7 @@ func TestAnAgentGetsNoCertificateThatIsNotInTheLog(t *testing.T) {
 	}
 	require.NoError(t, c.register(p.token()))
 	require.NoError(t, full(c.id.AgentID))
-	before := len(p.issued(IssuedOptions{Kind: ca.RoleServer}))
+	before := len(p.issued(operators.IssuedOptions{Kind: ca.RoleServer}))
 	_, err := c.client.Renew(t.Context(), csr(t, newKey(t)))
 	var refused *problem.Error
 	require.ErrorAs(t, err, &refused)
@@ -89,10 +91,10 @@ func TestAnAgentGetsNoCertificateThatIsNotInTheLog(t *testing.T) {
 	require.NoError(t, c.beat(), "the certificate that it has is good")
 	_, err = p.ca.Server([]string{"localhost"}, time.Hour)
 	require.NoError(t, err, "only agents and Runners are held to it")
-	assert.Len(t, p.issued(IssuedOptions{Kind: ca.RoleServer}), before+1)
+	assert.Len(t, p.issued(operators.IssuedOptions{Kind: ca.RoleServer}), before+1)
 	require.NoError(t, p.registered("other").beat())
 
-	p.clock.forward(issuedWithin + time.Minute)
+	p.clock.forward(authority.IssuedWithin + time.Minute)
 	_, err = c.client.Renew(t.Context(), csr(t, newKey(t)))
 	require.NoError(t, err)
 }
@@ -101,12 +103,12 @@ func TestAnAgentGetsNoCertificateThatIsNotInTheLog(t *testing.T) {
 func TestTheLogOutlastsItsCertificates(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
-	record := p.issued(IssuedOptions{Name: "shop"})[0]
+	record := p.issued(operators.IssuedOptions{Name: "shop"})[0]
 	clean := func(at time.Time) int {
 		t.Helper()
-		require.NoError(t, p.forgetCertificates(t.Context(), at))
-		return len(p.issued(IssuedOptions{Name: c.id.AgentID}))
+		require.NoError(t, authority.ForgetCertificates(t.Context(), p.store, at))
+		return len(p.issued(operators.IssuedOptions{Name: c.id.AgentID}))
 	}
-	assert.Equal(t, 1, clean(record.NotAfter.Add(certificatesFor)))
-	assert.Zero(t, clean(record.NotAfter.Add(certificatesFor+time.Second)))
+	assert.Equal(t, 1, clean(record.NotAfter.Add(authority.CertificatesFor)))
+	assert.Zero(t, clean(record.NotAfter.Add(authority.CertificatesFor+time.Second)))
 }

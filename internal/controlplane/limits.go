@@ -10,6 +10,10 @@ import (
 
 	"github.com/go-chi/chi/v5/middleware"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/fleet"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -28,19 +32,21 @@ type Limits struct {
 	SharedAddresses []netip.Prefix
 	// Outbox bounds the announcements that wait.
 	Outbox store.OutboxLimits
+	// Refreshes is how many agents get a refresh request at the same time.
+	Refreshes int
 }
 
 func (l *Limits) setDefaults() {
 	for field, value := range map[*int]int{
 		&l.Connections: limit.DefaultConnections, &l.PerAddress: limit.DefaultPerPeer, &l.NewPerSecond: limit.DefaultNewPerSecond,
-		&l.Outbox.Events: DefaultOutboxEvents, &l.Outbox.PerAgent: DefaultOutboxPerAgent,
+		&l.Outbox.Events: outbox.DefaultEvents, &l.Outbox.PerAgent: outbox.DefaultPerAgent, &l.Refreshes: fleet.DefaultRefreshes,
 	} {
 		if *field == 0 {
 			*field = value
 		}
 	}
 	if l.Outbox.Bytes == 0 {
-		l.Outbox.Bytes = DefaultOutboxBytes
+		l.Outbox.Bytes = outbox.DefaultBytes
 	}
 }
 
@@ -55,14 +61,14 @@ func (l *Limits) validate(bad func(format string, args ...any)) {
 	}
 }
 
-// SharedAddress parses an entry of Limits.SharedAddresses: a network, or a single address.
-func SharedAddress(text string) (netip.Prefix, error) {
+// Network parses a flag's value: a network, or a single address.
+func Network(flag, text string) (netip.Prefix, error) {
 	if network, err := netip.ParsePrefix(text); err == nil {
 		return network.Masked(), nil
 	}
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("--shared-address: %q is no network and no address; for example 10.0.0.0/8 or 192.0.2.7", text)
+		return netip.Prefix{}, fmt.Errorf("%s: %q is no network and no address; for example 10.0.0.0/8 or 192.0.2.7", flag, text)
 	}
 	return netip.PrefixFrom(address, address.BitLen()), nil
 }
@@ -113,7 +119,7 @@ func (c *ControlPlane) Connections() map[string]limit.Stats {
 // The limits of calls of the HTTPS API at a time.
 const (
 	maxCalls        = 16384
-	maxCallsProven  = 32   // of one agent or Runner
+	maxCallsProven  = 32   // of one agent, Runner or operator
 	maxCallsUnknown = 4096 // of one address, without a certificate of ours
 	// Failed calls of one address: at once, and per second in the long run.
 	maxFailures, failuresPerSecond = 1000, 10
@@ -125,16 +131,16 @@ const (
 // address for all others. An address with too many failed authentications has to wait. Peers behind
 // the same address that can authenticate do not wait with it.
 type callLimits struct {
-	peers    *peers
+	authn    *authn.Authenticator
 	shares   *limit.Shares
 	unknown  *limit.Shares
 	failures *limit.Failures
 	now      func() time.Time
 }
 
-func newCallLimits(p *peers, shared []netip.Prefix) *callLimits {
+func newCallLimits(p *authn.Authenticator, shared []netip.Prefix) *callLimits {
 	return &callLimits{
-		peers: p, shares: limit.NewShares(maxCalls, maxCallsProven), unknown: limit.NewShares(maxCalls, maxCallsUnknown),
+		authn: p, shares: limit.NewShares(maxCalls, maxCallsProven), unknown: limit.NewShares(maxCalls, maxCallsUnknown),
 		failures: limit.NewFailures(maxFailures, failuresPerSecond, shared), now: time.Now,
 	}
 }
@@ -172,13 +178,13 @@ func (l *callLimits) wrap(next http.Handler) http.Handler {
 // proven returns the name in an unexpired certificate that our CA signed. The call itself checks
 // whether the certificate was revoked.
 func (l *callLimits) proven(r *http.Request) (string, bool) {
-	cert := certificateOf(r.TLS)
+	cert := authn.CertificateOf(r.TLS)
 	if cert == nil || len(cert.URIs) != 1 {
 		return "", false
 	}
-	for _, role := range []string{roleAgent, roleRunner} {
+	for _, role := range []string{ca.RoleAgent, ca.RoleRunner, ca.RoleOperator} {
 		if strings.HasPrefix(cert.URIs[0].Path, "/"+role+"/") {
-			name, bad := l.peers.verify(cert, role)
+			name, bad := l.authn.Verify(cert, role)
 			return role + "/" + name, bad == nil
 		}
 	}

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +22,7 @@ func TestARunnerLooksAnAgentUp(t *testing.T) {
 	p.labelled("bank", map[string]string{"env": "prod"})
 	client := p.snapshotClient(p.issue("prod", "env=prod"))
 	ask := func(nameOrID string) (announce.Agent, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		return client.Agent(ctx, nameOrID)
 	}
@@ -58,32 +57,10 @@ func TestARunnerLooksAnAgentUp(t *testing.T) {
 		unknown(odd)
 	}
 
-	_, err = p.admin.RevokeAgent(t.Context(), "shop")
+	_, err = p.admin.Agents.Revoke(t.Context(), "shop")
 	require.NoError(t, err)
 	unknown("shop")
 	unknown(shop.id.AgentID)
 	client = p.snapshotClient(p.issue("nothing", "env=none"))
 	assert.Contains(t, unknown("bank").Fix, "is granted no agent")
-}
-
-// TestSuggestionsAreFew where there are many agents.
-func TestSuggestionsAreFew(t *testing.T) {
-	t.Parallel()
-	var agents []announce.Agent
-	for i := range 100 {
-		agents = append(agents, announce.Agent{Name: fmt.Sprintf("shop-%d", i)})
-	}
-	names := similar("shop-7x", agents)
-	assert.Len(t, names, maxSuggestions)
-	assert.Equal(t, "shop-7", names[0])
-}
-
-func TestDistance(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		n    int
-	}{{"", "", 0}, {"shop", "shop", 0}, {"shpo", "shop", 2}, {"sho", "shop", 1}, {"", "abc", 3}, {"kitten", "sitting", 3}} {
-		assert.Equal(t, tc.n, distance(tc.a, tc.b), "%q %q", tc.a, tc.b)
-		assert.Equal(t, tc.n, distance(tc.b, tc.a), "%q %q", tc.b, tc.a)
-	}
 }

@@ -11,14 +11,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/fleet"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
-// metricsNamespace is the prefix of our metrics' names. All of them are in docs/observability.md.
+// metricsNamespace is the prefix of our metrics' names. docs/operator/observability.md lists them.
 const metricsNamespace = "pipeops_controlplane"
 
 // instruments count events. Stored values are read when Prometheus scrapes: see readNumbers. No
@@ -77,7 +80,7 @@ func (i *instruments) watch(c *ControlPlane) {
 	for _, via := range []string{viaTLS, viaTunnel} {
 		i.calls.WithLabelValues(via)
 	}
-	for _, result := range []string{refreshHeard, refreshUnheard} {
+	for _, result := range []string{fleet.RefreshHeard, fleet.RefreshUnheard} {
 		i.refreshes.WithLabelValues(result)
 	}
 	for _, state := range []store.DeliveryState{store.DeliveryDelivered, store.DeliveryPending, store.DeliveryGivenUp} {
@@ -89,13 +92,8 @@ func (i *instruments) watch(c *ControlPlane) {
 			i.storeFails.Inc()
 		}
 	}
-	c.liveness.heard = func(gap time.Duration) { i.beats.Observe(gap.Seconds()) }
-	c.registry.audited = func(n int) { i.audited.Add(float64(n)) }
-	c.refresher.refreshed = func(result string) { i.refreshes.WithLabelValues(result).Inc() }
-	if c.broker != nil {
-		c.broker.announcer.publisher = &measuredPublisher{c.broker.announcer.publisher, i}
-	}
-	i.registry.MustRegister(readNumbers(c))
+	c.liveness.Heard = func(gap time.Duration) { i.beats.Observe(gap.Seconds()) }
+	i.registry.MustRegister(readNumbers(&numbers{health: c.health, store: c.store}))
 }
 
 // attempt returns the label for an attempt that put its delivery into this state.
@@ -155,21 +153,21 @@ const (
 
 // measuredPublisher is a publisher with metrics.
 type measuredPublisher struct {
-	publisher
+	outbox.Publisher
 	i *instruments
 }
 
 // PublishEncoded implements publisher. A failure counts once, for the event that it was about.
 func (m *measuredPublisher) PublishEncoded(ctx context.Context, events []announce.Encoded) (int, error) {
 	start := time.Now()
-	confirmed, err := m.publisher.PublishEncoded(ctx, events)
+	confirmed, err := m.Publisher.PublishEncoded(ctx, events)
 	if confirmed > 0 {
 		m.i.confirms.Observe(time.Since(start).Seconds())
 		m.i.announced.WithLabelValues(announcedConfirmed).Add(float64(confirmed))
 	}
 	switch {
 	case err == nil || ctx.Err() != nil:
-	case announce.CodeOf(err) == announce.CodeUnroutable:
+	case rabbitmq.CodeOf(err) == rabbitmq.CodeUnroutable:
 		m.i.announced.WithLabelValues(announcedReturned).Inc()
 	default:
 		m.i.announced.WithLabelValues(announcedFailed).Inc()
@@ -177,8 +175,5 @@ func (m *measuredPublisher) PublishEncoded(ctx context.Context, events []announc
 	return confirmed, err
 }
 
-// The results of a refresh request.
-const (
-	refreshHeard   = "heard"
-	refreshUnheard = "unheard" // the agent gets its news with its next heartbeat
-)
+// publisher measures a publisher.
+func (i *instruments) publisher(p outbox.Publisher) outbox.Publisher { return &measuredPublisher{p, i} }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -15,8 +16,8 @@ import (
 type setter = func(name string, value float64, labels ...string)
 
 // readNumbers returns the numbers that are kept anyway.
-func readNumbers(c *ControlPlane) *metrics.Read {
-	r := metrics.NewRead(metricsNamespace, c.readNumbers).
+func readNumbers(n *numbers) *metrics.Read {
+	r := metrics.NewRead(metricsNamespace, n.read).
 		Gauge("ready", "Whether agents and Runners are served: what /readyz answers.").
 		Gauge("check_ok", "The checks of /readyz, each 1 or 0.", "check").
 		Gauge("agents", "Agents by state, from the registry.", "state").
@@ -50,44 +51,50 @@ func declareConnections(r *metrics.Read) *metrics.Read {
 		Counter("listener_refused_total", "Connections past a limit.", "listener")
 }
 
-func (c *ControlPlane) readNumbers(set setter) {
+// numbers reads what is kept anyway.
+type numbers struct {
+	health *health
+	store  *store.Store
+}
+
+func (n *numbers) read(set setter) {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
-	now := c.cfg.Now()
-	answer := c.readiness(ctx)
+	now := n.health.now()
+	answer := n.health.readiness(ctx)
 	set("ready", metrics.Bool(answer.Ready))
 	for name, ok := range answer.ok {
 		set("check_ok", metrics.Bool(ok), name)
 	}
-	set("heartbeat_oldest_age_seconds", c.liveness.oldestBeat(now).Seconds())
-	set("broker_connected", metrics.Bool(c.broker.connected()))
-	if n, known := c.DeadLetters(); known {
-		set("dead_letters", float64(n))
+	set("heartbeat_oldest_age_seconds", n.health.liveness.OldestBeat(now).Seconds())
+	set("broker_connected", metrics.Bool(n.health.broker.Connected()))
+	if dead, known := n.health.broker.DeadLetters(); known {
+		set("dead_letters", float64(dead))
 	}
-	set("certificate_expiry_timestamp_seconds", metrics.Seconds(c.ca.Certificate().NotAfter), "ca")
-	set("certificate_expiry_timestamp_seconds", metrics.Seconds(c.ca.IntermediatesEnd()), "intermediate")
-	if own, err := c.certificate.Get(nil); err == nil && own.Leaf != nil {
+	set("certificate_expiry_timestamp_seconds", metrics.Seconds(n.health.ca.Certificate().NotAfter), "ca")
+	set("certificate_expiry_timestamp_seconds", metrics.Seconds(n.health.ca.IntermediatesEnd()), "intermediate")
+	if own, err := n.health.certificate.Get(nil); err == nil && own.Leaf != nil {
 		set("certificate_expiry_timestamp_seconds", metrics.Seconds(own.Leaf.NotAfter), "server")
 	}
-	c.readStore(ctx, now, set)
-	c.readConnections(set)
+	n.readStore(ctx, now, set)
+	n.readConnections(set)
 }
 
 // readStore sets the registry's numbers. If the registry cannot be read, it omits them instead of
 // setting wrong ones.
-func (c *ControlPlane) readStore(ctx context.Context, now time.Time, set setter) {
-	states, err := c.store.AgentStates(ctx)
+func (n *numbers) readStore(ctx context.Context, now time.Time, set setter) {
+	states, err := n.store.AgentStates(ctx)
 	if err == nil {
 		for _, s := range []announce.State{announce.StatePending, announce.StateOnline, announce.StateOffline, announce.StateRevoked} {
 			set("agents", float64(states[s]), string(s))
 		}
 	}
-	outbox, wrong := c.outbox.stats(ctx)
+	outbox, wrong := n.health.outbox.Stats(ctx)
 	if wrong == nil {
 		set("outbox_events", float64(outbox.Length))
 		set("outbox_oldest_age_seconds", age(now, outbox.Oldest).Seconds())
 	}
-	waiting, oldest, unread := c.store.WaitingDeliveries(ctx)
+	waiting, oldest, unread := n.store.WaitingDeliveries(ctx)
 	if unread == nil {
 		set("webhook_events", float64(waiting))
 		set("webhook_oldest_age_seconds", age(now, oldest).Seconds())
@@ -95,8 +102,8 @@ func (c *ControlPlane) readStore(ctx context.Context, now time.Time, set setter)
 	set("store_up", metrics.Bool(err == nil && wrong == nil && unread == nil))
 }
 
-func (c *ControlPlane) readConnections(set setter) {
-	t := c.tunnel.Stats()
+func (n *numbers) readConnections(set setter) {
+	t := n.health.tunnel.Stats()
 	set("tunnel_agents", float64(t.Agents))
 	set("tunnel_sessions", float64(t.Sessions))
 	set("tunnel_handshakes", float64(t.Handshakes))
@@ -108,7 +115,7 @@ func (c *ControlPlane) readConnections(set setter) {
 	set("tunnel_connections", float64(t.Connections))
 	set("tunnel_bytes_total", float64(t.BytesToAgents), "to_agents")
 	set("tunnel_bytes_total", float64(t.BytesFromAgents), "from_agents")
-	counts := c.Connections()
+	counts := n.health.connections()
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		s := counts[name]
 		set("listener_connections", float64(s.Open), name)
@@ -126,23 +133,6 @@ func age(now, at time.Time) time.Duration {
 	}
 	return max(now.Sub(at), 0)
 }
-
-// oldestBeat returns how long the agent has been silent that has been so for longest, of those
-// whose tunnel is up.
-func (l *liveness) oldestBeat(now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	oldest := time.Duration(0)
-	for _, v := range l.agents {
-		if v.up {
-			oldest = max(oldest, age(now, latest(v.upSince, v.lastBeat)))
-		}
-	}
-	return oldest
-}
-
-// connected reports whether announcements can go out now. There may be no broker.
-func (b *messaging) connected() bool { return b != nil && b.publisher.Connected() }
 
 // The flags of the ports, for errors.
 const (
@@ -164,6 +154,6 @@ func (c *ControlPlane) ObservedAt() (metrics, pprof net.Addr) { return c.ports.A
 // MetricFamilies returns all metrics of the control plane, for the documentation and its checks.
 func MetricFamilies() []metrics.Family {
 	i := newInstruments("")
-	i.registry.MustRegister(readNumbers(&ControlPlane{}))
+	i.registry.MustRegister(readNumbers(&numbers{}))
 	return metrics.Families(i.registry)
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
-	"database/sql"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
@@ -16,8 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
 // TestARefusalNamesNobody asks with certificates of agents and Runners that are refused for one
@@ -26,15 +28,15 @@ import (
 func TestARefusalNamesNobody(t *testing.T) {
 	p := start(t)
 	revoked, moved, replaced := p.registered("revoked"), p.registered("moved"), p.registered("replaced")
-	_, err := p.admin.RevokeAgent(t.Context(), revoked.id.AgentID)
+	_, err := p.admin.Agents.Revoke(t.Context(), revoked.id.AgentID)
 	require.NoError(t, err)
 	old := replaced.leaf()
 	replaced.key = newKey(t)
 	require.NoError(t, replaced.register(p.token()))
-	revokedRunner := leafIn(t, p.runnerFor("revoked", DefaultRunnerTTL))
-	require.NoError(t, p.admin.RevokeRunner(t.Context(), "revoked"))
-	runner, removed := leafIn(t, p.runnerFor("ci", DefaultRunnerTTL)), leafIn(t, p.runnerFor("again", DefaultRunnerTTL))
-	_, err = p.admin.IssueRunner(t.Context(), RunnerOptions{Name: "again", TTL: time.Hour, Replace: true})
+	revokedRunner := leafIn(t, p.runnerFor("revoked", operators.DefaultRunnerTTL))
+	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "revoked"))
+	runner, removed := leafIn(t, p.runnerFor("ci", operators.DefaultRunnerTTL)), leafIn(t, p.runnerFor("again", operators.DefaultRunnerTTL))
+	_, err = p.admin.Runners.Issue(t.Context(), operators.RunnerOptions{Name: "again", TTL: time.Hour, Replace: true})
 	require.NoError(t, err)
 
 	for name, c := range map[string]struct {
@@ -52,26 +54,25 @@ func TestARefusalNamesNobody(t *testing.T) {
 		}
 		r.Header.Set("Pipeops-Cluster", c.cluster)
 		for as, identify := range map[string]func(*http.Request) (string, error){
-			"agent": p.peers.agentOfRequest, "runner": p.peers.runnerOfRequest,
+			"agent": p.authn.AgentOfRequest, "runner": p.authn.RunnerOfRequest,
 		} {
 			id, err := identify(r)
 			require.Error(t, err, "%s, as %s", name, as)
 			assert.Empty(t, id, "%s, as %s", name, as)
 		}
 		if c.cert != nil {
-			renewing, err := p.peers.renewing(t.Context(), c.cert)
+			renewed, err := p.authn.Renew(r)
 			require.Error(t, err, name)
-			assert.Zero(t, renewing, name)
+			assert.Zero(t, renewed, name)
 		}
 	}
 
 	// A recovery whose proof is another key's, and one with a Runner's certificate.
 	other := newKey(t)
 	for name, cert := range map[string]*x509.Certificate{"an agent": moved.leaf(), "a Runner": runner} {
-		id, key, err := p.registry.recovered(recovery(t, cert, other))
+		id, err := p.enrolment.Renew(t.Context(), "", recovery(t, cert, other))
 		require.Error(t, err, name)
-		assert.Empty(t, id, name)
-		assert.Empty(t, key, name)
+		assert.Zero(t, id, name)
 	}
 }
 
@@ -92,15 +93,15 @@ func recovery(t *testing.T, cert *x509.Certificate, key *ecdsa.PrivateKey) contr
 func TestATokenThatWasNotStoredIsNotReturned(t *testing.T) {
 	p := startOn(t, postgres.SQLite)
 	kept := p.token()
-	db, err := sql.Open("sqlite", filepath.Join(p.cfg.DataDir, fileDatabase))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, db.Close()) })
-	_, err = db.ExecContext(t.Context(), `CREATE TRIGGER full BEFORE INSERT ON tokens BEGIN SELECT RAISE(ABORT, 'full'); END`)
+	db := storetest.SQLite(t, filepath.Join(p.cfg.DataDir, datadir.FileDatabase))
+	_, err := db.ExecContext(t.Context(), `CREATE TRIGGER full BEFORE INSERT ON tokens BEGIN SELECT RAISE(ABORT, 'full'); END`)
 	require.NoError(t, err)
 
 	for name, make := range map[string]func() (controlapi.Token, store.Token, error){
-		"create": func() (controlapi.Token, store.Token, error) { return p.admin.CreateToken(t.Context(), TokenOptions{}) },
-		"rotate": func() (controlapi.Token, store.Token, error) { return p.admin.RotateToken(t.Context(), kept.ID, 0) },
+		"create": func() (controlapi.Token, store.Token, error) {
+			return p.admin.Tokens.Create(t.Context(), operators.TokenOptions{})
+		},
+		"rotate": func() (controlapi.Token, store.Token, error) { return p.admin.Tokens.Rotate(t.Context(), kept.ID, 0) },
 	} {
 		token, stored, err := make()
 		require.ErrorContains(t, err, "full", name)

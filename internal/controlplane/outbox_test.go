@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
@@ -29,17 +30,17 @@ func testWithoutABrokerTheOutboxEndsGrowing(t *testing.T, on postgres.Engine) {
 	var log bytes.Buffer
 	p := startOn(t, on, func(c *Config) { c.Limits.Outbox = store.OutboxLimits{PerAgent: 20} })
 	shop := p.registered("shop")
-	o := &outbox{store: p.store, limits: p.cfg.Limits.Outbox, log: zerolog.New(&log), now: p.clock.now}
+	o := outbox.New(p.store, p.cfg.Limits.Outbox, zerolog.New(&log), p.clock.now)
 	for i := range 8 {
 		var events []controlapi.Event
 		for _, kind := range []announce.Type{announce.AppProgressing, announce.AppDegraded, announce.AppFailed, announce.AppHealthy} {
 			events = append(events, controlapi.Event{
 				ID: strconv.Itoa(i) + string(kind), Type: string(kind), Time: p.clock.now(),
-				App: controlapi.AppEvent{Namespace: "n", Name: "web", Generation: int64(i)},
+				App: &controlapi.AppEvent{Namespace: "n", Name: "web", Generation: int64(i)},
 			})
 		}
 		require.NoError(t, shop.client.Events(t.Context(), controlapi.EventsRequest{Events: events}))
-		require.NoError(t, o.shorten(t.Context()))
+		require.NoError(t, o.Shorten(t.Context()))
 		assert.LessOrEqual(t, len(p.queued()), 20)
 	}
 	left := p.queued()
@@ -58,7 +59,7 @@ func testWithoutABrokerTheOutboxEndsGrowing(t *testing.T, on postgres.Engine) {
 	}
 	assert.Equal(t, 1, gaps, "what was dropped is seen by its sequence")
 	assert.Contains(t, log.String(), "later ones supersede")
-	stats, err := o.stats(t.Context())
+	stats, err := o.Stats(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 33-len(left), stats.Dropped)
 	assert.Equal(t, len(left), stats.Length)
@@ -68,7 +69,7 @@ func TestReadinessTellsOfTheOutbox(t *testing.T) {
 	p := start(t)
 	p.registered("shop")
 	p.clock.forward(3 * time.Minute)
-	p.outbox.dropped.Store(7)
+	p.outbox.Dropped.Store(7)
 	p.get(p.runnerClient(""), "/readyz", func(resp *http.Response) {
 		var r readiness
 		require.NoError(t, json.NewDecoder(resp.Body).Decode(&r))
@@ -87,9 +88,9 @@ func testAnOutboxOfLastWordsIsSaidOnce(t *testing.T, on postgres.Engine) {
 	for _, name := range []string{"a", "b", "c"} {
 		p.registered(name)
 	}
-	o := &outbox{store: p.store, limits: store.OutboxLimits{PerAgent: 2, Events: 2, Bytes: 1 << 20}, log: zerolog.New(&log), now: p.clock.now}
+	o := outbox.New(p.store, store.OutboxLimits{PerAgent: 2, Events: 2, Bytes: 1 << 20}, zerolog.New(&log), p.clock.now)
 	for range 3 {
-		require.NoError(t, o.shorten(context.Background()))
+		require.NoError(t, o.Shorten(context.Background()))
 	}
 	assert.Len(t, p.queued(), 3, "nothing else says it")
 	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("last word about each")))

@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// TestWhoHoldsTheCAIsNotSentIt counts certificates: each one too many is a signature that ten thousand agents verify
-// when they come back at once.
+// TestWhoHoldsTheCAIsNotSentIt counts certificates: each one too many is a signature that ten
+// thousand agents verify when they come back at once.
 func TestWhoHoldsTheCAIsNotSentIt(t *testing.T) {
 	p := start(t)
 	cluster := p.registered("shop")
@@ -35,8 +35,8 @@ func TestWhoHoldsTheCAIsNotSentIt(t *testing.T) {
 	}
 }
 
-// TestTheTunnelsHandshakeIsTheOneThatVerifies has a connection in whose TLS an agent was verified, and looks for its
-// certificate where it is asked for again: by the first call in the tunnel, say.
+// TestTheTunnelsHandshakeIsTheOneThatVerifies has a connection in whose TLS an agent was verified,
+// and looks for its certificate where it is asked for again: by the first call in the tunnel, say.
 func TestTheTunnelsHandshakeIsTheOneThatVerifies(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
@@ -44,10 +44,10 @@ func TestTheTunnelsHandshakeIsTheOneThatVerifies(t *testing.T) {
 	leaf := *cfg.Certificates[0].Leaf
 	leaf.Signature = nil // it cannot be verified again
 	state := tls.ConnectionState{PeerCertificates: []*x509.Certificate{&leaf}}
-	_, err := p.peers.agentOfTunnel(state)
+	_, err := p.authn.AgentOfTunnel(state)
 	require.Error(t, err, "it was not verified")
 	state.VerifiedChains = append(state.VerifiedChains, []*x509.Certificate{&leaf, p.ca.Intermediates()[0]})
-	id, err := p.peers.agentOfTunnel(state)
+	id, err := p.authn.AgentOfTunnel(state)
 	require.NoError(t, err)
 	assert.Equal(t, c.id.AgentID, id)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -22,7 +23,7 @@ import (
 func TestRegister(t *testing.T) {
 	p := start(t)
 	c := p.cluster("shop")
-	token := p.token(func(o *TokenOptions) { o.Labels = map[string]string{"region": "eu"} })
+	token := p.token(func(o *operators.TokenOptions) { o.Labels = map[string]string{"region": "eu"} })
 	require.NoError(t, c.register(token))
 
 	cert, err := ca.ParseCertificate(c.id.Certificate)
@@ -41,7 +42,7 @@ func TestRegister(t *testing.T) {
 	assert.Equal(t, announce.StatePending, agent.State)
 	assert.Equal(t, []announce.Endpoint{{Address: p.Advertised().Edge, ServerName: c.id.ServerName}}, agent.Endpoints)
 
-	tokens, err := p.admin.Tokens(t.Context())
+	tokens, err := p.admin.Tokens.List(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 1, tokens[0].Uses)
 	assert.Equal(t, c.id.AgentID, tokens[0].LastUsedBy)
@@ -70,7 +71,7 @@ func TestRegistrationIsRefused(t *testing.T) {
 		},
 		"expired token": {
 			token: func() controlapi.Token {
-				token := p.token(func(o *TokenOptions) { o.TTL = time.Nanosecond })
+				token := p.token(func(o *operators.TokenOptions) { o.TTL = time.Nanosecond })
 				return token
 			},
 			code: controlapi.CodeTokenExpired, words: []string{"expired at", "token create"},
@@ -78,14 +79,14 @@ func TestRegistrationIsRefused(t *testing.T) {
 		"revoked token": {
 			token: func() controlapi.Token {
 				token := p.token()
-				require.NoError(t, p.admin.RevokeToken(t.Context(), token.ID))
+				require.NoError(t, p.admin.Tokens.Revoke(t.Context(), token.ID))
 				return token
 			},
 			code: controlapi.CodeTokenRevoked, words: []string{"revoked at", "token create"},
 		},
 		"used up token": {
 			token: func() controlapi.Token {
-				token := p.token(func(o *TokenOptions) { o.Uses = 1 })
+				token := p.token(func(o *operators.TokenOptions) { o.Uses = 1 })
 				require.NoError(t, p.cluster("other").register(token))
 				return token
 			},
@@ -157,7 +158,7 @@ func TestAReplicaThatStandsByOnlyLives(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Equal(t, before, typesOf(p.queued()), "it is no news")
-	require.NoError(t, p.liveness.flush(t.Context()))
+	require.NoError(t, p.liveness.Flush(t.Context()))
 	a, err := p.store.Agent(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
 	assert.Equal(t, "1.0", a.AgentVersion)
@@ -172,7 +173,7 @@ func TestAReplicaThatStandsByOnlyLives(t *testing.T) {
 
 func TestCheckingATokenDoesNotUseIt(t *testing.T) {
 	p := start(t)
-	token := p.token(func(o *TokenOptions) { o.Uses = 2 })
+	token := p.token(func(o *operators.TokenOptions) { o.Uses = 2 })
 	agent := p.cluster("shop")
 	for range 3 {
 		state, err := agent.client.CheckToken(t.Context(), token, controlapi.TokenCheck{})
@@ -188,14 +189,14 @@ func TestCheckingATokenDoesNotUseIt(t *testing.T) {
 	assert.Equal(t, 1, *state.UsesLeft)
 	require.NoError(t, agent.client.CheckIdentity(t.Context()))
 
-	_, err = p.admin.RevokeAgent(t.Context(), agent.id.AgentID)
+	_, err = p.admin.Agents.Revoke(t.Context(), agent.id.AgentID)
 	require.NoError(t, err)
 	requireProblem(t, agent.client.CheckIdentity(t.Context()), controlapi.CodeRevoked)
 }
 
 func TestTheSameClusterIsTheSameAgent(t *testing.T) {
 	p := start(t)
-	token := p.token(func(o *TokenOptions) { o.Uses = 1 })
+	token := p.token(func(o *operators.TokenOptions) { o.Uses = 1 })
 	first := p.cluster("shop")
 	require.NoError(t, first.register(token))
 
@@ -217,7 +218,7 @@ func TestTheSameClusterIsTheSameAgent(t *testing.T) {
 
 func TestUsesAreCountedExactly(t *testing.T) {
 	p := start(t)
-	token := p.token(func(o *TokenOptions) { o.Uses = 3 })
+	token := p.token(func(o *operators.TokenOptions) { o.Uses = 3 })
 	const tries = 8
 	results := make(chan error, tries)
 	for i := range tries {
@@ -286,7 +287,7 @@ func TestAnAgentThatWasAwayForLongComesBack(t *testing.T) {
 	require.NoError(t, c.beat())
 
 	t.Run("but not when it was revoked", func(t *testing.T) {
-		_, err := p.admin.RevokeAgent(t.Context(), "shop")
+		_, err := p.admin.Agents.Revoke(t.Context(), "shop")
 		require.NoError(t, err)
 		_, err = c.client.Recover(t.Context(), old.Certificate, oldKey, csr(t, next))
 		requireProblem(t, err, controlapi.CodeRevoked, "agent remove")
@@ -296,11 +297,11 @@ func TestAnAgentThatWasAwayForLongComesBack(t *testing.T) {
 func TestRevokingAndRemoving(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
-	_, err := p.admin.RemoveAgent(t.Context(), "shop")
+	_, err := p.admin.Agents.Remove(t.Context(), "shop")
 	require.ErrorContains(t, err, "agent revoke")
-	_, err = p.admin.RevokeAgent(t.Context(), c.id.AgentID)
+	_, err = p.admin.Agents.Revoke(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
-	_, err = p.admin.RevokeAgent(t.Context(), c.id.AgentID)
+	_, err = p.admin.Agents.Revoke(t.Context(), c.id.AgentID)
 	require.NoError(t, err, "again is harmless")
 
 	requireProblem(t, c.beat(), controlapi.CodeRevoked, "shop", "agent remove")
@@ -310,7 +311,7 @@ func TestRevokingAndRemoving(t *testing.T) {
 	require.NoError(t, p.cluster("shop2").register(p.token()))
 	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentRemoved, announce.AgentRegistered}, typesOf(p.queued()))
 
-	_, err = p.admin.RemoveAgent(t.Context(), "shop")
+	_, err = p.admin.Agents.Remove(t.Context(), "shop")
 	require.NoError(t, err)
 	requireProblem(t, c.beat(), controlapi.CodeAgentUnknown, "register again")
 	old := c.id.AgentID
@@ -322,7 +323,7 @@ func TestEventsGoToTheOutboxOnce(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	event := func(id string) controlapi.Event {
-		return controlapi.Event{ID: id, Type: "app.failed", Time: time.Now(), App: controlapi.AppEvent{
+		return controlapi.Event{ID: id, Type: "app.failed", Time: time.Now(), App: &controlapi.AppEvent{
 			Namespace: "web", Name: "api", Generation: 2, Replicas: 3, Ready: 1, Cause: "ImageNotFound", Message: "no such image", Fix: "push it"}}
 	}
 	require.NoError(t, c.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{event("1"), event("2")}}))
@@ -338,14 +339,15 @@ func TestEventsGoToTheOutboxOnce(t *testing.T) {
 		Cause: "ImageNotFound", Message: "no such image", Fix: "push it"}, app)
 }
 
-// TestEventsOfALeaderThatWasFollowedAreRefused: what it was about to tell when the next one took over arrives late.
+// TestEventsOfALeaderThatWasFollowedAreRefused: what it was about to tell when the next one took
+// over arrives late.
 func TestEventsOfALeaderThatWasFollowedAreRefused(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	tell := func(kind, lease string, term int64) error {
 		return c.client.Events(t.Context(), controlapi.EventsRequest{
 			Leader: &controlapi.Leadership{Lease: lease, Term: term, Call: 1},
-			Events: []controlapi.Event{{ID: fmt.Sprint(kind, lease, term), Type: kind, Time: time.Now(), App: controlapi.AppEvent{Namespace: "web", Name: "api"}}},
+			Events: []controlapi.Event{{ID: fmt.Sprint(kind, lease, term), Type: kind, Time: time.Now(), App: &controlapi.AppEvent{Namespace: "web", Name: "api"}}},
 		})
 	}
 	require.NoError(t, tell("app.progressing", "first", 1))
@@ -361,14 +363,15 @@ func TestEventsOfALeaderThatWasFollowedAreRefused(t *testing.T) {
 	}, typesOf(p.queued()))
 }
 
-// TestEventsThatComeAfterLaterOnesAreRefused: the agent gave up a call, and has told more since, when it arrives.
+// TestEventsThatComeAfterLaterOnesAreRefused: the agent gave up a call, and has told more since,
+// when it arrives.
 func TestEventsThatComeAfterLaterOnesAreRefused(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	tell := func(term, call int64, kinds ...string) error {
 		told := controlapi.EventsRequest{Leader: &controlapi.Leadership{Lease: "first", Term: term, Call: call}}
 		for _, kind := range kinds {
-			told.Events = append(told.Events, controlapi.Event{ID: kind, Type: kind, Time: time.Now(), App: controlapi.AppEvent{Namespace: "web", Name: "api"}})
+			told.Events = append(told.Events, controlapi.Event{ID: kind, Type: kind, Time: time.Now(), App: &controlapi.AppEvent{Namespace: "web", Name: "api"}})
 		}
 		return c.client.Events(t.Context(), told)
 	}
@@ -398,9 +401,9 @@ func TestHeartbeatsWriteWhatChanged(t *testing.T) {
 	after, err := p.store.Agent(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
 	assert.Equal(t, before, after, "nothing is written for a heartbeat that says nothing new")
-	_, err = p.admin.CreateRunner(t.Context(), "r", time.Hour, false)
+	_, err = p.admin.Runners.Create(t.Context(), "r", time.Hour, false)
 	require.NoError(t, err)
-	list, err := p.snapshot(t.Context(), "r")
+	list, err := p.view.Snapshot(t.Context(), "r")
 	require.NoError(t, err)
 	assert.Equal(t, &used, list[0].Capacity.UsedCPUMillis, "the snapshot knows it all the same")
 
@@ -409,7 +412,7 @@ func TestHeartbeatsWriteWhatChanged(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentUpdated, announce.AgentUpdated}, typesOf(p.queued()))
 
-	require.NoError(t, p.liveness.flush(t.Context()))
+	require.NoError(t, p.liveness.Flush(t.Context()))
 	after, err = p.store.Agent(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
 	assert.True(t, after.LastSeen.After(before.LastSeen))

@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
-func releaseOptions(t *testing.T, version string, change ...func(*ReleaseOptions)) ReleaseOptions {
+func releaseOptions(t *testing.T, version string, change ...func(*operators.ReleaseOptions)) operators.ReleaseOptions {
 	t.Helper()
-	opts := ReleaseOptions{Trust: releasetest.Trust(t), URL: "https://downloads.example.com/" + version}
+	opts := operators.ReleaseOptions{Trust: releasetest.Trust(t), URL: "https://downloads.example.com/" + version}
 	opts.Manifest, opts.Signature = releasetest.Sign(t, release.Manifest{Version: version, Commit: "abc", Files: []release.File{
 		{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
 	}})
@@ -41,11 +41,11 @@ func TestAReleaseIsOfferedToThoseItIsFor(t *testing.T) {
 	idle := controlapi.Update{State: controlapi.UpdateIdle}
 	assert.Nil(t, updating(shop, idle), "nothing is offered")
 
-	early, err := p.admin.OfferRelease(t.Context(), releaseOptions(t, "v1.2.0", func(o *ReleaseOptions) { o.Agents = []string{"shop"} }))
+	early, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.2.0", func(o *operators.ReleaseOptions) { o.Agents = []string{"shop"} }))
 	require.NoError(t, err)
-	all, err := p.admin.OfferRelease(t.Context(), releaseOptions(t, "v1.1.0"))
+	all, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.1.0"))
 	require.NoError(t, err)
-	_, err = p.admin.OfferRelease(t.Context(), releaseOptions(t, "v9.0.0", func(o *ReleaseOptions) { o.Labels = map[string]string{"ring": "none"} }))
+	_, err = p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v9.0.0", func(o *operators.ReleaseOptions) { o.Labels = map[string]string{"ring": "none"} }))
 	require.NoError(t, err)
 
 	got := updating(shop, idle)
@@ -59,11 +59,11 @@ func TestAReleaseIsOfferedToThoseItIsFor(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, answer.Offer, "its customer has not turned it on")
 
-	withdrawn, err := p.admin.WithdrawRelease(t.Context(), "v1.2.0")
+	withdrawn, err := p.admin.Releases.Withdraw(t.Context(), "v1.2.0")
 	require.NoError(t, err)
 	assert.Len(t, withdrawn, 1)
 	assert.Equal(t, all.ID, updating(shop, idle).ID)
-	_, err = p.admin.WithdrawRelease(t.Context(), "v1.2.0")
+	_, err = p.admin.Releases.Withdraw(t.Context(), "v1.2.0")
 	require.ErrorContains(t, err, "release list")
 }
 
@@ -78,16 +78,16 @@ func expiring(t *testing.T, version string, at time.Time) (manifest, signature [
 func TestAnExpiredReleaseIsNotOffered(t *testing.T) {
 	p := start(t)
 	shop, idle := p.registered("shop"), controlapi.Update{State: controlapi.UpdateIdle}
-	older, err := p.admin.OfferRelease(t.Context(), releaseOptions(t, "v1.1.0"))
+	older, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.1.0"))
 	require.NoError(t, err)
 	opts := releaseOptions(t, "v1.2.0")
 	opts.Manifest, opts.Signature = expiring(t, "v1.2.0", p.clock.now().Add(time.Minute))
-	newer, err := p.admin.OfferRelease(t.Context(), opts)
+	newer, err := p.admin.Releases.Offer(t.Context(), opts)
 	require.NoError(t, err)
 	assert.Equal(t, newer.ID, updating(shop, idle).ID)
 	p.clock.forward(time.Minute)
 	assert.Equal(t, older.ID, updating(shop, idle).ID, "it has expired, and the older one has not")
-	list, err := p.admin.Releases(t.Context())
+	list, err := p.admin.Releases.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 2, "it is listed until it is withdrawn")
 	assert.Contains(t, []time.Time{list[0].ExpiresAt.UTC(), list[1].ExpiresAt.UTC()}, newer.ExpiresAt.UTC().Truncate(time.Microsecond))
@@ -100,7 +100,7 @@ func TestAllSignaturesOfAReleaseAreOffered(t *testing.T) {
 	require.NoError(t, err)
 	opts.Manifest, opts.Signature = releasetest.SignBoth(t, *m)
 	opts.Trust = releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
-	_, err = p.admin.OfferRelease(t.Context(), opts)
+	_, err = p.admin.Releases.Offer(t.Context(), opts)
 	require.NoError(t, err)
 	offer := updating(shop, controlapi.Update{State: controlapi.UpdateIdle})
 	require.NotNil(t, offer)
@@ -110,26 +110,26 @@ func TestAllSignaturesOfAReleaseAreOffered(t *testing.T) {
 func TestWhatAgentsWouldRefuseIsNotOffered(t *testing.T) {
 	p := start(t)
 	for name, c := range map[string]struct {
-		change func(*ReleaseOptions)
+		change func(*operators.ReleaseOptions)
 		words  string
 	}{
-		"other key": {func(o *ReleaseOptions) { o.Trust = releasetest.TrustIn(t, 1, releasetest.OtherKey) }, "not signed by a trusted key"},
-		"one of two": {func(o *ReleaseOptions) {
+		"other key": {func(o *operators.ReleaseOptions) { o.Trust = releasetest.TrustIn(t, 1, releasetest.OtherKey) }, "not signed by a trusted key"},
+		"one of two": {func(o *operators.ReleaseOptions) {
 			o.Trust = releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
 		}, "1 of the 2 signatures"},
-		"expired":       {func(o *ReleaseOptions) { o.Manifest, o.Signature = expiring(t, "v1.2.0", p.clock.now()) }, "v1.2.0 expired at "},
-		"changed":       {func(o *ReleaseOptions) { o.Manifest = append(o.Manifest, ' ') }, "changed after it was signed"},
-		"plain http":    {func(o *ReleaseOptions) { o.URL = "http://x" }, "--url"},
-		"a secret":      {func(o *ReleaseOptions) { o.URL = "https://u:p@x" }, "--url"},
-		"nobody":        {func(o *ReleaseOptions) { o.Agents = []string{"nobody"} }, `"nobody"`},
-		"endless label": {func(o *ReleaseOptions) { o.Labels = map[string]string{"a": strings.Repeat("x", 300)} }, "labels"},
+		"expired":       {func(o *operators.ReleaseOptions) { o.Manifest, o.Signature = expiring(t, "v1.2.0", p.clock.now()) }, "v1.2.0 expired at "},
+		"changed":       {func(o *operators.ReleaseOptions) { o.Manifest = append(o.Manifest, ' ') }, "changed after it was signed"},
+		"plain http":    {func(o *operators.ReleaseOptions) { o.URL = "http://x" }, "--url"},
+		"a secret":      {func(o *operators.ReleaseOptions) { o.URL = "https://u:p@x" }, "--url"},
+		"nobody":        {func(o *operators.ReleaseOptions) { o.Agents = []string{"nobody"} }, `"nobody"`},
+		"endless label": {func(o *operators.ReleaseOptions) { o.Labels = map[string]string{"a": strings.Repeat("x", 300)} }, "labels"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := p.admin.OfferRelease(t.Context(), releaseOptions(t, "v1.2.0", c.change))
+			_, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.2.0", c.change))
 			require.ErrorContains(t, err, c.words)
 		})
 	}
-	list, err := p.admin.Releases(t.Context())
+	list, err := p.admin.Releases.List(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, list)
 }
@@ -149,25 +149,7 @@ func TestTheStateOfAnUpdateIsKeptAndAnnounced(t *testing.T) {
 	assert.Equal(t, announce.AgentUpdated, events[before].Type)
 	want := &announce.AgentUpdate{State: "failed", From: "v1.0.0", To: "v1.1.0", Reason: "it never registered"}
 	assert.Equal(t, want, last.Update)
-	agent, _, err := p.admin.Agent(t.Context(), "shop", 0)
+	agent, _, err := p.admin.Agents.Get(t.Context(), "shop", 0)
 	require.NoError(t, err)
 	assert.Equal(t, want, agent.Update)
-}
-
-func TestIsFor(t *testing.T) {
-	agent := store.Agent{ID: "a", Labels: map[string]string{"ring": "early"}}
-	for _, c := range []struct {
-		release store.Release
-		want    bool
-	}{
-		{store.Release{}, true},
-		{store.Release{Agents: []string{"b", "a"}}, true},
-		{store.Release{Agents: []string{"b"}}, false},
-		{store.Release{Labels: map[string]string{"ring": "early"}}, true},
-		{store.Release{Labels: map[string]string{"ring": "late"}}, false},
-		{store.Release{Labels: map[string]string{"zone": ""}}, false},
-		{store.Release{Agents: []string{"a"}, Labels: map[string]string{"ring": "late"}}, false},
-	} {
-		assert.Equal(t, c.want, isFor(c.release, agent), c.release)
-	}
 }

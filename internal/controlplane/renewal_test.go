@@ -10,15 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 // runnerFor makes a Runner whose certificates are valid for ttl.
 func (p *plane) runnerFor(name string, ttl time.Duration) string {
 	p.t.Helper()
-	credentials, err := p.admin.IssueRunner(p.t.Context(), RunnerOptions{Name: name, TTL: ttl})
+	credentials, err := p.admin.Runners.Issue(p.t.Context(), operators.RunnerOptions{Name: name, TTL: ttl})
 	require.NoError(p.t, err)
 	file := filepath.Join(p.t.TempDir(), name+".json")
 	require.NoError(p.t, credentials.Write(file))
@@ -27,7 +29,7 @@ func (p *plane) runnerFor(name string, ttl time.Duration) string {
 
 func leafIn(t *testing.T, file string) *x509.Certificate {
 	t.Helper()
-	credentials, err := runnerapi.LoadCredentials(file)
+	credentials, err := credentials.Load(file)
 	require.NoError(t, err)
 	cert, err := credentials.TLSCertificate()
 	require.NoError(t, err)
@@ -38,7 +40,7 @@ func leafIn(t *testing.T, file string) *x509.Certificate {
 // commands do.
 func TestARunnersCertificateLastsADayAndIsRenewed(t *testing.T) {
 	p := start(t)
-	file := p.runnerFor("ci", DefaultRunnerTTL)
+	file := p.runnerFor("ci", operators.DefaultRunnerTTL)
 	first := leafIn(t, file)
 	assert.WithinDuration(t, p.clock.now().Add(24*time.Hour), first.NotAfter, time.Minute)
 
@@ -47,15 +49,15 @@ func TestARunnersCertificateLastsADayAndIsRenewed(t *testing.T) {
 	p.clock.forward(4 * time.Hour)
 	require.NoError(t, p.snapshotBy(p.login(file)))
 	assert.Equal(t, first, leafIn(t, file))
-	assert.Len(t, p.issued(IssuedOptions{Name: "ci"}), 1, "and issues nothing")
+	assert.Len(t, p.issued(operators.IssuedOptions{Name: "ci"}), 1, "and issues nothing")
 
 	p.clock.forward(2 * time.Hour)
 	require.NoError(t, p.snapshotBy(p.login(file)))
 	second := leafIn(t, file)
 	assert.WithinDuration(t, p.clock.now().Add(24*time.Hour), second.NotAfter, time.Minute)
-	assert.Equal(t, runnerapi.KeyFingerprint(first), runnerapi.KeyFingerprint(second))
+	assert.Equal(t, credentials.KeyFingerprint(first), credentials.KeyFingerprint(second))
 	assert.Equal(t, first.SerialNumber, second.SerialNumber)
-	log := p.issued(IssuedOptions{Name: "ci"})
+	log := p.issued(operators.IssuedOptions{Name: "ci"})
 	require.Len(t, log, 2)
 	assert.Equal(t, "renewal", log[0].Reason)
 	known, err := p.store.Runner(t.Context(), "ci")
@@ -66,7 +68,7 @@ func TestARunnersCertificateLastsADayAndIsRenewed(t *testing.T) {
 // TestARunnerThatComesLateIsRenewedWithinItsGrace: after a weekend, but not after two weeks.
 func TestARunnerThatComesLateIsRenewedWithinItsGrace(t *testing.T) {
 	p := start(t)
-	weekly, yearly := p.runnerFor("weekly", DefaultRunnerTTL), p.runnerFor("yearly", 365*24*time.Hour)
+	weekly, yearly := p.runnerFor("weekly", operators.DefaultRunnerTTL), p.runnerFor("yearly", 365*24*time.Hour)
 	brief := p.runnerFor("brief", time.Hour)
 	p.clock.forward(9 * time.Hour)
 	requireProblem(t, p.login(brief).Check(t.Context()), controlapi.CodeCertificateExpired, "runner create brief")
@@ -79,17 +81,17 @@ func TestARunnerThatComesLateIsRenewedWithinItsGrace(t *testing.T) {
 	err := p.snapshotBy(p.login(weekly))
 	requireProblem(t, err, controlapi.CodeCertificateExpired, "--ttl")
 	require.NoError(t, p.snapshotBy(p.login(yearly)))
-	assert.Len(t, p.issued(IssuedOptions{Name: "weekly"}), 2)
+	assert.Len(t, p.issued(operators.IssuedOptions{Name: "weekly"}), 2)
 }
 
 // TestARevokedRunnerIsNotRenewed, neither in time nor late.
 func TestARevokedRunnerIsNotRenewed(t *testing.T) {
 	p := start(t)
-	file := p.runnerFor("ci", DefaultRunnerTTL)
+	file := p.runnerFor("ci", operators.DefaultRunnerTTL)
 	l := p.login(file)
 	p.clock.forward(17 * time.Hour)
 	require.NoError(t, l.Check(t.Context()))
-	require.NoError(t, p.admin.RevokeRunner(t.Context(), "ci"))
+	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "ci"))
 	p.clock.forward(17 * time.Hour)
 	requireProblem(t, l.Check(t.Context()), controlapi.CodeCertificateUnknown, "was revoked")
 	serials, err := p.store.RevokedSerials(t.Context(), p.clock.now())
@@ -97,18 +99,18 @@ func TestARevokedRunnerIsNotRenewed(t *testing.T) {
 	assert.Len(t, serials, 1, "agents refuse the renewed certificate until its end")
 	p.clock.forward(24 * time.Hour)
 	requireProblem(t, l.Check(t.Context()), controlapi.CodeCertificateUnknown, "was revoked")
-	assert.Len(t, p.issued(IssuedOptions{Kind: ca.RoleRunner}), 2)
+	assert.Len(t, p.issued(operators.IssuedOptions{Kind: ca.RoleRunner}), 2)
 }
 
 // TestARenewalThatARevocationOvertakesFails: what was signed meanwhile is not handed out.
 func TestARenewalThatARevocationOvertakesFails(t *testing.T) {
 	p := start(t)
-	file := p.runnerFor("ci", DefaultRunnerTTL)
+	file := p.runnerFor("ci", operators.DefaultRunnerTTL)
 	known, err := p.store.Runner(t.Context(), "ci")
 	require.NoError(t, err)
-	issued, err := p.ca.Renew(leafIn(t, file), known.TTL, reasonRenewal)
+	issued, err := p.ca.Renew(leafIn(t, file), known.TTL, authority.ReasonRenewal)
 	require.NoError(t, err)
-	require.NoError(t, p.admin.RevokeRunner(t.Context(), "ci"))
-	err = p.store.Update(t.Context(), func(tx *store.Tx) error { return p.peers.keepRenewed(t.Context(), tx, known, issued) })
+	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "ci"))
+	err = p.store.Update(t.Context(), func(tx *store.Tx) error { return p.authn.KeepRenewed(t.Context(), tx, known, issued) })
 	require.ErrorContains(t, err, "was changed at this moment")
 }

@@ -18,21 +18,23 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// TestTheRootIsKeptOffline exports the root's key beside a control plane that serves, lets it work on,
-// and rotates once the key is back.
+// TestTheRootIsKeptOffline exports the root's key beside a control plane that serves, lets it work
+// on, and rotates once the key is back.
 func TestTheRootIsKeptOffline(t *testing.T) {
 	p := start(t)
 	file := filepath.Join(t.TempDir(), "root.pem")
-	status, err := p.admin.ExportRoot(t.Context(), file)
+	status, err := p.admin.CA.ExportRoot(t.Context(), file)
 	require.NoError(t, err)
 	assert.True(t, status.RootAway)
 	await.Until(t, "the control plane forgets the key", p.ca.RootAway)
-	text, err := os.ReadFile(filepath.Join(p.cfg.DataDir, fileCA))
+	text, err := os.ReadFile(filepath.Join(p.cfg.DataDir, datadir.FileCA))
 	require.NoError(t, err)
 	key, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -44,15 +46,15 @@ func TestTheRootIsKeptOffline(t *testing.T) {
 	c.beatCAs()
 	require.NoError(t, p.snapshotBy(p.login(p.runner("builder"))))
 	var away *ca.RootAwayError
-	require.ErrorAs(t, p.rotate(ca.Start, RotateOptions{}), &away)
-	require.ErrorAs(t, p.rotate(ca.Start, RotateOptions{DryRun: true}), &away)
-	_, err = p.admin.ExportRoot(t.Context(), filepath.Join(t.TempDir(), "again.pem"))
-	require.ErrorIs(t, err, ErrNoRootKeys)
+	require.ErrorAs(t, p.rotate(ca.Start, operators.RotateOptions{}), &away)
+	require.ErrorAs(t, p.rotate(ca.Start, operators.RotateOptions{DryRun: true}), &away)
+	_, err = p.admin.CA.ExportRoot(t.Context(), filepath.Join(t.TempDir(), "again.pem"))
+	require.ErrorIs(t, err, operators.ErrNoRootKeys)
 
-	_, renewed, err := p.admin.ImportRoot(t.Context(), file)
+	_, renewed, err := p.admin.CA.ImportRoot(t.Context(), file)
 	require.NoError(t, err)
 	assert.False(t, renewed)
-	_, err = p.admin.ExportRoot(t.Context(), file)
+	_, err = p.admin.CA.ExportRoot(t.Context(), file)
 	require.ErrorContains(t, err, "exists")
 	p.requireRotate(false, ca.Start)
 	c.beatCAs()
@@ -83,10 +85,11 @@ func TestIntermediateCAsAreRenewedWhileServing(t *testing.T) {
 	down()
 }
 
-// stolenKeys returns the intermediate CAs in the control plane's file with their keys, and its root.
+// stolenKeys returns the intermediate CAs in the control plane's file with their keys, and its
+// root.
 func (p *plane) stolenKeys() map[string]tls.Certificate {
 	p.t.Helper()
-	text, err := os.ReadFile(filepath.Join(p.cfg.DataDir, fileCA))
+	text, err := os.ReadFile(filepath.Join(p.cfg.DataDir, datadir.FileCA))
 	require.NoError(p.t, err)
 	keys := map[string]tls.Certificate{}
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -101,7 +104,7 @@ func (p *plane) stolenKeys() map[string]tls.Certificate {
 		}
 		keys[name] = tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 	}
-	require.Len(p.t, keys, 5)
+	require.Len(p.t, keys, 6)
 	return keys
 }
 
@@ -119,8 +122,8 @@ func forge(t *testing.T, like *x509.Certificate, by tls.Certificate) *x509.Certi
 	return cert
 }
 
-// TestACAOfAnotherRoleIsNobodyHere has each CA but the right one certify an agent's and a Runner's own
-// key, so that nothing but the signer is wrong.
+// TestACAOfAnotherRoleIsNobodyHere has each CA but the right one certify an agent's and a Runner's
+// own key, so that nothing but the signer is wrong.
 func TestACAOfAnotherRoleIsNobodyHere(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
@@ -133,7 +136,7 @@ func TestACAOfAnotherRoleIsNobodyHere(t *testing.T) {
 	for name, by := range keys {
 		leaf := forge(t, agent, by)
 		chain := [][]byte{leaf.Raw, by.Leaf.Raw}
-		_, err := p.peers.agent(t.Context(), leaf)
+		_, err := p.authn.AgentOfTunnel(tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}})
 		config := c.tlsConfig()
 		config.Certificates = []tls.Certificate{{Certificate: chain, PrivateKey: c.key, Leaf: leaf}}
 		refused := p.greetedBy(config)
@@ -154,7 +157,8 @@ func TestACAOfAnotherRoleIsNobodyHere(t *testing.T) {
 	}
 }
 
-// greetedBy connects to the tunnel's port and returns why the server ends the connection, if it does.
+// greetedBy connects to the tunnel's port and returns why the server ends the connection, if it
+// does.
 func (p *plane) greetedBy(config *tls.Config) error {
 	p.t.Helper()
 	config.ServerName, config.NextProtos = "localhost", []string{tunnel.ALPN}

@@ -16,21 +16,25 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
 // rotate takes a step by a command beside the control plane, which takes it up.
-func (p *plane) rotate(step ca.Step, opts RotateOptions) error {
+func (p *plane) rotate(step ca.Step, opts operators.RotateOptions) error {
 	p.t.Helper()
-	_, _, err := p.admin.RotateCA(p.t.Context(), step, opts)
+	_, _, err := p.admin.CA.Rotate(p.t.Context(), step, opts)
 	if err == nil && !opts.DryRun {
 		await.Until(p.t, "the control plane takes up "+string(step), func() bool {
-			return p.ca.Stage() == p.admin.ca.Stage() && p.ca.Certificate().Equal(p.admin.ca.Certificate())
+			status, err := p.admin.CA.Status(p.t.Context())
+			require.NoError(p.t, err)
+			return p.ca.Stage() == status.Stage && controlapi.Fingerprint(p.ca.Certificate()) == status.CAs[0].Fingerprint
 		})
 	}
 	return err
@@ -39,15 +43,15 @@ func (p *plane) rotate(step ca.Step, opts RotateOptions) error {
 func (p *plane) requireRotate(force bool, steps ...ca.Step) {
 	p.t.Helper()
 	for _, step := range steps {
-		require.NoError(p.t, p.rotate(step, RotateOptions{Force: force}))
+		require.NoError(p.t, p.rotate(step, operators.RotateOptions{Force: force}))
 	}
 }
 
 // notReady are the names that a step waits for.
 func (p *plane) notReady(step ca.Step) []string {
 	p.t.Helper()
-	var waiting *NotReadyError
-	err := p.rotate(step, RotateOptions{DryRun: true})
+	var waiting *operators.NotReadyError
+	err := p.rotate(step, operators.RotateOptions{DryRun: true})
 	if err == nil {
 		return nil
 	}
@@ -88,7 +92,7 @@ func (c *cluster) renew() {
 // runner makes a Runner's credentials, in a file.
 func (p *plane) runner(name string) string {
 	p.t.Helper()
-	credentials, err := p.admin.CreateRunner(p.t.Context(), name, time.Hour, true)
+	credentials, err := p.admin.Runners.Create(p.t.Context(), name, time.Hour, true)
 	require.NoError(p.t, err)
 	file := filepath.Join(p.t.TempDir(), name+".json")
 	require.NoError(p.t, credentials.Write(file))
@@ -98,10 +102,10 @@ func (p *plane) runner(name string) string {
 // login opens a file of credentials as a Runner does.
 func (p *plane) login(file string) *login.Login {
 	p.t.Helper()
-	credentials, err := runnerapi.LoadCredentials(file)
+	held, err := credentials.Load(file)
 	require.NoError(p.t, err)
 	l, err := login.New(login.Config{
-		Credentials: credentials, Save: func(c runnerapi.Credentials) error { return c.Write(file) },
+		Credentials: held, Save: func(c credentials.Credentials) error { return c.Write(file) },
 		Note: func(err error) { p.t.Error(err) }, Now: p.clock.now,
 	})
 	require.NoError(p.t, err)
@@ -118,16 +122,16 @@ func (p *plane) snapshotBy(l *login.Login) error {
 func TestARotationWaitsForEverybody(t *testing.T) {
 	p := start(t)
 	shop, bank := p.registered("shop"), p.registered("bank")
-	_, err := p.admin.RevokeAgent(t.Context(), p.registered("gone").id.AgentID)
+	_, err := p.admin.Agents.Revoke(t.Context(), p.registered("gone").id.AgentID)
 	require.NoError(t, err)
 	builder := p.login(p.runner("builder"))
 	p.runner("idle")
 	p.runner("dismissed")
-	require.NoError(t, p.admin.RevokeRunner(t.Context(), "dismissed"))
+	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "dismissed"))
 	for _, c := range []*cluster{shop, bank} {
 		c.beatCAs()
 	}
-	require.Error(t, p.rotate(ca.Sign, RotateOptions{}), "one step after the other")
+	require.Error(t, p.rotate(ca.Sign, operators.RotateOptions{}), "one step after the other")
 
 	p.requireRotate(false, ca.Start)
 	assert.Equal(t, []string{"bank", "shop"}, p.notReady(ca.Sign))
@@ -153,8 +157,8 @@ func TestARotationWaitsForEverybody(t *testing.T) {
 	require.NoError(t, p.snapshotBy(builder))
 	assert.Equal(t, []string{"idle"}, p.notReady(ca.Finish))
 
-	var waiting *NotReadyError
-	require.ErrorAs(t, p.rotate(ca.Finish, RotateOptions{}), &waiting)
+	var waiting *operators.NotReadyError
+	require.ErrorAs(t, p.rotate(ca.Finish, operators.RotateOptions{}), &waiting)
 	require.ErrorContains(t, waiting, "--force")
 	p.requireRotate(true, ca.Finish)
 	for _, c := range []*cluster{shop, bank} {
@@ -164,7 +168,7 @@ func TestARotationWaitsForEverybody(t *testing.T) {
 		assert.Len(t, anchor.Parse([]byte(c.id.FormerCAs)), 1)
 	}
 	require.NoError(t, p.snapshotBy(builder))
-	status, err := p.admin.CA(t.Context())
+	status, err := p.admin.CA.Status(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, status.NotReady)
 	assert.Equal(t, ca.Settled, status.Stage)
@@ -172,7 +176,7 @@ func TestARotationWaitsForEverybody(t *testing.T) {
 	for _, c := range status.CAs {
 		roles = append(roles, c.Role)
 	}
-	assert.Equal(t, []string{CASigns, "signs for agent", "signs for runner", "signs for server", "signs for controlplane", CAFormer}, roles)
+	assert.Equal(t, []string{operators.CASigns, "signs for agent", "signs for runner", "signs for operator", "signs for server", "signs for controlplane", operators.CAFormer}, roles)
 }
 
 func TestTheTunnelFollowsTheRotation(t *testing.T) {
@@ -204,7 +208,7 @@ func TestTheTunnelFollowsTheRotation(t *testing.T) {
 // TestATokenOutlivesRotations registers with a token from before two of them.
 func TestATokenOutlivesRotations(t *testing.T) {
 	p := start(t)
-	token := p.token(func(o *TokenOptions) { o.TTL = 0 })
+	token := p.token(func(o *operators.TokenOptions) { o.TTL = 0 })
 	c := p.cluster("shop")
 	p.requireRotate(false, ca.Start)
 	between := p.token()
@@ -253,7 +257,7 @@ func TestARunnerOfAFormerCAComesBack(t *testing.T) {
 	require.NoError(t, err)
 	stolen := filepath.Join(t.TempDir(), "stolen.pem")
 	p.requireRotate(true, ca.Start)
-	text, err := os.ReadFile(filepath.Join(p.cfg.DataDir, fileCA))
+	text, err := os.ReadFile(filepath.Join(p.cfg.DataDir, datadir.FileCA))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(stolen, text, 0o600))
 	p.requireRotate(true, ca.Sign, ca.Finish)
@@ -290,7 +294,7 @@ func TestARunnerOfAFormerCAComesBack(t *testing.T) {
 		}
 	})
 	t.Run("not when it was revoked", func(t *testing.T) {
-		require.NoError(t, p.admin.RevokeRunner(t.Context(), "builder"))
+		require.NoError(t, p.admin.Runners.Revoke(t.Context(), "builder"))
 		require.Error(t, p.snapshotBy(l))
 		requireProblem(t, l.Check(t.Context()), controlapi.CodeCertificateUnknown, "revoked")
 	})
@@ -355,25 +359,25 @@ func TestAnAbortedRotationCutsNobodyOff(t *testing.T) {
 
 func TestStepsAreTakenOneAtATime(t *testing.T) {
 	p := start(t)
-	lock, err := lockDir(filepath.Join(p.cfg.DataDir, fileCALock), caBusy)
+	lock, err := p.cfg.data().LockCA()
 	require.NoError(t, err)
-	require.ErrorContains(t, p.rotate(ca.Start, RotateOptions{}), "another command")
-	require.NoError(t, lock.release())
+	require.ErrorContains(t, p.rotate(ca.Start, operators.RotateOptions{}), "another command")
+	require.NoError(t, lock.Release())
 	p.requireRotate(false, ca.Start)
-	next := p.admin.ca.Other()
+	next := p.ca.Other()
 	p.requireRotate(false, ca.Start)
-	assert.Equal(t, next, p.admin.ca.Other(), "again is harmless")
+	assert.Equal(t, next, p.ca.Other(), "again is harmless")
 }
 
 func TestTheEndOfTheCAIsToldEarly(t *testing.T) {
 	log := &logbook.Book{}
 	p := start(t, func(c *Config) { c.Log = zerolog.New(log) })
-	status, err := p.admin.CA(t.Context())
+	status, err := p.admin.CA.Status(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, status.Warnings)
 	assert.Zero(t, log.Count("the CA ends"))
 	p.clock.forward(time.Until(p.ca.Certificate().NotAfter) - 100*24*time.Hour)
-	status, err = p.admin.CA(t.Context())
+	status, err = p.admin.CA.Status(t.Context())
 	require.NoError(t, err)
 	require.Len(t, status.Warnings, 1)
 	assert.Contains(t, status.Warnings[0], "rotate")
@@ -389,10 +393,10 @@ func TestAControlPlaneWhoseCAEnded(t *testing.T) {
 	p.clock.forward(11 * 365 * 24 * time.Hour)
 	_, err := New(t.Context(), p.cfg)
 	require.ErrorContains(t, err, "ca rotate start")
-	admin, err := OpenAdmin(t.Context(), p.cfg.data(), p.clock.now)
+	admin, err := operators.Open(t.Context(), p.cfg.data(), p.clock.now)
 	require.NoError(t, err)
 	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
-		_, changed, err := admin.RotateCA(t.Context(), step, RotateOptions{Force: true})
+		_, changed, err := admin.CA.Rotate(t.Context(), step, operators.RotateOptions{Force: true})
 		require.NoError(t, err)
 		assert.True(t, changed)
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -31,9 +33,9 @@ func tell(c *cluster, routes ...controlapi.Route) []announce.Event {
 	return c.p.queued()[before:]
 }
 
-func (p *plane) routes(agent string) []Route {
+func (p *plane) routes(agent string) []routes.Route {
 	p.t.Helper()
-	list, err := p.admin.Routes(p.t.Context(), agent)
+	list, err := p.admin.Gateway.Routes(p.t.Context(), agent)
 	require.NoError(p.t, err)
 	return list.Items
 }
@@ -53,7 +55,7 @@ func TestRoutesAreKeptListedAndAnnounced(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a.example.com", "b.example.com"}, told.Hosts)
 	require.NoError(t, told.Validate())
-	shown, _, err := p.admin.Agent(t.Context(), "shop", 0)
+	shown, _, err := p.admin.Agents.Get(t.Context(), "shop", 0)
 	require.NoError(t, err)
 	assert.Equal(t, told.Hosts, shown.Hosts)
 
@@ -90,7 +92,7 @@ func TestWhoProvesAHostHasIt(t *testing.T) {
 		assert.Nil(t, r.HeldBy)
 	}
 	p.prove(second, "www.example.com", hosts.CNAME)
-	byAgent := map[string][]Route{}
+	byAgent := map[string][]routes.Route{}
 	for _, r := range p.routes("") {
 		byAgent[r.Agent.Name] = append(byAgent[r.Agent.Name], r)
 	}
@@ -102,18 +104,18 @@ func TestWhoProvesAHostHasIt(t *testing.T) {
 	}
 	require.Len(t, byAgent["first"], 1)
 	require.NotNil(t, byAgent["first"][0].HeldBy)
-	assert.Equal(t, Claimant{ID: second.id.AgentID, Name: "second", State: announce.StatePending}, *byAgent["first"][0].HeldBy)
+	assert.Equal(t, routes.Claimant{ID: second.id.AgentID, Name: "second", State: announce.StatePending}, *byAgent["first"][0].HeldBy)
 	assert.NotNil(t, p.routes("first")[0].HeldBy, "also in the list of one agent")
 
-	_, err := p.admin.GrantHost(t.Context(), "www.example.com", "first")
+	_, err := p.admin.Gateway.Grant(t.Context(), "www.example.com", "first")
 	require.NoError(t, err)
 	p.prove(first, "www.example.com", hosts.Grant)
 	assert.True(t, p.routes("first")[0].Served, "the operator has the last word")
-	_, err = p.admin.RevokeAgent(t.Context(), "first")
+	_, err = p.admin.Agents.Revoke(t.Context(), "first")
 	require.NoError(t, err)
 	assert.True(t, p.routes("second")[0].Served, "a revoked agent holds nothing")
 	assert.Len(t, p.routes(""), 2)
-	_, err = p.admin.RemoveAgent(t.Context(), first.id.AgentID)
+	_, err = p.admin.Agents.Remove(t.Context(), first.id.AgentID)
 	require.NoError(t, err)
 	requireProblem(t, putRoutes(first, route), controlapi.CodeAgentUnknown)
 }
@@ -122,7 +124,10 @@ func TestWhoProvesAHostHasIt(t *testing.T) {
 func (p *plane) prove(c *cluster, host, proof string) {
 	p.t.Helper()
 	ctx := p.t.Context()
-	require.NoError(p.t, p.admin.store.Update(ctx, func(tx *store.Tx) error {
+	s, err := p.cfg.data().OpenStore(ctx) // as another process does
+	require.NoError(p.t, err)
+	defer func() { assert.NoError(p.t, s.Close()) }()
+	require.NoError(p.t, s.Update(ctx, func(tx *store.Tx) error {
 		claims, err := tx.ClaimsOf(ctx, c.id.AgentID)
 		if err != nil {
 			return err
@@ -160,10 +165,10 @@ func TestTwoAppsOfAnAgent(t *testing.T) {
 
 func TestRoutesOfAnAgentThatIsNot(t *testing.T) {
 	p := start(t)
-	_, err := p.admin.Routes(t.Context(), "none")
+	_, err := p.admin.Gateway.Routes(t.Context(), "none")
 	require.ErrorContains(t, err, "pipeops-controlplane agents")
 	shop := p.registered("shop")
-	_, err = p.admin.RevokeAgent(t.Context(), "shop")
+	_, err = p.admin.Agents.Revoke(t.Context(), "shop")
 	require.NoError(t, err)
 	requireProblem(t, putRoutes(shop), controlapi.CodeRevoked)
 }
@@ -175,10 +180,10 @@ func TestRoutesOutliveTheControlPlane(t *testing.T) {
 	tell(shop, routeTo("www.example.com", "/", "web"))
 	data := p.cfg.data()
 	p.stop()
-	admin, err := OpenAdmin(t.Context(), data, nil)
+	admin, err := operators.Open(t.Context(), data, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, admin.Close()) }()
-	list, err := admin.Routes(t.Context(), shop.id.AgentID)
+	list, err := admin.Gateway.Routes(t.Context(), shop.id.AgentID)
 	require.NoError(t, err)
 	require.Len(t, list.Items, 1)
 	assert.Equal(t, "www.example.com", list.Items[0].Host)
@@ -191,26 +196,33 @@ func TestOmittedRoutesAreCounted(t *testing.T) {
 		_, err := c.client.PutRoutes(t.Context(), controlapi.RoutesRequest{Routes: []controlapi.Route{routeTo(c.name+".example.com", "/", "web")}, Omitted: n})
 		require.NoError(t, err)
 	}
-	all, err := p.admin.Routes(t.Context(), "")
+	all, err := p.admin.Gateway.Routes(t.Context(), "")
 	require.NoError(t, err)
 	assert.Equal(t, 7, all.Omitted)
-	one, err := p.admin.Routes(t.Context(), "bank")
+	one, err := p.admin.Gateway.Routes(t.Context(), "bank")
 	require.NoError(t, err)
 	assert.Equal(t, 4, one.Omitted)
 }
 
-func TestTheOrderOfRoutesIsTheirHosts(t *testing.T) {
-	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	routes := publicState{
-		routes: []store.Route{
-			{AgentID: "x", Host: "b", Path: "/", Since: at(1)}, {AgentID: "x", Host: "a", Path: "/z", Since: at(2)},
-			{AgentID: "y", Host: "a", Path: "/", Since: at(3)},
-		},
-		agents: []store.Agent{{ID: "x", Name: "x"}, {ID: "y", Name: "y"}},
-		claims: []store.HostClaim{{AgentID: "x", Host: "a", Proof: hosts.TXT}, {AgentID: "y", Host: "a"}},
-	}.judge(at(4))
-	require.Len(t, routes, 3)
-	assert.Equal(t, []string{"https://a/", "https://a/z", "https://b/"}, []string{routes[0].URL, routes[1].URL, routes[2].URL})
-	require.NotNil(t, routes[0].HeldBy)
-	assert.Equal(t, "x", routes[0].HeldBy.Name)
+// TestARouteThatCannotBeCarried says why, and makes no claim to its host.
+func TestARouteThatCannotBeCarried(t *testing.T) {
+	p := start(t)
+	shop := p.registered("shop")
+	const host = "www.example.org"
+	refused := controlapi.Route{Host: host, Path: "/", PathType: "Prefix", Namespace: "n", Reason: "HTTPRoute site is not served: it has filters"}
+	tell(shop, refused)
+	list := p.routes("shop")
+	require.Len(t, list, 1)
+	assert.Equal(t, refused.Reason, list[0].Reason)
+	assert.False(t, list[0].Served)
+	claims, err := p.store.Claims(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, claims, "a host that is not served needs no certificate")
+
+	tell(shop, refused, routeTo(host, "/api", "api"))
+	prove(t, p, shop.id.AgentID, host, hosts.TXT, "")
+	list = p.routes("shop")
+	require.Len(t, list, 2)
+	assert.Equal(t, []bool{false, true}, []bool{list[0].Served, list[1].Served}, "another route of the host is served")
+	assert.Equal(t, refused.Reason, list[0].Reason)
 }

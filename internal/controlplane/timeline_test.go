@@ -10,30 +10,32 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 // happened puts events of an App into an agent's timeline, as if the broker had
 // brought them.
 func (p *plane) happened(agentID, app string, kinds ...announce.Type) {
 	p.t.Helper()
-	m := &messaging{store: p.store, webhooks: p.webhooks}
 	for _, kind := range kinds {
 		var n uint64
 		require.NoError(p.t, p.store.Update(p.t.Context(), func(tx *store.Tx) (err error) {
 			n, err = tx.NextSequence(p.t.Context(), agentID)
 			return err
 		}))
-		e, err := announce.NewAppEvent(kind, eventSource, agentID, announce.AppEvent{Namespace: "production", Name: app}, n, p.clock.now())
+		e, err := announce.NewAppEvent(kind, directory.EventSource, agentID, announce.AppEvent{Namespace: "production", Name: app}, n, p.clock.now())
 		require.NoError(p.t, err)
-		require.NoError(p.t, m.remember(p.t.Context(), e))
+		require.NoError(p.t, outbox.Remember(p.t.Context(), p.store, p.webhooks, []announce.Event{e}))
 	}
 }
 
-func (p *plane) snapshotClient(c runnerapi.Credentials) *announce.SnapshotClient {
+func (p *plane) snapshotClient(c credentials.Credentials) *announce.SnapshotClient {
 	p.t.Helper()
 	cert, err := c.TLSCertificate()
 	require.NoError(p.t, err)
@@ -52,7 +54,7 @@ func TestRunnersReadTheTimelinesOfTheirAgents(t *testing.T) {
 	p.happened(lab.id.AgentID, "web", announce.AppHealthy)
 	client := p.snapshotClient(p.issue("prod", "env=prod"))
 	ask := func(id string, q announce.TimelineQuery) (announce.TimelinePage, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		return client.Timeline(ctx, id, q)
 	}
@@ -80,14 +82,14 @@ func TestRunnersReadTheTimelinesOfTheirAgents(t *testing.T) {
 		assert.Equal(t, problem.NotFound, known.Code)
 		assert.Contains(t, known.Detail, "no agent with that ID, or none that this Runner is granted")
 	}
-	p.get(p.runnerClient(""), announce.OpenAPIPath, func(resp *http.Response) {
+	p.get(p.runnerClient(""), server.OpenAPIPath, func(resp *http.Response) {
 		assert.ElementsMatch(t, []string{"GET " + announce.SnapshotPath, "GET " + announce.AgentPath, "GET " + announce.TimelinePath, "POST /v1/runner/certificate"}, callsOf(t, resp.Body))
 	})
-	_, err = p.admin.RevokeAgent(t.Context(), "shop")
+	_, err = p.admin.Agents.Revoke(t.Context(), "shop")
 	require.NoError(t, err)
 	_, err = ask(shop.id.AgentID, announce.TimelineQuery{})
 	require.Error(t, err)
-	page, err = p.admin.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{Limit: 10})
+	page, err = p.admin.Agents.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{Limit: 10})
 	require.NoError(t, err)
 	assert.Len(t, page.Events, 4)
 }

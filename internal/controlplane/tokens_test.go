@@ -8,17 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
 func TestARotatedTokenHasASuccessorLikeIt(t *testing.T) {
 	p := start(t)
-	old := p.token(approve, func(o *TokenOptions) {
+	old := p.token(approve, func(o *operators.TokenOptions) {
 		o.Name, o.Uses, o.TTL, o.Labels = "fleet", 5, 10*time.Hour, map[string]string{"region": "eu"}
 	})
 	waiting := p.waiting("shop", old)
 	p.clock.forward(9 * time.Hour)
-	next, kept, err := p.admin.RotateToken(t.Context(), old.ID, 0)
+	next, kept, err := p.admin.Tokens.Rotate(t.Context(), old.ID, 0)
 	require.NoError(t, err)
 	assert.NotEqual(t, old.ID, next.ID)
 	assert.Equal(t, old.Fingerprint, next.Fingerprint)
@@ -33,21 +34,21 @@ func TestARotatedTokenHasASuccessorLikeIt(t *testing.T) {
 	requireProblem(t, waiting.register(old), controlapi.CodeApprovalPending, "shop")
 	requireProblem(t, p.cluster("bank").register(next), controlapi.CodeApprovalPending, "bank")
 
-	_, _, err = p.admin.RotateToken(t.Context(), old.ID, 0)
+	_, _, err = p.admin.Tokens.Rotate(t.Context(), old.ID, 0)
 	require.ErrorContains(t, err, next.ID, "it has one")
-	_, _, err = p.admin.RotateToken(t.Context(), next.ID, -time.Second)
+	_, _, err = p.admin.Tokens.Rotate(t.Context(), next.ID, -time.Second)
 	require.ErrorContains(t, err, "--overlap")
-	require.NoError(t, p.admin.RevokeToken(t.Context(), next.ID))
-	_, _, err = p.admin.RotateToken(t.Context(), next.ID, 0)
+	require.NoError(t, p.admin.Tokens.Revoke(t.Context(), next.ID))
+	_, _, err = p.admin.Tokens.Rotate(t.Context(), next.ID, 0)
 	require.ErrorContains(t, err, "is revoked")
-	_, _, err = p.admin.RotateToken(t.Context(), "nothing", 0)
+	_, _, err = p.admin.Tokens.Rotate(t.Context(), "nothing", 0)
 	require.ErrorContains(t, err, "token list")
 }
 
 func TestBothTokensAreGoodDuringTheOverlap(t *testing.T) {
 	p := start(t)
-	old := p.token(func(o *TokenOptions) { o.Uses, o.TTL = 0, 0 })
-	next, _, err := p.admin.RotateToken(t.Context(), old.ID, time.Hour)
+	old := p.token(func(o *operators.TokenOptions) { o.Uses, o.TTL = 0, 0 })
+	next, _, err := p.admin.Tokens.Rotate(t.Context(), old.ID, time.Hour)
 	require.NoError(t, err)
 	first := p.cluster("first")
 	require.NoError(t, first.register(old))

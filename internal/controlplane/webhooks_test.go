@@ -20,10 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -90,7 +91,7 @@ func (r *pager) roots() *x509.CertPool {
 // hook makes a webhook for it.
 func (r *pager) hook(p *plane, types ...string) store.Webhook {
 	r.t.Helper()
-	hook, err := p.admin.CreateWebhook(r.t.Context(), WebhookOptions{Name: "pager", URL: r.URL, Types: types, AllowPrivate: true})
+	hook, err := p.admin.Webhooks.Create(r.t.Context(), operators.WebhookOptions{Name: "pager", URL: r.URL, Types: types, AllowPrivate: true})
 	require.NoError(r.t, err)
 	r.secret.Store(hook.Secret)
 	return hook
@@ -111,11 +112,11 @@ func TestWebhooksOutliveOutages(t *testing.T) {
 	r.status.Store(http.StatusServiceUnavailable)
 	var events []controlapi.Event
 	for i, kind := range []announce.Type{announce.AppProgressing, announce.AppFailed, announce.AppHealthy} {
-		events = append(events, controlapi.Event{ID: fmt.Sprint(i), Type: string(kind), Time: time.Now(), App: controlapi.AppEvent{Namespace: "n", Name: "web"}})
+		events = append(events, controlapi.Event{ID: fmt.Sprint(i), Type: string(kind), Time: time.Now(), App: &controlapi.AppEvent{Namespace: "n", Name: "web"}})
 	}
 	require.NoError(t, shop.client.Events(t.Context(), controlapi.EventsRequest{Events: events}))
 	waiting := func(p *plane) []store.Delivery {
-		list, err := p.admin.WebhookDeliveries(t.Context(), "pager", store.DeliveryPending, 10)
+		list, err := p.admin.Webhooks.Deliveries(t.Context(), "pager", store.DeliveryPending, 10)
 		require.NoError(t, err)
 		return list
 	}
@@ -138,15 +139,15 @@ func TestWebhooksOfTheOperator(t *testing.T) {
 	r := newPager(t)
 	p := start(t, func(c *Config) { c.WebhookRoots = r.roots() })
 	hook := r.hook(p, "app.failed")
-	_, err := p.admin.CreateWebhook(t.Context(), WebhookOptions{Name: "pager", URL: r.URL})
+	_, err := p.admin.Webhooks.Create(t.Context(), operators.WebhookOptions{Name: "pager", URL: r.URL})
 	require.ErrorContains(t, err, "already")
-	_, err = p.admin.CreateWebhook(t.Context(), WebhookOptions{Name: "Pager", URL: "http://x", Types: []string{"app.fail"}})
-	require.ErrorContains(t, err, "no name for a webhook")
-	_, err = p.admin.CreateWebhook(t.Context(), WebhookOptions{Name: "p", URL: "http://x", Types: []string{"app.fail"}})
+	_, err = p.admin.Webhooks.Create(t.Context(), operators.WebhookOptions{Name: "Pager", URL: "http://x", Types: []string{"app.fail"}})
+	require.ErrorContains(t, err, "not a valid webhook name")
+	_, err = p.admin.Webhooks.Create(t.Context(), operators.WebhookOptions{Name: "p", URL: "http://x", Types: []string{"app.fail"}})
 	require.ErrorContains(t, err, "--allow-http")
 	require.ErrorContains(t, err, "no type of event")
 
-	list, err := p.admin.Webhooks(t.Context())
+	list, err := p.admin.Webhooks.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	shown, err := json.Marshal(list)
@@ -155,41 +156,41 @@ func TestWebhooksOfTheOperator(t *testing.T) {
 		assert.NotContains(t, text, strings.TrimPrefix(hook.Secret, "whsec_"), "a secret is shown once")
 	}
 	o := webhook.Options{Roots: r.roots()}
-	result, err := p.admin.TestWebhook(t.Context(), "pager", o)
+	result, err := p.admin.Webhooks.Test(t.Context(), "pager", o)
 	require.NoError(t, err)
 	require.NoError(t, result.Err)
 	assert.Len(t, r.taken(), 1)
 
-	rotated, err := p.admin.RotateWebhook(t.Context(), "pager")
+	rotated, err := p.admin.Webhooks.Rotate(t.Context(), "pager")
 	require.NoError(t, err)
 	assert.NotEqual(t, hook.Secret, rotated.Secret)
 	for _, secret := range []string{hook.Secret, rotated.Secret} { // both are good for a day
 		r.secret.Store(secret)
-		_, err = p.admin.TestWebhook(t.Context(), "pager", o)
+		_, err = p.admin.Webhooks.Test(t.Context(), "pager", o)
 		require.NoError(t, err)
 	}
 	p.clock.forward(25 * time.Hour)
-	_, err = p.admin.TestWebhook(t.Context(), "pager", o)
+	_, err = p.admin.Webhooks.Test(t.Context(), "pager", o)
 	require.NoError(t, err)
 
 	shop := p.registered("shop")
 	r.status.Store(http.StatusGone)
-	grant, err := runnerapi.ParseGrant("own=nobody")
+	grant, err := credentials.ParseGrant("own=nobody")
 	require.NoError(t, err)
-	_, err = p.admin.CreateWebhook(t.Context(), WebhookOptions{Name: "nobody", URL: r.URL, Agents: grant, AllowPrivate: true})
+	_, err = p.admin.Webhooks.Create(t.Context(), operators.WebhookOptions{Name: "nobody", URL: r.URL, Agents: grant, AllowPrivate: true})
 	require.NoError(t, err)
 	p.webhooks.Look()
 	p.happened(shop.id.AgentID, "web", announce.AppHealthy, announce.AppFailed)
 	await.Until(t, "it is given up", func() bool {
-		gone, err := p.admin.WebhookDeliveries(t.Context(), "pager", store.DeliveryGivenUp, 10)
+		gone, err := p.admin.Webhooks.Deliveries(t.Context(), "pager", store.DeliveryGivenUp, 10)
 		return err == nil && len(gone) == 1
 	})
-	none, err := p.admin.WebhookDeliveries(t.Context(), "nobody", "", 10)
+	none, err := p.admin.Webhooks.Deliveries(t.Context(), "nobody", "", 10)
 	require.NoError(t, err)
 	assert.Empty(t, none)
-	require.NoError(t, p.admin.DeleteWebhook(t.Context(), "pager"))
-	require.ErrorContains(t, p.admin.DeleteWebhook(t.Context(), "pager"), "webhook list")
-	_, err = p.admin.WebhookDeliveries(t.Context(), "pager", "", 10)
+	require.NoError(t, p.admin.Webhooks.Delete(t.Context(), "pager"))
+	require.ErrorContains(t, p.admin.Webhooks.Delete(t.Context(), "pager"), "webhook list")
+	_, err = p.admin.Webhooks.Deliveries(t.Context(), "pager", "", 10)
 	require.Error(t, err)
 }
 
@@ -203,12 +204,12 @@ func TestAWebhookThatIsGoneCanBeTurnedOn(t *testing.T) {
 	r.status.Store(http.StatusGone)
 	p.happened(shop.id.AgentID, "web", announce.AppFailed)
 	await.Until(t, "it is off", func() bool {
-		list, err := p.admin.Webhooks(t.Context())
+		list, err := p.admin.Webhooks.List(t.Context())
 		return err == nil && !list[0].Enabled() && list[0].Counts[store.DeliveryGivenUp] == 1
 	})
 	p.happened(shop.id.AgentID, "web", announce.AppHealthy)
 	r.status.Store(http.StatusOK)
-	require.NoError(t, p.admin.EnableWebhook(t.Context(), "pager"))
+	require.NoError(t, p.admin.Webhooks.Enable(t.Context(), "pager"))
 	p.happened(shop.id.AgentID, "web", announce.AppFailed)
 	await.Until(t, "it is called again", func() bool { return len(r.taken()) == 1 })
 	assert.Contains(t, r.taken()[0], " 4 app.failed")

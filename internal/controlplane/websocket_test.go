@@ -58,7 +58,7 @@ func TestATunnelOverTheAPI(t *testing.T) {
 	require.NoError(t, accepted.Close())
 
 	// Who is revoked is out, and is told that it is for good.
-	_, err = p.admin.RevokeAgent(t.Context(), c.id.AgentID)
+	_, err = p.admin.Agents.Revoke(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
 	await.Until(t, "the agent is refused", func() bool { return tun.Status().Phase == tunnel.Refused })
 	assert.Contains(t, tun.Status().LastError, "revoked")

@@ -1,7 +1,7 @@
 // Package egress decides to which hosts and addresses a program of ours connects when another party
-// names the host: a webhook's receiver, a Git or chart repository, a registry. It judges the host and
-// the address that it resolves to, on every connection, so that neither a redirect nor DNS leads
-// elsewhere.
+// names the host: a webhook's receiver, a Git or chart repository, a registry. It judges the host
+// and the address that it resolves to, on every connection, so that neither a redirect nor DNS
+// leads elsewhere.
 package egress
 
 import (
@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// metadata are addresses at which clouds give credentials to every client on the machine, and others
-// that are no place for a server.
+// metadata are addresses at which clouds give credentials to every client on the machine, and
+// others that are no place for a server.
 var metadata = prefixes(
 	"169.254.0.0/16", "fe80::/10", // link-local, and most clouds' metadata
 	"168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128", // Azure, Alibaba, Oracle, AWS
@@ -43,8 +43,14 @@ func IsMetadata(a netip.Addr) bool { return within(metadata, Plain(a)) }
 // IsPrivate reports whether an address is not on the internet.
 func IsPrivate(a netip.Addr) bool { return within(private, Plain(a)) }
 
-// Plain returns the address that packets to another one reach: IPv4 out of its forms in IPv6, and no
-// zone.
+// IsPublic reports whether an address is on the internet, or in one of the allowed networks.
+func IsPublic(a netip.Addr, allowed []netip.Prefix) bool {
+	a = Plain(a)
+	return within(allowed, a) || !IsMetadata(a) && !IsPrivate(a)
+}
+
+// Plain returns the address that packets to another one reach: IPv4 out of its forms in IPv6, and
+// no zone.
 func Plain(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if nat64.Contains(a) {

@@ -36,6 +36,18 @@ func TestAddressesOfTheMachineAndOfCloudsAreRefused(t *testing.T) {
 	assert.Error(t, egress.Guard{Allowed: loopback}.Check(netip.MustParseAddr("169.254.169.254")))
 }
 
+func TestPublicAddressesAreOnTheInternet(t *testing.T) {
+	allowed := []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")}
+	for address, public := range map[string]bool{
+		"93.184.216.34": true, "2606:2800::1": true, "64:ff9b::5db8:d822": true, "::ffff:93.184.216.34": true, "10.20.3.4": true, "::ffff:10.20.3.4": true,
+		"10.0.0.7": false, "172.16.0.1": false, "192.168.1.9": false, "127.0.0.1": false, "::1": false, "100.64.0.1": false, "169.254.1.1": false,
+		"192.0.2.1": false, "198.51.100.1": false, "203.0.113.1": false, "2001:db8::1": false, "fd12::1": false, "fe80::1%eth0": false, "0.0.0.0": false,
+		"198.18.0.1": false, "240.0.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "::ffff:127.0.0.1": false, "64:ff9b::a00:1": false,
+	} {
+		assert.Equal(t, public, egress.IsPublic(netip.MustParseAddr(address), allowed), address)
+	}
+}
+
 func get(t *testing.T, via http.RoundTripper, address string) error {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)

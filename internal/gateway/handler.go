@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
+	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
 const (
@@ -35,17 +37,21 @@ const (
 
 // Handler passes public requests to Services.
 type Handler struct {
+	// Endpoints is how the cluster's own load balancer is reached. It is set before Serve.
+	Endpoints Endpoints
+
 	routes   atomic.Pointer[table]
 	log      zerolog.Logger
+	tracer   trace.TracerProvider
 	http1    *http.Transport
 	http2    *http.Transport
 	proxy    *httputil.ReverseProxy
 	underWay chan struct{}
 }
 
-// NewHandler returns a Handler without routes.
-func NewHandler(log zerolog.Logger) *Handler {
-	h := &Handler{log: log.With().Str("part", "gateway").Logger(), underWay: make(chan struct{}, maxUnderWay)}
+// NewHandler returns a Handler without routes. tracer makes spans of requests; nil for none.
+func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
+	h := &Handler{tracer: tracer, log: log.With().Str("part", "gateway").Logger(), underWay: make(chan struct{}, maxUnderWay)}
 	h.routes.Store(&table{})
 	h.http1, h.http2 = transport(), transport()
 	h.http1.Protocols.SetHTTP1(true)
@@ -106,6 +112,32 @@ type target struct {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.tracer == nil {
+		h.serve(w, r)
+		return
+	}
+	noted := &statusWriter{ResponseWriter: w}
+	r, traced := span.Passed(r, h.tracer, "public request") //nolint:contextcheck // the request has its own
+	defer func() { traced(noted.status) }()
+	h.serve(noted, r)
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap makes the other abilities available to http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	select {
 	case h.underWay <- struct{}{}:
 		defer func() { <-h.underWay }()
@@ -113,8 +145,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, r, http.StatusServiceUnavailable, publicwire.Busy, nil)
 		return
 	}
-	// Both ends of a stream may speak at a time, as gRPC's do.
-	_ = http.NewResponseController(w).EnableFullDuplex()
+	if r.Header.Get(publicwire.HeaderKeyWanted) != "" {
+		h.key(w, r)
+		return
+	}
+	w, body := duplex(w, r)
 	route, ok := h.routes.Load().find(hostOf(r), r.URL.Path)
 	switch {
 	case !ok:
@@ -124,8 +159,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, r, http.StatusServiceUnavailable, publicwire.NotReady, errors.New("the Service has no address"))
 		return
 	}
-	to := target{route.Addresses[rand.N(len(route.Addresses))], route.HTTP2 || isGRPC(r)} //nolint:gosec // spreading load needs no secrecy
-	h.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), targetKey{}, to)))
+	to := target{route.Addresses[rand.N(len(route.Addresses))], route.HTTP2 || publicwire.IsGRPC(r.Header)} //nolint:gosec // spreading load needs no secrecy
+	out := r.WithContext(context.WithValue(r.Context(), targetKey{}, to))
+	out.Body = body // of the copy: net/http looks at its own request after the handler
+	h.proxy.ServeHTTP(w, out)
 }
 
 func hostOf(r *http.Request) string {
@@ -134,11 +171,6 @@ func hostOf(r *http.Request) string {
 		host = name
 	}
 	return strings.ToLower(strings.TrimSuffix(host, "."))
-}
-
-func isGRPC(r *http.Request) bool {
-	kind := r.Header.Get("Content-Type")
-	return kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;")
 }
 
 // rewrite passes a request on as it came, with what the gateway says of its client.

@@ -1,12 +1,16 @@
 package gateway_test
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -16,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/memnet"
 )
 
 // backend is a Service that answers with its name.
@@ -60,7 +65,7 @@ func ask(t *testing.T, url, host string) string {
 
 // TestOnlyRoutesLeadSomewhere, as the rules of an Ingress say.
 func TestOnlyRoutesLeadSomewhere(t *testing.T) {
-	h := gateway.NewHandler(zerolog.Nop())
+	h := gateway.NewHandler(nil, zerolog.Nop())
 	url := start(t, h)
 	assert.Equal(t, publicwire.NoRoute, ask(t, url+"/", "www.example.org"), "there are no routes yet")
 	old := time.Unix(1, 0)
@@ -84,4 +89,96 @@ func TestOnlyRoutesLeadSomewhere(t *testing.T) {
 	}
 	h.Set(nil)
 	assert.Equal(t, publicwire.NoRoute, ask(t, url+"/", "www.example.org"), "they are withdrawn")
+}
+
+// TestAnAnswerBeforeTheEndOfABodyEndsTheConnection: net/http would panic where the connection is
+// used again, and end the agent.
+func TestAnAnswerBeforeTheEndOfABodyEndsTheConnection(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/whole" {
+			_, _ = io.Copy(io.Discard, r.Body)
+			return
+		}
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		w.Header().Set("Connection", "close")
+	}))
+	t.Cleanup(app.Close)
+	h := gateway.NewHandler(nil, zerolog.Nop())
+	h.Set([]gateway.Route{{Host: "www.example.org", Path: "/", PathType: "Prefix", Addresses: []string{app.Listener.Addr().String()}}})
+	address := strings.TrimPrefix(start(t, h), "http://")
+	for _, c := range []struct {
+		host, path string
+		closes     bool
+	}{{"www.example.org", "/early", true}, {"unknown.example.org", "/", true}, {"www.example.org", "/whole", false}} {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		begin := "POST " + c.path + " HTTP/1.1\r\nHost: " + c.host + "\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ntext\r\n"
+		if !c.closes {
+			begin += "0\r\n\r\n"
+		}
+		_, err = io.WriteString(conn, begin)
+		require.NoError(t, err)
+		answers := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(answers, nil)
+		require.NoError(t, err, c.path)
+		assert.Equal(t, c.closes, resp.Close, c.path)
+		if !c.closes {
+			continue
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_, _ = io.WriteString(conn, "0\r\n\r\n"+begin) // the next request
+		_, err = http.ReadResponse(answers, nil)
+		require.Error(t, err, c.path)
+	}
+}
+
+// TestAStreamMayWait for its first request for longer than the gateway keeps it.
+func TestAStreamMayWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := memnet.New()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- gateway.NewHandler(nil, zerolog.Nop()).Serve(ctx, ln, time.Second) }()
+		conn, err := ln.Dial(t.Context(), "", "")
+		require.NoError(t, err)
+		time.Sleep(time.Minute) // of the bubble
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: www.example.org\r\nConnection: close\r\n\r\n")
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		assert.Equal(t, publicwire.NoRoute, resp.Header.Get(publicwire.HeaderFailed))
+		_, _ = resp.Body.Close(), conn.Close()
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+// TestTheKeyIsThatOfTheRoutesEndpoint: the gateway cannot choose another, and none is private.
+func TestTheKeyIsThatOfTheRoutesEndpoint(t *testing.T) {
+	balancer := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(balancer.Close)
+	h := gateway.NewHandler(nil, zerolog.Nop())
+	h.Endpoints = gateway.Endpoints{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Port: balancer.Listener.Addr().(*net.TCPAddr).Port}
+	h.Set([]gateway.Route{
+		{Host: "www.example.org", Path: "/", PathType: "Prefix", Endpoint: "127.0.0.1"},
+		{Host: "tunnel.example.org", Path: "/", PathType: "Prefix"},
+		{Host: "private.example.org", Path: "/", PathType: "Prefix", Endpoint: "10.0.0.1"},
+	})
+	url := start(t, h)
+	key := func(host string) http.Header {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/", http.NoBody)
+		require.NoError(t, err)
+		r.Host = host
+		r.Header.Set(publicwire.HeaderKeyWanted, "1")
+		resp, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		return resp.Header
+	}
+	assert.Equal(t, publicwire.KeyOf(balancer.Certificate()), key("www.example.org").Get(publicwire.HeaderKey))
+	assert.Equal(t, publicwire.NoRoute, key("tunnel.example.org").Get(publicwire.HeaderFailed))
+	assert.Equal(t, publicwire.NoRoute, key("other.example.org").Get(publicwire.HeaderFailed))
+	assert.Contains(t, key("private.example.org").Get(publicwire.HeaderKeyReason), "not a public address")
 }

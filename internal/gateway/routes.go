@@ -1,6 +1,6 @@
 // Package gateway is the agent's end of public traffic. It takes requests from the streams that the
-// control plane's gateway opens, and passes each to the Service that the agent's own routes name for
-// its host and path. Nothing that a request says can lead it anywhere else.
+// control plane's gateway opens, and passes each to the Service that the agent's own routes name
+// for its host and path. Nothing that a request says can lead it anywhere else.
 package gateway
 
 import (
@@ -16,6 +16,8 @@ type Route struct {
 	PathType   string // as in an Ingress
 	// Addresses are those of the Service, host:port; none if it has none.
 	Addresses []string
+	// Endpoint is the address of the cluster's own load balancer for the host; empty for none.
+	Endpoint string
 	// HTTP2 is set of a Service that declares HTTP/2 without TLS.
 	HTTP2 bool
 	// Created is when the route came to be: of two that are equal, the older one counts.
@@ -54,7 +56,8 @@ func rank(r Route) int {
 
 func trimmed(path string) string { return strings.TrimSuffix(path, "/") }
 
-// find returns the route of a request. A wildcard covers one label, and an exact host comes before it.
+// find returns the route of a request. A wildcard covers one label, and an exact host comes before
+// it.
 func (t table) find(host, path string) (Route, bool) {
 	if r, ok := match(t[host], path); ok {
 		return r, true

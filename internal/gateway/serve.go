@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	headerTimeout = 30 * time.Second
 	// idleTimeout is longer than the gateway keeps a stream that it does not use, so that it never
-	// uses one that is being closed here.
+	// uses one that is being closed here. Of a stream's first request it bounds the header: the
+	// gateway opens streams that it uses later.
 	idleTimeout = 5 * time.Minute
 )
 
@@ -21,7 +21,7 @@ const (
 // under way then have the time drain to finish.
 func (h *Handler) Serve(ctx context.Context, ln net.Listener, drain time.Duration) error {
 	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: h, ReadHeaderTimeout: idleTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: httpserver.ErrorLog(h.log, ""),
 	}
 	defer h.Close()

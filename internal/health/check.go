@@ -37,6 +37,7 @@ type Checker struct {
 	config        *rest.Config
 	stabilization diagnose.Stabilization
 	now           func() time.Time
+	podsAlone     bool
 
 	mu   sync.Mutex
 	api  client.Client // made when it is used first
@@ -145,6 +146,9 @@ func (c *Checker) check(ctx context.Context, api client.Client, w client.Object)
 // find gathers the evidence about a workload, and what it amounts to.
 func (c *Checker) find(ctx context.Context, api client.Client, w client.Object) (diagnose.Finding, diagnose.Evidence, error) {
 	g := Gatherer{Namespace: w.GetNamespace(), Name: pathOf(w), Objects: api, Live: api, Logs: Logs(c.pods)}
+	if c.podsAlone {
+		g.Live, g.Logs = blind{api}, nil
+	}
 	ev := diagnose.Evidence{Spec: runnerapi.AppSpec{Type: typeOf(w)}, Now: c.now(), Stabilization: c.stabilization}
 	ev.Autoscaler, _ = w.(*autoscalingv2.HorizontalPodAutoscaler)
 	all, err := g.workload(ctx, w)
@@ -154,7 +158,9 @@ func (c *Checker) find(ctx context.Context, api client.Client, w client.Object) 
 	if err := g.Add(ctx, all, &ev); err != nil {
 		return diagnose.Finding{}, ev, err
 	}
-	ev.Ports, ev.Container = c.ports.of(ctx, &ev, c.now)
+	if !c.podsAlone {
+		ev.Ports, ev.Container = c.ports.of(ctx, &ev, c.now)
+	}
 	return diagnose.Find(ev), ev, nil
 }
 

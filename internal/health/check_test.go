@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // template is that of a pod which may run in a namespace of the restricted level.
 func template(restart, image string, args ...string) string {

@@ -24,8 +24,8 @@ var makePods = []string{
 	"Deployment.apps", "StatefulSet.apps", "DaemonSet.apps", "ReplicaSet.apps", "ReplicationController", "Job.batch", "CronJob.batch",
 }
 
-// Propagation returns how to delete an object of a kind, which is KIND or KIND.GROUP: an object that
-// makes pods stays until they are gone.
+// Propagation returns how to delete an object of a kind, which is KIND or KIND.GROUP: an object
+// that makes pods stays until they are gone.
 func Propagation(kind string) metav1.DeletionPropagation {
 	if slices.Contains(makePods, kind) {
 		return metav1.DeletePropagationForeground
@@ -64,8 +64,8 @@ var readyNode = &corev1.Node{Status: corev1.NodeStatus{
 	Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 }}
 
-// remaining returns the pods that an object selects, or the pod that it is. Pods that cannot be read
-// are left out: what holds the object is a help, and no answer hangs on it.
+// remaining returns the pods that an object selects, or the pod that it is. Pods that cannot be
+// read are left out: what holds the object is a help, and no answer hangs on it.
 func remaining(ctx context.Context, api dynamic.Interface, live *unstructured.Unstructured) []corev1.Pod {
 	if live.GetKind() == "Pod" {
 		return typedPods([]unstructured.Unstructured{*live})

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	retry "k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -146,12 +148,29 @@ func hold(ctx context.Context, api client.Client, live *unstructured.Unstructure
 		return err
 	}
 	u.SetAnnotations(marked(u.GetAnnotations(), string(text)))
-	body, err := u.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	// The patch contains the version: a change by another client meanwhile is not undone.
-	return api.Patch(ctx, u, client.RawPatch(types.ApplyPatchType, body), client.ForceOwnership, client.FieldOwner(manager))
+	return applyTo(ctx, api, u, live.GetGeneration(), manager)
+}
+
+// applyTo applies what a workload's generation is to become. The patch contains the version: a
+// change by another client meanwhile is not undone. The workload's status changes with each pod
+// that ends, so a conflict means nothing while the generation is the same.
+func applyTo(ctx context.Context, api client.Client, u *unstructured.Unstructured, generation int64, manager string) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		now := &unstructured.Unstructured{}
+		now.SetGroupVersionKind(u.GroupVersionKind())
+		if err := api.Get(ctx, client.ObjectKeyFromObject(u), now); err != nil {
+			return err
+		}
+		if now.GetUID() != u.GetUID() || now.GetGeneration() != generation {
+			return errors.New("its spec has changed meanwhile")
+		}
+		u.SetResourceVersion(now.GetResourceVersion())
+		body, err := u.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		return api.Patch(ctx, u.DeepCopy(), client.RawPatch(types.ApplyPatchType, body), client.ForceOwnership, client.FieldOwner(manager))
+	})
 }
 
 // marked returns the annotations with the note, without those that controllers keep.

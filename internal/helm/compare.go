@@ -195,8 +195,8 @@ func withRights(p *problem.Error) *problem.Error {
 		return p
 	}
 	q := *p
-	q.Fix = "if the owner of the cluster wants charts to bring this, he grants it: kubectl apply -f manifest-rights.yaml, " +
-		"or a role of his own for the ServiceAccount pipeops-agent (docs/releases.md)"
+	q.Fix = "have the owner of the cluster grant it: kubectl apply -f manifest-rights.yaml, " +
+		"or a role of the owner's own for the ServiceAccount pipeops-agent (docs/deployer/helm-releases.md)"
 	return &q
 }
 

@@ -8,10 +8,12 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // TestFieldsOfOthersAreTakenOverWhenAsked, and by no command that does not ask.
 func TestFieldsOfOthersAreTakenOverWhenAsked(t *testing.T) {
+	suite.Release(t, "fields of others in a release")
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	remove(t, env, "shared")

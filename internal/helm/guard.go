@@ -2,18 +2,12 @@ package helm
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -89,21 +83,14 @@ func pathOf(path string) (namespace string, resource bool) {
 }
 
 // getter gives Helm clients that use a guard.
-type getter struct {
-	config    *rest.Config
-	namespace string
-	discovery discovery.CachedDiscoveryInterface
-	mapper    *restmapper.DeferredDiscoveryRESTMapper
-}
+type getter struct{ kubeclient.Getter }
 
 func newGetter(ctx context.Context, base *rest.Config, namespace string) (*getter, error) {
-	rc := guarded(ctx, base, namespace, false)
-	d, err := discovery.NewDiscoveryClientForConfig(rc)
+	g, err := kubeclient.NewGetter(guarded(ctx, base, namespace, false), namespace)
 	if err != nil {
-		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+		return nil, err
 	}
-	cached := memory.NewMemCacheClient(d)
-	return &getter{config: rc, namespace: namespace, discovery: cached, mapper: restmapper.NewDeferredDiscoveryRESTMapper(cached)}, nil
+	return &getter{*g}, nil
 }
 
 func guarded(ctx context.Context, base *rest.Config, namespace string, render bool) *rest.Config {
@@ -117,25 +104,6 @@ func guarded(ctx context.Context, base *rest.Config, namespace string, render bo
 // chart may add some.
 func (g *getter) forTemplates(ctx context.Context, base *rest.Config) *getter {
 	narrow := *g
-	narrow.config = guarded(ctx, base, g.namespace, true)
+	narrow.Config = guarded(ctx, base, g.Namespace, true)
 	return &narrow
-}
-
-// ToRESTConfig implements action.RESTClientGetter.
-func (g *getter) ToRESTConfig() (*rest.Config, error) { return g.config, nil }
-
-// ToDiscoveryClient implements action.RESTClientGetter.
-func (g *getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
-	return g.discovery, nil
-}
-
-// ToRESTMapper implements action.RESTClientGetter.
-func (g *getter) ToRESTMapper() (meta.RESTMapper, error) { return g.mapper, nil }
-
-// ToRawKubeConfigLoader implements genericclioptions.RESTClientGetter. Helm uses only its
-// namespace.
-func (g *getter) ToRawKubeConfigLoader() clientcmd.ClientConfig {
-	return clientcmd.NewDefaultClientConfig(*clientcmdapi.NewConfig(), &clientcmd.ConfigOverrides{
-		Context: clientcmdapi.Context{Namespace: g.namespace},
-	})
 }

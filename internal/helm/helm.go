@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -18,14 +17,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
-	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 const (
@@ -48,12 +47,8 @@ type Options struct {
 	Namespaces []string // the only ones that it may manage; empty for all
 	// Replica is the name of this replica among the agent's.
 	Replica string
-	// HTTPHosts are HOST or HOST:PORT from which charts may come without TLS.
-	HTTPHosts []string
-	// Guard decides to which hosts and addresses the agent connects for charts.
-	Guard egress.Guard
-	// Transport fetches charts, unguarded; nil for one with the system's roots and proxies.
-	Transport http.RoundTripper
+	// Charts says from where charts may come.
+	Charts repository.Options
 	// Render renders charts; the zero value runs this program, which calls render.Child.
 	Render render.Process
 	// Workloads reports the state of pods' controllers; if it is nil, Helm's own checks have to do.
@@ -72,12 +67,12 @@ type Workloads interface {
 	Check(ctx context.Context, u *unstructured.Unstructured) (health.Report, bool, error)
 }
 
-// Releases implements server.Releases. Its commands go on after they were answered, until Run
+// Releases implements backend.Releases. Its commands go on after they were answered, until Run
 // ends.
 type Releases struct {
 	opts   Options
 	config *rest.Config
-	fetch  *fetcher
+	fetch  *repository.Fetcher
 	holder string // this process
 	slots  chan struct{}
 
@@ -89,7 +84,7 @@ type Releases struct {
 	objects dynamic.Interface // made when it is used first
 }
 
-var _ server.Releases = (*Releases)(nil)
+var _ backend.Releases = (*Releases)(nil)
 
 // clients are created by the first call.
 type clients struct {
@@ -108,7 +103,7 @@ func New(config *rest.Config, opts Options) *Releases {
 	if opts.Render.Patience == 0 {
 		opts.Render.Patience = renderTimeout
 	}
-	r := &Releases{opts: opts, config: kubeclient.Config(config), fetch: newFetcher(opts), holder: rand.Text(), slots: make(chan struct{}, maxAtWork)}
+	r := &Releases{opts: opts, config: kubeclient.Config(config), fetch: repository.New(opts.Charts), holder: rand.Text(), slots: make(chan struct{}, maxAtWork)}
 	r.life, r.stop = context.WithCancel(context.Background())
 	return r
 }
@@ -187,6 +182,6 @@ func (r *Releases) enter(ctx context.Context, namespace string) (*clients, error
 }
 
 func unknown(key runnerapi.Key) error {
-	return problem.Errorf(problem.NotFound, "see which there are: pipeops-runner release list AGENT -n "+key.Namespace,
+	return problem.Errorf(problem.NotFound, "see which there are: pipeops-runner helm list AGENT -n "+key.Namespace,
 		"there is no release %s in namespace %s", key.Name, key.Namespace)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 func TestTheLifeOfARelease(t *testing.T) {
@@ -193,7 +194,8 @@ func kill(t *testing.T, env *kubetest.Env, release, replica string, status runne
 	assert.Error(t, cmd.Wait())
 }
 
-// TestAKilledCommandWedgesNothing kills an agent in the middle of an installation and of an upgrade.
+// TestAKilledCommandWedgesNothing kills an agent in the middle of an installation and of an
+// upgrade.
 func TestAKilledCommandWedgesNothing(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	remove(t, env, "killed")
@@ -223,6 +225,7 @@ func TestAKilledCommandWedgesNothing(t *testing.T) {
 
 // TestTheLockOfADeadReplicaRunsOut, which nobody can tell from one that is only slow.
 func TestTheLockOfADeadReplicaRunsOut(t *testing.T) {
+	suite.Release(t, "locks of dead replicas")
 	env := kubetest.ControlPlane(t)
 	remove(t, env, "dead")
 	kill(t, env, "dead", "agent-2", runnerapi.ReleasePendingInstall)
@@ -328,7 +331,8 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
 }
 
-// TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade: unknown kinds and fields, and what is somebody else's.
+// TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade: unknown kinds and fields, and what is
+// somebody else's.
 func TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
@@ -549,6 +553,7 @@ spec:
 
 // TestWhatDoesNotMendFailsAReleaseAtOnce, however long its patience: hooks, too.
 func TestWhatDoesNotMendFailsAReleaseAtOnce(t *testing.T) {
+	suite.Release(t, "releases that fail at once")
 	env := kubetest.Full(t)
 	r := start(t, env.Agent, func(o *helm.Options) {
 		o.Workloads = health.New(env.Agent, app.StabilizationFor(time.Second))
@@ -573,6 +578,7 @@ spec:
 
 // TestAReleaseWhosePodsAreRefusedIsStopped, and goes on with the next upgrade.
 func TestAReleaseWhosePodsAreRefusedIsStopped(t *testing.T) {
+	suite.Release(t, "rollouts that are stopped")
 	env := kubetest.Full(t)
 	checker := health.New(env.Agent, app.StabilizationFor(time.Second))
 	r := start(t, env.Agent, func(o *helm.Options) { o.Workloads = checker })

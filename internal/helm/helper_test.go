@@ -30,7 +30,7 @@ import (
 
 const production = "production" // the managed namespace of deployments/namespaces.yaml
 
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 var byTest = runnerapi.ReleaseOptions{WriteOptions: runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", RequestID: "req-1"}}}
 

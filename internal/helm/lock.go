@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -28,7 +28,7 @@ const (
 	lockKey    = "operation"
 )
 
-func lockName(release string) string { return bounds.ReleaseLock + release }
+func lockName(release string) string { return protected.ReleaseLock + release }
 
 // holding is the content of a lock.
 type holding struct {
@@ -107,7 +107,7 @@ func (r *Releases) take(ctx context.Context, c *clients, key runnerapi.Key, comm
 }
 
 func atWork(key runnerapi.Key, h *holding) error {
-	return problem.Errorf(problem.Conflict, "wait for its end: pipeops-runner release status AGENT "+key.Name+" -n "+key.Namespace+" --wait",
+	return problem.Errorf(problem.Conflict, "wait for its end: pipeops-runner helm status AGENT "+key.Name+" -n "+key.Namespace+" --wait",
 		"%s of Runner %s is at work on release %s since %s (%s)", h.Command, h.Runner, key.Name, h.StartedAt.Format(time.RFC3339), orBegun(h.Progress))
 }
 

@@ -41,8 +41,8 @@ func TestNothingIsChangedUnderAnOldLock(t *testing.T) {
 	assert.Len(t, errs, 1)
 }
 
-// slowMaps has one ConfigMap, and answers an update when it is told to. A caller who no longer waits
-// does not hear that it was carried out.
+// slowMaps has one ConfigMap, and answers an update when it is told to. A caller who no longer
+// waits does not hear that it was carried out.
 type slowMaps struct {
 	corev1client.ConfigMapInterface
 	at     corev1.ConfigMap

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -25,7 +25,7 @@ const maxLookup = 2 << 20
 // that. It passes the cluster's answer on unchanged.
 func (g *getter) lookup(ctx context.Context, q render.Question, admit func([]runnerapi.ObjectIntent) error) ([]byte, error) {
 	gvk := schema.FromAPIVersionAndKind(q.APIVersion, q.Kind)
-	mapping, err := g.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	mapping, err := g.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) {
 		return nil, problem.Errorf(problem.Invalid, "install what brings this kind first, or ask .Capabilities.APIVersions before",
 			"it looks up a %.100q of %.100q, and the cluster has no such kind", q.Kind, q.APIVersion)
@@ -33,10 +33,10 @@ func (g *getter) lookup(ctx context.Context, q render.Question, admit func([]run
 	if err != nil {
 		return nil, kubeproblem.From(err, "finding kind "+q.Kind)
 	}
-	if err := admitLookup(q, bounds.Kind(mapping.GroupVersionKind), admit); err != nil {
+	if err := admitLookup(q, protected.Kind(mapping.GroupVersionKind), admit); err != nil {
 		return nil, err
 	}
-	client, err := discovery.NewDiscoveryClientForConfig(g.config)
+	client, err := discovery.NewDiscoveryClientForConfig(g.Config)
 	if err != nil {
 		return nil, err
 	}

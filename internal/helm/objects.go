@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
-	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
-	"github.com/pipeops/pipeops-vm-agent/internal/brings"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
+	"github.com/pipeops/pipeops-vm-agent/internal/intents"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -37,7 +37,7 @@ func (o *object) where() string {
 
 // ofObjects bounds the expansion of a template's aliases, as the process that rendered it did.
 // Another program may have written what is read from the cluster.
-var ofObjects = bounded.Limits{Bytes: 64 << 20, Values: 200_000, Aliases: 10_000, Expanded: 8 << 20, Depth: 1000}
+var ofObjects = decode.Limits{Bytes: 64 << 20, Values: 200_000, Aliases: 10_000, Expanded: 8 << 20, Depth: 1000}
 
 // parseObjects splits a rendered template into its documents, and lists into their items.
 func parseObjects(source, text, hook string) ([]*object, error) {
@@ -80,12 +80,12 @@ func parseObjects(source, text, hook string) ([]*object, error) {
 // String returns the object's name for messages.
 func (o *object) String() string { return o.GetKind() + " " + o.GetName() }
 
-func (o *object) kind() string { return bounds.Kind(o.GroupVersionKind()) }
+func (o *object) kind() string { return protected.Kind(o.GroupVersionKind()) }
 
 // limits are the objects that no chart may contain, regardless of the policy: those that may not be
 // applied through the agent, and those outside the release's namespace.
 type limits struct {
-	bounds.Agent
+	protected.Agent
 	namespace string // of the release
 }
 
@@ -132,20 +132,20 @@ func inTemplate(o *object, err error) error {
 	return located.WithField("chart").WithLocation(place(o))
 }
 
-// intents returns the objects as far as a policy can bound them.
-func intents(objects []*object) ([]runnerapi.ObjectIntent, error) {
+// objectIntents returns the objects as far as a policy can bound them.
+func objectIntents(objects []*object) ([]runnerapi.ObjectIntent, error) {
 	all := make([]runnerapi.ObjectIntent, len(objects))
 	for i, o := range objects {
 		var err error
-		if all[i], err = intent(o); err != nil {
+		if all[i], err = objectIntent(o); err != nil {
 			return nil, unreadable(fmt.Errorf("%s: %s: %w", o.source, o, err))
 		}
 	}
 	return all, nil
 }
 
-func intent(o *object) (runnerapi.ObjectIntent, error) {
-	in, err := brings.Object(o.Unstructured)
+func objectIntent(o *object) (runnerapi.ObjectIntent, error) {
+	in, err := intents.Object(o.Unstructured)
 	in.Location = place(o)
 	return in, err
 }

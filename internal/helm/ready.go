@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/brings"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/internal/intents"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -92,7 +92,7 @@ func (r *Releases) describeState(ctx context.Context, namespace string, objects 
 		if o.hook != "" {
 			continue
 		}
-		if !brings.RunsPods(o.kind()) && !slices.Contains([]string{"App.pipeops.io", autoscaler}, o.kind()) {
+		if !intents.RunsPods(o.kind()) && !slices.Contains([]string{"App.pipeops.io", autoscaler}, o.kind()) {
 			continue
 		}
 		report, err := r.stateOf(ctx, namespace, o)

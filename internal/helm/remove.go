@@ -133,8 +133,8 @@ func irremovable(o *object, mapping *meta.RESTMapping, err error) error {
 	q := *p
 	q.Detail = fmt.Sprintf("%s (%s): %s", o, o.source, p.Detail)
 	if p.Code == problem.Forbidden && strings.HasPrefix(p.Detail, "the agent may not ") {
-		q.Fix = fmt.Sprintf("if the owner of the cluster wants the agent to remove it, he grants get and delete of %s to the ServiceAccount pipeops-agent by a role of his own "+
-			"(docs/releases.md); or he does this with helm. Nothing was changed", mapping.Resource.GroupResource())
+		q.Fix = fmt.Sprintf("have the owner of the cluster grant get and delete of %s to the ServiceAccount pipeops-agent by a role "+
+			"(docs/deployer/helm-releases.md); or remove it with helm. Nothing was changed", mapping.Resource.GroupResource())
 	}
 	return &q
 }

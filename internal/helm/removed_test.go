@@ -14,7 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// afterList calls a function once, when the names of Secrets have been listed and before the answer is seen.
+// afterList calls a function once, when the names of Secrets have been listed and before the answer
+// is seen.
 type afterList struct {
 	http.RoundTripper
 	do *atomic.Pointer[func()]

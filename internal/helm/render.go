@@ -31,11 +31,11 @@ type rendered struct {
 
 // capabilities returns what charts ask about the cluster.
 func capabilities(g *getter) (*common.Capabilities, error) {
-	version, err := g.discovery.ServerVersion()
+	version, err := g.Discovery.ServerVersion()
 	if err != nil {
 		return nil, err
 	}
-	versions, err := action.GetVersionSet(g.discovery)
+	versions, err := action.GetVersionSet(g.Discovery)
 	if err != nil {
 		return nil, err
 	}

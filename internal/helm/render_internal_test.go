@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"helm.sh/helm/v4/pkg/chart/common"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
@@ -38,7 +38,7 @@ func TestAChartThatDoesNotRenderNamesTemplateAndLine(t *testing.T) {
 		"recursion": {`{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`, []string{"web/templates/a.yaml"}}, // by its depth or its memory, whichever is reached first
 	} {
 		t.Run(what, func(t *testing.T) {
-			_, err := become(t, packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", c.template), nil)
+			_, err := become(t, rendertest.Archive(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", c.template), nil)
 			p := refusal(t, err)
 			assert.Contains(t, []problem.Code{problem.Invalid, problem.TooLarge}, p.Code)
 			assert.Equal(t, "chart", p.Field)
@@ -48,9 +48,9 @@ func TestAChartThatDoesNotRenderNamesTemplateAndLine(t *testing.T) {
 		})
 	}
 	schema := `{"properties":{"replicas":{"type":"integer"}}}`
-	_, err := become(t, packed(t, "web/Chart.yaml", chartYAML, "web/values.schema.json", schema), map[string]any{"replicas": "many"})
+	_, err := become(t, rendertest.Archive(t, "web/Chart.yaml", chartYAML, "web/values.schema.json", schema), map[string]any{"replicas": "many"})
 	assert.Contains(t, refusal(t, err).Detail, "replicas")
-	_, err = become(t, packed(t, "web/Chart.yaml", chartYAML+"kubeVersion: '>=99'\n"), nil)
+	_, err = become(t, rendertest.Archive(t, "web/Chart.yaml", chartYAML+"kubeVersion: '>=99'\n"), nil)
 	assert.Contains(t, refusal(t, err).Detail, "wants Kubernetes >=99")
 }
 
@@ -61,7 +61,7 @@ func TestAliasesOfWhatAChartRendersTo(t *testing.T) {
 	for i := range 200 {
 		bomb += fmt.Sprintf("  k%d: *a\n", i)
 	}
-	_, err := become(t, packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", bomb), nil)
+	_, err := become(t, rendertest.Archive(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", bomb), nil)
 	assert.Contains(t, refusal(t, err).Detail, "aliases (*NAME) stand for more than")
 	_, err = parseObjects("release web", bomb, "")
 	assert.Contains(t, refusal(t, err).Detail, "aliases (*NAME) stand for more than")
@@ -71,7 +71,7 @@ func TestAliasesOfWhatAChartRendersTo(t *testing.T) {
 
 // TestWhatAPolicyIsAskedAbout: every object, hooks and lists too, and every container.
 func TestWhatAPolicyIsAskedAbout(t *testing.T) {
-	made, err := become(t, packed(t, "web/Chart.yaml", chartYAML, "web/crds/c.yaml", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: c}}",
+	made, err := become(t, rendertest.Archive(t, "web/Chart.yaml", chartYAML, "web/crds/c.yaml", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: c}}",
 		"web/templates/a.yaml", `apiVersion: v1
 kind: List
 items:
@@ -89,7 +89,7 @@ metadata: {name: d, annotations: {helm.sh/hook: "post-install,pre-delete"}}
 spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, image: job:1}]}}}}}
 `), nil)
 	require.NoError(t, err)
-	in, err := intents(made.objects)
+	in, err := objectIntents(made.objects)
 	require.NoError(t, err)
 	require.Len(t, in, 4)
 	byKind := map[string]runnerapi.ObjectIntent{}
@@ -104,17 +104,17 @@ spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, image: job:
 		{Field: "spec.template.spec.initContainers[0]", Name: "i", Image: "init:1"},
 	}, byKind["Deployment.apps"].Containers)
 	assert.Equal(t, "job:1", byKind["CronJob.batch"].Containers[0].Image)
-	made, err = become(t, packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml",
+	made, err = become(t, rendertest.Archive(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml",
 		"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: {name: c, image: hidden:1}}}"), nil)
 	require.NoError(t, err)
-	_, err = intents(made.objects)
+	_, err = objectIntents(made.objects)
 	assert.Equal(t, problem.Invalid, refusal(t, err).Code, "what cannot be read is not waved through")
 }
 
 // TestWhatNoChartBrings is refused whatever the policy says: what nobody applies
-// (internal/bounds has it all), and what is not the release's.
+// (internal/protected has it all), and what is not the release's.
 func TestWhatNoChartBrings(t *testing.T) {
-	b := limits{bounds.Agent{Namespace: "pipeops"}, "production"}
+	b := limits{protected.Agent{Namespace: "pipeops"}, "production"}
 	for text, says := range map[string]string{
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}":                           "is in namespace kube-system",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}":                                                   "no chart makes a namespace",
@@ -128,4 +128,13 @@ func TestWhatNoChartBrings(t *testing.T) {
 	objects, err := parseObjects("a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: production}}", "")
 	require.NoError(t, err)
 	assert.NoError(t, b.check(objects[0]))
+}
+
+const chartYAML = "apiVersion: v2\nname: web\nversion: 1.4.2\n"
+
+func refusal(t *testing.T, err error) *problem.Error {
+	t.Helper()
+	p := &problem.Error{}
+	require.ErrorAs(t, err, &p)
+	return p
 }

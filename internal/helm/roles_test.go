@@ -13,7 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// operator is a chart with an account, its Role and the RoleBinding, as `helm create` and most others have them.
+// operator is a chart with an account, its Role and the RoleBinding, as `helm create` and most
+// others have them.
 func operator(t testing.TB) []byte {
 	return pack(t, map[string]string{
 		"values.yaml": "to: \"\"\nverbs: [get, list, watch]\n",

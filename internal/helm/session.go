@@ -14,9 +14,9 @@ import (
 	"helm.sh/helm/v4/pkg/storage"
 	"helm.sh/helm/v4/pkg/storage/driver"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -156,7 +156,7 @@ func (s *session) close() {
 // mine refuses a release that was not made through the agent.
 func (s *session) mine() error {
 	if len(s.history) > 0 && !ours(s.history) {
-		return problem.Errorf(problem.Conflict, "leave it to its owner, or take it over: PUT it with adopt, which is pipeops-runner release deploy --adopt",
+		return problem.Errorf(problem.Conflict, "leave it to its owner, or take it over: PUT it with adopt, which is pipeops-runner helm deploy --adopt",
 			"release %s was not made through the agent", s.key.Name).WithField("path.name")
 	}
 	return nil
@@ -194,7 +194,7 @@ func (s *session) configuration(admit func([]runnerapi.ObjectIntent) error) (*ac
 }
 
 func (s *session) limits() limits {
-	return limits{bounds.Agent{Namespace: s.opts.Namespace}, s.key.Namespace}
+	return limits{protected.Agent{Namespace: s.opts.Namespace}, s.key.Namespace}
 }
 
 // work runs a command until it is done, without a time limit for the caller, and returns once it
@@ -272,7 +272,7 @@ func explained(err error) error {
 	case errors.As(err, &p):
 		return p
 	case errors.Is(err, driver.ErrReleaseNotFound):
-		return problem.Errorf(problem.NotFound, "see which there are: pipeops-runner release list", "there is no such release")
+		return problem.Errorf(problem.NotFound, "list the releases: pipeops-runner helm list AGENT", "the release does not exist")
 	case errors.Is(err, driver.ErrReleaseExists):
 		return problem.Errorf(problem.Conflict, "send it again", "another command made this revision at the same time")
 	case errors.Is(err, errStopped):

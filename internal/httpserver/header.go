@@ -11,9 +11,9 @@ import (
 // fieldOverhead is what a field counts beside its name and value (RFC 9113, section 6.5.2).
 const fieldOverhead = 32
 
-// boundHeaders answers requests over HTTP/2 whose header is larger than the server's MaxHeaderBytes.
-// net/http would answer them with a page of HTML, so it gets twice that bound. Only a client that
-// ignores SETTINGS_MAX_HEADER_LIST_SIZE goes beyond that, and receives the page.
+// boundHeaders answers requests over HTTP/2 whose header is larger than the server's
+// MaxHeaderBytes. net/http would answer them with a page of HTML, so it gets twice that bound. Only
+// a client that ignores SETTINGS_MAX_HEADER_LIST_SIZE goes beyond that, and receives the page.
 func boundHeaders(srv *http.Server) {
 	bound, inner := srv.MaxHeaderBytes, srv.Handler
 	if bound == 0 {

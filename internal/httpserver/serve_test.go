@@ -127,7 +127,8 @@ func TestWhatNetHTTPRefusesIsAProblem(t *testing.T) {
 	require.ErrorIs(t, stop(), http.ErrServerClosed)
 }
 
-// testLargeHeader sends a header half again as large as what the server of these tests accepts, over HTTP/2.
+// testLargeHeader sends a header half again as large as what the server of these tests accepts,
+// over HTTP/2.
 func testLargeHeader(t *testing.T, transport http.RoundTripper, url string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
@@ -162,7 +163,8 @@ func TestWhatNetHTTPRefusesIsAProblemWithoutTLSToo(t *testing.T) {
 	require.ErrorIs(t, stop(), http.ErrServerClosed)
 }
 
-// TestAHandshakeThatHangsDoesNotHoldTheShutdown nor does a server that was shut down before it serves.
+// TestAHandshakeThatHangsDoesNotHoldTheShutdown nor does a server that was shut down before it
+// serves.
 func TestAHandshakeThatHangsDoesNotHoldTheShutdown(t *testing.T) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, net.ErrClosed }}
 	address, stop := serve(t, config)

@@ -8,11 +8,11 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // APIServer gives access to the cluster's API server for requests of Runners. It implements
-// server.KubernetesAPI.
+// backend.KubernetesAPI.
 type APIServer struct {
 	given     *rest.Config
 	namespace string
@@ -25,17 +25,17 @@ type APIServer struct {
 	scopes scopes
 }
 
-var _ server.KubernetesAPI = (*APIServer)(nil)
+var _ backend.KubernetesAPI = (*APIServer)(nil)
 
 // NewAPIServer takes the agent's own credentials and namespace.
 func NewAPIServer(given *rest.Config, namespace string) *APIServer {
 	return &APIServer{given: rest.CopyConfig(given), namespace: namespace}
 }
 
-// OwnNamespace implements server.KubernetesAPI.
+// OwnNamespace implements backend.KubernetesAPI.
 func (a *APIServer) OwnNamespace() string { return a.namespace }
 
-// APIServer implements server.KubernetesAPI.
+// APIServer implements backend.KubernetesAPI.
 func (a *APIServer) APIServer() (*url.URL, http.RoundTripper, error) {
 	a.once.Do(a.prepare)
 	return a.target, a.rt, a.err

@@ -18,7 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 const (
@@ -27,14 +27,14 @@ const (
 	maxApprovals, maxApprovalsPerRunner = 256, 32
 )
 
-// Approvals implements server.Approvals. A command that waits is a ControllerRevision in the
+// Approvals implements backend.Approvals. A command that waits is a ControllerRevision in the
 // agent's namespace, whose data the API server lets no client change. The cluster's owner approves
 // it by an annotation. The agent uses an approval by deleting the object, which succeeds once.
 type Approvals struct {
 	*Journal
 }
 
-var _ server.Approvals = Approvals{}
+var _ backend.Approvals = Approvals{}
 
 // Approvals returns the approvals in the agent's namespace.
 func (k *Client) Approvals() Approvals { return Approvals{k.Journal()} }
@@ -49,9 +49,9 @@ func approvalLabels() map[string]string {
 	return map[string]string{managed.By: managed.ByAgent, managed.Operation: "approval"}
 }
 
-// Use implements server.Approvals.
-func (a Approvals) Use(ctx context.Context, asked server.ApprovalRequest) (runnerapi.Approval, bool, error) {
-	key, err := a.keyOfDigests(ctx)
+// Use implements backend.Approvals.
+func (a Approvals) Use(ctx context.Context, asked backend.ApprovalRequest) (runnerapi.Approval, bool, error) {
+	key, err := a.digests.read(ctx)
 	if err != nil {
 		return runnerapi.Approval{}, false, kubeproblem.From(err, "reading the key of the digests")
 	}

@@ -15,12 +15,12 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-func approvalOf(change func(*server.ApprovalRequest)) server.ApprovalRequest {
-	r := server.ApprovalRequest{Method: "PUT", Path: "/v1/namespaces/shop/apps/web", Query: "wait=1m", Body: []byte(`{"image":"a"}`)}
+func approvalOf(change func(*backend.ApprovalRequest)) backend.ApprovalRequest {
+	r := backend.ApprovalRequest{Method: "PUT", Path: "/v1/namespaces/shop/apps/web", Query: "wait=1m", Body: []byte(`{"image":"a"}`)}
 	r.Runner, r.Command, r.Namespace, r.Name = "ci", "put-app", "shop", "web"
 	r.Asked = time.Now().UTC().Truncate(time.Second)
 	r.Until = r.Asked.Add(time.Hour)
@@ -34,8 +34,8 @@ func TestApprovalsInACluster(t *testing.T) {
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace})
 	require.NoError(t, err)
 	one, other := k.Approvals(), k.Approvals()
-	same := func(*server.ApprovalRequest) {}
-	use := func(change func(*server.ApprovalRequest)) (runnerapi.Approval, bool) {
+	same := func(*backend.ApprovalRequest) {}
+	use := func(change func(*backend.ApprovalRequest)) (runnerapi.Approval, bool) {
 		t.Helper()
 		a, approved, err := one.Use(t.Context(), approvalOf(change))
 		require.NoError(t, err)
@@ -51,13 +51,13 @@ func TestApprovalsInACluster(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "ci", got.Runner)
 	assert.NotNil(t, got.Approved)
-	for name, change := range map[string]func(*server.ApprovalRequest){
-		"another Runner":    func(r *server.ApprovalRequest) { r.Runner = "bot" },
-		"another command":   func(r *server.ApprovalRequest) { r.Command = "delete-app" },
-		"another namespace": func(r *server.ApprovalRequest) { r.Namespace = "web" },
-		"another name":      func(r *server.ApprovalRequest) { r.Name = "api" },
-		"another query":     func(r *server.ApprovalRequest) { r.Query = "adopt=true" },
-		"another body":      func(r *server.ApprovalRequest) { r.Body = []byte(`{"image":"b"}`) },
+	for name, change := range map[string]func(*backend.ApprovalRequest){
+		"another Runner":    func(r *backend.ApprovalRequest) { r.Runner = "bot" },
+		"another command":   func(r *backend.ApprovalRequest) { r.Command = "delete-app" },
+		"another namespace": func(r *backend.ApprovalRequest) { r.Namespace = "web" },
+		"another name":      func(r *backend.ApprovalRequest) { r.Name = "api" },
+		"another query":     func(r *backend.ApprovalRequest) { r.Query = "adopt=true" },
+		"another body":      func(r *backend.ApprovalRequest) { r.Body = []byte(`{"image":"b"}`) },
 	} {
 		a, approved := use(change)
 		assert.False(t, approved, name)
@@ -78,7 +78,7 @@ func TestApprovalsInACluster(t *testing.T) {
 	_, approved = use(same)
 	assert.False(t, approved, "it has to be approved again")
 
-	expired, _ := use(func(r *server.ApprovalRequest) { r.Name, r.Until = "late", time.Now().Add(-time.Second) })
+	expired, _ := use(func(r *backend.ApprovalRequest) { r.Name, r.Until = "late", time.Now().Add(-time.Second) })
 	_, err = one.Approve(t.Context(), expired.ID)
 	require.ErrorContains(t, err, "expired")
 	_, err = one.Approve(t.Context(), "nowhere")
@@ -92,17 +92,17 @@ func TestApprovalsInACluster(t *testing.T) {
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: kubetest.AgentNamespace, Name: "approval-" + expired.ID}, object))
 	metav1.SetMetaDataAnnotation(&object.ObjectMeta, "pipeops.io/approved", time.Now().UTC().Format(time.RFC3339))
 	require.NoError(t, env.Client.Update(t.Context(), object))
-	_, approved = use(func(r *server.ApprovalRequest) { r.Name = "late" })
+	_, approved = use(func(r *backend.ApprovalRequest) { r.Name = "late" })
 	assert.False(t, approved)
 
 	n := 0
 	for ; n < 100 && err == nil; n++ {
-		_, _, err = one.Use(t.Context(), approvalOf(func(r *server.ApprovalRequest) { r.Runner, r.Name = "flood", fmt.Sprint(n) }))
+		_, _, err = one.Use(t.Context(), approvalOf(func(r *backend.ApprovalRequest) { r.Runner, r.Name = "flood", fmt.Sprint(n) }))
 	}
 	e := &runnerapi.Error{}
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, runnerapi.Code("too_many_requests"), e.Code)
 	assert.Equal(t, 33, n, "a Runner has a bounded number")
-	_, _, err = one.Use(t.Context(), approvalOf(func(r *server.ApprovalRequest) { r.Name = "another" }))
+	_, _, err = one.Use(t.Context(), approvalOf(func(r *backend.ApprovalRequest) { r.Name = "another" }))
 	require.NoError(t, err, "which is not the others'")
 }

@@ -96,5 +96,8 @@ func (s AuditStore) Delete(ctx context.Context, first int64) error {
 	return client.IgnoreNotFound(s.k.client.Delete(ctx, &appsv1.ControllerRevision{ObjectMeta: s.meta(first)}))
 }
 
+// Most implements audit.Store.
+func (s AuditStore) Most() int { return audit.Keep }
+
 // String implements audit.Store.
 func (s AuditStore) String() string { return "controller revisions of namespace " + s.k.opts.Namespace }

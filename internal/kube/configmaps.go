@@ -14,12 +14,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func (k *Client) configMaps() contents[*corev1.ConfigMap] {
-	return contents[*corev1.ConfigMap]{k, "config map", "configmap", func() *corev1.ConfigMap { return &corev1.ConfigMap{} }}
+func (k Contents) configMaps() objects[*corev1.ConfigMap] {
+	return objects[*corev1.ConfigMap]{k.Client, "config map", "configmap", func() *corev1.ConfigMap { return &corev1.ConfigMap{} }}
 }
 
 // PutConfigMap creates the ConfigMap or replaces all its keys.
-func (k *Client) PutConfigMap(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
+func (k Contents) PutConfigMap(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
 	if err := k.admit(ctx, key.Namespace); err != nil {
 		return runnerapi.ConfigMap{}, err
 	}
@@ -37,7 +37,7 @@ func (k *Client) PutConfigMap(ctx context.Context, key runnerapi.Key, spec runne
 }
 
 // GetConfigMap reads a ConfigMap that came through the agent, with its values.
-func (k *Client) GetConfigMap(ctx context.Context, key runnerapi.Key) (runnerapi.ConfigMap, error) {
+func (k Contents) GetConfigMap(ctx context.Context, key runnerapi.Key) (runnerapi.ConfigMap, error) {
 	cm, err := k.configMaps().read(ctx, key)
 	if err != nil {
 		return runnerapi.ConfigMap{}, err
@@ -47,7 +47,7 @@ func (k *Client) GetConfigMap(ctx context.Context, key runnerapi.Key) (runnerapi
 
 // ListConfigMaps returns all ConfigMaps in a namespace that came through the agent, without their
 // values.
-func (k *Client) ListConfigMaps(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error) {
+func (k Contents) ListConfigMaps(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error) {
 	all := []runnerapi.ConfigMap{}
 	err := k.configMaps().list(ctx, namespace, &corev1.ConfigMapList{}, func(list client.ObjectList) error {
 		for i := range list.(*corev1.ConfigMapList).Items {
@@ -67,12 +67,12 @@ func (k *Client) ListConfigMaps(ctx context.Context, namespace string) ([]runner
 }
 
 // DeleteConfigMap deletes a ConfigMap that came through the agent.
-func (k *Client) DeleteConfigMap(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+func (k Contents) DeleteConfigMap(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	return k.configMaps().remove(ctx, key, opts)
 }
 
-func (k *Client) wireConfigMap(ctx context.Context, cm *corev1.ConfigMap, values bool) (runnerapi.ConfigMap, error) {
-	key, err := k.keyOfDigests(ctx)
+func (k Contents) wireConfigMap(ctx context.Context, cm *corev1.ConfigMap, values bool) (runnerapi.ConfigMap, error) {
+	key, err := k.digests.read(ctx)
 	if err != nil {
 		return runnerapi.ConfigMap{}, kubeproblem.From(err, "reading the key of the digests")
 	}
@@ -104,8 +104,8 @@ func contentOf(cm *corev1.ConfigMap) map[string][]byte {
 
 // ContentDigest returns a digest that changes with the content of an object that an App uses,
 // whether or not the object is the agent's. It returns an empty string if there is no such object.
-func (k *Client) ContentDigest(ctx context.Context, kind runnerapi.RestartTrigger, key runnerapi.Key) (string, error) {
-	secret, err := k.keyOfDigests(ctx)
+func (k Contents) ContentDigest(ctx context.Context, kind runnerapi.RestartTrigger, key runnerapi.Key) (string, error) {
+	secret, err := k.digests.read(ctx)
 	if err != nil {
 		return "", fmt.Errorf("read the key of the digests: %w", err)
 	}

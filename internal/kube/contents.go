@@ -13,14 +13,27 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // pageSize bounds how much of a list is in memory at once.
 const pageSize = 100
 
-// contents is the common part of Secrets and ConfigMaps: a Runner sets, reads and deletes those
+// Contents are the Secrets and ConfigMaps of Runners. It implements backend.Secrets and
+// backend.ConfigMaps.
+type Contents struct{ *Client }
+
+var (
+	_ backend.Secrets    = Contents{}
+	_ backend.ConfigMaps = Contents{}
+)
+
+// Contents returns the Secrets and ConfigMaps of Runners.
+func (k *Client) Contents() Contents { return Contents{k} }
+
+// objects is the common part of Secrets and ConfigMaps: a Runner sets, reads and deletes those
 // that came through the agent, and no others.
-type contents[O client.Object] struct {
+type objects[O client.Object] struct {
 	*Client
 	what  string // for messages
 	kind  string // for kubectl
@@ -28,7 +41,7 @@ type contents[O client.Object] struct {
 }
 
 // put creates the object or fills the existing one.
-func (c contents[O]) put(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions, fill func(O) error) (o O, err error) {
+func (c objects[O]) put(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions, fill func(O) error) (o O, err error) {
 	err = retry.OnError(retry.DefaultBackoff, raced, func() error {
 		o, err = c.tryPut(ctx, key, opts, fill)
 		return err
@@ -38,7 +51,7 @@ func (c contents[O]) put(ctx context.Context, key runnerapi.Key, opts runnerapi.
 
 func raced(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-func (c contents[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions, fill func(O) error) (O, error) {
+func (c objects[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions, fill func(O) error) (O, error) {
 	o := c.fresh()
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, o)
 	missing := apierrors.IsNotFound(err)
@@ -69,7 +82,7 @@ func (c contents[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnera
 }
 
 // read does not reveal whether there is an object that was not made through the agent.
-func (c contents[O]) read(ctx context.Context, key runnerapi.Key) (O, error) {
+func (c objects[O]) read(ctx context.Context, key runnerapi.Key) (O, error) {
 	o := c.fresh()
 	if err := c.admit(ctx, key.Namespace); err != nil {
 		return o, err
@@ -85,7 +98,7 @@ func (c contents[O]) read(ctx context.Context, key runnerapi.Key) (O, error) {
 }
 
 // remove deletes the object that exists now, not one that was created meanwhile.
-func (c contents[O]) remove(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+func (c objects[O]) remove(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	o, err := c.read(ctx, key)
 	if err != nil {
 		return err
@@ -98,7 +111,7 @@ func (c contents[O]) remove(ctx context.Context, key runnerapi.Key, opts runnera
 }
 
 // list passes on the objects of a namespace, a page at a time.
-func (c contents[O]) list(ctx context.Context, namespace string, list client.ObjectList, each func(client.ObjectList) error) error {
+func (c objects[O]) list(ctx context.Context, namespace string, list client.ObjectList, each func(client.ObjectList) error) error {
 	if err := c.admit(ctx, namespace); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"hash"
 	"maps"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,8 +32,8 @@ const (
 )
 
 // describe returns what may be revealed about a Secret.
-func (k *Client) describe(ctx context.Context, s *corev1.Secret) (runnerapi.Secret, error) {
-	key, err := k.keyOfDigests(ctx)
+func (k Contents) describe(ctx context.Context, s *corev1.Secret) (runnerapi.Secret, error) {
+	key, err := k.digests.read(ctx)
 	if err != nil {
 		return runnerapi.Secret{}, kubeproblem.From(err, "reading the key of the digests")
 	}
@@ -65,40 +66,49 @@ func frame(h hash.Hash, b []byte) {
 	h.Write(b)
 }
 
-// keyOfDigests reads the key, or makes it the first time.
-func (k *Client) keyOfDigests(ctx context.Context) ([]byte, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.digestKey != nil {
-		return k.digestKey, nil
+// digestKey is the key of the digests. It is read once.
+type digestKey struct {
+	client    client.Client
+	namespace string
+
+	mu  sync.Mutex
+	key []byte
+}
+
+// read reads the key, or makes it the first time.
+func (d *digestKey) read(ctx context.Context) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.key != nil {
+		return d.key, nil
 	}
 	s := &corev1.Secret{}
-	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.opts.Namespace, Name: digestSecret}, s)
+	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: digestSecret}, s)
 	if apierrors.IsNotFound(err) {
-		s, err = k.makeDigestKey(ctx)
+		s, err = d.create(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if len(s.Data[digestField]) < digestBytes {
-		return nil, fmt.Errorf("secret %s/%s holds no key: delete it, and the agent makes a new one", k.opts.Namespace, digestSecret)
+		return nil, fmt.Errorf("secret %s/%s holds no key: delete it, and the agent makes a new one", d.namespace, digestSecret)
 	}
-	k.digestKey = s.Data[digestField]
-	return k.digestKey, nil
+	d.key = s.Data[digestField]
+	return d.key, nil
 }
 
-func (k *Client) makeDigestKey(ctx context.Context) (*corev1.Secret, error) {
+func (d *digestKey) create(ctx context.Context) (*corev1.Secret, error) {
 	key := make([]byte, digestBytes)
 	if _, err := rand.Read(key); err != nil {
 		return nil, err
 	}
 	s := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.opts.Namespace, Name: digestSecret, Labels: managed.Labels()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: digestSecret, Labels: managed.Labels()},
 		Data:       map[string][]byte{digestField: key},
 	}
-	err := k.client.Create(ctx, s, client.FieldOwner(managed.FieldManager))
+	err := d.client.Create(ctx, s, client.FieldOwner(managed.FieldManager))
 	if apierrors.IsAlreadyExists(err) { // another replica was first
-		err = k.client.Get(ctx, client.ObjectKeyFromObject(s), s)
+		err = d.client.Get(ctx, client.ObjectKeyFromObject(s), s)
 	}
 	return s, err
 }

@@ -28,8 +28,8 @@ const agentLabel = "app.kubernetes.io/name"
 // maxNamed bounds the pods that an error names.
 const maxNamed = 10
 
-// CordonNode implements runnerapi.Nodes.
-func (k *Client) CordonNode(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) (runnerapi.Node, error) {
+// CordonNode implements backend.Nodes.
+func (k Nodes) CordonNode(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) (runnerapi.Node, error) {
 	node, err := k.node(ctx, name)
 	if err != nil {
 		return node, err
@@ -44,7 +44,7 @@ func (k *Client) CordonNode(ctx context.Context, name string, cordoned bool, opt
 	return k.node(ctx, name)
 }
 
-func (k *Client) setCordoned(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) error {
+func (k Nodes) setCordoned(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"annotations": map[string]string{
 			managed.ChangedBy: opts.Caller.Runner, managed.RequestID: opts.Caller.RequestID,
@@ -62,7 +62,7 @@ func (k *Client) setCordoned(ctx context.Context, name string, cordoned bool, op
 // them.
 func nodeProblem(err error, doing string) error {
 	if lacksRights(err) {
-		return problem.Errorf(problem.Forbidden, "grant them: kubectl apply -f deployments/node-rights.yaml (docs/nodes.md)",
+		return problem.Errorf(problem.Forbidden, "grant them: kubectl apply -f deployments/node-rights.yaml (docs/deployer/nodes.md)",
 			"%s: the agent lacks the rights to manage nodes, which are not among its own: %s", doing, err)
 	}
 	return kubeproblem.From(err, doing)
@@ -73,9 +73,9 @@ func lacksRights(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot ")
 }
 
-// DrainNode implements runnerapi.Nodes. It does not use kubectl's own drain, which brings the whole
+// DrainNode implements backend.Nodes. It does not use kubectl's own drain, which brings the whole
 // of cli-runtime along, needs rights to read DaemonSets and reports its progress by printing.
-func (k *Client) DrainNode(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions) (runnerapi.Drain, error) {
+func (k Nodes) DrainNode(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions) (runnerapi.Drain, error) {
 	out := runnerapi.Drain{Node: name}
 	if _, err := k.node(ctx, name); err != nil {
 		return out, err
@@ -104,7 +104,7 @@ func (k *Client) DrainNode(ctx context.Context, name string, options runnerapi.D
 }
 
 // podsToDrain returns the pods that a drain takes away, and the number of those that stay.
-func (k *Client) podsToDrain(ctx context.Context, node string) (pods []corev1.Pod, skipped int, err error) {
+func (k Nodes) podsToDrain(ctx context.Context, node string) (pods []corev1.Pod, skipped int, err error) {
 	on := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}
 	err = k.pages(ctx, &corev1.PodList{}, func(list client.ObjectList) error {
 		for _, pod := range list.(*corev1.PodList).Items {
@@ -122,7 +122,7 @@ func (k *Client) podsToDrain(ctx context.Context, node string) (pods []corev1.Po
 }
 
 // refuseDrain is called before anything is changed.
-func (k *Client) refuseDrain(node string, pods []corev1.Pod, options runnerapi.DrainOptions) error {
+func (k Nodes) refuseDrain(node string, pods []corev1.Pod, options runnerapi.DrainOptions) error {
 	var lost, data []string
 	for i := range pods {
 		pod := &pods[i]
@@ -160,7 +160,7 @@ func naming(pods []string) string {
 }
 
 // drainPod evicts a pod, or notes why it is still there.
-func (k *Client) drainPod(ctx context.Context, pod *corev1.Pod, options runnerapi.DrainOptions, opts runnerapi.WriteOptions, out *runnerapi.Drain) error {
+func (k Nodes) drainPod(ctx context.Context, pod *corev1.Pod, options runnerapi.DrainOptions, opts runnerapi.WriteOptions, out *runnerapi.Drain) error {
 	remains := func(state, message string) {
 		out.Remaining = append(out.Remaining, runnerapi.DrainingPod{Namespace: pod.Namespace, Name: pod.Name, State: state, Message: message})
 	}

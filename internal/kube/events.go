@@ -16,9 +16,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// ListEvents implements runnerapi.Nodes. For any number of events, it holds no more than a page and
+// ListEvents implements backend.Nodes. For any number of events, it holds no more than a page and
 // those that it returns.
-func (k *Client) ListEvents(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
+func (k Nodes) ListEvents(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
 	if err := k.admit(ctx, namespace); err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (k *Client) ListEvents(ctx context.Context, namespace string, filter runner
 
 // nodeEvents returns a node's, which Kubernetes keeps in namespace default: nil where the agent may
 // not read them there, as node-rights.yaml lets it.
-func (k *Client) nodeEvents(ctx context.Context, name string) ([]runnerapi.ClusterEvent, error) {
+func (k Nodes) nodeEvents(ctx context.Context, name string) ([]runnerapi.ClusterEvent, error) {
 	newest, err := k.events(ctx, metav1.NamespaceDefault, runnerapi.EventFilter{Kind: "Node", Name: name, Limit: runnerapi.MaxNodeEvents})
 	if apierrors.IsForbidden(err) {
 		return nil, nil
@@ -39,7 +39,7 @@ func (k *Client) nodeEvents(ctx context.Context, name string) ([]runnerapi.Clust
 	return newest, kubeproblem.From(err, "reading the events of node "+name)
 }
 
-func (k *Client) events(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
+func (k Nodes) events(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
 	limit := filter.Limit
 	if limit <= 0 || limit > runnerapi.MaxEvents {
 		limit = runnerapi.MaxEvents

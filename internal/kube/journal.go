@@ -23,8 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 const (
@@ -38,7 +37,7 @@ const (
 
 var recordID = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// Journal implements server.Journal. Each command is an object of its own, a ControllerRevision
+// Journal implements backend.Journal. Each command is an object of its own, a ControllerRevision
 // in the agent's namespace. Creating it is the claim, which only one replica wins. Its immutable
 // data holds the claim, and an annotation the answer. A ConfigMap would do the same, but the right
 // to write ConfigMaps would include the cluster owner's policy.
@@ -48,27 +47,27 @@ type Journal struct {
 	now    func() time.Time
 }
 
-var _ server.Journal = (*Journal)(nil)
+var _ backend.Journal = (*Journal)(nil)
 
 // Journal returns the journal in the agent's namespace.
 func (k *Client) Journal() *Journal { return &Journal{Client: k, now: time.Now} }
 
 // claimed is the content of a record from its creation.
 type claimed struct {
-	runnerapi.Record
+	backend.Record
 	Fingerprint string `json:"fingerprint"` // keyed, so it reveals nothing of what was sent
 	fresh       bool   // this claim created it
 }
 
-// Claim implements server.Journal.
-func (j *Journal) Claim(ctx context.Context, c runnerapi.Claim) (runnerapi.Record, bool, error) {
-	key, err := j.keyOfDigests(ctx)
+// Claim implements backend.Journal.
+func (j *Journal) Claim(ctx context.Context, c backend.Claim) (backend.Record, bool, error) {
+	key, err := j.digests.read(ctx)
 	if err != nil {
-		return runnerapi.Record{}, false, kubeproblem.From(err, "reading the key of the digests")
+		return backend.Record{}, false, kubeproblem.From(err, "reading the key of the digests")
 	}
 	id := strings.ToLower(recordID.EncodeToString(keyed(key, "id", c.Caller.Runner, c.Key)[:16]))
 	mine := claimed{
-		Record:      runnerapi.Record{ID: id, Command: c.Command, Target: c.Target, Caller: c.Caller, StartedAt: j.now().UTC()},
+		Record:      backend.Record{ID: id, Command: c.Command, Target: c.Target, Caller: c.Caller, StartedAt: j.now().UTC()},
 		Fingerprint: hex.EncodeToString(keyed(key, "content", c.Method, c.Path, string(c.Body))),
 	}
 	j.sweepSometimes(ctx)
@@ -78,16 +77,16 @@ func (j *Journal) Claim(ctx context.Context, c runnerapi.Claim) (runnerapi.Recor
 			return j.answerClaim(mine, known, err)
 		}
 	}
-	return runnerapi.Record{}, false, problem.Errorf(problem.Conflict, "send it again", "the same command is being sent several times at once")
+	return backend.Record{}, false, problem.Errorf(problem.Conflict, "send it again", "the same command is being sent several times at once")
 }
 
 // answerClaim distinguishes the three results of a claim.
-func (j *Journal) answerClaim(mine claimed, known *claimed, err error) (runnerapi.Record, bool, error) {
+func (j *Journal) answerClaim(mine claimed, known *claimed, err error) (backend.Record, bool, error) {
 	switch {
 	case err != nil:
-		return runnerapi.Record{}, false, kubeproblem.From(err, "noting the command")
+		return backend.Record{}, false, kubeproblem.From(err, "noting the command")
 	case known.Fingerprint != mine.Fingerprint:
-		return runnerapi.Record{}, false, runnerapi.KeyReused()
+		return backend.Record{}, false, backend.KeyReused()
 	}
 	return known.Record, !known.fresh, nil
 }
@@ -118,7 +117,7 @@ func (j *Journal) claim(ctx context.Context, mine claimed) (*claimed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j.now().Sub(have.CreationTimestamp.Time) <= runnerapi.JournalAge {
+	if j.now().Sub(have.CreationTimestamp.Time) <= backend.JournalAge {
 		return decodeRecord(have)
 	}
 	return nil, client.IgnoreNotFound(j.client.Delete(ctx, have, client.Preconditions{UID: &have.UID}))
@@ -160,8 +159,8 @@ func decodeRecord(r *appsv1.ControllerRevision) (*claimed, error) {
 	return c, nil
 }
 
-// Finish implements server.Journal.
-func (j *Journal) Finish(ctx context.Context, record runnerapi.Record) error {
+// Finish implements backend.Journal.
+func (j *Journal) Finish(ctx context.Context, record backend.Record) error {
 	end, err := json.Marshal(record)
 	if err != nil {
 		return err
@@ -176,17 +175,17 @@ func (j *Journal) Finish(ctx context.Context, record runnerapi.Record) error {
 	})
 }
 
-// Release implements server.Journal.
+// Release implements backend.Journal.
 func (j *Journal) Release(ctx context.Context, id string) error {
 	r := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: j.opts.Namespace, Name: recordPrefix + id}}
 	return client.IgnoreNotFound(j.client.Delete(ctx, r))
 }
 
-// Find implements server.Journal.
-func (j *Journal) Find(ctx context.Context, id string) (runnerapi.Record, error) {
+// Find implements backend.Journal.
+func (j *Journal) Find(ctx context.Context, id string) (backend.Record, error) {
 	r, err := j.read(ctx, id)
 	if apierrors.IsNotFound(err) {
-		return runnerapi.Record{}, problem.Errorf(problem.NotFound, "operations are kept for a day; ask for the App itself",
+		return backend.Record{}, problem.Errorf(problem.NotFound, "operations are kept for a day; ask for the App itself",
 			"there is no operation %s (any more)", id)
 	}
 	var c *claimed
@@ -194,7 +193,7 @@ func (j *Journal) Find(ctx context.Context, id string) (runnerapi.Record, error)
 		c, err = decodeRecord(r)
 	}
 	if err != nil {
-		return runnerapi.Record{}, kubeproblem.From(err, "reading operation "+id)
+		return backend.Record{}, kubeproblem.From(err, "reading operation "+id)
 	}
 	return c.Record, nil
 }
@@ -224,7 +223,7 @@ func (j *Journal) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range surplus(all, runnerapi.JournalSize, j.now().Add(-runnerapi.JournalAge)) {
+	for _, r := range surplus(all, backend.JournalSize, j.now().Add(-backend.JournalAge)) {
 		o := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: j.opts.Namespace, Name: r.name}}
 		if err := client.IgnoreNotFound(j.client.Delete(ctx, o, client.Preconditions{UID: &r.uid})); err != nil && !apierrors.IsConflict(err) {
 			return err

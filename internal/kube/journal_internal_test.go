@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -19,11 +20,11 @@ func TestOldRecordsAreSwept(t *testing.T) {
 	k, err := New(env.Agent, Options{Namespace: kubetest.AgentNamespace})
 	require.NoError(t, err)
 	j := k.Journal()
-	claim := runnerapi.Claim{Caller: runnerapi.Caller{Runner: "sweeper"}, Key: "old", Command: "put-app"}
+	claim := backend.Claim{Caller: runnerapi.Caller{Runner: "sweeper"}, Key: "old", Command: "put-app"}
 	old, _, err := j.Claim(t.Context(), claim)
 	require.NoError(t, err)
 
-	j.now = func() time.Time { return time.Now().Add(runnerapi.JournalAge + time.Minute) }
+	j.now = func() time.Time { return time.Now().Add(backend.JournalAge + time.Minute) }
 	claim.Body = []byte("another")
 	young, known, err := j.Claim(t.Context(), claim)
 	require.NoError(t, err, "an old key may be used again")
@@ -48,7 +49,7 @@ func TestEachRunnerHasItsShareOfTheRecords(t *testing.T) {
 		for _, r := range all {
 			out[r.runner]++
 		}
-		for _, r := range surplus(all, size, now.Add(-runnerapi.JournalAge)) {
+		for _, r := range surplus(all, size, now.Add(-backend.JournalAge)) {
 			out[r.runner]--
 		}
 		return out
@@ -63,7 +64,7 @@ func TestEachRunnerHasItsShareOfTheRecords(t *testing.T) {
 	assert.Equal(t, 10, left(2000)["quiet"], "what is a day old goes")
 
 	young := map[string]time.Time{}
-	for _, r := range surplus(all, 2000, now.Add(-runnerapi.JournalAge)) {
+	for _, r := range surplus(all, 2000, now.Add(-backend.JournalAge)) {
 		young[r.runner] = r.at // they come from the oldest on
 	}
 	assert.Equal(t, now.Add(-time.Second-995*time.Second), young["busier"], "the oldest go")
@@ -75,7 +76,7 @@ func TestTheSharesAreOfTheRunnersThatCalled(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k, err := New(env.Agent, Options{Namespace: kubetest.AgentNamespace})
 	require.NoError(t, err)
-	record, _, err := k.Journal().Claim(t.Context(), runnerapi.Claim{Caller: runnerapi.Caller{Runner: "sharer"}, Key: "a", Command: "put-app"})
+	record, _, err := k.Journal().Claim(t.Context(), backend.Claim{Caller: runnerapi.Caller{Runner: "sharer"}, Key: "a", Command: "put-app"})
 	require.NoError(t, err)
 	have, err := k.Journal().read(t.Context(), record.ID)
 	require.NoError(t, err)

@@ -11,11 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-func claimOf(key, body string) runnerapi.Claim {
-	return runnerapi.Claim{
+func claimOf(key, body string) backend.Claim {
+	return backend.Claim{
 		Caller: byTest.Caller, Key: key, Command: "put-secret", Target: runnerapi.Key{Namespace: production, Name: "db"},
 		Method: "PUT", Path: "/v1/namespaces/production/secrets/db", Body: []byte(body),
 	}

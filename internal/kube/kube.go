@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/rs/zerolog"
 	appsv1 "k8s.io/api/apps/v1"
@@ -32,7 +31,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // Options describe where the agent runs.
@@ -44,24 +43,16 @@ type Options struct {
 	Log            zerolog.Logger
 }
 
-// Client implements server.Secrets, server.ConfigMaps,
-// server.Namespaces, server.Clusters and runnerapi.Nodes.
+// Client reads facts about the cluster, and what is the agent's own. What Runners call has types of
+// its own, one for each noun.
 type Client struct {
-	opts   Options
-	client client.Client
-	rest   rest.Interface
-
-	mu        sync.Mutex
-	digestKey []byte // read once
+	opts    Options
+	client  client.Client
+	rest    rest.Interface
+	digests *digestKey
 }
 
-var (
-	_ server.Secrets    = (*Client)(nil)
-	_ server.ConfigMaps = (*Client)(nil)
-	_ server.Namespaces = (*Client)(nil)
-	_ server.Clusters   = (*Client)(nil)
-	_ server.Nodes      = (*Client)(nil)
-)
+var _ backend.Clusters = (*Client)(nil)
 
 // Passing reports whether a retry may help without any change.
 func Passing(err error) bool {
@@ -98,7 +89,7 @@ func New(given *rest.Config, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
 	}
-	return &Client{opts: opts, client: c, rest: core.RESTClient()}, nil
+	return &Client{opts: opts, client: c, rest: core.RESTClient(), digests: &digestKey{client: c, namespace: opts.Namespace}}, nil
 }
 
 // newMapper returns a table of the few kinds that the agent needs, which avoids asking the API
@@ -134,6 +125,18 @@ func (k *Client) admit(ctx context.Context, namespace string) error {
 		return ns, k.client.Get(ctx, client.ObjectKey{Name: name}, ns)
 	})
 	return err
+}
+
+// everywhere returns what to list for everything that the agent may see.
+func (k *Client) everywhere() []client.ListOption {
+	if len(k.opts.Namespaces) == 0 {
+		return []client.ListOption{client.InNamespace(metav1.NamespaceAll)}
+	}
+	var where []client.ListOption
+	for _, name := range k.opts.Namespaces {
+		where = append(where, client.InNamespace(name))
+	}
+	return where
 }
 
 // writer returns the client for a write, which changes nothing if it is a dry run.

@@ -23,21 +23,21 @@ func TestLimitedToNamespaces(t *testing.T) {
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace, Namespaces: []string{production}})
 	require.NoError(t, err)
 
-	_, err = k.ListSecrets(t.Context(), production)
+	_, err = k.Contents().ListSecrets(t.Context(), production)
 	require.NoError(t, err)
-	_, err = k.ListSecrets(t.Context(), "beyond")
+	_, err = k.Contents().ListSecrets(t.Context(), "beyond")
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)
 
-	all, err := k.ListNamespaces(t.Context())
+	all, err := k.Namespaces().ListNamespaces(t.Context())
 	require.NoError(t, err)
 	assert.False(t, slices.ContainsFunc(all, func(ns runnerapi.Namespace) bool { return ns.Name != production }))
 
 	for _, name := range []string{production, "beyond", "another"} {
-		_, err = k.PutNamespace(t.Context(), name, runnerapi.NamespaceSpec{}, byTest)
+		_, err = k.Namespaces().PutNamespace(t.Context(), name, runnerapi.NamespaceSpec{}, byTest)
 		p := problemOf(t, err)
 		assert.Equal(t, runnerapi.CodeForbidden, p.Code)
 		assert.Contains(t, p.Detail, "limited to the namespaces "+production)
-		assert.Equal(t, runnerapi.CodeForbidden, problemOf(t, k.DeleteNamespace(t.Context(), name, byTest)).Code)
+		assert.Equal(t, runnerapi.CodeForbidden, problemOf(t, k.Namespaces().DeleteNamespace(t.Context(), name, byTest)).Code)
 	}
 	_, err = k.Facts(t.Context())
 	require.NoError(t, err)

@@ -23,6 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 const (
@@ -37,9 +38,17 @@ const (
 // adoptionSeen is how long the API server may take to see a label: 1.5 s in all.
 var adoptionSeen = wait.Backoff{Steps: 6, Duration: 50 * time.Millisecond, Factor: 2}
 
+// Namespaces are the managed namespaces, with their bounds. It implements backend.Namespaces.
+type Namespaces struct{ *Client }
+
+var _ backend.Namespaces = Namespaces{}
+
+// Namespaces returns the managed namespaces.
+func (k *Client) Namespaces() Namespaces { return Namespaces{k} }
+
 // PutNamespace makes a namespace the agent's. It creates it, or adopts it if the caller asks for
 // that, and gives the agent its rights there.
-func (k *Client) PutNamespace(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
+func (k Namespaces) PutNamespace(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
 	if err := k.refuseWrite(name); err != nil {
 		return runnerapi.Namespace{}, err
 	}
@@ -87,7 +96,7 @@ func (k *Client) PutNamespace(ctx context.Context, name string, spec runnerapi.N
 
 // refuseWrite refuses namespaces that may not be managed. An agent that is limited to some
 // namespaces creates and deletes none: these are the cluster owner's.
-func (k *Client) refuseWrite(name string) error {
+func (k Namespaces) refuseWrite(name string) error {
 	if len(k.opts.Namespaces) > 0 {
 		return problem.Errorf(problem.Forbidden, "ask the owner of the cluster, who names the agent's namespaces when installing it (PIPEOPS_NAMESPACES)",
 			"the agent is limited to the namespaces %s and changes no namespace itself", strings.Join(k.opts.Namespaces, ", ")).WithField("path.namespace")
@@ -112,7 +121,7 @@ func checkLabels(labels map[string]string) error {
 
 // applyNamespace uses server-side apply without force: labels that others have set stay, labels
 // that are no longer in the spec go.
-func (k *Client) applyNamespace(ctx context.Context, name string, labels map[string]string, wasThere bool, opts runnerapi.WriteOptions) error {
+func (k Namespaces) applyNamespace(ctx context.Context, name string, labels map[string]string, wasThere bool, opts runnerapi.WriteOptions) error {
 	ns := &unstructured.Unstructured{}
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	ns.SetName(name)
@@ -129,7 +138,7 @@ func (k *Client) applyNamespace(ctx context.Context, name string, labels map[str
 }
 
 // Manage gives the agent its rights in a namespace that has just become managed, by any means.
-func (k *Client) Manage(ctx context.Context, namespace string) error {
+func (k Namespaces) Manage(ctx context.Context, namespace string) error {
 	return k.bind(ctx, namespace, runnerapi.WriteOptions{})
 }
 
@@ -137,7 +146,7 @@ func (k *Client) Manage(ctx context.Context, namespace string) error {
 //
 // The admission policy that bounds these rights reads the namespace's label from the API server's
 // cache, which may be a moment behind the label just written.
-func (k *Client) bind(ctx context.Context, namespace string, opts runnerapi.WriteOptions) error {
+func (k Namespaces) bind(ctx context.Context, namespace string, opts runnerapi.WriteOptions) error {
 	want := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managed.FieldManager, Labels: managed.Labels()},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespaceRole},
@@ -162,7 +171,7 @@ func (k *Client) bind(ctx context.Context, namespace string, opts runnerapi.Writ
 }
 
 // GetNamespace returns one managed namespace.
-func (k *Client) GetNamespace(ctx context.Context, name string) (runnerapi.Namespace, error) {
+func (k Namespaces) GetNamespace(ctx context.Context, name string) (runnerapi.Namespace, error) {
 	ns, err := k.readNamespace(ctx, name)
 	if err != nil {
 		return runnerapi.Namespace{}, err
@@ -175,7 +184,7 @@ func (k *Client) GetNamespace(ctx context.Context, name string) (runnerapi.Names
 	return out, k.readBounds(ctx, &out)
 }
 
-func (k *Client) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+func (k Namespaces) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	ns := &corev1.Namespace{}
 	err := k.client.Get(ctx, client.ObjectKey{Name: name}, ns)
 	if err != nil {
@@ -188,7 +197,7 @@ func (k *Client) readNamespace(ctx context.Context, name string) (*corev1.Namesp
 }
 
 // ListNamespaces returns all managed namespaces.
-func (k *Client) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, error) {
+func (k Namespaces) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, error) {
 	apps := map[string]int{}
 	for _, where := range k.everywhere() {
 		some, err := k.countApps(ctx, where)
@@ -214,21 +223,9 @@ func (k *Client) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, err
 	return all, nil
 }
 
-// everywhere returns what to list for everything that the agent may see.
-func (k *Client) everywhere() []client.ListOption {
-	if len(k.opts.Namespaces) == 0 {
-		return []client.ListOption{client.InNamespace(metav1.NamespaceAll)}
-	}
-	var where []client.ListOption
-	for _, name := range k.opts.Namespaces {
-		where = append(where, client.InNamespace(name))
-	}
-	return where
-}
-
 // DeleteNamespace deletes a namespace that the agent created, with its content. The agent may not
 // delete one that it adopted.
-func (k *Client) DeleteNamespace(ctx context.Context, name string, opts runnerapi.WriteOptions) error {
+func (k Namespaces) DeleteNamespace(ctx context.Context, name string, opts runnerapi.WriteOptions) error {
 	if err := k.refuseWrite(name); err != nil {
 		return err
 	}
@@ -256,7 +253,7 @@ func (k *Client) DeleteNamespace(ctx context.Context, name string, opts runnerap
 
 // deleteApps deletes the Apps first: their end is announced while the agent still has its rights in
 // the namespace.
-func (k *Client) deleteApps(ctx context.Context, namespace string, opts runnerapi.WriteOptions) ([]string, error) {
+func (k Namespaces) deleteApps(ctx context.Context, namespace string, opts runnerapi.WriteOptions) ([]string, error) {
 	var names []string
 	err := k.pages(ctx, appList(), func(list client.ObjectList) error {
 		for _, found := range list.(*metav1.PartialObjectMetadataList).Items {
@@ -277,7 +274,7 @@ func (k *Client) deleteApps(ctx context.Context, namespace string, opts runnerap
 }
 
 // countApps counts Apps per namespace from their metadata only.
-func (k *Client) countApps(ctx context.Context, opts ...client.ListOption) (map[string]int, error) {
+func (k Namespaces) countApps(ctx context.Context, opts ...client.ListOption) (map[string]int, error) {
 	counts := map[string]int{}
 	err := k.pages(ctx, appList(), func(list client.ObjectList) error {
 		for _, a := range list.(*metav1.PartialObjectMetadataList).Items {

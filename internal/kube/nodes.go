@@ -14,16 +14,25 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 const rolePrefix = "node-role.kubernetes.io/"
 
-// ListNodes implements runnerapi.Nodes.
-func (k *Client) ListNodes(ctx context.Context) ([]runnerapi.Node, error) { return k.nodes(ctx, "") }
+// Nodes are the cluster's nodes, and its events. It implements backend.Nodes.
+type Nodes struct{ *Client }
 
-// GetNode implements runnerapi.Nodes. It lists by name: the agent has the right
+var _ backend.Nodes = Nodes{}
+
+// Nodes returns the cluster's nodes.
+func (k *Client) Nodes() Nodes { return Nodes{k} }
+
+// ListNodes implements backend.Nodes.
+func (k Nodes) ListNodes(ctx context.Context) ([]runnerapi.Node, error) { return k.nodes(ctx, "") }
+
+// GetNode implements backend.Nodes. It lists by name: the agent has the right
 // to list nodes anyway, and no other.
-func (k *Client) GetNode(ctx context.Context, name string) (runnerapi.Node, error) {
+func (k Nodes) GetNode(ctx context.Context, name string) (runnerapi.Node, error) {
 	node, err := k.node(ctx, name)
 	if err == nil {
 		node.Events, err = k.nodeEvents(ctx, name)
@@ -32,7 +41,7 @@ func (k *Client) GetNode(ctx context.Context, name string) (runnerapi.Node, erro
 }
 
 // node returns a node without its events.
-func (k *Client) node(ctx context.Context, name string) (runnerapi.Node, error) {
+func (k Nodes) node(ctx context.Context, name string) (runnerapi.Node, error) {
 	nodes, err := k.nodes(ctx, name)
 	if err != nil {
 		return runnerapi.Node{}, err
@@ -48,7 +57,7 @@ func noNode(name string) error {
 }
 
 // nodes returns all nodes, or the one of that name, in the order of their names.
-func (k *Client) nodes(ctx context.Context, name string) ([]runnerapi.Node, error) {
+func (k Nodes) nodes(ctx context.Context, name string) ([]runnerapi.Node, error) {
 	var named, on []client.ListOption
 	if name != "" {
 		named = []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)}}
@@ -115,7 +124,7 @@ func nodeOf(n *corev1.Node) runnerapi.Node {
 }
 
 // addPods counts pods and what they request, page by page.
-func (k *Client) addPods(ctx context.Context, nodes map[string]*runnerapi.Node, on []client.ListOption) error {
+func (k Nodes) addPods(ctx context.Context, nodes map[string]*runnerapi.Node, on []client.ListOption) error {
 	for _, where := range k.everywhere() {
 		err := k.pages(ctx, &corev1.PodList{}, func(list client.ObjectList) error {
 			for i := range list.(*corev1.PodList).Items {
@@ -170,7 +179,7 @@ func requested(pod *corev1.Pod, name corev1.ResourceName) int64 {
 }
 
 // addUsage adds the figures of the metrics API, if there is one.
-func (k *Client) addUsage(ctx context.Context, nodes map[string]*runnerapi.Node, named []client.ListOption) error {
+func (k Nodes) addUsage(ctx context.Context, nodes map[string]*runnerapi.Node, named []client.ListOption) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(nodeMetricsKind.GroupVersion().WithKind(nodeMetricsKind.Kind + "List"))
 	err := k.client.List(ctx, list, named...)

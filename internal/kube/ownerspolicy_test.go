@@ -100,7 +100,7 @@ func TestAPolicyThatMayNotBeReadIsTold(t *testing.T) {
 	nobody.Impersonate.UserName, nobody.Impersonate.Groups = "nobody", nil
 	k, err := kube.New(&nobody, kube.Options{Namespace: kubetest.AgentNamespace})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var told error
 	require.NoError(t, k.WatchPolicy(ctx, func(_ map[string]string, err error) {

@@ -32,7 +32,7 @@ type scope struct {
 	read       time.Time
 }
 
-// Namespaced implements server.KubernetesAPI.
+// Namespaced implements backend.KubernetesAPI.
 func (a *APIServer) Namespaced(ctx context.Context, group, version, resource string) (bool, error) {
 	path := "api/" + version
 	if group != "" {

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -66,7 +66,7 @@ func checkDockerConfig(data map[string][]byte) error {
 	var config struct {
 		Auths map[string]json.RawMessage `json:"auths"`
 	}
-	if err := bounded.Text.JSON(data[key], &config); err != nil || len(config.Auths) == 0 { // err would quote the value
+	if err := decode.Text.JSON(data[key], &config); err != nil || len(config.Auths) == 0 { // err would quote the value
 		return invalid("data."+key, `give the content of a docker config.json: {"auths": {"REGISTRY": {...}}}`,
 			"a dockerconfigjson secret needs the key "+key+" with registries under auths")
 	}

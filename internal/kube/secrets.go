@@ -12,12 +12,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func (k *Client) secrets() contents[*corev1.Secret] {
-	return contents[*corev1.Secret]{k, "secret", "secret", func() *corev1.Secret { return &corev1.Secret{} }}
+func (k Contents) secrets() objects[*corev1.Secret] {
+	return objects[*corev1.Secret]{k.Client, "secret", "secret", func() *corev1.Secret { return &corev1.Secret{} }}
 }
 
 // PutSecret creates the Secret or replaces all its keys.
-func (k *Client) PutSecret(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error) {
+func (k Contents) PutSecret(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error) {
 	if err := k.admit(ctx, key.Namespace); err != nil {
 		return runnerapi.Secret{}, err
 	}
@@ -40,7 +40,7 @@ func (k *Client) PutSecret(ctx context.Context, key runnerapi.Key, spec runnerap
 }
 
 // GetSecret returns what may be revealed about a Secret.
-func (k *Client) GetSecret(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, error) {
+func (k Contents) GetSecret(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, error) {
 	s, err := k.secrets().read(ctx, key)
 	if err != nil {
 		return runnerapi.Secret{}, err
@@ -49,7 +49,7 @@ func (k *Client) GetSecret(ctx context.Context, key runnerapi.Key) (runnerapi.Se
 }
 
 // ListSecrets returns all Secrets in a namespace that came through the agent, without their values.
-func (k *Client) ListSecrets(ctx context.Context, namespace string) ([]runnerapi.Secret, error) {
+func (k Contents) ListSecrets(ctx context.Context, namespace string) ([]runnerapi.Secret, error) {
 	all := []runnerapi.Secret{}
 	err := k.secrets().list(ctx, namespace, &corev1.SecretList{}, func(list client.ObjectList) error {
 		for i := range list.(*corev1.SecretList).Items {
@@ -69,6 +69,6 @@ func (k *Client) ListSecrets(ctx context.Context, namespace string) ([]runnerapi
 }
 
 // DeleteSecret deletes a Secret that came through the agent.
-func (k *Client) DeleteSecret(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+func (k Contents) DeleteSecret(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	return k.secrets().remove(ctx, key, opts)
 }

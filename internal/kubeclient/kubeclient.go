@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
-// Config returns a copy of a configuration for a part of the agent. The API server does the fairness
-// (API Priority and Fairness), and its warnings are for people with kubectl.
+// Config returns a copy of a configuration for a part of the agent. The API server does the
+// fairness (API Priority and Fairness), and its warnings are for people with kubectl.
 func Config(given *rest.Config) *rest.Config {
 	rc := rest.CopyConfig(given)
 	rc.QPS, rc.Burst = -1, 0

@@ -131,7 +131,7 @@ func forbidden(message string) error {
 		return problem.Errorf(problem.Conflict, "wait until the namespace is gone and create it again, or use another one", "%s", message)
 	case strings.Contains(message, "attempting to grant RBAC permissions not currently held"):
 		return problem.Errorf(problem.Forbidden, "leave these rights out, or have the owner of the cluster give them to the agent in this namespace: "+
-			"deployments/manifest-rights.yaml has the usual ones (ClusterRole pipeops-agent-grantable, docs/manifests.md)",
+			"deployments/manifest-rights.yaml has the usual ones (ClusterRole pipeops-agent-grantable, docs/deployer/manifests.md)",
 			"the agent grants no right that it does not hold itself, and lacks %s", notHeld(message))
 	case permission.MatchString(message):
 		m := permission.FindStringSubmatch(message)

@@ -136,6 +136,17 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
+// Enter counts a connection that does not come by Accept, such as one of QUIC at the same port.
+// leave ends that, and may be called again. ok is false beyond the limits.
+func (l *Listener) Enter(addr net.Addr) (leave func(), ok bool) {
+	from := PeerOf(addr)
+	if reason := l.enter(from, time.Now()); reason != "" {
+		l.logRefusal(from, reason)
+		return nil, false
+	}
+	return sync.OnceFunc(func() { l.leave(from, time.Now()) }), true
+}
+
 // Close implements net.Listener.
 func (l *Listener) Close() error {
 	l.shut()
@@ -194,6 +205,11 @@ func (l *Listener) refuse(raw net.Conn, from netip.Prefix, limit string) {
 		_ = tcp.SetLinger(0)
 	}
 	_ = raw.Close()
+	l.logRefusal(from, limit)
+}
+
+// logRefusal logs a refusal.
+func (l *Listener) logRefusal(from netip.Prefix, limit string) {
 	l.told.Do(func() {
 		l.cfg.Log.Warn().Str("listener", l.cfg.Name).Stringer("peer", from).Str("limit", limit).Uint64("refused", l.Stats().Refused).
 			Msg("connections are refused; if they are those of many agents behind one address, raise the limits")

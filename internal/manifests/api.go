@@ -4,21 +4,21 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // API is an Applier as the Runner API needs it.
 type API struct{ *Applier }
 
-var _ server.Manifests = API{}
+var _ backend.Manifests = API{}
 
-// Apply implements server.Manifests. It bounds the memory of all calls together: a call waits
+// Apply implements backend.Manifests. It bounds the memory of all calls together: a call waits
 // until there is room.
 func (a API) Apply(ctx context.Context, set runnerapi.Key, text []byte, opts runnerapi.ApplyOptions) (Result, error) {
-	room := int64(min(bounded.Values(text), limits.Values))
+	room := int64(min(decode.Values(text), limits.Values))
 	if err := a.room.Acquire(ctx, room); err != nil {
 		return Result{}, kubeproblem.From(err, "waiting for other sets")
 	}
@@ -57,17 +57,17 @@ func options(o runnerapi.ApplyOptions) Options {
 	}
 }
 
-// GetSet implements server.Manifests.
+// GetSet implements backend.Manifests.
 func (a API) GetSet(ctx context.Context, set runnerapi.Key) (runnerapi.ManifestSet, error) {
 	return a.Get(ctx, Set(set))
 }
 
-// ListSets implements server.Manifests.
+// ListSets implements backend.Manifests.
 func (a API) ListSets(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error) {
 	return a.List(ctx, namespace)
 }
 
-// DeleteSet implements server.Manifests.
+// DeleteSet implements backend.Manifests.
 func (a API) DeleteSet(ctx context.Context, set runnerapi.Key, opts runnerapi.ApplyOptions) (Result, error) {
 	result, err := a.Delete(ctx, Set(set), options(opts))
 	if opts.Read != nil {

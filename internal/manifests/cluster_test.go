@@ -31,6 +31,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 const production = "production"
@@ -54,10 +55,10 @@ func with(t *testing.T, env *kubetest.Env, rc *rest.Config) applier {
 	t.Helper()
 	k, err := kube.New(rc, kube.Options{Namespace: kubetest.AgentNamespace})
 	require.NoError(t, err)
-	_, err = k.PutNamespace(t.Context(), production, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	_, err = k.Namespaces().PutNamespace(t.Context(), production, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	return applier{manifests.New(manifests.Config{
-		REST: rc, Namespace: kubetest.AgentNamespace, Manage: k.Manage,
+		REST: rc, Namespace: kubetest.AgentNamespace, Manage: k.Namespaces().Manage,
 		Workloads: health.New(rc, app.StabilizationFor(time.Second)),
 	}), t, env}
 }
@@ -178,8 +179,8 @@ func TestWhatIsWrongIsSaidBeforeAnythingIsDone(t *testing.T) {
 	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
 }
 
-// TestAllRefusalsComeAtOnce, whoever refuses: the decoder, the kinds, the policy, the agent's rights
-// and the cluster. Nothing is done.
+// TestAllRefusalsComeAtOnce, whoever refuses: the decoder, the kinds, the policy, the agent's
+// rights and the cluster. Nothing is done.
 func TestAllRefusalsComeAtOnce(t *testing.T) {
 	a := start(t)
 	set := a.set()
@@ -281,7 +282,7 @@ spec:
       securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
       containers:
       - {name: web, image: "apps.test/no-such-image:1", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
-`, manifests.Options{Wait: time.Minute})
+`, manifests.Options{Wait: 3 * time.Minute})
 	require.NoError(t, err)
 	assert.False(t, r.Ready)
 	require.Len(t, r.Objects, 1)
@@ -317,6 +318,7 @@ spec:
 // TestASetWhosePodsAreRefusedIsStopped: it is what ran before, or has no pods, says so, and
 // is what the next apply makes of it.
 func TestASetWhosePodsAreRefusedIsStopped(t *testing.T) {
+	suite.Release(t, "rollouts that are stopped")
 	env := kubetest.Full(t)
 	a := with(t, env, env.Agent)
 	set := a.set()
@@ -335,7 +337,7 @@ func TestASetWhosePodsAreRefusedIsStopped(t *testing.T) {
 	name, err := env.Cluster.Kubectl(t.Context(), "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
 	require.NoError(t, err)
 	node := string(name)
-	wait := manifests.Options{Prune: true, Wait: time.Minute}
+	wait := manifests.Options{Prune: true, Wait: 3 * time.Minute}
 	good := workloadOf("Deployment", "was-good", image, "")
 	r, err := a.apply(set, good, wait)
 	require.NoError(t, err)
@@ -735,6 +737,7 @@ func TestAHeldDeleteSparesANewerSet(t *testing.T) {
 
 // TestADeletedSetStaysUntilItsPodsAreGone and says what holds them.
 func TestADeletedSetStaysUntilItsPodsAreGone(t *testing.T) {
+	suite.Release(t, "a set that is gone with its pods")
 	env := kubetest.Full(t)
 	a := with(t, env, env.Agent)
 	image, err := env.Cluster.LoadApp(t.Context(), "hello")
@@ -752,7 +755,7 @@ spec:
       securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
       containers:
       - {name: web, image: "`+image+`", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
-`, manifests.Options{Wait: time.Minute})
+`, manifests.Options{Wait: 3 * time.Minute})
 	require.NoError(t, err)
 	var pods corev1.PodList
 	require.NoError(t, env.Client.List(t.Context(), &pods, client.InNamespace(production), client.MatchingLabels{"app": "held"}))

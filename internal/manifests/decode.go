@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -24,7 +24,7 @@ const (
 )
 
 // limits are those of a stream. The deepest schema of a well-known CRD has half of the depth.
-var limits = bounded.Of(MaxBytes)
+var limits = decode.LimitsFor(MaxBytes)
 
 // Documents are the documents of a stream.
 type Documents struct {
@@ -62,7 +62,7 @@ func Read(r io.Reader) (Documents, error) {
 	reading.Lock()
 	defer reading.Unlock()
 	d := &decoder{docs: Documents{where: map[*unstructured.Unstructured]string{}}, budget: limits.Budget()}
-	for _, part := range bounded.Split(text) {
+	for _, part := range decode.Split(text) {
 		if d.document(part); d.full {
 			return Documents{}, problem.Together(d.refused)
 		}
@@ -75,7 +75,7 @@ type decoder struct {
 	docs   Documents
 	number int // of the document, from 1; those that are empty do not count
 	first  int // line of its text
-	budget *bounded.Budget
+	budget *decode.Budget
 
 	refused []error
 	full    bool // a limit of all documents is exceeded, or an answer has no room for more errors
@@ -95,7 +95,7 @@ func (d *decoder) fail(line int, format string, args ...any) error {
 
 // unread returns why a document was not read; its line is counted within the stream.
 func (d *decoder) unread(err error) error {
-	e := &bounded.Error{}
+	e := &decode.Error{}
 	if !errors.As(err, &e) {
 		return err
 	}
@@ -106,12 +106,12 @@ func (d *decoder) at(line int) string {
 	return fmt.Sprintf("document %d, line %d", d.number, d.first+line-1)
 }
 
-func (d *decoder) document(p bounded.Part) {
+func (d *decoder) document(p decode.Part) {
 	d.number++
 	d.first = p.Line
 	document, err := d.budget.Document(p)
 	if err != nil {
-		d.full = bounded.Exceeded(err)
+		d.full = decode.Exceeded(err)
 		d.refuse(d.unread(err))
 		return
 	}
@@ -131,9 +131,9 @@ func (d *decoder) document(p bounded.Part) {
 	d.take(object, document.Root)
 }
 
-func (d *decoder) decode(document *bounded.Document) (map[string]any, error) {
+func (d *decoder) decode(document *decode.Document) (map[string]any, error) {
 	root := document.Root
-	if root.Kind != bounded.Mapping {
+	if root.Kind != decode.Mapping {
 		return nil, d.fail(root.Line, "a manifest is a mapping with apiVersion, kind and metadata")
 	}
 	raw, err := document.JSON()
@@ -147,14 +147,14 @@ func (d *decoder) decode(document *bounded.Document) (map[string]any, error) {
 	return object, nil
 }
 
-func (d *decoder) tooMany(n *bounded.Node) {
+func (d *decoder) tooMany(n *decode.Node) {
 	d.full = true
 	d.refuse(problem.Errorf(problem.TooLarge, "apply them as several sets", "there are more than %d manifests", MaxDocuments).
 		WithField("body").WithLocation(d.at(n.Line)))
 }
 
 // take adds an object, or the items of a List.
-func (d *decoder) take(object map[string]any, node *bounded.Node) {
+func (d *decoder) take(object map[string]any, node *decode.Node) {
 	u := &unstructured.Unstructured{Object: object}
 	items, isList := object["items"].([]any)
 	if kind, _ := object["kind"].(string); isList && kind == "List" && object["apiVersion"] == "v1" {
@@ -178,11 +178,11 @@ func (d *decoder) take(object map[string]any, node *bounded.Node) {
 }
 
 // takeAll adds the items of a List.
-func (d *decoder) takeAll(items []any, list *bounded.Node) {
+func (d *decoder) takeAll(items []any, list *decode.Node) {
 	nodes := entry(list, "items")
 	for i, item := range items {
 		at := list
-		if nodes != nil && nodes.Kind == bounded.Sequence && i < len(nodes.Content) {
+		if nodes != nil && nodes.Kind == decode.Sequence && i < len(nodes.Content) {
 			at = nodes.Content[i]
 		}
 		if fields, ok := item.(map[string]any); ok {
@@ -197,11 +197,11 @@ func (d *decoder) takeAll(items []any, list *bounded.Node) {
 }
 
 // entry returns the value of a key, or nil.
-func entry(n *bounded.Node, key string) *bounded.Node {
-	for n != nil && n.Kind == bounded.Alias {
+func entry(n *decode.Node, key string) *decode.Node {
+	for n != nil && n.Kind == decode.Alias {
 		n = n.Alias
 	}
-	if n == nil || n.Kind != bounded.Mapping {
+	if n == nil || n.Kind != decode.Mapping {
 		return nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -213,7 +213,7 @@ func entry(n *bounded.Node, key string) *bounded.Node {
 }
 
 // line returns where a key's value is, or where n is.
-func line(n *bounded.Node, keys ...string) int {
+func line(n *decode.Node, keys ...string) int {
 	at := n.Line
 	for _, key := range keys {
 		if n = entry(n, key); n == nil {
@@ -230,7 +230,7 @@ var (
 )
 
 // sound looks at what every object has.
-func (d *decoder) sound(u *unstructured.Unstructured, n *bounded.Node) error {
+func (d *decoder) sound(u *unstructured.Unstructured, n *decode.Node) error {
 	text := func(fields ...string) (string, bool) {
 		s, _, err := unstructured.NestedString(u.Object, fields...)
 		return s, err == nil

@@ -7,7 +7,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff" // Go's own: unified, and n log n where others are quadratic
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 )
 
 // maxDiff bounds one object's diff, in bytes.
@@ -34,7 +34,7 @@ func yamlOf(object map[string]any) []byte {
 	if object == nil {
 		return nil
 	}
-	text, err := bounded.ToYAML(object)
+	text, err := decode.ToYAML(object)
 	if err != nil { // it came from JSON
 		return nil
 	}

@@ -11,17 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 )
 
 // An inventory is a ConfigMap beside the set's objects. It lists the objects, without their
 // content. It is written before the objects, so it lists everything that the agent made, however
 // that ended.
 const (
-	inventoryPrefix = bounds.Inventory
+	inventoryPrefix = protected.Inventory
 	inventoryLabel  = "pipeops.io/inventory" // the set's name
 	inventoryBy     = "pipeops-set"          // managed-by: a value that is not the agent's for the ConfigMap calls
 	inventoryData   = "objects"

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -55,7 +55,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				_, err := Read(strings.NewReader(text))
 				require.NoError(t, err)
 			})
-			t.Logf("%d bytes, %d values: %d MiB", len(text), bounded.Values([]byte(text)), peak)
+			t.Logf("%d bytes, %d values: %d MiB", len(text), decode.Values([]byte(text)), peak)
 			assert.Less(t, peak, uint64(80))
 		})
 	}

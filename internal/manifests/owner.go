@@ -74,7 +74,7 @@ func managersOf(live *unstructured.Unstructured) (names []string) {
 const missingRight = "the agent may not "
 
 // fixRights is the fix for rights that an agent has only if the cluster owner grants them.
-const fixRights = "have the owner of the cluster grant it, as deployments/manifest-rights.yaml does for the usual kinds (docs/manifests.md)"
+const fixRights = "have the owner of the cluster grant it, as deployments/manifest-rights.yaml does for the usual kinds (docs/deployer/manifests.md)"
 
 // problemOf returns the API server's refusal of an object. It leaves out the text about a Secret,
 // which could quote values.

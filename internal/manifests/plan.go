@@ -18,8 +18,8 @@ import (
 // atATime is how many objects are checked at a time.
 const atATime = 4
 
-// plan lets the cluster check every object that is not refused yet, and first whether it has another
-// owner. It records what would happen to each, or why it is refused, and changes nothing.
+// plan lets the cluster check every object that is not refused yet, and first whether it has
+// another owner. It records what would happen to each, or why it is refused, and changes nothing.
 func (r *run) plan(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(atATime)
@@ -91,8 +91,8 @@ func settled(u *unstructured.Unstructured) map[string]any {
 	return c.Object
 }
 
-// leftovers finds the inventory's objects that are not among the applied ones. It refuses those that
-// the policy does not let this Runner delete.
+// leftovers finds the inventory's objects that are not among the applied ones. It refuses those
+// that the policy does not let this Runner delete.
 func (r *run) leftovers(ctx context.Context) {
 	applied := map[Ref]bool{}
 	for _, i := range r.given {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
-	"github.com/pipeops/pipeops-vm-agent/internal/brings"
+	"github.com/pipeops/pipeops-vm-agent/internal/intents"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -61,7 +61,7 @@ func (r *run) take(given *unstructured.Unstructured) *item {
 		i.where = r.opts.Where(given)
 	}
 	var err error
-	if i.brings, err = brings.Object(given); err == nil {
+	if i.brings, err = intents.Object(given); err == nil {
 		err = r.place(i)
 	}
 	if err != nil {

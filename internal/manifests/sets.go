@@ -17,7 +17,7 @@ import (
 const maxSets = 100
 
 func noSet(set Set) error {
-	return problem.Errorf(problem.NotFound, "see which there are: pipeops-runner set list AGENT -n "+set.Namespace, "there is no set %s", set)
+	return problem.Errorf(problem.NotFound, "see which there are: pipeops-runner applyset list AGENT -n "+set.Namespace, "there is no set %s", set)
 }
 
 // Get returns a set's inventory and the state of each of its objects.

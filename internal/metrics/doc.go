@@ -3,6 +3,7 @@
 //
 // It is a leaf package: parties may import it. Wires do not need it: they report events by
 // functions, and a program that embeds them (a Runner service) counts as it likes. Each party
-// decides what it counts, and must keep it bounded: no label contains a name, an ID or a path
-// (docs/observability.md).
+// decides what it counts, and must keep it bounded: no label contains a name, an ID or a path,
+// but for a bounded number of Apps and agents
+// (docs/operator/observability.md).
 package metrics

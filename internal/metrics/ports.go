@@ -43,7 +43,10 @@ type PortsConfig struct {
 	// MetricsName and PprofName are the names of the settings, for errors.
 	MetricsName, PprofName string
 	Gatherer               prometheus.Gatherer
-	Log                    zerolog.Logger
+	// Also are further handlers at the port of /metrics, by their pattern. They authenticate their
+	// clients themselves.
+	Also map[string]http.Handler
+	Log  zerolog.Logger
 }
 
 // Ports are the open ports. The zero value has none.
@@ -51,6 +54,7 @@ type Ports struct {
 	log            zerolog.Logger
 	metrics, pprof net.Listener
 	gatherer       prometheus.Gatherer
+	also           map[string]http.Handler
 }
 
 // CheckAddress returns what is wrong with an address of PortsConfig.
@@ -66,7 +70,7 @@ func CheckAddress(address string) error {
 
 // Open opens the configured ports. Call Close if Run is not called.
 func Open(ctx context.Context, cfg PortsConfig) (*Ports, error) {
-	p := &Ports{log: cfg.Log, gatherer: cfg.Gatherer}
+	p := &Ports{log: cfg.Log, gatherer: cfg.Gatherer, also: cfg.Also}
 	for _, port := range []struct {
 		to            *net.Listener
 		name, address string
@@ -109,7 +113,7 @@ func (p *Ports) Addrs() (metrics, pprof net.Addr) {
 func (p *Ports) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if p.metrics != nil {
-		group.Go(func() error { return serve(ctx, p.metrics, Handler(p.gatherer), scrapeTimeout) })
+		group.Go(func() error { return serve(ctx, p.metrics, p.handler(), scrapeTimeout) })
 	}
 	if p.pprof != nil {
 		group.Go(func() error { return serve(ctx, p.pprof, profiles(), profileTimeout) })
@@ -132,6 +136,16 @@ func (p *Ports) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// handler serves what is at the port of /metrics.
+func (p *Ports) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", Handler(p.gatherer))
+	for pattern, h := range p.also {
+		mux.Handle(pattern, h)
+	}
+	return mux
 }
 
 // Handler serves only /metrics. It leaves out a number that cannot be read: the others are needed

@@ -116,9 +116,9 @@ func Forward(ctx context.Context, streams httpstream.Connection, port int, conn 
 	return nil
 }
 
-// quiet is how long a forwarded port may send nothing before it counts as open: a closed port is
-// reported at once.
-const quiet = 2 * time.Second
+// quiet is how long a forwarded port may send nothing before it counts as open. A closed port is
+// reported at once, but on a node under load that takes seconds.
+const quiet = 5 * time.Second
 
 // Try connects to a port inside a pod and sends nothing. An error is why it cannot.
 func (f Forwarder) Try(ctx context.Context, pod *corev1.Pod, port int32) error {

@@ -14,7 +14,7 @@ import (
 
 const (
 	dialTimeout    = 2 * time.Second
-	forwardTimeout = 5 * time.Second
+	forwardTimeout = 15 * time.Second
 )
 
 // State is the result of one try of one port.

@@ -28,7 +28,7 @@ func (r Rule) approval(i runnerapi.Intent) time.Duration {
 	return d
 }
 
-// Approval implements runnerapi.Policy.
+// Approval implements backend.Policy.
 func (p *Policy) Approval(i runnerapi.Intent) time.Duration {
 	rule, err := p.rule(i)
 	if err != nil {

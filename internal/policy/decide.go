@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/brings"
+	"github.com/pipeops/pipeops-vm-agent/internal/intents"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -25,7 +25,7 @@ func (d Document) explain(i runnerapi.Intent, source string) (Rule, error) {
 		if !rule.about(i) {
 			continue
 		}
-		r := ruling{Rule: rule, field: fmt.Sprintf("rules[%d]", at), source: source}
+		r := ruling{Rule: rule, field: fmt.Sprintf("rules[%d]", at), source: source, intent: i}
 		err := r.allow(i)
 		if err == nil {
 			return rule, nil
@@ -103,6 +103,7 @@ func matchesOne(pattern, name string) bool {
 type ruling struct {
 	Rule
 	field, source string
+	intent        runnerapi.Intent
 }
 
 // refuse names the rule, the part of it, and the field of the command at fault.
@@ -121,7 +122,7 @@ func (r ruling) refuse(field, part, format string, args ...any) error {
 // bounds checks what the command brings.
 func (r ruling) bounds(i runnerapi.Intent) error {
 	if i.App != nil {
-		if err := r.brought(brings.App(*i.App)); err != nil {
+		if err := r.brought(intents.App(*i.App)); err != nil {
 			return err
 		}
 	}
@@ -220,7 +221,7 @@ func (r ruling) brought(o runnerapi.ObjectIntent) error {
 			return err
 		}
 	}
-	return nil
+	return r.public(o)
 }
 
 func (r ruling) container(c runnerapi.ContainerIntent) error {

@@ -15,6 +15,8 @@ type Document struct {
 	Paused bool `json:"paused,omitempty"`
 	// ReadOnly refuses every command.
 	ReadOnly bool `json:"readOnly,omitempty"`
+	// Public set to false keeps the public out: the agent withdraws all routes. Absent is true.
+	Public *bool `json:"public,omitempty"`
 	// Audit is "required" where no command is carried out without a record of it.
 	Audit string `json:"audit,omitempty"`
 	// Trust defines by what Runners prove themselves beside the control plane's CA; if absent, that
@@ -50,6 +52,9 @@ type Rule struct {
 	// Hosts are patterns of the names under which objects may be reached from outside. Absent,
 	// any single name is allowed, and no wildcard.
 	Hosts []string `json:"hosts,omitempty"`
+	// Public set to false allows nothing that is reached from outside. Set to true, it allows Apps
+	// their host below the gateway's domain though hosts does not name it. Absent, hosts decides.
+	Public *bool `json:"public,omitempty"`
 	// Annotations are patterns of the keys that objects may have, besides harmless ones.
 	Annotations []string `json:"annotations,omitempty"`
 	// MaxReplicas is the most pods that an App or an object may ask for.

@@ -92,7 +92,7 @@ func (k Kubernetes) impersonates(who runnerapi.KubernetesIdentity) (refused stri
 	return ""
 }
 
-// KubernetesGrant implements runnerapi.Policy.
+// KubernetesGrant implements backend.Policy.
 func (p *Policy) KubernetesGrant(i runnerapi.Intent) (runnerapi.KubernetesGrant, error) {
 	rule, err := p.rule(i)
 	if err != nil {
@@ -102,9 +102,9 @@ func (p *Policy) KubernetesGrant(i runnerapi.Intent) (runnerapi.KubernetesGrant,
 	doc := p.doc
 	p.mu.Unlock()
 	grant := rule.grant(i.Kubernetes)
-	grant.Hidden, grant.Across = doc.hidden(i, p.source)
-	if grant.Across != nil && i.Kubernetes.Selected != "" {
-		return runnerapi.KubernetesGrant{}, grant.Across
+	grant.Hidden, grant.AllNamespacesDenied = doc.hidden(i, p.source)
+	if grant.AllNamespacesDenied != nil && i.Kubernetes.Selected != "" {
+		return runnerapi.KubernetesGrant{}, grant.AllNamespacesDenied
 	}
 	return grant, nil
 }

@@ -83,6 +83,8 @@ func (r ruling) annotation(a runnerapi.NameIntent) error {
 // pattern that covers all names that it stands for.
 func (r ruling) host(h runnerapi.NameIntent) error {
 	switch {
+	case r.Public != nil && !*r.Public:
+		return r.refuse(h.Field, "public", "allows nothing that is reached from outside, so not %s", spoken(h.Name))
 	case r.Hosts == nil && strings.Contains(h.Name, anything):
 		return r.refuse(h.Field, "hosts", "names no hosts, so it allows single ones and not %s", spoken(h.Name))
 	case r.Hosts == nil || likeAny(r.Hosts, h.Name):
@@ -126,7 +128,7 @@ func (c *checking) names(at string, r Rule) {
 		case !annotationPattern.MatchString(p) || strings.Count(p, anything) > maxStars:
 			c.add(field, "%.100q is neither an annotation's key nor a pattern such as example.com/*", p)
 		case !strings.Contains(p, anything) && (likeAny(unconfining, key) || likeAny(snippets, key)):
-			c.add(field, "no rule can allow %.253q: docs/policy.md tells why", p)
+			c.add(field, "no rule can allow %.253q: docs/cluster-owner/policy.md tells why", p)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -27,16 +27,30 @@ const (
 	keyDocument = "policy.yaml"
 	keyPaused   = "paused"
 	keyReadOnly = "readOnly"
+	keyPublic   = "public"
 )
 
-const fixDocument = "docs/policy.md tells the fields; `pipeops-agent policy check --file FILE` tries a policy before it is set"
+const fixDocument = "docs/cluster-owner/policy.md tells the fields; `pipeops-agent policy check --file FILE` tries a policy before it is set"
 
 // FromConfigMap reads the data of the ConfigMap; nil, if there is none, is the default policy.
 func FromConfigMap(data map[string]string) (Document, error) {
+	public := publicKey(data)
+	doc, err := fromConfigMap(data)
+	if err != nil {
+		return Document{Public: public}, err
+	}
+	if public != nil && (doc.Public == nil || *doc.Public) {
+		doc.Public = public
+	}
+	return doc, nil
+}
+
+func fromConfigMap(data map[string]string) (Document, error) {
 	doc, err := Parse([]byte(data[keyDocument]))
 	if err != nil {
 		return Document{}, err
 	}
+	var public bool
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		to := &doc.Paused
 		switch key {
@@ -45,8 +59,10 @@ func FromConfigMap(data map[string]string) (Document, error) {
 		case keyReadOnly:
 			to = &doc.ReadOnly
 		case keyPaused:
+		case keyPublic: // publicKey has read it
+			to = &public
 		default:
-			return Document{}, flaw(key, "use the keys policy.yaml, paused and readOnly", "there is no such key")
+			return Document{}, flaw(key, "use the keys policy.yaml, paused, readOnly and public", "there is no such key")
 		}
 		on, err := strconv.ParseBool(strings.TrimSpace(data[key]))
 		if err != nil {
@@ -63,7 +79,7 @@ func Parse(text []byte) (Document, error) {
 	if len(text) > MaxSize {
 		return Document{}, flaw("", "use patterns instead of long lists", "the policy has more than %d bytes", MaxSize)
 	}
-	raw, err := bounded.Of(MaxSize).FromYAML(text)
+	raw, err := decode.LimitsFor(MaxSize).FromYAML(text)
 	if err != nil {
 		return Document{}, flaw("", fixDocument, "%v", err)
 	}
@@ -185,13 +201,13 @@ func (c *checking) rule(at string, r Rule) {
 	c.approval(at+".approval", r.Approval)
 	c.kubernetes(at, r)
 	if r.Deny && r.bounded() {
-		c.add(at+".deny", "a rule that denies takes no images, hosts, annotations, maxReplicas, maxResources, kinds, lookups, record and approval: it has nothing to bound")
+		c.add(at+".deny", "a rule that denies takes no images, hosts, public, annotations, maxReplicas, maxResources, kinds, lookups, record and approval: it has nothing to bound")
 	}
 }
 
 // bounded reports whether the rule bounds what a command brings.
 func (r Rule) bounded() bool {
-	return r.Images != nil || r.Hosts != nil || r.Annotations != nil || r.MaxReplicas != nil || r.MaxResources != nil ||
+	return r.Images != nil || r.Hosts != nil || r.Public != nil || r.Annotations != nil || r.MaxReplicas != nil || r.MaxResources != nil ||
 		r.Kinds != nil || r.Lookups != nil || r.Record || r.Approval != ""
 }
 

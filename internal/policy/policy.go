@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // The states of a policy, as in runnerapi.PolicyState.
@@ -28,7 +28,7 @@ const (
 // alwaysAnswered is the call by which a Runner finds out why everything else is refused.
 const alwaysAnswered = "get-cluster"
 
-// Policy is the current policy. It implements runnerapi.Policy.
+// Policy is the current policy. It implements backend.Policy.
 type Policy struct {
 	source string
 
@@ -37,9 +37,12 @@ type Policy struct {
 	doc     Document
 	wrong   *problem.Error // why doc is invalid
 	changed chan struct{}
+
+	public     *bool                      // whether the public is let in; nil while it is not known
+	publicHost func(runnerapi.Key) string // of an App, below the gateway's domain
 }
 
-var _ server.Policy = (*Policy)(nil)
+var _ backend.Policy = (*Policy)(nil)
 
 // New returns a policy that is not known yet: until Set or Fail is called it refuses all calls.
 // source names where its owner sets it, for messages.
@@ -53,6 +56,7 @@ func (p *Policy) Set(doc Document, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := wrong(err)
+	p.setPublic(doc, w == nil)
 	if p.known && reflect.DeepEqual(p.doc, doc) && reflect.DeepEqual(p.wrong, w) {
 		return false
 	}
@@ -69,14 +73,14 @@ func (p *Policy) Known() bool {
 	return p.known
 }
 
-// Changed implements runnerapi.Policy.
+// Changed implements backend.Policy.
 func (p *Policy) Changed() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.changed
 }
 
-// AuditRequired implements runnerapi.Policy.
+// AuditRequired implements backend.Policy.
 func (p *Policy) AuditRequired() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +98,7 @@ func (p *Policy) FetchHosts() egress.Hosts {
 	return egress.Hosts{Patterns: p.doc.FetchHosts, Source: p.source}
 }
 
-// State implements runnerapi.Policy.
+// State implements backend.Policy.
 func (p *Policy) State() runnerapi.PolicyState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,7 +118,7 @@ func (p *Policy) State() runnerapi.PolicyState {
 	return s
 }
 
-// Decide implements runnerapi.Policy.
+// Decide implements backend.Policy.
 func (p *Policy) Decide(i runnerapi.Intent) error {
 	rule, err := p.rule(i)
 	if err == nil && rule.approval(i) > 0 && !i.Approved {
@@ -133,6 +137,7 @@ func (p *Policy) Explain(i runnerapi.Intent) (rule string, err error) {
 func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 	p.mu.Lock()
 	known, doc, wrong := p.known, p.doc, p.wrong
+	i.PublicHost = p.publicHost
 	p.mu.Unlock()
 	switch {
 	case (!known || wrong != nil || doc.Paused) && i.Command == alwaysAnswered:
@@ -149,7 +154,7 @@ func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 		return Rule{}, runnerapi.PolicyDenied("the owner of the cluster has to correct "+p.source+": "+wrong.Fix,
 			"the customer's policy cannot be understood, so nothing is allowed: %s", located(wrong))
 	case doc.Paused:
-		return Rule{}, runnerapi.PolicyDenied("wait until the owner of the cluster lets you: he sets paused to false in "+p.source,
+		return Rule{}, runnerapi.PolicyDenied("wait until the owner of the cluster sets paused to false in "+p.source,
 			"the customer's policy has paused all commands (paused)")
 	case doc.ReadOnly && i.Access != runnerapi.Reads:
 		return Rule{}, runnerapi.PolicyDenied("only the owner of the cluster can allow it: readOnly in "+p.source,

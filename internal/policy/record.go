@@ -2,7 +2,7 @@ package policy
 
 import "github.com/pipeops/pipeops-vm-agent/runnerapi"
 
-// Records implements runnerapi.Policy.
+// Records implements backend.Policy.
 func (p *Policy) Records(i runnerapi.Intent) bool {
 	i.Recorded = true // to find the rule, which refuses a session that is not recorded
 	rule, err := p.rule(i)

@@ -14,6 +14,9 @@ func (d Document) Summary() (lines []string) {
 	if d.FetchHosts != nil {
 		lines = append(lines, egress.PolicyKey+": the agent fetches from "+orNone(d.FetchHosts, "no host"))
 	}
+	if d.Public != nil && !*d.Public {
+		lines = append(lines, "public: false: the agent withdraws all routes")
+	}
 	for _, r := range d.Rules {
 		if r.Record {
 			lines = append(lines, fmt.Sprintf("rule %q: sessions are recorded, or refused", r.Name))

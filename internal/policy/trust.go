@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 // Trust defines by what some Runners prove themselves beside a certificate of the control plane's
@@ -35,7 +35,7 @@ func (p *Policy) Trusts(runner string, certs []*x509.Certificate, at time.Time) 
 	if trust == nil {
 		return nil
 	}
-	key, named := runnerapi.KeyFingerprint(certs[0]), false
+	key, named := credentials.KeyFingerprint(certs[0]), false
 	for _, t := range trust {
 		if !matches(t.Runners, runner) {
 			continue
@@ -129,7 +129,7 @@ func (t Trust) summary() (lines []string) {
 	}
 	all, _ := t.authorities() // Parse has tried it
 	for _, ca := range all {
-		lines = append(lines, fmt.Sprintf("trust: %s by CA %s, key %s, until %s", who, ca.Subject, runnerapi.KeyFingerprint(ca), ca.NotAfter.UTC().Format(time.RFC3339)))
+		lines = append(lines, fmt.Sprintf("trust: %s by CA %s, key %s, until %s", who, ca.Subject, credentials.KeyFingerprint(ca), ca.NotAfter.UTC().Format(time.RFC3339)))
 	}
 	return lines
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 var issued = time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
@@ -82,7 +82,7 @@ func TestRunnersAreTrustedByKeyOrByTheCustomersCA(t *testing.T) {
 	present := func(key *ecdsa.PrivateKey, more ...*x509.Certificate) []*x509.Certificate {
 		return append([]*x509.Certificate{plane.certify("", key)}, more...)
 	}
-	fingerprint := func(key *ecdsa.PrivateKey) string { return runnerapi.KeyFingerprint(plane.certify("", key)) }
+	fingerprint := func(key *ecdsa.PrivateKey) string { return credentials.KeyFingerprint(plane.certify("", key)) }
 	p := trusting(t,
 		policy.Trust{Runners: []string{"ci"}, Keys: []string{fingerprint(mine), fingerprint(next)}},
 		policy.Trust{Runners: []string{"ops-*"}, CA: customer.pem()},

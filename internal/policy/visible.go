@@ -8,7 +8,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Visible implements runnerapi.Policy. A namespace is hidden from a call over all namespaces if the
+// Visible implements backend.Policy. A namespace is hidden from a call over all namespaces if the
 // call would be refused for that namespace, or if a rule denies there what shows the same.
 func (p *Policy) Visible(runner, command, namespace string) bool {
 	all := Commands()
@@ -16,7 +16,7 @@ func (p *Policy) Visible(runner, command, namespace string) bool {
 	if p.Decide(i) != nil {
 		return false
 	}
-	_, within, _ := runnerapi.AcrossOf(command)
+	_, within, _ := runnerapi.NamespaceCheckOf(command)
 	p.mu.Lock()
 	doc := p.doc
 	p.mu.Unlock()
@@ -83,7 +83,7 @@ func (d Document) still(i runnerapi.Intent, source string) error {
 	}
 	was := i.Kubernetes.Grant
 	names, refused := d.hidden(i, source)
-	if refused != nil && was.Across == nil || !slices.Equal(names, was.Hidden) {
+	if refused != nil && was.AllNamespacesDenied == nil || !slices.Equal(names, was.Hidden) {
 		return runnerapi.PolicyDenied("begin again", "the customer's policy hides other namespaces than when this began")
 	}
 	return nil

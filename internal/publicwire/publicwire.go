@@ -2,6 +2,11 @@
 // carries HTTP/1.1, with the public request's own host, path and header.
 package publicwire
 
+import (
+	"net/http"
+	"strings"
+)
+
 // HeaderFailed is in an answer that is the agent's own and not the backend's. Its value is one of
 // the words below. The agent removes it from what backends answer.
 const HeaderFailed = "Pipeops-Failed"
@@ -21,5 +26,12 @@ var ClientHeaders = map[string]bool{
 	"X-Request-Id": true, "X-Forwarded-For": true, "X-Real-Ip": true, "X-Forwarded-Host": true,
 	"X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Server": true, "X-Forwarded-Ssl": true,
 	"X-Forwarded-Prefix": true, "X-Forwarded-Scheme": true, "Forwarded": true, "X-Client-Ip": true, "True-Client-Ip": true,
-	"Cf-Connecting-Ip": true, "X-Cluster-Client-Ip": true, HeaderFailed: true,
+	"Cf-Connecting-Ip": true, "X-Cluster-Client-Ip": true, HeaderFailed: true, HeaderKeyWanted: true,
+}
+
+// IsGRPC reports whether a request is a gRPC call, which needs HTTP/2 at both ends:
+// https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+func IsGRPC(h http.Header) bool {
+	kind := h.Get("Content-Type")
+	return kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;")
 }

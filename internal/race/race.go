@@ -14,7 +14,8 @@ type Race[T any] struct {
 	// Next returns the next attempt, nil while there is none: it is asked again later. It is
 	// called by the goroutine that calls Run.
 	Next func() func(context.Context) (T, error)
-	// Final reports whether an error ends the race, since other attempts would do no better; nil for none.
+	// Final reports whether an error ends the race, since other attempts would do no better; nil
+	// for none.
 	Final func(error) bool
 	// Close closes what was won too late.
 	Close func(T)

@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // The event codes of asciicast v2 that a recording has. It has no input ("i").
@@ -41,7 +41,7 @@ type about struct {
 	Name      string `json:"name"`
 }
 
-func newHeader(id string, at time.Time, s server.Session) ([]byte, error) {
+func newHeader(id string, at time.Time, s backend.Session) ([]byte, error) {
 	line, err := json.Marshal(header{
 		Version: 2, Width: defaultWidth, Height: defaultHeight, Timestamp: at.Unix(),
 		Title:   fmt.Sprintf("%s: exec %s/%s", s.Runner, s.Namespace, s.Name),

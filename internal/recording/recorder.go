@@ -6,13 +6,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // storeTimeout bounds what is asked of the store at the beginning of a session.
 const storeTimeout = 10 * time.Second
 
-// Recorder is one replica's recorder. It implements server.Recorder.
+// Recorder is one replica's recorder. It implements backend.Recorder.
 type Recorder struct {
 	store Store
 	now   func() time.Time
@@ -21,13 +21,13 @@ type Recorder struct {
 	open int // sessions that are recorded now
 }
 
-var _ server.Recorder = (*Recorder)(nil)
+var _ backend.Recorder = (*Recorder)(nil)
 
 // New returns a recorder that keeps recordings in that store.
 func New(store Store) *Recorder { return &Recorder{store: store, now: time.Now} }
 
-// Begin implements server.Recorder.
-func (r *Recorder) Begin(ctx context.Context, s server.Session) (server.Recording, error) {
+// Begin implements backend.Recorder.
+func (r *Recorder) Begin(ctx context.Context, s backend.Session) (backend.Recording, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	open, ok := r.enter()
@@ -42,7 +42,7 @@ func (r *Recorder) Begin(ctx context.Context, s server.Session) (server.Recordin
 	return recording, nil
 }
 
-func (r *Recorder) begin(ctx context.Context, s server.Session, open int) (*recording, error) {
+func (r *Recorder) begin(ctx context.Context, s backend.Session, open int) (*recording, error) {
 	if err := r.makeRoom(ctx, open); err != nil {
 		return nil, err
 	}

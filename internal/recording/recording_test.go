@@ -23,7 +23,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/recording"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -113,14 +113,14 @@ func events(t *testing.T, cast string) (all [][2]string) {
 
 // session is a session that is being recorded.
 type session struct {
-	server.Recording
+	backend.Recording
 	end  context.CancelFunc
 	done chan error
 }
 
 func begin(t *testing.T, r *recording.Recorder, tty bool) session {
 	t.Helper()
-	rec, err := r.Begin(t.Context(), server.Session{Runner: "ci", RequestID: "req-1", Namespace: "shop", Name: "web", TTY: tty})
+	rec, err := r.Begin(t.Context(), backend.Session{Runner: "ci", RequestID: "req-1", Namespace: "shop", Name: "web", TTY: tty})
 	require.NoError(t, err)
 	t.Cleanup(rec.Close)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -282,26 +282,26 @@ func TestASessionBeginsOnlyOnceItsRecordingIsStored(t *testing.T) {
 	store.fail()
 	r := recording.New(store)
 	for range 100 { // no failure takes a place
-		_, err := r.Begin(t.Context(), server.Session{})
+		_, err := r.Begin(t.Context(), backend.Session{})
 		require.ErrorContains(t, err, "the disk is full")
 	}
 }
 
 func TestAReplicaRecordsOnlySoManySessions(t *testing.T) {
 	r := recording.New(newMemory())
-	var last server.Recording
+	var last backend.Recording
 	for range 16 {
 		var err error
-		last, err = r.Begin(t.Context(), server.Session{})
+		last, err = r.Begin(t.Context(), backend.Session{})
 		require.NoError(t, err)
 	}
-	_, err := r.Begin(t.Context(), server.Session{})
+	_, err := r.Begin(t.Context(), backend.Session{})
 	require.ErrorContains(t, err, "16 sessions")
 	last.Close()
 	last.Close()
-	_, err = r.Begin(t.Context(), server.Session{})
+	_, err = r.Begin(t.Context(), backend.Session{})
 	require.NoError(t, err)
-	_, err = r.Begin(t.Context(), server.Session{})
+	_, err = r.Begin(t.Context(), backend.Session{})
 	require.Error(t, err, "a place is given back once")
 }
 
@@ -329,19 +329,19 @@ func TestTheOldestRecordingsMakeRoom(t *testing.T) {
 				fill(t, store, time.Hour, n+2, one.parts, one.size)
 			}
 			r := recording.New(store)
-			first, err := r.Begin(t.Context(), server.Session{})
+			first, err := r.Begin(t.Context(), backend.Session{})
 			require.NoError(t, err)
 			t.Cleanup(first.Close)
 			assert.NotContains(t, store.parts, oldest)
 			if name == "bytes" {
 				assert.Contains(t, store.parts, older, "no more goes than is in the way")
-				_, err = r.Begin(t.Context(), server.Session{})
+				_, err = r.Begin(t.Context(), backend.Session{})
 				require.NoError(t, err, "what the first session may still record was counted")
 			}
 			assert.NotContains(t, store.parts, older)
 			for n := 1; ; n++ {
 				require.Less(t, n, 20, "it never became full")
-				if _, err = r.Begin(t.Context(), server.Session{}); err != nil {
+				if _, err = r.Begin(t.Context(), backend.Session{}); err != nil {
 					break
 				}
 				fill(t, store, time.Hour, 100+n, one.parts, one.size)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 // errOver is what output gets that comes after the end of the recording.
 var errOver = errors.New("the recording has ended")
 
-// recording is the recording of one session. It implements runnerapi.Recording.
+// recording is the recording of one session. It implements backend.Recording.
 type recording struct {
 	recorder *Recorder
 	id       string
@@ -59,7 +59,7 @@ type recording struct {
 	part int // the next one; only Run uses it
 }
 
-var _ server.Recording = (*recording)(nil)
+var _ backend.Recording = (*recording)(nil)
 
 func newRecording(r *Recorder, id string, at time.Time, size int, tty bool) *recording {
 	return &recording{
@@ -157,7 +157,7 @@ func (r *recording) finish(ctx context.Context) error {
 		return err
 	}
 	if full {
-		return server.RecordingFull(MaxSession, MaxDuration)
+		return backend.RecordingFull(MaxSession, MaxDuration)
 	}
 	return nil
 }

@@ -30,7 +30,8 @@ const (
 	KindChart    Kind = "chart"    // Helm chart
 	KindManifest Kind = "manifest" // for kubectl apply
 	KindScript   Kind = "script"
-	KindSBOM     Kind = "sbom" // CycloneDX
+	KindPackage  Kind = "package" // deb, rpm or apk of a program; what Homebrew and krew read
+	KindSBOM     Kind = "sbom"    // CycloneDX
 	KindVersion  Kind = "version"
 	// KindProvenance is an in-toto Statement with SLSA's provenance.
 	KindProvenance Kind = "provenance"
@@ -67,7 +68,7 @@ func (m *Manifest) CheckExpiry(now time.Time) error {
 	if now.Before(m.Expires) {
 		return nil
 	}
-	return fmt.Errorf("%s expired at %s (fix: offer a newer release, or have the maintainers sign this one again with a later time, docs/release.md)",
+	return fmt.Errorf("%s expired at %s (fix: offer a newer release, or have the maintainers sign this one again with a later time, docs/contributing/publishing.md)",
 		m.Version, m.Expires.UTC().Format(time.RFC3339))
 }
 
@@ -135,7 +136,8 @@ func Decode(data []byte) (*Manifest, error) {
 }
 
 var (
-	// versionPattern is semantic versioning without build metadata, which has no place in an image's tag.
+	// versionPattern is semantic versioning without build metadata, which has no place in an
+	// image's tag.
 	versionPattern  = regexp.MustCompile(`^v(0|[1-9]\d{0,8})(\.(0|[1-9]\d{0,8})){2}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 	commitPattern   = regexp.MustCompile(`^[0-9A-Za-z-]{1,80}$`)
 	namePattern     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)

@@ -55,8 +55,8 @@ func TestTemplatesThatTryToReachOut(t *testing.T) {
 	}
 }
 
-// TestTheChildIsInItsCage, as the kernel sees it: every thread has a filter, and the process has its
-// pipes and nothing else of the agent.
+// TestTheChildIsInItsCage, as the kernel sees it: every thread has a filter, and the process has
+// its pipes and nothing else of the agent.
 func TestTheChildIsInItsCage(t *testing.T) {
 	for _, part := range cage.Missing() {
 		if strings.HasPrefix(part, "seccomp") {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 )
 
 // What a kustomization may load. Repeated loads count again: twenty folders that each name the next
@@ -193,11 +193,11 @@ func (l *walk) take(name string) error {
 }
 
 // aliased bounds the expansion of a text's aliases: rendering writes them out.
-var aliased = bounded.Limits{Bytes: maxLoaded, Values: maxValues, Aliases: 10_000, Expanded: maxLoaded, Depth: 1000}
+var aliased = decode.Limits{Bytes: maxLoaded, Values: maxValues, Aliases: 10_000, Expanded: maxLoaded, Depth: 1000}
 
 // plainAliases refuses YAML whose aliases expand to an unreasonable size.
 func plainAliases(text []byte) error {
-	if err := aliased.PlainAliases(text); bounded.Exceeded(err) {
+	if err := aliased.PlainAliases(text); decode.Exceeded(err) {
 		return err
 	}
 	return nil // or not YAML, such as a configuration file: kustomize reports that if it needs the file

@@ -40,3 +40,11 @@ func After(first, longest time.Duration, failures int) time.Duration {
 func Jitter(d time.Duration) time.Duration {
 	return d - rand.N(d/4+1) //nolint:gosec // spreading load needs no secrecy
 }
+
+// UnlessDone returns the error of work, or nil if the work was asked to end.
+func UnlessDone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // that is the point
+	}
+	return err
+}

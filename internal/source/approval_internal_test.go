@@ -17,16 +17,16 @@ func TestAnApprovedSourceGoesOn(t *testing.T) {
 	p := policy.New("policy.yaml")
 	p.Set(doc, nil)
 	var passed bool
-	k := &Keeper{Config: Config{Decide: func(i runnerapi.Intent) error {
+	a := &applier{Config: Config{Decide: func(i runnerapi.Intent) error {
 		if err := p.Decide(i); err != nil {
 			return err
 		}
 		passed = true
 		return errors.New("enough")
 	}}}
-	_, err = k.attempt(t.Context(), &object{}, false)
+	_, err = (&reconciler{applier: a}).attempt(t.Context(), &object{}, false)
 	require.ErrorContains(t, err, "enough")
 	require.True(t, passed)
-	err = k.allowed(&object{}, runnerapi.Intent{Command: putApp, Access: runnerapi.Writes, App: &runnerapi.AppSpec{}})
+	err = a.allowed(&object{}, runnerapi.Intent{Command: putApp, Access: runnerapi.Writes, App: &runnerapi.AppSpec{}})
 	require.ErrorContains(t, err, "approval")
 }

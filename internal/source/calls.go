@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -23,23 +22,6 @@ import (
 // maxSources bounds a list.
 const maxSources = 1000
 
-// on returns the sources of a managed namespace.
-func (k *Keeper) on(ctx context.Context, namespace string) (dynamic.ResourceInterface, error) {
-	api, err := k.client()
-	if err != nil {
-		return nil, err
-	}
-	return api.objects.Resource(resource).Namespace(namespace), k.admit(ctx, api, namespace)
-}
-
-// admit refuses a namespace that is not the agent's.
-func (k *Keeper) admit(ctx context.Context, api *api, namespace string) error {
-	_, err := admission.Namespace(ctx, k.scope(), namespace, func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-		return api.objects.Resource(admission.Resource).Get(ctx, name, metav1.GetOptions{})
-	})
-	return err
-}
-
 // explain returns the meaning of a refusal of the Kubernetes API here. The API server also returns
 // "forbidden" if it does not know the resource.
 func explain(err error, key runnerapi.Key, doing string) error {
@@ -47,7 +29,7 @@ func explain(err error, key runnerapi.Key, doing string) error {
 		return nil
 	}
 	if status := apierrors.APIStatus(nil); apierrors.IsForbidden(err) || apierrors.IsNotFound(err) && asStatus(err, &status) && unknown(status.Status()) {
-		return runnerapi.NotSupported("have the owner of the cluster apply deployments/sources.yaml (docs/git.md)",
+		return runnerapi.NotSupported("have the owner of the cluster apply deployments/sources.yaml (docs/deployer/git.md)",
 			"following Git repositories is not turned on in this cluster")
 	}
 	if apierrors.IsNotFound(err) {
@@ -59,22 +41,22 @@ func explain(err error, key runnerapi.Key, doing string) error {
 // unknown reports that the API server has no such resource, rather than no such object.
 func unknown(s metav1.Status) bool { return s.Details == nil || s.Details.Name == "" }
 
-// PutSource implements server.Sources. A dry run gets the repository and applies it
+// PutSource implements backend.Sources. A dry run gets the repository and applies it
 // without changing anything.
 func (k *Keeper) PutSource(ctx context.Context, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
-	sources, err := k.on(ctx, key.Namespace)
+	sources, err := k.cluster.on(ctx, key.Namespace)
 	if err != nil {
 		return runnerapi.Source{}, err
 	}
-	if spec.Type != runnerapi.SourceApp && k.Manifests == nil {
+	if spec.Type != runnerapi.SourceApp && k.config.Manifests == nil {
 		return runnerapi.Source{}, runnerapi.NotSupported("use a source of type app", "this agent applies no manifests")
 	}
-	if refused := (git.Remote{URL: spec.URL, Guard: k.Guard}).CheckHost(); refused != nil {
+	if refused := (git.Remote{URL: spec.URL, Guard: k.config.Guard}).CheckHost(); refused != nil {
 		return runnerapi.Source{}, refused.Problem().WithField("url")
 	}
 	wanted := newObject(key)
 	wanted.Spec, wanted.Annotations = spec, map[string]string{managed.ChangedBy: opts.Caller.Runner, managed.RequestID: opts.Caller.RequestID}
-	if err := k.checkBuild(ctx, wanted); err != nil {
+	if err := k.builder.check(ctx, wanted); err != nil {
 		return runnerapi.Source{}, err
 	}
 	var o *object
@@ -87,7 +69,7 @@ func (k *Keeper) PutSource(ctx context.Context, key runnerapi.Key, spec runnerap
 		return runnerapi.Source{}, explain(err, key, "writing")
 	}
 	if opts.DryRun {
-		_, err = k.attempt(ctx, o, true)
+		_, err = k.reconciler.attempt(ctx, o, true)
 		return o.wire(), asProblem(err)
 	}
 	k.Wake()
@@ -132,9 +114,9 @@ func dry(opts runnerapi.WriteOptions) []string {
 	return nil
 }
 
-// GetSource implements server.Sources.
+// GetSource implements backend.Sources.
 func (k *Keeper) GetSource(ctx context.Context, key runnerapi.Key) (runnerapi.Source, error) {
-	sources, err := k.on(ctx, key.Namespace)
+	sources, err := k.cluster.on(ctx, key.Namespace)
 	if err != nil {
 		return runnerapi.Source{}, err
 	}
@@ -155,9 +137,9 @@ func wired(u *unstructured.Unstructured, err error) func(runnerapi.Key, string) 
 	}
 }
 
-// ListSources implements server.Sources.
+// ListSources implements backend.Sources.
 func (k *Keeper) ListSources(ctx context.Context, namespace string) ([]runnerapi.Source, error) {
-	sources, err := k.on(ctx, namespace)
+	sources, err := k.cluster.on(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -177,10 +159,10 @@ func (k *Keeper) ListSources(ctx context.Context, namespace string) ([]runnerapi
 	return out, nil
 }
 
-// SyncSource implements server.Sources: it leaves a mark that the replica which leads
+// SyncSource implements backend.Sources: it leaves a mark that the replica which leads
 // finds.
 func (k *Keeper) SyncSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
-	sources, err := k.on(ctx, key.Namespace)
+	sources, err := k.cluster.on(ctx, key.Namespace)
 	if err != nil {
 		return runnerapi.Source{}, err
 	}
@@ -196,10 +178,10 @@ func (k *Keeper) SyncSource(ctx context.Context, key runnerapi.Key, opts runnera
 	return wired(u, err)(key, "writing")
 }
 
-// DeleteSource implements server.Sources. It deletes the source that is there now, not one
+// DeleteSource implements backend.Sources. It deletes the source that is there now, not one
 // that came meanwhile.
 func (k *Keeper) DeleteSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	sources, err := k.on(ctx, key.Namespace)
+	sources, err := k.cluster.on(ctx, key.Namespace)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package source
 
 import (
+	"context"
+
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
@@ -9,9 +11,14 @@ import (
 
 // UseClock has a Keeper that does not run yet wait by another clock for its next look at a source.
 func (k *Keeper) UseClock(c clock.WithTicker) {
-	k.now = c.Now
+	k.now, k.reconciler.now, k.reconciler.journal.now = c.Now, c.Now, c.Now
 	k.work.ShutDown()
 	k.work = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[runnerapi.Key]{Clock: c})
+}
+
+// UseBefore has a Keeper that has no sources yet store its records by another function.
+func (k *Keeper) UseBefore(f func(context.Context, runnerapi.AuditRecord) error) {
+	k.reconciler.journal.begin = f
 }
 
 // InBuild renames the field of a build's refusal.

@@ -17,22 +17,22 @@ const (
 )
 
 // notBefore returns how long the repository need not be asked again; 0 for now.
-func (k *Keeper) notBefore(o *object, every time.Duration) time.Duration {
+func (r *reconciler) notBefore(o *object, every time.Duration) time.Duration {
 	s := o.Status
 	at, err := time.Parse(time.RFC3339, s.CheckedAt)
 	if err != nil || !o.observed() || !s.Phase.Applied() || s.Commit != s.Attempted {
 		return 0
 	}
-	left := time.Duration(float64(every)*(1-jitter)) - k.now().Sub(at)
+	left := time.Duration(float64(every)*(1-jitter)) - r.now().Sub(at)
 	return max(min(left, every), 0)
 }
 
 // withHealth writes into the status the state of what was applied. It returns when to look again:
 // next at the latest.
-func (k *Keeper) withHealth(ctx context.Context, o *object, s runnerapi.SourceStatus, next time.Duration) (runnerapi.SourceStatus, time.Duration) {
-	phase, health, err := k.health(ctx, o)
+func (r *reconciler) withHealth(ctx context.Context, o *object, s runnerapi.SourceStatus, next time.Duration) (runnerapi.SourceStatus, time.Duration) {
+	phase, health, err := r.health(ctx, o)
 	if err != nil { // what was known stands
-		k.Log.Warn().Err(err).Stringer("source", o.key()).Msg("how a source's objects are cannot be read; trying again")
+		r.log.Warn().Err(err).Stringer("source", o.key()).Msg("how a source's objects are cannot be read; trying again")
 		if !s.Phase.Applied() {
 			s.Phase = runnerapi.SourceProgressing
 		}
@@ -41,19 +41,19 @@ func (k *Keeper) withHealth(ctx context.Context, o *object, s runnerapi.SourceSt
 	s.Phase, s.Health = phase, health
 	switch phase {
 	case runnerapi.SourceProgressing:
-		k.condition(&s, "Unknown", "Progressing", health.Message)
+		r.condition(&s, "Unknown", "Progressing", health.Message)
 		return s, min(next, progressPause)
 	case runnerapi.SourceDegraded:
-		k.condition(&s, "False", "Degraded", health.Message)
+		r.condition(&s, "False", "Degraded", health.Message)
 	default:
-		k.condition(&s, "True", "Applied", "commit "+s.Commit)
+		r.condition(&s, "True", "Applied", "commit "+s.Commit)
 	}
 	return s, min(next, healthPause)
 }
 
-func (k *Keeper) health(ctx context.Context, o *object) (runnerapi.SourcePhase, *runnerapi.SourceHealth, error) {
+func (r *reconciler) health(ctx context.Context, o *object) (runnerapi.SourcePhase, *runnerapi.SourceHealth, error) {
 	if o.Spec.Type == runnerapi.SourceApp {
-		app, err := k.Apps.Get(ctx, appKey(o))
+		app, err := r.apps.Get(ctx, appKey(o))
 		if p := (*problem.Error)(nil); errors.As(err, &p) && p.Code == problem.NotFound {
 			return runnerapi.SourceDegraded, missing("App/" + appKey(o).String()), nil
 		}
@@ -62,7 +62,7 @@ func (k *Keeper) health(ctx context.Context, o *object) (runnerapi.SourcePhase, 
 		}
 		return healthOfApp(app)
 	}
-	set, err := k.Manifests.Get(ctx, o.key())
+	set, err := r.manifests.Get(ctx, o.key())
 	if err != nil {
 		return "", nil, err
 	}

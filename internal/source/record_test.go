@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // TestNothingIsBroughtWithoutItsRecord, where that is required. What was applied before stays.
@@ -18,13 +18,13 @@ func TestNothingIsBroughtWithoutItsRecord(t *testing.T) {
 	p := open(t)
 	var full atomic.Bool
 	full.Store(true)
-	p.keeper.Before = func(_ context.Context, r runnerapi.AuditRecord) error {
+	p.keeper.UseBefore(func(_ context.Context, r runnerapi.AuditRecord) error {
 		if full.Load() {
-			return server.AuditUnavailable()
+			return backend.AuditUnavailable()
 		}
 		p.audited.record(r)
 		return nil
-	}
+	})
 	p.secret("correct horse")
 	commit := p.git.Create(t, "shop/deploy.git").Commit(map[string]string{
 		"app.yaml": "image: registry.example.com/web:1\n", "set/one.yaml": configMapFile("one", "first"),
@@ -36,7 +36,7 @@ func TestNothingIsBroughtWithoutItsRecord(t *testing.T) {
 		p.put(name, spec)
 		status := p.settled(name)
 		require.NotNil(t, status.Error, name)
-		assert.Equal(t, string(server.CodeAuditUnavailable), status.Error.Code)
+		assert.Equal(t, string(backend.CodeAuditUnavailable), status.Error.Code)
 		assert.Empty(t, status.Commit, name)
 	}
 	full.Store(false)

@@ -35,7 +35,7 @@ func TestSourcesOfARevokedRunnerStandStill(t *testing.T) {
 	assert.Equal(t, source.CodeRunnerRevoked, suspended.Suspension.Code)
 	assert.Equal(t, "ci", suspended.Suspension.Runner)
 	assert.Contains(t, suspended.Suspension.Message, "Runner ci, which put this source, was revoked")
-	assert.Contains(t, suspended.Suspension.Fix, "source put AGENT web")
+	assert.Contains(t, suspended.Suspension.Fix, "source set AGENT web")
 	assert.Equal(t, "RunnerRevoked", suspended.Conditions[0].Reason)
 	second := repo.Commit(map[string]string{"app.yaml": "image: registry.example.com/web:2\n"})
 	assert.Equal(t, first, p.sync("web").Commit, "nothing is fetched")

@@ -10,25 +10,20 @@ package source
 import (
 	"context"
 	"io"
-	"net/http"
 	"net/url"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
-	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // workers is how many sources are handled at once: each may use what git.DefaultLimits and
@@ -97,33 +92,44 @@ type Config struct {
 	Log    zerolog.Logger
 }
 
-// Keeper follows sources, and handles the calls about them.
+// Keeper schedules looks at sources, and handles the calls about them.
 type Keeper struct {
-	Config
-	now  func() time.Time
-	wake chan struct{}
-	work workqueue.TypedDelayingInterface[runnerapi.Key]
+	config Config
+	now    func() time.Time
+	wake   chan struct{}
+	work   workqueue.TypedDelayingInterface[runnerapi.Key]
 
-	mu      sync.Mutex
-	api     *api                            // made when it is used first
-	built   map[runnerapi.Key]runnerapi.Key // the builds of sources, to be removed with them
-	revoked []string                        // Runners
-	stores  []cache.Store                   // the sources that are followed
+	cluster    *cluster
+	builder    *builder
+	cleanup    *buildCleanup
+	reconciler *reconciler
+	revoked    *revokedRunners
+
+	mu     sync.Mutex
+	stores []cache.Store // the sources that are followed
 }
 
-type api struct {
-	objects   dynamic.Interface
-	discovery *discovery.DiscoveryClient
-}
-
-var _ server.Sources = (*Keeper)(nil)
+var _ backend.Sources = (*Keeper)(nil)
 
 // New returns a Keeper. It makes no requests before Run or a call.
 func New(c Config) *Keeper {
 	if c.Limits == (git.Limits{}) {
 		c.Limits = git.DefaultLimits
 	}
-	return &Keeper{Config: c, now: time.Now, wake: make(chan struct{}, 1), work: workqueue.NewTypedDelayingQueue[runnerapi.Key]()}
+	cluster := &cluster{rest: c.REST, namespace: c.Namespace, namespaces: c.Namespaces, log: c.Log}
+	journal := &journal{audit: c.Audit, begin: c.Before, now: time.Now}
+	applier := &applier{Config: c, cluster: cluster, journal: journal}
+	builder := &builder{builds: c.Builds, applier: applier, journal: journal}
+	cleanup := &buildCleanup{builds: c.Builds, cluster: cluster, log: c.Log}
+	revoked := &revokedRunners{}
+	return &Keeper{
+		config: c, now: time.Now, wake: make(chan struct{}, 1), work: workqueue.NewTypedDelayingQueue[runnerapi.Key](),
+		cluster: cluster, builder: builder, cleanup: cleanup, revoked: revoked,
+		reconciler: &reconciler{
+			apps: c.Apps, manifests: c.Manifests, applier: applier, builder: builder, cleanup: cleanup,
+			journal: journal, revoked: revoked, now: time.Now, log: c.Log,
+		},
+	}
 }
 
 // Wake makes a replica that has just become the leader check whether there is anything to follow.
@@ -133,35 +139,4 @@ func (k *Keeper) Wake() {
 	case k.wake <- struct{}{}:
 	default:
 	}
-}
-
-func (k *Keeper) client() (*api, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.api != nil {
-		return k.api, nil
-	}
-	rc, hc, err := kubeclient.New(k.REST)
-	if err != nil {
-		return nil, err
-	}
-	made, err := newAPI(rc, hc)
-	if err != nil {
-		return nil, err
-	}
-	k.api = made
-	return made, nil
-}
-
-func newAPI(rc *rest.Config, hc *http.Client) (*api, error) {
-	objects, err := dynamic.NewForConfigAndClient(rc, hc)
-	if err != nil {
-		return nil, err
-	}
-	d, err := discovery.NewDiscoveryClientForConfigAndClient(rc, hc)
-	return &api{objects, d}, err
-}
-
-func (k *Keeper) scope() managed.Scope {
-	return managed.Scope{Agent: k.Namespace, Only: k.Namespaces}
 }

@@ -40,7 +40,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
 	render.Child()

@@ -78,6 +78,20 @@ func Served(r *http.Request, p trace.TracerProvider) (*http.Request, func(name s
 	}
 }
 
+// Passed starts the span of a request that is passed on to a server which belongs to others, as a
+// child of the caller's span. The server learns the trace. The returned function ends the span. A
+// nil provider creates none, and leaves the caller's trace as it came.
+func Passed(r *http.Request, p trace.TracerProvider, name string) (*http.Request, func(status int)) {
+	if p == nil {
+		return r, func(int) {}
+	}
+	r, served := Served(r, p)
+	header := r.Header.Clone()
+	r.Header = header
+	Inject(r.Context(), header)
+	return r, func(status int) { served(name, status) }
+}
+
 // Calling starts the span of an outgoing call, in the context's trace and with its provider. If
 // there is no trace, it starts no span and does not call name.
 func Calling(ctx context.Context, name func() string, verb string, more ...attribute.KeyValue) (context.Context, func(status int, err error)) {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
 // ackWithin is how soon a handled message is acknowledged. If a reader dies, what it handled within
@@ -52,7 +54,7 @@ func (a *acks) reject(d *amqp.Delivery) error {
 	if err := a.settle(); err != nil {
 		return err
 	}
-	return settle(d.Nack(false, false))
+	return rabbitmq.Settle(d.Nack(false, false))
 }
 
 // flush acknowledges now what was handled.
@@ -65,7 +67,7 @@ func (a *acks) flush() error {
 func (a *acks) settle() error {
 	if a.count > 0 && a.err == nil {
 		a.soon.Stop()
-		a.err = settle(a.at.Ack(a.last, a.count > 1))
+		a.err = rabbitmq.Settle(a.at.Ack(a.last, a.count > 1))
 		a.count = 0
 	}
 	return a.err

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
 // TestAcksAreGathered hands deliveries to a handler one by one and looks at what the broker is
@@ -16,7 +18,7 @@ import (
 func TestAcksAreGathered(t *testing.T) {
 	const hopeless, slow = 3, 5 // by sequence
 	synctest.Test(t, func(t *testing.T) {
-		consumer, err := NewConsumer(ConsumerConfig{Config: Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: Timeline(), Prefetch: 8})
+		consumer, err := NewConsumer(ConsumerConfig{Config: rabbitmq.Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: rabbitmq.Timeline(), Prefetch: 8})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,6 +41,9 @@ type Agent struct {
 	// not turned that on.
 	Update *AgentUpdate `json:"update,omitempty"`
 
+	// Components are the installed components of the cluster: ingress, metrics, logs and so on.
+	Components []Component `json:"components,omitempty"`
+
 	// Hosts are the public hosts that the agent's Apps have in their Ingresses, the
 	// first MaxHosts by name; none where the customer has not turned ingress sync on.
 	// The control plane carries no traffic to them. At which of them an App is, the
@@ -64,6 +67,28 @@ type AgentUpdate struct {
 	From   string `json:"from,omitempty"`
 	To     string `json:"to,omitempty"`
 	Reason string `json:"reason,omitempty"`
+}
+
+// Component is how an installed component of the cluster is.
+type Component struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	Ready   bool   `json:"ready"`
+	// Cause is the first by which it is not ready; empty while it only starts.
+	Cause   string `json:"cause,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// String describes the component in a line.
+func (c Component) String() string {
+	text := strings.TrimSpace(c.Name + " " + c.Version)
+	switch {
+	case c.Ready:
+		return text + ": ready"
+	case c.Cause == "":
+		return text + ": starting: " + c.Message
+	}
+	return text + ": " + c.Cause + ": " + c.Message
 }
 
 // MaxHosts bounds how many hosts of an agent are announced.

@@ -13,13 +13,26 @@ const snapshotTimeout = time.Minute
 // queue.
 func (d *Directory) Handle(_ context.Context, e Event) error {
 	change := Change{Type: e.Type, Time: e.Time}
-	if e.Type.IsAgent() {
+	switch {
+	case e.Type.IsAgent():
 		agent, err := e.Agent()
 		if err != nil {
 			return Permanent(err)
 		}
 		change.Agent = agent
-	} else {
+	case e.Type.IsRoute():
+		route, err := e.Route()
+		if err != nil {
+			return Permanent(err)
+		}
+		change.Route = &route
+	case e.Type.IsAlert():
+		alert, err := e.Alert()
+		if err != nil {
+			return Permanent(err)
+		}
+		change.Alert = &alert
+	default:
 		app, err := e.App()
 		if err != nil {
 			return Permanent(err)

@@ -15,12 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/constants"
 )
 
 //go:generate go test . -run TestAsyncAPIIsCommitted -update
 
-var update = flag.Bool("update", false, "write docs/asyncapi.json or docs/openapi-runners.json anew")
+var update = flag.Bool("update", false, "write docs/asyncapi.json anew")
 
 const (
 	asyncAPIFile   = "../../docs/asyncapi.json"
@@ -43,6 +44,10 @@ var kinds = []struct {
 	{announce.AppDegraded, "An App serves, but is not as it was asked to be; cause, message and fix say why."},
 	{announce.AppFailed, "An App does not serve; cause, message and fix say why."},
 	{announce.AppRemoved, "An App is gone."},
+	{announce.RouteServing, "The gateway serves a public host from the agent."},
+	{announce.RouteSuspended, "The gateway does not serve a public host from the agent any more; reason says why."},
+	{announce.AlertFiring, "An alert of the cluster's monitoring began to fire."},
+	{announce.AlertResolved, "An alert of the cluster's monitoring is resolved."},
 }
 
 func sampleEvent(t testing.TB, kind announce.Type) announce.Event {
@@ -50,9 +55,14 @@ func sampleEvent(t testing.TB, kind announce.Type) announce.Event {
 	at := time.Date(2026, 11, 21, 12, 0, 5, 0, time.UTC)
 	var e announce.Event
 	var err error
-	if kind.IsAgent() {
+	switch {
+	case kind.IsAgent():
 		e, err = announce.NewAgentEvent(kind, "/controlplane", sampleAgent(), 42, at)
-	} else {
+	case kind.IsRoute():
+		e, err = announce.NewRouteEvent(kind, "/controlplane", "k3v9q2m7", sampleRoute(kind), 42, at)
+	case kind.IsAlert():
+		e, err = announce.NewAlertEvent(kind, "/controlplane", "k3v9q2m7", sampleAlert(), 42, at)
+	default:
 		e, err = announce.NewAppEvent(kind, "/controlplane", "k3v9q2m7", sampleApp(), 42, at)
 	}
 	require.NoError(t, err)
@@ -78,8 +88,13 @@ func asyncAPI(t *testing.T) object {
 	for _, k := range kinds {
 		name := string(k.kind)
 		data := s.ref(reflect.TypeFor[announce.AppEvent]())
-		if k.kind.IsAgent() {
+		switch {
+		case k.kind.IsAgent():
 			data = s.ref(reflect.TypeFor[announce.Agent]())
+		case k.kind.IsRoute():
+			data = s.ref(reflect.TypeFor[announce.RouteEvent]())
+		case k.kind.IsAlert():
+			data = s.ref(reflect.TypeFor[announce.AlertEvent]())
 		}
 		channel[name] = object{"$ref": "#/components/messages/" + name}
 		messages[name] = object{
@@ -97,8 +112,8 @@ func asyncAPI(t *testing.T) object {
 		"asyncapi": "3.0.0",
 		"info": object{
 			"title": "PipeOps announcements", "version": "1.0.0",
-			"description": "What the control plane tells Runners of agents and Apps, over RabbitMQ. Delivery is at least once and in order per agent; " +
-				"sequence shows repeats and gaps. Skip fields and types that you do not know. docs/announcements.md says what a consumer must do.",
+			"description": "What the control plane tells Runners of agents, Apps, public hosts and alerts, over RabbitMQ. Delivery is at least once and in order per agent; " +
+				"sequence shows repeats and gaps. Skip fields and types that you do not know. docs/deployer/announcements.md says what a consumer must do.",
 		},
 		"defaultContentType": announce.ContentType,
 		"servers": object{"broker": object{
@@ -108,18 +123,18 @@ func asyncAPI(t *testing.T) object {
 		}},
 		"channels": object{
 			"announcements": object{
-				"address": announce.Exchange, "messages": channel,
+				"address": rabbitmq.Exchange, "messages": channel,
 				"description": "The routing key is the event's type; the keys to.RUNNER.TYPE, one for each Runner that may see the agent, are given as BCC.",
-				"bindings":    object{"amqp": object{"is": "routingKey", "exchange": object{"name": announce.Exchange, "type": "topic", "durable": true, "autoDelete": false, "vhost": "/"}, "bindingVersion": "0.3.0"}},
+				"bindings":    object{"amqp": object{"is": "routingKey", "exchange": object{"name": rabbitmq.Exchange, "type": "topic", "durable": true, "autoDelete": false, "vhost": "/"}, "bindingVersion": "0.3.0"}},
 			},
 			"runnerQueue": object{
-				"address": announce.RunnerQueue("{runner}").Name, "messages": inQueue,
+				"address": rabbitmq.RunnerQueue("{runner}").Name, "messages": inQueue,
 				"parameters": object{"runner": object{"description": "The Runner's name."}},
 				"description": "A Runner's quorum queue, bound with to.RUNNER.# to the exchange. RabbitMQ refuses a declaration with other arguments than x-arguments. " +
-					"One of those who read it gets all; the others stand by. What it rejects goes to " + announce.DeadExchange + ".",
+					"One of those who read it gets all; the others stand by. What it rejects goes to " + rabbitmq.DeadExchange + ".",
 				"bindings": object{"amqp": object{"is": "queue", "queue": object{
-					"name": announce.RunnerQueue("{runner}").Name, "durable": true, "exclusive": false, "autoDelete": false, "vhost": "/",
-					"x-arguments": announce.ArgumentsOf(announce.RunnerQueue("{runner}")),
+					"name": rabbitmq.RunnerQueue("{runner}").Name, "durable": true, "exclusive": false, "autoDelete": false, "vhost": "/",
+					"x-arguments": new(rabbitmq.RunnerQueue("{runner}")).Arguments(),
 				}, "bindingVersion": "0.3.0"}},
 				"x-binding-keys": []string{"to.{runner}.#"},
 			},
@@ -134,7 +149,7 @@ func asyncAPI(t *testing.T) object {
 		},
 		"components": object{
 			"schemas": s.made, "messages": messages,
-			"securitySchemes": object{"account": object{"type": "userPassword", "description": "A Runner's own account: docs/runners.md."}},
+			"securitySchemes": object{"account": object{"type": "userPassword", "description": "A Runner's own account: docs/operator/runners.md."}},
 		},
 	}
 }

@@ -10,28 +10,32 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/publish"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // TestDeadLettersAreListedRequeuedAndDropped has events die in a Runner's queue, and looks at
 // them, sends some again and drops others as an operator does.
 func TestDeadLettersAreListedRequeuedAndDropped(t *testing.T) {
+	suite.Release(t, "dead letters without the command line")
 	t.Parallel()
 	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
 	cfg.Seal = []byte("the control plane's secret")
 	p := publisher(t, cfg)
 	ch := channel(t, b)
-	publish(t, p, makeEvents(t, "before", 1, 1))
+	announced(t, p, makeEvents(t, "before", 1, 1))
 	got, heal := mortician(t, b, "treated")
 	events := makeEvents(t, "ill", 1, 3)
 	for i := range events {
 		events[i].Runners = []string{"treated"}
 	}
-	publish(t, p, events)
+	announced(t, p, events)
 	forge(t, b, events[0])
-	dead, err := announce.NewDeadLetters(cfg)
+	dead, err := publish.NewDeadLetters(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +52,7 @@ func TestDeadLettersAreListedRequeuedAndDropped(t *testing.T) {
 		if err != nil || total != 4 || len(letters) != 4 {
 			t.Fatalf("List = %d of %d, %v", len(letters), total, err)
 		}
-		byID := map[string]announce.DeadLetter{}
+		byID := map[string]publish.DeadLetter{}
 		for _, l := range letters {
 			byID[l.ID] = l
 		}
@@ -66,12 +70,12 @@ func TestDeadLettersAreListedRequeuedAndDropped(t *testing.T) {
 	}
 
 	heal()
-	sent, failed, err := dead.Requeue(t.Context(), announce.Chosen(events[0].ID, events[2].ID, "forged"))
-	if err != nil || len(sent) != 2 || !errors.Is(failed["forged"], announce.ErrNotGenuine) {
+	sent, failed, err := dead.Requeue(t.Context(), publish.Chosen(events[0].ID, events[2].ID, "forged"))
+	if err != nil || len(sent) != 2 || !errors.Is(failed["forged"], publish.ErrNotGenuine) {
 		t.Fatalf("Requeue = %v, %v, %v", sent, failed, err)
 	}
 	got.until(t, "what was sent again", func(e []announce.Event) bool { return slices.Equal(sequences(e, "ill"), []uint64{1, 3}) })
-	dropped, err := dead.Drop(t.Context(), announce.Chosen("forged"))
+	dropped, err := dead.Drop(t.Context(), publish.Chosen("forged"))
 	if err != nil || len(dropped) != 1 || count() != 1 {
 		t.Fatalf("Drop = %v, %v; %d are left", dropped, err, count())
 	}
@@ -80,7 +84,7 @@ func TestDeadLettersAreListedRequeuedAndDropped(t *testing.T) {
 	}
 	// The consumer makes its queue again, unbound for a moment or not: either way the
 	// letter is at one place.
-	sent, failed, err = dead.Requeue(t.Context(), announce.Chosen())
+	sent, failed, err = dead.Requeue(t.Context(), publish.Chosen())
 	if err != nil || len(sent)+len(failed) != 1 || count() != len(failed) {
 		t.Fatalf("Requeue = %v, %v, %v; %d are left", sent, failed, err, count())
 	}
@@ -92,7 +96,7 @@ func mortician(t *testing.T, b broker.Endpoint, runner string) (got *sink, heal 
 	got = newSink()
 	healed, ready := make(chan struct{}), make(chan struct{}, 8)
 	c, err := announce.NewConsumer(announce.ConsumerConfig{
-		Config: config(b, broker.UserRunner), Queue: announce.RunnerQueue(runner), Ready: func() { ready <- struct{}{} },
+		Config: config(b, broker.UserRunner), Queue: rabbitmq.RunnerQueue(runner), Ready: func() { ready <- struct{}{} },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +133,7 @@ func forge(t *testing.T, b broker.Endpoint, like announce.Event) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := ch.PublishWithDeferredConfirm(announce.DeadExchange, string(like.Type), true, false, amqp.Publishing{
+	c, err := ch.PublishWithDeferredConfirm(rabbitmq.DeadExchange, string(like.Type), true, false, amqp.Publishing{
 		MessageId: "forged", DeliveryMode: amqp.Persistent, Body: append([]byte(`{"specversion":"1.0",`), body...),
 		Headers: amqp.Table{
 			"x-death":        []any{amqp.Table{"queue": "pipeops.runner.other", "reason": "rejected", "count": int64(1), "time": time.Now()}},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
@@ -21,7 +22,7 @@ func TestASilentNetworkDoesNotHoldThePublisher(t *testing.T) {
 	cfg := config(b, broker.UserControlPlane)
 	cfg.URLs = []string{b.URLAt(broker.UserControlPlane, proxy.addr)}
 	p := publisher(t, cfg)
-	publish(t, p, makeEvents(t, "silent", 1, 1))
+	announced(t, p, makeEvents(t, "silent", 1, 1))
 
 	proxy.silence()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -38,7 +39,7 @@ func TestASilentNetworkDoesNotHoldThePublisher(t *testing.T) {
 	await.Closed(t, proxy.swallowed, "the proxy to swallow what is published")
 	cancel()
 	got := await.Receive(t, published, "the end of Publish")
-	if n, err := got.n, got.err; n != 0 || announce.CodeOf(err) != announce.CodeUnconfirmed {
+	if n, err := got.n, got.err; n != 0 || rabbitmq.CodeOf(err) != rabbitmq.CodeUnconfirmed {
 		t.Errorf("Publish = %d, %v", n, err)
 	}
 	// The publisher gives the connection up, and run waits no longer than it may.
@@ -115,7 +116,7 @@ func (p *proxy) forward(from, to net.Conn) {
 // broker die in the middle of it: what was confirmed must be there, in order.
 func testCrash(t *testing.T, b *broker.Broker) {
 	p := publisher(t, config(b, broker.UserControlPlane))
-	got, _, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("crash"))
+	got, _, ready := consume(t, config(b, broker.UserRunner), rabbitmq.RunnerQueue("crash"))
 	await.Receive(t, ready, "the queue")
 	// RabbitMQ 3.10 notes a new quorum queue on disk a moment late, and one that it
 	// lost so has no leader ever after. That is not what is tested here.

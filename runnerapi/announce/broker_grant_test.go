@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
@@ -29,15 +30,15 @@ func TestEachRunnerGetsItsAnnouncements(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
-	mine, _, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("mine"))
-	theirs, _, theirsReady := consume(t, config(b, broker.UserRunner), announce.RunnerWatchQueue("theirs", "1"))
+	mine, _, ready := consume(t, config(b, broker.UserRunner), rabbitmq.RunnerQueue("mine"))
+	theirs, _, theirsReady := consume(t, config(b, broker.UserRunner), rabbitmq.RunnerWatchQueue("theirs", "1"))
 	await.Receive(t, ready, "the queue")
 	await.Receive(t, theirsReady, "the other queue")
-	publish(t, p, forRunner("mine", makeEvents(t, "secret", 1, 3)))
-	publish(t, p, forRunner("nobody", makeEvents(t, "secret", 4, 4)))
+	announced(t, p, forRunner("mine", makeEvents(t, "secret", 1, 3)))
+	announced(t, p, forRunner("nobody", makeEvents(t, "secret", 4, 4)))
 	last := makeEvents(t, "secret", 5, 5)
 	last[0].Runners = []string{"theirs", "mine"}
-	publish(t, p, last)
+	announced(t, p, last)
 	events := mine.until(t, "the last one", func(e []announce.Event) bool { return len(e) > 3 })
 	if got := sequences(events, "secret"); len(got) != 4 || got[3] != 5 {
 		t.Errorf("got %v", got)
@@ -48,10 +49,10 @@ func TestEachRunnerGetsItsAnnouncements(t *testing.T) {
 	}
 }
 
-// asDocumented makes an account for a Runner by the commands of docs/runners.md.
+// asDocumented makes an account for a Runner by the commands of docs/operator/runners.md.
 func asDocumented(t *testing.T, b *broker.VHost, runner, password string) string {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/runners.md")
+	doc, err := os.ReadFile("../../docs/operator/runners.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,18 +92,18 @@ func TestARunnerWithItsOwnAccountGetsNothingElse(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
-	publish(t, p, makeEvents(t, "before", 1, 1)) // the exchange is there
-	if err := announce.DeclareQueue(channel(t, b), announce.RunnerQueue("mine")); err != nil {
+	announced(t, p, makeEvents(t, "before", 1, 1)) // the exchange is there
+	if _, err := rabbitmq.DeclareQueue(channel(t, b), rabbitmq.RunnerQueue("mine")); err != nil {
 		t.Fatal(err)
 	}
 	shops := "shops-" + b.Name() // virtual hosts share users
 	own := config(b, broker.UserRunner)
 	own.URLs = []string{asDocumented(t, b, shops, "a-password-of-this-test")}
-	for name, q := range map[string]announce.Queue{"durable": announce.RunnerQueue(shops), "aside": announce.RunnerWatchQueue(shops, "1")} {
+	for name, q := range map[string]rabbitmq.Queue{"durable": rabbitmq.RunnerQueue(shops), "aside": rabbitmq.RunnerWatchQueue(shops, "1")} {
 		t.Run("gets its own, "+name, func(t *testing.T) {
 			got, _, ready := consume(t, own, q)
 			await.Receive(t, ready, "the queue")
-			publish(t, p, forRunner(shops, makeEvents(t, "granted", 1, 1)))
+			announced(t, p, forRunner(shops, makeEvents(t, "granted", 1, 1)))
 			got.until(t, "the announcement", func(e []announce.Event) bool { return len(sequences(e, "granted")) == 1 })
 		})
 	}
@@ -113,7 +114,7 @@ func TestARunnerWithItsOwnAccountGetsNothingElse(t *testing.T) {
 	defer func() { _ = conn.CloseDeadline(time.Now().Add(5 * time.Second)) }()
 	bind := func(key string) func(*amqp.Channel) error {
 		return func(ch *amqp.Channel) error {
-			return ch.QueueBind("pipeops.runner."+shops, key, announce.Exchange, false, nil)
+			return ch.QueueBind("pipeops.runner."+shops, key, rabbitmq.Exchange, false, nil)
 		}
 	}
 	for name, try := range map[string]func(*amqp.Channel) error{
@@ -126,7 +127,7 @@ func TestARunnerWithItsOwnAccountGetsNothingElse(t *testing.T) {
 			if err := ch.ExchangeDeclare("pipeops.runner."+shops+".tap", "fanout", false, true, false, false, nil); err != nil {
 				return err
 			}
-			return ch.ExchangeBind("pipeops.runner."+shops+".tap", "#", announce.Exchange, false, nil)
+			return ch.ExchangeBind("pipeops.runner."+shops+".tap", "#", rabbitmq.Exchange, false, nil)
 		},
 	} {
 		ch, err := conn.Channel()

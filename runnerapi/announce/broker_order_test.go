@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
@@ -32,7 +33,7 @@ func (h *held) handle(ctx context.Context, e announce.Event) error {
 }
 
 // hold has a reader of its own stop at that event, and waits until it has.
-func hold(t *testing.T, cfg announce.Config, q announce.Queue, at int) (h *held, leave func()) {
+func hold(t *testing.T, cfg rabbitmq.Config, q rabbitmq.Queue, at int) (h *held, leave func()) {
 	t.Helper()
 	h = &held{sink: newSink(), at: at, stopped: make(chan struct{}, 1)}
 	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: cfg, Queue: q})
@@ -52,15 +53,15 @@ func hold(t *testing.T, cfg announce.Config, q announce.Queue, at int) (h *held,
 }
 
 // backlog makes a Runner's queue with events waiting in it.
-func backlog(t *testing.T, b broker.Endpoint, runner string, count uint64) announce.Queue {
+func backlog(t *testing.T, b broker.Endpoint, runner string, count uint64) rabbitmq.Queue {
 	t.Helper()
 	p := publisher(t, config(b, broker.UserControlPlane))
-	publish(t, p, makeEvents(t, "warm", 1, 1)) // the exchange is there
-	q := announce.RunnerQueue(runner)
-	if err := announce.DeclareQueue(channel(t, b), q); err != nil {
+	announced(t, p, makeEvents(t, "warm", 1, 1)) // the exchange is there
+	q := rabbitmq.RunnerQueue(runner)
+	if _, err := rabbitmq.DeclareQueue(channel(t, b), q); err != nil {
 		t.Fatal(err)
 	}
-	publish(t, p, forRunner(runner, makeEvents(t, runner, 1, count)))
+	announced(t, p, forRunner(runner, makeEvents(t, runner, 1, count)))
 	return q
 }
 

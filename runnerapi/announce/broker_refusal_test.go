@@ -13,7 +13,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/publish"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
@@ -23,20 +24,20 @@ func TestARunnerCannotPublish(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserRunner))
-	err := refused(t, p, announce.CodeForbidden)
+	err := refused(t, p, rabbitmq.CodeForbidden)
 	if !strings.Contains(err.Error(), "control plane's user") {
 		t.Errorf("Publish = %v", err)
 	}
 }
 
 // refused publishes with no hope, once the publisher knows that, and returns why.
-func refused(t *testing.T, p *announce.Publisher, code announce.BrokerCode) error {
+func refused(t *testing.T, p *publish.Publisher, code rabbitmq.Code) error {
 	t.Helper()
-	await.Until(t, "the refusal", func() bool { return announce.CodeOf(p.Status().Err) == code })
+	await.Until(t, "the refusal", func() bool { return rabbitmq.CodeOf(p.Status().Err) == code })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	n, err := p.Publish(ctx, makeEvents(t, "forged", 1, 1))
-	if n != 0 || announce.CodeOf(err) != code {
+	if n != 0 || rabbitmq.CodeOf(err) != code {
 		t.Errorf("Publish = %d, %v, want %s", n, err, code)
 	}
 	t.Log(err)
@@ -47,7 +48,7 @@ func refused(t *testing.T, p *announce.Publisher, code announce.BrokerCode) erro
 func TestARunnerIsConfinedToItsQueues(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
-	publish(t, publisher(t, config(b, broker.UserControlPlane)), makeEvents(t, "before", 1, 1))
+	announced(t, publisher(t, config(b, broker.UserControlPlane)), makeEvents(t, "before", 1, 1))
 	conn, err := amqp.DialTLS(b.URL(broker.UserRunner), b.TLSConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -59,17 +60,17 @@ func TestARunnerIsConfinedToItsQueues(t *testing.T) {
 				return err
 			}
 			closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-			err := ch.PublishWithContext(t.Context(), announce.Exchange, "agent.online", false, false, amqp.Publishing{})
+			err := ch.PublishWithContext(t.Context(), rabbitmq.Exchange, "agent.online", false, false, amqp.Publishing{})
 			if err != nil {
 				return err
 			}
 			return await.Receive(t, closed, "the refusal")
 		},
 		"read the timeline": func(ch *amqp.Channel) error {
-			_, err := ch.Consume(announce.TimelineQueue, "", false, false, false, false, nil)
+			_, err := ch.Consume(rabbitmq.TimelineQueue, "", false, false, false, false, nil)
 			return err
 		},
-		"delete the exchange": func(ch *amqp.Channel) error { return ch.ExchangeDelete(announce.Exchange, false, false) },
+		"delete the exchange": func(ch *amqp.Channel) error { return ch.ExchangeDelete(rabbitmq.Exchange, false, false) },
 		"make another queue": func(ch *amqp.Channel) error {
 			_, err := ch.QueueDeclare("pipeops.other", true, false, false, false, nil)
 			return err
@@ -99,8 +100,8 @@ func TestAWrongPasswordIsNotShown(t *testing.T) {
 	cfg := config(b, broker.UserRunner)
 	var log logbook.Book
 	cfg.URLs, cfg.Log = []string{u.String()}, zerolog.New(&log)
-	_, c, _ := consume(t, cfg, announce.RunnerQueue("x"))
-	await.Until(t, "the refusal", func() bool { return announce.CodeOf(c.Status().Err) == announce.CodeBadLogin })
+	_, c, _ := consume(t, cfg, rabbitmq.RunnerQueue("x"))
+	await.Until(t, "the refusal", func() bool { return rabbitmq.CodeOf(c.Status().Err) == rabbitmq.CodeBadLogin })
 	text := c.Status().Err.Error()
 	if !strings.Contains(text, "log in as runner") || !strings.Contains(text, "check the user and password") {
 		t.Errorf("not clear: %s", text)
@@ -120,7 +121,7 @@ func TestABrokerOfAnotherCAIsRefused(t *testing.T) {
 	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
 	cfg.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	err := refused(t, publisher(t, cfg), announce.CodeUntrusted)
+	err := refused(t, publisher(t, cfg), rabbitmq.CodeUntrusted)
 	if !strings.Contains(err.Error(), "--broker-ca") {
 		t.Errorf("Publish = %v", err)
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/publish"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
@@ -37,8 +39,8 @@ func TestOutages(t *testing.T) {
 	t.Run("a directory", func(t *testing.T) { testDirectoryWithHalfOfItsSources(t, b) })
 }
 
-func config(b broker.Endpoint, user string) announce.Config {
-	return announce.Config{URLs: []string{b.URL(user)}, TLS: b.TLSConfig(), Log: zerolog.Nop()}
+func config(b broker.Endpoint, user string) rabbitmq.Config {
+	return rabbitmq.Config{URLs: []string{b.URL(user)}, TLS: b.TLSConfig(), Log: zerolog.Nop()}
 }
 
 // run has something run until the test ends, and joins it.
@@ -55,9 +57,9 @@ func run(t *testing.T, f func(context.Context) error) {
 	})
 }
 
-func publisher(t *testing.T, cfg announce.Config) *announce.Publisher {
+func publisher(t *testing.T, cfg rabbitmq.Config) *publish.Publisher {
 	t.Helper()
-	p, err := announce.NewPublisher(cfg)
+	p, err := publish.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +90,7 @@ func (s *sink) handle(_ context.Context, e announce.Event) error {
 // until waits for the events to be as wanted.
 func (s *sink) until(t *testing.T, what string, ok func([]announce.Event) bool) []announce.Event {
 	t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(3 * time.Minute)
 	for {
 		s.mu.Lock()
 		events := slices.Clone(s.events)
@@ -104,7 +106,7 @@ func (s *sink) until(t *testing.T, what string, ok func([]announce.Event) bool) 
 	}
 }
 
-func consume(t *testing.T, cfg announce.Config, q announce.Queue) (*sink, *announce.Consumer, <-chan struct{}) {
+func consume(t *testing.T, cfg rabbitmq.Config, q rabbitmq.Queue) (*sink, *announce.Consumer, <-chan struct{}) {
 	t.Helper()
 	s, ready := newSink(), make(chan struct{}, 16)
 	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: cfg, Queue: q, Ready: func() { ready <- struct{}{} }})
@@ -133,9 +135,9 @@ func makeEvents(t *testing.T, agent string, from, to uint64) []announce.Event {
 	return events
 }
 
-func publish(t *testing.T, p *announce.Publisher, events []announce.Event) {
+func announced(t *testing.T, p *publish.Publisher, events []announce.Event) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if n, err := p.Publish(ctx, events); err != nil || n != len(events) {
 		t.Fatalf("Publish = %d of %d, %v", n, len(events), err)
@@ -157,16 +159,16 @@ func sequences(events []announce.Event, agent string) []uint64 {
 func TestARunnerMayComeBeforeTheControlPlane(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
-	got, c, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("early"))
+	got, c, ready := consume(t, config(b, broker.UserRunner), rabbitmq.RunnerQueue("early"))
 	await.Until(t, "the missing exchange to be noticed", func() bool {
-		return announce.CodeOf(c.Status().Err) == announce.CodeNoExchange
+		return rabbitmq.CodeOf(c.Status().Err) == rabbitmq.CodeNoExchange
 	})
 	if err := c.Status().Err; !strings.Contains(err.Error(), "start it") {
 		t.Errorf("no fix: %v", err)
 	}
 	p := publisher(t, config(b, broker.UserControlPlane))
 	await.Receive(t, ready, "the Runner's queue")
-	publish(t, p, makeEvents(t, "early", 1, 1))
+	announced(t, p, makeEvents(t, "early", 1, 1))
 	got.until(t, "the announcement", func(e []announce.Event) bool { return len(e) == 1 })
 }
 
@@ -174,15 +176,15 @@ func TestAnnouncementsComeInOrder(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
-	got, _, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("order"))
-	narrow := announce.RunnerQueue("narrow")
+	got, _, ready := consume(t, config(b, broker.UserRunner), rabbitmq.RunnerQueue("order"))
+	narrow := rabbitmq.RunnerQueue("narrow")
 	narrow.Bindings = []string{"app.*"}
 	apps, _, appsReady := consume(t, config(b, broker.UserRunner), narrow)
 	await.Receive(t, ready, "the queue")
 	await.Receive(t, appsReady, "the other queue")
 
 	const count = 2500 // several windows
-	publish(t, p, makeEvents(t, "order", 1, count))
+	announced(t, p, makeEvents(t, "order", 1, count))
 	if !p.Connected() {
 		t.Error("published, but not connected")
 	}
@@ -191,7 +193,7 @@ func TestAnnouncementsComeInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	app.Runners = listeners
-	publish(t, p, []announce.Event{app})
+	announced(t, p, []announce.Event{app})
 
 	events := got.until(t, "all events", func(e []announce.Event) bool { return len(e) > count })
 	for i, n := range sequences(events, "order") {
@@ -211,15 +213,15 @@ func TestAnUnroutableEventIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
-	publish(t, p, makeEvents(t, "routed", 1, 1))
+	announced(t, p, makeEvents(t, "routed", 1, 1))
 	ch := channel(t, b)
-	if _, err := ch.QueueDelete(announce.TimelineQueue, false, false, false); err != nil {
+	if _, err := ch.QueueDelete(rabbitmq.TimelineQueue, false, false, false); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	n, err := p.Publish(ctx, makeEvents(t, "unrouted", 1, 3))
-	if n != 0 || announce.CodeOf(err) != announce.CodeUnroutable || !strings.Contains(err.Error(), announce.TimelineQueue) {
+	if n != 0 || rabbitmq.CodeOf(err) != rabbitmq.CodeUnroutable || !strings.Contains(err.Error(), rabbitmq.TimelineQueue) {
 		t.Errorf("Publish = %d, %v", n, err)
 	}
 	// Connecting again puts the queue back, so the next try succeeds.
@@ -248,13 +250,13 @@ func TestMalformedAndUnhandledEventsAreDeadLetters(t *testing.T) {
 	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
 	p := publisher(t, cfg)
-	publish(t, p, makeEvents(t, "before", 1, 1)) // the topology is there
+	announced(t, p, makeEvents(t, "before", 1, 1)) // the topology is there
 	ch := channel(t, b)
 	var log logbook.Book
 	s, ready, tries := newSink(), make(chan struct{}, 1), 0
 	rcfg := config(b, broker.UserRunner)
 	rcfg.Log = zerolog.New(&log)
-	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: rcfg, Queue: announce.RunnerQueue("dead"), Ready: func() { ready <- struct{}{} }})
+	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: rcfg, Queue: rabbitmq.RunnerQueue("dead"), Ready: func() { ready <- struct{}{} }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,17 +274,17 @@ func TestMalformedAndUnhandledEventsAreDeadLetters(t *testing.T) {
 		})
 	})
 	await.Receive(t, ready, "the queue")
-	err = ch.PublishWithContext(t.Context(), announce.Exchange, "to.dead.agent.online", true, false, amqp.Publishing{Body: []byte(`{"leak":"hush"}`)})
+	err = ch.PublishWithContext(t.Context(), rabbitmq.Exchange, "to.dead.agent.online", true, false, amqp.Publishing{Body: []byte(`{"leak":"hush"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(t, p, slices.Concat(makeEvents(t, "hopeless", 1, 1), makeEvents(t, "flaky", 1, 1), makeEvents(t, "good", 1, 1)))
+	announced(t, p, slices.Concat(makeEvents(t, "hopeless", 1, 1), makeEvents(t, "flaky", 1, 1), makeEvents(t, "good", 1, 1)))
 	events := s.until(t, "the good ones", func(e []announce.Event) bool { return len(e) == 2 })
 	if events[0].AgentID != "flaky" || events[1].AgentID != "good" {
 		t.Errorf("trying again cost the order: %v", events)
 	}
 	await.Until(t, "two dead letters", func() bool {
-		q, err := ch.QueueDeclarePassive(announce.DeadQueue, true, false, false, false, nil)
+		q, err := ch.QueueDeclarePassive(rabbitmq.DeadQueue, true, false, false, false, nil)
 		return err == nil && q.Messages == 2
 	})
 	if text := log.String(); strings.Contains(text, "hush") || !strings.Contains(text, "malformed") || !strings.Contains(text, "never") {
@@ -295,7 +297,7 @@ func TestTheNextBrokerIsTried(t *testing.T) {
 	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
 	cfg.URLs = append([]string{"amqps://u:p@127.0.0.1:1/"}, cfg.URLs...)
-	publish(t, publisher(t, cfg), makeEvents(t, "second", 1, 1))
+	announced(t, publisher(t, cfg), makeEvents(t, "second", 1, 1))
 }
 
 func TestADirectoryHearsEvents(t *testing.T) {
@@ -308,7 +310,7 @@ func TestADirectoryHearsEvents(t *testing.T) {
 		Snapshot: func(context.Context) ([]announce.Agent, error) { return []announce.Agent{first}, nil },
 		Events: &announce.ConsumerConfig{
 			Config: config(b, broker.UserRunner),
-			Queue:  announce.RunnerWatchQueue("directory", "1"),
+			Queue:  rabbitmq.RunnerWatchQueue("directory", "1"),
 			Ready:  func() { ready <- struct{}{} },
 		},
 	})
@@ -320,7 +322,7 @@ func TestADirectoryHearsEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.Receive(t, ready, "the queue")
-	publish(t, p, makeEvents(t, "d1", 5, 5))
+	announced(t, p, makeEvents(t, "d1", 5, 5))
 	await.Until(t, "the agent to be online", func() bool {
 		a, err := d.Get("d1")
 		return err == nil && a.State == announce.StateOnline && a.Sequence == 5

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -32,12 +33,12 @@ func TestTwoBrokers(t *testing.T) {
 			t.Fatal("no CA: ", err)
 		}
 	}
-	cfg := func(user string) announce.Config {
-		return announce.Config{URLs: urls[user], TLS: tls, Log: zerolog.Nop()}
+	cfg := func(user string) rabbitmq.Config {
+		return rabbitmq.Config{URLs: urls[user], TLS: tls, Log: zerolog.Nop()}
 	}
 	p := publisher(t, cfg(broker.UserControlPlane))
-	publish(t, p, makeEvents(t, "warm", 1, 1)) // the topology is at one of them
-	got, c, _ := consume(t, cfg(broker.UserRunner), announce.RunnerQueue("order"))
+	announced(t, p, makeEvents(t, "warm", 1, 1)) // the topology is at one of them
+	got, c, _ := consume(t, cfg(broker.UserRunner), rabbitmq.RunnerQueue("order"))
 	sequence, visited := uint64(0), map[string]bool{}
 	for round := range 2 {
 		at := p.Status().Broker
@@ -55,7 +56,7 @@ func TestTwoBrokers(t *testing.T) {
 			return s.Connected && s.Broker == p.Status().Broker
 		})
 		sequence++
-		publish(t, p, makeEvents(t, "moving", sequence, sequence))
+		announced(t, p, makeEvents(t, "moving", sequence, sequence))
 		got.until(t, "the announcement at the other", func(e []announce.Event) bool {
 			n := sequences(e, "moving")
 			return len(n) > 0 && n[len(n)-1] == sequence

@@ -10,7 +10,7 @@ import (
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
@@ -27,9 +27,19 @@ const (
 	extSequence = "sequence"
 )
 
-// typePattern accepts types that are newer than this code. A reader skips the types that it does
-// not know, so an old Runner works with a new control plane.
-var typePattern = regexp.MustCompile(`^(agent|app)\.[a-z]{1,40}$`)
+// TypePattern accepts types that are newer than this code, if their group is known.
+var TypePattern = regexp.MustCompile(`^(agent|app|route|alert)\.[a-z]{1,40}$`)
+
+// futurePattern is the form of types whose group may be newer than this code.
+var futurePattern = regexp.MustCompile(`^[a-z]{1,40}\.[a-z]{1,40}$`)
+
+// UnknownTypeError reports a sound event of a type whose group this code does not know. A reader
+// skips it, so that an old Runner works with a new control plane.
+type UnknownTypeError struct{ Type Type }
+
+func (e *UnknownTypeError) Error() string {
+	return "event: the type " + string(e.Type) + " is not known"
+}
 
 // FieldError reports why an encoded event was refused. It names the attribute at fault and never
 // quotes the data.
@@ -95,10 +105,10 @@ func (e *Event) Encoded() (Encoded, error) {
 }
 
 // ofEvents bounds the memory that the decoded values of an event take.
-var ofEvents = bounded.Of(MaxEventSize)
+var ofEvents = decode.LimitsFor(MaxEventSize)
 
 // Decode decodes what Encode wrote. It skips unknown attributes and data fields. It returns a
-// [FieldError] for anything missing or malformed.
+// [FieldError] for anything missing or malformed, and an [UnknownTypeError] for an event to skip.
 func Decode(body []byte) (Event, error) {
 	if len(body) > MaxEventSize {
 		return Event{}, fieldErr("", "has %d bytes, at most %d are allowed", len(body), MaxEventSize)
@@ -188,8 +198,8 @@ func (e *Event) validate() error {
 		return fieldErr("id", "must not be empty")
 	case len(e.ID) > 128:
 		return fieldErr("id", "is longer than 128 characters")
-	case !typePattern.MatchString(string(e.Type)):
-		return fieldErr("type", "%q is not agent.WORD or app.WORD", printable.Clip(string(e.Type)))
+	case !futurePattern.MatchString(string(e.Type)):
+		return fieldErr("type", "%q is not agent.WORD, app.WORD, route.WORD or alert.WORD", printable.Clip(string(e.Type)))
 	case e.Source == "":
 		return fieldErr("source", "must not be empty")
 	case e.Sequence == 0:
@@ -207,10 +217,18 @@ func (e *Event) validateData() error {
 	if len(e.Data) == 0 || e.Data[0] != '{' || !json.Valid(e.Data) {
 		return fieldErr("data", "must be a JSON object")
 	}
+	if !TypePattern.MatchString(string(e.Type)) {
+		return &UnknownTypeError{e.Type}
+	}
 	var err error
-	if e.Type.IsAgent() {
+	switch {
+	case e.Type.IsAgent():
 		_, err = e.Agent()
-	} else {
+	case e.Type.IsRoute():
+		_, err = e.Route()
+	case e.Type.IsAlert():
+		_, err = e.Alert()
+	default:
 		_, err = e.App()
 	}
 	if err != nil {

@@ -66,9 +66,14 @@ func bare(t *testing.T, kind announce.Type) announce.Event {
 	t.Helper()
 	var e announce.Event
 	var err error
-	if kind.IsAgent() {
+	switch {
+	case kind.IsAgent():
 		e, err = announce.NewAgentEvent(kind, "/controlplane", announce.Agent{ID: "a", Name: "a", State: announce.StatePending}, 1, sampleAgent().LastSeen)
-	} else {
+	case kind.IsRoute():
+		e, err = announce.NewRouteEvent(kind, "/controlplane", "a", announce.RouteEvent{Host: "h"}, 1, sampleAgent().LastSeen)
+	case kind.IsAlert():
+		e, err = announce.NewAlertEvent(kind, "/controlplane", "a", announce.AlertEvent{Fingerprint: "f", Name: "A"}, 1, sampleAgent().LastSeen)
+	default:
 		e, err = announce.NewAppEvent(kind, "/controlplane", "a", announce.AppEvent{Namespace: "n", Name: "a"}, 1, sampleAgent().LastSeen)
 	}
 	require.NoError(t, err)

@@ -11,12 +11,13 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
 // ConsumerConfig configures a Consumer.
 type ConsumerConfig struct {
-	Config
-	Queue Queue
+	rabbitmq.Config
+	Queue rabbitmq.Queue
 	// Prefetch is how many messages the broker sends ahead. 0 means 64.
 	Prefetch int
 	// Gather is the time from one batch of RunBatches to the next, so that events in quick
@@ -48,7 +49,7 @@ const handlerAttempts = 10
 // Consumer reads a queue of announcements.
 type Consumer struct {
 	cfg  ConsumerConfig
-	link *link
+	link *rabbitmq.Link
 }
 
 // NewConsumer returns a consumer after it has checked the configuration. Run connects.
@@ -62,7 +63,7 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	if cfg.Prefetch <= 0 {
 		cfg.Prefetch = 64
 	}
-	l, err := newLink(cfg.Config)
+	l, err := rabbitmq.NewLink(cfg.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 }
 
 // Status returns the state of the connection.
-func (c *Consumer) Status() Status { return c.link.Status() }
+func (c *Consumer) Status() rabbitmq.Status { return c.link.Status() }
 
 // Run consumes until the context ends, and returns the context's cause. It reconnects without
 // limit.
@@ -79,13 +80,13 @@ func (c *Consumer) Run(ctx context.Context, handler Handler) error {
 }
 
 func (c *Consumer) run(ctx context.Context, consume func(context.Context, *subscription) error) error {
-	return c.link.run(ctx, func(ctx context.Context, conn *connection) error {
+	return c.link.Run(ctx, func(ctx context.Context, conn *rabbitmq.Connection) error {
 		sub, err := c.subscribe(ctx, conn)
 		if err != nil {
 			return err
 		}
-		c.link.connected(conn.addr)
-		c.link.standby(sub.standby)
+		c.link.Connected(conn.Addr)
+		c.link.Standby(sub.standby)
 		if c.cfg.Ready != nil {
 			c.cfg.Ready()
 		}
@@ -102,11 +103,11 @@ type subscription struct {
 	standby bool
 }
 
-func (c *Consumer) subscribe(ctx context.Context, conn *connection) (*subscription, error) {
-	defer conn.bound(ctx)()
+func (c *Consumer) subscribe(ctx context.Context, conn *rabbitmq.Connection) (*subscription, error) {
+	defer conn.Bound(ctx)()
 	others := 0
-	ch, err := conn.declared(func(ch *amqp.Channel) (err error) {
-		others, err = declareQueue(ch, c.cfg.Queue)
+	ch, err := conn.Declared(func(ch *amqp.Channel) (err error) {
+		others, err = rabbitmq.DeclareQueue(ch, c.cfg.Queue)
 		return err
 	})
 	if err != nil {
@@ -147,7 +148,7 @@ func (c *Consumer) consume(ctx context.Context, sub *subscription, handler Handl
 func (c *Consumer) itsTurn(sub *subscription) {
 	if sub.standby {
 		sub.standby = false
-		c.link.standby(false)
+		c.link.Standby(false)
 	}
 }
 
@@ -155,11 +156,11 @@ func (c *Consumer) itsTurn(sub *subscription) {
 func (c *Consumer) ended(closed <-chan *amqp.Error) error {
 	select {
 	case reason := <-closed:
-		return channelError(reason)
+		return rabbitmq.ChannelError(reason)
 	default:
 		// Only the consumer was cancelled, which is how a broker reports that the queue was deleted
 		// or has a new leader.
-		return &BrokerError{Op: "consume queue " + c.cfg.Queue.Name, Code: CodeLost,
+		return &rabbitmq.Error{Op: "consume queue " + c.cfg.Queue.Name, Code: rabbitmq.CodeLost,
 			Err: errors.New("the broker cancelled it"), Fix: "it is tried again"}
 	}
 }
@@ -168,6 +169,11 @@ func (c *Consumer) ended(closed <-chan *amqp.Error) error {
 // error.
 func (c *Consumer) deliver(ctx context.Context, sub *subscription, d *amqp.Delivery, handler Handler) error {
 	event, err := c.decode(d)
+	var unknown *UnknownTypeError
+	if errors.As(err, &unknown) {
+		c.log(zerolog.DebugLevel, d).Msg("announcement of an unknown type, skipped")
+		return sub.acks.handled(d)
+	}
 	if err != nil {
 		c.log(zerolog.ErrorLevel, d).Err(err).Msg("malformed announcement, dead-lettered")
 		return sub.acks.reject(d)
@@ -186,19 +192,23 @@ func (c *Consumer) deliver(ctx context.Context, sub *subscription, d *amqp.Deliv
 
 func (c *Consumer) decode(d *amqp.Delivery) (Event, error) {
 	event, err := Decode(d.Body)
-	if err != nil {
+	kind := event.Type
+	var unknown *UnknownTypeError
+	if errors.As(err, &unknown) {
+		kind = unknown.Type
+	} else if err != nil {
 		return event, err
 	}
-	if d.RoutingKey != string(event.Type) && d.Exchange == Exchange {
-		return event, fieldErr("type", "is %q, but the routing key says otherwise", event.Type)
+	if d.RoutingKey != string(kind) && d.Exchange == rabbitmq.Exchange {
+		return event, fieldErr("type", "is %q, but the routing key says otherwise", kind)
 	}
-	return event, nil
+	return event, err
 }
 
 // handle retries in place and does not return the message to the queue: a returned message would
 // arrive out of order, behind the prefetched ones.
 func (c *Consumer) handle(ctx context.Context, event Event, handler Handler) error {
-	wait := newBackoff()
+	wait := rabbitmq.NewBackoff()
 	for attempt := 1; ; attempt++ {
 		err := handler(ctx, event)
 		if err == nil {
@@ -209,7 +219,7 @@ func (c *Consumer) handle(ctx context.Context, event Event, handler Handler) err
 			return fmt.Errorf("after %d attempts: %w", attempt, err)
 		}
 		pause := wait.NextBackOff()
-		c.link.log.Warn().Err(err).Str("event", event.ID).Str("type", string(event.Type)).
+		c.link.Log.Warn().Err(err).Str("event", event.ID).Str("type", string(event.Type)).
 			Int("attempt", attempt).Dur("retry_in", pause).Msg("announcement not handled")
 		retry.Wait(ctx, pause)
 		if ctx.Err() != nil {
@@ -220,13 +230,6 @@ func (c *Consumer) handle(ctx context.Context, event Event, handler Handler) err
 
 // log never logs the body, which may hold what its sender should not have put there.
 func (c *Consumer) log(level zerolog.Level, d *amqp.Delivery) *zerolog.Event {
-	return c.link.log.WithLevel(level).Str("queue", c.cfg.Queue.Name).
+	return c.link.Log.WithLevel(level).Str("queue", c.cfg.Queue.Name).
 		Str("message", printable.Clip(d.MessageId)).Str("key", printable.Clip(d.RoutingKey)).Int("bytes", len(d.Body))
-}
-
-func settle(err error) error {
-	if err != nil {
-		return fmt.Errorf("settle a message: %w", err)
-	}
-	return nil
 }

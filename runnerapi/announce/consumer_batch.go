@@ -5,10 +5,12 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
-// leastGather is the time that the library gets to hand over what it has received: it keeps that in a
-// goroutine, which offers one delivery at a time.
+// leastGather is the time that the library gets to hand over what it has received: it keeps that in
+// a goroutine, which offers one delivery at a time.
 const leastGather = time.Millisecond
 
 // BatchHandler handles several events at once, in order. It handles all of them, or returns an
@@ -84,12 +86,12 @@ func (c *Consumer) deliverBatch(ctx context.Context, sub *subscription, batch []
 	if events, ok := c.decodeAll(batch); ok && len(events) > 1 {
 		err := several(ctx, events)
 		if err == nil {
-			return settle(batch[len(batch)-1].Ack(true)) // and all before it
+			return rabbitmq.Settle(batch[len(batch)-1].Ack(true)) // and all before it
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx) // unsettled, so they come again
 		}
-		c.link.log.Warn().Err(err).Int("events", len(events)).Msg("announcements were not handled together; handling one by one")
+		c.link.Log.Warn().Err(err).Int("events", len(events)).Msg("announcements were not handled together; handling one by one")
 	}
 	for i := range batch {
 		if err := c.deliver(ctx, sub, &batch[i], handler); err != nil {
@@ -99,7 +101,7 @@ func (c *Consumer) deliverBatch(ctx context.Context, sub *subscription, batch []
 	return sub.acks.flush()
 }
 
-// decodeAll returns false if one of the events is malformed, which deliver then reports.
+// decodeAll returns false if one of the events is malformed or unknown, which deliver then reports.
 func (c *Consumer) decodeAll(batch []amqp.Delivery) ([]Event, bool) {
 	events := make([]Event, len(batch))
 	for i := range batch {

@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
 // settled notes what became of deliveries; of AMQP it stands for the channel.
@@ -39,7 +42,7 @@ func deliveriesOf(t *testing.T, to *settled, n int) []amqp.Delivery {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list[i] = amqp.Delivery{Acknowledger: to, DeliveryTag: uint64(i + 1), Body: body, RoutingKey: string(e.Type), Exchange: Exchange}
+		list[i] = amqp.Delivery{Acknowledger: to, DeliveryTag: uint64(i + 1), Body: body, RoutingKey: string(e.Type), Exchange: rabbitmq.Exchange}
 	}
 	return list
 }
@@ -49,7 +52,7 @@ func TestBatches(t *testing.T) {
 	bad := Permanent(errors.New("no place"))
 	for name, c := range map[string]struct {
 		n                  int
-		malform            bool
+		malform, unknown   bool
 		batchErr, oneErr   error
 		together, oneByOne int
 		said               []string
@@ -59,37 +62,47 @@ func TestBatches(t *testing.T) {
 		"what fails":         {n: 2, batchErr: bad, oneErr: bad, together: 2, oneByOne: 2, said: []string{"nack 1 false", "nack 2 false"}},
 		"fails together":     {n: 2, batchErr: bad, together: 2, oneByOne: 2, said: []string{"ack 2 true"}},
 		"one that is broken": {n: 3, malform: true, oneByOne: 2, said: []string{"ack 1 false", "nack 2 false", "ack 3 false"}},
+		"an unknown type":    {n: 3, unknown: true, oneByOne: 2, said: []string{"ack 3 true"}},
 	} {
+		// In a bubble, acknowledgements wait for no clock but the batch's own end.
 		t.Run(name, func(t *testing.T) {
-			consumer, err := NewConsumer(ConsumerConfig{Config: Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: Timeline()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var s settled
-			list := deliveriesOf(t, &s, c.n)
-			if c.malform {
-				list[malformed].Body = []byte("{")
-			}
-			waiting := make(chan amqp.Delivery, c.n)
-			for _, d := range list[1:] {
-				waiting <- d
-			}
-			var together, oneByOne int
-			err = consumer.deliverBatch(t.Context(), &subscription{acks: newAcks(consumer.cfg.Prefetch)}, consumer.gather(t.Context(), list[0], waiting, time.Time{}),
-				func(context.Context, Event) error { oneByOne++; return c.oneErr },
-				func(_ context.Context, events []Event) error { together += len(events); return c.batchErr })
-			if err != nil || together != c.together || oneByOne != c.oneByOne || !slices.Equal(s.said, c.said) {
-				t.Errorf("%v; %d together, %d one by one; said %q", err, together, oneByOne, s.said)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				consumer, err := NewConsumer(ConsumerConfig{Config: rabbitmq.Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: rabbitmq.Timeline()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var s settled
+				list := deliveriesOf(t, &s, c.n)
+				if c.malform {
+					list[malformed].Body = []byte("{")
+				}
+				if c.unknown {
+					list[malformed].Body = bytes.Replace(list[malformed].Body, []byte(`"app.healthy"`), []byte(`"node.cordoned"`), 1)
+					list[malformed].RoutingKey = "node.cordoned"
+				}
+				waiting := make(chan amqp.Delivery, c.n)
+				for _, d := range list[1:] {
+					waiting <- d
+				}
+				var together, oneByOne int
+				err = consumer.deliverBatch(t.Context(), &subscription{acks: newAcks(consumer.cfg.Prefetch)}, consumer.gather(t.Context(), list[0], waiting, time.Time{}),
+					func(context.Context, Event) error { oneByOne++; return c.oneErr },
+					func(_ context.Context, events []Event) error { together += len(events); return c.batchErr })
+				if err != nil || together != c.together || oneByOne != c.oneByOne || !slices.Equal(s.said, c.said) {
+					t.Errorf("%v; %d together, %d one by one; said %q", err, together, oneByOne, s.said)
+				}
+			})
 		})
 	}
 }
 
 // TestWhatHasComeIsOneBatch has deliveries offered one after the other, as the library does
 // with what it has read.
-func TestWhatHasComeIsOneBatch(t *testing.T) {
+func TestWhatHasComeIsOneBatch(t *testing.T) { synctest.Test(t, whatHasComeIsOneBatch) }
+
+func whatHasComeIsOneBatch(t *testing.T) {
 	const count = 2000
-	consumer, err := NewConsumer(ConsumerConfig{Config: Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: Timeline()})
+	consumer, err := NewConsumer(ConsumerConfig{Config: rabbitmq.Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: rabbitmq.Timeline()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +132,7 @@ func TestABatchGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const gather, prefetch = 100 * time.Millisecond, 3
 		consumer, err := NewConsumer(ConsumerConfig{
-			Config: Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: Timeline(), Gather: gather, Prefetch: prefetch,
+			Config: rabbitmq.Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: rabbitmq.Timeline(), Gather: gather, Prefetch: prefetch,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
 const (
@@ -113,7 +114,7 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 func (d *Directory) Run(ctx context.Context) error {
 	var consuming sync.WaitGroup
 	defer consuming.Wait()
-	wait := newBackoff()
+	wait := rabbitmq.NewBackoff()
 	for ctx.Err() == nil {
 		err := d.sync(ctx)
 		if err != nil {
@@ -202,9 +203,9 @@ func (d *Directory) WaitSynced(ctx context.Context) error {
 }
 
 // Events returns the state of the connection to the broker.
-func (d *Directory) Events() Status {
+func (d *Directory) Events() rabbitmq.Status {
 	if d.consumer == nil {
-		return Status{Err: errors.New("no broker is configured")}
+		return rabbitmq.Status{Err: errors.New("no broker is configured")}
 	}
 	return d.consumer.Status()
 }

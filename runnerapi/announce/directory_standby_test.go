@@ -7,29 +7,31 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
 // TestWhoHearsNothingAsksMoreOften waits for the next snapshot as one who hears all, as one
 // whose queue another reads, and as one who loses the broker meanwhile.
 func TestWhoHearsNothingAsksMoreOften(t *testing.T) {
 	for name, c := range map[string]struct {
-		begin, meanwhile func(*link)
+		begin, meanwhile func(*rabbitmq.Link)
 		want             time.Duration
 	}{
-		"hears all":        {func(*link) {}, func(*link) {}, refreshEvery},
-		"stands by":        {func(l *link) { l.standby(true) }, func(*link) {}, refreshAlone},
-		"its turn comes":   {func(l *link) { l.standby(true) }, func(l *link) { l.standby(false) }, refreshEvery},
-		"loses the broker": {func(*link) {}, func(l *link) { l.disconnected(errors.New("gone")) }, refreshAlone},
+		"hears all":        {func(*rabbitmq.Link) {}, func(*rabbitmq.Link) {}, refreshEvery},
+		"stands by":        {func(l *rabbitmq.Link) { l.Standby(true) }, func(*rabbitmq.Link) {}, refreshAlone},
+		"its turn comes":   {func(l *rabbitmq.Link) { l.Standby(true) }, func(l *rabbitmq.Link) { l.Standby(false) }, refreshEvery},
+		"loses the broker": {func(*rabbitmq.Link) {}, func(l *rabbitmq.Link) { l.Disconnected(errors.New("gone")) }, refreshAlone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, err := NewDirectory(DirectoryConfig{Snapshot: new(registry).snapshot, Events: &ConsumerConfig{
-					Config: Config{URLs: []string{"amqps://127.0.0.1/"}, Log: zerolog.Nop()}, Queue: RunnerQueue("r"),
+					Config: rabbitmq.Config{URLs: []string{"amqps://127.0.0.1/"}, Log: zerolog.Nop()}, Queue: rabbitmq.RunnerQueue("r"),
 				}})
 				if err != nil {
 					t.Fatal(err)
 				}
-				d.consumer.link.connected("127.0.0.1:5671")
+				d.consumer.link.Connected("127.0.0.1:5671")
 				c.begin(d.consumer.link)
 				soon := time.AfterFunc(time.Second, func() { c.meanwhile(d.consumer.link) })
 				defer soon.Stop()

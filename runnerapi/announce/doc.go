@@ -1,10 +1,10 @@
-// Package announce is the wire between the control plane and its Runners about which agents exist
-// and what happens to them. It consists of announcements over RabbitMQ (CloudEvents on a topic
-// exchange) and the snapshot over HTTPS from which a Runner starts. The control plane's own
-// consumers read the same exchange.
+// Package announce is what a Runner reads of the control plane: which agents exist, and what
+// happens to them. A Runner starts from a snapshot over HTTPS ([SnapshotClient]) and follows
+// announcements over RabbitMQ, CloudEvents on a topic exchange ([Consumer]); a [Directory] does
+// both.
 //
-// Both ends are here: [Publisher] and [SnapshotHandler] for the control plane, [Consumer],
-// [SnapshotClient] and [Directory] for its readers.
+// The packages below it are the connection to RabbitMQ with its queues, and the control plane's
+// ends: publish for RabbitMQ, and server for HTTPS.
 //
 // The package carries no commands: Runners send those to agents over the Runner API. It stores
 // nothing on disk: the control plane owns the publisher's outbox, and a [Directory] is rebuilt from

@@ -12,7 +12,8 @@ import (
 // Type is the kind of an event. It is the CloudEvents type and the AMQP routing key.
 type Type string
 
-// The types of events. Data is an [Agent] for agent.* and an [AppEvent] for app.*.
+// The types of events. Data is an [Agent] for agent.*, an [AppEvent] for app.*, a [RouteEvent] for
+// route.* and an [AlertEvent] for alert.*.
 const (
 	AgentRegistered Type = "agent.registered"
 	AgentOnline     Type = "agent.online"
@@ -162,6 +163,12 @@ func (e *Event) subject() string {
 		if app, err := e.App(); err == nil {
 			return e.AgentID + "/" + app.Namespace + "/" + app.Name
 		}
+	}
+	if route, err := e.Route(); err == nil {
+		return e.AgentID + "/" + route.Host
+	}
+	if alert, err := e.Alert(); err == nil && alert.App != "" {
+		return e.AgentID + "/" + alert.Namespace + "/" + alert.App
 	}
 	return e.AgentID
 }

@@ -166,8 +166,31 @@ func TestDecodeIsOpenToTheFuture(t *testing.T) {
 	}
 }
 
+// TestAnUnknownGroupOfTypes is told apart from what is malformed.
+func TestAnUnknownGroupOfTypes(t *testing.T) {
+	body := `{"specversion":"1.0","id":"1","type":"node.cordoned","source":"/x","time":"2026-01-02T12:00:00Z",
+	 "agentid":"a1","sequence":"3","datacontenttype":"application/json","data":{"node":"n1"}}`
+	var unknown *UnknownTypeError
+	if _, err := Decode([]byte(body)); !errors.As(err, &unknown) || unknown.Type != "node.cordoned" {
+		t.Errorf("Decode = %v", err)
+	}
+	var fault *FieldError
+	if _, err := Decode([]byte(strings.Replace(body, `"sequence":"3"`, `"sequence":"0"`, 1))); !errors.As(err, &fault) {
+		t.Errorf("an unknown type hides what is malformed: %v", err)
+	}
+	page, err := (&TimelineBody{Events: []json.RawMessage{[]byte(body)}, More: true}).decode()
+	if err != nil || len(page.Events) != 0 || !page.More {
+		t.Errorf("a timeline with an unknown type is %+v, %v", page, err)
+	}
+}
+
 func TestEncodeRefusesWhatDecodeWould(t *testing.T) {
 	e := agentEvent(t, AgentOnline, "a1", 7)
+	future := e
+	future.Type = "node.cordoned"
+	if _, err := future.Encode(); err == nil {
+		t.Error("encoded a type that readers skip")
+	}
 	big := testAgent("a1")
 	big.Labels = map[string]string{"x": strings.Repeat("y", MaxEventSize)}
 	if _, err := NewAgentEvent(AgentOnline, "/controlplane", big, 1, noon); err == nil {

@@ -2,7 +2,6 @@ package announce
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -19,25 +18,6 @@ const AgentPath = SnapshotPath + "/{agent}"
 
 // maxAgentAnswer is room for an agent with all its hosts.
 const maxAgentAnswer = 4 << 20
-
-// AgentHandler serves one agent to Runners, below AgentPath. identify returns the Runner that asks.
-// find returns the agent if that Runner may see it, or a [problem.Error].
-func AgentHandler(
-	find func(ctx context.Context, runner, nameOrID string) (Agent, error),
-	identify func(*http.Request) (runner string, err error),
-) http.Handler {
-	return jsonHandler(func(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-		runner, err := identified(w, r, identify)
-		if err != nil {
-			return nil, err
-		}
-		agent, err := find(r.Context(), runner, r.PathValue("agent"))
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(agent)
-	})
-}
 
 // Agent returns the agent with a name or ID. A refusal is a [problem.Error]: not found is also
 // an agent that the Runner is not granted. What may pass is tried again a few times first.

@@ -130,6 +130,21 @@ func commentsOf(t *testing.T) map[string]string {
 func text(comment string) string { return strings.Join(strings.Fields(comment), " ") }
 
 // sampleApp and sampleAgent have a value in each field.
+func sampleRoute(kind announce.Type) announce.RouteEvent {
+	route := announce.RouteEvent{Host: "www.example.com", Namespace: "shop", App: "web"}
+	if kind == announce.RouteSuspended {
+		route.Reason = "another agent has a better proof of the host"
+	}
+	return route
+}
+
+func sampleAlert() announce.AlertEvent {
+	return announce.AlertEvent{
+		Fingerprint: "7df1dc9aa9e0c1b8", Name: "PipeOpsAppFailed", Severity: "critical", Namespace: "shop", App: "web",
+		Summary: "The App shop/web does not serve: ImageNotFound", StartedAt: time.Date(2026, 11, 21, 11, 55, 0, 0, time.UTC),
+	}
+}
+
 func sampleApp() announce.AppEvent {
 	return announce.AppEvent{
 		Namespace: "shop", Name: "web", Image: "registry.example.com/web:2", Generation: 3, Replicas: 2, Ready: 1,
@@ -146,7 +161,11 @@ func sampleAgent() announce.Agent {
 		KubernetesVersion: "v1.30.4+k3s1", Distribution: "k3s", Provider: "hetzner", AgentVersion: "v1.2.3", RunnerAPIVersion: "v1",
 		Capacity: announce.Capacity{Nodes: 1, Pods: 110, RunningPods: 14, CPUMillis: 4000, MemoryBytes: 8 << 30, UsedCPUMillis: &cpu, UsedMemoryBytes: &memory},
 		Update:   &announce.AgentUpdate{State: "failed", From: "v1.2.3", To: "v1.3.0", Reason: "it never registered"},
-		Hosts:    []string{"shop.example.com"},
-		Clones:   []announce.Clone{{ClusterUID: "3b1c", Instance: "vm-2", Address: "192.0.2.7", FirstSeen: at, LastSeen: at}}, RegisteredAt: at, LastSeen: at,
+		Components: []announce.Component{
+			{Name: "vpa", Version: "0.11.0", Ready: true},
+			{Name: "grafana", Version: "12.11.1", Cause: "ImageNotFound", Message: "the registry has no such image"},
+		},
+		Hosts:  []string{"shop.example.com"},
+		Clones: []announce.Clone{{ClusterUID: "3b1c", Instance: "vm-2", Address: "192.0.2.7", FirstSeen: at, LastSeen: at}}, RegisteredAt: at, LastSeen: at,
 	}
 }

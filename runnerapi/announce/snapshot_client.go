@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/go-retryablehttp"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -91,10 +91,10 @@ func (c *SnapshotClient) client() *retryablehttp.Client {
 }
 
 // ofPages bounds what the values of an answer of the control plane take.
-var ofPages = bounded.Limits{Bytes: math.MaxInt32, Values: 1 << 20, Depth: 100}
+var ofPages = decode.Limits{Bytes: math.MaxInt32, Values: 1 << 20, Depth: 100}
 
 func parseSnapshot(body []byte) ([]Agent, error) {
-	var snapshot snapshotBody
+	var snapshot Snapshot
 	if err := ofPages.JSON(body, &snapshot); err != nil {
 		return nil, fmt.Errorf("is not the JSON expected: %w; check the control plane's URL", err)
 	}
@@ -108,3 +108,11 @@ func parseSnapshot(body []byte) ([]Agent, error) {
 	}
 	return snapshot.Agents, nil
 }
+
+// Snapshot is the answer of SnapshotPath: an object, not a list, so that it can grow.
+type Snapshot struct {
+	Agents []Agent `json:"agents"`
+}
+
+// SnapshotPath is where the control plane serves the snapshot.
+const SnapshotPath = "/v1/agents"

@@ -12,9 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
-// maxTimelinePage is the longest answer that is read: a page, with room for one event
+// MaxTimelinePage is the longest answer that is read: a page, with room for one event
 // more and for what is around them.
-const maxTimelinePage = MaxTimelineBytes + 2*MaxEventSize
+const MaxTimelinePage = MaxTimelineBytes + 2*MaxEventSize
 
 // Timeline returns a page of the events of an agent, by its ID, and its Apps. A refusal is a
 // [problem.Error]; an agent that the Runner is not granted counts as not found. Temporary errors
@@ -42,11 +42,11 @@ func (c *SnapshotClient) timeline(ctx context.Context, agentID string, q Timelin
 	if err != nil {
 		return TimelinePage{}, fmt.Errorf("%w; check its URL", err)
 	}
-	body, err := c.do(req, maxTimelinePage)
+	body, err := c.do(req, MaxTimelinePage)
 	if err != nil {
 		return TimelinePage{}, err
 	}
-	var page timelineBody
+	var page TimelineBody
 	if err := ofPages.JSON(body, &page); err != nil {
 		return TimelinePage{}, fmt.Errorf("the answer is not the JSON expected: %w; check the control plane's URL", err)
 	}

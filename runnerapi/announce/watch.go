@@ -16,8 +16,10 @@ var ErrSlowWatcher = errors.New("watching the agents: too slow, changes were mis
 // Change is one change of the directory.
 type Change struct {
 	Type  Type
-	Agent Agent     // as it is after the change; the last known when removed
-	App   *AppEvent // for app.* types
+	Agent Agent       // as it is after the change; the last known when removed
+	App   *AppEvent   // for app.* types
+	Route *RouteEvent // for route.* types
+	Alert *AlertEvent // for alert.* types
 	Time  time.Time
 	// Initial marks the agents that were there when the watch began.
 	Initial bool

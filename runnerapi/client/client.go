@@ -1,5 +1,5 @@
-// Package client is for a Runner: it calls the Runner API of an agent through the control plane, and
-// calls again where that is safe.
+// Package client is for a Runner: it calls the Runner API of an agent through the control plane,
+// and calls again where that is safe.
 package client
 
 import (
@@ -79,6 +79,8 @@ type Client struct {
 	calls    *retryablehttp.Client
 	streams  *retryablehttp.Client // logs and events, whose readers may be slow
 	upgrades *dialer               // connections that become WebSockets
+
+	maxAnswer int64 // in bytes
 }
 
 // Times of the client. There is none for a whole call: it would cut followed
@@ -106,7 +108,7 @@ func New(c Config) (*Client, error) {
 		c.UserAgent = "pipeops-runnerapi"
 	}
 	known := newEndpoints(c.EdgeAddresses)
-	client := &Client{config: c, upgrades: newDialer(c, wire.HTTP1, known)}
+	client := &Client{config: c, upgrades: newDialer(c, wire.HTTP1, known), maxAnswer: maxAnswer}
 	client.calls = client.over(newTransport(newDialer(c, wire.HTTP2, known), wire.StreamWindow))
 	client.streams = client.over(newTransport(newDialer(c, wire.HTTP2, known), wire.FollowedWindow))
 	return client, nil

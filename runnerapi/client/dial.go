@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/race"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/wire"
 )
 
@@ -220,11 +221,11 @@ func (c *Client) leaf() (*x509.Certificate, error) {
 func (c *Client) refusedBy(alert error) *runnerapi.Error {
 	who, again, granted, key := "this Runner", "NAME", "", "its key"
 	if leaf, err := c.leaf(); err == nil {
-		key = "its key, " + runnerapi.KeyFingerprint(leaf) + ","
-		if name, err := runnerapi.CertificateName(leaf, c.config.TrustDomain, anchor.RoleRunner); err == nil {
+		key = "its key, " + credentials.KeyFingerprint(leaf) + ","
+		if name, err := credentials.CertificateName(leaf, c.config.TrustDomain, anchor.RoleRunner); err == nil {
 			who, again = "Runner "+name, name
 		}
-		if grant, err := runnerapi.GrantOf(leaf); err == nil && !grant.All() {
+		if grant, err := credentials.GrantOf(leaf); err == nil && !grant.All() {
 			granted = fmt.Sprintf("not granted (its certificate is for agents with %s), or ", grant)
 		}
 	}

@@ -130,12 +130,12 @@ func (c *Client) exchange(ctx context.Context, t *try, r *request) ([]byte, erro
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, c.maxAnswer+1))
 	switch {
 	case resp.StatusCode == http.StatusNoContent:
 		return nil, nil
-	case len(body) > maxAnswer:
-		return nil, fmt.Errorf("agent %s: %s %s: its answer has more than %d MiB", c.config.AgentID, r.method, r.path, maxAnswer>>20)
+	case int64(len(body)) > c.maxAnswer:
+		return nil, fmt.Errorf("agent %s: %s %s: its answer has more than %d MiB", c.config.AgentID, r.method, r.path, c.maxAnswer>>20)
 	case err != nil:
 		return nil, &brokenOffError{err}
 	}

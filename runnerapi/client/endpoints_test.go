@@ -16,6 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
@@ -304,7 +305,7 @@ func TestARefusalIsHeardWhereverItComesFrom(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	gone := newNode(t, agent.Address)
 	gone.cut()
-	stranger := runnertest.NewCA(t).Issue(t, runnerapi.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
+	stranger := runnertest.NewCA(t).Issue(t, credentials.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
 	for i := range 4 {
 		config := agent.ClientConfig()
 		config.EdgeAddresses = []string{gone.address, agent.Address}

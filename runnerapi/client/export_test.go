@@ -27,3 +27,9 @@ func PatientHandshakes(c *Client) *Client {
 	c.upgrades.endpoints.handshake = time.Hour
 	return c
 }
+
+// WithAnswersUpTo bounds an answer that is not a stream, in bytes.
+func WithAnswersUpTo(c *Client, most int64) *Client {
+	c.maxAnswer = most
+	return c
+}

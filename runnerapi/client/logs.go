@@ -168,6 +168,9 @@ func logQuery(o runnerapi.LogOptions) map[string]string {
 	if o.Container != "" {
 		q["container"] = o.Container
 	}
+	if o.Grep != "" {
+		q["grep"] = o.Grep
+	}
 	if o.Since > 0 {
 		q["since"] = o.Since.String()
 	}

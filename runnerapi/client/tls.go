@@ -7,7 +7,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/wire"
 )
 
@@ -27,8 +27,8 @@ type TLSConfig struct {
 }
 
 // TLS returns a configuration for mutual TLS 1.3 with one agent: its certificate must be for
-// ServerName, and be an agent's certificate of the trust domain that the agents' intermediate CA has
-// signed.
+// ServerName, and be an agent's certificate of the trust domain that the agents' intermediate CA
+// has signed.
 func TLS(c TLSConfig) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -39,7 +39,7 @@ func TLS(c TLSConfig) *tls.Config {
 			return c.Certificate()
 		},
 		VerifyConnection: func(state tls.ConnectionState) error {
-			id, err := runnerapi.CertificateName(state.PeerCertificates[0], c.TrustDomain, anchor.RoleAgent)
+			id, err := credentials.CertificateName(state.PeerCertificates[0], c.TrustDomain, anchor.RoleAgent)
 			if err == nil {
 				err = anchor.SignedFor(state.VerifiedChains, c.TrustDomain, anchor.RoleAgent)
 			}

@@ -16,16 +16,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 const (
 	// callTimeout bounds one call to the control plane.
 	callTimeout = 30 * time.Second
-	// endedTimeout bounds a renewal that the connection to an agent waits for, and endedAgain is how
-	// long the next one is put off if it fails.
+	// endedTimeout bounds a renewal that the connection to an agent waits for, and endedAgain is
+	// how long the next one is put off if it fails.
 	endedTimeout = 10 * time.Second
 	endedAgain   = time.Minute
 	// maxAnswer is room for a certificate and the CAs of many years.
@@ -36,9 +36,9 @@ const (
 
 // Config configures a Login. Credentials are required.
 type Config struct {
-	Credentials runnerapi.Credentials
+	Credentials credentials.Credentials
 	// Save keeps changed credentials; nil keeps them in memory only.
-	Save func(runnerapi.Credentials) error
+	Save func(credentials.Credentials) error
 	// Note hears of what did not work. The old certificate is used on, and the next
 	// call tries again. Nil is silent.
 	Note func(error)
@@ -48,7 +48,7 @@ type Config struct {
 
 // Login is a Runner's credentials. It is safe for concurrent use.
 type Login struct {
-	save      func(runnerapi.Credentials) error
+	save      func(credentials.Credentials) error
 	note      func(error)
 	now       func() time.Time
 	roots     *x509.CertPool
@@ -56,13 +56,13 @@ type Login struct {
 
 	changing    sync.Mutex   // one change at a time
 	putOff      atomic.Int64 // Unix nanoseconds until which Certificate does not renew
-	credentials atomic.Pointer[runnerapi.Credentials]
+	credentials atomic.Pointer[credentials.Credentials]
 	certificate atomic.Pointer[tls.Certificate]
 }
 
 // Open reads a file of credentials, and writes it when they change.
 func Open(file string, note func(error)) (*Login, error) {
-	credentials, err := runnerapi.LoadCredentials(file)
+	credentials, err := credentials.Load(file)
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +70,8 @@ func Open(file string, note func(error)) (*Login, error) {
 }
 
 // To keeps credentials in a file. Where that is a link, it stays one.
-func To(file string) func(runnerapi.Credentials) error {
-	return func(c runnerapi.Credentials) error {
+func To(file string) func(credentials.Credentials) error {
+	return func(c credentials.Credentials) error {
 		target, err := filepath.EvalSymlinks(file)
 		if err != nil {
 			return err
@@ -114,7 +114,7 @@ func (l *Login) newTransport() *http.Transport {
 func (l *Login) Close() { l.transport.Load().CloseIdleConnections() }
 
 // Credentials returns the current credentials.
-func (l *Login) Credentials() runnerapi.Credentials { return *l.credentials.Load() }
+func (l *Login) Credentials() credentials.Credentials { return *l.credentials.Load() }
 
 // Certificate returns the certificate for [client.Config]. It renews one that has ended,
 // and returns it as it is if that fails.
@@ -256,7 +256,7 @@ func parse(body []byte) (answer Answer, err error) {
 	if len(body) > maxAnswer {
 		return answer, errors.New("the control plane's answer is too large")
 	}
-	if err := bounded.Of(maxAnswer).JSON(body, &answer); err != nil {
+	if err := decode.LimitsFor(maxAnswer).JSON(body, &answer); err != nil {
 		return answer, fmt.Errorf("the control plane's answer is not the JSON expected: %w", err)
 	}
 	return answer, nil

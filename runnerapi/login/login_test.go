@@ -20,7 +20,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
@@ -34,7 +34,7 @@ type plane struct {
 	offset   atomic.Int64 // of the clock
 	seen     atomic.Pointer[x509.Certificate]
 	reissue  func(*http.Request) (login.Answer, error)
-	original runnerapi.Credentials
+	original credentials.Credentials
 }
 
 func startPlane(t *testing.T) *plane {
@@ -69,11 +69,11 @@ func startPlane(t *testing.T) *plane {
 	return p
 }
 
-func (p *plane) credentials(t *testing.T) runnerapi.Credentials {
+func (p *plane) credentials(t *testing.T) credentials.Credentials {
 	t.Helper()
-	issued, key, err := p.Runner("ci", runnerapi.RunnerURI("trust", "ci"), time.Hour, "test")
+	issued, key, err := p.Client("ci", credentials.RunnerURI("trust", "ci"), time.Hour, "test")
 	require.NoError(t, err)
-	return runnerapi.Credentials{
+	return credentials.Credentials{
 		Runner: "ci", ControlPlane: p.url + "/", Edge: "localhost:1", AgentsDomain: "agents", TrustDomain: "trust",
 		CA: string(p.Bundle()), Certificate: issued.Certificate, Key: string(key),
 	}
@@ -136,7 +136,7 @@ func TestALoginFollowsTheCA(t *testing.T) {
 		call(t, l, p)
 		assert.Equal(t, before+1, p.asked.Load(), "it asks once")
 	}
-	kept, err := runnerapi.LoadCredentials(file)
+	kept, err := credentials.Load(file)
 	require.NoError(t, err)
 	assert.Equal(t, l.Credentials(), kept)
 	assert.Equal(t, string(p.Bundle()), kept.CA)
@@ -153,7 +153,7 @@ func TestALoginThatCannotKeepItsCredentials(t *testing.T) {
 	var noted atomic.Int64
 	full := errors.New("no space left")
 	l, err := login.New(login.Config{
-		Credentials: p.original, Save: func(runnerapi.Credentials) error { return full },
+		Credentials: p.original, Save: func(credentials.Credentials) error { return full },
 		Note: func(err error) {
 			assert.ErrorIs(t, err, full)
 			noted.Add(1)
@@ -184,7 +184,7 @@ func TestALoginRunsInTheBackground(t *testing.T) {
 
 func TestBadAnswersChangeNothing(t *testing.T) {
 	p := startPlane(t)
-	other, _, err := p.Runner("other", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/other"}, time.Hour, "test")
+	other, _, err := p.Client("other", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/other"}, time.Hour, "test")
 	require.NoError(t, err)
 	for name, reissue := range map[string]func(*http.Request) (login.Answer, error){
 		"another key": func(*http.Request) (login.Answer, error) {
@@ -228,6 +228,6 @@ func TestALoginKeepsItsKeyAndItsEndorsement(t *testing.T) {
 	now, err := l.Certificate()
 	require.NoError(t, err)
 	assert.NotEqual(t, before.Certificate[0], now.Certificate[0])
-	assert.Equal(t, runnerapi.KeyFingerprint(before.Leaf), runnerapi.KeyFingerprint(now.Leaf))
+	assert.Equal(t, credentials.KeyFingerprint(before.Leaf), credentials.KeyFingerprint(now.Leaf))
 	assert.Equal(t, before.Certificate[len(before.Certificate)-1], now.Certificate[len(now.Certificate)-1])
 }

@@ -16,7 +16,10 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 )
 
@@ -36,16 +39,16 @@ type Agent struct {
 	CA      *CA
 	Address string
 	Log     zerolog.Logger
-	Policy  server.Policy  // none when nil; it holds from the next Start
-	Audit   server.Auditor // none when nil; from the next Start
+	Policy  backend.Policy  // none when nil; it holds from the next Start
+	Audit   backend.Auditor // none when nil; from the next Start
 	// Recorder may be nil; it holds from the next Start.
-	Recorder server.Recorder
+	Recorder backend.Recorder
 	// Approvals may be nil; it holds from the next Start.
-	Approvals server.Approvals
-	Limits    server.Limits // the defaults when zero; from the next Start
-	Drain     time.Duration // of Stop; a second unless changed; from the next Start
+	Approvals backend.Approvals
+	Limits    transport.Limits // the defaults when zero; from the next Start
+	Drain     time.Duration    // of Stop; a second unless changed; from the next Start
 	// Kubernetes may be nil; it holds from the next Start.
-	Kubernetes server.KubernetesAPI
+	Kubernetes backend.KubernetesAPI
 
 	t       testing.TB
 	tls     *tls.Config
@@ -56,37 +59,37 @@ type Agent struct {
 // Start serves a backend until the test ends.
 func Start(t testing.TB, backend *FakeBackend) *Agent {
 	t.Helper()
-	return StartWith(t, backend, nil, func(*server.TLSConfig) {})
+	return StartWith(t, backend, nil, func(*transport.TLSConfig) {})
 }
 
 // StartWith is like Start. It also takes a function that changes the TLS configuration, and the
 // source of the signal that makes the agent check its open connections again.
-func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*server.TLSConfig)) *Agent {
+func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*transport.TLSConfig)) *Agent {
 	t.Helper()
 	a := newWith(t, backend, changed, change)
 	a.Start()
 	return a
 }
 
-// New returns an agent that does not serve before its Start, so that a test can set fields which hold
-// from then on. An unused server costs as much to create as any other.
+// New returns an agent that does not serve before its Start, so that a test can set fields which
+// hold from then on. An unused server costs as much to create as any other.
 func New(t testing.TB, backend *FakeBackend) *Agent {
 	t.Helper()
-	return newWith(t, backend, nil, func(*server.TLSConfig) {})
+	return newWith(t, backend, nil, func(*transport.TLSConfig) {})
 }
 
-func newWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*server.TLSConfig)) *Agent {
+func newWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*transport.TLSConfig)) *Agent {
 	t.Helper()
 	ca := NewCA(t)
-	cert := ca.Issue(t, runnerapi.AgentURI(TrustDomain, AgentID), ServerName, runnerapi.KubernetesServerName(ServerName))
+	cert := ca.Issue(t, credentials.AgentURI(TrustDomain, AgentID), ServerName, runnerapi.KubernetesServerName(ServerName))
 	a := &Agent{Backend: backend, CA: ca, Address: loopback() + ":0", Log: zerolog.Nop(), Drain: time.Second, t: t, changed: changed}
-	config := server.TLSConfig{
+	config := transport.TLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 		Roots:       func() *x509.CertPool { return ca.Pool },
 		TrustDomain: TrustDomain,
 	}
 	change(&config)
-	a.tls = server.TLS(config)
+	a.tls = transport.TLS(config)
 	t.Cleanup(a.Stop)
 	return a
 }
@@ -127,13 +130,13 @@ func (a *Agent) StartOn(ln net.Listener) {
 	// The handler is created before any client is admitted. That takes up to a second of processor
 	// time under the race detector, in which connected clients would wait.
 	handler := server.New(server.Config{
-		Apps: a.Backend, Insides: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Nodes: a.Backend,
-		Manifests: a.Backend, Joins: a.Backend, Kubernetes: a.Kubernetes, Releases: a.Backend, Builds: a.Backend, Sources: a.Backend,
+		Apps: a.Backend, Insides: a.Backend, Meter: a.Backend, Monitoring: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Nodes: a.Backend,
+		Manifests: a.Backend, Joins: a.Backend, PublicRoutes: a.Backend, Kubernetes: a.Kubernetes, Releases: a.Backend, Builds: a.Backend, Sources: a.Backend,
 		Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Recorder: a.Recorder, Approvals: a.Approvals, Limits: a.Limits,
 		TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
 	})
 	go func() {
-		done <- server.Serve(ctx, ln, server.ServeConfig{
+		done <- transport.Serve(ctx, ln, transport.ServeConfig{
 			Handler: handler,
 			TLS:     a.tls, Limits: a.Limits, Changed: a.changed, Drain: a.Drain, Log: a.Log,
 		})
@@ -156,7 +159,7 @@ func (a *Agent) Stop() {
 
 // ClientConfig returns the configuration of a Runner that may call this agent.
 func (a *Agent) ClientConfig() client.Config {
-	cert := a.CA.Issue(a.t, runnerapi.RunnerURI(TrustDomain, RunnerName))
+	cert := a.CA.Issue(a.t, credentials.RunnerURI(TrustDomain, RunnerName))
 	return client.Config{
 		AgentID: AgentID, ServerName: ServerName, EdgeAddresses: []string{a.Address},
 		TrustDomain: TrustDomain, Roots: a.CA.Pool,

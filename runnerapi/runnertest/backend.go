@@ -109,7 +109,7 @@ func (b *FakeBackend) checkNamespace(name string) error {
 	return nil
 }
 
-// Deploy implements runnerapi.Apps.
+// Deploy implements backend.Apps.
 func (b *FakeBackend) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	if err := b.enter(ctx, Call{"Deploy", key, opts}); err != nil {
 		return runnerapi.App{}, err
@@ -147,7 +147,7 @@ func (b *FakeBackend) change(app runnerapi.App, opts runnerapi.WriteOptions) run
 	return app
 }
 
-// Get implements runnerapi.Apps.
+// Get implements backend.Apps.
 func (b *FakeBackend) Get(ctx context.Context, key runnerapi.Key) (runnerapi.App, error) {
 	if err := b.enter(ctx, Call{Verb: "Get", Key: key}); err != nil {
 		return runnerapi.App{}, err
@@ -165,7 +165,7 @@ func (b *FakeBackend) get(key runnerapi.Key) (runnerapi.App, error) {
 	return app, nil
 }
 
-// List implements runnerapi.Apps.
+// List implements backend.Apps.
 func (b *FakeBackend) List(ctx context.Context, namespace string) ([]runnerapi.App, error) {
 	if err := b.enter(ctx, Call{Verb: "List", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (b *FakeBackend) List(ctx context.Context, namespace string) ([]runnerapi.A
 	return items, nil
 }
 
-// Delete implements runnerapi.Apps.
+// Delete implements backend.Apps.
 func (b *FakeBackend) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	if err := b.enter(ctx, Call{"Delete", key, opts}); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (b *FakeBackend) Delete(ctx context.Context, key runnerapi.Key, opts runner
 	return nil
 }
 
-// Scale implements runnerapi.Apps.
+// Scale implements backend.Apps.
 func (b *FakeBackend) Scale(ctx context.Context, key runnerapi.Key, scale runnerapi.Scale, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	if err := b.enter(ctx, Call{"Scale", key, opts}); err != nil {
 		return runnerapi.App{}, err
@@ -248,7 +248,7 @@ func orZero(n *int32) int32 {
 	return out
 }
 
-// Restart implements runnerapi.Apps.
+// Restart implements backend.Apps.
 func (b *FakeBackend) Restart(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	if err := b.enter(ctx, Call{"Restart", key, opts}); err != nil {
 		return runnerapi.App{}, err
@@ -263,7 +263,7 @@ func (b *FakeBackend) Restart(ctx context.Context, key runnerapi.Key, opts runne
 	return b.change(app, opts), nil
 }
 
-// Wait implements runnerapi.Apps.
+// Wait implements backend.Apps.
 func (b *FakeBackend) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
 	if err := b.enter(ctx, Call{Verb: "Wait", Key: key}); err != nil {
 		return runnerapi.App{}, err
@@ -327,10 +327,13 @@ func settle(app runnerapi.App) runnerapi.App {
 		app.Status.Jobs = append(app.Status.Jobs, jobResult(app, j))
 	}
 	if in := app.Spec.Ingress; in != nil {
-		if in.Class == "missing" {
+		switch {
+		case in.Class == "missing":
 			app.Status.Conditions = []runnerapi.Condition{*runnerapi.ConditionIngressReady.False(runnerapi.ReasonNoIngressClass,
 				`the Ingress names ingress class "missing", which the cluster does not have`, "set ingress.class to one that the cluster has: nginx")}
-		} else {
+		case in.Public:
+			app.Status.PublicURLs = []string{fmt.Sprintf("https://%s-%s-shop.apps.example.com/", app.Name, app.Namespace)}
+		default:
 			app.Status.PublicURLs = []string{"http://" + in.Hosts[0].Host + "/"}
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PutBuild implements server.Builds. The build succeeds at once, unless its image says
+// PutBuild implements backend.Builds. The build succeeds at once, unless its image says
 // otherwise: with "broken" in its name it fails.
 func (b *FakeBackend) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
 	if err := b.enter(ctx, Call{"PutBuild", key, opts}); err != nil {
@@ -30,7 +30,7 @@ func (b *FakeBackend) PutBuild(ctx context.Context, key runnerapi.Key, spec runn
 	return build, nil
 }
 
-// GetBuild implements server.Builds.
+// GetBuild implements backend.Builds.
 func (b *FakeBackend) GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error) {
 	if err := b.enter(ctx, Call{Verb: "GetBuild", Key: key}); err != nil {
 		return runnerapi.Build{}, err
@@ -61,7 +61,7 @@ func ended(key runnerapi.Key, spec runnerapi.BuildSpec) runnerapi.Build {
 	return build
 }
 
-// ListBuilds implements server.Builds.
+// ListBuilds implements backend.Builds.
 func (b *FakeBackend) ListBuilds(ctx context.Context, namespace string) ([]runnerapi.Build, error) {
 	if err := b.enter(ctx, Call{Verb: "ListBuilds", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (b *FakeBackend) ListBuilds(ctx context.Context, namespace string) ([]runne
 	return items, nil
 }
 
-// DeleteBuild implements server.Builds.
+// DeleteBuild implements backend.Builds.
 func (b *FakeBackend) DeleteBuild(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	if err := b.enter(ctx, Call{"DeleteBuild", key, opts}); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (b *FakeBackend) DeleteBuild(ctx context.Context, key runnerapi.Key, opts r
 	return nil
 }
 
-// BuildLogs implements server.Builds.
+// BuildLogs implements backend.Builds.
 func (b *FakeBackend) BuildLogs(ctx context.Context, key runnerapi.Key, _ runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
 	if _, err := b.GetBuild(ctx, key); err != nil {
 		return err

@@ -41,7 +41,7 @@ func NewCA(t testing.TB) *CA {
 	root := newSigner(t, RoleRoot, nil)
 	ca := &CA{Pool: x509.NewCertPool(), Cert: root.cert, Intermediates: x509.NewCertPool(), signers: map[string]signer{RoleRoot: root}}
 	ca.Pool.AddCert(root.cert)
-	for _, role := range []string{anchor.RoleAgent, anchor.RoleRunner, anchor.RoleServer, anchor.RoleControlPlane} {
+	for _, role := range []string{anchor.RoleAgent, anchor.RoleRunner, anchor.RoleOperator, anchor.RoleServer, anchor.RoleControlPlane} {
 		intermediate := newSigner(t, role, &root)
 		ca.signers[role] = intermediate
 		ca.Intermediates.AddCert(intermediate.cert)
@@ -76,8 +76,8 @@ func newSigner(t testing.TB, role string, by *signer) signer {
 	return signer{cert, key}
 }
 
-// Issue returns a certificate for a SPIFFE ID and DNS names, valid for an hour. The intermediate CA of
-// the ID's role signs it: the servers' for an ID of no role.
+// Issue returns a certificate for a SPIFFE ID and DNS names, valid for an hour. The intermediate CA
+// of the ID's role signs it: the servers' for an ID of no role.
 func (ca *CA) Issue(t testing.TB, id *url.URL, names ...string) tls.Certificate {
 	t.Helper()
 	return ca.IssueAt(t, time.Now(), id, names...)

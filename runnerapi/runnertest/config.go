@@ -9,7 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PutConfigMap implements server.ConfigMaps.
+// PutConfigMap implements backend.ConfigMaps.
 func (b *FakeBackend) PutConfigMap(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
 	if err := b.enter(ctx, Call{"PutConfigMap", key, opts}); err != nil {
 		return runnerapi.ConfigMap{}, err
@@ -40,7 +40,7 @@ func configMap(key runnerapi.Key, spec runnerapi.ConfigMapSpec, values bool) run
 	return cm
 }
 
-// GetConfigMap implements server.ConfigMaps.
+// GetConfigMap implements backend.ConfigMaps.
 func (b *FakeBackend) GetConfigMap(ctx context.Context, key runnerapi.Key) (runnerapi.ConfigMap, error) {
 	if err := b.enter(ctx, Call{Verb: "GetConfigMap", Key: key}); err != nil {
 		return runnerapi.ConfigMap{}, err
@@ -54,7 +54,7 @@ func (b *FakeBackend) GetConfigMap(ctx context.Context, key runnerapi.Key) (runn
 	return configMap(key, spec, true), nil
 }
 
-// ListConfigMaps implements server.ConfigMaps.
+// ListConfigMaps implements backend.ConfigMaps.
 func (b *FakeBackend) ListConfigMaps(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error) {
 	if err := b.enter(ctx, Call{Verb: "ListConfigMaps", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (b *FakeBackend) ListConfigMaps(ctx context.Context, namespace string) ([]r
 	return items, b.checkNamespace(namespace)
 }
 
-// DeleteConfigMap implements server.ConfigMaps.
+// DeleteConfigMap implements backend.ConfigMaps.
 func (b *FakeBackend) DeleteConfigMap(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	if err := b.enter(ctx, Call{"DeleteConfigMap", key, opts}); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (b *FakeBackend) DeleteConfigMap(ctx context.Context, key runnerapi.Key, op
 	return nil
 }
 
-// Metrics implements server.AppMeter: one pod that uses little. An App whose
+// Metrics implements backend.AppMeter: one pod that uses little. An App whose
 // image has "unmeasured" in its name is in a cluster without metrics-server.
 func (b *FakeBackend) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error) {
 	if err := b.enter(ctx, Call{Verb: "Metrics", Key: key}); err != nil {
@@ -123,5 +123,6 @@ func (b *FakeBackend) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi
 		CPU:    runnerapi.Fit{Peak: 9, P95: 4, Margin: 15, Basis: "p95", Request: 10, Bound: "floor"},
 		Memory: runnerapi.Fit{Peak: 50 << 20, P95: 40 << 20, Margin: 20, Basis: "peak", Request: 60 << 20},
 	}}}
+	m.VPA = &runnerapi.VPAMetrics{Name: key.Name, Mode: "Auto", Containers: []runnerapi.VPARecommendation{{Name: key.Name, CPU: new(int64(15)), Memory: new(int64(70 << 20))}}}
 	return m, nil
 }

@@ -7,11 +7,12 @@ import (
 	"sync"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // kept is a record of the journal with what it was made from.
 type kept struct {
-	runnerapi.Record
+	backend.Record
 	content string
 }
 
@@ -21,32 +22,32 @@ type fakeJournal struct {
 	kept map[string]kept
 }
 
-// Claim implements server.Journal.
-func (j *fakeJournal) Claim(_ context.Context, c runnerapi.Claim) (runnerapi.Record, bool, error) {
+// Claim implements backend.Journal.
+func (j *fakeJournal) Claim(_ context.Context, c backend.Claim) (backend.Record, bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	sum := sha256.Sum256([]byte(c.Caller.Runner + " " + c.Key))
 	id, content := hex.EncodeToString(sum[:13]), c.Method+c.Path+string(c.Body)
 	if earlier, ok := j.kept[id]; ok {
 		if earlier.content != content {
-			return runnerapi.Record{}, false, runnerapi.KeyReused()
+			return backend.Record{}, false, backend.KeyReused()
 		}
 		return earlier.Record, true, nil
 	}
-	r := runnerapi.Record{ID: id, Command: c.Command, Target: c.Target, Caller: c.Caller, StartedAt: epoch}
+	r := backend.Record{ID: id, Command: c.Command, Target: c.Target, Caller: c.Caller, StartedAt: epoch}
 	j.kept[id] = kept{r, content}
 	return r, false, nil
 }
 
-// Finish implements server.Journal.
-func (j *fakeJournal) Finish(_ context.Context, r runnerapi.Record) error {
+// Finish implements backend.Journal.
+func (j *fakeJournal) Finish(_ context.Context, r backend.Record) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.kept[r.ID] = kept{r, j.kept[r.ID].content}
 	return nil
 }
 
-// Release implements server.Journal.
+// Release implements backend.Journal.
 func (j *fakeJournal) Release(_ context.Context, id string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -54,8 +55,8 @@ func (j *fakeJournal) Release(_ context.Context, id string) error {
 	return nil
 }
 
-// Find implements server.Journal.
-func (j *fakeJournal) Find(_ context.Context, id string) (runnerapi.Record, error) {
+// Find implements backend.Journal.
+func (j *fakeJournal) Find(_ context.Context, id string) (backend.Record, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r, ok := j.kept[id]
@@ -65,8 +66,8 @@ func (j *fakeJournal) Find(_ context.Context, id string) (runnerapi.Record, erro
 	return r.Record, nil
 }
 
-// Outcome implements server.Outcomes.
-func (b *FakeBackend) Outcome(_ context.Context, r runnerapi.Record) (runnerapi.Outcome, error) {
+// Outcome implements backend.Outcomes.
+func (b *FakeBackend) Outcome(_ context.Context, r backend.Record) (runnerapi.Outcome, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	app, err := b.get(r.Target)

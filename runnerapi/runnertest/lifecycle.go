@@ -8,17 +8,17 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Pause implements runnerapi.Apps.
+// Pause implements backend.Apps.
 func (b *FakeBackend) Pause(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	return b.edit(ctx, "Pause", key, opts, func(app *runnerapi.App) error { app.Spec.Paused = new(true); return nil })
 }
 
-// Resume implements runnerapi.Apps.
+// Resume implements backend.Apps.
 func (b *FakeBackend) Resume(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	return b.edit(ctx, "Resume", key, opts, func(app *runnerapi.App) error { app.Spec.Paused = nil; return nil })
 }
 
-// Rollback implements runnerapi.Apps.
+// Rollback implements backend.Apps.
 func (b *FakeBackend) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	return b.edit(ctx, "Rollback", key, opts, func(app *runnerapi.App) error {
 		all := b.revisions[key]
@@ -80,7 +80,7 @@ func (b *FakeBackend) edit(ctx context.Context, verb string, key runnerapi.Key, 
 	return b.change(app, opts), nil
 }
 
-// Revisions implements runnerapi.Apps.
+// Revisions implements backend.Apps.
 func (b *FakeBackend) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.Revision, error) {
 	if err := b.enter(ctx, Call{Verb: "Revisions", Key: key}); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (b *FakeBackend) Revisions(ctx context.Context, key runnerapi.Key) ([]runne
 	return out, nil
 }
 
-// Events implements runnerapi.Apps: every change is one of the phase.
+// Events implements backend.Apps: every change is one of the phase.
 func (b *FakeBackend) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) error {
 	if err := b.enter(ctx, Call{Verb: "Events", Key: key}); err != nil {
 		return err

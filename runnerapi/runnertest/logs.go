@@ -30,7 +30,7 @@ func (b *FakeBackend) Following() int {
 	return b.following
 }
 
-// Logs implements runnerapi.Apps. It supports all options but Previous and Container.
+// Logs implements backend.Apps. It supports all options but Previous and Container.
 func (b *FakeBackend) Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
 	if err := b.enter(ctx, Call{Verb: "Logs", Key: key}); err != nil {
 		return err

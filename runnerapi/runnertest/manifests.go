@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Apply implements server.Manifests: of documents it takes the names, and all is ready
+// Apply implements backend.Manifests: of documents it takes the names, and all is ready
 // but what has "slow" in its name; what has "broken" fails.
 func (b *FakeBackend) Apply(ctx context.Context, key runnerapi.Key, text []byte, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error) {
 	if err := b.enter(ctx, Call{Verb: "Apply", Key: key, WriteOptions: opts.WriteOptions}); err != nil {
@@ -77,7 +77,7 @@ func fakeState(name string) runnerapi.ObjectState {
 	return runnerapi.ObjectReady
 }
 
-// GetSet implements server.Manifests.
+// GetSet implements backend.Manifests.
 func (b *FakeBackend) GetSet(ctx context.Context, key runnerapi.Key) (runnerapi.ManifestSet, error) {
 	if err := b.enter(ctx, Call{Verb: "GetSet", Key: key}); err != nil {
 		return runnerapi.ManifestSet{}, err
@@ -93,7 +93,7 @@ func (b *FakeBackend) GetSet(ctx context.Context, key runnerapi.Key) (runnerapi.
 	return set, nil
 }
 
-// ListSets implements server.Manifests.
+// ListSets implements backend.Manifests.
 func (b *FakeBackend) ListSets(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error) {
 	if err := b.enter(ctx, Call{Verb: "ListSets", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (b *FakeBackend) ListSets(ctx context.Context, namespace string) ([]runnera
 	return sets, nil
 }
 
-// DeleteSet implements server.Manifests.
+// DeleteSet implements backend.Manifests.
 func (b *FakeBackend) DeleteSet(ctx context.Context, key runnerapi.Key, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error) {
 	set, err := b.GetSet(ctx, key)
 	if err != nil {

@@ -16,7 +16,7 @@ type fakeNode struct {
 	tries    int // evictions of its pod
 }
 
-// ListNodes implements runnerapi.Nodes.
+// ListNodes implements backend.Nodes.
 func (b *FakeBackend) ListNodes(ctx context.Context) ([]runnerapi.Node, error) {
 	if err := b.enter(ctx, Call{Verb: "ListNodes"}); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (b *FakeBackend) fakeNode() runnerapi.Node {
 	}
 }
 
-// GetNode implements runnerapi.Nodes.
+// GetNode implements backend.Nodes.
 func (b *FakeBackend) GetNode(ctx context.Context, name string) (runnerapi.Node, error) {
 	if err := b.enter(ctx, Call{Verb: "GetNode", Key: runnerapi.Key{Name: name}}); err != nil {
 		return runnerapi.Node{}, err
@@ -51,7 +51,7 @@ func (b *FakeBackend) GetNode(ctx context.Context, name string) (runnerapi.Node,
 	return b.fakeNode(), nil
 }
 
-// CordonNode implements runnerapi.Nodes.
+// CordonNode implements backend.Nodes.
 func (b *FakeBackend) CordonNode(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) (runnerapi.Node, error) {
 	if err := b.enter(ctx, Call{"CordonNode", runnerapi.Key{Name: name}, opts}); err != nil {
 		return runnerapi.Node{}, err
@@ -69,7 +69,7 @@ func (b *FakeBackend) CordonNode(ctx context.Context, name string, cordoned bool
 	return node, nil
 }
 
-// DrainNode implements runnerapi.Nodes.
+// DrainNode implements backend.Nodes.
 func (b *FakeBackend) DrainNode(ctx context.Context, name string, _ runnerapi.DrainOptions, opts runnerapi.WriteOptions) (runnerapi.Drain, error) {
 	if err := b.enter(ctx, Call{"DrainNode", runnerapi.Key{Name: name}, opts}); err != nil {
 		return runnerapi.Drain{}, err
@@ -94,7 +94,7 @@ func (b *FakeBackend) DrainNode(ctx context.Context, name string, _ runnerapi.Dr
 	return runnerapi.Drain{Node: name, Done: true, Evicted: []string{"production/web-1"}, Skipped: 1}, nil
 }
 
-// ListEvents implements runnerapi.Nodes.
+// ListEvents implements backend.Nodes.
 func (b *FakeBackend) ListEvents(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
 	if err := b.enter(ctx, Call{Verb: "ListEvents", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err

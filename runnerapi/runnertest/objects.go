@@ -9,7 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PutSecret implements server.Secrets.
+// PutSecret implements backend.Secrets.
 func (b *FakeBackend) PutSecret(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error) {
 	if err := b.enter(ctx, Call{"PutSecret", key, opts}); err != nil {
 		return runnerapi.Secret{}, err
@@ -44,7 +44,7 @@ func shown(key runnerapi.Key, spec runnerapi.SecretSpec) runnerapi.Secret {
 	return s
 }
 
-// GetSecret implements server.Secrets.
+// GetSecret implements backend.Secrets.
 func (b *FakeBackend) GetSecret(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, error) {
 	if err := b.enter(ctx, Call{Verb: "GetSecret", Key: key}); err != nil {
 		return runnerapi.Secret{}, err
@@ -58,7 +58,7 @@ func (b *FakeBackend) GetSecret(ctx context.Context, key runnerapi.Key) (runnera
 	return shown(key, spec), nil
 }
 
-// ListSecrets implements server.Secrets.
+// ListSecrets implements backend.Secrets.
 func (b *FakeBackend) ListSecrets(ctx context.Context, namespace string) ([]runnerapi.Secret, error) {
 	if err := b.enter(ctx, Call{Verb: "ListSecrets", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (b *FakeBackend) ListSecrets(ctx context.Context, namespace string) ([]runn
 	return items, b.checkNamespace(namespace)
 }
 
-// DeleteSecret implements server.Secrets.
+// DeleteSecret implements backend.Secrets.
 func (b *FakeBackend) DeleteSecret(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	if err := b.enter(ctx, Call{"DeleteSecret", key, opts}); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (b *FakeBackend) DeleteSecret(ctx context.Context, key runnerapi.Key, opts 
 	return nil
 }
 
-// PutNamespace implements server.Namespaces.
+// PutNamespace implements backend.Namespaces.
 func (b *FakeBackend) PutNamespace(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
 	ns := runnerapi.Namespace{
 		Name: name, Labels: spec.Labels, Phase: "Active", CreatedAt: epoch,
@@ -108,7 +108,7 @@ func (b *FakeBackend) PutNamespace(ctx context.Context, name string, spec runner
 	return ns, nil
 }
 
-// GetNamespace implements server.Namespaces.
+// GetNamespace implements backend.Namespaces.
 func (b *FakeBackend) GetNamespace(ctx context.Context, name string) (runnerapi.Namespace, error) {
 	if err := b.enter(ctx, Call{Verb: "GetNamespace", Key: runnerapi.Key{Namespace: name}}); err != nil {
 		return runnerapi.Namespace{}, err
@@ -118,7 +118,7 @@ func (b *FakeBackend) GetNamespace(ctx context.Context, name string) (runnerapi.
 	return b.namespaces[name], b.checkNamespace(name)
 }
 
-// ListNamespaces implements server.Namespaces.
+// ListNamespaces implements backend.Namespaces.
 func (b *FakeBackend) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, error) {
 	if err := b.enter(ctx, Call{Verb: "ListNamespaces"}); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (b *FakeBackend) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace
 	return slices.Collect(maps.Values(b.namespaces)), nil
 }
 
-// DeleteNamespace implements server.Namespaces.
+// DeleteNamespace implements backend.Namespaces.
 func (b *FakeBackend) DeleteNamespace(ctx context.Context, name string, opts runnerapi.WriteOptions) error {
 	if err := b.enter(ctx, Call{"DeleteNamespace", runnerapi.Key{Namespace: name}, opts}); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (b *FakeBackend) DeleteNamespace(ctx context.Context, name string, opts run
 	return nil
 }
 
-// Cluster implements server.Clusters.
+// Cluster implements backend.Clusters.
 func (b *FakeBackend) Cluster(ctx context.Context) (runnerapi.Cluster, error) {
 	used := int64(250)
 	return runnerapi.Cluster{

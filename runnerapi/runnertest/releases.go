@@ -29,7 +29,7 @@ func (b *FakeBackend) release(ctx context.Context, verb string, key runnerapi.Ke
 	return slices.Clone(history), nil
 }
 
-// PutRelease implements server.Releases.
+// PutRelease implements backend.Releases.
 func (b *FakeBackend) PutRelease(ctx context.Context, key runnerapi.Key, spec runnerapi.ReleaseSpec, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
 	history, err := b.release(ctx, "PutRelease", key, opts)
 	if err != nil {
@@ -74,7 +74,7 @@ func (b *FakeBackend) keepRelease(key runnerapi.Key, r runnerapi.Release, histor
 	return r
 }
 
-// GetRelease implements server.Releases.
+// GetRelease implements backend.Releases.
 func (b *FakeBackend) GetRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
 	history, err := b.release(ctx, "GetRelease", key, runnerapi.ReleaseOptions{})
 	if err != nil {
@@ -83,17 +83,17 @@ func (b *FakeBackend) GetRelease(ctx context.Context, key runnerapi.Key) (runner
 	return history[0], nil
 }
 
-// WaitRelease implements server.Releases.
+// WaitRelease implements backend.Releases.
 func (b *FakeBackend) WaitRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
 	return b.GetRelease(ctx, key)
 }
 
-// ReleaseHistory implements server.Releases.
+// ReleaseHistory implements backend.Releases.
 func (b *FakeBackend) ReleaseHistory(ctx context.Context, key runnerapi.Key) ([]runnerapi.Release, error) {
 	return b.release(ctx, "ReleaseHistory", key, runnerapi.ReleaseOptions{})
 }
 
-// ListReleases implements server.Releases.
+// ListReleases implements backend.Releases.
 func (b *FakeBackend) ListReleases(ctx context.Context, namespace string) ([]runnerapi.Release, error) {
 	if err := b.enter(ctx, Call{Verb: "ListReleases", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (b *FakeBackend) ListReleases(ctx context.Context, namespace string) ([]run
 	return list, nil
 }
 
-// RollbackRelease implements server.Releases.
+// RollbackRelease implements backend.Releases.
 func (b *FakeBackend) RollbackRelease(ctx context.Context, key runnerapi.Key, to runnerapi.ReleaseRollback, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
 	history, err := b.release(ctx, "RollbackRelease", key, opts)
 	if err != nil {
@@ -130,7 +130,7 @@ func (b *FakeBackend) RollbackRelease(ctx context.Context, key runnerapi.Key, to
 	return b.keepRelease(key, r, history, opts), nil
 }
 
-// DeleteRelease implements server.Releases.
+// DeleteRelease implements backend.Releases.
 func (b *FakeBackend) DeleteRelease(ctx context.Context, key runnerapi.Key, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
 	history, err := b.release(ctx, "DeleteRelease", key, opts)
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
-var _ server.Sources = (*FakeBackend)(nil)
+var _ backend.Sources = (*FakeBackend)(nil)
 
-// PutSource implements server.Sources: a source is ready at once, but for one whose URL
+// PutSource implements backend.Sources: a source is ready at once, but for one whose URL
 // has "missing" in it.
 func (b *FakeBackend) PutSource(ctx context.Context, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	if err := b.enter(ctx, Call{Verb: "PutSource", Key: key, WriteOptions: opts}); err != nil {
@@ -52,7 +52,7 @@ func (b *FakeBackend) built(s runnerapi.Source) *runnerapi.SourceBuildStatus {
 	}
 }
 
-// GetSource implements server.Sources.
+// GetSource implements backend.Sources.
 func (b *FakeBackend) GetSource(ctx context.Context, key runnerapi.Key) (runnerapi.Source, error) {
 	return b.source(ctx, Call{Verb: "GetSource", Key: key})
 }
@@ -70,7 +70,7 @@ func (b *FakeBackend) source(ctx context.Context, call Call) (runnerapi.Source, 
 	return s, nil
 }
 
-// ListSources implements server.Sources.
+// ListSources implements backend.Sources.
 func (b *FakeBackend) ListSources(ctx context.Context, namespace string) ([]runnerapi.Source, error) {
 	if err := b.enter(ctx, Call{Verb: "ListSources", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
@@ -86,12 +86,12 @@ func (b *FakeBackend) ListSources(ctx context.Context, namespace string) ([]runn
 	return out, nil
 }
 
-// SyncSource implements server.Sources.
+// SyncSource implements backend.Sources.
 func (b *FakeBackend) SyncSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	return b.source(ctx, Call{Verb: "SyncSource", Key: key, WriteOptions: opts})
 }
 
-// DeleteSource implements server.Sources.
+// DeleteSource implements backend.Sources.
 func (b *FakeBackend) DeleteSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	if _, err := b.source(ctx, Call{Verb: "DeleteSource", Key: key, WriteOptions: opts}); err != nil || opts.DryRun {
 		return err

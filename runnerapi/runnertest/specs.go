@@ -42,6 +42,7 @@ var badContainers = map[string]BadSpec{
 }
 
 var badWorkloads = map[string]BadSpec{
+	"metrics of a Job":          {`{"type":"Job","metrics":{"port":9090}}`, "metrics", "does not scrape a Job"},
 	"no such type":              {`{"type":"Pod"}`, "type", ""},
 	"too many pods":             {`{"replicas":1001}`, "replicas", ""},
 	"autoscaling of a Job":      {`{"type":"Job","autoscaling":{"min":1,"max":2}}`, "autoscaling", "only a Deployment or StatefulSet scales"},
@@ -76,7 +77,10 @@ var badTraffic = map[string]BadSpec{
 	"an ingress to UDP":       {`{"ports":[{"port":53,"protocol":"UDP"}],"ingress":{"hosts":[{"host":"a.example.com"}]}}`, "ingress", "an ingress needs a TCP port"},
 	"an ingress to no port":   {`{"ports":[{"port":80}],"ingress":{"hosts":[{"host":"a.example.com","port":81}]}}`, "ingress.hosts", "none of the App's TCP ports"},
 	"a host twice":            {`{"ports":[{"port":80}],"ingress":{"hosts":[{"host":"a.example.com"},{"host":"a.example.com","path":"/"}]}}`, "ingress.hosts", "is there twice"},
-	"an ingress without host": {`{"ports":[{"port":80}],"ingress":{"hosts":[]}}`, "ingress.hosts", ""},
+	"an ingress without host": {`{"ports":[{"port":80}],"ingress":{"hosts":[]}}`, "ingress.hosts", "an ingress needs a host"},
+	"an empty ingress":        {`{"ports":[{"port":80}],"ingress":{"class":"nginx"}}`, "ingress.hosts", "an ingress needs a host"},
+	"public with no port":     {`{"ingress":{"public":true}}`, "ingress", "an ingress needs a TCP port"},
+	"public maybe":            {`{"ports":[{"port":80}],"ingress":{"public":"maybe"}}`, "ingress.public", ""},
 	"no host name":            {`{"ports":[{"port":80}],"ingress":{"hosts":[{"host":"a b"}]}}`, "ingress.hosts[0].host", ""},
 	"an annotation of ours on the ingress": {
 		`{"ports":[{"port":80}],"ingress":{"hosts":[{"host":"a.example.com"}],"annotations":{"pipeops.io/applied":"x"}}}`, "ingress.annotations", "one of the agent's own",
@@ -140,7 +144,8 @@ func GoodSpecs() map[string]string {
 			"update":{"maxUnavailable":"25%","maxSurge":"0"},"disruption":{"minAvailable":"50%"},
 			"security":{"runAsUser":1000,"runAsGroup":1000,"fsGroup":1000,"readOnlyRootFilesystem":true,"addCapabilities":["NET_BIND_SERVICE"]},
 			"serviceAccount":{"name":"web","token":true},"spread":{"when":"Required","over":["topology.kubernetes.io/zone"],"maxSkew":2},
-			"terminationGraceSeconds":90,"progressDeadlineSeconds":120,"podLabels":{"team":"shop","example.com/tier":""},"podAnnotations":{"prometheus.io/scrape":"true"}}`,
+			"terminationGraceSeconds":90,"progressDeadlineSeconds":120,"podLabels":{"team":"shop","example.com/tier":""},"podAnnotations":{"example.com/a":"true"},"metrics":{"port":9090,"path":"/m/v1"}}`,
+		"public":      `{"ports":[{"port":80}],"ingress":{"public":true}}`,
 		"recreated":   `{"update":{"strategy":"Recreate"}}`,
 		"root":        `{"security":{"runAsUser":0,"allowRoot":true}}`,
 		"StatefulSet": `{"type":"StatefulSet","replicas":3,"volumes":[{"name":"data","mountPath":"/data","claim":{"size":"1Gi","storageClass":"fast"}}],"disruption":{"maxUnavailable":"1"}}`,

@@ -17,8 +17,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -33,14 +34,14 @@ type house struct {
 	changed   chan struct{}
 	current   func(context.Context) error
 	refreshed int
-	refusals  []server.Refusal
+	refusals  []transport.Refusal
 }
 
 func openHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{labels: map[string]string{"env": "prod"}, changed: make(chan struct{})}
 	h.current = func(context.Context) error { return nil }
-	h.Agent = runnertest.StartWith(t, runnertest.NewBackend(), h.next, func(c *server.TLSConfig) {
+	h.Agent = runnertest.StartWith(t, runnertest.NewBackend(), h.next, func(c *transport.TLSConfig) {
 		c.Time = func() time.Time { defer h.lock()(); return time.Now().Add(h.ahead) }
 		c.Labels = func() map[string]string { defer h.lock()(); return h.labels }
 		c.Revoked = func(serial string) bool { defer h.lock()(); return serial == h.revoked }
@@ -50,7 +51,7 @@ func openHouse(t *testing.T) *house {
 			unlock()
 			return current(ctx)
 		}
-		c.Refused = func(r server.Refusal) { defer h.lock()(); h.refusals = append(h.refusals, r) }
+		c.Refused = func(r transport.Refusal) { defer h.lock()(); h.refusals = append(h.refusals, r) }
 		c.Refresh = func(context.Context) error { defer h.lock()(); h.refreshed++; return nil }
 	})
 	return h
@@ -74,15 +75,15 @@ func (h *house) change(f func()) {
 	h.changed = make(chan struct{})
 }
 
-func (h *house) refused() []server.Refusal {
+func (h *house) refused() []transport.Refusal {
 	defer h.lock()()
-	return append([]server.Refusal(nil), h.refusals...)
+	return append([]transport.Refusal(nil), h.refusals...)
 }
 
 // client is a Runner's, whose certificate is changed.
 func (h *house) client(t *testing.T, change func(*x509.Certificate)) (*client.Client, string) {
 	t.Helper()
-	cert := h.CA.IssueWith(t, change, runnerapi.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
+	cert := h.CA.IssueWith(t, change, credentials.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	require.NoError(t, err)
 	config := h.ClientConfig()
@@ -106,8 +107,8 @@ func TestAGrantIsHeldAgainstTheAgentsLabels(t *testing.T) {
 	require.ErrorContains(t, err, "which the operator makes with: pipeops-controlplane runner create tester -o FILE --force")
 	require.Len(t, h.refused(), 1)
 	got := h.refused()[0]
-	assert.Equal(t, server.Refusal{
-		Code: server.RefusedNotGranted, Message: "agent refuses Runner tester: not granted; it is for agents with env=test",
+	assert.Equal(t, transport.Refusal{
+		Code: transport.RefusedNotGranted, Message: "agent refuses Runner tester: not granted; it is for agents with env=test",
 		Runner: "tester", Certificate: serial,
 	}, got)
 }
@@ -115,14 +116,14 @@ func TestAGrantIsHeldAgainstTheAgentsLabels(t *testing.T) {
 func TestRefusalsSayWhy(t *testing.T) {
 	h := openHouse(t)
 	for code, change := range map[runnerapi.Code]func(*x509.Certificate){
-		server.RefusedExpired: func(c *x509.Certificate) {
+		transport.RefusedExpired: func(c *x509.Certificate) {
 			c.NotBefore, c.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
 		},
-		server.RefusedUnread: func(c *x509.Certificate) {
+		transport.RefusedUnread: func(c *x509.Certificate) {
 			granted(t, "a")(c)
 			c.ExtraExtensions[0].Value = []byte{0x0c, 3, 'a', ' ', 'b'}
 		},
-		server.RefusedUnknown: func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} },
+		transport.RefusedUnknown: func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} },
 	} {
 		before := len(h.refused())
 		c, serial := h.client(t, change)
@@ -132,7 +133,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 		require.Len(t, all, before+1, code)
 		assert.Equal(t, code, all[before].Code, all[before].Message)
 		assert.Equal(t, serial, all[before].Certificate)
-		assert.Equal(t, code != server.RefusedUnknown, all[before].Runner == "tester", "only who was proved is named")
+		assert.Equal(t, code != transport.RefusedUnknown, all[before].Runner == "tester", "only who was proved is named")
 	}
 	assert.Empty(t, h.Backend.Calls())
 }
@@ -186,7 +187,7 @@ func TestOpenConnectionsOfARevokedRunnerAreCut(t *testing.T) {
 	other, _ := h.client(t, func(*x509.Certificate) {})
 	spared := follow(t, h, other)
 	h.change(func() { h.revoked = serial })
-	h.cut(t, ended, server.RefusedRevoked)
+	h.cut(t, ended, transport.RefusedRevoked)
 	select {
 	case err := <-spared:
 		t.Fatalf("another Runner's stream was cut: %v", err)
@@ -201,7 +202,7 @@ func TestOpenConnectionsAreCutWhenTheLabelsDoNotFitAnyMore(t *testing.T) {
 	c, _ := h.client(t, granted(t, "env=prod"))
 	ended := follow(t, h, c)
 	h.change(func() { h.labels = map[string]string{"env": "test"} })
-	h.cut(t, ended, server.RefusedNotGranted)
+	h.cut(t, ended, transport.RefusedNotGranted)
 }
 
 // TestOpenConnectionsAreCutWhenTheCertificateExpires by the agent's clock. That a timer looks
@@ -211,7 +212,7 @@ func TestOpenConnectionsAreCutWhenTheCertificateExpires(t *testing.T) {
 	c, _ := h.client(t, func(*x509.Certificate) {})
 	ended := follow(t, h, c)
 	h.change(func() { h.ahead = 2 * time.Hour })
-	h.cut(t, ended, server.RefusedExpired)
+	h.cut(t, ended, transport.RefusedExpired)
 }
 
 // TestNobodyIsLetInBeforeTheAgentIsCurrent has the agent learn that a Runner is
@@ -245,7 +246,7 @@ func TestNobodyIsLetInBeforeTheAgentIsCurrent(t *testing.T) {
 	_, err = c.Cluster(ctxFor(t))
 	require.NoError(t, err)
 	last := h.refused()[len(h.refused())-1]
-	assert.Equal(t, server.RefusedNotCurrent, last.Code)
+	assert.Equal(t, transport.RefusedNotCurrent, last.Code)
 }
 
 func (h *house) refresh(t *testing.T, cert tls.Certificate) error {
@@ -261,22 +262,22 @@ func (h *house) refresh(t *testing.T, cert tls.Certificate) error {
 func TestOnlyTheControlPlaneSendsRefreshRequests(t *testing.T) {
 	h := openHouse(t)
 	domain := runnertest.TrustDomain
-	plane := h.CA.Issue(t, runnerapi.ControlPlaneURI(domain))
+	plane := h.CA.Issue(t, credentials.ControlPlaneURI(domain))
 	require.NoError(t, h.refresh(t, plane))
 	assert.Equal(t, 1, h.refreshed)
 	for name, cert := range map[string]tls.Certificate{
-		"a Runner":             h.CA.Issue(t, runnerapi.RunnerURI(domain, "tester")),
-		"an agent":             h.CA.Issue(t, runnerapi.AgentURI(domain, "a2")),
-		"another trust domain": h.CA.Issue(t, runnerapi.ControlPlaneURI("example.org")),
-		"another CA":           runnertest.NewCA(t).Issue(t, runnerapi.ControlPlaneURI(domain)),
+		"a Runner":             h.CA.Issue(t, credentials.RunnerURI(domain, "tester")),
+		"an agent":             h.CA.Issue(t, credentials.AgentURI(domain, "a2")),
+		"another trust domain": h.CA.Issue(t, credentials.ControlPlaneURI("example.org")),
+		"another CA":           runnertest.NewCA(t).Issue(t, credentials.ControlPlaneURI(domain)),
 	} {
 		require.Error(t, h.refresh(t, cert), name)
 	}
 	for _, signer := range othersThan(anchor.RoleControlPlane) {
-		require.Error(t, h.refresh(t, h.CA.IssueBy(t, signer, runnerapi.ControlPlaneURI(domain))), "by the CA for %s", signer)
+		require.Error(t, h.refresh(t, h.CA.IssueBy(t, signer, credentials.ControlPlaneURI(domain))), "by the CA for %s", signer)
 	}
 	assert.Equal(t, 1, h.refreshed)
-	assert.Len(t, h.refused(), 8)
+	assert.Len(t, h.refused(), 9)
 
 	config := h.ClientConfig()
 	config.Certificate = func() (*tls.Certificate, error) { return &plane, nil }
@@ -291,7 +292,7 @@ func TestOnlyTheControlPlaneSendsRefreshRequests(t *testing.T) {
 // granted is a certificate's template with a grant.
 func granted(t testing.TB, text string) func(*x509.Certificate) {
 	t.Helper()
-	grant, err := runnerapi.ParseGrant(text)
+	grant, err := credentials.ParseGrant(text)
 	require.NoError(t, err)
 	extensions, err := grant.Extensions()
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // approvals keeps requests in memory. Its owner approves them.
@@ -25,7 +25,7 @@ type approvals struct {
 	approved map[string]bool
 }
 
-func (a *approvals) Use(_ context.Context, r server.ApprovalRequest) (runnerapi.Approval, bool, error) {
+func (a *approvals) Use(_ context.Context, r backend.ApprovalRequest) (runnerapi.Approval, bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	id := fmt.Sprintf("%s %s %s?%s %s", r.Runner, r.Method, r.Path, r.Query, r.Body)

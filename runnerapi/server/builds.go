@@ -8,6 +8,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
 )
 
 type (
@@ -18,21 +20,27 @@ type (
 	buildListOutput struct{ Body runnerapi.BuildList }
 )
 
-func (s *server) buildRoutes() {
-	register(s, mayGoOn(alsoRefuses(operation("put-build", "Builds", "Build an image",
+// buildCalls are the calls about builds.
+type buildCalls struct {
+	*calls
+	builds backend.Builds
+}
+
+func (s *buildCalls) routes() {
+	register(s.calls, mayGoOn(alsoRefuses(operation("put-build", "Builds", "Build an image",
 		"Builds an image in the cluster from a Dockerfile of a Git repository, and pushes it. The same spec and run again start nothing; "+
 			"another one is refused while a run is under way. Answers 202 with a run that has begun. "+
-			"The customer's policy has to name this command, and the namespace has to allow builds: see docs/builds.md.", maxSmallBody), http.StatusNotImplemented)), s.putBuild)
-	register(s, operation("get-build", "Builds", "Get a build",
+			"The customer's policy has to name this command, and the namespace has to allow builds: see docs/deployer/builds.md.", request.MaxSmallBody), http.StatusNotImplemented)), s.putBuild)
+	register(s.calls, operation("get-build", "Builds", "Get a build",
 		"The newest run: how far it is, the image by its digest, or why there is none; and the runs before.", 0), s.getBuild)
-	register(s, operation("delete-build", "Builds", "Cancel and delete a build",
+	register(s.calls, operation("delete-build", "Builds", "Cancel and delete a build",
 		"Ends the run that is under way and removes all runs. Images that were pushed stay in the registry.", 0), s.deleteBuild)
-	register(s, operation("list-builds", "Builds", "List the builds of a namespace",
+	register(s.calls, operation("list-builds", "Builds", "List the builds of a namespace",
 		"The newest run of each.", 0), s.listBuilds)
 	s.buildLogRoute()
 }
 
-func (s *server) putBuild(ctx context.Context, in *struct {
+func (s *buildCalls) putBuild(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 	Body runnerapi.BuildSpec
@@ -40,10 +48,10 @@ func (s *server) putBuild(ctx context.Context, in *struct {
 	if err := invalid(append(in.Body.Validate(in.Name), in.Body.Mistakes("resources")...)); err != nil {
 		return nil, err
 	}
-	if err := s.bring(ctx, func(i *runnerapi.Intent) { i.Build = &in.Body }); err != nil {
+	if err := s.guard.Bring(ctx, func(i *runnerapi.Intent) { i.Build = &in.Body }); err != nil {
 		return nil, err
 	}
-	build, err := s.Builds.PutBuild(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
+	build, err := s.builds.PutBuild(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
 	status := http.StatusAccepted
 	if in.DryRun || build.Status.Phase.Ended() {
 		status = http.StatusOK
@@ -51,20 +59,20 @@ func (s *server) putBuild(ctx context.Context, in *struct {
 	return &buildOutput{Status: status, Body: build}, err
 }
 
-func (s *server) getBuild(ctx context.Context, in *params.Object) (*buildOutput, error) {
-	build, err := s.Builds.GetBuild(ctx, objectKey(*in))
+func (s *buildCalls) getBuild(ctx context.Context, in *params.Object) (*buildOutput, error) {
+	build, err := s.builds.GetBuild(ctx, objectKey(*in))
 	return &buildOutput{Status: http.StatusOK, Body: build}, err
 }
 
-func (s *server) deleteBuild(ctx context.Context, in *struct {
+func (s *buildCalls) deleteBuild(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*emptyOutput, error) {
-	return &emptyOutput{}, s.Builds.DeleteBuild(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
+	return &emptyOutput{}, s.builds.DeleteBuild(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }
 
-func (s *server) listBuilds(ctx context.Context, in *params.Namespace) (*buildListOutput, error) {
-	items, err := s.Builds.ListBuilds(ctx, in.Namespace)
+func (s *buildCalls) listBuilds(ctx context.Context, in *params.Namespace) (*buildListOutput, error) {
+	items, err := s.builds.ListBuilds(ctx, in.Namespace)
 	return &buildListOutput{Body: runnerapi.BuildList{Items: notNil(items)}}, err
 }
 
@@ -75,18 +83,18 @@ type buildLogsInput struct {
 	params.Logs
 }
 
-func (s *server) buildLogRoute() {
+func (s *buildCalls) buildLogRoute() {
 	huma.Register(s.api, s.sendsLog(operation("build-logs", "Builds", "Read a build's log",
 		"The newest run's lines as they come: of the fetch, of the Dockerfile's steps, of the push. With follow until the run has ended. "+
 			"Where the log breaks off, the last line says why, in an object with the key \"error\".", 0)), s.getBuildLogs)
 }
 
-func (s *server) getBuildLogs(ctx context.Context, in *buildLogsInput) (*streamOutput, error) {
+func (s *buildCalls) getBuildLogs(ctx context.Context, in *buildLogsInput) (*streamOutput, error) {
 	opts, err := (&logsInput{Logs: in.Logs}).options()
 	if err != nil {
 		return nil, s.wireError(ctx, err)
 	}
 	return s.sendLogOf(ctx, in.Accept, opts, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {
-		return s.Builds.BuildLogs(ctx, objectKey(in.Object), opts, emit)
+		return s.builds.BuildLogs(ctx, objectKey(in.Object), opts, emit)
 	}), nil
 }

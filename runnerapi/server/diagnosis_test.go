@@ -22,10 +22,10 @@ func TestEveryCauseIsDocumented(t *testing.T) {
 		documented = append(documented, cause.(string))
 	}
 	assert.ElementsMatch(t, causes, documented)
-	doc, err := os.ReadFile("../../docs/runner-api.md")
+	doc, err := os.ReadFile("../../docs/reference/runner-api.md")
 	require.NoError(t, err)
 	for _, cause := range causes {
-		assert.Regexp(t, "(?m)^\\| .*`"+cause+"`.* \\|", string(doc), "docs/runner-api.md lacks a row")
+		assert.Regexp(t, "(?m)^\\| .*`"+cause+"`.* \\|", string(doc), "docs/reference/runner-api.md lacks a row")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
 )
 
 // Keys of an operation's Metadata.
@@ -21,7 +22,7 @@ const (
 // headers are the headers of answers, by their name in the document's components.
 var headers = map[string]string{
 	"Request-Id":              "The call, for finding it in the agent's log: the caller's own where it sent a sound one (up to 64 letters, digits, '.', '_', '-').",
-	operationIDHeader:         "The operation that the write is: GET /v1/operations/{id} says what became of it. A dry run is none.",
+	request.OperationIDHeader: "The operation that the write is: GET /v1/operations/{id} says what became of it. A dry run is none.",
 	runnerapi.RecordingHeader: "The recording of the session, which the owner of the cluster can read.",
 	"Location":                "Path of the operation.",
 	"Retry-After":             "Seconds after which the same call is worth sending again.",
@@ -54,7 +55,7 @@ func finishBody(doc *huma.OpenAPI, op *huma.Operation) {
 	if limit == 0 || op.RequestBody == nil {
 		return
 	}
-	op.RequestBody.Description = fmt.Sprintf("UTF-8, at most %d bytes, which have %d s to arrive.", limit, int(bodyTimeout.Seconds()))
+	op.RequestBody.Description = fmt.Sprintf("UTF-8, at most %d bytes, which have %d s to arrive.", limit, int(request.BodyTimeout.Seconds()))
 	op.RequestBody.Extensions = map[string]any{"x-maxBytes": limit}
 	for _, status := range []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType} {
 		refuses(doc, op, status)
@@ -79,7 +80,7 @@ func finishAnswers(op *huma.Operation) {
 		names := []string{"Request-Id"}
 		switch {
 		case status[0] == '2' && op.Method != http.MethodGet:
-			names = append(names, operationIDHeader, "Location")
+			names = append(names, request.OperationIDHeader, "Location")
 		case status == "429" || status == "503":
 			names = append(names, "Retry-After")
 		}

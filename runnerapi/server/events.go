@@ -17,6 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/wire"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 )
 
 const (
@@ -31,7 +33,12 @@ type eventsInput struct {
 	params.Events
 }
 
-func (s *server) eventRoutes() {
+// eventCalls are the calls that follow an App.
+type eventCalls struct {
+	*appWork
+}
+
+func (s *eventCalls) routes() {
 	op := operation("get-app-events", "Apps", "Follow what becomes of an App",
 		"Server-sent events: the App's state at once, then each change of it, until it has settled, or with follow until the caller hangs up. Comments come as heartbeats. An event named error says why the stream breaks off.", 0)
 	op.Responses = map[string]*huma.Response{"200": {
@@ -43,9 +50,9 @@ func (s *server) eventRoutes() {
 	huma.Register(s.api, op, s.getEvents)
 }
 
-func (s *server) getEvents(ctx context.Context, in *eventsInput) (*streamOutput, error) {
-	if _, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (runnerapi.App, error) {
-		return s.Apps.Get(ctx, appKey(in.App))
+func (s *eventCalls) getEvents(ctx context.Context, in *eventsInput) (*streamOutput, error) {
+	if _, err := request.Limited(ctx, s.timeout, func(ctx context.Context) (runnerapi.App, error) {
+		return s.apps.Get(ctx, appKey(in.App))
 	}); err != nil {
 		return nil, s.wireError(ctx, err)
 	}
@@ -55,7 +62,7 @@ func (s *server) getEvents(ctx context.Context, in *eventsInput) (*streamOutput,
 		if headAlone(w, r, runnerapi.EventStream) {
 			return
 		}
-		ctx, cancel := untilDrain(ctx)
+		ctx, cancel := transport.UntilDrain(ctx)
 		defer cancel()
 		s.streamEvents(ctx, w, appKey(in.App), opts)
 	}}, nil
@@ -74,7 +81,7 @@ func headAlone(w http.ResponseWriter, r *http.Request, contentType string) bool 
 
 // streamEvents writes events and heartbeats until there are no more or the caller is gone. It waits
 // for the backend's work to end.
-func (s *server) streamEvents(ctx context.Context, w http.ResponseWriter, key runnerapi.Key, opts runnerapi.EventOptions) {
+func (s *eventCalls) streamEvents(ctx context.Context, w http.ResponseWriter, key runnerapi.Key, opts runnerapi.EventOptions) {
 	ctx, cancel := context.WithCancel(ctx)
 	events, done := make(chan runnerapi.AppEvent), make(chan error, 1)
 	go func() {
@@ -117,17 +124,17 @@ func (s *server) streamEvents(ctx context.Context, w http.ResponseWriter, key ru
 }
 
 // events calls the backend and returns errors that may be sent to the caller.
-func (s *server) events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) (err error) {
+func (s *eventCalls) events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) (err error) {
 	defer func() { // in a goroutine of its own, out of reach of recoverPanics
 		if reason := recover(); reason != nil {
 			err = s.wireError(ctx, fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
 		}
 	}()
-	err = s.Apps.Events(ctx, key, opts, emit)
+	err = s.apps.Events(ctx, key, opts, emit)
 	switch {
 	case ctx.Err() != nil && errors.As(context.Cause(ctx), new(*runnerapi.Error)):
 		return s.wireError(ctx, ctx.Err())
-	case drained(ctx):
+	case transport.Drained(ctx):
 		return problem.Errorf(problem.Unavailable, "call again with Last-Event-ID: another instance goes on", "the agent is shutting down")
 	case err == nil || ctx.Err() != nil:
 		return nil

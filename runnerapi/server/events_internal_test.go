@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	wait "github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // slowApps has events that end when their caller is gone.
 type slowApps struct {
-	Apps
+	backend.Apps
 	ended chan error
 }
 
@@ -37,8 +38,8 @@ func (gone) Write([]byte) (int, error) { return 0, errors.New("connection reset"
 
 func TestACallerThatIsGoneEndsTheWork(t *testing.T) {
 	apps := &slowApps{ended: make(chan error, 1)}
-	s := &server{Config: Config{Apps: apps, Log: zerolog.Nop()}}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	s := &eventCalls{&appWork{calls: &calls{log: zerolog.Nop()}, apps: apps}}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	s.streamEvents(ctx, gone{httptest.NewRecorder()}, runnerapi.Key{}, runnerapi.EventOptions{})
 	assert.ErrorIs(t, wait.Receive(t, apps.ended, "the end of the events"), context.Canceled)

@@ -19,7 +19,7 @@ func TestEventsOutliveTheAgentsRestart(t *testing.T) {
 	k := runnerapi.Key{Namespace: "production", Name: "web"}
 	_, err := c.Deploy(t.Context(), k, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var got []runnerapi.AppEvent
 	err = c.Events(ctx, k, runnerapi.EventOptions{}, func(e runnerapi.AppEvent) error {

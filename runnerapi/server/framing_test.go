@@ -19,6 +19,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 )
 
 // pipes is a listener of connections in memory, so that time is the test's.
@@ -49,7 +50,7 @@ func inMemory(t *testing.T, test func(t *testing.T, send func(request string) (*
 		ctx, stop := context.WithCancel(t.Context())
 		listener, done := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}, make(chan error, 1)
 		go func() {
-			done <- server.Serve(ctx, listener, server.ServeConfig{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			done <- transport.Serve(ctx, listener, transport.ServeConfig{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				r.TLS = identity
 				handler.ServeHTTP(w, r)
 			})})

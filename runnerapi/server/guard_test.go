@@ -15,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -98,7 +99,7 @@ func (a *asked) all() []runnerapi.Intent {
 }
 
 // governed is a fake agent with a policy.
-func governed(t *testing.T, p server.Policy) *runnertest.Agent {
+func governed(t *testing.T, p backend.Policy) *runnertest.Agent {
 	t.Helper()
 	agent := runnertest.New(t, runnertest.NewBackend())
 	agent.Policy, agent.Kubernetes = p, nowhere{}

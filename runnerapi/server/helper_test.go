@@ -13,27 +13,29 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// backend is all of the interfaces in one.
-type backend interface {
-	server.Apps
-	server.Secrets
-	server.Namespaces
-	server.Clusters
+// fullBackend is all of the interfaces in one.
+type fullBackend interface {
+	backend.Apps
+	backend.Secrets
+	backend.Namespaces
+	backend.Clusters
 }
 
 // The client is the same to a Runner as the backend is to the agent.
 var (
-	_ server.Apps       = (*client.Client)(nil)
-	_ server.Secrets    = (*client.Client)(nil)
-	_ server.Namespaces = (*client.Client)(nil)
-	_ server.Clusters   = (*client.Client)(nil)
+	_ backend.Apps       = (*client.Client)(nil)
+	_ backend.Secrets    = (*client.Client)(nil)
+	_ backend.Namespaces = (*client.Client)(nil)
+	_ backend.Clusters   = (*client.Client)(nil)
 )
 
 // served is a server of its own beside a fake agent, with the agent's identity.
@@ -54,24 +56,24 @@ func (s *served) Client() *client.Client {
 }
 
 // serveTLS serves a backend that is not the agent's own.
-func serveTLS(t *testing.T, agent *runnertest.Agent, b backend) *served {
+func serveTLS(t *testing.T, agent *runnertest.Agent, b fullBackend) *served {
 	t.Helper()
-	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
+	cert := agent.CA.Issue(t, credentials.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
 	return serveWith(t, agent, b, cert, zerolog.Nop())
 }
 
-func serveWith(t *testing.T, agent *runnertest.Agent, b backend, cert tls.Certificate, log zerolog.Logger) *served {
+func serveWith(t *testing.T, agent *runnertest.Agent, b fullBackend, cert tls.Certificate, log zerolog.Logger) *served {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- server.Serve(ctx, ln, server.ServeConfig{
+		done <- transport.Serve(ctx, ln, transport.ServeConfig{
 			Handler: server.New(server.Config{
 				Apps: b, Secrets: b, Namespaces: b, Clusters: b, TrustDomain: runnertest.TrustDomain, Log: log,
 			}),
-			TLS: server.TLS(server.TLSConfig{
+			TLS: transport.TLS(transport.TLSConfig{
 				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 				Roots:       func() *x509.CertPool { return agent.CA.Pool },
 				TrustDomain: runnertest.TrustDomain,
@@ -89,7 +91,7 @@ func serveWith(t *testing.T, agent *runnertest.Agent, b backend, cert tls.Certif
 // verified is a request of a Runner whose certificate was verified.
 func verified(t *testing.T, method, path string) *http.Request {
 	t.Helper()
-	cert := runnertest.NewCA(t).Issue(t, runnerapi.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
+	cert := runnertest.NewCA(t).Issue(t, credentials.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	require.NoError(t, err)
 	r := httptest.NewRequest(method, path, nil)

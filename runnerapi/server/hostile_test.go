@@ -19,8 +19,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
 )
@@ -31,14 +32,14 @@ const impatience = 2 * time.Minute
 // attackOn is a Runner that is let in and means ill.
 func attackOn(t *testing.T, agent *runnertest.Agent, runner string) hostile.Target {
 	t.Helper()
-	cert := agent.CA.Issue(t, runnerapi.RunnerURI(runnertest.TrustDomain, runner))
+	cert := agent.CA.Issue(t, credentials.RunnerURI(runnertest.TrustDomain, runner))
 	return hostile.Target{Addr: agent.Address, TLS: &tls.Config{
 		MinVersion: tls.VersionTLS13, RootCAs: agent.CA.Pool, ServerName: runnertest.ServerName, Certificates: []tls.Certificate{cert},
 	}}
 }
 
 // limitedAgent is a fake agent with limits.
-func limitedAgent(t *testing.T, l server.Limits) *runnertest.Agent {
+func limitedAgent(t *testing.T, l transport.Limits) *runnertest.Agent {
 	t.Helper()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	agent.Stop()
@@ -138,7 +139,7 @@ func TestARunnerHasItsShareOfCalls(t *testing.T) {
 	agent := runnertest.Start(t, b)
 	agent.Stop()
 	log := &auditor{}
-	agent.Limits, agent.Audit = server.Limits{CallsPerRunner: 2}, log
+	agent.Limits, agent.Audit = transport.Limits{CallsPerRunner: 2}, log
 	agent.Start()
 	r := newRaw(t, agent)
 	done := make(chan int, 2)
@@ -167,7 +168,7 @@ func TestARunnerHasItsShareOfCalls(t *testing.T) {
 func dialRunner(t *testing.T, agent *runnertest.Agent, name string) *client.Client {
 	t.Helper()
 	config := agent.ClientConfig()
-	cert := agent.CA.Issue(t, runnerapi.RunnerURI(runnertest.TrustDomain, name))
+	cert := agent.CA.Issue(t, credentials.RunnerURI(runnertest.TrustDomain, name))
 	config.Certificate = func() (*tls.Certificate, error) { return &cert, nil }
 	c, err := client.New(config)
 	require.NoError(t, err)
@@ -178,7 +179,7 @@ func dialRunner(t *testing.T, agent *runnertest.Agent, name string) *client.Clie
 // TestARunnerHasItsShareOfLargeBodies: those that dribble take no more than their share
 // of the agent's memory; small bodies are not concerned.
 func TestARunnerHasItsShareOfLargeBodies(t *testing.T) {
-	agent := limitedAgent(t, server.Limits{Bodies: 4, BodiesPerRunner: 2})
+	agent := limitedAgent(t, transport.Limits{Bodies: 4, BodiesPerRunner: 2})
 	target := attackOn(t, agent, runnertest.RunnerName)
 	for range 2 {
 		conn, err := target.Send(t.Context(), hostile.Attack{Secure: true, ALPN: "http/1.1", Do: func(c net.Conn) {
@@ -203,7 +204,7 @@ func TestARunnerHasItsShareOfLargeBodies(t *testing.T) {
 // TestARunnerHasItsShareOfConnections, and those that never send a request push out each
 // other.
 func TestARunnerHasItsShareOfConnections(t *testing.T) {
-	agent := limitedAgent(t, server.Limits{ConnectionsPerRunner: 2, Handshakes: 3})
+	agent := limitedAgent(t, transport.Limits{ConnectionsPerRunner: 2, Handshakes: 3})
 	target := attackOn(t, agent, "evil")
 	get := hostile.Attack{Secure: true, ALPN: "http/1.1", Do: func(c net.Conn) {
 		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -384,11 +385,11 @@ func TestNoRequestIsSmuggled(t *testing.T) {
 	}
 }
 
-// TestALogHasToBeTaken: one that nobody takes ends, though the connection stays: its caller keeps answering
-// pings and opens no window.
+// TestALogHasToBeTaken: one that nobody takes ends, though the connection stays: its caller keeps
+// answering pings and opens no window.
 func TestALogHasToBeTaken(t *testing.T) {
 	t.Parallel()
-	agent := limitedAgent(t, server.Limits{Stall: time.Second})
+	agent := limitedAgent(t, transport.Limits{Stall: time.Second})
 	_, err := agent.Client().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	flood := make([]runnerapi.LogLine, 20_000)

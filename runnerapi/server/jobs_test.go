@@ -10,7 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/decode"
 )
 
 var migrate = runnerapi.Key{Namespace: "production", Name: "migrate"}
@@ -100,7 +100,7 @@ func FuzzJob(f *testing.F) {
 	f.Add([]byte(`{"image":"a","IMAGE":"b","image":"c"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var spec runnerapi.JobSpec
-		if server.DecodeJSON(raw, &spec) != nil {
+		if decode.Decode(raw, &spec) != nil {
 			return
 		}
 		_ = spec.Validate()
@@ -115,7 +115,7 @@ func FuzzPipeline(f *testing.F) {
 	f.Add([]byte(`{"jobs":null}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var spec runnerapi.PipelineSpec
-		if server.DecodeJSON(raw, &spec) != nil {
+		if decode.Decode(raw, &spec) != nil {
 			return
 		}
 		errs := spec.Validate()

@@ -17,16 +17,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/memnet"
 )
 
-// TestASessionEndsWithAStatus when the policy ends it, or the agent stops: kubectl shows its message.
+// TestASessionEndsWithAStatus when the policy ends it, or the agent stops: kubectl shows its
+// message.
 func TestASessionEndsWithAStatus(t *testing.T) {
 	agent, _, p, _ := kubernetes(t)
 	for _, c := range []struct {
@@ -75,50 +75,6 @@ func frame(t *testing.T, conn net.Conn, kind byte) []byte {
 	return payload
 }
 
-// TestTheEndComesBetweenMessages of each kind of stream, however it is cut into parts.
-func TestTheEndComesBetweenMessages(t *testing.T) {
-	long := strings.Repeat("a", 70000)
-	for name, stream := range map[string][]string{ // its messages
-		"json":      {`{"type":"ADDED"}` + "\n", `{"type":"MODIFIED"}` + "\n"},
-		"protobuf":  {"\x00\x00\x00\x05abcde", "\x00\x00\x00\x00", "\x00\x01\x11\x70" + long},
-		"websocket": {"\x82\x04ping", "\x02\x01a\x80\x01b", "\x89\x00", "\x82\x7e\x01\x00" + long[:256], "\x82\x7f\x00\x00\x00\x00\x00\x01\x11\x70" + long},
-	} {
-		f := server.NewFrames(name)
-		require.True(t, f.Whole(), name)
-		for _, message := range stream {
-			for i := range len(message) - 1 {
-				f.Follow([]byte(message[i : i+1]))
-				assert.False(t, f.Whole() && !strings.HasPrefix(message, "\x02"), "%s: %d of %.20q", name, i, message)
-			}
-			f.Follow([]byte(message[len(message)-1:]))
-			assert.True(t, f.Whole(), "%s: %.20q", name, message)
-		}
-		whole := strings.Join(stream, "")
-		f.Follow([]byte(whole))
-		assert.True(t, f.Whole(), name)
-		f.Follow([]byte(whole[:len(whole)-1]))
-		assert.False(t, f.Whole(), name)
-	}
-	f := server.NewFrames("websocket")
-	f.Follow([]byte("\x02\x01a\x89\x00"))
-	assert.False(t, f.Whole(), "a ping does not end a message of several frames")
-}
-
-// TestAStatusInProtobuf is read as Kubernetes' clients read it.
-func TestAStatusInProtobuf(t *testing.T) {
-	sent := server.NewFrames("protobuf").End(runnerapi.PolicyDenied("ask", "not any more"))
-	require.EqualValues(t, len(sent)-4, binary.BigEndian.Uint32(sent))
-	var event metav1.WatchEvent
-	require.NoError(t, event.Unmarshal(sent[4:]))
-	assert.Equal(t, "ERROR", event.Type)
-	var object runtime.Unknown
-	require.NoError(t, object.Unmarshal(event.Object.Raw[4:]))
-	assert.Equal(t, "k8s\x00", string(event.Object.Raw[:4]))
-	var status metav1.Status
-	require.NoError(t, status.Unmarshal(object.Raw))
-	assert.Equal(t, "PipeOps agent: not any more (fix: ask)", status.Message)
-}
-
 // TestLongHeadersPass over HTTP/2 and into a WebSocket: kubectl has commands in the query.
 func TestLongHeadersPass(t *testing.T) {
 	agent, api, _, _ := kubernetes(t)
@@ -137,7 +93,7 @@ type endlessAPI struct {
 	sent chan int
 }
 
-// APIServer implements server.KubernetesAPI.
+// APIServer implements backend.KubernetesAPI.
 func (a endlessAPI) APIServer() (*url.URL, http.RoundTripper, error) {
 	return &url.URL{Scheme: "http", Host: "memory"}, a, nil
 }
@@ -210,7 +166,7 @@ func TestARevokedRunnerIsToldWhy(t *testing.T) {
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&event))
 	status := statusIn(t, event.Object.Raw)
 	assert.Contains(t, status.Message, "this Runner may not use the agent any more")
-	assert.EqualValues(t, server.RefusedRevoked, status.Details.Causes[0].Type)
+	assert.EqualValues(t, transport.RefusedRevoked, status.Details.Causes[0].Type)
 	req, err = http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+h.Address+"/v1/cluster", nil)
 	require.NoError(t, err)
 	_, err = r.http.Do(req)

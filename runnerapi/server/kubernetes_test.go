@@ -25,7 +25,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/memnet"
 )
@@ -58,16 +58,16 @@ func newAPIServer(t *testing.T) *apiServer {
 	return a
 }
 
-// APIServer implements server.KubernetesAPI.
+// APIServer implements backend.KubernetesAPI.
 func (a *apiServer) APIServer() (*url.URL, http.RoundTripper, error) {
 	u, err := url.Parse(a.URL + "/base")
 	return u, withToken{a.Client().Transport}, err
 }
 
-// OwnNamespace implements server.KubernetesAPI.
+// OwnNamespace implements backend.KubernetesAPI.
 func (*apiServer) OwnNamespace() string { return "pipeops" }
 
-// Namespaced implements server.KubernetesAPI.
+// Namespaced implements backend.KubernetesAPI.
 func (*apiServer) Namespaced(_ context.Context, _, _, resource string) (bool, error) {
 	return resource != "nodes" && resource != "namespaces", nil
 }
@@ -365,7 +365,7 @@ func TestARunnerHasItsShareOfStreams(t *testing.T) {
 	for name, most := range map[string]int{"setting": 1, "policy": 9} {
 		t.Run(name, func(t *testing.T) {
 			agent, _, p, _ := kubernetesToStart(t)
-			agent.Limits = server.Limits{StreamsPerRunner: most}
+			agent.Limits = transport.Limits{StreamsPerRunner: most}
 			if name == "policy" {
 				p.streams = 1
 			}
@@ -393,7 +393,7 @@ func oneStream(t *testing.T, agent *runnertest.Agent) {
 // silentAPI is an API server in memory whose watches have nothing to say.
 type silentAPI struct{ nowhere }
 
-// APIServer implements server.KubernetesAPI.
+// APIServer implements backend.KubernetesAPI.
 func (a silentAPI) APIServer() (*url.URL, http.RoundTripper, error) {
 	return &url.URL{Scheme: "http", Host: "memory"}, a, nil
 }
@@ -439,64 +439,5 @@ func TestAWatchEndsWithThePolicy(t *testing.T) {
 		status := statusIn(t, event.Object.Raw)
 		assert.Equal(t, metav1.StatusReasonForbidden, status.Reason)
 		assert.Contains(t, status.Message, `PipeOps agent: rule "none" does not allow kubernetes-api`)
-	})
-}
-
-// TestWhatRequestsAreAbout is what the policy is asked, as k8s.io/apiserver tells it.
-func TestWhatRequestsAreAbout(t *testing.T) {
-	type about struct{ verb, group, resource, sub, namespace, name string }
-	for line, want := range map[string]about{
-		"GET /api/v1/pods":                                   {"list", "", "pods", "", "", ""},
-		"GET /api/v1/pods?watch=true":                        {"watch", "", "pods", "", "", ""},
-		"GET /api/v1/pods?watch=false":                       {"list", "", "pods", "", "", ""},
-		"GET /api/v1/namespaces/shop/pods":                   {"list", "", "pods", "", "shop", ""},
-		"GET /api/v1/namespaces/shop/pods/":                  {"list", "", "pods", "", "shop", ""},
-		"GET /api/v1/namespaces/shop/pods/a/log?follow=true": {"get", "", "pods", "log", "shop", "a"},
-		"POST /api/v1/namespaces/shop/pods/a/exec":           {"create", "", "pods", "exec", "shop", "a"},
-		"GET /api/v1/namespaces":                             {"list", "", "namespaces", "", "", ""},
-		"POST /api/v1/namespaces":                            {"create", "", "namespaces", "", "", ""},
-		"DELETE /api/v1/namespaces/shop":                     {"delete", "", "namespaces", "", "shop", "shop"},
-		"PUT /api/v1/namespaces/shop/finalize":               {"update", "", "namespaces", "finalize", "shop", "shop"},
-		"DELETE /apis/apps/v1/namespaces/shop/deployments":   {"deletecollection", "apps", "deployments", "", "shop", ""},
-		"PATCH /apis/apps/v1/namespaces/shop/deployments/a":  {"patch", "apps", "deployments", "", "shop", "a"},
-		"GET /apis/metrics.k8s.io/v1beta1/nodes":             {"list", "metrics.k8s.io", "nodes", "", "", ""},
-		"GET /api/v1/watch/namespaces/shop/pods":             {"watch", "", "pods", "", "shop", ""},
-		"GET /api/v1/nodes/a/proxy/exec":                     {"get", "", "nodes", "proxy", "", "a"},
-		"GET /apis/apps/v1":                                  {verb: "get"},
-		"GET /version":                                       {verb: "get"},
-		"GET /readyz":                                        {verb: "get"},
-		"GET /readyz/etcd":                                   {verb: "get"},
-		"GET /metrics":                                       {verb: "get"},
-		"POST /api/v1":                                       {verb: "post"},
-	} {
-		method, path, _ := strings.Cut(line, " ")
-		k, err := server.ReadKubernetes(httptest.NewRequest(method, "/v1/kubernetes"+path, nil))
-		require.NoError(t, err, line)
-		assert.Equal(t, want, about{k.Verb, k.Group, k.Resource, k.Subresource, k.Namespace, k.Name}, line)
-		assert.Equal(t, line == "GET /version" || line == "GET /apis/apps/v1" || line == "GET /readyz", k.Discovery, line)
-		assert.Equal(t, k.Verb == "watch" || k.Subresource == "log", k.Follow, line)
-	}
-}
-
-func FuzzReadKubernetes(f *testing.F) {
-	f.Add("GET", "/api/v1/namespaces/shop/pods/a/exec?command=x")
-	f.Add("DELETE", "/apis/a/b/namespaces/../x")
-	f.Fuzz(func(t *testing.T, method, path string) {
-		u, err := url.ParseRequestURI("/v1/kubernetes" + path)
-		if err != nil {
-			return
-		}
-		k, err := server.ReadKubernetes(&http.Request{Method: method, URL: u, Header: http.Header{}})
-		if err != nil {
-			return
-		}
-		if k.Namespace != "" && !strings.Contains(k.Path+"/", "/namespaces/"+k.Namespace+"/") {
-			t.Fatalf("%q is not about namespace %q", path, k.Namespace)
-		}
-		for part := range strings.SplitSeq(k.Path, "/") {
-			if part == "." || part == ".." {
-				t.Fatalf("%q leaves its folder", k.Path)
-			}
-		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
@@ -17,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/wire"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 )
 
 type logsInput struct {
@@ -38,16 +40,24 @@ func (in *logsInput) options() (runnerapi.LogOptions, error) {
 		return runnerapi.LogOptions{}, problem.Errorf(problem.Invalid, "leave out one of the two",
 			"a run that is over cannot be followed").WithField("query.previous")
 	}
-	return runnerapi.LogOptions{Follow: in.Follow, Tail: in.Tail, Since: since, Previous: in.Previous, Container: in.Container}, nil
+	if !utf8.ValidString(in.Grep) {
+		return runnerapi.LogOptions{}, problem.Errorf(problem.Invalid, "give text in UTF-8", "grep is no text in UTF-8").WithField("query.grep")
+	}
+	return runnerapi.LogOptions{Follow: in.Follow, Tail: in.Tail, Since: since, Previous: in.Previous, Container: in.Container, Grep: in.Grep}, nil
 }
 
-func (s *server) logRoutes() {
+// logCalls are the calls about the logs of Apps.
+type logCalls struct {
+	*appWork
+}
+
+func (s *logCalls) routes() {
 	huma.Register(s.api, s.sendsLog(operation("get-app-logs", "Apps", "Read an App's log",
-		"All pods' lines, interleaved by time. Sent as they come; where the log breaks off, the last line says why, in an object with the key \"error\".", 0)), s.getLogs)
+		"All pods' lines, interleaved by time. With since, and without tail, follow and previous, also those that only Loki still has, of pods that are gone. Sent as they come; where the log breaks off, the last line says why, in an object with the key \"error\".", 0)), s.getLogs)
 }
 
 // sendsLog documents the answer of a call that sends a log.
-func (s *server) sendsLog(op huma.Operation) huma.Operation {
+func (s *calls) sendsLog(op huma.Operation) huma.Operation {
 	schemas := s.api.OpenAPI().Components.Schemas
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "One line of the log in each line.",
@@ -62,7 +72,7 @@ func (s *server) sendsLog(op huma.Operation) huma.Operation {
 	return op
 }
 
-func (s *server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, error) {
+func (s *logCalls) getLogs(ctx context.Context, in *logsInput) (*streamOutput, error) {
 	opts, err := in.options()
 	if err != nil {
 		return nil, s.wireError(ctx, err)
@@ -70,14 +80,14 @@ func (s *server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, err
 	return s.sendLog(ctx, in, opts), nil
 }
 
-func (s *server) sendLog(ctx context.Context, in *logsInput, opts runnerapi.LogOptions) *streamOutput {
+func (s *appWork) sendLog(ctx context.Context, in *logsInput, opts runnerapi.LogOptions) *streamOutput {
 	return s.sendLogOf(ctx, in.Accept, opts, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {
-		return s.Apps.Logs(ctx, appKey(in.App), opts, emit)
+		return s.apps.Logs(ctx, appKey(in.App), opts, emit)
 	})
 }
 
 // sendLogOf sends what read emits.
-func (s *server) sendLogOf(ctx context.Context, accept string, opts runnerapi.LogOptions, read logReader) *streamOutput {
+func (s *calls) sendLogOf(ctx context.Context, accept string, opts runnerapi.LogOptions, read logReader) *streamOutput {
 	return &streamOutput{Body: func(hc huma.Context) {
 		r, w := humachi.Unwrap(hc)
 		media := runnerapi.NDJSON
@@ -87,11 +97,11 @@ func (s *server) sendLogOf(ctx context.Context, accept string, opts runnerapi.Lo
 		if headAlone(w, r, media) {
 			return
 		}
-		stream := newLogStream(w, runnerapi.NDJSON, wire.EncodeNDJSON, s.Limits.withDefaults().Stall)
+		stream := newLogStream(w, runnerapi.NDJSON, wire.EncodeNDJSON, s.stall)
 		if media == runnerapi.PlainText {
-			stream = newLogStream(w, runnerapi.PlainText, wire.EncodeText, s.Limits.withDefaults().Stall)
+			stream = newLogStream(w, runnerapi.PlainText, wire.EncodeText, s.stall)
 		}
-		ctx, cancel := untilDrain(ctx)
+		ctx, cancel := transport.UntilDrain(ctx)
 		defer cancel()
 		err := stream.run(ctx, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {
 			return s.logs(ctx, opts, read, emit)
@@ -106,17 +116,22 @@ func (s *server) sendLogOf(ctx context.Context, accept string, opts runnerapi.Lo
 type logReader func(ctx context.Context, emit func(runnerapi.LogLine) error) error
 
 // logs calls the backend and returns errors that may be sent to the caller.
-func (s *server) logs(ctx context.Context, opts runnerapi.LogOptions, read logReader, emit func(runnerapi.LogLine) error) (err error) {
+func (s *calls) logs(ctx context.Context, opts runnerapi.LogOptions, read logReader, emit func(runnerapi.LogLine) error) (err error) {
 	defer func() { // in a goroutine of its own, out of reach of recoverPanics
 		if reason := recover(); reason != nil {
 			err = s.wireError(ctx, fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
 		}
 	}()
-	err = read(ctx, emit)
+	err = read(ctx, func(line runnerapi.LogLine) error {
+		if !strings.Contains(line.Line, opts.Grep) {
+			return nil
+		}
+		return emit(line)
+	})
 	switch {
 	case ctx.Err() != nil && errors.As(context.Cause(ctx), new(*runnerapi.Error)):
 		return s.wireError(ctx, ctx.Err())
-	case drained(ctx) && opts.Follow:
+	case transport.Drained(ctx) && opts.Follow:
 		return problem.Errorf(problem.Unavailable, "call again: another instance goes on", "the agent is shutting down")
 	case err == nil:
 		return nil
@@ -142,7 +157,7 @@ func wantsText(accept string) bool {
 }
 
 // registerLog adds a call for the log of what runs to its end.
-func (s *server) registerLog(op huma.Operation, kind runnerapi.AppType) {
+func (s *appWork) registerLog(op huma.Operation, kind runnerapi.AppType) {
 	huma.Register(s.api, s.sendsLog(op), func(ctx context.Context, in *logsInput) (*streamOutput, error) {
 		opts, err := in.options()
 		if err == nil {

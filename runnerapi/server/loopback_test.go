@@ -21,7 +21,7 @@ var web = runnerapi.Key{Namespace: "production", Name: "web"}
 
 func ctxFor(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/audit"
 )
 
 type (
@@ -25,7 +27,13 @@ const (
 	applyTime = 5 * time.Minute
 )
 
-func (s *server) manifestRoutes() {
+// manifestCalls are the calls about sets of manifests.
+type manifestCalls struct {
+	*calls
+	manifests backend.Manifests
+}
+
+func (s *manifestCalls) routes() {
 	apply := mayGoOn(operation(runnerapi.ApplyCall, "Manifests", "Apply manifests",
 		"Applies a stream of YAML documents, or JSON, as a set: server-side and in the right order, without taking over what others own, "+
 			"and prunes what was in the set before and is not any more. All that is wrong with them, as far as the cluster can say before, is one error that names "+
@@ -33,12 +41,12 @@ func (s *server) manifestRoutes() {
 			"With wait it answers 200 once all objects are ready, and 202 when some are not; and 200 when some failed. "+
 			"The customer's policy has to name this command and the kinds.", runnerapi.MaxManifestsBody))
 	apply.SkipValidateBody = true // the body is not JSON, and its handler decodes it
-	registerLong(s, apply, s.applyManifests)
-	register(s, operation("list-sets", "Manifests", "List the sets of a namespace",
+	registerLong(s.calls, apply, s.applyManifests)
+	register(s.calls, operation("list-sets", "Manifests", "List the sets of a namespace",
 		"The sets whose inventory is in the namespace, at most 100, without their objects.", 0), s.listSets)
-	register(s, operation("get-set", "Manifests", "Get a set of manifests",
+	register(s.calls, operation("get-set", "Manifests", "Get a set of manifests",
 		"What it holds, and how each object is.", 0), s.getSet)
-	registerLong(s, mayGoOn(operation("delete-set", "Manifests", "Delete a set of manifests",
+	registerLong(s.calls, mayGoOn(operation("delete-set", "Manifests", "Delete a set of manifests",
 		"Deletes what it holds, and its inventory when nothing is left, the pods of its objects neither. It answers 202 when something "+
 			"is not gone after 20 s, and says what holds it; it goes on in the cluster, and the set stays until it is deleted again with "+
 			"nothing left. The customer's policy has to name this command and the kinds.", 0)), s.deleteSet)
@@ -46,7 +54,7 @@ func (s *server) manifestRoutes() {
 }
 
 // describeManifests adds what huma cannot derive: the body is manifests, in either form.
-func (s *server) describeManifests() {
+func (s *manifestCalls) describeManifests() {
 	op := operationAt(s.api.OpenAPI(), http.MethodPost, runnerapi.ApplyPath)
 	op.RequestBody.Required = true
 	yaml := &huma.Schema{Type: huma.TypeString, Description: "YAML documents, separated by lines ---."}
@@ -56,13 +64,7 @@ func (s *server) describeManifests() {
 	}
 }
 
-// applyTarget returns what a call is about if that is not in the path.
-func applyTarget(r *http.Request) runnerapi.Key {
-	q := r.URL.Query()
-	return runnerapi.Key{Namespace: q.Get("namespace"), Name: q.Get("set")}
-}
-
-func (s *server) applyManifests(ctx context.Context, in *struct {
+func (s *manifestCalls) applyManifests(ctx context.Context, in *struct {
 	params.Apply
 	params.Write
 	params.Wait
@@ -73,11 +75,11 @@ func (s *server) applyManifests(ctx context.Context, in *struct {
 		return nil, err
 	}
 	set := runnerapi.Key{Namespace: in.Namespace, Name: in.Set}
-	ctx, cancel := context.WithTimeout(ctx, min(wait+applyTime, runnerapi.MaxWait+s.CallTimeout))
+	ctx, cancel := context.WithTimeout(ctx, min(wait+applyTime, runnerapi.MaxWait+s.timeout))
 	defer cancel()
 	opts := s.applyOptions(ctx, in.Write)
 	opts.NoPrune, opts.Diff, opts.Wait, opts.ForceConflicts = !in.Prune, in.Diff, wait, in.ForceConflicts
-	result, err := s.Manifests.Apply(ctx, set, in.RawBody, opts)
+	result, err := s.manifests.Apply(ctx, set, in.RawBody, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -94,13 +96,13 @@ func applied(result runnerapi.ApplyResult) *applyOutput {
 }
 
 // applyOptions returns options with which the policy is asked about each object.
-func (s *server) applyOptions(ctx context.Context, p params.Write) runnerapi.ApplyOptions {
+func (s *manifestCalls) applyOptions(ctx context.Context, p params.Write) runnerapi.ApplyOptions {
 	return runnerapi.ApplyOptions{
 		WriteOptions: s.writeOptions(ctx, p),
 		Admit: func(namespace string, o runnerapi.ObjectIntent) error {
-			return s.bring(ctx, func(i *runnerapi.Intent) { i.Namespace, i.Objects = namespace, []runnerapi.ObjectIntent{o} })
+			return s.guard.Bring(ctx, func(i *runnerapi.Intent) { i.Namespace, i.Objects = namespace, []runnerapi.ObjectIntent{o} })
 		},
-		Read: func(refs []runnerapi.ManifestRef) { noteObjects(ctx, refs) },
+		Read: func(refs []runnerapi.ManifestRef) { audit.NoteObjects(ctx, refs) },
 	}
 }
 
@@ -108,23 +110,23 @@ func setKey(p params.ManifestSet) runnerapi.Key {
 	return runnerapi.Key{Namespace: p.Namespace, Name: p.Name}
 }
 
-func (s *server) getSet(ctx context.Context, in *params.ManifestSet) (*setOutput, error) {
-	set, err := s.Manifests.GetSet(ctx, setKey(*in))
+func (s *manifestCalls) getSet(ctx context.Context, in *params.ManifestSet) (*setOutput, error) {
+	set, err := s.manifests.GetSet(ctx, setKey(*in))
 	return &setOutput{Body: set}, err
 }
 
-func (s *server) listSets(ctx context.Context, in *params.Namespace) (*setListOutput, error) {
-	items, err := s.Manifests.ListSets(ctx, in.Namespace)
+func (s *manifestCalls) listSets(ctx context.Context, in *params.Namespace) (*setListOutput, error) {
+	items, err := s.manifests.ListSets(ctx, in.Namespace)
 	return &setListOutput{Body: runnerapi.ManifestSetList{Items: notNil(items)}}, err
 }
 
-func (s *server) deleteSet(ctx context.Context, in *struct {
+func (s *manifestCalls) deleteSet(ctx context.Context, in *struct {
 	params.ManifestSet
 	params.Write
 }) (*applyOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, applyTime)
 	defer cancel()
-	result, err := s.Manifests.DeleteSet(ctx, setKey(in.ManifestSet), s.applyOptions(ctx, in.Write))
+	result, err := s.manifests.DeleteSet(ctx, setKey(in.ManifestSet), s.applyOptions(ctx, in.Write))
 	if err != nil {
 		return nil, err
 	}

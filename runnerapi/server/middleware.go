@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -15,25 +14,20 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/kubernetes"
 )
-
-type callerKey struct{}
-
-// callerFrom returns the sender of the call that ctx belongs to.
-func callerFrom(ctx context.Context) runnerapi.Caller {
-	c, _ := ctx.Value(callerKey{}).(runnerapi.Caller)
-	return c
-}
 
 // identify finds the caller's name. It accepts unknown callers, which authenticate refuses: the
 // health calls need no name.
 func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller := runnerapi.Caller{RequestID: problem.RequestID(r.Context())}
-		if name, err := runnerapi.CallerFromTLS(r.TLS, s.TrustDomain); err == nil {
+		if name, err := credentials.CallerFromTLS(r.TLS, s.trustDomain); err == nil {
 			caller.Runner = name
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
+		next.ServeHTTP(w, r.WithContext(request.WithCaller(r.Context(), caller)))
 	})
 }
 
@@ -41,8 +35,8 @@ func (s *server) identify(next http.Handler) http.Handler {
 // the handler was mounted on another server by mistake.
 func (s *server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if callerFrom(r.Context()).Runner == "" {
-			s.answerError(w, r, problem.Errorf(problem.Unauthorized,
+		if request.Caller(r.Context()).Runner == "" {
+			kubernetes.WriteError(w, r, s.log, problem.Errorf(problem.Unauthorized,
 				"connect with a certificate made by: pipeops-controlplane runner create NAME",
 				"the Runner API needs a Runner's client certificate"))
 			return
@@ -57,8 +51,8 @@ func (s *server) logCalls(next http.Handler) http.Handler {
 		start := time.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() { //nolint:contextcheck // the request's own
-			caller := callerFrom(r.Context())
-			line := s.Log.WithLevel(levelOf(r.URL.Path, ww.Status())).
+			caller := request.Caller(r.Context())
+			line := s.log.WithLevel(levelOf(r.URL.Path, ww.Status())).
 				Str("method", r.Method).
 				Str("route", chi.RouteContext(r.Context()).RoutePattern()).
 				Int("status", ww.Status()).
@@ -100,13 +94,13 @@ func (s *server) recoverPanics(next http.Handler) http.Handler {
 			}
 			id := problem.RequestID(r.Context())
 			if r.Context().Err() == nil {
-				s.Log.Error().Interface("panic", reason).Str("requestId", id).Bytes("stack", debug.Stack()).
+				s.log.Error().Interface("panic", reason).Str("requestId", id).Bytes("stack", debug.Stack()).
 					Msg("runner API: a handler panicked; please report this")
 			}
 			if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
 				panic(http.ErrAbortHandler)
 			}
-			s.answerError(w, r, problem.Errorf(problem.Internal,
+			kubernetes.WriteError(w, r, s.log, problem.Errorf(problem.Internal,
 				"look for the request ID in the agent's log", "an unexpected error occurred"))
 		}()
 		next.ServeHTTP(w, r)

@@ -12,6 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/guard"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
 )
 
 type (
@@ -24,30 +27,36 @@ type (
 	}
 )
 
-func (s *server) nodeRoutes() {
-	register(s, operation("list-nodes", "Cluster", "List the nodes",
-		"All nodes, with capacity, use and conditions.", 0), s.listNodes)
-	register(s, operation("get-node", "Cluster", "Get a node",
-		"Its capacity, use, conditions, taints and addresses.", 0), s.getNode)
-	register(s, operation("list-events", "Cluster", "List the events of a namespace",
-		"What Kubernetes tells of the objects in a managed namespace, the newest first. It forgets events, usually after an hour.", 0), s.listEvents)
-	register(s, operation("cordon-node", "Cluster", "Keep new pods off a node",
-		"Pods that are there stay. The customer's policy has to name this command, and the agent needs rights that are not among its own: see docs/nodes.md.", 0), s.cordon(true))
-	register(s, operation("uncordon-node", "Cluster", "Let new pods come to a node",
-		"Takes back what cordon or drain did. The customer's policy has to name this command.", 0), s.cordon(false))
-	registerLong(s, mayGoOn(operation("drain-node", "Cluster", "Drain a node",
-		"Cordons the node and has its pods evicted, as their disruption budgets allow; pods of DaemonSets and static pods stay. "+
-			"With wait, refused evictions are tried again for so long. Answers 200 when the node is empty and 202 when pods remain: "+
-			"the body says which and why, and calling again goes on. A pod whose eviction fails keeps none of the others. The customer's policy has to name this command.", maxSmallBody)), s.drainNode)
+// nodeCalls are the calls about nodes and events.
+type nodeCalls struct {
+	*calls
+	nodes backend.Nodes
 }
 
-func (s *server) listNodes(ctx context.Context, _ *struct{}) (*nodeListOutput, error) {
-	items, err := s.Nodes.ListNodes(ctx)
+func (s *nodeCalls) routes() {
+	register(s.calls, operation("list-nodes", "Cluster", "List the nodes",
+		"All nodes, with capacity, use and conditions.", 0), s.listNodes)
+	register(s.calls, operation("get-node", "Cluster", "Get a node",
+		"Its capacity, use, conditions, taints and addresses.", 0), s.getNode)
+	register(s.calls, operation("list-events", "Cluster", "List the events of a namespace",
+		"What Kubernetes tells of the objects in a managed namespace, the newest first. It forgets events, usually after an hour.", 0), s.listEvents)
+	register(s.calls, operation("cordon-node", "Cluster", "Keep new pods off a node",
+		"Pods that are there stay. The customer's policy has to name this command, and the agent needs rights that are not among its own: see docs/deployer/nodes.md.", 0), s.cordon(true))
+	register(s.calls, operation("uncordon-node", "Cluster", "Let new pods come to a node",
+		"Takes back what cordon or drain did. The customer's policy has to name this command.", 0), s.cordon(false))
+	registerLong(s.calls, mayGoOn(operation("drain-node", "Cluster", "Drain a node",
+		"Cordons the node and has its pods evicted, as their disruption budgets allow; pods of DaemonSets and static pods stay. "+
+			"With wait, refused evictions are tried again for so long. Answers 200 when the node is empty and 202 when pods remain: "+
+			"the body says which and why, and calling again goes on. A pod whose eviction fails keeps none of the others. The customer's policy has to name this command.", request.MaxSmallBody)), s.drainNode)
+}
+
+func (s *nodeCalls) listNodes(ctx context.Context, _ *struct{}) (*nodeListOutput, error) {
+	items, err := s.nodes.ListNodes(ctx)
 	return &nodeListOutput{Body: runnerapi.NodeList{Items: notNil(items)}}, err
 }
 
-func (s *server) getNode(ctx context.Context, in *params.Node) (*nodeOutput, error) {
-	node, err := s.Nodes.GetNode(ctx, in.Name)
+func (s *nodeCalls) getNode(ctx context.Context, in *params.Node) (*nodeOutput, error) {
+	node, err := s.nodes.GetNode(ctx, in.Name)
 	return &nodeOutput{Body: node}, err
 }
 
@@ -56,14 +65,14 @@ type cordonInput struct {
 	params.Write
 }
 
-func (s *server) cordon(cordoned bool) func(context.Context, *cordonInput) (*nodeOutput, error) {
+func (s *nodeCalls) cordon(cordoned bool) func(context.Context, *cordonInput) (*nodeOutput, error) {
 	return func(ctx context.Context, in *cordonInput) (*nodeOutput, error) {
-		node, err := s.Nodes.CordonNode(ctx, in.Name, cordoned, s.writeOptions(ctx, in.Write))
+		node, err := s.nodes.CordonNode(ctx, in.Name, cordoned, s.writeOptions(ctx, in.Write))
 		return &nodeOutput{Body: node}, err
 	}
 }
 
-func (s *server) drainNode(ctx context.Context, in *struct {
+func (s *nodeCalls) drainNode(ctx context.Context, in *struct {
 	params.Node
 	params.Write
 	params.Wait
@@ -73,14 +82,14 @@ func (s *server) drainNode(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, wait+s.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, wait+s.timeout)
 	defer cancel()
 	drain, err := s.drain(ctx, in.Name, in.Body, s.writeOptions(ctx, in.Write), time.Now().Add(wait))
 	if err != nil {
 		return nil, err
 	}
-	drain.Evicted = seen(ctx, s, drain.Evicted, namespaceOf)
-	drain.Remaining = seen(ctx, s, drain.Remaining, func(p runnerapi.DrainingPod) string { return p.Namespace })
+	drain.Evicted = guard.Seen(ctx, s.guard, drain.Evicted, namespaceOf)
+	drain.Remaining = guard.Seen(ctx, s.guard, drain.Remaining, func(p runnerapi.DrainingPod) string { return p.Namespace })
 	out := &drainOutput{Status: http.StatusOK, Body: drain}
 	if !drain.Done {
 		out.Status = http.StatusAccepted
@@ -98,13 +107,13 @@ func namespaceOf(pod string) string {
 const drainPause = time.Second
 
 // drain makes passes until the node is empty or it is end.
-func (s *server) drain(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions, end time.Time) (runnerapi.Drain, error) {
+func (s *nodeCalls) drain(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions, end time.Time) (runnerapi.Drain, error) {
 	var evicted []string
 	for {
-		drain, err := s.Nodes.DrainNode(ctx, name, options, opts)
+		drain, err := s.nodes.DrainNode(ctx, name, options, opts)
 		evicted = append(evicted, drain.Evicted...)
 		if err != nil {
-			return runnerapi.Drain{}, brokeOff(err, seen(ctx, s, evicted, namespaceOf))
+			return runnerapi.Drain{}, brokeOff(err, guard.Seen(ctx, s.guard, evicted, namespaceOf))
 		}
 		drain.Evicted = evicted
 		if drain.Done || opts.DryRun || time.Until(end) < drainPause {
@@ -132,7 +141,7 @@ func brokeOff(err error, evicted []string) error {
 
 const maxEvictedNamed = 10
 
-func (s *server) listEvents(ctx context.Context, in *struct {
+func (s *nodeCalls) listEvents(ctx context.Context, in *struct {
 	params.Namespace
 	params.EventFilter
 }) (*eventListOutput, error) {
@@ -144,6 +153,6 @@ func (s *server) listEvents(ctx context.Context, in *struct {
 		}
 		filter.Since = d
 	}
-	items, err := s.Nodes.ListEvents(ctx, in.Namespace.Namespace, filter)
+	items, err := s.nodes.ListEvents(ctx, in.Namespace.Namespace, filter)
 	return &eventListOutput{Body: runnerapi.EventList{Items: notNil(items)}}, err
 }

@@ -82,7 +82,7 @@ func TestADrainEndsWithItsContext(t *testing.T) {
 		return ctx.Err()
 	}
 	client := runnertest.Start(t, b).Client()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	failed := make(chan error, 1)
 	go func() {

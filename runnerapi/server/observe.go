@@ -9,6 +9,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/kubernetes"
 )
 
 // Observation lets the agent observe calls. Each field may be nil.
@@ -24,21 +26,21 @@ type Observation struct {
 
 // observed reports each call once it is answered.
 func (s *server) observed(next http.Handler) http.Handler {
-	if s.Observation.Begun == nil && s.Observation.Called == nil && s.Observation.Tracer == nil {
+	if s.observation.Begun == nil && s.observation.Called == nil && s.observation.Tracer == nil {
 		return next
 	}
-	calls := callsByRoute()
+	calls := request.CallsByRoute()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		if s.Observation.Begun != nil {
-			s.Observation.Begun()
+		if s.observation.Begun != nil {
+			s.observation.Begun()
 		}
-		r, served := span.Served(r, s.Observation.Tracer)
+		r, served := span.Served(r, s.observation.Tracer)
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		whole := false
 		defer func() { // also for an answer that broke off
 			id, status := runnerapi.OtherCall, ww.Status()
-			if call := callOf(calls, r); call.ID != "" {
+			if call := request.CallOf(calls, r); call.ID != "" {
 				id = observedID(call, r)
 			}
 			if status == 0 {
@@ -48,8 +50,8 @@ func (s *server) observed(next http.Handler) http.Handler {
 				status = http.StatusInternalServerError
 			}
 			served(id, status)
-			if s.Observation.Called != nil {
-				s.Observation.Called(id, status, time.Since(start))
+			if s.observation.Called != nil {
+				s.observation.Called(id, status, time.Since(start))
 			}
 		}()
 		next.ServeHTTP(ww, r)
@@ -63,9 +65,9 @@ func observedID(call runnerapi.Call, r *http.Request) string {
 	if call.ID != runnerapi.KubernetesCall {
 		return call.ID
 	}
-	k, err := readKubernetes(r)
+	k, err := kubernetes.Read(r)
 	if err != nil {
 		return call.ID + "/" + runnerapi.OtherCall
 	}
-	return call.ID + "/" + kindOf(k)
+	return call.ID + "/" + kubernetes.KindOf(k)
 }

@@ -140,7 +140,8 @@ func TestOperationsSayWhatBecameOfACommand(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, known.Code)
 }
 
-// TestADeleteThatIsSentAgainTellsOfARelease that it is uninstalled: the first sending got no answer.
+// TestADeleteThatIsSentAgainTellsOfARelease that it is uninstalled: the first sending got no
+// answer.
 func TestADeleteThatIsSentAgainTellsOfARelease(t *testing.T) {
 	backend := runnertest.NewBackend()
 	agent := runnertest.Start(t, backend)
@@ -162,8 +163,8 @@ func TestADeleteThatIsSentAgainTellsOfARelease(t *testing.T) {
 	assert.Equal(t, runnerapi.Release{Namespace: "production", Name: "guide", Status: runnerapi.ReleaseUninstalled}, release)
 }
 
-// TestACommandThatIsHeldLearnsThatItWasAnswered: a delete is held on its way to the cluster, is sent
-// again and answered, and what came under the name since then stays.
+// TestACommandThatIsHeldLearnsThatItWasAnswered: a delete is held on its way to the cluster, is
+// sent again and answered, and what came under the name since then stays.
 func TestACommandThatIsHeldLearnsThatItWasAnswered(t *testing.T) {
 	const path = "/v1/namespaces/production/configmaps/c"
 	for name, lost := range map[string]bool{"the retry deletes": false, "the retry finds nothing left": true} {

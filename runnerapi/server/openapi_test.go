@@ -64,7 +64,7 @@ var codes = regexp.MustCompile("(?:Code = |Code\\()\"([a-z_]+)\"")
 
 // TestTheTableOfErrorsHasEveryCode looks for codes in the source: no type lists them.
 func TestTheTableOfErrorsHasEveryCode(t *testing.T) {
-	page, err := os.ReadFile("../../docs/runner-api.md")
+	page, err := os.ReadFile("../../docs/reference/runner-api.md")
 	require.NoError(t, err)
 	found := 0
 	for _, folder := range []string{".", "..", "../client", "../../internal/problem"} {

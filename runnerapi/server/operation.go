@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"reflect"
 	"slices"
@@ -10,10 +9,16 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/decode"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/guard"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/once"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
 )
 
 func appKey(p params.App) runnerapi.Key { return runnerapi.Key{Namespace: p.Namespace, Name: p.Name} }
@@ -22,14 +27,25 @@ func objectKey(p params.Object) runnerapi.Key {
 	return runnerapi.Key{Namespace: p.Namespace, Name: p.Name}
 }
 
-func (s *server) writeOptions(ctx context.Context, p params.Write) runnerapi.WriteOptions {
-	opts := runnerapi.WriteOptions{DryRun: p.DryRun, IdempotencyKey: p.IdempotencyKey, Caller: callerFrom(ctx)}
-	if c := commandFrom(ctx); c != nil {
-		opts.Command = c.name()
-		opts.Answered = func(ctx context.Context) (bool, error) { return s.answeredElsewhere(ctx, c) }
+// calls is what all calls share.
+type calls struct {
+	api      huma.API
+	timeout  time.Duration // of a call that neither waits nor streams
+	stall    time.Duration // how long a reader may read nothing
+	guard    *guard.Guard
+	commands *once.Commands
+	bodies   *request.Bodies
+	log      zerolog.Logger
+}
+
+func (s *calls) writeOptions(ctx context.Context, p params.Write) runnerapi.WriteOptions {
+	opts := runnerapi.WriteOptions{DryRun: p.DryRun, IdempotencyKey: p.IdempotencyKey, Caller: request.Caller(ctx)}
+	if c := once.From(ctx); c != nil {
+		opts.Command = c.Name()
+		opts.Answered = func(ctx context.Context) (bool, error) { return s.commands.AnsweredElsewhere(ctx, c) }
 	}
-	if s.Policy != nil {
-		opts.Admit = func(spec runnerapi.AppSpec) error { return s.bringApp(ctx, spec) }
+	if s.guard.Policy != nil {
+		opts.Admit = func(spec runnerapi.AppSpec) error { return s.guard.BringApp(ctx, spec) }
 	}
 	return opts
 }
@@ -49,27 +65,27 @@ func operation(id, tag, summary, text string, bodyLimit int64) huma.Operation {
 	op := huma.Operation{
 		OperationID: id, Method: call.Method, Path: call.Path, Tags: []string{tag},
 		Summary: summary, Description: text, Errors: slices.Clone(anyCall), // huma appends to it
-		MaxBodyBytes: -1, BodyReadTimeout: -1, // withBody does both
+		MaxBodyBytes: -1, BodyReadTimeout: -1, // WithBody does both
 		Metadata: map[string]any{bodyLimitOf: bodyLimit},
 	}
 	if call.Method != http.MethodGet {
 		op.Errors = slices.Clone(anyWrite)
 	}
-	op.Middlewares = huma.Middlewares{plain, bodyless}
+	op.Middlewares = huma.Middlewares{humaproblem.Plain, decode.Bodyless}
 	if bodyLimit > 0 {
-		op.Middlewares = huma.Middlewares{plain, withBody(bodyLimit)}
+		op.Middlewares = huma.Middlewares{humaproblem.Plain, decode.WithBody(bodyLimit)}
 	}
 	return op
 }
 
 // mayWait documents the answer 202 of a call that has a wait parameter.
-func (s *server) mayWait(op huma.Operation) huma.Operation {
+func (s *calls) mayWait(op huma.Operation) huma.Operation {
 	return s.mayWaitFor(op, reflect.TypeFor[runnerapi.App]())
 }
 
 // mayWaitFor is like mayWait for an App that is answered as another type.
-func (s *server) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operation {
-	op.Metadata[answersApp] = true
+func (s *calls) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operation {
+	op.Metadata[once.AnswersApp] = true
 	schema := s.api.OpenAPI().Components.Schemas.Schema(answer, true, answer.Name())
 	op.Responses = map[string]*huma.Response{
 		"200": {
@@ -85,19 +101,19 @@ func (s *server) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operati
 }
 
 // register adds a call that is bounded by the call timeout.
-func register[I, O any](s *server, op huma.Operation, call func(context.Context, *I) (*O, error)) {
+func register[I, O any](s *calls, op huma.Operation, call func(context.Context, *I) (*O, error)) {
 	registerLong(s, op, func(ctx context.Context, in *I) (*O, error) {
-		ctx, cancel := context.WithTimeout(ctx, s.CallTimeout)
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
 		return call(ctx, in)
 	})
 }
 
 // registerLong adds a call that bounds itself, because it waits.
-func registerLong[I, O any](s *server, op huma.Operation, call func(context.Context, *I) (*O, error)) {
-	op.Middlewares = append(huma.Middlewares{s.writeDeadline, s.largeBodies}, op.Middlewares...)
+func registerLong[I, O any](s *calls, op huma.Operation, call func(context.Context, *I) (*O, error)) {
+	op.Middlewares = append(huma.Middlewares{s.writeDeadline, s.bodies.Bound}, op.Middlewares...)
 	if op.Method != http.MethodGet {
-		op.Middlewares = append(op.Middlewares, s.once)
+		op.Middlewares = append(op.Middlewares, s.commands.Once)
 	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := call(ctx, in)
@@ -108,38 +124,20 @@ func registerLong[I, O any](s *server, op huma.Operation, call func(context.Cont
 	})
 }
 
+// writeTimeout is for an answer that is not a stream to be read.
+const writeTimeout = time.Minute
+
 // writeDeadline keeps a caller that does not take its answer from holding the
 // call for ever.
-func (s *server) writeDeadline(ctx huma.Context, next func(huma.Context)) {
+func (s *calls) writeDeadline(ctx huma.Context, next func(huma.Context)) {
 	_, w := humachi.Unwrap(ctx)
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(runnerapi.MaxWait + s.CallTimeout + writeTimeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(runnerapi.MaxWait + s.timeout + writeTimeout))
 	next(ctx)
 }
 
 // wireError returns what may be sent about err, and logs err if that is not everything.
-func (s *server) wireError(ctx context.Context, err error) *runnerapi.Error {
-	id := problem.RequestID(ctx)
-	known := &runnerapi.Error{}
-	switch {
-	case errors.As(err, &known):
-		answer := *known
-		answer.RequestID = id
-		return &answer
-	case errors.As(context.Cause(ctx), &known): // the policy allows it no more
-		answer := *known
-		answer.RequestID = id
-		return &answer
-	case errors.Is(err, context.DeadlineExceeded):
-		known = problem.Errorf(problem.Timeout, "try again; if it stays so, see whether the cluster's API server is healthy",
-			"the cluster did not answer in time")
-	case ctx.Err() != nil:
-		known = problem.Errorf(problem.Unavailable, "send it again", "the call was given up before it was done")
-	default:
-		s.Log.Error().Err(err).Str("requestId", id).Msg("runner API: a call failed")
-		known = problem.Errorf(problem.Internal, "look for the request ID in the agent's log", "an unexpected error occurred")
-	}
-	known.RequestID = id
-	return known
+func (s *calls) wireError(ctx context.Context, err error) *runnerapi.Error {
+	return request.Error(ctx, s.log, err)
 }
 
 // invalid turns fields at fault into one answer.

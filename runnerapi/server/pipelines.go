@@ -10,32 +10,37 @@ import (
 
 type pipelineListOutput struct{ Body runnerapi.PipelineList }
 
-func (s *server) pipelineRoutes() {
-	registerLong(s, s.mayWaitFor(operation("put-pipeline", "Pipelines", "Run a Pipeline",
+// pipelineCalls are the calls about Pipelines.
+type pipelineCalls struct {
+	*appWork
+}
+
+func (s *pipelineCalls) routes() {
+	registerLong(s.calls, s.mayWaitFor(operation("put-pipeline", "Pipelines", "Run a Pipeline",
 		"Runs its jobs one after the other, and stops at the first that fails. The same again changes nothing; another spec, or another name of its run, "+
 			"runs it anew from the first job on, after the run before has been removed. With wait it answers when the Pipeline has ended, or cannot go on.",
 		runnerapi.MaxAppBody), reflect.TypeFor[runnerapi.Pipeline]()), s.putPipeline)
-	registerLong(s, operation("get-pipeline", "Pipelines", "Get a Pipeline",
+	registerLong(s.calls, operation("get-pipeline", "Pipelines", "Get a Pipeline",
 		"How it and each of its jobs stand, which one failed, and why.", 0), s.getPipeline)
-	register(s, operation("list-pipelines", "Pipelines", "List the Pipelines of a namespace",
+	register(s.calls, operation("list-pipelines", "Pipelines", "List the Pipelines of a namespace",
 		"Each with its spec and status.", 0), s.listPipelines)
-	register(s, operation("delete-pipeline", "Pipelines", "Delete a Pipeline",
+	register(s.calls, operation("delete-pipeline", "Pipelines", "Delete a Pipeline",
 		"Stops the job under way, and removes the Pipeline with all its pods.", 0), s.deleteRun(runnerapi.TypePipeline))
 	s.registerLog(operation("get-pipeline-logs", "Pipelines", "Read a Pipeline's log",
 		"The lines of all its jobs, interleaved by time, for as long as their pods are there; a pod's name has that of its job in it. With follow it ends when the Pipeline does. Where the log breaks off, the last line says why, in an object with the key \"error\".", 0), runnerapi.TypePipeline)
 }
 
-func (s *server) putPipeline(ctx context.Context, in *putRunInput[runnerapi.PipelineSpec]) (*runOutput[runnerapi.Pipeline], error) {
-	out, err := putRun(ctx, s, in)
+func (s *pipelineCalls) putPipeline(ctx context.Context, in *putRunInput[runnerapi.PipelineSpec]) (*runOutput[runnerapi.Pipeline], error) {
+	out, err := putRun(ctx, s.appWork, in)
 	return inWords(out, err, runnerapi.PipelineOf)
 }
 
-func (s *server) getPipeline(ctx context.Context, in *getRunInput) (*runOutput[runnerapi.Pipeline], error) {
+func (s *pipelineCalls) getPipeline(ctx context.Context, in *getRunInput) (*runOutput[runnerapi.Pipeline], error) {
 	out, err := s.getRun(ctx, in, runnerapi.TypePipeline)
 	return inWords(out, err, runnerapi.PipelineOf)
 }
 
-func (s *server) listPipelines(ctx context.Context, in *params.Namespace) (*pipelineListOutput, error) {
-	items, err := listRuns(ctx, s, in.Namespace, runnerapi.TypePipeline, runnerapi.PipelineOf)
+func (s *pipelineCalls) listPipelines(ctx context.Context, in *params.Namespace) (*pipelineListOutput, error) {
+	items, err := listRuns(ctx, s.appWork, in.Namespace, runnerapi.TypePipeline, runnerapi.PipelineOf)
 	return &pipelineListOutput{Body: runnerapi.PipelineList{Items: items}}, err
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/decode"
 )
 
 const guidePath = "/v1/namespaces/production/releases/guide"
@@ -70,7 +70,7 @@ func FuzzReleaseSpec(f *testing.F) {
 	f.Add([]byte(`{"chart":{"oci":"oci://x/y","version":"1"},"adopt":true}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var spec runnerapi.ReleaseSpec
-		if server.DecodeJSON(body, &spec) != nil || len(spec.Validate()) > 0 {
+		if decode.Decode(body, &spec) != nil || len(spec.Validate()) > 0 {
 			return
 		}
 		// What is taken means the same when it is sent again, and has a limit.
@@ -82,7 +82,7 @@ func FuzzReleaseSpec(f *testing.F) {
 			t.Fatal(err)
 		}
 		var again runnerapi.ReleaseSpec
-		if err := server.DecodeJSON(text, &again); err != nil {
+		if err := decode.Decode(text, &again); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
 		if twice, _ := json.Marshal(again); !bytes.Equal(text, twice) {

@@ -20,7 +20,7 @@ import (
 
 // ill is a replica that is connected and of no use: its API server is away.
 type ill struct {
-	backend
+	fullBackend
 	asked atomic.Int64
 }
 
@@ -65,7 +65,7 @@ func takeTurns(t *testing.T, addresses ...string) string {
 // anything: the next try is another's.
 func TestAnIllReplicaCostsNoCall(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
-	sick := &ill{backend: agent.Backend}
+	sick := &ill{fullBackend: agent.Backend}
 	config := agent.ClientConfig()
 	config.EdgeAddresses = []string{takeTurns(t, serveTLS(t, agent, sick).address, agent.Address)}
 	config.Patience = time.Minute

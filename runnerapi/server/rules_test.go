@@ -12,7 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/decode"
 )
 
 // refusals are what the API says of a spec: by its tags, then by its rules.
@@ -37,7 +37,7 @@ func refusals(t *testing.T, raw string) []runnerapi.FieldError {
 	body, err := json.Marshal(tree)
 	require.NoError(t, err)
 	var spec runnerapi.AppSpec
-	require.NoError(t, server.DecodeJSON(body, &spec))
+	require.NoError(t, decode.Decode(body, &spec))
 	return append(spec.ValidateName("web"), spec.Validate()...)
 }
 

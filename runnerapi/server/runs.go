@@ -9,6 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
 )
 
 // What Jobs and Pipelines, the Apps that run to an end, have in common.
@@ -50,21 +51,21 @@ func inWords[T any](app *appOutput, err error, of func(runnerapi.App) T) (*runOu
 }
 
 // putRun deploys the App that a Job or Pipeline is, if the policy allows it.
-func putRun[S runSpec](ctx context.Context, s *server, in *putRunInput[S]) (*appOutput, error) {
+func putRun[S runSpec](ctx context.Context, s *appWork, in *putRunInput[S]) (*appOutput, error) {
 	spec := in.Body.AppSpec()
 	spec.Paused = new(bool) // a run's spec is complete, and must not inherit an earlier pause
 	if err := invalid(slices.Concat(spec.ValidateName(in.Name), in.Body.Validate(), spec.Mistakes())); err != nil {
 		return nil, err
 	}
-	if err := s.bringApp(ctx, spec); err != nil {
+	if err := s.guard.BringApp(ctx, spec); err != nil {
 		return nil, err
 	}
 	return s.write(ctx, appKey(in.App), in.Write, in.Wait, func(ctx context.Context, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-		return s.Apps.Deploy(ctx, appKey(in.App), spec, opts)
+		return s.apps.Deploy(ctx, appKey(in.App), spec, opts)
 	})
 }
 
-func (s *server) getRun(ctx context.Context, in *getRunInput, kind runnerapi.AppType) (*appOutput, error) {
+func (s *appWork) getRun(ctx context.Context, in *getRunInput, kind runnerapi.AppType) (*appOutput, error) {
 	wait, err := in.Duration()
 	if err != nil {
 		return nil, err
@@ -77,8 +78,8 @@ func (s *server) getRun(ctx context.Context, in *getRunInput, kind runnerapi.App
 }
 
 // run returns an App of this type; one of another is none.
-func (s *server) run(ctx context.Context, key runnerapi.Key, kind runnerapi.AppType) (runnerapi.App, error) {
-	app, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (runnerapi.App, error) { return s.Apps.Get(ctx, key) })
+func (s *appWork) run(ctx context.Context, key runnerapi.Key, kind runnerapi.AppType) (runnerapi.App, error) {
+	app, err := request.Limited(ctx, s.timeout, func(ctx context.Context) (runnerapi.App, error) { return s.apps.Get(ctx, key) })
 	if none := (*problem.Error)(nil); errors.As(err, &none) && none.Code == problem.NotFound {
 		return runnerapi.App{}, problem.Errorf(problem.NotFound, "check the name and the namespace, or run it first", "there is no %s %s", kind, key)
 	}
@@ -89,8 +90,8 @@ func (s *server) run(ctx context.Context, key runnerapi.Key, kind runnerapi.AppT
 		"there is no %s %s, but a %s", kind, key, app.Spec.Type)
 }
 
-func listRuns[T any](ctx context.Context, s *server, namespace string, kind runnerapi.AppType, of func(runnerapi.App) T) ([]T, error) {
-	apps, err := s.Apps.List(ctx, namespace)
+func listRuns[T any](ctx context.Context, s *appWork, namespace string, kind runnerapi.AppType, of func(runnerapi.App) T) ([]T, error) {
+	apps, err := s.apps.List(ctx, namespace)
 	items := []T{}
 	for _, app := range apps {
 		if app.Spec.Type == kind {
@@ -100,11 +101,11 @@ func listRuns[T any](ctx context.Context, s *server, namespace string, kind runn
 	return items, err
 }
 
-func (s *server) deleteRun(kind runnerapi.AppType) func(context.Context, *deleteRunInput) (*emptyOutput, error) {
+func (s *appWork) deleteRun(kind runnerapi.AppType) func(context.Context, *deleteRunInput) (*emptyOutput, error) {
 	return func(ctx context.Context, in *deleteRunInput) (*emptyOutput, error) {
 		if _, err := s.run(ctx, appKey(in.App), kind); err != nil {
 			return nil, err
 		}
-		return &emptyOutput{}, s.Apps.Delete(ctx, appKey(in.App), s.writeOptions(ctx, in.Write))
+		return &emptyOutput{}, s.apps.Delete(ctx, appKey(in.App), s.writeOptions(ctx, in.Write))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -64,11 +64,12 @@ func TestServeSaysWhenItsListenerFails(t *testing.T) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
-	err = server.Serve(context.Background(), ln, server.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop()})
+	err = transport.Serve(context.Background(), ln, transport.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop()})
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
-// TestServingIsOneGoroutine counts what serving takes while nobody calls: the accepting one, which is the caller's.
+// TestServingIsOneGoroutine counts what serving takes while nobody calls: the accepting one, which
+// is the caller's.
 func TestServingIsOneGoroutine(t *testing.T) {
 	const servers = 8
 	before := runtime.NumGoroutine()
@@ -78,7 +79,7 @@ func TestServingIsOneGoroutine(t *testing.T) {
 		ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		go func() {
-			served <- server.Serve(ctx, ln, server.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop()})
+			served <- transport.Serve(ctx, ln, transport.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop()})
 		}()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+ln.Addr().String(), nil)
 		require.NoError(t, err)

@@ -1,5 +1,4 @@
-// Package server serves the Runner API in the agent. The interfaces in backend.go hide what the calls
-// do, so it depends on no Kubernetes client.
+// Package server serves the Runner API in the agent: one type with the calls about each noun.
 package server
 
 import (
@@ -7,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -19,45 +19,49 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-)
-
-// Limits of the server.
-const (
-	maxSmallBody = 64 << 10
-	bodyTimeout  = 30 * time.Second // for a body to arrive
-	writeTimeout = time.Minute      // for an answer that is not a stream to be read
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/audit"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/decode"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/guard"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/once"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/kubernetes"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 )
 
 // Config configures New.
 type Config struct {
-	Apps       Apps
-	Meter      AppMeter
-	Insides    Insides
-	Secrets    Secrets
-	ConfigMaps ConfigMaps
-	Namespaces Namespaces
-	Clusters   Clusters
-	Nodes      Nodes
-	Sources    Sources
-	Manifests  Manifests
-	Joins      Joins
+	Apps       backend.Apps
+	Meter      backend.AppMeter
+	Monitoring backend.Monitoring
+	Insides    backend.Insides
+	Secrets    backend.Secrets
+	ConfigMaps backend.ConfigMaps
+	Namespaces backend.Namespaces
+	Clusters   backend.Clusters
+	Nodes      backend.Nodes
+	Sources    backend.Sources
+	Manifests  backend.Manifests
+	Joins      backend.Joins
+	// PublicRoutes lists the routes of the public.
+	PublicRoutes backend.PublicRoutes
 	// Kubernetes is the cluster's own API. If nil, no request is forwarded to it.
-	Kubernetes KubernetesAPI
-	Releases   Releases
-	Builds     Builds
+	Kubernetes backend.KubernetesAPI
+	Releases   backend.Releases
+	Builds     backend.Builds
 	// Journal and Outcomes make writes operations. Without a Journal nothing is remembered, which
 	// is for tests only.
-	Journal  Journal
-	Outcomes Outcomes
+	Journal  backend.Journal
+	Outcomes backend.Outcomes
 
 	// Policy decides about every call. Without one everything is allowed, which is for tests only.
-	Policy Policy
+	Policy backend.Policy
 	// Audit stores what Runners did. Without one nothing is stored, which is for tests only.
-	Audit Auditor
+	Audit backend.Auditor
 	// Recorder records sessions where the policy demands it. Without one these are refused.
-	Recorder Recorder
+	Recorder backend.Recorder
 	// Approvals keeps commands that wait for an approval. Without it these are refused.
-	Approvals Approvals
+	Approvals backend.Approvals
 
 	// TrustDomain is the trust domain of the Runners.
 	TrustDomain string
@@ -68,7 +72,7 @@ type Config struct {
 	Log   zerolog.Logger
 
 	// Limits bounds the calls and bodies of one Runner.
-	Limits Limits
+	Limits transport.Limits
 	// Observation is for metrics and traces.
 	Observation Observation
 
@@ -77,13 +81,12 @@ type Config struct {
 	CallTimeout time.Duration
 }
 
-// server holds what the handlers share.
+// server is what is done about each request before its call.
 type server struct {
-	Config
-	api     huma.API
-	calls   *limit.Shares // by Runner
-	bodies  *limit.Shares // by Runner
-	streams *limit.Shares // of the Kubernetes API, by Runner
+	trustDomain string
+	observation Observation
+	calls       *limit.Shares // by Runner
+	log         zerolog.Logger
 }
 
 // New returns the handler of the Runner API. Serve it on connections made with ServerTLS. A
@@ -95,60 +98,78 @@ func New(c Config) http.Handler {
 
 // OpenAPI returns the OpenAPI 3.1 document of the Runner API.
 func OpenAPI(version string) ([]byte, error) {
-	_, s := newRouter(Config{Version: version, Log: zerolog.Nop()})
-	return s.document()
+	_, api := newRouter(Config{Version: version, Log: zerolog.Nop()})
+	return document(api)
 }
 
-func newRouter(c Config) (chi.Router, *server) {
+func newRouter(c Config) (chi.Router, huma.API) {
 	if c.CallTimeout == 0 {
 		c.CallTimeout = runnerapi.DefaultCallTimeout
 	}
-	l := c.Limits.withDefaults()
-	s := &server{Config: c, calls: limit.NewShares(l.Calls, l.CallsPerRunner), bodies: limit.NewShares(l.Bodies, l.BodiesPerRunner), streams: limit.NewShares(l.Streams, l.StreamsPerRunner)}
+	l := c.Limits.WithDefaults()
+	s := &server{trustDomain: c.TrustDomain, observation: c.Observation, calls: limit.NewShares(l.Calls, l.CallsPerRunner), log: c.Log}
+	shared := newCalls(c, l)
 	r := chi.NewRouter()
-	r.Use(byName, bodyDeadline, problem.WithRequestID, s.observed, s.identify, s.logCalls, s.recoverPanics, middleware.GetHead)
+	r.Use(kubernetes.ByName, request.BodyDeadline, problem.WithRequestID, s.observed, s.identify, s.logCalls, s.recoverPanics, middleware.GetHead)
 	r.NotFound(s.noRoute)
 	r.MethodNotAllowed(s.noMethod(r))
 	mountHealth(r, c.Version, c.Ready, nil)
 	r.Group(func(r chi.Router) {
-		r.Use(s.shared, s.audited, s.authenticate, s.guard)
-		s.api = humachi.New(r, openAPIConfig(c.Version))
-		s.appRoutes()
-		s.lifecycleRoutes()
-		s.eventRoutes()
-		s.logRoutes()
-		s.jobRoutes()
-		s.pipelineRoutes()
-		s.insideRoutes()
-		s.secretRoutes()
-		s.configMapRoutes()
-		s.metricsRoutes()
-		s.namespaceRoutes()
-		s.clusterRoutes()
-		s.nodeRoutes()
-		s.sourceRoutes()
-		s.manifestRoutes()
-		s.joinRoutes()
-		s.kubernetesRoutes(r.MethodFunc)
-		s.releaseRoutes()
-		s.auditRoutes()
-		s.buildRoutes()
-		addSamples(s.api.OpenAPI())
-		finishDocument(s.api.OpenAPI())
+		r.Use(s.shared, shared.guard.Audit.Calls, s.authenticate, shared.guard.Check)
+		shared.api = humachi.New(r, openAPIConfig(c.Version))
+		for _, n := range nouns(c, shared) {
+			n.routes()
+		}
+		kubernetesRoutes(r, shared.api.OpenAPI(), shared.guard.Kubernetes)
+		addSamples(shared.api.OpenAPI())
+		finishDocument(shared.api.OpenAPI())
 	})
-	doc, err := s.document()
-	if err != nil { // the types cannot be described: the first test shows it
-		panic(fmt.Sprintf("runner API: OpenAPI document: %v", err))
-	}
+	doc := sync.OnceValue(func() []byte { // it takes longer than all else here
+		doc, err := document(shared.api)
+		if err != nil { // the types cannot be described: the first test shows it
+			panic(fmt.Sprintf("runner API: OpenAPI document: %v", err))
+		}
+		return doc
+	})
 	r.Get("/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
-		_, _ = w.Write(doc) // the caller is gone if this fails
+		_, _ = w.Write(doc()) // the caller is gone if this fails
 	})
-	return r, s
+	return r, shared.api
 }
 
-func (s *server) document() ([]byte, error) {
-	doc, err := json.MarshalIndent(s.api.OpenAPI(), "", "  ")
+func newCalls(c Config, l transport.Limits) *calls {
+	large := request.NewBodies(l.Bodies, l.BodiesPerRunner)
+	log := &audit.Log{Auditor: c.Audit, Policy: c.Policy, Logger: c.Log}
+	return &calls{
+		timeout: c.CallTimeout, stall: l.Stall, bodies: large, log: c.Log,
+		commands: &once.Commands{Journal: c.Journal, Log: c.Log},
+		guard: &guard.Guard{
+			Policy: c.Policy, Approvals: c.Approvals, Journal: c.Journal, Records: c.Recorder != nil, Audit: log, Bodies: large, Log: c.Log,
+			Kubernetes: &kubernetes.API{
+				Cluster: c.Kubernetes, Policy: c.Policy, Audit: log, Bodies: large,
+				Streams: limit.NewShares(l.Streams, l.StreamsPerRunner), Log: c.Log,
+			},
+		},
+	}
+}
+
+// noun has the calls about one kind of thing.
+type noun interface{ routes() }
+
+func nouns(c Config, s *calls) []noun {
+	work := &appWork{calls: s, apps: c.Apps, outcomes: c.Outcomes}
+	return []noun{
+		&appCalls{work}, &lifecycleCalls{work}, &operationCalls{s, c.Journal, c.Outcomes, c.Releases}, &eventCalls{work}, &logCalls{work},
+		&jobCalls{work}, &pipelineCalls{work}, &sessionCalls{s, c.Insides, c.Recorder, s.guard.Audit},
+		&secretCalls{s, c.Secrets}, &configMapCalls{s, c.ConfigMaps}, &metricsCalls{s, c.Meter}, &monitoringCalls{s, c.Monitoring}, &namespaceCalls{s, c.Namespaces},
+		&clusterCalls{s, c.Clusters}, &nodeCalls{s, c.Nodes}, &sourceCalls{s, c.Sources}, &manifestCalls{s, c.Manifests}, &joinCalls{s, c.Joins}, &routeCalls{s, c.PublicRoutes},
+		&releaseCalls{s, c.Releases}, &auditCalls{s, c.Audit}, &buildCalls{s, c.Builds},
+	}
+}
+
+func document(api huma.API) ([]byte, error) {
+	doc, err := json.MarshalIndent(api.OpenAPI(), "", "  ")
 	return append(doc, '\n'), err
 }
 
@@ -158,7 +179,7 @@ func openAPIConfig(version string) huma.Config {
 	c := huma.DefaultConfig("PipeOps Runner API", version)
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", "", nil
 	c.RejectUnknownQueryParameters = true
-	c.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
+	c.Formats = map[string]huma.Format{"application/json": decode.JSON, "json": decode.JSON}
 	c.Info.Description = "What a Runner can do with one agent's cluster. " +
 		"Errors are problem details (RFC 9457) with a stable code, the field at fault and a fix. " +
 		"403 with the code approval_required names a request that the cluster's owner can approve; the same command sent again passes once then. " +

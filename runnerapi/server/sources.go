@@ -6,6 +6,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 type (
@@ -13,22 +14,28 @@ type (
 	sourceListOutput struct{ Body runnerapi.SourceList }
 )
 
-func (s *server) sourceRoutes() {
-	register(s, alsoRefuses(operation("put-source", "Git", "Follow a Git repository",
-		"Has the agent bring what the repository has, now and with each new commit, in the name of the Runner who put it and within what the policy allows him then. "+
+// sourceCalls are the calls about Git sources.
+type sourceCalls struct {
+	*calls
+	sources backend.Sources
+}
+
+func (s *sourceCalls) routes() {
+	register(s.calls, alsoRefuses(operation("put-source", "Git", "Follow a Git repository",
+		"Has the agent apply what is in the repository, now and with each new commit, in the name of this Runner and within the policy at that time. "+
 			"What comes of it is in the status. A dry run gets the repository and tries all of it. "+
-			"The customer's policy has to name this command, and the agent needs deployments/sources.yaml: see docs/git.md.", runnerapi.MaxSecretBody), http.StatusNotImplemented), s.putSource)
-	register(s, alsoRefuses(operation("get-source", "Git", "Get a Git source",
+			"The customer's policy has to name this command, and the agent needs deployments/sources.yaml: see docs/deployer/git.md.", runnerapi.MaxSecretBody), http.StatusNotImplemented), s.putSource)
+	register(s.calls, alsoRefuses(operation("get-source", "Git", "Get a Git source",
 		"With the commit that is applied, and the last error.", 0), http.StatusNotImplemented), s.getSource)
-	register(s, alsoRefuses(operation("list-sources", "Git", "List the Git sources of a namespace",
+	register(s.calls, alsoRefuses(operation("list-sources", "Git", "List the Git sources of a namespace",
 		"With the commits that are applied, and their last errors.", 0), http.StatusNotImplemented), s.listSources)
-	register(s, alsoRefuses(operation("sync-source", "Git", "Look at a Git repository now",
+	register(s.calls, alsoRefuses(operation("sync-source", "Git", "Look at a Git repository now",
 		"Gets the newest commit and applies it again, also when it is applied already. The status is Pending until that is done.", 0), http.StatusNotImplemented), s.syncSource)
-	register(s, alsoRefuses(operation("delete-source", "Git", "Stop following a Git repository",
+	register(s.calls, alsoRefuses(operation("delete-source", "Git", "Stop following a Git repository",
 		"What it has brought stays.", 0), http.StatusNotImplemented), s.deleteSource)
 }
 
-func (s *server) putSource(ctx context.Context, in *struct {
+func (s *sourceCalls) putSource(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 	Body runnerapi.SourceSpec
@@ -40,31 +47,31 @@ func (s *server) putSource(ctx context.Context, in *struct {
 	if err := invalid(bad); err != nil {
 		return nil, err
 	}
-	source, err := s.Sources.PutSource(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
+	source, err := s.sources.PutSource(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
 	return &sourceOutput{Body: source}, err
 }
 
-func (s *server) getSource(ctx context.Context, in *params.Object) (*sourceOutput, error) {
-	source, err := s.Sources.GetSource(ctx, objectKey(*in))
+func (s *sourceCalls) getSource(ctx context.Context, in *params.Object) (*sourceOutput, error) {
+	source, err := s.sources.GetSource(ctx, objectKey(*in))
 	return &sourceOutput{Body: source}, err
 }
 
-func (s *server) listSources(ctx context.Context, in *params.Namespace) (*sourceListOutput, error) {
-	items, err := s.Sources.ListSources(ctx, in.Namespace)
+func (s *sourceCalls) listSources(ctx context.Context, in *params.Namespace) (*sourceListOutput, error) {
+	items, err := s.sources.ListSources(ctx, in.Namespace)
 	return &sourceListOutput{Body: runnerapi.SourceList{Items: notNil(items)}}, err
 }
 
-func (s *server) syncSource(ctx context.Context, in *struct {
+func (s *sourceCalls) syncSource(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*sourceOutput, error) {
-	source, err := s.Sources.SyncSource(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
+	source, err := s.sources.SyncSource(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 	return &sourceOutput{Body: source}, err
 }
 
-func (s *server) deleteSource(ctx context.Context, in *struct {
+func (s *sourceCalls) deleteSource(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*emptyOutput, error) {
-	return &emptyOutput{}, s.Sources.DeleteSource(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
+	return &emptyOutput{}, s.sources.DeleteSource(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }

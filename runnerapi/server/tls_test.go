@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
@@ -27,21 +28,21 @@ func TestTheAgentLetsOnlyRunnersIn(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	other := runnertest.NewCA(t)
 	domain := runnertest.TrustDomain
-	two := runnerapi.RunnerURI(domain, "x")
+	two := credentials.RunnerURI(domain, "x")
 	two.RawQuery = "a=b"
 	for name, tc := range map[string]struct {
 		cert tls.Certificate
 		code runnerapi.Code
 	}{
-		"an agent's certificate":     {agent.CA.Issue(t, runnerapi.AgentURI(domain, "a2")), client.CodeRefused},
-		"another trust domain":       {agent.CA.Issue(t, runnerapi.RunnerURI("example.org", "tester")), client.CodeRefused},
-		"another CA":                 {other.Issue(t, runnerapi.RunnerURI(domain, "tester")), client.CodeRefused},
-		"a path below":               {agent.CA.Issue(t, runnerapi.RunnerURI(domain, "a/b")), client.CodeRefused},
-		"no name":                    {agent.CA.Issue(t, runnerapi.RunnerURI(domain, "")), client.CodeRefused},
+		"an agent's certificate":     {agent.CA.Issue(t, credentials.AgentURI(domain, "a2")), client.CodeRefused},
+		"another trust domain":       {agent.CA.Issue(t, credentials.RunnerURI("example.org", "tester")), client.CodeRefused},
+		"another CA":                 {other.Issue(t, credentials.RunnerURI(domain, "tester")), client.CodeRefused},
+		"a path below":               {agent.CA.Issue(t, credentials.RunnerURI(domain, "a/b")), client.CodeRefused},
+		"no name":                    {agent.CA.Issue(t, credentials.RunnerURI(domain, "")), client.CodeRefused},
 		"no SPIFFE ID":               {agent.CA.Issue(t, &url.URL{Scheme: "https", Host: domain, Path: "/runner/tester"}), client.CodeRefused},
 		"a query":                    {agent.CA.Issue(t, two), client.CodeRefused},
-		"expired":                    {agent.CA.IssueAt(t, time.Now().Add(-2*time.Hour), runnerapi.RunnerURI(domain, "tester")), client.CodeUntrusted},
-		"a clock that is two h slow": {agent.CA.IssueAt(t, time.Now().Add(2*time.Hour), runnerapi.RunnerURI(domain, "tester")), client.CodeUntrusted},
+		"expired":                    {agent.CA.IssueAt(t, time.Now().Add(-2*time.Hour), credentials.RunnerURI(domain, "tester")), client.CodeUntrusted},
+		"a clock that is two h slow": {agent.CA.IssueAt(t, time.Now().Add(2*time.Hour), credentials.RunnerURI(domain, "tester")), client.CodeUntrusted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := agent.ClientConfig()
@@ -64,7 +65,7 @@ func TestTheAgentLetsOnlyRunnersIn(t *testing.T) {
 func TestACAOfAnotherRoleMakesNoRunner(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	for _, signer := range othersThan(anchor.RoleRunner) {
-		cert := agent.CA.IssueBy(t, signer, runnerapi.RunnerURI(runnertest.TrustDomain, "tester"))
+		cert := agent.CA.IssueBy(t, signer, credentials.RunnerURI(runnertest.TrustDomain, "tester"))
 		config := agent.ClientConfig()
 		config.Certificate = func() (*tls.Certificate, error) { return &cert, nil }
 		c, err := client.New(config)
@@ -80,7 +81,7 @@ func TestACAOfAnotherRoleMakesNoRunner(t *testing.T) {
 func TestACAOfAnotherRoleMakesNoAgent(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	for _, signer := range othersThan(anchor.RoleAgent) {
-		cert := agent.CA.IssueBy(t, signer, runnerapi.AgentURI(runnertest.TrustDomain, "a1"), runnertest.ServerName)
+		cert := agent.CA.IssueBy(t, signer, credentials.AgentURI(runnertest.TrustDomain, "a1"), runnertest.ServerName)
 		_, err := serveWith(t, agent, agent.Backend, cert, zerolog.Nop()).Client().Cluster(ctxFor(t))
 		assert.Equal(t, client.CodeUntrusted, codeOf(t, err), "%s: %v", signer, err)
 	}
@@ -89,7 +90,7 @@ func TestACAOfAnotherRoleMakesNoAgent(t *testing.T) {
 
 // othersThan returns all CAs but the one that signs for a role.
 func othersThan(role string) []string {
-	all := []string{runnertest.RoleRoot, anchor.RoleAgent, anchor.RoleRunner, anchor.RoleServer, anchor.RoleControlPlane}
+	all := []string{runnertest.RoleRoot, anchor.RoleAgent, anchor.RoleRunner, anchor.RoleOperator, anchor.RoleServer, anchor.RoleControlPlane}
 	return slices.DeleteFunc(all, func(r string) bool { return r == role })
 }
 
@@ -97,12 +98,12 @@ func TestTheRunnerTalksToTheRightAgentOnly(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	domain := runnertest.TrustDomain
 	for name, cert := range map[string]tls.Certificate{
-		"another CA":        runnertest.NewCA(t).Issue(t, runnerapi.AgentURI(domain, "a1"), runnertest.ServerName),
-		"another agent":     agent.CA.Issue(t, runnerapi.AgentURI(domain, "a2"), runnertest.ServerName),
-		"another name":      agent.CA.Issue(t, runnerapi.AgentURI(domain, "a1"), "a2.agents.example.com"),
-		"a Runner":          agent.CA.Issue(t, runnerapi.RunnerURI(domain, "a1"), runnertest.ServerName),
-		"out of its time":   agent.CA.IssueAt(t, time.Now().Add(-2*time.Hour), runnerapi.AgentURI(domain, "a1"), runnertest.ServerName),
-		"another's domain ": agent.CA.Issue(t, runnerapi.AgentURI("example.org", "a1"), runnertest.ServerName),
+		"another CA":        runnertest.NewCA(t).Issue(t, credentials.AgentURI(domain, "a1"), runnertest.ServerName),
+		"another agent":     agent.CA.Issue(t, credentials.AgentURI(domain, "a2"), runnertest.ServerName),
+		"another name":      agent.CA.Issue(t, credentials.AgentURI(domain, "a1"), "a2.agents.example.com"),
+		"a Runner":          agent.CA.Issue(t, credentials.RunnerURI(domain, "a1"), runnertest.ServerName),
+		"out of its time":   agent.CA.IssueAt(t, time.Now().Add(-2*time.Hour), credentials.AgentURI(domain, "a1"), runnertest.ServerName),
+		"another's domain ": agent.CA.Issue(t, credentials.AgentURI("example.org", "a1"), runnertest.ServerName),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := serveWith(t, agent, agent.Backend, cert, zerolog.Nop()).Client().Cluster(ctxFor(t))

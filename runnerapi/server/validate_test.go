@@ -8,7 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/decode"
 )
 
 func TestAppSpecValidate(t *testing.T) {
@@ -78,7 +78,7 @@ func FuzzDeployBody(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var spec runnerapi.AppSpec
-		if server.DecodeJSON(body, &spec) != nil || len(spec.Validate()) > 0 {
+		if decode.Decode(body, &spec) != nil || len(spec.Validate()) > 0 {
 			return
 		}
 		again, err := json.Marshal(spec)
@@ -86,7 +86,7 @@ func FuzzDeployBody(f *testing.F) {
 			t.Fatal(err)
 		}
 		var back runnerapi.AppSpec
-		if err := server.DecodeJSON(again, &back); err != nil || len(back.Validate()) > 0 {
+		if err := decode.Decode(again, &back); err != nil || len(back.Validate()) > 0 {
 			t.Fatalf("%s: %v %v", again, err, back.Validate())
 		}
 	})
@@ -102,7 +102,7 @@ func fuzzBody[T checked](f *testing.F, seeds ...string) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var spec T
-		if server.DecodeJSON(body, &spec) != nil {
+		if decode.Decode(body, &spec) != nil {
 			return
 		}
 		for _, e := range spec.Validate() {

@@ -30,15 +30,17 @@ Environment
   CLUSTER_NAME                    name that the control plane lists
   PIPEOPS_CONTROL_PLANE_URL       https://HOST[:PORT]; by default that in the token
   NODE_TYPE=agent K3S_URL K3S_TOKEN   join a k3s server as a worker
+  COMPONENTS                      none, minimal, default, full, or names: what the cluster gets if it lacks it
   PIPEOPS_UPDATE_SIGNATURES       how many maintainers must have signed another version (1)
   HTTPS_PROXY NO_PROXY PIPEOPS_CA_FILE PIPEOPS_MIRROR PIPEOPS_REGISTRY_MIRROR PIPEOPS_BUNDLE
-  The rest, and the rules by which a Kubernetes is chosen: docs/install.md
+  The rest, and the rules by which a Kubernetes is chosen: docs/cluster-owner/install.md
 
 Exit codes
   0 done            4 this machine cannot       8 a decision of yours is needed
   1 unexpected      5 network                   9 the agent is not registered
   2 wrong settings  6 wrong checksum           10 another run is at work
   3 root is needed  7 the cluster is not there 11 something could not be removed
+ 12 the agent is registered, and not all components are installed
 TEXT
 }
 
@@ -53,4 +55,16 @@ command_cluster_info() {
     IFS='|' read -r code what why fix <<<"$entry"
     say "    in the way (exit code $code): $what: $why (fix: $fix)"
   done
+  [[ ${facts[K3S_OURS]:-no} != server ]] || cluster_info_server
+}
+
+# cluster_info_server prints what a worker needs to join this server. The token itself stays in its file.
+cluster_info_server() {
+  local address=SERVER # of another machine, whose facts are replayed
+  if [[ -z $facts_file ]]; then
+    address="$(ip -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([^ ]*\).*/\1/p')"
+  fi
+  say "    server:     https://${address:-SERVER}:6443"
+  say "    token:      sudo cat /var/lib/rancher/k3s/server/node-token"
+  say "    worker:     curl -fsSL ${NEWEST_URL%/*}/join-worker.sh | bash -s ${address:-SERVER} TOKEN"
 }

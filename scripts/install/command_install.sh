@@ -34,6 +34,7 @@ install_server() {
   esac
   [[ $dry_run == yes || $decided == k3s ]] || kube_reachable
   kube_apply
+  components_start
   if [[ $dry_run == yes ]]; then
     say "==> nothing was changed: this was a dry run"
     return 0
@@ -41,9 +42,11 @@ install_server() {
   if ! agent_await; then agent_failed; fi
   say "==> $CLUSTER_NAME is registered with $PIPEOPS_CONTROL_PLANE_URL, after $SECONDS s"
   say "    kubectl:    ${kube[*]}"
-  say "    workers:    bash join-worker.sh SERVER TOKEN    (docs/install.md)"
+  say "    dashboard:  pipeops-agent dashboard    (docs/cluster-owner/dashboard.md)"
+  say "    workers:    bash join-worker.sh SERVER TOKEN    (docs/cluster-owner/install.md)"
   say "    installed:  $STATE_DIR/installed"
   say "    log:        ${log_to:-none}"
+  components_finish
 }
 
 install_worker() {

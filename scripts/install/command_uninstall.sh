@@ -39,6 +39,7 @@ uninstall_cluster_objects() {
   read -r -a kube <<<"$call"
   kube_reachable
   uninstall_apps
+  uninstall_components
   step "the agent's objects"
   # Namespaces have a rule of their own, and go last.
   manifest_without_namespaces "$STATE_DIR/agent.yaml" |
@@ -137,7 +138,7 @@ uninstall_foreign() {
 # cluster is clear, so that the next run can go on.
 uninstall_cluster_prove() {
   ((${#remains[@]} == 0)) || fail "$EXIT_REMAINS" "not all could be removed from the cluster:$(printf '\n    - %s' "${remains[@]}")" \
-    "what is not seen could be somebody's, so it was kept" "see what fails, and run it again: ${kube[*]} api-resources --verbs=list --namespaced"
+    "an object that kubectl did not list may be in use, so it was kept" "see what fails, and run it again: ${kube[*]} api-resources --verbs=list --namespaced"
 }
 
 uninstall_machine() {

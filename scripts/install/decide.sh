@@ -1,6 +1,6 @@
 # ---------------------------------------------------------------- decision
 # Which Kubernetes, and why. A function of the facts alone; the rules are written
-# down in docs/install.md, and test/install/testdata/facts holds them to it.
+# down in docs/cluster-owner/install.md, and test/install/testdata/facts holds them to it.
 
 decided="" because=""
 k3s_flags=()
@@ -129,9 +129,11 @@ decide_k3s_resources() {
   has="$REPLY"
   number "${facts[DISK_FREE_MB]:-0}" || true
   free="$REPLY"
-  if ((has < memory)); then
+  if ((has < MEMORY_WORKER_MB)); then
     obstacle "$EXIT_MACHINE" "this machine has $has MB of memory" "k3s needs $memory MB, and would be killed again and again" \
-      "use a larger machine, or join this one as a worker (NODE_TYPE=agent, $MEMORY_WORKER_MB MB)"
+      "use a larger machine"
+  elif ((has < memory)); then
+    remarks+=("WARNING: $has MB of memory are less than the $memory MB that a k3s server needs: Linux may kill it; a worker needs $MEMORY_WORKER_MB MB (NODE_TYPE=agent)")
   elif ((has < MEMORY_GOOD_MB)) && [[ ${facts[WANT_ROLE]:-server} == server ]]; then
     remarks+=("$has MB of memory leave little for apps; 2 GB are better")
   fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts the PipeOps agent on this machine: into a Kubernetes that it sets up (k3s,
 # or k3d, kind, minikube), or into one that is there. `install.sh help` tells the
-# rest; docs/install.md has the rules and every setting.
+# rest; docs/cluster-owner/install.md has the rules and every setting.
 #
 # Made from scripts/install/*.sh by `go generate ./scripts/install`. Do not edit.
 # Nothing happens before the last line, so half a download does nothing.

@@ -173,6 +173,22 @@ k3s_await() {
   say "    Kubernetes is ready"
 }
 
+# k3s_settled waits until k3s has brought what it brings itself, so that it counts as there.
+k3s_settled() {
+  local file name deadline=$((SECONDS + 60)) dir=/var/lib/rancher/k3s/server/manifests
+  for file in local-storage traefik metrics-server/metrics-apiservice; do
+    name="${file##*/}"
+    [[ -e $dir/$file.yaml && ! -e $dir/$file.yaml.skip ]] || continue
+    until kube_read -n kube-system get "addons.k3s.cattle.io/$name" -o name; do
+      ((SECONDS < deadline)) || {
+        say "    note: k3s has not brought $name yet"
+        return 0
+      }
+      sleep 1
+    done
+  done
+}
+
 node_ready() {
   local out
   if [[ $NODE_TYPE == server ]]; then

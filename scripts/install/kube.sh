@@ -62,7 +62,7 @@ kube_apply() {
   agent_of_others
   record agent "${kube[*]}"
   namespaces_record
-  kube_objects | kube_apply_stdin || code=$?
+  kube_apply_stdin < <(kube_objects) || code=$? # no pipe, which would lose last_output
   ((code == 0)) || fail "$EXIT_CLUSTER" "the cluster refused the agent's objects" "kubectl says: $last_output" \
     "Kubernetes 1.30 or newer is needed, and an administrator's rights: ${kube[*]} auth can-i '*' '*'"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"

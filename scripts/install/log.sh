@@ -83,6 +83,7 @@ failed=no
 tmp_dir=""
 on_exit() {
   local code=$?
+  [[ ${components_running:-no} == no ]] || components_end # its rights end with this run
   [[ -z $tmp_dir ]] || rm -rf "$tmp_dir"
   lock_release
   log "---- ends with exit code $code"

@@ -18,9 +18,9 @@ RELEASE_MINIKUBE_VERSION="v1.37.0"
 RELEASES_URL="https://github.com/pipeops/pipeops-vm-agent/releases/download"
 NEWEST_URL="https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/version.txt"
 
-# Exit codes, as docs/install.md lists them.
+# Exit codes, as docs/cluster-owner/install.md lists them.
 EXIT_UNEXPECTED=1 EXIT_USAGE=2 EXIT_ROOT=3 EXIT_MACHINE=4 EXIT_NETWORK=5 EXIT_CHECKSUM=6
-EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11
+EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11 EXIT_COMPONENTS=12
 
 NAMESPACE="pipeops"
 AGENT_SELECTOR="app.kubernetes.io/name=pipeops-agent"
@@ -60,6 +60,7 @@ settings_load() {
   K3S_VERSION="${K3S_VERSION:-$RELEASE_K3S_VERSION}"
   CLUSTER_NAME="${CLUSTER_NAME:-}"
   CLUSTER_TYPE="${CLUSTER_TYPE:-}"
+  COMPONENTS="${COMPONENTS:-}"
   KUBE_CONTEXT="${KUBE_CONTEXT:-}"
   NODE_TYPE="${NODE_TYPE:-server}"
   K3S_URL="${K3S_URL:-}"
@@ -110,6 +111,7 @@ settings_check() {
     "" | k3s | k3d | kind | minikube | existing) ;;
     *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
   esac
+  components_valid || wrong+=("COMPONENTS=$COMPONENTS: use none, minimal, default or full, or some of ${COMPONENTS_KNOWN[*]}")
   local setting
   for setting in "${pinned_settings[@]}"; do
     [[ ${!setting:-} =~ ^([0-9a-f]{64})?$ ]] || wrong+=("$setting=${!setting}: is to be a SHA-256, 64 characters of 0-9 and a-f")

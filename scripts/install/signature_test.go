@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 const (
@@ -46,6 +47,7 @@ tmp_open
 
 // TestTwoSignatures has the installer ask for two of the keys.
 func TestTwoSignatures(t *testing.T) {
+	suite.Release(t, "two signatures of a release")
 	first, second := testKey(t, "plain.key", ""), testKey(t, "encrypted-cheaply.key", "correct horse")
 	const list, comment = "0123  agent.yaml\n", "pipeops v1.2.3 SHA256SUMS"
 	one, two := string(first.Sign([]byte(list), comment)), string(second.Sign([]byte(list), comment))
@@ -162,7 +164,7 @@ signature_check /no/file x`
 // subscripts run commands. So each is one that the script computes, or that number has passed.
 func TestArithmeticReadsNumbersAlone(t *testing.T) {
 	own := strings.Fields("EUID SECONDS REPLY PIPEOPS_WAIT PIPEOPS_UPDATE_SIGNATURES signed MAX_CLOCK_DIFFERENCE MEMORY_WORKER_MB MEMORY_GOOD_MB has free memory disk " +
-		"code deadline difference seconds failures doctor_failed line i date s a b capabilities")
+		"COMPONENTS_WAIT code deadline difference seconds failures doctor_failed line i date s a b capabilities")
 	expression := regexp.MustCompile(`\(\((.*?)\)\)`)
 	length := regexp.MustCompile(`\$\{#[^}]*\}`)
 	name := regexp.MustCompile(`[A-Za-z_][A-Za-z_0-9]*`)

@@ -6,7 +6,7 @@ locked=no
 
 state_open() {
   [[ $dry_run == no ]] || return 0
-  (umask 077 && mkdir -p "$STATE_DIR/backups") 2>/dev/null || fail "$EXIT_ROOT" "$STATE_DIR cannot be made" "it belongs to somebody else" "sudo -E bash install.sh"
+  (umask 077 && mkdir -p "$STATE_DIR/backups") 2>/dev/null || fail "$EXIT_ROOT" "$STATE_DIR cannot be made" "it belongs to another user" "sudo -E bash install.sh"
   lock_take
   tmp_dir="$STATE_DIR/tmp" # here, so that the next run removes what a killed one has left
   rm -rf "$tmp_dir"

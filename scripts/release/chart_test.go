@@ -54,5 +54,5 @@ func chartIsWhatHelmPacks(t *testing.T, dir string) {
 	require.NotEmpty(t, image)
 	assert.Contains(t, string(read(t, dir, "agent.yaml")), image[1])
 	byTag := run("template", "pipeops-agent", ours, "--set", "agent.controlPlaneUrl=https://cp.example.com,agent.clusterName=prod-1,image.digest=")
-	assert.True(t, strings.Contains(byTag, "image: pipeops/agent:v1.2.3\n"), "docs/release.md has it so")
+	assert.True(t, strings.Contains(byTag, "image: pipeops/agent:v1.2.3\n"), "docs/contributing/publishing.md has it so")
 }

@@ -21,13 +21,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// documented are the commands of docs/release.md of that name, with words replaced.
+// documented are the commands of docs/contributing/publishing.md of that name, with words replaced.
 func documented(t *testing.T, name string, replace ...string) string {
 	t.Helper()
-	block := regexp.MustCompile("(?s)<!-- run: " + name + " -->\n```sh\n(.*?)```").FindStringSubmatch(string(read(t, "../../docs", "release.md")))
-	require.NotNil(t, block, "docs/release.md has no commands %q", name)
+	block := regexp.MustCompile("(?s)<!-- run: " + name + " -->\n```sh\n(.*?)```").FindStringSubmatch(string(read(t, "../../docs/contributing", "publishing.md")))
+	require.NotNil(t, block, "docs/contributing/publishing.md has no commands %q", name)
 	return strings.NewReplacer(replace...).Replace(block[1])
 }
 
@@ -136,9 +137,7 @@ func TestMakeReleaseOfTheGuide(t *testing.T) {
 
 // TestPushOfTheGuide pushes the images of a release to a registry, as the guide has it.
 func TestPushOfTheGuide(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles for two architectures")
-	}
+	suite.Release(t, "a release pushed to a registry")
 	require.NoError(t, programs.Program{Package: "./scripts/image"}.Depend(t.Context()))
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)

@@ -1,8 +1,8 @@
 // Command release makes everything that is published for a version: programs and
 // archives for each platform, images, Helm charts, manifests and installers that
 // are pinned to them, a list of what is in them (SBOM), their provenance, checksums,
-// and the maintainer's signatures. The same commit gives the same bytes. docs/release.md
-// says how to publish and how to check.
+// and the maintainer's signatures. The same commit gives the same bytes.
+// docs/contributing/publishing.md describes how to publish and how to check.
 //
 //	go run ./scripts/release --version v1.2.3 --output dist/v1.2.3 --sign KEYFILE
 //	go run ./scripts/release sign dist/v1.2.3 --key KEYFILE
@@ -32,14 +32,14 @@ var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/a
 
 // shipped are the programs of a release.
 var shipped = []program{
-	{name: "pipeops-agent", pkg: "./cmd/agent", image: agentImage, updates: true, trusts: true},
-	{name: "pipeops-runner", pkg: "./cmd/runner"},
+	{name: "pipeops-agent", about: "Turns a Kubernetes cluster into a deployment target", pkg: "./cmd/agent", commands: true, image: agentImage, updates: true, trusts: true},
+	{name: "pipeops-runner", about: "Deploys to clusters that agents have connected", pkg: "./cmd/runner", commands: true},
 	// It runs where the operator's services run.
-	{name: "pipeops-controlplane", pkg: "./cmd/controlplane", image: "pipeops/controlplane", dataDir: "/var/lib/pipeops-controlplane", linuxOnly: true, trusts: true},
+	{name: "pipeops-controlplane", about: "Registers agents, and leads Runners to them", pkg: "./cmd/controlplane", commands: true, image: "pipeops/controlplane", dataDir: "/var/lib/pipeops-controlplane", linuxOnly: true, trusts: true},
 }
 
 // files go into every archive beside the programs.
-var files = []string{"LICENSE", "README.md", "docs", "deployments"}
+var files = []string{"LICENSE", "README.md", "CHANGELOG.md", "docs", "examples", "deployments"}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -157,12 +157,18 @@ func (r *release) make(ctx context.Context) (err error) {
 	if err := os.MkdirAll(filepath.Dir(r.dir), 0o755); err != nil { //nolint:gosec // a build output that all users may read
 		return err
 	}
+	if r.root, err = filepath.Abs(r.root); err != nil { // nfpm takes paths from there
+		return err
+	}
 	if r.staging, err = os.MkdirTemp(filepath.Dir(r.dir), ".release-"); err != nil {
+		return err
+	}
+	if r.staging, err = filepath.Abs(r.staging); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.staging)) }()
 	for _, step := range []func(context.Context) error{
-		r.compile, r.bare, r.images, r.manifests, r.charts, r.archives, r.scripts, r.boms, r.versionFile, r.provenance, r.prove,
+		r.compile, r.bare, r.images, r.manifests, r.charts, r.archives, r.manuals, r.packages, r.formulas, r.scripts, r.boms, r.versionFile, r.provenance, r.prove,
 	} {
 		if err := step(ctx); err != nil {
 			return err

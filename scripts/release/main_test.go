@@ -26,6 +26,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 var stamp = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -49,7 +50,7 @@ func small(t *testing.T, root string) string {
 		time:      stamp, expires: stamp.Add(validity), out: &out,
 	}
 	pause := programs.Program{Package: "./test/apps/pause"}
-	require.NoError(t, errors.Join(pause.Depend(t.Context()), inputs.Depend("LICENSE", "deployments", "scripts/install")))
+	require.NoError(t, errors.Join(pause.Depend(t.Context()), inputs.Depend("LICENSE", "deployments", "scripts/install", "internal/tools/nfpm")))
 	require.NoError(t, r.keys(testKey, "", ""))
 	require.NoError(t, r.make(t.Context()), out.String())
 	return r.dir
@@ -59,7 +60,7 @@ func small(t *testing.T, root string) string {
 func elsewhere(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"go.mod", "go.sum", "LICENSE", "deployments", "internal/release", "scripts/install", "test/apps"} {
+	for _, name := range []string{"go.mod", "go.sum", "LICENSE", "deployments", "internal/release", "internal/tools/nfpm", "scripts/install", "test/apps"} {
 		from, into := filepath.Join("../..", name), filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(into), 0o755))
 		if info, err := os.Stat(from); err == nil && !info.IsDir() {
@@ -82,9 +83,7 @@ func read(t *testing.T, dir, name string) []byte {
 
 // TestTwoReleasesOfACommitAreTheSame: from different folders, and with git and without.
 func TestTwoReleasesOfACommitAreTheSame(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles for two architectures")
-	}
+	suite.Release(t, "two builds of a whole release")
 	first, second := small(t, "../.."), small(t, elsewhere(t))
 	sums := string(read(t, first, "SHA256SUMS"))
 	assert.Equal(t, sums, string(read(t, second, "SHA256SUMS")))
@@ -109,6 +108,8 @@ func TestTwoReleasesOfACommitAreTheSame(t *testing.T) {
 	t.Run("what is pinned", func(t *testing.T) { versionIsPinned(t, first) })
 	t.Run("checked as the guide says", func(t *testing.T) { checksOfTheGuide(t, first) })
 	t.Run("the chart", func(t *testing.T) { chartIsWhatHelmPacks(t, first) })
+	t.Run("the packages", func(t *testing.T) { packagesAreWhole(t, first) })
+	t.Run("the formulas", func(t *testing.T) { formulasNameTheArchives(t, first) })
 	t.Run("the archive", func(t *testing.T) { archiveIsWhole(t, first) })
 }
 

@@ -19,9 +19,10 @@ import (
 const (
 	repository = "https://github.com/pipeops/pipeops-vm-agent"
 	// buildType and builderID lead to the page that describes this build.
-	buildType = repository + "/blob/main/docs/release.md#provenance"
-	builderID = repository + "/blob/main/docs/release.md#making-a-release"
-	// imageBase is what the images start from: they hold the program and the CAs, and no base image.
+	buildType = repository + "/blob/main/docs/contributing/publishing.md#provenance"
+	builderID = repository + "/blob/main/docs/contributing/publishing.md#making-a-release"
+	// imageBase is what the images start from: they hold the program and the CAs, and no base
+	// image.
 	imageBase = "scratch"
 	// rootsModule is where the CAs of the images come from.
 	rootsModule = "golang.org/x/crypto/x509roots/fallback"

@@ -18,6 +18,8 @@ import (
 // program is a published program.
 type program struct {
 	name, pkg string
+	about     string // one line about it
+	commands  bool   // it writes its manual pages and completions
 	image     string // name of its image; empty for none
 	dataDir   string // in its image, for a volume
 	linuxOnly bool

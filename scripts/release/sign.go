@@ -30,7 +30,7 @@ func newSignCommand() *cobra.Command {
 		Use:   "sign DIR --key KEYFILE",
 		Short: "Add a maintainer's signature to a release",
 		Long: `Add a maintainer's signature to those of a release, which is in DIR. First compare its
-SHA256SUMS with those of your own build of the tag: docs/release.md says how.
+SHA256SUMS with those of your own build of the tag: docs/contributing/publishing.md says how.
 
 With --expires, the release gets another time, and this signature takes the place of all others.`,
 		Example: "  go run ./scripts/release sign dist/v1.2.3 --key ../keys/second.key --passphrase-file ../keys/passphrase",

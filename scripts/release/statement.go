@@ -1,8 +1,8 @@
 package main
 
 // The fields of an in-toto Statement (https://in-toto.io/Statement/v1) and of SLSA's predicate
-// (https://slsa.dev/spec/v1.0/provenance) that a release has. encoding/json writes the same bytes in
-// each build; protojson, which the generated types of in-toto need, does not.
+// (https://slsa.dev/spec/v1.0/provenance) that a release has. encoding/json writes the same bytes
+// in each build; protojson, which the generated types of in-toto need, does not.
 const (
 	statementType = "https://in-toto.io/Statement/v1"
 	predicateType = "https://slsa.dev/provenance/v1"

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 const program = "./test/apps/pause"
@@ -37,9 +39,7 @@ func write(t *testing.T, function string) (db string) {
 }
 
 func TestAVulnerabilityThatIsCalledFails(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles govulncheck")
-	}
+	suite.Release(t, "govulncheck, which make check runs, on a made-up vulnerability")
 	var out bytes.Buffer
 	c := check{db: write(t, "Notify"), root: "../..", packages: []string{program}, out: &out}
 	require.ErrorContains(t, c.run(t.Context()), "govulncheck: exit status 3", out.String())

@@ -10,13 +10,13 @@ import (
 
 // limit is how long a wait may take. It is far beyond what anything here takes on a busy machine,
 // because it only decides how soon a failing test ends.
-const limit = time.Minute
+const limit = 3 * time.Minute
 
 // pollInterval is how often Until calls its condition.
 const pollInterval = 10 * time.Millisecond
 
 // Receive returns the next value from ch. It fails the test when ch is closed, or when no value
-// arrives within a minute.
+// arrives within three minutes.
 func Receive[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	timeout := time.NewTimer(limit)

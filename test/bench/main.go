@@ -1,7 +1,7 @@
 // Command bench measures the agent as it is shipped, a pod in a real Kubernetes reached through the
 // tunnel, against the product's bounds. It measures the agent's memory beside thousands of pods,
 // and the time of a list and of a deploy. It also measures what the agent adds to the time from a
-// deploy to a ready pod. `make bench` runs it; docs/bench.md explains the output.
+// deploy to a ready pod. `make bench` runs it; docs/contributing/bench.md explains the output.
 package main
 
 import (

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 func TestNameIsChecked(t *testing.T) {
@@ -45,9 +47,7 @@ func TestPortsAreNotShared(t *testing.T) {
 
 // TestLife takes two real brokers through all they can do.
 func TestLife(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a real RabbitMQ")
-	}
+	suite.Release(t, "the life of a broker")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	upTimeout   = 12 * time.Minute // it may have to be installed
+	upTimeout   = 15 * time.Minute // it may have to be installed
 	downTimeout = time.Minute
 )
 

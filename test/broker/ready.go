@@ -14,7 +14,7 @@ import (
 )
 
 // startTimeout is far more than the seconds that a start takes on a quiet machine.
-const startTimeout = 4 * time.Minute
+const startTimeout = 8 * time.Minute
 
 // TLSConfig verifies the broker by its own CA.
 func (b *Broker) TLSConfig() *tls.Config {

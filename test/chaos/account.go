@@ -14,21 +14,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 )
 
 // apps returns all Apps there are, read past the agent.
-func (c *chaos) apps(ctx context.Context) ([]app.App, error) {
+func (c *chaos) apps(ctx context.Context) ([]v1alpha1.App, error) {
 	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion(app.GroupVersion.String())
-	list.SetKind(app.Kind + "List")
+	list.SetAPIVersion(v1alpha1.GroupVersion.String())
+	list.SetKind(v1alpha1.Kind + "List")
 	if err := c.sys.Kube.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
-	apps := make([]app.App, len(list.Items))
+	apps := make([]v1alpha1.App, len(list.Items))
 	for i := range list.Items {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &apps[i]); err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func (c *chaos) allHeard(ctx context.Context) error {
 	return nil
 }
 
-func generations(apps []app.App) map[string]int64 {
+func generations(apps []v1alpha1.App) map[string]int64 {
 	all := map[string]int64{}
 	for i := range apps {
 		all[apps[i].Name] = apps[i].Generation
@@ -167,7 +167,7 @@ func (c *chaos) held(ctx context.Context) (map[ledger.Target]ledger.Held, error)
 }
 
 // heldApp returns an App with its state: its Deployment must match the App.
-func (c *chaos) heldApp(ctx context.Context, a *app.App) (ledger.Held, error) {
+func (c *chaos) heldApp(ctx context.Context, a *v1alpha1.App) (ledger.Held, error) {
 	is := ledger.State{Exists: true, Value: value(a.Spec.Env), Generation: a.Generation, RestartedAt: a.Annotations[managed.RestartedAt]}
 	if a.Spec.Replicas != nil {
 		is.Replicas = *a.Spec.Replicas

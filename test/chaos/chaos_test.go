@@ -18,8 +18,8 @@ var fixedSeeds = []uint64{4711, 295516155, 20261123}
 // eachSeed is for how long things fail with a seed.
 const eachSeed = 3 * time.Minute
 
-// TestChaos has everything fail, once with each fixed seed. At the end of a run the accountant shows
-// that it notices a write that was lost, doubled or changed.
+// TestChaos has everything fail, once with each fixed seed. At the end of a run the accountant
+// shows that it notices a write that was lost, doubled or changed.
 func TestChaos(t *testing.T) {
 	suite.Release(t, "everything fails at random")
 	if os.Geteuid() != 0 {

@@ -14,8 +14,9 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
@@ -34,7 +35,7 @@ func (c *chaos) newRunner(ctx context.Context, name string) (*runner, error) {
 	if _, err := c.operate(ctx, "runner", "create", name, "-o", file); err != nil {
 		return nil, err
 	}
-	credentials, err := runnerapi.LoadCredentials(file)
+	credentials, err := credentials.Load(file)
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +53,10 @@ func (r *runner) queue(log zerolog.Logger) announce.ConsumerConfig {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(credentials.Broker.CA))
 	return announce.ConsumerConfig{
-		Config: announce.Config{
+		Config: rabbitmq.Config{
 			URLs: []string{credentials.Broker.URL}, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}, Log: log, Name: "chaos " + credentials.Runner,
 		},
-		Queue: announce.RunnerQueue(credentials.Runner),
+		Queue: rabbitmq.RunnerQueue(credentials.Runner),
 	}
 }
 

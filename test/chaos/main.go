@@ -2,7 +2,7 @@
 // processes are killed and held, wires are cut, silent, slow and lossy. Meanwhile Runners command
 // Apps. Whenever everything has settled again, an accountant compares every command with what the
 // cluster holds, and every change with what the Runner received. `make chaos` runs it;
-// docs/chaos.md explains the output.
+// docs/contributing/chaos.md explains the output.
 package main
 
 import (

@@ -13,7 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -44,7 +44,8 @@ func (c *chaos) measure(ctx context.Context) ([]ledger.Size, error) {
 	return all, errors.Join(errs...)
 }
 
-// sizeOf reads from the process itself (docs/observability.md#profiles), and from /proc (proc(5)).
+// sizeOf reads from the process itself (docs/operator/observability.md#profiles), and from /proc
+// (proc(5)).
 func sizeOf(ctx context.Context, profiles string, pid int) (size ledger.Size, err error) {
 	size.PID = pid
 	for range 2 { // what pools keep survives one collection
@@ -161,9 +162,9 @@ func (c *chaos) dead(context.Context) []string {
 	if err != nil {
 		return []string{fmt.Sprintf("RabbitMQ: %v", err)}
 	}
-	queue, err := ch.QueueDeclarePassive(announce.DeadQueue, true, false, false, false, nil)
+	queue, err := ch.QueueDeclarePassive(rabbitmq.DeadQueue, true, false, false, false, nil)
 	if err != nil {
-		return []string{fmt.Sprintf("queue %s: %v", announce.DeadQueue, err)}
+		return []string{fmt.Sprintf("queue %s: %v", rabbitmq.DeadQueue, err)}
 	}
 	if queue.Messages > 0 {
 		return []string{fmt.Sprintf("%d announcements were dead-lettered", queue.Messages)}

@@ -21,13 +21,14 @@ import (
 
 const (
 	exampleURL  = "https://cp.example.com:8443"
-	clusterName = "prod-1" // docs/helm.md's
+	clusterName = "prod-1" // docs/reference/charts.md's
 	previous    = "0.0.9"
 )
 
-// TestLife is an agent's life by the commands of docs/helm.md: installed in its
+// TestLife is an agent's life by the commands of docs/reference/charts.md: installed in its
 // previous version, tested, upgraded, uninstalled; nothing is left.
 func TestLife(t *testing.T) {
+	suite.Release(t, "the life of the agent's chart")
 	sys := system(t)
 	before := everything(t)
 	require.NoError(t, loadAgent(t.Context(), previous))

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,179 +15,127 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/deployments"
+	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-const metricsAPI = "APIService v1beta1.metrics.k8s.io"
-
-// TestMetricsServerWithoutACluster says what it assumes, or is told.
-func TestMetricsServerWithoutACluster(t *testing.T) {
-	text := func(args ...string) string {
-		return helm(t, append([]string{"template", "agent", agentChart, "--namespace", "elsewhere", "--skip-tests",
-			"--values", agentChart + "/ci/components.yaml"}, args...)...)
-	}
-	const assumes = "# Rendered without a cluster to ask, so it is assumed that it has no metrics API yet"
-	assumed := text()
-	assert.Contains(t, assumed, assumes)
-	assert.Contains(t, assumed, "image: registry.k8s.io/metrics-server/metrics-server:v")
-	told := text("--set", "components.metricsServer.install=always")
-	assert.NotContains(t, told, assumes)
-	assert.Contains(t, told, "name: v1beta1.metrics.k8s.io")
-	assert.NotContains(t, text("--set", "components.metricsServer.install=never"), "metrics.k8s.io/v1beta1")
-	assert.NotContains(t, text("--set", "components.metricsServer.install=never"), "name: v1beta1.metrics.k8s.io")
-	off := text("--set", "agent.autoInstallComponents=false,components.metricsServer.install=always")
-	assert.NotContains(t, off, "name: v1beta1.metrics.k8s.io")
-
-	digest := "sha256:" + strings.Repeat("0a", 32)
-	assert.Contains(t, text("--set", "components.metricsServer.image.digest="+digest), "image: registry.k8s.io/metrics-server/metrics-server@"+digest)
+// ofComponents are what the chart makes to install components.
+var ofComponents = []string{
+	"ServiceAccount pipeops-components", "ClusterRoleBinding pipeops-components:pipeops", "ConfigMap pipeops-components", "Job pipeops-components",
 }
 
-// TestMetricsServerHasFewRights, a pod that restricted namespaces admit, and names
-// that nobody else's has.
-func TestMetricsServerHasFewRights(t *testing.T) {
+// TestRightsToInstallComponentsEndWithTheJob: all of it is a hook that Helm deletes, whether it
+// succeeds or fails.
+func TestRightsToInstallComponentsEndWithTheJob(t *testing.T) {
+	with := render(t, agentChart, "components.yaml")
+	without := render(t, agentChart, "components.yaml", "--set", "agent.autoInstallComponents=false")
+	for _, key := range ofComponents {
+		require.Contains(t, with, key)
+		assert.NotContains(t, without, key)
+		notes := with[key].GetAnnotations()
+		assert.Equal(t, "post-install,post-upgrade", notes["helm.sh/hook"], key)
+		assert.Equal(t, "before-hook-creation,hook-succeeded,hook-failed", notes["helm.sh/hook-delete-policy"], key)
+		delete(with, key)
+	}
+	for key, o := range with {
+		assert.Equal(t, without[key], o, "%s: the standing agent's objects are the same, and its rights", key)
+	}
+	assert.Len(t, with, len(without))
+}
+
+// TestTheJobInstallsWhatTheValuesSay with the agent's image, proxy and CA.
+func TestTheJobInstallsWhatTheValuesSay(t *testing.T) {
 	all := render(t, agentChart, "components.yaml")
-	for key, o := range parseMetricsServer(t) {
-		if o.GetKind() == "ClusterRole" || o.GetKind() == "ClusterRoleBinding" || o.GetKind() == "RoleBinding" {
-			assert.NotContains(t, all, key, "upstream's own")
+	job := all["Job pipeops-components"]
+	assert.Equal(t, []any{"components", "install", "--set", "metrics-server,ingress,cert-manager", "--filename", "/etc/pipeops/components/settings.yaml"},
+		container(t, job)["args"])
+	assert.Equal(t, container(t, all["Deployment pipeops-agent"])["image"], container(t, job)["image"])
+	settings, err := components.ReadSettings([]byte(field[string](t, all["ConfigMap pipeops-components"], "data", "settings.yaml")))
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{"args": []any{"--kubelet-insecure-tls"}}, settings.Components["metrics-server"].Values["metrics-server"])
+
+	everything := render(t, agentChart, "everything.yaml")
+	settings, err = components.ReadSettings([]byte(field[string](t, everything["ConfigMap pipeops-components"], "data", "settings.yaml")))
+	require.NoError(t, err)
+	assert.Equal(t, "https://charts.example.com", settings.Mirror)
+	env, err := json.Marshal(container(t, everything["Job pipeops-components"])["env"])
+	require.NoError(t, err)
+	assert.Contains(t, string(env), `"SSL_CERT_DIR"`)
+	assert.Contains(t, string(env), `{"key":"HTTPS_PROXY","name":"proxy","optional":false}`)
+	_, err = components.ReadSettings([]byte(field[string](t, render(t, agentChart, "single.yaml", "--set", "agent.autoInstallComponents=true")["ConfigMap pipeops-components"], "data", "settings.yaml")))
+	require.NoError(t, err, "without settings")
+}
+
+// TestTheChartKnowsTheComponents: its schema lists them.
+func TestTheChartKnowsTheComponents(t *testing.T) {
+	args := []string{"--set", "agent.components.set=" + strings.Join(components.Names(), `\,`)}
+	for _, name := range components.Names() {
+		args = append(args, "--set", "agent.components.settings.components."+name+".mode=auto")
+	}
+	assert.Contains(t, render(t, agentChart, "components.yaml", args...), "Job pipeops-components")
+}
+
+// serveCharts serves the real charts where the cluster's pods reach them.
+func serveCharts(t *testing.T, host string) (address string) {
+	t.Helper()
+	directory := filepath.Join(harness.Root(), "..", "shared", "charts")
+	var index strings.Builder
+	index.WriteString("apiVersion: v1\nentries:\n")
+	for _, c := range components.All() {
+		for _, chart := range c.Charts {
+			if !chart.IsOwn() {
+				fmt.Fprintf(&index, "  %s:\n  - version: %s\n    urls: [%s-%s.tgz]\n", chart.Name, chart.Version, chart.Name, chart.Version)
+			}
 		}
 	}
-	rules := field[[]any](t, all["ClusterRole pipeops:metrics-server"], "rules")
-	require.Len(t, rules, 2)
-	for _, rule := range rules {
-		assert.Subset(t, []any{"get", "list", "watch"}, rule.(map[string]any)["verbs"])
-		assert.Subset(t, []any{"nodes/metrics", "pods", "nodes"}, rule.(map[string]any)["resources"])
-	}
-	security := container(t, all["Deployment metrics-server"])["securityContext"].(map[string]any)
-	assert.Equal(t, false, security["allowPrivilegeEscalation"])
-	assert.Equal(t, true, security["runAsNonRoot"])
-	assert.Equal(t, true, security["readOnlyRootFilesystem"])
-	assert.Equal(t, "RuntimeDefault", security["seccompProfile"].(map[string]any)["type"])
-	assert.Equal(t, []any{"ALL"}, security["capabilities"].(map[string]any)["drop"])
-	assert.Equal(t, "metrics-server", field[string](t, all[metricsAPI], "spec", "service", "name"))
-	assert.Equal(t, "pipeops", field[string](t, all[metricsAPI], "spec", "service", "namespace"))
-}
-
-func parseMetricsServer(t *testing.T) objects {
-	t.Helper()
-	manifest, err := deployments.MetricsServer()
+	_, err := os.Stat(directory)
 	require.NoError(t, err)
-	return parse(t, manifest)
-}
-
-// TestMetricsServerIsUpstreams compares what the chart is made of with the module
-// that test/cluster/metricsserver pins.
-func TestMetricsServerIsUpstreams(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "sigs.k8s.io/metrics-server")
-	cmd.Dir = filepath.Join(harness.Root(), "test", "cluster", "metricsserver")
-	out, err := cmd.Output()
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	require.NoError(t, err)
-	var module struct{ Dir, Version string }
-	require.NoError(t, json.Unmarshal(out, &module))
-	for ours, theirs := range map[string]string{
-		"rbac": "base/rbac", "service": "base/service", "deployment": "base/deployment", "apiservice": "base/apiservice",
-		"release": "components/release/kustomization",
-	} {
-		file := filepath.Join(harness.Root(), "deployments", "components", "metrics-server", ours+".yaml")
-		want, err := os.ReadFile(filepath.Join(module.Dir, "manifests", filepath.FromSlash(theirs)+".yaml"))
-		require.NoError(t, err)
-		got, err := os.ReadFile(file)
-		require.NoError(t, err)
-		assert.Equal(t, string(want), string(got), "%s is not that of metrics-server %s: copy it from the module and run `go generate ./deployments/...`", file, module.Version)
-	}
-	image := container(t, parseMetricsServer(t)["Deployment metrics-server in kube-system"])["image"]
-	assert.Equal(t, "registry.k8s.io/metrics-server/metrics-server:"+module.Version, image)
-}
-
-// withComponents has the documented installation bring what the cluster lacks, with
-// the metrics-server that the cluster's registry has.
-func withComponents(t *testing.T, apiURL string) string {
-	t.Helper()
-	return documented(t, "install", exampleURL, apiURL, "--wait", "--wait --timeout 3m --values "+agentChart+"/ci/components.yaml"+
-		" --set components.metricsServer.kubeletInsecureTLS=true,components.metricsServer.image.repository=cluster.test/metrics-server,components.metricsServer.image.tag=built")
-}
-
-// TestMetricsServerOfAnotherIsLeftAlone: the test's cluster has one by kubectl apply.
-func TestMetricsServerOfAnotherIsLeftAlone(t *testing.T) {
-	suite.Release(t, "further lives of the charts")
-	sys := system(t)
-	const uid = "kubectl get apiservice v1beta1.metrics.k8s.io -o jsonpath='{.metadata.uid} {.spec} {.metadata.annotations}'"
-	before := shell(t, uid)
-	require.Contains(t, before, "kube-system")
-	t.Cleanup(func() { removeAgent(t, "apart") })
-	said := shell(t, in("apart", withComponents(t, sys.APIURL())))
-	assert.Contains(t, said, "The cluster has a metrics API already, which is left as it is")
-	assert.Empty(t, shell(t, "kubectl -n apart get deployment metrics-server --ignore-not-found"))
-	assert.Equal(t, before, shell(t, uid))
-
-	out, err := runShell(t.Context(), in("apart", upgradeWith(t, "components.metricsServer.install=always")))
-	require.Error(t, err, "what is told to be ours and is not, Helm refuses")
-	assert.Contains(t, out, "v1beta1.metrics.k8s.io")
-	assert.Contains(t, out, "ownership")
-	assert.Equal(t, before, shell(t, uid))
-}
-
-// upgradeWith is the documented upgrade with a value of its own.
-func upgradeWith(t *testing.T, set string) string {
-	t.Helper()
-	return documented(t, "upgrade", "--reset-then-reuse-values", "--reset-then-reuse-values --set "+set)
-}
-
-// TestMetricsServerOfTheRelease comes, stays over an upgrade, and goes with it.
-func TestMetricsServerOfTheRelease(t *testing.T) {
-	suite.Release(t, "further lives of the charts")
-	sys := system(t)
-	withoutMetrics(t)
-	t.Cleanup(func() {
-		if t.Failed() { // else it is gone
-			removeAgent(t, "measured")
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/index.yaml" {
+			_, _ = io.WriteString(w, index.String())
+			return
 		}
-	})
-	said := shell(t, in("measured", withComponents(t, sys.APIURL())))
-	assert.Contains(t, said, "The cluster's metrics API comes with this release")
-	awaitFigures(t)
-
-	const state = `kubectl get apiservice v1beta1.metrics.k8s.io -o jsonpath={.metadata.uid}; kubectl -n measured get pods -l k8s-app=metrics-server -o name`
-	before := shell(t, state)
-	shell(t, in("measured", upgradeWith(t, "agent.logLevel=debug")))
-	assert.Equal(t, before, shell(t, state), "an upgrade keeps it")
-
-	// Somebody puts another in its place: nothing is done before a person has decided.
-	const serve = `kubectl patch apiservice v1beta1.metrics.k8s.io --type merge -p '{"spec":{"service":{"namespace":"%s"}}}'`
-	shell(t, fmt.Sprintf(serve, "kube-system"))
-	out, err := runShell(t.Context(), in("measured", documented(t, "upgrade")))
-	require.Error(t, err)
-	assert.Contains(t, out, "but kube-system/metrics-server serves it now (fix:")
-	shell(t, fmt.Sprintf(serve, "measured"))
-
-	shell(t, in("measured", documented(t, "uninstall")+"kubectl delete crd apps.pipeops.io"))
-	left := shell(t, "kubectl get apiservices,clusterroles,clusterrolebindings -o name; kubectl -n kube-system get rolebindings -o name")
-	for _, gone := range []string{"apiservice.apiregistration.k8s.io/v1beta1.metrics.k8s.io", "pipeops:", "pipeops-metrics-server"} {
-		assert.NotContains(t, left, gone)
-	}
-	assert.Contains(t, left, "system:metrics-server", "another's roles are left")
+		http.ServeFile(w, r, filepath.Join(directory, filepath.Base(r.URL.Path)))
+	})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return listener.Addr().String()
 }
 
-// withoutMetrics takes the metrics API from the cluster until the test ends.
-func withoutMetrics(t *testing.T) {
-	t.Helper()
-	saved := filepath.Join(t.TempDir(), "apiservice.json")
-	shell(t, `kubectl get apiservice v1beta1.metrics.k8s.io -o json >`+saved+"; kubectl delete apiservice v1beta1.metrics.k8s.io")
+// TestAReleaseInstallsComponents: they are there when Helm returns, and the rights are gone.
+func TestAReleaseInstallsComponents(t *testing.T) {
+	suite.Release(t, "further lives of the charts")
+	sys := system(t)
+	charts := serveCharts(t, sys.HostIP())
 	t.Cleanup(func() {
-		out, err := runShell(context.WithoutCancel(t.Context()), "kubectl delete apiservice v1beta1.metrics.k8s.io --ignore-not-found; kubectl create -f "+saved)
+		out, err := runShell(context.WithoutCancel(t.Context()), "helm uninstall vertical-pod-autoscaler -n vpa --ignore-not-found; "+
+			"kubectl delete namespace vpa --ignore-not-found --wait=false")
 		assert.NoError(t, err, out)
+		removeAgent(t, "equipped")
 	})
-}
+	const agentRights = "kubectl auth can-i --list --as system:serviceaccount:equipped:pipeops-agent | sort"
+	install := func(more string) string {
+		return in("equipped", documented(t, "install", exampleURL, sys.APIURL(), "--wait", "--wait --timeout 3m"+more))
+	}
+	shell(t, install(""))
+	before := shell(t, agentRights)
+	said := shell(t, in("equipped", documented(t, "upgrade", "--reset-then-reuse-values", "--reset-then-reuse-values --timeout 5m"+
+		" --set agent.autoInstallComponents=true,agent.components.set=vpa,agent.components.settings.mirror=http://"+charts+
+		",agent.components.settings.httpHosts={"+charts+"}")))
+	assert.Contains(t, said, "The components that the cluster lacked are installed (vpa)")
+	assert.Contains(t, shell(t, "helm list -n vpa"), "vertical-pod-autoscaler")
+	assert.Contains(t, shell(t, "kubectl api-resources --api-group autoscaling.k8s.io -o name"), "verticalpodautoscalers")
+	left := shell(t, "kubectl -n equipped get serviceaccounts,configmaps,jobs -o name; kubectl get clusterrolebindings -o name")
+	assert.NotContains(t, left, "pipeops-components")
+	assert.Equal(t, before, shell(t, agentRights))
 
-// awaitFigures waits until the metrics API has figures of the node.
-func awaitFigures(t *testing.T) {
-	t.Helper()
-	eventually(t, "kubectl top has figures of the node", func(ctx context.Context) error {
-		out, err := runShell(ctx, "kubectl top nodes --no-headers")
-		if err != nil || strings.TrimSpace(out) == "" {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		return nil
-	})
+	out, err := runShell(t.Context(), in("equipped", documented(t, "upgrade", "--reset-then-reuse-values", "--reset-then-reuse-values --timeout 5m"+
+		" --set agent.components.set=cert-manager,agent.components.settings.mirror=http://"+charts+"/nothing")))
+	require.Error(t, err, out)
+	assert.Contains(t, out, "component cert-manager", "Helm shows the log of the Job that failed")
+	left = shell(t, "kubectl -n equipped get serviceaccounts,configmaps,jobs -o name; kubectl get clusterrolebindings -o name")
+	assert.NotContains(t, left, "pipeops-components")
 }

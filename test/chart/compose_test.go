@@ -111,7 +111,7 @@ func TestComposeRuns(t *testing.T) {
 		}
 		env = append(env, name+"="+*value)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	serve := exec.CommandContext(ctx, program, append(control.Command,
 		"--api-listen=127.0.0.1:0", "--tunnel-listen=127.0.0.1:0", "--edge-listen=127.0.0.1:0")...)

@@ -45,14 +45,97 @@ func TestControlPlaneValues(t *testing.T) {
 	assert.Len(t, field[[]any](t, several["NetworkPolicy pipeops-controlplane"], "spec", "ingress"), 2, "the port for control planes is for them alone")
 }
 
+// TestControlPlaneGateway: it has a Service of its own, and none of it is there without a domain.
+func TestControlPlaneGateway(t *testing.T) {
+	const service = "Service pipeops-controlplane-gateway"
+	none := render(t, controlChart, "broker.yaml")
+	assert.NotContains(t, none, service)
+	assert.NotContains(t, field[map[string]any](t, none["ConfigMap pipeops-controlplane"], "data"), "PIPEOPS_GATEWAY_DOMAIN")
+
+	full := render(t, controlChart, "gateway.yaml")
+	settings := field[map[string]any](t, full["ConfigMap pipeops-controlplane"], "data")
+	assert.Equal(t, "apps.example.com", settings["PIPEOPS_GATEWAY_DOMAIN"])
+	assert.Equal(t, "/etc/pipeops/gateway/tls.key", settings["PIPEOPS_GATEWAY_KEY_FILE"])
+	assert.Equal(t, "443", settings["PIPEOPS_GATEWAY_HTTPS_PORT"])
+	assert.Equal(t, "Local", field[string](t, full[service], "spec", "externalTrafficPolicy"))
+	assert.Len(t, field[[]any](t, full[service], "spec", "ports"), 2)
+	ports := field[[]any](t, full["NetworkPolicy pipeops-controlplane"], "spec", "ingress")[0].(map[string]any)["ports"]
+	assert.Len(t, ports, 5, "the public is let in")
+
+	quic := render(t, controlChart, "gateway.yaml", "--set", "gateway.http3=true")
+	port := field[[]any](t, quic[service], "spec", "ports")[2].(map[string]any)
+	assert.Equal(t, "UDP", port["protocol"])
+	ports = field[[]any](t, quic["NetworkPolicy pipeops-controlplane"], "spec", "ingress")[0].(map[string]any)["ports"]
+	assert.Len(t, ports, 6, "HTTP/3 is let in")
+	assert.Equal(t, "false", settings["PIPEOPS_GATEWAY_HTTP3"])
+
+	updated := render(t, controlChart, "gateway.yaml", "--set", "gateway.dnsUpdates.server=ns1.example.com:53,gateway.dnsUpdates.existingSecret=tsig")
+	settings = field[map[string]any](t, updated["ConfigMap pipeops-controlplane"], "data")
+	assert.Equal(t, "/etc/pipeops/gateway-dns/tsig.key", settings["PIPEOPS_GATEWAY_DNS_KEY_FILE"])
+
+	own := render(t, controlChart, "gateway.yaml", "--set", "gateway.ca=internal,gateway.certificateSecret=,gateway.service.type=ClusterIP")
+	settings = field[map[string]any](t, own["ConfigMap pipeops-controlplane"], "data")
+	assert.Equal(t, "internal", settings["PIPEOPS_GATEWAY_CA"])
+	assert.NotContains(t, settings, "PIPEOPS_GATEWAY_KEY_FILE")
+	assert.NotContains(t, field[map[string]any](t, own[service], "spec"), "externalTrafficPolicy")
+}
+
+// TestGatewaysOfTheirOwn serve the public in place of the control planes, whose port for each other
+// is open to both and to nothing else. They have the key of gateways, and not the CA's.
+func TestGatewaysOfTheirOwn(t *testing.T) {
+	const name = "pipeops-controlplane-gateway"
+	assert.NotContains(t, render(t, controlChart, "gateway.yaml"), "Deployment "+name)
+	all := render(t, controlChart, "apart.yaml", "--set", "metrics.enabled=true")
+	deployment, gateway := all["Deployment "+name], container(t, all["Deployment "+name])
+	assert.Equal(t, []any{"gateway", "serve"}, gateway["args"])
+	assert.Contains(t, gateway, "readinessProbe")
+	labels := field[map[string]any](t, deployment, "spec", "selector", "matchLabels")
+	planes := field[map[string]any](t, all["StatefulSet pipeops-controlplane"], "spec", "selector", "matchLabels")
+	assert.NotEqual(t, planes["app.kubernetes.io/name"], labels["app.kubernetes.io/name"], "one is not the other")
+	assert.Equal(t, labels, field[map[string]any](t, all["Service "+name], "spec", "selector"))
+	assert.Equal(t, labels, field[map[string]any](t, all["PodDisruptionBudget "+name], "spec", "selector", "matchLabels"))
+	assert.Len(t, field[[]any](t, all["Service "+name], "spec", "ports"), 3)
+
+	var secrets []any
+	for _, v := range podSpec(t, deployment)["volumes"].([]any) {
+		secrets = append(secrets, v.(map[string]any)["secret"].(map[string]any)["secretName"])
+	}
+	assert.Equal(t, []any{"postgresql", "link-key"}, secrets)
+	settings := field[map[string]any](t, all["ConfigMap "+name], "data")
+	assert.Equal(t, "/etc/pipeops/link-key/link-key", settings["PIPEOPS_LINK_KEY_FILE"])
+	assert.Equal(t, "/etc/pipeops/database/ca.crt", settings["PIPEOPS_DATABASE_CA"])
+	assert.Equal(t, ":9443", settings["PIPEOPS_GATEWAY_HTTPS"])
+	assert.NotContains(t, settings, "PIPEOPS_CA_KEY_FILE")
+	assert.Equal(t, "true", field[map[string]any](t, all["ConfigMap pipeops-controlplane"], "data")["PIPEOPS_GATEWAY_APART"])
+
+	for _, p := range container(t, all["StatefulSet pipeops-controlplane"])["ports"].([]any) {
+		assert.NotContains(t, []any{"https", "http", "http3"}, p.(map[string]any)["name"], "the public goes to the gateways")
+	}
+	from := map[string]any{}
+	for _, of := range []string{"pipeops-controlplane", name} {
+		for _, rule := range field[[]any](t, all["NetworkPolicy "+of], "spec", "ingress") {
+			for _, port := range rule.(map[string]any)["ports"].([]any) {
+				from[of+" "+port.(map[string]any)["port"].(string)] = rule.(map[string]any)["from"]
+			}
+		}
+	}
+	pods := func(labels any) any { return map[string]any{"podSelector": map[string]any{"matchLabels": labels}} }
+	anyone, metrics := any(nil), []any{map[string]any{"podSelector": map[string]any{}}}
+	assert.Equal(t, map[string]any{
+		"pipeops-controlplane api": anyone, "pipeops-controlplane tunnel": anyone, "pipeops-controlplane edge": anyone,
+		"pipeops-controlplane metrics": metrics, "pipeops-controlplane peer": []any{pods(planes), pods(labels)},
+		name + " https": anyone, name + " http": anyone, name + " http3": anyone, name + " health": anyone, name + " metrics": metrics,
+	}, from)
+}
+
 func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
 	for _, c := range []struct{ set, says string }{
 		{"advertise.api=cp.example.com:8443", "/advertise/api"},
 		{"advertise.tunnel=cp.example.com", "/advertise/tunnel"},
 		{"advertise.edge=", "/advertise/edge"},
 		{"advertise.edges=a:1", "'edges'"},
-		{"replicas=2", "replicas: more than one need database.existingSecret and sharedCA.existingSecret"},
-		{"replicas=0", "/replicas"},
+		{"replicaCount=2", "replicaCount: more than one need database.existingSecret and sharedCA.existingSecret"},
+		{"replicaCount=0", "/replicaCount"},
 		{"sharedCA.existingSecret=ca-key", "sharedCA.existingSecret: is for a CA in PostgreSQL"},
 		{"sharedCA.key=", "/sharedCA/key"},
 		{"postgresql.url=postgres://db", "'postgresql'"},
@@ -67,6 +150,16 @@ func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
 		{"broker.urlKey=", "/broker/urlKey"},
 		{"service.type=Ingress", "/service/type"},
 		{"service.ports.api=0", "/service/ports/api"},
+		{"gateway.domain=apps", "/gateway/domain"},
+		{"gateway.ca=http://ca.example.com", "/gateway/ca"},
+		{"gateway.service.ports.https=0", "/gateway/service/ports/https"},
+		{"gateway.resolvers[0]=192.0.2.1", "/gateway/resolvers/0"},
+		{"gateway.proxyProtocol[0]=lb.example.com", "/gateway/proxyProtocol/0"},
+		{"gateway.dnsUpdates.server=ns1.example.com", "/gateway/dnsUpdates/server"},
+		{"gateway.domain=apps.example.com,gateway.apart.enabled=true", "gateway.apart.enabled: needs database.existingSecret and sharedCA.existingSecret"},
+		{"gateway.apart.enabled=true", "gateway.apart.enabled: needs gateway.domain"},
+		{"gateway.apart.enabled=true,gateway.domain=apps.example.com,database.existingSecret=a,sharedCA.existingSecret=b", "gateway.apart.existingSecret: is missing"},
+		{"gateway.apart.replicaCount=0", "/gateway/apart/replicaCount"},
 		{"persistence.enabled=later", "/persistence/enabled"},
 		{"persistence.size=1", "/persistence/size"},
 	} {
@@ -75,7 +168,7 @@ func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
 }
 
 // TestControlPlaneInCluster installs the control plane by the commands of
-// docs/helm.md, on a volume; an agent registers with it, and both find their
+// docs/reference/charts.md, on a volume; an agent registers with it, and both find their
 // state again when the control plane's pod is replaced.
 func TestControlPlaneInCluster(t *testing.T) {
 	suite.Release(t, "further lives of the charts")
@@ -110,7 +203,7 @@ func TestControlPlaneInCluster(t *testing.T) {
 	assert.Equal(t, first, inClusterAgent(t), "the control plane knows its agent again")
 }
 
-// TestControlPlaneOnPostgreSQL installs it, by the commands of docs/helm.md, on a
+// TestControlPlaneOnPostgreSQL installs it, by the commands of docs/reference/charts.md, on a
 // database outside of the cluster. What is in there outlives the pod, and its volume.
 func TestControlPlaneOnPostgreSQL(t *testing.T) {
 	suite.Release(t, "further lives of the charts")
@@ -187,7 +280,7 @@ spec:
 END`, path, shared.sys.Cluster.NodeName()))
 }
 
-// brokerFiles is the folder from which docs/helm.md makes the Secret. There is
+// brokerFiles is the folder from which docs/reference/charts.md makes the Secret. There is
 // no RabbitMQ at that address: the control plane serves without.
 func brokerFiles(t *testing.T) string {
 	t.Helper()

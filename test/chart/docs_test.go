@@ -13,11 +13,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-// blocks are the code blocks of docs/helm.md of one language, by the name after
+// blocks are the code blocks of docs/reference/charts.md of one language, by the name after
 // it.
 func blocks(t *testing.T, language string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "helm.md"))
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "reference", "charts.md"))
 	require.NoError(t, err)
 	all := map[string]string{}
 	for _, part := range strings.Split("\n"+string(text), "\n```"+language+" ")[1:] {
@@ -30,12 +30,12 @@ func blocks(t *testing.T, language string) map[string]string {
 	return all
 }
 
-// documented are the commands of a block of docs/helm.md, with this system's
+// documented are the commands of a block of docs/reference/charts.md, with this system's
 // addresses in place of the examples'.
 func documented(t *testing.T, name string, replace ...string) string {
 	t.Helper()
 	script := blocks(t, "sh")[name]
-	require.NotEmpty(t, script, "docs/helm.md has no block %q", name)
+	require.NotEmpty(t, script, "docs/reference/charts.md has no block %q", name)
 	for i := 0; i < len(replace); i += 2 {
 		require.Contains(t, script, replace[i], "block %q", name)
 	}
@@ -45,14 +45,14 @@ func documented(t *testing.T, name string, replace ...string) string {
 // ofAgent is where commands name the agent's namespace.
 var ofAgent = regexp.MustCompile(`(-n|namespace) pipeops(\s)`)
 
-// in has commands of docs/helm.md use another namespace for the agent. Kubernetes
+// in has commands of docs/reference/charts.md use another namespace for the agent. Kubernetes
 // takes more than five seconds to delete one, whatever is in it: tests that have their
 // own need not wait until the one before has gone.
 func in(namespace, script string) string {
 	return ofAgent.ReplaceAllString(script, "${1} "+namespace+"${2}")
 }
 
-// TestDocumentedValues has the examples of docs/helm.md be the files that the
+// TestDocumentedValues has the examples of docs/reference/charts.md be the files that the
 // other tests render.
 func TestDocumentedValues(t *testing.T) {
 	examples := blocks(t, "yaml")

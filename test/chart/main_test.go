@@ -8,14 +8,17 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	helmcmd "helm.sh/helm/v4/pkg/cmd"
 
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
@@ -26,6 +29,10 @@ const (
 	agentChart   = "deployments/helm/pipeops-agent"
 	controlChart = "deployments/helm/pipeops-controlplane"
 	closeTimeout = 2 * time.Minute
+
+	// kubeVersion is the one for which charts are rendered. Helm takes its own default from the
+	// program's build information, which a test has not.
+	kubeVersion = "1.36.0"
 )
 
 func TestMain(m *testing.M) {
@@ -60,16 +67,13 @@ func buildTools() error {
 	return inputs.Depend("deployments") // which Helm reads
 }
 
-// try runs one of the tools at the top of the repository. Of Helm it keeps what
-// it writes into a folder of the test's own.
+// try runs one of the tools at the top of the repository.
 func try(t *testing.T, stdin, tool string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, tools[tool], args...)
 	cmd.Dir = harness.Root()
-	home := t.TempDir()
-	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -77,12 +81,39 @@ func try(t *testing.T, stdin, tool string, args ...string) (stdout, stderr strin
 	return out.String(), errs.String(), err
 }
 
-// helm runs Helm and wants success.
+// helm runs one of Helm's commands that need no cluster, and wants success.
 func helm(t *testing.T, args ...string) string {
 	t.Helper()
-	stdout, stderr, err := try(t, "", "helm", args...)
-	require.NoError(t, err, "helm %s\n%s%s", strings.Join(args, " "), stdout, stderr)
+	stdout, err := tryHelm(args...)
+	require.NoError(t, err, "helm %s\n%s", strings.Join(args, " "), stdout)
 	return stdout
+}
+
+// inHelm is held during a command of Helm's in this process: its settings are global.
+var inHelm sync.Mutex
+
+// tryHelm runs Helm's command line in this process. A process of its own takes a second of the
+// processor before it reads a chart. Charts are given by their path in the repository.
+func tryHelm(args ...string) (stdout string, err error) {
+	for i, arg := range args {
+		if strings.HasPrefix(arg, "deployments/") {
+			args[i] = filepath.Join(harness.Root(), arg)
+		}
+	}
+	if args[0] == "template" || args[0] == "lint" {
+		args = append(args, "--kube-version", kubeVersion)
+	}
+	inHelm.Lock()
+	defer inHelm.Unlock()
+	var out strings.Builder
+	root, err := helmcmd.NewRootCmd(&out, args, func(bool) {})
+	if err != nil {
+		return "", err
+	}
+	root.SetArgs(args)
+	root.SetErr(io.Discard) // the caller has the error
+	err = root.Execute()
+	return out.String(), err
 }
 
 // valuesFiles are the example values of a chart.

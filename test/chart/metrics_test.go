@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,31 +9,84 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestMetricsAreForThoseWhoAreNamed: the port is there when it is asked for, for whom it is
-// said, or else for the pods of the namespace.
+// TestMetricsAreForThoseWhoAreNamed: the control plane's port is there when it is asked for, for
+// whom it is said, or else for the pods of the namespace.
 func TestMetricsAreForThoseWhoAreNamed(t *testing.T) {
-	for chart, at := range map[string]struct{ off, name, workload, setting string }{
-		agentChart:   {"single.yaml", "pipeops-agent", "Deployment", "PIPEOPS_METRICS_ADDRESS"},
-		controlChart: {"broker.yaml", "pipeops-controlplane", "StatefulSet", "PIPEOPS_METRICS_LISTEN"},
+	const name, workload = "pipeops-controlplane", "StatefulSet pipeops-controlplane"
+	off := render(t, controlChart, "broker.yaml")
+	assert.NotContains(t, settings(off, name), "PIPEOPS_METRICS_LISTEN")
+	assert.NotContains(t, ports(t, off, workload), "metrics")
+
+	on := render(t, controlChart, "metrics.yaml")
+	assert.Equal(t, ":9090", settings(on, name)["PIPEOPS_METRICS_LISTEN"])
+	assert.Contains(t, ports(t, on, workload), "metrics")
+	assert.NotContains(t, on, "PodMonitor "+name)
+	assert.Equal(t, fromMonitoring, sources(t, on, name))
+
+	own := render(t, controlChart, "broker.yaml", "--set", "metrics.enabled=true,metrics.podMonitor.enabled=true")
+	assert.Equal(t, []any{map[string]any{"podSelector": map[string]any{}}}, sources(t, own, name))
+	isMonitored(t, own, name)
+}
+
+var fromMonitoring = []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}
+
+func isMonitored(t *testing.T, all objects, name string) {
+	t.Helper()
+	endpoints := field[[]any](t, all["PodMonitor "+name], "spec", "podMetricsEndpoints")
+	assert.Equal(t, []any{map[string]any{"port": "metrics", "path": "/metrics"}}, endpoints)
+}
+
+// TestTheAgentsMetricsWaitForMonitoring: the port opens with the Secret that the component makes,
+// for the namespace of that component, unless the values say otherwise.
+func TestTheAgentsMetricsWaitForMonitoring(t *testing.T) {
+	const name = "pipeops-agent"
+	for args, onDemand := range map[string]string{
+		"metrics.enabled=auto": "true", "metrics.enabled=true": "false", "metrics.podMonitor.enabled=true": "false",
 	} {
-		off := render(t, chart, at.off)
-		assert.NotContains(t, settings(off, at.name), at.setting)
-		assert.NotContains(t, ports(t, off, at.workload+" "+at.name), "metrics")
+		all := render(t, agentChart, "single.yaml", "--set", args)
+		env := environment(t, all["Deployment "+name])
+		assert.Equal(t, ":9090", env["PIPEOPS_METRICS_ADDRESS"], args)
+		assert.Equal(t, "/etc/pipeops/alerts/token", env["PIPEOPS_ALERTS_TOKEN_FILE"], args)
+		assert.Equal(t, onDemand, env["PIPEOPS_METRICS_ON_DEMAND"], args)
+		assert.Contains(t, ports(t, all, "Deployment "+name), "metrics", args)
+		assert.Contains(t, all, "Service pipeops-agent-metrics", args)
+		assert.Equal(t, fromMonitoring, sources(t, all, name), args)
+		alerts := map[string]any{"name": "alerts", "secret": map[string]any{"secretName": "pipeops-alerts", "optional": true}}
+		assert.Contains(t, podSpec(t, all["Deployment "+name])["volumes"], alerts, "the Secret may come later")
+	}
+	isMonitored(t, render(t, agentChart, "single.yaml", "--set", "metrics.podMonitor.enabled=true"), name)
+	assert.NotContains(t, render(t, agentChart, "metrics.yaml"), "PodMonitor "+name)
 
-		on := render(t, chart, "metrics.yaml")
-		assert.Equal(t, ":9090", settings(on, at.name)[at.setting])
-		assert.Contains(t, ports(t, on, at.workload+" "+at.name), "metrics")
-		assert.NotContains(t, on, "PodMonitor "+at.name)
-		from := []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}
-		assert.Equal(t, from, sources(t, on, at.name))
+	off := render(t, agentChart, "single.yaml", "--set", "metrics.enabled=false")
+	assert.NotContains(t, environment(t, off["Deployment "+name]), "PIPEOPS_METRICS_ADDRESS")
+	assert.NotContains(t, ports(t, off, "Deployment "+name), "metrics")
+	assert.NotContains(t, off, "Service pipeops-agent-metrics")
+}
 
-		own := render(t, chart, at.off, "--set", "metrics.enabled=true,metrics.podMonitor=true")
-		assert.Equal(t, []any{map[string]any{"podSelector": map[string]any{}}}, sources(t, own, at.name))
-		monitor := own["PodMonitor "+at.name]
-		require.NotNil(t, monitor)
-		endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "podMetricsEndpoints")
-		require.NoError(t, err)
-		assert.Equal(t, []any{map[string]any{"port": "metrics", "path": "/metrics"}}, endpoints)
+// environment returns the variables of a workload's container that have a value of their own.
+func environment(t *testing.T, o *unstructured.Unstructured) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for _, v := range container(t, o)["env"].([]any) {
+		variable := v.(map[string]any)
+		all[variable["name"].(string)] = variable["value"]
+	}
+	return all
+}
+
+// TestDashboards are for Grafana's sidecar, where they are wanted.
+func TestDashboards(t *testing.T) {
+	const name = "ConfigMap pipeops-controlplane-dashboards"
+	assert.NotContains(t, render(t, controlChart, "metrics.yaml"), name)
+	on := render(t, controlChart, "metrics.yaml", "--set", "metrics.dashboards=true")[name]
+	require.NotNil(t, on)
+	assert.Equal(t, "1", on.GetLabels()["grafana_dashboard"])
+	data, _, err := unstructured.NestedStringMap(on.Object, "data")
+	require.NoError(t, err)
+	for file, title := range map[string]string{"controlplane.json": "PipeOps: control plane", "gateway.json": "PipeOps: gateway"} {
+		var board struct{ Title string }
+		require.NoError(t, json.Unmarshal([]byte(data[file]), &board), file)
+		assert.Equal(t, title, board.Title)
 	}
 }
 

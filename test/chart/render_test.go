@@ -138,12 +138,12 @@ func TestSwitchesCanBeSwitchedOff(t *testing.T) {
 	}
 	off := render(t, agentChart, "ha.yaml", "--set", "agent.enableIngressSync=false,agent.autoInstallComponents=false")
 	assert.Equal(t, "false", field[string](t, off["ConfigMap pipeops-agent"], "data", "ENABLE_INGRESS_SYNC"))
-	assert.NotContains(t, off, "APIService v1beta1.metrics.k8s.io")
+	assert.NotContains(t, off, "Job pipeops-components")
 	open := render(t, agentChart, "ha.yaml")
 	assert.Equal(t, "true", field[string](t, open["ConfigMap pipeops-agent"], "data", "ENABLE_INGRESS_SYNC"))
 	on := render(t, agentChart, "components.yaml")
 	assert.Equal(t, "false", field[string](t, on["ConfigMap pipeops-agent"], "data", "ENABLE_INGRESS_SYNC"))
-	assert.Contains(t, on, "APIService v1beta1.metrics.k8s.io")
+	assert.Contains(t, on, "Job pipeops-components")
 }
 
 func TestAddressesToFetchFromAreSet(t *testing.T) {
@@ -151,6 +151,8 @@ func TestAddressesToFetchFromAreSet(t *testing.T) {
 		return field[map[string]any](t, render(t, agentChart, "single.yaml", args...)["ConfigMap pipeops-agent"], "data")
 	}
 	assert.NotContains(t, settings(), "PIPEOPS_FETCH_ADDRESSES")
+	assert.NotContains(t, settings(), "PIPEOPS_DIRECT_ADDRESSES")
+	assert.Equal(t, "10.20.0.0/16", settings("--set", "agent.directAddresses={10.20.0.0/16}")["PIPEOPS_DIRECT_ADDRESSES"])
 	assert.Equal(t, "127.0.0.0/8,::1/128", settings("--set", "agent.fetchAddresses={127.0.0.0/8,::1/128}")["PIPEOPS_FETCH_ADDRESSES"])
 }
 

@@ -139,7 +139,7 @@ func refused(t *testing.T, args ...string) string {
 // eventually waits for what a command line says.
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, what, check))
 }

@@ -115,6 +115,7 @@ func getFromPod(t *testing.T, c *Cluster, ref, name, url string) string {
 }
 
 func TestCluster(t *testing.T) {
+	suite.Release(t, "the life of a test cluster")
 	needCluster(t)
 	c := bringUp(t, Options{Name: "a", WaitMetrics: true})
 	ref := deployHello(t, c)
@@ -136,7 +137,7 @@ func TestCluster(t *testing.T) {
 	t.Run("Service from the machine", func(t *testing.T) {
 		ip := kubectl(t, c, "get", "service", "hello", "-o", "jsonpath={.spec.clusterIP}")
 		pods := map[string]bool{}
-		eventually(t, 20*time.Second, func() (bool, string) {
+		eventually(t, 2*time.Minute, func() (bool, string) {
 			answer, err := get(t, "http://"+ip+"/")
 			if err != nil {
 				return false, err.Error()
@@ -171,7 +172,7 @@ func TestCluster(t *testing.T) {
 	t.Run("a missing image fails in seconds", func(t *testing.T) {
 		start := time.Now()
 		kubectl(t, c, "run", "missing", "--image=registry.example.com/team/nothing:v9", "--restart=Never")
-		eventually(t, 10*time.Second, func() (bool, string) {
+		eventually(t, 2*time.Minute, func() (bool, string) {
 			reason := kubectl(t, c, "get", "pod", "missing", "-o", "jsonpath={.status.containerStatuses[0].state.waiting.reason}")
 			return reason == "ErrImagePull" || reason == "ImagePullBackOff", reason
 		})
@@ -189,7 +190,7 @@ func TestCluster(t *testing.T) {
 	})
 	t.Run("a component that ends is restarted", func(t *testing.T) {
 		require.NoError(t, c.ExecCommand(t.Context(), "pkill", "-f", "kube-scheduler").Run())
-		eventually(t, 20*time.Second, func() (bool, string) {
+		eventually(t, 2*time.Minute, func() (bool, string) {
 			events, err := node.Events(c.dir)
 			require.NoError(t, err)
 			return slices.ContainsFunc(events, func(event node.Event) bool {
@@ -345,7 +346,7 @@ func TestUpAfterDeath(t *testing.T) {
 	needCluster(t)
 	c := bringUp(t, Options{Name: "f", ControlPlaneOnly: true})
 	require.NoError(t, unix.Kill(c.InitPID(), unix.SIGKILL))
-	eventually(t, 10*time.Second, func() (bool, string) { return !c.Running(), "still running" })
+	eventually(t, 2*time.Minute, func() (bool, string) { return !c.Running(), "still running" })
 	_, err := Get(c.Name)
 	require.ErrorIs(t, err, ErrNotFound)
 	again := bringUp(t, Options{Name: "f", ControlPlaneOnly: true})

@@ -18,7 +18,7 @@ const (
 	// lockDir has the locks that all users and caches of the machine share.
 	lockDir = "/run/lock/pipeops-test"
 
-	upTimeout      = 4 * time.Minute
+	upTimeout      = 10 * time.Minute
 	cleanupTimeout = 30 * time.Second
 )
 

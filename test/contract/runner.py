@@ -1,4 +1,4 @@
-"""A Runner of Python's standard library alone, written from docs/runner-api.md and the documents.
+"""A Runner of Python's standard library alone, written from docs/reference/runner-api.md and the documents.
 
 runner.py CREDENTIALS lists the agents, calls the first of them as its OpenAPI document's examples
 do, and exits with 1 if an answer is not in the document. It prints how many calls it made.

@@ -16,9 +16,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/deployments"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 type system struct {
 	env         *kubetest.Env
 	agentID     string
-	credentials runnerapi.Credentials
+	credentials credentials.Credentials
 }
 
 func start(t *testing.T) *system {
@@ -47,7 +47,7 @@ func start(t *testing.T) *system {
 	}
 	a, err := agent.New(agent.Options{
 		Config: config.Config{
-			ControlPlaneURL: plane.URL(), Token: plane.Token(t, controlplane.TokenOptions{TTL: time.Hour}), ClusterName: "shop",
+			ControlPlaneURL: plane.URL(), Token: plane.Token(t, operators.TokenOptions{TTL: time.Hour}), ClusterName: "shop",
 			Namespace: kubetest.AgentNamespace, StateDir: t.TempDir(), HealthAddress: "127.0.0.1:0",
 		},
 		Version: "test", Log: zerolog.Nop(), Kubernetes: env.Agent, Now: plane.Clock.Now,
@@ -61,7 +61,7 @@ func start(t *testing.T) *system {
 		await.Receive(t, done, "the end of the agent")
 	})
 	s.agentID = plane.AwaitOnline(t, time.Time{})
-	s.credentials, err = plane.CreateRunner(t.Context(), "contract", time.Hour, false)
+	s.credentials, err = plane.Runners.Create(t.Context(), "contract", time.Hour, false)
 	require.NoError(t, err)
 	return s
 }

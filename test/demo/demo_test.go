@@ -56,8 +56,8 @@ func makeDemo(t *testing.T, variables ...string) (said string, code int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// inputsOfMake has the test depend on all that make reads and compiles: Go's test cache sees only what
-// the test's own process opens.
+// inputsOfMake has the test depend on all that make reads and compiles: Go's test cache sees only
+// what the test's own process opens.
 func inputsOfMake(ctx context.Context) error {
 	err := inputs.Depend("Makefile", "deployments", "test/apps", "test/setup")
 	for _, p := range []programs.Program{
@@ -88,6 +88,8 @@ func TestMakeDemo(t *testing.T) {
 		"Runner: a secret, and an app that reads it": `web .*1/1`,
 		"Runner: scale from 1 to 3":                  `web .*3/3`,
 		"The app answers":                            greeting,
+		"The public reaches it over HTTPS":           `https://web-pipeops-demo-demo\.apps\.example\.com/: .*` + greeting,
+		"Directly, at the cluster's load balancer":   `shop\.example\.org/, direct: .*` + greeting + `.* tunnel: .*` + greeting,
 		"Runner: a deploy that cannot work":          `exit code 3 after`,
 		"The control plane's timeline of it all":     `app\.healthy and app\.failed among them`,
 	} {

@@ -3,13 +3,17 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -18,7 +22,12 @@ const (
 	agentName = "demo"
 	namespace = "pipeops-demo"
 	app       = "web"
-	greeting  = "a secret that only the cluster knows"
+	// gatewayDomain is below which Apps are public. No DNS is needed: the demo's visitor knows
+	// where the gateway is.
+	gatewayDomain = "apps.example.com"
+	// directHost is a host of an Ingress, which the operator grants in place of a DNS record.
+	directHost = "shop.example.org"
+	greeting   = "a secret that only the cluster knows"
 	// closeTimeout bounds the clean-up, which must not hang on broken parts.
 	closeTimeout = 2 * time.Minute
 )
@@ -41,7 +50,7 @@ func run(ctx context.Context, keep bool) (err error) {
 		return err
 	}
 	s := &script{out: os.Stdout}
-	sys, err := harness.New(harness.Options{Name: cmp.Or(os.Getenv("DEMO_NAME"), "demo"), Out: os.Stdout, Theirs: theirs})
+	sys, err := harness.New(harness.Options{Name: cmp.Or(os.Getenv("DEMO_NAME"), "demo"), Out: os.Stdout, Theirs: theirs, GatewayDomain: gatewayDomain})
 	if err != nil {
 		return err
 	}
@@ -99,6 +108,8 @@ func (d *demo) acts() []act {
 		{"Runner: a secret, and an app that reads it", d.deploy},
 		{"Runner: scale from 1 to 3", d.scale},
 		{"The app answers", d.answer},
+		{"The public reaches it over HTTPS", d.public},
+		{"Directly, at the cluster's load balancer", d.direct},
 		{"Runner: a deploy that cannot work", d.badDeploy},
 		{"The control plane's timeline of it all", d.timeline},
 	}
@@ -131,6 +142,11 @@ func (d *demo) broker(ctx context.Context) (string, error) {
 }
 
 func (d *demo) controlPlane(ctx context.Context) (string, error) {
+	if node := d.sys.Cluster; node != nil { // whose private address counts as a load balancer's
+		allowed := node.NodeIP() + "/32"
+		d.sys.ControlPlaneArgs = append(d.sys.ControlPlaneArgs, "--gateway-direct-allow", allowed)
+		d.sys.AgentSettings = map[string]string{"PIPEOPS_DIRECT_ADDRESSES": allowed}
+	}
 	if err := d.sys.StartControlPlane(ctx); err != nil {
 		return "", err
 	}
@@ -178,7 +194,7 @@ func (d *demo) deploy(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if _, err := d.runner(ctx, "deploy", agentName, app, "-n", namespace, "--image", d.image,
-		"--port", "8080", "--env-from", "greeting", "--probe-path", "/healthz", "--wait=2m"); err != nil {
+		"--port", "8080", "--env-from", "greeting", "--probe-path", "/healthz", "--public", "--wait=2m"); err != nil {
 		return "", err
 	}
 	return d.status(ctx)
@@ -197,6 +213,107 @@ func (d *demo) answer(ctx context.Context) (string, error) {
 		err = fmt.Errorf("the answer does not hold the secret's value: %q", answer)
 	}
 	return strings.TrimSpace(answer), err
+}
+
+// public asks the gateway as a browser would. The App's host has a certificate of the gateway's own
+// CA.
+func (d *demo) public(ctx context.Context) (string, error) {
+	visitor, err := d.sys.Visitor(ctx)
+	if err != nil {
+		return "", err
+	}
+	url := "https://" + controlapi.GivenHost(app, namespace, agentName, gatewayDomain) + "/"
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	answer := ""
+	if err := harness.Eventually(ctx, url+" answers", func(ctx context.Context) (err error) {
+		answer, err = get(ctx, visitor, url)
+		return err
+	}); err != nil {
+		return "", err
+	}
+	out, err := d.runner(ctx, "routes", agentName)
+	if err == nil && !strings.Contains(out, "serving") {
+		err = fmt.Errorf("the route is not said to be serving:\n%s", out)
+	}
+	return url + ": " + strings.TrimSpace(answer), err
+}
+
+// direct has an ingress controller with a load balancer's address lead to the App, and stops it
+// again: the gateway falls back to the tunnel.
+func (d *demo) direct(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	err := d.sys.StartBalancer(ctx, harness.Balancer{Host: directHost, Namespace: namespace, Service: app, Port: 8080})
+	if errors.Is(err, harness.ErrTheirs) {
+		return "not shown in a cluster of yours, where it would take port 443 of a node", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if _, err := d.sys.ControlPlane(ctx, "gateway", "grant", directHost, agentName); err != nil {
+		return "", err
+	}
+	visitor, err := d.sys.Visitor(ctx)
+	if err != nil {
+		return "", err
+	}
+	first, err := d.mode(ctx, visitor, "direct")
+	if err != nil {
+		return "", err
+	}
+	if err := d.sys.StopBalancer(ctx); err != nil {
+		return "", err
+	}
+	stopped := time.Now()
+	second, err := d.mode(ctx, visitor, "tunnel")
+	return fmt.Sprintf("%s; the load balancer stops, and %s after it: %s", first, round(time.Since(stopped)), second), err
+}
+
+// mode waits until the gateway says that the host is reached in a mode, and returns what visitors
+// get then.
+func (d *demo) mode(ctx context.Context, visitor *http.Client, mode string) (string, error) {
+	url, answer := "https://"+directHost+"/", ""
+	err := harness.Eventually(ctx, url+" is in mode "+mode, func(ctx context.Context) (err error) {
+		if answer, err = get(ctx, visitor, url); err != nil {
+			return err
+		}
+		out, err := d.sys.ControlPlane(ctx, "routes", agentName, "-o", "json")
+		if err != nil {
+			return err
+		}
+		var listed struct {
+			Items []struct{ Host, Mode, ModeReason string }
+		}
+		if err := json.Unmarshal([]byte(out), &listed); err != nil {
+			return err
+		}
+		for _, r := range listed.Items {
+			if r.Host == directHost && r.Mode == mode {
+				return nil
+			}
+		}
+		return fmt.Errorf("the routes are:\n%s", out)
+	})
+	return url + ", " + mode + ": " + strings.TrimSpace(answer), err
+}
+
+// get returns the answer of a URL, if it is the App's.
+func get(ctx context.Context, visitor *http.Client, url string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	resp, err := visitor.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err == nil && (resp.StatusCode != http.StatusOK || !strings.Contains(string(text), greeting)) {
+		err = fmt.Errorf("it answered %s: %q", resp.Status, text)
+	}
+	return string(text), err
 }
 
 // badDeploy expects failure: the exit code for it, the cause and the fix.

@@ -35,7 +35,7 @@ Everything stays up until Ctrl-C. In another terminal:
   Logs: %s
 
 What Runners may do beyond deploying, such as exec, port-forward, apply and release, is their cluster's owner's to
-allow: docs/policy.md.`,
+allow: docs/cluster-owner/policy.md.`,
 		bin, d.sys.RunnerCredentials(runner),
 		agentName, app, namespace, agentName, app, namespace, agentName, d.sys.DataDir(),
 		d.sys.Kubeconfig(), own, namespace, app,

@@ -4,6 +4,7 @@ package dnstest
 
 import (
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,18 +21,30 @@ type Server struct {
 	mu      sync.Mutex
 	records map[string][]dns.RR
 	broken  bool
+	updates int
+	asked   func(name string)
 }
 
 // Start runs a server until the test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	require.NoError(t, err)
-	streams, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", packets.LocalAddr().String())
-	require.NoError(t, err)
+	return start(t, nil)
+}
+
+// StartForUpdates is like Start for a server that also takes updates (RFC 2136) which are signed
+// with a key.
+func StartForUpdates(t testing.TB, keyName, secret string) *Server {
+	t.Helper()
+	return start(t, map[string]string{dns.Fqdn(keyName): secret})
+}
+
+func start(t testing.TB, keys map[string]string) *Server {
+	t.Helper()
+	packets, streams := listen(t)
 	s := &Server{Address: packets.LocalAddr().String(), records: map[string][]dns.RR{}}
 	for _, srv := range []*dns.Server{{PacketConn: packets, Handler: s}, {Listener: streams, Handler: s}} {
 		started, done := make(chan struct{}), make(chan error, 1)
+		srv.TsigSecret, srv.MsgAcceptFunc = keys, accept
 		srv.NotifyStartedFunc = func() { close(started) }
 		go func() { done <- srv.ActivateAndServe() }()
 		<-started
@@ -41,6 +54,22 @@ func Start(t testing.TB) *Server {
 		})
 	}
 	return s
+}
+
+// listen opens a port of UDP and of TCP that has the same number.
+func listen(t testing.TB) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for range 20 { // another process may have the number in the one and not in the other
+		packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+		require.NoError(t, err)
+		streams, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", packets.LocalAddr().String())
+		if err == nil {
+			return packets, streams
+		}
+		require.NoError(t, packets.Close())
+	}
+	t.Fatal("no port is free for both UDP and TCP")
+	return nil, nil
 }
 
 // Set replaces the records of a name by those, in the form of a zone file without the name.
@@ -65,14 +94,31 @@ func (s *Server) Break(broken bool) {
 	s.broken = broken
 }
 
+// OnQuestion has a function called with the name that a question asks for, before the answer.
+func (s *Server) OnQuestion(asked func(name string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = asked
+}
+
 // ServeDNS implements dns.Handler.
 func (s *Server) ServeDNS(w dns.ResponseWriter, question *dns.Msg) {
+	s.mu.Lock()
+	asked := s.asked
+	s.mu.Unlock()
+	if asked != nil && len(question.Question) == 1 {
+		asked(question.Question[0].Name)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer := new(dns.Msg).SetReply(question)
 	if len(question.Question) != 1 || s.broken {
 		answer.Rcode = dns.RcodeServerFailure
 		_ = w.WriteMsg(answer)
+		return
+	}
+	if question.Opcode == dns.OpcodeUpdate {
+		s.update(w, question, answer)
 		return
 	}
 	q := question.Question[0]
@@ -89,4 +135,52 @@ func (s *Server) ServeDNS(w dns.ResponseWriter, question *dns.Msg) {
 		answer.Truncate(dns.MinMsgSize)
 	}
 	_ = w.WriteMsg(answer)
+}
+
+// accept also takes updates, which have any number of records.
+func accept(h dns.Header) dns.MsgAcceptAction {
+	if opcode := int(h.Bits>>11) & 0xF; opcode == dns.OpcodeUpdate {
+		return dns.MsgAccept
+	}
+	return dns.DefaultMsgAcceptFunc(h)
+}
+
+// update changes records if the request is signed with the key.
+func (s *Server) update(w dns.ResponseWriter, request, answer *dns.Msg) {
+	signed := request.IsTsig()
+	if signed == nil || w.TsigStatus() != nil {
+		answer.Rcode = dns.RcodeNotAuth
+		_ = w.WriteMsg(answer)
+		return
+	}
+	for _, rr := range request.Ns {
+		h := rr.Header()
+		name := strings.ToLower(h.Name)
+		if h.Class == dns.ClassINET {
+			s.records[name] = append(s.records[name], rr)
+			s.updates++
+			continue
+		}
+		h.Class = dns.ClassINET
+		s.records[name] = slices.DeleteFunc(s.records[name], func(had dns.RR) bool { return dns.IsDuplicate(had, rr) })
+		if len(s.records[name]) == 0 {
+			delete(s.records, name)
+		}
+	}
+	answer.SetTsig(signed.Hdr.Name, signed.Algorithm, signed.Fudge, int64(signed.TimeSigned))
+	_ = w.WriteMsg(answer)
+}
+
+// Updates returns how many records were added by updates.
+func (s *Server) Updates() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.updates
+}
+
+// Has reports whether a name has records.
+func (s *Server) Has(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.records[dns.Fqdn(name)]) > 0
 }

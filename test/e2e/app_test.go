@@ -17,6 +17,7 @@ import (
 // Exit codes of pipeops-runner, as its help lists them.
 const (
 	exitFailure  = 1
+	exitFailed   = 3 // the App is Failed
 	exitNotFound = 4
 	exitRefused  = 7
 )
@@ -48,7 +49,7 @@ func deployment(t *testing.T, name string) *appsv1.Deployment {
 
 func removeApp(t *testing.T, name string) {
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		_, err := sys.Runner(ctx, runner, "delete", agentName, name)
 		var exit *harness.ExitError

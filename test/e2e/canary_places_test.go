@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
@@ -152,7 +152,7 @@ func hearEverything(t *testing.T) func() string {
 	require.NoError(t, err)
 	queue, err := ch.QueueDeclare("pipeops.canary", false, true, true, false, nil)
 	require.NoError(t, err)
-	require.NoError(t, ch.QueueBind(queue.Name, "#", announce.Exchange, false, nil))
+	require.NoError(t, ch.QueueBind(queue.Name, "#", rabbitmq.Exchange, false, nil))
 	deliveries, err := ch.Consume(queue.Name, "", true, true, false, false, nil)
 	require.NoError(t, err)
 	var heard strings.Builder

@@ -12,10 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // The kinds of secrets that are looked for.
@@ -34,6 +35,7 @@ const (
 // TestMarkedSecretsAreNowhere lives an App's whole life with secrets that can be
 // told from all else, and then looks for them everywhere but where they belong.
 func TestMarkedSecretsAreNowhere(t *testing.T) {
+	suite.Release(t, "marked secrets, looked for in all that the system writes")
 	marks, fresh := newMarks(t)
 	processes := watchProcesses(t, marks)
 	messages := hearEverything(t)
@@ -68,7 +70,7 @@ func newMarks(t *testing.T) (marks map[string]mark, fresh map[string]string) {
 		require.NotEmpty(t, s.Data[key], "Secret %s has no %s", name, key)
 		return string(s.Data[key])
 	}
-	creds, err := runnerapi.LoadCredentials(sys.RunnerCredentials(runner))
+	creds, err := credentials.Load(sys.RunnerCredentials(runner))
 	require.NoError(t, err)
 	token, _, _ := strings.Cut(sys.EnrolmentToken, ".") // what follows is public
 	require.NotEmpty(t, token)
@@ -156,7 +158,7 @@ func liveWith(t *testing.T, secrets map[string]string) string {
 	run("", "deploy", agentName, "-f", spec("sick", "registry.invalid/sick:1", ""), "--wait=1m")
 	run("", "deploy", agentName, "-f", spec("canary", image, "  replicas: 2\n"), "--wait=2m")
 	run("", "rollback", agentName, "canary", "--wait=2m")
-	for _, look := range [][]string{{"status"}, {"revisions"}, {"events"}, {"logs"}} {
+	for _, look := range [][]string{{"status"}, {"revisions"}, {"status", "--watch", "--wait=1m"}, {"logs"}} {
 		run("", append(look, agentName, "canary")...)
 	}
 	run("", "delete", agentName, "sick")

@@ -86,7 +86,7 @@ func work(ctx context.Context, name string) error {
 // awaitDeployment waits until the deploy has reached the cluster.
 func awaitDeployment(t *testing.T, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the deploy has reached the cluster", func(ctx context.Context) error {
 		_, err := sys.Kube.Clientset.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -101,7 +101,7 @@ func awaitBroken(t *testing.T, disruption string) {
 	if disruption != "agent cut off" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the agent is noticed to be offline", func(ctx context.Context) error {
 		out, err := sys.ControlPlane(ctx, "agents", "show", agentName, "-o", "json")

@@ -29,7 +29,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-const docsPatience = 3 * time.Minute
+const docsPatience = 10 * time.Minute
 
 // shell runs the documentation's examples as they are written.
 type shell struct {
@@ -123,11 +123,14 @@ func (p *printed) String() string {
 	return p.text.String()
 }
 
-// readme is the block of README.md that has a text in it, with this system's
-// addresses, accounts and places instead of the examples'.
-func readme(t *testing.T, has string, replace ...string) string {
+// guide is the page from which a newcomer sets all parts up.
+const guide = "docs/get-started/cluster.md"
+
+// guided is the block of the guide that has a text in it, with this system's addresses, accounts
+// and places instead of the examples'.
+func guided(t *testing.T, has string, replace ...string) string {
 	t.Helper()
-	block, err := harness.ShellWith("README.md", has)
+	block, err := harness.ShellWith(guide, has)
 	require.NoError(t, err)
 	for i := 0; i < len(replace); i += 2 {
 		require.Contains(t, block, replace[i])
@@ -135,29 +138,18 @@ func readme(t *testing.T, has string, replace ...string) string {
 	return strings.NewReplacer(replace...).Replace(block)
 }
 
-// TestTheReadmesControlPlaneRuns has one serve, with a broker, beside the one that
-// is there already; then makes a token, and a Runner's credentials, as README.md does.
-func TestTheReadmesControlPlaneRuns(t *testing.T) {
+// TestTheGuidesControlPlaneRuns has one serve without a broker, makes a token and a Runner's
+// credentials, and has it serve again with a broker, all as the guide does.
+func TestTheGuidesControlPlaneRuns(t *testing.T) {
 	s := newShell(t)
 	require.NoError(t, os.Remove(filepath.Join(s.dir, "runner-ci.json")))
 	data := filepath.Join(s.dir, "control-plane")
-	api := regexp.MustCompile(`API .* listens on (\S+)`)
-	s.until(t, readme(t, "pipeops-controlplane serve", "/var/lib/pipeops-controlplane", data,
+	const edge, listen = "--advertise-edge cp.example.com:8444", " --api-listen 127.0.0.1:0 --tunnel-listen 127.0.0.1:0 --edge-listen 127.0.0.1:0"
+	s.serve(t, guided(t, "serve --data-dir ./control-plane", edge, edge+listen), data, "")
+	s.run(t, guided(t, "token create --data-dir ./control-plane"))
+	s.serve(t, guided(t, "PIPEOPS_BROKER_URL", "/var/lib/pipeops-controlplane", data,
 		"amqps://USER:PASSWORD@broker.example.com:5671/", sys.Broker.URL(broker.UserControlPlane),
-		"--advertise-edge cp.example.com:8444", "--advertise-edge cp.example.com:8444 --broker-ca "+sys.Broker.CAFile()+
-			" --api-listen 127.0.0.1:0 --tunnel-listen 127.0.0.1:0 --edge-listen 127.0.0.1:0"),
-		func(ctx context.Context, said string) error {
-			listens := api.FindStringSubmatch(said)
-			if listens == nil {
-				return errors.New("it does not listen yet")
-			}
-			answer, err := harness.Readiness(ctx, "https://"+listens[1], filepath.Join(data, "ca.pem"))
-			if err == nil && !strings.Contains(fmt.Sprint(answer), "broker:ok") {
-				err = fmt.Errorf("it is ready with %v", answer)
-			}
-			return err
-		})
-	s.run(t, readme(t, "token create", "/var/lib/pipeops-controlplane", data))
+		edge, edge+" --broker-ca "+sys.Broker.CAFile()+listen), data, "broker:ok")
 	token, err := os.ReadFile(filepath.Join(s.dir, "agent-token"))
 	require.NoError(t, err)
 	assert.Contains(t, string(token), "pipeops_")
@@ -166,12 +158,30 @@ func TestTheReadmesControlPlaneRuns(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), credentials.Mode().Perm())
 }
 
-// TestTheReadmeRuns runs what README.md tells a Runner to do, and what puts the
-// agent, from this source, into a cluster.
-func TestTheReadmeRuns(t *testing.T) {
+// serve runs a control plane until it is ready with a check.
+func (s *shell) serve(t *testing.T, text, data, check string) {
+	t.Helper()
+	api := regexp.MustCompile(`API .* listens on (\S+)`)
+	s.until(t, text, func(ctx context.Context, said string) error {
+		listens := api.FindStringSubmatch(said)
+		if listens == nil {
+			return errors.New("it does not listen yet")
+		}
+		answer, err := harness.Readiness(ctx, "https://"+listens[1], filepath.Join(data, "ca.pem"))
+		if err == nil && !strings.Contains(fmt.Sprint(answer), check) {
+			err = fmt.Errorf("it is ready with %v", answer)
+		}
+		return err
+	})
+}
+
+// TestTheGuideRuns runs what the guide has a Runner do, and what puts the agent, from this source,
+// into a cluster.
+func TestTheGuideRuns(t *testing.T) {
+	suite.Release(t, "the guide's commands against a running system, the agent's image built from source")
 	removeApp(t, "web")
 	s := newShell(t)
-	block, err := harness.ShellWith("README.md", "secret set")
+	block, err := harness.ShellWith(guide, "secret set")
 	require.NoError(t, err)
 	s.follow(t, block, "listening on")
 	assert.Contains(t, pipeops(t, "status", agentName, "web"), "3/3")
@@ -189,7 +199,7 @@ func TestTheReadmeRuns(t *testing.T) {
 	require.NoError(t, err)
 	at := strings.Fields(string(caches))
 	s.env = append(s.env, "GOCACHE="+at[0], "GOMODCACHE="+at[1])
-	s.run(t, "cd "+harness.Root()+"\n"+readme(t, "sed '",
+	s.run(t, "cd "+harness.Root()+"\n"+guided(t, "sed '",
 		"--push registry.example.com", "--platform linux/"+runtime.GOARCH+" --plain-http --push "+sys.Cluster.Registry(),
 		"AGENT_TOKEN=agent-token", "AGENT_TOKEN="+tokenFile, "https://cp.example.com:8443", sys.APIURL()))
 	s.run(t, "kubectl -n pipeops rollout status deployment/pipeops-agent --timeout 2m")
@@ -198,7 +208,7 @@ func TestTheReadmeRuns(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, image, pod.Spec.Containers[0].Image)
 	const doctor = "kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent doctor"
-	for _, page := range []string{"README.md", "docs/doctor.md"} {
+	for _, page := range []string{guide, "docs/cluster-owner/doctor.md"} {
 		text, err := os.ReadFile(filepath.Join(harness.Root(), page))
 		require.NoError(t, err)
 		require.Contains(t, string(text), doctor)
@@ -207,8 +217,8 @@ func TestTheReadmeRuns(t *testing.T) {
 	pipeops(t, "status", agentName, "web")
 }
 
-// TestTheExamplesOfTheCommandLineRun runs the examples of docs/runner-cli.md, but those that run
-// elsewhere.
+// TestTheExamplesOfTheCommandLineRun runs the examples of docs/reference/runner-cli.md, but
+// those that run elsewhere.
 func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
 	suite.Release(t, "the documents' commands, each as it is written")
 	for _, app := range []string{"web", "worker", "report"} {
@@ -228,7 +238,7 @@ func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
 			switch {
 			case listensOn.MatchString(line):
 				s.follow(t, line, "goes to port 8080")
-			case strings.Contains(line, "--watch"):
+			case strings.Contains(line, "agents --watch"):
 				s.follow(t, line, agentName)
 			case goesOn.MatchString(line):
 				s.follow(t, line, "web")
@@ -242,11 +252,11 @@ func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
 }
 
 // elsewhere returns the examples that other tests run. internal/build has a builder. In
-// agent.TestEveryExample an image has tar, the only node can be drained, and the cluster may be
-// called k3s.
+// agent.TestEveryExample an image has tar, the only node can be drained, the cluster may be called
+// k3s, and there are fakes of the components for monitoring.
 func elsewhere(t *testing.T) (all []string) {
 	t.Helper()
-	for _, page := range []string{"docs/git.md", "docs/builds.md"} {
+	for _, page := range []string{"docs/deployer/git.md", "docs/deployer/builds.md"} {
 		lines, err := harness.WithBuilder(page)
 		require.NoError(t, err)
 		all = append(all, lines...)
@@ -257,6 +267,9 @@ func elsewhere(t *testing.T) (all []string) {
 		require.NoError(t, err)
 		all = append(all, lines...)
 	}
+	monitored, err := harness.Monitored()
+	require.NoError(t, err)
+	all = append(all, monitored...)
 	for _, c := range runnerapi.Calls() {
 		if c.Command == "node join" {
 			all = append(all, c.Example)
@@ -267,6 +280,7 @@ func elsewhere(t *testing.T) (all []string) {
 
 // TestWhatThisClusterRefuses is what a Runner hears who asks for what is not here.
 func TestWhatThisClusterRefuses(t *testing.T) {
+	suite.Release(t, "the documents' commands, each as it is written")
 	removeApp(t, "web")
 	s := newShell(t)
 	s.allow(t)
@@ -282,7 +296,7 @@ func TestWhatThisClusterRefuses(t *testing.T) {
 }
 
 var (
-	goesOn    = regexp.MustCompile(`pipeops-runner (logs|events|timeline) .* -f\b`)
+	goesOn    = regexp.MustCompile(`pipeops-runner (logs|timeline) .* -f\b`)
 	listensOn = regexp.MustCompile(`pipeops-runner port-forward [^-]*$`)
 )
 
@@ -310,7 +324,7 @@ func grant(t *testing.T, manifest string) {
 	_, err := sys.Cluster.Kubectl(t.Context(), "apply", "--server-side", "-f", rights)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		_, err := sys.Cluster.Kubectl(ctx, "delete", "--ignore-not-found", "-f", rights)
 		assert.NoError(t, err)
@@ -352,13 +366,19 @@ func (s *shell) fails(t *testing.T, line, why string) {
 
 // turn puts examples into an order in which each finds what it is about.
 func turn(line string) int {
-	for i, part := range []string{" namespace create ", " set shop ", " deploy shop ", " run shop ", " source put ", " kubeconfig shop -o shop.kubeconfig"} {
+	switch {
+	case strings.Contains(line, "-runner login "):
+		return 0
+	case strings.Contains(line, " source set "):
+		return 4
+	}
+	for i, part := range []string{" namespace create ", " set shop ", " deploy shop ", " run shop ", " source set ", " kubeconfig shop --kubeconfig shop.kubeconfig"} {
 		if strings.Contains(line, part) {
 			return i
 		}
 	}
 	switch {
-	case strings.Contains(line, " delete shop "):
+	case strings.Contains(line, " delete shop "), strings.Contains(line, " context delete "):
 		return 8
 	case strings.HasSuffix(line, "--previous"): // breaks the App, so that there is a previous run
 		return 7

@@ -18,7 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-const enrolPatience = time.Minute
+const enrolPatience = 5 * time.Minute
 
 // beside is the environment of an agent that is a process, in the other cluster.
 func beside(t *testing.T, token, name string) map[string]string {

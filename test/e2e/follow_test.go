@@ -42,7 +42,7 @@ func follow(t *testing.T, app string) (request func(path string)) {
 	t.Cleanup(func() { assert.NoError(t, stream.Close()) })
 	return func(path string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		_, err := sys.Kube.ServiceGet(ctx, namespace, app, 8080, path)
 		if !apierrors.IsNotFound(err) { // the App has no such page, and logs that it was asked
@@ -93,13 +93,14 @@ func TestALogIsFollowedOverTheAgentsDeath(t *testing.T) {
 // TestARestartIsAppliedOnce kills the agent in the middle of the one command
 // that is not idempotent by its nature.
 func TestARestartIsAppliedOnce(t *testing.T) {
+	suite.Release(t, "further disruptions")
 	removeApp(t, "once")
 	pipeops(t, "deploy", agentName, "once", "--image", image, "--port", "8080", "--probe-path", "/healthz", "--wait=2m")
 	end := meanwhile(t, "the restart", func(ctx context.Context) error {
 		_, err := sys.Runner(ctx, runner, "restart", agentName, "once", "--wait=2m")
 		return err
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the restart has begun", func(context.Context) error {
 		if n := len(replicaSets(t, "once")); n != 2 {

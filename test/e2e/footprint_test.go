@@ -18,7 +18,7 @@ func TestTheIdleAgentIsSmall(t *testing.T) {
 	// A fresh pod: what the other tests made it do is not idling.
 	require.NoError(t, sys.KillAgent(t.Context()))
 	require.NoError(t, sys.AwaitAgent(t.Context()))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var memory int64
 	err := harness.Eventually(ctx, "the agent is below its limit", func(context.Context) (err error) {

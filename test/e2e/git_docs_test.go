@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestThePagesOfGitAndBuildsRun runs what docs/git.md and docs/builds.md have run, with a Git
+// TestThePagesOfGitAndBuildsRun runs what docs/deployer/git.md and builds.md have run, with a Git
 // server of this machine behind SSH. There is no builder here, which is what a build meets
 // once it is let in; internal/build builds.
 func TestThePagesOfGitAndBuildsRun(t *testing.T) {
@@ -25,7 +25,7 @@ func TestThePagesOfGitAndBuildsRun(t *testing.T) {
 	s := newShell(t)
 	s.allow(t)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		_, err := sys.Cluster.Kubectl(ctx, "delete", "--ignore-not-found", "-f", filepath.Join(harness.Root(), "deployments", "build-rights.yaml"))
 		assert.NoError(t, err)
@@ -39,7 +39,7 @@ func TestThePagesOfGitAndBuildsRun(t *testing.T) {
 	}
 	here := strings.NewReplacer("ssh://git@git.example.com/", ssh.URL(""))
 
-	for _, page := range []string{"docs/git.md", "docs/builds.md"} {
+	for _, page := range []string{"docs/deployer/git.md", "docs/deployer/builds.md"} {
 		blocks, err := harness.Shell(page)
 		require.NoError(t, err)
 		for _, block := range blocks {

@@ -14,10 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // grantedRunner makes a Runner for the agents with those labels.
@@ -40,7 +41,7 @@ func followAs(t *testing.T, runner, app string) *harness.Stream {
 	stream, err := sys.Stream(runner, "logs", agentName, app, "-f")
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, stream.Close()) })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	_, err = stream.Await(ctx, func(string) bool { return true })
 	require.NoError(t, err)
@@ -53,7 +54,7 @@ func ends(t *testing.T, what string, stream *harness.Stream, command func()) {
 	began := time.Now()
 	command()
 	said := time.Since(began)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	_, err := stream.Await(ctx, func(string) bool { return false })
 	require.ErrorContains(t, err, "ended", what)
@@ -69,7 +70,7 @@ func direct(t *testing.T, runner string) (c *client.Client, agentID string) {
 	_, after, _ := strings.Cut(out, `"id": "`)
 	agentID, _, _ = strings.Cut(after, `"`)
 	require.NotEmpty(t, agentID, out)
-	creds, err := runnerapi.LoadCredentials(sys.RunnerCredentials(runner))
+	creds, err := credentials.Load(sys.RunnerCredentials(runner))
 	require.NoError(t, err)
 	cert, err := creds.TLSCertificate()
 	require.NoError(t, err)
@@ -85,10 +86,10 @@ func direct(t *testing.T, runner string) (c *client.Client, agentID string) {
 	return c, agentID
 }
 
-// runDocumented runs the commands of docs/runners.md that are for the control plane.
+// runDocumented runs the commands of docs/operator/runners.md that are for the control plane.
 func runDocumented(t *testing.T) {
 	t.Helper()
-	blocks, err := harness.Shell("docs/runners.md")
+	blocks, err := harness.Shell("docs/operator/runners.md")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(blocks), 2)
 	for _, block := range blocks[:2] {
@@ -101,6 +102,7 @@ func runDocumented(t *testing.T) {
 }
 
 func TestRunnersAreHeldToWhatTheyAreGranted(t *testing.T) {
+	suite.Release(t, "Runners and their grants, end to end")
 	runDocumented(t) // which labels the agent env=prod
 	t.Cleanup(func() {
 		_, err := sys.ControlPlane(context.Background(), "agent", "label", agentName, "env-")
@@ -139,7 +141,7 @@ func TestRunnersAreHeldToWhatTheyAreGranted(t *testing.T) {
 		require.NoError(t, err)
 	})
 	t.Run("refusals are in the audit log", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		require.NoError(t, harness.Eventually(ctx, "the refusals are audited", func(ctx context.Context) error {
 			out, err := sys.Runner(ctx, runner, "audit", agentName)

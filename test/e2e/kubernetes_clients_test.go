@@ -35,7 +35,7 @@ func (s *shell) clients(t *testing.T) {
 	owner("create clusterrole as-alice --verb impersonate --resource users --resource-name alice")
 	owner("create clusterrolebinding as-alice --clusterrole as-alice --serviceaccount pipeops:pipeops-agent")
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		_, err := sys.Cluster.Kubectl(ctx, "delete", "--ignore-not-found", "clusterrole/as-alice", "clusterrolebinding/as-alice")
 		assert.NoError(t, err)
@@ -113,5 +113,5 @@ func (s *shell) policyIs(t *testing.T, policy, line, says string) {
 	require.Eventually(t, func() bool {
 		out, _ := s.command(t.Context(), line).CombinedOutput()
 		return strings.Contains(string(out), says)
-	}, time.Minute, 100*time.Millisecond, "%s says %q", line, says)
+	}, 3*time.Minute, 100*time.Millisecond, "%s says %q", line, says)
 }

@@ -22,8 +22,8 @@ const (
 	floodBytes = 24 << 20
 	// pausedReaders are as many, so that what the agent would keep of them shows.
 	pausedReaders = 4
-	// heldMemory is what the agent may grow by meanwhile: 160 KiB for each of them (docs/limits.md),
-	// and what its other work takes.
+	// heldMemory is what the agent may grow by meanwhile: 160 KiB for each of them
+	// (docs/reference/limits.md), and what its other work takes.
 	heldMemory = 16 << 20
 )
 
@@ -79,8 +79,8 @@ func (s *shell) followed(t *testing.T, pod string) *bufio.Scanner {
 	return bufio.NewScanner(out)
 }
 
-// numberOf reads the next line that is whole: where the kubelet has rotated the log meanwhile, it cuts
-// lines.
+// numberOf reads the next line that is whole: where the kubelet has rotated the log meanwhile, it
+// cuts lines.
 func numberOf(t *testing.T, lines *bufio.Scanner) int {
 	t.Helper()
 	for lines.Scan() {

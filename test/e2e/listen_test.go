@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
@@ -34,10 +35,10 @@ func listen(t *testing.T) *listener {
 	bound := make(chan struct{})
 	var once sync.Once
 	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
-		Config: announce.Config{
+		Config: rabbitmq.Config{
 			URLs: []string{sys.Broker.URL("runner")}, TLS: sys.Broker.TLSConfig(), Log: zerolog.Nop(), Name: t.Name(),
 		},
-		Queue: announce.RunnerQueue(name),
+		Queue: rabbitmq.RunnerQueue(name),
 		Ready: func() { once.Do(func() { close(bound) }) },
 	})
 	require.NoError(t, err)
@@ -72,7 +73,7 @@ func (l *listener) all() []announce.Event {
 // last that the Runner's work leads to.
 func (l *listener) awaitHealthy(t *testing.T, app string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, app+" is announced healthy", func(context.Context) error {
 		for _, e := range l.all() {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// meanwhilePatience bounds what runs while a test goes on. Its commands have shorter deadlines of their own.
+// meanwhilePatience bounds what runs while a test goes on. Its commands have shorter deadlines of
+// their own.
 const meanwhilePatience = 12 * time.Minute
 
 // meanwhile runs something while the test goes on. The function that it returns waits for its end

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // setPolicy is what the owner of the cluster does; without data the policy goes.
@@ -34,7 +35,7 @@ func setPolicy(ctx context.Context, data map[string]string) error {
 func policyBecomes(t *testing.T, state string, data map[string]string) {
 	t.Helper()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		assert.NoError(t, setPolicy(ctx, nil))
 	})
@@ -45,7 +46,7 @@ func policyBecomes(t *testing.T, state string, data map[string]string) {
 // awaitPolicy waits until the agent tells that the policy holds.
 func awaitPolicy(t *testing.T, state string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the policy is "+state, func(ctx context.Context) error {
 		out, err := sys.Runner(ctx, runner, "cluster", agentName, "-o", "json")
@@ -68,6 +69,7 @@ func repository(image string) string {
 // TestTheCustomersPolicy has the owner of the cluster bound a Runner, stop it,
 // and let it go on, while the agent runs as it is and an App serves.
 func TestTheCustomersPolicy(t *testing.T) {
+	suite.Release(t, "the customer's policy, end to end")
 	removeApp(t, "bounded")
 	pods, err := sys.AgentPods(t.Context())
 	require.NoError(t, err)
@@ -121,7 +123,7 @@ const secretMark = "e2e-hunter2-mark"
 // auditTellsOf looks for a record over the Runner API.
 func auditTellsOf(t *testing.T, command, name string, outcome runnerapi.AuditOutcome, message string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the audit log tells of "+command, func(ctx context.Context) error {
 		out, err := sys.Runner(ctx, runner, "audit", agentName, "--limit", "200", "-o", "json")
@@ -146,7 +148,7 @@ func auditTellsOf(t *testing.T, command, name string, outcome runnerapi.AuditOut
 // plane has got of it.
 func auditIsWhole(t *testing.T, pod string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var head string
 	require.NoError(t, harness.Eventually(ctx, "the control plane has the records", func(ctx context.Context) error {
@@ -172,13 +174,14 @@ func auditIsWhole(t *testing.T, pod string) {
 	assert.Contains(t, out+err.Error(), "record "+seq+" is not the one that was noted")
 }
 
-// TestThePolicysAndTheAuditsDocumentsRun does what docs/policy.md and docs/audit.md
+// TestThePolicysAndTheAuditsDocumentsRun does what docs/cluster-owner/policy.md and audit.md
 // tell the owner of the cluster to do.
 func TestThePolicysAndTheAuditsDocumentsRun(t *testing.T) {
+	suite.Release(t, "the documents' commands, each as it is written")
 	s := newShell(t)
 	s.env = append(s.env, "PIPEOPS_DATA_DIR="+sys.DataDir())
 	s.run(t, "pipeops-runner secret set shop recorded --from-literal A=b") // the log has a record
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "policy.md"))
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "cluster-owner", "policy.md"))
 	require.NoError(t, err)
 	_, example, _ := strings.Cut(string(text), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
@@ -189,17 +192,17 @@ func TestThePolicysAndTheAuditsDocumentsRun(t *testing.T) {
 		return s.run(t, block)
 	}
 	policyBecomes(t, "default", nil)
-	document("docs/policy.md", "create configmap pipeops-policy --from-file")
+	document("docs/cluster-owner/policy.md", "create configmap pipeops-policy --from-file")
 	awaitPolicy(t, "active")
-	assert.Contains(t, document("docs/policy.md", "policy check"), `allowed by rule "shop": Runner ci may do scale-app`)
-	document("docs/policy.md", "patch configmap")
+	assert.Contains(t, document("docs/cluster-owner/policy.md", "policy check"), `allowed by rule "shop": Runner ci may do scale-app`)
+	document("docs/cluster-owner/policy.md", "patch configmap")
 	awaitPolicy(t, "paused")
 	policyBecomes(t, "default", nil)
-	document("docs/policy.md", "create configmap pipeops-policy --from-literal")
+	document("docs/cluster-owner/policy.md", "create configmap pipeops-policy --from-literal")
 	awaitPolicy(t, "paused")
 	policyBecomes(t, "default", nil)
 
-	assert.Contains(t, document("docs/audit.md", "pipeops-runner audit"), "HEAD ")
-	assert.Contains(t, document("docs/audit.md", "audit verify\n"), "records, from 1;")
-	assert.Contains(t, document("docs/audit.md", "--head"), "records, from 1;")
+	assert.Contains(t, document("docs/cluster-owner/audit.md", "pipeops-runner audit"), "HEAD ")
+	assert.Contains(t, document("docs/cluster-owner/audit.md", "audit verify\n"), "records, from 1;")
+	assert.Contains(t, document("docs/cluster-owner/audit.md", "--head"), "records, from 1;")
 }

@@ -37,7 +37,7 @@ func agentSays(t *testing.T, url, token, name string, want ...string) string {
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, a.Close()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	err = harness.Eventually(ctx, "the agent says what is wrong", func(context.Context) error {
 		for _, w := range want {
@@ -108,7 +108,7 @@ func TestAClockThatIsWrongIsNamed(t *testing.T) {
 				Now: func() time.Time { return time.Now().Add(off) },
 			})
 			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			err = a.Run(ctx)
 			require.Error(t, err)
@@ -150,7 +150,7 @@ func TestANameThatIsTakenIsRefused(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, a.Close()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, a.AwaitEnd(ctx))
 	assert.Contains(t, a.Log(), "CLUSTER_NAME")

@@ -39,7 +39,7 @@ func TestTwoReplicas(t *testing.T) {
 // replicas have taken it. It answers all that was printed.
 func onBoth(t *testing.T, route string, args ...string) (answers []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	before, err := served(ctx, route)
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func killLeader(t *testing.T) (awaitNext func()) {
 	require.NoError(t, sys.KillReplica(t.Context(), dead))
 	return func() {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		require.NoError(t, harness.Eventually(ctx, "another replica leads", func(ctx context.Context) error {
 			now, err := sys.AgentLeader(ctx)
@@ -162,7 +162,7 @@ func leaderDiesAtARestart(t *testing.T) {
 		_, err := sys.Runner(ctx, runner, "restart", agentName, "two-once", "--wait=2m")
 		return err
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the restart was taken", func(ctx context.Context) error {
 		out, err := sys.Runner(ctx, runner, "status", agentName, "two-once", "-o", "json")

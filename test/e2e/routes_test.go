@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -43,7 +44,7 @@ type listedRoute struct {
 // routesWhere waits until what `pipeops-controlplane routes` lists is as it should.
 func routesWhere(t *testing.T, what string, right func([]listedRoute) bool) (list []listedRoute) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, what, func(ctx context.Context) error {
 		out, err := sys.ControlPlane(ctx, "routes", agentName, "-o", "json")
@@ -62,13 +63,13 @@ func routesWhere(t *testing.T, what string, right func([]listedRoute) bool) (lis
 	return list
 }
 
-// TestThePublicReachesAnApp follows a public host from its App's birth to its end. The cluster has no
-// ingress controller and no address that the public reaches.
+// TestThePublicReachesAnApp follows a public host from its App's birth to its end. The cluster has
+// no ingress controller and no address that the public reaches.
 func TestThePublicReachesAnApp(t *testing.T) {
 	suite.Release(t, "public Apps, end to end")
 	host := controlapi.GivenHost("routes", namespace, agentName, gatewayDomain)
 	removeApp(t, "routes")
-	pipeops(t, "deploy", agentName, "routes", "--image", image, "--port", "8080", "--host", host, "--wait=2m")
+	pipeops(t, "deploy", agentName, "routes", "--image", image, "--port", "8080", "--public", "--wait=2m")
 	began := time.Now()
 	listed := routesWhere(t, "the host is served", func(l []listedRoute) bool { return len(l) == 1 && l[0].Served && l[0].Ready })
 	t.Logf("served %s after the deploy had ended", time.Since(began).Round(time.Millisecond))
@@ -80,11 +81,16 @@ func TestThePublicReachesAnApp(t *testing.T) {
 	require.Len(t, agents, 1)
 	assert.Equal(t, []string{host}, agents[0].Hosts, "Runners are told too")
 
+	routes := listRoutes(t)
+	require.Len(t, routes, 1)
+	assert.Equal(t, host, routes[0].Host)
+	assert.Equal(t, runnerapi.RouteServing, routes[0].State)
+
 	public, err := sys.Visitor(t.Context())
 	require.NoError(t, err)
 	answers := func(what string, status int) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		require.NoError(t, harness.Eventually(ctx, what, func(ctx context.Context) error {
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/", http.NoBody)
@@ -128,4 +134,12 @@ func TestThePublicReachesAnApp(t *testing.T) {
 	routesWhere(t, "it is gone", func(l []listedRoute) bool { return len(l) == 0 })
 	t.Logf("gone %s after the App", time.Since(began).Round(time.Millisecond))
 	answers("nothing answers for an App that is gone", http.StatusNotFound)
+}
+
+// listRoutes returns the agent's routes as a Runner sees them.
+func listRoutes(t *testing.T) []runnerapi.Route {
+	t.Helper()
+	var list struct{ Items []runnerapi.Route }
+	require.NoError(t, json.Unmarshal([]byte(pipeops(t, "routes", agentName, "-o", "json")), &list))
+	return list.Items
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestAnAgentIsGivenAnotherToken by the commands of docs/enrolment.md. It has an identity and needs
-// none: it goes on as it was, and removes the token.
+// TestAnAgentIsGivenAnotherToken by the commands of docs/operator/enrolment.md. It has an
+// identity and needs none: it goes on as it was, and removes the token.
 func TestAnAgentIsGivenAnotherToken(t *testing.T) {
 	suite.Release(t, "an agent is given another token, end to end")
 	s := newShell(t)
 	s.env = append(s.env, "PIPEOPS_DATA_DIR="+sys.DataDir())
 	before := awaitListed(t, "the agent is listed", agentName, func(l listed) bool { return l.ID != "" })
-	block, err := harness.ShellWith("docs/enrolment.md", "create secret generic pipeops-agent")
+	block, err := harness.ShellWith("docs/operator/enrolment.md", "create secret generic pipeops-agent")
 	require.NoError(t, err)
 	s.run(t, block+"kubectl -n pipeops rollout status deployment/pipeops-agent --timeout=2m\n")
 	require.NoError(t, sys.AwaitAgent(t.Context()))

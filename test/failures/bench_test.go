@@ -31,7 +31,8 @@ const anApp, aSet, aRelease = "app", "set", "release"
 var kinds = []string{anApp, aSet, aRelease}
 
 const (
-	// patience is for one failure. The CronJob whose runs are skipped takes three minutes by itself.
+	// patience is for one failure. The CronJob whose runs are skipped takes three minutes by
+	// itself.
 	patience = 6 * time.Minute
 	// askAgain is between two looks at what has no status to watch.
 	askAgain = 250 * time.Millisecond
@@ -63,8 +64,8 @@ type outcome struct {
 	err       error
 }
 
-// settling is how long pods have to stay ready: short, so that tests can wait for it, and longer than
-// a busy kubelet takes to notice that a process has ended.
+// settling is how long pods have to stay ready: short, so that tests can wait for it, and longer
+// than a busy kubelet takes to notice that a process has ended.
 func settling() diagnose.Stabilization {
 	s := app.StabilizationFor(12 * time.Second)
 	s.Volume = 5 * time.Second // metrics-server has figures of a pod only after a minute
@@ -290,8 +291,8 @@ func (b *bench) release(ctx context.Context, f Failure, archive []byte) (out out
 	return out
 }
 
-// lookBeside asks how a release is while its command waits, as `release status` does, until it tells
-// of the failure.
+// lookBeside asks how a release is while its command waits, as `release status` does, until it
+// tells of the failure.
 func (b *bench) lookBeside(ctx context.Context, f Failure, releases *helm.Releases) {
 	_ = asked(ctx, func() (string, error) { // the outcome reports a failure that is not told
 		r, err := releases.GetRelease(ctx, b.key(f, aRelease))

@@ -44,8 +44,8 @@ func TestTheTableIsWhole(t *testing.T) {
 	assert.GreaterOrEqual(t, len(names)-missing, 60, "of Apps alone")
 }
 
-// TestFailures has each failure befall an App, a set of manifests and a release: the same is said of
-// the three, and none of them is called healthy.
+// TestFailures has each failure befall an App, a set of manifests and a release: the same is said
+// of the three, and none of them is called healthy.
 func TestFailures(t *testing.T) {
 	suite.Release(t, "each failure of the table, as an App, a set and a release")
 	env := kubetest.Full(t)

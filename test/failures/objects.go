@@ -17,7 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
@@ -58,7 +59,7 @@ func bare(o Objects) {
 // Manifest returns what a failure's App would become, in the form that a user without Apps writes.
 func (f Failure) Manifest(t *testing.T, namespace string) string {
 	t.Helper()
-	objects := Objects(app.Children(&app.App{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.Name}, Spec: f.Spec}))
+	objects := Objects(workload.Children(&v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.Name}, Spec: f.Spec}))
 	if f.Change != nil {
 		f.Change(objects)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -92,7 +92,7 @@ func (s *Sightings) In(t *testing.T, env *kubetest.Env, ns string) {
 	require.NoError(t, err)
 	for _, list := range []client.ObjectList{
 		&corev1.PodList{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &batchv1.JobList{}, &batchv1.CronJobList{},
-		&autoscalingv2.HorizontalPodAutoscalerList{}, &corev1.EventList{}, &app.List{},
+		&autoscalingv2.HorizontalPodAutoscalerList{}, &corev1.EventList{}, &v1alpha1.List{},
 	} {
 		w, err := cl.Watch(t.Context(), list, client.InNamespace(ns))
 		require.NoError(t, err)
@@ -115,7 +115,7 @@ func (s *Sightings) note(ev watch.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := s.workloadOf(o)
-	switch a, isApp := o.(*app.App); {
+	switch a, isApp := o.(*v1alpha1.App); {
 	case name == "":
 	case isApp:
 		s.noteApp(name, a)
@@ -124,7 +124,7 @@ func (s *Sightings) note(ev watch.Event) {
 	}
 }
 
-func (s *Sightings) noteApp(name string, a *app.App) {
+func (s *Sightings) noteApp(name string, a *v1alpha1.App) {
 	if d := a.Status.Diagnosis; d != nil && d.Cause == s.causes[name] && s.told[name].IsZero() {
 		s.told[name] = time.Now()
 	}

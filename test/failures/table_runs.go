@@ -56,7 +56,8 @@ func ofRuns(i Images) []Failure {
 			Cause: runnerapi.CauseImageNotFound, Object: "pod/bare-no-image", Message: "does not exist", Fix: "docker push",
 		},
 		{
-			// Killed, not ended by itself: a Job counts a pod that exits with 0 as done though it was evicted.
+			// Killed, not ended by itself: a Job counts a pod that exits with 0 as done though it
+			// was evicted.
 			Name: "evicted", Spec: once(runs(i.Hello, "-flood-logs", "-ignore-term")), NoApp: "an App has no limit of ephemeral storage", Slow: true,
 			Change: pod(func(p *corev1.PodSpec) {
 				p.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("100Ki")}

@@ -17,7 +17,7 @@ import (
 // patience bounds the wait for what has to happen; silence is how long is looked at
 // what must not.
 const (
-	patience = 20 * time.Second
+	patience = 2 * time.Minute
 	silence  = 150 * time.Millisecond
 )
 

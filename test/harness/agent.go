@@ -18,7 +18,7 @@ const (
 	agentNamespace = "pipeops"
 	agentSelector  = "app.kubernetes.io/name=pipeops-agent"
 	// agentTimeout is how long the agent may take from the manifest to ready.
-	agentTimeout = 3 * time.Minute
+	agentTimeout = 8 * time.Minute
 )
 
 // CreateToken creates an enrolment token.

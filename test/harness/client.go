@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 )
 
@@ -31,7 +31,7 @@ func (s *System) Violations() error {
 // Dial returns a client of an agent's Runner API, as the Runner of that name. Its calls go over the
 // edge and through the tunnel.
 func (s *System) Dial(ctx context.Context, runner, agentName string) (*client.Client, error) {
-	creds, err := runnerapi.LoadCredentials(s.RunnerCredentials(runner))
+	creds, err := credentials.Load(s.RunnerCredentials(runner))
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ const (
 )
 
 // startTimeout is how long the control plane may take to be ready.
-const startTimeout = 2 * time.Minute
+const startTimeout = 5 * time.Minute
 
 // APIURL returns where the agent reaches the control plane.
 func (s *System) APIURL() string { return "https://" + net.JoinHostPort(s.hostIP, apiPort) }

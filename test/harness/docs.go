@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -26,9 +28,10 @@ func Shell(doc string) ([]string, error) {
 	return blocks, nil
 }
 
-// CommandLine returns the examples in docs/runner-cli.md of one command, or of all if it is empty.
+// CommandLine returns the examples in docs/reference/runner-cli.md of one command, or of all if it
+// is empty.
 func CommandLine(command string) ([]string, error) {
-	blocks, err := Shell("docs/runner-cli.md")
+	blocks, err := Shell("docs/reference/runner-cli.md")
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +42,7 @@ func CommandLine(command string) ([]string, error) {
 		}
 	}
 	if len(lines) == 0 {
-		return nil, fmt.Errorf("docs/runner-cli.md has no example of %q", command)
+		return nil, fmt.Errorf("docs/reference/runner-cli.md has no example of %q", command)
 	}
 	return lines, nil
 }
@@ -72,3 +75,15 @@ func ShellWith(doc, has string) (string, error) {
 	}
 	return "", fmt.Errorf("%s has no block of shell with %q", doc, has)
 }
+
+// Monitored returns the examples of docs/reference/runner-cli.md that need the components for
+// monitoring.
+func Monitored() ([]string, error) {
+	lines, err := CommandLine("")
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(lines, func(line string) bool { return !monitored.MatchString(line) }), nil
+}
+
+var monitored = regexp.MustCompile(`^pipeops-runner (alerts |cost |metrics .*--since )`)

@@ -14,7 +14,7 @@ import (
 )
 
 // timelineTimeout is how long an event may take to RabbitMQ and back.
-const timelineTimeout = 2 * time.Minute
+const timelineTimeout = 5 * time.Minute
 
 // AwaitTimeline waits until the control plane's timeline of an agent holds all of these, and
 // returns it.

@@ -14,7 +14,7 @@ import (
 )
 
 // stopTimeout is how long a process may take to stop on SIGTERM.
-const stopTimeout = time.Minute
+const stopTimeout = 3 * time.Minute
 
 // process is a program that runs beside the tests, with its log in a file. It can be stopped,
 // killed and started again with the same arguments.

@@ -19,7 +19,7 @@ func TestTheRemovalOfAContainerIsSeenWhenItWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		await, err := watchRemoval(dir)
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		removed := make(chan time.Time, 1)
 		time.AfterFunc(30*time.Second, func() {

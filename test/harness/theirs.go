@@ -19,7 +19,7 @@ import (
 )
 
 // theirsTimeout is how long a cluster may take to respond.
-const theirsTimeout = time.Minute
+const theirsTimeout = 5 * time.Minute
 
 // Theirs is a cluster that the user provides.
 type Theirs struct {

@@ -27,10 +27,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -136,7 +138,7 @@ func (s *system) register(t *testing.T) {
 	require.NoError(t, err)
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	require.NoError(t, err)
-	text := s.plane.Token(t, controlplane.TokenOptions{TTL: time.Hour})
+	text := s.plane.Token(t, operators.TokenOptions{TTL: time.Hour})
 	token, err := controlapi.ParseToken(text)
 	require.NoError(t, err)
 	var current atomic.Pointer[tls.Config]
@@ -175,14 +177,14 @@ func (s *system) connect(t *testing.T, config func() *tls.Config, cert tls.Certi
 	var parts errgroup.Group
 	parts.Go(func() error { return tun.Run(ctx) })
 	parts.Go(func() error {
-		return server.Serve(ctx, tun.Listener(), server.ServeConfig{
+		return transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
 			Handler: server.New(server.Config{
-				Apps: backend, Meter: backend, ConfigMaps: backend, Secrets: backend, Namespaces: backend, Clusters: backend,
-				TrustDomain: controlplane.DefaultTrustDomain, Log: zerolog.Nop(),
+				Apps: backend, Meter: backend, Monitoring: backend, ConfigMaps: backend, Secrets: backend, Namespaces: backend, Clusters: backend,
+				TrustDomain: datadir.DefaultTrustDomain, Log: zerolog.Nop(),
 			}),
-			TLS: server.TLS(server.TLSConfig{
+			TLS: transport.TLS(transport.TLSConfig{
 				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
-				Roots:       func() *x509.CertPool { return s.roots }, TrustDomain: controlplane.DefaultTrustDomain,
+				Roots:       func() *x509.CertPool { return s.roots }, TrustDomain: datadir.DefaultTrustDomain,
 			}),
 			Drain: time.Second, Log: zerolog.Nop(),
 		})
@@ -205,7 +207,7 @@ func (s *system) serveAgent(t *testing.T) {
 func (s *system) dialRunner(t *testing.T) *client.Client {
 	t.Helper()
 	certificate := func(name string) tls.Certificate {
-		credentials, err := s.plane.CreateRunner(t.Context(), name, time.Hour, false)
+		credentials, err := s.plane.Runners.Create(t.Context(), name, time.Hour, false)
 		require.NoError(t, err)
 		cert, err := credentials.TLSCertificate()
 		require.NoError(t, err)
@@ -215,14 +217,14 @@ func (s *system) dialRunner(t *testing.T) *client.Client {
 	s.evil = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.roots, ServerName: s.serverName(), Certificates: []tls.Certificate{evil}}
 	c, err := client.New(client.Config{
 		AgentID: s.id.AgentID, ServerName: s.serverName(), EdgeAddresses: []string{s.plane.Addrs().Edge.String()},
-		TrustDomain: controlplane.DefaultTrustDomain, Roots: s.roots, Certificate: func() (*tls.Certificate, error) { return &good, nil },
+		TrustDomain: datadir.DefaultTrustDomain, Roots: s.roots, Certificate: func() (*tls.Certificate, error) { return &good, nil },
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
 
-func (s *system) serverName() string { return s.id.AgentID + "." + controlplane.DefaultAgentsDomain }
+func (s *system) serverName() string { return s.id.AgentID + "." + datadir.DefaultAgentsDomain }
 
 func (s *system) heartbeat(t *testing.T) {
 	t.Helper()

@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// noted are the lines of the go command's log of inputs, of all that was opened through this package.
+// noted are the lines of the go command's log of inputs, of all that was opened through this
+// package.
 var noted struct {
 	sync.Mutex
 	lines []string

@@ -12,7 +12,7 @@ import (
 )
 
 // decisions are what is decided for the machines recorded in testdata/facts: the
-// rules of docs/install.md. Settings go before recorded wishes.
+// rules of docs/cluster-owner/install.md. Settings go before recorded wishes.
 var decisions = []struct {
 	facts, settings string
 	want            string // the cluster
@@ -48,7 +48,7 @@ var decisions = []struct {
 	{facts: "wsl1", want: "none", code: 4, says: "wsl --set-version"},
 	{facts: "docker-container", want: "none", code: 4, says: "--privileged"},
 	{facts: "docker-container-with-socket", want: "k3d", says: "without the rights"},
-	{facts: "small-memory", want: "k3s", code: 4, says: "490 MB of memory"},
+	{facts: "small-memory", want: "k3s", says: "490 MB of memory are less than the 900 MB"},
 	{facts: "small-memory", settings: "NODE_TYPE=agent", want: "k3s"},
 	{facts: "one-gigabyte", want: "k3s", says: "2 GB are better"},
 	{facts: "small-disk", want: "k3s", code: 4, says: "1800 MB are free"},
@@ -91,6 +91,19 @@ func TestDecisions(t *testing.T) {
 	}
 	for _, path := range recorded {
 		assert.True(t, used[filepath.Base(path)], "%s is recorded, but nothing is expected of it", path)
+	}
+}
+
+// TestClusterInfoSaysHowAWorkerJoins a server, and says nothing of it elsewhere.
+func TestClusterInfoSaysHowAWorkerJoins(t *testing.T) {
+	said, code := script(t, nil, "cluster-info", "--facts", "testdata/facts/our-k3s.env")
+	assert.Zero(t, code, said)
+	assert.Contains(t, said, "server:     https://SERVER:6443\n")
+	assert.Contains(t, said, "token:      sudo cat /var/lib/rancher/k3s/server/node-token\n")
+	assert.Contains(t, said, "/releases/latest/download/join-worker.sh | bash -s SERVER TOKEN\n")
+	for _, other := range []string{"our-worker", "debian-12"} {
+		said, _ := script(t, nil, "cluster-info", "--facts", "testdata/facts/"+other+".env")
+		assert.NotContains(t, said, "node-token", other)
 	}
 }
 

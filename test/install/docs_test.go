@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	guides   = []string{"../../docs/install.md", "../../docs/troubleshooting.md"}
+	guides   = []string{"../../docs/cluster-owner/install.md", "../../docs/troubleshooting.md"}
 	anyBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 	namedOne = regexp.MustCompile("(?s)<!-- run: ([a-z-]+) -->\n```sh\n(.*?)```")
 )
@@ -72,7 +72,8 @@ func noteRun(names []string) {
 }
 
 // allRan returns an error unless each command of the guides has run and succeeded, and what they
-// have users look for was said. It looks after a run of all tests of this package: the release suite.
+// have users look for was said. It looks after a run of all tests of this package: the release
+// suite.
 func allRan() error {
 	selected := flag.Lookup("test.run").Value.String() + flag.Lookup("test.skip").Value.String() + flag.Lookup("test.list").Value.String()
 	if testing.Short() || os.Geteuid() != 0 || selected != "" || !suite.IsRelease() {

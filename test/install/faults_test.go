@@ -13,11 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/machine"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // TestFaults meets one fault after the other on one machine, and looks at what is
 // said of it: what, why, and the command that helps.
 func TestFaults(t *testing.T) {
+	suite.Release(t, "every fault of an installation")
 	w := theWorld(t)
 	c := newComputer(t, w, "faults", machine.Bookworm).with("AGENT_TOKEN", "pipeops_not-used-before-the-cluster")
 	require.NoError(t, c.WriteFile("/root/install.sh", read(t, "../../scripts/install.sh"), 0o755))

@@ -59,7 +59,11 @@ func (c *computer) bundle(t *testing.T, version string) {
 	dir := t.TempDir()
 	ca := filepath.Join(dir, "ca.pem")
 	require.NoError(t, os.WriteFile(ca, c.world.site.ca, 0o600))
-	cmd := exec.CommandContext(t.Context(), "../../scripts/bundle.sh", "--version", version, "--output", dir)
+	charts := t.TempDir()
+	const vpa = "vertical-pod-autoscaler-0.11.0.tgz"
+	require.NoError(t, os.WriteFile(filepath.Join(charts, vpa), read(t, "../../../shared/charts/"+vpa), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(charts, "index.yaml"), nil, 0o600))
+	cmd := exec.CommandContext(t.Context(), "../../scripts/bundle.sh", "--version", version, "--charts", charts, "--output", dir)
 	cmd.Env = append(os.Environ(), "PIPEOPS_MIRROR="+c.world.site.URL, "PIPEOPS_CA_FILE="+ca,
 		fmt.Sprintf("PIPEOPS_K3S_IMAGES_SHA256=%x", sha256.Sum256(images)))
 	for setting, sum := range c.world.sums {
@@ -81,7 +85,7 @@ func existing(t *testing.T, w *world, c *computer) {
 		"ln -sf /usr/local/bin/k3s /usr/bin/kubectl && "+kubectl+"config current-context")
 	require.Zero(t, setup.code, setup.said)
 	theirs := c.with("KUBECONFIG", "/etc/rancher/k3s/k3s.yaml", "PIPEOPS_INSTALL_STATE", "/var/lib/theirs", "PIPEOPS_INSTALL_LOG", "/var/log/theirs.log",
-		"PIPEOPS_BUNDLE", "/root/pipeops-bundle-v1.0.0-amd64", "AGENT_TOKEN", newToken(t, w))
+		"PIPEOPS_BUNDLE", "/root/pipeops-bundle-v1.0.0-amd64", "AGENT_TOKEN", newToken(t, w), "COMPONENTS", "vpa")
 
 	r := theirs.guide(t, "existing", "NAME", "not-a-context")
 	assert.Equal(t, 7, r.code, r.said)
@@ -89,6 +93,10 @@ func existing(t *testing.T, w *world, c *computer) {
 	require.Zero(t, r.code, r.said)
 	assert.Contains(t, r.said, "the namespace beta is there and not PipeOps'")
 	assert.Contains(t, r.said, "offline is registered")
+	assert.Contains(t, r.said, "    install vpa\n")
+	installed := theirs.bash(t, kubectl+"get deployments -n vpa -o name; "+kubectl+"get clusterrolebindings,jobs -n pipeops -o name")
+	assert.Contains(t, installed.said, "deployment.apps/vertical-pod-autoscaler")
+	assert.NotContains(t, installed.said, "pipeops-components")
 
 	other := theirs.with("KUBECONFIG", "/root/other.yaml")
 	r = other.bash(t, "cp /etc/rancher/k3s/k3s.yaml /root/other.yaml && bash /root/install.sh install --context "+lastWord(setup.said))
@@ -118,7 +126,7 @@ YAML`)
 	for _, kept := range []string{"ServiceAccount/theirs", "Role/theirs", "Ingress/theirs"} {
 		assert.Regexp(t, "kept the namespace monitoring: it has .*"+kept, r.said)
 	}
-	for _, gone := range []string{"namespace/pipeops", "namespace/production", "pipeops-agent", "apps.pipeops.io"} {
+	for _, gone := range []string{"namespace/pipeops", "namespace/production", "namespace/vpa", "vertical-pod-autoscaler", "pipeops-agent", "apps.pipeops.io"} {
 		assert.NotContains(t, left.said, gone)
 	}
 }

@@ -82,7 +82,7 @@ func TestLinuxHalfOfWindows(t *testing.T) {
 // TestWindowsHandsOverEverySetting that install.sh reads and the guide lists, but
 // those that Windows has no use for.
 func TestWindowsHandsOverEverySetting(t *testing.T) {
-	script, guide := string(read(t, windowsScript)), string(read(t, "../../docs/install.md"))
+	script, guide := string(read(t, windowsScript)), string(read(t, "../../docs/cluster-owner/install.md"))
 	_, rows, found := strings.Cut(guide, "\n## Settings\n")
 	require.True(t, found)
 	rows, _, _ = strings.Cut(rows, "\n## ")

@@ -39,7 +39,8 @@ func (e *Env) Namespace(t *testing.T) string {
 	return ns.Name
 }
 
-// makeAgentNamespace gives the agent in a namespace the rights that the manifest gives it in its own.
+// makeAgentNamespace gives the agent in a namespace the rights that the manifest gives it in its
+// own.
 func (e *Env) makeAgentNamespace(t *testing.T, name string) {
 	t.Helper()
 	require.NoError(t, e.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
@@ -60,7 +61,8 @@ func (e *Env) bind(t *testing.T, namespace, kind, role string) {
 	}))
 }
 
-// awaitRight waits until the API server grants the agent a right: it hears of new roles with a delay.
+// awaitRight waits until the API server grants the agent a right: it hears of new roles with a
+// delay.
 func (e *Env) awaitRight(t *testing.T, right authorizationv1.ResourceAttributes) {
 	t.Helper()
 	what := strings.Join([]string{"the agent may", right.Verb, right.Resource, "in", right.Namespace}, " ")

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 )
 
 // MakeRoom ends what a test has left running: the node has room for few pods, and an App that does
@@ -21,9 +21,9 @@ import (
 // finalizers itself.
 func (e *Env) MakeRoom(t *testing.T, namespace string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	var apps app.List
+	var apps v1alpha1.List
 	assert.NoError(t, e.Client.List(ctx, &apps, client.InNamespace(namespace)))
 	for i := range apps.Items {
 		a := &apps.Items[i]

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	bootTimeout = 2 * time.Minute
+	bootTimeout = 5 * time.Minute
 	stopTimeout = 20 * time.Second
 	// poll is the interval of checks where no event can be waited for.
 	poll = 50 * time.Millisecond

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Listener is a listener in memory. In a synctest bubble its connections wait as channels do, so that
-// time passes there while all are silent.
+// Listener is a listener in memory. In a synctest bubble its connections wait as channels do, so
+// that time passes there while all are silent.
 type Listener struct {
 	dialed chan net.Conn
 	closed chan struct{}

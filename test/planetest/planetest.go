@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -22,12 +24,12 @@ import (
 
 // patience is how long an agent may take until it is online: seconds, on a
 // machine that has nothing else to do.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // Plane is a control plane with its operator's commands. It ends with its test.
 type Plane struct {
 	*controlplane.ControlPlane
-	*controlplane.Admin
+	*operators.Admin
 	// Clock is the control plane's.
 	Clock *Clock
 	// Config is what it runs with, from Start on with its addresses.
@@ -77,7 +79,7 @@ func (p *Plane) Restart(t *testing.T) {
 	require.NoError(t, err)
 	at := p.Addrs()
 	p.Config.APIListen, p.Config.TunnelListen, p.Config.EdgeListen = at.API.String(), at.Tunnel.String(), at.Edge.String()
-	p.Admin, err = controlplane.OpenAdmin(t.Context(), controlplane.Data{Dir: p.Config.DataDir, Database: p.Config.Database}, p.Clock.Now)
+	p.Admin, err = operators.Open(t.Context(), datadir.Data{Dir: p.Config.DataDir, Database: p.Config.Database}, p.Clock.Now)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -96,9 +98,9 @@ func (p *Plane) Stop() { p.stop() }
 func (p *Plane) URL() string { return p.ControlPlane.Advertised().API }
 
 // Token creates an enrolment token.
-func (p *Plane) Token(t *testing.T, opts controlplane.TokenOptions) string {
+func (p *Plane) Token(t *testing.T, opts operators.TokenOptions) string {
 	t.Helper()
-	token, _, err := p.CreateToken(t.Context(), opts)
+	token, _, err := p.Tokens.Create(t.Context(), opts)
 	require.NoError(t, err)
 	return token.Reveal()
 }
@@ -110,7 +112,7 @@ func (p *Plane) AwaitOnline(t *testing.T, after time.Time) (id string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the agent is online", func(ctx context.Context) error {
-		agents, err := p.Agents(ctx)
+		agents, err := p.Agents.List(ctx)
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const stopTimeout = 20 * time.Second
+const stopTimeout = time.Minute
 
 // process is the running server.
 type process struct {

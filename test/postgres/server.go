@@ -22,7 +22,7 @@ import (
 const (
 	fileCA       = "ca.crt"
 	superuser    = "postgres"
-	startTimeout = time.Minute
+	startTimeout = 5 * time.Minute
 )
 
 // Options describe the server.

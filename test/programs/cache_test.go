@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // longAgo is when the files were changed: Go takes no result from its cache that depends on one
@@ -81,9 +82,7 @@ func (m *module) becomes(t *testing.T, name, content string) (restore func()) {
 
 // TestGoRunsATestAgainWhenItsInputsChange, and when nothing else does.
 func TestGoRunsATestAgainWhenItsInputsChange(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs go test over and over")
-	}
+	suite.Release(t, "each kind of input that makes Go run a test again")
 	m := newModule(t)
 	first := m.test(t)
 	require.Contains(t, first, "ok ")

@@ -47,11 +47,13 @@ var (
 	Runner       = Program{Package: "./cmd/runner", Name: "pipeops-runner"}
 )
 
-// Tools of others that tests use. Modules of their own keep their dependencies out of the product's;
-// test/setup compiles them beforehand.
+// Tools of others that tests use. Modules of their own keep their dependencies out of the
+// product's; test/setup compiles them beforehand.
 var (
 	Helm        = Program{Package: "helm.sh/helm/v4/cmd/helm", Module: "test/chart/tools"}
+	Helm3       = Program{Package: "helm.sh/helm/v3/cmd/helm", Name: "helm3", Module: "test/chart/helm3"}
 	Kubeconform = Program{Package: "github.com/yannh/kubeconform/cmd/kubeconform", Module: "test/chart/tools"}
+	H2spec      = Program{Package: "github.com/summerwind/h2spec/cmd/h2spec", Module: "test/h2spec/tools"}
 	// Promtool is without service discovery, which is most of it.
 	Promtool = Program{Package: "github.com/prometheus/prometheus/cmd/promtool", Module: "test/observe/tools", Tags: "remove_all_sd"}
 )

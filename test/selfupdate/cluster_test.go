@@ -110,10 +110,10 @@ func (p *pods) podName() string {
 	return pod.Name
 }
 
-// turnOn follows docs/self-update.md, but for the window, which is open.
+// turnOn follows docs/cluster-owner/self-update.md, but for the window, which is open.
 func (p *pods) turnOn() {
 	p.t.Helper()
-	block, err := harness.ShellWith("docs/self-update.md", "self-update.yaml")
+	block, err := harness.ShellWith("docs/cluster-owner/self-update.md", "self-update.yaml")
 	require.NoError(p.t, err)
 	require.NoError(p.t, inputs.Depend("deployments/self-update.yaml"))
 	const documented = "Sat,Sun 02:00-04:00 Europe/Berlin"

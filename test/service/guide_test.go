@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -24,7 +24,7 @@ import (
 // release is what an operator has unpacked: deployments, and the program beside it.
 const release = "/root/release"
 
-// guided is a machine on which docs/service.md is followed.
+// guided is a machine on which docs/cluster-owner/service.md is followed.
 type guided struct {
 	*server
 	plane *planetest.Plane
@@ -44,7 +44,7 @@ func setUp(t *testing.T, suite, logs string) *guided {
 	kubectl := env.Cluster.KubectlCommand(t.Context()).Path
 	g := &guided{
 		server: boot(t, suite, logs, kubectl+":/opt/kubernetes", unpacked(t)+":"+release),
-		plane:  p, steps: readGuide(t), token: p.Token(t, controlplane.TokenOptions{TTL: time.Hour, Uses: 1}),
+		plane:  p, steps: readGuide(t), token: p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1}),
 		edit: "EDITOR=sed -i -e s#https://cp.example.com:8443#" + p.URL() + "# -e s#127.0.0.1:8080#127.0.0.1:0#",
 	}
 	require.NoError(t, g.WriteFile("/usr/local/bin/kubectl", []byte("#!/bin/sh\nexec /opt/kubernetes kubectl \"$@\"\n"), 0o755))
@@ -71,7 +71,7 @@ func setUp(t *testing.T, suite, logs string) *guided {
 // step runs the commands of one of the guide's steps.
 func (g *guided) step(t *testing.T, heading, stdin string) {
 	t.Helper()
-	require.NotEmpty(t, g.steps[heading], "docs/service.md has no commands for %q", heading)
+	require.NotEmpty(t, g.steps[heading], "docs/cluster-owner/service.md has no commands for %q", heading)
 	g.mustWith(t, stdin, "cd "+release+"/deployments\n"+g.steps[heading], "KUBECONFIG=/root/kubeconfig", "no_proxy=*", g.edit)
 }
 
@@ -87,11 +87,11 @@ func unpacked(t *testing.T) string {
 	return dir
 }
 
-// readGuide takes the commands out of docs/service.md, by the bold words or
+// readGuide takes the commands out of docs/cluster-owner/service.md, by the bold words or
 // the heading before them.
 func readGuide(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "service.md"))
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "cluster-owner", "service.md"))
 	require.NoError(t, err)
 	guide, about := map[string]string{}, ""
 	inside := false

@@ -13,7 +13,7 @@ import (
 )
 
 // patience is how long a test waits for what takes seconds.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // server is a booted machine on this machine's network, so that it reaches what
 // the test has started.

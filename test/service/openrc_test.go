@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestTheAgentUnderOpenRC follows docs/service.md on a machine whose process 1 is
+// TestTheAgentUnderOpenRC follows docs/cluster-owner/service.md on a machine whose process 1 is
 // sysvinit's and whose services are OpenRC's.
 func TestTheAgentUnderOpenRC(t *testing.T) {
 	suite.Release(t, "the agent as a service of OpenRC")

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
@@ -33,9 +33,9 @@ func (g *guided) updates(t *testing.T, id string, pid func() string, restart str
 
 	next, err := programs.Agent.At("v1.1.0").Build(t.Context())
 	require.NoError(t, err)
-	offer := controlplane.ReleaseOptions{Trust: releasetest.Trust(t), URL: url + "/v1.1.0"}
+	offer := operators.ReleaseOptions{Trust: releasetest.Trust(t), URL: url + "/v1.1.0"}
 	offer.Manifest, offer.Signature = releasetest.Publish(t, site, "v1.1.0", next)
-	_, err = g.plane.OfferRelease(t.Context(), offer)
+	_, err = g.plane.Releases.Offer(t.Context(), offer)
 	require.NoError(t, err)
 	g.awaitUpdated(t, "v1.1.0", since)
 	assert.Equal(t, before, pid())
@@ -51,7 +51,7 @@ func (g *guided) updates(t *testing.T, id string, pid func() string, restart str
 func (g *guided) awaitUpdated(t *testing.T, version string, after time.Time) {
 	t.Helper()
 	g.await(t, "the agent is "+version, func(ctx context.Context) error {
-		agents, err := g.plane.Agents(ctx)
+		agents, err := g.plane.Agents.List(ctx)
 		if err != nil || len(agents) != 1 {
 			return fmt.Errorf("%d agents: %w", len(agents), err)
 		}

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// TestTheAgentAsAService follows docs/service.md, from an empty machine to one
+// TestTheAgentAsAService follows docs/cluster-owner/service.md, from an empty machine to one
 // that has nothing left of the agent.
 func TestTheAgentAsAService(t *testing.T) {
 	suite.Release(t, "the agent as a service of systemd")
@@ -35,14 +35,14 @@ func TestTheAgentAsAService(t *testing.T) {
 		m.must(t, "systemd-analyze security --offline=true --threshold=30 /etc/systemd/system/pipeops-agent.service")
 	})
 	t.Run("doctor is content beside it, by every way in its guide", func(t *testing.T) {
-		ways, err := harness.ShellWith("docs/doctor.md", "doctor --service  ")
+		ways, err := harness.ShellWith("docs/cluster-owner/doctor.md", "doctor --service  ")
 		require.NoError(t, err)
 		lines := strings.Split(strings.TrimSpace(ways), "\n")
 		require.Len(t, lines, 3) // the second is a pod's: test/e2e
 		assert.Contains(t, m.must(t, lines[0], "no_proxy=*"), "accepts the agent's certificate")
 		require.NoError(t, m.WriteFile("/root/agent.yaml", fmt.Appendf(nil, "controlPlaneUrl: %s\nclusterName: prod-1\n", p.URL()), 0o600))
 		assert.Contains(t, m.must(t, "cd /root; "+strings.Replace(lines[2], "#", "&& exit; test $? = 1 #", 1), "no_proxy=*"), "cluster prod-1, control plane "+p.URL())
-		support, err := harness.ShellWith("docs/doctor.md", "--bundle")
+		support, err := harness.ShellWith("docs/cluster-owner/doctor.md", "--bundle")
 		require.NoError(t, err)
 		assert.Contains(t, m.must(t, "cd /root; "+support+"stat -c %a support.tar.gz; tar -tzf support.tar.gz", "no_proxy=*"), "600\n")
 	})

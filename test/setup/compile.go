@@ -20,17 +20,9 @@ type compile struct {
 	flags    []string
 	cgo      bool // as the race detector wants it
 	patterns []string
-	group    string // of the suites, in place of patterns
 }
 
 func (c compile) run(ctx context.Context, out io.Writer) error {
-	if c.group != "" {
-		list, err := command(ctx, "run", "-trimpath", "./test/suite/cmd/suite", "list", c.group).Output()
-		if err != nil {
-			return err
-		}
-		c.patterns = strings.Fields(string(list))
-	}
 	total, err := c.packages(ctx, out)
 	if err != nil {
 		return err

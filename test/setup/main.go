@@ -47,14 +47,18 @@ var (
 	programs = compile{
 		patterns: []string{"./cmd/...", "./test/cluster/cmd/cluster", "./test/broker/cmd/broker", "./test/postgres/cmd/postgres", "./test/demo", "./test/bench", "./test/chaos"},
 	}
-	plain = compile{flags: []string{"-test"}, patterns: []string{"./..."}}
-	real  = compile{flags: []string{"-test"}, group: "real"}
-	raced = compile{flags: raceFlags, cgo: true, group: "raced"}
-	races = compile{flags: raceFlags, cgo: true, group: "unraced"}
+	tests = compile{flags: []string{"-test"}, patterns: []string{"./..."}}
+	raced = compile{flags: raceFlags, cgo: true, patterns: []string{"./..."}}
 	// The charts' tests build them with these flags.
 	chart = compile{dir: "test/chart/tools", patterns: []string{"tool"}}
+	// The release's tests of the charts build it with these flags.
+	helm3 = compile{dir: "test/chart/helm3", patterns: []string{"tool"}}
+	// The release's packages are made by it, with these flags.
+	nfpm = compile{flags: []string{"-modfile=internal/tools/nfpm/go.mod"}, patterns: []string{"tool"}}
 	// The alert rules' tests build it with these flags.
 	promtool = compile{dir: "test/observe/tools", flags: []string{"-tags=remove_all_sd"}, patterns: []string{"tool"}}
+	// The gateway's tests of HTTP/2 build it with these flags.
+	h2spec = compile{dir: "test/h2spec/tools", patterns: []string{"tool"}}
 	// The builds' tests make an image of it.
 	buildkit = compile{dir: "test/buildkit/tools", patterns: []string{"tool"}}
 	// The tunnel's peers, for the benchmark; and the same for its tests.
@@ -74,7 +78,8 @@ func stepsFor(what string) []step {
 	getPostgres := step{"get PostgreSQL", goRun("./test/postgres/cmd/postgres", "install")}
 	getMachine := step{"get a Debian for test machines", goRun("./test/machine/cmd/rootfs", "bookworm")}
 	getMachines := step{"get Debian 11, 12 and 13 for test machines, and one with OpenRC", goRun("./test/machine/cmd/rootfs", "bullseye", "bookworm", "trixie", "bookworm-openrc")}
-	compileRaces := step{"compile the tests on real parts with the race detector", races.run}
+	compileTests := step{"compile the tests", tests.run}
+	compileRaces := step{"compile the tests with the race detector", raced.run}
 	switch what {
 	case "demo":
 		if os.Getenv("KUBECONFIG") != "" { // theirs
@@ -87,7 +92,7 @@ func stepsFor(what string) []step {
 		return []step{compilePrograms, getSimulation, getBroker}
 	case "bench-streams":
 		return []step{compilePrograms, getCluster, getBroker}
-	case "bench-tunnel":
+	case "bench-tunnel", "bench-gateway":
 		return []step{compilePeers}
 	case "bench-agents":
 		return []step{compilePrograms, compilePeers, getBroker}
@@ -95,16 +100,18 @@ func stepsFor(what string) []step {
 		return []step{compilePrograms, getSimulation, getBroker, getPostgres}
 	case "test", "test-all":
 		getTools := step{"get what the tests and the documentation's examples use", packages("curl", "jq", "minisign", "openssl", "python3")}
+		getMonitoring := step{"get Prometheus and Alertmanager", packages("prometheus", "prometheus-alertmanager")}
+		getBrowser := step{"get Chromium", packages("chromium")}
 		steps := []step{
 			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run}, {"compile BuildKit", buildkit.run},
-			{"compile the tests on real parts", real.run}, {"compile the other tests, with the race detector", raced.run}, compilePeerTests,
+			compileTests, compilePeerTests,
 		}
 		if what == "test-all" {
-			steps = append(steps, getMachines, getSimulation, compileRaces)
+			steps = append(steps, getMachines, getSimulation, getMonitoring, getBrowser, step{"compile h2spec", h2spec.run}, step{"compile Helm 3", helm3.run}, step{"compile nfpm", nfpm.run}, compileRaces)
 		}
 		return steps
 	case "check":
-		return []step{{"compile the linters", lint.run}, {"compile what is to be vetted", plain.run}, compilePeerTests, compileRaces,
+		return []step{{"compile the linters", lint.run}, compileTests, compilePeerTests, compileRaces,
 			{"lint once, which fills the linter's cache", warm("go", "tool", "-modfile=internal/tools/go.mod", "golangci-lint", "run", "--issues-exit-code=0", "./...")}}
 	}
 	return nil
@@ -113,7 +120,7 @@ func stepsFor(what string) []step {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	steps := stepsFor(strings.Join(args, " "))
 	if steps == nil {
-		return errors.New("say what for: `setup demo`, `setup test`, `setup test-all`, `setup bench` (or bench-apps, bench-streams, bench-tunnel, bench-agents), `setup chaos` or `setup check`")
+		return errors.New("say what for: `setup demo`, `setup test`, `setup test-all`, `setup bench` (or bench-apps, bench-streams, bench-tunnel, bench-agents, bench-gateway), `setup chaos` or `setup check`")
 	}
 	for i, s := range steps {
 		fmt.Fprintf(out, "== setup %d/%d: %s\n", i+1, len(steps), s.title)

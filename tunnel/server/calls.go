@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// WantsCA reports whether a ClientHello is that of an agent which holds no CA, and the fingerprint of
-// one at most. All others hold the certificates of their CAs, and need not be sent them.
+// WantsCA reports whether a ClientHello is that of an agent which holds no CA, and the fingerprint
+// of one at most. All others hold the certificates of their CAs, and need not be sent them.
 func WantsCA(hello *tls.ClientHelloInfo) bool {
 	return slices.Contains(hello.SupportedProtos, link.ALPNSendCA)
 }

@@ -258,8 +258,8 @@ func (p *plane) changing(now *atomic.Pointer[tls.Config], change ...func(*tunnel
 	})...)
 }
 
-// TestACallProvesTheCertificateOfNow has another certificate come while the tunnel is up, which goes
-// on: it is proven inside it, once.
+// TestACallProvesTheCertificateOfNow has another certificate come while the tunnel is up, which
+// goes on: it is proven inside it, once.
 func TestACallProvesTheCertificateOfNow(t *testing.T) {
 	_, calls := callees(t)
 	var identified atomic.Int64

@@ -79,8 +79,8 @@ type Limits struct {
 	// Streams is how many streams one replica of an agent may have open (4096). A session with more
 	// is closed.
 	Streams int
-	// Public is how many streams one replica may have open for another one of public traffic (2048).
-	// It leaves room for the Runners' below Streams.
+	// Public is how many streams one replica may have open for another one of public traffic
+	// (2048). It leaves room for the Runners' below Streams.
 	Public int
 	// Calls is how many calls of one agent may be open (32), and CallsTotal of all agents (16384).
 	// The stream of one more is closed.

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// heartbeatTimeout is how long an agent's FRP may be silent, which sends something every 30 s. The
-	// guard sees to it: frps' own timeout is a goroutine each that looks once a second.
+	// heartbeatTimeout is how long an agent's FRP may be silent, which sends something every 30 s.
+	// The guard sees to it: frps' own timeout is a goroutine each that looks once a second.
 	heartbeatTimeout = 90 * time.Second
 	// workConnTimeout is the wait for a work connection, in seconds.
 	workConnTimeout = 10

@@ -22,9 +22,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// patience is how long a test waits for what should take milliseconds. Limits that no test waits for
-// are as long.
-const patience = time.Minute
+// patience is how long a test waits for what should take milliseconds. Limits that no test waits
+// for are as long.
+const patience = 3 * time.Minute
 
 // TestMain finds goroutines that the tests left behind, other than those that imported
 // packages start by themselves.

@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
@@ -40,7 +41,7 @@ type node struct {
 // start serves on the addresses of before, or on new ones.
 func (n *node) start() {
 	n.t.Helper()
-	cert := n.ca.Issue(n.t, runnerapi.ControlPlaneURI(runnertest.TrustDomain), tunneltest.ServerName)
+	cert := n.ca.Issue(n.t, credentials.ControlPlaneURI(runnertest.TrustDomain), tunneltest.ServerName)
 	s, err := server.New(server.Config{
 		TLS:      &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: n.ca.Pool, MinVersion: tls.VersionTLS13},
 		Identify: func(tls.ConnectionState) (string, error) { return runnertest.AgentID, nil },
@@ -93,7 +94,7 @@ func startTwoNodes(t testing.TB) *twoNodes {
 		n.wire = faultproxy.New(t, address)
 		all.nodes[i], told = n, append(told, at(n.wire.Addr()))
 	}
-	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
+	cert := agent.CA.Issue(t, credentials.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
 	set, err := tunnel.NewSet(tunnel.SetConfig{Config: tunnel.Config{
 		ServerAddress: told[0].Address, ServerName: told[0].ServerName, AgentID: runnertest.AgentID, Instance: "one",
 		TLS: func(context.Context) (*tls.Config, error) {
@@ -206,7 +207,7 @@ func TestEitherNodeMayDie(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const clients, rounds = 20, 4
 	all, n := startTwoNodes(t), seed(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	stop := make(chan struct{})
 	workers, errs := make([]*worker, clients), make([]error, clients)
@@ -305,9 +306,9 @@ func TestAFrozenNodeSlowsOnlyWhatIsOnIt(t *testing.T) {
 	t.Error("Runners were served only when the multiplexer had noticed that the node is frozen")
 }
 
-// serveBesideAFrozenNode freezes the first node. Runners ask over the other one and over either, and
-// it reports whether the node was noticed to be frozen before these had their answers. Those who had
-// connections to either have theirs at the latest when it is noticed.
+// serveBesideAFrozenNode freezes the first node. Runners ask over the other one and over either,
+// and it reports whether the node was noticed to be frozen before these had their answers. Those
+// who had connections to either have theirs at the latest when it is noticed.
 func (all *twoNodes) serveBesideAFrozenNode(t *testing.T) (noticed bool) {
 	t.Helper()
 	either := []string{all.nodes[0].edge, all.nodes[1].edge}

@@ -7,9 +7,9 @@ import (
 	"github.com/fatedier/frp/server/proxy"
 )
 
-// quietProxy is frps' stcp proxy without a listener for visitors. There are none: connections are made
-// through the proxy object. So there is not even a connection for them, and neither the goroutine nor the
-// queue that wait behind it for each agent.
+// quietProxy is frps' stcp proxy without a listener for visitors. There are none: connections are
+// made through the proxy object. So there is not even a connection for them, and neither the
+// goroutine nor the queue that wait behind it for each agent.
 type quietProxy struct{ *proxy.BaseProxy }
 
 // Run implements proxy.Proxy.

@@ -45,8 +45,8 @@ func TestGoroutinesAtRest(t *testing.T) {
 		// ofServer are the one that reads the session, and frps' worker and its two of the control
 		// connection.
 		ofServer = 4
-		// ofAgent are the one that reads the session; the tunnel's own, which this test starts; frpc's worker, two
-		// of the control connection, and its look at the proxy.
+		// ofAgent are the one that reads the session; the tunnel's own, which this test starts;
+		// frpc's worker, two of the control connection, and its look at the proxy.
 		ofAgent = 6
 	)
 	count := labelled(t)

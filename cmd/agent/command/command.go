@@ -4,6 +4,7 @@ package command
 import (
 	"context"
 	"os"
+	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 )
@@ -24,5 +25,15 @@ func Main(b Build) int {
 	version, commit, releaseKeys = b.Version, b.Commit, b.ReleaseKeys
 	ctx, stop := signals(context.Background())
 	defer stop()
-	return execute(ctx, newRoot(), os.Stderr)
+	root := newRoot()
+	root.SetArgs(implied(os.Args[1:]))
+	return execute(ctx, root, os.Stderr)
+}
+
+// implied returns the arguments with the command run, where they begin with a configuration file.
+func implied(args []string) []string {
+	if len(args) > 0 && (args[0] == "--config" || strings.HasPrefix(args[0], "--config=")) {
+		return append([]string{"run"}, args...)
+	}
+	return args
 }

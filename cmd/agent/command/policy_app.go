@@ -22,6 +22,7 @@ type appFlags struct {
 	memory   string
 
 	hosts, annotations []string
+	public             bool
 }
 
 func (f *appFlags) add(fl *pflag.FlagSet) {
@@ -31,6 +32,7 @@ func (f *appFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.cpu, "limit-cpu", "", "CPU limit of the App's container")
 	fl.StringVar(&f.memory, "limit-memory", "", "memory limit of the App's container")
 	fl.StringSliceVar(&f.hosts, "host", nil, "host names of the App's Ingress")
+	fl.BoolVar(&f.public, "public", false, "the App asks for a host below the gateway's domain")
 	fl.StringSliceVar(&f.annotations, "annotation", nil, "keys of the annotations of the App's pods")
 }
 
@@ -70,10 +72,13 @@ func (f *appFlags) spec() (*runnerapi.AppSpec, error) {
 	if f.memory != "" {
 		spec.Resources.Limits.Memory = f.memory
 	}
+	if (f.public || len(f.hosts) > 0) && spec.Ingress == nil {
+		spec.Ingress = &runnerapi.Ingress{}
+	}
+	if f.public {
+		spec.Ingress.Public = true
+	}
 	for _, host := range f.hosts {
-		if spec.Ingress == nil {
-			spec.Ingress = &runnerapi.Ingress{}
-		}
 		spec.Ingress.Hosts = append(spec.Ingress.Hosts, runnerapi.IngressHost{Host: host})
 	}
 	for _, key := range f.annotations {

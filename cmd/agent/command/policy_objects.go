@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/brings"
+	"github.com/pipeops/pipeops-vm-agent/internal/intents"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -40,7 +40,7 @@ func (f *objectFlags) bring(i *runnerapi.Intent) error {
 		return fmt.Errorf("--manifests: %s: %w", f.manifests, err)
 	}
 	for _, u := range docs.Objects {
-		o, err := brings.Object(u)
+		o, err := intents.Object(u)
 		o.Location = fmt.Sprintf("%s: %s %s", docs.Where(u), u.GetKind(), u.GetName())
 		if err != nil {
 			return fmt.Errorf("--manifests: %s: %s: %w", f.manifests, o.Location, err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -28,8 +29,9 @@ var errUsage = errors.New("usage")
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "pipeops-agent",
-		Short: "Turn this cluster into a deployment target",
+		Use:         "pipeops-agent",
+		Annotations: calledAs(os.Args[0]),
+		Short:       "Turn this cluster into a deployment target",
 		Long: "pipeops-agent turns the cluster that it runs in into a deployment target.\n\n" +
 			"The agent registers with a control plane, opens one outbound FRP tunnel and serves the Runner\n" +
 			"API through it. The only inbound port that it opens is the one for health checks.\n\n" +
@@ -48,8 +50,17 @@ func newRoot() *cobra.Command {
 		}
 		return nil
 	}
-	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newPolicy(), newAudit(), newRecordings(), newApprove(), newBuild(), newVersion())
+	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newPolicy(), newAudit(), newRecordings(), newApprove(), newBuild(), newComponents(), newDashboard(), newVersion(), cli.NewMan(version))
 	return root
+}
+
+// calledAs names the program as kubectl does where it is a plugin of kubectl.
+func calledAs(program string) map[string]string {
+	name := strings.TrimSuffix(filepath.Base(program), ".exe")
+	if name != "kubectl-pipeops" {
+		return nil
+	}
+	return map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl pipeops"}
 }
 
 func newVersion() *cobra.Command {

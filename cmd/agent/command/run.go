@@ -81,7 +81,7 @@ func kubernetesConfig(path string) (*rest.Config, error) {
 		err = errors.New("this is no pod, and no kubeconfig is named")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("no Kubernetes cluster: %w (fix: run the agent as a pod, or set KUBECONFIG)", err)
+		return nil, fmt.Errorf("no Kubernetes cluster: %w (fix: run the agent as a pod, or name a kubeconfig with KUBECONFIG or --kubeconfig)", err)
 	}
 	cfg.UserAgent = "pipeops-agent/" + version
 	return cfg, nil

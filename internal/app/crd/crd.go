@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -29,7 +29,7 @@ func YAML() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	status, err := structural(reflect.TypeFor[app.Status]())
+	status, err := structural(reflect.TypeFor[v1alpha1.Status]())
 	if err != nil {
 		return nil, err
 	}
@@ -44,17 +44,17 @@ func definition(spec, status apiextensions.JSONSchemaProps) *apiextensions.Custo
 	return &apiextensions.CustomResourceDefinition{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiextensions.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: app.CRDName, Labels: managed.Labels(),
-			Annotations: map[string]string{app.SchemaVersionAnnotation: strconv.Itoa(app.SchemaVersion)},
+			Name: v1alpha1.CRDName, Labels: managed.Labels(),
+			Annotations: map[string]string{v1alpha1.SchemaVersionAnnotation: strconv.Itoa(v1alpha1.SchemaVersion)},
 		},
 		Spec: apiextensions.CustomResourceDefinitionSpec{
-			Group: app.GroupVersion.Group,
+			Group: v1alpha1.GroupVersion.Group,
 			Names: apiextensions.CustomResourceDefinitionNames{
-				Kind: app.Kind, ListKind: app.Kind + "List", Plural: app.Plural, Singular: "app",
+				Kind: v1alpha1.Kind, ListKind: v1alpha1.Kind + "List", Plural: v1alpha1.Plural, Singular: "app",
 			},
 			Scope: apiextensions.NamespaceScoped,
 			Versions: []apiextensions.CustomResourceDefinitionVersion{{
-				Name: app.GroupVersion.Version, Served: true, Storage: true,
+				Name: v1alpha1.GroupVersion.Version, Served: true, Storage: true,
 				Schema: &apiextensions.CustomResourceValidation{OpenAPIV3Schema: &apiextensions.JSONSchemaProps{
 					Type: "object", Required: []string{"spec"}, XValidations: nameRules,
 					Description: "App is an application that the PipeOps agent runs.",

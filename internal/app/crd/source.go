@@ -6,7 +6,7 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -26,13 +26,13 @@ func SourceYAML() ([]byte, error) {
 	bound(spec.Properties["chart"].Properties["valuesFiles"].Items.Schema, 1024, "")
 	return marshal(&apiextensions.CustomResourceDefinition{
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensions.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
-		ObjectMeta: metav1.ObjectMeta{Name: "sources." + app.GroupVersion.Group, Labels: managed.Labels()},
+		ObjectMeta: metav1.ObjectMeta{Name: "sources." + v1alpha1.GroupVersion.Group, Labels: managed.Labels()},
 		Spec: apiextensions.CustomResourceDefinitionSpec{
-			Group: app.GroupVersion.Group,
+			Group: v1alpha1.GroupVersion.Group,
 			Names: apiextensions.CustomResourceDefinitionNames{Kind: "Source", ListKind: "SourceList", Plural: "sources", Singular: "source"},
 			Scope: apiextensions.NamespaceScoped,
 			Versions: []apiextensions.CustomResourceDefinitionVersion{{
-				Name: app.GroupVersion.Version, Served: true, Storage: true,
+				Name: v1alpha1.GroupVersion.Version, Served: true, Storage: true,
 				Schema: &apiextensions.CustomResourceValidation{OpenAPIV3Schema: &apiextensions.JSONSchemaProps{
 					Type: "object", Required: []string{"spec"},
 					Description: "Source is a Git repository that the PipeOps agent follows.",

@@ -8,8 +8,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// sandboxPatience is how long a sandbox may fail that works soon after, for example while the network
-// plugin of a new node starts.
+// sandboxPatience is how long a sandbox may fail that works soon after, for example while the
+// network plugin of a new node starts.
 const sandboxPatience = 30 * time.Second
 
 // sandbox finds a pod whose sandbox, in which its containers would run, the node cannot create. The

@@ -1,8 +1,8 @@
 // Package ca is the control plane's certificate authority. It is created at the first start, stored
-// as a whole in one place, and issues the certificates of agents, Runners and the control plane
-// itself. A root CA signs one intermediate CA for each of these roles, and nothing else; its key can
-// be kept elsewhere (root.go). The CA can be replaced step by step while it works (rotate.go). Its callers decide who may
-// have a certificate, and when the next step may be taken.
+// as a whole in one place, and issues the certificates of agents, Runners, operators and the
+// control plane itself. A root CA signs one intermediate CA for each of these roles, and nothing
+// else; its key can be kept elsewhere (root.go). The CA can be replaced step by step while it works
+// (rotate.go). Its callers decide who may have a certificate, and when the next step may be taken.
 package ca
 
 import (
@@ -32,6 +32,26 @@ const (
 
 // CA issues certificates. It is safe for concurrent use, also while it is rotated.
 type CA struct {
+	*core
+	Trust
+	Issuer
+	Rotation
+	Roots
+}
+
+type (
+	// Trust verifies certificates, and returns what others need to verify them.
+	Trust struct{ *core }
+	// Issuer signs certificates.
+	Issuer struct{ *core }
+	// Rotation replaces the root CA by another, step by step.
+	Rotation struct{ *core }
+	// Roots exports and imports the keys of the root CAs.
+	Roots struct{ *core }
+)
+
+// core is the present state, where it is stored, and the log.
+type core struct {
 	keep    Keeper
 	domains Domains
 	log     Log
@@ -66,7 +86,8 @@ func Open(file string, domains Domains, log Log, now func() time.Time) (*CA, err
 
 // OpenIn is like Open for a CA that is stored elsewhere.
 func OpenIn(keep Keeper, domains Domains, log Log, now func() time.Time) (*CA, error) {
-	c := &CA{keep: keep, domains: domains, log: log, now: now}
+	core := &core{keep: keep, domains: domains, log: log, now: now}
+	c := &CA{core, Trust{core}, Issuer{core}, Rotation{core}, Roots{core}}
 	err := c.load()
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = c.create(); err == nil {
@@ -98,7 +119,7 @@ func (c *CA) Ended() error {
 }
 
 // create makes the first CA.
-func (c *CA) create() error {
+func (c *core) create() error {
 	first, err := generate(c.domains, c.now())
 	if err != nil {
 		return fmt.Errorf("certificate authority: %w", err)
@@ -136,7 +157,7 @@ func generate(domains Domains, now time.Time) (authority, error) {
 }
 
 // recordAll records a new CA's own certificate and those of its intermediate CAs.
-func (c *CA) recordAll(a authority, reason string) error {
+func (c *core) recordAll(a authority, reason string) error {
 	if err := c.record(a.cert, reason); err != nil {
 		return err
 	}
@@ -165,11 +186,11 @@ func certify(template, parent *x509.Certificate, by pair) (*x509.Certificate, er
 }
 
 // Certificate returns the certificate of the signing root CA.
-func (c *CA) Certificate() *x509.Certificate { return c.state.Load().signing.cert }
+func (c Trust) Certificate() *x509.Certificate { return c.state.Load().signing.cert }
 
 // Anchor returns the CA from which new peers start. While two CAs are trusted, it is the older one.
 // That one is valid in every outcome of the rotation, since it signs the new one.
-func (c *CA) Anchor() *x509.Certificate {
+func (c Trust) Anchor() *x509.Certificate {
 	s := c.state.Load()
 	if s.stage == Signing {
 		return s.other.cert
@@ -178,14 +199,14 @@ func (c *CA) Anchor() *x509.Certificate {
 }
 
 // Bundle returns the CAs that peers trust, in PEM: one, or two during a rotation.
-func (c *CA) Bundle() []byte { return c.state.Load().bundle }
+func (c Trust) Bundle() []byte { return c.state.Load().bundle }
 
 // Former returns the CAs that were trusted once, in PEM. Their keys are gone.
-func (c *CA) Former() []byte { return encodeCerts(certsOf(c.state.Load().former)) }
+func (c Trust) Former() []byte { return encodeCerts(certsOf(c.state.Load().former)) }
 
-// PoolFor returns the intermediate CAs that are trusted for a role now. With it as roots, TLS admits
-// certificates of that role alone, and verifies one signature.
-func (c *CA) PoolFor(role string) *x509.CertPool {
+// PoolFor returns the intermediate CAs that are trusted for a role now. With it as roots, TLS
+// admits certificates of that role alone, and verifies one signature.
+func (c Trust) PoolFor(role string) *x509.CertPool {
 	if pool := c.state.Load().current[role]; pool != nil {
 		return pool
 	}
@@ -193,12 +214,12 @@ func (c *CA) PoolFor(role string) *x509.CertPool {
 }
 
 // Pool returns the root CAs that are trusted now.
-func (c *CA) Pool() *x509.CertPool { return c.state.Load().trusted }
+func (c Trust) Pool() *x509.CertPool { return c.state.Load().trusted }
 
 // Verify checks that the certificate was issued here for a client of its role, by the current CA or
 // an earlier one, and is valid at that time. A certificate of a former CA needs further checks: see
 // Trusted.
-func (c *CA) Verify(cert *x509.Certificate, at time.Time) error {
+func (c Trust) Verify(cert *x509.Certificate, at time.Time) error {
 	s := c.state.Load()
 	if s.verified.has(cert, at) {
 		return nil
@@ -216,9 +237,10 @@ func (c *CA) Verify(cert *x509.Certificate, at time.Time) error {
 }
 
 // Took records the chains that TLS has verified of a client with PoolFor. Verify need not verify
-// them again: the signature is the largest cost of a handshake. Took ignores chains that do not begin
-// with an intermediate CA of the certificate's role, since the CA may have been replaced meanwhile.
-func (c *CA) Took(chains [][]*x509.Certificate) {
+// them again: the signature is the largest cost of a handshake. Took ignores chains that do not
+// begin with an intermediate CA of the certificate's role, since the CA may have been replaced
+// meanwhile.
+func (c Trust) Took(chains [][]*x509.Certificate) {
 	s := c.state.Load()
 	for _, chain := range chains {
 		if len(chain) > 1 && s.signed(chain[1], chain[0]) {
@@ -228,8 +250,8 @@ func (c *CA) Took(chains [][]*x509.Certificate) {
 	}
 }
 
-// signed reports whether by is an intermediate CA of ours, for the role of a certificate that it has
-// signed.
+// signed reports whether by is an intermediate CA of ours, for the role of a certificate that it
+// has signed.
 func (s *state) signed(by, cert *x509.Certificate) bool {
 	role, _ := roleOf(cert)
 	i, ok := s.issuers[KeyID(by)]
@@ -237,18 +259,18 @@ func (s *state) signed(by, cert *x509.Certificate) bool {
 }
 
 // Trusted reports whether a certificate that Verify accepts was issued by a CA that is trusted now.
-func (c *CA) Trusted(cert *x509.Certificate) bool { return c.state.Load().issuerOf(cert).trusted }
+func (c Trust) Trusted(cert *x509.Certificate) bool { return c.state.Load().issuerOf(cert).trusted }
 
 // Current reports whether a certificate that Verify accepts was issued by the intermediate CA that
 // signs for its role now.
-func (c *CA) Current(cert *x509.Certificate) bool {
+func (c Trust) Current(cert *x509.Certificate) bool {
 	role, _ := roleOf(cert)
 	signer := c.state.Load().signing.signer(role, c.now())
 	return signer.cert != nil && issued(signer.cert, cert)
 }
 
 // SignerID returns the KeyID of the intermediate CA that signs for a role now.
-func (c *CA) SignerID(role string) string {
+func (c Trust) SignerID(role string) string {
 	if signer := c.state.Load().signing.signer(role, c.now()); signer.cert != nil {
 		return KeyID(signer.cert)
 	}
@@ -256,7 +278,7 @@ func (c *CA) SignerID(role string) string {
 }
 
 // RootID returns the KeyID of the root CA above a certificate that Verify accepts.
-func (c *CA) RootID(cert *x509.Certificate) string {
+func (c Trust) RootID(cert *x509.Certificate) string {
 	if root := c.state.Load().issuerOf(cert).root; root != nil {
 		return KeyID(root)
 	}

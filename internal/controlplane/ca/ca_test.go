@@ -132,7 +132,7 @@ func TestAgentCertificate(t *testing.T) {
 }
 
 func TestShortLivesAreHardlyBackdated(t *testing.T) {
-	issued, _, err := open(t).Runner("r", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/r"}, 10*time.Second, "test")
+	issued, _, err := open(t).Client("r", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/r"}, 10*time.Second, "test")
 	require.NoError(t, err)
 	cert, err := ca.ParseCertificate(issued.Certificate)
 	require.NoError(t, err)

@@ -12,20 +12,20 @@ import (
 
 // ControlPlane issues the certificate with which the control plane itself is a
 // client of agents.
-func (c *CA) ControlPlane(id *url.URL, ttl time.Duration) (*tls.Certificate, error) {
+func (c Issuer) ControlPlane(id *url.URL, ttl time.Duration) (*tls.Certificate, error) {
 	return c.own(&x509.Certificate{URIs: []*url.URL{id}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, ttl, reasonRefresh)
 }
 
 // Node issues the certificate with which one of several control planes connects to the others, as
 // client and as server of that name.
-func (c *CA) Node(id *url.URL, serverName string, ttl time.Duration) (*tls.Certificate, error) {
+func (c Issuer) Node(id *url.URL, serverName string, ttl time.Duration) (*tls.Certificate, error) {
 	return c.own(&x509.Certificate{
 		URIs: []*url.URL{id}, DNSNames: []string{serverName},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}, ttl, reasonPeers)
 }
 
-func (c *CA) own(template *x509.Certificate, ttl time.Duration, reason string) (*tls.Certificate, error) {
+func (c Issuer) own(template *x509.Certificate, ttl time.Duration, reason string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err

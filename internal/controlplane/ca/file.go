@@ -37,7 +37,7 @@ func (f inFile) Make(text []byte) error {
 func (f inFile) Replace(text []byte) error { return writeFile(string(f), text, os.Rename) }
 
 // load reads the CA, unless it is as it was.
-func (c *CA) load() error {
+func (c *core) load() error {
 	text, err := c.keep.Load()
 	if err != nil {
 		return fmt.Errorf("certificate authority: %w", err)
@@ -57,7 +57,7 @@ func (c *CA) load() error {
 
 // Reload loads what another process has changed in the CA, and reports whether there is a change.
 // On an error everything stays as it was.
-func (c *CA) Reload() (changed bool, err error) {
+func (c *core) Reload() (changed bool, err error) {
 	before := c.state.Load()
 	if err := c.load(); err != nil {
 		return false, err

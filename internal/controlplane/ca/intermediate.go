@@ -17,11 +17,11 @@ import (
 
 const (
 	intermediateLifetime = 3 * 365 * 24 * time.Hour
-	// RenewBefore is how long before its end an intermediate CA is replaced. A Runner's certificate of
-	// a year then ends in time.
+	// RenewBefore is how long before its end an intermediate CA is replaced. A Runner's certificate
+	// of a year then ends in time.
 	RenewBefore = 365 * 24 * time.Hour
-	// settle is how long a new intermediate CA signs nothing, so that the other control planes know it
-	// before they meet its certificates.
+	// settle is how long a new intermediate CA signs nothing, so that the other control planes know
+	// it before they meet its certificates.
 	settle = time.Minute
 )
 
@@ -77,8 +77,8 @@ func (a *authority) due(d Domains, now time.Time) (roles []string) {
 	return roles
 }
 
-// renewed returns the CA with new intermediate CAs for some roles. What each replaces signs until the
-// new one has settled.
+// renewed returns the CA with new intermediate CAs for some roles. What each replaces signs until
+// the new one has settled.
 func (a *authority) renewed(roles []string, d Domains, now time.Time) (authority, error) {
 	next := authority{pair: a.pair}
 	for _, role := range roles {
@@ -150,7 +150,7 @@ func (d Domains) constrain(template *x509.Certificate, role string) {
 		template.PermittedDNSDomains = []string{d.Agents}
 	case RoleControlPlane:
 		template.PermittedDNSDomains = []string{d.nodes()}
-	default: // a Runner is no server
+	default: // Runners and operators are no servers
 		template.ExtKeyUsage = []x509.ExtKeyUsage{client}
 	}
 }
@@ -192,7 +192,7 @@ func (c *CA) Upkeep() (bool, error) {
 }
 
 // UpkeepDue reports whether Upkeep would change anything, or fail.
-func (c *CA) UpkeepDue() (bool, error) {
+func (c *core) UpkeepDue() (bool, error) {
 	s := c.state.Load()
 	for _, a := range s.trustedNow() {
 		if roles := a.due(c.domains, c.now()); len(roles) > 0 {
@@ -205,7 +205,7 @@ func (c *CA) UpkeepDue() (bool, error) {
 	return false, nil
 }
 
-func (c *CA) planUpkeep() (*state, []pair, error) {
+func (c *core) planUpkeep() (*state, []pair, error) {
 	if due, err := c.UpkeepDue(); err != nil || !due {
 		return nil, nil, err
 	}
@@ -226,7 +226,7 @@ func (c *CA) planUpkeep() (*state, []pair, error) {
 	return next, made, nil
 }
 
-func (c *CA) upkeep(a *authority) (*authority, []pair, error) {
+func (c *core) upkeep(a *authority) (*authority, []pair, error) {
 	roles := a.due(c.domains, c.now())
 	if len(roles) == 0 || a.key == nil {
 		return a, nil, nil
@@ -254,10 +254,10 @@ func (a *authority) ends(now time.Time) time.Time {
 }
 
 // IntermediatesEnd returns when the first of the intermediate CAs ends.
-func (c *CA) IntermediatesEnd() time.Time { return c.state.Load().signing.ends(c.now()) }
+func (c Trust) IntermediatesEnd() time.Time { return c.state.Load().signing.ends(c.now()) }
 
 // Intermediates returns the newest intermediate CA of each role, in the order of Roles.
-func (c *CA) Intermediates() (certs []*x509.Certificate) {
+func (c Trust) Intermediates() (certs []*x509.Certificate) {
 	s := c.state.Load()
 	for _, role := range leafRoles {
 		if newest := s.signing.newest(role); newest.cert != nil {

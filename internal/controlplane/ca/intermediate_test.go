@@ -102,8 +102,8 @@ var (
 	server = x509.ExtKeyUsageServerAuth
 )
 
-// TestAnIntermediateCASignsForItsRoleAlone has each CA sign a certificate of each role, as a thief of
-// its key would. All verifiers but the right pair's refuse.
+// TestAnIntermediateCASignsForItsRoleAlone has each CA sign a certificate of each role, as a thief
+// of its key would. All verifiers but the right pair's refuse.
 func TestAnIntermediateCASignsForItsRoleAlone(t *testing.T) {
 	c := newTimed(t)
 	signing := &c.state.Load().signing
@@ -179,7 +179,7 @@ func TestIntermediateCAsAreRenewedInTime(t *testing.T) {
 	c := newTimed(t)
 	issue := func() *x509.Certificate {
 		t.Helper()
-		issued, _, err := c.Runner("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, 365*24*time.Hour, "test")
+		issued, _, err := c.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, 365*24*time.Hour, "test")
 		require.NoError(t, err)
 		cert, err := ParseCertificate(issued.Certificate)
 		require.NoError(t, err)
@@ -215,8 +215,8 @@ func TestIntermediateCAsAreRenewedInTime(t *testing.T) {
 			keys++
 		}
 	}
-	assert.Len(t, c.state.Load().signing.intermediates, 12)
-	assert.Equal(t, 8, keys, "what was replaced twice has no key")
+	assert.Len(t, c.state.Load().signing.intermediates, 15)
+	assert.Equal(t, 10, keys, "what was replaced twice has no key")
 	require.NoError(t, c.Verify(early, early.NotAfter), "its certificates are recognized for ever")
 }
 
@@ -225,7 +225,7 @@ func TestOtherDomainsGetOtherIntermediateCAs(t *testing.T) {
 	c.reopen(Domains{Trust: "other", Agents: "agents.other"})
 	assert.True(t, c.upkeep())
 	id := &url.URL{Scheme: "spiffe", Host: "other", Path: "/runner/ci"}
-	issued, _, err := c.Runner("ci", id, time.Hour, "test")
+	issued, _, err := c.Client("ci", id, time.Hour, "test")
 	require.NoError(t, err)
 	cert, err := ParseCertificate(issued.Certificate)
 	require.NoError(t, err)
@@ -251,7 +251,7 @@ func TestARootsKeyIsKeptElsewhere(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, left)
 
-	_, _, err = c.Runner("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, time.Hour, "test")
+	_, _, err = c.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, time.Hour, "test")
 	require.NoError(t, err, "certificates are issued as before")
 	var away *RootAwayError
 	_, err = c.Take(Start)
@@ -263,14 +263,14 @@ func TestARootsKeyIsKeptElsewhere(t *testing.T) {
 	require.NoError(t, c.Ended(), "there is a year left")
 	c.time = c.IntermediatesEnd().Add(time.Hour)
 	require.ErrorAs(t, c.Ended(), &away)
-	_, _, err = c.Runner("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, time.Hour, "test")
+	_, _, err = c.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, time.Hour, "test")
 	require.ErrorAs(t, err, &away)
 
 	require.NoError(t, c.ImportRootKeys(keys))
 	assert.False(t, c.RootAway())
 	require.NoError(t, c.Ended(), "it is renewed in a moment")
 	assert.True(t, c.upkeep())
-	issued, _, err := c.Runner("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, time.Hour, "test")
+	issued, _, err := c.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, time.Hour, "test")
 	require.NoError(t, err)
 	cert, err := ParseCertificate(issued.Certificate)
 	require.NoError(t, err)

@@ -59,7 +59,7 @@ func ParseRequest(text string) (*x509.CertificateRequest, error) {
 // Agent issues an agent's certificate. With it the agent is a client of the control plane and of
 // frps. It is also the server of the Runner API and, under a name of its own, of the Kubernetes
 // API.
-func (c *CA) Agent(req *x509.CertificateRequest, serverName string, id *url.URL, ttl time.Duration, reason string) (Issued, error) {
+func (c Issuer) Agent(req *x509.CertificateRequest, serverName string, id *url.URL, ttl time.Duration, reason string) (Issued, error) {
 	return c.issue(req.PublicKey, &x509.Certificate{
 		Subject:  pkix.Name{CommonName: serverName},
 		DNSNames: []string{serverName, runnerapi.KubernetesServerName(serverName)}, URIs: []*url.URL{id},
@@ -67,8 +67,9 @@ func (c *CA) Agent(req *x509.CertificateRequest, serverName string, id *url.URL,
 	}, ttl, reason)
 }
 
-// Runner issues a Runner's certificate and key in PEM, with further extensions.
-func (c *CA) Runner(name string, id *url.URL, ttl time.Duration, reason string, more ...pkix.Extension) (Issued, []byte, error) {
+// Client issues the certificate and key of a Runner or an operator in PEM, with further extensions.
+// The role is that of the SPIFFE ID.
+func (c Issuer) Client(name string, id *url.URL, ttl time.Duration, reason string, more ...pkix.Extension) (Issued, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Issued{}, nil, err
@@ -89,7 +90,7 @@ func (c *CA) Runner(name string, id *url.URL, ttl time.Duration, reason string, 
 
 // Server issues a certificate for the control plane's own listeners. The names may be DNS names or
 // IP addresses.
-func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error) {
+func (c Issuer) Server(names []string, ttl time.Duration) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error)
 	return cert, nil
 }
 
-func (c *CA) issue(public any, template *x509.Certificate, ttl time.Duration, reason string) (Issued, error) {
+func (c Issuer) issue(public any, template *x509.Certificate, ttl time.Duration, reason string) (Issued, error) {
 	s := c.state.Load()
 	leaf, signer, err := c.sign(s, public, template, c.now().Add(-slack(ttl)), ttl, reason)
 	if err != nil {
@@ -135,8 +136,9 @@ func (s *state) issued(leaf *x509.Certificate, signer pair) Issued {
 	}
 }
 
-// sign issues a certificate with a serial number of its own. It returns its intermediate CA as well.
-func (c *CA) sign(s *state, public any, template *x509.Certificate, from time.Time, ttl time.Duration, reason string) (*x509.Certificate, pair, error) {
+// sign issues a certificate with a serial number of its own. It returns its intermediate CA as
+// well.
+func (c Issuer) sign(s *state, public any, template *x509.Certificate, from time.Time, ttl time.Duration, reason string) (*x509.Certificate, pair, error) {
 	serial, err := newSerial()
 	if err != nil {
 		return nil, pair{}, err
@@ -148,7 +150,7 @@ func (c *CA) sign(s *state, public any, template *x509.Certificate, from time.Ti
 
 // signRecorded issues a certificate that expires no later than its intermediate CA. All leaf
 // certificates are signed here. It returns none that the log does not have.
-func (c *CA) signRecorded(s *state, public any, template *x509.Certificate, reason string) (*x509.Certificate, pair, error) {
+func (c Issuer) signRecorded(s *state, public any, template *x509.Certificate, reason string) (*x509.Certificate, pair, error) {
 	role, _ := roleOf(template)
 	signer := s.signing.signer(role, c.now())
 	if signer.key == nil {
@@ -174,7 +176,7 @@ func (c *CA) signRecorded(s *state, public any, template *x509.Certificate, reas
 }
 
 // noSigner returns why no certificate of a role can be signed.
-func (c *CA) noSigner(role string) error {
+func (c Issuer) noSigner(role string) error {
 	if _, err := c.UpkeepDue(); err != nil {
 		return err
 	}

@@ -28,13 +28,14 @@ func (f LogFunc) Record(r Record) error { return f(r) }
 const (
 	RoleAgent        = anchor.RoleAgent
 	RoleRunner       = anchor.RoleRunner
+	RoleOperator     = anchor.RoleOperator
 	RoleServer       = anchor.RoleServer
 	RoleControlPlane = anchor.RoleControlPlane
 	RoleCA           = "ca"
 )
 
 // leafRoles are the roles that have an intermediate CA each.
-var leafRoles = []string{RoleAgent, RoleRunner, RoleServer, RoleControlPlane}
+var leafRoles = []string{RoleAgent, RoleRunner, RoleOperator, RoleServer, RoleControlPlane}
 
 // Roles are the roles of certificates, for users.
 var Roles = append(slices.Clone(leafRoles), RoleCA)
@@ -45,7 +46,7 @@ type Record struct {
 	SHA256 string
 	Serial string // hexadecimal
 	Role   string
-	// Name is an agent's ID, a Runner's or CA's name, or the names of a server.
+	// Name is an agent's ID, a Runner's, operator's or CA's name, or the names of a server.
 	Name string
 	// Issuer is the KeyID of the CA that signed it.
 	Issuer              string
@@ -66,7 +67,7 @@ const (
 )
 
 // record has the log keep a certificate, before anything else gets it.
-func (c *CA) record(cert *x509.Certificate, reason string) error {
+func (c *core) record(cert *x509.Certificate, reason string) error {
 	sum := sha256.Sum256(cert.Raw)
 	role, name := roleOf(cert)
 	err := c.log.Record(Record{

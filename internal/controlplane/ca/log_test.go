@@ -55,7 +55,7 @@ func TestEveryCertificateIsRecorded(t *testing.T) {
 	log := &memory{}
 	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), domains, log, at(noon))
 	require.NoError(t, err)
-	require.Len(t, log.records, 5)
+	require.Len(t, log.records, 6)
 	first := log.records[0]
 	assert.Equal(t, ca.RoleCA, first.Role)
 	assert.Equal(t, c.Certificate().Subject.CommonName, first.Name)
@@ -75,7 +75,7 @@ func TestEveryCertificateIsRecorded(t *testing.T) {
 		NotBefore: noon.Add(-6 * time.Minute), NotAfter: noon.Add(time.Hour), IssuedAt: noon, Reason: "renewal",
 	}, log.last(t))
 
-	runner, _, err := c.Runner("ci", spiffe("/runner/ci"), time.Hour, "runner create")
+	runner, _, err := c.Client("ci", spiffe("/runner/ci"), time.Hour, "runner create")
 	require.NoError(t, err)
 	assert.Equal(t, "runner ci", log.last(t).Role+" "+log.last(t).Name)
 	old, err := ca.ParseCertificate(runner.Certificate)
@@ -95,7 +95,7 @@ func TestEveryCertificateIsRecorded(t *testing.T) {
 	before := len(log.records)
 	_, err = c.Take(ca.Start)
 	require.NoError(t, err)
-	assert.Len(t, log.records, before+6, "the new CA, its intermediate CAs, and what the old one signed for it")
+	assert.Len(t, log.records, before+7, "the new CA, its intermediate CAs, and what the old one signed for it")
 }
 
 // TestWhatIsNotRecordedIsNotIssued has the log fail for each kind.
@@ -109,7 +109,7 @@ func TestWhatIsNotRecordedIsNotIssued(t *testing.T) {
 	log.fail(nil)
 	c, err := ca.Open(file, domains, log, at(noon))
 	require.NoError(t, err)
-	runner, _, err := c.Runner("ci", spiffe("/runner/ci"), time.Hour, "test")
+	runner, _, err := c.Client("ci", spiffe("/runner/ci"), time.Hour, "test")
 	require.NoError(t, err)
 	old, err := ca.ParseCertificate(runner.Certificate)
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestWhatIsNotRecordedIsNotIssued(t *testing.T) {
 	agent, err := c.Agent(req, "a1.agents", spiffe("/agent/a1"), time.Hour, "test")
 	require.ErrorIs(t, err, full)
 	assert.Empty(t, agent)
-	runner, key, err := c.Runner("ci", spiffe("/runner/ci"), time.Hour, "test")
+	runner, key, err := c.Client("ci", spiffe("/runner/ci"), time.Hour, "test")
 	require.ErrorIs(t, err, full)
 	assert.Empty(t, runner)
 	assert.Empty(t, key)

@@ -11,7 +11,7 @@ import (
 // key, the names, other extensions and even the serial number stay the same. So what is known about
 // the old certificate, for example a revocation, holds for the new one. The old one must have been
 // verified.
-func (c *CA) Renew(old *x509.Certificate, ttl time.Duration, reason string) (Issued, error) {
+func (c Issuer) Renew(old *x509.Certificate, ttl time.Duration, reason string) (Issued, error) {
 	s := c.state.Load()
 	template := &x509.Certificate{
 		SerialNumber: old.SerialNumber, Subject: old.Subject,
@@ -26,7 +26,7 @@ func (c *CA) Renew(old *x509.Certificate, ttl time.Duration, reason string) (Iss
 }
 
 // Again returns a valid certificate as Renew does, without issuing anything.
-func (c *CA) Again(cert *x509.Certificate) Issued {
+func (c Issuer) Again(cert *x509.Certificate) Issued {
 	s := c.state.Load()
 	return s.issued(cert, pair{cert: s.issuerOf(cert).cert})
 }

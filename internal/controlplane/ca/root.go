@@ -17,11 +17,11 @@ func (e *RootAwayError) Error() string {
 }
 
 // RootAway reports whether the key of the root CA that signs is kept elsewhere.
-func (c *CA) RootAway() bool { return c.state.Load().signing.key == nil }
+func (c Roots) RootAway() bool { return c.state.Load().signing.key == nil }
 
-// RootKeys returns the root CAs whose keys are here, each with its key, in PEM. It is empty if there
-// are none.
-func (c *CA) RootKeys() ([]byte, error) {
+// RootKeys returns the root CAs whose keys are here, each with its key, in PEM. It is empty if
+// there are none.
+func (c Roots) RootKeys() ([]byte, error) {
 	var text bytes.Buffer
 	s := c.state.Load()
 	for _, a := range s.trustedNow() {
@@ -40,7 +40,7 @@ func (c *CA) RootKeys() ([]byte, error) {
 
 // ForgetRootKeys removes the root CAs' keys. Given is what RootKeys returned, read again from where
 // it was stored: keys that are not in it stay, with an error.
-func (c *CA) ForgetRootKeys(given []byte) error {
+func (c Roots) ForgetRootKeys(given []byte) error {
 	stored, err := parseRoots(given)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (c *CA) ForgetRootKeys(given []byte) error {
 }
 
 // ImportRootKeys takes root CAs' keys back, as RootKeys returned them.
-func (c *CA) ImportRootKeys(text []byte) error {
+func (c Roots) ImportRootKeys(text []byte) error {
 	given, err := parseRoots(text)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func keyOf(pairs []pair, cert *x509.Certificate) *pair {
 }
 
 // changeRoots stores the CA with other keys of its roots.
-func (c *CA) changeRoots(change func(*authority) error) error {
+func (c Roots) changeRoots(change func(*authority) error) error {
 	s := c.state.Load()
 	next := &state{stage: s.stage, signing: s.signing, cross: s.cross, former: s.former}
 	if err := change(&next.signing); err != nil {

@@ -28,10 +28,10 @@ var (
 )
 
 // Stage returns the current stage of the rotation.
-func (c *CA) Stage() Stage { return c.state.Load().stage }
+func (c Rotation) Stage() Stage { return c.state.Load().stage }
 
 // Other returns the CA that is trusted beside the signing one; nil if there is none.
-func (c *CA) Other() *x509.Certificate {
+func (c Trust) Other() *x509.Certificate {
 	if other := c.state.Load().other; other != nil {
 		return other.cert
 	}
@@ -39,7 +39,7 @@ func (c *CA) Other() *x509.Certificate {
 }
 
 // FormerCAs returns the CAs whose keys are gone, the latest first.
-func (c *CA) FormerCAs() []*x509.Certificate { return certsOf(c.state.Load().former) }
+func (c Trust) FormerCAs() []*x509.Certificate { return certsOf(c.state.Load().former) }
 
 // Step is a step of a rotation.
 type Step string
@@ -57,13 +57,13 @@ const (
 )
 
 // Check reports whether a step is possible, and whether it would change anything.
-func (c *CA) Check(step Step) (bool, error) {
+func (c Rotation) Check(step Step) (bool, error) {
 	next, err := c.plan(step)
 	return next != nil, err
 }
 
 // Take takes a step and reports whether that changed anything.
-func (c *CA) Take(step Step) (bool, error) {
+func (c Rotation) Take(step Step) (bool, error) {
 	next, err := c.plan(step)
 	if err != nil || next == nil {
 		return false, err
@@ -77,7 +77,7 @@ func (c *CA) Take(step Step) (bool, error) {
 }
 
 // recordStart records the new CA's own certificates, and the one that the old CA signed for it.
-func (c *CA) recordStart(next *state) error {
+func (c Rotation) recordStart(next *state) error {
 	if err := c.recordAll(*next.other, reasonRotation); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (c *CA) recordStart(next *state) error {
 }
 
 // plan returns the state after a step; nil if that is the current state.
-func (c *CA) plan(step Step) (*state, error) {
+func (c Rotation) plan(step Step) (*state, error) {
 	s := c.state.Load()
 	switch step {
 	case Start:
@@ -177,7 +177,7 @@ func withFormer(s *state) []authority {
 }
 
 // replace stores the next state in one step, and continues with it.
-func (c *CA) replace(next *state) error {
+func (c *core) replace(next *state) error {
 	text, err := next.encode()
 	if err != nil {
 		return err

@@ -130,12 +130,12 @@ func TestARotationStepByStep(t *testing.T) {
 	assert.True(t, r.Trusted(early))
 	require.NoError(t, r.Verify(early, noon))
 	require.NoError(t, r.Verify(late, noon))
-	assert.Equal(t, 10, r.keys(), "of two roots, and four intermediates of each")
+	assert.Equal(t, 12, r.keys(), "of two roots, and five intermediates of each")
 
 	r.take(ca.Finish)
 	assert.Equal(t, ca.Settled, r.Stage())
 	assert.Equal(t, second, r.Anchor())
-	assert.Equal(t, 5, r.keys(), "the old keys are gone")
+	assert.Equal(t, 6, r.keys(), "the old keys are gone")
 	assert.Len(t, anchor.Parse(r.Bundle()), 1)
 	assert.NotEqual(t, settled, string(r.Bundle()))
 	require.NoError(t, r.Verify(early, noon), "known still, for those who come back")
@@ -185,7 +185,7 @@ func TestAnAbortedRotation(t *testing.T) {
 			r.take(steps[len(steps)-1])
 			assert.Equal(t, ca.Settled, r.Stage())
 			assert.Equal(t, bundle, string(r.Bundle()))
-			assert.Equal(t, 5, r.keys(), "the new keys are gone")
+			assert.Equal(t, 6, r.keys(), "the new keys are gone")
 			require.NoError(t, r.believed(first))
 			changed, err := r.Take(ca.Abort)
 			require.NoError(t, err)
@@ -255,7 +255,7 @@ func TestReloadTakesUpWhatAnotherProcessDid(t *testing.T) {
 
 func TestRenewedIsTheSameButForIssuerAndTime(t *testing.T) {
 	r := newRotating(t)
-	issued, key, err := r.Runner("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, 90*24*time.Hour, "test")
+	issued, key, err := r.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, 90*24*time.Hour, "test")
 	require.NoError(t, err)
 	require.NotEmpty(t, key)
 	old, err := ca.ParseCertificate(issued.Certificate)

@@ -50,6 +50,18 @@ func (k Key) String() string { return "key of a CA" }
 // GoString implements fmt.GoStringer without telling the key.
 func (k Key) GoString() string { return k.String() }
 
+// Derive returns a key for one purpose. It does not reveal k, and is of no use for other purposes.
+func (k Key) Derive(purpose string) (Key, error) {
+	raw, err := hkdf.Key(sha256.New, k.secret[:], nil, "derived key: "+purpose, keySize)
+	if err != nil {
+		return Key{}, err
+	}
+	return Key{(*[keySize]byte)(raw)}, nil
+}
+
+// Bytes returns the key itself.
+func (k Key) Bytes() []byte { return k.secret[:] }
+
 // Seal encrypts a text that can only be read for the same purpose: AES-256-GCM with a key of that
 // purpose, so that one Key serves several.
 func (k Key) Seal(text []byte, purpose string) (string, error) {

@@ -54,8 +54,8 @@ type issuer struct {
 }
 
 // The file is the signing root CA's certificate and key in PEM, with its intermediate CAs. What a
-// rotation adds follows, with its role in a header. A key follows its certificate; a root CA's may be
-// kept elsewhere.
+// rotation adds follows, with its role in a header. A key follows its certificate; a root CA's may
+// be kept elsewhere.
 const (
 	headerRole       = "Role"
 	roleIntermediate = "intermediate" // of the root CA before it
@@ -126,8 +126,8 @@ func (s *state) chain(signer pair) []*x509.Certificate {
 	return append([]*x509.Certificate{signer.cert}, s.cross...)
 }
 
-// anchors returns the root CAs from which the chain starts. A peer with only a fingerprint finds its
-// CA there.
+// anchors returns the root CAs from which the chain starts. A peer with only a fingerprint finds
+// its CA there.
 func (s *state) anchors() []*x509.Certificate {
 	found := []*x509.Certificate{s.signing.cert}
 	known := certsOf(s.former)

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 func TestACertificateThatWasVerifiedIsStillJudgedByItsTime(t *testing.T) {
 	c, stranger := open(t), open(t)
 	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
 	require.NoError(t, err)
-	issued, err := c.Agent(req, "a1.agents", runnerapi.AgentURI("trust", "a1"), time.Hour, "test")
+	issued, err := c.Agent(req, "a1.agents", credentials.AgentURI("trust", "a1"), time.Hour, "test")
 	require.NoError(t, err)
 	cert, err := ca.ParseCertificate(issued.Certificate)
 	require.NoError(t, err)

@@ -27,6 +27,8 @@ var (
 	unknownHost = failure{http.StatusNotFound, "unknown-host", "Nothing is served here",
 		"No application is published at this address.",
 		"check the address; its owner finds the reason with `pipeops-runner status AGENT APP`", 0}
+	noTunnels = failure{http.StatusMethodNotAllowed, "connect", "There is no proxy here",
+		"The method CONNECT is not supported.", "use another method", 0}
 	noRoute = failure{http.StatusNotFound, publicwire.NoRoute, "Nothing is served here",
 		"The application is not published at this path.", "check the address", 0}
 	offline = failure{http.StatusServiceUnavailable, "offline", "The application cannot be reached",
@@ -37,10 +39,14 @@ var (
 		"There are too many requests for this application at present.", "try again in a moment", 5 * time.Second}
 	tooMany = failure{http.StatusTooManyRequests, "too-many", "Too many requests",
 		"There are too many requests from your address at present.", "try again in a moment", 5 * time.Second}
+	slowBody = failure{http.StatusRequestTimeout, "slow-body", "The request did not arrive",
+		"The rest of the request's body did not arrive in time.", "try again; check your connection", 0}
 	timedOut = failure{http.StatusGatewayTimeout, publicwire.TimedOut, "The application does not answer",
 		"It took too long to answer.", "try again later", 0}
 	badGateway = failure{http.StatusBadGateway, publicwire.Unreachable, "The application cannot be reached",
 		"It closed the connection, or gave no valid answer.", "try again in a moment", 0}
+	notReached = failure{http.StatusServiceUnavailable, "not-reached", "The application cannot be reached",
+		"The address of its cluster does not answer at present.", "try again in a minute", 30 * time.Second}
 	// clientGone is for the log alone.
 	clientGone = failure{499, "client-gone", "", "", "", 0}
 )
@@ -70,6 +76,9 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
+	if f.status == http.StatusRequestTimeout && r.ProtoMajor == 1 {
+		h.Set("Connection", "close")
+	}
 	if f.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(f.retry.Seconds())))
 	}
@@ -87,9 +96,9 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, f failure) {
 }
 
 var codes = map[int]problem.Code{
-	http.StatusNotFound: problem.NotFound, http.StatusServiceUnavailable: problem.Unavailable,
+	http.StatusMethodNotAllowed: problem.NotAllowed, http.StatusNotFound: problem.NotFound, http.StatusServiceUnavailable: problem.Unavailable,
 	http.StatusTooManyRequests: problem.TooManyRequests, http.StatusGatewayTimeout: problem.Timeout,
-	http.StatusBadGateway: problem.Unavailable,
+	http.StatusBadGateway: problem.Unavailable, http.StatusRequestTimeout: problem.RequestTimeout,
 }
 
 // wantsPage reports whether a client asks for HTML, as browsers do.

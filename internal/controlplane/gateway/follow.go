@@ -10,12 +10,14 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
-	// refreshEvery is how often the table is read though no change was heard of, and refreshPause the
-	// least time between two reads.
+	// refreshEvery is how often the table is read though no change was heard of, and refreshPause
+	// the least time between two reads.
 	refreshEvery, refreshPause = 30 * time.Second, 100 * time.Millisecond
 	refreshTimeout             = 30 * time.Second
 )
@@ -73,8 +75,8 @@ func (f *Follower) Run(ctx context.Context) error {
 const (
 	// keepEvery is how often the keeper looks for hosts without a certificate.
 	keepEvery = time.Minute
-	// renewEvery is how often each certificate is looked at, and firstRetry and lastRetry how soon a
-	// failed attempt is repeated: CAs limit how many may fail.
+	// renewEvery is how often each certificate is looked at, and firstRetry and lastRetry how soon
+	// a failed attempt is repeated: CAs limit how many may fail.
 	renewEvery            = 12 * time.Hour
 	firstRetry, lastRetry = time.Minute, 6 * time.Hour
 	keepTogether          = 4
@@ -86,12 +88,24 @@ type Keeper struct {
 	// Ensure obtains or renews the certificate of a host; Covered reports whether it needs none.
 	Ensure  func(ctx context.Context, host string) error
 	Covered func(host string) bool
-	Metrics *Metrics
-	Log     zerolog.Logger
+	// Failures keeps why hosts have no new certificate, for all control planes.
+	Failures Failures
+	Metrics  *Metrics
+	Log      zerolog.Logger
 
 	wake  chan struct{}
 	known map[string]kept
 }
+
+// Failures keeps why hosts have no new certificate.
+type Failures interface {
+	CertificateFailures(context.Context) ([]store.CertificateFailure, error)
+	PutCertificateFailure(context.Context, store.CertificateFailure) error
+	DeleteCertificateFailure(ctx context.Context, host string) error
+}
+
+// maxReason bounds a reason: it has what a CA says.
+const maxReason = 300
 
 // kept is what is known of a host's certificate.
 type kept struct {
@@ -101,7 +115,7 @@ type kept struct {
 
 // NewKeeper returns a Keeper.
 func NewKeeper(k Keeper) *Keeper {
-	k.wake, k.known = make(chan struct{}, 1), map[string]kept{}
+	k.wake = make(chan struct{}, 1)
 	return &k
 }
 
@@ -117,8 +131,14 @@ func (k *Keeper) Look() {
 func (k *Keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
+	k.known = nil // another process may have kept them meanwhile
 	for {
-		k.pass(ctx)
+		switch err := k.read(ctx); {
+		case err != nil:
+			k.Log.Error().Err(err).Msg("the failures of certificates could not be read; trying again")
+		case k.Table.Known():
+			k.pass(ctx)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -126,6 +146,24 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-k.wake:
 		}
 	}
+}
+
+// read reads which attempts have failed, so that a new leader does not repeat them too soon.
+func (k *Keeper) read(ctx context.Context) error {
+	if k.known != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
+	defer cancel()
+	list, err := k.Failures.CertificateFailures(ctx)
+	if err != nil {
+		return err
+	}
+	k.known = make(map[string]kept, len(list))
+	for _, f := range list {
+		k.known[f.Host] = kept{next: f.NextAt, failed: f.Failures}
+	}
+	return nil
 }
 
 func (k *Keeper) pass(ctx context.Context) {
@@ -141,7 +179,9 @@ func (k *Keeper) pass(ctx context.Context) {
 		if strings.HasPrefix(host, "*.") || k.Covered(host) {
 			continue
 		}
+		mu.Lock()
 		still[host] = had
+		mu.Unlock()
 		if now.Before(had.next) || ctx.Err() != nil {
 			continue
 		}
@@ -154,13 +194,30 @@ func (k *Keeper) pass(ctx context.Context) {
 		})
 	}
 	_ = group.Wait()
+	for host, had := range k.known {
+		if _, there := still[host]; !there && had.failed > 0 {
+			k.forget(ctx, host)
+		}
+	}
 	k.known = still
+}
+
+// forget removes the failures of a host. If that fails, the next leader does it.
+func (k *Keeper) forget(ctx context.Context, host string) {
+	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
+	defer cancel()
+	if err := k.Failures.DeleteCertificateFailure(ctx, host); err != nil && ctx.Err() == nil {
+		k.Log.Warn().Err(err).Str("host", host).Msg("the failures of the host's certificate are still shown")
+	}
 }
 
 func (k *Keeper) try(ctx context.Context, host string, had kept) kept {
 	err := k.Ensure(ctx, host)
 	if err == nil {
 		k.Metrics.ensured.WithLabelValues("ok").Inc()
+		if had.failed > 0 {
+			k.forget(ctx, host)
+		}
 		return kept{next: time.Now().Add(renewEvery - rand.N(renewEvery/4))} //nolint:gosec // spreading load needs no secrecy
 	}
 	if ctx.Err() != nil {
@@ -171,5 +228,17 @@ func (k *Keeper) try(ctx context.Context, host string, had kept) kept {
 	pause := min(lastRetry, firstRetry<<min(had.failed-1, 12))
 	had.next = time.Now().Add(pause)
 	k.Log.Warn().Err(err).Str("host", host).Dur("retryIn", pause).Msg("there is no new certificate for the host")
+	k.record(ctx, store.CertificateFailure{
+		Host: host, Failures: had.failed, Reason: printable.Shorten(printable.Text(err.Error()), maxReason), NextAt: had.next,
+	})
 	return had
+}
+
+// record keeps a failure for all control planes.
+func (k *Keeper) record(ctx context.Context, f store.CertificateFailure) {
+	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
+	defer cancel()
+	if err := k.Failures.PutCertificateFailure(ctx, f); err != nil && ctx.Err() == nil {
+		k.Log.Warn().Err(err).Str("host", f.Host).Msg("the reason for the missing certificate was not recorded; lists of routes do not show it")
+	}
 }

@@ -3,7 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
-	"io"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
 // visit is one request and what is known of it.
@@ -19,6 +21,8 @@ type visit struct {
 	host   *Host // nil while unknown
 	client string
 	failed string // why the gateway answered by itself
+	mode   string // how the request was passed on; empty if it was not
+	body   *movingBody
 }
 
 type visitKey struct{}
@@ -35,12 +39,24 @@ const headerRequestID = "X-Request-Id"
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := &visit{id: rand.Text(), client: clientOf(r)}
 	r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
-	recorded := &recorder{ResponseWriter: w}
+	body := newMovingBody(w, r, g.cfg.Patience.Progress)
+	v.body = body
+	defer body.release()
+	recorded := &recorder{ResponseWriter: w, begins: body.begins}
+	r, traced := span.Passed(r, g.cfg.Tracer, "public request") //nolint:contextcheck // the request has its own
+	defer func() { traced(recorded.status) }()
 	began := time.Now()
 	defer func() { g.note(r, v, recorded, time.Since(began)) }()
 	w.Header().Set(headerRequestID, v.id)
 	if g.cfg.HSTS > 0 {
 		w.Header().Set("Strict-Transport-Security", "max-age="+strconv.Itoa(int(g.cfg.HSTS.Seconds())))
+	}
+	if r.Method == http.MethodConnect { // HTTP/1.1 gives its body no length: it would be the next request
+		g.fail(recorded, r, noTunnels)
+		return
+	}
+	if g.cfg.HTTP3Port > 0 && r.ProtoMajor < 3 {
+		w.Header().Set("Alt-Svc", fmt.Sprintf(altSvc, g.cfg.HTTP3Port))
 	}
 	host, ok := g.cfg.Table.Lookup(r.Host)
 	if !ok {
@@ -54,8 +70,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &movingBody{r.Body, http.NewResponseController(w), g.cfg.Patience.Progress}
+	if body.stalled() {
+		g.fail(recorded, r, slowBody)
+		return
 	}
 	g.proxy.ServeHTTP(recorded, r)
 }
@@ -68,30 +85,19 @@ func clientOf(r *http.Request) string {
 	return host
 }
 
-// movingBody is a request's body that has to keep coming.
-type movingBody struct {
-	io.ReadCloser
-	rc     *http.ResponseController
-	within time.Duration
-}
-
-// Read implements io.Reader.
-func (b *movingBody) Read(p []byte) (int, error) {
-	_ = b.rc.SetReadDeadline(time.Now().Add(b.within)) // a connection without deadlines has none
-	return b.ReadCloser.Read(p)
-}
-
 // recorder remembers the status and the size of an answer.
 type recorder struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
+	// begins is called before the header of an answer is sent.
+	begins func()
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
-		r.status = status
+		r.begin(status)
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
@@ -99,11 +105,16 @@ func (r *recorder) WriteHeader(status int) {
 // Write implements io.Writer.
 func (r *recorder) Write(p []byte) (int, error) {
 	if r.status == 0 {
-		r.status = http.StatusOK
+		r.begin(http.StatusOK)
 	}
 	n, err := r.ResponseWriter.Write(p)
 	r.bytes += int64(n)
 	return n, err
+}
+
+func (r *recorder) begin(status int) {
+	r.status = status
+	r.begins()
 }
 
 // Unwrap makes the other abilities available to http.ResponseController.
@@ -126,7 +137,7 @@ func (g *Gateway) note(r *http.Request, v *visit, answer *recorder, took time.Du
 	}
 	e.Str("requestId", v.id).Str("client", v.client).Str("method", r.Method).Str("host", normal(r.Host)).Str("path", r.URL.Path).
 		Str("proto", r.Proto).Int("status", answer.status).Int64("bytes", answer.bytes).Dur("took", took).Str("agent", agent).
-		Str("failed", v.failed).Msg("request")
+		Str("mode", v.mode).Str("failed", v.failed).Str("traceId", span.TraceID(r.Context())).Msg("request")
 }
 
 // plain returns the handler of the HTTP port: it answers ACME's challenges, and redirects what is
@@ -136,8 +147,9 @@ func (g *Gateway) plain() http.Handler {
 		v := &visit{id: rand.Text(), client: clientOf(r)}
 		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 		w.Header().Set(headerRequestID, v.id)
+		defer newMovingBody(w, r, g.cfg.Patience.Progress).release()
 		if _, ok := g.cfg.Table.Lookup(r.Host); !ok {
-			g.fail(&recorder{ResponseWriter: w}, r, unknownHost)
+			g.fail(w, r, unknownHost)
 			return
 		}
 		to := *r.URL

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"strconv"
 	"sync"
 	"time"
@@ -22,7 +23,13 @@ type Metrics struct {
 	bytes    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	hosts    prometheus.Gauge
+	claims   *prometheus.GaugeVec
+	missing  prometheus.Gauge
+	ends     prometheus.Gauge
 	ensured  *prometheus.CounterVec
+	// modes are hosts with an endpoint, by mode.
+	modes     *prometheus.GaugeVec
+	fallbacks prometheus.Counter
 
 	mu     sync.Mutex
 	agents map[string]bool
@@ -36,17 +43,46 @@ func NewMetrics(registry prometheus.Registerer, namespace string) *Metrics {
 	}
 	return &Metrics{
 		agents:   map[string]bool{},
-		requests: make.NewCounterVec(counter("requests_total", "Public requests that were answered, by agent, class of host and class of status."), []string{"agent", "class", "code"}),
+		requests: make.NewCounterVec(counter("requests_total", "Public requests that were answered, by agent, class of host, mode and class of status."), []string{"agent", "class", "mode", "code"}),
 		failures: make.NewCounterVec(counter("failures_total", "Public requests that the gateway answered by itself, by reason."), []string{"reason"}),
 		bytes:    make.NewCounterVec(counter("response_bytes_total", "Bytes of bodies that were sent to the public, by agent."), []string{"agent"}),
 		duration: make.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Subsystem: "gateway", Name: "request_duration_seconds",
-			Help: "Time from a public request's header to the end of its answer, by class of host.", Buckets: []float64{.005, .025, .1, .5, 1, 5, 30, 300},
-		}, []string{"class"}),
+			Help: "Time from a public request's header to the end of its answer, by class of host and mode.", Buckets: []float64{.005, .025, .1, .5, 1, 5, 30, 300},
+		}, []string{"class", "mode"}),
 		hosts: make.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: "gateway", Name: "hosts", Help: "Public hosts that are served.",
 		}),
+		modes: make.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: "gateway", Name: "endpoints", Help: "Hosts with an endpoint that was tried, by the mode in which they are reached.",
+		}, []string{"mode"}),
+		fallbacks: make.NewCounter(counter("fallbacks_total", "Public requests that an endpoint did not take, and that were sent through the tunnel.")),
+		claims: make.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: "gateway", Name: "claims", Help: "Hosts that agents name, proven or unproven.",
+		}, []string{"state"}),
+		missing: make.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: "gateway", Name: "hosts_without_certificate", Help: "Served hosts for which no certificate could be obtained.",
+		}),
+		ends: make.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: "gateway", Name: "certificate_expiry_timestamp_seconds",
+			Help: "When the first of the certificates ends that this process has in memory; 0 if there is none.",
+		}),
 		ensured: make.NewCounterVec(counter("certificates_total", "Attempts to obtain or renew a certificate, by result."), []string{"result"}),
+	}
+}
+
+// ObserveClaims records how many hosts agents name, and how many of them are not proven.
+func (m *Metrics) ObserveClaims(named, unproven int) {
+	m.claims.WithLabelValues("proven").Set(float64(named - unproven))
+	m.claims.WithLabelValues("unproven").Set(float64(unproven))
+}
+
+// ObserveCertificates records how many hosts have no certificate, and when the first one ends.
+func (m *Metrics) ObserveCertificates(missing int, ends time.Time) {
+	m.missing.Set(float64(missing))
+	m.ends.Set(0)
+	if !ends.IsZero() {
+		m.ends.Set(float64(ends.Unix()))
 	}
 }
 
@@ -59,8 +95,9 @@ func (m *Metrics) answered(v *visit, agent string, answer *recorder, took time.D
 	case v.host.Given:
 		class = "given"
 	}
-	m.requests.WithLabelValues(agent, class, strconv.Itoa(answer.status/100)+"xx").Inc()
-	m.duration.WithLabelValues(class).Observe(took.Seconds())
+	mode := cmp.Or(v.mode, "none")
+	m.requests.WithLabelValues(agent, class, mode, strconv.Itoa(answer.status/100)+"xx").Inc()
+	m.duration.WithLabelValues(class, mode).Observe(took.Seconds())
 	m.bytes.WithLabelValues(agent).Add(float64(answer.bytes))
 	if v.failed != "" {
 		m.failures.WithLabelValues(v.failed).Inc()

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
@@ -15,8 +16,8 @@ import (
 
 const (
 	dialTimeout = 10 * time.Second
-	// idleStreams is how many streams to one agent stay open between requests, and idleFor how long.
-	// The agent keeps them for longer, so that it closes none that is about to be used.
+	// idleStreams is how many streams to one agent stay open between requests, and idleFor how
+	// long. The agent keeps them for longer, so that it closes none that is about to be used.
 	idleStreams = 64
 	idleFor     = 45 * time.Second
 	copyBuffer  = 32 << 10
@@ -49,16 +50,24 @@ func hostOnly(address string) string {
 
 func (g *Gateway) newProxy() http.Handler {
 	return &httputil.ReverseProxy{
-		Transport: g.transport, BufferPool: httpserver.NewBuffers(), ErrorLog: httpserver.ErrorLog(g.cfg.Log, "gateway: "),
+		Transport: g, BufferPool: httpserver.NewBuffers(), ErrorLog: httpserver.ErrorLog(g.cfg.Log, "gateway: "),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			v := visitOf(r.In.Context())
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", v.host.AgentID, r.In.Host
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: the App reads it, not we
 			forwarded(r.Out.Header, v, r.In)
+			onlyWebSockets(r.Out.Header)
 		},
 		ModifyResponse: g.answered,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			g.fail(w, r, failureOf(err))
+			f := failureOf(err)
+			if visitOf(r.Context()).body.stalled() {
+				f = slowBody
+			}
+			g.fail(w, r, f)
+			if f == clientGone { // net/http would send an empty answer
+				panic(http.ErrAbortHandler)
+			}
 		},
 	}
 }
@@ -76,8 +85,18 @@ func forwarded(h http.Header, v *visit, in *http.Request) {
 	h.Set("Forwarded", "for="+node(v.client)+`;host="`+quotable(in.Host)+`";proto=https`)
 }
 
+// onlyWebSockets keeps connections from becoming anything else. In HTTP/2, a client could make
+// requests of which the gateway knows nothing.
+func onlyWebSockets(h http.Header) {
+	if !strings.EqualFold(h.Get("Upgrade"), "websocket") {
+		h.Del("Upgrade")
+		h.Del("Connection")
+	}
+}
+
 // answered replaces what the agent says by itself by a page of the gateway's.
 func (g *Gateway) answered(resp *http.Response) error {
+	resp.Header.Del("Alt-Svc") // the App has no address of its own for visitors
 	word := resp.Header.Get(publicwire.HeaderFailed)
 	if word == "" {
 		return nil
@@ -94,6 +113,7 @@ func (e agentError) Error() string { return "the agent answered: " + string(e) }
 // failureOf returns what a failed request is answered.
 func failureOf(err error) failure {
 	var said agentError
+	var late net.Error
 	switch {
 	case errors.As(err, &said):
 		if f, ok := agentFailures[string(said)]; ok {
@@ -106,7 +126,9 @@ func failureOf(err error) failure {
 		return busy
 	case errors.Is(err, context.Canceled):
 		return clientGone
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errNoWay):
+		return notReached
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
 		return timedOut
 	}
 	return badGateway

@@ -5,26 +5,20 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"runtime/debug"
+	"runtime/metrics"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -90,19 +84,22 @@ func TestTheAppSeesTheRequestAsItWas(t *testing.T) {
 	})
 }
 
-// TestBodiesAreStreamed both ways, whole and of any size.
+// TestBodiesAreStreamed both ways, whole and of any size. They are not kept in memory, which both
+// ends and the client share here.
 func TestBodiesAreStreamed(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(20)) // so that there is little garbage
+	var most atomic.Uint64
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sum := sha256.New()
-		n, err := io.Copy(sum, r.Body)
+		n, err := io.Copy(io.MultiWriter(sum, heapMeter{&most}), r.Body)
 		if err != nil {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
 		w.Header().Set("Sum", hex.EncodeToString(sum.Sum(nil)))
-		_, _ = io.CopyN(w, zeros{}, n)
+		_, _ = io.CopyN(io.MultiWriter(w, heapMeter{&most}), zeros{}, n)
 	}))
-	const size = 64 << 20
+	const size, mostHeap = 100 << 20, 32 << 20
 	want := sha256.New()
 	_, _ = io.CopyN(want, zeros{}, size)
 	protocols(t, w, func(t *testing.T, c *http.Client) {
@@ -114,6 +111,18 @@ func TestBodiesAreStreamed(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, size, n)
 	})
+	assert.Less(t, most.Load(), uint64(mostHeap))
+	assert.NotZero(t, most.Load())
+}
+
+// heapMeter notes the most memory in use while bytes pass.
+type heapMeter struct{ most *atomic.Uint64 }
+
+func (m heapMeter) Write(p []byte) (int, error) {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	m.most.Store(max(m.most.Load(), sample[0].Value.Uint64()))
+	return len(p), nil
 }
 
 type zeros struct{}
@@ -125,8 +134,9 @@ func (zeros) Read(p []byte) (int, error) {
 
 // TestEventsArriveAtOnce: nothing waits for a buffer to fill.
 func TestEventsArriveAtOnce(t *testing.T) {
-	next := make(chan string)
+	next, left := make(chan string), make(chan struct{}, 2)
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { left <- struct{}{} }()
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
@@ -143,6 +153,8 @@ func TestEventsArriveAtOnce(t *testing.T) {
 	protocols(t, w, func(t *testing.T, c *http.Client) {
 		resp, err := c.Do(request(t, http.MethodGet, "https://"+host+"/", nil, "Accept", "text/event-stream"))
 		require.NoError(t, err)
+		// The App notices that the client left, before another one reads the next events.
+		defer await.Receive(t, left, "the end of the App's handler")
 		defer func() { _ = resp.Body.Close() }()
 		lines := bufio.NewScanner(resp.Body)
 		for _, text := range []string{"one", "two"} {
@@ -168,93 +180,6 @@ func TestAnUploadWaitsForTheAppsContinue(t *testing.T) {
 	assert.Equal(t, "text", body)
 	resp, _ = do(t, c, request(t, http.MethodPut, "https://"+host+"/", strings.NewReader("text"), "Expect", "100-continue", "Refuse", "yes"))
 	assert.Equal(t, http.StatusForbidden, resp.StatusCode)
-}
-
-func TestWebSockets(t *testing.T) {
-	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, err := websocket.Accept(w, r, nil)
-		if err != nil {
-			return
-		}
-		conn.SetReadLimit(2 << 20)
-		for {
-			kind, text, err := conn.Read(r.Context())
-			if err != nil {
-				return
-			}
-			if string(text) == "bye" {
-				_ = conn.Close(websocket.StatusNormalClosure, "as you say")
-				return
-			}
-			if conn.Write(r.Context(), kind, text) != nil {
-				return
-			}
-		}
-	}))
-	conn, _, err := websocket.Dial(t.Context(), "wss://"+host+"/", &websocket.DialOptions{HTTPClient: w.client(false)})
-	require.NoError(t, err)
-	defer func() { _ = conn.CloseNow() }()
-	conn.SetReadLimit(2 << 20)
-	for _, text := range []string{"hello", strings.Repeat("x", 1<<20), ""} {
-		require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte(text)))
-		_, got, err := conn.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, text, string(got))
-	}
-	require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte("bye")))
-	_, _, err = conn.Read(t.Context())
-	var closed websocket.CloseError
-	require.ErrorAs(t, err, &closed)
-	assert.Equal(t, "as you say", closed.Reason)
-}
-
-// echoStream is a gRPC method with streams both ways.
-var echoStream = grpc.StreamDesc{StreamName: "Echo", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
-	for {
-		text := &wrapperspb.StringValue{}
-		err := s.RecvMsg(text)
-		switch {
-		case errors.Is(err, io.EOF):
-			s.SetTrailer(metadata.Pairs("after", "all"))
-			return status.Error(codes.ResourceExhausted, "enough")
-		case err != nil:
-			return err
-		}
-		if err := s.SendMsg(text); err != nil {
-			return err
-		}
-	}
-}}
-
-func TestGRPC(t *testing.T) {
-	srv := grpc.NewServer()
-	srv.RegisterService(&grpc.ServiceDesc{ServiceName: "test.Echo", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{echoStream}}, nil)
-	w := newWorld(t, nil)
-	ln := listen(t)
-	w.run(func(ctx context.Context) error {
-		context.AfterFunc(ctx, srv.Stop)
-		return srv.Serve(ln)
-	})
-	w.lead(ln.Addr().String())
-	conn, err := grpc.NewClient("passthrough:///"+host,
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: w.roots, MinVersion: tls.VersionTLS12})),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", w.secure.String())
-		}))
-	require.NoError(t, err)
-	defer func() { _ = conn.Close() }()
-	stream, err := conn.NewStream(t.Context(), &echoStream, "/test.Echo/Echo")
-	require.NoError(t, err)
-	for _, text := range []string{"one", "two", strings.Repeat("x", 1<<20)} {
-		require.NoError(t, stream.SendMsg(wrapperspb.String(text)))
-		got := &wrapperspb.StringValue{}
-		require.NoError(t, stream.RecvMsg(got), "an answer comes before the request has ended")
-		assert.Equal(t, text, got.Value)
-	}
-	require.NoError(t, stream.CloseSend())
-	err = stream.RecvMsg(&wrapperspb.StringValue{})
-	assert.Equal(t, codes.ResourceExhausted, status.Code(err), err)
-	assert.Equal(t, []string{"all"}, stream.Trailer().Get("after"))
 }
 
 // TestWhenItFails has the page, or the problem, for each way to fail.

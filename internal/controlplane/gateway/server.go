@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/direct"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
@@ -21,6 +23,9 @@ const (
 	idleTimeout   = 2 * time.Minute
 	// maxHeader bounds a request's header, and maxStreams the HTTP/2 streams of one connection.
 	maxHeader, maxStreams = 64 << 10, 128
+	// maxFrame is the least that HTTP/2 allows, and what clients send. net/http makes room for a
+	// frame when its nine bytes of header have come, a megabyte if it may be that large.
+	maxFrame = 16 << 10
 	// progress is how long a client may take to send or to accept the next bytes.
 	progress = time.Minute
 	// drain is how long requests may go on when the gateway stops.
@@ -39,16 +44,22 @@ type Config struct {
 	Challenge func(next http.Handler) http.Handler
 	// HTTPSPort is the port to which plain HTTP is redirected; 443 if zero.
 	HTTPSPort int
+	// HTTP3Port is the UDP port at which visitors reach ServeHTTP3, for Alt-Svc; 0 for none.
+	HTTP3Port int
 	// HSTS is for how long browsers are asked to use HTTPS alone; zero does not ask.
 	HSTS time.Duration
 	// AccessLog logs each request.
 	AccessLog bool
 	Limits    Limits
-	Patience  Patience
+	// Direct configures how clusters are reached at their own load balancers.
+	Direct   Direct
+	Patience Patience
 	// AgentName returns what metrics call an agent.
 	AgentName func(agentID string) string
 	Metrics   *Metrics
-	Log       zerolog.Logger
+	// Tracer makes spans of requests; nil for none.
+	Tracer trace.TracerProvider
+	Log    zerolog.Logger
 }
 
 // Patience is how long clients are waited for. Zero values select the defaults.
@@ -68,6 +79,7 @@ type Gateway struct {
 	proxy     http.Handler
 	transport *http.Transport
 	requests  requests
+	prober    *direct.Prober // nil in tunnel mode
 }
 
 // New returns a Gateway.
@@ -75,6 +87,7 @@ func New(cfg Config) *Gateway {
 	cfg.Limits, cfg.Patience = cfg.Limits.withDefaults(), cfg.Patience.withDefaults()
 	g := &Gateway{cfg: cfg, requests: newRequests(cfg.Limits)}
 	g.transport = newTransport(cfg.Dial)
+	g.prober = g.newProber()
 	g.proxy = g.newProxy()
 	return g
 }
@@ -84,11 +97,12 @@ func (g *Gateway) Serve(ctx context.Context, secure, plain net.Listener) error {
 	defer g.transport.CloseIdleConnections()
 	group, ctx := errgroup.WithContext(ctx)
 	srv := g.server(g)
-	srv.TLSConfig = g.cfg.TLS
-	g.run(ctx, group, srv, func() error { return srv.ServeTLS(moving{secure, g.cfg.Patience.Progress}, "", "") })
+	srv.TLSConfig = recognizable(g.cfg.TLS)
+	group.Go(func() error { return g.probe(ctx) })
+	g.run(ctx, group, srv, func() error { return httpserver.Serve(srv, moving{secure, g.cfg.Patience.Progress}) })
 	if plain != nil {
 		redirect := g.server(g.plain())
-		g.run(ctx, group, redirect, func() error { return redirect.Serve(moving{plain, g.cfg.Patience.Progress}) })
+		g.run(ctx, group, redirect, func() error { return httpserver.Serve(redirect, moving{plain, g.cfg.Patience.Progress}) })
 	}
 	return group.Wait()
 }
@@ -98,7 +112,10 @@ func (g *Gateway) server(h http.Handler) *http.Server {
 		Handler: h, ReadHeaderTimeout: g.cfg.Patience.Header, IdleTimeout: g.cfg.Patience.Idle, MaxHeaderBytes: maxHeader,
 		ErrorLog:  httpserver.ErrorLog(g.cfg.Log, "gateway: "),
 		Protocols: new(http.Protocols),
-		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: g.cfg.Patience.Progress, SendPingTimeout: g.cfg.Patience.Progress},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
+			WriteByteTimeout: g.cfg.Patience.Progress, SendPingTimeout: g.cfg.Patience.Progress,
+		},
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if state == http.StateActive {
 				limit.Settled(c)

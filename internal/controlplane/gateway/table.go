@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/direct"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
@@ -22,7 +24,9 @@ type Host struct {
 	AgentID string
 	// Given reports that the host is below the gateway's own domain.
 	Given bool
-	heard time.Time
+	// Endpoint is the address of the cluster's own load balancer; empty for none.
+	Endpoint string
+	heard    time.Time
 }
 
 // Table has the hosts that are served, in memory. Refresh follows the database. A lookup takes no
@@ -35,6 +39,8 @@ type Table struct {
 	agents     map[string]agentRoutes
 	claims     map[string]map[string]store.HostClaim // by host, by agent
 
+	known atomic.Bool
+
 	mu    sync.RWMutex
 	hosts map[string]*Host
 }
@@ -44,6 +50,8 @@ type agentRoutes struct {
 	revision int64
 	heard    time.Time
 	hosts    []string
+	// endpoints are those of the hosts that have one.
+	endpoints map[string]string
 }
 
 // NewTable returns an empty Table.
@@ -91,6 +99,36 @@ func (t *Table) Hosts() []string {
 	return names
 }
 
+// Owners returns the agents of the hosts that are served, by host.
+func (t *Table) Owners() map[string]string {
+	now := t.now()
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	owners := make(map[string]string, len(t.hosts))
+	for name, h := range t.hosts {
+		if now.Sub(h.heard) < RoutesTTL {
+			owners[name] = h.AgentID
+		}
+	}
+	return owners
+}
+
+// endpoints returns the hosts with an endpoint that are served.
+func (t *Table) endpoints() (list []direct.Host) {
+	now := t.now()
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for name, h := range t.hosts {
+		if h.Endpoint != "" && now.Sub(h.heard) < RoutesTTL {
+			list = append(list, direct.Host{Name: name, AgentID: h.AgentID, Endpoint: h.Endpoint})
+		}
+	}
+	return list
+}
+
+// Known reports whether the table was read from the database.
+func (t *Table) Known() bool { return t.known.Load() }
+
 // Len returns how many hosts there are.
 func (t *Table) Len() int {
 	t.mu.RLock()
@@ -103,6 +141,14 @@ func (t *Table) Len() int {
 func (t *Table) Refresh(ctx context.Context) error {
 	t.refreshing.Lock()
 	defer t.refreshing.Unlock()
+	err := t.refresh(ctx)
+	if err == nil {
+		t.known.Store(true)
+	}
+	return err
+}
+
+func (t *Table) refresh(ctx context.Context) error {
 	sets, err := t.store.RouteSets(ctx)
 	if err != nil {
 		return err
@@ -129,7 +175,11 @@ func (t *Table) Refresh(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t.replace(id, agentRoutes{revision: set.Revision, heard: set.At}, claims, touched)
+		endpoints, err := t.store.EndpointsOf(ctx, id)
+		if err != nil {
+			return err
+		}
+		t.replace(id, agentRoutes{revision: set.Revision, heard: set.At, endpoints: endpoints}, claims, touched)
 	}
 	return nil
 }
@@ -169,7 +219,10 @@ func (t *Table) settle(touched map[string]bool) {
 	for name := range touched {
 		owner, ok := hosts.Owner(slices.Collect(maps.Values(t.claims[name])), now)
 		if ok {
-			owners[name] = &Host{Name: name, AgentID: owner.AgentID, Given: owner.Proof == hosts.Given, heard: t.agents[owner.AgentID].heard}
+			agent := t.agents[owner.AgentID]
+			owners[name] = &Host{
+				Name: name, AgentID: owner.AgentID, Given: owner.Proof == hosts.Given, Endpoint: agent.endpoints[name], heard: agent.heard,
+			}
 		}
 	}
 	t.mu.Lock()

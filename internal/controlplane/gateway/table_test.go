@@ -1,8 +1,6 @@
 package gateway_test
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -16,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -106,10 +105,8 @@ func TestAnAgentThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	serves(t, s, "sound", noon, hosts.CNAME, "sound.example.org")
 	serves(t, s, "broken", noon, hosts.CNAME, "broken.example.org")
-	db, err := sql.Open("sqlite", path)
+	_, err = storetest.SQLite(t, path).ExecContext(t.Context(), "UPDATE host_claims SET proven_at = 'never' WHERE agent_id = 'broken'")
 	require.NoError(t, err)
-	_, err = db.ExecContext(t.Context(), "UPDATE host_claims SET proven_at = 'never' WHERE agent_id = 'broken'")
-	require.NoError(t, errors.Join(err, db.Close()))
 	table := gateway.NewTable(s, func() time.Time { return noon })
 	await.Until(t, "the host of the other agent is served", func() bool { // agents are read in any order
 		require.Error(t, table.Refresh(t.Context()))

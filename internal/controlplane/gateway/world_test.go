@@ -22,11 +22,18 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	agentside "github.com/pipeops/pipeops-vm-agent/internal/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
 const host = "www.example.org"
+
+// attempt is how long one of several attempts may take.
+const attempt = 10 * time.Second
+
+// perPeer is how many connections of HTTP/3 one address may have.
+const perPeer = 4
 
 // world is a gateway with a certificate of its own CA, and an agent with a backend. Between the two
 // are plain TCP connections in place of a tunnel's streams.
@@ -37,15 +44,25 @@ type world struct {
 	handler       *agentside.Handler
 	registry      *prometheus.Registry
 	secure, plain net.Addr
+	packets       net.Addr        // of HTTP/3
+	limited       *limit.Listener // counts connections of HTTP/3
+	gateway       *gateway.Gateway
 	roots         *x509.CertPool
 
-	mu   sync.Mutex
-	dial func(ctx context.Context, agentID string) (net.Conn, error)
+	mu      sync.Mutex
+	dial    func(ctx context.Context, agentID string) (net.Conn, error)
+	streams []net.Conn
 }
 
 func newWorld(t *testing.T, backend http.Handler, change ...func(*gateway.Config)) *world {
 	t.Helper()
-	w := &world{t: t, store: openStore(t), registry: prometheus.NewRegistry(), handler: agentside.NewHandler(zerolog.Nop())}
+	return newWorldWith(t, agentside.NewHandler(nil, zerolog.Nop()), backend, change...)
+}
+
+// newWorldWith is newWorld with another handler at the agent.
+func newWorldWith(t *testing.T, handler *agentside.Handler, backend http.Handler, change ...func(*gateway.Config)) *world {
+	t.Helper()
+	w := &world{t: t, store: openStore(t), registry: prometheus.NewRegistry(), handler: handler}
 	now := time.Now()
 	serves(t, w.store, "a1", now, hosts.CNAME, host)
 	w.table = gateway.NewTable(w.store, time.Now)
@@ -65,27 +82,41 @@ func newWorld(t *testing.T, backend http.Handler, change ...func(*gateway.Config
 		return ok
 	}})
 	t.Cleanup(certs.Close)
+	require.NoError(t, certs.Ensure(t.Context(), host)) // a handshake takes no longer for it
 	root, err := internal.Root(t.Context())
 	require.NoError(t, err)
 	w.roots = x509.NewCertPool()
 	require.True(t, w.roots.AppendCertsFromPEM(root))
 	secure, plain := listen(t), listen(t)
 	w.secure, w.plain = secure.Addr(), plain.Addr()
+	packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	w.packets = packets.LocalAddr()
 	cfg := gateway.Config{
-		Table: w.table, TLS: certs.TLS(), HTTPSPort: secure.Addr().(*net.TCPAddr).Port,
+		Table: w.table, TLS: certs.TLS(), HTTPSPort: secure.Addr().(*net.TCPAddr).Port, HTTP3Port: w.packets.(*net.UDPAddr).Port,
 		Dial: func(ctx context.Context, agentID string) (net.Conn, error) {
 			w.mu.Lock()
 			dial := w.dial
 			w.mu.Unlock()
-			return dial(ctx, agentID)
+			conn, err := dial(ctx, agentID)
+			if err != nil {
+				return nil, err
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.streams = append(w.streams, conn)
+			return conn, nil
 		},
 		AgentName: func(id string) string { return "name of " + id }, Metrics: gateway.NewMetrics(w.registry, "test"), Log: zerolog.Nop(),
 	}
 	for _, f := range change {
 		f(&cfg)
 	}
-	g := gateway.New(cfg)
-	w.run(func(ctx context.Context) error { return g.Serve(ctx, secure, plain) })
+	w.gateway = gateway.New(cfg)
+	w.run(func(ctx context.Context) error { return w.gateway.Serve(ctx, secure, plain) })
+	w.limited = limit.Listen(listen(t), limit.Config{PerPeer: perPeer, Log: zerolog.Nop()})
+	t.Cleanup(func() { _ = w.limited.Close() })
+	w.run(func(ctx context.Context) error { return w.gateway.ServeHTTP3(ctx, packets, w.limited.Enter) })
 	return w
 }
 
@@ -122,8 +153,11 @@ func (w *world) backend(h http.Handler) string {
 }
 
 // lead has the agent lead the host to addresses.
-func (w *world) lead(addresses ...string) {
-	w.handler.Set([]agentside.Route{{Host: host, Path: "/", PathType: "Prefix", Addresses: addresses}})
+func (w *world) lead(addresses ...string) { w.leadTo(host, addresses...) }
+
+// leadTo is lead for another host.
+func (w *world) leadTo(name string, addresses ...string) {
+	w.handler.Set([]agentside.Route{{Host: name, Path: "/", PathType: "Prefix", Addresses: addresses}})
 }
 
 // disconnect takes the agent's tunnel away.
@@ -131,6 +165,29 @@ func (w *world) disconnect() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dial = func(context.Context, string) (net.Conn, error) { return nil, server.ErrNotConnected }
+}
+
+// cut ends the streams to the agent, and what the agent has open to backends without need.
+func (w *world) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, conn := range w.streams {
+		_ = conn.Close()
+	}
+	w.streams = nil
+	w.handler.Close()
+}
+
+// served waits until a visitor gets an answer: a gateway with little patience may close a
+// connection before a busy machine has used it.
+func (w *world) served(c *http.Client) {
+	w.t.Helper()
+	await.Until(w.t, "a visitor is served", func() bool {
+		ctx, cancel := context.WithTimeout(w.t.Context(), attempt)
+		defer cancel()
+		resp, err := c.Do(request(w.t, http.MethodGet, "https://"+host+"/", nil).WithContext(ctx))
+		return err == nil && resp.Body.Close() == nil
+	})
 }
 
 // client returns a visitor with HTTP/1.1 or HTTP/2.

@@ -102,69 +102,108 @@ func (c *Checker) due(ctx context.Context) ([]store.HostClaim, error) {
 
 // check looks at one claim and stores what it found. It reports whether that worked.
 func (c *Checker) check(ctx context.Context, claim store.HostClaim) bool {
-	now, err := c.judge(ctx, claim)
+	dns, err := c.ask(ctx, claim)
 	if ctx.Err() != nil {
 		return false
 	}
 	if err != nil {
 		c.Log.Warn().Err(err).Str("host", claim.Host).Str("agent", claim.AgentID).Msg("cannot check the proof of a host; trying again")
 	}
+	now, stored := claim, false
 	limited, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	err = c.Store.Update(limited, func(tx *store.Tx) error {
-		claims, err := tx.ClaimsTo(limited, claim.Host)
-		if err != nil {
+		still, err := unchanged(limited, tx, claim)
+		if err != nil || !still {
 			return err
 		}
-		for _, current := range claims {
-			if current.AgentID == claim.AgentID && current.ClaimedAt.Equal(claim.ClaimedAt) {
-				return tx.PutClaim(limited, now)
-			}
+		now, stored, err = c.judge(limited, tx, claim, dns)
+		if err != nil || !stored {
+			return err
 		}
-		return nil // the agent has given the host up meanwhile
+		return tx.PutClaim(limited, now)
 	})
-	if err != nil && ctx.Err() == nil {
-		c.Log.Error().Err(err).Str("host", claim.Host).Msg("cannot store the proof of a host; trying again")
+	if err != nil {
+		if ctx.Err() == nil {
+			c.Log.Error().Err(err).Str("host", claim.Host).Msg("cannot store the proof of a host; trying again")
+		}
+		return false
 	}
 	if claim.Proof != now.Proof || claim.LostAt.IsZero() != now.LostAt.IsZero() {
 		c.Log.Info().Str("host", claim.Host).Str("agent", claim.AgentID).Str("proof", now.Proof).Bool("lost", !now.LostAt.IsZero()).Msg("the proof of a host has changed")
 	}
-	return err == nil
+	return stored
 }
 
-// judge returns a claim by what is true now.
-func (c *Checker) judge(ctx context.Context, claim store.HostClaim) (store.HostClaim, error) {
-	granted, err := c.Store.GrantOf(ctx, claim.Host)
-	switch {
-	case err != nil:
-		return unsure(claim, err, c.Now()), err
-	case granted == claim.AgentID:
-		return found(claim, Grant, "", c.Now()), nil
-	case Within(claim.Host, c.Domain):
-		now, err := c.given(ctx, claim)
-		if err != nil {
-			return unsure(claim, err, c.Now()), err
+// unchanged reports whether the stored claim is still the one that was read. A claim that has
+// changed is checked again when it is due.
+func unchanged(ctx context.Context, tx *store.Tx, claim store.HostClaim) (bool, error) {
+	claims, err := tx.ClaimsTo(ctx, claim.Host)
+	if err != nil {
+		return false, err
+	}
+	for _, current := range claims {
+		current.Mode, current.ModeReason = claim.Mode, claim.ModeReason // they are the gateways'
+		if current == claim {
+			return true, nil
 		}
-		return now, nil
+	}
+	return false, nil
+}
+
+// answer is the result of the DNS query for a claim. A query that failed is a result too: it
+// postpones the loss of the host.
+type answer struct {
+	asked bool
+	proof string
+	err   error
+}
+
+func (a answer) failed() bool { return a.err != nil }
+
+// ask queries DNS for a claim that depends on it. The query runs outside the transaction, because
+// it may take seconds.
+func (c *Checker) ask(ctx context.Context, claim store.HostClaim) (answer, error) {
+	if Within(claim.Host, c.Domain) {
+		return answer{}, nil
+	}
+	granted, err := c.Store.GrantOf(ctx, claim.Host)
+	if err != nil || granted == claim.AgentID {
+		return answer{}, err
 	}
 	proof, err := c.Resolver.Prove(ctx, claim.AgentID, claim.Host, c.Domain)
-	if err != nil {
-		return unsure(claim, err, c.Now()), err
-	}
-	return found(claim, proof, Missing(claim.AgentID, claim.Host, c.Domain), c.Now()), nil
+	return answer{true, proof, err}, err
 }
 
-// given returns a claim to a host below the gateway's own domain. A grant that was taken back ends at
-// once.
-func (c *Checker) given(ctx context.Context, claim store.HostClaim) (store.HostClaim, error) {
-	agent, err := c.Store.Agent(ctx, claim.AgentID)
+// judge returns a claim by what is true now. It has no result if DNS should have been asked: a
+// grant was taken back meanwhile.
+func (c *Checker) judge(ctx context.Context, tx *store.Tx, claim store.HostClaim, dns answer) (now store.HostClaim, ok bool, err error) {
+	granted, err := tx.GrantOf(ctx, claim.Host)
+	switch {
+	case err != nil:
+		return claim, false, err
+	case granted == claim.AgentID:
+		return found(claim, Grant, "", c.Now()), true, nil
+	case Within(claim.Host, c.Domain):
+		now, err := c.given(ctx, tx, claim)
+		return now, err == nil, err
+	case dns.failed():
+		return unsure(claim, dns.err, c.Now()), true, nil
+	}
+	return found(claim, dns.proof, Missing(claim.AgentID, claim.Host, c.Domain), c.Now()), dns.asked, nil
+}
+
+// given returns a claim to a host below the gateway's own domain. A grant that was taken back ends
+// at once.
+func (c *Checker) given(ctx context.Context, tx *store.Tx, claim store.HostClaim) (store.HostClaim, error) {
+	agent, err := tx.Agent(ctx, claim.AgentID)
 	if err != nil {
 		return claim, err
 	}
-	routes, err := c.Store.RoutesOf(ctx, claim.AgentID)
+	routes, err := tx.RoutesOf(ctx, claim.AgentID)
 	if err != nil {
 		return claim, err
 	}
-	others, err := c.Store.ClaimsTo(ctx, claim.Host)
+	others, err := tx.ClaimsTo(ctx, claim.Host)
 	return Renew(claim, agent, routes, c.Domain, others, c.Now()), err
 }

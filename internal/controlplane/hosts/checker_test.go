@@ -2,8 +2,8 @@ package hosts_test
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +16,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
 func TestProofsInDNS(t *testing.T) {
@@ -66,12 +68,16 @@ type world struct {
 
 func (w *world) now() time.Time { return noon.Add(time.Duration(w.ahead.Load())) }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldOn(t, postgres.SQLite, nil) }
+
+// newWorldOn is newWorld with a choice of the database, and with what happens before DNS answers.
+func newWorldOn(t *testing.T, on postgres.Engine, asked func(w *world, name string)) *world {
 	t.Helper()
-	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s := storetest.Open(t, &databases, on)
 	w := &world{t: t, store: s, dns: dnstest.Start(t)}
+	if asked != nil {
+		w.dns.OnQuestion(func(name string) { asked(w, name) })
+	}
 	for id, name := range map[string]string{"a1": "shop", "a2": "bank"} {
 		require.NoError(t, s.InsertAgent(t.Context(), store.Agent{ID: id, Name: name, ClusterUID: id, State: "online", RegisteredAt: noon}))
 	}
@@ -123,7 +129,8 @@ func (w *world) owner(host, want string) {
 
 func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
 
-// TestTheLifeOfAHost: claimed by one that has no right to it, proven by another, lost, and won back.
+// TestTheLifeOfAHost: claimed by one that has no right to it, proven by another, lost, and won
+// back.
 func TestTheLifeOfAHost(t *testing.T) {
 	w := newWorld(t)
 	const host = "www.example.org"
@@ -151,6 +158,38 @@ func TestTheLifeOfAHost(t *testing.T) {
 	w.dns.Set(t, host, "CNAME a2."+domain+".")
 	w.pass(25 * time.Hour)
 	w.owner(host, "a2") // at once: it has a proof, and the other has lost its own
+}
+
+// TestAChangeWhileDNSIsAskedIsNotLost: a grant is seen, and a claim stays as another wrote it.
+func TestAChangeWhileDNSIsAskedIsNotLost(t *testing.T) { postgres.OnEach(t, testChangeWhileAsked) }
+
+func testChangeWhileAsked(t *testing.T, on postgres.Engine) {
+	const granted, rewritten = "granted.example.org", "rewritten.example.org"
+	other := store.HostClaim{AgentID: "a1", Host: rewritten, ClaimedAt: noon, NextAt: noon.Add(time.Hour), Reason: "written meanwhile"}
+	var grant, rewrite sync.Once
+	w := newWorldOn(t, on, func(w *world, name string) {
+		change := func(change func(tx *store.Tx) error) func() {
+			return func() { assert.NoError(t, w.store.Update(t.Context(), change)) }
+		}
+		switch name {
+		case granted + ".":
+			grant.Do(change(func(tx *store.Tx) error {
+				return tx.PutGrant(t.Context(), store.HostGrant{Host: granted, AgentID: "a1", GrantedAt: noon})
+			}))
+		case rewritten + ".":
+			rewrite.Do(change(func(tx *store.Tx) error { return tx.PutClaim(t.Context(), other) }))
+		}
+	})
+	written := func() []store.HostClaim {
+		claims, err := w.store.ClaimsTo(t.Context(), rewritten)
+		require.NoError(t, err)
+		return claims
+	}
+	w.claim("a1", rewritten)
+	await.Until(t, "the claim is written by another", func() bool { return written()[0].Reason == other.Reason })
+	w.claim("a1", granted) // it is checked in a later pass than the claim that was written meanwhile
+	w.owner(granted, "a1")
+	assert.Equal(t, []store.HostClaim{other}, written())
 }
 
 func TestGrants(t *testing.T) {

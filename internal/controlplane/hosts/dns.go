@@ -20,7 +20,8 @@ const (
 	maxChain, maxTexts = 8, 64
 )
 
-// Resolver asks DNS servers. It follows CNAME records by itself, because it has to see each of them.
+// Resolver asks DNS servers. It follows CNAME records by itself, because it has to see each of
+// them.
 type Resolver struct{ Servers []string }
 
 // SystemResolver asks the servers that this machine uses.
@@ -36,8 +37,8 @@ func SystemResolver() (*Resolver, error) {
 	return r, nil
 }
 
-// Prove returns the proof that DNS has of an agent's claim to a host; empty for none. An error means
-// that DNS gave no answer.
+// Prove returns the proof that DNS has of an agent's claim to a host; empty for none. An error
+// means that DNS gave no answer.
 func (r *Resolver) Prove(ctx context.Context, agentID, host, domain string) (proof string, err error) {
 	var failed error
 	if !strings.HasPrefix(host, "*.") {
@@ -81,6 +82,28 @@ func (r *Resolver) leadsTo(ctx context.Context, host, want string) (bool, error)
 		name = next
 	}
 	return false, nil
+}
+
+// Addresses returns the addresses of a host.
+func (r *Resolver) Addresses(ctx context.Context, host string) (addresses []string, err error) {
+	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		answer, failed := r.ask(ctx, dns.Fqdn(host), kind)
+		if failed != nil {
+			err = failed
+		}
+		for _, record := range answer {
+			switch record := record.(type) {
+			case *dns.A:
+				addresses = append(addresses, record.A.String())
+			case *dns.AAAA:
+				addresses = append(addresses, record.AAAA.String())
+			}
+		}
+	}
+	if len(addresses) > 0 {
+		return addresses, nil
+	}
+	return nil, err
 }
 
 func (r *Resolver) texts(ctx context.Context, name string) (texts []string, err error) {

@@ -1,6 +1,7 @@
 // Package hosts decides which agent may serve which public host. An agent claims a host by naming
 // it in its routes, which proves nothing. A host below the gateway's own domain is given to the
-// agent whose name it carries. Any other host is proven by a DNS record, or granted by the operator.
+// agent whose name it carries. Any other host is proven by a DNS record, or granted by the
+// operator.
 //
 // The package does not route requests: package gateway does, by what this one has decided.
 package hosts
@@ -8,6 +9,7 @@ package hosts
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -134,6 +136,9 @@ func Status(agentID, host string, claims []store.HostClaim, now time.Time) contr
 			continue
 		}
 		status.Proof, status.Reason, status.Served = c.Proof, c.Reason, owned && owner.AgentID == agentID
+		if status.Served {
+			status.Mode, status.ModeReason = cmp.Or(c.Mode, controlapi.ModeTunnel), c.ModeReason
+		}
 		if owned && owner.AgentID != agentID && Usable(c, now) {
 			status.Reason = "another agent has a better proof of the host"
 		}
@@ -172,4 +177,20 @@ func unsure(c store.HostClaim, err error, now time.Time) store.HostClaim {
 		c.NextAt, c.Reason = now.Add(soon), "DNS could not be asked: "+err.Error()
 	}
 	return c
+}
+
+// ByHost yields the claims to each host, of claims that are ordered by it.
+func ByHost(claims []store.HostClaim) iter.Seq[[]store.HostClaim] {
+	return func(yield func([]store.HostClaim) bool) {
+		for len(claims) > 0 {
+			n := 1
+			for n < len(claims) && claims[n].Host == claims[0].Host {
+				n++
+			}
+			if !yield(claims[:n]) {
+				return
+			}
+			claims = claims[n:]
+		}
+	}
 }

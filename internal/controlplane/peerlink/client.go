@@ -16,7 +16,8 @@ import (
 // ClientConfig configures a Client.
 type ClientConfig struct {
 	TrustDomain string
-	// TLS has the certificate and the RootCAs of this moment.
+	// TLS has the certificate and the RootCAs of this moment. Gateways.ForGateway makes this a
+	// gateway's.
 	TLS func() (*tls.Config, error)
 }
 
@@ -96,7 +97,10 @@ func (c *Client) dial(ctx context.Context, node, address string) (*tls.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	cfg.MinVersion, cfg.NextProtos = tls.VersionTLS13, []string{alpn}
+	cfg.MinVersion = tls.VersionTLS13
+	if len(cfg.NextProtos) == 0 {
+		cfg.NextProtos = []string{alpn}
+	}
 	cfg.ServerName = ServerName(c.cfg.TrustDomain, node)
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
 		got, err := nodeOf(cs, c.cfg.TrustDomain)

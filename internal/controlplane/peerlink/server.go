@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +23,10 @@ type Handover func(ctx context.Context, agentID string, conn net.Conn) error
 type ServerConfig struct {
 	TrustDomain string
 	// TLS returns the current certificate and ClientCAs.
-	TLS      func() (*tls.Config, error)
-	Handover Handover
+	TLS func() (*tls.Config, error)
+	// GatewayTLS is that for gateways, of Gateways.ForNode; nil if there are none.
+	GatewayTLS func() (*tls.Config, error)
+	Handover   Handover
 	// Public gives a connection of the kind Public to an agent's tunnel.
 	Public Handover
 	Log    zerolog.Logger
@@ -100,6 +103,9 @@ func (s *Server) greet(ctx context.Context, raw net.Conn) (*tls.Conn, request, e
 		return nil, request{}, err
 	}
 	r, err := readRequest(conn)
+	if err == nil && r.kind != Public && conn.ConnectionState().NegotiatedProtocol == gatewayALPN {
+		err = errPublicOnly
+	}
 	if err == nil && !unblock() {
 		err = ctx.Err() // the deadline is being set at this moment
 	}
@@ -109,7 +115,10 @@ func (s *Server) greet(ctx context.Context, raw net.Conn) (*tls.Conn, request, e
 	return conn, r, nil
 }
 
-func (s *Server) config(*tls.ClientHelloInfo) (*tls.Config, error) {
+func (s *Server) config(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	if s.cfg.GatewayTLS != nil && slices.Contains(hello.SupportedProtos, gatewayALPN) {
+		return s.gatewayConfig()
+	}
 	cfg, err := s.cfg.TLS()
 	if err != nil {
 		return nil, err
@@ -124,6 +133,16 @@ func (s *Server) config(*tls.ClientHelloInfo) (*tls.Config, error) {
 		_, err := nodeOf(cs, s.cfg.TrustDomain)
 		return err
 	}
+	return cfg, nil
+}
+
+// gatewayConfig is for gateways, whose certificates no CA has signed.
+func (s *Server) gatewayConfig() (*tls.Config, error) {
+	cfg, err := s.cfg.GatewayTLS()
+	if err != nil {
+		return nil, err
+	}
+	cfg.ClientAuth, cfg.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, true
 	return cfg, nil
 }
 

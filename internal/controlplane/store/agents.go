@@ -27,6 +27,8 @@ type Agent struct {
 	// Update is nil for an agent that does not update itself.
 	Update *announce.AgentUpdate
 
+	Components []announce.Component
+
 	// Clones are those that were seen with the agent's identity and are not it.
 	Clones []announce.Clone
 
@@ -42,7 +44,7 @@ func (a *Agent) Revoked() bool { return !a.RevokedAt.IsZero() }
 
 const agentColumns = `id, name, cluster_uid, labels, state, key_print, previous_key_print, token_id,
 	agent_version, runner_api_version, kubernetes_version, distribution, provider, capacity,
-	edge_address, sequence, registered_at, last_seen, revoked_at, self_update`
+	edge_address, sequence, registered_at, last_seen, revoked_at, self_update, components`
 
 // agentSelect has what SetClones alone writes as well.
 const agentSelect = agentColumns + `, clones`
@@ -50,35 +52,39 @@ const agentSelect = agentColumns + `, clones`
 func scanAgent(row scanner, a *Agent) error {
 	return row.Scan(&a.ID, &a.Name, &a.ClusterUID, document{&a.Labels}, &a.State, &a.Key, &a.PreviousKey, &a.TokenID,
 		&a.AgentVersion, &a.RunnerAPIVersion, &a.KubernetesVersion, &a.Distribution, &a.Provider, document{&a.Capacity},
-		&a.EdgeAddress, &a.Sequence, moment{&a.RegisteredAt}, moment{&a.LastSeen}, moment{&a.RevokedAt}, document{&a.Update}, document{&a.Clones})
+		&a.EdgeAddress, &a.Sequence, moment{&a.RegisteredAt}, moment{&a.LastSeen}, moment{&a.RevokedAt}, document{&a.Update},
+		document{&a.Components}, document{&a.Clones})
 }
 
+// agentTable has the statements about agents.
+type agentTable struct{ table }
+
 // Agent finds an agent by its ID.
-func (q queries) Agent(ctx context.Context, id string) (Agent, error) {
+func (q agentTable) Agent(ctx context.Context, id string) (Agent, error) {
 	return q.agentWhere(ctx, `id = $1`, id)
 }
 
 // AgentOfCluster finds the agent of a cluster.
-func (q queries) AgentOfCluster(ctx context.Context, uid string) (Agent, error) {
+func (q agentTable) AgentOfCluster(ctx context.Context, uid string) (Agent, error) {
 	return q.agentWhere(ctx, `cluster_uid = $1`, uid)
 }
 
 // AgentNamed returns the agent with the name; a revoked one only if it is the only one.
-func (q queries) AgentNamed(ctx context.Context, name string) (Agent, error) {
+func (q agentTable) AgentNamed(ctx context.Context, name string) (Agent, error) {
 	return q.agentWhere(ctx, `name = $1 ORDER BY revoked_at LIMIT 1`, name)
 }
 
-func (q queries) agentWhere(ctx context.Context, where string, args ...any) (Agent, error) {
+func (q agentTable) agentWhere(ctx context.Context, where string, args ...any) (Agent, error) {
 	return one(q.q.QueryRowContext(ctx, `SELECT `+agentSelect+` FROM agents WHERE `+where, args...), scanAgent)
 }
 
 // Agents lists all agents by name, revoked ones included.
-func (q queries) Agents(ctx context.Context) ([]Agent, error) {
+func (q agentTable) Agents(ctx context.Context) ([]Agent, error) {
 	return all(ctx, q.q, scanAgent, `SELECT `+agentSelect+` FROM agents ORDER BY name, id`)
 }
 
 // AgentStates counts the agents by state; those that may not come back count as revoked.
-func (q queries) AgentStates(ctx context.Context) (map[announce.State]int, error) {
+func (q agentTable) AgentStates(ctx context.Context) (map[announce.State]int, error) {
 	type count struct {
 		state announce.State
 		n     int
@@ -93,27 +99,28 @@ func (q queries) AgentStates(ctx context.Context) (map[announce.State]int, error
 }
 
 // InsertAgent adds an agent.
-func (q queries) InsertAgent(ctx context.Context, a Agent) error {
+func (q agentTable) InsertAgent(ctx context.Context, a Agent) error {
 	_, err := q.exec(ctx, `INSERT INTO agents (`+agentColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
 		a.ID, a.Name, a.ClusterUID, asJSON(a.Labels), a.State, a.Key, a.PreviousKey, a.TokenID,
 		a.AgentVersion, a.RunnerAPIVersion, a.KubernetesVersion, a.Distribution, a.Provider, asJSON(a.Capacity),
-		a.EdgeAddress, a.Sequence, micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt), asJSON(a.Update))
+		a.EdgeAddress, a.Sequence, micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt), asJSON(a.Update), asJSON(a.Components))
 	return err
 }
 
 // UpdateAgent writes everything but the ID, the cluster and the sequence.
-func (q queries) UpdateAgent(ctx context.Context, a Agent) error {
+func (q agentTable) UpdateAgent(ctx context.Context, a Agent) error {
 	return q.execOne(ctx, `UPDATE agents SET name = $1, labels = $2, state = $3, key_print = $4, previous_key_print = $5,
 		token_id = $6, agent_version = $7, runner_api_version = $8, kubernetes_version = $9, distribution = $10,
-		provider = $11, capacity = $12, edge_address = $13, registered_at = $14, last_seen = $15, revoked_at = $16, self_update = $17 WHERE id = $18`,
+		provider = $11, capacity = $12, edge_address = $13, registered_at = $14, last_seen = $15, revoked_at = $16, self_update = $17,
+		components = $18 WHERE id = $19`,
 		a.Name, asJSON(a.Labels), a.State, a.Key, a.PreviousKey, a.TokenID, a.AgentVersion, a.RunnerAPIVersion,
 		a.KubernetesVersion, a.Distribution, a.Provider, asJSON(a.Capacity), a.EdgeAddress,
-		micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt), asJSON(a.Update), a.ID)
+		micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt), asJSON(a.Update), asJSON(a.Components), a.ID)
 }
 
 // SetClones writes the other holders of the agent's identity.
-func (q queries) SetClones(ctx context.Context, id string, clones []announce.Clone) error {
+func (q agentTable) SetClones(ctx context.Context, id string, clones []announce.Clone) error {
 	return q.execOne(ctx, `UPDATE agents SET clones = $1 WHERE id = $2`, asJSON(clones), id)
 }
 
@@ -126,7 +133,7 @@ type Beat struct {
 
 // SaveBeats writes many heartbeats, hundreds with one statement. Heartbeats that are older than the
 // stored ones, and those of deleted agents, change nothing.
-func (q queries) SaveBeats(ctx context.Context, beats []Beat) error {
+func (q agentTable) SaveBeats(ctx context.Context, beats []Beat) error {
 	values := make([]any, 0, 3*len(beats))
 	for _, b := range beats {
 		var figures any
@@ -148,7 +155,7 @@ func (q queries) SaveBeats(ctx context.Context, beats []Beat) error {
 }
 
 // DeleteAgent forgets an agent and its timeline.
-func (q queries) DeleteAgent(ctx context.Context, id string) error {
+func (q agentTable) DeleteAgent(ctx context.Context, id string) error {
 	if _, err := q.exec(ctx, `DELETE FROM news WHERE agent_id = $1`, id); err != nil {
 		return err
 	}
@@ -156,7 +163,7 @@ func (q queries) DeleteAgent(ctx context.Context, id string) error {
 }
 
 // NextSequence counts an agent's events.
-func (q queries) NextSequence(ctx context.Context, agentID string) (uint64, error) {
+func (q agentTable) NextSequence(ctx context.Context, agentID string) (uint64, error) {
 	var n uint64
 	err := q.q.QueryRowContext(ctx, `UPDATE agents SET sequence = sequence + 1 WHERE id = $1 RETURNING sequence`, agentID).Scan(&n)
 	if err != nil {
@@ -166,12 +173,12 @@ func (q queries) NextSequence(ctx context.Context, agentID string) (uint64, erro
 }
 
 // RevokedAgents lists the IDs of revoked agents.
-func (q queries) RevokedAgents(ctx context.Context) ([]string, error) {
+func (q agentTable) RevokedAgents(ctx context.Context) ([]string, error) {
 	return all(ctx, q.q, func(row scanner, id *string) error { return row.Scan(id) }, `SELECT id FROM agents WHERE revoked_at <> 0`)
 }
 
 // AgentNames returns the names of the agents that are not revoked, by their IDs.
-func (q queries) AgentNames(ctx context.Context) (map[string]string, error) {
+func (q agentTable) AgentNames(ctx context.Context) (map[string]string, error) {
 	type row struct{ id, name string }
 	list, err := all(ctx, q.q, func(s scanner, r *row) error { return s.Scan(&r.id, &r.name) },
 		`SELECT id, name FROM agents WHERE revoked_at = 0`)

@@ -20,8 +20,11 @@ type AuditLine struct {
 	At     time.Time
 }
 
+// auditTable has the statements about the audit logs of agents.
+type auditTable struct{ table }
+
 // AuditHead returns the last record of an agent's audit log; the zero value if there is none.
-func (q queries) AuditHead(ctx context.Context, agentID string) (AuditLine, error) {
+func (q auditTable) AuditHead(ctx context.Context, agentID string) (AuditLine, error) {
 	var l AuditLine
 	err := q.q.QueryRowContext(ctx, `SELECT seq, hash FROM audit WHERE agent_id = $1 ORDER BY id DESC LIMIT 1`, agentID).Scan(&l.Seq, &l.Hash)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -49,7 +52,7 @@ func (t *Tx) AddAudit(ctx context.Context, agentID string, lines []AuditLine) er
 }
 
 // Audit lists the last records of an agent's audit log, oldest first.
-func (q queries) Audit(ctx context.Context, agentID string, limit int) ([]AuditLine, error) {
+func (q auditTable) Audit(ctx context.Context, agentID string, limit int) ([]AuditLine, error) {
 	return all(ctx, q.q, func(row scanner, l *AuditLine) error {
 		return row.Scan(&l.Seq, &l.Hash, &l.Line, &l.Broken, moment{&l.At})
 	}, `SELECT seq, hash, line, broken, at FROM (SELECT * FROM audit WHERE agent_id = $1 ORDER BY id DESC LIMIT $2) AS last ORDER BY id`,

@@ -28,15 +28,18 @@ func scanCertificate(row scanner, c *Certificate) error {
 	return row.Scan(&c.Serial, &c.Role, &c.Name, &c.Issuer, moment{&c.NotBefore}, moment{&c.NotAfter}, &c.SHA256, moment{&c.IssuedAt}, &c.Reason)
 }
 
+// certificateTable has the statements about the log of certificates.
+type certificateTable struct{ table }
+
 // AddCertificate appends to the log of issued certificates.
-func (q queries) AddCertificate(ctx context.Context, c Certificate) error {
+func (q certificateTable) AddCertificate(ctx context.Context, c Certificate) error {
 	_, err := q.exec(ctx, `INSERT INTO certificates (`+certificateColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 		c.Serial, c.Role, c.Name, c.Issuer, micros(c.NotBefore), micros(c.NotAfter), c.SHA256, micros(c.IssuedAt), c.Reason)
 	return err
 }
 
 // CertificatesSince counts the certificates that were issued to a holder after that time.
-func (q queries) CertificatesSince(ctx context.Context, role, name string, after time.Time) (int, error) {
+func (q certificateTable) CertificatesSince(ctx context.Context, role, name string, after time.Time) (int, error) {
 	return one(q.q.QueryRowContext(ctx, `SELECT count(*) FROM certificates WHERE role = $1 AND name = $2 AND issued_at > $3`, role, name, micros(after)),
 		func(row scanner, n *int) error { return row.Scan(n) })
 }
@@ -50,7 +53,7 @@ type CertificatesWanted struct {
 }
 
 // Certificates lists issued certificates, the newest first.
-func (q queries) Certificates(ctx context.Context, w CertificatesWanted) ([]Certificate, error) {
+func (q certificateTable) Certificates(ctx context.Context, w CertificatesWanted) ([]Certificate, error) {
 	var (
 		where []string
 		args  []any
@@ -79,7 +82,7 @@ func (q queries) Certificates(ctx context.Context, w CertificatesWanted) ([]Cert
 }
 
 // ForgetCertificates deletes the records of certificates that ended before that time.
-func (q queries) ForgetCertificates(ctx context.Context, before time.Time) error {
+func (q certificateTable) ForgetCertificates(ctx context.Context, before time.Time) error {
 	_, err := q.exec(ctx, `DELETE FROM certificates WHERE not_after < $1`, micros(before))
 	return err
 }

@@ -90,8 +90,8 @@ func all[T any](ctx context.Context, q querier, scan func(scanner, *T) error, qu
 }
 
 // exec runs a statement and returns how many rows it changed.
-func (q queries) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	result, err := q.q.ExecContext(ctx, query, args...)
+func (t table) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	result, err := t.q.ExecContext(ctx, query, args...)
 	if err != nil {
 		return 0, fmt.Errorf("database: %w", err)
 	}
@@ -103,8 +103,8 @@ func (q queries) exec(ctx context.Context, query string, args ...any) (int64, er
 }
 
 // execOne runs a statement that must change a row.
-func (q queries) execOne(ctx context.Context, query string, args ...any) error {
-	n, err := q.exec(ctx, query, args...)
+func (t table) execOne(ctx context.Context, query string, args ...any) error {
+	n, err := t.exec(ctx, query, args...)
 	if err == nil && n == 0 {
 		return ErrNotFound
 	}

@@ -47,18 +47,21 @@ func scanEnrolment(row scanner, e *Enrolment) error {
 		moment{&e.AskedAt}, moment{&e.LastAsked}, moment{&e.DecidedAt})
 }
 
+// enrolmentTable has the statements about registrations that wait.
+type enrolmentTable struct{ table }
+
 // EnrolmentOf returns the registration of a token and a key.
-func (q queries) EnrolmentOf(ctx context.Context, tokenID, key string) (Enrolment, error) {
+func (q enrolmentTable) EnrolmentOf(ctx context.Context, tokenID, key string) (Enrolment, error) {
 	return one(q.q.QueryRowContext(ctx, `SELECT `+enrolmentColumns+` FROM enrolments WHERE token_id = $1 AND key_print = $2`, tokenID, key), scanEnrolment)
 }
 
 // Enrolments lists all, those that have waited longest first, decided ones included.
-func (q queries) Enrolments(ctx context.Context) ([]Enrolment, error) {
+func (q enrolmentTable) Enrolments(ctx context.Context) ([]Enrolment, error) {
 	return all(ctx, q.q, scanEnrolment, `SELECT `+enrolmentColumns+` FROM enrolments ORDER BY asked_at, id`)
 }
 
 // PendingEnrolments returns how many registrations with a token wait that began after that time.
-func (q queries) PendingEnrolments(ctx context.Context, tokenID string, after time.Time) (int, error) {
+func (q enrolmentTable) PendingEnrolments(ctx context.Context, tokenID string, after time.Time) (int, error) {
 	var n int
 	err := q.q.QueryRowContext(ctx, `SELECT COUNT(*) FROM enrolments WHERE token_id = $1 AND state = $2 AND asked_at > $3`, tokenID, EnrolmentPending, micros(after)).Scan(&n)
 	if err != nil {
@@ -68,7 +71,7 @@ func (q queries) PendingEnrolments(ctx context.Context, tokenID string, after ti
 }
 
 // InsertEnrolment adds one.
-func (q queries) InsertEnrolment(ctx context.Context, e Enrolment) error {
+func (q enrolmentTable) InsertEnrolment(ctx context.Context, e Enrolment) error {
 	_, err := q.exec(ctx, `INSERT INTO enrolments (`+enrolmentColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
 		e.ID, e.TokenID, e.Key, e.Name, e.ClusterUID, e.Address, asJSON(e.Request), e.State, e.Reason,
 		micros(e.AskedAt), micros(e.LastAsked), micros(e.DecidedAt))
@@ -77,26 +80,26 @@ func (q queries) InsertEnrolment(ctx context.Context, e Enrolment) error {
 
 // UpdateEnrolment writes what changes with another request and with the decision. The rest stays as
 // it was shown to the operator.
-func (q queries) UpdateEnrolment(ctx context.Context, e Enrolment) error {
+func (q enrolmentTable) UpdateEnrolment(ctx context.Context, e Enrolment) error {
 	return q.execOne(ctx, `UPDATE enrolments SET address = $1, state = $2, reason = $3, last_asked_at = $4, decided_at = $5 WHERE id = $6`,
 		e.Address, e.State, e.Reason, micros(e.LastAsked), micros(e.DecidedAt), e.ID)
 }
 
 // DeleteEnrolment deletes a registration. A missing one is not an error.
-func (q queries) DeleteEnrolment(ctx context.Context, id string) error {
+func (q enrolmentTable) DeleteEnrolment(ctx context.Context, id string) error {
 	_, err := q.exec(ctx, `DELETE FROM enrolments WHERE id = $1`, id)
 	return err
 }
 
 // DeleteEnrolmentsOf forgets those that wait with a token.
-func (q queries) DeleteEnrolmentsOf(ctx context.Context, tokenID string) error {
+func (q enrolmentTable) DeleteEnrolmentsOf(ctx context.Context, tokenID string) error {
 	_, err := q.exec(ctx, `DELETE FROM enrolments WHERE token_id = $1`, tokenID)
 	return err
 }
 
 // ForgetEnrolments deletes registrations that began, or were approved, before the first time, and
 // those that were denied before the second.
-func (q queries) ForgetEnrolments(ctx context.Context, before, deniedBefore time.Time) error {
+func (q enrolmentTable) ForgetEnrolments(ctx context.Context, before, deniedBefore time.Time) error {
 	_, err := q.exec(ctx, `DELETE FROM enrolments WHERE state <> $1 AND asked_at < $2 AND decided_at < $2 OR state = $1 AND decided_at < $3`,
 		EnrolmentDenied, micros(before), micros(deniedBefore))
 	return err

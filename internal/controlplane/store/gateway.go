@@ -19,13 +19,16 @@ func scanGatewayFile(row scanner, f *GatewayFile) error {
 	return row.Scan(&f.Name, &f.Sealed, &f.Size, moment{&f.ModifiedAt})
 }
 
+// gatewayTable has the statements about what the gateway stores.
+type gatewayTable struct{ table }
+
 // GatewayFile returns a file, or ErrNotFound.
-func (q queries) GatewayFile(ctx context.Context, name string) (GatewayFile, error) {
+func (q gatewayTable) GatewayFile(ctx context.Context, name string) (GatewayFile, error) {
 	return one(q.q.QueryRowContext(ctx, `SELECT `+gatewayFileColumns+` FROM gateway_files WHERE name = $1`, name), scanGatewayFile)
 }
 
 // GatewayFiles lists the names of the files that begin with prefix.
-func (q queries) GatewayFiles(ctx context.Context, prefix string) ([]string, error) {
+func (q gatewayTable) GatewayFiles(ctx context.Context, prefix string) ([]string, error) {
 	return all(ctx, q.q, func(row scanner, name *string) error { return row.Scan(name) },
 		`SELECT name FROM gateway_files WHERE substr(name, 1, length($1)) = $1 ORDER BY name`, prefix)
 }

@@ -20,42 +20,51 @@ type HostClaim struct {
 	NextAt time.Time
 	// Reason is why it is not proven, or no longer.
 	Reason string
+	// Mode is how a gateway reaches the host; empty if it has no endpoint that was tried.
+	// ModeReason is why not directly. PutClaim leaves both as they are.
+	Mode, ModeReason string
 }
 
-const claimColumns = `agent_id, host, proof, claimed_at, proven_at, checked_at, lost_at, next_at, reason`
+const (
+	claimColumns = `agent_id, host, proof, claimed_at, proven_at, checked_at, lost_at, next_at, reason`
+	claimFields  = claimColumns + `, mode, mode_reason`
+)
 
 func scanClaim(row scanner, c *HostClaim) error {
 	return row.Scan(&c.AgentID, &c.Host, &c.Proof, moment{&c.ClaimedAt}, moment{&c.ProvenAt}, moment{&c.CheckedAt},
-		moment{&c.LostAt}, moment{&c.NextAt}, &c.Reason)
+		moment{&c.LostAt}, moment{&c.NextAt}, &c.Reason, &c.Mode, &c.ModeReason)
 }
 
 const ofLiveAgents = `agent_id IN (SELECT id FROM agents WHERE revoked_at = 0)`
 
+// hostTable has the statements about claims to hosts.
+type hostTable struct{ table }
+
 // ClaimsOf lists the hosts that an agent claims.
-func (q queries) ClaimsOf(ctx context.Context, agentID string) ([]HostClaim, error) {
-	return all(ctx, q.q, scanClaim, `SELECT `+claimColumns+` FROM host_claims WHERE agent_id = $1 ORDER BY host`, agentID)
+func (q hostTable) ClaimsOf(ctx context.Context, agentID string) ([]HostClaim, error) {
+	return all(ctx, q.q, scanClaim, `SELECT `+claimFields+` FROM host_claims WHERE agent_id = $1 ORDER BY host`, agentID)
 }
 
 // ClaimsTo lists the claims to a host of agents that are not revoked, the oldest first.
-func (q queries) ClaimsTo(ctx context.Context, host string) ([]HostClaim, error) {
-	return all(ctx, q.q, scanClaim, `SELECT `+claimColumns+` FROM host_claims WHERE host = $1 AND `+ofLiveAgents+` ORDER BY claimed_at, agent_id`, host)
+func (q hostTable) ClaimsTo(ctx context.Context, host string) ([]HostClaim, error) {
+	return all(ctx, q.q, scanClaim, `SELECT `+claimFields+` FROM host_claims WHERE host = $1 AND `+ofLiveAgents+` ORDER BY claimed_at, agent_id`, host)
 }
 
 // Claims lists the claims of all agents that are not revoked, by host.
-func (q queries) Claims(ctx context.Context) ([]HostClaim, error) {
-	return all(ctx, q.q, scanClaim, `SELECT `+claimColumns+` FROM host_claims WHERE `+ofLiveAgents+` ORDER BY host, claimed_at, agent_id`)
+func (q hostTable) Claims(ctx context.Context) ([]HostClaim, error) {
+	return all(ctx, q.q, scanClaim, `SELECT `+claimFields+` FROM host_claims WHERE `+ofLiveAgents+` ORDER BY host, claimed_at, agent_id`)
 }
 
 // ClaimsBeside lists the claims to all hosts that an agent claims, by host: its own and those of
 // others.
-func (q queries) ClaimsBeside(ctx context.Context, agentID string) ([]HostClaim, error) {
-	return all(ctx, q.q, scanClaim, `SELECT `+claimColumns+` FROM host_claims
+func (q hostTable) ClaimsBeside(ctx context.Context, agentID string) ([]HostClaim, error) {
+	return all(ctx, q.q, scanClaim, `SELECT `+claimFields+` FROM host_claims
 		WHERE host IN (SELECT host FROM host_claims WHERE agent_id = $1) AND `+ofLiveAgents+` ORDER BY host, claimed_at, agent_id`, agentID)
 }
 
 // DueClaims lists claims that are to be looked at, the longest due first.
-func (q queries) DueClaims(ctx context.Context, now time.Time, limit int) ([]HostClaim, error) {
-	return all(ctx, q.q, scanClaim, `SELECT `+claimColumns+` FROM host_claims WHERE next_at <= $1 AND `+ofLiveAgents+` ORDER BY next_at LIMIT $2`, micros(now), limit)
+func (q hostTable) DueClaims(ctx context.Context, now time.Time, limit int) ([]HostClaim, error) {
+	return all(ctx, q.q, scanClaim, `SELECT `+claimFields+` FROM host_claims WHERE next_at <= $1 AND `+ofLiveAgents+` ORDER BY next_at LIMIT $2`, micros(now), limit)
 }
 
 // PutClaim inserts or changes a claim, and with it the revision of the agent's routes.
@@ -68,6 +77,30 @@ func (t *Tx) PutClaim(ctx context.Context, c HostClaim) error {
 		return err
 	}
 	return t.claimsChanged(ctx, c.AgentID)
+}
+
+// HostMode is how a gateway reaches a host of an agent.
+type HostMode struct{ AgentID, Host, Mode, Reason string }
+
+// PutHostModes notes how hosts are reached. It changes no revision: what is served stays the same.
+func (s *Store) PutHostModes(ctx context.Context, modes []HostMode) error {
+	return s.UpdateQuietly(ctx, func(tx *Tx) error {
+		for _, m := range modes {
+			if _, err := tx.exec(ctx, `UPDATE host_claims SET mode = $1, mode_reason = $2 WHERE agent_id = $3 AND host = $4`,
+				m.Mode, m.Reason, m.AgentID, m.Host); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ForgetHostModes forgets how hosts are reached.
+func (s *Store) ForgetHostModes(ctx context.Context) error {
+	return s.UpdateQuietly(ctx, func(tx *Tx) error {
+		_, err := tx.exec(ctx, `UPDATE host_claims SET mode = '', mode_reason = '' WHERE mode <> ''`)
+		return err
+	})
 }
 
 // DeleteClaim removes a claim.
@@ -95,12 +128,12 @@ func scanGrant(row scanner, g *HostGrant) error {
 }
 
 // HostGrants lists the hosts that the operator gave to agents.
-func (q queries) HostGrants(ctx context.Context) ([]HostGrant, error) {
+func (q hostTable) HostGrants(ctx context.Context) ([]HostGrant, error) {
 	return all(ctx, q.q, scanGrant, `SELECT host, agent_id, granted_at FROM host_grants ORDER BY host`)
 }
 
 // GrantOf returns the agent that was given a host; empty for none.
-func (q queries) GrantOf(ctx context.Context, host string) (string, error) {
+func (q hostTable) GrantOf(ctx context.Context, host string) (string, error) {
 	g, err := one(q.q.QueryRowContext(ctx, `SELECT host, agent_id, granted_at FROM host_grants WHERE host = $1`, host), scanGrant)
 	if errors.Is(err, ErrNotFound) {
 		return "", nil

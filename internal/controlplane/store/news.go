@@ -24,13 +24,16 @@ func (t *Tx) AddNews(ctx context.Context, agentID string) error {
 	return err
 }
 
+// newsTable has the statements about news for agents.
+type newsTable struct{ table }
+
 // NewsAfter returns the recipients of news after a number, in order.
-func (q queries) NewsAfter(ctx context.Context, number int64) ([]News, error) {
+func (q newsTable) NewsAfter(ctx context.Context, number int64) ([]News, error) {
 	return all(ctx, q.q, func(row scanner, n *News) error { return row.Scan(&n.AgentID, &n.Number) },
 		`SELECT agent_id, number FROM news WHERE agent_id <> '' AND number > $1 ORDER BY number`, number)
 }
 
 // LastNews returns the number of the latest news.
-func (q queries) LastNews(ctx context.Context) (int64, error) {
+func (q newsTable) LastNews(ctx context.Context) (int64, error) {
 	return one(q.q.QueryRowContext(ctx, `SELECT number FROM news WHERE agent_id = ''`), func(row scanner, n *int64) error { return row.Scan(n) })
 }

@@ -153,7 +153,10 @@ func (s *Store) Misplaced(ctx context.Context, silentSince time.Time) ([]Misplac
 			OR state <> 'online' AND up <> 0 AND (up >= $1 OR last_seen >= $1)`, micros(silentSince))
 }
 
+// nodeTable has the statements about control planes.
+type nodeTable struct{ table }
+
 // AgentsElsewhere returns the agents that were announced to Runners with another address.
-func (q queries) AgentsElsewhere(ctx context.Context, edge string) ([]Agent, error) {
+func (q nodeTable) AgentsElsewhere(ctx context.Context, edge string) ([]Agent, error) {
 	return all(ctx, q.q, scanAgent, `SELECT `+agentSelect+` FROM agents WHERE edge_address <> $1 AND revoked_at = 0 ORDER BY name, id`, edge)
 }

@@ -39,8 +39,11 @@ type Queued struct {
 	Event announce.Event
 }
 
+// outboxTable has the statements about announcements that wait.
+type outboxTable struct{ table }
+
 // Outbox returns the first events that are still to be announced.
-func (q queries) Outbox(ctx context.Context, limit int) ([]Queued, error) {
+func (q outboxTable) Outbox(ctx context.Context, limit int) ([]Queued, error) {
 	waiting, err := q.Waiting(ctx, 0, limit)
 	if err != nil {
 		return nil, err
@@ -63,7 +66,7 @@ type Waiting struct {
 
 // Waiting returns the first events past that ID that are still to be announced; fewer than asked
 // for if they are large.
-func (q queries) Waiting(ctx context.Context, past int64, limit int) ([]Waiting, error) {
+func (q outboxTable) Waiting(ctx context.Context, past int64, limit int) ([]Waiting, error) {
 	rows, err := q.q.QueryContext(ctx, `SELECT id, event_id, agent_id, type, at, body FROM outbox WHERE id > $1 ORDER BY id LIMIT $2`, past, limit)
 	if err != nil {
 		return nil, fmt.Errorf("database: outbox: %w", err)
@@ -97,7 +100,7 @@ type Addressee struct {
 
 // AgentsWaiting returns the agents of the events between two IDs of the outbox, without those that
 // are gone.
-func (q queries) AgentsWaiting(ctx context.Context, from, to int64) ([]Addressee, error) {
+func (q outboxTable) AgentsWaiting(ctx context.Context, from, to int64) ([]Addressee, error) {
 	return all(ctx, q.q, func(row scanner, a *Addressee) error {
 		var revoked time.Time
 		err := row.Scan(&a.ID, document{&a.Labels}, moment{&revoked})
@@ -107,7 +110,7 @@ func (q queries) AgentsWaiting(ctx context.Context, from, to int64) ([]Addressee
 }
 
 // OutboxState returns the counts of what waits.
-func (q queries) OutboxState(ctx context.Context) (OutboxState, error) {
+func (q outboxTable) OutboxState(ctx context.Context) (OutboxState, error) {
 	var s OutboxState
 	// Ordered by ID, not by time: the time of an App's event comes from the agent's clock, and the
 	// waiting time by our clock would need another column.
@@ -141,7 +144,7 @@ func (s *Store) Shorten(ctx context.Context, limits OutboxLimits) (dropped int64
 
 // outboxOver reports whether a limit is exceeded. It recognizes a short outbox, which is normal
 // with a broker, by its first and last ID.
-func (q queries) outboxOver(ctx context.Context, limits OutboxLimits) (bool, error) {
+func (q outboxTable) outboxOver(ctx context.Context, limits OutboxLimits) (bool, error) {
 	var span int64
 	err := q.q.QueryRowContext(ctx, `SELECT COALESCE(MAX(id) - MIN(id) + 1, 0) FROM outbox`).Scan(&span)
 	if err != nil {
@@ -172,6 +175,12 @@ func subjectOf(e announce.Event) string {
 	}
 	if app, err := e.App(); err == nil {
 		return "app/" + app.Namespace + "/" + app.Name
+	}
+	if route, err := e.Route(); err == nil {
+		return "route/" + route.Host
+	}
+	if alert, err := e.Alert(); err == nil {
+		return "alert/" + alert.Fingerprint
 	}
 	return string(e.Type)
 }

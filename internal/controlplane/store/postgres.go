@@ -54,7 +54,7 @@ func OpenPostgres(ctx context.Context, p Postgres) (*Store, error) {
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	db.SetConnMaxLifetime(time.Hour) // so that an added server gets its share
 	e := &postgres{db: db, cfg: cfg, log: p.Log, me: rand.Text(), writer: make(chan struct{}, 1)}
-	return &Store{queries: queries{q: alone{timed{db}, e}}, engine: e, queued: make(chan struct{}, 1)}, nil
+	return &Store{queries: newQueries(alone{timed{db}, e}), engine: e, queued: make(chan struct{}, 1)}, nil
 }
 
 // prepare checks whether the database is suitable, and creates its tables. Creating an index of a
@@ -103,7 +103,7 @@ func (e *postgres) begin(ctx context.Context, quietly bool) (transaction, querie
 	if err != nil {
 		return nil, queries{}, errors.Join(err, ignoreDone(t.Rollback()))
 	}
-	return t, queries{q: timed{tx}}, nil
+	return t, newQueries(timed{tx}), nil
 }
 
 // turn is a writer's transaction.
@@ -140,7 +140,7 @@ func (a alone) ExecContext(ctx context.Context, query string, args ...any) (sql.
 	return result, tx.Commit()
 }
 
-func (e *postgres) quiet() queries { return queries{q: timed{e.db}} }
+func (e *postgres) quiet() queries { return newQueries(timed{e.db}) }
 
 func (e *postgres) clock() string {
 	return `CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`

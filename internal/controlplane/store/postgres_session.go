@@ -24,7 +24,7 @@ const (
 
 // ErrServed means that another control plane serves the database.
 var ErrServed = errors.New("another control plane serves this database; stop that one, " +
-	"or give all of them the same --ca-key-file: docs/database.md says how several serve one database")
+	"or give all of them the same --ca-key-file: docs/operator/database.md says how several serve one database")
 
 // claim is what a session holds of the database.
 type claim string

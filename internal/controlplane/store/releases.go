@@ -31,24 +31,27 @@ func scanWholeRelease(row scanner, r *Release) error {
 	return row.Scan(&r.ID, &r.Version, &r.URL, document{&r.Agents}, document{&r.Labels}, moment{&r.OfferedAt}, moment{&r.ExpiresAt}, &r.Manifest, &r.Signature)
 }
 
+// releaseTable has the statements about offered releases.
+type releaseTable struct{ table }
+
 // InsertRelease adds an offer.
-func (q queries) InsertRelease(ctx context.Context, r Release) error {
+func (q releaseTable) InsertRelease(ctx context.Context, r Release) error {
 	_, err := q.exec(ctx, `INSERT INTO releases (`+releaseColumns+`, manifest, signature) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 		r.ID, r.Version, r.URL, asJSON(r.Agents), asJSON(r.Labels), micros(r.OfferedAt), micros(r.ExpiresAt), string(r.Manifest), string(r.Signature))
 	return err
 }
 
 // Releases lists the offers, the last one first, without manifest and signature.
-func (q queries) Releases(ctx context.Context) ([]Release, error) {
+func (q releaseTable) Releases(ctx context.Context) ([]Release, error) {
 	return all(ctx, q.q, scanRelease, `SELECT `+releaseColumns+` FROM releases ORDER BY offered_at DESC, id`)
 }
 
 // Release finds an offer by its ID, whole.
-func (q queries) Release(ctx context.Context, id string) (Release, error) {
+func (q releaseTable) Release(ctx context.Context, id string) (Release, error) {
 	return one(q.q.QueryRowContext(ctx, `SELECT `+releaseColumns+`, manifest, signature FROM releases WHERE id = $1`, id), scanWholeRelease)
 }
 
 // DeleteRelease withdraws an offer.
-func (q queries) DeleteRelease(ctx context.Context, id string) error {
+func (q releaseTable) DeleteRelease(ctx context.Context, id string) error {
 	return q.execOne(ctx, `DELETE FROM releases WHERE id = $1`, id)
 }

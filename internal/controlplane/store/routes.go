@@ -12,13 +12,18 @@ type Route struct {
 	Host, Path, PathType string
 	TLS                  bool
 	// App is empty for a route of a chart, a set or a source.
-	Namespace, App, Service string
+	Namespace, App, Service string // Service has its namespace if that is another one
 	Port                    int32
 	Ready                   bool
 	Reason                  string
+	// Endpoint is the address of the cluster's load balancer for the host; empty for none.
+	Endpoint string
 	// Since is when the App was first heard of at that host and path.
 	Since time.Time
 }
+
+// Carried reports whether the route leads to a Service. One that does not says why in its reason.
+func (r *Route) Carried() bool { return r.Port != 0 }
 
 // RouteSet describes all routes of an agent together.
 type RouteSet struct {
@@ -30,18 +35,22 @@ type RouteSet struct {
 	Revision int64
 }
 
-const routeColumns = `agent_id, host, path, path_type, tls, namespace, app, service, port, ready, reason, since`
+const routeColumns = `agent_id, host, path, path_type, tls, namespace, app, service, port, ready, reason, endpoint, since`
 
 func scanRoute(row scanner, r *Route) error {
-	return row.Scan(&r.AgentID, &r.Host, &r.Path, &r.PathType, &r.TLS, &r.Namespace, &r.App, &r.Service, &r.Port, &r.Ready, &r.Reason, moment{&r.Since})
+	return row.Scan(&r.AgentID, &r.Host, &r.Path, &r.PathType, &r.TLS, &r.Namespace, &r.App, &r.Service, &r.Port, &r.Ready, &r.Reason, &r.Endpoint, moment{&r.Since})
 }
 
 func scanRouteSet(row scanner, s *RouteSet) error {
 	return row.Scan(&s.Digest, &s.Omitted, moment{&s.At}, &s.Revision)
 }
 
-// RouteSets returns the descriptions of the routes of all agents that are not revoked, by their IDs.
-func (q queries) RouteSets(ctx context.Context) (map[string]RouteSet, error) {
+// routeTable has the statements about the routes of agents.
+type routeTable struct{ table }
+
+// RouteSets returns the descriptions of the routes of all agents that are not revoked, by their
+// IDs.
+func (q routeTable) RouteSets(ctx context.Context) (map[string]RouteSet, error) {
 	type row struct {
 		agent string
 		set   RouteSet
@@ -58,7 +67,7 @@ func (q queries) RouteSets(ctx context.Context) (map[string]RouteSet, error) {
 }
 
 // RouteSet returns the description of an agent's routes; the zero value if there is none.
-func (q queries) RouteSet(ctx context.Context, agentID string) (RouteSet, error) {
+func (q routeTable) RouteSet(ctx context.Context, agentID string) (RouteSet, error) {
 	set, err := one(q.q.QueryRowContext(ctx, `SELECT digest, omitted, at, revision FROM route_sets WHERE agent_id = $1`, agentID), scanRouteSet)
 	if errors.Is(err, ErrNotFound) {
 		return RouteSet{}, nil
@@ -67,24 +76,37 @@ func (q queries) RouteSet(ctx context.Context, agentID string) (RouteSet, error)
 }
 
 // RoutesOf lists the routes of an agent.
-func (q queries) RoutesOf(ctx context.Context, agentID string) ([]Route, error) {
+func (q routeTable) RoutesOf(ctx context.Context, agentID string) ([]Route, error) {
 	return all(ctx, q.q, scanRoute, `SELECT `+routeColumns+` FROM routes WHERE agent_id = $1 ORDER BY position`, agentID)
 }
 
 // Routes lists the routes of all agents that are not revoked.
-func (q queries) Routes(ctx context.Context) ([]Route, error) {
+func (q routeTable) Routes(ctx context.Context) ([]Route, error) {
 	return all(ctx, q.q, scanRoute, `SELECT `+routeColumns+` FROM routes
 		WHERE agent_id IN (SELECT id FROM agents WHERE revoked_at = 0) ORDER BY agent_id, position`)
 }
 
+// EndpointsOf returns the load balancer's address of each host of an agent that has one.
+func (q routeTable) EndpointsOf(ctx context.Context, agentID string) (map[string]string, error) {
+	type row struct{ host, endpoint string }
+	list, err := all(ctx, q.q, func(s scanner, r *row) error { return s.Scan(&r.host, &r.endpoint) },
+		`SELECT host, MIN(endpoint) FROM routes WHERE agent_id = $1
+			GROUP BY host HAVING MIN(endpoint) <> '' AND MIN(endpoint) = MAX(endpoint)`, agentID)
+	endpoints := make(map[string]string, len(list))
+	for _, r := range list {
+		endpoints[r.host] = r.endpoint
+	}
+	return endpoints, err
+}
+
 // HostsOf lists the first hosts of an agent by name, each once.
-func (q queries) HostsOf(ctx context.Context, agentID string, limit int) ([]string, error) {
+func (q routeTable) HostsOf(ctx context.Context, agentID string, limit int) ([]string, error) {
 	return all(ctx, q.q, func(row scanner, host *string) error { return row.Scan(host) },
 		`SELECT DISTINCT host FROM routes WHERE agent_id = $1 ORDER BY host LIMIT $2`, agentID, limit)
 }
 
 // Hosts lists the first hosts of each agent by name, by the agents' IDs.
-func (q queries) Hosts(ctx context.Context, limit int) (map[string][]string, error) {
+func (q routeTable) Hosts(ctx context.Context, limit int) (map[string][]string, error) {
 	type row struct{ agent, host string }
 	list, err := all(ctx, q.q, func(s scanner, r *row) error { return s.Scan(&r.agent, &r.host) },
 		`SELECT DISTINCT agent_id, host FROM routes ORDER BY agent_id, host`)
@@ -103,11 +125,15 @@ func (t *Tx) PutRoutes(ctx context.Context, agentID string, routes []Route, set 
 		return err
 	}
 	for i, r := range routes {
-		_, err := t.exec(ctx, `INSERT INTO routes (position, `+routeColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-			i, agentID, r.Host, r.Path, r.PathType, truth(r.TLS), r.Namespace, r.App, r.Service, r.Port, truth(r.Ready), r.Reason, micros(r.Since))
+		_, err := t.exec(ctx, `INSERT INTO routes (position, `+routeColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+			i, agentID, r.Host, r.Path, r.PathType, truth(r.TLS), r.Namespace, r.App, r.Service, r.Port, truth(r.Ready), r.Reason, r.Endpoint, micros(r.Since))
 		if err != nil {
 			return err
 		}
+	}
+	if _, err := t.exec(ctx, `UPDATE host_claims SET mode = '', mode_reason = '' WHERE agent_id = $1 AND mode <> ''
+		AND host NOT IN (SELECT host FROM routes WHERE agent_id = $1 AND endpoint <> '')`, agentID); err != nil {
+		return err
 	}
 	_, err := t.exec(ctx, `INSERT INTO route_sets (agent_id, digest, omitted, at, revision) VALUES ($1, $2, $3, $4, 1)
 		ON CONFLICT (agent_id) DO UPDATE SET digest = excluded.digest, omitted = excluded.omitted, at = excluded.at,

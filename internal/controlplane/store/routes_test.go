@@ -23,7 +23,7 @@ func testRoutesAreReplacedAndGoWithTheirAgent(t *testing.T, on postgres.Engine) 
 	put := func(agentID string, set store.RouteSet, routes ...store.Route) {
 		require.NoError(t, s.Update(ctx, func(tx *store.Tx) error { return tx.PutRoutes(ctx, agentID, routes, set) }))
 	}
-	b := store.Route{AgentID: "a1", Host: "b.example.com", Path: "/", PathType: "Prefix", TLS: true, Namespace: "n", App: "web", Service: "web", Port: 80, Since: noon}
+	b := store.Route{AgentID: "a1", Host: "b.example.com", Path: "/", PathType: "Prefix", TLS: true, Endpoint: "93.184.216.34", Namespace: "n", App: "web", Service: "web", Port: 80, Since: noon}
 	a := store.Route{AgentID: "a1", Host: "a.example.com", Path: "/x", PathType: "Exact", Namespace: "n", App: "web", Service: "web", Port: 80, Ready: true, Since: noon}
 	other := store.Route{AgentID: "a2", Host: "b.example.com", Path: "/", PathType: "Prefix", Namespace: "n", App: "web", Service: "web", Port: 80, Reason: "no pod", Since: noon}
 

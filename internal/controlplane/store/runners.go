@@ -28,18 +28,21 @@ func scanRunner(row scanner, r *Runner) error {
 	return err
 }
 
+// runnerTable has the statements about Runners.
+type runnerTable struct{ table }
+
 // Runner finds a Runner by name.
-func (q queries) Runner(ctx context.Context, name string) (Runner, error) {
+func (q runnerTable) Runner(ctx context.Context, name string) (Runner, error) {
 	return one(q.q.QueryRowContext(ctx, runnerSelect+`WHERE r.name = $1`, name), scanRunner)
 }
 
 // Runners lists all Runners by name.
-func (q queries) Runners(ctx context.Context) ([]Runner, error) {
+func (q runnerTable) Runners(ctx context.Context) ([]Runner, error) {
 	return all(ctx, q.q, scanRunner, runnerSelect+`ORDER BY r.name`)
 }
 
 // PutRunner adds a Runner or gives it another certificate.
-func (q queries) PutRunner(ctx context.Context, r Runner) error {
+func (q runnerTable) PutRunner(ctx context.Context, r Runner) error {
 	_, err := q.exec(ctx, `INSERT INTO runners (name, serial, agents, created_at, expires_at, ttl) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (name) DO UPDATE SET serial = excluded.serial, agents = excluded.agents, created_at = excluded.created_at, expires_at = excluded.expires_at,
 			ttl = excluded.ttl`,
@@ -48,20 +51,20 @@ func (q queries) PutRunner(ctx context.Context, r Runner) error {
 }
 
 // RevokeCertificate refuses a Runner's certificate from now on.
-func (q queries) RevokeCertificate(ctx context.Context, r Runner, at time.Time) error {
+func (q runnerTable) RevokeCertificate(ctx context.Context, r Runner, at time.Time) error {
 	_, err := q.exec(ctx, `INSERT INTO revoked_certificates (serial, runner, revoked_at, expires_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (serial) DO NOTHING`, r.Serial, r.Name, micros(at), micros(r.ExpiresAt))
 	return err
 }
 
 // RevokedRunners lists the Runners whose current certificate is revoked, expired or not.
-func (q queries) RevokedRunners(ctx context.Context) ([]string, error) {
+func (q runnerTable) RevokedRunners(ctx context.Context) ([]string, error) {
 	return all(ctx, q.q, func(row scanner, s *string) error { return row.Scan(s) },
 		`SELECT r.name FROM runners r JOIN revoked_certificates c ON c.serial = r.serial ORDER BY r.name`)
 }
 
 // RevokedSerials lists the revoked Runner certificates that have not expired.
-func (q queries) RevokedSerials(ctx context.Context, now time.Time) ([]string, error) {
+func (q runnerTable) RevokedSerials(ctx context.Context, now time.Time) ([]string, error) {
 	return all(ctx, q.q, func(row scanner, s *string) error { return row.Scan(s) },
 		`SELECT serial FROM revoked_certificates WHERE expires_at > $1 ORDER BY serial`, micros(now))
 }

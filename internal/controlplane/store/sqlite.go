@@ -39,7 +39,7 @@ func Open(ctx context.Context, file string) (*Store, error) {
 	}
 	writer.SetMaxOpenConns(1)
 	e := &sqlite{db: newPrepared(db), writer: newPrepared(writer)}
-	return &Store{queries: queries{q: e.db}, engine: e, queued: make(chan struct{}, 1)}, nil
+	return &Store{queries: newQueries(e.db), engine: e, queued: make(chan struct{}, 1)}, nil
 }
 
 func openFile(file string) (*sql.DB, error) {
@@ -73,7 +73,7 @@ func dsn(file string) string {
 
 func (e *sqlite) begin(ctx context.Context, _ bool) (transaction, queries, error) {
 	tx, err := e.writer.begin(ctx)
-	return tx, queries{q: preparedTx{tx, e.writer}}, err
+	return tx, newQueries(preparedTx{tx, e.writer}), err
 }
 
 // serve does nothing: the data directory that contains the file has a lock of its own.
@@ -85,7 +85,7 @@ func (e *sqlite) lead(ctx context.Context, lead func(context.Context)) error {
 	return nil
 }
 
-func (e *sqlite) quiet() queries { return queries{q: e.db} }
+func (e *sqlite) quiet() queries { return newQueries(e.db) }
 
 func (e *sqlite) clock() string {
 	return `CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)`

@@ -30,7 +30,7 @@ func TestWhoeverWaitsToWriteKeepsNobodyFromReading(t *testing.T) {
 	for range 100 { // many more than there are connections
 		writers.Go(func() { assert.NoError(t, s.Update(t.Context(), func(*store.Tx) error { return nil })) })
 	}
-	reading, cancel := context.WithTimeout(t.Context(), time.Minute)
+	reading, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for range 200 { // while they all come to wait
 		require.NoError(t, s.Ping(reading))

@@ -16,12 +16,16 @@ import (
 // ErrNotFound is returned by a query for one row that does not exist.
 var ErrNotFound = errors.New("not found")
 
+// Timeout bounds work in the background that waits for the database.
+const Timeout = 10 * time.Second
+
 // Store is an open database. It is safe for concurrent use by goroutines, and the database by
 // processes.
 type Store struct {
 	queries
 	engine engine
 	queued chan struct{}
+	dry    bool // transactions are rolled back
 	// Observed is called after each transaction, for metrics: how long it took, including the wait
 	// for others, and whether the database failed. It may be nil; set it before use.
 	Observed func(took time.Duration, failed bool)
@@ -57,8 +61,44 @@ type Tx struct {
 	queued bool
 }
 
-// queries are the statements, which run in a transaction or outside of one.
-type queries struct{ q querier }
+// queries are the statements, which run in a transaction or outside of one. Each group of tables
+// has its own.
+type queries struct {
+	table
+	agentTable
+	auditTable
+	authorityTable
+	certificateTable
+	consoleTable
+	enrolmentTable
+	eventTable
+	gatewayTable
+	hostTable
+	newsTable
+	nodeTable
+	operatorTable
+	operatorAuditTable
+	operatorChangeTable
+	outboxTable
+	releaseTable
+	routeTable
+	runnerTable
+	timelineTable
+	tokenTable
+	trustTable
+	webhookTable
+}
+
+// table is where statements run.
+type table struct{ q querier }
+
+func newQueries(q querier) queries {
+	t := table{q}
+	return queries{
+		t, agentTable{t}, auditTable{t}, authorityTable{t}, certificateTable{t}, consoleTable{t}, enrolmentTable{t}, eventTable{t}, gatewayTable{t}, hostTable{t}, newsTable{t},
+		nodeTable{t}, operatorTable{t}, operatorAuditTable{t}, operatorChangeTable{t}, outboxTable{t}, releaseTable{t}, routeTable{t}, runnerTable{t}, timelineTable{t}, tokenTable{t}, trustTable{t}, webhookTable{t},
+	}
+}
 
 type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -88,6 +128,14 @@ func (s *Store) ServeBeside(ctx context.Context) error { return s.engine.serve(c
 // few seconds after its context should have ended.
 func (s *Store) Lead(ctx context.Context, lead func(context.Context)) error {
 	return s.engine.lead(ctx, lead)
+}
+
+// DryRun returns the same database for trying a change: Update rolls back what succeeds, too. What
+// is written outside of a transaction is written.
+func (s *Store) DryRun() *Store {
+	dry := *s
+	dry.dry = true
+	return &dry
 }
 
 func (s *Store) quiet() queries { return s.engine.quiet() }
@@ -126,7 +174,7 @@ func (s *Store) update(ctx context.Context, quietly bool, change func(*Tx) error
 		}
 	}()
 	t := &Tx{queries: in}
-	if err := change(t); err != nil {
+	if err := change(t); err != nil || s.dry {
 		return err
 	}
 	committed = true

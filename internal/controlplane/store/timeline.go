@@ -41,11 +41,9 @@ func (t *Tx) AddToTimeline(ctx context.Context, e announce.Event) error {
 	if err != nil {
 		return err
 	}
-	var about announce.AppEvent
-	if e.Type.IsApp() {
-		if about, err = e.App(); err != nil {
-			return err
-		}
+	about, err := appOf(e)
+	if err != nil {
+		return err
 	}
 	n, err := t.exec(ctx, `INSERT INTO timeline (event_id, agent_id, sequence, body, namespace, app, type, at)
 		SELECT $1, id, $2, $3, $4, $5, $6, $7 FROM agents WHERE id = $8 ON CONFLICT (event_id) DO NOTHING`,
@@ -53,7 +51,7 @@ func (t *Tx) AddToTimeline(ctx context.Context, e announce.Event) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	if e.Type.IsApp() {
+	if about.Name != "" {
 		if err := t.trimApp(ctx, e.AgentID, about); err != nil {
 			return err
 		}
@@ -62,6 +60,27 @@ func (t *Tx) AddToTimeline(ctx context.Context, e announce.Event) error {
 		return nil
 	}
 	return t.trimAgent(ctx, e.AgentID)
+}
+
+// appOf returns namespace and name of the App with whose events this one is kept, if there is one.
+func appOf(e announce.Event) (about announce.AppEvent, err error) {
+	switch {
+	case e.Type.IsApp():
+		return e.App()
+	case e.Type.IsRoute():
+		route, err := e.Route()
+		if err != nil || route.App == "" {
+			return about, err
+		}
+		return announce.AppEvent{Namespace: route.Namespace, Name: route.App}, nil
+	case e.Type.IsAlert():
+		alert, err := e.Alert()
+		if err != nil || alert.App == "" {
+			return about, err
+		}
+		return announce.AppEvent{Namespace: alert.Namespace, Name: alert.App}, nil
+	}
+	return about, nil
 }
 
 // trimApp drops an App's oldest events.
@@ -87,14 +106,17 @@ func (t *Tx) trimAgent(ctx context.Context, agentID string) error {
 	return nil
 }
 
+// timelineTable has the statements about timelines.
+type timelineTable struct{ table }
+
 // Timeline lists an agent's last events, oldest first.
-func (q queries) Timeline(ctx context.Context, agentID string, limit int) ([]announce.Event, error) {
+func (q timelineTable) Timeline(ctx context.Context, agentID string, limit int) ([]announce.Event, error) {
 	return all(ctx, q.q, scanEvent, `SELECT body FROM (SELECT body, sequence FROM timeline WHERE agent_id = $1 ORDER BY sequence DESC LIMIT $2) AS last ORDER BY sequence`,
 		agentID, limit)
 }
 
 // TimelinePage returns the requested events, and reports whether there are more.
-func (q queries) TimelinePage(ctx context.Context, want TimelineQuery) (events []announce.Event, more bool, err error) {
+func (q timelineTable) TimelinePage(ctx context.Context, want TimelineQuery) (events []announce.Event, more bool, err error) {
 	query, args := want.sql()
 	rows, err := q.q.QueryContext(ctx, query, args...)
 	if err != nil {

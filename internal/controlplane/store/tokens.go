@@ -63,8 +63,11 @@ func scanToken(row scanner, t *Token) error {
 	return err
 }
 
+// tokenTable has the statements about enrolment tokens.
+type tokenTable struct{ table }
+
 // CreateToken adds a token.
-func (q queries) CreateToken(ctx context.Context, t Token) error {
+func (q tokenTable) CreateToken(ctx context.Context, t Token) error {
 	approve := 0
 	if t.Approve {
 		approve = 1
@@ -77,17 +80,17 @@ func (q queries) CreateToken(ctx context.Context, t Token) error {
 }
 
 // Token finds a token by its ID.
-func (q queries) Token(ctx context.Context, id string) (Token, error) {
+func (q tokenTable) Token(ctx context.Context, id string) (Token, error) {
 	return one(q.q.QueryRowContext(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE id = $1`, id), scanToken)
 }
 
 // Tokens lists all tokens, oldest first.
-func (q queries) Tokens(ctx context.Context) ([]Token, error) {
+func (q tokenTable) Tokens(ctx context.Context) ([]Token, error) {
 	return all(ctx, q.q, scanToken, `SELECT `+tokenColumns+` FROM tokens ORDER BY created_at, id`)
 }
 
 // UseToken records a use, and counts it unless it repeats an earlier one.
-func (q queries) UseToken(ctx context.Context, id, agentID string, at time.Time, counted bool) error {
+func (q tokenTable) UseToken(ctx context.Context, id, agentID string, at time.Time, counted bool) error {
 	count := 0
 	if counted {
 		count = 1
@@ -97,11 +100,11 @@ func (q queries) UseToken(ctx context.Context, id, agentID string, at time.Time,
 }
 
 // RevokeToken ends a token. Ending it again keeps the first time.
-func (q queries) RevokeToken(ctx context.Context, id string, at time.Time) error {
+func (q tokenTable) RevokeToken(ctx context.Context, id string, at time.Time) error {
 	return q.execOne(ctx, `UPDATE tokens SET revoked_at = CASE WHEN revoked_at = 0 THEN $1 ELSE revoked_at END WHERE id = $2`, micros(at), id)
 }
 
 // RotateToken ends a token at that time in favour of another.
-func (q queries) RotateToken(ctx context.Context, id, successor string, at time.Time) error {
+func (q tokenTable) RotateToken(ctx context.Context, id, successor string, at time.Time) error {
 	return q.execOne(ctx, `UPDATE tokens SET rotated_to = $1, rotated_at = $2 WHERE id = $3`, successor, micros(at), id)
 }

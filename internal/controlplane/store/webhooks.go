@@ -63,18 +63,21 @@ func scanWebhook(row scanner, w *Webhook) error {
 		moment{&w.PreviousUntil}, moment{&w.CreatedAt}, moment{&w.DisabledAt}, &w.Reason)
 }
 
+// webhookTable has the statements about webhooks and their deliveries.
+type webhookTable struct{ table }
+
 // Webhooks lists them by name.
-func (q queries) Webhooks(ctx context.Context) ([]Webhook, error) {
+func (q webhookTable) Webhooks(ctx context.Context) ([]Webhook, error) {
 	return all(ctx, q.q, scanWebhook, `SELECT `+webhookColumns+` FROM webhooks ORDER BY name`)
 }
 
 // Webhook finds one by its name.
-func (q queries) Webhook(ctx context.Context, name string) (Webhook, error) {
+func (q webhookTable) Webhook(ctx context.Context, name string) (Webhook, error) {
 	return one(q.q.QueryRowContext(ctx, `SELECT `+webhookColumns+` FROM webhooks WHERE name = $1`, name), scanWebhook)
 }
 
 // PutWebhook writes one, new or not.
-func (q queries) PutWebhook(ctx context.Context, w Webhook) error {
+func (q webhookTable) PutWebhook(ctx context.Context, w Webhook) error {
 	_, err := q.exec(ctx, `INSERT INTO webhooks (`+webhookColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 		ON CONFLICT (name) DO UPDATE SET url = excluded.url, types = excluded.types, agents = excluded.agents,
 			allow_http = excluded.allow_http, allow_private = excluded.allow_private, secret = excluded.secret,
@@ -86,7 +89,7 @@ func (q queries) PutWebhook(ctx context.Context, w Webhook) error {
 }
 
 // DeleteWebhook deletes a webhook and its deliveries.
-func (q queries) DeleteWebhook(ctx context.Context, name string) error {
+func (q webhookTable) DeleteWebhook(ctx context.Context, name string) error {
 	return q.execOne(ctx, `DELETE FROM webhooks WHERE name = $1`, name)
 }
 
@@ -124,7 +127,7 @@ func (t *Tx) QueueDelivery(ctx context.Context, d Delivery, most int) error {
 
 // WaitingDeliveries returns how many events wait for webhooks, and when the first of them was
 // queued; zero when none waits.
-func (q queries) WaitingDeliveries(ctx context.Context) (n int, oldest time.Time, err error) {
+func (q webhookTable) WaitingDeliveries(ctx context.Context) (n int, oldest time.Time, err error) {
 	err = q.q.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM deliveries WHERE state = 'pending'`).Scan(&n, moment{&oldest})
 	if err != nil {
 		return 0, oldest, fmt.Errorf("database: deliveries: %w", err)
@@ -139,7 +142,7 @@ type Lane struct {
 }
 
 // Lanes lists the agents that events wait of, those that are due longest first.
-func (q queries) Lanes(ctx context.Context, webhook string) ([]Lane, error) {
+func (q webhookTable) Lanes(ctx context.Context, webhook string) ([]Lane, error) {
 	return all(ctx, q.q, func(row scanner, l *Lane) error { return row.Scan(&l.AgentID, moment{&l.NextAt}) },
 		`SELECT head.agent_id, d.next_at FROM (SELECT agent_id, MIN(sequence) AS sequence FROM deliveries
 			WHERE webhook = $1 AND state = 'pending' GROUP BY agent_id) AS head
@@ -148,13 +151,13 @@ func (q queries) Lanes(ctx context.Context, webhook string) ([]Lane, error) {
 }
 
 // PendingDeliveries lists the first events of an agent that are to be sent.
-func (q queries) PendingDeliveries(ctx context.Context, webhook, agentID string, limit int) ([]Delivery, error) {
+func (q webhookTable) PendingDeliveries(ctx context.Context, webhook, agentID string, limit int) ([]Delivery, error) {
 	return all(ctx, q.q, scanDelivery, `SELECT id, `+deliveryColumns+` FROM deliveries
 		WHERE webhook = $1 AND agent_id = $2 AND state = 'pending' ORDER BY sequence LIMIT $3`, webhook, agentID, limit)
 }
 
 // SaveDelivery writes the result of an attempt, unless the delivery was given up meanwhile.
-func (q queries) SaveDelivery(ctx context.Context, d Delivery) error {
+func (q webhookTable) SaveDelivery(ctx context.Context, d Delivery) error {
 	_, err := q.exec(ctx, `UPDATE deliveries SET state = $1, attempts = $2, tried_at = $3, next_at = $4, status = $5, error = $6,
 			body = CASE WHEN $1 = 'pending' THEN body ELSE '' END WHERE id = $7 AND state = 'pending'`,
 		d.State, d.Attempts, micros(d.TriedAt), micros(d.NextAt), d.Status, d.Error, d.ID)
@@ -163,13 +166,13 @@ func (q queries) SaveDelivery(ctx context.Context, d Delivery) error {
 
 // Deliveries lists the last ones of a webhook, newest first, in one state or, if that
 // is empty, in any.
-func (q queries) Deliveries(ctx context.Context, webhook string, state DeliveryState, limit int) ([]Delivery, error) {
+func (q webhookTable) Deliveries(ctx context.Context, webhook string, state DeliveryState, limit int) ([]Delivery, error) {
 	return all(ctx, q.q, scanDelivery, `SELECT id, `+deliveryColumns+` FROM deliveries
 		WHERE webhook = $1 AND ($2 = '' OR state = $2) ORDER BY id DESC LIMIT $3`, webhook, state, limit)
 }
 
 // DeliveryCounts returns how many of a webhook's deliveries are in each state.
-func (q queries) DeliveryCounts(ctx context.Context, webhook string) (map[DeliveryState]int, error) {
+func (q webhookTable) DeliveryCounts(ctx context.Context, webhook string) (map[DeliveryState]int, error) {
 	type count struct {
 		state DeliveryState
 		n     int
@@ -184,7 +187,7 @@ func (q queries) DeliveryCounts(ctx context.Context, webhook string) (map[Delive
 }
 
 // TrimDeliveries drops the oldest of those that a webhook is done with.
-func (q queries) TrimDeliveries(ctx context.Context, webhook string, keep int) error {
+func (q webhookTable) TrimDeliveries(ctx context.Context, webhook string, keep int) error {
 	for _, state := range []DeliveryState{DeliveryDelivered, DeliveryGivenUp} {
 		_, err := q.exec(ctx, `DELETE FROM deliveries WHERE webhook = $1 AND state = $2 AND id <=
 			(SELECT id FROM deliveries WHERE webhook = $1 AND state = $2 ORDER BY id DESC LIMIT 1 OFFSET $3)`, webhook, state, keep)

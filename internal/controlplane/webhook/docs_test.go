@@ -23,7 +23,7 @@ import (
 // blockOf is the one block of a language in the document about webhooks.
 func blockOf(t *testing.T, language string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/webhooks.md")
+	text, err := os.ReadFile("../../../docs/operator/webhooks.md")
 	require.NoError(t, err)
 	_, block, found := strings.Cut(string(text), "\n```"+language+"\n")
 	require.True(t, found)

@@ -6,25 +6,30 @@ import (
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
-// types are those that a webhook may be for; AGENT.* and APP.* as well.
+// types are those that a webhook may be for; AGENT.*, APP.*, ROUTE.* and ALERT.* as well.
 var types = []announce.Type{
 	announce.AgentRegistered, announce.AgentOnline, announce.AgentOffline, announce.AgentUpdated, announce.AgentRemoved, announce.AgentCloned,
 	announce.AppProgressing, announce.AppHealthy, announce.AppDegraded, announce.AppFailed, announce.AppRemoved,
+	announce.RouteServing, announce.RouteSuspended,
+	announce.AlertFiring, announce.AlertResolved,
 }
+
+// groups are what a webhook may be for instead of single types.
+var groups = []string{"agent.*", "app.*", "route.*", "alert.*"}
 
 // CheckTypes returns an error for an invalid list of types.
 func CheckTypes(list []string) error {
 	for _, t := range list {
-		if t != "agent.*" && t != "app.*" && !slices.Contains(types, announce.Type(t)) {
+		if !slices.Contains(groups, t) && !slices.Contains(types, announce.Type(t)) {
 			words := make([]string, len(types))
 			for i, known := range types {
 				words[i] = string(known)
 			}
-			return fmt.Errorf("--type: %q is no type of event; there are %s, and agent.* and app.*", t, strings.Join(words, ", "))
+			return fmt.Errorf("--type: %q is no type of event; there are %s, and agent.*, app.*, route.* and alert.*", t, strings.Join(words, ", "))
 		}
 	}
 	return nil
@@ -44,7 +49,7 @@ func wants(hook store.Webhook, t announce.Type, labels func() (map[string]string
 	if hook.Agents == "" {
 		return true, nil
 	}
-	grant, err := runnerapi.ParseGrant(hook.Agents)
+	grant, err := credentials.ParseGrant(hook.Agents)
 	if err != nil {
 		return false, nil //nolint:nilerr // it was checked when it was made; what cannot be read selects nothing
 	}

@@ -1,5 +1,5 @@
-// Package humaproblem makes huma answer with problems. A package that uses huma imports it for that
-// effect alone.
+// Package humaproblem makes huma answer with problems, and refuse ambiguous requests. A package
+// that uses huma imports it for that effect.
 package humaproblem
 
 import (

@@ -31,6 +31,7 @@ var patterns = map[string]string{
 	`^[A-Za-z][A-Za-z0-9_+/-]*$`:                 "the name of a time zone, such as Europe/Berlin",
 	`^[^\s]+$`:                                   "something without spaces, such as registry.example.com/shop/web:1.4.2",
 	`^/`:                                         "a path that begins with /",
+	`^/[^\s?#]*$`:                                "a path that begins with /, without spaces, ? and #",
 	`^(/[^/:\s]+)+$`:                             "a path that begins with /, without spaces, colons and a / at its end",
 	`^[0-9]+(\.[0-9]+)?m?$`:                      "an amount of CPU, such as 250m, 0.5 or 2",
 	`^[0-9]+(\.[0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti)?$`:  "an amount of bytes, such as 128Mi or 1.5Gi",

@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// refFilter passes an advertisement on without the branches and tags that the agent did not ask for: as values,
-// those of a large repository take many times their bytes.
+// refFilter passes an advertisement on without the branches and tags that the agent did not ask
+// for: as values, those of a large repository take many times their bytes.
 type refFilter struct {
 	in    *bufio.Reader
 	name  []byte // of the ref; nil for HEAD alone

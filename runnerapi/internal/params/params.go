@@ -66,6 +66,7 @@ type Logs struct {
 	Since     string `query:"since" maxLength:"40" doc:"No lines older than this: a duration, or a time (RFC 3339)." example:"10m"`
 	Previous  bool   `query:"previous" doc:"Of the run before the last restart."`
 	Container string `query:"container" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Container; the App's own when absent."`
+	Grep      string `query:"grep" maxLength:"256" doc:"Only lines that contain this text, as it is: no regular expression." example:"timeout"`
 	Accept    string `header:"Accept" hidden:"true" doc:"text/plain for the bare lines."`
 }
 
@@ -144,3 +145,27 @@ type WaitRelease struct {
 
 // Duration returns the wait asked for, or zero for none.
 func (w WaitRelease) Duration() (time.Duration, error) { return Wait(w).Duration() }
+
+// Bounds of a range of time before now.
+const (
+	MaxHistory     = 30 * 24 * time.Hour
+	DefaultHistory = time.Hour
+)
+
+// History is a range of time until now.
+type History struct {
+	Since string `query:"since" maxLength:"40" doc:"From this on: a duration, or a time (RFC 3339); one hour when absent, 30 days at most." example:"24h"`
+}
+
+// Cost selects costs.
+type Cost struct {
+	Since string `query:"since" default:"24h" maxLength:"40" doc:"From this on: a duration, or a time (RFC 3339), 30 days ago at most." example:"168h"`
+	By    string `query:"by" enum:"namespace,app" default:"namespace" doc:"What is summed up."`
+}
+
+// MetricsHistory selects metrics over time.
+type MetricsHistory struct {
+	History
+	Step string `query:"step" maxLength:"16" doc:"Time between two values, at least 15s and in whole seconds; about 240 values when absent, 1000 at most." example:"6m"`
+	By   string `query:"by" enum:"app,pod" default:"app" doc:"pod: each pod's values, instead of their sum."`
+}

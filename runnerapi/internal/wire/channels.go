@@ -1,5 +1,5 @@
-// Package wire frames what Runners and agents stream to each other: logs, events, and the channels of
-// exec and port-forward. Client and server share it.
+// Package wire frames what Runners and agents stream to each other: logs, events, and the channels
+// of exec and port-forward. Client and server share it.
 package wire
 
 import (

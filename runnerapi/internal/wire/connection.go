@@ -35,8 +35,8 @@ const (
 	PingTimeout = 15 * time.Second
 )
 
-// RefreshProtocol is the ALPN protocol by which the control plane makes an agent request its news at
-// once. The handshake is the message, and one byte is the answer.
+// RefreshProtocol is the ALPN protocol by which the control plane makes an agent request its news
+// at once. The handshake is the message, and one byte is the answer.
 const RefreshProtocol = "pipeops-refresh/1"
 
 // RefreshDone is that byte.

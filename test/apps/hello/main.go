@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -206,7 +207,12 @@ func shutdown(server *http.Server) int {
 
 func handler(neverReady bool) http.Handler {
 	mux := http.NewServeMux()
+	var requests atomic.Int64 // of the page
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, fmt.Sprintf("http_requests_total %d", requests.Load()))
+	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
 		answer(w, http.StatusOK, fmt.Sprintf("hello from %s: %s", podName(), os.Getenv("GREETING")))
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })

@@ -8,7 +8,7 @@ const (
 )
 
 // Agents is a control plane with 10 000 simulated agents.
-var Agents = &Part{Name: "agents", Command: "make bench-agents", Page: "bench.md", Definitions: []Definition{
+var Agents = &Part{Name: "agents", Command: "make bench-agents", Page: "contributing/bench.md", Definitions: []Definition{
 	{"agents.enrolled", "registrations", "/s", nil},
 	{"agents.storm", "storm: all connected and heard", "s", atMost(mostStorm)},
 	{"agents.storm.cpu", "storm: the control plane's CPU an agent", "ms", nil},

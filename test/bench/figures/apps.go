@@ -11,7 +11,7 @@ const (
 )
 
 // Apps is the agent beside 25 000 pods.
-var Apps = &Part{Name: "apps", Command: "make bench-apps", Page: "bench.md", Definitions: []Definition{
+var Apps = &Part{Name: "apps", Command: "make bench-apps", Page: "contributing/bench.md", Definitions: []Definition{
 	{"memory_now", "agent's memory", "MiB", atMost(mostMemory)},
 	{"memory_peak", "agent's memory, peak", "MiB", atMost(mostMemory)},
 	{"restart_memory_now", "restarted agent's memory", "MiB", atMost(mostMemory)},

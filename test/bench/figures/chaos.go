@@ -1,7 +1,7 @@
 package figures
 
 // Chaos is an hour in which everything fails.
-var Chaos = &Part{Name: "chaos", Command: "make chaos", Page: "chaos.md", Definitions: []Definition{
+var Chaos = &Part{Name: "chaos", Command: "make chaos", Page: "contributing/chaos.md", Definitions: []Definition{
 	{"failed", "rounds that did not become quiet, or did not balance", "", atMost(0)},
 	{"unbalanced", "things that do not balance", "", atMost(0)},
 	{"rounds", "rounds that balanced", "", nil},

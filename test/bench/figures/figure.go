@@ -1,6 +1,6 @@
 // Package figures compares the measurements of the benchmark and the chaos program with the
 // product's bounds. It prints them as a table on the terminal, as JSON in docs/bench, and as the
-// tables of docs/bench.md and docs/chaos.md. Only this package defines the bounds.
+// tables of bench.md and chaos.md in docs/contributing. Only this package defines the bounds.
 package figures
 
 import (

@@ -96,7 +96,7 @@ func (s *Set) origin() []string {
 		}
 		lines = append(lines, "sizes: "+strings.Join(sizes, ", "))
 	}
-	return append(lines, fmt.Sprintf("bounds that hold: %d of %d", hold, bounds), fmt.Sprintf("made from [%[1]s](%[1]s)", s.part.JSON()))
+	return append(lines, fmt.Sprintf("bounds that hold: %d of %d", hold, bounds), fmt.Sprintf("made from [%s](%s)", s.part.JSON(), s.part.link()))
 }
 
 func (s *Set) ofCommit() string {

@@ -1,6 +1,9 @@
 package figures
 
-import "path"
+import (
+	"path"
+	"strings"
+)
 
 // Definition is a figure that a part measures.
 type Definition struct {
@@ -17,11 +20,17 @@ type Part struct {
 	Definitions []Definition
 }
 
-// Parts returns all there are.
+// Parts returns those with recorded figures. Gateway joins them with its first run on a quiet
+// machine.
 func Parts() []*Part { return []*Part{Apps, Streams, Tunnel, Agents, Chaos} }
 
 // JSON returns where the newest run is kept, below docs.
 func (p *Part) JSON() string { return path.Join("bench", p.file()) }
+
+// link returns the JSON's path from the page.
+func (p *Part) link() string {
+	return strings.Repeat("../", strings.Count(p.Page, "/")) + p.JSON()
+}
 
 func (p *Part) file() string { return p.Name + ".json" }
 

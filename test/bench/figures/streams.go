@@ -16,7 +16,7 @@ const (
 )
 
 // Streams is the part about followed logs, port-forwards and copies.
-var Streams = &Part{Name: "streams", Command: "make bench-streams", Page: "bench.md", Definitions: []Definition{
+var Streams = &Part{Name: "streams", Command: "make bench-streams", Page: "contributing/bench.md", Definitions: []Definition{
 	{"commands_p50", "50 commands a second beside a flood, p50", "ms", nil},
 	{"commands_p99", "50 commands a second beside a flood, p99", "ms", nil},
 	{"commands_stalled_p99", "the same with a stalled reader, p99", "ms", nil},

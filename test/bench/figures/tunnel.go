@@ -17,7 +17,7 @@ const (
 
 // Tunnel is the tunnel beside its peers.
 var Tunnel = &Part{
-	Name: "tunnel", Command: "make bench-tunnel", Page: "bench.md",
+	Name: "tunnel", Command: "make bench-tunnel", Page: "contributing/bench.md",
 	Definitions: slices.Concat(ofProtocol("http/1.1", "HTTP/1.1"), ofProtocol("h2", "HTTP/2"), aheadOf("frp", "chisel", "konnectivity"),
 		[]Definition{{"tunnel.reconnect", "back after its relay was killed", "s", nil}}),
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
@@ -35,10 +36,10 @@ func listen(b *broker.Broker) (*listener, error) {
 	l := &listener{ready: make(chan struct{}), told: make(chan struct{}), ledger: newLedger()}
 	first := sync.OnceFunc(func() { close(l.ready) })
 	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
-		Config: announce.Config{
+		Config: rabbitmq.Config{
 			URLs: []string{b.URL(broker.UserRunner)}, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: b.CAPool()}, Log: zerolog.Nop(),
 		},
-		Queue: announce.RunnerQueue(benchRunner), Prefetch: prefetch, Ready: func() { first(); l.look((*ledger).listening) },
+		Queue: rabbitmq.RunnerQueue(benchRunner), Prefetch: prefetch, Ready: func() { first(); l.look((*ledger).listening) },
 	})
 	if err != nil {
 		return nil, err

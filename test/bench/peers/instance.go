@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,12 +37,21 @@ type instance struct {
 
 // startInstance starts the processes of a way, with a delay line before the agent.
 func startInstance(w way.Way, dir string, oneWay time.Duration) (*instance, error) {
+	return startInstanceAt(w, dir, "", oneWay)
+}
+
+// startInstanceTo starts a way that leads to an App.
+func startInstanceTo(w way.Way, dir, app string) (*instance, error) {
+	return startInstanceAt(w, dir, app, 0)
+}
+
+func startInstanceAt(w way.Way, dir, local string, oneWay time.Duration) (*instance, error) {
 	addresses, err := freeAddresses(8)
 	if err != nil {
 		return nil, err
 	}
 	at := way.Place{
-		Dir: dir, Public: addresses[0], Tunnel: addresses[1], Via: addresses[1], Local: addresses[2],
+		Dir: dir, Public: addresses[0], Tunnel: addresses[1], Via: addresses[1], Local: cmp.Or(local, addresses[2]),
 		RelaySpare: [2]string(addresses[3:5]), AgentSpare: [2]string(addresses[5:7]),
 	}
 	if w.Relay == nil {
@@ -104,14 +114,19 @@ func (i *instance) stop() {
 
 // await waits until a Runner's request is answered. Each attempt uses a new connection.
 func (i *instance) await(ctx context.Context, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
 	client, err := way.Runner(i.at.Dir, i.at.Public, way.HTTP1)
 	if err != nil {
 		return err
 	}
+	return i.answers(ctx, client, way.BaseURL, within)
+}
+
+// answers waits until a request at that URL is answered.
+func (i *instance) answers(ctx context.Context, client *http.Client, url string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	for {
-		err := ask(ctx, client)
+		err := ask(ctx, client, url)
 		client.CloseIdleConnections()
 		if err == nil {
 			return nil
@@ -133,10 +148,10 @@ func (i *instance) await(ctx context.Context, within time.Duration) error {
 	}
 }
 
-func ask(ctx context.Context, client *http.Client) error {
+func ask(ctx context.Context, client *http.Client, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
-	return load.Get(ctx, client, way.BaseURL+load.PathSmall)
+	return load.Get(ctx, client, url+load.PathSmall)
 }
 
 // freeAddresses returns unused ports of this machine, below those that the kernel gives to outgoing

@@ -33,11 +33,12 @@ type segment struct {
 
 func newLedger() ledger { return ledger{latest: map[string]uint64{}, seen: map[string]bool{}} }
 
-// killed notes that the broker is. What is heard from now on was sent by it before, until another one is listened to.
+// killed notes that the broker is. What is heard from now on was sent by it before, until another
+// one is listened to.
 func (l *ledger) killed() { l.dead = true }
 
-// listening notes that a broker is listened to from now on, and starts another segment if the one before was killed: a connection
-// that was lost for another reason takes time like everything else.
+// listening notes that a broker is listened to from now on, and starts another segment if the one
+// before was killed: a connection that was lost for another reason takes time like everything else.
 func (l *ledger) listening() {
 	if l.dead {
 		l.dead = false

@@ -1,7 +1,8 @@
 // Command peers is the part of the benchmark that needs more than the product: the tunnel beside
-// its peers (`peers tunnel`), and a control plane with thousands of simulated agents (`peers
-// agents`). It is a module of its own, so that the product has none of the peers' dependencies.
-// `make bench-tunnel` and `make bench-agents` run it; docs/bench.md explains the output.
+// its peers (`peers tunnel`), a control plane with thousands of simulated agents (`peers agents`),
+// and the gateway (`peers gateway`). It is a module of its own, so that the product has none of the
+// peers' dependencies. `make bench-tunnel`, `make bench-agents` and `make bench-gateway` run it;
+// docs/contributing/bench.md explains the output.
 package main
 
 import (
@@ -25,15 +26,17 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say which part: `peers tunnel` or `peers agents`; -help after it lists its sizes")
+		return errors.New("say which part: `peers tunnel`, `peers agents` or `peers gateway`; -help after it lists its sizes")
 	}
 	switch args[0] {
 	case "tunnel":
 		return runTunnel(ctx, args[1:])
 	case "agents":
 		return runAgents(ctx, args[1:])
+	case "gateway":
+		return runGateway(ctx, args[1:])
 	case roleCommand:
 		return runRole(ctx, args[1:])
 	}
-	return fmt.Errorf("%q is no part; there are `peers tunnel` and `peers agents`", args[0])
+	return fmt.Errorf("%q is no part; there are `peers tunnel`, `peers agents` and `peers gateway`", args[0])
 }

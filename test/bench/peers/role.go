@@ -23,6 +23,7 @@ const (
 	roleAgent = "agent"
 	roleDelay = "delay"
 	roleCrowd = "crowd"
+	roleApp   = "app"
 )
 
 func runRole(ctx context.Context, args []string) error {
@@ -50,6 +51,8 @@ func runRole(ctx context.Context, args []string) error {
 			return err
 		}
 		return load.Delay{OneWay: oneWay, Target: args[2]}.Serve(ctx, ln)
+	case len(args) == 2 && args[0] == roleApp:
+		return way.App(ctx, args[1])
 	case len(args) == 1 && args[0] == roleCrowd:
 		return proc.Serve(crowd.New())
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 )
 
-// taken is the CPU time that the sides of a way, and the load, have had of all cores. What else runs on
-// the machine changes it by far less than it does rates and times.
+// taken is the CPU time that the sides of a way, and the load, have had of all cores. What else
+// runs on the machine changes it by far less than it does rates and times.
 type taken struct{ relay, agent, load time.Duration }
 
 // used returns what both sides have used so far. A side that cannot be read has ended, which the

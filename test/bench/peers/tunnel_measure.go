@@ -29,8 +29,8 @@ func turns(all []*contender, round int) []*contender {
 	return back
 }
 
-// peersEvery is in which of the rounds peers take part: they are compared with what is far from its bound. Direct TLS and
-// ours are in all of them.
+// peersEvery is in which of the rounds peers take part: they are compared with what is far from its
+// bound. Direct TLS and ours are in all of them.
 const peersEvery = 3
 
 // taking returns those that take part in a round, in their order.

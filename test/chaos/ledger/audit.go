@@ -10,7 +10,7 @@ import (
 )
 
 // behind is how long a record of the audit log may take until it is stored. An agent that is killed
-// before that loses the record, as docs/audit.md describes.
+// before that loses the record, as docs/cluster-owner/audit.md describes.
 const behind = time.Minute
 
 // Chain returns the gaps between records of the audit log, and the records that do not follow.

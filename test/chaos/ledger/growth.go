@@ -10,13 +10,14 @@ type Size struct {
 	Memory     int64 `json:"memory"`
 	Goroutines int64 `json:"goroutines"`
 	Files      int   `json:"files"`
-	// Resident is in bytes. It bounds nothing: what the collector has not given back yet, and what the agent gives
-	// back of its program when nothing has changed for a while, is as much as all the rest.
+	// Resident is in bytes. It bounds nothing: what the collector has not given back yet, and what
+	// the agent gives back of its program when nothing has changed for a while, is as much as all
+	// the rest.
 	Resident int64 `json:"resident"`
 }
 
-// By how much a process may have grown: by the caches of what there is more of in the cluster and the
-// database, and by some peers that are connected now and were not then.
+// By how much a process may have grown: by the caches of what there is more of in the cluster and
+// the database, and by some peers that are connected now and were not then.
 const (
 	moreMemory     = 8 << 20
 	moreShare      = 4 // a quarter

@@ -95,7 +95,7 @@ func heartbeat(more string) string {
 func routes(n int) string {
 	out := make([]string, n)
 	for i := range out {
-		out[i] = fmt.Sprintf(`{"host":"a%d.example.com","path":"/","pathType":"Prefix","tls":false,"namespace":"a","app":"a","port":80,"ready":true}`, i)
+		out[i] = fmt.Sprintf(`{"host":"a%d.example.com","path":"/","pathType":"Prefix","tls":false,"namespace":"a","app":"a","service":"a","port":80,"ready":true}`, i)
 	}
 	return strings.Join(out, ",")
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 // callTimeout bounds each call of an attacker; maxHeard what is read of an answer.
@@ -38,7 +38,7 @@ type caller struct {
 // newCaller is a Runner with a program of its own.
 func newCaller(t *testing.T, runner string) *caller {
 	t.Helper()
-	creds, err := runnerapi.LoadCredentials(sys.RunnerCredentials(runner))
+	creds, err := credentials.Load(sys.RunnerCredentials(runner))
 	require.NoError(t, err)
 	cert, err := creds.TLSCertificate()
 	require.NoError(t, err)

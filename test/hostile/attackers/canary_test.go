@@ -23,8 +23,8 @@ const (
 // canaries are values of Secrets, by where they are, that no attacker may receive.
 var canaries = map[string]string{}
 
-// hideCanaries makes a Secret in a namespace of another team, in the agent's own, and in the one that
-// the agent manages. The agent's own key counts, too.
+// hideCanaries makes a Secret in a namespace of another team, in the agent's own, and in the one
+// that the agent manages. The agent's own key counts, too.
 func hideCanaries(ctx context.Context) error {
 	team := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: payroll}}
 	if err := sys.Kube.Create(ctx, team); err != nil {
@@ -53,7 +53,8 @@ func hideCanaries(ctx context.Context) error {
 	return nil
 }
 
-// privateKey returns a line of a private key in PEM, which may be within JSON; empty if there is none.
+// privateKey returns a line of a private key in PEM, which may be within JSON; empty if there is
+// none.
 func privateKey(text []byte) string {
 	plain := bytes.ReplaceAll(text, []byte(`\n`), []byte("\n"))
 	from := bytes.Index(plain, []byte("-----BEGIN PRIVATE KEY"))

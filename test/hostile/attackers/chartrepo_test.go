@@ -27,8 +27,8 @@ type chart struct {
 	says        string // is in the answer
 }
 
-// TestAHostileChartRepository has an honest Runner, whom the policy lets install charts, deploy from
-// a repository that means ill.
+// TestAHostileChartRepository has an honest Runner, whom the policy lets install charts, deploy
+// from a repository that means ill.
 func TestAHostileChartRepository(t *testing.T) {
 	setPolicy(t, repositories)
 	enforceBaseline(t)
@@ -67,7 +67,7 @@ func TestAHostileChartRepository(t *testing.T) {
 	}
 	s.try(t, c, calls)
 	url := repository.URL + "/an-error-of-control-characters"
-	_, err := sys.Runner(t.Context(), honest, "release", "deploy", agentName, "evil", "-n", production, "--repo", url, "--chart", "guide")
+	_, err := sys.Runner(t.Context(), honest, "helm", "deploy", agentName, "evil", "-n", production, "--repo", url, "--chart", "guide")
 	require.ErrorContains(t, err, "does not render")
 	assert.NoError(t, plain(err.Error()), "what the command line prints")
 	s.close()
@@ -87,9 +87,9 @@ func plain(text string) error {
 
 func awaitRelease(t *testing.T, name string) {
 	t.Helper()
-	out, err := sys.Runner(t.Context(), honest, "release", "status", agentName, name, "-n", production)
+	out, err := sys.Runner(t.Context(), honest, "helm", "status", agentName, name, "-n", production)
 	for err == nil && strings.Contains(out, "pending") {
-		out, err = sys.Runner(t.Context(), honest, "release", "status", agentName, name, "-n", production)
+		out, err = sys.Runner(t.Context(), honest, "helm", "status", agentName, name, "-n", production)
 	}
 	require.NoError(t, err, out)
 }
@@ -258,9 +258,12 @@ func archives() []chart {
 		})},
 		{name: "a tar bomb", tries: "unpack to a gigabyte", want: tooLarge, serve: files(map[string]http.HandlerFunc{
 			"index.yaml": text(index("guide.tgz")), "guide.tgz": func(w http.ResponseWriter, _ *http.Request) {
-				out := gzip.NewWriter(w)
-				_, _ = io.Copy(out, endless(1<<30, "\x00")())
+				// Members of 16 MiB: https://www.rfc-editor.org/rfc/rfc1952#section-2.2
+				var member bytes.Buffer
+				out := gzip.NewWriter(&member)
+				_, _ = io.Copy(out, endless(16<<20, "\x00")())
 				_ = out.Close()
+				_, _ = w.Write(bytes.Repeat(member.Bytes(), 64))
 			},
 		})},
 		{name: "a large file", tries: "unpack to 200 MiB", want: tooLarge, serve: entries(file("guide/a", strings.Repeat("a", 200<<20)))},

@@ -133,8 +133,8 @@ func (now inventory) since(before inventory, made map[string]bool) (changed []st
 	return changed
 }
 
-// judge has the API server say whether a pod is within the baseline of pod security, by a dry run in
-// a namespace that enforces it.
+// judge has the API server say whether a pod is within the baseline of pod security, by a dry run
+// in a namespace that enforces it.
 func judge(ctx context.Context, pod *corev1.Pod) error {
 	spec := pod.Spec.DeepCopy()
 	spec.NodeName, spec.ServiceAccountName, spec.PriorityClassName, spec.Priority = "", "", "", nil

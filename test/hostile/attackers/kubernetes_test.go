@@ -53,7 +53,7 @@ const withKubernetes = `rules:
 `
 
 // TestAHostileRunnerAtTheKubernetesAPI has a Runner that the owner of the cluster let edit one
-// namespace, which enforces the baseline of pod security as docs/security.md has him do.
+// namespace, which enforces the baseline of pod security as docs/concepts/security.md has him do.
 func TestAHostileRunnerAtTheKubernetesAPI(t *testing.T) {
 	setPolicy(t, withKubernetes)
 	for _, args := range [][]string{
@@ -72,7 +72,7 @@ func TestAHostileRunnerAtTheKubernetesAPI(t *testing.T) {
 			require.Equal(t, http.StatusOK, got.status, "%s: %v", path, got)
 		}
 	})
-	s.except = "Secret " + production + "/" + canaryName // edit reads it: docs/security.md says so
+	s.except = "Secret " + production + "/" + canaryName // edit reads it: docs/concepts/security.md says so
 	var attempts []attempt
 	for _, k := range kubernetesRequests() {
 		attempts = append(attempts, attempt{name: k.name, tries: k.tries, do: k.send(), want: k.want, within: k.within})
@@ -84,7 +84,7 @@ func TestAHostileRunnerAtTheKubernetesAPI(t *testing.T) {
 // restore takes back what the owner of the cluster has allowed.
 func restore(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	for _, args := range [][]string{
 		{"delete", "-f", "../../../deployments/kubernetes-api-rights.yaml"},

@@ -100,8 +100,8 @@ func failing(message string) http.HandlerFunc {
 	}
 }
 
-// TestAHostileRegistry has an honest Runner deploy charts out of registries that mean ill. Images of
-// Apps are not the agent's to fetch: the node's kubelet does.
+// TestAHostileRegistry has an honest Runner deploy charts out of registries that mean ill. Images
+// of Apps are not the agent's to fetch: the node's kubelet does.
 func TestAHostileRegistry(t *testing.T) {
 	setPolicy(t, repositories)
 	enforceBaseline(t)
@@ -138,8 +138,8 @@ func registries(thief string) []registry {
 	large := manifestOf(digest(goodArchive), 1<<40)
 	wrong := digest([]byte("another"))
 	metadata := "https://169.254.169.254/latest/"
-	// Names of a Secret's password are the thief's to hear: what the registry answers then is right or
-	// not, as long as nothing is sent.
+	// Names of a Secret's password are the thief's to hear: what the registry answers then is right
+	// or not, as long as nothing is sent.
 	unavailable := []string{"503 unavailable", "422 invalid"}
 	return []registry{
 		{name: "a manifest of 100 MiB", tries: "fill the agent's memory", manifest: typed(manifestType, stream(100<<20, " ")), want: either},

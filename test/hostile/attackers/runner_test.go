@@ -16,9 +16,10 @@ import (
 )
 
 // patience is how long the agent may take to end a hostile connection.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
-// TestAHostileRunner has a Runner with the default policy try what issues and reviews have thought of.
+// TestAHostileRunner has a Runner with the default policy try what issues and reviews have thought
+// of.
 func TestAHostileRunner(t *testing.T) {
 	s := open(t, func() {
 		c := newCaller(t, honest)

@@ -49,11 +49,11 @@ type life struct {
 	peak int64
 }
 
-// open notes how things are. An honest run of each kind of call comes before: what the first use of a
-// part of the agent takes, and keeps, is not an attacker's doing. So growth is the peak under attack
-// above the peak of honest use. Both peaks begin at open: what an attacker before this one took would
-// else hide as much of this one's. Honest use is small, or of a size that the agent takes of any
-// Runner: the Git repository has half of what one may have.
+// open notes how things are. An honest run of each kind of call comes before: what the first use of
+// a part of the agent takes, and keeps, is not an attacker's doing. So growth is the peak under
+// attack above the peak of honest use. Both peaks begin at open: what an attacker before this one
+// took would else hide as much of this one's. Honest use is small, or of a size that the agent
+// takes of any Runner: the Git repository has half of what one may have.
 func open(t *testing.T, warmUp func()) *scene {
 	t.Helper()
 	suite.Release(t, "attackers of the whole system")
@@ -194,7 +194,7 @@ func setPolicy(t *testing.T, policy string) {
 	require.NoError(t, err)
 	awaitPolicy(t, "active")
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		assert.NoError(t, maps.Delete(ctx, "pipeops-policy", metav1.DeleteOptions{}))
 		awaitPolicy(t, "default")

@@ -86,8 +86,8 @@ func (s *scene) thief(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "thank you", http.StatusNotFound)
 }
 
-// enforceBaseline has the namespace enforce the baseline of pod security, as docs/security.md has its
-// owner do where manifests and charts are let in.
+// enforceBaseline has the namespace enforce the baseline of pod security, as
+// docs/concepts/security.md has its owner do where manifests and charts are let in.
 func enforceBaseline(t *testing.T) {
 	t.Helper()
 	label := func(ctx context.Context, value string) error {
@@ -96,7 +96,7 @@ func enforceBaseline(t *testing.T) {
 	}
 	require.NoError(t, label(t.Context(), "=baseline"))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		assert.NoError(t, clearWorkloads(ctx))
 		assert.NoError(t, label(ctx, "-"))

@@ -30,7 +30,8 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-// prepare returns the attempts that work outside of the cage, with what an attacker could have before the cage is closed.
+// prepare returns the attempts that work outside of the cage, with what an attacker could have
+// before the cage is closed.
 func prepare(w witnesses) ([]attempt, error) {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -23,8 +23,7 @@ func testConfig() Config {
 	return Config{KeepAlive: 5 * time.Second, WriteTimeout: 9 * time.Second, MaxWindow: 24 << 20, CloseTimeout: time.Minute}
 }
 
-// end is one end of a connection, ours or that of hashicorp's library, which agents and
-// control planes of before have.
+// end is one end of a connection, ours or that of hashicorp's library, whose protocol it is.
 type end interface {
 	Open() (net.Conn, error)
 	accept() (net.Conn, error)
@@ -140,7 +139,7 @@ func TestAllArrives(t *testing.T) {
 }
 
 // patience ends a test in which something does not come at all.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // ask sends that many bytes on a stream of its own and wants them back.
 func ask(e end, n int) error {

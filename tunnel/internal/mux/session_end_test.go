@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestNoStreamWithoutAnErrorWhileTheSessionEnds opens a stream when writing has failed and the session has not been told
-// yet: an opened stream that is none took a whole process with it.
+// TestNoStreamWithoutAnErrorWhileTheSessionEnds opens a stream when writing has failed and the
+// session has not been told yet: an opened stream that is none took a whole process with it.
 func TestNoStreamWithoutAnErrorWhileTheSessionEnds(t *testing.T) {
 	near, far := net.Pipe()
 	defer func() { _ = far.Close() }()

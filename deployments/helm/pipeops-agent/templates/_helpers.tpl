@@ -4,12 +4,18 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
-{{- define "pipeops-agent.image" -}}
-{{- with .Values.image }}
-{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- /* Of the Deployment and what belongs to it. Pods keep their label: doctor and others find them by it. */ -}}
+{{- define "pipeops-agent.name" -}}
+{{- .Values.fullnameOverride | default .Values.nameOverride | default "pipeops-agent" }}
 {{- end }}
+
+{{- define "pipeops-agent.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (include "pipeops-agent.name" .) }}
 {{- end }}
 
 {{- /* What the agent reads from its environment and is no secret. */ -}}
@@ -24,6 +30,28 @@ PIPEOPS_NAMESPACES: {{ join "," . | quote }}
 {{- with .Values.agent.fetchAddresses }}
 PIPEOPS_FETCH_ADDRESSES: {{ join "," . | quote }}
 {{- end }}
+{{- with .Values.agent.directAddresses }}
+PIPEOPS_DIRECT_ADDRESSES: {{ join "," . | quote }}
+{{- end }}
+{{- with .Values.agent.chartHttpHosts }}
+PIPEOPS_CHART_HTTP_HOSTS: {{ join "," . | quote }}
+{{- end }}
+PIPEOPS_STABILIZATION: {{ .Values.agent.stabilization | quote }}
+PIPEOPS_KUBERNETES_STREAMS: {{ .Values.agent.kubernetesStreams | quote }}
+{{- with .Values.agent.k3sUrl }}
+K3S_URL: {{ . | quote }}
+{{- end }}
+{{- with .Values.builds.image }}
+PIPEOPS_BUILD_IMAGE: {{ . | quote }}
+{{- end }}
+{{- with .Values.builds.toolsImage }}
+PIPEOPS_BUILD_TOOLS_IMAGE: {{ . | quote }}
+{{- end }}
+{{- with include "pipeops-agent.serviceAccount" . }}
+{{- if ne . "pipeops-agent" }}
+PIPEOPS_SERVICE_ACCOUNT: {{ . | quote }}
+{{- end }}
+{{- end }}
 {{- with .Values.proxy.https }}
 HTTPS_PROXY: {{ . | quote }}
 {{- end }}
@@ -32,15 +60,22 @@ HTTPS_PROXY: {{ . | quote }}
 PIPEOPS_SELF_UPDATE: "true"
 PIPEOPS_UPDATE_WINDOW: {{ .window | quote }}
 PIPEOPS_UPDATE_KEYS: {{ join "," .keys | quote }}
+{{- with .mirror }}
+PIPEOPS_UPDATE_MIRROR: {{ . | quote }}
+{{- end }}
 PIPEOPS_UPDATE_SIGNATURES: {{ .signatures | quote }}
 PIPEOPS_UPDATE_DEADLINE: {{ .deadline | quote }}
 {{- end }}
 {{- end }}
-{{- if .Values.metrics.enabled }}
-PIPEOPS_METRICS_ADDRESS: ":9090"
-{{- end }}
 {{- if or .Values.customCA.pem .Values.customCA.existingConfigMap }}
 PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt
+{{- end }}
+{{- end }}
+
+{{- /* auto or true; empty if the agent has no port of metrics. */ -}}
+{{- define "pipeops-agent.metrics" -}}
+{{- with .Values.metrics }}
+{{- if ne (toString .enabled) "false" }}{{ or .podMonitor.enabled .serviceMonitor.enabled | ternary true .enabled }}{{ end }}
 {{- end }}
 {{- end }}
 
@@ -51,6 +86,9 @@ PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt
 {{- end }}
 {{- if and .Values.proxy.https .Values.proxy.existingSecret }}
 {{- fail "proxy.https, proxy.existingSecret: both are set (fix: set one)" }}
+{{- end }}
+{{- if and .Values.selfUpdate.enabled (ne (include "pipeops-agent.name" .) "pipeops-agent") }}
+{{- fail "selfUpdate.enabled, fullnameOverride: both are set (fix: set one; the right to update is for the Deployment pipeops-agent)" }}
 {{- end }}
 {{- if and .Values.selfUpdate.keys (gt (int .Values.selfUpdate.signatures) (len .Values.selfUpdate.keys)) }}
 {{- fail (printf "selfUpdate.signatures: %d are more than the %d keys of selfUpdate.keys can make (fix: name more keys, or ask for fewer signatures)" (int .Values.selfUpdate.signatures) (len .Values.selfUpdate.keys)) }}
@@ -84,41 +122,40 @@ PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt
 {{- end }}
 {{- end }}
 
-{{- define "pipeops-agent.componentLabels" -}}
-app.kubernetes.io/name: metrics-server
+{{- define "pipeops-agent.componentsLabels" -}}
+app.kubernetes.io/name: pipeops-components
 app.kubernetes.io/part-of: pipeops-agent
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
-{{- /*
-Whether the release has a metrics-server: "ours", "theirs" (the cluster has a metrics API of
-another origin), "off", or "assumed" (there is no cluster to ask). What Helm notes on the objects
-of a release tells an upgrade that the metrics API came with it.
-*/ -}}
-{{- define "pipeops-agent.metricsServer" -}}
-{{- $install := .Values.components.metricsServer.install -}}
-{{- if or (not .Values.agent.autoInstallComponents) (eq $install "never") -}}
-off
-{{- else if eq $install "always" -}}
-ours
-{{- else if not (lookup "v1" "Namespace" "" "kube-system") -}}
-assumed
-{{- else -}}
-{{- $api := lookup "apiregistration.k8s.io/v1" "APIService" "" "v1beta1.metrics.k8s.io" -}}
-{{- if not $api -}}
-ours
-{{- else -}}
-{{- $notes := $api.metadata.annotations | default dict -}}
-{{- if and (eq (get $notes "meta.helm.sh/release-name") .Release.Name) (eq (get $notes "meta.helm.sh/release-namespace") .Release.Namespace) -}}
-{{- if ne (printf "%s/%s" $api.spec.service.namespace $api.spec.service.name) (printf "%s/metrics-server" .Release.Namespace) -}}
-{{- fail (printf "agent.autoInstallComponents: the metrics API came with this release, but %s/%s serves it now (fix: if that is to stay, run `kubectl annotate apiservice v1beta1.metrics.k8s.io meta.helm.sh/release-name- meta.helm.sh/release-namespace- helm.sh/resource-policy=keep`, and try again)" $api.spec.service.namespace $api.spec.service.name) -}}
-{{- end -}}
-ours
-{{- else -}}
-theirs
-{{- end -}}
-{{- end -}}
-{{- end -}}
+{{- /* What installs components is there for as long as its Job. */ -}}
+{{- define "pipeops-agent.componentsHook" -}}
+helm.sh/hook: post-install,post-upgrade
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
+{{- end }}
+
+{{- /* How charts are downloaded: through the agent's proxy, and by its CA too. */ -}}
+{{- define "pipeops-agent.componentsEnv" -}}
+{{- if not .Values.proxy.https }}
+- name: HTTPS_PROXY
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.proxy.existingSecret | default "pipeops-agent-proxy" }}
+      key: HTTPS_PROXY
+      optional: {{ empty .Values.proxy.existingSecret }}
+{{- end }}
+{{- if or .Values.proxy.https .Values.proxy.existingSecret }}
+- name: NO_PROXY
+  value: {{ join "," (append .Values.proxy.noProxy "$(KUBERNETES_SERVICE_HOST)") | quote }}
+{{- end }}
+{{- if or .Values.customCA.pem .Values.customCA.existingConfigMap }}
+- name: SSL_CERT_DIR # in addition to the image's roots
+  value: /etc/pipeops/ca
+{{- end }}
 {{- end }}

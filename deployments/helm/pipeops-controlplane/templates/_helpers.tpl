@@ -1,25 +1,61 @@
 {{- define "pipeops-controlplane.labels" -}}
-app.kubernetes.io/name: pipeops-controlplane
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{ include "pipeops-controlplane.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "pipeops-controlplane.selector" -}}
-app.kubernetes.io/name: pipeops-controlplane
+app.kubernetes.io/name: {{ .Values.nameOverride | default "pipeops-controlplane" }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- /* Several control planes may live side by side, each with the name of its release. */ -}}
 {{- define "pipeops-controlplane.name" -}}
-{{- if contains "pipeops-controlplane" .Release.Name }}{{ .Release.Name }}{{ else }}{{ printf "%s-pipeops-controlplane" .Release.Name }}{{ end }}
+{{- $name := .Values.nameOverride | default "pipeops-controlplane" }}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride }}
+{{- else if contains $name .Release.Name }}{{ .Release.Name }}
+{{- else }}{{ printf "%s-%s" .Release.Name $name }}{{ end }}
 {{- end }}
 
-{{- define "pipeops-controlplane.image" -}}
-{{- with .Values.image }}
-{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- define "pipeops-controlplane.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (include "pipeops-controlplane.name" .) }}
 {{- end }}
+
+{{- /* What both Services take: a dict of top and the Service's values. */ -}}
+{{- define "pipeops-controlplane.service" -}}
+metadata:
+  name: {{ .name }}
+  namespace: {{ .top.Release.Namespace }}
+  labels:
+    {{- mergeOverwrite (fromYaml (include "pipeops-controlplane.labels" .top)) .service.labels | toYaml | nindent 4 }}
+  {{- with .service.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  type: {{ .service.type }}
+  {{- if ne .service.type "ClusterIP" }}
+  externalTrafficPolicy: {{ .service.externalTrafficPolicy }}
+  {{- end }}
+  {{- range $key := list "loadBalancerClass" "loadBalancerSourceRanges" "clusterIP" "ipFamilyPolicy" "ipFamilies" }}
+  {{- with index $.service $key }}
+  {{ $key }}: {{ toJson . }}
+  {{- end }}
+  {{- end }}
+{{- end }}
+
+{{- /* One port of such a Service: a dict of service and name. */ -}}
+{{- define "pipeops-controlplane.port" -}}
+- name: {{ .name }}
+  port: {{ index .service.ports .name }}
+  targetPort: {{ .name }}
+  {{- with index .service.nodePorts .name }}
+  nodePort: {{ . }}
+  {{- end }}
 {{- end }}
 
 {{- /* Every key is a flag of `pipeops-controlplane serve`. */ -}}
@@ -36,14 +72,24 @@ PIPEOPS_LOG_LEVEL: {{ .Values.logLevel | quote }}
 {{- if .Values.metrics.enabled }}
 PIPEOPS_METRICS_LISTEN: ":9090"
 {{- end }}
-{{- with .Values.database }}
-{{- if .existingSecret }}
-PIPEOPS_DATABASE_FILE: /etc/pipeops/database/{{ .urlKey }}
-{{- with .caKey }}
-PIPEOPS_DATABASE_CA: /etc/pipeops/database/{{ . }}
+{{- if .Values.gateway.domain }}
+{{ include "pipeops-controlplane.gateway-settings" . }}
+{{- if .Values.gateway.apart.enabled }}
+PIPEOPS_GATEWAY_APART: "true"
+{{- end }}
+{{- end }}
+{{- include "pipeops-controlplane.limit-settings" . }}
+{{- with .Values.limits }}
+{{- range $name, $value := dict "EVENTS" .outboxEvents "EVENTS_PER_AGENT" .outboxEventsPerAgent "BYTES" .outboxBytes }}
+{{- with $value }}
+PIPEOPS_OUTBOX_{{ $name }}: {{ int64 . | quote }}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- with .Values.webhookCA.existingConfigMap }}
+PIPEOPS_WEBHOOK_CA: /etc/pipeops/webhook-ca/ca.crt
+{{- end }}
+{{- include "pipeops-controlplane.database-settings" . }}
 {{- with .Values.sharedCA }}
 {{- if .existingSecret }}
 PIPEOPS_CA_KEY_FILE: /etc/pipeops/ca-key/{{ .key }}
@@ -60,4 +106,88 @@ PIPEOPS_BROKER_CA: /etc/pipeops/broker/{{ . }}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- /* Flags of `serve` and of `gateway serve` alike. */ -}}
+{{- define "pipeops-controlplane.gateway-settings" -}}
+{{- with .Values.gateway -}}
+PIPEOPS_GATEWAY_DOMAIN: {{ .domain | quote }}
+PIPEOPS_GATEWAY_HTTPS: ":9443"
+PIPEOPS_GATEWAY_HTTP: ":9080"
+PIPEOPS_GATEWAY_HTTPS_PORT: {{ .service.ports.https | quote }}
+PIPEOPS_GATEWAY_CA: {{ .ca | quote }}
+PIPEOPS_GATEWAY_HSTS: {{ .hsts | quote }}
+PIPEOPS_GATEWAY_HTTP3: {{ .http3 | quote }}
+PIPEOPS_GATEWAY_ACCESS_LOG: {{ .accessLog | quote }}
+PIPEOPS_GATEWAY_MODE: {{ .mode | quote }}
+{{- with .directAllow }}
+PIPEOPS_GATEWAY_DIRECT_ALLOW: {{ join "," . | quote }}
+{{- end }}
+{{- with .directDeny }}
+PIPEOPS_GATEWAY_DIRECT_DENY: {{ join "," . | quote }}
+{{- end }}
+{{- if .caRoots.existingConfigMap }}
+PIPEOPS_GATEWAY_CA_ROOTS: /etc/pipeops/gateway-ca/ca.crt
+{{- end }}
+{{- with .email }}
+PIPEOPS_GATEWAY_EMAIL: {{ . | quote }}
+{{- end }}
+{{- with .resolvers }}
+PIPEOPS_GATEWAY_RESOLVER: {{ join "," . | quote }}
+{{- end }}
+{{- with .dnsUpdates }}
+{{- if .server }}
+PIPEOPS_GATEWAY_DNS_SERVER: {{ .server | quote }}
+PIPEOPS_GATEWAY_DNS_KEY_FILE: /etc/pipeops/gateway-dns/{{ .key }}
+{{- end }}
+{{- end }}
+{{- with .proxyProtocol }}
+PIPEOPS_GATEWAY_PROXY_PROTOCOL: {{ join "," . | quote }}
+{{- end }}
+{{- if .certificateSecret }}
+PIPEOPS_GATEWAY_CERTIFICATE_FILE: /etc/pipeops/gateway/tls.crt
+PIPEOPS_GATEWAY_KEY_FILE: /etc/pipeops/gateway/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "pipeops-controlplane.limit-settings" }}
+{{- with .Values.limits }}
+{{- range $name, $value := dict "MAX_CONNECTIONS" .maxConnections "MAX_CONNECTIONS_PER_ADDRESS" .maxConnectionsPerAddress "NEW_CONNECTIONS_PER_ADDRESS" .newConnectionsPerAddress }}
+{{- with $value }}
+PIPEOPS_{{ $name }}: {{ int64 . | quote }}
+{{- end }}
+{{- end }}
+{{- with .sharedAddresses }}
+PIPEOPS_SHARED_ADDRESS: {{ join "," . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "pipeops-controlplane.database-settings" }}
+{{- with .Values.database }}
+{{- if .existingSecret }}
+PIPEOPS_DATABASE_FILE: /etc/pipeops/database/{{ .urlKey }}
+{{- with .caKey }}
+PIPEOPS_DATABASE_CA: /etc/pipeops/database/{{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "pipeops-controlplane.gateway-selector" -}}
+app.kubernetes.io/name: {{ with .Values.nameOverride }}{{ . }}-gateway{{ else }}pipeops-gateway{{ end }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- /* Every key is a flag of `pipeops-controlplane gateway serve`. */ -}}
+{{- define "pipeops-controlplane.apart-settings" -}}
+PIPEOPS_LINK_KEY_FILE: /etc/pipeops/link-key/{{ .Values.gateway.apart.key }}
+PIPEOPS_LOG_LEVEL: {{ .Values.logLevel | quote }}
+{{- if .Values.metrics.enabled }}
+PIPEOPS_METRICS_LISTEN: ":9090"
+{{- end }}
+{{ include "pipeops-controlplane.gateway-settings" . }}
+{{- include "pipeops-controlplane.limit-settings" . }}
+{{- include "pipeops-controlplane.database-settings" . }}
 {{- end }}

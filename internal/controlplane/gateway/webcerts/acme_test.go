@@ -24,7 +24,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
 )
 
-// acmeCA is pebble, the ACME CA that Let's Encrypt tests with. It reaches the gateway at those ports.
+// acmeCA is pebble, the ACME CA that Let's Encrypt tests with. It reaches the gateway at those
+// ports.
 func acmeCA(t *testing.T, dns string, httpPort, httpsPort int) (directory string, roots *x509.CertPool, issuers *x509.CertPool) {
 	t.Helper()
 	t.Setenv("PEBBLE_VA_NOSLEEP", "1")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,10 +18,13 @@ import (
 )
 
 const (
-	// capacity is how many certificates are kept in memory; others are read when they are asked for.
+	// capacity is how many certificates are kept in memory; others are read when they are asked
+	// for.
 	capacity = 10_000
 	// obtainTimeout bounds one attempt at a certificate.
 	obtainTimeout = 2 * time.Minute
+	// A failed attempt at the wildcard's is repeated after a minute at first.
+	firstWildcardRetry, lastWildcardRetry = time.Minute, 6 * time.Hour
 )
 
 // Config configures Certificates.
@@ -37,6 +41,8 @@ type Config struct {
 	// CertFile and KeyFile are a certificate of the operator's, such as a wildcard; they may be
 	// empty.
 	CertFile, KeyFile string
+	// Wildcard has one certificate for the hosts below a domain.
+	Wildcard Updates
 	// Allowed reports whether there may be a certificate for a host.
 	Allowed func(host string) bool
 	Log     zerolog.Logger
@@ -48,6 +54,10 @@ type Certificates struct {
 	cache  *certmagic.Cache
 	config *certmagic.Config
 	acme   *certmagic.ACMEIssuer
+	// wildcard is nil if there is none.
+	wildcard *wildcard
+
+	had stored
 
 	mu    sync.Mutex
 	files string // hash of the certificate from files
@@ -59,13 +69,19 @@ func New(cfg Config) *Certificates {
 	c := &Certificates{cfg: cfg}
 	log := newLog(cfg.Log)
 	c.cache = certmagic.NewCache(certmagic.CacheOptions{
-		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return c.config, nil },
-		Capacity:         capacity, Logger: log,
+		GetConfigForCert: func(cert certmagic.Certificate) (*certmagic.Config, error) {
+			if c.wildcard != nil && slices.Contains(cert.Names, c.wildcard.name()) {
+				return c.wildcard.config, nil
+			}
+			return c.config, nil
+		},
+		Capacity: capacity, Logger: log,
 	})
 	c.config = certmagic.New(c.cache, certmagic.Config{
 		Storage: cfg.Storage, Logger: log, OCSP: certmagic.OCSPConfig{DisableStapling: cfg.Internal != nil},
-		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(_ context.Context, name string) error {
-			if !cfg.Allowed(strings.ToLower(name)) {
+		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(ctx context.Context, name string) error {
+			name = strings.ToLower(name)
+			if !cfg.Allowed(name) || c.wildcard.covers(name) && !c.wildcard.stored(ctx) {
 				return errNotServed
 			}
 			return nil
@@ -81,13 +97,19 @@ func New(cfg Config) *Certificates {
 		DisableHTTPChallenge: cfg.HTTPPort == 0,
 	})
 	c.config.Issuers = []certmagic.Issuer{c.acme}
+	if cfg.Wildcard.Domain != "" {
+		c.wildcard = newWildcard(c, log)
+	}
 	return c
 }
 
-// ofOperator marks the certificate that the operator brought.
-const ofOperator = "operator"
+// tagOperator marks the certificate that the operator brought.
+const tagOperator = "operator"
 
 var errNotServed = errors.New("the host is not served here")
+
+// Internal reports whether the certificates are of the gateway's own CA.
+func (c *Certificates) Internal() bool { return c.cfg.Internal != nil }
 
 // Close stops what maintains the certificates.
 func (c *Certificates) Close() { c.cache.Stop() }
@@ -118,14 +140,51 @@ func (c *Certificates) Ensure(ctx context.Context, host string) error {
 	return c.config.RenewCertSync(ctx, host, false)
 }
 
-// Covered reports whether the operator's certificate covers a host.
+// Has reports whether there is a certificate for a host: the operator's, or one that was obtained.
+func (c *Certificates) Has(ctx context.Context, host string) bool {
+	switch {
+	case c.ofOperator(host) || c.had.is(host):
+		return true
+	case c.wildcard.covers(host):
+		return c.wildcard.stored(ctx)
+	}
+	key := certmagic.StorageKeys.SiteCert(c.config.Issuers[0].IssuerKey(), host)
+	if !c.config.Storage.Exists(ctx, key) {
+		return false
+	}
+	c.had.add(host)
+	return true
+}
+
+// Covered reports whether a host needs no certificate of its own: the operator's covers it, or the
+// wildcard's.
 func (c *Certificates) Covered(host string) bool {
+	return c.wildcard.covers(host) || c.ofOperator(host)
+}
+
+func (c *Certificates) ofOperator(host string) bool {
 	for _, cert := range c.cache.AllMatchingCertificates(host) {
-		if cert.HasTag(ofOperator) && !cert.Expired() {
+		if cert.HasTag(tagOperator) && !cert.Expired() {
 			return true
 		}
 	}
 	return false
+}
+
+// Ends returns when the first of the hosts' certificates in memory ends; zero if there is none.
+func (c *Certificates) Ends(hosts []string) (first time.Time) {
+	for _, host := range hosts {
+		var last time.Time // the best certificate of a host counts
+		for _, cert := range c.cache.AllMatchingCertificates(host) {
+			if cert.Leaf != nil && cert.Leaf.NotAfter.After(last) {
+				last = cert.Leaf.NotAfter
+			}
+		}
+		if !last.IsZero() && (first.IsZero() || last.Before(first)) {
+			first = last
+		}
+	}
+	return first
 }
 
 // ReadFiles reads the operator's certificate if its files have changed.
@@ -148,7 +207,7 @@ func (c *Certificates) ReadFiles(ctx context.Context) error {
 	if changed.Equal(c.read) {
 		return nil
 	}
-	hash, err := c.config.CacheUnmanagedCertificatePEMFile(ctx, c.cfg.CertFile, c.cfg.KeyFile, []string{ofOperator})
+	hash, err := c.config.CacheUnmanagedCertificatePEMFile(ctx, c.cfg.CertFile, c.cfg.KeyFile, []string{tagOperator})
 	if err != nil {
 		return fmt.Errorf("the gateway's certificate: %w", err)
 	}

@@ -1,6 +1,6 @@
-// Package webcerts has the gateway's certificates: certmagic with its storage in the control plane's
-// database, from an ACME CA or from a CA of the gateway's own. The package obtains certificates only
-// for hosts that its caller allows.
+// Package webcerts has the gateway's certificates: certmagic with its storage in the control
+// plane's database, from an ACME CA or from a CA of the gateway's own. The package obtains
+// certificates only for hosts that its caller allows.
 package webcerts
 
 import (
@@ -171,4 +171,39 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	return s.DB.UnlockGateway(ctx, name, s.Holder)
+}
+
+// Alone runs a function in one gateway at a time, until the context ends.
+func (s *Storage) Alone(ctx context.Context, name string, run func(context.Context) error) error {
+	for ctx.Err() == nil {
+		if err := s.Lock(ctx, name); err != nil {
+			retry.Wait(ctx, retry.Jitter(lockPoll)) // the database is away
+			continue
+		}
+		if err := s.hold(ctx, name, run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold runs as long as the lock is held.
+func (s *Storage) hold(ctx context.Context, name string, run func(context.Context) error) error {
+	held, lost := context.WithCancel(ctx)
+	defer func() { _ = s.Unlock(ctx, name) }() // it ends by itself
+	done := make(chan error, 1)
+	go func() { done <- run(held) }()
+	tick := time.NewTicker(lease / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			lost()
+			return err
+		case <-tick.C:
+			if s.RenewLockLease(ctx, name, lease) != nil {
+				lost()
+			}
+		}
+	}
 }

@@ -93,7 +93,7 @@ func TestOneGatewayHasALock(t *testing.T) {
 // handshake returns the certificate that a visitor gets.
 func handshake(t *testing.T, cfg *tls.Config, roots *x509.CertPool, host string) (*x509.Certificate, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -126,8 +126,8 @@ func rootsOf(t *testing.T, text []byte) *x509.CertPool {
 	return roots
 }
 
-// TestTheGatewaysOwnCA signs for hosts that are served and for no others, and gateways share what it
-// has signed.
+// TestTheGatewaysOwnCA signs for hosts that are served and for no others, and gateways share what
+// it has signed.
 func TestTheGatewaysOwnCA(t *testing.T) {
 	db, key := openStore(t), ca.NewKey()
 	gateway := func(name string) (*webcerts.Certificates, []byte) {

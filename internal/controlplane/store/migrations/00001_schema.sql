@@ -44,6 +44,8 @@ CREATE TABLE agents (
     revoked_at         BIGINT NOT NULL,
     -- How an agent's update of itself stands; null for one that does not.
     self_update        TEXT   NOT NULL,
+    -- How the components of its cluster are.
+    components         TEXT   NOT NULL,
     -- Other clusters that were seen with the agent's identity.
     clones             TEXT   NOT NULL DEFAULT 'null'
 );
@@ -221,6 +223,8 @@ CREATE TABLE routes (
     port      BIGINT NOT NULL,
     ready     BIGINT NOT NULL,
     reason    TEXT   NOT NULL,
+    -- The address of the cluster's load balancer for the host; empty for none.
+    endpoint  TEXT   NOT NULL,
     since     BIGINT NOT NULL,
     PRIMARY KEY (agent_id, position)
 );
@@ -238,7 +242,8 @@ CREATE TABLE route_sets (
 
 -- The hosts of the agents' routes, and what proves that an agent may serve each. proof is empty
 -- while there is none. lost_at is when a proof was first missed, 0 while it is there. next_at is
--- when it is looked at again.
+-- when it is looked at again. mode is how a gateway reaches a host with an endpoint, empty while that
+-- was not tried, and mode_reason why not directly.
 CREATE TABLE host_claims (
     agent_id   TEXT   NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
     host       TEXT   NOT NULL,
@@ -249,6 +254,8 @@ CREATE TABLE host_claims (
     lost_at    BIGINT NOT NULL,
     next_at    BIGINT NOT NULL,
     reason     TEXT   NOT NULL,
+    mode        TEXT  NOT NULL DEFAULT '',
+    mode_reason TEXT  NOT NULL DEFAULT '',
     PRIMARY KEY (agent_id, host)
 );
 CREATE INDEX host_claims_host ON host_claims (host);
@@ -259,6 +266,13 @@ CREATE TABLE host_grants (
     host       TEXT PRIMARY KEY,
     agent_id   TEXT   NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
     granted_at BIGINT NOT NULL
+);
+
+-- The hosts that were announced as served, and from which agent. A host outlives its agent here until
+-- it is announced that it is not served any more.
+CREATE TABLE served_hosts (
+    host     TEXT PRIMARY KEY,
+    agent_id TEXT NOT NULL
 );
 
 -- What the gateways keep together: certificates, their keys and the ACME account, encrypted with a
@@ -275,6 +289,14 @@ CREATE TABLE gateway_locks (
     name   TEXT PRIMARY KEY,
     holder TEXT   NOT NULL,
     until  BIGINT NOT NULL
+);
+
+-- Why public hosts have no new certificate, and when the gateway tries again.
+CREATE TABLE certificate_failures (
+    host     TEXT PRIMARY KEY,
+    failures BIGINT NOT NULL,
+    reason   TEXT   NOT NULL,
+    next_at  BIGINT NOT NULL
 );
 
 -- Where events are sent to over HTTPS. types is a list, agents a selector of labels;
@@ -357,16 +379,63 @@ CREATE TABLE event_leaders (
     call     BIGINT NOT NULL
 );
 
+-- Operators, which call the operator API. What a role may do is in the API's calls. The certificate's
+-- serial number and key are both on record, so that a former CA's key makes no operator.
+CREATE TABLE operators (
+    name       TEXT PRIMARY KEY,
+    role       TEXT   NOT NULL,
+    serial     TEXT   NOT NULL,
+    key_print  TEXT   NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    revoked_at BIGINT NOT NULL
+);
+
+-- The operators' audit log in batches, by the number of a batch's first record. Rows are added,
+-- never changed. The text is hashed as it stands.
+CREATE TABLE operator_audit (
+    first BIGINT PRIMARY KEY,
+    text  TEXT NOT NULL
+);
+
+-- Changes that operators sent with an Idempotency-Key, with the answer once there is one.
+CREATE TABLE operator_changes (
+    operator TEXT   NOT NULL,
+    key      TEXT   NOT NULL,
+    digest   TEXT   NOT NULL,
+    answer   TEXT   NOT NULL,
+    begun_at BIGINT NOT NULL,
+    done_at  BIGINT NOT NULL,
+    PRIMARY KEY (operator, key)
+);
+
+-- Sessions of operators in the console (kind open), and the codes that open one, once (kind code).
+-- digest is of the secret that the browser has. Both end with the operator's certificate.
+CREATE TABLE console_sessions (
+    digest     TEXT PRIMARY KEY,
+    kind       TEXT   NOT NULL,
+    operator   TEXT   NOT NULL,
+    serial     TEXT   NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+
 -- +goose Down
+DROP TABLE console_sessions;
+DROP TABLE operator_changes;
+DROP TABLE operator_audit;
+DROP TABLE operators;
 DROP TABLE event_leaders;
 DROP TABLE authority;
 DROP TABLE tunnels;
 DROP TABLE nodes;
 DROP TABLE deliveries;
 DROP TABLE webhooks;
+DROP TABLE certificate_failures;
 DROP TABLE gateway_locks;
 DROP TABLE gateway_files;
 DROP TABLE host_grants;
+DROP TABLE served_hosts;
 DROP TABLE host_claims;
 DROP TABLE route_sets;
 DROP TABLE routes;

@@ -1,10 +1,10 @@
 INSERT INTO tokens (id, name, hash, labels, max_uses, uses, created_at, expires_at, revoked_at, last_used_at, last_used_by, approve, lifetime, rotated_to, rotated_at)
   VALUES ('t1', 'fleet', 'hash', '{"region":"eu"}', 5, 1, 1763000000000000, 0, 0, 1763000001000000, 'a1', 0, 0, '', 0);
 INSERT INTO agents (id, name, cluster_uid, labels, state, key_print, previous_key_print, token_id, agent_version, runner_api_version,
-    kubernetes_version, distribution, provider, capacity, edge_address, sequence, registered_at, last_seen, revoked_at, self_update, clones)
+    kubernetes_version, distribution, provider, capacity, edge_address, sequence, registered_at, last_seen, revoked_at, self_update, components, clones)
   VALUES ('a1', 'shop', 'uid-1', '{"zone":"a"}', 'online', 'k2', 'k1', 't1', '1.0', 'v1', 'v1.30', 'k3s', 'bare', '{"nodes":3}', 'edge:1', 2, 1763000001000000, 1763000002000000, 0,
-    '{"state":"done","to":"v1.2.3"}', '[{"cluster":"uid-8","instance":"pod-1"}]'),
-         ('a2', 'shop', 'uid-2', 'null', 'revoked', 'k3', '', 't1', '1.0', 'v1', '', '', '', '{"nodes":1}', 'edge:1', 1, 1763000001000000, 1763000002000000, 1763000003000000, 'null', 'null');
+    '{"state":"done","to":"v1.2.3"}', '[{"name":"ingress","version":"2.1.0","ready":true}]', '[{"cluster":"uid-8","instance":"pod-1"}]'),
+         ('a2', 'shop', 'uid-2', 'null', 'revoked', 'k3', '', 't1', '1.0', 'v1', '', '', '', '{"nodes":1}', 'edge:1', 1, 1763000001000000, 1763000002000000, 1763000003000000, 'null', 'null', 'null');
 INSERT INTO runners (name, serial, created_at, expires_at, agents, ttl) VALUES ('ci', '02', 1763000000000000, 1863000000000000, 'zone=a', 86400000000);
 INSERT INTO certificates (sha256, serial, role, name, issuer, not_before, not_after, issued_at, reason)
   VALUES ('ab12', '02', 'runner', 'ci', 'i1', 1763000000000000, 1863000000000000, 1763000000000000, 'runner create');
@@ -24,11 +24,11 @@ UPDATE news SET number = 1 WHERE agent_id = '';
 INSERT INTO news (agent_id, number) VALUES ('*', 1);
 INSERT INTO agent_trust (agent_id, bundle, issuer) VALUES ('a1', 'b1', 'i1');
 INSERT INTO runner_trust (runner, serial, key_print, issuer) VALUES ('ci', '02', 'k7', 'i1');
-INSERT INTO routes (agent_id, position, host, path, path_type, tls, namespace, app, service, port, ready, reason, since)
-  VALUES ('a1', 0, 'shop.example.com', '/', 'Prefix', 1, 'production', 'web', 'web', 8080, 1, '', 1763000008000000);
+INSERT INTO routes (agent_id, position, host, path, path_type, tls, namespace, app, service, port, ready, reason, endpoint, since)
+  VALUES ('a1', 0, 'shop.example.com', '/', 'Prefix', 1, 'production', 'web', 'web', 8080, 1, '', '', 1763000008000000);
 INSERT INTO route_sets (agent_id, digest, omitted, at, revision) VALUES ('a1', 'd1', 0, 1763000008000000, 3);
-INSERT INTO host_claims (agent_id, host, proof, claimed_at, proven_at, checked_at, lost_at, next_at, reason)
-  VALUES ('a1', 'shop.example.com', 'cname', 1763000008000000, 1763000008100000, 1763000008100000, 0, 1763086408100000, '');
+INSERT INTO host_claims (agent_id, host, proof, claimed_at, proven_at, checked_at, lost_at, next_at, reason, mode, mode_reason)
+  VALUES ('a1', 'shop.example.com', 'cname', 1763000008000000, 1763000008100000, 1763000008100000, 0, 1763086408100000, '', 'direct', '');
 INSERT INTO host_grants (host, agent_id, granted_at) VALUES ('www.example.com', 'a1', 1763000008200000);
 INSERT INTO gateway_files (name, sealed, size, modified_at) VALUES ('certificates/x/x.crt', 'c2VhbGVk', 6, 1763000008300000);
 INSERT INTO gateway_locks (name, holder, until) VALUES ('issue_cert_x', 'n1', 1763000068300000);
@@ -41,3 +41,5 @@ INSERT INTO nodes (id, version, peer_address, tunnel_address, edge_address, star
 INSERT INTO tunnels (node_id, agent_id, since) VALUES ('n1', 'a1', 1763000009500000);
 INSERT INTO authority (name, version, sealed) VALUES ('ca', 3, '123');
 INSERT INTO event_leaders (agent_id, lease, term, call) VALUES ('a1', 'l1', 3, 7);
+INSERT INTO console_sessions (digest, kind, operator, serial, created_at, expires_at)
+  VALUES ('d1', 'open', 'alice', 'a1', 1763000000000000, 1763000010000000);

@@ -16,7 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -81,12 +81,12 @@ func (a *agent) live(ctx context.Context) {
 }
 
 func (a *agent) serve(ctx context.Context) error {
-	cfg := server.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop(), TLS: a.serverTLS()}
-	return server.Serve(ctx, a.tunnel.Listener(), cfg)
+	cfg := transport.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop(), TLS: a.serverTLS()}
+	return transport.Serve(ctx, a.tunnel.Listener(), cfg)
 }
 
 func (a *agent) serverTLS() *tls.Config {
-	return server.TLS(server.TLSConfig{
+	return transport.TLS(transport.TLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &a.id.Certificate, nil },
 		Roots:       func() *x509.CertPool { return a.id.Roots }, TrustDomain: a.id.TrustDomain,
 		Refresh: a.refresh,
@@ -168,7 +168,7 @@ func (a *agent) tell(ctx context.Context, first, n int) error {
 	for i := range events {
 		events[i] = controlapi.Event{
 			ID: fmt.Sprintf("bench-%d", first+i), Type: "app.progressing", Time: time.Now(),
-			App: controlapi.AppEvent{
+			App: &controlapi.AppEvent{
 				Namespace: "shop", Name: "web", Image: "registry.example.com/shop/web:1.4.2", Generation: int64(first + i + 1),
 				Replicas: 3, Ready: 2, Message: "2 of 3 pods are ready",
 			},

@@ -14,10 +14,13 @@ import (
 // Closed is the result of clients that each send their next request once the previous one was
 // answered.
 type Closed struct {
-	Clients   int
+	Clients int
+	// PerSecond is of the requests that ended in the time that was measured. P50 and P99 are of
+	// those that began in it. To count only those that did both would leave out slow ones.
 	PerSecond float64
 	P50, P99  time.Duration
-	// Answered are all requests, those included that began or ended outside of the time that was measured.
+	// Answered are all requests, those included that began or ended outside of the time that was
+	// measured.
 	Answered int
 }
 
@@ -38,44 +41,54 @@ func RunClosed(ctx context.Context, client *http.Client, url string, clients int
 		all.Wait()
 	}
 	each(func(int) error { return Get(ctx, client, url) })
-	took, answered := make([][]time.Duration, clients), make([]int, clients)
+	did := make([]counted, clients)
 	begin := time.Now().Add(warmUp)
 	each(func(i int) (err error) {
-		took[i], answered[i], err = oneClient(ctx, client, url, begin, begin.Add(measured))
+		did[i], err = oneClient(ctx, client, url, begin, begin.Add(measured))
 		return err
 	})
 	if err := context.Cause(ctx); err != nil {
 		return Closed{}, fmt.Errorf("%d clients: %w", clients, err)
 	}
-	every := slices.Concat(took...)
-	slices.Sort(every)
-	all := clients // each has made its connection with one
-	for _, n := range answered {
-		all += n
+	var every []time.Duration
+	ended, all := 0, clients // each has made its connection with one
+	for _, d := range did {
+		every = append(every, d.took...)
+		ended += d.ended
+		all += d.answered
 	}
+	slices.Sort(every)
 	return Closed{
-		Clients: clients, PerSecond: float64(len(every)) / measured.Seconds(),
+		Clients: clients, PerSecond: float64(ended) / measured.Seconds(),
 		P50: Percentile(every, 0.5), P99: Percentile(every, 0.99), Answered: all,
 	}, nil
 }
 
-// oneClient returns how long those of its requests took that began and ended in time, and how many
-// there were in all.
-func oneClient(ctx context.Context, client *http.Client, url string, begin, end time.Time) (took []time.Duration, answered int, err error) {
+// counted are the requests of one client.
+type counted struct {
+	took            []time.Duration // of those that began in time
+	ended, answered int             // in time, and in all
+}
+
+func oneClient(ctx context.Context, client *http.Client, url string, begin, end time.Time) (did counted, err error) {
 	for ctx.Err() == nil {
 		start := time.Now()
 		if !start.Before(end) {
 			break
 		}
 		if err := Get(ctx, client, url); err != nil {
-			return nil, answered, err
+			return counted{}, err
 		}
-		answered++
-		if now := time.Now(); !start.Before(begin) && !now.After(end) {
-			took = append(took, now.Sub(start))
+		did.answered++
+		now := time.Now()
+		if !start.Before(begin) {
+			did.took = append(did.took, now.Sub(start))
+		}
+		if !now.Before(begin) && !now.After(end) {
+			did.ended++
 		}
 	}
-	return took, answered, nil
+	return did, nil
 }
 
 // Get gets a URL and reads its answer to the end.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -51,6 +52,26 @@ func TestClientsAreCounted(t *testing.T) {
 	assert.Positive(t, got.P50)
 	assert.GreaterOrEqual(t, got.P99, got.P50)
 	assert.EqualValues(t, asked.Load(), got.Answered, "those before and after count, too")
+}
+
+// slow answers each request after a while.
+type slow time.Duration
+
+func (s slow) RoundTrip(*http.Request) (*http.Response, error) {
+	time.Sleep(time.Duration(s)) // of the bubble
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+// TestSlowRequestsCount: each takes nearly as long as the measurement.
+func TestSlowRequestsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const took = 200 * time.Millisecond
+		client := &http.Client{Transport: slow(took)}
+		got, err := load.RunClosed(t.Context(), client, "http://x", 50, 100*time.Millisecond, 250*time.Millisecond)
+		require.NoError(t, err)
+		assert.InDelta(t, 250, got.PerSecond, 51)
+		assert.Equal(t, took, got.P50)
+	})
 }
 
 func TestARequestThatFailsEndsTheRun(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 // The names in the certificates.
@@ -68,11 +68,11 @@ func NewCertificates(dir string) error {
 	if err != nil {
 		return err
 	}
-	ofAgent, err := authority.Agent(request, ServerName, runnerapi.AgentURI(TrustDomain, AgentID), ttl, "benchmark")
+	ofAgent, err := authority.Agent(request, ServerName, credentials.AgentURI(TrustDomain, AgentID), ttl, "benchmark")
 	if err != nil {
 		return err
 	}
-	ofRunner, runnerKey, err := authority.Runner("bench", runnerapi.RunnerURI(TrustDomain, "bench"), ttl, "benchmark")
+	ofRunner, runnerKey, err := authority.Client("bench", credentials.RunnerURI(TrustDomain, "bench"), ttl, "benchmark")
 	if err != nil {
 		return err
 	}

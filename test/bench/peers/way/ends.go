@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
 )
 
@@ -44,7 +44,7 @@ func serve(ctx context.Context, ln net.Listener, dir string) error {
 	}
 	srv := &http.Server{
 		Handler: load.Handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: nil,
-		TLSConfig: server.TLS(server.TLSConfig{
+		TLSConfig: transport.TLS(transport.TLSConfig{
 			Certificate: func() (*tls.Certificate, error) { return cert, nil },
 			Roots:       func() *x509.CertPool { return pool }, TrustDomain: TrustDomain,
 		}),

@@ -14,11 +14,15 @@ import (
 
 const frpUser = "bench"
 
-func frpRelay(ctx context.Context, at Place) error {
+// serveFRP runs frps, with what change sets beside its addresses.
+func serveFRP(ctx context.Context, at Place, change func(*v1.ServerConfig)) error {
 	log.InitLogger("console", "error", 1, true)
 	cfg := &v1.ServerConfig{}
 	host, port := split(at.Tunnel)
 	cfg.BindAddr, cfg.BindPort, cfg.ProxyBindAddr = host, number(port), host
+	if change != nil {
+		change(cfg)
+	}
 	if err := cfg.Complete(); err != nil {
 		return err
 	}
@@ -30,7 +34,8 @@ func frpRelay(ctx context.Context, at Place) error {
 	return nil
 }
 
-func frpAgent(ctx context.Context, at Place) error {
+// dialFRP runs frpc with one proxy.
+func dialFRP(ctx context.Context, at Place, proxy v1.ProxyConfigurer) error {
 	log.InitLogger("console", "error", 1, true)
 	stay := false
 	cfg := &v1.ClientCommonConfig{User: frpUser, LoginFailExit: &stay}
@@ -39,24 +44,30 @@ func frpAgent(ctx context.Context, at Place) error {
 	if err := cfg.Complete(); err != nil {
 		return err
 	}
-	p := &v1.TCPProxyConfig{}
-	p.Name, p.Type = frpUser, string(v1.ProxyTypeTCP)
-	p.LocalIP, port = split(at.Local)
-	p.LocalPort = number(port)
-	_, port = split(at.Public)
-	p.RemotePort = number(port)
-	p.Complete()
+	proxy.Complete()
 	proxies := source.NewConfigSource()
-	if err := proxies.ReplaceAll([]v1.ProxyConfigurer{p}, nil); err != nil {
+	if err := proxies.ReplaceAll([]v1.ProxyConfigurer{proxy}, nil); err != nil {
 		return err
 	}
 	svc, err := client.NewService(client.ServiceOptions{Common: cfg, ConfigSourceAggregator: source.NewAggregator(proxies)})
 	if err != nil {
 		return err
 	}
+	return svc.Run(ctx)
+}
+
+func frpRelay(ctx context.Context, at Place) error { return serveFRP(ctx, at, nil) }
+
+func frpAgent(ctx context.Context, at Place) error {
+	p := &v1.TCPProxyConfig{}
+	p.Name, p.Type = frpUser, string(v1.ProxyTypeTCP)
+	host, port := split(at.Local)
+	p.LocalIP, p.LocalPort = host, number(port)
+	_, port = split(at.Public)
+	p.RemotePort = number(port)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serveLocal(ctx, at) })
-	group.Go(func() error { return svc.Run(ctx) })
+	group.Go(func() error { return dialFRP(ctx, at, p) })
 	return group.Wait()
 }
 

@@ -63,7 +63,7 @@ func All() []Way {
 
 // Named returns the way of that name.
 func Named(name string) (Way, error) {
-	all := All()
+	all := append(All(), ToApps()...)
 	i := slices.IndexFunc(all, func(w Way) bool { return w.Name == name })
 	if i < 0 {
 		return Way{}, errors.New(name + ": there is no such way")

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	startTimeout  = 3 * time.Minute
+	startTimeout  = 8 * time.Minute
 	maxOpenFiles  = 1 << 20
 	inheritedLock = 3
 )

@@ -62,7 +62,8 @@ func runCover(ctx context.Context, out io.Writer, m *module) error {
 //go:embed coverage.txt
 var baselineFile string
 
-// tolerance is how many percent the coverage may be lower: which lines run depends on timing, a little.
+// tolerance is how many percent the coverage may be lower: which lines run depends on timing, a
+// little.
 const tolerance = 0.1
 
 // compare holds the line coverage against the one that coverage.txt keeps.
@@ -91,16 +92,15 @@ func baseline(file string) (kept float64, err error) {
 	return kept, nil
 }
 
-// coverJobs returns the jobs of testJobs without the race detector, whose builds are different. Which
-// tests `make test` leaves out changes with what they cost, and must not change the coverage: so the
-// product's packages and the journeys run all of their tests. What else the release suite has needs
-// machines, or hours.
+// coverJobs returns the jobs of testJobs with the coverage of what they run. Which tests `make
+// test` leaves out changes with what they cost, and must not change the coverage: so the product's
+// packages and the journeys run all of their tests. What else the release suite has needs machines,
+// or hours.
 func coverJobs(m *module, tests, programs string) (jobs []job) {
 	for _, j := range testJobs(m) {
 		if j.dir != "" {
 			continue // no production code
 		}
-		j.race = false
 		j.args = append(j.args, "-cover", "-coverpkg="+modulePath+"/...")
 		j.env = append(j.env, coverEnv+"="+programs)
 		j.last = []string{"-args", "-test.gocoverdir=" + tests}

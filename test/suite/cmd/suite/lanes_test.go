@@ -19,15 +19,6 @@ func TestPartsTakeAsLongAsTheLongestLaneAndThoseAlone(t *testing.T) {
 	}))
 }
 
-func TestTestAllFitsIntoItsTime(t *testing.T) {
-	var all []piece
-	for _, p := range parts {
-		all = append(all, piece{part: p, cost: p.estimate})
-	}
-	const test = 12 * time.Minute
-	require.LessOrEqual(t, test+duration(all), 75*time.Minute)
-}
-
 // TestLanes runs parts of one test each, of a module of their own.
 func TestLanes(t *testing.T) {
 	repository(t) // its files tell which skips are expected

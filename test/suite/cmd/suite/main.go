@@ -23,14 +23,14 @@ const usage = `usage: suite COMMAND
   test               what a change must pass
   all                what a release must pass: test, and every part below
   short              unit tests alone: no cluster, no broker, no database
-  race               the short tests of the packages that test runs without the race detector
+  race               the short tests with the race detector
   package PKG [RUN]  the tests of one package that match RUN, as test runs them
   cover              what test runs, and what it leaves out of the product's packages, with the coverage
                      of production code
   part NAME...       parts of the release suite: ` + partNames + `
   touched            the parts whose inputs a change touched; -base REF names where it begins,
                      -limit D leaves parts out that would end later
-  list [GROUP]       the parts, and the packages of each group; or those of one group: real, raced, unraced`
+  list               the parts, and the packages of each group`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -75,8 +75,6 @@ func dispatch(ctx context.Context, out io.Writer, m *module, args []string) erro
 	case name == "list" && len(rest) == 0:
 		list(out, m)
 		return nil
-	case name == "list" && len(rest) == 1:
-		return listGroup(out, m, rest[0])
 	}
 	return fmt.Errorf("unknown command %q\n%s", strings.Join(args, " "), usage)
 }
@@ -167,17 +165,6 @@ func list(out io.Writer, m *module) {
 	for _, j := range testJobs(m) {
 		fmt.Fprintf(out, "%s:\n  %s\n", j.name, strings.Join(j.packages, "\n  "))
 	}
-}
-
-// listGroup prints the packages of a group, for programs.
-func listGroup(out io.Writer, m *module, group string) error {
-	raced, real := m.groups()
-	pkgs := map[string][]string{"raced": raced, "real": real, "unraced": m.unraced()}[group]
-	if pkgs == nil {
-		return fmt.Errorf("there is no group %q: choose real, raced or unraced", group)
-	}
-	fmt.Fprintln(out, strings.Join(pkgs, "\n"))
-	return nil
 }
 
 // failures are the names of what failed, in order.

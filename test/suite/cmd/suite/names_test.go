@@ -60,8 +60,8 @@ func TestNamesInPatternsExist(t *testing.T) {
 	}
 }
 
-// TestWhatAChangeLeavesOutAPartRuns finds the tests that call suite.Release, or ask suite.IsRelease: a
-// part with the release's environment has to run each.
+// TestWhatAChangeLeavesOutAPartRuns finds the tests that call suite.Release, or ask
+// suite.IsRelease: a part with the release's environment has to run each.
 func TestWhatAChangeLeavesOutAPartRuns(t *testing.T) {
 	m := repository(t)
 	found := 0
@@ -76,8 +76,8 @@ func TestWhatAChangeLeavesOutAPartRuns(t *testing.T) {
 	require.NotZero(t, found)
 }
 
-// isRunByAPart reports whether a part runs a test with the release's environment. A helper counts as
-// run where all tests of its package run.
+// isRunByAPart reports whether a part runs a test with the release's environment. A helper counts
+// as run where all tests of its package run.
 func isRunByAPart(t *testing.T, m *module, pkg, name string) bool {
 	t.Helper()
 	for _, p := range parts {

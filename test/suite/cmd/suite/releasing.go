@@ -13,11 +13,11 @@ import (
 
 // furtherJobs returns a job for each of these packages that runs the tests which `make test` leaves
 // out, and no others. A package without such tests has no job.
-func furtherJobs(m *module, race bool, pkgs ...string) (jobs []job) {
+func furtherJobs(m *module, pkgs ...string) (jobs []job) {
 	for _, pkg := range pkgs {
 		if names := m.releasing(pkg); len(names) > 0 {
 			jobs = append(jobs, job{
-				name: short(pkg), env: release, race: race, packages: []string{pkg},
+				name: short(pkg), env: release, packages: []string{pkg},
 				args: []string{"-run", "^(" + strings.Join(names, "|") + ")$"},
 			})
 		}

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// shortReasons returns the reasons with which the repository's Go files skip a test under -short: the
-// texts of calls of Skip that stand in an if statement that asks testing.Short.
+// shortReasons returns the reasons with which the repository's Go files skip a test under -short:
+// the texts of calls of Skip that stand in an if statement that asks testing.Short.
 func shortReasons(root string) (reasons []string, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -15,57 +15,56 @@ const (
 	benchModule = "test/bench/peers"
 	// fuzzTime is how long each fuzz target looks for new inputs.
 	fuzzTime  = "30s"
-	partNames = "outages, race, databases, machines, hostile, contract, failures, chaos, fuzz, journeys"
+	partNames = "race, clusters, databases, machines, hostile, contract, failures, chaos, fuzz, journeys"
 )
 
 // release makes the tests run that are only in the release suite.
 var release = []string{suite.Variable + "=" + suite.All}
 
-// realParts are the packages whose tests bring up a cluster, a machine, or the whole system, or render
-// in a child process.
-// Most of our code runs in child processes there, so `make test` compiles them without the race
-// detector; the release suite's part "race" runs them with it.
+// realParts are the packages whose tests bring up a cluster, a machine, or the whole system, or
+// render in a child process. Such tests mostly wait, and most of our code runs in child processes
+// there.
 var realParts = []string{
 	"/test/kubetest", "/test/cluster", "/test/machine", "/test/harness", "/test/buildkit", "/test/rendertest",
 }
 
-// usesRealParts reports whether a package's tests import one of them, or run a command line: that is
-// a child process, too.
+// usesRealParts reports whether a package's tests import one of them, or run a command line: that
+// is a child process, too.
 func (m *module) usesRealParts(pkg string) bool {
 	return strings.HasPrefix(m.dirs[pkg], "cmd/") || slices.ContainsFunc(m.deps[pkg], func(dep string) bool {
 		return slices.ContainsFunc(realParts, func(part string) bool { return strings.HasPrefix(dep, modulePath+part) })
 	})
 }
 
-// groups returns the packages of `make test`: those with the race detector, and those without.
-func (m *module) groups() (raced, real []string) {
+// groups returns the packages with tests: those on real parts, and those whose tests run our code
+// in their own process.
+func (m *module) groups() (real, own []string) {
 	for _, pkg := range m.tested() {
-		switch {
-		case m.usesRealParts(pkg):
+		if m.usesRealParts(pkg) {
 			real = append(real, pkg)
-		default:
-			raced = append(raced, pkg)
+		} else {
+			own = append(own, pkg)
 		}
 	}
-	return raced, real
+	return real, own
 }
 
-// testJobs returns what a change must pass. Most tests wait more than they compute, so two packages on
-// real parts run beside two with the race detector. The latter stand back a little: a pod that starts
-// late fails its probes.
+// testJobs returns what a change must pass. Most tests wait more than they compute, so two packages
+// on real parts run beside two others. The latter stand back a little: a pod that starts late fails
+// its probes.
 func testJobs(m *module) []job {
-	raced, real := m.groups()
+	real, own := m.groups()
 	return []job{
 		{name: "packages on real parts", args: []string{"-p", "2"}, packages: slowestFirst(real)},
-		{name: "packages with the race detector", race: true, nice: 5, args: []string{"-p", "2"}, packages: slowestFirst(raced)},
+		{name: "packages in their own process", nice: 5, args: []string{"-p", "2"}, packages: slowestFirst(own)},
 		{name: "the benchmark's own module", dir: benchModule, packages: []string{"./..."}},
 	}
 }
 
-// raceJobs returns the short tests of the packages that testJobs compiles without the race
-// detector.
+// raceJobs returns the short tests with the race detector.
 func raceJobs(m *module) []job {
-	return []job{{name: "short tests with the race detector", race: true, args: []string{"-short"}, packages: m.unraced()}}
+	real, own := m.groups()
+	return []job{{name: "short tests with the race detector", race: true, args: []string{"-short"}, packages: append(own, ofProduct(real)...)}}
 }
 
 // shortJobs need neither a cluster nor a server.
@@ -100,13 +99,20 @@ type part struct {
 // pages are the documents whose commands tests run.
 var pages = []string{"docs", "README.md"}
 
-// parts are in the order in which a change should hear of a failure. `make test-all` runs them after
-// `make test` (12 minutes) in lanes: machines, journeys, race and outages (47 minutes) beside databases,
-// hostile, contract and failures (45), with fuzz in the time that these leave; then chaos alone (15). An
-// hour and a quarter.
+// parts are in the order in which a change should hear of a failure. `make test-all` runs them
+// after `make test` in lanes: race, machines, journeys and clusters beside databases, hostile,
+// contract and failures, with fuzz in the time that these leave; then chaos alone. The estimates
+// are rather long than short, because CI starts only what fits into its hour.
 var parts = []part{
 	{
-		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 11 * time.Minute, lane: serversLane, files: pages,
+		name: "race", what: "the race detector over all other packages, with their tests that take long: outages of brokers and receivers, releases", estimate: 20 * time.Minute, lane: machinesLane, product: true, files: pages,
+		jobs: func(m *module) []job {
+			_, own := m.groups()
+			return []job{{name: "with the race detector", env: release, race: true, args: []string{"-p", "2"}, packages: slowestFirst(own)}}
+		},
+	},
+	{
+		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 17 * time.Minute, lane: serversLane, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{
 				name: "on PostgreSQL", env: []string{"PIPEOPS_TEST_DATABASE=postgres"}, args: []string{"-p", "1"},
@@ -115,9 +121,12 @@ var parts = []part{
 		},
 	},
 	{
-		name: "hostile", what: "100 000 hostile connections to a control plane's listeners; attackers of the whole system", estimate: 9 * time.Minute, lane: serversLane, product: true,
+		name: "hostile", what: "100 000 hostile connections to a control plane's listeners, 10 000 to the gateway; attackers of the whole system", estimate: 15 * time.Minute, lane: serversLane, product: true,
 		jobs: func(m *module) []job {
-			return []job{{name: "hostile connections", env: append([]string{"PIPEOPS_TEST_HOSTILE_CONNECTIONS=100000"}, release...), args: []string{"-p", "1"}, packages: m.below("test/hostile")}}
+			return []job{
+				{name: "hostile connections", env: append([]string{"PIPEOPS_TEST_HOSTILE_CONNECTIONS=100000"}, release...), args: []string{"-p", "1"}, packages: m.below("test/hostile")},
+				{name: "hostile visitors of the gateway", env: []string{"PIPEOPS_TEST_HOSTILE_VISITORS=10000"}, args: []string{"-run", "^TestNothingGrowsAtTheGateway$"}, packages: []string{modulePath + "/internal/controlplane/gateway"}},
+			}
 		},
 	},
 	{
@@ -134,7 +143,7 @@ var parts = []part{
 		},
 	},
 	{
-		name: "machines", what: "the installer's life on Debian 11, 12 and 13; systemd and OpenRC services; self-updates; the charts' further lives", estimate: 18 * time.Minute, lane: machinesLane, product: true, files: pages,
+		name: "machines", what: "the installer's life on Debian 11, 12 and 13; systemd and OpenRC services; self-updates; the charts' further lives", estimate: 22 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{
 				name: "machines", env: release, args: []string{"-p", "2"},
@@ -143,21 +152,16 @@ var parts = []part{
 		},
 	},
 	{
-		name: "outages", what: "announcements while brokers and receivers die again and again, and what else takes the control plane's tests long, with the race detector", estimate: 6 * time.Minute, lane: machinesLane,
+		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, the documents' commands; the demo; lives of test clusters; alerts through Prometheus; the pages in Chromium", estimate: 20 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
-			return furtherJobs(m, true, append(m.below("runnerapi/announce"), m.below("internal/controlplane")...)...)
+			return furtherJobs(m, slices.Concat(m.below("test/e2e"), m.below("test/demo"), m.below("test/cluster"), m.below("test/observe"), m.below("test/browser"))...)
 		},
 	},
 	{
-		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, the documents' commands; the demo; lives of test clusters", estimate: 7 * time.Minute, lane: machinesLane, product: true, files: pages,
+		name: "clusters", what: "the race detector over the packages on real parts, with their tests that take long", estimate: 35 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
-			return furtherJobs(m, false, slices.Concat(m.below("test/e2e"), m.below("test/demo"), m.below("test/cluster"))...)
-		},
-	},
-	{
-		name: "race", what: "the race detector over the packages on real parts, with their tests that take long", estimate: 16 * time.Minute, lane: machinesLane, product: true, files: pages,
-		jobs: func(m *module) []job {
-			return []job{{name: "real parts with the race detector", env: release, race: true, args: []string{"-p", "2"}, packages: slowestFirst(m.unraced())}}
+			real, _ := m.groups()
+			return []job{{name: "real parts with the race detector", env: release, race: true, args: []string{"-p", "2"}, packages: slowestFirst(ofProduct(real))}}
 		},
 	},
 	{
@@ -172,11 +176,10 @@ var parts = []part{
 	},
 }
 
-// unraced returns the packages whose own code testJobs runs without the race detector. Those below
-// test/ are not among them: what they test runs in processes of its own.
-func (m *module) unraced() []string {
-	_, real := m.groups()
-	return slices.DeleteFunc(real, func(p string) bool { return strings.HasPrefix(short(p), "test/") })
+// ofProduct leaves out the packages below test/: what those on real parts test runs in other
+// processes.
+func ofProduct(pkgs []string) []string {
+	return slices.DeleteFunc(pkgs, func(p string) bool { return strings.HasPrefix(short(p), "test/") })
 }
 
 // neverRun is what no suite of this repository runs.

@@ -32,13 +32,13 @@ func repository(t *testing.T) *module {
 
 func TestEveryPackageIsInOneGroup(t *testing.T) {
 	m := repository(t)
-	raced, real := m.groups()
-	require.ElementsMatch(t, m.tested(), slices.Concat(raced, real))
+	real, own := m.groups()
+	require.ElementsMatch(t, m.tested(), slices.Concat(real, own))
 	require.Contains(t, real, modulePath+"/internal/app")
 	require.Contains(t, real, modulePath+"/test/e2e")
-	require.Contains(t, real, modulePath+"/cmd/runner")
-	require.Contains(t, raced, modulePath+"/runnerapi/server")
-	require.Contains(t, raced, modulePath+"/tunnel/server")
+	require.Contains(t, real, modulePath+"/cmd/runner/command")
+	require.Contains(t, own, modulePath+"/runnerapi/server")
+	require.Contains(t, own, modulePath+"/tunnel/server")
 }
 
 func TestEveryPartHasJobs(t *testing.T) {
@@ -54,16 +54,16 @@ func TestEveryPartHasJobs(t *testing.T) {
 	require.ElementsMatch(t, names, strings.Split(partNames, ", "))
 }
 
-// TestReleaseTestsAreFound in their functions, subtests included, and nothing else of their package.
+// TestReleaseTestsAreFound in their functions, subtests included, and nothing else of their
+// package.
 func TestReleaseTestsAreFound(t *testing.T) {
 	m := repository(t)
 	require.Contains(t, m.releasing(modulePath+"/test/e2e"), "TestKubectlThroughTheTunnel", "some of its subtests")
-	require.NotContains(t, m.releasing(modulePath+"/test/e2e"), "TestTheReadmeRuns")
-	require.Empty(t, furtherJobs(m, false, modulePath+"/test/suite/cmd/suite"))
-	for _, j := range furtherJobs(m, true, modulePath+"/internal/controlplane") {
-		require.True(t, j.race)
+	require.NotContains(t, m.releasing(modulePath+"/test/e2e"), "TestDryRunChangesNothing")
+	require.Empty(t, furtherJobs(m, modulePath+"/test/suite/cmd/suite"))
+	for _, j := range furtherJobs(m, modulePath+"/test/demo") {
 		require.Contains(t, j.env, release[0])
-		require.Contains(t, j.pattern(), "TestWebhooksOutliveOutages")
+		require.Contains(t, j.pattern(), "TestMakeDemo")
 	}
 }
 
@@ -96,7 +96,7 @@ func TestInputs(t *testing.T) {
 		"internal/problem/problem.go":            true, // imported
 		"go.sum":                                 true,
 		"scripts/install.sh":                     false,
-		"docs/webhooks.md":                       true,
+		"docs/operator/webhooks.md":              true,
 		"README.md":                              true,
 		"internal/app/diagnose/diagnose.go":      false,
 	} {
@@ -108,7 +108,7 @@ func TestInputs(t *testing.T) {
 	require.True(t, in.has("scripts/install/main.sh"))
 	require.True(t, in.has("deployments/systemd/pipeops-agent.service"))
 	require.True(t, in.has("internal/app/diagnose/diagnose.go"), "it is compiled into the agent")
-	require.True(t, in.has("docs/install.md"), "its commands are run")
+	require.True(t, in.has("docs/cluster-owner/install.md"), "its commands are run")
 	require.True(t, in.has("README.md"))
 	require.False(t, in.has("LICENSE"))
 }
@@ -128,8 +128,8 @@ func TestWhatTestsNameIsAnInput(t *testing.T) {
 	}
 }
 
-// named returns the paths of the repository's files that stand as texts in a package's tests. With a
-// pattern, it looks at the files alone whose tests match it.
+// named returns the paths of the repository's files that stand as texts in a package's tests. With
+// a pattern, it looks at the files alone whose tests match it.
 func (m *module) named(t *testing.T, pkg, pattern string) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -1,0 +1,53 @@
+package agent
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+// observer observes what a heartbeat reports.
+type observer struct {
+	version    string
+	replica    string
+	now        func() time.Time
+	kube       *kube.Client
+	cluster    *clusterID
+	cas        *caRotation
+	updates    *selfUpdate
+	components func(context.Context) []controlapi.Component
+}
+
+// observe returns what this replica reports. The leader reads the cluster's figures; the others
+// only report that they are alive.
+func (o *observer) observe(ctx context.Context, tun *tunnel.Set, leads bool) (controlapi.Heartbeat, error) {
+	beat := controlapi.Heartbeat{
+		Clock: o.now(), AgentVersion: o.version, RunnerAPIVersion: runnerAPIVersion,
+		TunnelPhase: tunnelPhase(tun.Status()), Standby: !leads, CABundleHash: o.cas.reported(),
+		Instance: o.replica,
+	}
+	o.cluster.try(ctx)
+	if !leads {
+		return beat, nil
+	}
+	beat.Update = o.updates.status()
+	beat.Components = o.components(ctx)
+	facts, err := o.kube.Facts(ctx)
+	beat.KubernetesVersion, beat.Distribution, beat.Provider = facts.KubernetesVersion, facts.Distribution, facts.Provider
+	beat.Capacity = capacity(facts)
+	return beat, err
+}
+
+// same reports whether two heartbeats describe the same state, apart from the clock and figures
+// that always change.
+func same(a, b controlapi.Heartbeat) bool {
+	for _, h := range []*controlapi.Heartbeat{&a, &b} {
+		h.Clock, h.Ticket = time.Time{}, ""
+		h.Capacity.UsedCPUMillis, h.Capacity.UsedMemoryBytes = nil, nil
+	}
+	return reflect.DeepEqual(a, b)
+}

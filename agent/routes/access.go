@@ -1,0 +1,56 @@
+package routes
+
+import (
+	"context"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// access is whether the cluster owner lets the public in.
+type access struct {
+	off, fix string // why not, and what the owner can do about it
+}
+
+func (a access) closed() bool { return a.off != "" }
+
+// publicAccess reports whether the public is let in; known is false while the policy is not known.
+func (r *Registrar) publicAccess() (to access, known bool) {
+	if !r.Enabled {
+		return access{"the owner of the cluster has turned ingress sync off",
+			"have the owner set ENABLE_INGRESS_SYNC=true and restart the agent"}, true
+	}
+	reason, known := r.Policy.Public()
+	if reason != "" {
+		return access{reason, "have the owner look at public in " + r.Policy.State().Source}, true
+	}
+	return access{}, known
+}
+
+// setPublic tells Apps and the policy about the gateway.
+func (r *Registrar) setPublic(ctx context.Context, engine *app.Engine, to access, state controlapi.RoutesState) error {
+	public := publicOf(to, state)
+	given := public.Given
+	if state.Gateway == "" {
+		given = nil
+	}
+	r.Policy.SetPublicHost(given)
+	return engine.SetPublic(ctx, public)
+}
+
+// publicOf returns what Apps are told about the gateway.
+func publicOf(to access, state controlapi.RoutesState) ingress.Public {
+	hosts := make(map[string]ingress.PublicHost, len(state.Hosts))
+	for _, h := range state.Hosts {
+		hosts[h.Host] = ingress.PublicHost{Served: h.Served && h.Certificate != controlapi.CertificateFailed, Reason: printable.Text(h.Reason)}
+	}
+	return ingress.Public{
+		Off: to.off, Fix: to.fix, Domain: state.Gateway, Hosts: hosts,
+		Given: func(k runnerapi.Key) string {
+			return controlapi.GivenHost(k.Name, k.Namespace, state.Agent, state.Gateway)
+		},
+	}
+}

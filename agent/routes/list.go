@@ -1,0 +1,93 @@
+package routes
+
+import (
+	"context"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+)
+
+// List implements the call about public routes.
+type List struct {
+	registrar *Registrar
+	control   *controlapi.Client
+	engine    *app.Engine
+}
+
+var _ backend.PublicRoutes = List{}
+
+// List returns the implementation of the call about public routes.
+func (r *Registrar) List(control *controlapi.Client, engine *app.Engine) List {
+	return List{r, control, engine}
+}
+
+// askTimeout is how long the control plane may take to say which routes it serves.
+const askTimeout = 5 * time.Second
+
+// ListRoutes implements backend.PublicRoutes. The control plane is asked each time: only the
+// replica that leads follows what it does.
+func (l List) ListRoutes(ctx context.Context) ([]runnerapi.Route, error) {
+	routes, err := l.engine.Routes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	state, err := l.control.Routes(limited)
+	if err != nil {
+		l.registrar.Log.Debug().Err(err).Msg("the control plane did not say which routes it serves")
+	}
+	to, _ := l.registrar.publicAccess()
+	list := make([]runnerapi.Route, len(routes))
+	for i, r := range routes {
+		list[i] = routeOf(r, to, state, err)
+	}
+	return list, nil
+}
+
+// routeOf returns a route as Runners see it. unknown is why the state is not known.
+func routeOf(r ingress.Route, to access, state controlapi.RoutesState, unknown error) runnerapi.Route {
+	out := runnerapi.Route{
+		URL: "https://" + r.Host + r.Path, Host: r.Host, Path: r.Path, PathType: r.PathType, Namespace: r.App.Namespace, App: r.App.Name,
+		Service: r.Service, Port: r.Port, State: runnerapi.RouteSuspended, Mode: runnerapi.RouteTunnel,
+	}
+	host, known := hostStatus(state, r.Host)
+	out.Proof, out.Certificate = host.Proof, runnerapi.CertificateState(host.Certificate)
+	if known && host.Mode == controlapi.ModeDirect {
+		out.Mode = runnerapi.RouteDirect
+	}
+	out.ModeReason = printable.Text(host.ModeReason)
+	switch {
+	case to.closed():
+		out.Reason = to.off
+	case unknown != nil:
+		out.Reason = "the control plane cannot be asked whether it serves the host"
+	case state.Gateway == "":
+		out.Reason = "the control plane has no gateway"
+	case r.Port == 0:
+		out.Reason = r.Reason
+	case !known:
+		out.Reason = "the control plane has not heard of the host yet"
+	case !host.Served:
+		out.Reason = printable.Text(host.Reason)
+	case !r.Ready:
+		out.Reason = r.Reason
+	default:
+		out.State, out.Reason = runnerapi.RouteServing, printable.Text(host.Reason)
+	}
+	return out
+}
+
+func hostStatus(state controlapi.RoutesState, host string) (controlapi.HostStatus, bool) {
+	for _, h := range state.Hosts {
+		if h.Host == host {
+			return h, true
+		}
+	}
+	return controlapi.HostStatus{}, false
+}

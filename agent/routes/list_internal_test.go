@@ -1,0 +1,71 @@
+package routes
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// TestARouteSaysWhyItIsSuspended, the first reason of all.
+func TestARouteSaysWhyItIsSuspended(t *testing.T) {
+	served := controlapi.HostStatus{Host: "a", Served: true, Proof: "given", Certificate: controlapi.CertificateReady}
+	with := func(hosts ...controlapi.HostStatus) controlapi.RoutesState {
+		return controlapi.RoutesState{Gateway: "apps.example.com", Hosts: hosts}
+	}
+	for _, c := range []struct {
+		ready  bool
+		to     access
+		state  controlapi.RoutesState
+		err    error
+		want   runnerapi.RouteState
+		reason string
+	}{
+		{true, access{}, with(served), nil, runnerapi.RouteServing, ""},
+		{false, access{}, with(served), nil, runnerapi.RouteSuspended, "no pod is ready"},
+		{true, access{}, with(controlapi.HostStatus{Host: "a", Reason: "set a CNAME"}), nil, runnerapi.RouteSuspended, "set a CNAME"},
+		{true, access{}, with(), nil, runnerapi.RouteSuspended, "the control plane has not heard of the host yet"},
+		{true, access{}, controlapi.RoutesState{}, nil, runnerapi.RouteSuspended, "the control plane has no gateway"},
+		{true, access{}, controlapi.RoutesState{}, errors.New("away"), runnerapi.RouteSuspended, "the control plane cannot be asked whether it serves the host"},
+		{true, access{off: "kept out"}, with(served), nil, runnerapi.RouteSuspended, "kept out"},
+	} {
+		r := ingress.Route{Host: "a", Path: "/", Port: 80, Ready: c.ready}
+		if !c.ready {
+			r.Reason = "no pod is ready"
+		}
+		got := routeOf(r, c.to, c.state, c.err)
+		assert.Equal(t, []string{string(c.want), c.reason}, []string{string(got.State), got.Reason})
+		assert.Equal(t, "https://a/", got.URL)
+		assert.Equal(t, runnerapi.RouteTunnel, got.Mode)
+	}
+	served.Mode = controlapi.ModeDirect
+	assert.Equal(t, runnerapi.RouteDirect, routeOf(ingress.Route{Host: "a", Path: "/", Ready: true}, access{}, with(served), nil).Mode)
+	served.Mode, served.ModeReason = controlapi.ModeTunnel, "the endpoint does not answer"
+	got := routeOf(ingress.Route{Host: "a", Path: "/", Ready: true}, access{}, with(served), nil)
+	assert.Equal(t, []string{"tunnel", "the endpoint does not answer"}, []string{string(got.Mode), got.ModeReason})
+}
+
+// TestAHostWithoutACertificateIsNotServed to an App's visitors, and is asked about again.
+func TestAHostWithoutACertificateIsNotServed(t *testing.T) {
+	host := controlapi.HostStatus{Host: "a", Served: true, Proof: "given", Certificate: controlapi.CertificateFailed, Reason: "the CA refuses"}
+	state := controlapi.RoutesState{Digest: "d", Gateway: "apps.example.com", Hosts: []controlapi.HostStatus{host}}
+	assert.Equal(t, ingress.PublicHost{Reason: "the CA refuses"}, publicOf(access{}, state).Hosts["a"])
+	known := knownRoutes{RoutesState: state, due: sentAtLeast, sent: time.Now()}
+	assert.LessOrEqual(t, known.next(), hostsSoon)
+	state.Hosts[0].Certificate, state.Hosts[0].Reason = controlapi.CertificateReady, ""
+	assert.Equal(t, ingress.PublicHost{Served: true}, publicOf(access{}, state).Hosts["a"])
+	known = knownRoutes{RoutesState: state, due: sentAtLeast, sent: time.Now()}
+	assert.Greater(t, known.next(), hostsAgain)
+}
+
+// TestARouteThatCannotBeCarried says why, though its host is not known.
+func TestARouteThatCannotBeCarried(t *testing.T) {
+	r := ingress.Route{Host: "a", Path: "/", Reason: "HTTPRoute site is not served"}
+	got := routeOf(r, access{}, controlapi.RoutesState{Gateway: "apps.example.com"}, nil)
+	assert.Equal(t, []string{"suspended", r.Reason}, []string{string(got.State), got.Reason})
+}

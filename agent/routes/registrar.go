@@ -1,0 +1,252 @@
+// Package routes tells the control plane at which public hosts and paths this agent's Apps are
+// served, and lists these routes for Runners.
+package routes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+const (
+	// pause is how long changes of routes are gathered: a rollout causes many.
+	pause = 250 * time.Millisecond
+	// sentAtLeast is how often the routes are sent though nothing changed: the control plane
+	// forgets them after eight hours.
+	sentAtLeast = 4 * time.Hour
+	// hostsSoon is how soon the control plane is asked about hosts that it did not serve when it
+	// was sent them, and hostsAgain how often at last: each time is twice the time before.
+	hostsSoon  = 2 * time.Second
+	hostsAgain = time.Minute
+)
+
+// Config configures a Registrar.
+type Config struct {
+	// Enabled is false if the cluster owner has turned ingress sync off.
+	Enabled bool
+	Policy  *policy.Policy
+	// Public passes public requests to Services.
+	Public *gateway.Handler
+	Log    zerolog.Logger
+}
+
+// Registrar registers the routes of an agent at its control plane.
+type Registrar struct {
+	Config
+	due chan struct{} // a comparison with the routes that the control plane has
+}
+
+// New returns a Registrar. It makes no requests before Run.
+func New(c Config) *Registrar { return &Registrar{Config: c, due: make(chan struct{}, 1)} }
+
+// Soon requests a comparison of the routes now.
+func (r *Registrar) Soon() {
+	select {
+	case r.due <- struct{}{}:
+	default: // one is already due
+	}
+}
+
+// Changed returns the function that the engine calls on changes; nil if the cluster owner has
+// turned ingress sync off.
+func (r *Registrar) Changed() func() {
+	if !r.Enabled {
+		return nil
+	}
+	return r.Soon
+}
+
+// Run keeps the control plane's copy of this agent's routes up to date, until ctx ends. It
+// compares states and does not pass on changes. It does so at the start, after each change, and
+// when this replica begins to lead or the policy changes. It also does so when a tunnel goes down
+// or comes up, because the control plane may have been restored from a backup. With ingress sync
+// turned off, or a control plane without a gateway, there are no routes, and earlier ones are
+// withdrawn.
+func (r *Registrar) Run(ctx context.Context, control *controlapi.Client, tun *tunnel.Set, engine *app.Engine) error {
+	wait := retry.Backoff(time.Second, 30*time.Second)
+	var theirs knownRoutes
+	for {
+		changed := tun.Changed()
+		err := r.compare(ctx, control, engine, &theirs)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
+		case err != nil && controlapi.Passing(err):
+			theirs.sure = false
+			r.Log.Debug().Err(err).Msg("the control plane does not have the newest routes yet; trying again")
+			if !retry.Wait(ctx, wait.NextBackOff()) {
+				return nil
+			}
+			continue
+		case err != nil:
+			r.sayRefused(err)
+		}
+		wait.Reset()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.due:
+		case <-changed:
+		case <-time.After(theirs.next()):
+			theirs.sure = false
+		}
+		if !retry.Wait(ctx, retry.Jitter(pause)) {
+			return nil
+		}
+		select {
+		case <-changed: // now or during the wait: this may be another control plane
+			theirs.sure, theirs.met = false, false
+		default:
+		}
+	}
+}
+
+// knownRoutes is what the control plane has, as far as this replica knows.
+type knownRoutes struct {
+	controlapi.RoutesState
+	sure bool
+	// met is set once the control plane has been asked, through the tunnel that there is now.
+	met  bool
+	sent time.Time // when the control plane was last sent the routes
+	due  time.Duration
+	// again is when the control plane is asked about hosts, from when it was last asked.
+	again time.Duration
+}
+
+// next returns when to ask again, though nothing changed.
+func (k *knownRoutes) next() time.Duration {
+	switch {
+	case k.Gateway == "" || k.Digest == "":
+		return sentAtLeast // a gateway that is turned on comes with another tunnel
+	case slices.ContainsFunc(k.Hosts, unsettled):
+		k.again = min(max(hostsSoon, 2*k.again), hostsAgain)
+		return retry.Jitter(k.again)
+	}
+	return max(hostsAgain, k.due-time.Since(k.sent))
+}
+
+// unsettled reports whether a host waits for its proof or its certificate.
+func unsettled(h controlapi.HostStatus) bool {
+	return !h.Served || h.Certificate != controlapi.CertificateReady
+}
+
+// expiring reports whether the routes are to be sent as a sign of life.
+func (k *knownRoutes) expiring() bool { return time.Since(k.sent) >= k.due }
+
+// compare sends the routes if the control plane has others. It asks first if it does not know
+// what the control plane has: most agents have no changes after a reconnect.
+func (r *Registrar) compare(ctx context.Context, control *controlapi.Client, engine *app.Engine, theirs *knownRoutes) error {
+	to, known := r.publicAccess()
+	if !known {
+		return nil // once it is, Soon brings it here again
+	}
+	leads := engine.Leads()
+	routes, err := r.serve(ctx, engine, to, theirs)
+	if err != nil {
+		return err
+	}
+	if leads && !theirs.sure || !theirs.met && !to.closed() {
+		if theirs.RoutesState, err = control.Routes(ctx); err != nil {
+			return err
+		}
+		theirs.sure, theirs.met = true, true
+		if routes, err = r.serve(ctx, engine, to, theirs); err != nil {
+			return err
+		}
+	}
+	if !leads {
+		theirs.sure = false // another replica sends them meanwhile
+		return nil
+	}
+	if theirs.Gateway == "" {
+		routes = nil // there is nothing that would lead to them
+	}
+	ours, err := bounded(routes)
+	if err != nil {
+		return err
+	}
+	if ours.Digest() == theirs.Digest && (len(routes) == 0 || !theirs.expiring()) {
+		return nil
+	}
+	theirs.sure = false // until it has answered
+	if theirs.RoutesState, err = control.PutRoutes(ctx, ours); err != nil {
+		return err
+	}
+	theirs.again = 0
+	theirs.sure, theirs.sent, theirs.due = true, time.Now(), sentAtLeast-rand.N(sentAtLeast/4) //nolint:gosec // spreading load needs no secrecy
+	r.Log.Info().Int("routes", len(ours.Routes)).Int("omitted", ours.Omitted).Msg("told the control plane at which hosts the Apps are served")
+	return r.setPublic(ctx, engine, to, theirs.RoutesState)
+}
+
+// serve passes public requests on by the routes that there are now, and returns these. Every
+// replica does: public streams come to all of them.
+func (r *Registrar) serve(ctx context.Context, engine *app.Engine, to access, theirs *knownRoutes) (routes []ingress.Route, err error) {
+	if theirs.met || to.closed() {
+		if err := r.setPublic(ctx, engine, to, theirs.RoutesState); err != nil {
+			return nil, err
+		}
+	}
+	if !to.closed() {
+		if routes, err = engine.Routes(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r.Public.Set(backendsOf(routes))
+	return routes, nil
+}
+
+// backendsOf returns where the routes lead.
+func backendsOf(routes []ingress.Route) []gateway.Route {
+	backends := make([]gateway.Route, len(routes))
+	for i, r := range routes {
+		backends[i] = gateway.Route{
+			Host: r.Host, Path: r.Path, PathType: r.PathType, Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created,
+		}
+	}
+	return backends
+}
+
+// bounded returns as many routes as may be sent, in order.
+func bounded(routes []ingress.Route) (controlapi.RoutesRequest, error) {
+	req, size := controlapi.RoutesRequest{Routes: []controlapi.Route{}}, 0
+	for i, r := range routes {
+		out := controlapi.Route{
+			Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS,
+			Namespace: r.App.Namespace, App: r.App.Name, Service: r.Service, Port: r.Port, Ready: r.Ready, Reason: r.Reason,
+			Endpoint: r.Endpoint,
+		}
+		text, err := json.Marshal(out)
+		if err != nil {
+			return req, fmt.Errorf("encode a route: %w", err)
+		}
+		if size += len(text) + 1; i == controlapi.MaxRoutes || size > controlapi.MaxRoutesBytes {
+			req.Omitted = len(routes) - i
+			break
+		}
+		req.Routes = append(req.Routes, out)
+	}
+	return req, nil
+}
+
+// sayRefused logs why the control plane refused the routes; they are sent again when they
+// change. It leaves out a refusal of the agent itself, which the heartbeat reports.
+func (r *Registrar) sayRefused(err error) {
+	if controlapi.Refused(err) {
+		r.Log.Debug().Err(err).Msg("the control plane did not take the routes")
+		return
+	}
+	r.Log.Error().Err(err).Msg("the control plane refused the routes; they are sent again when they change")
+}

@@ -1,0 +1,47 @@
+package command
+
+import (
+	"cmp"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/components"
+)
+
+func newComponentsPlan() *cobra.Command {
+	var (
+		place componentsPlace
+		out   cli.Output
+		set   string
+	)
+	cmd := &cobra.Command{
+		Use:   "plan [COMPONENT...]",
+		Short: "Show what install would do, and why",
+		Example: `  pipeops-agent components plan
+  pipeops-agent components plan --set full -o yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, plan, err := place.plan(cmd, args, set)
+			if err != nil {
+				return err
+			}
+			return out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) { planTable(w, plan) })
+		},
+	}
+	place.addCharts(cmd)
+	addSet(cmd, &set)
+	out.Add(cmd)
+	return cmd
+}
+
+func addSet(cmd *cobra.Command, set *string) {
+	cmd.Flags().StringVar(set, "set", "", "set of components: none, minimal, default or full")
+}
+
+func planTable(w io.Writer, plan components.Plan) {
+	cli.Row(w, "COMPONENT", "ACTION", "NAMESPACE", "REASON")
+	for _, s := range plan.Steps {
+		cli.Row(w, s.Component, s.Action, cmp.Or(s.Namespace, "-"), s.Reason)
+	}
+}

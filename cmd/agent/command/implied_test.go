@@ -1,0 +1,17 @@
+package command
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestAConfigurationFileAloneRunsTheAgent: ./bin/agent --config config.yaml.
+func TestAConfigurationFileAloneRunsTheAgent(t *testing.T) {
+	for _, args := range [][]string{{"--config", "config.yaml"}, {"--config=config.yaml", "--log-level", "debug"}} {
+		assert.Equal(t, append([]string{"run"}, args...), implied(args))
+	}
+	for _, args := range [][]string{nil, {"--help"}, {"doctor", "--config", "config.yaml"}, {"--configure"}} {
+		assert.Equal(t, args, implied(args))
+	}
+}

@@ -1,0 +1,17 @@
+package command
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
+)
+
+//go:generate go test . -run TestReferenceIsCommitted -update
+
+var rewrite = flag.Bool("update", false, "write docs/reference/agent-cli.md anew")
+
+func TestReferenceIsCommitted(t *testing.T) {
+	page := clidoc.Page{File: "../../../docs/reference/agent-cli.md", Made: "go generate ./cmd/agent/command"}
+	page.Check(t, newRoot(), *rewrite)
+}

@@ -1,0 +1,56 @@
+package command
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+)
+
+func newAgent(a *app) *cobra.Command {
+	return cli.Group("agent", "Manage agents: approve, label, revoke and inspect them",
+		newAgentList(a, "list"), newAgentsShow(a), newAgentApprove(a), newAgentDeny(a), newAgentLabel(a), newAgentRevoke(a), newAgentRemove(a), newAgentTimeline(a), newAgentAudit(a))
+}
+
+func newAgentRevoke(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke AGENT",
+		Short: "Revoke an agent's access",
+		Long: `Revoke an agent's access. The control plane refuses the agent's requests at once and closes
+its tunnel. Workloads in its cluster continue to run.`,
+		Example: "  pipeops-controlplane agent revoke shop",
+		Args:    cli.ExactArgs("AGENT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
+				agent, err := operatorapi.RevokeAgent.Do(ctx, admin, operatorapi.AgentInput{Agent: args[0]})
+				if err != nil {
+					return err
+				}
+				a.say("agent %s (%s) is revoked; `pipeops-controlplane agent remove %s` would let its cluster register anew", agent.Name, agent.ID, agent.ID)
+				return nil
+			})
+		},
+	}
+}
+
+func newAgentRemove(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "remove AGENT",
+		Short:   "Remove a revoked agent from the registry",
+		Long:    "Remove a revoked agent from the registry. Its cluster can then register again.",
+		Example: "  pipeops-controlplane agent remove shop",
+		Args:    cli.ExactArgs("AGENT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
+				agent, err := operatorapi.RemoveAgent.Do(ctx, admin, operatorapi.AgentInput{Agent: args[0]})
+				if err != nil {
+					return err
+				}
+				a.say("agent %s (%s) is forgotten", agent.Name, agent.ID)
+				return nil
+			})
+		},
+	}
+}

@@ -1,0 +1,163 @@
+package command
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+)
+
+// What the tests share.
+var (
+	databases postgres.Shared
+	rabbit    broker.Shared
+)
+
+// newURL is the URL of a new database on the chosen engine; SQLite has none.
+func newURL(t testing.TB) string {
+	t.Helper()
+	if postgres.Chosen(t) == postgres.SQLite {
+		return ""
+	}
+	return databases.Database(t).URL()
+}
+
+// newData is a data directory with a new database on the chosen engine, which commands find in the
+// environment until the next one is made.
+func newData(t *testing.T) datadir.Data {
+	t.Helper()
+	data := datadir.Data{Dir: t.TempDir(), Database: store.Postgres{URL: newURL(t)}}
+	t.Setenv(flags.EnvDatabase, data.Database.URL)
+	return data
+}
+
+// documented are the shell commands of docs/operator/database.md, by the name beside them.
+func documented(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operator", "database.md"))
+	require.NoError(t, err)
+	blocks := map[string]string{}
+	for _, part := range strings.Split(string(text), "\n```sh ")[1:] {
+		name, rest, _ := strings.Cut(part, "\n")
+		code, _, closed := strings.Cut(rest, "```")
+		require.True(t, closed, name)
+		blocks[name] = code
+	}
+	return blocks
+}
+
+// TestDatabaseDocumentation lives by docs/operator/database.md: a control plane begins with
+// SQLite, moves to PostgreSQL, serves, is backed up and restored.
+func TestDatabaseDocumentation(t *testing.T) {
+	server := databases.Server(t)
+	doc := documented(t)
+	dir := t.TempDir()
+	t.Chdir(dir)
+	ca, err := os.ReadFile(server.CAFile())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile("ca.crt", ca, 0o600))
+	const password = "letters-and-digits"
+	run := func(script string, env ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+		cmd.Env = append(append(append(os.Environ(), server.AdminEnviron()...), "PASSWORD="+password), env...)
+		out, err := cmd.CombinedOutput()
+		assert.NotContains(t, string(out), password)
+		return string(out), err
+	}
+	must := func(script string, env ...string) string {
+		t.Helper()
+		out, err := run(script, env...)
+		require.NoError(t, err, "%s\n%s", script, out)
+		return out
+	}
+
+	must(doc["create"])
+	t.Cleanup(func() {
+		assert.NoError(t, server.Run(context.WithoutCancel(t.Context()), "DROP DATABASE IF EXISTS pipeops WITH (FORCE)", "DROP DATABASE IF EXISTS restored WITH (FORCE)", "DROP ROLE pipeops"))
+	})
+	p := startServe(t, "data")
+	must("pipeops-controlplane token create --name old --data-dir ./data")
+	out, err := run(doc["move"])
+	require.Error(t, err, "a control plane serves it: "+out)
+	p.stop(t)
+
+	file, serve, _ := strings.Cut(strings.TrimSpace(doc["serve"]), "\n")
+	at := "127.0.0.1:" + strconv.Itoa(server.Port())
+	require.Contains(t, file, "db.example.com:5432")
+	must(strings.Replace(file, "db.example.com:5432", at, 1))
+	require.Contains(t, must(doc["move"]), "controlplane.db.moved")
+	out, err = run(doc["move"])
+	require.Error(t, err)
+	assert.Contains(t, out, "has no controlplane.db to copy")
+
+	args := strings.Fields(serve)
+	require.Equal(t, []string{"pipeops-controlplane", "serve"}, args[:2])
+	p = startServe(t, "data", args[2:]...)
+	waitFor(t, "ready", func() bool { return p.get(t, "/readyz").Code == http.StatusOK })
+	out = must(doc["token"])
+	assert.Contains(t, out, "old")
+	assert.Contains(t, out, "fleet")
+	out, err = run("pipeops-controlplane token create --data-dir ./data")
+	require.Error(t, err, "forgets the database")
+	assert.Contains(t, out, "is postgres://pipeops@"+at+"/pipeops, not SQLite; give --database")
+
+	must(doc["backup"])
+	p.stop(t)
+	must("psql -c 'CREATE DATABASE restored OWNER pipeops'")
+	require.Contains(t, doc["restore"], "--dbname=pipeops")
+	must(strings.Replace(doc["restore"], "--dbname=pipeops", "--dbname=restored", 1), "PGUSER=pipeops", "PGPASSWORD="+password)
+	must("sed s#/pipeops\\$#/restored# database-url >restored-url")
+	out = must("pipeops-controlplane token list --data-dir ./restored --database-file ./restored-url --database-ca ./ca.crt")
+	assert.Contains(t, out, "fleet")
+
+	must(doc["key"])
+	several := strings.Fields(strings.ReplaceAll(doc["several"], "\\\n", " "))
+	require.Equal(t, []string{"pipeops-controlplane", "serve", "--data-dir", "./data"}, several[:4])
+	args = slices.Concat(several[4:len(several)-1], []string{"127.0.0.1:8445", "--peer-listen", "127.0.0.1:0"})
+	require.Equal(t, "--advertise-peer", several[len(several)-2])
+	p = startServe(t, "data", args...)
+	require.FileExists(t, "data/ca.pem.moved")
+	second := startServe(t, "data2", args...)
+	waitFor(t, "two serve", func() bool {
+		return strings.Contains(second.get(t, "/readyz").Body.String(), "ok: 2 serve the database")
+	})
+	out = must("pipeops-controlplane token list --data-dir ./data2 --database-file ./database-url --database-ca ./ca.crt --ca-key-file ./ca-key")
+	assert.Contains(t, out, "fleet")
+	out, err = run("pipeops-controlplane token list --data-dir ./data --database-file ./database-url --database-ca ./ca.crt")
+	require.Error(t, err)
+	assert.Contains(t, out, "give --ca-key-file")
+	p.kill(t)
+	waitFor(t, "the other leads", func() bool { return strings.Contains(second.get(t, "/readyz").Body.String(), "this one leads") })
+	second.stop(t)
+}
+
+// TestASecondControlPlaneIsRefused has one on the same database, with a data
+// directory of its own, and the first killed.
+func TestASecondControlPlaneIsRefused(t *testing.T) {
+	url := filepath.Join(t.TempDir(), "url")
+	require.NoError(t, os.WriteFile(url, []byte(databases.Database(t).URL()), 0o600))
+	p := startServe(t, t.TempDir(), "--database-file", url)
+	program, err := exec.LookPath("pipeops-controlplane")
+	require.NoError(t, err)
+	out, err := exec.CommandContext(t.Context(), program, "serve", "--data-dir", t.TempDir(), "--database-file", url,
+		"--api-listen", "127.0.0.1:0", "--tunnel-listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "another control plane serves this database; stop that one")
+	p.kill(t)
+	p = startServe(t, t.TempDir(), "--database-file", url)
+	p.stop(t)
+}

@@ -1,0 +1,94 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/publish"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+// bury writes a dead letter as a Runner may.
+func bury(t *testing.T, b broker.Endpoint, id string) {
+	t.Helper()
+	conn, err := amqp.DialTLS(b.URL(broker.UserRunner), b.TLSConfig())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	ch, err := conn.Channel()
+	require.NoError(t, err)
+	require.NoError(t, ch.Confirm(false))
+	c, err := ch.PublishWithDeferredConfirm(rabbitmq.DeadExchange, "agent.online", true, false, amqp.Publishing{
+		MessageId: id, DeliveryMode: amqp.Persistent, Body: []byte("not an event"),
+		Headers: amqp.Table{"x-death": []any{amqp.Table{"queue": "pipeops.runner.ci", "reason": "rejected", "count": int64(2), "time": time.Now()}}},
+	})
+	require.NoError(t, err)
+	require.True(t, c.Wait())
+}
+
+func TestDeadLettersOnTheCommandLine(t *testing.T) {
+	b := rabbit.VHost(t)
+	dir, urlFile := newData(t).Dir, filepath.Join(t.TempDir(), "url")
+	require.NoError(t, os.WriteFile(urlFile, []byte(b.URL(broker.UserControlPlane)), 0o600))
+	p := startServe(t, dir, "--broker-url-file", urlFile, "--broker-ca", b.CAFile())
+	defer p.kill(t)
+	readyz := func() string { return p.get(t, "/readyz").Body.String() }
+	waitFor(t, "the broker has the queues", func() bool { return strings.Contains(readyz(), `"ok: connected`) })
+
+	t.Setenv("PIPEOPS_BROKER_URL_FILE", urlFile)
+	t.Setenv("PIPEOPS_BROKER_CA", b.CAFile())
+	run := func(code int, args ...string) (out, errs string) {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		got := execute(t.Context(), append([]string{"dead-letters", "--data-dir", dir}, args...), streams{&stdout, &stderr})
+		require.Equal(t, code, got, "%s", stderr.String())
+		return stdout.String(), stderr.String()
+	}
+	_, said := run(0, "list")
+	assert.Contains(t, said, "no dead letters")
+	bury(t, b, "one")
+	bury(t, b, "two")
+	out, _ := run(0, "list")
+	assert.Regexp(t, `(?m)^one +malformed .* pipeops.runner.ci +rejected +2 `, out)
+	out, said = run(0, "list", "-o", "json", "--limit", "1")
+	var letters []publish.DeadLetter
+	require.NoError(t, json.Unmarshal([]byte(out), &letters))
+	assert.Len(t, letters, 1)
+	assert.Contains(t, said, "1 of 2; --limit shows more")
+	_, said = run(1, "requeue", "one")
+	assert.Contains(t, said, "one stays: the control plane did not write it")
+	_, said = run(1, "drop", "three")
+	assert.Contains(t, said, "1 of the IDs are not among the dead letters")
+	_, said = run(0, "drop", "one")
+	assert.Contains(t, said, "1 dropped")
+	_, said = run(2, "drop")
+	assert.Contains(t, said, "or --all")
+	waitFor(t, "readiness tells of the one that is left", func() bool {
+		return p.get(t, "/readyz").Code == http.StatusOK && strings.Contains(readyz(), "1 announcements died")
+	})
+	_, said = run(0, "drop", "--all")
+	assert.Contains(t, said, "1 dropped")
+	block, err := harness.ShellWith("docs/deployer/announcements.md", "dead-letters list")
+	require.NoError(t, err)
+	commands := 0
+	for line := range strings.Lines(block) {
+		bury(t, b, "for the document")
+		run(map[bool]int{true: 1}[strings.Contains(line, "requeue")], strings.Fields(line)[2:]...)
+		commands++
+	}
+	assert.Equal(t, 4, commands)
+	t.Setenv("PIPEOPS_BROKER_URL_FILE", "")
+	_, said = run(2, "list")
+	assert.Contains(t, said, "no broker is named")
+}

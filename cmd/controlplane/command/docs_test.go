@@ -1,0 +1,79 @@
+package command
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
+)
+
+// TestTheGuidesDataDirectoryIsTheDefault: a later command without the flag finds what was served.
+func TestTheGuidesDataDirectoryIsTheDefault(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "get-started", "cluster.md"))
+	require.NoError(t, err)
+	named := regexp.MustCompile(`--data-dir (/\S+)`).FindAllStringSubmatch(string(text), -1)
+	require.NotEmpty(t, named)
+	for _, n := range named {
+		require.Equal(t, flags.DefaultDataDir, n[1])
+	}
+}
+
+// TestTheCommandsOfTheCertificatesDocument runs them as they are written.
+func TestTheCommandsOfTheCertificatesDocument(t *testing.T) {
+	blocks, err := harness.Shell("docs/operator/certificates.md")
+	require.NoError(t, err)
+	require.Len(t, blocks, 9)
+	var script strings.Builder
+	script.WriteString("served\n")
+	for i := range blocks {
+		fmt.Fprintf(&script, "exec sh -eu block%d.sh\n", i)
+		if strings.Contains(blocks[i], "ca rotate abort") {
+			script.WriteString("stderr 'The new CA is dropped'\n")
+		}
+	}
+	script.WriteString("exists reports.json\nexec pipeops-controlplane ca show\nstdout ' former '\n")
+	for i, block := range blocks {
+		fmt.Fprintf(&script, "-- block%d.sh --\n%s", i, block)
+	}
+	runScript(t, script.String())
+}
+
+// TestTheCommandsOfTheSelfUpdateDocument runs the operator's as they are written,
+// with the key that a program which was not released does not know.
+func TestTheCommandsOfTheSelfUpdateDocument(t *testing.T) {
+	block, err := harness.ShellWith("docs/cluster-owner/self-update.md", "release offer")
+	require.NoError(t, err)
+	runScript(t, "served shop\nmkdir dist\nmv release dist/v1.2.3\nexec sh -eu block.sh\nstdout 'v1.2.3.*https://downloads.example.com/v1.2.3'\n"+
+		"stderr 'v1.2.3 is not offered to .* any more'\n-- block.sh --\n"+
+		strings.ReplaceAll(block, "--url", "--key "+releasetest.PublicKey+" --url"))
+}
+
+// runScript runs one script with a data directory of its own.
+func runScript(t *testing.T, script string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "script.txtar")
+	require.NoError(t, os.WriteFile(file, []byte(script), 0o600))
+	testscript.Run(t, testscript.Params{
+		Files: []string{file}, RequireExplicitExec: true, Setup: setUp(t),
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"served": func(ts *testscript.TestScript, _ bool, args []string) { served(ts, args) },
+		},
+	})
+}
+
+// TestTheCommandsOfTheWebhooksDocument runs them as they are written.
+func TestTheCommandsOfTheWebhooksDocument(t *testing.T) {
+	block, err := harness.ShellWith("docs/operator/webhooks.md", "webhook create")
+	require.NoError(t, err)
+	runScript(t, "served shop\nexec sh -eu block.sh\nstdout '^pager +on +app.failed,agent'\nstdout '^shops +on +all +env=prod'\n"+
+		"grep '^whsec_' pager-secret\ngrep '^whsec_' shops-secret\nexec pipeops-controlplane webhook list\n! stdout shops\n-- block.sh --\n"+block)
+}

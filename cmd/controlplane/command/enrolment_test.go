@@ -1,0 +1,148 @@
+package command
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+const enrolmentDoc = "docs/operator/enrolment.md"
+
+// operator is somebody who does what the document says, beside a control plane.
+type operator struct {
+	t   *testing.T
+	dir string
+	api string
+	ran map[string]bool // blocks of the document
+}
+
+func newDocReader(t *testing.T) *operator {
+	t.Helper()
+	o := &operator{t: t, dir: t.TempDir(), ran: map[string]bool{}}
+	cp, err := controlplane.New(t.Context(), controlplane.Config{
+		DataDir: filepath.Join(o.dir, "data"), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
+	})
+	require.NoError(t, err)
+	running, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- cp.Run(running) }()
+	t.Cleanup(func() {
+		stop()
+		assert.NoError(t, await.Receive(t, done, "the end of the control plane"))
+	})
+	o.api = cp.Advertised().API
+	return o
+}
+
+// does runs the block of the document that has a text in it, as it is written, and
+// answers what it prints.
+func (o *operator) does(has string, env ...string) string {
+	o.t.Helper()
+	block, err := harness.ShellWith(enrolmentDoc, has)
+	require.NoError(o.t, err)
+	o.ran[block] = true
+	return o.bash(block, env...)
+}
+
+func (o *operator) bash(text string, env ...string) string {
+	o.t.Helper()
+	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
+	cmd.Dir, cmd.Env = o.dir, append(append(os.Environ(), "PIPEOPS_DATA_DIR="+filepath.Join(o.dir, "data")), env...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(o.t, err, "%s\n%s", text, out)
+	return string(out)
+}
+
+// token is the one that the last block wrote.
+func (o *operator) token() controlapi.Token {
+	o.t.Helper()
+	text, err := os.ReadFile(filepath.Join(o.dir, "agent-token"))
+	require.NoError(o.t, err)
+	token, err := controlapi.ParseToken(string(text))
+	require.NoError(o.t, err)
+	return token
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	return key
+}
+
+func codeOf(err error) controlapi.Code {
+	var e *controlapi.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// TestTheCommandsOfTheEnrolmentGuide runs every block of docs/operator/enrolment.md, with
+// clusters that register as agents do.
+func TestTheCommandsOfTheEnrolmentGuide(t *testing.T) {
+	o := newDocReader(t)
+	o.does("token create --name fleet")
+	first := o.token()
+	require.NoError(t, registerWith(t.Context(), o.api, first, "bank", newKey(t)))
+	assert.Regexp(t, first.ID+` +fleet +live +19 of 20 +in \S+ +\S+ ago +bank \([a-z2-7]{16}\) +no +region=eu`, o.does("token list"))
+	said := o.does("token rotate", "TOKEN_ID="+first.ID)
+	second := o.token()
+	assert.Contains(t, said, "token "+second.ID+" came in the place of "+first.ID+", which ends in 4")
+	assert.Regexp(t, first.ID+` .*, for `+second.ID, o.does("token list"))
+	require.NoError(t, registerWith(t.Context(), o.api, first, "during-the-overlap", newKey(t)))
+
+	o.does("token create --approve")
+	token, key := o.token(), newKey(t)
+	assert.Equal(t, controlapi.CodeApprovalPending, codeOf(registerWith(t.Context(), o.api, token, "shop", key)))
+	assert.Equal(t, controlapi.CodeApprovalPending, codeOf(registerWith(t.Context(), o.api, token, "till-7", newKey(t))))
+	print, err := controlapi.KeyFingerprint(key.Public())
+	require.NoError(t, err)
+	said = o.does("pipeops-controlplane agents\n")
+	assert.Regexp(t, `Waiting for approval:\nNAME +ID +STATE +CLUSTER +FROM +AGENT +KEY`, said)
+	assert.Regexp(t, `shop +[a-z2-7]{16} +pending +uid-shop +127.0.0.1 +1.0 +`+controlapi.ShortPrint(print)+` +`+token.ID, said)
+	assert.Contains(t, o.does("agent approve shop"), "is approved, with key "+controlapi.ShortPrint(print))
+	require.NoError(t, registerWith(t.Context(), o.api, token, "shop", key))
+	assert.Contains(t, o.does("agent deny"), "would still let it in")
+	o.does("agents show shop")
+
+	blocks, err := harness.Shell(enrolmentDoc)
+	require.NoError(t, err)
+	for _, block := range blocks {
+		if strings.Contains(block, "kubectl") { // test/e2e has a cluster: TestAnAgentIsGivenAnotherToken
+			continue
+		}
+		assert.True(t, o.ran[block], "nobody has run:\n%s", block)
+	}
+}
+
+// TestTheEnrolmentGuideQuotesTheAgent: what it says that an agent says is what is said.
+func TestTheEnrolmentGuideQuotesTheAgent(t *testing.T) {
+	o := newDocReader(t)
+	o.does("token create --approve")
+	text, err := os.ReadFile(filepath.Join(harness.Root(), enrolmentDoc))
+	require.NoError(t, err)
+	var said *controlapi.Error
+	require.ErrorAs(t, registerWith(t.Context(), o.api, o.token(), "shop", newKey(t)), &said)
+	print, id := said.Detail[strings.Index(said.Detail, "key ")+4:][:19], said.Fix[strings.Index(said.Fix, "approve ")+8:][:16]
+	quoted := strings.NewReplacer(print, "9f3a-11c2-77de-0b41", id, "x3f2k7aabbccddee").Replace(said.Detail + "\n(fix: " + said.Fix + ")")
+	assert.Contains(t, string(text), quoted)
+}

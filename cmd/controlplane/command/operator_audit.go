@@ -1,0 +1,109 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+)
+
+func newOperatorAudit(a *app) *cobra.Command {
+	return cli.Group("audit", "Read and check the operators' audit log", newOperatorAuditList(a), newOperatorAuditVerify(a))
+}
+
+func newOperatorAuditList(a *app) *cobra.Command {
+	var (
+		out   cli.Output
+		limit int
+	)
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List what operators did, and what was refused",
+		Long: `List what operators did by the API or in the data directory, and what was refused. A change has two
+records: begun before it is made, and its outcome.
+
+Note the printed HEAD elsewhere. "operator audit verify --head" later shows whether records are
+missing at the log's end.`,
+		Example: "  pipeops-controlplane operator audit list --limit 20",
+		Args:    cli.ExactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
+				list, err := operatorapi.GetOperatorAudit.Do(ctx, admin, operatorapi.OperatorAuditInput{After: -1, Limit: limit})
+				if err != nil {
+					return err
+				}
+				return out.Write(a.out, list, func(w io.Writer) { operatorAuditTable(w, list) })
+			})
+		},
+	}
+	out.AddList(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 100, "number of newest records to list")
+	return cmd
+}
+
+func operatorAuditTable(w io.Writer, list operatorapi.OperatorAudit) {
+	cli.Row(w, "SEQ", "TIME", "OPERATOR", "COMMAND", "NAME", "OUTCOME", "CODE", "MESSAGE")
+	for _, r := range list.Items {
+		cli.Row(w, r.Seq, cli.Time(r.Time), r.Operator, r.Command, r.Name, r.Outcome, r.Code, r.Message)
+	}
+	cli.Say(w, "HEAD %d:%s", list.Head.Seq, list.Head.Hash)
+}
+
+func newOperatorAuditVerify(a *app) *cobra.Command {
+	var (
+		out  cli.Output
+		head string
+	)
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check the chain of the operators' audit log",
+		Long: `Check the chain of the operators' audit log. It shows records that were changed, removed or moved.
+To notice records that are missing at the log's end, give a HEAD that was noted before.`,
+		Example: "  pipeops-controlplane operator audit verify",
+		Args:    cli.ExactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			noted, err := parseHead(head)
+			if err != nil {
+				return cli.Usage(err)
+			}
+			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
+				report, err := operatorapi.VerifyOperatorAudit.Do(ctx, admin, noted)
+				if err != nil {
+					return err
+				}
+				err = out.Write(a.out, report, func(w io.Writer) {
+					for _, p := range report.Problems {
+						cli.Say(w, "%s", cli.Printable(p))
+					}
+					cli.Say(w, "%d records from %d, HEAD %d:%s", report.Records, report.First, report.Head.Seq, report.Head.Hash)
+				})
+				if err == nil && len(report.Problems) > 0 {
+					err = errors.New("the operators' audit log is not whole")
+				}
+				return err
+			})
+		},
+	}
+	out.Add(cmd)
+	cmd.Flags().StringVar(&head, "head", "", "HEAD that was noted before, as SEQ:HASH")
+	return cmd
+}
+
+func parseHead(text string) (noted operatorapi.VerifyAuditInput, err error) {
+	if text == "" {
+		return noted, nil
+	}
+	seq, hash, ok := strings.Cut(text, ":")
+	if noted.Seq, err = strconv.ParseInt(seq, 10, 64); err != nil || !ok || noted.Seq < 1 {
+		return noted, fmt.Errorf("--head: %q is not SEQ:HASH, as `operator audit list` prints it", text)
+	}
+	noted.Hash = hash
+	return noted, nil
+}

@@ -1,0 +1,37 @@
+package command
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestReady(t *testing.T) {
+	dataDir := filepath.Join(newData(t).Dir, "data") // not there yet
+	ask := func(args ...string) (code int, stdout, stderr string) {
+		var out, errs bytes.Buffer
+		code = execute(t.Context(), append([]string{"ready"}, args...), streams{&out, &errs})
+		return code, out.String(), errs.String()
+	}
+	code, _, stderr := ask("--data-dir", dataDir)
+	assert.Equal(t, exitFailure, code)
+	assert.Contains(t, stderr, "--any-certificate)")
+
+	p := startServe(t, dataDir)
+	defer p.stop(t)
+	code, stdout, stderr := ask("--data-dir", dataDir, "--url", p.api, "--wait", "1m")
+	require.Equal(t, 0, code, stderr)
+	assert.Regexp(t, `(?m)^database +ok: answers$`, stdout)
+
+	code, _, stderr = ask("--any-certificate", "--url", p.api)
+	assert.Equal(t, 0, code, stderr)
+
+	other := filepath.Join(newData(t).Dir, "other")
+	defer startServe(t, other).stop(t)
+	code, _, stderr = ask("--data-dir", other, "--url", p.api)
+	assert.Equal(t, exitFailure, code)
+	assert.Contains(t, stderr, "does not answer", "it is not the control plane of that data directory")
+}

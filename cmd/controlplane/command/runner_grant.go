@@ -1,0 +1,76 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+)
+
+// runnerRegrant is the subcommand that changes what a Runner is granted.
+type runnerRegrant struct {
+	*app
+	file  string
+	force bool
+	runnerGrant
+}
+
+func newRunnerGrant(a *app) *cobra.Command {
+	c := &runnerRegrant{app: a}
+	cmd := &cobra.Command{
+		Use:   "grant NAME --agents SELECTOR -o FILE",
+		Short: "Change which agents a Runner may see and reach",
+		Long: `Change which agents a Runner may see and reach. The grant is in the Runner's certificate, so the
+Runner gets new credentials. The --ttl of runner create stays the same.
+
+The old credentials are refused from now on, and their open connections are closed within
+seconds. Be ready to give the new file to the Runner.`,
+		Example: `  pipeops-controlplane runner grant shops --agents 'env=prod' -o shops.json --force
+
+  # All agents:
+  pipeops-controlplane runner grant shops --agents '' -o shops.json --force`,
+		Args: cli.ExactArgs("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case !cmd.Flags().Changed("agents"):
+				return cli.Usage(errors.New("--agents is missing: a selector of labels such as env=prod, or '' for all agents"))
+			case c.file == "":
+				return cli.Usage(fmt.Errorf("-o is missing: the file to write the new credentials to, for example -o %s.json", args[0]))
+			}
+			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error { return c.run(ctx, admin, args[0]) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&c.file, "output", "o", "", "file to write, or - for standard output")
+	f.BoolVar(&c.force, "force", false, "replace the file")
+	c.add(f)
+	_ = cmd.MarkFlagFilename("output", "json")
+	return cmd
+}
+
+func (c *runnerRegrant) run(ctx context.Context, admin operatorapi.Target, name string) error {
+	if err := fileIsFree(c.file, c.force); err != nil {
+		return err
+	}
+	grant, brokerURL, err := c.parse()
+	if err != nil {
+		return err
+	}
+	credentials, err := operatorapi.GrantRunner.Do(ctx, admin, operatorapi.GrantRunnerInput{
+		Runner: name, Body: operatorapi.GrantRunnerBody{Agents: grant.String(), BrokerURL: brokerURL},
+	})
+	if err != nil {
+		return err
+	}
+	where, err := c.deliver(credentials, c.file)
+	if err != nil {
+		return err
+	}
+	c.say("new credentials of Runner %s, for %s, are in %s; the old ones are refused from now on", name, grantWords(grant), where)
+	c.warnOfSharedAccount(credentials, grant, c.brokerURLFile)
+	return nil
+}

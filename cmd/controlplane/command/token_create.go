@@ -1,0 +1,80 @@
+package command
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+)
+
+func newTokenCreate(a *app) *cobra.Command {
+	var opts operators.TokenOptions
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Create an enrolment token and print it once",
+		Long: `Create an enrolment token and print it. The token cannot be shown again.
+
+The token contains the control plane's address and the fingerprint of its CA. With them, an agent
+finds the control plane, and verifies the very first connection without a copied file.
+
+You can create a token before the control plane first serves. The command then creates the data
+directory, which no other command except serve does. Such a token has no address.
+
+With --approve, anyone holding the token can only ask for registration. The agent waits until
+"agent approve" names it. "agents" lists the pending registrations, each with the fingerprint of
+its key. The agent's log shows the same fingerprint.`,
+		Example: `  pipeops-controlplane token create
+  pipeops-controlplane token create --name fleet --uses 50 --ttl 720h --label region=eu
+  pipeops-controlplane token create --approve
+  AGENT_TOKEN=$(pipeops-controlplane token create)`,
+		Args: cli.ExactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.Check(); err != nil {
+				return cli.Usage(err)
+			}
+			return a.firstAdmin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
+				return a.createToken(ctx, admin, opts, out)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.Name, "name", "", "purpose of the token, shown in lists")
+	f.IntVar(&opts.Uses, "uses", 1, "number of agents that may register with the token; 0 for any number")
+	f.DurationVar(&opts.TTL, "ttl", 24*time.Hour, "lifetime of the token; 0 for unlimited")
+	f.StringToStringVar(&opts.Labels, "label", nil, "labels of the agents that register with the token")
+	f.BoolVar(&opts.Approve, "approve", false, "hold each registration until the operator approves it with agent approve")
+	out.Add(cmd)
+	return cmd
+}
+
+// installer is where the newest install.sh is.
+const installer = "https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/install.sh"
+
+func (a *app) createToken(ctx context.Context, admin operatorapi.Target, opts operators.TokenOptions, out cli.Output) error {
+	token, err := operatorapi.CreateToken.Do(ctx, admin, operatorapi.CreateTokenInput{Body: operatorapi.CreateTokenBody{
+		Name: opts.Name, Labels: opts.Labels, Uses: opts.Uses, TTL: operatorapi.Duration(opts.TTL), Approve: opts.Approve,
+	}})
+	if err != nil {
+		return err
+	}
+	err = a.printToken(token, out)
+	switch {
+	case err != nil || !out.Table():
+	case token.Address == "":
+		a.say("The token has no address of the control plane, because it has never served. Set PIPEOPS_CONTROL_PLANE_URL beside the token.")
+	default:
+		a.say("Next, on the machine: curl -fsSL %s | AGENT_TOKEN=(the token) CLUSTER_NAME=(a name) bash", installer)
+	}
+	return err
+}
+
+// printToken prints a token's secret, which is shown only here.
+func (a *app) printToken(token operatorapi.NewToken, out cli.Output) error {
+	return out.Write(a.out, token, func(w io.Writer) { cli.Say(w, "%s", token.Text) })
+}

@@ -1,0 +1,80 @@
+package flags
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+)
+
+// Broker describes how to reach RabbitMQ. Passwords come from files or the environment: every
+// user of the machine can read a command line.
+type Broker struct {
+	url, urlFile, caFile, runnerURLFile string
+}
+
+var brokerURL = secretURL{
+	flag: "broker-url", env: EnvBrokerURL, like: "amqps://host:5671/",
+	fix: "put the URL into a file and name it with --broker-url-file, or into " + EnvBrokerURL,
+}
+
+// Add adds the flags of the serving commands.
+func (b *Broker) Add(f *pflag.FlagSet) {
+	b.AddOwn(f)
+	f.StringVar(&b.runnerURLFile, "runner-broker-url-file", "", "file with the RabbitMQ URL for Runners, which runner create puts into their credentials")
+}
+
+// AddOwn adds the flags for our own connection to the broker.
+func (b *Broker) AddOwn(f *pflag.FlagSet) {
+	f.StringVar(&b.url, "broker-url", "", "RabbitMQ URL without a password; separate several with commas")
+	f.StringVar(&b.urlFile, "broker-url-file", "", "file with RabbitMQ URLs, amqps://user:password@host:5671/, one per line")
+	f.StringVar(&b.caFile, "broker-ca", "", "file with the CA of RabbitMQ's certificate (default: the machine's CAs)")
+	// The environment may hold a password, the flag may not: Apply distinguishes them.
+	_ = f.SetAnnotation("broker-url", notFromEnvironment, []string{})
+}
+
+// Apply writes the broker into the configuration.
+func (b *Broker) Apply(cfg *controlplane.Config) error {
+	var errs []error
+	urls, err := b.urls()
+	errs = append(errs, err)
+	cfg.BrokerURLs = urls
+	if b.caFile != "" {
+		pool, err := LoadCAs("--broker-ca", b.caFile)
+		errs = append(errs, err)
+		cfg.BrokerTLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	}
+	if b.runnerURLFile != "" {
+		_, err := ReadSecret("--runner-broker-url-file", b.runnerURLFile)
+		errs = append(errs, err)
+		cfg.RunnerBroker = datadir.RunnerBroker{URLFile: b.runnerURLFile, CAFile: b.caFile}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *Broker) urls() ([]string, error) {
+	text, err := brokerURL.read(b.url, b.urlFile)
+	return split(text), err
+}
+
+// LoadCAs reads the CAs, which are then the only trusted ones.
+func LoadCAs(name, file string) (*x509.CertPool, error) {
+	return addCAs(x509.NewCertPool(), name, file)
+}
+
+func addCAs(pool *x509.CertPool, name, file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: %s holds no certificate in PEM", name, file)
+	}
+	return pool, nil
+}

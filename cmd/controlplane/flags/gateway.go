@@ -1,0 +1,76 @@
+package flags
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+)
+
+// Gateway describes the gateway: docs/operator/gateway.md.
+type Gateway struct {
+	cfg       controlplane.GatewayConfig
+	caRoots   string
+	balancers []string
+	http3     bool
+}
+
+// Add adds the flags of each process that serves the public.
+func (g *Gateway) Add(f *pflag.FlagSet) {
+	f.StringVar(&g.cfg.Domain, "gateway-domain", "", "domain of public Apps, for example apps.example.com; turns the gateway on; *.DOMAIN must lead to it")
+	f.StringVar(&g.cfg.HTTPSListen, "gateway-https", controlplane.DefaultGatewayHTTPS, "listen address of the gateway for HTTPS")
+	f.StringVar(&g.cfg.HTTPListen, "gateway-http", controlplane.DefaultGatewayHTTP, "listen address of the gateway for HTTP, which is redirected; empty for none")
+	f.BoolVar(&g.http3, "gateway-http3", true, "serve HTTP/3 as well, at the UDP port of --gateway-https")
+	f.IntVar(&g.cfg.HTTPSPort, "gateway-https-port", 0, "port at which visitors reach --gateway-https, if another one")
+	f.StringVar(&g.cfg.CA, "gateway-ca", controlplane.DefaultGatewayCA, "directory of the ACME CA, or \"internal\" for a CA of the gateway's own")
+	f.StringVar(&g.caRoots, "gateway-ca-roots", "", "PEM file with the CAs that verify the ACME CA itself (default: the machine's)")
+	f.StringVar(&g.cfg.Email, "gateway-email", "", "contact of the account at the ACME CA")
+	f.StringVar(&g.cfg.CertFile, "gateway-certificate-file", "", "PEM file with a certificate of your own, such as a wildcard for --gateway-domain; read again when it changes")
+	f.StringVar(&g.cfg.KeyFile, "gateway-key-file", "", "PEM file with the key of --gateway-certificate-file")
+	f.StringVar(&g.cfg.DNSServer, "gateway-dns-server", "", "host:port of the primary DNS server of --gateway-domain, which takes updates (RFC 2136); obtains one certificate for *.DOMAIN")
+	f.StringVar(&g.cfg.DNSKeyFile, "gateway-dns-key-file", "", "file with the key that signs the updates, as tsig-keygen writes it")
+	f.StringSliceVar(&g.cfg.Resolvers, "gateway-resolver", nil, "host:port of a DNS server that is asked for proofs of hosts; may be repeated (default: the machine's)")
+	f.StringSliceVar(&g.balancers, "gateway-proxy-protocol", nil, "address or network of a load balancer that sends the PROXY protocol, version 1 or 2; may be repeated")
+	f.DurationVar(&g.cfg.HSTS, "gateway-hsts", 0, "time for which browsers are asked to use HTTPS alone; 0 does not ask")
+	f.StringVar(&g.cfg.Mode, "gateway-mode", gateway.ModeAuto, "how hosts are reached whose cluster has a load balancer with a public address: auto (there while it is proven, and through the tunnel otherwise), tunnel, or direct (there alone)")
+	f.Var(&prefixes{&g.cfg.DirectAllow}, "gateway-direct-allow", "networks of private addresses at which load balancers may be, separated by commas, for example 10.20.0.0/16")
+	f.Var(&prefixes{&g.cfg.DirectDeny}, "gateway-direct-deny", "networks to which the gateway does not connect, though their addresses are public, separated by commas")
+	f.BoolVar(&g.cfg.AccessLog, "gateway-access-log", false, "log each public request")
+}
+
+// AddApart adds the flag of a control plane that leaves the public to others.
+func (g *Gateway) AddApart(f *pflag.FlagSet) {
+	f.BoolVar(&g.cfg.Apart, "gateway-apart", false, "leave the public to processes of pipeops-controlplane gateway serve; for control planes with --ca-key-file")
+}
+
+// Apply writes the gateway into the configuration.
+func (g *Gateway) Apply(cfg *controlplane.Config) error {
+	g.cfg.NoHTTP3 = !g.http3
+	cfg.Gateway = g.cfg
+	if g.cfg.Domain == "" {
+		cfg.Gateway = controlplane.GatewayConfig{CertFile: g.cfg.CertFile, KeyFile: g.cfg.KeyFile}
+	}
+	errs := make([]error, 0, len(g.balancers))
+	for _, text := range g.balancers {
+		network, err := controlplane.Network("--gateway-proxy-protocol", text)
+		errs = append(errs, err)
+		cfg.Gateway.ProxyProtocol = append(cfg.Gateway.ProxyProtocol, network)
+	}
+	if err := errors.Join(errs...); err != nil || g.caRoots == "" {
+		return err
+	}
+	text, err := os.ReadFile(g.caRoots)
+	if err != nil {
+		return fmt.Errorf("--gateway-ca-roots: %w", err)
+	}
+	cfg.Gateway.CARoots = x509.NewCertPool()
+	if !cfg.Gateway.CARoots.AppendCertsFromPEM(text) {
+		return fmt.Errorf("--gateway-ca-roots: %s holds no certificate in PEM", g.caRoots)
+	}
+	return nil
+}

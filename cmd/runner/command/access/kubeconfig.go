@@ -1,0 +1,160 @@
+// Package access has the commands about credentials, and those that give kubectl access.
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// kubeconfigCommand makes a kubeconfig with which kubectl reaches an agent's cluster.
+type kubeconfigCommand struct {
+	*base.CLI
+	file, context, namespace string
+	use                      bool
+}
+
+// NewKubeconfig returns the command kubeconfig.
+func NewKubeconfig(a *base.CLI) *cobra.Command {
+	c := &kubeconfigCommand{CLI: a}
+	cmd := &cobra.Command{
+		Use:   "kubeconfig [AGENT]",
+		Short: "Create a kubeconfig for an agent's cluster",
+		Long: `Create a kubeconfig for kubectl, helm and other clients of the Kubernetes API. They reach the API
+of an agent's cluster through the agent. They act as the user that the cluster owner's policy
+names for this Runner, with the permissions that the cluster owner gave to that user.
+
+The kubeconfig contains no secret. kubectl runs pipeops-runner kube-credential to get the Runner's
+certificate whenever it starts. An existing file keeps its other contexts.
+
+The cluster owner's policy must name the command kubernetes-api: nothing else allows it. If it
+does not, the command prints a warning.`,
+		Example: "  pipeops-runner kubeconfig shop --kubeconfig shop.kubeconfig\n  KUBECONFIG=shop.kubeconfig kubectl get pods\n" +
+			"  pipeops-runner kubeconfig shop --kubeconfig shop.kubeconfig --kube-context shop-staging -n staging --use",
+		Args:              cli.ExactArgs("AGENT"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
+	}
+	f := cmd.Flags()
+	base.NamespaceFlag(cmd, &c.namespace)
+	f.StringVar(&c.file, "kubeconfig", "", "file to write or add to, readable only by its owner (default: standard output)")
+	f.StringVar(&c.context, "kube-context", "", "name of the context (default: pipeops-AGENT)")
+	f.BoolVar(&c.use, "use", false, "make it the current context of a file that has another one")
+	return cmd
+}
+
+func (c *kubeconfigCommand) run(ctx context.Context, nameOrID string) error {
+	l, agent, err := c.Find(ctx, nameOrID)
+	if err != nil {
+		return err
+	}
+	entry, err := c.entry(l, agent)
+	if err != nil {
+		return err
+	}
+	config := kubeconfig{}
+	if c.file != "" {
+		if config, err = readKubeconfig(c.file); err != nil {
+			return &base.ExitError{Err: err, Code: base.ExitUsage}
+		}
+	}
+	if err := config.add(entry, c.use); err != nil {
+		return &base.ExitError{Err: fmt.Errorf("%s: %w", c.file, err), Code: base.ExitUsage}
+	}
+	text, err := config.encode()
+	if err != nil {
+		return err
+	}
+	if c.file == "" {
+		err = cli.Raw(c.Out, text)
+		c.warn(ctx, l, agent)
+		return err
+	}
+	if err := replaceFile(c.file, text); err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	c.warn(ctx, l, agent)
+	c.Say("wrote context %s to %s; try: kubectl --kubeconfig %s --context %s get pods", entry.name, c.file, c.file, entry.name)
+	return nil
+}
+
+// warnPatience is how long the agent may take to answer whether the policy allows it.
+const warnPatience = 5 * time.Second
+
+// warn warns that the policy forbids the use of the kubeconfig. kubectl would report that too,
+// after five lines of its own about discovery. If the agent cannot be reached, there is no warning.
+func (c *kubeconfigCommand) warn(ctx context.Context, l *base.Login, agent announce.Agent) {
+	if agent.State != announce.StateOnline {
+		return
+	}
+	t, err := c.Reach(l, agent)
+	if err != nil {
+		return
+	}
+	defer t.Close()
+	ctx, cancel := context.WithTimeout(ctx, warnPatience)
+	defer cancel()
+	if refusal, err := t.KubernetesRefusal(ctx, c.namespace); err == nil && refusal != "" {
+		c.Say("warning: kubectl will be refused in namespace %s: %s", c.namespace, refusal)
+	}
+}
+
+// entry returns the way to one agent. Of its endpoints a kubeconfig has room for one.
+func (c *kubeconfigCommand) entry(l *base.Login, agent announce.Agent) (kubeEntry, error) {
+	path, err := c.CredentialsFile()
+	if err != nil {
+		return kubeEntry{}, err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return kubeEntry{}, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return kubeEntry{}, err
+	}
+	e := kubeEntry{
+		name: c.context, namespace: c.namespace, address: l.Edge, serverName: agent.ID + "." + l.AgentsDomain,
+		ca: l.Keep.Credentials().CA, program: program, credentials: path,
+	}
+	if e.name == "" {
+		e.name = "pipeops-" + agent.Name
+	}
+	if len(agent.Endpoints) > 0 {
+		e.address, e.serverName = agent.Endpoints[0].Address, agent.Endpoints[0].ServerName
+	}
+	e.serverName = runnerapi.KubernetesServerName(e.serverName)
+	return e, nil
+}
+
+// replaceFile writes a file for its owner only, in one step. A link stays one.
+func replaceFile(path string, text []byte) error {
+	switch target, err := filepath.EvalSymlinks(path); {
+	case err == nil:
+		path = target
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".kubeconfig-*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(text)
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+	}
+	return err
+}

@@ -1,0 +1,39 @@
+// Package apps has the commands about Apps.
+package apps
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+)
+
+// NewApps returns the command apps.
+func NewApps(a *base.CLI) *cobra.Command {
+	return base.Listing[runnerapi.App]{
+		Use: "apps", Short: "List the Apps in an agent's cluster",
+		Example: "pipeops-runner apps shop\n  pipeops-runner apps shop -A -o json\n  pipeops-runner apps shop --sort-by .status.restarts",
+		Items:   (*client.Client).List,
+		Every: func(c *client.Client, ctx context.Context) ([]runnerapi.App, error) {
+			return c.List(ctx, "")
+		},
+		List:  func(items []runnerapi.App) any { return runnerapi.AppList{Items: items} },
+		Table: appTable,
+	}.Command(a)
+}
+
+func appTable(w io.Writer, apps ...runnerapi.App) {
+	cli.Row(w, "NAMESPACE", "NAME", "PHASE", "READY", "RESTARTS", "IMAGE", "AGE", "CAUSE")
+	for _, app := range apps {
+		var cause runnerapi.Cause
+		if app.Status.Diagnosis != nil {
+			cause = app.Status.Diagnosis.Cause
+		}
+		cli.Row(w, app.Namespace, app.Name, app.Status.Phase, base.Ready(app), app.Status.Restarts, app.Spec.Image, cli.Age(app.CreatedAt), cause)
+	}
+}

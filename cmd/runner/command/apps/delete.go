@@ -1,0 +1,48 @@
+package apps
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// NewDelete returns the command delete.
+func NewDelete(a *base.CLI) *cobra.Command {
+	var namespace string
+	var write base.Writing
+	var wait base.Waiting
+	cmd := &cobra.Command{
+		Use:               "delete [AGENT] NAME",
+		Short:             "Delete an App and exactly what it created",
+		Long:              "Delete an App and exactly what it created, and wait until its pods are gone.",
+		Example:           "  pipeops-runner delete shop web",
+		Args:              cli.ExactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.CompleteApp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+				if err := t.Delete(ctx, key, write.Options()); err != nil {
+					return base.At(t, key.String(), err)
+				}
+				return a.Deleted(ctx, t, "App", key, &write, &wait, appLook(key))
+			})
+		},
+	}
+	base.NamespaceFlag(cmd, &namespace)
+	wait.Add(cmd, base.DefaultWait)
+	write.AddWriting(cmd)
+	return cmd
+}
+
+func appLook(key runnerapi.Key) base.Look {
+	return func(ctx context.Context, t *base.Target) (base.GoingState, error) {
+		app, err := t.Get(ctx, key)
+		return base.GoingState{
+			Uid: app.UID, Going: app.Status.Phase == runnerapi.PhaseDeleting, Settled: app.Settled(), Waits: app.Status.WaitingFor,
+		}, err
+	}
+}

@@ -1,0 +1,119 @@
+package apps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// deployCommand creates an App or changes it.
+type deployCommand struct {
+	base.Rollout
+	file string
+	spec SpecFlags
+	// adopt takes over what is there under the App's name.
+	adopt bool
+}
+
+// NewDeploy returns the command deploy.
+func NewDeploy(a *base.CLI) *cobra.Command {
+	c := &deployCommand{Rollout: base.Rollout{CLI: a}}
+	cmd := &cobra.Command{
+		Use:   "deploy [AGENT] [NAME] (--image IMAGE | -f FILE) [flags] [-- ARG...]",
+		Short: "Create an App or replace its spec",
+		Long: `Create an App or replace its spec. The command waits until the App is healthy, or until the cause
+of its failure is known.
+
+Flags describe the App, or a file in YAML or JSON. The file holds a bare spec, or a manifest of
+kind App (apiVersion pipeops.io/v1alpha1) with its own name and namespace. Flags override the
+file, as in --image with the tag of this build.
+
+A deploy replaces the whole spec: a setting that you do not give is removed. The scale (replicas
+and autoscaling) and a pause stay as they are, unless --replicas or the file names them.
+--replicas alone turns autoscaling off.
+
+A file supports more than the flags do: files, volumes, init containers, security, update
+strategy and so on (see the API's document).`,
+		Example: `  pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2 --port 8080 --replicas 3
+  pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --env LOG=info --env-secret PASSWORD=web-env/password --probe-path /healthz
+  pipeops-runner deploy shop -f app.yaml --image shop/web:$TAG
+  pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --adopt --dry-run
+  pipeops-runner deploy shop worker --image shop/web:1.4.2 --no-wait -- work --queue mails
+  pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --public
+  pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --host shop.example.com --tls-secret shop-tls
+  pipeops-runner deploy shop report --type CronJob --schedule "15 3 * * *" --image shop/web:1.4.2 -- report`,
+		Args:              base.BeforeDash(c.args),
+		ValidArgsFunction: a.CompleteApp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			args, c.spec.Args = base.SplitArgs(cmd, args)
+			return c.run(cmd, args)
+		},
+	}
+	c.Add(cmd)
+	c.spec.add(cmd)
+	cmd.Flags().BoolVar(&c.adopt, "adopt", false, "take over a Deployment, Service and the like of this name that the agent did not create; the cluster owner's policy must name adopt-app")
+	cmd.Flags().StringVarP(&c.file, "filename", "f", "", "file with the App, or - for standard input")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
+	return cmd
+}
+
+// args requires NAME unless a file may have it.
+func (c *deployCommand) args(cmd *cobra.Command, args []string) error {
+	least := 2
+	if c.file != "" {
+		least = 1
+	}
+	return cli.RangeArgs(least, "AGENT", "NAME")(cmd, args)
+}
+
+func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
+	m := appfile.File{}
+	if c.file != "" {
+		var err error
+		if m, err = base.ReadManifest(c.file, c.In); err != nil {
+			return err
+		}
+	}
+	name, err := c.name(cmd, args, m)
+	if err != nil {
+		return err
+	}
+	spec := m.Spec
+	if err := c.spec.Apply(&spec); err != nil {
+		return err
+	}
+	if spec.Image == "" {
+		return cli.Usage(errors.New("no image: give --image IMAGE, or a file that has one"))
+	}
+	return c.Run(cmd.Context(), args[0], name, func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+		opts.Adopt = c.adopt
+		return t.Deploy(ctx, key, spec, opts)
+	})
+}
+
+// name returns the App's name and namespace, from the arguments or the file, and returns an error
+// if they differ.
+func (c *deployCommand) name(cmd *cobra.Command, args []string, m appfile.File) (string, error) {
+	switch {
+	case m.Namespace != "" && !cmd.Flags().Changed("namespace"):
+		c.Namespace = m.Namespace
+	case m.Namespace != "" && m.Namespace != c.Namespace:
+		return "", cli.Usage(fmt.Errorf("the file is for namespace %q, -n says %q", m.Namespace, c.Namespace))
+	}
+	switch {
+	case len(args) < 2 && m.Name == "":
+		return "", cli.Usage(errors.New("NAME is missing: the App's name"))
+	case len(args) < 2:
+		return m.Name, nil
+	case m.Name != "" && m.Name != args[1]:
+		return "", cli.Usage(fmt.Errorf("the file is for App %q, the argument says %q", m.Name, args[1]))
+	}
+	return args[1], nil
+}

@@ -1,0 +1,304 @@
+package apps
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// SpecFlags are the flags that make up an App.
+type SpecFlags struct {
+	image      string
+	replicas   OptionalInt
+	ports      []string
+	env        []string
+	envFrom    []string
+	envSecret  []string
+	cpu        string
+	memory     string
+	metrics    string
+	probePath  string
+	probePort  int32
+	pullSecret []string
+	Args       []string
+	workload   string
+	schedule   string
+	hosts      []string
+	tlsSecret  string
+	public     bool
+	restartOn  []string
+	sizing     string
+}
+
+func (f *SpecFlags) add(cmd *cobra.Command) {
+	f.AddContainer(cmd)
+	fl := cmd.Flags()
+	fl.Var(&f.replicas, "replicas", "number of pods (default: the App's current number, or 1 for a new App)")
+	fl.StringArrayVarP(&f.ports, "port", "p", nil, "port that the container listens on, as [NAME=]PORT[:SERVICE-PORT][/udp]; may be repeated")
+	fl.StringVar(&f.metrics, "metrics", "", "port at which each pod serves metrics for Prometheus, as PORT[/PATH] (default path: /metrics)")
+	fl.StringVar(&f.probePath, "probe-path", "", "HTTP path that succeeds when a pod is ready")
+	fl.Int32Var(&f.probePort, "probe-port", 0, "port of --probe-path (default: the first port)")
+	fl.StringVar(&f.workload, "type", "", "workload: Deployment (the default), StatefulSet, DaemonSet, Job or CronJob")
+	fl.StringVar(&f.schedule, "schedule", "", `schedule of a CronJob, in UTC, e.g. "15 3 * * *"`)
+	fl.BoolVar(&f.public, "public", false, "serve the first port on the web, at a host below the domain of the control plane's gateway")
+	fl.StringArrayVar(&f.hosts, "host", nil, "host name of yours at which the gateway or the cluster's ingress serves the first port, as HOST[/PATH]; may be repeated")
+	fl.StringVar(&f.tlsSecret, "tls-secret", "", "TLS secret with the certificate of each --host")
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions( // fails for an unknown flag only
+		[]string{"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"}, cobra.ShellCompDirectiveNoFileComp))
+	fl.StringSliceVar(&f.restartOn, "restart-on", nil, "restart the App when these change: secrets, config-maps, or none")
+	fl.StringVar(&f.sizing, "right-sizing", "", "fit the resource requests to the use: off, recommend or apply (bounds: in a file)")
+}
+
+// AddContainer adds the flags for what everything has that runs.
+func (f *SpecFlags) AddContainer(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.image, "image", "", "container image")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, as NAME=VALUE; may be repeated")
+	fl.StringArrayVar(&f.envFrom, "env-from", nil, "secret whose keys all become environment variables; may be repeated")
+	fl.StringArrayVar(&f.envSecret, "env-secret", nil, "environment variable from a secret, as NAME=SECRET/KEY; may be repeated")
+	fl.StringVar(&f.cpu, "cpu", "", "CPU of each pod, as REQUEST[:LIMIT], e.g. 250m:1")
+	fl.StringVar(&f.memory, "memory", "", "memory of each pod, as REQUEST[:LIMIT], e.g. 128Mi:256Mi")
+	fl.StringArrayVar(&f.pullSecret, "pull-secret", nil, "pull secret for the image; may be repeated")
+}
+
+// probePeriod is how often --probe-path is asked, in seconds. Kubernetes' ten
+// would make every pod that is not ready at its first probe ten seconds late.
+const probePeriod = 2
+
+// Apply puts what was given over the spec.
+func (f *SpecFlags) Apply(spec *runnerapi.AppSpec) error {
+	if f.image != "" {
+		spec.Image = f.image
+	}
+	if f.workload != "" {
+		spec.Type = runnerapi.AppType(f.workload)
+	}
+	if f.replicas.Given {
+		spec.Replicas = &f.replicas.Value
+	}
+	if len(f.Args) > 0 {
+		spec.Args = f.Args
+	}
+	f.applySchedule(spec)
+	spec.ImagePullSecrets = append(spec.ImagePullSecrets, f.pullSecret...)
+	for _, name := range f.envFrom {
+		spec.EnvFrom = append(spec.EnvFrom, runnerapi.EnvSource{Secret: name})
+	}
+	if len(f.ports) > 0 {
+		spec.Ports = nil
+	}
+	steps := []func(*runnerapi.AppSpec) error{f.applyPorts, f.applyEnv, f.applyEnvSecret, f.applyResources, f.applyMetrics, f.applyProbe, f.applyHosts, f.applyRestartOn}
+	for _, step := range steps {
+		if err := step(spec); err != nil {
+			return cli.Usage(err)
+		}
+	}
+	return nil
+}
+
+func (f *SpecFlags) applyPorts(spec *runnerapi.AppSpec) error {
+	for _, s := range f.ports {
+		port, err := ParsePort(s)
+		if err != nil {
+			return fmt.Errorf("--port %s: %w", s, err)
+		}
+		spec.Ports = append(spec.Ports, port)
+	}
+	return nil
+}
+
+// ParsePort reads [NAME=]PORT[:SERVICE-PORT][/PROTOCOL].
+func ParsePort(s string) (runnerapi.Port, error) {
+	var p runnerapi.Port
+	if name, rest, ok := strings.Cut(s, "="); ok {
+		p.Name, s = name, rest
+	}
+	if rest, protocol, ok := strings.Cut(s, "/"); ok {
+		s, p.Protocol = rest, strings.ToUpper(protocol)
+	}
+	container, service, both := strings.Cut(s, ":")
+	var err error
+	if p.Port, err = base.ParsePortNumber(container); err == nil && both {
+		p.Service, err = base.ParsePortNumber(service)
+	}
+	return p, err
+}
+
+func (f *SpecFlags) applyEnv(spec *runnerapi.AppSpec) error {
+	for _, s := range f.env {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("--env: expected NAME=VALUE, there is no = in the one for %q", name)
+		}
+		setEnv(spec, runnerapi.EnvVar{Name: name, Value: value})
+	}
+	return nil
+}
+
+func (f *SpecFlags) applyEnvSecret(spec *runnerapi.AppSpec) error {
+	for _, s := range f.envSecret {
+		name, ref, ok := strings.Cut(s, "=")
+		secret, key, both := strings.Cut(ref, "/")
+		if !ok || !both || name == "" || secret == "" || key == "" {
+			return fmt.Errorf("--env-secret %s: expected NAME=SECRET/KEY", s)
+		}
+		setEnv(spec, runnerapi.EnvVar{Name: name, Secret: &runnerapi.KeyRef{Name: secret, Key: key}})
+	}
+	return nil
+}
+
+// setEnv replaces the variable of that name, or adds it.
+func setEnv(spec *runnerapi.AppSpec, env runnerapi.EnvVar) {
+	i := slices.IndexFunc(spec.Env, func(e runnerapi.EnvVar) bool { return e.Name == env.Name })
+	if i < 0 {
+		spec.Env = append(spec.Env, env)
+		return
+	}
+	spec.Env[i] = env
+}
+
+func (f *SpecFlags) applyResources(spec *runnerapi.AppSpec) error {
+	amount := func(s string, request, limit *string) {
+		r, l, ok := strings.Cut(s, ":")
+		if r != "" {
+			*request = r
+		}
+		if ok {
+			*limit = l
+		}
+	}
+	amount(f.cpu, &spec.Resources.Requests.CPU, &spec.Resources.Limits.CPU)
+	amount(f.memory, &spec.Resources.Requests.Memory, &spec.Resources.Limits.Memory)
+	return nil
+}
+
+func (f *SpecFlags) applyMetrics(spec *runnerapi.AppSpec) error {
+	if f.metrics == "" {
+		return nil
+	}
+	number, path, ok := strings.Cut(f.metrics, "/")
+	port, err := base.ParsePortNumber(number)
+	if err != nil {
+		return fmt.Errorf("--metrics %s: %w", f.metrics, err)
+	}
+	spec.Metrics = &runnerapi.MetricsPort{Port: port}
+	if ok {
+		spec.Metrics.Path = "/" + path
+	}
+	return nil
+}
+
+func (f *SpecFlags) applyProbe(spec *runnerapi.AppSpec) error {
+	if f.probePath == "" {
+		return nil
+	}
+	port := f.probePort
+	if port == 0 {
+		if len(spec.Ports) == 0 {
+			return fmt.Errorf("--probe-path %s: which port? Give --port or --probe-port", f.probePath)
+		}
+		port = spec.Ports[0].Port
+	}
+	spec.Probes.Readiness = &runnerapi.Probe{
+		HTTP: &runnerapi.HTTPProbe{Path: f.probePath, Port: port}, PeriodSeconds: probePeriod,
+	}
+	return nil
+}
+
+func (f *SpecFlags) applyHosts(spec *runnerapi.AppSpec) error {
+	if len(f.hosts) == 0 && f.tlsSecret != "" {
+		return errors.New("--tls-secret: of which host? Give --host")
+	}
+	if len(f.hosts) == 0 && !f.public {
+		return nil
+	}
+	ingress := runnerapi.Ingress{}
+	if spec.Ingress != nil { // a file's class and annotations stay
+		ingress = *spec.Ingress
+	}
+	ingress.Public = ingress.Public || f.public
+	if len(f.hosts) > 0 {
+		ingress.Hosts = nil
+	}
+	for _, s := range f.hosts {
+		host, path, ok := strings.Cut(s, "/")
+		if ok {
+			path = "/" + path
+		}
+		ingress.Hosts = append(ingress.Hosts, runnerapi.IngressHost{Host: host, Path: path, TLSSecret: f.tlsSecret})
+	}
+	spec.Ingress = &ingress
+	return nil
+}
+
+func (f *SpecFlags) applySchedule(spec *runnerapi.AppSpec) {
+	if f.schedule == "" {
+		return
+	}
+	schedule := runnerapi.Schedule{}
+	if spec.Schedule != nil {
+		schedule = *spec.Schedule
+	}
+	schedule.Cron = f.schedule
+	spec.Schedule = &schedule
+}
+
+func (f *SpecFlags) applyRestartOn(spec *runnerapi.AppSpec) error {
+	if f.sizing != "" {
+		if spec.RightSizing == nil {
+			spec.RightSizing = &runnerapi.RightSizing{}
+		}
+		spec.RightSizing.Mode = runnerapi.SizingMode(f.sizing)
+	}
+	if len(f.restartOn) == 0 {
+		return nil
+	}
+	spec.RestartOn = nil
+	for _, s := range f.restartOn {
+		switch s {
+		case "secrets":
+			spec.RestartOn = append(spec.RestartOn, runnerapi.RestartOnSecrets)
+		case "config-maps", "configMaps":
+			spec.RestartOn = append(spec.RestartOn, runnerapi.RestartOnConfigMaps)
+		case "none":
+		default:
+			return fmt.Errorf("--restart-on %s: expected secrets, config-maps or none", s)
+		}
+	}
+	return nil
+}
+
+// OptionalInt is a number that may not have been given.
+type OptionalInt struct {
+	Value int32
+	Given bool
+}
+
+// String makes OptionalInt a pflag.Value.
+func (o *OptionalInt) String() string {
+	if !o.Given {
+		return ""
+	}
+	return strconv.Itoa(int(o.Value))
+}
+
+// Set sets the flag's value.
+func (o *OptionalInt) Set(s string) error {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 0 {
+		return fmt.Errorf("is no number of pods")
+	}
+	o.Value, o.Given = int32(n), true
+	return nil
+}
+
+// Type returns the text for the help.
+func (o *OptionalInt) Type() string { return "int" }

@@ -1,0 +1,30 @@
+package apps
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// NewRestart returns the command restart.
+func NewRestart(a *base.CLI) *cobra.Command {
+	w := &base.Rollout{CLI: a}
+	cmd := &cobra.Command{
+		Use:               "restart [AGENT] NAME",
+		Short:             "Restart an App by replacing its pods, a few at a time",
+		Example:           "  pipeops-runner restart shop web",
+		Args:              cli.ExactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.CompleteApp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+				return t.Restart(ctx, key, opts)
+			})
+		},
+	}
+	w.Add(cmd)
+	return cmd
+}

@@ -1,0 +1,34 @@
+package apps
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// NewRollback returns the command rollback.
+func NewRollback(a *base.CLI) *cobra.Command {
+	var to runnerapi.RollbackTo
+	w := &base.Rollout{CLI: a}
+	cmd := &cobra.Command{
+		Use:   "rollback [AGENT] NAME [--to REVISION]",
+		Short: "Roll back an App to an earlier revision",
+		Long: `Roll back an App to an earlier revision: the previous one, or any one that
+` + "`pipeops-runner revisions`" + ` lists. It becomes a new revision. The number of pods does not change.`,
+		Example:           "  pipeops-runner rollback shop web\n  pipeops-runner rollback shop web --to 3",
+		Args:              cli.ExactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.CompleteApp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+				return t.Rollback(ctx, key, to, opts)
+			})
+		},
+	}
+	w.Add(cmd)
+	cmd.Flags().Int64Var(&to.Revision, "to", 0, "revision to roll back to (default: the previous one)")
+	return cmd
+}

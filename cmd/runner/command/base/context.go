@@ -1,0 +1,152 @@
+package base
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/contextfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+)
+
+const (
+	// EnvContext is the variable that names the context.
+	EnvContext = "PIPEOPS_CONTEXT"
+	// EnvAgent is the variable that names the agent of commands without AGENT.
+	EnvAgent = "PIPEOPS_AGENT"
+)
+
+// ContextNamed returns the context that --context or the environment names; "" for none.
+func (a *CLI) ContextNamed() string { return cmp.Or(a.Context, os.Getenv(EnvContext)) }
+
+// context returns the context that applies, which is empty if there is none. Credentials from
+// elsewhere are for another control plane: only a context that is named applies beside them.
+func (a *CLI) context() (contextfile.Context, error) {
+	name := a.ContextNamed()
+	if name == "" && (a.Credentials != "" || os.Getenv(EnvCredentials) != "") {
+		return contextfile.Context{}, nil
+	}
+	file, err := contextfile.Load()
+	if err != nil {
+		return contextfile.Context{}, &ExitError{Err: err, Code: ExitUsage}
+	}
+	if name == "" {
+		name = file.CurrentContext
+	}
+	if name == "" {
+		return contextfile.Context{}, nil
+	}
+	c, err := file.Get(name)
+	if err != nil {
+		return contextfile.Context{}, &ExitError{Err: err, Code: ExitUsage}
+	}
+	return *c, nil
+}
+
+// DefaultAgent returns the agent of commands without AGENT; "" if there is none.
+func (a *CLI) DefaultAgent() (string, error) {
+	if name := os.Getenv(EnvAgent); name != "" {
+		return name, nil
+	}
+	c, err := a.context()
+	return c.Agent, err
+}
+
+// ofContext marks a flag whose default a context can set.
+const ofContext = "of-context"
+
+// NamespaceFlag adds the flag --namespace.
+func NamespaceFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVarP(to, "namespace", "n", defaultNamespace, "namespace in the agent's cluster; a context can set another default")
+	_ = cmd.Flags().SetAnnotation("namespace", ofContext, nil) // fails for an unknown flag only
+}
+
+// UseContext gives --namespace the context's default.
+func (a *CLI) UseContext(cmd *cobra.Command) error {
+	flag := cmd.Flags().Lookup("namespace")
+	if flag == nil || flag.Changed {
+		return nil
+	}
+	if _, marked := flag.Annotations[ofContext]; !marked {
+		return nil
+	}
+	c, err := a.context()
+	if err != nil || c.Namespace == "" {
+		return err
+	}
+	return flag.Value.Set(c.Namespace)
+}
+
+// AgentOptional lets the user leave out AGENT, the first argument of a command. Arguments that are
+// valid as they are stay so. Otherwise, the default agent comes before them.
+func (a *CLI) AgentOptional(cmd *cobra.Command) {
+	valid, run, complete := cmd.Args, cmd.RunE, cmd.ValidArgsFunction
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		_, err := a.withAgent(cmd, valid, args)
+		return err
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		args, err := a.withAgent(cmd, valid, args)
+		if err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		names, directive := complete(cmd, args, typed)
+		if agent, err := a.DefaultAgent(); err == nil && agent != "" {
+			more, _ := complete(cmd, append([]string{agent}, args...), typed)
+			names = append(names, more...)
+		}
+		return names, directive
+	}
+}
+
+func (a *CLI) withAgent(cmd *cobra.Command, valid cobra.PositionalArgs, args []string) ([]string, error) {
+	if forFleet(cmd) {
+		full := append([]string{""}, args...)
+		if valid(cmd, full) != nil {
+			return nil, cli.Usage(fmt.Errorf("with --selector, leave AGENT out of: %s", cmd.Use))
+		}
+		return full, nil
+	}
+	wrong := valid(cmd, args)
+	if wrong == nil {
+		return args, nil
+	}
+	agent, err := a.DefaultAgent()
+	if err != nil {
+		return nil, err
+	}
+	full := append([]string{agent}, args...)
+	if valid(cmd, full) != nil {
+		return nil, wrong
+	}
+	if agent == "" {
+		return nil, &ExitError{
+			Err: wrong, Code: ExitUsage,
+			Fix: "give AGENT, or a default for it: " + EnvAgent + ", or `pipeops-runner context set --agent AGENT`",
+		}
+	}
+	return full, nil
+}
+
+// SplitArgs returns the arguments before -- and those after it, which are nil without one.
+func SplitArgs(cmd *cobra.Command, args []string) (before, after []string) {
+	dash := cmd.ArgsLenAtDash()
+	if dash < 0 {
+		return args, nil
+	}
+	first := len(args) - (cmd.Flags().NArg() - dash)
+	return args[:first], args[first:]
+}
+
+// BeforeDash checks the arguments before --.
+func BeforeDash(valid cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		before, _ := SplitArgs(cmd, args)
+		return valid(cmd, before)
+	}
+}

@@ -1,0 +1,73 @@
+package base
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+)
+
+// Listing lists what a namespace has of one kind.
+type Listing[T any] struct {
+	Use            string // "list" by default
+	Short, Example string
+	Items          func(*client.Client, context.Context, string) ([]T, error)
+	// Every lists those of all namespaces in one call, where the API can.
+	Every func(*client.Client, context.Context) ([]T, error)
+	List  func([]T) any // in the Runner API's form, for -o json and yaml
+	Table func(io.Writer, ...T)
+}
+
+// Command returns the command list.
+func (l Listing[T]) Command(a *CLI) *cobra.Command {
+	var out cli.Output
+	var scope Scope
+	use := l.Use
+	if use == "" {
+		use = "list"
+	}
+	cmd := &cobra.Command{
+		Use: use + " [AGENT]", Short: l.Short,
+		Example:           "  " + l.Example,
+		Args:              cli.ExactArgs("AGENT"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *Target) error {
+				items, err := l.items(ctx, t, scope)
+				if err != nil {
+					return err
+				}
+				if len(items) == 0 && out.Table() {
+					a.SayNone(scope)
+				}
+				out.Namespaced = scope.All
+				return out.Write(a.Out, l.List(items), func(w io.Writer) { l.Table(w, items...) })
+			})
+		},
+	}
+	scope.Add(cmd, &out)
+	return cmd
+}
+
+func (l Listing[T]) items(ctx context.Context, t *Target, scope Scope) ([]T, error) {
+	if scope.All && l.Every != nil {
+		items, err := l.Every(t.Client, ctx)
+		if err != nil {
+			return nil, At(t, "", err)
+		}
+		return items, nil
+	}
+	return In(ctx, t, scope, func(ctx context.Context, namespace string) ([]T, error) { return l.Items(t.Client, ctx, namespace) })
+}
+
+// SayNone says that a list is empty.
+func (a *CLI) SayNone(scope Scope) {
+	if scope.All {
+		a.Say("there are none in the namespaces that the agent manages")
+		return
+	}
+	a.Say("there are none in namespace %s; -n names another, -A all", scope.Namespace)
+}

@@ -1,0 +1,241 @@
+package base
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+)
+
+// DefaultWait is how long the outcome of a rollout is waited for.
+const DefaultWait = 2 * time.Minute
+
+// Waiting holds the flags --wait and --no-wait.
+type Waiting struct {
+	Limit  time.Duration
+	noWait bool
+}
+
+// Add adds the flags to a command that waits for that long by default, or not at all. A --wait
+// without a time waits for at least that long.
+func (f *Waiting) Add(cmd *cobra.Command, initial time.Duration) {
+	cmd.Flags().DurationVar(&f.Limit, "wait", initial, "how long to wait for the outcome, as in --wait=5m; 0 to not wait")
+	cmd.Flags().Lookup("wait").NoOptDefVal = max(initial, DefaultWait).String()
+	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait, like --wait=0")
+}
+
+// Wanted reports whether to wait.
+func (f *Waiting) Wanted() bool { return f.Limit > 0 && !f.noWait }
+
+// Outcome waits, if requested, until the command's rollout has ended. It prints the App and returns
+// an error unless the App is healthy.
+func (a *CLI) Outcome(ctx context.Context, t *Target, app runnerapi.App, f *Waiting, out *cli.Output) error {
+	if !f.Wanted() {
+		a.Say("accepted: %s/%s; it goes on in the cluster", app.Namespace, app.Name)
+		if app.Operation != "" {
+			a.Say("see what becomes of it with: pipeops-runner operation %s %s", t.Agent.Name, app.Operation)
+		}
+		return a.printApp(app, out)
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, f.Limit)
+	defer cancel()
+	key := runnerapi.Key{Namespace: app.Namespace, Name: app.Name}
+	p := NewProgress(a.Err, a.Terminal)
+	newest := app
+	var err error
+	if !app.Settled() {
+		newest, err = t.Watch(waitCtx, key, app.Generation, p.report)
+	}
+	p.End()
+	switch {
+	case ctx.Err() != nil:
+		a.Say("stopped waiting; the rollout of %s goes on in the cluster. See how it ends with:\n  pipeops-runner status %s %s -n %s --wait",
+			key, t.Agent.Name, key.Name, key.Namespace)
+		return &ExitError{Err: ctx.Err(), Code: ExitInterrupted, Told: true}
+	case err != nil:
+		return fmt.Errorf("%s: %s: waiting: %w", t, key, err)
+	}
+	if newest.Name == "" {
+		newest = app
+	}
+	newest.Operation = app.Operation // the reader of the output may need it
+	if err := a.printApp(newest, out); err != nil {
+		return err
+	}
+	if followed(app, newest) && newest.Undone(app.Generation) == nil && app.Operation != "" {
+		status := fmt.Sprintf("pipeops-runner status %s %s -n %s --wait", t.Agent.Name, key.Name, key.Namespace)
+		return a.OfOperation(ctx, t, key, app.Operation, status)
+	}
+	return a.Verdict(t, newest, app.Generation, f.Limit)
+}
+
+// followed reports whether an App was changed, restarted or replaced after a command left it so.
+func followed(left, now runnerapi.App) bool {
+	return now.Generation > left.Generation || now.RestartedAt != left.RestartedAt || now.UID != left.UID
+}
+
+// OfOperation returns the verdict on a command that was followed by another one: its own outcome.
+// The status command shows what applies now.
+func (a *CLI) OfOperation(ctx context.Context, t *Target, key runnerapi.Key, id, status string) error {
+	op, err := t.Operation(ctx, id)
+	if err != nil {
+		return fmt.Errorf("%s: %s: there was a later change; reading what became of this one: %w", t, key, err)
+	}
+	switch op.State {
+	case runnerapi.OperationSucceeded:
+		return nil
+	case runnerapi.OperationFailed:
+		a.Say("Error: %s: this change failed, before a later one", key)
+		if op.Diagnosis != nil {
+			a.SayEvidence(op.Diagnosis)
+		}
+		return &ExitError{Err: errors.New("it failed"), Code: ExitAppFailed, Told: true}
+	case runnerapi.OperationPending:
+		return &ExitError{Err: fmt.Errorf("%s: %s: no outcome yet", t, key), Code: ExitTimeout, Fix: "see how it ends with: " + status}
+	}
+	return supersededError(t, key, op, status)
+}
+
+func supersededError(t *Target, key runnerapi.Key, op runnerapi.Operation, status string) error {
+	return &ExitError{
+		Err: fmt.Errorf("%s: %s: superseded: %s", t, key, cli.Printable(op.Message)), Code: ExitSuperseded,
+		Fix: "see what holds now: " + status,
+	}
+}
+
+// Verdict turns an App's state into the command's error.
+func (a *CLI) Verdict(t *Target, app runnerapi.App, generation int64, waited time.Duration) error {
+	settled := app.Settled() && app.Generation >= generation
+	switch undone := app.Undone(generation); {
+	case undone != nil:
+		a.Say("Error: %s/%s: %s", app.Namespace, app.Name, cli.Printable(UndoneText(undone)))
+		if undone.Diagnosis != nil {
+			a.Say("  fix: %s", cli.Printable(undone.Diagnosis.Fix))
+		}
+		return &ExitError{Err: errors.New("the rollout failed and was taken back"), Code: ExitAppFailed, Told: true}
+	case settled && app.Status.Phase == runnerapi.PhaseHealthy:
+		return nil
+	case settled && app.Status.Phase == runnerapi.PhasePaused:
+		a.Say("%s/%s is paused: nothing is rolled out until it is resumed", app.Namespace, app.Name)
+		return nil
+	case settled:
+		a.sayDiagnosis(app)
+		return &ExitError{Err: errors.New("the App is not healthy"), Code: ExitAppFailed, Told: true}
+	}
+	a.sayDiagnosis(app)
+	return &ExitError{
+		Err: fmt.Errorf("%s: %s/%s has not settled after %s: %s", t, app.Namespace, app.Name, waited, summary(app)), Code: ExitTimeout,
+		Fix: fmt.Sprintf("it goes on in the cluster; see how it ends with: pipeops-runner status %s %s -n %s --wait", t.Agent.Name, app.Name, app.Namespace),
+	}
+}
+
+// sayDiagnosis prints why an App is not healthy.
+func (a *CLI) sayDiagnosis(app runnerapi.App) {
+	d := app.Status.Diagnosis
+	if d == nil {
+		if app.Settled() {
+			a.Say("Error: %s/%s is %s", app.Namespace, app.Name, strings.ToLower(string(app.Status.Phase)))
+		}
+		return
+	}
+	a.Say("Error: %s/%s is %s: %s", app.Namespace, app.Name, strings.ToLower(string(app.Status.Phase)), cli.Printable(d.Message))
+	a.SayEvidence(d)
+}
+
+// SayEvidence prints the evidence beside a diagnosis' message.
+func (a *CLI) SayEvidence(d *runnerapi.Diagnosis) {
+	a.Say("  cause: %s", d.Cause)
+	if d.Object != "" {
+		a.Say("  object: %s", cli.Printable(d.Object))
+	}
+	if d.ExitCode != nil {
+		a.Say("  exit code: %d", *d.ExitCode)
+	}
+	a.Say("  fix: %s", cli.Printable(d.Fix))
+	if len(d.LastLines) > 0 {
+		a.Say("  last lines:")
+		for _, line := range d.LastLines {
+			a.Say("    %s", cli.Printable(line))
+		}
+	}
+}
+
+// Progress shows the progress of a rollout: one line that changes on a terminal, and a line per
+// change elsewhere.
+type Progress struct {
+	w        io.Writer
+	terminal bool
+	start    time.Time
+	last     string
+}
+
+// NewProgress shows progress on w.
+func NewProgress(w io.Writer, terminal bool) *Progress {
+	return &Progress{w: w, terminal: terminal, start: time.Now()}
+}
+
+func (p *Progress) report(r client.Progress) { p.Show(summary(r.App), r.Unreachable) }
+
+// Show shows how it stands now.
+func (p *Progress) Show(text string, unreachable error) {
+	if unreachable != nil {
+		text = "the agent does not answer now; still waiting"
+	}
+	if p.terminal {
+		cli.Progress(p.w, "%s (%s)", text, time.Since(p.start).Round(time.Second))
+	} else if text != p.last {
+		cli.Say(p.w, "%s", cli.Printable(text))
+	}
+	p.last = text
+}
+
+// End ends the line.
+func (p *Progress) End() {
+	if p.terminal && p.last != "" {
+		cli.EndProgress(p.w)
+	}
+}
+
+// summary returns an App's summary in one line.
+func summary(app runnerapi.App) string {
+	s := fmt.Sprintf("%s/%s: %s, ", app.Namespace, app.Name, app.Status.Phase)
+	if app.Spec.Type.Runs() {
+		s += "last run: " + Ready(app)
+	} else {
+		s += Ready(app) + " ready"
+	}
+	if d := app.Status.Diagnosis; d != nil {
+		s += ", " + string(d.Cause)
+	}
+	if w := app.Status.WaitingFor; w != "" {
+		s += "; waits for " + cli.Printable(w)
+	}
+	return s
+}
+
+// Ready returns how many of the desired pods are ready, or the state of the last run for an App
+// that runs to its end.
+func Ready(app runnerapi.App) string {
+	switch {
+	case app.Spec.Type.Runs() && len(app.Status.Runs) == 0:
+		return "none"
+	case app.Spec.Type.Runs():
+		return string(app.Status.Runs[0].Outcome)
+	}
+	want := app.Status.DesiredReplicas
+	if app.Spec.Type.Scales() && app.Spec.Autoscaling == nil {
+		want = 1
+		if app.Spec.Replicas != nil {
+			want = *app.Spec.Replicas
+		}
+	}
+	return fmt.Sprintf("%d/%d", app.Status.ReadyReplicas, want)
+}

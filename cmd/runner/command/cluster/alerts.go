@@ -1,0 +1,54 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// NewAlerts returns the command alerts.
+func NewAlerts(a *base.CLI) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	cmd := &cobra.Command{
+		Use:   "alerts [AGENT]",
+		Short: "List the active alerts of an agent's cluster",
+		Long: `List the alerts that fire or are pending: those of the cluster, and of the namespaces that the agent
+manages. They come from Prometheus. The cluster must have it:
+` + "`pipeops-agent components install prometheus`" + `.`,
+		Example:           "  pipeops-runner alerts shop\n  pipeops-runner alerts shop -n production -o json",
+		Args:              cli.ExactArgs("AGENT"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+				list, err := t.ListAlerts(ctx, namespace)
+				if err != nil {
+					return base.At(t, namespace, err)
+				}
+				if len(list.Items) == 0 && out.Table() {
+					a.Say("there are none")
+				}
+				if list.Omitted > 0 {
+					a.Say("%d more alerts are left out; -n names a namespace", list.Omitted)
+				}
+				return out.Write(a.Out, list, func(w io.Writer) { alertTable(w, list.Items) })
+			})
+		},
+	}
+	out.AddList(cmd)
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "list the alerts of one namespace only")
+	return cmd
+}
+
+func alertTable(w io.Writer, alerts []runnerapi.Alert) {
+	cli.Row(w, "STATE", "SEVERITY", "NAMESPACE", "APP", "ALERT", "SINCE", "SUMMARY")
+	for _, a := range alerts {
+		cli.Row(w, a.State, a.Severity, a.Namespace, a.App, a.Name, cli.Age(a.ActiveAt), cmp.Or(a.Summary, a.Description))
+	}
+}

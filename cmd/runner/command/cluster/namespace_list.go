@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newNamespaceList(a *base.CLI) *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:               "list [AGENT]",
+		Short:             "List the namespaces that the agent manages",
+		Example:           "  pipeops-runner namespace list shop",
+		Args:              cli.ExactArgs("AGENT"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+				list, err := t.ListNamespaces(ctx)
+				if err != nil {
+					return base.At(t, "", err)
+				}
+				return out.Write(a.Out, runnerapi.NamespaceList{Items: list}, func(w io.Writer) { namespaceTable(w, list...) })
+			})
+		},
+	}
+	out.AddList(cmd)
+	out.AddSelector(cmd)
+	return cmd
+}

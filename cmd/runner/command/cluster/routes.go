@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// NewRoutes returns the command routes.
+func NewRoutes(a *base.CLI) *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:   "routes [AGENT]",
+		Short: "List the public hosts of what runs in an agent's cluster",
+		Long: `List the hosts and paths at which the public reaches what the agent manages, through the control
+plane's gateway. Apps have them by --public or --host, charts and manifests by their Ingresses and
+HTTPRoutes.
+
+STATE is serving, or suspended for the REASON. CERTIFICATE is that of the gateway for the host.`,
+		Example:           "  pipeops-runner routes shop\n  pipeops-runner routes shop -o json",
+		Args:              cli.ExactArgs("AGENT"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+				list, err := t.ListRoutes(ctx)
+				if err != nil {
+					return base.At(t, "", err)
+				}
+				if len(list) == 0 && out.Table() {
+					a.Say("there are none; deploy --public makes an App public")
+				}
+				return out.Write(a.Out, runnerapi.RouteList{Items: list}, func(w io.Writer) { routeTable(w, list) })
+			})
+		},
+	}
+	out.AddList(cmd)
+	return cmd
+}
+
+func routeTable(w io.Writer, routes []runnerapi.Route) {
+	cli.Row(w, "HOST", "PATH", "BACKEND", "STATE", "MODE", "CERTIFICATE", "REASON")
+	for _, r := range routes {
+		cli.Row(w, r.Host, r.Path, backendText(r), string(r.State), string(r.Mode), cmp.Or(string(r.Certificate), "none"), r.Reason)
+	}
+}
+
+// backendText returns where a route leads. A route that the gateway cannot carry leads nowhere.
+func backendText(r runnerapi.Route) string {
+	if r.Port == 0 {
+		return r.Namespace
+	}
+	return fmt.Sprintf("%s/%s:%d", r.Namespace, cmp.Or(r.App, r.Service), r.Port)
+}

@@ -1,0 +1,304 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/apps"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
+)
+
+// running is a command in this process.
+type running struct {
+	out, err logbook.Book
+	cancel   context.CancelFunc
+	code     chan int
+}
+
+func (w *world) start(t *testing.T, terminal bool, stdin string, args ...string) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &running{cancel: cancel, code: make(chan int, 1)}
+	t.Cleanup(cancel)
+	args = append([]string{"--credentials", w.credentials}, args...)
+	go func() {
+		r.code <- execute(ctx, args, base.Streams{In: strings.NewReader(stdin), Out: &r.out, Err: &r.err, Terminal: terminal})
+	}()
+	return r
+}
+
+func (w *world) run(t *testing.T, args ...string) (int, string, string) {
+	t.Helper()
+	r := w.start(t, false, "", args...)
+	return r.ended(t), r.out.String(), r.err.String()
+}
+
+// ended waits for the command's end and returns its exit code.
+func (r *running) ended(t *testing.T) int {
+	t.Helper()
+	return await.Receive(t, r.code, "the end of the command")
+}
+
+func (r *running) sees(t *testing.T, text string) {
+	t.Helper()
+	await.Until(t, fmt.Sprintf("the command has printed %q", text), func() bool {
+		return strings.Contains(r.out.String()+r.err.String(), text)
+	})
+}
+
+// TestACommandAsksForItsAgentAlone: with ten thousand agents the list has megabytes.
+func TestACommandAsksForItsAgentAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, agent := range []string{"shop", runnertest.AgentID} {
+		for _, command := range [][]string{{"cluster"}, {"apps"}, {"timeline"}, {"kubeconfig"}} {
+			code, _, stderr := w.run(t, append(command, agent)...)
+			require.Equal(t, base.ExitOK, code, stderr)
+		}
+	}
+	code, _, stderr := w.run(t, "apps", "nobody")
+	assert.Equal(t, base.ExitNotFound, code)
+	assert.Contains(t, stderr, "fix: did you mean")
+	assert.Zero(t, w.lists.Load())
+}
+
+func TestProgressOnATerminalIsOneLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.start(t, true, "", "deploy", "shop", "web", "--image", "slow")
+	r.sees(t, "Progressing")
+	w.agent.Backend.Finish(runnerapi.Key{Namespace: "production", Name: "web"})
+	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
+	assert.Contains(t, r.err.String(), "\r\x1b[K")
+	assert.NotContains(t, r.err.String(), "\n", "nothing of the progress stays")
+	assert.Contains(t, r.out.String(), "Healthy")
+}
+
+func TestACallThatTakesLongIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	released := make(chan struct{})
+	w.agent.Backend.Intercept = func(ctx context.Context, _ runnertest.Call) error {
+		select {
+		case <-released:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	r := w.start(t, true, "", "secret", "list", "shop")
+	told := regexp.MustCompile(`waiting for agent shop: list-secrets, [1-9][0-9]*s`)
+	await.Until(t, "it is told twice", func() bool { return len(told.FindAllString(r.err.String(), -1)) == 2 })
+	close(released)
+	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
+	lines := told.Split(r.err.String(), -1)
+	assert.Equal(t, "\r\x1b[Kthere are none in namespace production; -n names another, -A all\n", lines[len(lines)-1], "nothing of it stays")
+}
+
+func TestInterruptedWaitSaysThatItGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.start(t, false, "", "deploy", "shop", "web", "--image", "slow")
+	r.sees(t, "Progressing")
+	r.cancel()
+	assert.Equal(t, base.ExitInterrupted, r.ended(t))
+	assert.Contains(t, r.err.String(), "the rollout of production/web goes on in the cluster")
+	assert.Contains(t, r.err.String(), "pipeops-runner status shop web -n production --wait")
+}
+
+// TestEachCallerIsToldOfHisOwnChange though another one came before there was an outcome.
+func TestEachCallerIsToldOfHisOwnChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.start(t, false, "", "deploy", "shop", "web", "--image", "slow")
+	first.sees(t, "Progressing")
+	code, _, errs := w.run(t, "deploy", "shop", "web", "--image", "shop/web:2")
+	assert.Equal(t, base.ExitOK, code, errs)
+	assert.Equal(t, base.ExitSuperseded, first.ended(t))
+	assert.Contains(t, first.err.String(), "superseded")
+}
+
+// TestEachCallerIsToldOfHisOwnRun though another run took its place, which goes on.
+func TestEachCallerIsToldOfHisOwnRun(t *testing.T) {
+	t.Parallel()
+	for kind, run := range map[string][]string{
+		"job":      {"job", "run", "shop", "web", "--image", "slow"},
+		"pipeline": {"pipeline", "run", "shop", "web", "-f", "testdata/slow.yaml"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			first := w.start(t, false, "", run...)
+			first.sees(t, "production/web: Waiting")
+			second := w.start(t, false, "", run...)
+			assert.Equal(t, base.ExitSuperseded, first.ended(t))
+			assert.Contains(t, first.err.String(), "superseded")
+			assert.Contains(t, first.err.String(), "pipeops-runner "+kind+" status shop web -n production --wait")
+			second.sees(t, "production/web: Waiting")
+			w.agent.Backend.Finish(runnerapi.Key{Namespace: "production", Name: "web"})
+			assert.Equal(t, base.ExitOK, second.ended(t), second.err.String())
+		})
+	}
+}
+
+func TestDeleteWaitsUntilThePodsAreGone(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct{ make, remove []string }{
+		"App": {[]string{"deploy", "shop", "web", "--image", "sticky"}, []string{"delete", "shop", "web"}},
+		"job": {[]string{"job", "run", "shop", "web", "--image", "sticky"}, []string{"job", "delete", "shop", "web"}},
+		"pipeline": {
+			[]string{"pipeline", "run", "shop", "web", "-f", "testdata/sticky.yaml"}, []string{"pipeline", "delete", "shop", "web"},
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			code, _, errs := w.run(t, test.make...)
+			require.Equal(t, base.ExitOK, code, errs)
+			r := w.start(t, false, "", test.remove...)
+			r.sees(t, what+" production/web is being deleted; waits for pod web-0 to stop")
+			assert.NotContains(t, r.err.String(), "deleted: "+what)
+			require.NoError(t, w.agent.Backend.Delete(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.WriteOptions{}))
+			assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
+			assert.Contains(t, r.err.String(), "deleted: "+what+" production/web")
+		})
+	}
+}
+
+func TestDeployOutlivesAnAgentThatIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.start(t, false, "", "deploy", "shop", "web", "--image", "slow")
+	r.sees(t, "Progressing")
+	w.agent.Stop()
+	w.agent.Backend.Finish(runnerapi.Key{Namespace: "production", Name: "web"})
+	w.agent.Start()
+	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
+	deploys := 0
+	for _, call := range w.agent.Backend.Calls() {
+		if call.Verb == "Deploy" {
+			deploys++
+		}
+	}
+	assert.Equal(t, 1, deploys, "applied once")
+}
+
+func TestFollowedLogsEndWithTheInterrupt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	code, _, stderr := w.run(t, "deploy", "shop", "web", "--image", "a")
+	require.Equal(t, base.ExitOK, code, stderr)
+	r := w.start(t, false, "", "logs", "shop", "web", "-f")
+	w.agent.Backend.Log(runnerapi.LogLine{Time: time.Now(), Pod: "web-1", Line: "hello"})
+	r.sees(t, "hello")
+	r.cancel()
+	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
+}
+
+func TestNamespaceDeleteAsksOnATerminal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.start(t, true, "no\n", "namespace", "delete", "shop", "production")
+	assert.Equal(t, base.ExitFailure, r.ended(t))
+	assert.Contains(t, r.err.String(), "nothing was deleted")
+	r = w.start(t, true, "production\n", "namespace", "delete", "shop", "production")
+	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
+}
+
+func TestWatchWithoutABroker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.start(t, false, "", "agents", "--watch")
+	r.sees(t, "shop (a1)  online")
+	r.cancel()
+	assert.Equal(t, base.ExitOK, r.ended(t))
+	assert.Contains(t, r.err.String(), "the credentials name no broker")
+}
+
+func TestWatchWhileTheBrokerIsAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.creds.Broker.URL = "amqp://nobody:secret@127.0.0.1:1/"
+	require.NoError(t, w.creds.Write(w.credentials))
+	r := w.start(t, false, "", "agents", "--watch", "--aside", "-o", "json")
+	r.sees(t, `"initial":true`)
+	r.cancel()
+	assert.Equal(t, base.ExitOK, r.ended(t))
+	assert.NotContains(t, r.err.String(), "secret")
+}
+
+func TestCredentialsThatAreNotTaken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, issue := range map[string]func(*credentials.Credentials){
+		"of an agent": func(c *credentials.Credentials) {
+			c.Certificate, c.Key = pair(t, w.agent.CA.Issue(t, credentials.AgentURI(runnertest.TrustDomain, "a1")))
+		},
+		"expired": func(c *credentials.Credentials) {
+			c.Certificate, c.Key = pair(t, w.agent.CA.IssueAt(t, time.Now().Add(-2*time.Hour), credentials.RunnerURI(runnertest.TrustDomain, "x")))
+		},
+		"another CA": func(c *credentials.Credentials) { c.CA = certPEM(runnertest.NewCA(t).Cert.Raw) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			creds := w.creds
+			issue(&creds)
+			file := filepath.Join(t.TempDir(), "runner.json")
+			require.NoError(t, creds.Write(file))
+			code, _, stderr := w.run(t, "agents", "--credentials", file)
+			assert.Equal(t, base.ExitRefused, code, stderr)
+			assert.Contains(t, stderr, "pipeops-controlplane runner create", stderr)
+		})
+	}
+}
+
+func TestAControlPlaneThatIsDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	w.creds.ControlPlane = "https://" + ln.Addr().String()
+	require.NoError(t, w.creds.Write(w.credentials))
+	code, _, stderr := w.run(t, "agents", "--patience", "100ms")
+	assert.Equal(t, base.ExitUnreachable, code)
+	assert.Contains(t, stderr, "the control plane could not be reached for 100ms")
+	assert.Contains(t, stderr, "fix: check that it runs at https://127.0.0.1:")
+}
+
+func TestAControlPlaneThatDoesNotAnswerIsWaitedForNoLongerThanPatienceLasts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // whose connections nobody takes
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	w.creds.ControlPlane = "https://" + ln.Addr().String()
+	require.NoError(t, w.creds.Write(w.credentials))
+	code, _, stderr := w.run(t, "agents", "--patience", "100ms")
+	assert.Equal(t, base.ExitUnreachable, code)
+	assert.Contains(t, stderr, "the control plane could not be reached for 100ms: it does not answer")
+}
+
+func FuzzParsePort(f *testing.F) {
+	f.Add("http=80:8080/udp")
+	f.Add("=1")
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := apps.ParsePort(s)
+		if err == nil && (p.Port < 1 || p.Port > 65535 || p.Service < 0 || p.Service > 65535) {
+			t.Fatalf("%q: %+v", s, p)
+		}
+	})
+}

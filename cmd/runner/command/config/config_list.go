@@ -1,0 +1,18 @@
+package config
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+)
+
+func newConfigList(a *base.CLI) *cobra.Command {
+	return base.Listing[runnerapi.ConfigMap]{
+		Short: "List the config maps of a namespace", Example: "pipeops-runner configmap list shop -n production",
+		Items: (*client.Client).ListConfigMaps,
+		List:  func(items []runnerapi.ConfigMap) any { return runnerapi.ConfigMapList{Items: items} },
+		Table: configTable,
+	}.Command(a)
+}

@@ -1,0 +1,18 @@
+package config
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+)
+
+func newSecretList(a *base.CLI) *cobra.Command {
+	return base.Listing[runnerapi.Secret]{
+		Short: "List the secrets of a namespace", Example: "pipeops-runner secret list shop -n production",
+		Items: (*client.Client).ListSecrets,
+		List:  func(items []runnerapi.Secret) any { return runnerapi.SecretList{Items: items} },
+		Table: secretTable,
+	}.Command(a)
+}

@@ -1,0 +1,84 @@
+package contexts
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+)
+
+func newUse(a *base.CLI) *cobra.Command {
+	return &cobra.Command{
+		Use: "use NAME", Short: "Make a context the current one",
+		Example: "  pipeops-runner context use staging",
+		Args:    cli.ExactArgs("NAME"), ValidArgsFunction: Complete,
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, c, err := load(a, args)
+			if err != nil {
+				return err
+			}
+			file.CurrentContext = c.Name
+			if err := file.Save(); err != nil {
+				return err
+			}
+			a.Say("the current context is %s", file.CurrentContext)
+			return nil
+		},
+	}
+}
+
+func newSet(a *base.CLI) *cobra.Command {
+	var d defaults
+	cmd := &cobra.Command{
+		Use: "set [NAME]", Short: "Set a context's default agent and namespace: by default, of the current one",
+		Long: "Set a context's default agent and namespace: by default, of the current one. An empty text removes\n" +
+			"the default.",
+		Example: "  pipeops-runner context set --agent shop -n staging\n  pipeops-runner context set staging --agent \"\"",
+		Args:    cli.RangeArgs(0, "NAME"), ValidArgsFunction: Complete,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("agent") && !cmd.Flags().Changed("namespace") {
+				return cli.Usage(errors.New("nothing to set: give --agent or --namespace"))
+			}
+			file, c, err := load(a, args)
+			if err != nil {
+				return err
+			}
+			d.apply(cmd, c)
+			if err := file.Save(); err != nil {
+				return err
+			}
+			a.Say("context %s: agent %s, namespace %s", c.Name, orNone(c.Agent), orNone(c.Namespace))
+			return nil
+		},
+	}
+	d.add(cmd)
+	return cmd
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "not set"
+	}
+	return s
+}
+
+func newDelete(a *base.CLI) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME", Short: "Delete a context with its stored credentials",
+		Example: "  pipeops-runner context delete staging",
+		Args:    cli.ExactArgs("NAME"), ValidArgsFunction: Complete,
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, c, err := load(a, args)
+			if err != nil {
+				return err
+			}
+			if err := file.Delete(c.Name); err != nil {
+				return err
+			}
+			a.SayDeleted("context "+args[0], false)
+			return nil
+		},
+	}
+}

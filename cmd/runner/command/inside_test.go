@@ -1,0 +1,94 @@
+package command
+
+import (
+	"errors"
+	"io"
+	"net"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+)
+
+// withWeb is a world in which the App web runs.
+func withWeb(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	code, _, stderr := w.run(t, "deploy", "shop", "web", "--image", "a")
+	require.Equal(t, base.ExitOK, code, stderr)
+	return w
+}
+
+func TestExecEndsAsTheCommandDid(t *testing.T) {
+	t.Parallel()
+	w := withWeb(t)
+	code, stdout, stderr := w.run(t, "exec", "shop", "web", "--", "exit", "42")
+	assert.Equal(t, []any{42, "out", "err"}, []any{code, stdout, stderr})
+	r := w.start(t, false, "typed", "exec", "shop", "web", "-i", "--", "cat")
+	assert.Zero(t, r.ended(t))
+	assert.Equal(t, "typed", r.out.String())
+}
+
+func TestExecSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	w := withWeb(t)
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{base.ExitUsage, "then -- and the command", []string{"shop", "web", "ls"}},
+		{base.ExitUsage, "then -- and the command", []string{"shop", "--", "web", "ls"}},
+		{base.ExitUsage, "standard input is not a terminal", []string{"shop", "web", "-it", "--", "cat"}},
+		{base.ExitUsage, `no program "nothing"`, []string{"shop", "web", "--", "nothing"}},
+		{base.ExitNotFound, "nowhere", []string{"shop", "nowhere", "--", "cat"}},
+	} {
+		code, _, stderr := w.run(t, append([]string{"exec"}, c.args...)...)
+		assert.Equal(t, c.code, code, "%v: %s", c.args, stderr)
+		assert.Contains(t, stderr, c.says)
+	}
+}
+
+var listens = regexp.MustCompile(`(127\.0\.0\.1:[0-9]+) goes to port`)
+
+func TestPortForwardUntilInterrupted(t *testing.T) {
+	t.Parallel()
+	w := withWeb(t)
+	r := w.start(t, false, "", "port-forward", "shop", "web", ":7", ":81")
+	r.sees(t, "port 81 of production/web")
+	addresses := listens.FindAllStringSubmatch(r.err.String(), 2)
+	require.Len(t, addresses, 2)
+	for range 3 {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addresses[0][1])
+		require.NoError(t, err)
+		_, err = io.WriteString(conn, "echo")
+		require.NoError(t, errors.Join(err, conn.(*net.TCPConn).CloseWrite()))
+		echo, err := io.ReadAll(conn)
+		require.NoError(t, errors.Join(err, conn.Close()))
+		assert.Equal(t, "echo", string(echo))
+	}
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addresses[1][1])
+	require.NoError(t, err)
+	_, _ = io.ReadAll(conn)
+	require.NoError(t, conn.Close())
+	r.sees(t, "nothing listens on port 81")
+	r.cancel()
+	assert.Equal(t, base.ExitOK, r.ended(t))
+	_, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", addresses[0][1])
+	require.Error(t, err, "it listens no more")
+}
+
+func TestPortForwardDuringACommand(t *testing.T) {
+	t.Parallel()
+	w := withWeb(t)
+	code, stdout, stderr := w.run(t, "port-forward", "shop", "web", ":7", "--", "sh", "-c", `test "$PORT" -gt 0 && echo "$PORT" && exit 9`)
+	assert.Equal(t, 9, code, stderr)
+	assert.Regexp(t, `^[0-9]+\n$`, stdout)
+	for _, args := range [][]string{{"shop", "web"}, {"shop", "web", "x"}, {"shop", "web", "0"}, {"shop", "web", "1:70000"}, {"shop", "web", "a:1"}} {
+		code, _, stderr := w.run(t, append([]string{"port-forward"}, args...)...)
+		assert.Equal(t, base.ExitUsage, code, "%v: %s", args, stderr)
+	}
+}

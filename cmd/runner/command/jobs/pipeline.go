@@ -1,0 +1,152 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+)
+
+// NewPipeline returns the command pipeline.
+func NewPipeline(a *base.CLI) *cobra.Command {
+	return cli.Group("pipeline", "Run Pipelines: jobs in sequence, until one fails",
+		newPipelineRun(a), newPipelineStatus(a), newPipelineList(a),
+		newRunLogs(a, "pipeline", "Print or follow the log of a Pipeline's jobs", (*client.Client).PipelineLogs, "release"),
+		newRunDelete(a, "pipeline", "Stop a Pipeline if it runs, and delete it with its pods", removal{(*client.Client).DeletePipeline, pipelineLook}, "release"))
+}
+
+func pipelineLook(key runnerapi.Key) base.Look {
+	return func(ctx context.Context, t *base.Target) (base.GoingState, error) {
+		p, err := t.GetPipeline(ctx, key)
+		going := p.Status.State == runnerapi.JobDeleting
+		return base.GoingState{Uid: p.UID, Going: going, Settled: p.Settled(), Waits: p.Status.WaitingFor}, err
+	}
+}
+
+var pipelines = runKind[runnerapi.Pipeline]{
+	of: func(p runnerapi.Pipeline) standing {
+		return standing{
+			kind: "pipeline", key: runnerapi.Key{Namespace: p.Namespace, Name: p.Name},
+			uid: p.UID, operation: p.Operation, generation: p.Generation,
+			settled: p.Settled(), state: p.Status.State, doing: underWay(p), diagnosis: p.Status.Diagnosis,
+		}
+	},
+	wait: func(ctx context.Context, t *base.Target, p runnerapi.Pipeline, report func(runnerapi.Pipeline, error)) (runnerapi.Pipeline, error) {
+		return t.WaitPipeline(ctx, runnerapi.Key{Namespace: p.Namespace, Name: p.Name}, p.Generation, report)
+	},
+	table:       pipelineDetails,
+	undiagnosed: func(p runnerapi.Pipeline) runnerapi.Pipeline { p.Status.Diagnosis = nil; return p },
+}
+
+// underWay names the job that a Pipeline has come to.
+func underWay(p runnerapi.Pipeline) string {
+	for i, j := range p.Status.Jobs {
+		if j.State != runnerapi.JobSucceeded && j.State != runnerapi.JobWaiting {
+			return fmt.Sprintf("job %d of %d, %s", i+1, len(p.Status.Jobs), j.Name)
+		}
+	}
+	return ""
+}
+
+func newPipelineRun(a *base.CLI) *cobra.Command {
+	c := &runFlags{Rollout: base.Rollout{CLI: a}}
+	var image string
+	cmd := &cobra.Command{
+		Use:   "run [AGENT] NAME -f FILE [flags]",
+		Short: "Run a Pipeline and wait for its end",
+		Long: `Run a Pipeline's jobs one after the other, and wait until the last job ends or one fails. The
+exit code is 0 only if all jobs succeeded.
+
+The file holds the Pipeline in YAML or JSON. Each call is a new run from the first job, which
+replaces the previous run. With --run, the same Pipeline under the same name runs once, no matter
+how often you call the command.`,
+		Example: `  pipeops-runner pipeline run shop release -f pipeline.yaml
+  pipeops-runner pipeline run shop release -f pipeline.yaml --image registry.example.com/shop/web:1.4.2 --run build-1742 --wait=30m`,
+		Args:              cli.ExactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if c.file == "" {
+				return cli.Usage(errors.New("no jobs: give them in a file, with -f FILE"))
+			}
+			return c.pipeline(cmd.Context(), args[0], args[1], image)
+		},
+	}
+	c.add(cmd, "Pipeline")
+	cmd.Flags().StringVar(&image, "image", "", "container image of the jobs that name none")
+	return cmd
+}
+
+func (f *runFlags) pipeline(ctx context.Context, agent, name, image string) error {
+	var spec runnerapi.PipelineSpec
+	if err := f.read(&spec); err != nil {
+		return err
+	}
+	if image != "" {
+		spec.Image = image
+	}
+	spec.Run = f.runName(spec.Run)
+	return f.On(ctx, agent, func(ctx context.Context, t *base.Target) error {
+		key := runnerapi.Key{Namespace: f.Namespace, Name: name}
+		p, err := t.RunPipeline(ctx, key, spec, f.Options())
+		if err != nil {
+			return base.At(t, key.String(), err)
+		}
+		if f.DryRun {
+			f.Say("dry run: %s would be taken; nothing was changed", key)
+			return f.Out.Write(f.CLI.Out, p, func(w io.Writer) { pipelineDetails(w, p) })
+		}
+		return pipelines.conclude(ctx, f.CLI, t, p, &f.Wait, &f.Out)
+	})
+}
+
+func newPipelineStatus(a *base.CLI) *cobra.Command {
+	return newRunStatus(a, pipelines, "pipeline", "Show a Pipeline and its jobs, and why one failed",
+		(*client.Client).GetPipeline, "release")
+}
+
+func newPipelineList(a *base.CLI) *cobra.Command {
+	return base.Listing[runnerapi.Pipeline]{
+		Short: "List the Pipelines of a namespace", Example: "pipeops-runner pipeline list shop",
+		Items: (*client.Client).ListPipelines,
+		List:  func(items []runnerapi.Pipeline) any { return runnerapi.PipelineList{Items: items} },
+		Table: pipelineTable,
+	}.Command(a)
+}
+
+func pipelineTable(w io.Writer, items ...runnerapi.Pipeline) {
+	cli.Row(w, "NAME", "STATE", "JOB", "STARTED", "CAUSE")
+	for _, p := range items {
+		cli.Row(w, p.Name, p.Status.State, underWay(p), since(p.Status.StartedAt), causeOf(p.Status.Diagnosis))
+	}
+}
+
+func pipelineDetails(w io.Writer, p runnerapi.Pipeline) {
+	cli.Row(w, "Pipeline:", runnerapi.Key{Namespace: p.Namespace, Name: p.Name})
+	cli.Row(w, "State:", p.Status.State)
+	if p.Status.FailedJob != "" {
+		cli.Row(w, "Failed job:", p.Status.FailedJob)
+	}
+	if p.Spec.Run != "" {
+		cli.Row(w, "Run:", p.Spec.Run)
+	}
+	runTimes(w, p.Status.StartedAt, p.Status.FinishedAt)
+	for _, j := range p.Status.Jobs {
+		row := string(j.State)
+		if j.Tries > 1 {
+			row += fmt.Sprintf(", %d tries", j.Tries)
+		}
+		if j.ExitCode != nil && *j.ExitCode != 0 {
+			row += fmt.Sprintf(", exit code %d", *j.ExitCode)
+		}
+		cli.Row(w, "Job "+j.Name+":", row)
+	}
+	base.WaitingRows(w, p.Status.WaitingFor, p.Status.LastLines)
+	base.DiagnosisRows(w, p.Status.Diagnosis)
+}

@@ -1,0 +1,71 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/apps"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+)
+
+// readLog is a method of the client that reads a log.
+type readLog func(c *client.Client, ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error
+
+func newRunLogs(a *base.CLI, kind, short string, read readLog, name string) *cobra.Command {
+	c := &apps.LogsCommand{CLI: a}
+	cmd := &cobra.Command{
+		Use: "logs [AGENT] NAME", Short: short,
+		Long:              short + ". Lines are available as long as the pods are.",
+		Example:           fmt.Sprintf("  pipeops-runner %[1]s logs shop %[2]s --tail 100\n  pipeops-runner %[1]s logs shop %[2]s -f --prefix", kind, name),
+		Args:              cli.ExactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: c.Namespace, Name: args[1]}
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+				if err := read(t.Client, ctx, key, c.Opts, c.Print); err != nil {
+					return base.At(t, key.String(), err)
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags(cmd, "print new lines until the "+kind+" ends")
+	return cmd
+}
+
+// removal is how a job or a pipeline is deleted.
+type removal struct {
+	do  func(c *client.Client, ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
+	see func(key runnerapi.Key) base.Look
+}
+
+func newRunDelete(a *base.CLI, kind, short string, r removal, name string) *cobra.Command {
+	var namespace string
+	var write base.Writing
+	var wait base.Waiting
+	cmd := &cobra.Command{
+		Use: "delete [AGENT] NAME", Short: short,
+		Long:              short + ". The command waits until they are gone.",
+		Example:           fmt.Sprintf("  pipeops-runner %s delete shop %s", kind, name),
+		Args:              cli.ExactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+				if err := r.do(t.Client, ctx, key, write.Options()); err != nil {
+					return base.At(t, key.String(), err)
+				}
+				return a.Deleted(ctx, t, kind, key, &write, &wait, r.see(key))
+			})
+		},
+	}
+	base.NamespaceFlag(cmd, &namespace)
+	wait.Add(cmd, base.DefaultWait)
+	write.AddWriting(cmd)
+	return cmd
+}

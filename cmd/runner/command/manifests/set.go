@@ -1,0 +1,182 @@
+package manifests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+)
+
+// NewSet returns the command set.
+func NewSet(a *base.CLI) *cobra.Command {
+	return cli.Group("applyset", "Inspect and delete sets of manifests", newSetList(a), newSetGet(a), newSetDelete(a))
+}
+
+func newSetList(a *base.CLI) *cobra.Command {
+	return base.Listing[runnerapi.ManifestSet]{
+		Short: "List the sets of manifests of a namespace", Example: "pipeops-runner applyset list shop -n production",
+		Items: (*client.Client).ListSets,
+		List:  func(items []runnerapi.ManifestSet) any { return runnerapi.ManifestSetList{Items: items} },
+		Table: setTable,
+	}.Command(a)
+}
+
+func newSetGet(a *base.CLI) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	cmd := &cobra.Command{
+		Use: "get [AGENT] NAME", Short: "Show a set's objects and the state of each",
+		Example:           "  pipeops-runner applyset get shop web-extras",
+		Args:              cli.ExactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+				set, err := t.GetSet(ctx, key)
+				if err != nil {
+					return base.At(t, "set "+key.String(), err)
+				}
+				return out.Write(a.Out, set, func(w io.Writer) {
+					setTable(w, set)
+					cli.Row(w, "OBJECT", "STATE", "MESSAGE")
+					for _, o := range set.Objects {
+						cli.Row(w, o.String(), string(o.State), o.Message)
+					}
+					for _, o := range set.Objects {
+						if o.Diagnosis != nil {
+							cli.Row(w, "Not well:", o.String())
+							base.DiagnosisRows(w, o.Diagnosis)
+						}
+					}
+				})
+			})
+		},
+	}
+	out.Add(cmd)
+	base.NamespaceFlag(cmd, &namespace)
+	return cmd
+}
+
+// setDeletion deletes a set.
+type setDeletion struct {
+	*base.CLI
+	out   cli.Output
+	wait  base.Waiting
+	write base.Writing
+}
+
+func newSetDelete(a *base.CLI) *cobra.Command {
+	c := &setDeletion{CLI: a}
+	var namespace string
+	cmd := &cobra.Command{
+		Use: "delete [AGENT] NAME", Short: "Delete a set of manifests with all its objects",
+		Long:              "Delete a set of manifests with all its objects, and wait until they and their pods are gone.",
+		Example:           "  pipeops-runner applyset delete shop web-extras",
+		Args:              cli.ExactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error { return c.run(ctx, t, key) })
+		},
+	}
+	c.out.Add(cmd)
+	base.NamespaceFlag(cmd, &namespace)
+	c.wait.Add(cmd, base.DefaultWait)
+	c.write.AddWriting(cmd)
+	return cmd
+}
+
+func (c *setDeletion) run(ctx context.Context, t *base.Target, key runnerapi.Key) error {
+	result, err := t.DeleteSet(ctx, key, c.write.Options())
+	if err != nil {
+		return base.At(t, "set "+key.String(), err)
+	}
+	if c.wait.Wanted() && len(goingObjects(result)) > 0 {
+		if result, err = c.untilGone(ctx, t, key, result); err != nil {
+			return err
+		}
+	}
+	if err := c.out.Write(c.Out, result, func(w io.Writer) { applyTable(w, result) }); err != nil {
+		return err
+	}
+	going := goingObjects(result)
+	switch {
+	case result.Failed > 0 || result.Problem != nil:
+		return &base.ExitError{Err: fmt.Errorf("set %s: %d of %d objects could not be deleted", key, result.Failed, len(result.Objects)), Code: base.ExitFailure}
+	case len(going) > 0 && c.wait.Wanted():
+		return &base.ExitError{
+			Err:  fmt.Errorf("%s: set %s is not gone after %s: %s: %s", t, key, c.wait.Limit, going[0], cli.Printable(going[0].Message)),
+			Code: base.ExitTimeout, Fix: "it goes on in the cluster; delete the set again once nothing holds it",
+		}
+	case len(going) > 0:
+		c.Say("accepted: the deletion of set %s; it goes on in the cluster. Delete it again once its objects are gone", key)
+		return nil
+	}
+	c.SayDeleted("set "+key.String(), c.write.DryRun)
+	return nil
+}
+
+// untilGone deletes the set again and again: each call waits for its objects, and reports what
+// holds them.
+func (c *setDeletion) untilGone(ctx context.Context, t *base.Target, key runnerapi.Key, first runnerapi.ApplyResult) (runnerapi.ApplyResult, error) {
+	waitCtx, cancel := context.WithTimeout(ctx, c.wait.Limit)
+	defer cancel()
+	said, newest := map[runnerapi.ManifestRef]string{}, first
+	for {
+		for _, o := range goingObjects(newest) {
+			if said[o.ManifestRef] != o.Message {
+				said[o.ManifestRef] = o.Message
+				c.Say("%s is being deleted; %s", o.ManifestRef, cli.Printable(o.Message))
+			}
+		}
+		if len(goingObjects(newest)) == 0 || newest.Failed > 0 || !retry.Wait(waitCtx, base.GonePause) {
+			return newest, ctx.Err()
+		}
+		now, err := t.DeleteSet(waitCtx, key, runnerapi.WriteOptions{})
+		known := &runnerapi.Error{}
+		switch {
+		case errors.As(err, &known) && known.Code == runnerapi.CodeNotFound: // deleted meanwhile
+			for n := range newest.Objects {
+				newest.Objects[n].State, newest.Objects[n].Message = "", ""
+			}
+		case err == nil:
+			newest = now
+		case waitCtx.Err() == nil && (known.Code == "" || !known.Passing()):
+			return newest, base.At(t, "set "+key.String(), err)
+		}
+	}
+}
+
+// goingObjects were deleted and are still there.
+func goingObjects(r runnerapi.ApplyResult) (going []runnerapi.AppliedObject) {
+	for _, o := range r.Objects {
+		if o.Action == runnerapi.ApplyPruned && o.State != "" && !r.DryRun {
+			going = append(going, o)
+		}
+	}
+	return going
+}
+
+func setTable(w io.Writer, sets ...runnerapi.ManifestSet) {
+	cli.Row(w, "NAME", "OBJECTS", "STATE", "APPLIED", "BY")
+	for _, s := range sets {
+		state := "complete"
+		switch {
+		case !s.Complete:
+			state = "incomplete"
+		case s.Ready != nil && *s.Ready:
+			state = "ready"
+		case s.Ready != nil:
+			state = "not ready"
+		}
+		cli.Row(w, s.Name, fmt.Sprint(s.Count), state, cli.Age(s.AppliedAt), s.AppliedBy)
+	}
+}

@@ -1,0 +1,267 @@
+// Package releases has the commands about Helm releases.
+package releases
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+)
+
+// NewRelease returns the command release.
+func NewRelease(a *base.CLI) *cobra.Command {
+	return cli.Group("helm", "Manage Helm releases in an agent's cluster",
+		newReleaseDeploy(a), newReleaseStatus(a), newReleaseList(a), newReleaseHistory(a), newReleaseRollback(a), newReleaseDelete(a))
+}
+
+func newReleaseList(a *base.CLI) *cobra.Command {
+	return base.Listing[runnerapi.Release]{
+		Short: "List the Helm releases of a namespace", Example: "pipeops-runner helm list shop",
+		Items: (*client.Client).ListReleases,
+		List:  func(items []runnerapi.Release) any { return runnerapi.ReleaseList{Items: items} },
+		Table: releaseTable,
+	}.Command(a)
+}
+
+func newReleaseHistory(a *base.CLI) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	cmd := &cobra.Command{
+		Use: "history [AGENT] NAME", Short: "List the revisions of a release",
+		Example:           "  pipeops-runner helm history shop guide",
+		Args:              cli.ExactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+				list, err := t.ReleaseHistory(ctx, key)
+				if err != nil {
+					return base.At(t, key.String(), err)
+				}
+				return out.Write(a.Out, runnerapi.ReleaseList{Items: list}, func(w io.Writer) { releaseTable(w, list...) })
+			})
+		},
+	}
+	out.AddList(cmd)
+	base.NamespaceFlag(cmd, &namespace)
+	return cmd
+}
+
+func newReleaseStatus(a *base.CLI) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	var wait base.Waiting
+	cmd := &cobra.Command{
+		Use: "status [AGENT] NAME", Short: "Show a release and the command that works on it",
+		Example:           "  pipeops-runner helm status shop guide\n  pipeops-runner helm status shop guide --wait=5m",
+		Args:              cli.ExactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+				release, err := t.GetRelease(ctx, key)
+				if err != nil {
+					return base.At(t, key.String(), err)
+				}
+				if wait.Wanted() {
+					return releaseOutcome(ctx, a, t, release, &wait, &out, looks)
+				}
+				return printRelease(a, release, &out)
+			})
+		},
+	}
+	out.Add(cmd)
+	base.NamespaceFlag(cmd, &namespace)
+	wait.Add(cmd, 0)
+	cmd.Flags().Lookup("wait").NoOptDefVal = releaseWait.String()
+	return cmd
+}
+
+// releaseWait is a minute more than a release's objects have to become ready.
+const releaseWait = runnerapi.DefaultReleaseTimeout + time.Minute
+
+// releaseCommand is what the commands have in common that change a release.
+type releaseCommand struct {
+	*base.CLI
+	base.Writing
+	namespace string
+	wait      base.Waiting
+	out       cli.Output
+	does      releaseDeed
+}
+
+// releaseDeed is what a command does to a release.
+type releaseDeed int
+
+const (
+	looks   releaseDeed = iota
+	deploys             // the newest revision is the command's, or the way back from it
+	deletes
+)
+
+func (c *releaseCommand) add(cmd *cobra.Command) {
+	c.out.Add(cmd)
+	base.NamespaceFlag(cmd, &c.namespace)
+	c.AddWriting(cmd)
+	c.wait.Add(cmd, releaseWait)
+}
+
+func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(context.Context, *base.Target, runnerapi.Key, runnerapi.WriteOptions) (runnerapi.Release, error)) error {
+	key := runnerapi.Key{Namespace: c.namespace, Name: name}
+	return c.On(ctx, agent, func(ctx context.Context, t *base.Target) error {
+		release, err := send(ctx, t, key, c.Options())
+		if err != nil {
+			return base.At(t, key.String(), err)
+		}
+		if c.DryRun {
+			c.Say("dry run: nothing was changed")
+			return printRelease(c.CLI, release, &c.out)
+		}
+		return releaseOutcome(ctx, c.CLI, t, release, &c.wait, &c.out, c.does)
+	})
+}
+
+// releaseOutcome waits, if requested, until the command's end, and returns an error unless the
+// release is deployed.
+func releaseOutcome(ctx context.Context, a *base.CLI, t *base.Target, release runnerapi.Release, f *base.Waiting, out *cli.Output, does releaseDeed) error {
+	key, sent := runnerapi.Key{Namespace: release.Namespace, Name: release.Name}, release.Revision
+	if release.Busy() && !f.Wanted() {
+		a.Say("accepted: %s; it goes on. See how it ends with: pipeops-runner helm status %s %s -n %s --wait", key, t.Agent.Name, key.Name, key.Namespace)
+		return printRelease(a, release, out)
+	}
+	if release.Busy() {
+		waitCtx, cancel := context.WithTimeout(ctx, f.Limit)
+		defer cancel()
+		newest, err := watchRelease(waitCtx, a, t, key)
+		known := &runnerapi.Error{}
+		switch {
+		case errors.As(err, &known) && known.Code == runnerapi.CodeNotFound:
+			release = release.Uninstalled()
+		case ctx.Err() != nil:
+			a.Say("stopped waiting; it goes on. See how it ends with: pipeops-runner helm status %s %s -n %s --wait", t.Agent.Name, key.Name, key.Namespace)
+			return &base.ExitError{Err: ctx.Err(), Code: base.ExitInterrupted, Told: true}
+		case err != nil && waitCtx.Err() == nil:
+			return base.At(t, key.String(), err)
+		default:
+			release = newest
+		}
+	}
+	if err := printRelease(a, release, out); err != nil {
+		return err
+	}
+	return releaseVerdict(a, t, sent, release, f.Limit, does)
+}
+
+func watchRelease(ctx context.Context, a *base.CLI, t *base.Target, key runnerapi.Key) (runnerapi.Release, error) {
+	said := ""
+	return t.WaitRelease(ctx, key, func(r runnerapi.Release) {
+		if r.Busy() && r.Operation.Progress != "" && r.Operation.Progress != said {
+			said = r.Operation.Progress
+			a.Say("%s: %s", key, cli.Printable(said))
+		}
+	})
+}
+
+// releaseVerdict turns a release's state into the command's error. The revision is that which was
+// there when the waiting began.
+func releaseVerdict(a *base.CLI, t *base.Target, revision int, release runnerapi.Release, waited time.Duration, does releaseDeed) error {
+	key := release.Namespace + "/" + release.Name
+	switch {
+	case release.Busy():
+		return &base.ExitError{
+			Err: fmt.Errorf("%s: %s has no outcome after %s: %s", t, key, waited, cmp.Or(cli.Printable(release.Operation.Progress), "it has just begun")), Code: base.ExitTimeout,
+			Fix: fmt.Sprintf("it goes on; see how it ends with: pipeops-runner helm status %s %s -n %s --wait", t.Agent.Name, release.Name, release.Namespace),
+		}
+	case release.Status == runnerapi.ReleaseFailed && does == deletes:
+		return &base.ExitError{
+			Err: fmt.Errorf("%s: release %s is not uninstalled: %s", t, key, cli.Printable(release.Description)), Code: base.ExitAppFailed,
+			Fix: "remove what holds it, and delete the release again",
+		}
+	case release.Status == runnerapi.ReleaseFailed:
+		return &base.ExitError{
+			Err: fmt.Errorf("%s: release %s failed: %s", t, key, cli.Printable(release.Description)), Code: base.ExitAppFailed,
+			Fix: fmt.Sprintf("deploy it again with what is missing, or go back: pipeops-runner helm rollback %s %s -n %s", t.Agent.Name, release.Name, release.Namespace),
+		}
+	}
+	if u := release.Undone; u != nil && (does == deploys || u.Revision == revision) {
+		return &base.ExitError{
+			Err:  fmt.Errorf("%s: revision %d of release %s failed, and was rolled back: %s", t, u.Revision, key, cli.Printable(u.Description)),
+			Code: base.ExitAppFailed, Fix: "correct what it says, and deploy it again",
+		}
+	}
+	for _, o := range release.Objects {
+		if o.State == runnerapi.ObjectFailed || o.State == runnerapi.ObjectMissing {
+			return base.FailedObject(a, o.Kind+"/"+o.Name, o.Message, o.Diagnosis)
+		}
+	}
+	return nil
+}
+
+func newReleaseRollback(a *base.CLI) *cobra.Command {
+	c := &releaseCommand{CLI: a}
+	var to runnerapi.ReleaseRollback
+	cmd := &cobra.Command{
+		Use: "rollback [AGENT] NAME", Short: "Roll back a release to an earlier revision",
+		Example:           "  pipeops-runner helm rollback shop guide --to 1",
+		Args:              cli.ExactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
+				return t.RollbackRelease(ctx, key, to, opts)
+			})
+		},
+	}
+	c.add(cmd)
+	cmd.Flags().IntVar(&to.Revision, "to", 0, "revision to roll back to; 0 for the one deployed before")
+	cmd.Flags().BoolVar(&to.ForceConflicts, "force-conflicts", false, "take over fields of the release's objects that other clients have set since")
+	return cmd
+}
+
+func newReleaseDelete(a *base.CLI) *cobra.Command {
+	c := &releaseCommand{CLI: a, does: deletes}
+	cmd := &cobra.Command{
+		Use: "delete [AGENT] NAME", Short: "Uninstall a release",
+		Long:              "Uninstall a release, and wait until its objects and their pods are gone.",
+		Example:           "  pipeops-runner helm delete shop guide",
+		Args:              cli.ExactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.CompleteAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
+				return t.DeleteRelease(ctx, key, opts)
+			})
+		},
+	}
+	c.add(cmd)
+	return cmd
+}
+
+func printRelease(a *base.CLI, release runnerapi.Release, out *cli.Output) error {
+	return out.Write(a.Out, release, func(w io.Writer) {
+		releaseTable(w, release)
+		if release.Busy() {
+			cli.Row(w, "AT WORK", release.Operation.Command, "by "+release.Operation.Runner, release.Operation.Progress)
+		}
+		for _, o := range release.Objects {
+			cli.Row(w, o.Kind+"/"+o.Name, o.Hook, o.Change, string(o.State), o.Message)
+		}
+		if u := release.Undone; u != nil {
+			cli.Row(w, "UNDONE", fmt.Sprintf("revision %d", u.Revision), u.Description)
+		}
+	})
+}
+
+func releaseTable(w io.Writer, list ...runnerapi.Release) {
+	cli.Row(w, "NAMESPACE", "NAME", "REVISION", "STATUS", "CHART", "AGE", "DESCRIPTION")
+	for _, r := range list {
+		cli.Row(w, r.Namespace, r.Name, r.Revision, r.Status, r.Chart.Name+"-"+r.Chart.Version, cli.Age(r.UpdatedAt), r.Description)
+	}
+}

@@ -1,0 +1,97 @@
+package controller
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	kubeevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newQueue(t *testing.T) priorityqueue.PriorityQueue[reconcile.Request] {
+	q := priorityqueue.New[reconcile.Request](t.Name())
+	t.Cleanup(q.ShutDown)
+	return q
+}
+
+func appAt(generation int64, name string) *v1alpha1.App {
+	return &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "1", Generation: generation, ResourceVersion: strconv.FormatInt(generation, 10)}}
+}
+
+func podOf(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name + "-x", Labels: map[string]string{managed.App: name}}}
+}
+
+func TestNewsAreGatheredAndAChangeIsNot(t *testing.T) {
+	q := newQueue(t)
+	for range 20 {
+		onNewsOfApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: podOf("rolling"), ObjectNew: podOf("rolling")}, q)
+	}
+	onChangedApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: appAt(1, "changed"), ObjectNew: appAt(2, "changed")}, q)
+	first, priority, _ := q.GetWithPriority()
+	q.Done(first)
+	second, ofNews, _ := q.GetWithPriority()
+	q.Done(second)
+	assert.Equal(t, "changed", first.Name)
+	assert.Equal(t, "rolling", second.Name)
+	assert.Equal(t, priority, ofNews, "news must not wait for as long as there are changes")
+	assert.Zero(t, q.Len(), "twenty news are one")
+}
+
+func TestWhatTheAgentWroteItselfIsNews(t *testing.T) {
+	was := appAt(1, "a")
+	status := was.DeepCopy()
+	status.ResourceVersion, status.Status.ReadyReplicas = "2", 1
+	assert.False(t, askedAnew(was, status))
+	for what, change := range map[string]func(*v1alpha1.App){
+		"spec":        func(a *v1alpha1.App) { a.Generation++ },
+		"made anew":   func(a *v1alpha1.App) { a.UID = "2" },
+		"annotations": func(a *v1alpha1.App) { a.Annotations = map[string]string{managed.RequestID: "1"} },
+		"labels":      func(a *v1alpha1.App) { a.Labels = map[string]string{"a": "b"} },
+		"finalizers":  func(a *v1alpha1.App) { a.Finalizers = []string{v1alpha1.Finalizer} },
+		"deleted":     func(a *v1alpha1.App) { now := metav1.Now(); a.DeletionTimestamp = &now },
+	} {
+		is := was.DeepCopy()
+		change(is)
+		assert.True(t, askedAnew(was, is), what)
+	}
+}
+
+func TestThatAnAppWasAnnouncedIsNoNewsOfIt(t *testing.T) {
+	was := appAt(1, "a")
+	was.Status.LastTransition = ptr.To(time.Now())
+	announced := was.DeepCopy()
+	announced.ResourceVersion, announced.Status.Announced = "2", &v1alpha1.Announced{Phase: runnerapi.PhaseHealthy}
+	also := announced.DeepCopy()
+	also.Status.ReadyReplicas = 1
+	q := newQueue(t)
+	onChangedApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: was, ObjectNew: announced}, q)
+	assert.True(t, onlyAnnounced(was, announced))
+	assert.False(t, onlyAnnounced(was, also), "more changed with it")
+	assert.False(t, onlyAnnounced(was, was.DeepCopy()), "a status that was put back by the agent is looked at")
+	onChangedApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: appAt(1, "b"), ObjectNew: also}, q)
+	got, _, _ := q.GetWithPriority()
+	q.Done(got)
+	assert.Equal(t, "a", got.Name)
+	assert.Zero(t, q.Len())
+}
+
+func TestAnObjectThatLostItsMarkIsNewsOfItsApp(t *testing.T) {
+	q := newQueue(t)
+	unmarked := podOf("a")
+	unmarked.Labels = nil
+	onNewsOfApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: podOf("a"), ObjectNew: unmarked}, q)
+	got, _, _ := q.GetWithPriority()
+	assert.Equal(t, "a", got.Name)
+}

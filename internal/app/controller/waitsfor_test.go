@@ -1,0 +1,40 @@
+package controller
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// TestFlappingKeepsItsPhase is of an App that serves between its crashes.
+func TestFlappingKeepsItsPhase(t *testing.T) {
+	a := &v1alpha1.App{Status: v1alpha1.Status{AppStatus: runnerapi.AppStatus{Phase: runnerapi.PhaseDegraded}}}
+	ready := []*corev1.Pod{{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}}
+	long, short := diagnose.Finding{Flaps: true}, diagnose.Finding{Brief: 1}
+	assert.True(t, serves(a, workload.Figures{}, ready, long))
+	assert.True(t, serves(a, workload.Figures{}, nil, long), "while it is down it is still Degraded")
+	assert.False(t, serves(a, workload.Figures{}, ready, short), "what ends at once serves nobody")
+	assert.False(t, serves(&v1alpha1.App{}, workload.Figures{}, nil, long), "it has never served")
+	assert.True(t, serves(a, workload.Figures{Available: 2}, nil, short), "another pod does")
+}
+
+// TestTheLastLinesOfAnInitContainer are in the status while it is waited for, and no longer.
+func TestTheLastLinesOfAnInitContainer(t *testing.T) {
+	s := runnerapi.AppStatus{WaitingFor: "init container db", LastLines: []string{"waiting"}}
+	other := s.DeepCopy()
+	other.LastLines[0] = "ready"
+	assert.Equal(t, []string{"waiting"}, s.LastLines, "a copy shares nothing")
+	f := diagnose.Finding{Initializing: "init container db", LastLines: []string{"waiting"}}
+	assert.Equal(t, f.LastLines, linesOf(f, f.Initializing))
+	assert.Empty(t, linesOf(f, "its objects to be created"))
+	assert.Empty(t, linesOf(diagnose.Finding{}, ""))
+	job := runnerapi.JobOf(runnerapi.App{Status: s})
+	assert.Equal(t, s.LastLines, job.Status.LastLines)
+	assert.Equal(t, s.WaitingFor, job.Status.WaitingFor)
+}

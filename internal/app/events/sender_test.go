@@ -1,0 +1,34 @@
+package events
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// TestNothingIsToldBehindAnEnd: of an App that the cache still has when its end is on its way, and
+// of one that it has when its end was told.
+func TestNothingIsToldBehindAnEnd(t *testing.T) {
+	waiting := func(name string, uid types.UID) v1alpha1.App {
+		return v1alpha1.App{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: uid},
+			Status: v1alpha1.Status{Unannounced: []v1alpha1.Transition{{
+				Announced: v1alpha1.Announced{Phase: runnerapi.PhaseHealthy, Generation: 3, Sequence: 5}, At: time.Now().Format(time.RFC3339),
+			}}},
+		}
+	}
+	goes, namesake := waiting("goes", "u3"), waiting("ended", "u4")
+	goes.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	told := living([]v1alpha1.App{waiting("ended", "u1"), waiting("there", "u2"), goes, namesake}, []Event{{uid: "u1", Type: Removed}})
+	var uids []types.UID
+	for _, ev := range told {
+		uids = append(uids, ev.uid)
+	}
+	assert.Equal(t, []types.UID{"u4", "u2"}, uids)
+}

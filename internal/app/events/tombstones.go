@@ -1,0 +1,179 @@
+package events
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+)
+
+// tombstonesName is the ConfigMap, in the agent's namespace, of Apps whose end is still to be
+// announced.
+const tombstonesName = "pipeops-removed-apps"
+
+// maxTombstones bounds that ConfigMap: it holds at most 1 MiB, and an event takes well under 1 KiB.
+const maxTombstones = 1000
+
+// tombstones keeps the last event of each App that is gone, until it was announced.
+// There is no App left whose status could hold it.
+type tombstones struct {
+	client    client.Client
+	namespace string
+
+	mu    sync.Mutex
+	known map[types.UID]Event // nil until read
+}
+
+// Bury records the end of an App, before the App goes.
+func (n *Sender) Bury(ctx context.Context, a *v1alpha1.App) error {
+	if n.send == nil {
+		return nil
+	}
+	ev := removed(a)
+	err := n.change(ctx, func(data map[types.UID]Event) bool {
+		if _, there := data[ev.uid]; there {
+			return false
+		}
+		data[ev.uid] = ev
+		if lost := forget(data); lost > 0 {
+			n.log.Error().Int("lost", lost).Msg("too many ended Apps wait to be announced; the oldest are dropped")
+		}
+		return true
+	})
+	if err == nil {
+		n.Look()
+	}
+	return err
+}
+
+// LookForEnds makes the sender of events read the tombstones again. A former leader that was held
+// up when it lost the lease may have added one after this leader had read them.
+func (n *Sender) LookForEnds() {
+	if n.send == nil {
+		return
+	}
+	n.Reread()
+	n.Look()
+}
+
+// forget drops the oldest events beyond the bound.
+func forget(data map[types.UID]Event) (lost int) {
+	for _, ev := range inOrder(data)[:max(len(data)-maxTombstones, 0)] {
+		delete(data, ev.uid)
+		lost++
+	}
+	return lost
+}
+
+// dead returns the waiting events, oldest first.
+func (g *tombstones) dead(ctx context.Context) ([]Event, error) {
+	g.mu.Lock()
+	known := g.known
+	g.mu.Unlock()
+	if known == nil {
+		if err := g.change(ctx, func(map[types.UID]Event) bool { return false }); err != nil {
+			return nil, err
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return inOrder(g.known), nil
+}
+
+// Reread discards the cached tombstones, because another replica may have changed them.
+func (g *tombstones) Reread() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.known = nil
+}
+
+// clear removes what was announced.
+func (g *tombstones) clear(ctx context.Context, announced []types.UID) error {
+	if len(announced) == 0 {
+		return nil
+	}
+	return g.change(ctx, func(data map[types.UID]Event) bool {
+		before := len(data)
+		for _, uid := range announced {
+			delete(data, uid)
+		}
+		return len(data) < before
+	})
+}
+
+// change reads the ConfigMap, lets edit change it, and writes it if edit returns true.
+func (g *tombstones) change(ctx context.Context, edit func(map[types.UID]Event) bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := retry.OnError(retry.DefaultBackoff, store.Raced, func() error {
+		cm := &corev1.ConfigMap{}
+		err := g.client.Get(ctx, client.ObjectKey{Namespace: g.namespace, Name: tombstonesName}, cm)
+		missing := apierrors.IsNotFound(err)
+		if err != nil && !missing {
+			return err
+		}
+		data := decodeTombstones(cm.Data)
+		if edit(data) {
+			if err := g.write(ctx, cm, missing, data); err != nil {
+				return err
+			}
+		}
+		g.known = data
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("keep ended Apps in ConfigMap %s/%s: %w", g.namespace, tombstonesName, err)
+	}
+	return nil
+}
+
+func (g *tombstones) write(ctx context.Context, cm *corev1.ConfigMap, missing bool, data map[types.UID]Event) error {
+	cm.Data = map[string]string{}
+	for uid, ev := range data {
+		raw, err := json.Marshal(ev)
+		if err != nil {
+			return err
+		}
+		cm.Data[string(uid)] = string(raw)
+	}
+	if missing {
+		cm.ObjectMeta = metav1.ObjectMeta{Namespace: g.namespace, Name: tombstonesName, Labels: managed.Labels()}
+		return g.client.Create(ctx, cm, client.FieldOwner(managed.FieldManager))
+	}
+	return g.client.Update(ctx, cm, client.FieldOwner(managed.FieldManager))
+}
+
+// decodeTombstones skips entries that are not events: any client may have edited the ConfigMap.
+func decodeTombstones(data map[string]string) map[types.UID]Event {
+	out := map[types.UID]Event{}
+	for uid, raw := range data {
+		var ev Event
+		if len(out) < maxTombstones && json.Unmarshal([]byte(raw), &ev) == nil && ev.ID != "" && ev.Type == Removed {
+			ev.uid = types.UID(uid)
+			out[ev.uid] = ev
+		}
+	}
+	return out
+}
+
+func inOrder(data map[types.UID]Event) []Event {
+	all := make([]Event, 0, len(data))
+	for _, ev := range data {
+		all = append(all, ev)
+	}
+	slices.SortFunc(all, func(a, b Event) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.uid, b.uid)) })
+	return all
+}

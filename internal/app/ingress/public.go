@@ -1,0 +1,138 @@
+package ingress
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// PublicHost is what the control plane's gateway does with a host.
+type PublicHost struct {
+	Served bool
+	Reason string // why it is not served, and what to do
+}
+
+// Public is what is known about the control plane's gateway.
+type Public struct {
+	// Off is why the cluster owner keeps the public out, and Fix what the owner can do about it.
+	// Off is empty where the public is let in.
+	Off, Fix string
+	// Domain is the gateway's; empty if there is no gateway.
+	Domain string
+	// Given returns the host that an App has below the domain.
+	Given func(runnerapi.Key) string
+	// Hosts are the hosts that the control plane knows of this agent.
+	Hosts map[string]PublicHost
+}
+
+// host returns the host that an App has below the gateway's domain; empty if it has none.
+func (p *Public) host(a *v1alpha1.App) string {
+	if p == nil || p.Off != "" || p.Domain == "" || a.Spec.Ingress == nil || !a.Spec.Ingress.Public {
+		return ""
+	}
+	return p.Given(a.Key())
+}
+
+// SetPublic sets what is known about the gateway. The status of each App follows for which
+// something has changed. Until the first call nothing is known, and Apps keep what their status
+// says.
+func (t *Router) SetPublic(ctx context.Context, has Public) error {
+	had := t.public.Swap(&has)
+	if had != nil && had.Domain == has.Domain && had.Off == has.Off && maps.Equal(had.Hosts, has.Hosts) {
+		return nil
+	}
+	if had == nil || had.Domain != has.Domain || had.Off != has.Off {
+		t.routed()
+	}
+	if !t.store.Ready() || !t.leads() {
+		return nil // the next leader looks at all Apps
+	}
+	var list v1alpha1.List
+	if err := t.store.Cached.List(ctx, &list, store.Untouched); err != nil {
+		return fmt.Errorf("list Apps: %w", err)
+	}
+	for i := range list.Items {
+		a := &list.Items[i]
+		if a.Spec.Ingress == nil || reflect.DeepEqual(had.of(a), has.of(a)) {
+			continue
+		}
+		if !t.store.Resync(ctx, a.Key()) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// reached is how the gateway serves an App.
+type reached struct {
+	// URLs are where it serves the App, and hosts the App's hosts of these.
+	urls, hosts []string
+	// condition reports whether it serves all of the App's hosts; nil if it knows none of them.
+	condition *runnerapi.Condition
+}
+
+// of returns how the gateway serves an App.
+func (p *Public) of(a *v1alpha1.App) (r reached) {
+	if p == nil || a.Spec.Ingress == nil {
+		return r
+	}
+	if a.Spec.Ingress.Public {
+		r = p.given(a)
+	}
+	known := len(r.urls)
+	for _, h := range a.Spec.Ingress.Hosts {
+		host, ok := p.Hosts[h.Host]
+		if !ok {
+			continue
+		}
+		known++
+		if host.Served {
+			r.urls, r.hosts = append(r.urls, "https://"+h.Host+workload.PathOf(h)), append(r.hosts, h.Host)
+		} else if r.condition == nil {
+			r.condition = notServedAt(h.Host, host.Reason)
+		}
+	}
+	all := len(a.Spec.Ingress.Hosts)
+	if a.Spec.Ingress.Public {
+		all++
+	}
+	if r.condition == nil && known == all {
+		r.condition = runnerapi.ConditionIngressReady.True(runnerapi.ReasonServed)
+	}
+	return r
+}
+
+// given returns how the gateway serves an App at its host below the domain.
+func (p *Public) given(a *v1alpha1.App) (r reached) {
+	ready := runnerapi.ConditionIngressReady
+	switch {
+	case p.Off != "":
+		r.condition = ready.False(runnerapi.ReasonNotPublic, p.Off, p.Fix)
+		return r
+	case p.Domain == "":
+		r.condition = ready.False(runnerapi.ReasonNoGateway, "the App is to be public, and the control plane has no gateway",
+			"have the operator start the control plane with --gateway-domain, or remove ingress.public")
+		return r
+	}
+	name := p.host(a)
+	host, ok := p.Hosts[name]
+	switch {
+	case !ok:
+		r.condition = notServedAt(name, "wait until the control plane knows the host, a few seconds")
+	case !host.Served:
+		r.condition = notServedAt(name, host.Reason)
+	default:
+		r.urls = []string{"https://" + name + "/"}
+	}
+	return r
+}
+
+func notServedAt(host, fix string) *runnerapi.Condition {
+	return runnerapi.ConditionIngressReady.False(runnerapi.ReasonHostNotServed, "the gateway does not serve "+host, fix)
+}

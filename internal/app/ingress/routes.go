@@ -1,0 +1,195 @@
+package ingress
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Route is a public host, or a path of it, that an Ingress or an HTTPRoute leads to a Service.
+type Route struct {
+	// App is whose route it is; its name is empty for one of a chart, a set or a source.
+	App      runnerapi.Key
+	Host     string
+	Path     string
+	PathType string // as in an Ingress
+	TLS      bool   // the Ingress names a certificate for the host
+	// Service is the name of the Service, after its namespace and a slash if that is another one.
+	// Service and Port are empty if the route cannot be carried at all; Reason says why.
+	Service string
+	Port    int32
+	Ready   bool
+	Reason  string // why it is not ready
+	// Endpoint is the public address of the ingress controller for the host; empty for none.
+	Endpoint string
+
+	// The rest is for this agent alone.
+	Addresses []string // of the Service, host:port
+	HTTP2     bool     // the Service declares HTTP/2 without TLS
+	Created   time.Time
+}
+
+// Router finds where public traffic of Apps goes, and reports whether it arrives.
+type Router struct {
+	store *store.Store
+	core  rest.Interface // of the core API
+	log   zerolog.Logger
+	now   func() time.Time
+
+	secretTypes secretTypes
+	public      atomic.Pointer[Public] // nil while nothing is known of the gateway
+	leadsToPods atomic.Bool            // a route leads to a Service without an address of its own
+
+	httpRoutes, grants optionalKind // of the Gateway API
+	// DirectAddresses are networks whose load balancers count as public.
+	DirectAddresses []netip.Prefix
+
+	leads  func() bool // this replica leads
+	routed func()      // routes may have changed
+}
+
+// New returns a Router, which reads kinds that a cluster may lack from optional. leads reports
+// whether this replica leads, and routed is called when the Router's routes may have changed.
+func New(kept *store.Store, core rest.Interface, optional store.Sources, leads func() bool, routed func(), log zerolog.Logger, now func() time.Time) *Router {
+	t := &Router{store: kept, core: core, leads: leads, routed: routed, log: log, now: now}
+	t.readGatewayAPI(optional)
+	return t
+}
+
+// LeadsToPods reports whether routes change with pods: one leads to a Service without an address of
+// its own.
+func (t *Router) LeadsToPods() bool { return t.leadsToPods.Load() }
+
+// Routes returns the routes of all Ingresses and HTTPRoutes with the agent's label, and those of
+// public Apps, in a stable order, each once. They come from the caches.
+func (t *Router) Routes(ctx context.Context) ([]Route, error) {
+	if !t.known() {
+		return nil, store.NotReady()
+	}
+	var ingresses networkingv1.IngressList
+	if err := t.store.Cached.List(ctx, &ingresses, store.Untouched); err != nil {
+		return nil, fmt.Errorf("list Ingresses: %w", err)
+	}
+	var list v1alpha1.List
+	if err := t.store.Cached.List(ctx, &list, store.Untouched); err != nil {
+		return nil, fmt.Errorf("list Apps: %w", err)
+	}
+	apps := make(map[types.UID]*v1alpha1.App, len(list.Items))
+	for i := range list.Items {
+		apps[list.Items[i].UID] = &list.Items[i]
+	}
+	routes := t.givenRoutes(ctx, list.Items)
+	for i := range ingresses.Items {
+		in := &ingresses.Items[i]
+		if !in.DeletionTimestamp.IsZero() || !t.store.Scope.Covers(in.Namespace) {
+			continue
+		}
+		var of *v1alpha1.App
+		if owner := metav1.GetControllerOfNoCopy(in); owner != nil && owner.Kind == v1alpha1.Kind {
+			if of = apps[owner.UID]; of == nil || !of.DeletionTimestamp.IsZero() {
+				continue
+			}
+		}
+		routes = append(routes, t.routesOf(ctx, of, in)...)
+	}
+	more, err := t.routesOfHTTPRoutes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	routes = append(routes, more...)
+	slices.SortStableFunc(routes, func(a, b Route) int { return cmp.Or(compareRoutes(a, b), a.Created.Compare(b.Created)) })
+	routes = slices.CompactFunc(routes, func(a, b Route) bool { return compareRoutes(a, b) == 0 })
+	settleEndpoints(routes)
+	return routes, nil
+}
+
+func compareRoutes(a, b Route) int {
+	return cmp.Or(cmp.Compare(a.App.Namespace, b.App.Namespace), cmp.Compare(a.App.Name, b.App.Name),
+		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), cmp.Compare(a.PathType, b.PathType), cmp.Compare(a.Service, b.Service))
+}
+
+func (t *Router) routesOf(ctx context.Context, a *v1alpha1.App, in *networkingv1.Ingress) (routes []Route) {
+	app, stopped := runnerapi.Key{Namespace: in.Namespace}, ""
+	if a != nil {
+		app, stopped = a.Key(), notServed(a)
+	}
+	endpoint := endpointOf(in, t.DirectAddresses)
+	for _, rule := range in.Spec.Rules {
+		if rule.Host == "" || rule.HTTP == nil {
+			continue
+		}
+		for _, p := range rule.HTTP.Paths {
+			if p.Backend.Service == nil {
+				continue
+			}
+			to := t.backend(ctx, in.Namespace, p.Backend.Service)
+			if to.port == 0 {
+				continue // a port that the Service does not have
+			}
+			reason := cmp.Or(stopped, to.reason)
+			routes = append(routes, Route{
+				App: app, Host: strings.ToLower(rule.Host), Path: cmp.Or(p.Path, "/"),
+				PathType: string(ptr.Deref(p.PathType, networkingv1.PathTypeImplementationSpecific)),
+				TLS:      encrypted(in, rule.Host), Service: p.Backend.Service.Name, Port: to.port,
+				Ready: reason == "", Reason: reason, Endpoint: endpoint,
+				Addresses: to.addresses, HTTP2: to.http2, Created: in.CreationTimestamp.Time,
+			})
+		}
+	}
+	return routes
+}
+
+// givenRoutes returns the routes of Apps to their hosts below the gateway's domain. No Ingress has
+// these hosts, so that no ingress controller takes them for its own.
+func (t *Router) givenRoutes(ctx context.Context, apps []v1alpha1.App) (routes []Route) {
+	public := t.public.Load()
+	for i := range apps {
+		a := &apps[i]
+		host, port := public.host(a), workload.FirstTCPPort(a)
+		if host == "" || port == 0 || !a.DeletionTimestamp.IsZero() || !t.store.Scope.Covers(a.Namespace) {
+			continue
+		}
+		to := t.backend(ctx, a.Namespace, &networkingv1.IngressServiceBackend{Name: a.Name, Port: networkingv1.ServiceBackendPort{Number: port}})
+		reason := cmp.Or(notServed(a), to.reason)
+		routes = append(routes, Route{
+			App: a.Key(), Host: host, Path: "/", PathType: string(networkingv1.PathTypePrefix), Service: a.Name, Port: port,
+			Ready: reason == "", Reason: reason, Addresses: to.addresses, HTTP2: to.http2, Created: a.CreationTimestamp.Time,
+		})
+	}
+	return routes
+}
+
+func encrypted(in *networkingv1.Ingress, host string) bool {
+	return slices.ContainsFunc(in.Spec.TLS, func(t networkingv1.IngressTLS) bool { return slices.Contains(t.Hosts, host) })
+}
+
+// notServed returns why a request to the App's hosts would not be answered, or nothing. Of the
+// diagnosis it has the cause alone: the rest is news of the App.
+func notServed(a *v1alpha1.App) string {
+	switch {
+	case a.Status.ReadyReplicas == 0 && a.Status.Diagnosis != nil:
+		return "no pod is ready: " + string(a.Status.Diagnosis.Cause)
+	case a.Status.ReadyReplicas == 0 && a.Observed() && a.Status.DesiredReplicas == 0:
+		return "the App is stopped: no pods are asked for"
+	case a.Status.ReadyReplicas == 0:
+		return "no pod is ready"
+	}
+	return ""
+}

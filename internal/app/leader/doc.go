@@ -1,0 +1,2 @@
+// Package leader elects the replica of the agent that reconciles Apps and announces them.
+package leader

@@ -1,0 +1,2 @@
+// Package logs reads and follows the logs of Apps.
+package logs

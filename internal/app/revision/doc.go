@@ -1,0 +1,2 @@
+// Package revision keeps the specs that an App had, with the command that made each.
+package revision

@@ -1,0 +1,98 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Rollback returns to a revision and stores that as a new revision. By default it returns to the
+// previous one; doing that twice restores the original spec.
+func (w *Writer) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	w.traces.note(ctx, key)
+	if err := w.store.Admit(ctx, key.Namespace); err != nil {
+		return runnerapi.App{}, err
+	}
+	var a *v1alpha1.App
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var err error
+		if a, err = w.store.GetLive(ctx, key); err != nil {
+			return err
+		}
+		if !a.DeletionTimestamp.IsZero() {
+			return beingDeleted(key)
+		}
+		if !managed.Note(a, opts.Command) {
+			return nil
+		}
+		all, err := w.history.Keep(ctx, a)
+		if err != nil {
+			return err
+		}
+		target, err := pick(all, to.Revision)
+		if err != nil {
+			return err
+		}
+		return w.goBack(ctx, a, target, revision.Note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID}, opts)
+	})
+	if err != nil {
+		return runnerapi.App{}, kubeproblem.From(err, "rolling back App "+key.String())
+	}
+	return a.Wire(), nil
+}
+
+// pick finds the revision to return to.
+func pick(all []appsv1.ControllerRevision, number int64) (*appsv1.ControllerRevision, error) {
+	if number == 0 {
+		if len(all) < 2 {
+			return nil, problem.Errorf(problem.Conflict, "deploy what it should be instead", "there is no revision before the current one")
+		}
+		return &all[len(all)-2], nil
+	}
+	for i := range all {
+		if all[i].Revision == number {
+			return &all[i], nil
+		}
+	}
+	var have []string
+	for _, r := range all {
+		have = append(have, strconv.FormatInt(r.Revision, 10))
+	}
+	return nil, problem.Errorf(problem.NotFound, "use one of "+strings.Join(have, ", "), "there is no revision %d (any more)", number).
+		WithField("revision")
+}
+
+// goBack writes a revision's spec.
+func (w *Writer) goBack(ctx context.Context, a *v1alpha1.App, to *appsv1.ControllerRevision, n revision.Note, opts runnerapi.WriteOptions) error {
+	spec, err := revision.Restored(to, a.Spec)
+	if err != nil {
+		return fmt.Errorf("revision %d of App %s: %w", to.Revision, a.Key(), err)
+	}
+	if opts.Admit != nil {
+		brought := spec
+		brought.Replicas, brought.Autoscaling = nil, nil // they stay as they are
+		if err := opts.Admit(brought); err != nil {
+			return err
+		}
+	}
+	n.Restores = to.Revision
+	if err := revision.AddNote(a, n); err != nil {
+		return err
+	}
+	return w.update(ctx, a, spec, opts)
+}
+
+func beingDeleted(key runnerapi.Key) error {
+	return problem.Errorf(problem.Conflict, "wait until it is gone, then deploy it again", "App %s is being deleted", key)
+}

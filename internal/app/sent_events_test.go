@@ -1,0 +1,176 @@
+package app_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+func types(all []events.Event) []events.Type {
+	var out []events.Type
+	for _, e := range all {
+		out = append(out, e.Type)
+	}
+	return out
+}
+
+func TestAnnouncesWhatBecomesOfAnApp(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	r := &receiver{}
+	e, _ := start(t, env, ns, r.take)
+	k := key(ns, "told")
+	deploy(t, e, k, web())
+	eventually(t, "progressing is announced", func() bool { return len(r.of(k.Name)) == 1 })
+	rollOut(t, env, k)
+	eventually(t, "healthy is announced", func() bool { return len(r.of(k.Name)) == 2 })
+	require.NoError(t, e.Delete(t.Context(), k, byTest))
+	eventually(t, "the end is announced", func() bool { return len(r.of(k.Name)) == 3 })
+
+	sent := r.of(k.Name)
+	assert.Equal(t, []events.Type{events.Progressing, events.Healthy, events.Removed}, types(sent))
+	healthy := sent[1]
+	assert.Equal(t, web().Image, healthy.Image)
+	assert.EqualValues(t, 1, healthy.Generation)
+	assert.EqualValues(t, 1, healthy.Ready)
+	assert.NotEmpty(t, healthy.ID)
+	assert.False(t, healthy.Time.IsZero())
+	eventually(t, "nothing is left to be announced", func() bool {
+		tombstones := &corev1.ConfigMap{}
+		return !exists(t, env, key(kubetest.AgentOf(ns), "pipeops-removed-apps"), tombstones) || len(tombstones.Data) == 0
+	})
+}
+
+// TestAnnouncementsSurvive lets the receiver be away, and the engine die and
+// come back, around everything that is to be announced.
+func TestAnnouncementsSurvive(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	r := &receiver{}
+	r.set(errors.New("the control plane is away"))
+	first, stop := start(t, env, ns, r.take)
+	k, ended := key(ns, "kept"), key(ns, "ended")
+	deploy(t, first, k, web())
+	rollOut(t, env, k)
+	deploy(t, first, ended, web())
+	eventually(t, "both were tried", func() bool { return len(r.refused(k.Name)) > 0 && len(r.refused(ended.Name)) > 0 })
+	require.NoError(t, first.Delete(t.Context(), ended, byTest), "nobody has to listen for an App to go")
+	eventually(t, "its end was tried", func() bool {
+		for _, e := range r.refused(ended.Name) {
+			if e.Type == events.Removed {
+				return true
+			}
+		}
+		return false
+	})
+	stop()
+	require.Empty(t, r.of(k.Name))
+
+	second, stop := start(t, env, ns, r.take)
+	eventually(t, "the second engine tries too", func() bool {
+		tries := r.refused(k.Name)
+		return tries[len(tries)-1].Type == events.Healthy
+	})
+	r.set(nil)
+	eventually(t, "all is announced", func() bool { return len(r.of(k.Name)) > 1 && len(r.of(ended.Name)) > 0 })
+	got, tried := r.of(k.Name), r.refused(k.Name)
+	assert.Equal(t, []events.Type{events.Progressing, events.Healthy}, types(got), "what became of it meanwhile, in order")
+	assert.Equal(t, tried[len(tried)-1].ID, got[1].ID, "sent again, the same event has the same ID")
+	assert.Equal(t, []events.Type{events.Removed}, types(r.of(ended.Name)))
+
+	_, err := second.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](2)}, byTest)
+	require.NoError(t, err)
+	eventually(t, "the change is announced", func() bool { return len(r.of(k.Name)) == 3 })
+	eventually(t, "and noted: else it would be sent once more", func() bool {
+		return get(t, env, k, &v1alpha1.App{}).Status.Announced.Generation == 2
+	})
+	stop()
+
+	third, _ := start(t, env, ns, r.take)
+	a, err := third.Get(t.Context(), k)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, a.Generation)
+	eventually(t, "the deployment is scaled", func() bool { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas == 2 })
+	rollOut(t, env, k)
+	eventually(t, "healthy again is a new event", func() bool { return len(r.of(k.Name)) == 4 })
+	assert.Equal(t, []events.Type{events.Progressing, events.Healthy, events.Progressing, events.Healthy}, types(r.of(k.Name)),
+		"a restart repeats nothing")
+	assert.Len(t, r.of(ended.Name), 1)
+}
+
+// TestAnEndThatAFormerLeaderNotedIsTold has an App go, and its end be noted, by somebody else than
+// the replica that leads: by one that was held when it lost the lease.
+func TestAnEndThatAFormerLeaderNotedIsTold(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	r := &receiver{}
+	k := key(ownNamespace(t, env), "ended-elsewhere")
+	e, _ := start(t, env, k.Namespace, r.take)
+	deploy(t, e, k, web())
+	eventually(t, "the leader tells, and has read which ends are noted", func() bool { return len(r.of(k.Name)) == 1 })
+
+	a := get(t, env, k, &v1alpha1.App{})
+	end, err := json.Marshal(events.Event{ID: "noted-elsewhere", Type: events.Removed, Time: time.Now(), Namespace: k.Namespace, Name: k.Name})
+	require.NoError(t, err)
+	note := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentOf(k.Namespace), Name: "pipeops-removed-apps"}}
+	require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(t.Context(), note.DeepCopy())))
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{string(a.UID): string(end)}})
+	require.NoError(t, err)
+	require.NoError(t, env.Client.Patch(t.Context(), note, client.RawPatch(client.Merge.Type(), patch)))
+	require.NoError(t, env.Client.Patch(t.Context(), a, client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"finalizers":null}}`))))
+	require.NoError(t, env.Client.Delete(t.Context(), a))
+
+	eventually(t, "its end is told", func() bool {
+		told := r.of(k.Name)
+		return told[len(told)-1].ID == "noted-elsewhere"
+	})
+}
+
+// TestNamesakeBeginsAfterTheEnd has three Apps of one name, one after the other. An end may be told
+// twice, with the same ID, if the agent reads an App once more that it has just let go.
+func TestNamesakeBeginsAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	r := &receiver{}
+	e, _ := start(t, env, ns, r.take)
+	k := key(ns, "namesake")
+	for range 3 {
+		deploy(t, e, k, web())
+		require.NoError(t, e.Delete(t.Context(), k, byTest))
+	}
+	eventually(t, "three ends", func() bool {
+		ends := map[string]bool{}
+		for _, ev := range r.of(k.Name) {
+			if ev.Type == events.Removed {
+				ends[ev.ID] = true
+			}
+		}
+		return len(ends) == 3
+	})
+	last := events.Event{Type: events.Removed}
+	for _, ev := range r.of(k.Name) {
+		if ev.ID == last.ID {
+			assert.Equal(t, events.Removed, ev.Type, "only an end is told twice")
+		} else if ev.Type == events.Progressing {
+			assert.Equal(t, events.Removed, last.Type, "an App begins before its namesake has ended")
+		}
+		last = ev
+	}
+}

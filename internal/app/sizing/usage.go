@@ -1,0 +1,86 @@
+package sizing
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// podUse is what metrics-server reports about one pod.
+type podUse struct {
+	name       string
+	at         time.Time
+	window     string
+	containers map[string]use
+}
+
+type use struct{ cpu, memory int64 } // thousandths of a core, bytes
+
+// usage asks metrics-server for the pods of some Apps of one namespace.
+func (s *Sizer) usage(ctx context.Context, namespace string, apps ...string) (map[string]podUse, error) {
+	of, err := labels.NewRequirement(managed.App, selection.In, apps)
+	if err != nil {
+		return nil, err
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(store.PodMetricsKind.GroupVersion().WithKind(store.PodMetricsKind.Kind + "List"))
+	selector := labels.SelectorFromSet(managed.Labels()).Add(*of)
+	if err := s.store.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, noUsage(err)
+	}
+	pods := make(map[string]podUse, len(list.Items))
+	for i := range list.Items {
+		p := podUseOf(list.Items[i].Object)
+		pods[p.name] = p
+	}
+	return pods, nil
+}
+
+// noUsage distinguishes a cluster without metrics-server from one with a failing metrics-server.
+func noUsage(err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return runnerapi.NotSupported("install metrics-server (https://github.com/kubernetes-sigs/metrics-server)",
+			"the cluster has no metrics-server: it does not serve %s", store.PodMetricsKind.GroupVersion())
+	case apierrors.IsServiceUnavailable(err):
+		return kubeproblem.From(fmt.Errorf("metrics-server does not answer: %w", err), "asking metrics-server")
+	}
+	return kubeproblem.From(err, "asking metrics-server")
+}
+
+func podUseOf(tree map[string]any) podUse {
+	p := podUse{containers: map[string]use{}}
+	p.name, _, _ = unstructured.NestedString(tree, "metadata", "name")
+	p.window, _, _ = unstructured.NestedString(tree, "window")
+	at, _, _ := unstructured.NestedString(tree, "timestamp")
+	p.at, _ = time.Parse(time.RFC3339, at)
+	items, _, _ := unstructured.NestedSlice(tree, "containers")
+	for _, item := range items {
+		c, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		name, _, _ := unstructured.NestedString(c, "name")
+		p.containers[name] = use{cpu: quantityAt(c, "cpu").MilliValue(), memory: quantityAt(c, "memory").Value()}
+	}
+	return p
+}
+
+func quantityAt(container map[string]any, name string) *resource.Quantity {
+	s, _, _ := unstructured.NestedString(container, "usage", name)
+	q, _ := workload.Quantity(s)
+	return &q
+}

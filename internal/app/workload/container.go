@@ -1,0 +1,103 @@
+package workload
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func env(vars []runnerapi.EnvVar) []corev1.EnvVar {
+	out := make([]corev1.EnvVar, 0, len(vars))
+	for _, v := range vars {
+		e := corev1.EnvVar{Name: v.Name, Value: v.Value}
+		switch {
+		case v.Secret != nil:
+			e.ValueFrom = &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: v.Secret.Name}, Key: v.Secret.Key,
+			}}
+		case v.ConfigMap != nil:
+			e.ValueFrom = &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: v.ConfigMap.Name}, Key: v.ConfigMap.Key,
+			}}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func envFrom(sources []runnerapi.EnvSource) []corev1.EnvFromSource {
+	out := make([]corev1.EnvFromSource, 0, len(sources))
+	for _, s := range sources {
+		e := corev1.EnvFromSource{Prefix: s.Prefix}
+		if s.Secret != "" {
+			e.SecretRef = &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: s.Secret}}
+		} else {
+			e.ConfigMapRef = &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: s.ConfigMap}}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// resources returns the App's, with a request for what it does not name: a pod without one is the
+// first to be starved or evicted.
+func resources(r runnerapi.Resources) corev1.ResourceRequirements {
+	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
+	set := func(name corev1.ResourceName, request, limit, fallback string) {
+		want, bounded := Quantity(limit)
+		if bounded {
+			out.Limits[name] = want
+		}
+		ask, asked := Quantity(request)
+		if !asked {
+			ask = resource.MustParse(fallback)
+			if bounded && want.Cmp(ask) < 0 {
+				ask = want
+			}
+		}
+		out.Requests[name] = ask
+	}
+	set(corev1.ResourceCPU, r.Requests.CPU, r.Limits.CPU, defaultCPURequest)
+	set(corev1.ResourceMemory, r.Requests.Memory, r.Limits.Memory, defaultMemoryRequest)
+	return out
+}
+
+// Quantity reads what Validate has let through.
+func Quantity(s string) (resource.Quantity, bool) {
+	q, err := resource.ParseQuantity(s)
+	return q, err == nil && s != ""
+}
+
+// probe writes Kubernetes' defaults out, so that drift in them is seen too.
+func probe(p *runnerapi.Probe) *corev1.Probe {
+	if p == nil {
+		return nil
+	}
+	out := &corev1.Probe{
+		InitialDelaySeconds: p.InitialDelaySeconds, SuccessThreshold: 1,
+		PeriodSeconds: orDefault(p.PeriodSeconds, 10), TimeoutSeconds: orDefault(p.TimeoutSeconds, 1),
+		FailureThreshold: orDefault(p.FailureThreshold, 3),
+	}
+	switch {
+	case p.HTTP != nil:
+		path := p.HTTP.Path
+		if path == "" {
+			path = "/"
+		}
+		out.HTTPGet = &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(p.HTTP.Port), Scheme: corev1.URISchemeHTTP}
+	case p.TCP != nil:
+		out.TCPSocket = &corev1.TCPSocketAction{Port: intstr.FromInt32(p.TCP.Port)}
+	default:
+		out.Exec = &corev1.ExecAction{Command: p.Exec}
+	}
+	return out
+}
+
+func orDefault(n, fallback int32) int32 {
+	if n == 0 {
+		return fallback
+	}
+	return n
+}

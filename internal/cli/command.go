@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Group returns a command that only holds others.
+func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		return Usage(NoSubcommand(cmd, args))
+	}}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// ExactArgs names the arguments that are missing.
+func ExactArgs(names ...string) cobra.PositionalArgs {
+	return RangeArgs(len(names), names...)
+}
+
+// RangeArgs is like ExactArgs with only the first few arguments required.
+func RangeArgs(least int, names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if n := len(args); n >= least && n <= len(names) {
+			return nil
+		}
+		if n := len(args); n > len(names) && cmd.Flags().Changed("wait") {
+			if _, err := time.ParseDuration(args[n-1]); err == nil {
+				return Usage(fmt.Errorf("the time to wait is given with an equals sign: --wait=%s", args[n-1]))
+			}
+		}
+		want := strings.Join(names, " ")
+		if want == "" {
+			want = "no arguments"
+		}
+		return Usage(fmt.Errorf("%s takes %s, not %d arguments", cmd.CommandPath(), want, len(args)))
+	}
+}

@@ -1,0 +1,86 @@
+package components
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Source is where charts come from.
+type Source struct {
+	Fetch *repository.Fetcher
+	// Mirror, if set, replaces the address of every chart repository.
+	Mirror string
+	// Directory, if set, holds all charts as NAME-VERSION.tgz. Nothing is downloaded then.
+	Directory string
+	// Unpinned, if set, is told of a chart of which this build knows no digest.
+	Unpinned func(Chart)
+}
+
+// Archive returns the archive of a chart, which has the digest that this build knows.
+func (s *Source) Archive(ctx context.Context, c Chart) ([]byte, error) {
+	archive, err := s.archive(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return archive, s.verify(c, archive)
+}
+
+// load returns a chart whose archive has the digest that this build knows.
+func (s *Source) load(ctx context.Context, c Chart) (*chart.Chart, error) {
+	if c.IsOwn() {
+		return loadOwn(c.Name)
+	}
+	archive, err := s.Archive(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	ch, err := loader.LoadArchive(bytes.NewReader(archive))
+	if err != nil {
+		return nil, problem.Errorf(problem.Invalid, "see what the repository serves: helm pull "+c.Name, "the archive is no chart: %v", err)
+	}
+	return ch, nil
+}
+
+func (s *Source) archive(ctx context.Context, c Chart) ([]byte, error) {
+	if s.Directory == "" {
+		return s.Fetch.Chart(ctx, runnerapi.ChartSource{Repository: cmp.Or(s.Mirror, c.Repository), Name: c.Name, Version: c.Version}, nil)
+	}
+	name := c.Name + "-" + c.Version + ".tgz"
+	data, err := os.ReadFile(filepath.Join(s.Directory, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, problem.Errorf(problem.NotFound, "put it there: helm pull "+c.Name+" --repo "+c.Repository+" --version "+c.Version,
+			"the directory %s has no %s", s.Directory, name)
+	}
+	return data, err
+}
+
+func (s *Source) verify(c Chart, archive []byte) error {
+	known, err := digests()
+	if err != nil {
+		return err
+	}
+	want := known[c.Name+"-"+c.Version]
+	sum := sha256.Sum256(archive)
+	if got := hex.EncodeToString(sum[:]); want != "" && got != want {
+		return problem.Errorf(problem.Invalid, "do not install it; compare it with what upstream publishes",
+			"the archive has the SHA-256 digest %s, and this build expects %s", got, want)
+	}
+	if want == "" && s.Unpinned != nil {
+		s.Unpinned(c)
+	}
+	return nil
+}

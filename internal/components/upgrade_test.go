@@ -1,0 +1,79 @@
+package components_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/components"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// TestAnUpgradeBringsTheResourceDefinitions of the chart, which Helm alone only creates.
+func TestAnUpgradeBringsTheResourceDefinitions(t *testing.T) {
+	i := installer(t, kubetest.ControlPlane(t))
+	removeDefinition(t, i.Client, vpaDefinition)
+	var s components.Settings
+	s.Choose([]string{"vpa"}, components.Always)
+	t.Cleanup(func() { removeAll(t, i) })
+	require.NoError(t, i.Apply(t.Context(), planned(t, i, s)))
+
+	shortNames := func() []string {
+		var d struct {
+			Spec struct{ Names struct{ ShortNames []string } }
+		}
+		data, err := i.Client.Discovery().RESTClient().Get().AbsPath(definitionsPath + "/" + vpaDefinition).DoRaw(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(data, &d))
+		return d.Spec.Names.ShortNames
+	}
+	require.Equal(t, []string{"vpa"}, shortNames())
+	older := []byte(`{"spec":{"names":{"shortNames":["older"]}}}`)
+	require.NoError(t, i.Client.Discovery().RESTClient().Patch(types.MergePatchType).AbsPath(definitionsPath+"/"+vpaDefinition).Body(older).Do(t.Context()).Error())
+	require.Equal(t, []string{"older"}, shortNames())
+
+	s.Components["vpa"] = components.Setting{Mode: components.Always, Values: map[string]map[string]any{"vertical-pod-autoscaler": {"podLabels": map[string]any{"a": "b"}}}}
+	require.NoError(t, i.Apply(t.Context(), planned(t, i, s)))
+	assert.Equal(t, []string{"vpa"}, shortNames())
+}
+
+// TestVolumesStayUntilTheyAreAskedFor: those that a chart lists, and those of its StatefulSets.
+func TestVolumesStayUntilTheyAreAskedFor(t *testing.T) {
+	i := installer(t, kubetest.ControlPlane(t))
+	var s components.Settings
+	s.Choose([]string{"grafana", "prometheus"}, components.Always)
+	t.Cleanup(func() { removeAll(t, i) })
+	for range 2 { // the second installation uses the volumes again
+		require.NoError(t, i.Apply(t.Context(), planned(t, i, s)))
+		removeAll(t, i)
+		for component, volume := range map[string]string{"grafana": "grafana", "prometheus": "prometheus-server"} {
+			left, err := i.Volumes(t.Context(), component)
+			require.NoError(t, err)
+			assert.Equal(t, []components.Volume{{Namespace: "monitoring", Name: volume}}, left)
+		}
+	}
+	left, err := i.Volumes(t.Context(), "grafana")
+	require.NoError(t, err)
+	for _, v := range left {
+		require.NoError(t, i.RemoveVolume(t.Context(), v))
+		claim, err := i.Client.CoreV1().PersistentVolumeClaims(v.Namespace).Get(context.Background(), v.Name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) { // no controller takes its finalizer away here
+			require.NoError(t, err)
+			require.NotNil(t, claim.DeletionTimestamp)
+			claim.Finalizers = nil
+			_, err = i.Client.CoreV1().PersistentVolumeClaims(v.Namespace).Update(t.Context(), claim, metav1.UpdateOptions{})
+			require.NoError(t, err)
+		}
+	}
+	left, err = i.Volumes(t.Context(), "grafana")
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	_, err = i.Volumes(t.Context(), "nothing")
+	require.Error(t, err)
+}

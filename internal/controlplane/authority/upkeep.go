@@ -1,0 +1,145 @@
+package authority
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+)
+
+const (
+	// followEvery is how often a control plane checks whether a command changed the CA, which reads
+	// a file of some kilobytes. A CA in the database reports changes itself; followAnyway is the
+	// interval in case such a report was lost.
+	followEvery  = time.Second
+	followAnyway = 15 * time.Second
+	// warnEvery is how often a CA that expires is warned of.
+	warnEvery = 24 * time.Hour
+	// WarnBefore is how long before its end that begins.
+	WarnBefore = 180 * 24 * time.Hour
+)
+
+// Upkeep follows the changes of the CA, and renews what is due.
+type Upkeep struct {
+	CA   *ca.CA
+	Data datadir.Data
+	Log  zerolog.Logger
+	Now  func() time.Time
+	// Changed is called when a command has changed the CA.
+	Changed func(ctx context.Context)
+
+	wake chan struct{} // a command may have changed the CA
+}
+
+// NewUpkeep returns what keeps a CA usable.
+func NewUpkeep(u Upkeep) *Upkeep {
+	u.wake = make(chan struct{}, 1)
+	return &u
+}
+
+// Run applies the changes that commands make to the CA, and warns before it expires.
+func (u *Upkeep) Run(ctx context.Context) error {
+	var said, failed string
+	var warned time.Time
+	for ctx.Err() == nil {
+		changed, err := u.CA.Reload()
+		switch {
+		case err != nil && err.Error() != said:
+			u.Log.Error().Err(err).Msg("the CA cannot be read again; going on with what it was")
+		case err == nil && changed:
+			u.Log.Info().Str("stage", string(u.CA.Stage())).Str("signs", controlapi.Fingerprint(u.CA.Certificate())).Msg("the CA changed")
+			u.Changed(ctx)
+		}
+		if said = ""; err != nil {
+			said = err.Error()
+		}
+		if now := u.Now(); now.Sub(warned) >= warnEvery {
+			warned = now
+			u.warnOfEnd(now)
+		}
+		u.renewIntermediates(&failed)
+		u.await(ctx)
+	}
+	return nil
+}
+
+// await waits until it is time to check the CA again.
+func (u *Upkeep) await(ctx context.Context) {
+	if !u.Data.Shared() {
+		retry.Wait(ctx, followEvery)
+		return
+	}
+	timer := time.NewTimer(followAnyway)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-u.wake:
+	}
+}
+
+// Look makes run check the CA soon.
+func (u *Upkeep) Look() {
+	select {
+	case u.wake <- struct{}{}:
+	default: // a check is already scheduled
+	}
+}
+
+func (u *Upkeep) warnOfEnd(now time.Time) {
+	if end := u.CA.Certificate().NotAfter; now.Add(WarnBefore).After(end) {
+		u.Log.Warn().Time("notAfter", end).Str("fix", "pipeops-controlplane ca rotate start").
+			Msg("the CA ends, and with it all certificates: rotate it")
+	}
+	if _, err := u.CA.UpkeepDue(); err != nil {
+		u.Log.Warn().Err(err).Time("notAfter", u.CA.IntermediatesEnd()).Str("fix", "pipeops-controlplane ca root import FILE").
+			Msg("intermediate CAs end, and with them all certificates")
+	}
+}
+
+// Ready makes sure that there are intermediate CAs for the control plane's domains.
+func (u *Upkeep) Ready() error {
+	due, err := u.CA.UpkeepDue()
+	switch {
+	case err != nil && u.CA.ForDomains():
+		return nil // there is time: warnOfEnd says so
+	case err != nil || !due:
+		return err
+	}
+	return u.renew()
+}
+
+// renewIntermediates replaces intermediate CAs in time. Where the root's key is away, warnOfEnd
+// says so.
+func (u *Upkeep) renewIntermediates(failed *string) {
+	due, err := u.CA.UpkeepDue()
+	if !due || err != nil {
+		return
+	}
+	err = u.renew()
+	if err == nil {
+		*failed = ""
+		u.Log.Info().Time("notAfter", u.CA.IntermediatesEnd()).Msg("intermediate CAs were renewed")
+		return
+	}
+	if err.Error() != *failed {
+		*failed = err.Error()
+		u.Log.Error().Err(err).Msg("intermediate CAs were not renewed; trying again")
+	}
+}
+
+func (u *Upkeep) renew() (err error) {
+	lock, err := u.Data.LockCA()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	_, err = u.CA.Upkeep()
+	return err
+}

@@ -1,0 +1,92 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
+)
+
+// consoleLooks is how often the console looks for changes, where the database does not report them.
+const consoleLooks = 300 * time.Millisecond
+
+// openConsole prepares the pages for operators. The store is that of the operator API.
+func (c *ControlPlane) openConsole(s *store.Store) (err error) {
+	place := c.cfg.AdvertiseAPI
+	if u, err := url.Parse(place); err == nil {
+		place = u.Host
+	}
+	c.console, err = console.New(console.Options{
+		API: c.operators.Within(), Sessions: consoleSessions{c.authn}, Hosts: c.servesHost, Place: place, Version: c.cfg.Version, Now: c.cfg.Now,
+		Watch: func(ctx context.Context, changed func()) error { return s.Watch(ctx, consoleLooks, changed) },
+	})
+	c.api.console = c.console
+	return err
+}
+
+// servesHost reports whether a Host header is a name that our certificate is for.
+func (c *ControlPlane) servesHost(host string) bool {
+	name := host
+	if bare, _, err := net.SplitHostPort(host); err == nil {
+		name = bare
+	}
+	return slices.Contains(c.cfg.serverNames(), strings.ToLower(strings.Trim(name, "[]")))
+}
+
+// consoleSessions keeps the sessions in the database, so that any of several control planes serves
+// them.
+type consoleSessions struct{ authn *authn.Authenticator }
+
+var _ web.Keeper = consoleSessions{}
+
+// Enter implements web.Keeper.
+func (k consoleSessions) Enter(ctx context.Context, code string) (*web.Session, error) {
+	id, _, err := k.authn.EnterConsole(ctx, code)
+	if err != nil {
+		return nil, unlessMissing(err)
+	}
+	return k.Find(ctx, id)
+}
+
+// Find implements web.Keeper.
+func (k consoleSessions) Find(ctx context.Context, id string) (*web.Session, error) {
+	kept, operator, err := k.authn.ConsoleSession(ctx, id)
+	if err != nil {
+		return nil, unlessMissing(err)
+	}
+	return web.NewSession(id, operator.Name+", "+operator.Role, console.Visitor{
+		Operator: operator,
+		Identify: func(ctx context.Context) (operatorapi.Caller, error) {
+			known, err := k.authn.OperatorOfConsole(ctx, kept)
+			return operatorapi.Caller{Operator: known, Certificate: kept.Serial, Proven: known.Name}, err
+		},
+	}), nil
+}
+
+// End implements web.Keeper.
+func (k consoleSessions) End(ctx context.Context, id string) error {
+	return k.authn.LeaveConsole(ctx, id)
+}
+
+// unlessMissing returns nil for what is not there.
+func unlessMissing(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// toConsole redirects a browser that opens the control plane's address.
+func toConsole(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, operatorapi.ConsolePath+"/", http.StatusSeeOther)
+}

@@ -1,0 +1,430 @@
+package controlplane
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+)
+
+// tab is a browser in which an operator has signed in to the console, without a certificate.
+type tab struct {
+	p    *plane
+	http *http.Client
+}
+
+// browser returns a browser without a session.
+func (p *plane) browser() *tab {
+	p.t.Helper()
+	c := p.operator("roots", operators.RoleViewer)
+	config, err := c.TLSConfig()
+	require.NoError(p.t, err)
+	config.Certificates = nil
+	client := p.withTLS(config)
+	client.Jar, err = cookiejar.New(nil)
+	require.NoError(p.t, err)
+	return &tab{p, client}
+}
+
+// code returns an operator's code for signing in.
+func (p *plane) code(c operators.Credentials) string {
+	p.t.Helper()
+	made, err := operatorapi.CreateConsoleCode.Do(p.t.Context(), p.as(c), operatorapi.ConsoleCodeInput{})
+	require.NoError(p.t, err)
+	assert.Equal(p.t, p.Advertised().API+"/console/enter", made.Address)
+	return made.Code
+}
+
+// signedIn returns a browser with an operator's session.
+func (p *plane) signedIn(c operators.Credentials) *tab {
+	p.t.Helper()
+	b := p.browser()
+	status, body := b.post("/console/enter", url.Values{"code": {p.code(c)}})
+	require.Equal(p.t, http.StatusOK, status, body)
+	require.Contains(p.t, body, "<h1>Fleet</h1>")
+	return b
+}
+
+func (b *tab) send(r *http.Request) (status int, body string) {
+	b.p.t.Helper()
+	resp, err := b.http.Do(r)
+	require.NoError(b.p.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(b.p.t, err)
+	return resp.StatusCode, string(text)
+}
+
+func (b *tab) request(method, path, body string) *http.Request {
+	b.p.t.Helper()
+	r, err := http.NewRequestWithContext(b.p.t.Context(), method, b.p.Advertised().API+path, strings.NewReader(body))
+	require.NoError(b.p.t, err)
+	return r
+}
+
+func (b *tab) get(path string) (status int, body string) {
+	b.p.t.Helper()
+	return b.send(b.request(http.MethodGet, path, ""))
+}
+
+func (b *tab) post(path string, form url.Values) (status int, body string) {
+	b.p.t.Helper()
+	r := b.request(http.MethodPost, path, form.Encode())
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return b.send(r)
+}
+
+// csrf returns the token of the session's forms.
+func (b *tab) csrf() string {
+	b.p.t.Helper()
+	_, body := b.get("/console/runners")
+	_, rest, found := strings.Cut(body, `name="csrf" value="`)
+	require.True(b.p.t, found, body)
+	token, _, _ := strings.Cut(rest, `"`)
+	return token
+}
+
+// change posts a form of the session.
+func (b *tab) change(path string, form url.Values) (status int, body string) {
+	b.p.t.Helper()
+	if form == nil {
+		form = url.Values{}
+	}
+	form.Set("csrf", b.csrf())
+	return b.post(path, form)
+}
+
+// cookie returns the session's cookie.
+func (b *tab) cookie() *http.Cookie {
+	b.p.t.Helper()
+	at, err := url.Parse(b.p.Advertised().API)
+	require.NoError(b.p.t, err)
+	cookies := b.http.Jar.Cookies(at)
+	require.Len(b.p.t, cookies, 1)
+	return cookies[0]
+}
+
+// isOut fails the test if the browser sees more than the page for signing in, or can change
+// anything.
+func (b *tab) isOut(why string) {
+	b.p.t.Helper()
+	for _, path := range []string{"/console/", "/console/runners", "/console/agents/shop", "/console/tokens/x/revoke"} {
+		status, body := b.get(path)
+		assert.Equal(b.p.t, http.StatusOK, status, why) // of the page to which it is redirected
+		assert.Contains(b.p.t, body, "<h1>Sign in</h1>", why)
+		assert.NotContains(b.p.t, body, "Sign out", why)
+	}
+	r := b.request(http.MethodGet, "/console/live/fleet", "")
+	r.Header.Set("Sec-Fetch-Dest", "empty")
+	status, _ := b.send(r)
+	assert.Equal(b.p.t, http.StatusUnauthorized, status, why)
+	status, _ = b.post("/console/enrolment/new", url.Values{"uses": {"1"}, "csrf": {"x"}})
+	assert.Equal(b.p.t, http.StatusUnauthorized, status, why)
+}
+
+func TestACodeSignsOneBrowserIn(t *testing.T) {
+	p := start(t)
+	alice := p.operator("alice", operators.RoleOperator)
+	b := p.browser()
+	b.isOut("before")
+	code := p.code(alice)
+	b.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	status, _ := b.get("/console/enter?token=" + code + "&code=" + code)
+	assert.Equal(t, http.StatusOK, status, "the page with the form")
+	r := b.request(http.MethodPost, "/console/enter", url.Values{"code": {code}}.Encode())
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := b.http.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusSeeOther, resp.StatusCode)
+	assert.Equal(t, "/console/", resp.Header.Get("Location"))
+	require.Len(t, resp.Cookies(), 1)
+	c := resp.Cookies()[0]
+	assert.Equal(t, console.Cookie, c.Name)
+	assert.True(t, c.Secure && c.HttpOnly)
+	assert.Equal(t, http.SameSiteStrictMode, c.SameSite)
+	assert.Equal(t, "/", c.Path)
+	assert.Empty(t, c.Domain)
+	_, body := b.get("/console/")
+	assert.Contains(t, body, "alice, operator")
+	assert.NotContains(t, body, code)
+
+	again := p.browser()
+	status, body = again.post("/console/enter", url.Values{"code": {code}})
+	assert.Equal(t, http.StatusUnauthorized, status)
+	assert.Contains(t, body, "used before")
+	late := p.code(alice)
+	p.clock.forward(6 * time.Minute)
+	status, _ = again.post("/console/enter", url.Values{"code": {late}})
+	assert.Equal(t, http.StatusUnauthorized, status)
+}
+
+func TestWrongCodesAreLimited(t *testing.T) {
+	p := start(t)
+	b := p.browser()
+	code := p.code(p.operator("alice", operators.RoleViewer))
+	last := 0
+	for range 11 {
+		last, _ = b.post("/console/enter", url.Values{"code": {"wrong"}})
+	}
+	assert.Equal(t, http.StatusTooManyRequests, last)
+	status, _ := b.post("/console/enter", url.Values{"code": {code}})
+	assert.Equal(t, http.StatusTooManyRequests, status)
+}
+
+func TestASessionEnds(t *testing.T) {
+	p := start(t)
+	for name, end := range map[string]func(b *tab){
+		"signed out": func(b *tab) {
+			status, _ := b.change("/console/leave", nil)
+			assert.Equal(t, http.StatusUnauthorized, status)
+		},
+		"revoked":         func(*tab) { require.NoError(t, p.admin.Operators.Revoke(t.Context(), "bob")) },
+		"new credentials": func(*tab) { p.operator("bob", operators.RoleAdmin) },
+		"the certificate": func(*tab) { p.clock.forward(2 * time.Hour) },
+	} {
+		b := p.signedIn(p.operator("bob", operators.RoleOperator))
+		stolen := p.browser()
+		at, err := url.Parse(p.Advertised().API)
+		require.NoError(t, err)
+		stolen.http.Jar.SetCookies(at, []*http.Cookie{b.cookie()})
+		_, body := stolen.get("/console/")
+		require.Contains(t, body, "bob, operator")
+		end(b)
+		b.isOut(name)
+		stolen.isOut(name)
+	}
+}
+
+// TestASessionLastsHalfADay although the operator's certificate lasts longer.
+func TestASessionLastsHalfADay(t *testing.T) {
+	p := start(t)
+	c, err := p.admin.Operators.Create(t.Context(), operators.OperatorOptions{Name: "bob", Role: operators.RoleViewer, TTL: 30 * 24 * time.Hour})
+	require.NoError(t, err)
+	b := p.signedIn(c)
+	p.clock.forward(11 * time.Hour)
+	_, body := b.get("/console/")
+	assert.Contains(t, body, "bob, viewer")
+	p.clock.forward(time.Hour + time.Minute)
+	b.isOut("after half a day")
+}
+
+// fields has something for each field of any form.
+func fields() url.Values {
+	return url.Values{
+		"name": {"new"}, "labels": {"a=b"}, "uses": {"1"}, "host": {"new.example.com"}, "agent": {"nobody"}, "url": {"https://pager.example.com/"},
+		"role": {operators.RoleViewer}, "id": {"none"},
+	}
+}
+
+// TestEachRoleInTheConsole tries every page and every change as each role.
+func TestEachRoleInTheConsole(t *testing.T) {
+	p := start(t)
+	p.registered("shop")
+	_, err := operatorapi.CreateWebhook.Do(t.Context(), p.first(), operatorapi.CreateWebhookInput{Body: operatorapi.CreateWebhookBody{Name: "pager", URL: "https://pager.example.com/"}})
+	require.NoError(t, err)
+	needs := map[string]string{}
+	for _, call := range operatorapi.Calls() {
+		needs[call.ID] = call.Role
+	}
+	for _, role := range operators.Roles {
+		b := p.signedIn(p.operator("the-"+role, role))
+		for _, path := range []string{"/", "/agents/shop", "/agents/shop/audit", "/enrolment", "/runners", "/hosts", "/webhooks", "/webhooks/pager", "/announcements", "/releases", "/ca"} {
+			status, body := b.get("/console" + path)
+			assert.Equal(t, http.StatusOK, status, "%s: %s: %s", role, path, body)
+			if role == operators.RoleViewer {
+				for _, button := range []string{"/new\"", "/revoke\"", "/label?", "/approve", "/rotate", "/delete", "/take\"", "/withdraw"} {
+					assert.NotContains(t, body, button, "%s: a viewer sees no change", path)
+				}
+			}
+		}
+		for _, path := range []string{"/operators", "/audit", "/audit?verify=1"} {
+			status, _ := b.get("/console" + path)
+			assert.Equal(t, role == operators.RoleAdmin, status == http.StatusOK, "%s: %s: %d", role, path, status)
+		}
+		for path, call := range console.Changes() {
+			at, allowed := "/console"+strings.ReplaceAll(path, "{name}", "none"), operators.Includes(role, needs[call])
+			status, body := b.get(at)
+			assert.Equal(t, allowed, status == http.StatusOK, "%s: ask %s: %d", role, at, status)
+			if allowed {
+				assert.Contains(t, body, "The same with pipeops-controlplane", at)
+			}
+			status, body = b.change(at, fields())
+			assert.Equal(t, !allowed, status == http.StatusForbidden, "%s: do %s: %d: %s", role, at, status, body)
+			if status >= http.StatusBadRequest {
+				p.clock.forward(10 * time.Second) // refusals are limited
+			}
+		}
+	}
+	refused := 0
+	for _, r := range p.records(1) {
+		if r.Operator == "the-viewer" && r.Outcome == runnerapi.AuditRefused && r.Code == problem.Forbidden {
+			refused++
+		}
+	}
+	assert.GreaterOrEqual(t, refused, len(console.Changes()), "each refusal is in the audit log")
+}
+
+// TestAChangeInTheConsoleIsTheOperatorsOwn in the registry and in the audit log, and is carried out
+// once.
+func TestAChangeInTheConsoleIsTheOperatorsOwn(t *testing.T) {
+	p := start(t)
+	b := p.signedIn(p.operator("alice", operators.RoleOperator))
+	form := url.Values{"name": {"fleet"}, "uses": {"5"}, "ttl": {"1h"}, "labels": {"env=prod region=eu"}, "approve": {"true"}, "key": {"k1"}}
+	status, body := b.change("/console/enrolment/new", form)
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "CLUSTER_NAME=NAME bash")
+	status, _ = b.change("/console/enrolment/new", form)
+	assert.Equal(t, http.StatusConflict, status, "the same form twice makes one token")
+	tokens, err := p.admin.Tokens.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, tokens, 1)
+	assert.Equal(t, map[string]string{"env": "prod", "region": "eu"}, tokens[0].Labels)
+	assert.True(t, tokens[0].Approve)
+
+	status, body = b.change("/console/tokens/"+tokens[0].ID+"/revoke", nil)
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "The token is revoked.")
+	status, body = b.change("/console/enrolment/new", url.Values{"uses": {"-1"}})
+	assert.Equal(t, http.StatusUnprocessableEntity, status, body)
+	status, body = b.change("/console/webhooks/new", url.Values{"name": {""}, "url": {"x"}})
+	assert.Equal(t, http.StatusUnprocessableEntity, status, "the API's own validation: "+body)
+
+	seen := map[string]bool{}
+	for _, r := range p.records(9) {
+		if r.Operator == "alice" {
+			seen[r.Command+" "+string(r.Outcome)] = true
+			assert.NotEmpty(t, r.Certificate)
+			assert.NotEmpty(t, r.RequestID)
+		}
+	}
+	for _, want := range []string{"create-console-code done", "create-token done", "revoke-token done", "create-token refused", "create-webhook refused"} {
+		assert.True(t, seen[want], "%s: %v", want, seen)
+	}
+}
+
+// TestOtherSitesReachNothingInTheConsole although the browser has a session.
+func TestOtherSitesReachNothingInTheConsole(t *testing.T) {
+	p := start(t)
+	b := p.signedIn(p.operator("alice", operators.RoleAdmin))
+	csrf := b.csrf()
+	for name, change := range map[string]func(*http.Request){
+		"another site": func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			r.Header.Set("Origin", "https://evil.example.com")
+		},
+		"another port":           func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
+		"an old browser":         func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") },
+		"a name of another site": func(r *http.Request) { r.Host = "evil.example.com" },
+	} {
+		r := b.request(http.MethodPost, "/console/enrolment/new", url.Values{"uses": {"1"}, "csrf": {csrf}}.Encode())
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		change(r)
+		status, _ := b.send(r)
+		assert.Contains(t, []int{http.StatusForbidden, http.StatusMisdirectedRequest}, status, name)
+	}
+	status, _ := b.post("/console/enrolment/new", url.Values{"uses": {"1"}})
+	assert.Equal(t, http.StatusForbidden, status, "a form without the session's token")
+	tokens, err := p.admin.Tokens.List(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, tokens)
+	status, body := b.get("/")
+	assert.Equal(t, http.StatusOK, status)
+	assert.Contains(t, body, "<h1>Fleet</h1>", "the address itself leads to the console")
+}
+
+// TestTheFleetIsSearchedInTheDatabase and paged, what is wrong first.
+func TestTheFleetIsSearchedInTheDatabase(t *testing.T) {
+	p := start(t)
+	for i := range 3 {
+		p.registered(fmt.Sprintf("shop-%d", i))
+	}
+	_, err := operatorapi.LabelAgent.Do(t.Context(), p.first(), operatorapi.LabelAgentInput{Agent: "shop-1", Body: operatorapi.LabelAgentBody{Set: map[string]string{"env": "prod_eu"}}})
+	require.NoError(t, err)
+	_, err = operatorapi.RevokeAgent.Do(t.Context(), p.first(), operatorapi.AgentInput{Agent: "shop-0"})
+	require.NoError(t, err)
+	names := func(in operatorapi.ListAgentsInput) (names []string) {
+		t.Helper()
+		list, err := operatorapi.ListAgents.Do(t.Context(), p.first(), in)
+		require.NoError(t, err)
+		for _, a := range list.Agents {
+			names = append(names, a.Name)
+		}
+		return names
+	}
+	assert.Equal(t, []string{"shop-0", "shop-1", "shop-2"}, names(operatorapi.ListAgentsInput{}))
+	assert.Equal(t, []string{"shop-1", "shop-2", "shop-0"}, names(operatorapi.ListAgentsInput{Order: "urgency"}), "revoked agents are last")
+	assert.Equal(t, []string{"shop-2"}, names(operatorapi.ListAgentsInput{Offset: 2, Limit: 1}))
+	assert.Equal(t, []string{"shop-1"}, names(operatorapi.ListAgentsInput{Search: "SHOP prod_"}), "words, in any case")
+	assert.Empty(t, names(operatorapi.ListAgentsInput{Search: "shop%"}), "the percent sign stands for itself")
+	assert.Equal(t, []string{"shop-1"}, names(operatorapi.ListAgentsInput{Labels: []string{"env=prod_eu"}}))
+	assert.Empty(t, names(operatorapi.ListAgentsInput{Labels: []string{"env=prod"}}), "the whole value")
+	assert.Equal(t, []string{"shop-0"}, names(operatorapi.ListAgentsInput{State: "revoked"}))
+	_, err = operatorapi.ListAgents.Do(t.Context(), p.first(), operatorapi.ListAgentsInput{Labels: []string{"env"}})
+	requireCode(t, err, problem.Invalid)
+
+	b := p.signedIn(p.operator("alice", operators.RoleViewer))
+	_, body := b.get("/console/?find=env%3Dprod_eu")
+	assert.Contains(t, body, "shop-1")
+	assert.NotContains(t, body, "shop-2")
+}
+
+// TestAPageFollowsTheFleet shows a change on an open page, and ends with the session.
+func TestAPageFollowsTheFleet(t *testing.T) {
+	p := start(t)
+	p.registered("shop")
+	b := p.signedIn(p.operator("alice", operators.RoleViewer))
+	b.http.Timeout = 0
+	resp, err := b.http.Do(b.request(http.MethodGet, "/console/live/fleet?", ""))
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
+	lines := make(chan string, 1000)
+	go func() {
+		defer close(lines)
+		for scan := bufio.NewScanner(resp.Body); scan.Scan(); {
+			lines <- scan.Text()
+		}
+	}()
+	seen := func(text string) {
+		t.Helper()
+		await.Until(t, "the page shows "+text, func() bool {
+			select {
+			case line, open := <-lines:
+				require.True(t, open, "the stream ended")
+				return strings.Contains(line, text)
+			default:
+				return false
+			}
+		})
+	}
+	seen("shop")
+	_, err = operatorapi.LabelAgent.Do(t.Context(), p.first(), operatorapi.LabelAgentInput{Agent: "shop", Body: operatorapi.LabelAgentBody{Set: map[string]string{"env": "fresh"}}})
+	require.NoError(t, err)
+	seen("env=fresh")
+	require.NoError(t, p.admin.Operators.Revoke(t.Context(), "alice"))
+	await.Until(t, "the stream ends with the session", func() bool {
+		select {
+		case line, open := <-lines:
+			assert.NotContains(t, line, "revoked")
+			return !open
+		default:
+			return false
+		}
+	})
+}

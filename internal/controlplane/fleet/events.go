@@ -1,0 +1,90 @@
+package fleet
+
+import (
+	"context"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// Events implements controlapi.Backend.
+func (r *Fleet) Events(ctx context.Context, agentID string, told controlapi.EventsRequest) error {
+	now := r.cfg.Now()
+	return r.store.Update(ctx, func(tx *store.Tx) error {
+		if err := inOrder(ctx, tx, agentID, told.Leader); err != nil {
+			return err
+		}
+		for _, e := range told.Events {
+			fresh, err := tx.Received(ctx, agentID, e.ID, now)
+			if err != nil {
+				return err
+			}
+			if !fresh {
+				continue
+			}
+			n, err := tx.NextSequence(ctx, agentID)
+			if err != nil {
+				return err
+			}
+			if e.Time.IsZero() {
+				e.Time = now
+			}
+			event, err := announcement(agentID, e, n)
+			if err != nil {
+				return err
+			}
+			if err := tx.Enqueue(ctx, event); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// inOrder refuses late events of a leader if its successor, or a later call of its own, has already
+// been heard: it would report an App that is gone as existing. The lease by which replicas elect
+// does not prevent that, since a request can be delayed for longer.
+func inOrder(ctx context.Context, tx *store.Tx, agentID string, by *controlapi.Leadership) error {
+	if by == nil {
+		return nil
+	}
+	newest, err := tx.Leads(ctx, store.EventLeader{AgentID: agentID, Lease: by.Lease, Term: by.Term, Call: by.Call})
+	if err == nil && !newest {
+		err = controlapi.Errorf(problem.Conflict, "nothing to do: what became of the Apps has been told since",
+			"these events are of a replica that leads no more, or came after later ones of its own (term %d, call %d)", by.Term, by.Call)
+	}
+	return err
+}
+
+// announcement returns what Runners hear of an agent's event.
+func announcement(agentID string, e controlapi.Event, sequence uint64) (announce.Event, error) {
+	if e.Alert != nil {
+		return announce.NewAlertEvent(announce.Type(e.Type), directory.EventSource, agentID, alertEventOf(*e.Alert), sequence, e.Time)
+	}
+	if e.App == nil {
+		return announce.Event{}, controlapi.Errorf(problem.Invalid, "send an App or an alert", "the event %s is about nothing", e.ID)
+	}
+	return announce.NewAppEvent(announce.Type(e.Type), directory.EventSource, agentID, appEventOf(*e.App), sequence, e.Time)
+}
+
+func alertEventOf(a controlapi.AlertEvent) announce.AlertEvent {
+	about := announce.AlertEvent{
+		Fingerprint: a.Fingerprint, Name: printable.Text(a.Name), Severity: printable.Text(a.Severity),
+		Namespace: a.Namespace, App: a.App, Summary: printable.Text(a.Summary), StartedAt: a.StartedAt,
+	}
+	if about.Namespace == "" {
+		about.App = ""
+	}
+	return about
+}
+
+func appEventOf(a controlapi.AppEvent) announce.AppEvent {
+	return announce.AppEvent{
+		Namespace: a.Namespace, Name: a.Name, Image: a.Image, Generation: a.Generation,
+		Replicas: int(a.Replicas), Ready: int(a.Ready), Cause: a.Cause, Message: printable.Lines(a.Message), Fix: printable.Lines(a.Fix),
+	}
+}

@@ -1,0 +1,115 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// takeBeat handles a heartbeat, except for the CA. It writes nothing unless something changed that
+// matters to a Runner: signs of life are written in batches. Any replica reports that it lives.
+// Only the leader reports the agent's properties; otherwise two versions side by side would be a
+// change at each heartbeat.
+func (r *Fleet) takeBeat(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
+	answer, err := r.hear(ctx, agentID, beat)
+	if err != nil {
+		return answer, err
+	}
+	var duplicate bool
+	if answer.Ticket, duplicate = r.duplicates.beat(agentID, beat); duplicate {
+		r.clones.Seen(ctx, agentID, announce.Clone{Instance: beat.Instance, Address: controlapi.OriginFrom(ctx).Address})
+	}
+	return answer, nil
+}
+
+func (r *Fleet) hear(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
+	now := r.cfg.Now()
+	agent, err := r.caller(ctx, agentID)
+	if err != nil {
+		return controlapi.HeartbeatAnswer{}, err
+	}
+	if beat.Standby {
+		r.liveness.Beat(agentID, now, nil)
+		return r.beatAnswer(ctx, agent, nil, now)
+	}
+	capacity := directory.CapacityOf(beat.Capacity)
+	r.liveness.Beat(agentID, now, &capacity)
+	// By what is stored, and not by what was heard last: other control planes hear the
+	// agent, too.
+	if !directory.SameForRunners(agent, saidBy(agent, beat)) {
+		if err := r.note(ctx, agentID, beat); err != nil {
+			return controlapi.HeartbeatAnswer{}, err
+		}
+	}
+	return r.beatAnswer(ctx, agent, beat.Update, now)
+}
+
+// caller returns the agent that calls, as it was read to see whether it may.
+func (r *Fleet) caller(ctx context.Context, agentID string) (store.Agent, error) {
+	if known := authn.AgentOf(ctx); known.ID == agentID {
+		return known, nil
+	}
+	agent, err := r.store.Agent(ctx, agentID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return store.Agent{}, authn.UnknownAgent(agentID)
+	case err != nil:
+		return store.Agent{}, err
+	}
+	return agent, nil
+}
+
+func (r *Fleet) beatAnswer(ctx context.Context, agent store.Agent, update *controlapi.Update, now time.Time) (controlapi.HeartbeatAnswer, error) {
+	answer := controlapi.HeartbeatAnswer{IntervalSeconds: r.cfg.Heartbeats, Labels: agent.Labels, Tunnels: r.cfg.Tunnels(agent.ID)}
+	var err error
+	if answer.RevokedRunners, err = r.store.RevokedSerials(ctx, now); err != nil {
+		return answer, err
+	}
+	if answer.RevokedRunnerNames, err = r.store.RevokedRunners(ctx); err != nil || update == nil {
+		return answer, err
+	}
+	answer.Offer, err = offerFor(ctx, r.store, agent.ID, update.Offer, now)
+	return answer, err
+}
+
+// saidBy returns the agent with what a heartbeat reports about it.
+func saidBy(a store.Agent, beat controlapi.Heartbeat) store.Agent {
+	a.AgentVersion, a.RunnerAPIVersion = beat.AgentVersion, beat.RunnerAPIVersion
+	a.KubernetesVersion, a.Distribution, a.Provider = beat.KubernetesVersion, beat.Distribution, beat.Provider
+	a.Capacity, a.Update = directory.CapacityOf(beat.Capacity), announcedUpdate(beat.Update)
+	a.Components = nil
+	for _, c := range beat.Components {
+		a.Components = append(a.Components, announce.Component{
+			Name: c.Name, Version: c.Version, Ready: c.Ready, Cause: c.Cause, Message: printable.Text(c.Message),
+		})
+	}
+	return a
+}
+
+// note writes what the agent reports about itself and announces it if it has changed.
+func (r *Fleet) note(ctx context.Context, agentID string, beat controlapi.Heartbeat) error {
+	now := r.cfg.Now()
+	return r.store.Update(ctx, func(tx *store.Tx) error {
+		a, err := tx.Agent(ctx, agentID)
+		if errors.Is(err, store.ErrNotFound) {
+			return authn.UnknownAgent(agentID)
+		}
+		if err != nil {
+			return err
+		}
+		before := a
+		a = saidBy(a, beat)
+		a.LastSeen = now
+		if directory.SameForRunners(before, a) {
+			return nil
+		}
+		return r.directory.Write(ctx, tx, announce.AgentUpdated, a, now)
+	})
+}

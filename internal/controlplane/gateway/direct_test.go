@@ -1,0 +1,372 @@
+package gateway_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/direct"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	agentside "github.com/pipeops/pipeops-vm-agent/internal/gateway"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
+)
+
+var (
+	loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	// quick looks at endpoints often. A busy machine may take its time to connect.
+	quick = direct.Timing{Check: 20 * time.Millisecond, Idle: 50 * time.Millisecond, Connect: 30 * time.Second, Again: 50 * time.Millisecond}
+)
+
+// site is a world whose agent has a load balancer of its cluster, which can fail.
+type site struct {
+	*world
+	balancer *faultproxy.Proxy
+	gateway  *gateway.Gateway
+	app      string // address of the App
+}
+
+// newSite has an App that answers which way a request came.
+func newSite(t *testing.T, change ...func(*gateway.Config)) *site { return newSiteAt(t, 0, change...) }
+
+// newSiteAt is like newSite for an agent that finds its load balancer at a port; 0 for the site's
+// own.
+func newSiteAt(t *testing.T, port int, change ...func(*gateway.Config)) *site {
+	t.Helper()
+	s := &site{}
+	app := func(way string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Upgrade") != "" {
+				if conn, err := websocket.Accept(w, r, nil); err == nil {
+					_ = conn.Write(r.Context(), websocket.MessageText, []byte(way))
+					_ = conn.CloseNow()
+				}
+				return
+			}
+			body, _ := io.ReadAll(r.Body)
+			_, _ = fmt.Fprintf(w, "%s %s %s %s%s", way, r.Method, r.Host, r.Header.Get("X-Forwarded-For"), body)
+		})
+	}
+	controller := quietServer(t, app("direct"), fixed(issued(t))) // with a certificate that nothing trusts
+	s.balancer = faultproxy.New(t, controller.Listener.Addr().String())
+	s.world = newWorld(t, app("tunnel"), append([]func(*gateway.Config){func(c *gateway.Config) {
+		c.Direct = gateway.Direct{Allowed: loopback, Port: s.balancer.Port(), Timing: quick}
+	}}, change...)...)
+	s.gateway = s.world.gateway
+	s.handler.Endpoints = agentside.Endpoints{Allowed: loopback, Port: cmp.Or(port, s.balancer.Port())}
+	s.app = s.backend(app("tunnel"))
+	s.endpoint("127.0.0.1")
+	return s
+}
+
+// quietServer is an HTTPS server that does not log how its visitors leave.
+func quietServer(t *testing.T, h http.Handler, certificate func() *tls.Certificate) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(h)
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate(), nil }}
+	// Without a certificate of its own, httptest adds one that comes first.
+	srv.TLS.Certificates = []tls.Certificate{*certificate()}
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+func fixed(c *tls.Certificate) func() *tls.Certificate {
+	return func() *tls.Certificate { return c }
+}
+
+// endpoint has the agent report an endpoint of the host.
+func (s *site) endpoint(endpoint string) {
+	s.t.Helper()
+	s.handler.Set([]agentside.Route{{Host: host, Path: "/", PathType: "Prefix", Addresses: []string{s.app}, Endpoint: endpoint}})
+	require.NoError(s.t, s.store.Update(s.t.Context(), func(tx *store.Tx) error {
+		return tx.PutRoutes(s.t.Context(), "a1", []store.Route{
+			{Host: host, Path: "/", PathType: "Prefix", TLS: true, Namespace: "n", Service: "s", Port: 80, Endpoint: endpoint},
+		}, store.RouteSet{Digest: endpoint, At: time.Now()})
+	}))
+	require.NoError(s.t, s.table.Refresh(s.t.Context()))
+	s.gateway.Follow()
+}
+
+// mode returns how the host is reached, and why not directly.
+func (s *site) mode() (mode, reason string) {
+	switch modes := s.gateway.Modes(); {
+	case len(modes) == 0:
+		return "", ""
+	case modes[0].Direct:
+		return "direct", ""
+	default:
+		return "tunnel", modes[0].Reason
+	}
+}
+
+func (s *site) awaitMode(want, reason string) {
+	s.t.Helper()
+	await.Until(s.t, "the mode "+want+" "+reason, func() bool {
+		is, why := s.mode()
+		return is == want && strings.Contains(why, reason)
+	})
+}
+
+// get returns the answer to a request.
+func (s *site) get(c *http.Client, header ...string) string {
+	s.t.Helper()
+	_, body := do(s.t, c, request(s.t, http.MethodGet, "https://"+host+"/", nil, header...))
+	return body
+}
+
+// TestAProvenEndpointIsUsed, for all kinds of requests.
+func TestAProvenEndpointIsUsed(t *testing.T) {
+	s := newSite(t)
+	s.awaitMode("direct", "")
+	protocols(t, s.world, func(t *testing.T, c *http.Client) {
+		assert.Equal(t, "direct GET "+host+" 127.0.0.1", s.get(c))
+		_, body := do(t, c, request(t, http.MethodPost, "https://"+host+"/", strings.NewReader(" sent")))
+		assert.Equal(t, "direct POST "+host+" 127.0.0.1 sent", body)
+		assert.Equal(t, "tunnel GET "+host+" 127.0.0.1", s.get(c, "Cdn-Loop", "other.example; a=b, pipeops"), "what came from a gateway goes to no other")
+	})
+	conn, _, err := websocket.Dial(t.Context(), "wss://"+host+"/", &websocket.DialOptions{HTTPClient: s.client(false)})
+	require.NoError(t, err)
+	_, text, err := conn.Read(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "direct", string(text))
+	_ = conn.CloseNow()
+
+	s.endpoint("")
+	assert.Equal(t, "tunnel GET "+host+" 127.0.0.1", s.get(s.client(true)), "the endpoint is gone")
+}
+
+// load is a hundred requests a second, fewer on a busy machine.
+type load struct {
+	sent atomic.Int64
+
+	mu     sync.Mutex
+	failed []time.Time // when those that failed began
+}
+
+// underWay is how many requests a load has under way at most.
+const underWay = 32
+
+// load sends requests until stop is called.
+func (s *site) load(method string) (l *load, stop func()) {
+	l = &load{}
+	c := s.client(false)
+	c.Transport.(*http.Transport).MaxIdleConnsPerHost = underWay
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var requests errgroup.Group
+		requests.SetLimit(underWay)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			requests.Go(func() error {
+				l.note(time.Now(), succeeds(c, method))
+				return nil
+			})
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+		_ = requests.Wait()
+	}()
+	return l, func() {
+		cancel()
+		await.Closed(s.t, done, "the requests to end")
+	}
+}
+
+// succeeds reports whether a request has the answer of an App.
+func succeeds(c *http.Client, method string) bool {
+	var body io.Reader
+	if method == http.MethodPost {
+		body = strings.NewReader("text")
+	}
+	r, err := http.NewRequestWithContext(context.Background(), method, "https://"+host+"/", body)
+	if err != nil {
+		return false
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		return false
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return errors.Join(err, resp.Body.Close()) == nil && resp.StatusCode == http.StatusOK
+}
+
+func (l *load) note(began time.Time, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !ok {
+		l.failed = append(l.failed, began)
+	}
+	l.sent.Add(1)
+}
+
+// TestALoadBalancerIsCut in the middle of a hundred requests a second, and comes back: at most one
+// in a hundred fails, and none that begins once the gateway has noticed.
+func TestALoadBalancerIsCut(t *testing.T) {
+	for name, fault := range map[string]faultproxy.Condition{"Cut": {Cut: true}, "Silent": faultproxy.Silent} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if method == http.MethodPost && name == "Silent" {
+				continue // the gateway cannot know whether the App has it
+			}
+			t.Run(name+method, func(t *testing.T) {
+				s := newSite(t, func(c *gateway.Config) {
+					if name == "Silent" {
+						c.Direct.Timing.Connect = time.Second
+					}
+				})
+				s.awaitMode("direct", "")
+				l, stop := s.load(method)
+				reaches := func() {
+					from := l.sent.Load()
+					await.Until(t, "requests", func() bool { return l.sent.Load() >= from+100 })
+				}
+				reaches()
+				s.balancer.Set(fault)
+				s.awaitMode("tunnel", "")
+				noticed := time.Now()
+				reaches()
+				s.balancer.Set(faultproxy.Condition{})
+				s.awaitMode("direct", "")
+				reaches()
+				stop()
+				for _, began := range l.failed {
+					assert.True(t, began.Before(noticed), "none fails once the gateway has noticed")
+				}
+				if method == http.MethodGet { // a POST that was under way may have reached the App
+					assert.LessOrEqual(t, 100*int64(len(l.failed)), l.sent.Load())
+				}
+				await.Until(t, "direct mode", func() bool { return strings.Contains(s.get(s.client(true)), "direct") })
+			})
+		}
+	}
+}
+
+// TestWhatIsNoticedInTime: the time to notice that an endpoint is silent is less than five seconds.
+func TestWhatIsNoticedInTime(t *testing.T) {
+	timing := direct.DefaultTiming()
+	assert.Less(t, timing.Check+timing.Connect, 5*time.Second)
+}
+
+// TestAnotherKeyIsNotAccepted: the certificate must be the one that the agent's cluster presents.
+func TestAnotherKeyIsNotAccepted(t *testing.T) {
+	s := newSite(t)
+	s.awaitMode("direct", "")
+	other := newWorld(t, http.NotFoundHandler()) // with another key, and it is a gateway
+	stranger := quietServer(t, http.NotFoundHandler(), fixed(issued(t)))
+	elsewhere := func(at net.Addr) *site {
+		port, _ := strconv.Atoi(at.String()[strings.LastIndex(at.String(), ":")+1:])
+		s := newSite(t, func(c *gateway.Config) { c.Direct.Port = port })
+		return s
+	}
+	a := elsewhere(stranger.Listener.Addr())
+	a.awaitMode("tunnel", "another key")
+	assert.Contains(t, a.get(a.client(true)), "tunnel")
+	b := elsewhere(other.secure)
+	b.awaitMode("tunnel", "is a gateway")
+	assert.Contains(t, b.get(b.client(true)), "tunnel")
+}
+
+// TestACertificateIsRenewed with another key: the agent is asked again.
+func TestACertificateIsRenewed(t *testing.T) {
+	var current atomic.Pointer[tls.Certificate]
+	current.Store(issued(t))
+	controller := quietServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "direct") }), current.Load)
+	port := controller.Listener.Addr().(*net.TCPAddr).Port
+	s := newSiteAt(t, port, func(c *gateway.Config) { c.Direct.Port = port })
+	s.awaitMode("direct", "")
+	c := s.client(true)
+	assert.Equal(t, "direct", s.get(c))
+	current.Store(issued(t))
+	controller.CloseClientConnections()
+	assert.NotEmpty(t, s.get(c), "no request fails")
+	await.Until(t, "it is reached directly again", func() bool { return s.get(c) == "direct" })
+}
+
+// TestNothingConnectsToPrivateAddresses, in any form in which an agent reports them.
+func TestNothingConnectsToPrivateAddresses(t *testing.T) {
+	var mu sync.Mutex
+	asked := map[string]int{}
+	key := func(_ context.Context, _, host string) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked[host]++
+		return strings.Repeat("0", 64), nil
+	}
+	trap := listen(t)
+	t.Cleanup(func() { _ = trap.Close() })
+	touched := make(chan struct{})
+	go func() {
+		if conn, err := trap.Accept(); err == nil {
+			_ = conn.Close()
+			close(touched)
+		}
+	}()
+	p := direct.New(direct.Config{Key: key, Port: trap.Addr().(*net.TCPAddr).Port, Timing: quick, Log: zerolog.Nop()})
+	var hosts []direct.Host
+	for _, endpoint := range []string{"127.0.0.1", "localhost", "::1", "::ffff:127.0.0.1", "10.0.0.1", "169.254.169.254", "100.64.0.1", "192.0.2.1", "0.0.0.0", "64:ff9b::7f00:1"} {
+		hosts = append(hosts, direct.Host{Name: "h" + strconv.Itoa(len(hosts)) + ".example", AgentID: "a", Endpoint: endpoint})
+	}
+	p.Set(hosts)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	await.Until(t, "all were tried", func() bool { return len(p.States()) == len(hosts) })
+	for _, s := range p.States() {
+		assert.False(t, s.Direct, s.Endpoint)
+		assert.Contains(t, s.Reason, "not a public address", s.Endpoint)
+	}
+	cancel()
+	require.NoError(t, await.Receive(t, done, "the prober"))
+	select {
+	case <-touched:
+		t.Error("something was connected to")
+	default:
+	}
+}
+
+// TestModesAreForced by the operator.
+func TestModesAreForced(t *testing.T) {
+	t.Run("tunnel", func(t *testing.T) {
+		s := newSite(t, func(c *gateway.Config) { c.Direct.Mode = gateway.ModeTunnel })
+		assert.Empty(t, s.gateway.Modes())
+		assert.Contains(t, s.get(s.client(true)), "tunnel")
+	})
+	t.Run("direct", func(t *testing.T) {
+		s := newSite(t, func(c *gateway.Config) { c.Direct.Mode = gateway.ModeDirect })
+		s.awaitMode("direct", "")
+		s.balancer.Set(faultproxy.Condition{Cut: true})
+		s.awaitMode("tunnel", "")
+		resp, body := do(t, s.client(true), request(t, http.MethodGet, "https://"+host+"/", nil))
+		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+		assert.Contains(t, body, "address of its cluster")
+		s.endpoint("")
+		assert.Contains(t, s.get(s.client(true)), "tunnel", "a host without an endpoint has the tunnel alone")
+	})
+}

@@ -1,0 +1,166 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+)
+
+const (
+	// proxyHeaderTimeout is how long a load balancer may take to send its header, and
+	// maxProxyHeaders how many of its connections may be without one. Beyond that the oldest is
+	// closed.
+	proxyHeaderTimeout = 5 * time.Second
+	maxProxyHeaders    = 4096
+)
+
+// ProxyListener accepts connections of load balancers that send the PROXY protocol, version 1 or 2.
+// Such a connection has the address of the visitor. Connections from elsewhere keep their own, and
+// a header that they send is not read: it is no TLS and no HTTP.
+type ProxyListener struct {
+	net.Listener
+	balancers []netip.Prefix
+	log       zerolog.Logger
+	timeout   time.Duration
+	room      *limit.Room
+
+	life   context.Context //nolint:containedctx // of the accepting goroutine
+	end    context.CancelFunc
+	ready  chan net.Conn
+	failed chan error
+	ended  chan struct{}
+}
+
+// ListenProxy reads the header of each connection from the balancers' networks. Close stops it.
+func ListenProxy(ln net.Listener, balancers []netip.Prefix, log zerolog.Logger) *ProxyListener {
+	l := &ProxyListener{
+		Listener: ln, balancers: balancers, log: log, timeout: proxyHeaderTimeout, room: limit.NewRoom(maxProxyHeaders),
+		ready: make(chan net.Conn), failed: make(chan error), ended: make(chan struct{}),
+	}
+	l.life, l.end = context.WithCancel(context.Background())
+	go func() {
+		defer close(l.ended)
+		_ = limit.Accept(l.life, ln, l.fail, l.take)
+	}()
+	return l
+}
+
+// Accept implements net.Listener.
+func (l *ProxyListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.ready:
+		return conn, nil
+	case err := <-l.failed:
+		return nil, err
+	case <-l.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener. Connections whose header has not arrived are closed.
+func (l *ProxyListener) Close() error {
+	l.end()
+	<-l.ended // limit.Accept has closed the listener, or does so now
+	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+func (l *ProxyListener) fail(err error) {
+	select {
+	case l.failed <- err:
+	case <-l.life.Done():
+	}
+}
+
+// deliver gives a connection to Accept. It waits, so that no more connections are accepted than the
+// caller takes.
+func (l *ProxyListener) deliver(conn net.Conn) {
+	select {
+	case l.ready <- conn:
+	case <-l.life.Done():
+		_ = conn.Close()
+	}
+}
+
+func (l *ProxyListener) take(conn net.Conn) (work func()) {
+	if !l.fromBalancer(conn.RemoteAddr()) {
+		l.deliver(conn)
+		return func() {}
+	}
+	leave := l.room.Enter(conn)
+	return func() {
+		defer leave()
+		stop := context.AfterFunc(l.life, func() { _ = conn.Close() })
+		proxied, err := readProxyHeader(conn, l.timeout)
+		stop()
+		if err != nil {
+			_ = conn.Close()
+			l.log.Debug().Err(err).Stringer("balancer", conn.RemoteAddr()).Msg("a connection without a valid PROXY header is closed")
+			return
+		}
+		l.deliver(proxied)
+	}
+}
+
+func (l *ProxyListener) fromBalancer(addr net.Addr) bool {
+	from, err := netip.ParseAddrPort(addr.String())
+	if err != nil {
+		return false
+	}
+	for _, network := range l.balancers {
+		if network.Contains(from.Addr().Unmap().WithZone("")) {
+			return true
+		}
+	}
+	return false
+}
+
+// readProxyHeader returns the connection with the visitor's address. A balancer's own connections,
+// such as its health checks, have the balancer's.
+func readProxyHeader(conn net.Conn, within time.Duration) (net.Conn, error) {
+	proxied := proxyproto.NewConn(conn,
+		proxyproto.WithPolicy(proxyproto.REQUIRE), proxyproto.SetReadHeaderTimeout(within), proxyproto.ValidateHeader(validProxyHeader))
+	if _, err := proxied.Read(nil); err != nil {
+		return nil, err
+	}
+	return &proxiedConn{proxied, conn}, nil
+}
+
+func validProxyHeader(h *proxyproto.Header) error {
+	if _, _, tcp := h.TCPAddrs(); tcp || h.Command.IsLocal() {
+		return nil
+	}
+	return fmt.Errorf("the PROXY header is about %s, not TCP", h.SourceAddr.Network())
+}
+
+// proxiedConn has the abilities of the connection below that its listeners use.
+type proxiedConn struct {
+	*proxyproto.Conn
+	below net.Conn
+}
+
+// CloseWrite ends what is sent.
+func (c *proxiedConn) CloseWrite() error {
+	if half, ok := c.below.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}
+
+// SetLinger is for refusing a connection by a reset.
+func (c *proxiedConn) SetLinger(seconds int) error {
+	if tcp, ok := c.below.(interface{ SetLinger(int) error }); ok {
+		return tcp.SetLinger(seconds)
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package webcerts_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
+)
+
+const (
+	tsigSecret = "c2VjcmV0IG9mIHRoZSB0ZXN0"
+	tsigKey    = "key \"gateway\" {\n\talgorithm hmac-sha256;\n\tsecret \"" + tsigSecret + "\";\n};\n"
+)
+
+func keyFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+// TestTheWildcardByDNS obtains one certificate for all hosts below the domain from a real ACME CA,
+// by signed updates of a real DNS server. A second gateway takes it from the database.
+func TestTheWildcardByDNS(t *testing.T) {
+	dns := dnstest.StartForUpdates(t, "gateway", tsigSecret)
+	dns.Set(t, "apps.example.org", "SOA ns.example.org. ops.example.org. 1 60 60 60 60")
+	db, key := openStore(t), ca.NewKey()
+	directory, roots, issuers := acmeCA(t, dns.Address, 1, 1)
+	start := func(holder string) *webcerts.Certificates {
+		c := webcerts.New(webcerts.Config{
+			Storage:   &webcerts.Storage{DB: db, Key: key, Holder: holder, Now: time.Now},
+			Directory: directory, Roots: roots, Email: "ops@example.org", Log: zerolog.Nop(),
+			Wildcard: webcerts.Updates{Domain: "apps.example.org", Server: dns.Address, KeyFile: keyFile(t, tsigKey)},
+			Allowed:  func(string) bool { return true },
+		})
+		t.Cleanup(c.Close)
+		return c
+	}
+	one := start("one")
+	assert.True(t, one.Covered("web.apps.example.org"))
+	assert.False(t, one.Covered("a.web.apps.example.org"))
+	assert.False(t, one.Covered("apps.example.org"))
+	assert.False(t, one.Has(t.Context(), "web.apps.example.org"))
+	_, err := handshake(t, one.TLS(), issuers, "web.apps.example.org")
+	require.Error(t, err, "no certificate of its own is obtained")
+
+	require.NoError(t, one.RunWildcard(t.Context()))
+	first, err := handshake(t, one.TLS(), issuers, "web.apps.example.org")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"*.apps.example.org"}, first.DNSNames)
+	assert.True(t, one.Has(t.Context(), "web.apps.example.org"))
+	assert.Empty(t, one.WildcardFailed("web.apps.example.org"))
+	updates := dns.Updates()
+	assert.Positive(t, updates)
+	assert.False(t, dns.Has("_acme-challenge.apps.example.org"), "the challenge is removed")
+
+	two := start("two")
+	require.NoError(t, two.RunWildcard(t.Context()))
+	second, err := handshake(t, two.TLS(), issuers, "api.apps.example.org")
+	require.NoError(t, err)
+	assert.Equal(t, first.SerialNumber, second.SerialNumber)
+	assert.Equal(t, updates, dns.Updates())
+}
+
+// TestAWildcardThatFailsSaysWhy, without the key.
+func TestAWildcardThatFailsSaysWhy(t *testing.T) {
+	dns := dnstest.StartForUpdates(t, "gateway", "b3RoZXIgc2VjcmV0")
+	dns.Set(t, "apps.example.org", "SOA ns.example.org. ops.example.org. 1 60 60 60 60")
+	directory, roots, _ := acmeCA(t, dns.Address, 1, 1)
+	c := webcerts.New(webcerts.Config{
+		Storage:   &webcerts.Storage{DB: openStore(t), Key: ca.NewKey(), Holder: "one", Now: time.Now},
+		Directory: directory, Roots: roots, Log: zerolog.Nop(), Allowed: func(string) bool { return true },
+		Wildcard: webcerts.Updates{Domain: "apps.example.org", Server: dns.Address, KeyFile: keyFile(t, tsigKey)},
+	})
+	t.Cleanup(c.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.RunWildcard(ctx) }()
+	await.Until(t, "an attempt has failed", func() bool { return c.WildcardFailed("web.apps.example.org") != "" })
+	assert.NotContains(t, c.WildcardFailed("web.apps.example.org"), tsigSecret)
+	assert.Empty(t, c.WildcardFailed("www.example.org"))
+	cancel()
+	require.NoError(t, await.Receive(t, done, "the end"))
+}
+
+func TestKeysOfUpdates(t *testing.T) {
+	require.NoError(t, webcerts.Updates{KeyFile: keyFile(t, tsigKey)}.Check())
+	require.ErrorContains(t, webcerts.Updates{KeyFile: filepath.Join(t.TempDir(), "none")}.Check(), "the key of DNS updates")
+	for _, text := range []string{"", tsigSecret, "key x { algorithm hmac-md5; secret \"" + tsigSecret + "\"; };", "key x { secret \"" + tsigSecret + "\"; };"} {
+		err := webcerts.Updates{KeyFile: keyFile(t, text)}.Check()
+		require.ErrorContains(t, err, "tsig-keygen")
+		assert.NotContains(t, err.Error(), tsigSecret)
+	}
+}

@@ -1,0 +1,309 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+)
+
+const largestMessage = 1 << 20
+
+// echo answers each message with itself, and "close CODE" with a close of that code. ended has how
+// each connection ended.
+func echo(options *websocket.AcceptOptions, ended chan<- error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, options)
+		if err != nil {
+			return
+		}
+		conn.SetReadLimit(2 * largestMessage)
+		for {
+			kind, text, err := conn.Read(r.Context())
+			if err != nil {
+				ended <- err
+				return
+			}
+			var code websocket.StatusCode
+			if _, err := fmt.Sscanf(string(text), "close %d", &code); err == nil {
+				_ = conn.Close(code, "as you say")
+				continue
+			}
+			if err := conn.Write(r.Context(), kind, text); err != nil {
+				ended <- err
+				return
+			}
+		}
+	})
+}
+
+func (w *world) dialWebSocket(options websocket.DialOptions) *websocket.Conn {
+	w.t.Helper()
+	options.HTTPClient = w.client(false)
+	conn, resp, err := websocket.Dial(w.t.Context(), "wss://"+host+"/", &options)
+	require.NoError(w.t, err)
+	assert.Equal(w.t, http.StatusSwitchingProtocols, resp.StatusCode)
+	conn.SetReadLimit(2 * largestMessage)
+	w.t.Cleanup(func() { _ = conn.CloseNow() })
+	return conn
+}
+
+// TestWebSocketMessages of all sizes at which the form of a frame changes, whole and in fragments,
+// compressed and not.
+func TestWebSocketMessages(t *testing.T) {
+	for name, mode := range map[string]websocket.CompressionMode{
+		"Plain": websocket.CompressionDisabled, "Deflate": websocket.CompressionContextTakeover, "DeflateAlone": websocket.CompressionNoContextTakeover,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, echo(&websocket.AcceptOptions{CompressionMode: mode, CompressionThreshold: 1, Subprotocols: []string{"echo"}}, make(chan error, 1)))
+			conn := w.dialWebSocket(websocket.DialOptions{CompressionMode: mode, CompressionThreshold: 1, Subprotocols: []string{"other", "echo"}})
+			assert.Equal(t, "echo", conn.Subprotocol())
+			for _, size := range []int{0, 1, 125, 126, 127, 128, 65535, 65536, 65537, largestMessage} {
+				noise := make([]byte, size)
+				_, _ = rand.Read(noise)
+				text := []byte(strings.Repeat("€", size/3) + strings.Repeat("x", size%3))
+				answers(t, conn, websocket.MessageBinary, noise, 1)
+				answers(t, conn, websocket.MessageText, text, 1)
+				answers(t, conn, websocket.MessageBinary, noise, 3)
+			}
+		})
+	}
+}
+
+// answers sends a message in fragments, and expects it back.
+func answers(t *testing.T, conn *websocket.Conn, kind websocket.MessageType, message []byte, fragments int) {
+	t.Helper()
+	sent := make(chan error, 1)
+	go func() {
+		w, err := conn.Writer(t.Context(), kind)
+		for i := 0; i < fragments && err == nil; i++ {
+			_, err = w.Write(message[i*len(message)/fragments : (i+1)*len(message)/fragments])
+		}
+		if err == nil {
+			err = w.Close()
+		}
+		sent <- err
+	}()
+	got, back, err := conn.Read(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, await.Receive(t, sent, "the message to be sent"))
+	assert.Equal(t, kind, got)
+	assert.True(t, bytes.Equal(message, back), "%d bytes in %d fragments", len(message), fragments)
+}
+
+// TestWebSocketsClose from either end, with each code that an end may send.
+func TestWebSocketsClose(t *testing.T) {
+	ended := make(chan error, 1)
+	w := newWorld(t, echo(nil, ended))
+	for _, code := range []websocket.StatusCode{1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999} {
+		var said websocket.CloseError
+		conn := w.dialWebSocket(websocket.DialOptions{})
+		_ = conn.Close(code, "enough") // it waits for the App's own for five seconds only
+		require.ErrorAs(t, await.Receive(t, ended, "the App to hear of it"), &said)
+		assert.Equal(t, websocket.CloseError{Code: code, Reason: "enough"}, said)
+
+		conn = w.dialWebSocket(websocket.DialOptions{})
+		require.NoError(t, conn.Write(t.Context(), websocket.MessageText, fmt.Appendf(nil, "close %d", code)))
+		_, _, err := conn.Read(t.Context())
+		require.ErrorAs(t, err, &said)
+		assert.Equal(t, websocket.CloseError{Code: code, Reason: "as you say"}, said)
+		require.Error(t, await.Receive(t, ended, "the App to end"))
+	}
+	conn := w.dialWebSocket(websocket.DialOptions{})
+	require.NoError(t, conn.CloseNow())
+	require.Error(t, await.Receive(t, ended, "the App to hear of a connection that broke"))
+}
+
+// TestWebSocketPings get their pongs in both directions.
+func TestWebSocketPings(t *testing.T) {
+	pinged := make(chan error, 1)
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		ctx := conn.CloseRead(r.Context())
+		pinged <- conn.Ping(ctx)
+		<-ctx.Done()
+	}))
+	conn := w.dialWebSocket(websocket.DialOptions{})
+	ctx := conn.CloseRead(t.Context())
+	require.NoError(t, await.Receive(t, pinged, "the visitor's pong"))
+	require.NoError(t, conn.Ping(ctx))
+}
+
+// opening is a request for a WebSocket.
+const opening = "GET /ws HTTP/1.1\r\nHost: " + host + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+
+// open opens a WebSocket by hand.
+func (w *world) open() (net.Conn, *bufio.Reader) {
+	w.t.Helper()
+	cfg := &tls.Config{RootCAs: w.roots, ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	conn, err := (&tls.Dialer{Config: cfg}).DialContext(w.t.Context(), "tcp", w.secure.String())
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = conn.Close() })
+	_, err = io.WriteString(conn, opening)
+	require.NoError(w.t, err)
+	from := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(from, nil)
+	require.NoError(w.t, err)
+	require.Equal(w.t, http.StatusSwitchingProtocols, resp.StatusCode)
+	assert.Equal(w.t, "websocket", strings.ToLower(resp.Header.Get("Upgrade")))
+	return conn, from
+}
+
+// frame is a frame that a client sends, masked or not.
+func frame(first byte, masked bool, payload []byte) []byte {
+	f := []byte{first}
+	mask := byte(0)
+	if masked {
+		mask = 0x80
+	}
+	switch n := len(payload); {
+	case n < 126:
+		f = append(f, mask|byte(n))
+	case n < 1<<16:
+		f = binary.BigEndian.AppendUint16(append(f, mask|126), uint16(n))
+	default:
+		f = binary.BigEndian.AppendUint64(append(f, mask|127), uint64(n))
+	}
+	if !masked {
+		return append(f, payload...)
+	}
+	key := [4]byte{1, 2, 3, 4}
+	f = append(f, key[:]...)
+	for i, b := range payload {
+		f = append(f, b^key[i%4])
+	}
+	return f
+}
+
+const (
+	final         = 0x80
+	text, more    = 1, 0
+	closes, pings = 8, 9
+)
+
+// TestPingsBetweenFragments are answered before the message.
+func TestPingsBetweenFragments(t *testing.T) {
+	w := newWorld(t, echo(nil, make(chan error, 1)))
+	conn, from := w.open()
+	for _, f := range [][]byte{
+		frame(text, true, []byte("Hel")), frame(final|pings, true, []byte("p1")), frame(more, true, nil),
+		frame(final|pings, true, []byte("p2")), frame(final|more, true, []byte("lo")),
+	} {
+		_, err := conn.Write(f)
+		require.NoError(t, err)
+	}
+	want := "\x8a\x02p1\x8a\x02p2\x81\x05Hello"
+	got := make([]byte, len(want))
+	_, err := io.ReadFull(from, got)
+	require.NoError(t, err)
+	assert.Equal(t, want, string(got))
+}
+
+// TestWebSocketsAreBytes after the handshake: what breaks the protocol arrives as it was sent, and
+// the ends judge it. The App's first frame comes with its handshake.
+func TestWebSocketsAreBytes(t *testing.T) {
+	const greeting = "\x81\x05Hello"
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, both, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		_, _ = both.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n" + greeting)
+		_ = both.Flush()
+		_, _ = io.Copy(conn, both)
+	}))
+	noise := make([]byte, largestMessage)
+	_, _ = rand.Read(noise)
+	conn, from := w.open()
+	got := make([]byte, len(greeting))
+	_, err := io.ReadFull(from, got)
+	require.NoError(t, err)
+	assert.Equal(t, greeting, string(got))
+	for name, sent := range map[string][]byte{
+		"not masked":                   frame(final|text, false, []byte("Hello")),
+		"masked":                       frame(final|text, true, []byte("Hello")),
+		"reserved bits":                frame(final|0x70|text, true, []byte("Hello")),
+		"a reserved kind":              frame(final|3, true, nil),
+		"a reserved kind of control":   frame(final|0xb, true, nil),
+		"a long ping":                  frame(final|pings, true, make([]byte, 126)),
+		"a ping in fragments":          frame(pings, true, []byte("x")),
+		"the rest of nothing":          frame(final|more, true, []byte("x")),
+		"a text that is not UTF-8":     frame(final|text, true, []byte{0xc0, 0xaf}),
+		"a close with half a code":     frame(final|closes, true, []byte{3}),
+		"a close with a code of none":  frame(final|closes, true, []byte{3, 237}),
+		"a close, and more after it":   append(frame(final|closes, true, []byte{3, 232}), frame(final|text, true, []byte("x"))...),
+		"a length in too many bytes":   {final | text, 127, 0, 0, 0, 0, 0, 0, 0, 1, 'x'},
+		"a length of more than memory": {final | text, 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+		"another request":              []byte(opening),
+		"noise":                        noise,
+	} {
+		written := make(chan error, 1)
+		go func() {
+			_, err := conn.Write(sent)
+			written <- err
+		}()
+		back := make([]byte, len(sent))
+		_, err := io.ReadFull(from, back)
+		require.NoError(t, err, name)
+		require.NoError(t, await.Receive(t, written, name), name)
+		assert.True(t, bytes.Equal(sent, back), name)
+	}
+}
+
+// TestAWebSocketThatIsRefused has the App's own answer, and the connection goes on.
+func TestAWebSocketThatIsRefused(t *testing.T) {
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Sec-WebSocket-Version", "13")
+		w.WriteHeader(http.StatusUpgradeRequired)
+		_, _ = io.WriteString(w, "another version")
+	}))
+	c := w.client(false)
+	for range 2 {
+		resp, body := do(t, c, request(t, http.MethodGet, "https://"+host+"/", nil, "Connection", "Upgrade", "Upgrade", "websocket"))
+		assert.Equal(t, http.StatusUpgradeRequired, resp.StatusCode)
+		assert.Equal(t, "another version", body)
+	}
+}
+
+// TestOnlyWebSocketsAreOpened: an App that speaks HTTP/2 without TLS is not reached beside the
+// gateway's own requests.
+func TestOnlyWebSocketsAreOpened(t *testing.T) {
+	seen := make(chan http.Header, 1)
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r.Header.Clone()
+		if r.URL.Path != "/switch" {
+			return
+		}
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+			_ = conn.Close()
+		}
+	}))
+	for path, status := range map[string]int{"/": http.StatusOK, "/switch": http.StatusBadGateway} {
+		resp, _ := do(t, w.client(false), request(t, http.MethodGet, "https://"+host+path, nil,
+			"Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA"))
+		assert.Equal(t, status, resp.StatusCode, path)
+		header := await.Receive(t, seen, "the request")
+		for _, name := range []string{"Connection", "Upgrade", "Http2-Settings"} {
+			assert.Empty(t, header.Get(name), name)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package nodes
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+)
+
+const (
+	// nodeLease is how long the others believe that a control plane lives which is not
+	// heard of, and nodeRenew how often it is heard of.
+	nodeLease = 12 * time.Second
+	nodeRenew = 3 * time.Second
+	// tunnelsGather is how long tunnels that come and go are gathered, to be written at
+	// once: a storm of agents is some statements a second.
+	tunnelsGather = 100 * time.Millisecond
+)
+
+// node is this control plane among those that serve one database. It publishes that it lives and
+// which tunnels it has, and knows the other live ones.
+type node struct {
+	store *store.Store
+	self  store.Node
+	log   zerolog.Logger
+	now   func() time.Time
+
+	live atomic.Pointer[[]store.Node] // as of the last renewal, this one included
+
+	mu     sync.Mutex
+	held   map[string]time.Time // the agents with a tunnel here, since when
+	unsaid map[string]struct{}  // of which the database does not know that, or that it is over
+	wake   chan struct{}
+}
+
+func newNode(s *store.Store, self store.Node, log zerolog.Logger, now func() time.Time) *node {
+	n := &node{
+		store: s, self: self, log: log, now: now,
+		held: map[string]time.Time{}, unsaid: map[string]struct{}{}, wake: make(chan struct{}, 1),
+	}
+	n.live.Store(&[]store.Node{self})
+	return n
+}
+
+// all returns the control planes that live.
+func (n *node) all() []store.Node { return *n.live.Load() }
+
+// tunnelUp implements server.Config.OnUp.
+func (n *node) tunnelUp(agentID string) { n.note(agentID, n.now()) }
+
+// tunnelDown implements server.Config.OnDown.
+func (n *node) tunnelDown(agentID string) { n.note(agentID, time.Time{}) }
+
+func (n *node) note(agentID string, since time.Time) {
+	n.mu.Lock()
+	if since.IsZero() {
+		delete(n.held, agentID)
+	} else {
+		n.held[agentID] = since
+	}
+	n.unsaid[agentID] = struct{}{}
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// join registers this control plane, before agents connect.
+func (n *node) join(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
+	defer cancel()
+	if err := n.store.JoinNode(ctx, n.self, nodeLease); err != nil {
+		return err
+	}
+	return n.look(ctx)
+}
+
+func (n *node) look(ctx context.Context) error {
+	live, err := n.store.Nodes(ctx)
+	if err == nil {
+		n.live.Store(&live)
+	}
+	return err
+}
+
+// run renews the lease and writes which tunnels there are, until the context ends. It then tells
+// the others that this control plane is gone.
+func (n *node) run(ctx context.Context) error {
+	renew := time.NewTicker(nodeRenew)
+	defer renew.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return n.leave(ctx)
+		case <-renew.C:
+			n.try(ctx, n.renew, "the lease of this control plane was not renewed; the others will take its agents for gone")
+		case <-n.wake:
+			retry.Wait(ctx, tunnelsGather)
+		}
+		n.try(ctx, n.write, "where agents have their tunnels was not written; trying again")
+	}
+}
+
+func (n *node) try(ctx context.Context, do func(context.Context) error, otherwise string) {
+	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
+	defer cancel()
+	if err := do(ctx); err != nil && ctx.Err() == nil {
+		n.log.Error().Err(err).Msg(otherwise)
+	}
+}
+
+// leave ends the lease. The tunnels stay written until the others remove the node, so
+// that they know whose agents are on their way to them.
+func (n *node) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.Timeout)
+	defer cancel()
+	_, err := n.store.RenewNode(ctx, n.self.ID, 0)
+	return err
+}
+
+// renew renews the lease, or joins again if the others have given this control plane up.
+func (n *node) renew(ctx context.Context) error {
+	there, err := n.store.RenewNode(ctx, n.self.ID, nodeLease)
+	if err != nil {
+		return err
+	}
+	if !there {
+		if err := n.store.JoinNode(ctx, n.self, nodeLease); err != nil {
+			return err
+		}
+		n.mu.Lock()
+		for agentID := range n.held {
+			n.unsaid[agentID] = struct{}{}
+		}
+		n.mu.Unlock()
+	}
+	return n.look(ctx)
+}
+
+// write returns which tunnels have come and gone.
+func (n *node) write(ctx context.Context) error {
+	n.mu.Lock()
+	said := n.unsaid
+	n.unsaid = map[string]struct{}{}
+	since := make(map[string]time.Time, len(said))
+	for agentID := range said {
+		since[agentID] = n.held[agentID]
+	}
+	n.mu.Unlock()
+	if len(since) == 0 {
+		return nil
+	}
+	err := n.store.SetTunnels(ctx, n.self.ID, since)
+	if err != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for agentID := range said {
+			n.unsaid[agentID] = struct{}{}
+		}
+	}
+	return err
+}

@@ -1,0 +1,180 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/fleet"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/nodes"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+func open(ctx context.Context, cfg Config) (*ControlPlane, error) {
+	c := &ControlPlane{cfg: cfg, leader: nodes.NewLeader()}
+	if err := c.open(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) open(ctx context.Context) error {
+	err := c.cfg.data().Make()
+	if err != nil {
+		return err
+	}
+	if c.lock, err = c.cfg.data().Lock(); err != nil {
+		return err
+	}
+	if c.store, err = c.cfg.data().OpenStore(ctx); err != nil {
+		return err
+	}
+	if err := c.claim(ctx); err != nil {
+		return err
+	}
+	domains := ca.Domains{Trust: c.cfg.TrustDomain, Agents: c.cfg.AgentsDomain}
+	if c.ca, err = authority.Open(ctx, c.cfg.data(), c.store, domains, c.cfg.Now, true); err != nil {
+		return err
+	}
+	if err := c.ca.Ended(); err != nil {
+		return err
+	}
+	c.upkeep = authority.NewUpkeep(authority.Upkeep{
+		CA: c.ca, Data: c.cfg.data(), Log: c.cfg.Log, Now: c.cfg.Now,
+		Changed: func(ctx context.Context) { c.refresher.TellAll(ctx) },
+	})
+	if c.listeners, err = listen(ctx, &c.cfg); err != nil {
+		return err
+	}
+	if err := c.listenPeers(ctx); err != nil {
+		return err
+	}
+	c.cfg.advertise(c.listeners.api.Addr(), c.listeners.tunnel.Addr(), c.listeners.edge.Addr())
+	if err := datadir.CheckDomains(ctx, c.store, c.Advertised()); err != nil {
+		return err
+	}
+	if err := c.upkeep.Ready(); err != nil {
+		return err
+	}
+	seal, err := outbox.Seal(ctx, c.store)
+	if err != nil {
+		return err
+	}
+	if err := c.assemble(seal); err != nil { //nolint:contextcheck // handshakes have contexts of their own
+		return err
+	}
+	if err := c.openGateway(ctx); err != nil {
+		return err
+	}
+	if c.ports, err = c.openPorts(ctx); err != nil {
+		return err
+	}
+	if c.nodes != nil {
+		if err := c.nodes.Join(ctx); err != nil {
+			return err
+		}
+	}
+	at, err := c.nodes.Advertised(ctx, c.Advertised())
+	if err != nil {
+		return err
+	}
+	if err := datadir.SaveAdvertised(ctx, c.store, at); err != nil {
+		return err
+	}
+	return c.openOperators(ctx)
+}
+
+// assemble connects the parts. Nothing runs yet.
+func (c *ControlPlane) assemble(seal []byte) error {
+	c.directory = directory.Directory{AgentsDomain: c.cfg.AgentsDomain}
+	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
+	c.clones = fleet.NewClones(c.store, c.directory, c.cfg.Log, c.cfg.Now)
+	c.authn = &authn.Authenticator{Store: c.store, CA: c.ca, TrustDomain: c.cfg.TrustDomain, Now: c.cfg.Now, Clones: c.clones}
+	c.liveness = liveness.New(c.store, c.directory, liveness.Config{
+		Log: c.cfg.Log, Now: c.cfg.Now, OfflineGrace: c.cfg.OfflineGrace, HeartbeatInterval: c.cfg.HeartbeatInterval,
+	})
+	var err error
+	if c.cfg.data().Shared() {
+		if c.nodes, err = c.newNodes(); err != nil {
+			return err
+		}
+		c.shared = liveness.NewShared(c.liveness, c.cfg.StartGrace)
+	}
+	c.view = directory.NewView(c.store, c.directory, c.liveness.Seen)
+	c.instruments = newInstruments(c.cfg.Version)
+	c.outbox = outbox.New(c.store, c.cfg.Limits.Outbox, c.cfg.Log, c.cfg.Now)
+	c.webhooks = webhook.NewDispatcher(c.store, webhook.Options{
+		Roots: c.cfg.WebhookRoots, UserAgent: "pipeops-controlplane/" + c.cfg.Version, Now: c.cfg.Now,
+		Tried: func(state store.DeliveryState) { c.instruments.webhooks.WithLabelValues(attempt(state)).Inc() },
+	}, c.cfg.Log)
+	c.openRegistries()
+	if c.broker, err = outbox.NewBroker(c.store, c.outbox, c.webhooks, outbox.BrokerConfig{
+		URLs: c.cfg.BrokerURLs, TLS: c.cfg.BrokerTLS, Seal: seal, Leader: c.leader,
+		Measured: c.instruments.publisher, Log: c.cfg.Log, Now: c.cfg.Now,
+	}); err != nil {
+		return err
+	}
+	c.api = newAPI(&c.cfg, c.authn, c.view, c.certificate, c.instruments, backend{c.enrolment, c.fleet, c.routes})
+	if c.tunnel, err = c.newTunnel(); err != nil {
+		return err
+	}
+	c.refresher = fleet.NewRefresher(c.store, c.ca, c.tunnel, c.directory, fleet.RefresherConfig{
+		TrustDomain: c.cfg.TrustDomain, Shared: c.nodes != nil, AtATime: c.cfg.Limits.Refreshes, Log: c.cfg.Log, Now: c.cfg.Now,
+		Refreshed: func(result string) { c.instruments.refreshes.WithLabelValues(result).Inc() },
+	})
+	c.health = &health{
+		outbox: c.outbox, liveness: c.liveness, broker: c.broker, ca: c.ca.Trust, certificate: c.certificate, tunnel: c.tunnel,
+		nodes: c.nodes, leader: c.leader, serving: &c.serving, connections: c.Connections, log: c.cfg.Log, now: c.cfg.Now,
+	}
+	c.api.tunnel, c.api.ready = c.tunnel, http.HandlerFunc(c.health.serveReady)
+	c.instruments.watch(c)
+	return nil
+}
+
+// openRegistries connects what has the calls of agents.
+func (c *ControlPlane) openRegistries() {
+	heartbeats := max(1, int(c.cfg.HeartbeatInterval/time.Second))
+	c.fleet = fleet.New(c.store, c.ca.Trust, c.liveness, c.directory, c.clones, fleet.Config{
+		Heartbeats: heartbeats, Tunnels: c.nodes.Tunnels, Shared: c.nodes != nil,
+		Audited: func(n int) { c.instruments.audited.Add(float64(n)) }, Log: c.cfg.Log, Now: c.cfg.Now,
+	})
+	c.enrolment = enrolment.New(c.store, c.ca, c.authn, c.directory, enrolment.Config{
+		TrustDomain: c.cfg.TrustDomain, CertificateTTL: c.cfg.CertificateTTL, Heartbeats: heartbeats,
+		Tunnel: nodes.Endpoint(c.cfg.AdvertiseTunnel), Tunnels: c.nodes.Tunnels,
+		Edge: func() string { return c.nodes.Edge(c.cfg.AdvertiseEdge) }, Log: c.cfg.Log, Now: c.cfg.Now,
+	})
+	c.routes = routes.New(c.store, c.directory, c.cfg.Gateway.Domain, c.cfg.Now)
+}
+
+// newTunnel returns the server of the agents' tunnels. It sends the CA only to agents that have
+// none.
+func (c *ControlPlane) newTunnel() (*server.Server, error) {
+	return server.New(server.Config{
+		TLS: &tls.Config{
+			MinVersion: tls.VersionTLS13,
+			GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+				certificate := c.certificate.GetShort
+				if server.WantsCA(hello) {
+					certificate = c.certificate.Get
+				}
+				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate, ClientCAs: c.ca.PoolFor(ca.RoleAgent), Time: c.cfg.Now}, nil
+			},
+		},
+		Identify: c.authn.AgentOfTunnel, Admit: c.authn.Admit,
+		OnUp: c.tunnelUp, OnDown: c.tunnelDown, Calls: c.api.inTunnels.take,
+		Log: c.cfg.Log.With().Str("part", "tunnel").Logger(),
+	})
+}

@@ -1,0 +1,287 @@
+package operatorapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// The calls about agents.
+var (
+	ListAgents = Call[ListAgentsInput, Agents]{
+		Description{Method: "GET", Path: Prefix + "agents", ID: "list-agents", Role: operators.RoleViewer, Command: "agent list",
+			Summary: "List agents and pending registrations"}, listAgents,
+	}
+	GetAgent = Call[GetAgentInput, AgentDetail]{
+		Description{Method: "GET", Path: Prefix + "agents/{agent}", ID: "get-agent", Role: operators.RoleViewer, Command: "agent show",
+			Summary: "Show an agent with its latest events"}, getAgent,
+	}
+	GetTimeline = Call[TimelineInput, Timeline]{
+		Description{Method: "GET", Path: Prefix + "agents/{agent}/timeline", ID: "get-agent-timeline", Role: operators.RoleViewer, Command: "agent timeline",
+			Summary: "Read the timeline of an agent and its Apps, newest first"}, getTimeline,
+	}
+	GetAgentAudit = Call[AgentAuditInput, AgentAudit]{
+		Description{Method: "GET", Path: Prefix + "agents/{agent}/audit", ID: "get-agent-audit", Role: operators.RoleViewer, Command: "agent audit",
+			Summary: "List the audit records that an agent sent"}, getAgentAudit,
+	}
+	LabelAgent = Call[LabelAgentInput, announce.Agent]{
+		Description{Method: "POST", Path: Prefix + "agents/{agent}/labels", ID: "label-agent", Role: operators.RoleOperator, Command: "agent label",
+			Summary: "Set or remove labels of an agent"},
+		func(ctx context.Context, a *operators.Admin, in *LabelAgentInput) (announce.Agent, error) {
+			return a.Agents.Label(ctx, in.Agent, in.Body.Set, in.Body.Remove)
+		},
+	}
+	ApproveAgent = Call[AgentInput, Registration]{
+		Description{Method: "POST", Path: Prefix + "agents/{agent}/approve", ID: "approve-agent", Role: operators.RoleOperator, Command: "agent approve",
+			Summary: "Approve a pending registration"},
+		func(ctx context.Context, a *operators.Admin, in *AgentInput) (Registration, error) {
+			return registrationOf(a.Enrolments.Approve(ctx, in.Agent))
+		},
+	}
+	DenyAgent = Call[DenyAgentInput, Registration]{
+		Description{Method: "POST", Path: Prefix + "agents/{agent}/deny", ID: "deny-agent", Role: operators.RoleOperator, Command: "agent deny",
+			Summary: "Deny a pending registration"},
+		func(ctx context.Context, a *operators.Admin, in *DenyAgentInput) (Registration, error) {
+			return registrationOf(a.Enrolments.Deny(ctx, in.Agent, in.Body.Reason))
+		},
+	}
+	RevokeAgent = Call[AgentInput, announce.Agent]{
+		Description{Method: "POST", Path: Prefix + "agents/{agent}/revoke", ID: "revoke-agent", Role: operators.RoleOperator, Command: "agent revoke",
+			Summary: "Revoke an agent's access"},
+		func(ctx context.Context, a *operators.Admin, in *AgentInput) (announce.Agent, error) {
+			return a.Agents.Revoke(ctx, in.Agent)
+		},
+	}
+	RemoveAgent = Call[AgentInput, announce.Agent]{
+		Description{Method: "DELETE", Path: Prefix + "agents/{agent}", ID: "remove-agent", Role: operators.RoleOperator, Command: "agent remove",
+			Summary: "Remove a revoked agent"},
+		func(ctx context.Context, a *operators.Admin, in *AgentInput) (announce.Agent, error) {
+			return a.Agents.Remove(ctx, in.Agent)
+		},
+	}
+)
+
+// AgentInput names an agent, or a registration that waits for approval.
+type AgentInput struct {
+	Write
+	Agent string `path:"agent" maxLength:"253" doc:"Name or ID."`
+}
+
+// DenyAgentInput names a registration.
+type DenyAgentInput struct {
+	Write
+	Agent string `path:"agent" maxLength:"253" doc:"Name or ID."`
+	Body  DenyAgentBody
+}
+
+// DenyAgentBody says why a registration is denied.
+type DenyAgentBody struct {
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Reason that the agent reports."`
+}
+
+// LabelAgentInput names an agent and the changes of its labels.
+type LabelAgentInput struct {
+	Write
+	Agent string `path:"agent" maxLength:"253" doc:"Name or ID."`
+	Body  LabelAgentBody
+}
+
+// LabelAgentBody has the changes of an agent's labels.
+type LabelAgentBody struct {
+	Set    map[string]string `json:"set,omitempty" doc:"Labels to set."`
+	Remove []string          `json:"remove,omitempty" maxItems:"256" doc:"Keys of labels to remove."`
+}
+
+// ListAgentsInput selects agents. The selection does not extend to registrations that wait.
+type ListAgentsInput struct {
+	Search string   `query:"search" maxLength:"256" doc:"Words that the agent's name, ID, labels, versions, distribution or provider have."`
+	Labels []string `query:"label" maxItems:"16" doc:"Labels that the agent has, as KEY=VALUE, separated by commas."`
+	State  string   `query:"state" enum:"pending,online,offline,revoked"`
+	Wrong  bool     `query:"wrong" doc:"Only agents that need attention: offline, in use twice, with a failed update or a component that is not ready."`
+	Order  string   `query:"order" enum:"name,urgency" default:"name" doc:"urgency lists agents that need attention first."`
+	Offset int      `query:"offset" minimum:"0" doc:"How many agents to skip."`
+	Limit  int      `query:"limit" minimum:"0" maximum:"1000" doc:"How many agents to return; 0 for all."`
+}
+
+// Agents are agents, and the registrations that wait for approval.
+type Agents struct {
+	Agents  []announce.Agent `json:"agents" nullable:"false"`
+	Waiting []Registration   `json:"waiting" nullable:"false"`
+	Total   int              `json:"total" doc:"How many agents are selected, on this page or not."`
+	// States and Wrong are about all agents.
+	States map[announce.State]int `json:"states" nullable:"false" doc:"How many agents there are in each state."`
+	Wrong  int                    `json:"wrong" doc:"How many agents need attention."`
+}
+
+// Registration is one that waited, or waits, for approval.
+type Registration struct {
+	store.Enrolment
+	Stated Stated `json:"stated" doc:"What the agent stated about itself."`
+}
+
+// Stated is what an agent stated about itself when it asked to be registered.
+type Stated struct {
+	Labels            map[string]string `json:"labels,omitempty"`
+	AgentVersion      string            `json:"agentVersion,omitempty"`
+	KubernetesVersion string            `json:"kubernetesVersion,omitempty"`
+	Distribution      string            `json:"distribution,omitempty"`
+	Provider          string            `json:"provider,omitempty"`
+}
+
+func registrationOf(e store.Enrolment, err error) (Registration, error) {
+	r := e.Request
+	return Registration{e, Stated{r.Labels, r.AgentVersion, r.KubernetesVersion, r.Distribution, r.Provider}}, err
+}
+
+func listAgents(ctx context.Context, a *operators.Admin, in *ListAgentsInput) (Agents, error) {
+	labels, err := labelsOf(in.Labels)
+	if err != nil {
+		return Agents{}, err
+	}
+	found, err := a.Agents.Find(ctx, store.AgentQuery{
+		Search: in.Search, Labels: labels, State: announce.State(in.State), Wrong: in.Wrong, ByUrgency: in.Order == "urgency",
+		Offset: in.Offset, Limit: in.Limit,
+	})
+	if err != nil {
+		return Agents{}, err
+	}
+	waiting, err := a.Enrolments.List(ctx)
+	if err != nil {
+		return Agents{}, err
+	}
+	list := Agents{Agents: found.Agents, Waiting: make([]Registration, len(waiting)), Total: found.Total, States: found.States, Wrong: found.Wrong}
+	for i, e := range waiting {
+		list.Waiting[i], _ = registrationOf(e, nil)
+	}
+	return list, nil
+}
+
+// labelsOf parses labels as KEY=VALUE.
+func labelsOf(list []string) (map[string]string, error) {
+	labels := map[string]string{}
+	for _, text := range list {
+		key, value, found := strings.Cut(text, "=")
+		if !found || key == "" {
+			return nil, problem.Errorf(problem.Invalid, "write KEY=VALUE, such as env=prod", "%.100q is not a label", text).WithField("query.label")
+		}
+		labels[key] = value
+	}
+	return labels, nil
+}
+
+// GetAgentInput names an agent.
+type GetAgentInput struct {
+	Agent  string `path:"agent" maxLength:"253" doc:"Name or ID."`
+	Events int    `query:"events" minimum:"0" maximum:"1000" doc:"How many of the latest events to return."`
+}
+
+// AgentDetail is an agent with its latest events, newest first.
+type AgentDetail struct {
+	Agent  announce.Agent    `json:"agent"`
+	Events []json.RawMessage `json:"events" nullable:"false" doc:"CloudEvents."`
+}
+
+func getAgent(ctx context.Context, a *operators.Admin, in *GetAgentInput) (AgentDetail, error) {
+	agent, events, err := a.Agents.Get(ctx, in.Agent, in.Events)
+	if err != nil {
+		return AgentDetail{}, err
+	}
+	encoded, err := encodeEvents(events)
+	return AgentDetail{agent, encoded}, err
+}
+
+// TimelineInput selects from an agent's timeline.
+type TimelineInput struct {
+	Agent     string          `path:"agent" maxLength:"253" doc:"Name or ID."`
+	Namespace string          `query:"namespace" maxLength:"63"`
+	App       string          `query:"app" maxLength:"253"`
+	Types     []announce.Type `query:"type" maxItems:"50" doc:"Types of events, separated by commas."`
+	Since     time.Time       `query:"since" doc:"Only events from this time on."`
+	Before    uint64          `query:"before" doc:"Only events with a smaller sequence number."`
+	Limit     int             `query:"limit" minimum:"0" maximum:"1000" doc:"How many events to return; 0 for the default."`
+}
+
+// Timeline is a page of a timeline, newest event first.
+type Timeline struct {
+	Events []json.RawMessage `json:"events" nullable:"false" doc:"CloudEvents."`
+	More   bool              `json:"more" doc:"There are older events."`
+}
+
+func getTimeline(ctx context.Context, a *operators.Admin, in *TimelineInput) (Timeline, error) {
+	page, err := a.Agents.Timeline(ctx, in.Agent, announce.TimelineQuery{
+		Namespace: in.Namespace, App: in.App, Types: in.Types, Since: in.Since, Before: in.Before, Limit: in.Limit,
+	})
+	if err != nil {
+		return Timeline{}, err
+	}
+	encoded, err := encodeEvents(page.Events)
+	return Timeline{encoded, page.More}, err
+}
+
+func encodeEvents(events []announce.Event) ([]json.RawMessage, error) {
+	list := make([]json.RawMessage, len(events))
+	for i := range events {
+		text, err := events[i].Encode()
+		if err != nil {
+			return nil, fmt.Errorf("event %s: %w", events[i].ID, err)
+		}
+		list[i] = text
+	}
+	return list, nil
+}
+
+// DecodeEvents decodes the events of an answer.
+func DecodeEvents(list []json.RawMessage) ([]announce.Event, error) {
+	events := make([]announce.Event, len(list))
+	for i, text := range list {
+		var err error
+		if events[i], err = announce.Decode(text); err != nil {
+			return nil, fmt.Errorf("event %d of the answer: %w", i, err)
+		}
+	}
+	return events, nil
+}
+
+// AgentAuditInput names an agent.
+type AgentAuditInput struct {
+	Agent string `path:"agent" maxLength:"253" doc:"Name or ID."`
+	Limit int    `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"How many of the newest records to return."`
+}
+
+// AgentAudit is an agent's audit log as the control plane has it, oldest record first.
+type AgentAudit struct {
+	Items []AgentAuditRecord  `json:"items" nullable:"false"`
+	Head  runnerapi.AuditHead `json:"head"`
+}
+
+// AgentAuditRecord is a record that an agent sent.
+type AgentAuditRecord struct {
+	runnerapi.AuditRecord
+	Broken bool `json:"broken,omitempty" doc:"It does not follow the one before."`
+}
+
+func getAgentAudit(ctx context.Context, a *operators.Admin, in *AgentAuditInput) (AgentAudit, error) {
+	list := AgentAudit{Items: []AgentAuditRecord{}}
+	lines, err := a.Agents.Audit(ctx, in.Agent, in.Limit)
+	if err != nil {
+		return list, err
+	}
+	for _, l := range lines {
+		r, err := runnerapi.DecodeAuditRecord([]byte(l.Line))
+		if err != nil {
+			return list, fmt.Errorf("record %d: %w", l.Seq, err)
+		}
+		r.Hash = l.Hash
+		list.Items = append(list.Items, AgentAuditRecord{r, l.Broken})
+		list.Head = runnerapi.AuditHead{Seq: l.Seq, Hash: l.Hash}
+	}
+	return list, nil
+}

@@ -1,0 +1,70 @@
+package operatorapi
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// CodeNotReady is the code for a step of a rotation that would cut off agents or Runners.
+const CodeNotReady problem.Code = "not_ready"
+
+// The calls about the CA.
+var (
+	GetCA = Call[struct{}, operators.CAStatus]{
+		Description{Method: "GET", Path: Prefix + "ca", ID: "get-ca", Role: operators.RoleViewer, Command: "ca show",
+			Summary: "Show the CA, its rotation and what the next step waits for"},
+		func(ctx context.Context, a *operators.Admin, _ *struct{}) (operators.CAStatus, error) {
+			return a.CA.Status(ctx)
+		},
+	}
+	ListCertificates = Call[CertificatesInput, List[operators.IssuedCertificate]]{
+		Description{Method: "GET", Path: Prefix + "ca/certificates", ID: "list-certificates", Role: operators.RoleViewer, Command: "ca issued",
+			Summary: "List the certificates that the CA issued"},
+		func(ctx context.Context, a *operators.Admin, in *CertificatesInput) (List[operators.IssuedCertificate], error) {
+			return listOf(a.CA.Issued(ctx, operators.IssuedOptions{Kind: in.Kind, Name: in.Name, Serial: in.Serial, Limit: in.Limit}))
+		},
+	}
+	RotateCA = Call[RotateCAInput, CARotation]{
+		Description{Method: "POST", Path: Prefix + "ca/rotation/{step}", ID: "rotate-ca", Role: operators.RoleAdmin, Command: "ca rotate",
+			Summary: "Take a step of the CA's rotation"}, rotateCA,
+	}
+)
+
+// CertificatesInput selects certificates.
+type CertificatesInput struct {
+	Kind   string `query:"kind" maxLength:"32" doc:"Kind of certificates; all but the control plane's own client certificates if absent."`
+	Name   string `query:"name" maxLength:"253" doc:"An agent's name or ID, or the name of another holder."`
+	Serial string `query:"serial" maxLength:"128" doc:"Serial number in hexadecimal."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"10000" default:"100"`
+}
+
+// RotateCAInput names a step.
+type RotateCAInput struct {
+	Write
+	Step ca.Step `path:"step" enum:"start,sign,finish,abort"`
+	Body RotateCABody
+}
+
+// RotateCABody says how a step is taken.
+type RotateCABody struct {
+	Force bool `json:"force,omitempty" doc:"Take the step although some agents or Runners are not ready."`
+}
+
+// CARotation is the CA after a step.
+type CARotation struct {
+	operators.CAStatus
+	Changed bool `json:"changed" doc:"False for a step that was taken before, and for a dry run."`
+}
+
+func rotateCA(ctx context.Context, a *operators.Admin, in *RotateCAInput) (CARotation, error) {
+	status, changed, err := a.CA.Rotate(ctx, in.Step, operators.RotateOptions{Force: in.Body.Force, DryRun: a.IsDryRun()})
+	var waiting *operators.NotReadyError
+	if errors.As(err, &waiting) {
+		err = problem.New(409, CodeNotReady, "", "%s", err.Error())
+	}
+	return CARotation{status, changed}, err
+}

@@ -1,0 +1,121 @@
+package operatorapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+const (
+	// maxAnswer bounds an answer: some ten thousand agents fit.
+	maxAnswer  = 64 << 20
+	retries    = 3
+	retryMin   = 200 * time.Millisecond
+	retryMax   = 2 * time.Second
+	tryTimeout = callTimeout + 10*time.Second
+)
+
+// Client sends calls to a control plane. Every change has an Idempotency-Key, so that it is sent
+// again when its answer was lost, and carried out once.
+type Client struct {
+	url  string
+	http *retryablehttp.Client
+}
+
+// NewClient returns a client with an operator's credentials.
+func NewClient(c operators.Credentials, version string) (*Client, error) {
+	config, err := c.TLSConfig()
+	if err != nil {
+		return nil, err
+	}
+	client := retryablehttp.NewClient()
+	client.Logger = nil
+	client.RetryMax, client.RetryWaitMin, client.RetryWaitMax = retries, retryMin, retryMax
+	client.Backoff = retryablehttp.RateLimitLinearJitterBackoff
+	client.CheckRetry = worthRetrying
+	client.ErrorHandler = retryablehttp.PassthroughErrorHandler // keep the last answer's problem
+	client.HTTPClient = &http.Client{
+		Timeout:       tryTimeout,
+		Transport:     &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	client.RequestLogHook = func(_ retryablehttp.Logger, r *http.Request, _ int) {
+		r.Header.Set("User-Agent", "pipeops-controlplane/"+version)
+	}
+	return &Client{strings.TrimSuffix(c.ControlPlane, "/"), client}, nil
+}
+
+// worthRetrying leaves out answers that would be the same again.
+func worthRetrying(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	if resp != nil && resp.StatusCode != http.StatusServiceUnavailable && resp.StatusCode != http.StatusBadGateway {
+		return false, nil
+	}
+	return retryablehttp.DefaultRetryPolicy(ctx, resp, err)
+}
+
+// Close implements Target.
+func (c *Client) Close() error {
+	c.http.HTTPClient.CloseIdleConnections()
+	return nil
+}
+
+func (c *Client) do(ctx context.Context, d *Description, in, out any, _ func(context.Context, *operators.Admin) error) error {
+	if w := writeOf(in); w != nil && w.IdempotencyKey == "" {
+		w.IdempotencyKey = uuid.NewString()
+	}
+	sent := inputOf(in)
+	var body io.Reader
+	if sent.body != nil {
+		text, err := json.Marshal(sent.body)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := retryablehttp.NewRequestWithContext(ctx, d.Method, c.url+sent.url(d), body)
+	if err != nil {
+		return fmt.Errorf("operator API: %w (fix: correct controlPlane in the credentials)", err)
+	}
+	for name := range sent.header {
+		req.Header.Set(name, sent.header.Get(name))
+	}
+	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return c.send(req, out)
+}
+
+func (c *Client) send(req *retryablehttp.Request, out any) error {
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("operator API at %s: %w", c.url, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return problem.Read(resp)
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("operator API at %s: %w", c.url, err)
+	case len(text) > maxAnswer:
+		return errors.New("operator API: the answer is too large")
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("operator API at %s: the answer makes no sense: %w", c.url, err)
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package controlplane
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
+)
+
+// FileFirstOperator has the credentials of the first admin, in the data directory.
+const FileFirstOperator = "admin.json"
+
+// openOperators opens the operator API. It opens the data a second time, as a command does, so that
+// what operators change reaches the other parts in the same way.
+func (c *ControlPlane) openOperators(ctx context.Context) error {
+	admin, err := operators.Open(ctx, c.cfg.data(), c.cfg.Now)
+	if err != nil {
+		return err
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "controlplane"
+	}
+	c.operators = operatorapi.NewServer(admin, operatorapi.Config{
+		Identify: c.operatorOf, Name: name, Version: c.cfg.Version, Log: c.cfg.Log,
+		Settings: operators.Settings{
+			Broker:   rabbitmq.Config{URLs: c.cfg.BrokerURLs, TLS: c.cfg.BrokerTLS, Log: c.cfg.Log},
+			Webhooks: webhook.Options{Roots: c.cfg.WebhookRoots, UserAgent: "pipeops-controlplane/" + c.cfg.Version},
+
+			ConsoleCode: c.authn.ConsoleCode,
+		},
+	})
+	c.api.operators = c.operators
+	if err := c.openConsole(admin.Database()); err != nil {
+		return err
+	}
+	return c.firstOperator(ctx, admin)
+}
+
+// operatorOf identifies the caller of the operator API.
+func (c *ControlPlane) operatorOf(r *http.Request) (operatorapi.Caller, error) {
+	found, err := c.authn.OperatorOfRequest(r)
+	caller := operatorapi.Caller{Operator: found, Proven: found.Name}
+	if err != nil && found.Name == "" {
+		caller.Proven = c.authn.ProvenName(r)
+	}
+	if cert := authn.CertificateOf(r.TLS); cert != nil && caller.Proven != "" {
+		caller.Certificate = cert.SerialNumber.Text(16)
+	}
+	return caller, err
+}
+
+// firstOperator makes the first admin, who can make others.
+func (c *ControlPlane) firstOperator(ctx context.Context, admin *operators.Admin) error {
+	made, first, err := admin.Operators.First(ctx)
+	if err != nil || !first {
+		return err
+	}
+	file := filepath.Join(c.cfg.DataDir, FileFirstOperator)
+	if err := made.Write(file); err != nil {
+		return err
+	}
+	c.cfg.Log.Info().Str("operator", made.Operator).Str("role", operators.RoleAdmin).Str("file", file).
+		Msg("the first operator was made; keep the file like a password")
+	return nil
+}

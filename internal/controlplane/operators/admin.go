@@ -1,0 +1,181 @@
+// Package operators carries out what operators command, by the operator API or in the data
+// directory itself, whether or not the control plane is running.
+package operators
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/publish"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
+)
+
+// Admin carries out the operator's commands on a control plane's data, whether or not the control
+// plane is running.
+type Admin struct {
+	*base
+
+	Tokens     Tokens
+	Enrolments enrolment.Approvals
+	Agents     Agents
+	Runners    Runners
+	Operators  Operators
+	Webhooks   Webhooks
+	Releases   Releases
+	Gateway    Gateway
+	CA         Authority
+}
+
+// base is what all commands work on.
+type base struct {
+	data  datadir.Data
+	store *store.Store
+	ca    *ca.CA
+	now   func() time.Time
+	dry   bool // nothing is changed
+	set   Settings
+}
+
+// Settings are what commands need beyond the data: what the control plane was started with.
+type Settings struct {
+	Broker   rabbitmq.Config
+	Webhooks webhook.Options
+	// ConsoleCode makes a code with which an operator's browser signs in to the console; nil where
+	// none is served.
+	ConsoleCode func(context.Context, store.Operator) (code string, expires time.Time, err error)
+}
+
+// What the operator does, by what it is done to.
+type (
+	// Tokens are the enrolment tokens.
+	Tokens struct{ *base }
+	// Agents are the agents that are registered.
+	Agents struct{ *base }
+	// Runners are the Runners and what they are granted.
+	Runners struct{ *base }
+	// Operators are those that may call the operator API.
+	Operators struct{ *base }
+	// Webhooks are the receivers of events.
+	Webhooks struct{ *base }
+	// Releases are the versions that are offered to agents.
+	Releases struct{ *base }
+	// Gateway is who may serve which public host.
+	Gateway struct{ *base }
+	// Authority is the CA, its rotation, and what it has issued.
+	Authority struct{ *base }
+)
+
+// Open opens the data of a control plane. It does not create the directory, so that a mistyped
+// name does not lead to an empty directory with a CA of its own. A nil now means time.Now.
+func Open(ctx context.Context, data datadir.Data, now func() time.Time) (*Admin, error) {
+	if data.Dir != "" && !data.Made() && !data.Shared() {
+		return nil, fmt.Errorf("%s is not the data directory of a control plane: it has no %s; "+
+			"give --data-dir (or PIPEOPS_DATA_DIR) as `pipeops-controlplane serve` has it, which makes the directory at its first start",
+			data.Dir, datadir.FileDatabase)
+	}
+	return Make(ctx, data, now)
+}
+
+// Make is like Open but creates a missing directory.
+func Make(ctx context.Context, data datadir.Data, now func() time.Time) (*Admin, error) {
+	if now == nil {
+		now = time.Now
+	}
+	if data.Dir == "" {
+		return nil, errors.New("--data-dir: is empty; name the directory that `pipeops-controlplane serve` uses")
+	}
+	if err := data.Make(); err != nil {
+		return nil, err
+	}
+	s, err := data.OpenStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	domains, err := authority.Domains(ctx, s)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	authority, err := authority.Open(ctx, data, s, domains, now, false)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return newAdmin(&base{data: data, store: s, ca: authority, now: now}), nil
+}
+
+func newAdmin(b *base) *Admin {
+	return &Admin{
+		base: b, Tokens: Tokens{b}, Enrolments: enrolment.Approvals{Store: b.store, Now: b.now}, Agents: Agents{b}, Runners: Runners{b},
+		Operators: Operators{b}, Webhooks: Webhooks{b}, Releases: Releases{b}, Gateway: Gateway{b}, CA: Authority{b},
+	}
+}
+
+// DryRun returns what tries the same and changes nothing.
+func (a *Admin) DryRun() *Admin {
+	dry := *a.base
+	dry.store, dry.dry = a.store.DryRun(), true
+	return newAdmin(&dry)
+}
+
+// With returns what works with these settings.
+func (a *Admin) With(s Settings) *Admin {
+	b := *a.base
+	b.set = s
+	return newAdmin(&b)
+}
+
+// Settings returns what With was given.
+func (a *Admin) Settings() Settings { return a.set }
+
+// IsDryRun reports whether nothing is changed.
+func (a *Admin) IsDryRun() bool { return a.dry }
+
+// Now returns the time by the control plane's clock.
+func (a *Admin) Now() time.Time { return a.now() }
+
+// Database returns the database, for what is recorded about the commands themselves.
+func (a *Admin) Database() *store.Store { return a.store }
+
+// Close closes the database.
+func (a *Admin) Close() error { return a.store.Close() }
+
+// Advertised returns where agents and Runners find the control plane.
+func (a *base) Advertised(ctx context.Context) (datadir.Advertised, error) {
+	return datadir.LoadAdvertised(ctx, a.store)
+}
+
+// advertisedYet is like Advertised, but returns nothing if the control plane has never served.
+func (a *base) advertisedYet(ctx context.Context) (datadir.Advertised, error) {
+	at, err := a.Advertised(ctx)
+	if errors.Is(err, datadir.ErrNeverServed) {
+		return datadir.Advertised{}, nil
+	}
+	return at, err
+}
+
+// directory knows the agents' domain once serve has run; before that there are no agents.
+func (a *base) directory(ctx context.Context) directory.Directory {
+	at, err := a.Advertised(ctx)
+	if err != nil {
+		return directory.Directory{AgentsDomain: datadir.DefaultAgentsDomain}
+	}
+	return directory.Directory{AgentsDomain: at.AgentsDomain}
+}
+
+// DeadLetters gives access to the announcements that Runners could not handle.
+func (a *Admin) DeadLetters(ctx context.Context, broker rabbitmq.Config) (*publish.DeadLetters, error) {
+	var err error
+	if broker.Seal, err = outbox.Seal(ctx, a.store); err != nil {
+		return nil, err
+	}
+	return publish.NewDeadLetters(broker)
+}

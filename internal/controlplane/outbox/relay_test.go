@@ -1,0 +1,95 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/storetest"
+)
+
+// flaky confirms as many events as it is told to in each call, all when it has
+// been told nothing.
+type flaky struct {
+	mu       sync.Mutex
+	confirms []int
+	got      []uint64
+}
+
+func (f *flaky) PublishEncoded(_ context.Context, events []announce.Encoded) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := len(events), error(nil)
+	if len(f.confirms) > 0 {
+		n, f.confirms = min(n, f.confirms[0]), f.confirms[1:]
+		err = errors.New("connection lost")
+	}
+	for _, encoded := range events[:n] {
+		e, err := announce.Decode(encoded.Body)
+		if err != nil {
+			return 0, err
+		}
+		f.got = append(f.got, e.Sequence)
+	}
+	return n, err
+}
+
+func (f *flaky) received() []uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]uint64(nil), f.got...)
+}
+
+// changing is a store with an agent, and what puts so many announcements of it into the outbox at
+// once.
+func changing(t *testing.T, on postgres.Engine) (s *store.Store, change func(n int)) {
+	t.Helper()
+	s = storetest.Open(t, &databases, on)
+	a := store.Agent{ID: "a1", Name: "shop", ClusterUID: "u", State: announce.StatePending, EdgeAddress: "e:1"}
+	require.NoError(t, s.InsertAgent(t.Context(), a))
+	return s, func(n int) {
+		t.Helper()
+		require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error {
+			for range n {
+				if err := (directory.Directory{AgentsDomain: "d"}).Write(t.Context(), tx, announce.AgentUpdated, a, time.Now()); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+}
+
+func TestTheOutboxIsEmptiedInOrder(t *testing.T) { postgres.OnEach(t, testOutboxIsEmptiedInOrder) }
+
+func testOutboxIsEmptiedInOrder(t *testing.T, on postgres.Engine) {
+	s, change := changing(t, on)
+	change(5)
+	f := &flaky{confirms: []int{0, 2, 0, 1}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- (&relay{store: s, publisher: f, log: zerolog.Nop(), pause: time.Millisecond, now: time.Now}).run(ctx)
+	}()
+	await.Until(t, "all are out in spite of the failures", func() bool { return len(f.received()) == 5 })
+	change(1)
+	await.Until(t, "a commit wakes it", func() bool { return len(f.received()) == 6 })
+	assert.Equal(t, []uint64{1, 2, 3, 4, 5, 6}, f.received())
+	await.Until(t, "what is confirmed leaves the outbox", func() bool {
+		n, err := s.OutboxLength(t.Context())
+		return err == nil && n == 0
+	})
+	cancel()
+	require.NoError(t, await.Receive(t, done, "the end of the relay"))
+}

@@ -1,0 +1,204 @@
+// Package routes keeps the routes that agents send, and their claims to hosts. What may be served
+// is decided in package hosts.
+package routes
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// Registry keeps the routes that agents send. It has a part of controlapi.Backend.
+type Registry struct {
+	store     *store.Store
+	directory directory.Directory
+	domain    string // below which Apps have hosts; empty without a gateway
+	now       func() time.Time
+	// OnRoutes is called when routes have changed; nil without a gateway.
+	OnRoutes func()
+	// Certificate returns the state of a host's certificate, and why it failed; nil without a
+	// gateway.
+	Certificate func(ctx context.Context, host string) (state, reason string)
+}
+
+// New returns the registry of routes; domain is the gateway's.
+func New(s *store.Store, d directory.Directory, domain string, now func() time.Time) *Registry {
+	return &Registry{store: s, directory: d, domain: domain, now: now}
+}
+
+// Routes implements controlapi.Backend.
+func (r *Registry) Routes(ctx context.Context, agentID string) (controlapi.RoutesState, error) {
+	set, err := r.store.RouteSet(ctx, agentID)
+	if err != nil {
+		return controlapi.RoutesState{}, err
+	}
+	if r.now().Sub(set.At) >= gateway.RoutesTTL {
+		set.Digest = "" // they have expired: the agent sends them again
+	}
+	return r.routesState(ctx, agentID, set.Digest)
+}
+
+// routesState returns what an agent is told of its routes.
+func (r *Registry) routesState(ctx context.Context, agentID, digest string) (controlapi.RoutesState, error) {
+	state := controlapi.RoutesState{Digest: digest, Gateway: r.domain}
+	if state.Gateway == "" {
+		return state, nil
+	}
+	agent, err := r.store.Agent(ctx, agentID)
+	if errors.Is(err, store.ErrNotFound) {
+		return state, authn.UnknownAgent(agentID)
+	}
+	if err != nil {
+		return state, err
+	}
+	state.Agent = agent.Name
+	claims, err := r.store.ClaimsBeside(ctx, agentID)
+	if err != nil {
+		return state, err
+	}
+	for claims := range hosts.ByHost(claims) {
+		if len(state.Hosts) < controlapi.MaxRoutes {
+			state.Hosts = append(state.Hosts, r.hostStatus(ctx, agentID, claims, r.now()))
+		}
+	}
+	return state, nil
+}
+
+// hostStatus returns what an agent is told about a host. claims are all claims to it.
+func (r *Registry) hostStatus(ctx context.Context, agentID string, claims []store.HostClaim, now time.Time) controlapi.HostStatus {
+	status := hosts.Status(agentID, claims[0].Host, claims, now)
+	if !status.Served || r.Certificate == nil {
+		return status
+	}
+	certificate, reason := r.Certificate(ctx, status.Host)
+	status.Certificate = certificate
+	if reason != "" {
+		status.Reason = reason
+	}
+	return status
+}
+
+// PutRoutes implements controlapi.Backend. Runners are informed if the agent's hosts have changed.
+// That a route became ready they learn from app.healthy.
+func (r *Registry) PutRoutes(ctx context.Context, agentID string, req controlapi.RoutesRequest) (controlapi.RoutesState, error) {
+	now := r.now()
+	set := store.RouteSet{Digest: req.Digest(), Omitted: req.Omitted, At: now}
+	err := r.store.Update(ctx, func(tx *store.Tx) error {
+		a, err := tx.Agent(ctx, agentID)
+		if errors.Is(err, store.ErrNotFound) {
+			return authn.UnknownAgent(agentID)
+		}
+		if err != nil {
+			return err
+		}
+		known, err := tx.RouteSet(ctx, agentID)
+		if err != nil {
+			return err
+		}
+		if known.Digest == set.Digest { // a sign of life, or sent again because the answer was lost
+			return tx.HeardRoutes(ctx, agentID, now)
+		}
+		had, err := tx.RoutesOf(ctx, agentID)
+		if err != nil {
+			return err
+		}
+		routes := routesOf(req.Routes, had, now)
+		if err := tx.PutRoutes(ctx, agentID, routes, set); err != nil {
+			return err
+		}
+		if err := r.claimHosts(ctx, tx, a, routes); err != nil {
+			return err
+		}
+		if slices.Equal(hostsOf(had), hostsOf(routes)) {
+			return nil
+		}
+		return r.directory.Write(ctx, tx, announce.AgentUpdated, a, now)
+	})
+	if err != nil {
+		return controlapi.RoutesState{}, err
+	}
+	if r.OnRoutes != nil {
+		r.OnRoutes()
+	}
+	return r.routesState(ctx, agentID, set.Digest)
+}
+
+// claimHosts keeps an agent's claims to hosts in step with its routes. A route that cannot be
+// carried claims nothing: its host needs no certificate.
+func (r *Registry) claimHosts(ctx context.Context, tx *store.Tx, a store.Agent, routes []store.Route) error {
+	now, domain := r.now(), r.domain
+	routes = slices.DeleteFunc(slices.Clone(routes), func(r store.Route) bool { return !r.Carried() })
+	had, err := tx.ClaimsOf(ctx, a.ID)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]store.HostClaim, len(had))
+	for _, c := range had {
+		known[c.Host] = c
+	}
+	for _, host := range hostsOf(routes) {
+		claim, was := known[host]
+		delete(known, host)
+		if was && (claim.Proof == hosts.Grant || !hosts.Within(host, domain)) {
+			continue
+		}
+		others, err := tx.ClaimsTo(ctx, host)
+		if err != nil {
+			return err
+		}
+		if was {
+			claim = hosts.Renew(claim, a, routes, domain, others, now)
+		} else {
+			claim = hosts.Claim(a, host, routes, domain, others, now)
+		}
+		if err := tx.PutClaim(ctx, claim); err != nil {
+			return err
+		}
+	}
+	for host := range known {
+		if err := tx.DeleteClaim(ctx, a.ID, host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// routesOf returns the routes that an agent sent. An existing route keeps its time.
+func routesOf(sent []controlapi.Route, had []store.Route, now time.Time) []store.Route {
+	type key struct{ host, path, pathType, namespace, app, service string }
+	since := make(map[key]time.Time, len(had))
+	for _, r := range had {
+		since[key{r.Host, r.Path, r.PathType, r.Namespace, r.App, r.Service}] = r.Since
+	}
+	routes := make([]store.Route, 0, len(sent))
+	for _, r := range sent {
+		at, known := since[key{r.Host, r.Path, r.PathType, r.Namespace, r.App, r.Service}]
+		if !known {
+			at = now
+		}
+		routes = append(routes, store.Route{
+			Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS, Namespace: r.Namespace, App: r.App, Service: r.Service,
+			Port: r.Port, Ready: r.Ready, Reason: printable.Text(r.Reason), Endpoint: r.Endpoint, Since: at,
+		})
+	}
+	return routes
+}
+
+func hostsOf(routes []store.Route) []string {
+	hosts := make([]string, 0, len(routes))
+	for _, r := range routes {
+		hosts = append(hosts, r.Host)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}

@@ -1,0 +1,69 @@
+package controlplane
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+// start restores the state of the last run.
+func (c *ControlPlane) start(ctx context.Context) error {
+	if err := c.refresher.Begin(ctx); err != nil || c.nodes != nil { // else the leader does it
+		return err
+	}
+	agents, err := c.store.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	c.liveness.Resume(agents, c.cfg.StartGrace)
+	return c.moveEndpoints(ctx, agents, c.cfg.AdvertiseEdge)
+}
+
+func (c *ControlPlane) serve(ctx context.Context) error {
+	group, running := errgroup.WithContext(ctx)
+	router := edge.New(edge.Config{Domain: c.cfg.AgentsDomain, Handover: c.reach, Log: c.cfg.Log})
+	group.Go(func() error { return c.api.serveAPI(running, c.listeners.api) })
+	group.Go(func() error { return c.tunnel.Serve(running, c.listeners.tunnel) })
+	group.Go(func() error { return c.api.serveTunnelCalls(running) })
+	group.Go(func() error {
+		defer c.nodes.Close() // once nothing more can arrive
+		return router.Serve(running, c.listeners.edge)
+	})
+	group.Go(func() error { return c.leader.Run(running, c.store) })
+	c.serveNodes(running, group)
+	c.serveGateway(running, group)
+	group.Go(func() error {
+		return c.store.Watch(running, time.Second, func() {
+			c.dropRevoked(running)
+			c.refresher.Look()
+			c.upkeep.Look()
+			c.lookAtRoutes()
+			c.webhooks.Look()
+		})
+	})
+	group.Go(func() error { return c.refresher.Run(running) })
+	group.Go(func() error { return c.leader.While(running, c.clean) })
+	group.Go(func() error { return c.fleet.Run(running) })
+	group.Go(func() error { return c.leader.While(running, c.webhooks.Run) }) // in one process at a time
+	group.Go(func() error { return c.upkeep.Run(running) })
+	group.Go(func() error { return c.operators.Run(running) })
+	group.Go(func() error { return c.console.Run(running) })
+	group.Go(func() error { return c.leader.While(running, c.outbox.Run) })
+	group.Go(func() error { return c.ports.Run(running) })
+	if c.broker != nil {
+		group.Go(func() error { return c.broker.Run(running) })
+	}
+	c.serving.Store(true)
+	defer c.serving.Store(false)
+	c.cfg.Log.Info().Str("api", c.cfg.AdvertiseAPI).Str("tunnel", c.cfg.AdvertiseTunnel).Str("edge", c.cfg.AdvertiseEdge).Msg("control plane is serving")
+	return group.Wait()
+}
+
+// moveEndpoints announces the agents again if Runners reach them at another address.
+func (c *ControlPlane) moveEndpoints(ctx context.Context, agents []store.Agent, to string) error {
+	return c.directory.Move(ctx, c.store, agents, to, c.cfg.Now)
+}

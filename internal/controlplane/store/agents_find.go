@@ -1,0 +1,86 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// AgentQuery selects agents. Zero values select all.
+type AgentQuery struct {
+	// Search has words that an agent's name, ID, labels or versions all have, in any case.
+	Search string
+	Labels map[string]string
+	State  announce.State
+	// Wrong selects agents that need attention.
+	Wrong bool
+	// ByUrgency orders agents that need attention first, and not by name alone.
+	ByUrgency     bool
+	Offset, Limit int
+}
+
+// urgency is 0 to 3 for agents that need attention, worst first. JSON in columns has no spaces.
+const urgency = `CASE WHEN revoked_at <> 0 THEN 9 WHEN state = 'offline' THEN 0 WHEN clones NOT IN ('null', '[]') THEN 1
+	WHEN self_update LIKE '%"state":"failed"%' THEN 2 WHEN components LIKE '%"ready":false%' THEN 3 WHEN state = 'pending' THEN 4 ELSE 5 END`
+
+// searched is the text that AgentQuery.Search looks in.
+const searched = `LOWER(name || ' ' || id || ' ' || labels || ' ' || agent_version || ' ' || kubernetes_version || ' ' || distribution || ' ' || provider)`
+
+// FindAgents returns a page of the agents that a query selects, and how many it selects.
+func (q agentTable) FindAgents(ctx context.Context, find AgentQuery) (page []Agent, total int, err error) {
+	where, args := find.where()
+	if err := q.q.QueryRowContext(ctx, `SELECT COUNT(*) FROM agents WHERE `+where, args...).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("database: agents: %w", err)
+	}
+	order := `name, id`
+	if find.ByUrgency {
+		order = urgency + `, name, id`
+	}
+	limit := find.Limit
+	if limit == 0 {
+		limit = max(total, 1)
+	}
+	page, err = all(ctx, q.q, scanAgent, fmt.Sprintf(`SELECT %s FROM agents WHERE %s ORDER BY %s LIMIT $%d OFFSET $%d`,
+		agentSelect, where, order, len(args)+1, len(args)+2), append(args, limit, find.Offset)...)
+	return page, total, err
+}
+
+// AgentsWrong returns how many agents need attention.
+func (q agentTable) AgentsWrong(ctx context.Context) (n int, err error) {
+	err = q.q.QueryRowContext(ctx, `SELECT COUNT(*) FROM agents WHERE `+urgency+` < 4`).Scan(&n)
+	return n, err
+}
+
+func (f *AgentQuery) where() (where string, args []any) {
+	parts := []string{"1 = 1"}
+	like := func(column, pattern string) {
+		args = append(args, pattern)
+		parts = append(parts, fmt.Sprintf(`%s LIKE $%d ESCAPE '\'`, column, len(args)))
+	}
+	for _, word := range strings.Fields(f.Search) {
+		like(searched, "%"+literal(strings.ToLower(word))+"%")
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
+		like("labels", "%"+literal(fmt.Sprintf("%q:%q", key, f.Labels[key]))+"%")
+	}
+	switch {
+	case f.State == announce.StateRevoked:
+		parts = append(parts, "revoked_at <> 0")
+	case f.State != "":
+		args = append(args, f.State)
+		parts = append(parts, fmt.Sprintf("revoked_at = 0 AND state = $%d", len(args)))
+	}
+	if f.Wrong {
+		parts = append(parts, urgency+" < 4")
+	}
+	return strings.Join(parts, " AND "), args
+}
+
+// literal escapes what LIKE takes for a pattern.
+func literal(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text)
+}

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// ConsoleSession is an operator's session in the console, or a code that opens one, once.
+type ConsoleSession struct {
+	// Digest is of the secret that the browser has.
+	Digest string
+	// Kind is ConsoleCode or ConsoleOpen.
+	Kind string
+	// Operator and Serial are the operator and the certificate that the session is bound to.
+	Operator, Serial     string
+	CreatedAt, ExpiresAt time.Time
+}
+
+// The kinds of console sessions.
+const (
+	ConsoleCode = "code"
+	ConsoleOpen = "open"
+)
+
+const consoleColumns = `digest, kind, operator, serial, created_at, expires_at`
+
+func scanConsoleSession(row scanner, s *ConsoleSession) error {
+	return row.Scan(&s.Digest, &s.Kind, &s.Operator, &s.Serial, moment{&s.CreatedAt}, moment{&s.ExpiresAt})
+}
+
+// consoleTable has the statements about sessions in the console.
+type consoleTable struct{ table }
+
+// InsertConsoleSession adds a session or a code.
+func (q consoleTable) InsertConsoleSession(ctx context.Context, s ConsoleSession) error {
+	_, err := q.exec(ctx, `INSERT INTO console_sessions (`+consoleColumns+`) VALUES ($1, $2, $3, $4, $5, $6)`,
+		s.Digest, s.Kind, s.Operator, s.Serial, micros(s.CreatedAt), micros(s.ExpiresAt))
+	return err
+}
+
+// ConsoleSession finds a session or a code.
+func (q consoleTable) ConsoleSession(ctx context.Context, kind, digest string) (ConsoleSession, error) {
+	return one(q.q.QueryRowContext(ctx, `SELECT `+consoleColumns+` FROM console_sessions WHERE kind = $1 AND digest = $2`, kind, digest), scanConsoleSession)
+}
+
+// TakeConsoleCode deletes a code and returns it: of two that take it, one gets ErrNotFound.
+func (q consoleTable) TakeConsoleCode(ctx context.Context, digest string) (ConsoleSession, error) {
+	return one(q.q.QueryRowContext(ctx, `DELETE FROM console_sessions WHERE kind = $1 AND digest = $2 RETURNING `+consoleColumns, ConsoleCode, digest), scanConsoleSession)
+}
+
+// EndConsoleSession deletes a session.
+func (q consoleTable) EndConsoleSession(ctx context.Context, digest string) error {
+	_, err := q.exec(ctx, `DELETE FROM console_sessions WHERE kind = $1 AND digest = $2`, ConsoleOpen, digest)
+	return err
+}
+
+// ForgetConsoleSessions deletes the sessions and codes that have expired, and those of an operator
+// but the newest ones of a kind.
+func (q consoleTable) ForgetConsoleSessions(ctx context.Context, now time.Time, operator, kind string, keep int) error {
+	_, err := q.exec(ctx, `DELETE FROM console_sessions WHERE expires_at <= $1 OR operator = $2 AND kind = $3 AND digest NOT IN (
+		SELECT digest FROM console_sessions WHERE operator = $2 AND kind = $3 ORDER BY created_at DESC, digest LIMIT $4)`,
+		micros(now), operator, kind, keep)
+	return err
+}

@@ -1,0 +1,260 @@
+package helm
+
+import (
+	"context"
+	"time"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/release/common"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// overhead is what a command may take beside waiting for objects and hooks, each of
+// which has its own limit.
+const overhead = 10 * time.Minute
+
+// PutRelease implements backend.Releases.
+func (r *Releases) PutRelease(ctx context.Context, key runnerapi.Key, spec runnerapi.ReleaseSpec, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
+	s, err := r.open(ctx, key, "put-release", opts.WriteOptions)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	put := &put{session: s, spec: spec, opts: opts}
+	if opts.DryRun {
+		defer s.close()
+		// The caller's patience ends it.
+		stop := context.AfterFunc(ctx, func() { s.cancel(ctx.Err()) })
+		defer stop()
+		var release runnerapi.Release
+		err := recovered(func() (err error) {
+			release, err = put.dryRun(ctx)
+			return err
+		})
+		return release, explainedOrNil(err)
+	}
+	return s.work(ctx, 3*spec.TimeLimit()+overhead, func() error { return put.run(ctx) })
+}
+
+func explainedOrNil(err error) error {
+	if err == nil {
+		return nil
+	}
+	return explained(err)
+}
+
+// put installs or upgrades.
+type put struct {
+	*session
+	spec runnerapi.ReleaseSpec
+	opts runnerapi.ReleaseOptions
+}
+
+// plan is what is known before anything is changed.
+type plan struct {
+	*rendered
+	cfg     *action.Configuration
+	changes []runnerapi.ReleaseObject
+	next    int // revision
+}
+
+// prepare fetches and renders the chart, and checks everything that it brings. ctx is the caller's.
+func (p *put) prepare(ctx context.Context) (*plan, error) {
+	if err := p.mine(); err != nil && !p.spec.Adopt {
+		return nil, err
+	}
+	login, err := p.login(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.lock.say("fetching the chart")
+	archive, err := p.fetch.Chart(ctx, p.spec.Chart, login)
+	if err != nil {
+		return nil, err
+	}
+	p.lock.say("rendering the chart")
+	cfg, cluster, looking, err := p.configuration(p.opts.AdmitObjects)
+	if err != nil {
+		return nil, err
+	}
+	pl := &plan{cfg: cfg, next: p.next()}
+	if pl.rendered, err = p.render(cfg, looking, archive); err != nil {
+		return nil, err
+	}
+	refused, err := p.look(pl.objects)
+	if err != nil {
+		return nil, err
+	}
+	p.lock.say("comparing the chart with the cluster")
+	if pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, p.forces(), refused); err != nil {
+		return nil, err
+	}
+	gone, err := p.goes(cluster, pl.objects)
+	pl.changes = append(pl.changes, gone...)
+	return pl, err
+}
+
+// forces reports whether fields that others have set become the release's.
+func (p *put) forces() bool { return p.spec.ForceConflicts || p.spec.Adopt }
+
+// goes returns what an upgrade takes away.
+func (p *put) goes(c *cluster, next []*object) ([]runnerapi.ReleaseObject, error) {
+	now := p.current()
+	if now == nil {
+		return nil, nil
+	}
+	had, err := one(p.store.Driver, *now)
+	if err != nil {
+		return nil, err
+	}
+	return c.remove(had, next)
+}
+
+// render renders the chart, for Helm too: its templates are executed only this once.
+func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte) (*rendered, error) {
+	caps, err := capabilities(looking)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Capabilities = caps
+	r := renderer{Process: p.Releases.opts.Render, key: p.key, revision: p.next(), upgrade: !p.installs(), caps: caps}
+	r.Lookup = func(ctx context.Context, q render.Question) ([]byte, error) {
+		return looking.lookup(ctx, q, p.opts.AdmitObjects)
+	}
+	out, err := r.do(p.ctx, archive, copied(p.spec.Values))
+	if err == nil {
+		p.store.keep(out)
+	}
+	return out, err
+}
+
+// look finds what no chart may bring. The policy is asked about the rest: what it refuses is
+// an error, together with the others.
+func (p *put) look(objects []*object) (refused map[*object]error, err error) {
+	refused = map[*object]error{}
+	var all []error
+	var rest []*object
+	for _, o := range objects {
+		if err := p.limits().check(o); err != nil {
+			refused[o] = err
+			all = append(all, err)
+			continue
+		}
+		rest = append(rest, o)
+	}
+	in, err := objectIntents(rest)
+	if err == nil && p.opts.AdmitObjects != nil {
+		err = p.opts.AdmitObjects(in)
+	}
+	if err != nil {
+		return nil, problem.Together(append(all, err))
+	}
+	return refused, nil
+}
+
+// installs reports whether there is nothing to upgrade.
+func (s *session) installs() bool {
+	return len(s.history) == 0 || s.history[0].status == common.StatusUninstalled
+}
+
+// next returns the number of the revision to be.
+func (s *session) next() int {
+	if len(s.history) == 0 {
+		return 1
+	}
+	return s.history[0].version + 1
+}
+
+// current returns the revision whose objects are there; nil for none.
+func (s *session) current() *record {
+	for i := range s.history {
+		if s.history[i].status == common.StatusDeployed {
+			return &s.history[i]
+		}
+	}
+	if len(s.history) > 0 && s.history[0].status != common.StatusUninstalled {
+		return &s.history[0]
+	}
+	return nil
+}
+
+func (p *put) dryRun(ctx context.Context) (runnerapi.Release, error) {
+	pl, err := p.prepare(ctx)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	m := pl.chart.Metadata
+	return runnerapi.Release{
+		Namespace: p.key.Namespace, Name: p.key.Name, Revision: pl.next, Status: "unknown", Description: "dry run: nothing was changed", Managed: true,
+		Chart: runnerapi.ReleaseChart{Name: m.Name, Version: m.Version, AppVersion: m.AppVersion}, UpdatedAt: time.Now().UTC(),
+		Objects: pl.changes,
+	}, nil
+}
+
+// run returns the command itself.
+func (p *put) run(ctx context.Context) error {
+	pl, err := p.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	values := copied(p.spec.Values)
+	if p.installs() {
+		return p.install(pl, values)
+	}
+	return p.upgrade(pl, values)
+}
+
+// install makes the first revision. The SDK is given no context of ours: it would only
+// stop to wait for what goes on. The client's guard ends it.
+func (p *put) install(pl *plan, values map[string]any) error {
+	do := action.NewInstall(pl.cfg)
+	do.ReleaseName, do.Namespace, do.Timeout = p.key.Name, p.key.Namespace, p.spec.TimeLimit()
+	do.WaitStrategy, do.Replace = kube.LegacyStrategy, len(p.history) > 0
+	do.ForceConflicts = p.forces()
+	do.DisableOpenAPIValidation = true // the API server validates, strictly: its documents take tens of megabytes here
+	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), pl.literal, values)
+	return err
+}
+
+func (p *put) upgrade(pl *plan, values map[string]any) error {
+	do := action.NewUpgrade(pl.cfg)
+	do.Namespace, do.Timeout, do.MaxHistory = p.key.Namespace, p.spec.TimeLimit(), maxHistory
+	do.WaitStrategy, do.ServerSideApply, do.ResetValues = kube.LegacyStrategy, "true", true
+	do.DisableOpenAPIValidation = true
+	do.RollbackOnFailure, do.ForceConflicts = p.spec.RollbackOnFailure, p.forces()
+	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), p.key.Name, pl.literal, values)
+	return err
+}
+
+// copied returns a deep copy: rendering changes values.
+func copied(values map[string]any) map[string]any {
+	out, ok := deepCopy(values).(map[string]any)
+	if !ok || out == nil {
+		return map[string]any{}
+	}
+	return out
+}
+
+func deepCopy(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if v == nil {
+			return nil
+		}
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = deepCopy(e)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = deepCopy(e)
+		}
+		return out
+	}
+	return v
+}

@@ -1,0 +1,116 @@
+package intents
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// everyHost stands for all hosts that no other rule has: a backend without a host.
+const everyHost = "*"
+
+// hostFields are the fields in which kinds that route outside traffic name hosts. [] is each item
+// of a list. After a "?", absence means every host; after "match:", the value is a rule of
+// Traefik's.
+var hostFields = map[string][]string{
+	"Ingress.networking.k8s.io":           {"spec.rules[].?host", "spec.tls[].hosts[]"},
+	"Ingress.extensions":                  {"spec.rules[].?host", "spec.tls[].hosts[]"},
+	"HTTPRoute.gateway.networking.k8s.io": {"spec.?hostnames[]"},
+	"GRPCRoute.gateway.networking.k8s.io": {"spec.?hostnames[]"},
+	"TLSRoute.gateway.networking.k8s.io":  {"spec.?hostnames[]"},
+	"Gateway.gateway.networking.k8s.io":   {"spec.listeners[].?hostname"},
+	"Route.route.openshift.io":            {"spec.host"},
+	"VirtualServer.k8s.nginx.org":         {"spec.?host"},
+	"VirtualServerRoute.k8s.nginx.org":    {"spec.?host"},
+	"TransportServer.k8s.nginx.org":       {"spec.?host"},
+	"HTTPProxy.projectcontour.io":         {"spec.virtualhost.fqdn"},
+	"VirtualService.networking.istio.io":  {"spec.?hosts[]"},
+	"Gateway.networking.istio.io":         {"spec.servers[].?hosts[]"},
+	"IngressRoute.traefik.io":             {"spec.routes[].match:match", "spec.tls.domains[].main", "spec.tls.domains[].sans[]"},
+	"IngressRouteTCP.traefik.io":          {"spec.routes[].match:match", "spec.tls.domains[].main", "spec.tls.domains[].sans[]"},
+	"Certificate.cert-manager.io":         {"spec.commonName", "spec.dnsNames[]"},
+	"DNSEndpoint.externaldns.k8s.io":      {"spec.endpoints[].dnsName"},
+}
+
+// hosts returns the hosts that an object would serve, or create names or certificates for.
+func hosts(kind string, object map[string]any) (all []runnerapi.NameIntent) {
+	for _, path := range hostFields[kind] {
+		all = append(all, find("", object, strings.Split(path, "."))...)
+	}
+	if strings.HasPrefix(kind, "Ingress.") {
+		spec, _ := object["spec"].(map[string]any)
+		for _, field := range []string{"defaultBackend", "backend"} {
+			if spec[field] != nil {
+				all = append(all, runnerapi.NameIntent{Field: "spec." + field, Name: everyHost})
+			}
+		}
+	}
+	return all
+}
+
+// find follows a path to the names at its end.
+func find(at string, v any, path []string) (all []runnerapi.NameIntent) {
+	if len(path) == 0 {
+		return leaf(at, v)
+	}
+	object, ok := v.(map[string]any)
+	if !ok {
+		return nil
+	}
+	key, list := strings.CutSuffix(path[0], "[]")
+	key, needed := strings.CutPrefix(key, "?")
+	key, match := strings.CutPrefix(key, "match:")
+	field := strings.TrimPrefix(at+"."+key, ".")
+	below := object[key]
+	items, _ := below.([]any)
+	switch {
+	case match:
+		return matched(field, below)
+	case needed && (below == nil || below == "" || list && len(items) == 0):
+		return []runnerapi.NameIntent{{Field: field, Name: everyHost}}
+	case list:
+		for n := range items {
+			all = append(all, find(fmt.Sprintf("%s[%d]", field, n), items[n], path[1:])...)
+		}
+		return all
+	case below == nil:
+		return nil
+	}
+	return find(field, below, path[1:])
+}
+
+// leaf returns a name. Istio's may contain the namespace that it is for.
+func leaf(at string, v any) []runnerapi.NameIntent {
+	name, ok := v.(string)
+	if !ok || name == "" {
+		return nil
+	}
+	if _, host, found := strings.Cut(name, "/"); found {
+		name = host
+	}
+	return []runnerapi.NameIntent{{Field: at, Name: strings.ToLower(strings.TrimSuffix(name, "."))}}
+}
+
+var (
+	traefikHosts = regexp.MustCompile(`\b(?:Host|HostSNI)\(([^)]*)\)`)
+	traefikNames = regexp.MustCompile("[`\"]([^`\"]*)[`\"]")
+)
+
+// matched returns the hosts of a rule of Traefik's. A rule that may match others stands for every
+// host.
+func matched(field string, v any) (all []runnerapi.NameIntent) {
+	rule, _ := v.(string)
+	if !strings.ContainsAny(rule, "|!") && !strings.Contains(rule, "Regexp") {
+		for _, call := range traefikHosts.FindAllStringSubmatch(rule, -1) {
+			for _, name := range traefikNames.FindAllStringSubmatch(call[1], -1) {
+				all = append(all, leaf(field, name[1])...)
+			}
+		}
+	}
+	if len(all) == 0 {
+		all = []runnerapi.NameIntent{{Field: field, Name: everyHost}}
+	}
+	return all
+}

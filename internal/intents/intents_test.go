@@ -1,0 +1,203 @@
+package intents_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/intents"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func object(t *testing.T, text string) runnerapi.ObjectIntent {
+	t.Helper()
+	in, err := intents.Object(read(t, text))
+	require.NoError(t, err, text)
+	return in
+}
+
+func read(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	require.NoError(t, err)
+	u := &unstructured.Unstructured{}
+	require.NoError(t, u.UnmarshalJSON(raw))
+	return u
+}
+
+func names(all []runnerapi.NameIntent) (names []string) {
+	for _, n := range all {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+func images(all []runnerapi.ContainerIntent) (images []string) {
+	for _, c := range all {
+		images = append(images, c.Image)
+	}
+	return images
+}
+
+func pods(all []runnerapi.CountIntent) (pods []int) {
+	for _, c := range all {
+		pods = append(pods, int(c.Pods))
+	}
+	return pods
+}
+
+const pod = `{metadata: {annotations: {example.com/pod: x}}, spec: {containers: [{name: c, image: web, resources: {limits: {cpu: 2, memory: 1Gi}}}],
+  initContainers: [{name: i, image: init}], ephemeralContainers: [{name: e, image: debug}], volumes: [{name: v, image: {reference: files}}]}}`
+
+// TestWhatRunsPods is the same of each kind that does, those that nobody here has heard of too.
+func TestWhatRunsPods(t *testing.T) {
+	for kind, text := range map[string]string{
+		"Deployment":            "{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 7, template: POD}}",
+		"StatefulSet":           "{apiVersion: apps/v1, kind: StatefulSet, spec: {replicas: 7, template: POD}}",
+		"ReplicaSet":            "{apiVersion: apps/v1, kind: ReplicaSet, spec: {replicas: 7, template: POD}}",
+		"ReplicationController": "{apiVersion: v1, kind: ReplicationController, spec: {replicas: 7, template: POD}}",
+		"Job":                   "{apiVersion: batch/v1, kind: Job, spec: {parallelism: 7, template: POD}}",
+		"CronJob":               "{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {parallelism: 7, template: POD}}}}",
+		"of a stranger":         "{apiVersion: example.com/v1, kind: Fleet, spec: {replicas: 7, template: POD}}",
+		"deep in a stranger":    "{apiVersion: example.com/v1, kind: Fleet, spec: {groups: [{replicas: 7, podTemplate: POD}]}}",
+	} {
+		in := object(t, strings.ReplaceAll(text, "POD", pod))
+		assert.ElementsMatch(t, []string{"web", "init", "debug", "files"}, images(in.Containers), kind)
+		assert.Equal(t, []int{7}, pods(in.Counts), kind)
+		assert.Equal(t, []string{"example.com/pod"}, names(in.Annotations), kind)
+		for _, c := range in.Containers {
+			if c.Image == "web" {
+				assert.Equal(t, runnerapi.ResourceAmounts{CPU: "2", Memory: "1Gi"}, c.Limits, kind)
+				assert.Contains(t, c.Field, "spec.containers[0]")
+			}
+		}
+	}
+	for _, text := range []string{
+		"{apiVersion: v1, kind: Pod, spec: SPEC}", "{apiVersion: apps/v1, kind: DaemonSet, spec: {template: {spec: SPEC}}}",
+		"{apiVersion: v1, kind: PodTemplate, template: {spec: SPEC}}",
+	} {
+		in := object(t, strings.ReplaceAll(text, "SPEC", "{containers: [{name: c, image: web}], initContainers: [{name: i, image: init}]}"))
+		assert.ElementsMatch(t, []string{"web", "init"}, images(in.Containers), text)
+	}
+	in := object(t, "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, spec: {minReplicas: 1, maxReplicas: 90}}")
+	assert.Equal(t, []int{90}, pods(in.Counts))
+	in = object(t, "{apiVersion: example.com/v1, kind: Database, spec: {image: registry.example.com/db, replicas: 7.5, containers: [{name: c}]}}")
+	assert.Equal(t, []string{"", "registry.example.com/db"}, images(in.Containers))
+	assert.Equal(t, []int{8}, pods(in.Counts))
+	assert.True(t, in.Containers[0].Partial, "its controller adds the image")
+}
+
+// TestWhatRunsNothing has no pods, whatever it looks like.
+func TestWhatRunsNothing(t *testing.T) {
+	for _, text := range []string{
+		"{apiVersion: v1, kind: ConfigMap, metadata: {annotations: {a: b}}, data: {image: nginx, replicas: '9'}}",
+		`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {annotations: {a: b}},
+  spec: {versions: [{schema: {openAPIV3Schema: {properties: {annotations: {type: object}, replicas: {type: integer}, containers: {type: array}}}}}]}}`,
+	} {
+		in := object(t, text)
+		assert.Empty(t, in.Containers, text)
+		assert.Empty(t, in.Counts, text)
+		assert.Equal(t, []string{"a"}, names(in.Annotations), text)
+	}
+}
+
+// TestWhatCannotBeReadIsAnError is what would be waved through otherwise.
+func TestWhatCannotBeReadIsAnError(t *testing.T) {
+	for _, text := range []string{
+		"{apiVersion: v1, kind: Pod, spec: {containers: {name: c, image: hidden}}}",
+		"{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, image: [hidden]}]}}",
+		"{apiVersion: apps/v1, kind: Deployment, spec: {template: x}}",
+		"{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, resources: {limits: {cpu: many}}}]}}",
+		"{apiVersion: example.com/v1, kind: Fleet, spec: {containers: [{name: c, resources: {limits: {cpu: many}}}]}}",
+	} {
+		_, err := intents.Object(read(t, text))
+		assert.Error(t, err, text)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	for text, hosts := range map[string][]string{
+		"{apiVersion: networking.k8s.io/v1, kind: Ingress, spec: {rules: [{host: A.example.com}, {http: {}}], tls: [{hosts: [b.example.com]}]}}":    {"a.example.com", "*", "b.example.com"},
+		"{apiVersion: networking.k8s.io/v1, kind: Ingress, spec: {defaultBackend: {service: {name: a}}}}":                                           {"*"},
+		"{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, spec: {hostnames: [a.example.com, '*.b.example.com']}}":                        {"a.example.com", "*.b.example.com"},
+		"{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, spec: {}}":                                                                     {"*"},
+		"{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, spec: {listeners: [{hostname: a.example.com}, {port: 80}]}}":                     {"a.example.com", "*"},
+		"{apiVersion: networking.istio.io/v1, kind: Gateway, spec: {servers: [{hosts: [shop/a.example.com]}]}}":                                     {"a.example.com"},
+		"{apiVersion: k8s.nginx.org/v1, kind: VirtualServer, spec: {host: a.example.com}}":                                                          {"a.example.com"},
+		"{apiVersion: traefik.io/v1alpha1, kind: IngressRoute, spec: {routes: [{match: 'Host(`a.example.com`, `b.example.com`) && Path(`/x`)'}]}}":  {"a.example.com", "b.example.com"},
+		"{apiVersion: traefik.io/v1alpha1, kind: IngressRoute, spec: {routes: [{match: 'HostRegexp(`.*`)'}, {match: 'Host(`a.b`) || Path(`/`)'}]}}": {"*", "*"},
+		"{apiVersion: cert-manager.io/v1, kind: Certificate, spec: {dnsNames: [a.example.com]}}":                                                    {"a.example.com"},
+		"{apiVersion: v1, kind: Service, spec: {}}":                                                                                                 nil,
+	} {
+		assert.Equal(t, hosts, names(object(t, text).Hosts), text)
+	}
+}
+
+// TestNoFieldOfASpecIsForgotten fills all fields of an App's spec that hold images, hosts,
+// annotations or numbers of pods, those to come too, and looks for each.
+func TestNoFieldOfASpecIsForgotten(t *testing.T) {
+	spec := runnerapi.AppSpec{}
+	f := filler{}
+	f.fill("", reflect.ValueOf(&spec).Elem())
+	in := intents.App(spec)
+	assert.ElementsMatch(t, f.annotations, names(in.Annotations))
+	assert.ElementsMatch(t, f.hosts, names(in.Hosts))
+	assert.ElementsMatch(t, f.images, images(in.Containers))
+	assert.Len(t, in.Counts, 3, "replicas, autoscaling.max and job.parallelism")
+
+	as := read(t, "{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {annotations: {own: x}}, spec: {image: web, replicas: 3, ingress: {hosts: [{host: a.example.com}]}}}")
+	in, err := intents.Object(as)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a.example.com"}, names(in.Hosts))
+	assert.Equal(t, []string{"own"}, names(in.Annotations))
+	assert.Equal(t, "spec", in.Containers[0].Field)
+	assert.Equal(t, []runnerapi.CountIntent{{Field: "spec.replicas", Pods: 3}}, in.Counts)
+}
+
+// filler notes what it has put where.
+type filler struct{ annotations, hosts, images []string }
+
+func (f *filler) fill(at string, v reflect.Value) {
+	name := at[strings.LastIndex(at, ".")+1:]
+	switch v.Kind() {
+	case reflect.Struct:
+		for n := range v.NumField() {
+			f.fill(at+"."+v.Type().Field(n).Name, v.Field(n))
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		f.fill(at, v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		f.fill(at, v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		if strings.HasSuffix(strings.ToLower(name), "annotations") {
+			v.SetMapIndex(reflect.ValueOf(at), reflect.ValueOf("x"))
+			f.annotations = append(f.annotations, at)
+		}
+	case reflect.String:
+		v.SetString(at)
+		switch strings.ToLower(name) {
+		case "image":
+			f.images = append(f.images, at)
+		case "host", "hostname":
+			f.hosts = append(f.hosts, at)
+		}
+	}
+}
+
+// TestPublicApps are seen in the spec of an App and in its manifest.
+func TestPublicApps(t *testing.T) {
+	spec := runnerapi.AppSpec{Image: "web", Ingress: &runnerapi.Ingress{Public: true}}
+	assert.Equal(t, "ingress.public", intents.App(spec).Public)
+	in := object(t, "{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: web}, spec: {image: web, ingress: {public: true}}}")
+	assert.Equal(t, []string{"web", "spec.ingress.public"}, []string{in.Name, in.Public})
+	in = object(t, "{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: web}, spec: {image: web, ingress: {hosts: [{host: a.example.com}]}}}")
+	assert.Empty(t, in.Public)
+}

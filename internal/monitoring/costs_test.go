@@ -1,0 +1,81 @@
+package monitoring_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/monitoringtest"
+)
+
+// priced is an OpenCost with costs of several namespaces.
+func priced(t *testing.T) *monitoringtest.Fake {
+	t.Helper()
+	f := monitoringtest.Start(t)
+	f.Answer(monitoringtest.Allocation, func(q url.Values) any {
+		if strings.Contains(q.Get("aggregate"), "label:") {
+			return monitoringtest.Allocations("production/web", "production/__unallocated__", "payroll/web", "beta/web", "__idle__")
+		}
+		return monitoringtest.Allocations("production", "payroll", "beta", "__idle__", "__unmounted__")
+	})
+	return f
+}
+
+func TestCostsOfManagedNamespaces(t *testing.T) {
+	f := priced(t)
+	list, err := reading("opencost", f).Cost(t.Context(), runnerapi.CostOptions{Since: 24 * time.Hour})
+	require.NoError(t, err)
+	assert.Equal(t, 24*time.Hour, list.End.Sub(list.Start))
+	require.Len(t, list.Items, 2)
+	assert.Equal(t, runnerapi.Cost{Namespace: "production", CPU: 1, Memory: 2, Storage: 3, Network: 4.5, Other: 0.5, Total: 11}, list.Items[1])
+	assert.Equal(t, "beta", list.Items[0].Namespace, "the name is the tie-break")
+	assert.Equal(t, []string{"namespace"}, f.Asked()[0]["aggregate"])
+	assert.Equal(t, []string{"true"}, f.Asked()[0]["accumulate"])
+}
+
+func TestCostsByApp(t *testing.T) {
+	list, err := reading("opencost", priced(t)).Cost(t.Context(), runnerapi.CostOptions{Namespace: "production", Since: time.Hour, ByApp: true})
+	require.NoError(t, err)
+	require.Len(t, list.Items, 2)
+	assert.Empty(t, list.Items[0].App, "what is no App's")
+	assert.Equal(t, "web", list.Items[1].App)
+}
+
+// TestCostsOfOthersAreNotShown is of an OpenCost that names another namespace than it counts.
+func TestCostsOfOthersAreNotShown(t *testing.T) {
+	f := monitoringtest.Start(t)
+	f.Answer(monitoringtest.Allocation, func(url.Values) any {
+		answer := monitoringtest.Allocations("payroll")
+		sets := answer["data"].([]monitoringtest.Object)
+		sets[0]["production"], sets[0]["beta"] = sets[0]["payroll"], nil
+		return answer
+	})
+	list, err := reading("opencost", f).Cost(t.Context(), runnerapi.CostOptions{Since: time.Hour})
+	require.NoError(t, err)
+	assert.Empty(t, list.Items)
+}
+
+func TestCostsThatThereAreNot(t *testing.T) {
+	_, err := reading("opencost", nil).Cost(t.Context(), runnerapi.CostOptions{Since: time.Hour})
+	p := problemOf(t, err)
+	assert.Equal(t, runnerapi.CodeNotSupported, p.Code)
+	assert.Contains(t, p.Fix, "components install opencost")
+
+	_, err = reading("opencost", priced(t)).Cost(t.Context(), runnerapi.CostOptions{Namespace: "payroll", Since: time.Hour})
+	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)
+
+	f := monitoringtest.Start(t)
+	f.Answer(monitoringtest.Allocation, func(url.Values) any {
+		return monitoringtest.Failure{Status: 500, Body: `{"code":500,"message":"Error: Prometheus is away"}`}
+	})
+	_, err = reading("opencost", f).Cost(t.Context(), runnerapi.CostOptions{Since: time.Hour})
+	p = problemOf(t, err)
+	assert.Equal(t, problem.Unavailable, p.Code)
+	assert.Contains(t, p.Detail, "Prometheus is away")
+}

@@ -1,0 +1,173 @@
+package monitoring_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/monitoring"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/monitoringtest"
+)
+
+var hour = runnerapi.HistoryOptions{Since: time.Hour, Step: 10 * time.Minute}
+
+func TestTheQueriesAreOfTheAppAlone(t *testing.T) {
+	f := monitoringtest.Start(t)
+	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
+		return monitoringtest.Matrix(monitoringtest.Series(q, "0.25", map[string]string{"namespace": "production"}))
+	})
+	history, err := reading("prometheus", f).MetricsHistory(t.Context(), web, hour)
+	require.NoError(t, err)
+	require.Len(t, history.Series, 6)
+	assert.Equal(t, runnerapi.MetricCPU, history.Series[0].Metric)
+	require.Len(t, history.Series[0].Values, 7)
+	assert.InDelta(t, 0.25, *history.Series[0].Values[6], 0)
+	assert.Equal(t, time.Hour, history.End.Sub(history.Start))
+
+	asked := f.Asked()
+	require.Len(t, asked, 6)
+	assert.Equal(t, `sum by (namespace) (rate(container_cpu_usage_seconds_total{namespace="production",pod=~"web-.*",container="web"}[600s]))`,
+		asked[0].Get("query"))
+	for _, q := range asked {
+		assert.Equal(t, "600", q.Get("step"))
+		for selected := range strings.SplitSeq(q.Get("query"), "{") {
+			if conditions, _, ok := strings.Cut(selected, "}"); ok {
+				assert.Contains(t, conditions, `namespace="production",pod=~"web-.*"`, q.Get("query"))
+			}
+		}
+	}
+}
+
+// TestSeriesOfOthersAreNotShown is of a Prometheus that answers what it was not asked for.
+func TestSeriesOfOthersAreNotShown(t *testing.T) {
+	f := monitoringtest.Start(t)
+	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
+		return monitoringtest.Matrix(
+			monitoringtest.Series(q, "1", map[string]string{"namespace": "payroll", "pod": "web-1"}),
+			monitoringtest.Series(q, "2", map[string]string{"namespace": "production", "pod": "other-1"}),
+			monitoringtest.Series(q, "3", map[string]string{"pod": "web-1"}),
+			monitoringtest.Series(q, "4", map[string]string{"namespace": "production"}),
+			monitoringtest.Series(q, "5", map[string]string{"namespace": "production", "pod": "web-1"}),
+		)
+	})
+	history, err := reading("prometheus", f).MetricsHistory(t.Context(), web, runnerapi.HistoryOptions{Since: time.Hour, Step: time.Hour, ByPod: true})
+	require.NoError(t, err)
+	for _, s := range history.Series {
+		assert.InDelta(t, 5, *s.Values[0], 0)
+	}
+	assert.Len(t, history.Series, 6)
+}
+
+func TestSeriesAreBounded(t *testing.T) {
+	f := monitoringtest.Start(t)
+	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
+		var all []monitoringtest.Object
+		for i := range 50 {
+			all = append(all, monitoringtest.Series(q, "1", map[string]string{"namespace": "production", "pod": fmt.Sprintf("web-%d", i)}))
+		}
+		return monitoringtest.Matrix(all...)
+	})
+	history, err := reading("prometheus", f).MetricsHistory(t.Context(), web, runnerapi.HistoryOptions{Since: time.Hour, Step: time.Hour, ByPod: true})
+	require.NoError(t, err)
+	assert.Len(t, history.Series, runnerapi.MaxHistorySeries)
+	assert.Equal(t, 6*50-runnerapi.MaxHistorySeries, history.Omitted)
+}
+
+// TestValuesThatAreNoNumbers have no place in JSON.
+func TestValuesThatAreNoNumbers(t *testing.T) {
+	f := monitoringtest.Start(t)
+	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
+		return monitoringtest.Matrix(monitoringtest.Object{
+			"metric": map[string]string{"namespace": "production"},
+			"values": [][]any{{q.Get("start"), "NaN"}},
+		})
+	})
+	_, err := reading("prometheus", f).MetricsHistory(t.Context(), web, hour)
+	assert.Equal(t, problem.Unavailable, problemOf(t, err).Code, "a time is a number")
+
+	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
+		s := monitoringtest.Series(q, "1", map[string]string{"namespace": "production"})
+		s["values"] = append([][]any{{-5e300, "1"}, {5e300, "1"}}, s["values"].([][]any)[1:]...)
+		s["values"].([][]any)[2][1] = "NaN"
+		s["values"].([][]any)[3][1] = "+Inf"
+		return monitoringtest.Matrix(s)
+	})
+	history, err := reading("prometheus", f).MetricsHistory(t.Context(), web, hour)
+	require.NoError(t, err)
+	values := history.Series[0].Values
+	assert.Nil(t, values[0])
+	assert.Nil(t, values[1])
+	assert.Nil(t, values[2])
+	assert.NotNil(t, values[3])
+}
+
+func TestAnAppThatIsNotThere(t *testing.T) {
+	_, err := reading("prometheus", monitoringtest.Start(t)).MetricsHistory(t.Context(), runnerapi.Key{Namespace: "payroll", Name: "web"}, hour)
+	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
+}
+
+func TestAComponentThatIsMissing(t *testing.T) {
+	_, err := reading("prometheus", nil).MetricsHistory(t.Context(), web, hour)
+	p := problemOf(t, err)
+	assert.Equal(t, runnerapi.CodeNotSupported, p.Code)
+	assert.Equal(t, http.StatusNotImplemented, p.Status)
+	assert.Contains(t, p.Fix, "pipeops-agent components install prometheus")
+}
+
+// TestAComponentThatFails has a cause and a fix for each way to fail.
+func TestAComponentThatFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer any
+		code   problem.Code
+		detail string
+	}{
+		"refuses":   {monitoringtest.Failure{Status: 422, Body: `{"status":"error","errorType":"execution","error":"too many samples"}`}, problem.Unavailable, "too many samples"},
+		"overload":  {monitoringtest.Failure{Status: 503, Body: "busy\x1b[31m"}, problem.Unavailable, "busy"},
+		"moved":     {monitoringtest.Failure{Status: 302}, problem.Unavailable, "Found"},
+		"nonsense":  {"hello", problem.Unavailable, "not understood"},
+		"huge":      {strings.Repeat("x", 9<<20), problem.Invalid, "more than 8 MiB"},
+		"countless": {make([]int, 2<<20), problem.Invalid, "more than 8 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := monitoringtest.Start(t)
+			f.Answer(monitoringtest.QueryRange, func(url.Values) any { return c.answer })
+			_, err := reading("prometheus", f).MetricsHistory(t.Context(), web, hour)
+			p := problemOf(t, err)
+			assert.Equal(t, c.code, p.Code)
+			assert.Contains(t, p.Detail, c.detail)
+			assert.NotContains(t, p.Detail, "\x1b")
+		})
+	}
+}
+
+func TestAComponentThatIsDown(t *testing.T) {
+	reader := monitoring.New(apps{}, func(context.Context, string) (*monitoring.Component, error) {
+		return &monitoring.Component{URL: "http://127.0.0.1:1"}, nil // nothing may listen there
+	})
+	_, err := reader.MetricsHistory(t.Context(), web, hour)
+	p := problemOf(t, err)
+	assert.Equal(t, problem.Unavailable, p.Code)
+	assert.Contains(t, p.Fix, "pipeops-agent components status")
+}
+
+func TestAComponentThatIsSlow(t *testing.T) {
+	f := monitoringtest.Start(t)
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	f.Answer(monitoringtest.QueryRange, func(url.Values) any { <-over; return nil })
+	reader := reading("prometheus", f)
+	reader.Patience(time.Millisecond)
+	_, err := reader.MetricsHistory(t.Context(), web, hour)
+	p := problemOf(t, err)
+	assert.Equal(t, problem.Timeout, p.Code)
+	assert.Contains(t, p.Detail, "prometheus did not answer in time")
+}

@@ -1,0 +1,157 @@
+// Package protected defines which objects the agent applies on behalf of others, from sets of
+// manifests, Git sources and charts. Regardless of the policy, no such object may change the
+// agent's own role, the cluster owner's policy, or the marks by which the agent identifies its
+// objects.
+package protected
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// Names that the agent and Helm reserve for ConfigMaps and Secrets of their own.
+const (
+	Inventory   = "pipeops-set-"     // prefix of a set's inventory
+	ReleaseLock = "pipeops-release-" // prefix of a release's lock
+	helmRelease = "sh.helm.release."
+)
+
+const ownDomain = "pipeops.io"
+
+// Agent identifies the agent on whose behalf objects are checked.
+type Agent struct {
+	Namespace      string
+	ServiceAccount string // pipeops-agent when empty
+}
+
+// closedGroups are API groups whose objects are never applied, with the reason. Through each of
+// them, a caller could change the agent's rights or the cluster owner's policy, or give the agent
+// another identity.
+var closedGroups = map[string]string{
+	"admissionregistration.k8s.io": "through admission the policy and the rights that bound the agent could be changed",
+	"apiregistration.k8s.io":       "whoever serves an API group answers for it, to the agent too",
+	"authentication.k8s.io":        "a token is somebody's identity",
+	"authorization.k8s.io":         "it is a question, no object",
+	"certificates.k8s.io":          "a certificate is somebody's identity",
+	"metrics.k8s.io":               "it is only to be read",
+}
+
+// Check refuses an object that may not be applied through the agent. The caller checks whether its
+// namespace is managed.
+func (a Agent) Check(u *unstructured.Unstructured) error {
+	gvk := u.GroupVersionKind()
+	group, kind := gvk.Group, Kind(gvk)
+	switch reason := closedGroups[group]; {
+	case reason != "":
+		return never(reason)
+	case own(group):
+		return problem.Errorf(problem.Forbidden, "use the call that is for it, such as pipeops-runner deploy", "objects of %s are the agent's own and not applied as manifests", group)
+	case kind == "CustomResourceDefinition.apiextensions.k8s.io" && strings.HasSuffix(u.GetName(), "."+ownDomain):
+		return never("it defines what the agent lives by")
+	case kind == "Namespace":
+		if err := a.namespace(u); err != nil {
+			return err
+		}
+	case kind == "Secret" && text(u, "type") == "kubernetes.io/service-account-token":
+		return never("a token of a ServiceAccount is somebody's identity")
+	case kind == "Node" || kind == "Event" || kind == "Event.events.k8s.io" || kind == "Binding":
+		return never("it is no manifest of an application")
+	case group == "rbac.authorization.k8s.io":
+		if err := a.role(u); err != nil {
+			return err
+		}
+	}
+	if err := name(kind, u.GetName()); err != nil {
+		return err
+	}
+	return marks(u)
+}
+
+// CheckRemoval refuses the removal of a release's object only if the agent depends on the object,
+// or if the removal takes objects of others with it. Everything else that Check refuses may be
+// removed with its release: only making or changing such an object would give an attacker anything.
+func (a Agent) CheckRemoval(u *unstructured.Unstructured) error {
+	kind := Kind(u.GroupVersionKind())
+	switch {
+	case kind == "CustomResourceDefinition.apiextensions.k8s.io" && strings.HasSuffix(u.GetName(), "."+ownDomain):
+		return stays("it defines what the agent lives by")
+	case kind == "Namespace":
+		return stays("whatever is in a namespace goes with it")
+	case kind == "Node":
+		return stays("it is no manifest of an application")
+	case name(kind, u.GetName()) != nil:
+		return stays("names like this one are those that the agent, or Helm, keeps for its own objects")
+	}
+	return nil
+}
+
+func stays(reason string) error {
+	return problem.Errorf(problem.Forbidden, "the owner of the cluster can do it with helm", "the agent removes no such object: %s", reason)
+}
+
+// Kind returns a kind as a policy names it: KIND or KIND.GROUP.
+func Kind(gvk schema.GroupVersionKind) string {
+	if gvk.Group == "" {
+		return gvk.Kind
+	}
+	return gvk.Kind + "." + gvk.Group
+}
+
+func own(domain string) bool {
+	return domain == ownDomain || strings.HasSuffix(domain, "."+ownDomain)
+}
+
+func never(reason string) error {
+	return problem.Errorf(problem.Forbidden, "leave it out: the owner of the cluster can apply it with kubectl", "the agent applies no such object: %s", reason)
+}
+
+func text(u *unstructured.Unstructured, fields ...string) string {
+	s, _, _ := unstructured.NestedString(u.Object, fields...)
+	return s
+}
+
+func (a Agent) namespace(u *unstructured.Unstructured) error {
+	if managed.ReservedNamespace(u.GetName(), a.Namespace) {
+		return problem.Errorf(problem.Forbidden, "use a namespace of your own", "namespace %s belongs to Kubernetes or to the agent itself", u.GetName())
+	}
+	for key := range u.GetLabels() {
+		if strings.HasPrefix(key, "pod-security.kubernetes.io/") {
+			return problem.Errorf(problem.Forbidden, "leave the label "+key+" out", "a namespace's pod security is the cluster owner's to say")
+		}
+	}
+	return nil
+}
+
+// name refuses names by which the agent, or Helm, finds its own objects.
+func name(kind, name string) error {
+	const fix = "choose another name"
+	switch {
+	case kind == "ConfigMap" && strings.HasPrefix(name, Inventory):
+		return problem.Errorf(problem.Forbidden, fix, "ConfigMaps whose names begin with %s are inventories of sets", Inventory)
+	case kind == "ConfigMap" && strings.HasPrefix(name, ReleaseLock):
+		return problem.Errorf(problem.Forbidden, fix, "ConfigMaps whose names begin with %s are locks of releases", ReleaseLock)
+	case kind == "Secret" && strings.HasPrefix(name, helmRelease):
+		return problem.Errorf(problem.Forbidden, fix, "Secrets whose names begin with %s are those in which Helm keeps releases", helmRelease)
+	case strings.HasPrefix(name, managed.FieldManager):
+		return problem.Errorf(problem.Forbidden, fix, "names that begin with %s are those that the agent keeps for its own objects", managed.FieldManager)
+	}
+	return nil
+}
+
+// marks refuses labels and annotations by which the agent identifies its own objects.
+func marks(u *unstructured.Unstructured) error {
+	for _, given := range []map[string]string{u.GetLabels(), u.GetAnnotations()} {
+		for key, value := range given {
+			domain, _, _ := strings.Cut(key, "/")
+			if key == managed.By && value == managed.ByAgent || own(domain) {
+				return problem.Errorf(problem.Forbidden, "leave it out", "%s=%s is a mark of the agent's", key, value)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package protected_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/protected"
+)
+
+func parse(t testing.TB, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &u.Object))
+	return u
+}
+
+// binding is a RoleBinding in namespace production.
+func binding(role, subject, namespace string) string {
+	return "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a, namespace: production}, roleRef: {kind: " + role +
+		", name: a}, subjects: [{kind: " + subject + ", name: a, namespace: '" + namespace + "'}]}"
+}
+
+func roleOf(groups, resources, verbs string) string {
+	return "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a}, rules: [{apiGroups: " + groups +
+		", resources: " + resources + ", verbs: " + verbs + "}]}"
+}
+
+// TestWhatNobodyApplies through the agent, with the reason.
+func TestWhatNobodyApplies(t *testing.T) {
+	agent := protected.Agent{Namespace: "pipeops"}
+	for text, says := range map[string]string{
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: pipeops-agent}}":                                                                    "keeps for its own rights",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: 'system:node'}}":                                                                    "keeps for its own rights",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, roleRef: {kind: ClusterRole, name: pipeops-agent-nodes}}":                       "keeps for its own rights",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, subjects: [{kind: ServiceAccount, name: x, namespace: pipeops}]}":               "rights to the agent itself",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, subjects: [{kind: User, name: 'system:serviceaccount:pipeops:pipeops-agent'}]}": "rights to the agent itself",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, subjects: [{kind: Group, name: 'system:serviceaccounts'}]}":                     "rights to the agent itself",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, subjects: [{kind: Group, name: 'system:serviceaccounts:pipeops'}]}":             "rights to the agent itself",
+		binding("Role", "ServiceAccount", "staging"):                        "in namespace \"production\", and the subject ServiceAccount a in \"staging\"",
+		binding("Role", "ServiceAccount", ""):                               "in namespace \"production\", and the subject ServiceAccount a in \"\"",
+		binding("Role", "User", ""):                                         "binds ServiceAccounts alone, and a subject is User a",
+		binding("Role", "Group", ""):                                        "binds ServiceAccounts alone, and a subject is Group a",
+		binding("ClusterRole", "ServiceAccount", "production"):              "binds a Role of its namespace, and roleRef names ClusterRole a",
+		roleOf("[rbac.authorization.k8s.io]", "[rolebindings]", "[create]"): "grants no \"rbac.authorization.k8s.io\" among its apiGroups",
+		roleOf("[pipeops.io]", "[apps]", "[get]"):                           "grants no \"pipeops.io\"",
+		roleOf("['*']", "[apps]", "[get]"):                                  "grants no \"*\"",
+		roleOf("['']", "['pods/*']", "[get]"):                               "grants no \"pods/*\"",
+		roleOf("['']", "[pods]", "['*']"):                                   "grants no \"*\" among its verbs",
+		roleOf("['']", "[pods/exec]", "[create]"):                           "grants no \"pods/exec\"",
+		roleOf("['']", "[serviceaccounts]", "[impersonate]"):                "grants no \"impersonate\"",
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: a}}":           "through admission",
+		"{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.example.com}}":                      "answers for it",
+		"{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: a}}":                       "somebody's identity",
+		"{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, metadata: {name: a}}":                                  "somebody's identity",
+		"{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: a}}":                   "somebody's identity",
+		"{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: a}}":                                                "agent's own",
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.pipeops.io}}":         "lives by",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}":                                                 "belongs to Kubernetes",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: pipeops}}":                                                     "the agent itself",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: a, labels: {pod-security.kubernetes.io/enforce: privileged}}}": "pod security",
+		"{apiVersion: v1, kind: Node, metadata: {name: a}}":                                                                "no manifest of an application",
+		"{apiVersion: v1, kind: Event, metadata: {name: a}}":                                                               "no manifest of an application",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app.kubernetes.io/managed-by: pipeops}}}":          "a mark of the agent's",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {pipeops.io/set: production/other}}}":          "a mark of the agent's",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {x.pipeops.io/y: z}}}":                              "a mark of the agent's",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: pipeops-set-a}}":                                               "inventories of sets",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: pipeops-release-a}}":                                           "locks of releases",
+		"{apiVersion: v1, kind: Secret, metadata: {name: sh.helm.release.v1.a.v1}}":                                        "in which Helm keeps releases",
+		"{apiVersion: v1, kind: Secret, metadata: {name: pipeops-agent-identity}}":                                         "the agent keeps",
+	} {
+		err := agent.Check(parse(t, text))
+		refused := &problem.Error{}
+		require.ErrorAs(t, err, &refused, text)
+		assert.Equal(t, problem.Forbidden, refused.Code)
+		assert.Contains(t, refused.Detail, says, text)
+		assert.NotEmpty(t, refused.Fix)
+	}
+	for _, text := range []string{
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app.kubernetes.io/managed-by: Helm}}}",
+		"{apiVersion: v1, kind: Secret, type: Opaque, metadata: {name: pipeops-set-a}}",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}",
+		binding("Role", "ServiceAccount", "production"), // that the cluster takes it: internal/manifests/TestARoleComesWithItsBinding
+		roleOf("['', coordination.k8s.io]", "[configmaps, leases]", "[get, list, watch, create]"),
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.example.com}}",
+	} {
+		assert.NoError(t, agent.Check(parse(t, text)), text)
+	}
+}
+
+// TestWhatMayBeRemoved is more than what may be made.
+func TestWhatMayBeRemoved(t *testing.T) {
+	agent := protected.Agent{Namespace: "pipeops"}
+	for text, says := range map[string]string{
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.pipeops.io}}": "lives by",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}":                                                   "goes with it",
+		"{apiVersion: v1, kind: Node, metadata: {name: a}}":                                                        "no manifest of an application",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: pipeops-set-a}}":                                       "keeps for its own",
+		"{apiVersion: v1, kind: Secret, metadata: {name: pipeops-agent-identity}}":                                 "keeps for its own",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: pipeops-agent}}":           "keeps for its own",
+	} {
+		refused := &problem.Error{}
+		require.ErrorAs(t, agent.CheckRemoval(parse(t, text)), &refused, text)
+		assert.Equal(t, problem.Forbidden, refused.Code)
+		assert.Contains(t, refused.Detail, says, text)
+		assert.NotEmpty(t, refused.Fix)
+	}
+	for _, text := range []string{
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: a}}",
+		"{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.example.com}}",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, subjects: [{kind: ServiceAccount, name: x, namespace: pipeops}]}",
+		"{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: a}}",
+	} {
+		require.Error(t, agent.Check(parse(t, text)), text)
+		assert.NoError(t, agent.CheckRemoval(parse(t, text)), text)
+	}
+}
+
+func FuzzCheck(f *testing.F) {
+	f.Add("{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, subjects: [1, {kind: 2}]}")
+	f.Add("{apiVersion: [], kind: {}, metadata: {labels: 1, annotations: [a]}}")
+	f.Fuzz(func(_ *testing.T, text string) {
+		u := &unstructured.Unstructured{}
+		if yaml.Unmarshal([]byte(text), &u.Object) == nil && u.Object != nil {
+			_ = protected.Agent{Namespace: "pipeops"}.Check(u)
+			_ = protected.Agent{Namespace: "pipeops"}.CheckRemoval(u)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// reconciler brings one source up to date, and returns its new status.
+type reconciler struct {
+	apps      Apps
+	manifests Manifests
+	applier   *applier
+	builder   *builder
+	cleanup   *buildCleanup
+	journal   *journal
+	revoked   *revokedRunners
+	now       func() time.Time
+	log       zerolog.Logger
+}
+
+// reconcile updates a source and returns the result.
+func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.SourceStatus, time.Duration) {
+	s := o.Status
+	s.ObservedGeneration, s.ObservedSync = o.Generation, o.sync()
+	if s.Suspension = r.suspension(o); s.Suspension != nil {
+		return r.suspend(ctx, o, s), 0
+	}
+	if o.Spec.Suspend {
+		s.Phase = runnerapi.SourceSuspended
+		r.condition(&s, "Unknown", "Suspended", "")
+		return s, 0
+	}
+	every, err := o.Spec.Every()
+	if err != nil { // not written by this agent
+		every = runnerapi.DefaultSourceInterval
+	}
+	if left := r.notBefore(o, every); left > 0 { // only the cluster is read, not the repository
+		return r.withHealth(ctx, o, s, left)
+	}
+	out, err := r.attempt(ctx, o, false)
+	r.cleanup.tidy(ctx, o, out.build)
+	s.Build = out.build
+	if err == nil && out.building() { // the repository is not contacted meanwhile
+		s.Attempted, s.Phase = out.commit, runnerapi.SourceBuilding
+		r.condition(&s, "Unknown", "Building", "commit "+out.commit+" as build "+out.build.Key().String())
+		return s, buildPause
+	}
+	now := r.now().UTC().Format(time.RFC3339)
+	s.CheckedAt = now
+	if out.commit != "" {
+		s.Attempted = out.commit
+	}
+	if err != nil {
+		return r.failed(o, s, out, err), min(every, r.again(err, every))
+	}
+	if out.new {
+		s.AppliedAt = now
+		r.journal.note(o, out, nil)
+	}
+	s.Error, s.Commit, s.Revision, s.Objects = nil, out.commit, out.revision, out.objects
+	return r.withHealth(ctx, o, s, spread(every))
+}
+
+// attempt gets the newest commit, and applies it unless it is applied already.
+func (r *reconciler) attempt(ctx context.Context, o *object, dryRun bool) (brought, error) {
+	// The call that put the source had its approval, where the policy requires one.
+	if err := r.applier.allowed(o, runnerapi.Intent{Command: putSource, Access: runnerapi.Named, Approved: true}); err != nil {
+		return brought{build: kept(o)}, err
+	}
+	if o.Spec.Build != nil {
+		return r.builder.attempt(ctx, o, dryRun)
+	}
+	return r.applier.attempt(ctx, o, dryRun)
+}
+
+func (r *reconciler) failed(o *object, s runnerapi.SourceStatus, out brought, err error) runnerapi.SourceStatus {
+	e := asSourceError(err)
+	if e.Code == string(problem.Internal) {
+		r.log.Error().Err(err).Stringer("source", o.key()).Msg("a source failed for a reason that is not told")
+	}
+	e.Commit, e.Since = out.commit, s.CheckedAt
+	if before := o.Status.Error; before != nil && before.Code == e.Code && before.Message == e.Message && before.Commit == e.Commit {
+		e.Since = before.Since
+	} else {
+		r.journal.note(o, out, e)
+	}
+	s.Phase, s.Error, s.Health = runnerapi.SourceFailed, e, nil
+	r.condition(&s, "False", "Failed", e.Message)
+	return s
+}
+
+// again returns when to retry after an error.
+func (r *reconciler) again(err error, every time.Duration) time.Duration {
+	var g *git.Error
+	p := &problem.Error{}
+	switch {
+	case errors.As(err, &g) && (g.Reason == git.Unreachable || g.Reason == git.Timeout), errors.As(err, &p) && p.Passing():
+		return spread(soon)
+	}
+	return spread(every)
+}
+
+func spread(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (1 - jitter + 2*jitter*rand.Float64())) //nolint:gosec // no secret: it keeps agents apart
+}
+
+func (r *reconciler) condition(s *runnerapi.SourceStatus, status, reason, message string) {
+	c := runnerapi.SourceCondition{Type: "Ready", Status: status, Reason: reason, Message: message, LastTransitionTime: r.now().UTC().Format(time.RFC3339)}
+	for _, before := range s.Conditions {
+		if before.Type == c.Type && before.Status == c.Status {
+			c.LastTransitionTime = before.LastTransitionTime
+		}
+	}
+	s.Conditions = []runnerapi.SourceCondition{c}
+}
+
+// kept returns the build of a source that is not checked.
+func kept(o *object) *runnerapi.SourceBuildStatus {
+	if o.Spec.Build == nil {
+		return nil
+	}
+	return o.Status.Build
+}

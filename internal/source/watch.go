@@ -1,0 +1,237 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	mergePatch = types.MergePatchType
+	// turnedOn is how often a leader checks whether sources were enabled.
+	turnedOn = 10 * time.Minute
+	// soon is the delay before a retry after a temporary error, unless the interval is shorter.
+	soon = 30 * time.Second
+	// patience bounds one look at a source.
+	patience = 5 * time.Minute
+	// jitter is the fraction of its interval by which a look may be early or late, so that not all
+	// agents contact a server at once.
+	jitter = 0.1
+)
+
+// Run follows sources while this replica leads, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
+	for range workers {
+		all.Go(func() error {
+			k.drain(ctx)
+			return nil
+		})
+	}
+	all.Go(func() error {
+		defer k.work.ShutDown()
+		for k.awaken(ctx) {
+			if k.config.Leads() && k.there(ctx) {
+				k.follow(ctx)
+			}
+		}
+		return nil
+	})
+	return all.Wait()
+}
+
+// awaken waits for a reason to look; it returns false once ctx has ended.
+func (k *Keeper) awaken(ctx context.Context) bool {
+	timer := time.NewTimer(turnedOn)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-k.wake:
+	case <-timer.C:
+	}
+	return true
+}
+
+// there reports whether the cluster has sources and lets the agent see them.
+func (k *Keeper) there(ctx context.Context) bool {
+	for _, r := range k.cluster.everywhere() {
+		if _, err := r.List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
+			return true
+		} else if !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+			k.config.Log.Warn().Err(err).Msg("Git sources cannot be listed; trying again")
+			k.Wake()
+		}
+	}
+	return false
+}
+
+// follow watches sources until this replica no longer leads.
+func (k *Keeper) follow(ctx context.Context) {
+	k.config.Log.Debug().Msg("following Git sources")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if k.config.Heard != nil {
+		k.config.Heard(ctx)
+	}
+	all, ctx := errgroup.WithContext(ctx)
+	where := k.cluster.everywhere()
+	stores := make([]cache.Store, 0, len(where))
+	for _, r := range where {
+		store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+			ListerWatcher: listWatch(r), ObjectType: &unstructured.Unstructured{}, Handler: k.handler(),
+			Transform: withoutFields,
+		})
+		stores = append(stores, store)
+		all.Go(func() error {
+			informer.RunWithContext(ctx)
+			return nil
+		})
+	}
+	k.keepStores(stores)
+	defer k.keepStores(nil)
+	all.Go(func() error {
+		k.cleanup.sweep(ctx)
+		return nil
+	})
+	all.Go(func() error {
+		defer cancel()
+		tick := time.NewTicker(turnedOn)
+		defer tick.Stop()
+		for k.config.Leads() {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-k.wake:
+			case <-tick.C:
+			}
+		}
+		k.Wake() // it may lead again by now
+		return nil
+	})
+	_ = all.Wait() // none of them fails
+}
+
+func (k *Keeper) keepStores(stores []cache.Store) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stores = stores
+}
+
+func listWatch(r dynamic.ResourceInterface) cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return r.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return r.Watch(ctx, o)
+		},
+	}
+}
+
+func withoutFields(in any) (any, error) {
+	if u, ok := in.(*unstructured.Unstructured); ok {
+		u.SetManagedFields(nil)
+	}
+	return in, nil
+}
+
+// handler schedules a look at a source when its spec changed, or when a Runner requests one.
+// Changes of its status are our own.
+func (k *Keeper) handler() cache.ResourceEventHandler {
+	add := func(in any) {
+		if u, ok := in.(*unstructured.Unstructured); ok {
+			k.work.Add(runnerapi.Key{Namespace: u.GetNamespace(), Name: u.GetName()})
+		}
+	}
+	remove := func(in any) {
+		if last, missed := in.(cache.DeletedFinalStateUnknown); missed {
+			in = last.Obj
+		}
+		add(in)
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: add, DeleteFunc: remove, UpdateFunc: func(before, now any) {
+		b, ok1 := before.(*unstructured.Unstructured)
+		n, ok2 := now.(*unstructured.Unstructured)
+		if !ok1 || !ok2 || b.GetGeneration() != n.GetGeneration() || asked(b) != asked(n) {
+			add(now)
+		}
+	}}
+}
+
+// asked returns who put a source, by which call, and the last call that requested a look.
+func asked(u *unstructured.Unstructured) [3]string {
+	a := u.GetAnnotations()
+	return [3]string{a[managed.ChangedBy], a[managed.RequestID], a[managed.Sync]}
+}
+
+// drain handles sources until the queue is shut down.
+func (k *Keeper) drain(ctx context.Context) {
+	for {
+		key, stopped := k.work.Get()
+		if stopped {
+			return
+		}
+		if ctx.Err() == nil && k.config.Leads() {
+			if next := k.look(ctx, key); next > 0 {
+				k.work.AddAfter(key, next)
+			}
+		}
+		k.work.Done(key)
+	}
+}
+
+// look updates one source, and returns when to look again; 0 for not before it changes.
+func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	sources, err := k.cluster.on(ctx, key.Namespace)
+	if err != nil {
+		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("the source is not looked at")
+		return turnedOn
+	}
+	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		k.cleanup.gone(ctx, key)
+		return 0
+	}
+	var o *object
+	if err == nil {
+		o, err = read(u)
+	}
+	if err != nil {
+		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("the source cannot be read; trying again")
+		return soon
+	}
+	status, next := k.reconciler.reconcile(ctx, o)
+	if ctx.Err() != nil {
+		return soon
+	}
+	if err := write(ctx, sources, o, status); err != nil && !apierrors.IsNotFound(err) {
+		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("the source's status cannot be written; trying again")
+		return soon
+	}
+	return next
+}
+
+// write writes the status into the cluster.
+func write(ctx context.Context, sources dynamic.ResourceInterface, o *object, s runnerapi.SourceStatus) error {
+	// As a whole, so that removed fields disappear.
+	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status", "value": s}})
+	if err != nil {
+		return err
+	}
+	_, err = sources.Patch(ctx, o.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: managed.FieldManager}, "status")
+	return err
+}

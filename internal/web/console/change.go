@@ -1,0 +1,162 @@
+package console
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+)
+
+// change is something that a page can change: what it asks before, and the call that does it.
+type change struct {
+	call  string // its ID
+	title string // {name} stands for what is changed
+	page  string // the entry of the navigation
+	ask   func(name string, query url.Values) web.Question
+	do    func(ctx context.Context, t operatorapi.Target, f form) (outcome, error)
+}
+
+// outcome is what follows a change: another page, or a secret that is shown once.
+type outcome struct {
+	to, done string // path, and the key of a notice
+	made     *made
+}
+
+// made is what the page "made" shows.
+type made struct {
+	Text, Secret, Label string
+	Next, NextText      string // a command line
+	Back, BackText      string
+}
+
+// form is what was sent, and the name in the path.
+type form struct {
+	name   string
+	values url.Values
+}
+
+func (f form) text(field string) string { return strings.TrimSpace(f.values.Get(field)) }
+
+func (f form) on(field string) bool { return f.values.Get(field) == "true" }
+
+// write has the key of the form: one that is sent twice is carried out once.
+func (f form) write() operatorapi.Write {
+	return operatorapi.Write{IdempotencyKey: f.values.Get("key")}
+}
+
+func (f form) number(field string) (int, error) {
+	n, err := strconv.Atoi(f.text(field))
+	if err != nil {
+		return 0, problem.Errorf(problem.Invalid, "enter a number", "%s: %.40q is not a number", field, f.text(field))
+	}
+	return n, nil
+}
+
+func (f form) duration(field string) (operatorapi.Duration, error) {
+	if f.text(field) == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(f.text(field))
+	if err != nil {
+		return 0, problem.Errorf(problem.Invalid, "write 90s, 5m or 24h", "%s: %.40q is not a duration", field, f.text(field))
+	}
+	return operatorapi.Duration(d), nil
+}
+
+// labels parses KEY=VALUE and, for those to remove, KEY-.
+func (f form) labels(field string) (set map[string]string, remove []string, err error) {
+	set = map[string]string{}
+	for _, word := range words(f.text(field)) {
+		key, value, found := strings.Cut(word, "=")
+		switch {
+		case found && key != "":
+			set[key] = value
+		case strings.HasSuffix(word, "-"):
+			remove = append(remove, strings.TrimSuffix(word, "-"))
+		default:
+			return nil, nil, problem.Errorf(problem.Invalid, "write KEY=VALUE to set a label, and KEY- to remove one", "%.100q is not a label", word)
+		}
+	}
+	return set, remove, nil
+}
+
+// words are separated by spaces or commas.
+func words(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' || r == '\t' || r == '\r' })
+}
+
+// program is what equivalent command lines are for.
+const program = "pipeops-controlplane"
+
+// changes are all of them by their path below the console's.
+func changes() map[string]change {
+	all := map[string]change{}
+	for _, some := range []map[string]change{agentChanges, enrolmentChanges, runnerChanges, webhookChanges, announcementChanges, releaseChanges, hostChanges, operatorChanges} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+// ask shows the page that asks before a change.
+func (c *Console) ask(change change) web.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if v := visitor(r.Context()); !v.may(change.call) {
+			return problem.Errorf(problem.Forbidden, "have an operator with the role "+roles()[change.call]+" do it",
+				"operator %s has the role %s, and %s needs %s", v.Operator.Name, v.Operator.Role, change.call, roles()[change.call])
+		}
+		name := r.PathValue("name")
+		q := change.ask(name, r.URL.Query())
+		q.Action, q.With = r.URL.EscapedPath(), program
+		q.Hidden = append(q.Hidden, web.Hidden{Name: "key", Value: web.Secret()})
+		of := page(r, strings.ReplaceAll(change.title, "{name}", name), change.page, "")
+		of.Data = q
+		c.pages.Render(w, r, http.StatusOK, "confirm", of)
+		return nil
+	}
+}
+
+// change carries a change out.
+func (c *Console) change(change change) web.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		ctx, cancel := context.WithTimeout(calling(r.Context()), readTimeout)
+		defer cancel()
+		out, err := change.do(ctx, c.opts.API, form{r.PathValue("name"), r.PostForm})
+		if err != nil {
+			return err
+		}
+		if out.made != nil {
+			of := page(r, strings.ReplaceAll(change.title, "{name}", r.PathValue("name")), change.page, "")
+			of.Data = *out.made
+			c.pages.Render(w, r, http.StatusOK, "made", of)
+			return nil
+		}
+		http.Redirect(w, r, out.to+"?done="+out.done, http.StatusSeeOther)
+		return nil
+	}
+}
+
+// done are the notices after a change, by the query that a redirect carries.
+var done = map[string]string{ //nolint:gosec // sentences, and no credentials
+	"label": "The labels are set.", "revoke-agent": "The agent is revoked. Its tunnel closes.", "remove-agent": "The agent is removed. Its cluster can register again.",
+	"approve": "The registration is approved. The agent registers within a minute.", "deny": "The registration is denied.",
+	"revoke-token": "The token is revoked.", "revoke-runner": "The Runner is revoked.", "enable": "The webhook gets events again.",
+	"delete-webhook": "The webhook is deleted.", "requeue": "The chosen announcements are on their way again.", "drop": "The chosen announcements are dropped.",
+	"withdraw": "The offer is withdrawn.", "grant-host": "The agent may serve the host.", "take-host": "The host is taken back.",
+	"revoke-operator": "The operator is revoked, and signed out everywhere.",
+}
+
+// Changes returns the paths of all changes, below the console's, and the call of each.
+func Changes() map[string]string {
+	calls := map[string]string{}
+	for path, change := range changes() {
+		calls[path] = change.call
+	}
+	return calls
+}

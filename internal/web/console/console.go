@@ -1,0 +1,115 @@
+package console
+
+import (
+	"context"
+	"embed"
+	"net/http"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+)
+
+//go:embed templates/*.html
+var files embed.FS
+
+// Cookie is the name of the session's cookie. Browsers take one with this prefix only if it is
+// secure, and of this host alone.
+const Cookie = "__Host-pipeops-console"
+
+// maxStreams is how many pages may follow the fleet at a time.
+const maxStreams = 256
+
+// lookAgain is how often an open page shows how long ago something was.
+const lookAgain = 15 * time.Second
+
+const signIn = "run `pipeops-controlplane console --credentials FILE` and open the link that it prints; each link works once"
+
+// Visitor is the Value of a session: the operator who has signed in.
+type Visitor struct {
+	Operator store.Operator
+	// Identify returns the caller of the operator API, as it is at the time of each call.
+	Identify func(context.Context) (operatorapi.Caller, error)
+}
+
+// Options say what the pages are about.
+type Options struct {
+	API      operatorapi.Target
+	Sessions web.Keeper
+	// Hosts reports whether a Host header is one of the control plane's.
+	Hosts   func(host string) bool
+	Place   string // what the header names: the control plane's address
+	Version string
+	Now     func() time.Time
+	// Watch calls changed after changes of the database, until the context ends.
+	Watch func(ctx context.Context, changed func()) error
+}
+
+// Console serves the pages.
+type Console struct {
+	http.Handler
+	opts    Options
+	pages   *web.Pages
+	streams *web.Streams
+	changes broadcast
+}
+
+// nav is the order of the pages.
+var nav = []web.Link{
+	{Path: "/console/", Text: "Fleet"}, {Path: "/console/enrolment", Text: "Enrolment"}, {Path: "/console/runners", Text: "Runners"},
+	{Path: "/console/hosts", Text: "Public hosts"}, {Path: "/console/webhooks", Text: "Webhooks"},
+	{Path: "/console/announcements", Text: "Announcements"}, {Path: "/console/releases", Text: "Releases"}, {Path: "/console/ca", Text: "Certificates"},
+	{Path: "/console/operators", Text: "Operators", Needs: operatorapi.ListOperators.ID},
+	{Path: "/console/audit", Text: "Audit log", Needs: operatorapi.GetOperatorAudit.ID},
+}
+
+// New returns the pages.
+func New(opts Options) (*Console, error) {
+	pages, err := web.NewPages(web.Pages{
+		Product: "PipeOps console", Place: opts.Place, Version: opts.Version, Nav: nav, Base: operatorapi.ConsolePath, SignIn: signIn,
+	}, files)
+	if err != nil {
+		return nil, err
+	}
+	c := &Console{opts: opts, pages: pages, streams: web.NewStreams(maxStreams)}
+	c.Handler = web.NewGuard(web.Guard{
+		Hosts: opts.Hosts, Sessions: opts.Sessions, Cookie: Cookie, Form: true, Pages: pages, Next: c.routes(), Now: opts.Now,
+	})
+	return c, nil
+}
+
+// Run keeps open pages up to date until ctx ends, then ends their streams.
+func (c *Console) Run(ctx context.Context) error {
+	defer c.changes.end()
+	watched := make(chan error, 1)
+	go func() { watched <- c.opts.Watch(ctx, c.changes.notify) }()
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
+	for {
+		select {
+		case err := <-watched:
+			return err
+		case <-again.C:
+			c.changes.notify()
+		}
+	}
+}
+
+func (c *Console) routes() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, handler := range map[string]web.Handler{
+		"/{$}": c.fleet, "/live/fleet": c.fleetLive,
+		"/agents/{name}": c.agent, "/live/agents/{name}": c.agentLive, "/agents/{name}/audit": c.agentAudit,
+		"/enrolment": c.enrolment, "/runners": c.runners, "/hosts": c.hosts, "/webhooks": c.webhooks, "/webhooks/{name}": c.webhook,
+		"/announcements": c.announcements, "/releases": c.releases, "/ca": c.ca, "/operators": c.operators, "/audit": c.audit,
+	} {
+		mux.Handle("GET "+operatorapi.ConsolePath+pattern, c.pages.Handle(handler))
+	}
+	for path, change := range changes() {
+		mux.Handle("GET "+operatorapi.ConsolePath+path, c.pages.Handle(c.ask(change)))
+		mux.Handle("POST "+operatorapi.ConsolePath+path, c.pages.Handle(c.change(change)))
+	}
+	mux.Handle("/", c.pages.Handle(func(http.ResponseWriter, *http.Request) error { return notFound() }))
+	return mux
+}

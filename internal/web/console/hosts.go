@@ -1,0 +1,75 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+)
+
+const hostsPath = operatorapi.ConsolePath + "/hosts"
+
+// caData is what the page Certificates shows.
+type caData struct {
+	operators.CAStatus
+	Issued []operators.IssuedCertificate
+	Find   string
+}
+
+// hostsData is what the page Public hosts shows.
+type hostsData struct {
+	web.Rows[routes.Route]
+	Omitted int
+	Grants  []store.HostGrant
+}
+
+func (c *Console) hosts(w http.ResponseWriter, r *http.Request) error {
+	return show(c, w, r, "hosts", page(r, "Public hosts", hostsPath, ""), func(ctx context.Context) (data hostsData, err error) {
+		list, err := operatorapi.ListRoutes.Do(ctx, c.opts.API, operatorapi.RoutesInput{})
+		if err != nil {
+			return data, err
+		}
+		data.Rows, data.Omitted = web.Paged(list.Items, r.URL.Query()), list.Omitted
+		grants, err := operatorapi.ListHostGrants.Do(ctx, c.opts.API, struct{}{})
+		data.Grants = grants.Items
+		return data, err
+	})
+}
+
+var hostChanges = map[string]change{
+	"/hosts/new": {
+		call: operatorapi.GrantHost.ID, title: "Grant a host", page: hostsPath,
+		ask: func(string, url.Values) web.Question {
+			return web.Question{
+				Text:   "The agent may serve the host without a proof in DNS.",
+				Button: "Grant the host", Command: program + " gateway grant HOST AGENT", Back: hostsPath, BackText: "Public hosts",
+				Fields: []web.Field{
+					{Kind: "text", Name: "host", Label: "Host", Required: true, Hint: "Such as www.example.com."},
+					{Kind: "text", Name: "agent", Label: "Agent", Required: true, Hint: "Name or ID."},
+				},
+			}
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			_, err := operatorapi.GrantHost.Do(ctx, t, operatorapi.GrantHostInput{Write: f.write(), Host: f.text("host"), Body: operatorapi.GrantHostBody{Agent: f.text("agent")}})
+			return outcome{to: hostsPath, done: "grant-host"}, err
+		},
+	},
+	"/hosts/{name}/take": {
+		call: operatorapi.TakeHost.ID, title: "Take back {name}", page: hostsPath,
+		ask: func(name string, _ url.Values) web.Question {
+			return web.Question{
+				Text:   "The agent serves the host no longer, unless DNS proves that it may.",
+				Button: "Take the host back", Danger: true, Command: program + " gateway take " + name, Back: hostsPath, BackText: "Public hosts",
+			}
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			_, err := operatorapi.TakeHost.Do(ctx, t, operatorapi.HostInput{Write: f.write(), Host: f.name})
+			return outcome{to: hostsPath, done: "take-host"}, err
+		},
+	},
+}

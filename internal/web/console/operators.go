@@ -1,0 +1,137 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+)
+
+const operatorsPath = operatorapi.ConsolePath + "/operators"
+
+// operatorRow is an operator with what its certificate is worth.
+type operatorRow struct {
+	store.Operator
+	State string
+}
+
+func (c *Console) operators(w http.ResponseWriter, r *http.Request) error {
+	return show(c, w, r, "operators", page(r, "Operators", operatorsPath, ""), func(ctx context.Context) (web.Rows[operatorRow], error) {
+		list, err := operatorapi.ListOperators.Do(ctx, c.opts.API, struct{}{})
+		rows := make([]operatorRow, len(list.Items))
+		for i, o := range list.Items {
+			rows[i] = operatorRow{o, operatorState(o, c.opts.Now())}
+		}
+		return web.Paged(rows, r.URL.Query()), err
+	})
+}
+
+func operatorState(o store.Operator, now time.Time) string {
+	switch {
+	case !o.RevokedAt.IsZero():
+		return "revoked"
+	case now.After(o.ExpiresAt):
+		return "expired"
+	}
+	return "valid"
+}
+
+var operatorChanges = map[string]change{
+	"/operators/new": {
+		call: operatorapi.CreateOperator.ID, title: "Create an operator", page: operatorsPath,
+		ask: func(string, url.Values) web.Question {
+			return web.Question{
+				Text:   "The next page has the operator's credentials. A viewer reads. An operator also changes the fleet. An admin also manages the CA, the operators and the releases.",
+				Button: "Create the operator", Command: program + " operator create NAME --role ROLE -o NAME.json", Back: operatorsPath, BackText: "Operators",
+				Fields: []web.Field{
+					{Kind: "text", Name: "name", Label: "Name", Required: true, Hint: "a-z, 0-9 and '-'."},
+					{Kind: "select", Name: "role", Label: "Role", Options: operators.Roles, Value: operators.RoleViewer},
+					{Kind: "text", Name: "ttl", Label: "Valid for", Value: "2160h", Hint: "Such as 2160h, which is 90 days; a year at most."},
+					{Kind: "checkbox", Name: "replace", Label: "Replace the credentials and the role of an existing operator"},
+				},
+			}
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			ttl, err := f.duration("ttl")
+			if err != nil {
+				return outcome{}, err
+			}
+			name := f.text("name")
+			credentials, err := operatorapi.CreateOperator.Do(ctx, t, operatorapi.CreateOperatorInput{Write: f.write(), Body: operatorapi.CreateOperatorBody{
+				Name: name, Role: f.text("role"), TTL: ttl, Replace: f.on("replace"),
+			}})
+			if err != nil {
+				return outcome{}, err
+			}
+			text, err := credentials.Encode()
+			return outcome{made: &made{
+				Text: "The credentials are shown here once. Keep them like a password.", Label: "Credentials", Secret: string(text),
+				NextText: "Save them as " + name + ".json, which only the operator can read, and open the console with them:",
+				Next:     "chmod 600 " + name + ".json && " + program + " console --credentials " + name + ".json", Back: operatorsPath, BackText: "Operators",
+			}}, err
+		},
+	},
+	"/operators/{name}/revoke": {
+		call: operatorapi.RevokeOperator.ID, title: "Revoke {name}", page: operatorsPath,
+		ask: func(name string, _ url.Values) web.Question {
+			return web.Question{
+				Text:   "The control plane refuses the operator's certificate, and ends the sessions in the console.",
+				Button: "Revoke the operator", Danger: true, Command: program + " operator revoke " + name, Back: operatorsPath, BackText: "Operators",
+			}
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			_, err := operatorapi.RevokeOperator.Do(ctx, t, operatorapi.OperatorInput{Write: f.write(), Operator: f.name})
+			return outcome{to: operatorsPath, done: "revoke-operator"}, err
+		},
+	},
+}
+
+// operatorAudit is what the page of the operators' audit log shows.
+type operatorAudit struct {
+	operatorapi.OperatorAudit
+	Report       *audit.Report // of the verification, if that was asked for
+	Older, Newer string        // queries of the pages beside this one; empty for none
+	First, Last  int64
+}
+
+func (c *Console) audit(w http.ResponseWriter, r *http.Request) error {
+	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	if err != nil || after < 0 {
+		after = -1
+	}
+	return show(c, w, r, "audit", page(r, "Operators' audit log", operatorapi.ConsolePath+"/audit", ""), func(ctx context.Context) (data operatorAudit, err error) {
+		data.OperatorAudit, err = operatorapi.GetOperatorAudit.Do(ctx, c.opts.API, operatorapi.OperatorAuditInput{After: after, Limit: recordsShown})
+		if err != nil {
+			return data, err
+		}
+		data.turn()
+		if r.URL.Query().Get("verify") != "" {
+			report, err := operatorapi.VerifyOperatorAudit.Do(ctx, c.opts.API, operatorapi.VerifyAuditInput{})
+			data.Report = &report
+			return data, err
+		}
+		return data, nil
+	})
+}
+
+// turn orders the records, the newest first, and finds the pages beside this one.
+func (d *operatorAudit) turn() {
+	d.Items = newestFirst(d.Items)
+	if len(d.Items) == 0 {
+		return
+	}
+	d.First, d.Last = d.Items[len(d.Items)-1].Seq, d.Items[0].Seq
+	if d.First > 1 {
+		d.Older = "?after=" + strconv.FormatInt(max(0, d.First-1-recordsShown), 10)
+	}
+	if d.Last < d.Head.Seq {
+		d.Newer = "?after=" + strconv.FormatInt(d.Last, 10)
+	}
+}

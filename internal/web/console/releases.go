@@ -1,0 +1,50 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+)
+
+const releasesPath = operatorapi.ConsolePath + "/releases"
+
+func (c *Console) releases(w http.ResponseWriter, r *http.Request) error {
+	return show(c, w, r, "releases", page(r, "Releases", releasesPath, ""), func(ctx context.Context) (web.Rows[store.Release], error) {
+		list, err := operatorapi.ListReleases.Do(ctx, c.opts.API, struct{}{})
+		return web.Paged(list.Items, r.URL.Query()), err
+	})
+}
+
+var releaseChanges = map[string]change{
+	"/releases/{name}/withdraw": {
+		call: operatorapi.WithdrawReleases.ID, title: "Withdraw offer {name}", page: releasesPath,
+		ask: func(name string, _ url.Values) web.Question {
+			return web.Question{
+				Text:   "Agents that have not begun the update do not get it. Those that have it keep it.",
+				Button: "Withdraw the offer", Danger: true, Command: program + " release withdraw " + name, Back: releasesPath, BackText: "Releases",
+			}
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			_, err := operatorapi.WithdrawReleases.Do(ctx, t, operatorapi.WithdrawInput{Write: f.write(), Release: f.name})
+			return outcome{to: releasesPath, done: "withdraw"}, err
+		},
+	},
+}
+
+// certificatesShown is how many of the newest certificates a page shows.
+const certificatesShown = 100
+
+func (c *Console) ca(w http.ResponseWriter, r *http.Request) error {
+	return show(c, w, r, "ca", page(r, "Certificates", operatorapi.ConsolePath+"/ca", ""), func(ctx context.Context) (data caData, err error) {
+		if data.CAStatus, err = operatorapi.GetCA.Do(ctx, c.opts.API, struct{}{}); err != nil {
+			return data, err
+		}
+		list, err := operatorapi.ListCertificates.Do(ctx, c.opts.API, operatorapi.CertificatesInput{Limit: certificatesShown, Name: r.URL.Query().Get("find")})
+		data.Issued, data.Find = list.Items, r.URL.Query().Get("find")
+		return data, err
+	})
+}

@@ -1,0 +1,94 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
+)
+
+const runnersPath = operatorapi.ConsolePath + "/runners"
+
+func (c *Console) runners(w http.ResponseWriter, r *http.Request) error {
+	return show(c, w, r, "runners", page(r, "Runners", runnersPath, ""), func(ctx context.Context) (web.Rows[operatorapi.Runner], error) {
+		list, err := operatorapi.ListRunners.Do(ctx, c.opts.API, struct{}{})
+		return web.Paged(list.Items, r.URL.Query()), err
+	})
+}
+
+func runnerQuestion(q web.Question) web.Question {
+	q.Back, q.BackText = runnersPath, "Runners"
+	return q
+}
+
+var grantField = web.Field{
+	Kind: "text", Name: "agents", Label: "Agents that the Runner may see and reach",
+	Hint: "A label selector, such as env=prod,region in (eu,us). Empty for all agents.",
+}
+
+var runnerChanges = map[string]change{
+	"/runners/new": {
+		call: operatorapi.CreateRunner.ID, title: "Create a Runner", page: runnersPath,
+		ask: func(string, url.Values) web.Question {
+			return runnerQuestion(web.Question{
+				Text:   "The next page has the Runner's credentials. Anyone who has them commands the agents that the Runner may reach, as far as each cluster's policy allows.",
+				Button: "Create the Runner", Command: program + " runner create NAME -o NAME.json --agents SELECTOR",
+				Fields: []web.Field{
+					{Kind: "text", Name: "name", Label: "Name", Required: true, Hint: "a-z, 0-9 and '-'."}, grantField,
+					{Kind: "text", Name: "ttl", Label: "Each certificate lasts", Value: "24h", Hint: "The Runner renews it by itself. A Runner that runs less often needs longer, such as 8760h."},
+				},
+			})
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			ttl, err := f.duration("ttl")
+			if err != nil {
+				return outcome{}, err
+			}
+			made, err := operatorapi.CreateRunner.Do(ctx, t, operatorapi.CreateRunnerInput{Write: f.write(), Body: operatorapi.CreateRunnerBody{Name: f.text("name"), TTL: ttl, Agents: f.text("agents")}})
+			return madeRunner(f.text("name"), made, err)
+		},
+	},
+	"/runners/{name}/grant": {
+		call: operatorapi.GrantRunner.ID, title: "Change the grant of {name}", page: runnersPath,
+		ask: func(name string, query url.Values) web.Question {
+			field := grantField
+			field.Value = query.Get("agents")
+			return runnerQuestion(web.Question{
+				Text:   "The Runner gets new credentials, and its old ones end.",
+				Button: "Change the grant", Command: program + " runner grant " + name + " --agents SELECTOR -o " + name + ".json", Fields: []web.Field{field},
+			})
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			made, err := operatorapi.GrantRunner.Do(ctx, t, operatorapi.GrantRunnerInput{Write: f.write(), Runner: f.name, Body: operatorapi.GrantRunnerBody{Agents: f.text("agents")}})
+			return madeRunner(f.name, made, err)
+		},
+	},
+	"/runners/{name}/revoke": {
+		call: operatorapi.RevokeRunner.ID, title: "Revoke {name}", page: runnersPath,
+		ask: func(name string, _ url.Values) web.Question {
+			return runnerQuestion(web.Question{
+				Text:   "The control plane and every agent refuse the Runner. What it deployed runs on.",
+				Button: "Revoke the Runner", Danger: true, Command: program + " runner revoke " + name,
+			})
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			_, err := operatorapi.RevokeRunner.Do(ctx, t, operatorapi.RunnerInput{Write: f.write(), Runner: f.name})
+			return outcome{to: runnersPath, done: "revoke-runner"}, err
+		},
+	},
+}
+
+func madeRunner(name string, c credentials.Credentials, err error) (outcome, error) {
+	if err != nil {
+		return outcome{}, err
+	}
+	text, err := c.Encode()
+	return outcome{made: &made{
+		Text: "The credentials are shown here once. Keep them like a password.", Label: "Credentials", Secret: string(text),
+		NextText: "Save them as " + name + ".json, which only you can read, and try them:", Next: "chmod 600 " + name + ".json && pipeops-runner agents --credentials " + name + ".json",
+		Back: runnersPath, BackText: "Runners",
+	}}, err
+}

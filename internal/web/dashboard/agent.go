@@ -1,0 +1,161 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// agentState is how the agent is, as far as the cluster or the agent itself tells.
+type agentState struct {
+	State   string // ready, not ready, absent or unknown
+	Version string
+	Image   string
+	Detail  string
+	Where   string
+	Pods    []agentPod
+	Wrong   []trouble
+	Problem *problem.Error // why this is unknown
+}
+
+type agentPod struct {
+	Name, State, Node string
+	Restarts          int32
+	Since             time.Time
+}
+
+// askTimeout bounds how long a page waits for the agent itself.
+const askTimeout = 3 * time.Second
+
+// agent returns how the agent is: of this machine, or in pods.
+func (d *Dashboard) agent(ctx context.Context) agentState {
+	if d.opts.Readiness != nil {
+		return d.agentOfMachine(ctx)
+	}
+	own, err := d.cluster.facts.Own(ctx)
+	if p := unread(err, "reading the agent's Deployment"); p != nil {
+		s := agentState{State: "unknown", Problem: p, Where: "namespace " + d.opts.Namespace}
+		if p.Code == problem.NotFound {
+			s.State, s.Problem = "absent", nil
+			s.Wrong = []trouble{{Title: "The agent is not installed", Tone: "bad",
+				Detail: "Namespace " + d.opts.Namespace + " has no Deployment pipeops-agent.",
+				Fix:    "install it (docs/cluster-owner/install.md). If it runs as a service of a machine, start the dashboard there with --service."}}
+		}
+		return s
+	}
+	s := agentState{Image: own.Image, Version: tagOf(own.Image), Where: "namespace " + d.opts.Namespace}
+	selector, err := metav1.LabelSelectorAsSelector(own.Deployment.Spec.Selector)
+	var pods corev1.PodList
+	if err == nil {
+		err = d.cluster.client.List(ctx, &pods, client.InNamespace(d.opts.Namespace), client.MatchingLabelsSelector{Selector: selector})
+	}
+	if s.Problem = unread(err, "reading the agent's pods"); s.Problem != nil {
+		s.State = "unknown"
+		return s
+	}
+	s.readPods(ctx, pods.Items, d.cluster.readiness)
+	if own.Replicas() == 0 {
+		s.State, s.Detail = "not ready", "stopped: its Deployment asks for no pods"
+		s.Wrong = []trouble{{Title: "The agent is stopped", Tone: "bad", Detail: "Its Deployment asks for no pods. Apps run on.",
+			Fix: "kubectl -n " + d.opts.Namespace + " scale deployment pipeops-agent --replicas 1"}}
+	}
+	return s
+}
+
+// agentOfMachine asks the agent that is a service of this machine.
+func (d *Dashboard) agentOfMachine(ctx context.Context) agentState {
+	s := agentState{Where: "service of this machine"}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	r, err := d.opts.Readiness(ctx)
+	if err != nil {
+		s.State, s.Detail = "not ready", "it does not respond"
+		s.Wrong = []trouble{{Title: "The agent does not respond", Tone: "bad", Detail: err.Error(),
+			Fix: "systemctl status pipeops-agent; journalctl -u pipeops-agent -n 50"}}
+		return s
+	}
+	s.report(r)
+	return s
+}
+
+// report takes over what the agent reports of itself.
+func (s *agentState) report(r Readiness) {
+	s.State, s.Version = "not ready", cmp.Or(r.Version, s.Version)
+	if r.Ready {
+		s.State = "ready"
+	}
+	s.Detail = "tunnel, identity, Apps and policy are in order"
+	if len(r.Missing) > 0 {
+		s.Detail = strings.Join(r.Missing, "; ")
+	}
+	for _, line := range r.Missing {
+		check, state, _ := strings.Cut(line, ": ")
+		s.Wrong = append(s.Wrong, trouble{Title: "Agent: " + check, Detail: cmp.Or(state, line), Tone: "bad", Href: "/doctor",
+			Fix: "run the checks on the page Doctor"})
+	}
+	for _, line := range r.Worse {
+		s.Wrong = append(s.Wrong, trouble{Title: "Agent: degraded", Detail: line, Tone: "warn", Href: "/doctor"})
+	}
+}
+
+// readPods takes over what the agent's pods report. One that is ready speaks for all.
+func (s *agentState) readPods(ctx context.Context, pods []corev1.Pod, ask func(context.Context, *corev1.Pod) (Readiness, error)) {
+	s.State, s.Detail = "not ready", "no pod is ready"
+	var best *corev1.Pod
+	for i := range pods {
+		pod := &pods[i]
+		ready := workload.PodReady(pod)
+		shown := agentPod{Name: pod.Name, Node: pod.Spec.NodeName, Since: pod.CreationTimestamp.Time, State: string(pod.Status.Phase)}
+		for _, c := range pod.Status.ContainerStatuses {
+			shown.Restarts += c.RestartCount
+			if c.State.Waiting != nil {
+				shown.State = c.State.Waiting.Reason
+			}
+		}
+		if ready {
+			shown.State = "Ready"
+		}
+		s.Pods = append(s.Pods, shown)
+		if best == nil || ready && !workload.PodReady(best) {
+			best = pod
+		}
+	}
+	if best == nil {
+		s.Wrong = append(s.Wrong, trouble{Title: "The agent has no pod", Detail: "Its Deployment has made none yet.", Tone: "bad"})
+		return
+	}
+	if workload.PodReady(best) {
+		s.State, s.Detail = "ready", fmt.Sprintf("pod %s is ready", best.Name)
+	}
+	if ask == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if r, err := ask(ctx, best); err == nil {
+		s.report(r)
+		return
+	}
+	if s.State != "ready" {
+		s.Wrong = append(s.Wrong, trouble{Title: "The agent is not ready", Detail: "Pod " + best.Name + " is not ready, and does not respond.", Tone: "bad",
+			Fix: "kubectl -n " + best.Namespace + " logs " + best.Name})
+	}
+}
+
+// tagOf returns the tag of an image.
+func tagOf(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if at := strings.LastIndex(image, ":"); at > strings.LastIndex(image, "/") {
+		return image[at+1:]
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// pathOf returns the path of an App's page.
+func pathOf(a runnerapi.App) string {
+	return "/apps/" + url.PathEscape(a.Namespace) + "/" + url.PathEscape(a.Name)
+}
+
+// listApps returns all Apps that the caller may see, those in trouble first.
+func (d *Dashboard) listApps(ctx context.Context) ([]runnerapi.App, error) {
+	var list v1alpha1.List
+	if err := d.cluster.client.List(ctx, &list); err != nil {
+		return nil, kubeproblem.From(err, "listing Apps")
+	}
+	apps := make([]runnerapi.App, 0, len(list.Items))
+	for i := range list.Items {
+		apps = append(apps, list.Items[i].Wire())
+	}
+	slices.SortFunc(apps, func(a, b runnerapi.App) int {
+		return cmp.Or(cmp.Compare(urgency(a), urgency(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return apps, nil
+}
+
+// urgency orders Apps: what does not serve comes first.
+func urgency(a runnerapi.App) int {
+	i := slices.Index([]runnerapi.Phase{runnerapi.PhaseFailed, runnerapi.PhaseDegraded, runnerapi.PhaseProgressing, runnerapi.PhaseDeleting}, a.Status.Phase)
+	if i < 0 {
+		return 9
+	}
+	return i
+}
+
+type appsData struct {
+	web.Rows[appRow]
+	Find   string
+	Phase  string
+	Phases []runnerapi.Phase // to choose from
+	Any    bool              // there are Apps, found or not
+}
+
+type appRow struct {
+	runnerapi.App
+	Path string
+	Why  string
+}
+
+func (d *Dashboard) apps(w http.ResponseWriter, r *http.Request) error {
+	live := "/live/apps?" + r.URL.RawQuery
+	return show(d, w, r, "apps", page(r, "Apps", "/apps", live, nil), d.readApps(r.URL.Query()))
+}
+
+func (d *Dashboard) appsLive(w http.ResponseWriter, r *http.Request) error {
+	return follow(d, w, r, "apps", page(r, "Apps", "/apps", "", nil), d.readApps(r.URL.Query()), allApps())
+}
+
+func (d *Dashboard) readApps(query url.Values) func(context.Context) (appsData, error) {
+	return func(ctx context.Context) (appsData, error) {
+		apps, err := d.listApps(ctx)
+		if err != nil {
+			return appsData{}, err
+		}
+		found := appsData{Find: query.Get("find"), Phase: query.Get("phase"), Phases: runnerapi.Phases(), Any: len(apps) > 0}
+		rows := []appRow{}
+		for _, a := range apps {
+			row := appRow{App: a, Path: pathOf(a), Why: a.Status.WaitingFor}
+			if g := a.Status.Diagnosis; g != nil {
+				row.Why = string(g.Cause) + ": " + g.Message
+			}
+			if row.matches(found.Find, found.Phase) {
+				rows = append(rows, row)
+			}
+		}
+		found.Rows = web.Paged(rows, query)
+		return found, nil
+	}
+}
+
+func (a appRow) matches(find, phase string) bool {
+	text := strings.ToLower(a.Namespace + "/" + a.Name + " " + a.Spec.Image + " " + a.Why)
+	return strings.Contains(text, strings.ToLower(strings.TrimSpace(find))) && (phase == "" || string(a.Status.Phase) == phase)
+}

@@ -1,0 +1,172 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/zerologr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/logs"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/rollout"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// facts are what the pages read of the cluster beside Apps and their pods. Tests have others.
+type facts interface {
+	Facts(ctx context.Context) (kube.Facts, error)
+	ListNodes(ctx context.Context) ([]runnerapi.Node, error)
+	ReadPolicy(ctx context.Context) (map[string]string, error)
+	PolicySource() string
+	Own(ctx context.Context) (kube.Own, error)
+}
+
+// clusterFacts reads them from a cluster.
+type clusterFacts struct {
+	*kube.Client
+	nodes kube.Nodes
+}
+
+func (f clusterFacts) ListNodes(ctx context.Context) ([]runnerapi.Node, error) {
+	return f.nodes.ListNodes(ctx)
+}
+
+// approvals are the commands that wait for the owner.
+type approvals interface {
+	List(ctx context.Context) ([]runnerapi.Approval, error)
+	Approve(ctx context.Context, id string) (runnerapi.Approval, error)
+}
+
+// cluster reads and changes the cluster with its caller's rights, and keeps nothing of it.
+type cluster struct {
+	client    client.WithWatch
+	pods      corev1client.PodsGetter
+	facts     facts
+	approvals approvals
+	store     *store.Store
+	history   *revision.History
+	writer    *rollout.Writer
+	logs      *logs.Reader
+	readiness func(ctx context.Context, pod *corev1.Pod) (Readiness, error)
+}
+
+func newCluster(opts Options) (*cluster, error) {
+	rc, hc, err := kubeclient.New(opts.Kubernetes)
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := store.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	crlog.SetLogger(zerologr.New(ptr.To(opts.Log))) // it complains on its own otherwise
+	c, err := client.NewWithWatch(rc, client.Options{Scheme: scheme, Mapper: store.NewMapper(), HTTPClient: hc})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	core, err := corev1client.NewForConfigAndClient(rc, hc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	k, err := kube.New(opts.Kubernetes, kube.Options{Namespace: opts.Namespace, Log: opts.Log})
+	if err != nil {
+		return nil, err
+	}
+	made := makeCluster(opts, c, core, clusterFacts{k, k.Nodes()}, k.Approvals())
+	made.readiness = podReadiness(core.RESTClient())
+	return made, nil
+}
+
+func makeCluster(opts Options, c client.WithWatch, pods corev1client.PodsGetter, f facts, a approvals) *cluster {
+	kept := store.New(c, c, managed.Scope{Agent: opts.Namespace}, opts.Log, opts.Now)
+	kept.SetReady(true) // there is no cache to fill
+	history := revision.New(kept)
+	return &cluster{
+		client: c, pods: pods, facts: f, approvals: a, store: kept, history: history,
+		writer: rollout.New(kept, nil, history, opts.Log, opts.Now), // nil: it deploys nothing
+		logs:   logs.New(kept, pods, opts.Log, opts.Now),
+	}
+}
+
+// watched is what a page's stream is woken by.
+type watched struct {
+	list client.ObjectList
+	opts []client.ListOption
+	seen func(watch.Event) // may be nil
+}
+
+// changes returns a channel that signals that something of it may have changed, until ctx ends. It
+// also does so at intervals, for what cannot be watched.
+func (c *cluster) changes(ctx context.Context, all ...watched) <-chan struct{} {
+	out := make(chan struct{}, 1)
+	wake := func() {
+		select {
+		case out <- struct{}{}:
+		default: // it is awake already
+		}
+	}
+	for _, w := range all {
+		go func() {
+			for {
+				c.watch(ctx, w, wake)
+				if !retry.Wait(ctx, retry.Jitter(watchPause)) {
+					return
+				}
+			}
+		}()
+	}
+	go func() {
+		for retry.Wait(ctx, lookAgain) {
+			wake()
+		}
+	}()
+	return out
+}
+
+// watch passes on changes until the watch ends, or cannot begin: the caller may lack the right.
+func (c *cluster) watch(ctx context.Context, what watched, wake func()) {
+	w, err := c.client.Watch(ctx, what.list.DeepCopyObject().(client.ObjectList), what.opts...)
+	if err != nil {
+		return
+	}
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, more := <-w.ResultChan():
+			if !more {
+				return
+			}
+			if what.seen != nil {
+				what.seen(event)
+			}
+			wake()
+		}
+	}
+}
+
+func allApps() watched { return watched{list: &v1alpha1.List{}} }
+
+func ofApp(key runnerapi.Key) []watched {
+	return []watched{
+		{list: &v1alpha1.List{}, opts: []client.ListOption{client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name}}},
+		{list: &corev1.PodList{}, opts: []client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels(managed.AppLabels(key.Name))}},
+	}
+}
+
+func inNamespace(list client.ObjectList, namespace string) watched {
+	return watched{list: list, opts: []client.ListOption{client.InNamespace(namespace)}}
+}

@@ -1,0 +1,139 @@
+package dashboard
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/rs/zerolog"
+	"k8s.io/client-go/rest"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
+	"github.com/pipeops/pipeops-vm-agent/agent/update"
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
+	"github.com/pipeops/pipeops-vm-agent/internal/components"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+)
+
+//go:embed templates/*.html
+var files embed.FS
+
+// Options say what the pages are about. What a function cannot find out it returns as an error,
+// which its page shows.
+type Options struct {
+	Kubernetes *rest.Config
+	Namespace  string // the agent's own
+	Place      string // what the header names: a context of the kubeconfig, or a host
+	Version    string // of this program
+	Log        zerolog.Logger
+	Now        func() time.Time
+
+	Audit      audit.Store
+	PolicyFile string // where the policy is a file of this machine; empty for the ConfigMap
+	// Readiness returns what the agent of this machine reports; nil where the agent runs in pods.
+	Readiness  func(ctx context.Context) (Readiness, error)
+	Doctor     func(ctx context.Context) (doctor.Report, error)
+	Bundle     func(ctx context.Context, file string, report doctor.Report) error
+	Components func(ctx context.Context) ([]components.Status, error)
+	Updates    func(ctx context.Context) (update.Record, error)
+}
+
+// Dashboard serves the pages.
+type Dashboard struct {
+	opts     Options
+	cluster  *cluster
+	pages    *web.Pages
+	streams  *web.Streams
+	sessions *web.Sessions
+}
+
+// maxStreams is how many pages may follow the cluster at a time.
+const maxStreams = 64
+
+const signIn = "start the program again and open the link that it prints; each link works once"
+
+// nav is the order of the pages.
+var nav = []web.Link{
+	{Path: "/", Text: "Overview"}, {Path: "/apps", Text: "Apps"}, {Path: "/routes", Text: "Routes"},
+	{Path: "/nodes", Text: "Nodes"}, {Path: "/policy", Text: "Policy"}, {Path: "/audit", Text: "Audit log"},
+	{Path: "/components", Text: "Components"}, {Path: "/updates", Text: "Updates"}, {Path: "/doctor", Text: "Doctor"},
+}
+
+// New prepares the pages. It makes no requests yet.
+func New(opts Options) (*Dashboard, error) {
+	c, err := newCluster(opts)
+	if err != nil {
+		return nil, err
+	}
+	return newDashboard(opts, c)
+}
+
+func newDashboard(opts Options, c *cluster) (*Dashboard, error) {
+	pages, err := web.NewPages(web.Pages{Product: "PipeOps dashboard", Place: opts.Place, Version: opts.Version, Nav: nav, SignIn: signIn}, files)
+	if err != nil {
+		return nil, err
+	}
+	return &Dashboard{opts: opts, cluster: c, pages: pages, streams: web.NewStreams(maxStreams)}, nil
+}
+
+// Serve serves the pages on a listener on loopback until ctx ends. It calls ready with the address
+// that signs a browser in, once.
+func (d *Dashboard) Serve(ctx context.Context, ln net.Listener, ready func(url string)) error {
+	address, ok := ln.Addr().(*net.TCPAddr)
+	if !ok || !address.IP.IsLoopback() {
+		return fmt.Errorf("the dashboard serves on loopback only, and not on %s", ln.Addr())
+	}
+	handler := d.Handler(address.Port)
+	ready(d.Link(ln.Addr().String()))
+	return web.Serve(ctx, ln, handler, d.opts.Log)
+}
+
+// Handler returns the handler of all requests to a port of loopback.
+func (d *Dashboard) Handler(port int) http.Handler {
+	d.sessions = web.NewSessions(d.opts.Now)
+	hosts := map[string]bool{fmt.Sprintf("127.0.0.1:%d", port): true, fmt.Sprintf("localhost:%d", port): true, fmt.Sprintf("[::1]:%d", port): true}
+	return web.NewGuard(web.Guard{
+		Hosts: func(host string) bool { return hosts[host] }, Sessions: d.sessions, Cookie: fmt.Sprintf("pipeops-dashboard-%d", port), Pages: d.pages, Next: d.routes(), Now: d.opts.Now,
+	})
+}
+
+// Link returns an address that signs one browser in, once.
+func (d *Dashboard) Link(address string) string {
+	return "http://" + address + web.EnterPath + "?token=" + d.sessions.Invite()
+}
+
+func (d *Dashboard) routes() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, handler := range map[string]web.Handler{
+		"GET /{$}":            d.overview,
+		"GET /live/overview":  d.overviewLive,
+		"GET /apps":           d.apps,
+		"GET /live/apps":      d.appsLive,
+		"GET /routes":         d.publicRoutes,
+		"GET /nodes":          d.nodes,
+		"GET /policy":         d.policy,
+		"GET /policy/pause":   d.askPause,
+		"POST /policy/pause":  d.pause,
+		"POST /approve":       d.approve,
+		"GET /audit":          d.audit,
+		"GET /components":     d.components,
+		"GET /updates":        d.updates,
+		"GET /doctor":         d.doctor,
+		"POST /doctor":        d.doctor,
+		"POST /doctor/bundle": d.bundle,
+
+		"GET /apps/{namespace}/{name}":           d.app,
+		"GET /live/apps/{namespace}/{name}":      d.appLive,
+		"GET /apps/{namespace}/{name}/logs":      d.logs,
+		"GET /live/apps/{namespace}/{name}/logs": d.logsLive,
+		"GET /apps/{namespace}/{name}/{action}":  d.askChange,
+		"POST /apps/{namespace}/{name}/{action}": d.change,
+	} {
+		mux.Handle(pattern, d.pages.Handle(handler))
+	}
+	mux.Handle("/", d.pages.Handle(func(http.ResponseWriter, *http.Request) error { return notFound() }))
+	return mux
+}

@@ -1,0 +1,43 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// TestAFollowedLogGoesOnAfterTheLastLine of the page, and of the stream that broke off.
+func TestAFollowedLogGoesOnAfterTheLastLine(t *testing.T) {
+	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	r := httptest.NewRequest(http.MethodGet, "/?after=2026-05-04T11:59:50.5Z", nil)
+	assert.Equal(t, 9500*time.Millisecond, logOptions(lastOf(r), now).Since)
+	r.Header.Set("Last-Event-ID", "2026-05-04T11:59:58Z")
+	assert.Equal(t, 2*time.Second, logOptions(lastOf(r), now).Since)
+	r.Header.Set("Last-Event-ID", "nonsense")
+	assert.Equal(t, runnerapi.LogOptions{Follow: true}, logOptions(lastOf(r), now))
+}
+
+// TestLinesAreSentInBatches escapes what they say.
+func TestLinesAreSentInBatches(t *testing.T) {
+	w := httptest.NewRecorder()
+	stream, done, err := web.NewStreams(1).Open(w)
+	assert.NoError(t, err)
+	defer done()
+	lines := make(chan runnerapi.LogLine)
+	go func() {
+		defer close(lines)
+		for range maxBatch {
+			lines <- runnerapi.LogLine{Time: time.Unix(1, 0).UTC(), Pod: "web-1", Line: "<b>\x1b[31m"}
+		}
+	}()
+	assert.NoError(t, sendLines(t.Context(), stream, lines))
+	assert.Contains(t, w.Body.String(), "id: 1970-01-01T00:00:01Z\n")
+	assert.Contains(t, w.Body.String(), "&lt;b&gt;")
+	assert.NotContains(t, w.Body.String(), "\x1b")
+}

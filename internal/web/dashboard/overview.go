@@ -1,0 +1,111 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// maxTroubles is how many troubles the overview shows. The page Apps has the others.
+const maxTroubles = 12
+
+// overviewData is what the first page shows: what is wrong comes first.
+type overviewData struct {
+	Wrong    []trouble
+	Hidden   int // troubles that are not shown
+	Agent    agentState
+	Policy   policyState
+	Phases   []phaseCount
+	Apps     int
+	Facts    kube.Facts
+	Waiting  []runnerapi.Approval
+	Unread   []*problem.Error
+	HasApps  bool
+	HasFacts bool
+}
+
+type phaseCount struct {
+	Phase runnerapi.Phase
+	Count int
+}
+
+func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
+	return show(d, w, r, "overview", page(r, "Overview", "/", "/live/overview", nil), d.readOverview)
+}
+
+func (d *Dashboard) overviewLive(w http.ResponseWriter, r *http.Request) error {
+	return follow(d, w, r, "overview", page(r, "Overview", "/", "", nil), d.readOverview, allApps(),
+		inNamespace(&corev1.ConfigMapList{}, d.opts.Namespace), inNamespace(&corev1.PodList{}, d.opts.Namespace))
+}
+
+// readOverview reads all parts at the same time. A part that cannot be read does not hide the
+// others.
+func (d *Dashboard) readOverview(ctx context.Context) (o overviewData, _ error) {
+	var apps []runnerapi.App
+	var factsErr, appsErr, waitErr error
+	var all sync.WaitGroup
+	all.Go(func() { o.Agent = d.agent(ctx) })
+	all.Go(func() { o.Policy = d.readPolicy(ctx) })
+	all.Go(func() { o.Facts, factsErr = d.cluster.facts.Facts(ctx) })
+	all.Go(func() { apps, appsErr = d.listApps(ctx) })
+	all.Go(func() { o.Waiting, waitErr = d.cluster.approvals.List(ctx) })
+	all.Wait()
+	for _, p := range []*problem.Error{o.Agent.Problem, o.Policy.Problem, unread(factsErr, "reading the nodes"), unread(appsErr, "listing Apps"), unread(waitErr, "reading requests for approvals")} {
+		if p != nil {
+			o.Unread = append(o.Unread, p)
+		}
+	}
+	o.HasFacts, o.HasApps, o.Apps = factsErr == nil, appsErr == nil, len(apps)
+	o.Waiting = slices.DeleteFunc(o.Waiting, func(a runnerapi.Approval) bool { return a.Approved != nil })
+	o.countPhases(apps)
+	o.Wrong = slices.Concat(o.Agent.Wrong, o.Policy.wrong(), nodeTroubles(o.Facts), appTroubles(apps))
+	o.Hidden = max(len(o.Wrong)-maxTroubles, 0)
+	o.Wrong = o.Wrong[:len(o.Wrong)-o.Hidden]
+	return o, nil
+}
+
+func (o *overviewData) countPhases(apps []runnerapi.App) {
+	for _, phase := range []runnerapi.Phase{runnerapi.PhaseFailed, runnerapi.PhaseDegraded, runnerapi.PhaseProgressing, runnerapi.PhasePaused, runnerapi.PhaseDeleting, runnerapi.PhaseHealthy} {
+		n := 0
+		for _, a := range apps {
+			if a.Status.Phase == phase {
+				n++
+			}
+		}
+		if n > 0 {
+			o.Phases = append(o.Phases, phaseCount{phase, n})
+		}
+	}
+}
+
+func nodeTroubles(f kube.Facts) []trouble {
+	if down := f.Nodes.Total - f.Nodes.Ready; down > 0 {
+		return []trouble{{Title: "Nodes are not ready", Detail: fmt.Sprintf("%d of %d nodes are not ready.", down, f.Nodes.Total), Href: "/nodes", Tone: "bad"}}
+	}
+	return nil
+}
+
+// appTroubles returns the Apps with a diagnosis: those that do not serve come first.
+func appTroubles(apps []runnerapi.App) (all []trouble) {
+	for _, phase := range []runnerapi.Phase{runnerapi.PhaseFailed, runnerapi.PhaseDegraded, runnerapi.PhaseProgressing, runnerapi.PhaseDeleting} {
+		for _, a := range apps {
+			if g := a.Status.Diagnosis; g != nil && a.Status.Phase == phase {
+				tone := "warn"
+				if phase == runnerapi.PhaseFailed {
+					tone = "bad"
+				}
+				all = append(all, trouble{Title: a.Namespace + "/" + a.Name + ": " + string(g.Cause), Detail: web.Sentence(g.Message), Fix: g.Fix, Href: pathOf(a), Tone: tone})
+			}
+		}
+	}
+	return all
+}

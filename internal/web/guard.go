@@ -1,0 +1,186 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// Paths of the guard's own.
+const (
+	EnterPath = "/enter"
+	LeavePath = "/leave"
+)
+
+const (
+	// maxForm bounds the body of a request, in bytes.
+	maxForm = 64 << 10
+	// failedEntries is how many wrong tokens an address may send at once; after that, one a second.
+	failedEntries = 10
+	// csrfField is the form field with the session's token.
+	csrfField = "csrf"
+)
+
+// policy is the Content-Security-Policy of all pages: what the program brings, and no script or
+// style within a page.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// Guard lets a request through to Next only if this site's own page sent it, in a session.
+type Guard struct {
+	// Hosts reports whether a Host header is one of this server's. A page of another site can make
+	// its own name resolve to this server's address (DNS rebinding); the browser still sends that
+	// name.
+	Hosts    func(host string) bool
+	Sessions Keeper
+	// Cookie is the name of the session's cookie. Servers on different ports of a host need
+	// different names: a browser sends cookies to all ports.
+	Cookie string
+	// Form has a token come in a form, which no log has, and not in the address. Pages needs a page
+	// sign-in then.
+	Form  bool
+	Pages *Pages
+	Next  http.Handler
+	Now   func() time.Time
+
+	failures *limit.Failures
+	origins  *http.CrossOriginProtection
+}
+
+// NewGuard returns a guard with what it counts.
+func NewGuard(g Guard) *Guard {
+	g.failures, g.origins = limit.NewFailures(failedEntries, 1, nil), http.NewCrossOriginProtection()
+	return &g
+}
+
+// ServeHTTP implements http.Handler.
+func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setHeaders(w.Header())
+	switch err := g.foreign(r); {
+	case err != nil:
+		g.Pages.Error(w, r, err)
+	case g.Pages.assets.has(r):
+		g.Pages.assets.ServeHTTP(w, r)
+	case r.URL.Path == g.Pages.Base+EnterPath:
+		g.enter(w, r)
+	default:
+		g.withSession(w, r)
+	}
+}
+
+func setHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "same-origin") // with no-referrer, browsers send no Origin with forms
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), usb=()")
+	h.Set("Cache-Control", "no-store")
+}
+
+// foreign refuses what another site may have caused. A site on another port of this host counts as
+// another one, although browsers send it the same cookies. Following a link is allowed: that only
+// shows a page, and only to the person.
+func (g *Guard) foreign(r *http.Request) error {
+	if !g.Hosts(r.Host) {
+		return problem.New(http.StatusMisdirectedRequest, problem.BadRequest, "open the address that the program printed", "this server does not serve the host %.100q", r.Host)
+	}
+	if err := g.origins.Check(r); err != nil {
+		return problem.Errorf(problem.Forbidden, "use the page's own buttons", "the request comes from another site")
+	}
+	follows := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		if !follows {
+			return problem.Errorf(problem.Forbidden, "open the page itself", "the request comes from another site")
+		}
+	}
+	return nil
+}
+
+// enter exchanges a token for a session. The redirect takes the token out of the address.
+func (g *Guard) enter(w http.ResponseWriter, r *http.Request) {
+	if session, _ := g.session(r); session != nil { // a link that is opened twice in the same browser
+		http.Redirect(w, r, g.Pages.Base+"/", http.StatusSeeOther)
+		return
+	}
+	if g.Form && r.Method != http.MethodPost {
+		g.Pages.Render(w, r, http.StatusOK, "sign-in", Page{Title: "Sign in"})
+		return
+	}
+	session, err := g.exchange(w, r)
+	if err != nil {
+		g.Pages.Error(w, r, err)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // on loopback there is no TLS for Secure
+		Name: g.Cookie, Value: session.id, Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+	})
+	http.Redirect(w, r, g.Pages.Base+"/", http.StatusSeeOther)
+}
+
+// exchange returns the session that a request's token opens.
+func (g *Guard) exchange(w http.ResponseWriter, r *http.Request) (*Session, error) {
+	peer, now := limit.PeerOfText(r.RemoteAddr), g.Now()
+	if wait := g.failures.Wait(peer, now); wait > 0 {
+		return nil, problem.Errorf(problem.TooManyRequests, "wait a moment, then open the link again", "too many wrong links were opened").WithRetryAfter(wait)
+	}
+	token := r.URL.Query().Get("token")
+	if g.Form {
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		token = r.PostFormValue("code")
+	}
+	session, err := g.Sessions.Enter(r.Context(), token)
+	if session == nil && err == nil {
+		g.failures.Failed(peer, now)
+		err = problem.Errorf(problem.Unauthorized, g.Pages.SignIn, "this link is wrong, or it was used before")
+	}
+	return session, err
+}
+
+// session returns the session of a request; nil if it has none.
+func (g *Guard) session(r *http.Request) (*Session, error) {
+	cookie, err := r.Cookie(g.Cookie)
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // it has none
+	}
+	return g.Sessions.Find(r.Context(), cookie.Value)
+}
+
+// withSession passes a request on, or ends its session.
+func (g *Guard) withSession(w http.ResponseWriter, r *http.Request) {
+	session, err := g.session(r)
+	switch {
+	case err != nil:
+		g.Pages.Error(w, r, err)
+		return
+	case session == nil && g.Form && r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Dest") != "empty":
+		http.Redirect(w, r, g.Pages.Base+EnterPath, http.StatusSeeOther)
+		return
+	case session == nil:
+		g.Pages.Error(w, r, problem.Errorf(problem.Unauthorized, g.Pages.SignIn, "you are not signed in"))
+		return
+	}
+	signedOut := r
+	r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, session))
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		if !session.genuine(r.PostFormValue(csrfField)) {
+			g.Pages.Error(w, r, problem.Errorf(problem.Forbidden, "load the page again and repeat what you did", "the form is not of this session"))
+			return
+		}
+	}
+	if r.URL.Path == g.Pages.Base+LeavePath && r.Method == http.MethodPost {
+		if err := g.Sessions.End(signedOut.Context(), session.id); err != nil {
+			g.Pages.Error(w, r, err)
+			return
+		}
+		g.Pages.Error(w, signedOut, problem.Errorf(problem.Unauthorized, g.Pages.SignIn, "you have signed out"))
+		return
+	}
+	g.Next.ServeHTTP(w, r)
+}

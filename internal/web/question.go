@@ -1,0 +1,26 @@
+package web
+
+// Question is what a page asks, once, before something changes: template "confirm".
+type Question struct {
+	Text string
+	// Command is the equivalent command line, and With the program it is for.
+	Command, With  string
+	Button, Action string
+	Back, BackText string
+	Danger         bool
+	Fields         []Field
+	Hidden         []Hidden
+}
+
+// Field is a field of a question's form.
+type Field struct {
+	Name, Label, Hint string
+	Kind              string // text, number, select, checkbox
+	Value             string
+	Options           []string // of a select
+	Min, Max          int32    // of a number
+	Required          bool
+}
+
+// Hidden is a value that a form sends along.
+type Hidden struct{ Name, Value string }

@@ -1,0 +1,122 @@
+package rabbitmq
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+)
+
+func TestPasswordsAreNotShown(t *testing.T) {
+	for _, url := range []string{
+		"amqps://user:s3cret@host:5671/", "amqps://user:s3cr%2Fet@host/vhost", "http://user:s3cret@host/",
+		"amqps://user:s3cr/et@host/", "amqps://user:s3cr?et@host/", "amqps://user:s3cr#et@host/", "amqps://user:12/s3cret@host/",
+		"amqps://user:x@s3cret@host/", "amqps://user:a@b/s3cret@host", "amqps://user:s3cr%zzet@host/", "amqps://user:s3c ret@host/",
+		"amqps://user:s3cret@host:notaport/", "user:s3cret@host", "://user:s3cret@host", "amqps:user:s3cret@host",
+		"amqps://host/?password=s3cret",
+	} {
+		if shown := Redact(url); strings.Contains(shown, "s3c") {
+			t.Errorf("Redact(%s) = %s", url, shown)
+		}
+		if _, err := NewLink(Config{URLs: []string{url}}); err != nil && strings.Contains(err.Error(), "s3c") {
+			t.Errorf("NewLink(%s): %v", url, err)
+		}
+	}
+	if got := Redact("amqps://user:s3cret@host:5671/vhost"); got != "amqps://user:xxxxx@host:5671/vhost" {
+		t.Errorf("Redact shows too little: %s", got)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for _, test := range []struct{ url, want string }{
+		{"", "amqps://"},
+		{"http://host/", "scheme must be amqps"},
+		{"amqps://user:%zz@host/", "percent-encoded"},
+	} {
+		if _, err := NewLink(Config{URLs: []string{test.url}}); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v, want %q", test.url, err, test.want)
+		}
+	}
+	if _, err := NewLink(Config{}); err == nil {
+		t.Error("no URL is fine")
+	}
+}
+
+// TestWhereABrokerIs: by name or address, which may be of IPv6.
+func TestWhereABrokerIs(t *testing.T) {
+	for url, want := range map[string]string{
+		"amqps://user:x@mq.example.com/":      "mq.example.com:5671",
+		"amqps://user:x@[2001:db8::1]/":       "[2001:db8::1]:5671",
+		"amqps://user:x@[2001:db8::1]:5670/v": "[2001:db8::1]:5670",
+	} {
+		brokers, err := parseBrokers([]string{url})
+		if err != nil || brokers[0].addr != want {
+			t.Errorf("%s: %v, %v, want %s", url, brokers, err, want)
+		}
+	}
+}
+
+func TestDialErrorsSayWhatToDo(t *testing.T) {
+	tests := []struct {
+		err  error
+		code Code
+		want string
+	}{
+		{amqp.ErrCredentials, CodeBadLogin, "password"},
+		{&amqp.Error{Code: amqp.NotAllowed, Reason: "no access to vhost"}, CodeForbidden, "virtual host"},
+		{x509.UnknownAuthorityError{}, CodeUntrusted, "another CA"},
+		{x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}, CodeUntrusted, "other names"},
+		{&net.OpError{Op: "dial", Err: errors.New("refused")}, CodeUnreachable, "firewall"},
+		{context.DeadlineExceeded, CodeUnreachable, "firewall"},
+		{io.EOF, CodeUnreachable, "AMQP port"},
+	}
+	for _, test := range tests {
+		err := dialError("user", "host:5671", test.err)
+		if CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "host:5671") {
+			t.Errorf("%v: code %s", err, CodeOf(err))
+		}
+		if !errors.Is(err, test.err) && test.code != CodeUntrusted {
+			t.Errorf("%v lost its cause", err)
+		}
+	}
+}
+
+// TestSilentBrokerDoesNotHold: Run gives up a peer that accepts and says nothing when its
+// context ends. Here the handshake's own timeout would come in an hour.
+func TestSilentBrokerDoesNotHold(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	l, err := NewLink(Config{
+		URLs: []string{"amqp://u:p@" + listener.Addr().String() + "/"}, Log: zerolog.Nop(), dialTimeout: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx, func(context.Context, *Connection) error { return nil }) }()
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	cancel()
+	if err := await.Receive(t, ended, "the end of Run"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run = %v", err)
+	}
+	if l.Status().Connected {
+		t.Error("connected to a silent peer")
+	}
+}

@@ -1,0 +1,62 @@
+package announce
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The types of events about public hosts. Data is a [RouteEvent].
+const (
+	RouteServing   Type = "route.serving"
+	RouteSuspended Type = "route.suspended"
+)
+
+// IsRoute reports whether the event is about a public host (Data is a [RouteEvent]).
+func (t Type) IsRoute() bool { return strings.HasPrefix(string(t), "route.") }
+
+// RouteEvent is what route.* events carry: a public host that the gateway serves from the agent, or
+// does not serve any more.
+type RouteEvent struct {
+	Host string `json:"host"`
+	// Namespace and App have the host; App is missing for a chart, a set or a source.
+	Namespace string `json:"namespace,omitempty"`
+	App       string `json:"app,omitempty"`
+	// Reason is why the host is not served any more.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Validate returns an error for the first field with which the event cannot be announced.
+func (r *RouteEvent) Validate() error {
+	if r.Host == "" {
+		return fmt.Errorf("host: must not be empty")
+	}
+	return nil
+}
+
+// NewRouteEvent returns a route.* event about a public host of an agent.
+func NewRouteEvent(t Type, source, agentID string, route RouteEvent, sequence uint64, at time.Time) (Event, error) {
+	if !t.IsRoute() {
+		return Event{}, fmt.Errorf("make event: type %q is not about a route", t)
+	}
+	if err := route.Validate(); err != nil {
+		return Event{}, fmt.Errorf("make event %s: data.%w", t, err)
+	}
+	return newEvent(t, source, agentID, sequence, at, route)
+}
+
+// Route returns the data of a route.* event.
+func (e *Event) Route() (RouteEvent, error) {
+	var r RouteEvent
+	if !e.Type.IsRoute() {
+		return r, fmt.Errorf("event %s: type %q is not about a route", e.ID, e.Type)
+	}
+	if err := json.Unmarshal(e.Data, &r); err != nil {
+		return r, fmt.Errorf("event %s: data: %w", e.ID, err)
+	}
+	if err := r.Validate(); err != nil {
+		return r, fmt.Errorf("event %s: data.%w", e.ID, err)
+	}
+	return r, nil
+}

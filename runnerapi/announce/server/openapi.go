@@ -1,0 +1,162 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// OpenAPIPath is the path of the OpenAPI document of the control plane's calls for Runners.
+const OpenAPIPath = "/v1/openapi.json"
+
+// eventBody describes an event in the document; Event.Encode writes events.
+type eventBody struct {
+	SpecVersion     string         `json:"specversion" enum:"1.0"`
+	ID              string         `json:"id" doc:"The same event sent twice has the same ID."`
+	Source          string         `json:"source"`
+	Type            announce.Type  `json:"type" example:"app.failed"`
+	Subject         string         `json:"subject,omitempty" doc:"AGENT_ID, or AGENT_ID/NAMESPACE/APP."`
+	Time            time.Time      `json:"time"`
+	AgentID         string         `json:"agentid"`
+	Sequence        string         `json:"sequence" doc:"Counts the agent's events." pattern:"^[0-9]+$"`
+	DataContentType string         `json:"datacontenttype" enum:"application/json"`
+	Data            map[string]any `json:"data" doc:"An Agent for agent.*, an AppEvent for app.*, a RouteEvent for route.*, an AlertEvent for alert.*."`
+}
+
+// timelineDocument describes timelineBody in the document.
+type timelineDocument struct {
+	Events []eventBody `json:"events"`
+	More   bool        `json:"more" doc:"There are further events: ask with before, or in order oldest with after, and the last one's sequence."`
+}
+
+// OpenAPI returns the document of the calls for Runners: OpenAPI 3.1 as JSON.
+func OpenAPI(version string) ([]byte, error) {
+	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	doc := &huma.OpenAPI{
+		OpenAPI: "3.1.0", Info: &huma.Info{
+			Title: "PipeOps control plane: Runners' API", Version: version,
+			Description: "Calls of the control plane's HTTPS port, with the Runner's certificate. They take no body. " +
+				"Any path may answer 404, and 307 if it is not written plainly.",
+		},
+		Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
+			"certificate": {Type: "mutualTLS", Description: "The Runner's certificate."},
+		}},
+	}
+	schemas.Schema(reflect.TypeFor[announce.AppEvent](), true, "") // events contain these in their data
+	schemas.Schema(reflect.TypeFor[announce.RouteEvent](), true, "")
+	schemas.Schema(reflect.TypeFor[announce.AlertEvent](), true, "")
+	doc.AddOperation(documented(schemas, "list-agents", announce.SnapshotPath, "List the agents that the Runner is granted", reflect.TypeFor[announce.Snapshot]()))
+	one := documented(schemas, "get-agent", announce.AgentPath, "Get an agent by its name or ID", reflect.TypeFor[announce.Agent](), http.StatusNotFound)
+	one.Parameters = []*huma.Param{{Name: "agent", In: "path", Required: true, Description: "The agent's name or ID. An ID wins over the same name.", Schema: text()}}
+	one.Description = "404 says the same of an agent that there is not and of one that the Runner is not granted."
+	doc.AddOperation(one)
+	timeline := documented(schemas, "get-timeline", announce.TimelinePath, "What happened to an agent and its Apps", reflect.TypeFor[timelineDocument](),
+		http.StatusNotFound, http.StatusUnprocessableEntity)
+	timeline.Parameters = append([]*huma.Param{{Name: "id", In: "path", Required: true, Description: "The agent's ID.", Schema: text()}}, timelineParameters()...)
+	doc.AddOperation(timeline)
+	doc.AddOperation(certificate(schemas))
+	raw, err := json.MarshalIndent(doc, "", "  ")
+	return append(raw, '\n'), err
+}
+
+// certificateBody describes login.Answer in the document.
+type certificateBody struct {
+	Certificate string `json:"certificate" doc:"PEM: the certificate, then what leads to former CAs."`
+	CA          string `json:"ca" doc:"PEM: the CAs to trust now."`
+}
+
+// certificate documents the call that package login serves.
+func certificate(schemas huma.Registry) *huma.Operation {
+	op := documented(schemas, "renew-certificate", "/v1/runner/certificate", "Renew the Runner's certificate", reflect.TypeFor[certificateBody]())
+	op.Method = http.MethodPost
+	op.Description = "Send the old certificate in TLS, and no body. The answer has a certificate with the same key, name, grant and serial number, " +
+		"valid from now on for as long as the operator chose (24 hours by default). " +
+		"Call it when two thirds of the certificate's life are over, or when " + issuerHeader + " in an answer names another CA than the one that issued the certificate. " +
+		"Before half of its life is over the answer is the same certificate. A certificate that has ended is renewed for 7 days more, or for seven of its lives if that is less. " +
+		"A Runner that was revoked gets none. Beyond 600 certificates an hour the answer is 429."
+	return op
+}
+
+// issuerHeader is login.HeaderIssuer.
+const issuerHeader = "Pipeops-Ca-Key-Id"
+
+func documented(schemas huma.Registry, id, path, summary string, answer reflect.Type, failures ...int) *huma.Operation {
+	op := &huma.Operation{
+		OperationID: id, Method: http.MethodGet, Path: path, Summary: summary, Security: []map[string][]string{{"certificate": {}}},
+		Responses: map[string]*huma.Response{"200": {
+			Description: "OK",
+			Headers: map[string]*huma.Header{
+				problem.RequestIDHeader: requestID(),
+				issuerHeader:            {Description: "Key ID, in hexadecimal, of the CA that issues certificates now.", Schema: text()},
+			},
+			Content: map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(answer, true, "")}},
+		}},
+	}
+	op.Responses["307"] = &huma.Response{
+		Description: "The path is not written plainly: it has //, /./ or /../.",
+		Headers: map[string]*huma.Header{
+			problem.RequestIDHeader: requestID(),
+			"Location":              {Description: "The plain path, with the query.", Schema: text()},
+		},
+	}
+	for _, status := range append(failures, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable) {
+		response := &huma.Response{
+			Description: http.StatusText(status), Headers: map[string]*huma.Header{problem.RequestIDHeader: requestID()},
+			Content: map[string]*huma.MediaType{problem.ContentType: {Schema: schemas.Schema(reflect.TypeFor[problem.Error](), true, "")}},
+		}
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			response.Headers["Retry-After"] = &huma.Header{
+				Description: "Seconds after which the same call is worth sending again.", Schema: &huma.Schema{Type: huma.TypeInteger},
+			}
+		}
+		op.Responses[strconv.Itoa(status)] = response
+	}
+	return op
+}
+
+func requestID() *huma.Header {
+	return &huma.Header{Description: "The call, for finding it in the control plane's log.", Schema: text()}
+}
+
+func text() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
+
+// timelineParameters returns the parameters that parseTimelineQuery reads.
+func timelineParameters() []*huma.Param {
+	one, most := 1.0, float64(announce.MaxTimelineLimit)
+	number := &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: &one}
+	param := func(name, description string, schema *huma.Schema) *huma.Param {
+		return &huma.Param{Name: name, In: "query", Description: description, Schema: schema}
+	}
+	types := announce.MaxTimelineTypes
+	return []*huma.Param{
+		param("namespace", "Events of Apps in this namespace.", text()),
+		param("app", "Events of this App of the namespace.", text()),
+		param("type", "Events of these types.", &huma.Schema{Type: huma.TypeArray, MaxItems: &types, Items: &huma.Schema{Type: huma.TypeString, Pattern: announce.TypePattern.String()}}),
+		param("since", "Events from this time on; an App's have the agent's time.", &huma.Schema{Type: huma.TypeString, Format: "date-time"}),
+		param("before", "Events with a smaller sequence.", number),
+		param("after", "Events with a larger sequence.", number),
+		param("order", "Which come first.", &huma.Schema{Type: huma.TypeString, Enum: []any{"newest", "oldest"}, Default: "newest"}),
+		param("limit", "How many. An answer has no more than 4 MiB of events.", &huma.Schema{Type: huma.TypeInteger, Minimum: &one, Maximum: &most, Default: announce.DefaultTimelineLimit}),
+	}
+}
+
+// OpenAPIHandler serves the document without authentication.
+func OpenAPIHandler(version string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		document, err := OpenAPI(version)
+		if err != nil {
+			problem.Write(w, problem.RequestID(r.Context()), err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(document) // the client is gone if this fails
+	})
+}

@@ -1,0 +1,66 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// TestTheDocumentSaysWhatIsRead: each parameter that is documented is known, and an
+// event has no field that is not.
+func TestTheDocumentSaysWhatIsRead(t *testing.T) {
+	w := httptest.NewRecorder()
+	OpenAPIHandler("v1").ServeHTTP(w, httptest.NewRequest(http.MethodGet, OpenAPIPath, nil))
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct{ Name, In string }
+		}
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	examples := url.Values{
+		"namespace": {"n"}, "app": {"a"}, "type": {"app.failed"}, "since": {"2026-01-01T00:00:00Z"}, "before": {"1"}, "after": {"1"}, "order": {"oldest"}, "limit": {"1"},
+	}
+	if _, err := parseTimelineQuery(examples); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, p := range doc.Paths[announce.TimelinePath]["get"].Parameters {
+		if p.In == "query" {
+			found++
+			if !examples.Has(p.Name) {
+				t.Errorf("parameter %s is documented and not read", p.Name)
+			}
+		}
+	}
+	if found != len(examples) {
+		t.Errorf("%d of %d parameters are documented", found, len(examples))
+	}
+	app := announce.AppEvent{Namespace: "shop", Name: "web", Cause: "ImageNotFound", Message: "web:2 does not exist", Fix: "push it"}
+	e, err := announce.NewAppEvent(announce.AppFailed, "/controlplane", "a1", app, 7, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for name := range fields {
+		if _, ok := doc.Components.Schemas["EventBody"].Properties[name]; !ok {
+			t.Errorf("an event has %s, which is not documented", name)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package runnerapi
+
+// Intent describes what a Runner is about to do.
+type Intent struct {
+	Command   string // ID of the call
+	Access    Access
+	Runner    string
+	Namespace string // empty for what is not in one namespace
+	Name      string // of the App that the call is about; empty for none
+
+	// What the command brings, as far as a policy can bound it.
+	App   *AppSpec // the App as it would be
+	Scale *Scale
+	Build *BuildSpec
+	// Kubernetes is the request to the Kubernetes API.
+	Kubernetes *KubernetesRequest
+	// PublicHost returns the host of an App below the gateway's domain; nil if it is not known. The
+	// policy adds it.
+	PublicHost func(Key) string
+	// Recorded reports whether the agent records the session. A session that began without a
+	// record ends when a rule demands one.
+	Recorded bool
+	// Approved reports whether the cluster's owner has approved the command.
+	Approved bool
+	// Objects are those that the command would make, or delete, in form of manifests: of a
+	// chart, its hooks included, of a set, of a source.
+	Objects []ObjectIntent
+}
+
+// Discovers reports whether a Runner only asks the Kubernetes API what exists, or about itself.
+// Every rule that allows a request also allows that.
+func (i Intent) Discovers() bool { return i.Kubernetes != nil && i.Kubernetes.Discovery }
+
+// ObjectIntent describes an object that a command would create, as far as a policy can bound it.
+// internal/intents computes it.
+type ObjectIntent struct {
+	Location string // the object's name, and its template; empty if the caller adds them
+	Kind     string // KIND or KIND.GROUP; empty for the spec of an App
+	Name     string // of the object; empty for the spec of an App
+	// LookedUp is an object that a template reads of the cluster; the others the chart makes.
+	LookedUp bool
+	// Counts are the numbers of pods that it asks for.
+	Counts []CountIntent
+	// Containers are all that it would run: init and ephemeral containers too.
+	Containers []ContainerIntent
+	// Hosts are the names under which the object would be reachable from outside. They may be
+	// wildcards; "*" stands for all names that no other object has.
+	Hosts []NameIntent
+	// Public is the field by which an App asks for a host below the gateway's domain; empty if it
+	// does not.
+	Public string
+	// Annotations are the annotation keys of the object and of what it creates, such as pods.
+	Annotations []NameIntent
+}
+
+// CountIntent is a number of pods.
+type CountIntent struct {
+	Field string // of the object
+	Pods  int32
+}
+
+// ContainerIntent is a container that an object would run.
+type ContainerIntent struct {
+	Field  string // of the object; empty for an App's own container
+	Name   string // empty for an App's own container
+	Image  string
+	Limits ResourceAmounts
+	// Partial reports whether the container's controller adds what is not named.
+	Partial bool
+}
+
+// NameIntent is a name that an object would use.
+type NameIntent struct {
+	Field string // of the object
+	Name  string
+}

@@ -1,4 +1,0 @@
-package runnerapi
-
-// exampleChart is a chart of one Service, as helm package writes it.
-const exampleChart = "H4sIAAAAAAAC/+2UsU7DMBCGPfsp7gkcJ00LytqdAaQuiOHUnIJF4gT7EgmFvDt2qgqpCwvtAP6WO//2nQf7v2Y0NWX7V3SsPrBrxRXQgV1ZrjFwGbXeFt951HN9tysFaHEDRs/owvXif4KDOZDzprcVTIW02FEFTfwUcjrrudJKS5H4g6xPnTF1Q4tMPlvXvzwJfvJ/sckv/L/R+Tb5/+b+z+WbsXUFT+QmcyTZEWONjJUEOE2GeQb1SC2hJ/UQFFiWsIfW9owcmvhwpHFEbGxzOn3AdiSvziJ8wvvYcyxcpB/oGHsPveNQ+TzHpIJ7vbykcZNIJBLX5QsUcwKvAAwAAA=="

@@ -1,0 +1,52 @@
+package runnerapi
+
+// RouteState is whether the public reaches a route.
+type RouteState string
+
+// The states of a route.
+const (
+	RouteServing   RouteState = "serving"
+	RouteSuspended RouteState = "suspended" // reason says why
+)
+
+// CertificateState is whether the gateway has a certificate for a route's host.
+type CertificateState string
+
+// The states of a certificate.
+const (
+	CertificateReady   CertificateState = "ready"
+	CertificatePending CertificateState = "pending"
+	CertificateFailed  CertificateState = "failed" // the gateway tries again
+)
+
+// RouteMode is how public requests come to a route's Service.
+type RouteMode string
+
+// The modes of a route.
+const (
+	RouteTunnel RouteMode = "tunnel" // through the agent's tunnel
+	RouteDirect RouteMode = "direct" // through the cluster's own load balancer
+)
+
+// Route is a public host, or a path of it, that leads to a Service.
+type Route struct {
+	URL         string           `json:"url"`
+	Host        string           `json:"host"`
+	Path        string           `json:"path"`
+	PathType    string           `json:"pathType" enum:"Prefix,Exact,ImplementationSpecific" doc:"As in an Ingress."`
+	Namespace   string           `json:"namespace"`
+	App         string           `json:"app,omitempty" doc:"Absent for a route of a chart, a set of manifests or a Git source."`
+	Service     string           `json:"service,omitempty" doc:"Name of the Service, after its namespace and a slash if that is another one. Absent for a route that the gateway cannot carry."`
+	Port        int32            `json:"port,omitempty" doc:"Port of the Service. Absent for a route that the gateway cannot carry."`
+	State       RouteState       `json:"state" enum:"serving,suspended" doc:"serving: the gateway passes requests on, and they are answered. suspended: reason tells why not."`
+	Mode        RouteMode        `json:"mode" enum:"tunnel,direct" doc:"How requests come to the Service: tunnel: through the agent's tunnel. direct: through the cluster's own load balancer."`
+	ModeReason  string           `json:"modeReason,omitempty" doc:"Why requests come through the tunnel though there is a load balancer with a public address."`
+	Proof       string           `json:"proof,omitempty" enum:"given,cname,txt,grant" doc:"What proves that the agent may serve the host; absent while nothing does."`
+	Certificate CertificateState `json:"certificate,omitempty" enum:"ready,pending,failed" doc:"Whether the gateway has a certificate for the host; absent for a host that it does not serve."`
+	Reason      string           `json:"reason,omitempty" doc:"Why it is suspended, or why there is no certificate."`
+}
+
+// RouteList is the routes of an agent.
+type RouteList struct {
+	Items []Route `json:"items" nullable:"false"`
+}

@@ -1,0 +1,86 @@
+package backend
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Approvals keeps the commands that wait for an approval by the cluster's owner.
+type Approvals interface {
+	// Use reports whether the owner has approved this very command. An approval is good for one
+	// Use. Without one, Use returns the request that the owner can approve.
+	Use(context.Context, ApprovalRequest) (runnerapi.Approval, bool, error)
+}
+
+// ApprovalRequest is a command that needs an approval.
+type ApprovalRequest struct {
+	runnerapi.Approval
+	// Method, Path, Query and Body are what was sent. They are compared and not stored.
+	Method, Path, Query string
+	Body                []byte
+}
+
+// Auditor keeps the audit log.
+type Auditor interface {
+	// Record adds a record without waiting until it is stored.
+	Record(runnerapi.AuditRecord)
+	// Keep adds a record and waits until it is stored durably, or until ctx ends.
+	Keep(context.Context, runnerapi.AuditRecord) error
+	// Audit returns at most limit stored records that follow the number after, oldest first. A
+	// negative number selects the last ones.
+	Audit(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error)
+}
+
+// Policy is the cluster owner's policy about what Runners may do. It may change at any time, and
+// applies from then on.
+type Policy interface {
+	// Decide returns nil, or an *Error with the reason for a refusal.
+	Decide(runnerapi.Intent) error
+	// Changed is closed when the policy changes.
+	Changed() <-chan struct{}
+	// KubernetesGrant returns how the policy lets a request to the Kubernetes API be made, or an
+	// *Error with the reason for a refusal.
+	KubernetesGrant(runnerapi.Intent) (runnerapi.KubernetesGrant, error)
+	// AuditRequired reports whether each command has to be recorded before it is carried out.
+	AuditRequired() bool
+	// Records reports whether the rule that allows a session has it recorded.
+	Records(runnerapi.Intent) bool
+	// Approval returns how long a command waits for an approval by the cluster's owner; 0 if it
+	// needs none.
+	Approval(runnerapi.Intent) time.Duration
+	// Visible reports whether a call over all namespaces may show a Runner what is in one.
+	Visible(runner, command, namespace string) bool
+	// State describes the policy for the cluster call.
+	State() runnerapi.PolicyState
+}
+
+// Recorder records exec sessions for the cluster's owner.
+type Recorder interface {
+	// Begin stores the beginning of a recording.
+	Begin(context.Context, Session) (Recording, error)
+}
+
+// Session describes a session that is recorded.
+type Session struct {
+	Runner, RequestID, Namespace, Name string
+	TTY                                bool
+}
+
+// Recording is the recording of one session. It contains no input: that has passwords which a
+// terminal does not show.
+type Recording interface {
+	ID() string
+	// Output returns a writer that records a stream of the session. It fails when the session
+	// cannot be recorded any further.
+	Output() io.Writer
+	// Resize records a size of the terminal.
+	Resize(runnerapi.TerminalSize)
+	// Run stores what is recorded, until ctx ends and all is stored. It returns earlier, with an
+	// error, when the session cannot be recorded any further.
+	Run(ctx context.Context) error
+	// Close releases the recording, whether or not Run was called.
+	Close()
+}

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+)
+
+type (
+	configMapOutput     struct{ Body runnerapi.ConfigMap }
+	configMapListOutput struct{ Body runnerapi.ConfigMapList }
+)
+
+// configMapCalls are the calls about ConfigMaps.
+type configMapCalls struct {
+	*calls
+	configMaps backend.ConfigMaps
+}
+
+func (s *configMapCalls) routes() {
+	register(s.calls, operation("put-config-map", "ConfigMaps", "Set a ConfigMap",
+		"Creates the ConfigMap or replaces all its keys. Apps that use it restart where their spec says restartOn: [configMaps].",
+		runnerapi.MaxSecretBody), s.putConfigMap)
+	register(s.calls, operation("get-config-map", "ConfigMaps", "Get a ConfigMap",
+		"With its values.", 0), s.getConfigMap)
+	register(s.calls, operation("delete-config-map", "ConfigMaps", "Delete a ConfigMap",
+		"Removes a ConfigMap that came through the agent. Pods that run keep what they took from it.", 0), s.deleteConfigMap)
+	register(s.calls, operation("list-config-maps", "ConfigMaps",
+		"List the ConfigMaps of a namespace", "Those that the agent manages: keys and sizes, no values.", 0), s.listConfigMaps)
+}
+
+func (s *configMapCalls) putConfigMap(ctx context.Context, in *struct {
+	params.Object
+	params.Write
+	Body runnerapi.ConfigMapSpec
+}) (*configMapOutput, error) {
+	if err := invalid(in.Body.Validate()); err != nil {
+		return nil, err
+	}
+	cm, err := s.configMaps.PutConfigMap(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
+	return &configMapOutput{Body: cm}, err
+}
+
+func (s *configMapCalls) getConfigMap(ctx context.Context, in *params.Object) (*configMapOutput, error) {
+	cm, err := s.configMaps.GetConfigMap(ctx, objectKey(*in))
+	return &configMapOutput{Body: cm}, err
+}
+
+func (s *configMapCalls) deleteConfigMap(ctx context.Context, in *struct {
+	params.Object
+	params.Write
+}) (*emptyOutput, error) {
+	return &emptyOutput{}, s.configMaps.DeleteConfigMap(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
+}
+
+func (s *configMapCalls) listConfigMaps(ctx context.Context, in *params.Namespace) (*configMapListOutput, error) {
+	items, err := s.configMaps.ListConfigMaps(ctx, in.Namespace)
+	return &configMapListOutput{Body: runnerapi.ConfigMapList{Items: notNil(items)}}, err
+}

@@ -1,0 +1,20 @@
+package request
+
+import (
+	"context"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+type callerKey struct{}
+
+// Caller returns the sender of the call that ctx belongs to.
+func Caller(ctx context.Context) runnerapi.Caller {
+	c, _ := ctx.Value(callerKey{}).(runnerapi.Caller)
+	return c
+}
+
+// WithCaller returns a context of a call of this sender.
+func WithCaller(ctx context.Context, c runnerapi.Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}

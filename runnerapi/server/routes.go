@@ -1,0 +1,29 @@
+package server
+
+import (
+	"context"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/guard"
+)
+
+type routeListOutput struct{ Body runnerapi.RouteList }
+
+// routeCalls are the calls about public routes.
+type routeCalls struct {
+	*calls
+	public backend.PublicRoutes
+}
+
+func (s *routeCalls) routes() {
+	register(s.calls, operation("list-routes", "Cluster", "List the public routes",
+		"The hosts and paths at which the public reaches what the agent manages, through the control plane's gateway: "+
+			"whether each is served, and why not. See docs/operator/gateway.md.", 0), s.listRoutes)
+}
+
+func (s *routeCalls) listRoutes(ctx context.Context, _ *struct{}) (*routeListOutput, error) {
+	items, err := s.public.ListRoutes(ctx)
+	items = guard.Seen(ctx, s.guard, items, func(r runnerapi.Route) string { return r.Namespace })
+	return &routeListOutput{Body: runnerapi.RouteList{Items: notNil(items)}}, err
+}

@@ -1,0 +1,238 @@
+package browser_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
+	"github.com/pipeops/pipeops-vm-agent/agent/update"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
+	"github.com/pipeops/pipeops-vm-agent/internal/components"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/web/dashboard"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/browser"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+// scene is a dashboard on a real API server, without an agent: what it shows must not need one.
+type scene struct {
+	env  *kubetest.Env
+	site string // the dashboard's address
+	link string // signs one browser in
+	log  audit.Files
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{env: kubetest.ControlPlane(t), log: audit.Files{Dir: t.TempDir()}}
+	d, err := dashboard.New(dashboard.Options{
+		Kubernetes: s.env.Admin, Namespace: kubetest.AgentNamespace, Place: "test", Version: "v1.2.3",
+		Log: zerolog.New(zerolog.NewTestWriter(t)), Now: time.Now, Audit: s.log,
+		Doctor: func(context.Context) (doctor.Report, error) {
+			return doctor.Report{Time: time.Now(), Findings: []doctor.Finding{
+				{Check: "clock", Status: doctor.OK, Detail: "0.2 s off"}, {Check: "proxy", Status: doctor.Skipped, Detail: "none is set"},
+				{Check: "tunnel", Status: doctor.Failed, Detail: "cp.example.com:7000 does not accept connections", Fix: "open the port in the firewall"},
+				{Check: "disk", Status: doctor.Warning, Detail: "9% is free", Fix: "make room"},
+			}}, nil
+		},
+		Bundle: func(_ context.Context, file string, _ doctor.Report) error {
+			return os.WriteFile(file, []byte("bundle"), 0o600)
+		},
+		Components: func(context.Context) ([]components.Status, error) {
+			return []components.Status{
+				{Component: "ingress", What: "requests from outside reach Apps", Present: "IngressClass traefik"}, {Component: "loki", What: "logs of pods that are gone"},
+				{Component: "prometheus", What: "metrics and alerts", Releases: []components.ReleaseStatus{{Namespace: "monitoring", Name: "prometheus", Status: components.Deployed, Version: "27.1.0", Newest: "27.3.0"}},
+					State: &components.State{Workload: "monitoring/prometheus-server", Message: "0 of 1 pods are ready", Fix: "kubectl -n monitoring describe pod"}},
+			}, nil
+		},
+		Updates: func(context.Context) (update.Record, error) {
+			return update.Record{State: "failed", From: "v1.2.2", To: "v1.2.3", Reason: "the new pods did not become ready"}, nil
+		},
+	})
+	require.NoError(t, err)
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s.site = "http://" + ln.Addr().String()
+	ctx, stop := context.WithCancel(context.Background())
+	links, ended := make(chan string, 1), make(chan error, 1)
+	go func() { ended <- d.Serve(ctx, ln, func(link string) { links <- link }) }()
+	s.link = await.Receive(t, links, "the dashboard's link")
+	t.Cleanup(func() {
+		stop()
+		assert.NoError(t, await.Receive(t, ended, "the end of the dashboard"))
+	})
+	return s
+}
+
+// long is a name as long as an App's can be.
+var long = strings.Repeat("very-long-", 5) + "name"
+
+// fill puts Apps in each state into the cluster, and records into the audit log.
+func (s *scene) fill(t *testing.T) {
+	t.Helper()
+	s.app(t, "web", func(st *v1alpha1.Status) {
+		st.Phase, st.Restarts, st.DesiredReplicas = runnerapi.PhaseFailed, 14, 3
+		st.Diagnosis = &runnerapi.Diagnosis{
+			Cause: runnerapi.CauseCrashLoop, Message: "container web of pod web-7d9c8b6f4-x2x9p ends with exit code 1 soon after its start",
+			Fix: "correct what its last lines complain about, then deploy again", Object: "pod/web-7d9c8b6f4-x2x9p", Container: "web", ExitCode: ptr.To[int32](1),
+			LastLines: []string{"listening on :8080", "cannot connect to postgres://db:5432: connection refused", "panic: no database"},
+		}
+	})
+	s.app(t, "api", func(st *v1alpha1.Status) {
+		st.Phase, st.ReadyReplicas, st.DesiredReplicas, st.Healthy = runnerapi.PhaseHealthy, 2, 2, []int64{1}
+		st.PublicURLs = []string{"https://api.example.com/"}
+	})
+	s.app(t, long, func(st *v1alpha1.Status) {
+		st.Phase, st.DesiredReplicas, st.WaitingFor = runnerapi.PhaseProgressing, 1, "pod "+long+"-5c9 to pull its image"
+	})
+	for i := range 60 {
+		s.app(t, fmt.Sprintf("service-%02d", i), func(st *v1alpha1.Status) {
+			st.Phase, st.ReadyReplicas, st.DesiredReplicas = runnerapi.PhaseHealthy, 1, 1
+		})
+	}
+	require.NoError(t, s.env.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}))
+	l := audit.New(s.log, "pipeops-agent-0", zerolog.Nop())
+	for i := range 130 {
+		r := runnerapi.AuditRecord{Time: time.Now(), Runner: "ci", Command: "put-app", Namespace: "production", Name: "web", Outcome: runnerapi.AuditDone}
+		if i%3 == 0 {
+			r.Runner, r.Command, r.Outcome, r.Code, r.Message = "support-team-with-a-long-name", "exec", runnerapi.AuditRefused, "policy_denied", `rule "support reads" of ConfigMap pipeops/pipeops-policy denies exec`
+		}
+		l.Record(r)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop() // what was recorded is written at the end
+	if err := l.Run(ctx); !errors.Is(err, context.Canceled) {
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.env.Client.Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-policy"},
+		Data:       map[string]string{"policy.yaml": "rules:\n  - name: ci deploys\n    runners: [ci]\n    namespaces: [production]\n  - name: support reads\n    runners: [\"support-*\"]\n    commands: [read]\n"},
+	}))
+}
+
+func (s *scene) app(t *testing.T, name string, status func(*v1alpha1.Status)) {
+	t.Helper()
+	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: name}}
+	a.Spec.Image, a.Spec.Replicas = "registry.example.com/shop/"+name+":1.4.2", ptr.To[int32](1)
+	if name == "api" || name == "web" {
+		a.Spec.Ingress = &runnerapi.Ingress{Hosts: []runnerapi.IngressHost{{Host: name + ".example.com"}}}
+		a.Spec.Ports = []runnerapi.Port{{Port: 8080}}
+	}
+	require.NoError(t, s.env.Client.Create(t.Context(), a))
+	a.Status.ObservedGeneration, a.Status.Revision = a.Generation, a.Generation
+	status(&a.Status)
+	require.NoError(t, s.env.Client.Status().Update(t.Context(), a))
+}
+
+// TestTheDashboardInABrowser looks at each page, wide and on a phone, light and dark.
+func TestTheDashboardInABrowser(t *testing.T) {
+	suite.Release(t, "the dashboard in a real Chromium")
+	b := browser.Open(t)
+	s := newScene(t)
+
+	b.Visit(s.site+"/", "h1")
+	assert.Contains(t, text(b), "You are not signed in")
+	b.Accessible("signed out")
+	b.Picture("signed-out")
+	b.Visit(s.link, "nav.side")
+	assert.Equal(t, s.site+"/", browser.Get(b, chromedp.Location()), "the address no longer contains the token")
+
+	pages := map[string]string{
+		"overview": "/", "apps": "/apps", "routes": "/routes", "nodes": "/nodes", "policy": "/policy", "audit": "/audit",
+		"components": "/components", "updates": "/updates", "doctor": "/doctor",
+	}
+	s.look(t, b, "empty-", map[string]string{"overview": "/", "apps": "/apps", "audit": "/audit", "routes": "/routes"}, "wide")
+	s.follow(t, b)
+	s.fill(t)
+	for name, path := range map[string]string{
+		"app": "/apps/production/web", "app-long": "/apps/production/" + long, "logs": "/apps/production/web/logs", "scale": "/apps/production/web/scale",
+		"restart": "/apps/production/web/restart", "pause": "/policy/pause", "missing": "/apps/production/nowhere",
+	} {
+		pages[name] = path
+	}
+	s.look(t, b, "", pages, "wide", "phone")
+	s.change(t, b)
+}
+
+// look examines and pictures pages.
+func (s *scene) look(t *testing.T, b *browser.Browser, prefix string, pages map[string]string, screens ...string) {
+	t.Helper()
+	for _, screen := range screens {
+		b.Resize(browser.Screens[screen][0], browser.Screens[screen][1])
+		for name, path := range pages {
+			for _, dark := range []bool{true, false} {
+				if dark && screen == "phone" {
+					continue // the colors are those of the wide screen
+				}
+				b.Dark(dark)
+				as := fmt.Sprintf("%s%s-%s-%v", prefix, name, screen, map[bool]string{false: "light", true: "dark"}[dark])
+				b.Visit(s.site+path, "h1")
+				if name == "doctor" {
+					b.Follow("main button.primary")
+				}
+				b.Accessible(as)
+				b.Fits(as)
+				b.Picture(as)
+			}
+		}
+	}
+}
+
+// follow has an open page show an App that comes, without being loaded again.
+func (s *scene) follow(t *testing.T, b *browser.Browser) {
+	t.Helper()
+	b.Visit(s.site+"/apps", "h1")
+	browser.Get(b, chromedp.Evaluate[bool](`window.stays = true`))
+	s.app(t, "fresh", func(st *v1alpha1.Status) {
+		st.Phase, st.ReadyReplicas, st.DesiredReplicas = runnerapi.PhaseHealthy, 1, 1
+	})
+	await.Until(t, "the page shows the new App", func() bool { return strings.Contains(text(b), "fresh") })
+	assert.True(t, browser.Get(b, chromedp.Evaluate[bool](`window.stays === true`)), "the page was not loaded again")
+}
+
+// change scales and restarts an App with the keyboard and the mouse, and uses the switch.
+func (s *scene) change(t *testing.T, b *browser.Browser) {
+	t.Helper()
+	b.Resize(browser.Screens["wide"][0], browser.Screens["wide"][1])
+	b.Visit(s.site+"/apps/production/api", "h1")
+	b.Follow(`//a[text()="Scale"]`)
+	b.Do(chromedp.SetValue("#replicas", "4"), chromedp.SendKeys("#replicas", "\r"), chromedp.WaitVisible(".notice"))
+	a := &v1alpha1.App{}
+	require.NoError(t, s.env.Client.Get(t.Context(), client.ObjectKey{Namespace: "production", Name: "api"}, a))
+	assert.EqualValues(t, 4, a.Replicas())
+	b.Follow(`//a[text()="Restart"]`)
+	b.Follow(`//button[text()="Restart"]`)
+	require.NoError(t, s.env.Client.Get(t.Context(), client.ObjectKey{Namespace: "production", Name: "api"}, a))
+	assert.NotEmpty(t, a.Annotations[managed.RestartedAt])
+	b.Visit(s.site+"/policy", "h1")
+	b.Follow(`//a[text()="Stop all commands"]`)
+	b.Follow(`//button[text()="Stop all commands"]`)
+	b.Picture("paused")
+	b.Accessible("paused")
+	b.Follow(`//button[text()="Sign out"]`)
+	b.Visit(s.site+"/apps", "h1")
+	assert.NotContains(t, text(b), "production", "a tab that has signed out shows nothing")
+}
+
+func text(b *browser.Browser) string { return browser.Get(b, chromedp.Text("body")) }

@@ -1,0 +1,2 @@
+// Package browser tests pages in a real Chromium.
+package browser
