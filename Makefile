@@ -98,7 +98,7 @@ bench-streams: ## Of these followed logs, port-forwards and copies: some 15 minu
 	@go build -trimpath -o $(BIN)/bench ./test/bench
 	@exec $(BIN)/bench streams $(if $(SHORT),-apps 2 -streams 10 -seconds 20 -bytes 67108864 -rounds 2 -inside 5,-out docs/bench -page docs/contributing/bench.md)
 bench-tunnel: ## Of these the tunnel beside its peers: some ten minutes
-bench-agents: ## Of these a control plane with 10 000 agents: some six minutes
+bench-agents: ## Of these a control plane with 10 000 agents, and its console: some eight minutes
 bench-gateway: ## Of these the gateway beside direct connections and frp's HTTPS vhost: some three minutes
 bench-tunnel bench-agents bench-gateway: bench-%:
 	@go run ./test/setup bench-$*

@@ -78,6 +78,7 @@ func stepsFor(what string) []step {
 	getPostgres := step{"get PostgreSQL", goRun("./test/postgres/cmd/postgres", "install")}
 	getMachine := step{"get a Debian for test machines", goRun("./test/machine/cmd/rootfs", "bookworm")}
 	getMachines := step{"get Debian 11, 12 and 13 for test machines, and one with OpenRC", goRun("./test/machine/cmd/rootfs", "bullseye", "bookworm", "trixie", "bookworm-openrc")}
+	getBrowser := step{"get Chromium", packages("chromium")}
 	compileTests := step{"compile the tests", tests.run}
 	compileRaces := step{"compile the tests with the race detector", raced.run}
 	switch what {
@@ -87,7 +88,7 @@ func stepsFor(what string) []step {
 		}
 		return []step{compilePrograms, getCluster, getBroker}
 	case "bench":
-		return []step{compilePrograms, compilePeers, getSimulation, getBroker}
+		return []step{compilePrograms, compilePeers, getSimulation, getBroker, getBrowser}
 	case "bench-apps":
 		return []step{compilePrograms, getSimulation, getBroker}
 	case "bench-streams":
@@ -95,13 +96,12 @@ func stepsFor(what string) []step {
 	case "bench-tunnel", "bench-gateway":
 		return []step{compilePeers}
 	case "bench-agents":
-		return []step{compilePrograms, compilePeers, getBroker}
+		return []step{compilePrograms, compilePeers, getBroker, getBrowser}
 	case "chaos":
 		return []step{compilePrograms, getSimulation, getBroker, getPostgres}
 	case "test", "test-all":
 		getTools := step{"get what the tests and the documentation's examples use", packages("curl", "jq", "minisign", "openssl", "python3")}
 		getMonitoring := step{"get Prometheus and Alertmanager", packages("prometheus", "prometheus-alertmanager")}
-		getBrowser := step{"get Chromium", packages("chromium")}
 		steps := []step{
 			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run}, {"compile BuildKit", buildkit.run},
 			compileTests, compilePeerTests,

@@ -1,10 +1,13 @@
 package figures
 
 const (
-	mostStorm, mostRestart = 30, 40 // s
-	mostAgentMemory        = 120    // KB an agent, of the control plane
-	mostIdleCPU            = 0.005  // % of a core an agent, of the control plane
-	leastAnnounced         = 3000   // a second
+	mostStorm, mostRestart = 30, 40   // s
+	mostAgentMemory        = 120      // KB an agent, of the control plane
+	mostIdleCPU            = 0.005    // % of a core an agent, of the control plane
+	leastAnnounced         = 3000     // a second
+	mostPaint, mostSearch  = 300, 100 // ms, of the console
+	mostUpdate             = 1000     // ms
+	mostConsole, mostPages = 32, 64   // MiB of the control plane
 )
 
 // Agents is a control plane with 10 000 simulated agents.
@@ -20,6 +23,12 @@ var Agents = &Part{Name: "agents", Command: "make bench-agents", Page: "contribu
 	{"agents.cpu", "control plane's idle CPU an agent, of a core", "%", atMost(mostIdleCPU)},
 	{"agents.beats", "heartbeats meanwhile", "/s", nil},
 	{"agents.written", "written to disk a heartbeat", "KB", nil},
+	{"console.paint", "console: first paint of the fleet's page in Chromium, median", "ms", atMost(mostPaint)},
+	{"console.page", "console: the fleet's page, median", "ms", nil},
+	{"console.search", "console: a search in the fleet, median", "ms", atMost(mostSearch)},
+	{"console.update", "console: a change is shown in an open page, the slowest", "ms", atMost(mostUpdate)},
+	{"console.memory.pages", "console: control plane's memory for 100 open pages", "MiB", atMost(mostPages)},
+	{"console.memory", "console: the same after all pages were closed", "MiB", atMost(mostConsole)},
 	{"announced.taken", "events taken from agents while RabbitMQ is dead", "/s", nil},
 	{"announced.lost", "announcements lost", "", atMost(0)},
 	{"announced.disorder", "announcements out of order for an agent", "", atMost(0)},

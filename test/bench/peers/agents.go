@@ -26,6 +26,7 @@ type agentsSettings struct {
 	Events    int
 	Tellers   int
 	Kills     int
+	Looks     int // at a page of the console
 }
 
 const (
@@ -79,12 +80,13 @@ func runAgents(ctx context.Context, args []string) (err error) {
 	flags.DurationVar(&b.Idle, "idle", time.Minute, "how long idleness is measured")
 	flags.IntVar(&b.Events, "events", 20000, "announcements over the broker's outages")
 	flags.IntVar(&b.Kills, "kills", 3, "how often RabbitMQ is killed while it makes up for an outage")
+	flags.IntVar(&b.Looks, "looks", 50, "how often each page of the console is looked at")
 	flags.IntVar(&b.Tellers, "tellers", 2000, "agents whose Apps these announcements are about")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *short {
-		b.Agents, b.Settle, b.Idle, b.Events, b.Tellers, b.Kills = 500, 5*time.Second, 8*time.Second, 4000, 400, 1
+		b.Agents, b.Settle, b.Idle, b.Events, b.Tellers, b.Kills, b.Looks = 500, 5*time.Second, 8*time.Second, 4000, 400, 1, 5
 	}
 	if err := b.fit(); err != nil {
 		return err
@@ -114,8 +116,8 @@ func (b *agentsBench) fit() error {
 		b.say("a process may have %d files open here: %d agents in place of %d (ulimit -Hn)", limit.Max, room, b.Agents)
 		b.Agents = room
 	}
-	if b.Agents < 1 || b.Events < 1 || b.Tellers < 1 || b.Kills < 0 {
-		return errors.New("-agents, -events and -tellers have to be 1 or more, and -kills not less than none")
+	if b.Agents < 1 || b.Events < 1 || b.Tellers < 1 || b.Looks < 1 || b.Kills < 0 {
+		return errors.New("-agents, -events, -looks and -tellers have to be 1 or more, and -kills not less than none")
 	}
 	b.Tellers = min(b.Tellers, b.Agents)
 	b.Events = max(b.Events/b.Tellers, 1) * b.Tellers
@@ -132,6 +134,7 @@ func (b *agentsBench) perform(ctx context.Context) error {
 		{fmt.Sprintf("%d simulated agents register", b.Agents), b.enrol},
 		{"all connect at once", b.storm},
 		{fmt.Sprintf("memory and CPU while nothing happens, for %s after %s", b.Idle, b.Settle), b.measureIdle},
+		{fmt.Sprintf("the console: pages, updates, %d open pages", openPages), b.measureConsole},
 		{"the control plane is killed and comes back", b.restart},
 		{fmt.Sprintf("%d announcements, and RabbitMQ killed among them", b.Events), b.announce},
 	} {

@@ -39,6 +39,9 @@ func newDesk(url string, roots []byte, token controlapi.Token) (*desk, error) {
 
 func (d *desk) close() { d.client.Close() }
 
+// Name returns the name of an agent.
+func Name(number int) string { return fmt.Sprintf("bench-%05d", number) }
+
 func (d *desk) enrol(ctx context.Context, number int) (*agent, error) {
 	key, err := identity.NewKey()
 	if err != nil {
@@ -48,7 +51,7 @@ func (d *desk) enrol(ctx context.Context, number int) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("bench-%05d", number)
+	name := Name(number)
 	answer, err := d.client.Register(ctx, d.token, controlapi.RegisterRequest{
 		Name: name, ClusterUID: clusterUID(number), CSR: request, Clock: time.Now(), AgentVersion: version, RunnerAPIVersion: "v1",
 		KubernetesVersion: kubernetesVersion, Distribution: "simulated", Capacity: capacity,
