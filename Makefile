@@ -141,6 +141,11 @@ release: ## All that is published for a version, into dist/VERSION; SIGN_KEY=FIL
 	  $(if $(RELEASE_KEYS),--trust '$(RELEASE_KEYS)') $(if $(CONTROL_PLANE_URL),--control-plane-url '$(CONTROL_PLANE_URL)') \
 	  $(if $(EXPIRES),--expires '$(EXPIRES)')
 
+.PHONY: site
+site: ## Make the documentation's site in dist/site, with Hugo (some minutes the first time)
+	@go tool -modfile=internal/tools/hugo/go.mod hugo --source docs/site --quiet --panicOnWarning
+	@echo "open dist/site/index.html"
+
 .PHONY: bundle
 bundle: image ## Put all that install.sh downloads into one archive, for machines without internet
 	go run ./scripts/pincharts -download dist/charts

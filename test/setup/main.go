@@ -55,6 +55,8 @@ var (
 	helm3 = compile{dir: "test/chart/helm3", patterns: []string{"tool"}}
 	// The release's packages are made by it, with these flags.
 	nfpm = compile{flags: []string{"-modfile=internal/tools/nfpm/go.mod"}, patterns: []string{"tool"}}
+	// The documentation's site is made by it, with these flags.
+	hugo = compile{flags: []string{"-modfile=internal/tools/hugo/go.mod"}, patterns: []string{"tool"}}
 	// The alert rules' tests build it with these flags.
 	promtool = compile{dir: "test/observe/tools", flags: []string{"-tags=remove_all_sd"}, patterns: []string{"tool"}}
 	// The gateway's tests of HTTP/2 build it with these flags.
@@ -107,7 +109,7 @@ func stepsFor(what string) []step {
 			compileTests, compilePeerTests,
 		}
 		if what == "test-all" {
-			steps = append(steps, getMachines, getSimulation, getMonitoring, getBrowser, step{"compile h2spec", h2spec.run}, step{"compile Helm 3", helm3.run}, step{"compile nfpm", nfpm.run}, compileRaces)
+			steps = append(steps, getMachines, getSimulation, getMonitoring, getBrowser, step{"compile h2spec", h2spec.run}, step{"compile Helm 3", helm3.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
 		}
 		return steps
 	case "check":

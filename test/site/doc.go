@@ -1,0 +1,2 @@
+// Package site tests the documentation as a site.
+package site
