@@ -42,7 +42,7 @@ type RevisionList struct {
 
 // RollbackTo is the body of the rollback call.
 type RollbackTo struct {
-	Revision int64 `json:"revision,omitempty" maximum:"9007199254740991" minimum:"0" doc:"The revision to go back to; the one before the current one when absent."`
+	Revision int64 `json:"revision,omitempty" maximum:"9007199254740991" minimum:"0" doc:"The revision to go back to. When absent: the newest healthy one before the current one, or the previous one if none is known as healthy."`
 }
 
 // Undone is a failed rollout that the agent took back by itself.

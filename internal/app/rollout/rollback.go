@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,7 @@ import (
 )
 
 // Rollback returns to a revision and stores that as a new revision. By default it returns to the
-// previous one; doing that twice restores the original spec.
+// newest healthy one before the current one, or to the previous one if none is known as healthy.
 func (w *Writer) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	w.traces.note(ctx, key)
 	if err := w.store.Admit(ctx, key.Namespace); err != nil {
@@ -40,7 +41,7 @@ func (w *Writer) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.R
 		if err != nil {
 			return err
 		}
-		target, err := pick(all, to.Revision)
+		target, err := pick(all, to.Revision, a.Status.Healthy)
 		if err != nil {
 			return err
 		}
@@ -52,11 +53,16 @@ func (w *Writer) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.R
 	return a.Wire(), nil
 }
 
-// pick finds the revision to return to.
-func pick(all []appsv1.ControllerRevision, number int64) (*appsv1.ControllerRevision, error) {
+// pick finds the revision to return to. Both lists are in order.
+func pick(all []appsv1.ControllerRevision, number int64, healthy []int64) (*appsv1.ControllerRevision, error) {
 	if number == 0 {
 		if len(all) < 2 {
 			return nil, problem.Errorf(problem.Conflict, "deploy what it should be instead", "there is no revision before the current one")
+		}
+		for i := len(all) - 2; i >= 0; i-- {
+			if slices.Contains(healthy, all[i].Revision) {
+				return &all[i], nil
+			}
 		}
 		return &all[len(all)-2], nil
 	}

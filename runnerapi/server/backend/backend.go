@@ -33,8 +33,9 @@ type Apps interface {
 	Resume(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error)
 	// Revisions returns the revisions that Rollback can return to, newest first.
 	Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.Revision, error)
-	// Rollback returns to a revision, by default the previous one, and records that as a new
-	// revision. The number of pods, autoscaling and the pause stay as they are.
+	// Rollback returns to a revision, by default the newest healthy one before the current one, and
+	// records that as a new revision. The number of pods, autoscaling and the pause stay as they
+	// are.
 	Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error)
 	// Events calls emit for the App's state and for each change of it. It ends once the App has
 	// settled or, with Follow, once ctx ends.

@@ -17,8 +17,9 @@ func NewRollback(a *base.CLI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback [AGENT] NAME [--to REVISION]",
 		Short: "Roll back an App to an earlier revision",
-		Long: `Roll back an App to an earlier revision: the previous one, or any one that
-` + "`pipeops-runner revisions`" + ` lists. It becomes a new revision. The number of pods does not change.`,
+		Long: `Roll back an App to an earlier revision: the newest one before the current one that was
+healthy, or any one that ` + "`pipeops-runner revisions`" + ` lists. If none was healthy, it is the previous one.
+It becomes a new revision. The number of pods does not change.`,
 		Example:           "  pipeops-runner rollback shop web\n  pipeops-runner rollback shop web --to 3",
 		Args:              cli.ExactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.CompleteApp,
@@ -29,6 +30,6 @@ func NewRollback(a *base.CLI) *cobra.Command {
 		},
 	}
 	w.Add(cmd)
-	cmd.Flags().Int64Var(&to.Revision, "to", 0, "revision to roll back to (default: the previous one)")
+	cmd.Flags().Int64Var(&to.Revision, "to", 0, "revision to roll back to (default: the newest healthy one before the current one)")
 	return cmd
 }
