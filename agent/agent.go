@@ -31,6 +31,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/recording"
 	"github.com/pipeops/pipeops-vm-agent/internal/render/cage"
+	"github.com/pipeops/pipeops-vm-agent/internal/sdnotify"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -165,7 +166,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if missing := cage.Missing(); len(missing) > 0 {
 		a.log.Warn().Strs("missing", missing).Msg("charts are rendered in a weaker cage: the kernel or the container lacks parts of it")
 	}
-	defer a.notify(ctx)()
+	defer sdnotify.Start(ctx, a.health.status, a.log)()
 	if err := a.enrolment.identify(ctx); err != nil {
 		return errUnlessStopped(ctx, err)
 	}

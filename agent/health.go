@@ -107,6 +107,17 @@ func (h *health) degraded() string {
 	return strings.Join(all, "; ")
 }
 
+// status implements sdnotify.Look.
+func (h *health) status(ctx context.Context) (ready bool, text string) {
+	if err := h.ready(ctx); err != nil {
+		return false, err.Error()
+	}
+	if worse := h.degraded(); worse != "" {
+		return true, "ready; " + worse
+	}
+	return true, "ready"
+}
+
 // serve serves /healthz and /readyz, on the only port that the agent always has, until the returned
 // function is called.
 func (h *health) serve(ctx context.Context, address, version string, log zerolog.Logger) (stop func(), err error) {

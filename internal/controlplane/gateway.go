@@ -50,9 +50,12 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 			return err
 		}
 	}
-	storage, err := datadir.GatewayStorage(c.cfg.data(), c.store, c.cfg.Now, true)
+	storage, lost, err := datadir.CreateGatewayStorage(ctx, c.cfg.data(), c.store, c.cfg.Now)
 	if err != nil {
 		return err
+	}
+	if lost > 0 {
+		c.cfg.Log.Warn().Int("files", lost).Msg("the gateway's key is missing in the data directory: certificates that it encrypted are removed, and obtained anew")
 	}
 	p := &public{store: c.store, table: gateway.NewTable(c.store, c.cfg.Now)}
 	p.certs = newCertificates(&c.cfg, storage, p.table, c.listeners.https, c.listeners.http)

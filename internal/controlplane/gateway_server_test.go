@@ -44,7 +44,7 @@ type runningGateway struct {
 func (f *group) gatewayAt(https string) *runningGateway {
 	f.t.Helper()
 	cfg := f.config("")
-	key, err := datadir.GatewayKey(datadir.Data{CAKey: f.key}, false)
+	key, err := datadir.GatewayKey(datadir.Data{CAKey: f.key})
 	require.NoError(f.t, err)
 	g, err := NewGatewayServer(f.t.Context(), GatewayServerConfig{
 		Database: cfg.Database, Key: key, HealthListen: "127.0.0.1:0", Log: zerolog.Nop(),
@@ -106,7 +106,7 @@ func (f *group) publish(agent *cluster, host, backend string, planes ...*member)
 // roots are those of the gateways' own CA.
 func (f *group) roots(m *member) *x509.CertPool {
 	f.t.Helper()
-	storage, err := datadir.GatewayStorage(m.cfg.data(), m.store, time.Now, false)
+	storage, err := datadir.GatewayStorage(m.cfg.data(), m.store, time.Now)
 	require.NoError(f.t, err)
 	text, err := (&webcerts.Internal{Storage: storage, Now: time.Now}).Root(f.t.Context())
 	require.NoError(f.t, err)
@@ -224,7 +224,7 @@ func TestAGatewaysKeyMakesNoControlPlane(t *testing.T) {
 	_, err := NewGatewayServer(t.Context(), GatewayServerConfig{Gateway: GatewayConfig{Domain: "apps.example.com"}})
 	require.ErrorContains(t, err, "--database")
 	require.ErrorContains(t, err, "--link-key-file")
-	key, err := datadir.GatewayKey(datadir.Data{CAKey: f.key}, false)
+	key, err := datadir.GatewayKey(datadir.Data{CAKey: f.key})
 	require.NoError(t, err)
 	assert.NotEqual(t, f.key.Text(), key.Text())
 	link, err := linkOf(key, m.cfg.TrustDomain, time.Now)

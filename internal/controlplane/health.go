@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -79,6 +82,22 @@ func (h *health) readiness(ctx context.Context) readiness {
 		r.set("controlPlanes", false, true, h.nodes.Standing(h.leader.Leads()))
 	}
 	return r
+}
+
+// status implements sdnotify.Look.
+func (h *health) status(ctx context.Context) (ready bool, text string) {
+	r := h.readiness(ctx)
+	state := "ready"
+	if !r.Ready {
+		state = "not ready"
+	}
+	said := []string{state}
+	for _, name := range slices.Sorted(maps.Keys(r.ok)) {
+		if !r.ok[name] {
+			said = append(said, name+": "+r.Checks[name])
+		}
+	}
+	return r.Ready, strings.Join(said, "; ")
 }
 
 // checkDatabase reads from the database and checks whether the last heartbeats could be written: a

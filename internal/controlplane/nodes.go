@@ -18,7 +18,7 @@ import (
 
 // newNodes prepares this control plane to serve beside others.
 func (c *ControlPlane) newNodes() (*nodes.Nodes, error) {
-	key, err := datadir.GatewayKey(c.cfg.data(), true)
+	key, err := datadir.GatewayKey(c.cfg.data())
 	if err != nil {
 		return nil, err
 	}

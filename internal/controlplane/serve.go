@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/sdnotify"
 )
 
 // start restores the state of the last run.
@@ -59,6 +60,7 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	}
 	c.serving.Store(true)
 	defer c.serving.Store(false)
+	defer sdnotify.Start(ctx, c.health.status, c.cfg.Log)()
 	c.cfg.Log.Info().Str("api", c.cfg.AdvertiseAPI).Str("tunnel", c.cfg.AdvertiseTunnel).Str("edge", c.cfg.AdvertiseEdge).Msg("control plane is serving")
 	return group.Wait()
 }

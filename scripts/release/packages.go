@@ -114,33 +114,36 @@ func (r *release) packing(p program, platform v1.Platform, format string) (nfpmP
 			at(page.file, "/"+page.name, 0o644)
 		}
 	}
-	if p.image == agentImage {
-		return about, r.service(&about, format)
-	}
-	return about, nil
+	return about, r.service(&about, format)
 }
 
-// service adds what runs the agent as a service of the machine. It starts by hand, once it has a
-// token: docs/cluster-owner/service.md.
+// service adds what runs the program as a service of the machine, if there is such a file. An
+// operator starts the service, once it has its settings: docs/cluster-owner/service.md and
+// docs/operator/service.md.
 func (r *release) service(about *nfpmPackage, format string) error {
-	from, to, mode := "deployments/systemd/pipeops-agent.service", "/usr/lib/systemd/system/pipeops-agent.service", uint32(0o644)
+	name := about.Name
+	from, to, mode := "deployments/systemd/"+name+".service", "/usr/lib/systemd/system/"+name+".service", uint32(0o644)
 	if format == "apk" { // of Alpine, which has OpenRC
-		from, to, mode = "deployments/openrc/pipeops-agent", "/etc/init.d/pipeops-agent", 0o755
+		from, to, mode = "deployments/openrc/"+name, "/etc/init.d/"+name, 0o755
+	}
+	if !exists(filepath.Join(r.root, from)) {
+		return nil
 	}
 	unit, err := os.ReadFile(filepath.Join(r.root, from))
 	if err != nil {
 		return err
 	}
-	if unit, err = replaceOnce(unit, "/usr/local/bin/pipeops-agent", "/usr/bin/pipeops-agent"); err != nil {
+	if unit, err = replaceOnce(unit, "/usr/local/bin/"+name, "/usr/bin/"+name); err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
 	file := filepath.Join(r.staging, "packing", filepath.Base(from))
 	if err := r.stage(file, unit); err != nil {
 		return err
 	}
+	settings := strings.TrimPrefix(name, "pipeops-") + ".env"
 	about.Contents = append(about.Contents,
 		packed{Src: file, Dst: to, Info: packedInfo{mode, about.MTime}},
-		packed{Src: filepath.Join(r.root, "deployments/service/agent.env"), Dst: "/etc/pipeops/agent.env", Type: "config|noreplace", Info: packedInfo{0o600, about.MTime}})
+		packed{Src: filepath.Join(r.root, "deployments/service", settings), Dst: "/etc/pipeops/" + settings, Type: "config|noreplace", Info: packedInfo{0o600, about.MTime}})
 	if format == "apk" {
 		return nil
 	}

@@ -74,6 +74,25 @@ func formulasNameTheArchives(t *testing.T, dir string) {
 	assert.NotContains(t, brew, "on_macos", "this release has no archive for it")
 }
 
+// TestPackagesHaveTheirService: of the control plane, only where there is systemd.
+func TestPackagesHaveTheirService(t *testing.T) {
+	r := &release{root: "../..", staging: t.TempDir()}
+	for format, files := range map[string][]string{
+		"deb": {"/usr/lib/systemd/system/pipeops-controlplane.service", "/etc/pipeops/controlplane.env"}, "apk": nil,
+	} {
+		about := nfpmPackage{Name: "pipeops-controlplane"}
+		require.NoError(t, r.service(&about, format))
+		var packed []string
+		for _, f := range about.Contents {
+			packed = append(packed, f.Dst)
+		}
+		assert.Equal(t, files, packed, format)
+	}
+	about := nfpmPackage{Name: "pipeops-runner"}
+	require.NoError(t, r.service(&about, "deb"))
+	assert.Empty(t, about.Contents)
+}
+
 // TestFormulasKnowEverySystem of a whole release, and leave out what Homebrew has not.
 func TestFormulasKnowEverySystem(t *testing.T) {
 	r := release{version: "v1.2.3"}

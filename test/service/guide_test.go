@@ -21,12 +21,19 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
+// The guides.
+const (
+	agentGuide        = "docs/cluster-owner/service.md"
+	controlPlaneGuide = "docs/operator/service.md"
+)
+
 // release is what an operator has unpacked: deployments, and the program beside it.
 const release = "/root/release"
 
-// guided is a machine on which docs/cluster-owner/service.md is followed.
+// guided is a machine on which a guide is followed.
 type guided struct {
 	*server
+	guide string
 	plane *planetest.Plane
 	token string
 	steps map[string]string // of the guide
@@ -43,8 +50,8 @@ func setUp(t *testing.T, suite, logs string) *guided {
 	p := planetest.Start(t)
 	kubectl := env.Cluster.KubectlCommand(t.Context()).Path
 	g := &guided{
-		server: boot(t, suite, logs, kubectl+":/opt/kubernetes", unpacked(t)+":"+release),
-		plane:  p, steps: readGuide(t), token: p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1}),
+		server: boot(t, suite, logs, kubectl+":/opt/kubernetes", unpacked(t, programs.Agent)+":"+release),
+		plane:  p, guide: agentGuide, steps: readGuide(t, agentGuide), token: p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1}),
 		edit: "EDITOR=sed -i -e s#https://cp.example.com:8443#" + p.URL() + "# -e s#127.0.0.1:8080#127.0.0.1:0#",
 	}
 	require.NoError(t, g.WriteFile("/usr/local/bin/kubectl", []byte("#!/bin/sh\nexec /opt/kubernetes kubectl \"$@\"\n"), 0o755))
@@ -71,15 +78,15 @@ func setUp(t *testing.T, suite, logs string) *guided {
 // step runs the commands of one of the guide's steps.
 func (g *guided) step(t *testing.T, heading, stdin string) {
 	t.Helper()
-	require.NotEmpty(t, g.steps[heading], "docs/cluster-owner/service.md has no commands for %q", heading)
+	require.NotEmpty(t, g.steps[heading], "%s has no commands for %q", g.guide, heading)
 	g.mustWith(t, stdin, "cd "+release+"/deployments\n"+g.steps[heading], "KUBECONFIG=/root/kubeconfig", "no_proxy=*", g.edit)
 }
 
 // unpacked is a release's directory: the program, built, and deployments.
-func unpacked(t *testing.T) string {
+func unpacked(t *testing.T, of programs.Program) string {
 	t.Helper()
 	dir := t.TempDir()
-	program, err := programs.Agent.At("v1.0.0").Build(t.Context())
+	program, err := of.At("v1.0.0").Build(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, inputs.Depend("deployments"))
 	out, err := exec.CommandContext(t.Context(), "cp", "-r", program, filepath.Join(harness.Root(), "deployments"), dir).CombinedOutput()
@@ -87,11 +94,10 @@ func unpacked(t *testing.T) string {
 	return dir
 }
 
-// readGuide takes the commands out of docs/cluster-owner/service.md, by the bold words or
-// the heading before them.
-func readGuide(t *testing.T) map[string]string {
+// readGuide takes the commands out of a page, by the bold words or the heading before them.
+func readGuide(t *testing.T, page string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "cluster-owner", "service.md"))
+	text, err := os.ReadFile(filepath.Join(harness.Root(), page))
 	require.NoError(t, err)
 	guide, about := map[string]string{}, ""
 	inside := false

@@ -19,7 +19,8 @@ const patience = 5 * time.Minute
 // the test has started.
 type server struct {
 	*machine.Machine
-	logs string // shows what its service did, for a test that failed
+	unit string // its service
+	logs string // shows what the service did, for a test that failed
 }
 
 // boot boots a machine, which ends with the test.
@@ -28,7 +29,7 @@ func boot(t *testing.T, suite, logs string, shares ...string) *server {
 	m, err := machine.Boot(t.Context(), machine.Options{Name: "pipeops-service", Suite: suite, Shares: shares})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Down()) })
-	return &server{m, logs}
+	return &server{m, "pipeops-agent", logs}
 }
 
 // run runs a shell script in the machine and answers what it printed.
@@ -64,8 +65,8 @@ func (s *server) await(t *testing.T, what string, ok func(context.Context) error
 	require.NoError(t, harness.Eventually(ctx, what, ok))
 }
 
-// property is one of systemd's about the agent's service.
+// property is one of systemd's about the service.
 func (s *server) property(t *testing.T, name string) string {
 	t.Helper()
-	return strings.TrimSpace(s.must(t, "systemctl show --value -p "+name+" pipeops-agent"))
+	return strings.TrimSpace(s.must(t, "systemctl show --value -p "+name+" "+s.unit))
 }

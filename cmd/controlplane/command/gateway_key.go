@@ -33,7 +33,7 @@ not reveal the CA's key.`,
 			if !key.Given() {
 				return cli.Usage(errors.New("--ca-key-file: is missing; gateways of their own are for control planes that share a CA"))
 			}
-			if key, err = datadir.GatewayKey(datadir.Data{CAKey: key}, false); err != nil {
+			if key, err = datadir.GatewayKey(datadir.Data{CAKey: key}); err != nil {
 				return err
 			}
 			return writeNew(file, key.Text()+"\n")

@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -20,14 +21,37 @@ import (
 // is not given.
 const fileGatewayKey = "gateway.key"
 
-// GatewayStorage returns where the gateway keeps certificates. Unless create is set, a missing key
-// is an error.
-func GatewayStorage(data Data, s *store.Store, now func() time.Time, create bool) (*webcerts.Storage, error) {
-	key, err := GatewayKey(data, create)
+// GatewayStorage returns where the gateway keeps certificates. A missing key is an error.
+func GatewayStorage(data Data, s *store.Store, now func() time.Time) (*webcerts.Storage, error) {
+	key, err := GatewayKey(data)
 	if err != nil {
 		return nil, err
 	}
 	return NewGatewayStorage(s, key, now), nil
+}
+
+// CreateGatewayStorage is like GatewayStorage, and makes a missing key. What was encrypted with a
+// lost key is of no use to anyone: it is removed, and the gateway obtains new certificates. lost is
+// the number of these files.
+func CreateGatewayStorage(ctx context.Context, data Data, s *store.Store, now func() time.Time) (storage *webcerts.Storage, lost int, err error) {
+	storage, err = GatewayStorage(data, s, now)
+	if !errors.Is(err, ErrNoGateway) {
+		return storage, 0, err
+	}
+	unreadable, err := s.GatewayFiles(ctx, "")
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, name := range unreadable {
+		if err := s.DeleteGatewayFiles(ctx, name); err != nil {
+			return nil, 0, err
+		}
+	}
+	key := ca.NewKey()
+	if err := atomicfile.Write(filepath.Join(data.Dir, fileGatewayKey), []byte(key.Text()+"\n")); err != nil {
+		return nil, 0, err
+	}
+	return NewGatewayStorage(s, key, now), len(unreadable), nil
 }
 
 // NewGatewayStorage returns the storage of a gateway that has the key.
@@ -37,14 +61,11 @@ func NewGatewayStorage(s *store.Store, key ca.Key, now func() time.Time) *webcer
 
 // GatewayKey returns the key of gateways. Where control planes share the CA's key, it is derived
 // from that one, which gateways do not need.
-func GatewayKey(data Data, create bool) (ca.Key, error) {
+func GatewayKey(data Data) (ca.Key, error) {
 	if data.CAKey.Given() {
 		return data.CAKey.Derive("gateways")
 	}
-	return gatewayKey(filepath.Join(data.Dir, fileGatewayKey), create)
-}
-
-func gatewayKey(file string, create bool) (ca.Key, error) {
+	file := filepath.Join(data.Dir, fileGatewayKey)
 	text, err := os.ReadFile(file)
 	switch {
 	case err == nil:
@@ -53,13 +74,10 @@ func gatewayKey(file string, create bool) (ca.Key, error) {
 			return key, fmt.Errorf("%s: %w", file, err)
 		}
 		return key, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return ca.Key{}, fmt.Errorf("the gateway's key: %w", err)
-	case !create:
+	case errors.Is(err, fs.ErrNotExist):
 		return ca.Key{}, ErrNoGateway
 	}
-	key := ca.NewKey()
-	return key, atomicfile.Write(file, []byte(key.Text()+"\n"))
+	return ca.Key{}, fmt.Errorf("the gateway's key: %w", err)
 }
 
 // ErrNoGateway means that serve was never started with a gateway.

@@ -46,7 +46,7 @@ func (a *Gateway) Grants(ctx context.Context) ([]store.HostGrant, error) {
 
 // CA returns the certificate of the gateway's own CA in PEM.
 func (a *Gateway) CA(ctx context.Context) ([]byte, error) {
-	storage, err := datadir.GatewayStorage(a.data, a.store, a.now, false)
+	storage, err := datadir.GatewayStorage(a.data, a.store, a.now)
 	if err != nil {
 		return nil, err
 	}

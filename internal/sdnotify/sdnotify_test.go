@@ -1,19 +1,23 @@
-package agent
+package sdnotify_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/sdnotify"
 )
 
-// serviceManager is systemd's end of the notification socket (sd_notify(3)).
+const patience = 3 * time.Minute
+
+// serviceManager is systemd's end of the notification socket.
 func serviceManager(t *testing.T) *net.UnixConn {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
@@ -33,27 +37,34 @@ func receive(t *testing.T, conn *net.UnixConn) string {
 	return string(buf[:n])
 }
 
-const patience = 3 * time.Minute
+// process is what systemd has started: it is ready once its status says so.
+type process struct{ status atomic.Pointer[string] }
 
-func TestSystemdIsToldHowTheAgentIs(t *testing.T) {
+func (p *process) is(status string) { p.status.Store(&status) }
+
+func (p *process) look(context.Context) (ready bool, status string) {
+	status = *p.status.Load()
+	return status == "ready", status
+}
+
+func TestSystemdIsToldHowTheProcessIs(t *testing.T) {
 	socket := serviceManager(t)
 	t.Setenv("WATCHDOG_USEC", "30000") // 30 ms
-	a := &Agent{health: newHealth(), log: zerolog.Nop()}
+	var p process
+	p.is("no tunnel")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	end := a.notify(ctx)
+	end := sdnotify.Start(ctx, p.look, zerolog.Nop())
 	assert.Equal(t, "STATUS=starting", receive(t, socket))
-	assert.Equal(t, "STATUS=apps: starting; identity: starting; policy: starting; tunnel: starting\nWATCHDOG=1", receive(t, socket))
+	assert.Equal(t, "STATUS=no tunnel\nWATCHDOG=1", receive(t, socket))
 
-	for _, check := range []string{"identity", "tunnel", "apps", "policy"} {
-		a.health.set(check, stateOK)
-	}
+	p.is("ready")
 	receiveUntil(t, socket, "READY=1\nSTATUS=ready\nWATCHDOG=1")
 	receiveUntil(t, socket, "WATCHDOG=1")
-	a.health.remark("tunnels", func() string { return "tunnels: 1 of 2 up" })
-	receiveUntil(t, socket, "STATUS=ready; tunnels: 1 of 2 up\nWATCHDOG=1")
-	a.health.ask("tunnel", func() string { return "waiting:\nno route" })
-	receiveUntil(t, socket, "STATUS=tunnel: waiting: no route\nWATCHDOG=1")
+	p.is("waiting:\nno route")
+	receiveUntil(t, socket, "STATUS=waiting: no route\nWATCHDOG=1")
+	p.is("ready")
+	receiveUntil(t, socket, "STATUS=ready\nWATCHDOG=1") // READY=1 once
 	stop()
 	receiveUntil(t, socket, "STOPPING=1")
 	receiveUntil(t, socket, "WATCHDOG=1") // while it drains
@@ -76,8 +87,5 @@ func receiveUntil(t *testing.T, socket *net.UnixConn, want string) {
 
 func TestNobodyIsToldWithoutSystemd(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	a := &Agent{health: &health{checks: map[string]func() string{"x": func() string {
-		panic(errors.New("nobody asked"))
-	}}}, log: zerolog.Nop()}
-	a.notify(t.Context())()
+	sdnotify.Start(t.Context(), func(context.Context) (bool, string) { panic("nobody asked") }, zerolog.Nop())()
 }
