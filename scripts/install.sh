@@ -1828,7 +1828,7 @@ agent_explain() {
       ;;
     *approval_pending*)
       why="its token is one whose registrations an operator approves"
-      fix="on the control plane: $(held_command "$1" "pipeops-controlplane agents"); the agent goes on by itself then"
+      fix="on the control plane: $(held_command "$1" "pipeops-controlplane agent list"); the agent goes on by itself then"
       ;;
     *"'s clock"*)
       why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
@@ -1942,7 +1942,7 @@ components_job() {
 }
 
 components_objects() {
-  local image="$1" word arguments='"components"' charts=()
+  local image="$1" word arguments='"component"' charts=()
   shift
   if [[ -n $PIPEOPS_BUNDLE && $1 == install ]]; then
     set -- "$@" --charts /charts
@@ -2094,7 +2094,7 @@ components_finish() {
 }
 
 # uninstall_components takes away what components_start has brought, before the agent, whose image
-# the Job has. Volumes and resource definitions stay, as `pipeops-agent components remove` has it.
+# the Job has. Volumes and resource definitions stay, as `pipeops-agent component delete` has it.
 uninstall_components() {
   local name present names=()
   [[ -n $(state_names components-before) ]] || return 0
@@ -2106,7 +2106,7 @@ uninstall_components() {
   done
   ((${#names[@]} > 0)) || return 0
   step "components: ${names[*]}"
-  components_job "$STATE_DIR/agent.yaml" remove "${names[@]}"
+  components_job "$STATE_DIR/agent.yaml" delete "${names[@]}"
   components_await
 }
 

@@ -122,7 +122,7 @@ func TestComponentsByAJob(t *testing.T) {
 	assert.Contains(t, said, "    install vpa\n    install grafana\n")
 	assert.Equal(t, 1, strings.Count(said, "install vpa"), "what the Job says is said once")
 	applied := string(read(t, filepath.Join(dir, "applied")))
-	assert.Contains(t, applied, `args: ["components", "install", "--set", "vpa,grafana", "--mirror", "https://mirror.example.com/charts"]`)
+	assert.Contains(t, applied, `args: ["component", "install", "--set", "vpa,grafana", "--mirror", "https://mirror.example.com/charts"]`)
 	assert.Contains(t, applied, "image: pipeops/agent:v1.2.3\n")
 	assert.Equal(t, []string{
 		"components-before loki", "namespace local-path-storage", "namespace cert-manager", "namespace nginx-ingress", "namespace istio-system",
@@ -134,7 +134,7 @@ func TestComponentsByAJob(t *testing.T) {
 
 	said, code = functions(t, []string{"PIPEOPS_INSTALL_STATE=" + dir}, jobKubectl+"remains=(); uninstall_components")
 	require.Zero(t, code, said)
-	assert.Contains(t, string(read(t, filepath.Join(dir, "applied"))), `args: ["components", "remove", "grafana", "vpa"]`)
+	assert.Contains(t, string(read(t, filepath.Join(dir, "applied"))), `args: ["component", "delete", "grafana", "vpa"]`)
 }
 
 // TestComponentsThatFailSayWhy and the Job's rights go all the same.

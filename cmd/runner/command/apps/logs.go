@@ -35,7 +35,7 @@ With -f, the command continues until interrupted, also across restarts of the Ap
 agent.
 
 With --since alone, the log also has lines of earlier runs and of pods that are gone. It has them
-for up to 30 days, if the cluster has Loki: ` + "`pipeops-agent components install loki`" + `. With
+for up to 30 days, if the cluster has Loki: ` + "`pipeops-agent component install loki`" + `. With
 --tail, -f or --previous, it has the lines of the pods that there are.`,
 		Example: `  pipeops-runner logs shop web --tail 100
   pipeops-runner logs shop web -f --since 10m

@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// agentDetail is what agents show prints as JSON and YAML.
+// agentDetail is what agent get prints as JSON and YAML.
 type agentDetail struct {
 	announce.Agent
 	Timeline []timelineEntry `json:"timeline"`
@@ -27,13 +27,13 @@ type timelineEntry struct {
 	Summary  string        `json:"summary,omitempty"`
 }
 
-func newAgentsShow(a *app) *cobra.Command {
+func newAgentGet(a *app) *cobra.Command {
 	var out cli.Output
 	var events int
 	cmd := &cobra.Command{
-		Use:     "show AGENT",
+		Use:     "get AGENT",
 		Short:   "Show an agent and the latest events of it and its Apps",
-		Example: "  pipeops-controlplane agent show shop --events 50",
+		Example: "  pipeops-controlplane agent get shop --events 50",
 		Args:    cli.ExactArgs("AGENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
