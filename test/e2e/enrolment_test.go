@@ -74,7 +74,7 @@ func awaitListed(t *testing.T, what, name string, ok func(listed) bool) (found l
 func forgetAgent(t *testing.T, name string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	for _, verb := range []string{"revoke", "remove"} {
+	for _, verb := range []string{"revoke", "delete"} {
 		_, err := sys.ControlPlane(ctx, "agent", verb, name)
 		assert.NoError(t, err)
 	}
