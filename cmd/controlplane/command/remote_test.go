@@ -23,7 +23,7 @@ func serving(t *testing.T, agents ...string) (dir string) {
 	t.Helper()
 	data := datadir.Data{Dir: t.TempDir(), Database: store.Postgres{URL: newURL(t)}}
 	cp, err := controlplane.New(t.Context(), controlplane.Config{
-		DataDir: data.Dir, Database: data.Database, APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", Log: zerolog.Nop(),
+		DataDir: data.Dir, Database: data.Database, APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", Version: "the served version", Log: zerolog.Nop(),
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -51,7 +51,12 @@ func TestCommandsWorkFromElsewhere(t *testing.T) {
 		assert.Equal(t, code, execute(t.Context(), args, streams{&out, &err}), "%v: %s", args, err.String())
 		return out.String(), err.String()
 	}
-	out, _ := run(0, "agent", "list")
+	out, _ := run(0, "version", "-o", "json")
+	var found versions
+	require.NoError(t, json.Unmarshal([]byte(out), &found))
+	assert.Empty(t, found.ControlPlane.Error)
+	assert.Equal(t, "the served version", found.ControlPlane.Version)
+	out, _ = run(0, "agent", "list")
 	assert.Contains(t, out, "shop")
 	out, _ = run(0, "agent", "get", "shop")
 	assert.Contains(t, out, "Kubernetes:")
