@@ -11,6 +11,9 @@ Commands
   install        (default) set up Kubernetes where there is none, install the agent, wait until it is registered
   cluster-info   what this machine is, and which Kubernetes would be chosen, and why
   upgrade        move the agent to the newest version, or that of --version, and back if it does not become healthy
+  upgrade --kubernetes
+                 move k3s to the version that this script pins, on this machine, and back if the node does not
+                 become ready: first on the server, which then names the workers
   uninstall      remove what was installed, and nothing else
   doctor         check machine, network, clock, control plane, cluster and agent
   help           this
@@ -23,6 +26,7 @@ Flags
   --version VERSION     version of the agent
   --facts FILE          decide by recorded facts (with --dry-run)
   --with-apps           uninstall: delete the Apps too
+  --kubernetes          upgrade: k3s in place of the agent
   -o table|env|json     form of cluster-info; of doctor table or json
 
 Environment
