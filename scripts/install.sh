@@ -80,6 +80,8 @@ settings_load() {
   CLUSTER_NAME="${CLUSTER_NAME:-}"
   CLUSTER_TYPE="${CLUSTER_TYPE:-}"
   COMPONENTS="${COMPONENTS:-}"
+  PRESET="${PRESET:-}"
+  preset_named="${PRESET:+yes}"
   KUBE_CONTEXT="${KUBE_CONTEXT:-}"
   NODE_TYPE="${NODE_TYPE:-server}"
   K3S_URL="${K3S_URL:-}"
@@ -104,6 +106,8 @@ settings_load() {
     STATE_DIR="${PIPEOPS_INSTALL_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/pipeops-install}"
     LOG_FILE="${PIPEOPS_INSTALL_LOG:-$STATE_DIR/install.log}"
   fi
+  # One of an earlier run stays.
+  [[ -n $PRESET || ! -r $STATE_DIR/preset ]] || PRESET="$(<"$STATE_DIR/preset")"
   export KUBECACHEDIR="$STATE_DIR/kube-cache" # kubectl's, which would be in the user's home
 }
 
@@ -130,6 +134,7 @@ settings_check() {
     "" | k3s | k3d | kind | minikube | existing) ;;
     *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
   esac
+  preset_valid || wrong+=("PRESET=$PRESET: use one of ${PRESETS[*]}")
   components_valid || wrong+=("COMPONENTS=$COMPONENTS: use none, minimal, default or full, or some of ${COMPONENTS_KNOWN[*]}")
   local setting
   for setting in "${pinned_settings[@]}"; do
@@ -142,6 +147,55 @@ settings_check() {
   ((${#wrong[@]} == 0)) || fail "$EXIT_USAGE" "the settings are not complete:$(printf '\n    - %s' "${wrong[@]}")" \
     "they come from the environment, which sudo does not pass on by itself" \
     "set them and run again; with sudo: sudo -E bash install.sh"
+}
+
+# ---------------------------------------------------------------- presets
+# Resources of the agent and components by one word (docs/production/sizing.md). A test compares them
+# with those of the agent's chart. The choice is kept for the next run.
+
+PRESETS=(default minimum production full-monitoring)
+# Less memory than this is remarked: a machine of 4 GiB, and one of 8 GiB, which show somewhat less.
+MEMORY_PRODUCTION_MB=3700 MEMORY_FULL_MB=7500
+
+preset_valid() { [[ -z $PRESET || " ${PRESETS[*]} " == *" $PRESET "* ]]; }
+
+# preset_keep: settings_load reads it.
+preset_keep() {
+  [[ -z $PRESET ]] || printf '%s\n' "$PRESET" >"$STATE_DIR/preset"
+}
+
+# preset_components prints the set of components of the preset.
+preset_components() {
+  case "$PRESET" in
+    minimum) echo minimal ;;
+    full-monitoring) echo full ;;
+    *) echo default ;;
+  esac
+}
+
+# preset_resources prints the agent's CPU and memory requests, its memory limit and GOMEMLIMIT;
+# nothing for those of the manifest.
+preset_resources() {
+  case "$PRESET" in
+    minimum) echo 10m 32Mi 128Mi 96MiB ;;
+    production | full-monitoring) echo 50m 64Mi 256Mi 192MiB ;;
+  esac
+}
+
+# preset_apply puts the resources into the agent's manifest.
+preset_apply() {
+  local cpu request limit soft
+  read -r cpu request limit soft < <(preset_resources) || return 0
+  awk -v cpu="$cpu" -v request="$request" -v limit="$limit" -v soft="$soft" '
+    /^          resources:$/ {inside = 1}
+    inside && !/^           / && !/^          resources:$/ {inside = 0}
+    inside && /^            limits:$/ {request = limit}
+    inside && /^              cpu: / {sub(/cpu: .*/, "cpu: " cpu)}
+    inside && /^              memory: / {sub(/memory: .*/, "memory: " request)}
+    named {sub(/value: .*/, "value: " soft); named = 0}
+    /^            - name: GOMEMLIMIT$/ {named = 1}
+    {print}' "$1" >"$1.new"
+  mv -f "$1.new" "$1"
 }
 
 # ---------------------------------------------------------------- log, errors
@@ -494,11 +548,12 @@ facts_wanted() {
   fact WANT_TYPE "$CLUSTER_TYPE"
   fact WANT_ROLE "$NODE_TYPE"
   fact WANT_CONTEXT "$KUBE_CONTEXT"
+  fact WANT_PRESET "$PRESET"
 }
 
 facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT VIRTUALIZATION WSL CONTAINER USER_NAMESPACE PRIVILEGED SELINUX ROOT TERMINAL
   MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS KUBECONFIG_CONTEXT DOCKER TOOLS
-  WANT_TYPE WANT_ROLE WANT_CONTEXT)
+  WANT_TYPE WANT_ROLE WANT_CONTEXT WANT_PRESET)
 
 # fact_sound KEY VALUE says whether a recorded value is one that this script could have written.
 fact_sound() {
@@ -530,6 +585,7 @@ facts_replay() {
 facts_wanted_override() {
   [[ -z $CLUSTER_TYPE ]] || fact WANT_TYPE "$CLUSTER_TYPE"
   [[ -z $KUBE_CONTEXT ]] || fact WANT_CONTEXT "$KUBE_CONTEXT"
+  [[ -z $PRESET ]] || fact WANT_PRESET "$PRESET"
   [[ $NODE_TYPE == server ]] || fact WANT_ROLE "$NODE_TYPE"
 }
 
@@ -696,10 +752,22 @@ decide_k3s_resources() {
   elif ((has < MEMORY_GOOD_MB)) && [[ ${facts[WANT_ROLE]:-server} == server ]]; then
     remarks+=("$has MB of memory leave little for apps; 2 GB are better")
   fi
+  decide_preset "$has"
   if [[ ${facts[K3S_OURS]:-no} == no ]] && ((free < disk)); then
     obstacle "$EXIT_MACHINE" "$free MB are free below /var/lib" "k3s and images need $disk MB, and the kubelet evicts pods on a full disk" \
       "make room: du -xh -d2 /var | sort -h | tail"
   fi
+}
+
+# decide_preset remarks a machine that is smaller than its preset is meant for.
+decide_preset() {
+  local has="$1" memory=0 size=""
+  case "${facts[WANT_PRESET]:-}" in
+    production) memory="$MEMORY_PRODUCTION_MB" size="4 GiB" ;;
+    full-monitoring) memory="$MEMORY_FULL_MB" size="8 GiB" ;;
+  esac
+  [[ ${facts[WANT_ROLE]:-server} == agent ]] || ((has >= memory)) ||
+    remarks+=("WARNING: the preset ${facts[WANT_PRESET]} is for machines with $size of memory, and this one has $has MB")
 }
 
 decide_k3s_cgroups() {
@@ -1541,6 +1609,7 @@ kube_apply() {
   ! agent_registered || token_is_needed=no
   agent_of_others
   record agent "${kube[*]}"
+  preset_keep
   namespaces_record
   kube_apply_stdin < <(kube_objects) || code=$? # no pipe, which would lose last_output
   ((code == 0)) || fail "$EXIT_CLUSTER" "the cluster refused the agent's objects" "kubectl says: $last_output" \
@@ -1606,6 +1675,7 @@ manifest_get() {
       "$tmp_dir/agent.yaml" >"$tmp_dir/agent.yaml.new"
     mv -f "$tmp_dir/agent.yaml.new" "$tmp_dir/agent.yaml"
   }
+  preset_apply "$tmp_dir/agent.yaml"
 }
 
 # kube_objects prints everything. It is only ever piped: the token is in it.
@@ -1882,11 +1952,11 @@ components_valid() {
   COMPONENTS="$(IFS=, && echo "${names[*]}")"
 }
 
-# components_choose: the default set once, in a cluster that this script has set up; in one of
-# others only what was named.
+# components_choose: in a cluster that this script has set up, the set of the preset once, or of one
+# that is named; in one of others only what COMPONENTS names.
 components_choose() {
-  components_wanted="${COMPONENTS:-default}"
-  if [[ -z $COMPONENTS && $decided == existing ]] || [[ -z $COMPONENTS && -n $(state_names components-done) ]]; then
+  components_wanted="${COMPONENTS:-$(preset_components)}"
+  if [[ -z $COMPONENTS && $decided == existing ]] || [[ -z $COMPONENTS$preset_named && -n $(state_names components-done) ]]; then
     components_wanted=none
   fi
   [[ -n $PIPEOPS_BUNDLE && $components_wanted != none ]] || return 0
@@ -2868,6 +2938,7 @@ Environment
   PIPEOPS_CONTROL_PLANE_URL       https://HOST[:PORT]; by default that in the token
   NODE_TYPE=agent K3S_URL K3S_TOKEN   join a k3s server as a worker
   COMPONENTS                      none, minimal, default, full, or names: what the cluster gets if it lacks it
+  PRESET                          minimum, production, full-monitoring: resources of the agent, and components
   PIPEOPS_UPDATE_SIGNATURES       how many maintainers must have signed another version (1)
   HTTPS_PROXY NO_PROXY PIPEOPS_CA_FILE PIPEOPS_MIRROR PIPEOPS_REGISTRY_MIRROR PIPEOPS_BUNDLE
   The rest, and the rules by which a Kubernetes is chosen: docs/cluster-owner/install.md

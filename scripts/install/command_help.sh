@@ -35,6 +35,7 @@ Environment
   PIPEOPS_CONTROL_PLANE_URL       https://HOST[:PORT]; by default that in the token
   NODE_TYPE=agent K3S_URL K3S_TOKEN   join a k3s server as a worker
   COMPONENTS                      none, minimal, default, full, or names: what the cluster gets if it lacks it
+  PRESET                          minimum, production, full-monitoring: resources of the agent, and components
   PIPEOPS_UPDATE_SIGNATURES       how many maintainers must have signed another version (1)
   HTTPS_PROXY NO_PROXY PIPEOPS_CA_FILE PIPEOPS_MIRROR PIPEOPS_REGISTRY_MIRROR PIPEOPS_BUNDLE
   The rest, and the rules by which a Kubernetes is chosen: docs/cluster-owner/install.md

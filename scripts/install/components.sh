@@ -21,11 +21,11 @@ components_valid() {
   COMPONENTS="$(IFS=, && echo "${names[*]}")"
 }
 
-# components_choose: the default set once, in a cluster that this script has set up; in one of
-# others only what was named.
+# components_choose: in a cluster that this script has set up, the set of the preset once, or of one
+# that is named; in one of others only what COMPONENTS names.
 components_choose() {
-  components_wanted="${COMPONENTS:-default}"
-  if [[ -z $COMPONENTS && $decided == existing ]] || [[ -z $COMPONENTS && -n $(state_names components-done) ]]; then
+  components_wanted="${COMPONENTS:-$(preset_components)}"
+  if [[ -z $COMPONENTS && $decided == existing ]] || [[ -z $COMPONENTS$preset_named && -n $(state_names components-done) ]]; then
     components_wanted=none
   fi
   [[ -n $PIPEOPS_BUNDLE && $components_wanted != none ]] || return 0

@@ -24,7 +24,7 @@ const (
 func bash(t *testing.T, commands string, env ...string) (said string, code int) {
 	t.Helper()
 	script := "set -Eeuo pipefail\n"
-	for _, part := range []string{"settings", "log", "facts", "state", "download", "pinned", "signature", "k3s", "kube", "await", "command_upgrade", "command_upgrade_kubernetes"} {
+	for _, part := range []string{"settings", "preset", "log", "facts", "decide", "state", "download", "pinned", "signature", "k3s", "kube", "await", "command_upgrade", "command_upgrade_kubernetes"} {
 		text, err := files.ReadFile(part + ".sh")
 		require.NoError(t, err)
 		script += string(text)

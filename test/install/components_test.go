@@ -14,7 +14,7 @@ import (
 )
 
 // parts has the functions of install.sh, without its main.
-const parts = `cd ../../scripts/install && for part in settings log facts decide state download pinned k3s kube components; do . ./$part.sh; done
+const parts = `cd ../../scripts/install && for part in settings preset log facts decide state download pinned k3s kube components; do . ./$part.sh; done
 settings_load; LOG_FILE="$PIPEOPS_INSTALL_STATE/log"; dry_run=no; tmp_dir="$PIPEOPS_INSTALL_STATE"; mkdir -p "$STATE_DIR"
 `
 
@@ -61,6 +61,10 @@ func TestWhichComponentsAreChosen(t *testing.T) {
 		"installed before":              {nil, "k3s", "components-before none\ncomponents-done default\n", "none"},
 		"broke off before":              {nil, "k3s", "components-before none\n", "default"},
 		"installed before, asked again": {[]string{"COMPONENTS=full"}, "k3s", "components-done default\n", "full"},
+		"a preset":                      {[]string{"PRESET=full-monitoring"}, "k3s", "", "full"},
+		"a preset, installed before":    {[]string{"PRESET=full-monitoring"}, "k3s", "components-done minimal\n", "full"},
+		"a preset, existing":            {[]string{"PRESET=full-monitoring"}, "existing", "", "none"},
+		"a preset and components":       {[]string{"PRESET=minimum", "COMPONENTS=vpa"}, "k3s", "", "vpa"},
 		"a bundle without charts":       {[]string{"PIPEOPS_BUNDLE=" + bundle}, "k3s", "", "none"},
 		"a bundle with charts":          {[]string{"PIPEOPS_BUNDLE=" + bundle + "/with"}, "k3s", "", "default"},
 	} {
