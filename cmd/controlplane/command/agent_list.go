@@ -65,7 +65,7 @@ func agentTable(w io.Writer, agents []announce.Agent) {
 	cli.Row(w, "NAME", "ID", "STATE", "KUBERNETES", "NODES", "CPU", "MEMORY", "AGENT", "UPDATE", "LAST SEEN")
 	for _, g := range agents {
 		cli.Row(w, g.Name, g.ID, g.State, g.KubernetesVersion, g.Capacity.Nodes, cli.Cores(g.Capacity.CPUMillis),
-			cli.Mebibytes(g.Capacity.MemoryBytes), g.AgentVersion, operatorapi.UpdateState(g.Update), cli.Ago(g.LastSeen))
+			cli.Memory(g.Capacity.MemoryBytes), g.AgentVersion, operatorapi.UpdateState(g.Update), cli.Ago(g.LastSeen))
 	}
 }
 

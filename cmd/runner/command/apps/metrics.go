@@ -129,5 +129,5 @@ func mebi(n *int64) string {
 	if n == nil {
 		return ""
 	}
-	return cli.Mebibytes(*n)
+	return cli.Memory(*n)
 }
