@@ -50,7 +50,7 @@ type AuditRecord struct {
 	Code        Code            `json:"code,omitempty" doc:"Code of the refusal."`
 	Message     string          `json:"message,omitempty" doc:"Which rule of the policy refused it, or why a connection was refused."`
 	Operation   string          `json:"operation,omitempty" doc:"For GET /v1/operations/{id}."`
-	Recording   string          `json:"recording,omitempty" doc:"The recording of the session: pipeops-agent recordings show ID."`
+	Recording   string          `json:"recording,omitempty" doc:"The recording of the session: pipeops-agent recording get ID."`
 	Approval    string          `json:"approval,omitempty" doc:"The owner of the cluster approved the command: ID of the request."`
 	Millis      int64           `json:"durationMs" doc:"How long the call took, in milliseconds."`
 	Lost        int64           `json:"lost,omitempty" doc:"Records before this one that could not be kept."`

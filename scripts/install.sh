@@ -80,6 +80,8 @@ settings_load() {
   CLUSTER_NAME="${CLUSTER_NAME:-}"
   CLUSTER_TYPE="${CLUSTER_TYPE:-}"
   COMPONENTS="${COMPONENTS:-}"
+  PRESET="${PRESET:-}"
+  preset_named="${PRESET:+yes}"
   KUBE_CONTEXT="${KUBE_CONTEXT:-}"
   NODE_TYPE="${NODE_TYPE:-server}"
   K3S_URL="${K3S_URL:-}"
@@ -104,6 +106,8 @@ settings_load() {
     STATE_DIR="${PIPEOPS_INSTALL_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/pipeops-install}"
     LOG_FILE="${PIPEOPS_INSTALL_LOG:-$STATE_DIR/install.log}"
   fi
+  # One of an earlier run stays.
+  [[ -n $PRESET || ! -r $STATE_DIR/preset ]] || PRESET="$(<"$STATE_DIR/preset")"
   export KUBECACHEDIR="$STATE_DIR/kube-cache" # kubectl's, which would be in the user's home
 }
 
@@ -130,6 +134,7 @@ settings_check() {
     "" | k3s | k3d | kind | minikube | existing) ;;
     *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
   esac
+  preset_valid || wrong+=("PRESET=$PRESET: use one of ${PRESETS[*]}")
   components_valid || wrong+=("COMPONENTS=$COMPONENTS: use none, minimal, default or full, or some of ${COMPONENTS_KNOWN[*]}")
   local setting
   for setting in "${pinned_settings[@]}"; do
@@ -142,6 +147,55 @@ settings_check() {
   ((${#wrong[@]} == 0)) || fail "$EXIT_USAGE" "the settings are not complete:$(printf '\n    - %s' "${wrong[@]}")" \
     "they come from the environment, which sudo does not pass on by itself" \
     "set them and run again; with sudo: sudo -E bash install.sh"
+}
+
+# ---------------------------------------------------------------- presets
+# Resources of the agent and components by one word (docs/production/sizing.md). A test compares them
+# with those of the agent's chart. The choice is kept for the next run.
+
+PRESETS=(default minimum production full-monitoring)
+# Less memory than this is remarked: a machine of 4 GiB, and one of 8 GiB, which show somewhat less.
+MEMORY_PRODUCTION_MB=3700 MEMORY_FULL_MB=7500
+
+preset_valid() { [[ -z $PRESET || " ${PRESETS[*]} " == *" $PRESET "* ]]; }
+
+# preset_keep: settings_load reads it.
+preset_keep() {
+  [[ -z $PRESET ]] || printf '%s\n' "$PRESET" >"$STATE_DIR/preset"
+}
+
+# preset_components prints the set of components of the preset.
+preset_components() {
+  case "$PRESET" in
+    minimum) echo minimal ;;
+    full-monitoring) echo full ;;
+    *) echo default ;;
+  esac
+}
+
+# preset_resources prints the agent's CPU and memory requests, its memory limit and GOMEMLIMIT;
+# nothing for those of the manifest.
+preset_resources() {
+  case "$PRESET" in
+    minimum) echo 10m 32Mi 128Mi 96MiB ;;
+    production | full-monitoring) echo 50m 64Mi 256Mi 192MiB ;;
+  esac
+}
+
+# preset_apply puts the resources into the agent's manifest.
+preset_apply() {
+  local cpu request limit soft
+  read -r cpu request limit soft < <(preset_resources) || return 0
+  awk -v cpu="$cpu" -v request="$request" -v limit="$limit" -v soft="$soft" '
+    /^          resources:$/ {inside = 1}
+    inside && !/^           / && !/^          resources:$/ {inside = 0}
+    inside && /^            limits:$/ {request = limit}
+    inside && /^              cpu: / {sub(/cpu: .*/, "cpu: " cpu)}
+    inside && /^              memory: / {sub(/memory: .*/, "memory: " request)}
+    named {sub(/value: .*/, "value: " soft); named = 0}
+    /^            - name: GOMEMLIMIT$/ {named = 1}
+    {print}' "$1" >"$1.new"
+  mv -f "$1.new" "$1"
 }
 
 # ---------------------------------------------------------------- log, errors
@@ -494,11 +548,12 @@ facts_wanted() {
   fact WANT_TYPE "$CLUSTER_TYPE"
   fact WANT_ROLE "$NODE_TYPE"
   fact WANT_CONTEXT "$KUBE_CONTEXT"
+  fact WANT_PRESET "$PRESET"
 }
 
 facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT VIRTUALIZATION WSL CONTAINER USER_NAMESPACE PRIVILEGED SELINUX ROOT TERMINAL
   MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS KUBECONFIG_CONTEXT DOCKER TOOLS
-  WANT_TYPE WANT_ROLE WANT_CONTEXT)
+  WANT_TYPE WANT_ROLE WANT_CONTEXT WANT_PRESET)
 
 # fact_sound KEY VALUE says whether a recorded value is one that this script could have written.
 fact_sound() {
@@ -530,6 +585,7 @@ facts_replay() {
 facts_wanted_override() {
   [[ -z $CLUSTER_TYPE ]] || fact WANT_TYPE "$CLUSTER_TYPE"
   [[ -z $KUBE_CONTEXT ]] || fact WANT_CONTEXT "$KUBE_CONTEXT"
+  [[ -z $PRESET ]] || fact WANT_PRESET "$PRESET"
   [[ $NODE_TYPE == server ]] || fact WANT_ROLE "$NODE_TYPE"
 }
 
@@ -696,10 +752,22 @@ decide_k3s_resources() {
   elif ((has < MEMORY_GOOD_MB)) && [[ ${facts[WANT_ROLE]:-server} == server ]]; then
     remarks+=("$has MB of memory leave little for apps; 2 GB are better")
   fi
+  decide_preset "$has"
   if [[ ${facts[K3S_OURS]:-no} == no ]] && ((free < disk)); then
     obstacle "$EXIT_MACHINE" "$free MB are free below /var/lib" "k3s and images need $disk MB, and the kubelet evicts pods on a full disk" \
       "make room: du -xh -d2 /var | sort -h | tail"
   fi
+}
+
+# decide_preset remarks a machine that is smaller than its preset is meant for.
+decide_preset() {
+  local has="$1" memory=0 size=""
+  case "${facts[WANT_PRESET]:-}" in
+    production) memory="$MEMORY_PRODUCTION_MB" size="4 GiB" ;;
+    full-monitoring) memory="$MEMORY_FULL_MB" size="8 GiB" ;;
+  esac
+  [[ ${facts[WANT_ROLE]:-server} == agent ]] || ((has >= memory)) ||
+    remarks+=("WARNING: the preset ${facts[WANT_PRESET]} is for machines with $size of memory, and this one has $has MB")
 }
 
 decide_k3s_cgroups() {
@@ -1280,14 +1348,22 @@ k3s_mirrors() { printf 'mirrors:\n  "*":\n    endpoint:\n      - "%s"\n' "$PIPEO
 k3s_url() { echo "https://github.com/k3s-io/k3s/releases/download/${K3S_VERSION/+/%2B}/$1"; }
 
 k3s_program() {
-  local name=k3s
-  [[ ${facts[ARCH]} == amd64 ]] || name="k3s-${facts[ARCH]}"
   ! k3s_version_is "$K3S_VERSION" || return 0
-  ! would "download $(k3s_url "$name"), verify it, and put it at $bin_dir/k3s" || return 0
+  ! would "download $(k3s_url "$(k3s_file)"), verify it, and put it at $bin_dir/k3s" || return 0
+  k3s_download
+  program_install k3s "$tmp_dir/k3s"
+}
+
+# k3s_file is the program's name on k3s' site.
+k3s_file() { if [[ ${facts[ARCH]} == amd64 ]]; then echo k3s; else echo "k3s-${facts[ARCH]}"; fi; }
+
+# k3s_download puts the verified program at $tmp_dir/k3s.
+k3s_download() {
+  local name
+  name="$(k3s_file)"
   say "    downloading k3s $K3S_VERSION"
   fetch_pinned "$(k3s_url "$name")" "$tmp_dir/k3s" "$(k3s_url "sha256sum-${facts[ARCH]}.txt")" "$name" \
     PIPEOPS_K3S_SHA256 "$(k3s_pinned "k3s-linux-${facts[ARCH]}")"
-  program_install k3s "$tmp_dir/k3s"
 }
 
 # k3s_images: what an offline bundle has in images goes where k3s takes it from.
@@ -1533,6 +1609,7 @@ kube_apply() {
   ! agent_registered || token_is_needed=no
   agent_of_others
   record agent "${kube[*]}"
+  preset_keep
   namespaces_record
   kube_apply_stdin < <(kube_objects) || code=$? # no pipe, which would lose last_output
   ((code == 0)) || fail "$EXIT_CLUSTER" "the cluster refused the agent's objects" "kubectl says: $last_output" \
@@ -1598,6 +1675,7 @@ manifest_get() {
       "$tmp_dir/agent.yaml" >"$tmp_dir/agent.yaml.new"
     mv -f "$tmp_dir/agent.yaml.new" "$tmp_dir/agent.yaml"
   }
+  preset_apply "$tmp_dir/agent.yaml"
 }
 
 # kube_objects prints everything. It is only ever piped: the token is in it.
@@ -1828,7 +1906,7 @@ agent_explain() {
       ;;
     *approval_pending*)
       why="its token is one whose registrations an operator approves"
-      fix="on the control plane: $(held_command "$1" "pipeops-controlplane agents"); the agent goes on by itself then"
+      fix="on the control plane: $(held_command "$1" "pipeops-controlplane agent list"); the agent goes on by itself then"
       ;;
     *"'s clock"*)
       why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
@@ -1874,11 +1952,11 @@ components_valid() {
   COMPONENTS="$(IFS=, && echo "${names[*]}")"
 }
 
-# components_choose: the default set once, in a cluster that this script has set up; in one of
-# others only what was named.
+# components_choose: in a cluster that this script has set up, the set of the preset once, or of one
+# that is named; in one of others only what COMPONENTS names.
 components_choose() {
-  components_wanted="${COMPONENTS:-default}"
-  if [[ -z $COMPONENTS && $decided == existing ]] || [[ -z $COMPONENTS && -n $(state_names components-done) ]]; then
+  components_wanted="${COMPONENTS:-$(preset_components)}"
+  if [[ -z $COMPONENTS && $decided == existing ]] || [[ -z $COMPONENTS$preset_named && -n $(state_names components-done) ]]; then
     components_wanted=none
   fi
   [[ -n $PIPEOPS_BUNDLE && $components_wanted != none ]] || return 0
@@ -1942,7 +2020,7 @@ components_job() {
 }
 
 components_objects() {
-  local image="$1" word arguments='"components"' charts=()
+  local image="$1" word arguments='"component"' charts=()
   shift
   if [[ -n $PIPEOPS_BUNDLE && $1 == install ]]; then
     set -- "$@" --charts /charts
@@ -2094,7 +2172,7 @@ components_finish() {
 }
 
 # uninstall_components takes away what components_start has brought, before the agent, whose image
-# the Job has. Volumes and resource definitions stay, as `pipeops-agent components remove` has it.
+# the Job has. Volumes and resource definitions stay, as `pipeops-agent component delete` has it.
 uninstall_components() {
   local name present names=()
   [[ -n $(state_names components-before) ]] || return 0
@@ -2106,7 +2184,7 @@ uninstall_components() {
   done
   ((${#names[@]} > 0)) || return 0
   step "components: ${names[*]}"
-  components_job "$STATE_DIR/agent.yaml" remove "${names[@]}"
+  components_job "$STATE_DIR/agent.yaml" delete "${names[@]}"
   components_await
 }
 
@@ -2491,6 +2569,190 @@ upgrade_back() {
   fail "$EXIT_AGENT" "neither $PIPEOPS_VERSION nor the version before became healthy" "$why; then: $agent_trouble" "install.sh doctor"
 }
 
+# ---------------------------------------------------------------- upgrade of k3s
+
+upgrade_kubernetes=no # --kubernetes
+node=""               # this machine's
+
+# command_upgrade_kubernetes moves this machine's k3s to the wanted patch version, and back if the
+# node does not become ready. Containers keep running while k3s restarts.
+command_upgrade_kubernetes() {
+  local role from
+  facts_collect
+  role="${facts[K3S_OURS]:-no}"
+  [[ $role != no ]] || fail "$EXIT_DECISION" "this installer has not set up k3s here" "$STATE_DIR/installed does not list it" \
+    "run it on the server, and on each worker; upgrade another Kubernetes as it was installed"
+  [[ ${facts[ROOT]:-no} == yes ]] || fail "$EXIT_ROOT" "root is needed to upgrade k3s" "this runs as an ordinary user" \
+    "sudo -E bash install.sh upgrade --kubernetes"
+  state_open
+  tmp_open
+  upgrade_k3s_kube "$role"
+  from="$(k3s_installed)"
+  step "k3s ${from:-unknown} to $K3S_VERSION as $role"
+  if upgrade_k3s_wanted "$from"; then
+    upgrade_k3s "$role" "$from"
+  else
+    say "    it is that already"
+    upgrade_uncordon
+  fi
+  [[ $role == agent ]] || upgrade_others
+}
+
+# upgrade_k3s_kube points kubectl to the cluster. A worker has its kubelet's rights alone: it reads
+# its own node, and cannot drain it.
+upgrade_k3s_kube() {
+  NODE_TYPE="$1"
+  node="$(hostname | tr '[:upper:]' '[:lower:]')"
+  local config="$K3S_KUBECONFIG"
+  [[ $1 == server ]] || config=/var/lib/rancher/k3s/agent/kubelet.kubeconfig
+  kube=("$bin_dir/k3s" kubectl --kubeconfig "$config")
+  kube_reachable
+  kube_read get node "$node" -o name || fail "$EXIT_CLUSTER" "the cluster has no node $node" "kubectl says: $last_output" \
+    "the node's name is to be the machine's: hostname"
+}
+
+k3s_installed() { "$bin_dir/k3s" --version 2>/dev/null | sed -nE 's/^k3s version ([^ ]+) .*/\1/p'; }
+
+# k3s_number VERSION sets REPLY to a number that grows with the version, such as v1.36.4+k3s1.
+k3s_number() {
+  REPLY=0
+  [[ $1 =~ ^v([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\+k3s([0-9]{1,3})$ ]] || return 1
+  REPLY=$((((10#${BASH_REMATCH[1]} * 1000 + 10#${BASH_REMATCH[2]}) * 1000 + 10#${BASH_REMATCH[3]}) * 1000 + 10#${BASH_REMATCH[4]}))
+}
+
+# upgrade_k3s_wanted FROM answers whether there is something to do. It ends the script where
+# the version is not a newer patch of the same minor version.
+upgrade_k3s_wanted() {
+  [[ $1 != "$K3S_VERSION" ]] || return 1
+  local has wants minor="${1%.*}"
+  k3s_number "$K3S_VERSION" || fail "$EXIT_USAGE" "K3S_VERSION=$K3S_VERSION is no version of k3s" "it is to have the form of $RELEASE_K3S_VERSION" "unset K3S_VERSION"
+  wants="$REPLY"
+  k3s_number "$1" || fail "$EXIT_CLUSTER" "the version of the installed k3s is unknown" "$bin_dir/k3s --version does not tell one" "install.sh install"
+  has="$REPLY"
+  ((wants / 1000000 == has / 1000000)) || fail "$EXIT_DECISION" "k3s $K3S_VERSION is of another minor version than $1" \
+    "there is no way back from it without a copy of the datastore, which this command does not make" \
+    "name a patch of this one: K3S_VERSION=$minor.PATCH+k3s1; for another minor version see https://docs.k3s.io/upgrades"
+  ((wants > has)) || fail "$EXIT_DECISION" "k3s $1 is newer than $K3S_VERSION" "upgrade does not go back" \
+    "use a newer install.sh, or name a version: K3S_VERSION=VERSION"
+}
+
+# upgrade_k3s ROLE FROM: nothing is touched before all downloads are there.
+upgrade_k3s() {
+  [[ $1 == server ]] || upgrade_server_first
+  ! would "download k3s, drain the node if there are others, replace $bin_dir/k3s, restart $(k3s_unit "$1"), wait until the node is ready, and go back otherwise" || return 0
+  k3s_download
+  [[ $1 == agent ]] || upgrade_drain
+  cp -p "$bin_dir/k3s" "$STATE_DIR/k3s.previous"
+  k3s_images
+  program_install k3s "$tmp_dir/k3s"
+  say "    restarting $(k3s_unit "$1")"
+  k3s_restart "$1" || upgrade_k3s_back "$1" "$2" "the service does not start: ${last_output:-it says nothing}"
+  upgrade_node_await "$K3S_VERSION" || upgrade_k3s_back "$1" "$2" "the node was not ready after $PIPEOPS_WAIT s"
+  rm -f "$STATE_DIR/k3s.previous"
+  upgrade_uncordon
+  say "==> $node runs k3s $K3S_VERSION, after $SECONDS s"
+}
+
+# upgrade_server_first: a kubelet may not be newer than the API server.
+upgrade_server_first() {
+  local server wants
+  k3s_number "$K3S_VERSION" || true
+  wants="$REPLY"
+  kube_read get --raw /version || fail "$EXIT_CLUSTER" "the server does not tell its version" "kubectl says: $last_output" "look at the server: systemctl status k3s"
+  server="$(sed -nE 's/.*"gitVersion": *"([^"]*)".*/\1/p' <<<"$REPLY")"
+  k3s_number "$server" || true
+  ((REPLY >= wants)) || fail "$EXIT_DECISION" "the server runs ${server:-an unknown version}, which is older than $K3S_VERSION" \
+    "a worker may not be newer than its server" "first on the server: bash install.sh upgrade --kubernetes"
+  kube_read get node "$node" -o 'jsonpath={.spec.unschedulable}' || REPLY=""
+  [[ $REPLY == true ]] || say "    note: $node is not drained: its pods keep running while k3s restarts"
+}
+
+# upgrade_drain moves the pods to other nodes, if there are any. A node that the operator has
+# cordoned stays so.
+upgrade_drain() {
+  kube_read get nodes -o name || REPLY=""
+  if [[ $REPLY != *$'\n'* ]]; then
+    say "    note: $node is the only node: its pods keep running while k3s restarts"
+    return 0
+  fi
+  kube_read get node "$node" -o 'jsonpath={.spec.unschedulable}' || REPLY=""
+  [[ $REPLY == true ]] || : >"$STATE_DIR/k3s.cordoned"
+  say "    draining $node, for $PIPEOPS_WAIT s at most"
+  logged "${kube[@]}" drain "$node" "${drain_flags[@]}" --timeout "${PIPEOPS_WAIT}s" || {
+    local why="$last_output"
+    upgrade_uncordon
+    fail "$EXIT_CLUSTER" "$node could not be drained, so nothing was upgraded" "kubectl says: $why" \
+      "see what holds the pods: ${kube[*]} get poddisruptionbudgets -A; or allow more time: PIPEOPS_WAIT=600"
+  }
+}
+drain_flags=(--ignore-daemonsets --delete-emptydir-data)
+
+# upgrade_uncordon undoes upgrade_drain, also of a run that was killed.
+upgrade_uncordon() {
+  [[ -e $STATE_DIR/k3s.cordoned && $dry_run == no ]] || return 0
+  logged "${kube[@]}" uncordon "$node" || {
+    say "    note: $node is still cordoned: ${kube[*]} uncordon $node"
+    return 0
+  }
+  rm -f "$STATE_DIR/k3s.cordoned"
+}
+
+k3s_restart() {
+  local unit
+  unit="$(k3s_unit "$1")"
+  # Without a bound it would wait for ever for a server that does not let it in.
+  case "${facts[INIT]}" in
+    systemd) logged timeout "$((PIPEOPS_WAIT + 60))" systemctl restart "$unit" ;;
+    *) logged timeout "$((PIPEOPS_WAIT + 60))" rc-service "$unit" restart ;;
+  esac
+}
+
+# upgrade_node_await VERSION waits until the kubelet has that version and the node is ready.
+upgrade_node_await() {
+  local deadline=$((SECONDS + PIPEOPS_WAIT))
+  until kube_read get node "$node" -o "$KUBELET_TEMPLATE" && [[ $REPLY == "$1 True" ]]; do
+    ((SECONDS < deadline)) || return 1
+    sleep 1
+  done
+}
+KUBELET_TEMPLATE='go-template={{.status.nodeInfo.kubeletVersion}}{{range .status.conditions}}{{if eq .type "Ready"}} {{.status}}{{end}}{{end}}'
+
+upgrade_k3s_back() {
+  local role="$1" from="$2" why="$3" look
+  look="journalctl -u $(k3s_unit "$role") -n 50 --no-pager"
+  [[ ${facts[INIT]} == systemd ]] || look="tail -n 50 /var/log/$(k3s_unit "$role").log"
+  say "    $why: going back to $from"
+  cp -p "$STATE_DIR/k3s.previous" "$tmp_dir/k3s"
+  program_install k3s "$tmp_dir/k3s"
+  if k3s_restart "$role" && upgrade_node_await "$from"; then
+    rm -f "$STATE_DIR/k3s.previous"
+    upgrade_uncordon
+    fail "$EXIT_CLUSTER" "k3s $K3S_VERSION did not become ready; $from runs again" "$why" "$look"
+  fi
+  fail "$EXIT_CLUSTER" "neither k3s $K3S_VERSION nor $from became ready" "$why" "$look"
+}
+
+# upgrade_others prints what is left to do: one node after the other.
+upgrade_others() {
+  local name version script=install.sh setting="" first=yes
+  [[ $RELEASE_VERSION == dev ]] || script="$RELEASES_URL/$RELEASE_VERSION/install.sh"
+  [[ $K3S_VERSION == "$RELEASE_K3S_VERSION" ]] || setting="K3S_VERSION=$K3S_VERSION "
+  kube_read get nodes -o 'go-template={{range .items}}{{.metadata.name}} {{.status.nodeInfo.kubeletVersion}}{{"\n"}}{{end}}' || return 0
+  while read -r name version; do
+    [[ -n $name && $name != "$node" && $version != "$K3S_VERSION" ]] || continue
+    [[ $first == no ]] || say "==> next, the other nodes, one after the other:"
+    first=no
+    say "    $name runs k3s $version"
+    say "      here:       ${kube[*]} drain $name ${drain_flags[*]} --timeout ${PIPEOPS_WAIT}s"
+    if [[ $script == https://* ]]; then
+      say "      on $name:   curl -fsSL $script | sudo ${setting}bash -s upgrade --kubernetes"
+    else
+      say "      on $name:   sudo ${setting}bash install.sh upgrade --kubernetes"
+    fi
+    say "      here:       ${kube[*]} uncordon $name"
+  done <<<"$REPLY"
+}
+
 # ---------------------------------------------------------------- doctor
 
 doctor_failed=0
@@ -2652,6 +2914,9 @@ Commands
   install        (default) set up Kubernetes where there is none, install the agent, wait until it is registered
   cluster-info   what this machine is, and which Kubernetes would be chosen, and why
   upgrade        move the agent to the newest version, or that of --version, and back if it does not become healthy
+  upgrade --kubernetes
+                 move k3s to the version that this script pins, on this machine, and back if the node does not
+                 become ready: first on the server, which then names the workers
   uninstall      remove what was installed, and nothing else
   doctor         check machine, network, clock, control plane, cluster and agent
   help           this
@@ -2664,6 +2929,7 @@ Flags
   --version VERSION     version of the agent
   --facts FILE          decide by recorded facts (with --dry-run)
   --with-apps           uninstall: delete the Apps too
+  --kubernetes          upgrade: k3s in place of the agent
   -o table|env|json     form of cluster-info; of doctor table or json
 
 Environment
@@ -2672,6 +2938,7 @@ Environment
   PIPEOPS_CONTROL_PLANE_URL       https://HOST[:PORT]; by default that in the token
   NODE_TYPE=agent K3S_URL K3S_TOKEN   join a k3s server as a worker
   COMPONENTS                      none, minimal, default, full, or names: what the cluster gets if it lacks it
+  PRESET                          minimum, production, full-monitoring: resources of the agent, and components
   PIPEOPS_UPDATE_SIGNATURES       how many maintainers must have signed another version (1)
   HTTPS_PROXY NO_PROXY PIPEOPS_CA_FILE PIPEOPS_MIRROR PIPEOPS_REGISTRY_MIRROR PIPEOPS_BUNDLE
   The rest, and the rules by which a Kubernetes is chosen: docs/cluster-owner/install.md
@@ -2736,6 +3003,7 @@ arguments() {
       --dry-run) dry_run=yes ;;
       -y | --yes) assume_yes=yes ;;
       --with-apps) with_apps=yes ;;
+      --kubernetes) upgrade_kubernetes=yes ;;
       --context | --cluster-type | --version | --facts | -o)
         (($# > 1)) || usage_error "$1 needs a value"
         argument "$1" "$2"
@@ -2747,6 +3015,8 @@ arguments() {
     shift
   done
   [[ -z $output || $command == cluster-info || $command == doctor ]] || usage_error "-o is for cluster-info and doctor, not for $command"
+  [[ $upgrade_kubernetes == no || $command == upgrade ]] || usage_error "--kubernetes is for upgrade, not for $command"
+  [[ $upgrade_kubernetes == no || -z $version_named ]] || usage_error "--version and PIPEOPS_VERSION are of the agent: K3S_VERSION names that of k3s"
   output="${output:-table}"
   [[ -z $facts_file || $dry_run == yes || $command == cluster-info ]] || usage_error "--facts decides for another machine: it needs --dry-run"
 }
@@ -2776,6 +3046,7 @@ main() {
     help | cluster-info) ;;
     *) [[ $dry_run == yes ]] || log_open ;;
   esac
+  [[ $upgrade_kubernetes == no ]] || command=upgrade-kubernetes
   "command_${command//-/_}"
 }
 

@@ -62,7 +62,7 @@ type Config struct {
 
 // AddFlags puts a flag for every setting that may be in process arguments.
 func AddFlags(flags *pflag.FlagSet) {
-	flags.String("config", "", "YAML file with any of the settings that print-config shows")
+	flags.String("config", "", "YAML file with any of the settings that config get shows")
 	for _, s := range settings {
 		if s.flag != "" {
 			flags.String(s.flag, "", fmt.Sprintf("%s [%s]%s", s.usage, s.env, defaultText(s)))
@@ -181,7 +181,7 @@ func unknownKeys(path string, file map[string]any) (errs []error) {
 	}
 	for key, value := range file {
 		if !known[key] {
-			errs = append(errs, fmt.Errorf("%s: unknown key %q (fix: remove it; print-config lists the keys)", path, key))
+			errs = append(errs, fmt.Errorf("%s: unknown key %q (fix: remove it; `pipeops-agent config get` lists the keys)", path, key))
 			continue
 		}
 		switch value.(type) {

@@ -27,7 +27,7 @@ file that ` + "`--config`" + ` names, default. The agent reports all errors at o
 unknown key in the file is an error. No flag takes a secret, because any user of the machine can
 read process arguments.
 
-` + "`pipeops-agent print-config`" + ` shows the effective configuration, where each value comes from, and no
+` + "`pipeops-agent config get`" + ` shows the effective configuration, where each value comes from, and no
 secret.
 
 `

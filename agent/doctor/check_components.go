@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 )
 
-// components looks at what `pipeops-agent components` has installed. The agent works without any of
+// components looks at what `pipeops-agent component` has installed. The agent works without any of
 // it, so nothing here is a failure.
 func (c *cluster) components(ctx context.Context) []Finding {
 	if len(c.Config.Namespaces) > 0 {
@@ -27,7 +27,7 @@ func (c *cluster) components(ctx context.Context) []Finding {
 		return warning(fmt.Sprintf("the components cannot be read: %v", err), fixManifest)
 	}
 	if len(states) == 0 {
-		return ok("none is installed; `pipeops-agent components plan` shows what the cluster lacks")
+		return ok("none is installed; `pipeops-agent component plan` shows what the cluster lacks")
 	}
 	var findings []Finding
 	for _, s := range states {

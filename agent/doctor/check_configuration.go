@@ -2,7 +2,7 @@ package doctor
 
 import "context"
 
-const fixConfiguration = "look at `pipeops-agent print-config`"
+const fixConfiguration = "look at `pipeops-agent config get`"
 
 // configuration returns a finding for each mistake in the settings.
 func (e *exam) configuration(context.Context) []Finding {

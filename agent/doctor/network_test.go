@@ -81,7 +81,7 @@ func TestEachFaultIsFoundWithItsFix(t *testing.T) {
 		}, "identity", "read by others", "chmod 600"},
 		"unreadable CA": {func(t *testing.T, o *doctor.Options) {
 			o.Config.CAFile = filepath.Join(t.TempDir(), "ca.pem")
-		}, "tls", "PIPEOPS_CA_FILE", "print-config"},
+		}, "tls", "PIPEOPS_CA_FILE", "config get"},
 		"wrong settings": {func(_ *testing.T, o *doctor.Options) {
 			o.ConfigErr = errors.Join(errors.New("LOG_LEVEL: wrong (fix: use info)"), errors.New("CLUSTER_NAME: none (fix: choose one)"))
 		}, "configuration", "LOG_LEVEL: wrong", "use info"},

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -52,13 +53,18 @@ func asGeneric(v any) (generic any, err error) {
 // relaxed matches a path with or without braces and a leading dot, as kubectl takes it.
 var relaxed = regexp.MustCompile(`^\{?\.?([^{}]+?)\}?$`)
 
-// valueAt returns what is at a path; nil if nothing is.
-func valueAt(item any, path string) (any, error) {
+// parseField reads the path of a field.
+func parseField(path string) (*jsonpath.JSONPath, error) {
 	match := relaxed.FindStringSubmatch(path)
 	if match == nil {
-		return nil, fmt.Errorf("%q is not a path such as .status.phase", path)
+		return nil, errors.New("is not a path such as .status.phase")
 	}
-	j, err := parsePath("{." + match[1] + "}")
+	return parsePath("{." + match[1] + "}")
+}
+
+// valueAt returns what is at a path; nil if nothing is.
+func valueAt(item any, path string) (any, error) {
+	j, err := parseField(path)
 	if err != nil {
 		return nil, fmt.Errorf("%q %w", path, err)
 	}

@@ -16,20 +16,56 @@ import (
 // listFlags are the flags of commands that list.
 type listFlags struct {
 	noHeaders bool
-	sortBy    string
-	selector  string
+	sortBy    pathFlag
+	selector  selectorFlag
 }
+
+// pathFlag is the path of --sort-by. A wrong one is refused before anything is asked for.
+type pathFlag string
+
+// String, Set and Type make it a pflag.Value.
+func (p *pathFlag) String() string { return string(*p) }
+
+// Set sets the flag's value.
+func (p *pathFlag) Set(s string) error {
+	if _, err := parseField(s); err != nil {
+		return err
+	}
+	*p = pathFlag(s)
+	return nil
+}
+
+// Type returns the text for the help.
+func (p *pathFlag) Type() string { return "string" }
+
+// selectorFlag is the labels of --selector.
+type selectorFlag string
+
+// String, Set and Type make it a pflag.Value.
+func (l *selectorFlag) String() string { return string(*l) }
+
+// Set sets the flag's value.
+func (l *selectorFlag) Set(s string) error {
+	if _, err := labels.Parse(s); err != nil {
+		return err
+	}
+	*l = selectorFlag(s)
+	return nil
+}
+
+// Type returns the text for the help.
+func (l *selectorFlag) Type() string { return "string" }
 
 // AddList is like Add for a command that lists items: it adds --no-headers and --sort-by.
 func (o *Output) AddList(cmd *cobra.Command) {
 	o.Add(cmd)
 	cmd.Flags().BoolVar(&o.list.noHeaders, "no-headers", false, "print no header above a table")
-	cmd.Flags().StringVar(&o.list.sortBy, "sort-by", "", "JSONPath of the field to sort by, such as .name")
+	cmd.Flags().Var(&o.list.sortBy, "sort-by", "JSONPath of the field to sort by, such as .name")
 }
 
 // AddSelector adds --selector to a list of items with labels.
 func (o *Output) AddSelector(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.list.selector, "selector", "l", "", "list only items with these labels, such as env=prod,tier!=cache")
+	cmd.Flags().VarP(&o.list.selector, "selector", "l", "list only items with these labels, such as env=prod,tier!=cache")
 }
 
 func (f listFlags) unused() bool { return f.sortBy == "" && f.selector == "" }
@@ -74,7 +110,7 @@ func (f listFlags) arrange(v any) (any, *arranged, error) {
 }
 
 func (f listFlags) order(raw []json.RawMessage) (*arranged, error) {
-	selected, err := labels.Parse(f.selector)
+	selected, err := labels.Parse(string(f.selector))
 	if err != nil {
 		return nil, Usage(fmt.Errorf("--selector: %w", err))
 	}
@@ -85,7 +121,7 @@ func (f listFlags) order(raw []json.RawMessage) (*arranged, error) {
 			return nil, err
 		}
 		if f.sortBy != "" {
-			if keys[i], err = valueAt(a.items[i], f.sortBy); err != nil {
+			if keys[i], err = valueAt(a.items[i], string(f.sortBy)); err != nil {
 				return nil, Usage(fmt.Errorf("--sort-by: %w", err))
 			}
 		}

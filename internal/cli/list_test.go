@@ -40,6 +40,7 @@ func list(t *testing.T, v any, args ...string) (string, error) {
 			cli.Say(w, "three in all")
 		})
 	}}
+	cmd.SetFlagErrorFunc(cli.FlagError)
 	out.AddList(cmd)
 	out.AddSelector(cmd)
 	cmd.Flags().BoolVar(&out.Namespaced, "A", false, "")
@@ -95,6 +96,8 @@ func TestFlagsOfAListThatAreWrongAreMistakes(t *testing.T) {
 	} {
 		_, err := list(t, animals, flag)
 		assert.ErrorContains(t, err, want)
+		_, err = list(t, []animal{}, flag)
+		assert.ErrorContains(t, err, want, "with or without items")
 	}
 	_, err := list(t, []map[string]int{{"size": 1}}, "-o=name")
 	assert.ErrorContains(t, err, "the output has no names")

@@ -15,8 +15,8 @@ import (
 // Formats are the values of -o but for jsonpath=TEMPLATE, the default first.
 var Formats = []string{"table", "wide", "name", "json", "yaml"}
 
-// jsonPath precedes a template in the flag -o.
-const jsonPath = "jsonpath="
+// JSONPath precedes a template in the flag -o.
+const JSONPath = "jsonpath="
 
 // Output is the flag -o: how a command prints its result. Commands that list have more flags.
 type Output struct {
@@ -30,8 +30,8 @@ type Output struct {
 // Add puts -o on a command.
 func (o *Output) Add(cmd *cobra.Command) {
 	o.Format = Formats[0]
-	cmd.Flags().VarP(o, "output", "o", strings.Join(Formats, ", ")+" or "+jsonPath+"TEMPLATE")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(append(slices.Clone(Formats), jsonPath), cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+	cmd.Flags().VarP(o, "output", "o", strings.Join(Formats, ", ")+" or "+JSONPath+"TEMPLATE")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(append(slices.Clone(Formats), JSONPath), cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
 }
 
 // String, Set and Type make Output a pflag.Value, so that a wrong format is refused before anything
@@ -40,12 +40,12 @@ func (o *Output) String() string { return o.Format }
 
 // Set sets the flag's value.
 func (o *Output) Set(s string) error {
-	if template, ok := strings.CutPrefix(s, jsonPath); ok {
+	if template, ok := strings.CutPrefix(s, JSONPath); ok {
 		if _, err := parsePath(template); err != nil {
 			return err
 		}
 	} else if !slices.Contains(Formats, s) {
-		return fmt.Errorf("is none of %s, %sTEMPLATE", strings.Join(Formats, ", "), jsonPath)
+		return fmt.Errorf("is none of %s, %sTEMPLATE", strings.Join(Formats, ", "), JSONPath)
 	}
 	o.Format = s
 	return nil
@@ -70,7 +70,7 @@ func (o *Output) Write(w io.Writer, v any, table func(io.Writer)) error {
 }
 
 func (o *Output) write(w io.Writer, v any, order *arranged, table func(io.Writer)) error {
-	template, isPath := strings.CutPrefix(o.Format, jsonPath)
+	template, isPath := strings.CutPrefix(o.Format, JSONPath)
 	switch {
 	case isPath:
 		return writePath(w, v, template)
@@ -104,7 +104,7 @@ func (o *Output) WriteLine(w io.Writer, v any, text string) error {
 	if o.Table() {
 		return Print(w, Printable(text))
 	}
-	if err := o.write(w, v, nil, nil); err != nil || !strings.HasPrefix(o.Format, jsonPath) {
+	if err := o.write(w, v, nil, nil); err != nil || !strings.HasPrefix(o.Format, JSONPath) {
 		return err
 	}
 	return Raw(w, []byte("\n"))

@@ -60,5 +60,10 @@ func Labels(m map[string]string) string {
 // Cores returns thousandths of a core.
 func Cores(millis int64) string { return fmt.Sprintf("%.2f", float64(millis)/1000) }
 
-// Mebibytes returns bytes.
-func Mebibytes(bytes int64) string { return fmt.Sprintf("%d Mi", bytes>>20) }
+// Memory returns bytes as every list and page shows them: 512 Mi, 16 Gi, 15.6 Gi.
+func Memory(bytes int64) string {
+	if bytes < 1<<30 {
+		return fmt.Sprintf("%d Mi", bytes>>20)
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/(1<<30)), ".0") + " Gi"
+}

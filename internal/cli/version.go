@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -30,6 +31,36 @@ func (v Version) Say(w io.Writer) {
 	for _, key := range v.ReleaseKeys {
 		Say(w, "trusts releases signed by %s", key)
 	}
+}
+
+// ServerVersion is what a command line found out about the version of the control plane.
+type ServerVersion struct {
+	URL     string `json:"url,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Error is why the version is unknown. It is no error of the command.
+	Error string `json:"error,omitempty"`
+}
+
+// NewServerVersion describes an answer, or why there was none.
+func NewServerVersion(url, version string, err error) *ServerVersion {
+	v := &ServerVersion{URL: url, Version: version}
+	if err != nil {
+		v.Error = strings.Join(strings.Fields(err.Error()), " ")
+	}
+	return v
+}
+
+// Say prints the version, or in one line why it is unknown.
+func (v *ServerVersion) Say(w io.Writer) {
+	at := ""
+	if v.URL != "" {
+		at = " at " + v.URL
+	}
+	if v.Error != "" {
+		Say(w, "control plane%s: version unknown: %s", Printable(at), Printable(v.Error))
+		return
+	}
+	Say(w, "control plane %s%s", Printable(v.Version), Printable(at))
 }
 
 // NewVersion returns the subcommand version.

@@ -21,7 +21,7 @@ func (i *Installer) Remove(ctx context.Context, cluster Cluster, name string) er
 	}
 	installed := cluster.Installed[name]
 	if len(installed) == 0 {
-		return problem.Errorf(problem.NotFound, "see what is installed: pipeops-agent components list", "component %s was not installed by this command", name)
+		return problem.Errorf(problem.NotFound, "see what is installed: pipeops-agent component list", "component %s was not installed by this command", name)
 	}
 	if name == ofAlerts { // first, so that a run that breaks off is repeated
 		if err := i.removeAlertsToken(ctx, cmp.Or(cluster.AgentNamespace, namespaceSystem)); err != nil {

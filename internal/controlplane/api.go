@@ -81,6 +81,7 @@ func (a *api) handler(sockets *server.Websockets) http.Handler {
 	mux.Handle("GET "+announce.SnapshotPath, logged(a.authn.NamingIssuer(announceserver.SnapshotHandler(a.view.Snapshot, a.authn.RunnerOfRequest))))
 	mux.Handle("GET "+announce.AgentPath, logged(a.authn.NamingIssuer(announceserver.AgentHandler(a.view.LookUp, a.authn.RunnerOfRequest))))
 	mux.Handle("GET "+announce.TimelinePath, logged(a.authn.NamingIssuer(announceserver.TimelineHandler(a.view.Timeline, a.authn.RunnerOfRequest))))
+	mux.Handle("GET "+announce.VersionPath, logged(announceserver.VersionHandler(a.cfg.Version)))
 	mux.Handle("GET "+announceserver.OpenAPIPath, logged(announceserver.OpenAPIHandler(a.cfg.Version)))
 	mux.Handle(operatorapi.Prefix, logged(a.operators))
 	mux.Handle(operatorapi.ConsolePath+"/", logged(a.console))

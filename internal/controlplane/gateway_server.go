@@ -66,7 +66,7 @@ func (c *GatewayServerConfig) Validate() error {
 		bad("--database: is missing; a gateway of its own needs the control planes' PostgreSQL")
 	}
 	if !c.Key.Given() {
-		bad("--link-key-file: is missing; `pipeops-controlplane gateway key` writes it")
+		bad("--link-key-file: is missing; `pipeops-controlplane gateway key export` writes it")
 	}
 	if c.Gateway.Domain == "" {
 		bad("--gateway-domain: is missing; set the domain that `serve` has")

@@ -278,7 +278,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 	hook, err := operatorapi.CreateWebhook.Do(ctx, admin, operatorapi.CreateWebhookInput{Write: dry, Body: operatorapi.CreateWebhookBody{Name: "pager", URL: "https://pager.example.com/"}})
 	require.NoError(t, err)
 	assert.Empty(t, hook.Secret)
-	_, err = operatorapi.GrantHost.Do(ctx, admin, operatorapi.GrantHostInput{Write: dry, Host: "www.example.com", Body: operatorapi.GrantHostBody{Agent: "shop"}})
+	_, err = operatorapi.CreateHostGrant.Do(ctx, admin, operatorapi.CreateHostGrantInput{Write: dry, Host: "www.example.com", Body: operatorapi.CreateHostGrantBody{Agent: "shop"}})
 	require.NoError(t, err)
 	rotation, err := operatorapi.RotateCA.Do(ctx, admin, operatorapi.RotateCAInput{Write: dry, Step: ca.Start})
 	require.NoError(t, err)
@@ -309,17 +309,17 @@ func TestARepeatedChangeIsCarriedOutOnce(t *testing.T) {
 	p := start(t)
 	ctx, admin := t.Context(), p.first()
 	p.registered("shop")
-	grant := operatorapi.GrantHostInput{
-		Write: operatorapi.Write{IdempotencyKey: "k1"}, Host: "www.example.com", Body: operatorapi.GrantHostBody{Agent: "shop"},
+	grant := operatorapi.CreateHostGrantInput{
+		Write: operatorapi.Write{IdempotencyKey: "k1"}, Host: "www.example.com", Body: operatorapi.CreateHostGrantBody{Agent: "shop"},
 	}
-	first, err := operatorapi.GrantHost.Do(ctx, admin, grant)
+	first, err := operatorapi.CreateHostGrant.Do(ctx, admin, grant)
 	require.NoError(t, err)
 	p.clock.forward(time.Minute)
-	again, err := operatorapi.GrantHost.Do(ctx, admin, grant)
+	again, err := operatorapi.CreateHostGrant.Do(ctx, admin, grant)
 	require.NoError(t, err)
 	assert.Equal(t, first, again, "with the time of the first")
 	grant.Host = "other.example.com"
-	_, err = operatorapi.GrantHost.Do(ctx, admin, grant)
+	_, err = operatorapi.CreateHostGrant.Do(ctx, admin, grant)
 	requireCode(t, err, problem.Conflict)
 
 	create := operatorapi.CreateTokenInput{Write: operatorapi.Write{IdempotencyKey: "k2"}, Body: operatorapi.CreateTokenBody{Name: "a"}}

@@ -290,7 +290,7 @@ func TestAnAgentThatWasAwayForLongComesBack(t *testing.T) {
 		_, err := p.admin.Agents.Revoke(t.Context(), "shop")
 		require.NoError(t, err)
 		_, err = c.client.Recover(t.Context(), old.Certificate, oldKey, csr(t, next))
-		requireProblem(t, err, controlapi.CodeRevoked, "agent remove")
+		requireProblem(t, err, controlapi.CodeRevoked, "agent delete")
 	})
 }
 
@@ -304,7 +304,7 @@ func TestRevokingAndRemoving(t *testing.T) {
 	_, err = p.admin.Agents.Revoke(t.Context(), c.id.AgentID)
 	require.NoError(t, err, "again is harmless")
 
-	requireProblem(t, c.beat(), controlapi.CodeRevoked, "shop", "agent remove")
+	requireProblem(t, c.beat(), controlapi.CodeRevoked, "shop", "agent delete")
 	_, err = c.client.Renew(t.Context(), csr(t, c.key))
 	requireProblem(t, err, controlapi.CodeRevoked)
 	requireProblem(t, c.register(p.token()), controlapi.CodeRevoked)

@@ -64,7 +64,7 @@ func TestAReleaseIsOfferedToThoseItIsFor(t *testing.T) {
 	assert.Len(t, withdrawn, 1)
 	assert.Equal(t, all.ID, updating(shop, idle).ID)
 	_, err = p.admin.Releases.Withdraw(t.Context(), "v1.2.0")
-	require.ErrorContains(t, err, "release list")
+	require.ErrorContains(t, err, "offer list")
 }
 
 // expiring is a signed release that expires then.

@@ -166,7 +166,7 @@ func TestTwoAppsOfAnAgent(t *testing.T) {
 func TestRoutesOfAnAgentThatIsNot(t *testing.T) {
 	p := start(t)
 	_, err := p.admin.Gateway.Routes(t.Context(), "none")
-	require.ErrorContains(t, err, "pipeops-controlplane agents")
+	require.ErrorContains(t, err, "pipeops-controlplane agent list")
 	shop := p.registered("shop")
 	_, err = p.admin.Agents.Revoke(t.Context(), "shop")
 	require.NoError(t, err)

@@ -159,7 +159,7 @@ func (a Approvals) List(ctx context.Context) ([]runnerapi.Approval, error) {
 func (a Approvals) Approve(ctx context.Context, id string) (runnerapi.Approval, error) {
 	r, w, err := a.find(ctx, id)
 	if apierrors.IsNotFound(err) || err == nil && !a.now().Before(w.Until) {
-		return runnerapi.Approval{}, fmt.Errorf("there is no request %.64q, or it has expired (fix: use an ID that `pipeops-agent approve` lists)", id)
+		return runnerapi.Approval{}, fmt.Errorf("there is no request %.64q, or it has expired (fix: use an ID that `pipeops-agent approvals` lists)", id)
 	}
 	if err != nil {
 		return runnerapi.Approval{}, err

@@ -65,7 +65,7 @@ func TestCostsThatThereAreNot(t *testing.T) {
 	_, err := reading("opencost", nil).Cost(t.Context(), runnerapi.CostOptions{Since: time.Hour})
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeNotSupported, p.Code)
-	assert.Contains(t, p.Fix, "components install opencost")
+	assert.Contains(t, p.Fix, "component install opencost")
 
 	_, err = reading("opencost", priced(t)).Cost(t.Context(), runnerapi.CostOptions{Namespace: "payroll", Since: time.Hour})
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)

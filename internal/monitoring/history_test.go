@@ -120,7 +120,7 @@ func TestAComponentThatIsMissing(t *testing.T) {
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeNotSupported, p.Code)
 	assert.Equal(t, http.StatusNotImplemented, p.Status)
-	assert.Contains(t, p.Fix, "pipeops-agent components install prometheus")
+	assert.Contains(t, p.Fix, "pipeops-agent component install prometheus")
 }
 
 // TestAComponentThatFails has a cause and a fix for each way to fail.
@@ -156,7 +156,7 @@ func TestAComponentThatIsDown(t *testing.T) {
 	_, err := reader.MetricsHistory(t.Context(), web, hour)
 	p := problemOf(t, err)
 	assert.Equal(t, problem.Unavailable, p.Code)
-	assert.Contains(t, p.Fix, "pipeops-agent components status")
+	assert.Contains(t, p.Fix, "pipeops-agent component list")
 }
 
 func TestAComponentThatIsSlow(t *testing.T) {

@@ -65,7 +65,7 @@ func New(apps Apps, find func(ctx context.Context, component string) (*Component
 	}
 }
 
-// The components that are asked, by the names that `pipeops-agent components` has for them.
+// The components that are asked, by the names that `pipeops-agent component` has for them.
 const (
 	prometheus = "prometheus"
 	loki       = "loki"
@@ -125,7 +125,7 @@ func (r *Reader) getFrom(ctx context.Context, component string, at *Component, p
 }
 
 func missing(component string) error {
-	return runnerapi.NotSupported("have the owner of the cluster run: pipeops-agent components install "+component+
+	return runnerapi.NotSupported("have the owner of the cluster run: pipeops-agent component install "+component+
 		"; one that is there already needs a Service labelled app.kubernetes.io/name="+component+" (docs/cluster-owner/components.md)",
 		"the cluster has no component %s", component)
 }
@@ -147,7 +147,7 @@ func failed(component, reason string) error {
 }
 
 func fixOf(component string) string {
-	return "have the owner of the cluster look at " + component + ": pipeops-agent components status"
+	return "have the owner of the cluster look at " + component + ": pipeops-agent component list"
 }
 
 // refused passes on why a component answers with an error.

@@ -86,5 +86,5 @@ func find(ctx context.Context, s Store, id string) (Entry, error) {
 			return e, nil
 		}
 	}
-	return Entry{}, fmt.Errorf("there is no recording %.64q in %s (fix: use an ID that `pipeops-agent recordings` lists)", id, s)
+	return Entry{}, fmt.Errorf("there is no recording %.64q in %s (fix: use an ID that `pipeops-agent recording list` lists)", id, s)
 }

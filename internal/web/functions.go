@@ -15,7 +15,7 @@ import (
 // functions are what templates can call beside Go's own.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"ago": cli.Ago, "age": cli.Age, "until": cli.Until, "cores": cli.Cores, "mebibytes": cli.Mebibytes,
+		"ago": cli.Ago, "age": cli.Age, "until": cli.Until, "cores": cli.Cores, "memory": cli.Memory,
 		"utc":       func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"moment":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"sentence":  Sentence,

@@ -44,7 +44,7 @@ func (b *FakeBackend) MetricsHistory(ctx context.Context, key runnerapi.Key, opt
 }
 
 func noComponent(name string) error {
-	return runnerapi.NotSupported("have the owner of the cluster run: pipeops-agent components install "+name, "the cluster has no component %s", name)
+	return runnerapi.NotSupported("have the owner of the cluster run: pipeops-agent component install "+name, "the cluster has no component %s", name)
 }
 
 // ListAlerts implements backend.Monitoring: each App has one, and so has the cluster.

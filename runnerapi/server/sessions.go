@@ -232,7 +232,7 @@ func upgradable(r *http.Request, protocol string) error {
 // the agent's log.
 func recordingUnavailable() *runnerapi.Error {
 	return problem.New(http.StatusServiceUnavailable, runnerapi.CodeRecordingUnavailable,
-		"try again; if it stays so, the owner of the cluster sees the reason in the agent's log, and makes room by `pipeops-agent recordings delete ID`",
+		"try again; if it stays so, the owner of the cluster sees the reason in the agent's log, and makes room by `pipeops-agent recording delete ID`",
 		"the customer's policy has sessions recorded, and the agent cannot record this one").
 		WithRetryAfter(time.Second)
 }

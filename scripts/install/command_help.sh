@@ -11,6 +11,9 @@ Commands
   install        (default) set up Kubernetes where there is none, install the agent, wait until it is registered
   cluster-info   what this machine is, and which Kubernetes would be chosen, and why
   upgrade        move the agent to the newest version, or that of --version, and back if it does not become healthy
+  upgrade --kubernetes
+                 move k3s to the version that this script pins, on this machine, and back if the node does not
+                 become ready: first on the server, which then names the workers
   uninstall      remove what was installed, and nothing else
   doctor         check machine, network, clock, control plane, cluster and agent
   help           this
@@ -23,6 +26,7 @@ Flags
   --version VERSION     version of the agent
   --facts FILE          decide by recorded facts (with --dry-run)
   --with-apps           uninstall: delete the Apps too
+  --kubernetes          upgrade: k3s in place of the agent
   -o table|env|json     form of cluster-info; of doctor table or json
 
 Environment
@@ -31,6 +35,7 @@ Environment
   PIPEOPS_CONTROL_PLANE_URL       https://HOST[:PORT]; by default that in the token
   NODE_TYPE=agent K3S_URL K3S_TOKEN   join a k3s server as a worker
   COMPONENTS                      none, minimal, default, full, or names: what the cluster gets if it lacks it
+  PRESET                          minimum, production, full-monitoring: resources of the agent, and components
   PIPEOPS_UPDATE_SIGNATURES       how many maintainers must have signed another version (1)
   HTTPS_PROXY NO_PROXY PIPEOPS_CA_FILE PIPEOPS_MIRROR PIPEOPS_REGISTRY_MIRROR PIPEOPS_BUNDLE
   The rest, and the rules by which a Kubernetes is chosen: docs/cluster-owner/install.md

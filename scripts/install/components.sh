@@ -21,11 +21,11 @@ components_valid() {
   COMPONENTS="$(IFS=, && echo "${names[*]}")"
 }
 
-# components_choose: the default set once, in a cluster that this script has set up; in one of
-# others only what was named.
+# components_choose: in a cluster that this script has set up, the set of the preset once, or of one
+# that is named; in one of others only what COMPONENTS names.
 components_choose() {
-  components_wanted="${COMPONENTS:-default}"
-  if [[ -z $COMPONENTS && $decided == existing ]] || [[ -z $COMPONENTS && -n $(state_names components-done) ]]; then
+  components_wanted="${COMPONENTS:-$(preset_components)}"
+  if [[ -z $COMPONENTS && $decided == existing ]] || [[ -z $COMPONENTS$preset_named && -n $(state_names components-done) ]]; then
     components_wanted=none
   fi
   [[ -n $PIPEOPS_BUNDLE && $components_wanted != none ]] || return 0
@@ -89,7 +89,7 @@ components_job() {
 }
 
 components_objects() {
-  local image="$1" word arguments='"components"' charts=()
+  local image="$1" word arguments='"component"' charts=()
   shift
   if [[ -n $PIPEOPS_BUNDLE && $1 == install ]]; then
     set -- "$@" --charts /charts
@@ -241,7 +241,7 @@ components_finish() {
 }
 
 # uninstall_components takes away what components_start has brought, before the agent, whose image
-# the Job has. Volumes and resource definitions stay, as `pipeops-agent components remove` has it.
+# the Job has. Volumes and resource definitions stay, as `pipeops-agent component delete` has it.
 uninstall_components() {
   local name present names=()
   [[ -n $(state_names components-before) ]] || return 0
@@ -253,6 +253,6 @@ uninstall_components() {
   done
   ((${#names[@]} > 0)) || return 0
   step "components: ${names[*]}"
-  components_job "$STATE_DIR/agent.yaml" remove "${names[@]}"
+  components_job "$STATE_DIR/agent.yaml" delete "${names[@]}"
   components_await
 }

@@ -137,10 +137,22 @@ decide_k3s_resources() {
   elif ((has < MEMORY_GOOD_MB)) && [[ ${facts[WANT_ROLE]:-server} == server ]]; then
     remarks+=("$has MB of memory leave little for apps; 2 GB are better")
   fi
+  decide_preset "$has"
   if [[ ${facts[K3S_OURS]:-no} == no ]] && ((free < disk)); then
     obstacle "$EXIT_MACHINE" "$free MB are free below /var/lib" "k3s and images need $disk MB, and the kubelet evicts pods on a full disk" \
       "make room: du -xh -d2 /var | sort -h | tail"
   fi
+}
+
+# decide_preset remarks a machine that is smaller than its preset is meant for.
+decide_preset() {
+  local has="$1" memory=0 size=""
+  case "${facts[WANT_PRESET]:-}" in
+    production) memory="$MEMORY_PRODUCTION_MB" size="4 GiB" ;;
+    full-monitoring) memory="$MEMORY_FULL_MB" size="8 GiB" ;;
+  esac
+  [[ ${facts[WANT_ROLE]:-server} == agent ]] || ((has >= memory)) ||
+    remarks+=("WARNING: the preset ${facts[WANT_PRESET]} is for machines with $size of memory, and this one has $has MB")
 }
 
 decide_k3s_cgroups() {

@@ -96,14 +96,22 @@ k3s_mirrors() { printf 'mirrors:\n  "*":\n    endpoint:\n      - "%s"\n' "$PIPEO
 k3s_url() { echo "https://github.com/k3s-io/k3s/releases/download/${K3S_VERSION/+/%2B}/$1"; }
 
 k3s_program() {
-  local name=k3s
-  [[ ${facts[ARCH]} == amd64 ]] || name="k3s-${facts[ARCH]}"
   ! k3s_version_is "$K3S_VERSION" || return 0
-  ! would "download $(k3s_url "$name"), verify it, and put it at $bin_dir/k3s" || return 0
+  ! would "download $(k3s_url "$(k3s_file)"), verify it, and put it at $bin_dir/k3s" || return 0
+  k3s_download
+  program_install k3s "$tmp_dir/k3s"
+}
+
+# k3s_file is the program's name on k3s' site.
+k3s_file() { if [[ ${facts[ARCH]} == amd64 ]]; then echo k3s; else echo "k3s-${facts[ARCH]}"; fi; }
+
+# k3s_download puts the verified program at $tmp_dir/k3s.
+k3s_download() {
+  local name
+  name="$(k3s_file)"
   say "    downloading k3s $K3S_VERSION"
   fetch_pinned "$(k3s_url "$name")" "$tmp_dir/k3s" "$(k3s_url "sha256sum-${facts[ARCH]}.txt")" "$name" \
     PIPEOPS_K3S_SHA256 "$(k3s_pinned "k3s-linux-${facts[ARCH]}")"
-  program_install k3s "$tmp_dir/k3s"
 }
 
 # k3s_images: what an offline bundle has in images goes where k3s takes it from.

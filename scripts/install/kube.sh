@@ -61,6 +61,7 @@ kube_apply() {
   ! agent_registered || token_is_needed=no
   agent_of_others
   record agent "${kube[*]}"
+  preset_keep
   namespaces_record
   kube_apply_stdin < <(kube_objects) || code=$? # no pipe, which would lose last_output
   ((code == 0)) || fail "$EXIT_CLUSTER" "the cluster refused the agent's objects" "kubectl says: $last_output" \
@@ -126,6 +127,7 @@ manifest_get() {
       "$tmp_dir/agent.yaml" >"$tmp_dir/agent.yaml.new"
     mv -f "$tmp_dir/agent.yaml.new" "$tmp_dir/agent.yaml"
   }
+  preset_apply "$tmp_dir/agent.yaml"
 }
 
 # kube_objects prints everything. It is only ever piped: the token is in it.

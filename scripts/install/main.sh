@@ -24,6 +24,7 @@ arguments() {
       --dry-run) dry_run=yes ;;
       -y | --yes) assume_yes=yes ;;
       --with-apps) with_apps=yes ;;
+      --kubernetes) upgrade_kubernetes=yes ;;
       --context | --cluster-type | --version | --facts | -o)
         (($# > 1)) || usage_error "$1 needs a value"
         argument "$1" "$2"
@@ -35,6 +36,8 @@ arguments() {
     shift
   done
   [[ -z $output || $command == cluster-info || $command == doctor ]] || usage_error "-o is for cluster-info and doctor, not for $command"
+  [[ $upgrade_kubernetes == no || $command == upgrade ]] || usage_error "--kubernetes is for upgrade, not for $command"
+  [[ $upgrade_kubernetes == no || -z $version_named ]] || usage_error "--version and PIPEOPS_VERSION are of the agent: K3S_VERSION names that of k3s"
   output="${output:-table}"
   [[ -z $facts_file || $dry_run == yes || $command == cluster-info ]] || usage_error "--facts decides for another machine: it needs --dry-run"
 }
@@ -64,6 +67,7 @@ main() {
     help | cluster-info) ;;
     *) [[ $dry_run == yes ]] || log_open ;;
   esac
+  [[ $upgrade_kubernetes == no ]] || command=upgrade-kubernetes
   "command_${command//-/_}"
 }
 

@@ -61,6 +61,8 @@ settings_load() {
   CLUSTER_NAME="${CLUSTER_NAME:-}"
   CLUSTER_TYPE="${CLUSTER_TYPE:-}"
   COMPONENTS="${COMPONENTS:-}"
+  PRESET="${PRESET:-}"
+  preset_named="${PRESET:+yes}"
   KUBE_CONTEXT="${KUBE_CONTEXT:-}"
   NODE_TYPE="${NODE_TYPE:-server}"
   K3S_URL="${K3S_URL:-}"
@@ -85,6 +87,8 @@ settings_load() {
     STATE_DIR="${PIPEOPS_INSTALL_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/pipeops-install}"
     LOG_FILE="${PIPEOPS_INSTALL_LOG:-$STATE_DIR/install.log}"
   fi
+  # One of an earlier run stays.
+  [[ -n $PRESET || ! -r $STATE_DIR/preset ]] || PRESET="$(<"$STATE_DIR/preset")"
   export KUBECACHEDIR="$STATE_DIR/kube-cache" # kubectl's, which would be in the user's home
 }
 
@@ -111,6 +115,7 @@ settings_check() {
     "" | k3s | k3d | kind | minikube | existing) ;;
     *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
   esac
+  preset_valid || wrong+=("PRESET=$PRESET: use one of ${PRESETS[*]}")
   components_valid || wrong+=("COMPONENTS=$COMPONENTS: use none, minimal, default or full, or some of ${COMPONENTS_KNOWN[*]}")
   local setting
   for setting in "${pinned_settings[@]}"; do

@@ -24,7 +24,7 @@ const (
 func bash(t *testing.T, commands string, env ...string) (said string, code int) {
 	t.Helper()
 	script := "set -Eeuo pipefail\n"
-	for _, part := range []string{"settings", "log", "download", "pinned", "signature", "await", "command_upgrade"} {
+	for _, part := range []string{"settings", "preset", "log", "facts", "decide", "state", "download", "pinned", "signature", "k3s", "kube", "await", "command_upgrade", "command_upgrade_kubernetes"} {
 		text, err := files.ReadFile(part + ".sh")
 		require.NoError(t, err)
 		script += string(text)
@@ -164,7 +164,7 @@ signature_check /no/file x`
 // subscripts run commands. So each is one that the script computes, or that number has passed.
 func TestArithmeticReadsNumbersAlone(t *testing.T) {
 	own := strings.Fields("EUID SECONDS REPLY PIPEOPS_WAIT PIPEOPS_UPDATE_SIGNATURES signed MAX_CLOCK_DIFFERENCE MEMORY_WORKER_MB MEMORY_GOOD_MB has free memory disk " +
-		"COMPONENTS_WAIT code deadline difference seconds failures doctor_failed line i date s a b capabilities")
+		"COMPONENTS_WAIT code deadline difference seconds failures doctor_failed line i date s a b capabilities wants BASH_REMATCH")
 	expression := regexp.MustCompile(`\(\((.*?)\)\)`)
 	length := regexp.MustCompile(`\$\{#[^}]*\}`)
 	name := regexp.MustCompile(`[A-Za-z_][A-Za-z_0-9]*`)

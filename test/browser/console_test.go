@@ -125,7 +125,7 @@ func (o *office) fill(admin *operatorapi.Client) {
 		_, err = o.Runners.Issue(ctx, operators.RunnerOptions{Name: name, TTL: 24 * time.Hour, Agents: selector})
 		require.NoError(o.t, err)
 	}
-	_, err := operatorapi.GrantHost.Do(ctx, admin, operatorapi.GrantHostInput{Host: "www.bakery.example.com", Body: operatorapi.GrantHostBody{Agent: troubled.ID}})
+	_, err := operatorapi.CreateHostGrant.Do(ctx, admin, operatorapi.CreateHostGrantInput{Host: "www.bakery.example.com", Body: operatorapi.CreateHostGrantBody{Agent: troubled.ID}})
 	require.NoError(o.t, err)
 	require.NoError(o.t, o.Database().Update(ctx, func(tx *store.Tx) error {
 		return tx.InsertRelease(ctx, store.Release{

@@ -97,7 +97,7 @@ func (c *chaos) dataFlags(ctx context.Context) error {
 	}
 	key := filepath.Join(c.dir, "ca-key")
 	c.data = append(c.data, "--ca-key-file", key)
-	_, err = c.sys.ControlPlane(ctx, "ca", "key", "-o", key)
+	_, err = c.sys.ControlPlane(ctx, "ca", "key", "create", "-o", key)
 	return err
 }
 

@@ -48,7 +48,7 @@ func TestRightsToInstallComponentsEndWithTheJob(t *testing.T) {
 func TestTheJobInstallsWhatTheValuesSay(t *testing.T) {
 	all := render(t, agentChart, "components.yaml")
 	job := all["Job pipeops-components"]
-	assert.Equal(t, []any{"components", "install", "--set", "metrics-server,ingress,cert-manager", "--filename", "/etc/pipeops/components/settings.yaml"},
+	assert.Equal(t, []any{"component", "install", "--set", "metrics-server,ingress,cert-manager", "--filename", "/etc/pipeops/components/settings.yaml"},
 		container(t, job)["args"])
 	assert.Equal(t, container(t, all["Deployment pipeops-agent"])["image"], container(t, job)["image"])
 	settings, err := components.ReadSettings([]byte(field[string](t, all["ConfigMap pipeops-components"], "data", "settings.yaml")))

@@ -246,7 +246,7 @@ func TestControlPlaneOnPostgreSQL(t *testing.T) {
 func inClusterAgent(t *testing.T) (id string) {
 	t.Helper()
 	eventually(t, clusterName+" is online", func(ctx context.Context) error {
-		out, err := runShell(ctx, "kubectl -n pipeops-system exec pipeops-controlplane-0 -- /pipeops-controlplane agents")
+		out, err := runShell(ctx, "kubectl -n pipeops-system exec pipeops-controlplane-0 -- /pipeops-controlplane agent list")
 		for line := range strings.Lines(out) {
 			if f := strings.Fields(line); len(f) > 2 && f[0] == clusterName && f[2] == "online" {
 				id = f[1]

@@ -149,7 +149,7 @@ func eventually(t *testing.T, what string, check func(context.Context) error) {
 func awaitAgent(t *testing.T, name, version string) (line string) {
 	t.Helper()
 	eventually(t, name+" is online in version "+version, func(ctx context.Context) error {
-		out, err := shared.sys.ControlPlane(ctx, "agents")
+		out, err := shared.sys.ControlPlane(ctx, "agent", "list")
 		if err != nil {
 			return err
 		}

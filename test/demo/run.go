@@ -251,7 +251,7 @@ func (d *demo) direct(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := d.sys.ControlPlane(ctx, "gateway", "grant", directHost, agentName); err != nil {
+	if _, err := d.sys.ControlPlane(ctx, "gateway", "grant", "create", directHost, agentName); err != nil {
 		return "", err
 	}
 	visitor, err := d.sys.Visitor(ctx)
@@ -335,7 +335,7 @@ func (d *demo) badDeploy(ctx context.Context) (string, error) {
 
 func (d *demo) timeline(ctx context.Context) (string, error) {
 	out, err := d.sys.AwaitTimeline(ctx, agentName, "app.healthy", "app.failed")
-	return fmt.Sprintf("pipeops-controlplane agents show %s: %d lines, app.healthy and app.failed among them", agentName, strings.Count(out, "\n")), err
+	return fmt.Sprintf("pipeops-controlplane agent get %s: %d lines, app.healthy and app.failed among them", agentName, strings.Count(out, "\n")), err
 }
 
 // status returns the App as pipeops-runner shows it, on one line.

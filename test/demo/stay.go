@@ -25,7 +25,7 @@ Everything stays up until Ctrl-C. In another terminal:
   pipeops-runner agents
   pipeops-runner status %s %s -n %s
   pipeops-runner logs %s %s -n %s
-  pipeops-controlplane agents show %s --data-dir %s
+  pipeops-controlplane agent get %s --data-dir %s
 
   export KUBECONFIG=%s%s
   kubectl get apps.pipeops.io,pods -A

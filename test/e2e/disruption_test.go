@@ -104,7 +104,7 @@ func awaitBroken(t *testing.T, disruption string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the agent is noticed to be offline", func(ctx context.Context) error {
-		out, err := sys.ControlPlane(ctx, "agents", "show", agentName, "-o", "json")
+		out, err := sys.ControlPlane(ctx, "agent", "get", agentName, "-o", "json")
 		if err != nil {
 			return err
 		}

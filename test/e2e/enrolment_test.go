@@ -52,7 +52,7 @@ func awaitListed(t *testing.T, what, name string, ok func(listed) bool) (found l
 	ctx, cancel := context.WithTimeout(t.Context(), enrolPatience)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, what, func(ctx context.Context) error {
-		out, err := sys.ControlPlane(ctx, "agents", "-o", "json")
+		out, err := sys.ControlPlane(ctx, "agent", "list", "-o", "json")
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func awaitListed(t *testing.T, what, name string, ok func(listed) bool) (found l
 func forgetAgent(t *testing.T, name string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	for _, verb := range []string{"revoke", "remove"} {
+	for _, verb := range []string{"revoke", "delete"} {
 		_, err := sys.ControlPlane(ctx, "agent", verb, name)
 		assert.NoError(t, err)
 	}
@@ -95,7 +95,7 @@ func TestAnOperatorLetsAnAgentIn(t *testing.T) {
 		return nil
 	}))
 	assert.NotContains(t, pipeops(t, "agents"), "branch", "Runners do not hear of it")
-	table, err := sys.ControlPlane(t.Context(), "agents")
+	table, err := sys.ControlPlane(t.Context(), "agent", "list")
 	require.NoError(t, err)
 	assert.Contains(t, table, "Waiting for approval:")
 
@@ -128,11 +128,11 @@ func TestTheClustersSecretInAnotherCluster(t *testing.T) {
 
 	shop := awaitListed(t, "the operator sees it", agentName, func(l listed) bool { return len(l.Clones) == 1 })
 	assert.Equal(t, "online", shop.State)
-	table, err := sys.ControlPlane(t.Context(), "agents")
+	table, err := sys.ControlPlane(t.Context(), "agent", "list")
 	require.NoError(t, err)
 	assert.Contains(t, table, "Identities in use twice:")
 	require.NoError(t, harness.Eventually(ctx, "it is in the timeline", func(ctx context.Context) error {
-		out, err := sys.ControlPlane(ctx, "agents", "show", agentName, "--events", "50")
+		out, err := sys.ControlPlane(ctx, "agent", "get", agentName, "--events", "50")
 		if err == nil && !strings.Contains(out, "its identity is in use twice: a copy in cluster ") {
 			err = fmt.Errorf("it says:\n%s", out)
 		}

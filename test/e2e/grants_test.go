@@ -65,7 +65,7 @@ func ends(t *testing.T, what string, stream *harness.Stream, command func()) {
 // Runner may see it.
 func direct(t *testing.T, runner string) (c *client.Client, agentID string) {
 	t.Helper()
-	out, err := sys.ControlPlane(t.Context(), "agents", "show", agentName, "-o", "json")
+	out, err := sys.ControlPlane(t.Context(), "agent", "get", agentName, "-o", "json")
 	require.NoError(t, err)
 	_, after, _ := strings.Cut(out, `"id": "`)
 	agentID, _, _ = strings.Cut(after, `"`)

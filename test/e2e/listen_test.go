@@ -101,7 +101,7 @@ func (l *listener) assertNoGaps(t *testing.T) {
 	}
 }
 
-// state wants a JSON answer of `agents show` to have a state.
+// state wants a JSON answer of `agent get` to have a state.
 func state(answer, want string) error {
 	var shown struct {
 		State string `json:"state"`

@@ -78,20 +78,20 @@ func TestAFreshClusterIsMonitored(t *testing.T) {
 	t.Run("alert", func(t *testing.T) { anAlertReachesARunner(t, heard) })
 }
 
-// installMonitoring runs `pipeops-agent components` as the cluster's owner would.
+// installMonitoring runs `pipeops-agent component` as the cluster's owner would.
 func installMonitoring(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "components.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(monitoringComponents), 0o600))
 	components := func(ctx context.Context, args ...string) string {
-		out, err := sys.Agent(ctx, nil, append([]string{"components", "--kubeconfig", sys.Cluster.Kubeconfig()}, args...)...)
+		out, err := sys.Agent(ctx, nil, append([]string{"component", "--kubeconfig", sys.Cluster.Kubeconfig()}, args...)...)
 		require.NoError(t, err)
 		return out
 	}
 	began := time.Now()
 	install := []string{"install", "-f", file, "--charts", filepath.Join(harness.Root(), "..", "shared", "charts")}
 	t.Cleanup(func() {
-		components(context.Background(), "remove", "opencost", "loki", "prometheus")
+		components(context.Background(), "delete", "opencost", "loki", "prometheus")
 		await.Until(t, "the agent closes its port of metrics", func() bool { return !accepts(t, serviceAddress(t, "pipeops", "pipeops-agent-metrics")) })
 	})
 	assert.Regexp(t, `prometheus\s+install`, components(t.Context(), install...))

@@ -61,7 +61,7 @@ func (s *System) StartControlPlane(ctx context.Context) error {
 
 // Visitor returns a client that finds every host at the gateway, and trusts the gateway's CA.
 func (s *System) Visitor(ctx context.Context) (*http.Client, error) {
-	ca, err := s.ControlPlane(ctx, "gateway", "ca")
+	ca, err := s.ControlPlane(ctx, "gateway", "ca", "get")
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (s *System) AwaitTimeline(ctx context.Context, agent string, want ...string
 	ctx, cancel := context.WithTimeout(ctx, timelineTimeout)
 	defer cancel()
 	err = Eventually(ctx, "the timeline is complete", func(ctx context.Context) (err error) {
-		if out, err = s.ControlPlane(ctx, "agents", "show", agent); err != nil {
+		if out, err = s.ControlPlane(ctx, "agent", "get", agent); err != nil {
 			return err
 		}
 		for _, w := range want {

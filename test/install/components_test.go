@@ -14,7 +14,7 @@ import (
 )
 
 // parts has the functions of install.sh, without its main.
-const parts = `cd ../../scripts/install && for part in settings log facts decide state download pinned k3s kube components; do . ./$part.sh; done
+const parts = `cd ../../scripts/install && for part in settings preset log facts decide state download pinned k3s kube components; do . ./$part.sh; done
 settings_load; LOG_FILE="$PIPEOPS_INSTALL_STATE/log"; dry_run=no; tmp_dir="$PIPEOPS_INSTALL_STATE"; mkdir -p "$STATE_DIR"
 `
 
@@ -61,6 +61,10 @@ func TestWhichComponentsAreChosen(t *testing.T) {
 		"installed before":              {nil, "k3s", "components-before none\ncomponents-done default\n", "none"},
 		"broke off before":              {nil, "k3s", "components-before none\n", "default"},
 		"installed before, asked again": {[]string{"COMPONENTS=full"}, "k3s", "components-done default\n", "full"},
+		"a preset":                      {[]string{"PRESET=full-monitoring"}, "k3s", "", "full"},
+		"a preset, installed before":    {[]string{"PRESET=full-monitoring"}, "k3s", "components-done minimal\n", "full"},
+		"a preset, existing":            {[]string{"PRESET=full-monitoring"}, "existing", "", "none"},
+		"a preset and components":       {[]string{"PRESET=minimum", "COMPONENTS=vpa"}, "k3s", "", "vpa"},
 		"a bundle without charts":       {[]string{"PIPEOPS_BUNDLE=" + bundle}, "k3s", "", "none"},
 		"a bundle with charts":          {[]string{"PIPEOPS_BUNDLE=" + bundle + "/with"}, "k3s", "", "default"},
 	} {
@@ -122,7 +126,7 @@ func TestComponentsByAJob(t *testing.T) {
 	assert.Contains(t, said, "    install vpa\n    install grafana\n")
 	assert.Equal(t, 1, strings.Count(said, "install vpa"), "what the Job says is said once")
 	applied := string(read(t, filepath.Join(dir, "applied")))
-	assert.Contains(t, applied, `args: ["components", "install", "--set", "vpa,grafana", "--mirror", "https://mirror.example.com/charts"]`)
+	assert.Contains(t, applied, `args: ["component", "install", "--set", "vpa,grafana", "--mirror", "https://mirror.example.com/charts"]`)
 	assert.Contains(t, applied, "image: pipeops/agent:v1.2.3\n")
 	assert.Equal(t, []string{
 		"components-before loki", "namespace local-path-storage", "namespace cert-manager", "namespace nginx-ingress", "namespace istio-system",
@@ -134,7 +138,7 @@ func TestComponentsByAJob(t *testing.T) {
 
 	said, code = functions(t, []string{"PIPEOPS_INSTALL_STATE=" + dir}, jobKubectl+"remains=(); uninstall_components")
 	require.Zero(t, code, said)
-	assert.Contains(t, string(read(t, filepath.Join(dir, "applied"))), `args: ["components", "remove", "grafana", "vpa"]`)
+	assert.Contains(t, string(read(t, filepath.Join(dir, "applied"))), `args: ["component", "delete", "grafana", "vpa"]`)
 }
 
 // TestComponentsThatFailSayWhy and the Job's rights go all the same.

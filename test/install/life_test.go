@@ -96,7 +96,7 @@ func life(t *testing.T, w *world, debian string) {
 		require.Zero(t, r.code, r.said)
 		assert.False(t, watch(), "the token was in a process's arguments")
 		t.Logf("%s\n%s", r.took, r.said)
-		agents, err := w.ControlPlane(t.Context(), "agents")
+		agents, err := w.ControlPlane(t.Context(), "agent", "list")
 		require.NoError(t, err)
 		assert.Regexp(t, name+` +.*online`, agents)
 		assert.NotContains(t, r.said+c.file(installLog), token)

@@ -67,7 +67,7 @@ func signBy(t testing.TB, m release.Manifest, keys ...string) (manifest, signatu
 	return manifest, signatures
 }
 
-// Write writes them where `release offer` looks for them and returns the folder.
+// Write writes them where `offer create` looks for them and returns the folder.
 func Write(t testing.TB, dir string, m release.Manifest) string {
 	t.Helper()
 	manifest, signature := Sign(t, m)

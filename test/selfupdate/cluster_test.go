@@ -72,7 +72,7 @@ func (p *pods) offer(version string, program cluster.Program) {
 		Version: version, Commit: "abc", Images: []release.Image{{Name: "pipeops/agent", Digest: digest.String()}},
 		Files: []release.File{{Name: "agent.yaml", SHA256: digest.Hex, Kind: release.KindManifest}},
 	})
-	_, err = p.ControlPlane(p.t.Context(), "release", "offer", dir, "--url", "https://downloads.example.com/"+version,
+	_, err = p.ControlPlane(p.t.Context(), "offer", "create", dir, "--url", "https://downloads.example.com/"+version,
 		"--key", releasetest.PublicKey, "--agent", "shop")
 	require.NoError(p.t, err)
 }
@@ -85,7 +85,7 @@ func (p *pods) await(version, state, to string) announce.AgentUpdate {
 	defer cancel()
 	var found announce.AgentUpdate
 	require.NoError(p.t, harness.Eventually(ctx, fmt.Sprintf("%s is online, update %s %s", version, state, to), func(ctx context.Context) error {
-		out, err := p.ControlPlane(ctx, "agents", "-o", "json")
+		out, err := p.ControlPlane(ctx, "agent", "list", "-o", "json")
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func TestPods(t *testing.T) {
 		return string(out), err
 	}
 	p.step("it is off until the customer turns it on", func(t *testing.T) {
-		out, err := p.ControlPlane(t.Context(), "agents")
+		out, err := p.ControlPlane(t.Context(), "agent", "list")
 		require.NoError(t, err)
 		assert.Regexp(t, `v1\.0\.0 +off `, out)
 		p.turnOn()
@@ -168,7 +168,7 @@ func TestPods(t *testing.T) {
 	})
 	p.step("the old one went on serving all the time", func(t *testing.T) {
 		assert.Equal(t, first, p.podName())
-		out, err := p.ControlPlane(t.Context(), "agents", "show", "shop", "--events", "100")
+		out, err := p.ControlPlane(t.Context(), "agent", "get", "shop", "--events", "100")
 		require.NoError(t, err)
 		assert.NotContains(t, out, "agent.offline")
 		assert.Contains(t, out, "failed v1.0.2")

@@ -10,30 +10,49 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func newApprove() *cobra.Command {
+func newApprovals() *cobra.Command {
 	var (
 		own ownCluster
 		out cli.Output
 	)
 	cmd := &cobra.Command{
-		Use:   "approve [ID...]",
-		Short: "Approve commands of Runners, or list those that wait",
-		Long: "Approve commands that wait for an approval. Without an ID, list them.\n\n" +
-			"A command waits if a rule of the policy with `approval` allows it. Once approved, the Runner\n" +
-			"can send the same command again, once, until the time that the list shows.",
-		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent approve
-  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent approve 9f86d081884c7d65`,
-		RunE: func(cmd *cobra.Command, ids []string) error {
+		Use:   "approvals",
+		Short: "List the commands of Runners that wait for an approval",
+		Long: "List the commands that wait for an approval, and those that were approved and not sent again yet.\n\n" +
+			"A command waits if a rule of the policy with `approval` allows it.",
+		Args:    cobra.NoArgs,
+		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent approvals`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			k, err := own.client()
 			if err != nil {
 				return err
 			}
-			if len(ids) == 0 {
-				all, err := k.Approvals().List(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return out.Write(cmd.OutOrStdout(), all, func(w io.Writer) { approvalTable(w, all) })
+			all, err := k.Approvals().List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return out.Write(cmd.OutOrStdout(), all, func(w io.Writer) { approvalTable(w, all) })
+		},
+	}
+	own.add(cmd)
+	out.AddList(cmd)
+	return cmd
+}
+
+func newApprove() *cobra.Command {
+	var own ownCluster
+	cmd := &cobra.Command{
+		Use:   "approve ID...",
+		Short: "Approve commands of Runners that wait for it",
+		Long: "Approve commands that wait for an approval. `pipeops-agent approvals` lists them.\n\n" +
+			"Once approved, the Runner can send the same command again, once, until the time that the list\n" +
+			"shows.",
+		Args:    cobra.MinimumNArgs(1),
+		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent approve 9f86d081884c7d65`,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			k, err := own.client()
+			if err != nil {
+				return err
 			}
 			for _, id := range ids {
 				a, err := k.Approvals().Approve(cmd.Context(), id)
@@ -46,7 +65,6 @@ func newApprove() *cobra.Command {
 		},
 	}
 	own.add(cmd)
-	out.Add(cmd)
 	return cmd
 }
 

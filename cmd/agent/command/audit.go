@@ -39,6 +39,10 @@ func (p *auditPlace) store() (audit.Store, error) {
 }
 
 func newAudit() *cobra.Command {
+	return group("audit", "Read and check the audit log of what Runners did", newAuditList(), newAuditVerify())
+}
+
+func newAuditList() *cobra.Command {
 	var (
 		place auditPlace
 		out   cli.Output
@@ -46,11 +50,11 @@ func newAudit() *cobra.Command {
 		limit int
 	)
 	cmd := &cobra.Command{
-		Use:   "audit",
+		Use:   "list",
 		Short: "List what Runners did: every command and every refusal",
 		Args:  cobra.NoArgs,
-		Example: `  pipeops-agent audit --state-dir /var/lib/pipeops-agent
-  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent audit --limit 20`,
+		Example: `  pipeops-agent audit list --state-dir /var/lib/pipeops-agent
+  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent audit list --limit 20`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := place.store()
 			if err != nil {
@@ -64,10 +68,9 @@ func newAudit() *cobra.Command {
 		},
 	}
 	place.add(cmd)
-	out.Add(cmd)
+	out.AddList(cmd)
 	cmd.Flags().Int64Var(&after, "after", -1, "list records with a higher number, oldest first; by default the newest records")
 	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of records")
-	cmd.AddCommand(newAuditVerify())
 	return cmd
 }
 

@@ -20,15 +20,18 @@ import (
 )
 
 func newPolicy() *cobra.Command {
+	return group("policy", "Check what the policy allows Runners to do", newPolicyCheck(), newPolicyCommands())
+}
+
+// group is a command that has subcommands, and does nothing by itself.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "policy",
-		Short: "Check what the policy allows Runners to do",
-		Args:  cobra.ArbitraryArgs,
+		Use: use, Short: short, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return fmt.Errorf("%w: %w\n%s", errUsage, cli.NoSubcommand(cmd, args), cli.SeeHelp(cmd.CommandPath()))
 		},
 	}
-	cmd.AddCommand(newPolicyCheck(), newPolicyCommands())
+	cmd.AddCommand(commands...)
 	return cmd
 }
 

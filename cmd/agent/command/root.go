@@ -50,7 +50,7 @@ func newRoot() *cobra.Command {
 		}
 		return nil
 	}
-	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newPolicy(), newAudit(), newRecordings(), newApprove(), newBuild(), newComponents(), newDashboard(), newVersion(), cli.NewMan(version))
+	root.AddCommand(newRun(), newReady(), newConfig(), newDoctor(), newPolicy(), newAudit(), newRecording(), newApprovals(), newApprove(), newBuild(), newComponent(), newDashboard(), newVersion(), cli.NewMan(version))
 	return root
 }
 

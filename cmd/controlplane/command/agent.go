@@ -11,7 +11,7 @@ import (
 
 func newAgent(a *app) *cobra.Command {
 	return cli.Group("agent", "Manage agents: approve, label, revoke and inspect them",
-		newAgentList(a, "list"), newAgentsShow(a), newAgentApprove(a), newAgentDeny(a), newAgentLabel(a), newAgentRevoke(a), newAgentRemove(a), newAgentTimeline(a), newAgentAudit(a))
+		newAgentList(a), newAgentGet(a), newAgentApprove(a), newAgentDeny(a), newAgentLabel(a), newAgentRevoke(a), newAgentDelete(a), newAgentTimeline(a), newAgentAudit(a))
 }
 
 func newAgentRevoke(a *app) *cobra.Command {
@@ -28,27 +28,27 @@ its tunnel. Workloads in its cluster continue to run.`,
 				if err != nil {
 					return err
 				}
-				a.say("agent %s (%s) is revoked; `pipeops-controlplane agent remove %s` would let its cluster register anew", agent.Name, agent.ID, agent.ID)
+				a.say("agent %s (%s) is revoked; `pipeops-controlplane agent delete %s` would let its cluster register anew", agent.Name, agent.ID, agent.ID)
 				return nil
 			})
 		},
 	}
 }
 
-func newAgentRemove(a *app) *cobra.Command {
+func newAgentDelete(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:     "remove AGENT",
-		Short:   "Remove a revoked agent from the registry",
-		Long:    "Remove a revoked agent from the registry. Its cluster can then register again.",
-		Example: "  pipeops-controlplane agent remove shop",
+		Use:     "delete AGENT",
+		Short:   "Delete a revoked agent from the registry",
+		Long:    "Delete a revoked agent from the registry. Its cluster can then register again.",
+		Example: "  pipeops-controlplane agent delete shop",
 		Args:    cli.ExactArgs("AGENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
-				agent, err := operatorapi.RemoveAgent.Do(ctx, admin, operatorapi.AgentInput{Agent: args[0]})
+				agent, err := operatorapi.DeleteAgent.Do(ctx, admin, operatorapi.AgentInput{Agent: args[0]})
 				if err != nil {
 					return err
 				}
-				a.say("agent %s (%s) is forgotten", agent.Name, agent.ID)
+				a.say("agent %s (%s) is deleted", agent.Name, agent.ID)
 				return nil
 			})
 		},

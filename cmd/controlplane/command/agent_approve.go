@@ -20,7 +20,7 @@ Compare KEY in the list of agents with the key in the agent's own log. Anyone wh
 token can give any name, but has another key. The agent receives the approval within seconds.
 
 If several pending registrations have the same name, identify them by ID.`,
-		Example: "  pipeops-controlplane agents\n  pipeops-controlplane agent approve x3f2k7aabbccddee",
+		Example: "  pipeops-controlplane agent list\n  pipeops-controlplane agent approve x3f2k7aabbccddee",
 		Args:    cli.ExactArgs("AGENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {

@@ -10,13 +10,17 @@ import (
 )
 
 func newCA(a *app) *cobra.Command {
-	return cli.Group("ca", "Manage the certificate authority (CA)", newCAShow(a), newCAIssued(a), newCARotate(a), newCARoot(a), newCAKey(a))
+	return cli.Group("ca", "Manage the certificate authority (CA)", newCAGet(a), newCARotate(a), newCARoot(a), newCAKey(a))
 }
 
 func newCAKey(a *app) *cobra.Command {
+	return cli.Group("key", "Create the key of a CA that control planes share", newCAKeyCreate(a))
+}
+
+func newCAKeyCreate(a *app) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "key -o FILE",
+		Use:   "create -o FILE",
 		Short: "Create the key of a CA that control planes share",
 		Long: `Create the key of a CA that control planes share, in a file that only you can read. The key is
 32 random bytes in base64.
@@ -24,7 +28,7 @@ func newCAKey(a *app) *cobra.Command {
 The key encrypts the CA in PostgreSQL. Give the same key with --ca-key-file to all control
 planes that share the database. Without the key, the CA is lost. Keep the key, apart from the
 backups of the database.`,
-		Example: "  pipeops-controlplane ca key -o ./ca-key",
+		Example: "  pipeops-controlplane ca key create -o ./ca-key",
 		Args:    cli.ExactArgs(),
 		RunE: func(*cobra.Command, []string) error {
 			if file == "" {

@@ -25,7 +25,7 @@ func newCARotate(a *app) *cobra.Command {
 			"Go back one step. If the new CA signs, the old CA signs again. Otherwise, the new CA is dropped.\n\nDropping the new CA fails while agents or Runners use its certificates, unless you give --force.", true))
 	cmd.Long = `Rotate the CA in three steps, without losing an agent: start, sign, finish.
 
-Between the steps, pipeops-controlplane ca show lists the agents and Runners that are not ready
+Between the steps, pipeops-controlplane ca get lists the agents and Runners that are not ready
 yet. You can repeat each step. Each step works whether or not a control plane serves the data
 directory.`
 	cmd.Example = `  pipeops-controlplane ca rotate start

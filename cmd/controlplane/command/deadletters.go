@@ -28,8 +28,8 @@ type deadLetters struct {
 
 func newDeadLetters(a *app) *cobra.Command {
 	d := &deadLetters{app: a}
-	cmd := cli.Group("dead-letters", "Manage announcements that Runners could not process", d.list(), d.requeue(), d.drop())
-	cmd.Example = "  pipeops-controlplane dead-letters list\n  pipeops-controlplane dead-letters requeue --all"
+	cmd := cli.Group("dead-letter", "Manage announcements that Runners could not process", d.list(), d.requeue(), d.remove())
+	cmd.Example = "  pipeops-controlplane dead-letter list\n  pipeops-controlplane dead-letter requeue --all"
 	d.broker.AddOwn(cmd.PersistentFlags())
 	return cmd
 }
@@ -61,7 +61,7 @@ REASON comes from RabbitMQ:
   delivery_limit   the Runner crashed on it repeatedly
   maxlen           the Runner's queue was full
   expired          the announcement expired`,
-		Example: "  pipeops-controlplane dead-letters list -o json",
+		Example: "  pipeops-controlplane dead-letter list -o json",
 		Args:    cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.limit < 1 {
@@ -111,7 +111,7 @@ func (d *deadLetters) requeue() *cobra.Command {
 
 The dead letters arrive after newer announcements. A Runner that follows sequence numbers
 ignores those that are out of date.`,
-		Example: "  pipeops-controlplane dead-letters requeue --all",
+		Example: "  pipeops-controlplane dead-letter requeue --all",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return d.treat(cmd, ids, func(ctx context.Context, admin operatorapi.Target, chosen operatorapi.ChosenInput) (int, error) {
 				answer, err := operatorapi.RequeueDeadLetters.Do(ctx, admin, chosen)
@@ -128,15 +128,15 @@ ignores those that are out of date.`,
 	return cmd
 }
 
-func (d *deadLetters) drop() *cobra.Command {
+func (d *deadLetters) remove() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "drop [ID ...]",
-		Short:   "Drop dead letters",
-		Example: "  pipeops-controlplane dead-letters drop 01a2018e-0100-7eac-b77f-1c92ac91e63c",
+		Use:     "delete [ID ...]",
+		Short:   "Delete dead letters",
+		Example: "  pipeops-controlplane dead-letter delete 01a2018e-0100-7eac-b77f-1c92ac91e63c",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return d.treat(cmd, ids, func(ctx context.Context, admin operatorapi.Target, chosen operatorapi.ChosenInput) (int, error) {
-				answer, err := operatorapi.DropDeadLetters.Do(ctx, admin, chosen)
-				d.say("%d dropped", len(answer.Dropped))
+				answer, err := operatorapi.DeleteDeadLetters.Do(ctx, admin, chosen)
+				d.say("%d deleted", len(answer.Dropped))
 				return len(answer.Dropped), err
 			})
 		},
@@ -152,7 +152,7 @@ func (d *deadLetters) addAll(cmd *cobra.Command) {
 // treat applies do to the letters with these IDs, or to all.
 func (d *deadLetters) treat(cmd *cobra.Command, ids []string, do func(context.Context, operatorapi.Target, operatorapi.ChosenInput) (int, error)) error {
 	if d.all == (len(ids) > 0) {
-		return cli.Usage(errors.New("give IDs, which `pipeops-controlplane dead-letters list` shows, or --all"))
+		return cli.Usage(errors.New("give IDs, which `pipeops-controlplane dead-letter list` shows, or --all"))
 	}
 	return d.with(cmd, func(ctx context.Context, admin operatorapi.Target) error {
 		n, err := do(ctx, admin, operatorapi.ChosenInput{Body: operatorapi.ChosenBody{IDs: ids, All: d.all}})

@@ -51,7 +51,7 @@ func TestDeadLettersOnTheCommandLine(t *testing.T) {
 	run := func(code int, args ...string) (out, errs string) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		got := execute(t.Context(), append([]string{"dead-letters", "--data-dir", dir}, args...), streams{&stdout, &stderr})
+		got := execute(t.Context(), append([]string{"dead-letter", "--data-dir", dir}, args...), streams{&stdout, &stderr})
 		require.Equal(t, code, got, "%s", stderr.String())
 		return stdout.String(), stderr.String()
 	}
@@ -79,7 +79,7 @@ func TestDeadLettersOnTheCommandLine(t *testing.T) {
 	})
 	_, said = run(0, "drop", "--all")
 	assert.Contains(t, said, "1 dropped")
-	block, err := harness.ShellWith("docs/deployer/announcements.md", "dead-letters list")
+	block, err := harness.ShellWith("docs/deployer/announcements.md", "dead-letter list")
 	require.NoError(t, err)
 	commands := 0
 	for line := range strings.Lines(block) {

@@ -40,7 +40,7 @@ func TestTheCommandsOfTheCertificatesDocument(t *testing.T) {
 			script.WriteString("stderr 'The new CA is dropped'\n")
 		}
 	}
-	script.WriteString("exists reports.json\nexec pipeops-controlplane ca show\nstdout ' former '\n")
+	script.WriteString("exists reports.json\nexec pipeops-controlplane ca get\nstdout ' former '\n")
 	for i, block := range blocks {
 		fmt.Fprintf(&script, "-- block%d.sh --\n%s", i, block)
 	}
@@ -50,7 +50,7 @@ func TestTheCommandsOfTheCertificatesDocument(t *testing.T) {
 // TestTheCommandsOfTheSelfUpdateDocument runs the operator's as they are written,
 // with the key that a program which was not released does not know.
 func TestTheCommandsOfTheSelfUpdateDocument(t *testing.T) {
-	block, err := harness.ShellWith("docs/cluster-owner/self-update.md", "release offer")
+	block, err := harness.ShellWith("docs/cluster-owner/self-update.md", "offer create")
 	require.NoError(t, err)
 	runScript(t, "served shop\nmkdir dist\nmv release dist/v1.2.3\nexec sh -eu block.sh\nstdout 'v1.2.3.*https://downloads.example.com/v1.2.3'\n"+
 		"stderr 'v1.2.3 is not offered to .* any more'\n-- block.sh --\n"+

@@ -11,16 +11,20 @@ import (
 )
 
 func newGatewayKey(a *app) *cobra.Command {
+	return cli.Group("key", "Export the key of gateways that are processes of their own", newGatewayKeyExport(a))
+}
+
+func newGatewayKeyExport(a *app) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "key -o FILE",
+		Use:   "export -o FILE",
 		Short: "Write the key of gateways that are processes of their own",
 		Long: `Write the key of gateways that are processes of their own, in a file that only you can read.
 
 The key is derived from the CA's key, --ca-key-file, and is always the same for it. It decrypts the
 gateway's certificates in the database, and connects to control planes for public traffic. It does
 not reveal the CA's key.`,
-		Example: "  pipeops-controlplane gateway key --ca-key-file ./ca-key -o ./link-key",
+		Example: "  pipeops-controlplane gateway key export --ca-key-file ./ca-key -o ./link-key",
 		Args:    cli.ExactArgs(),
 		RunE: func(*cobra.Command, []string) error {
 			if file == "" {

@@ -34,7 +34,7 @@ its CA, and a certificate with its key. Keep the file like a password.
   operator   also change the fleet: tokens, agents, Runners, webhooks, hosts, dead letters
   admin      also the CA, the operators and the releases`,
 		Example: `  pipeops-controlplane operator create alice --role operator -o alice.json
-  pipeops-controlplane agents --credentials alice.json`,
+  pipeops-controlplane agent list --credentials alice.json`,
 		Args: cli.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.file == "" {

@@ -46,21 +46,35 @@ func newReady(a *app) *cobra.Command {
 		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context()) },
 	}
-	f := cmd.Flags()
-	f.StringVar(&r.url, "url", "https://localhost:8443", "URL of the control plane's API")
-	f.BoolVar(&r.anyCertificate, "any-certificate", false, "do not verify the certificate with the CA in the data directory, like a Kubernetes probe")
-	f.DurationVar(&r.wait, "wait", 0, "how long to retry while the control plane is not ready")
+	r.addAddress(cmd)
+	cmd.Flags().DurationVar(&r.wait, "wait", 0, "how long to retry while the control plane is not ready")
 	return cmd
 }
 
-func (r *ready) run(ctx context.Context) error {
+func (r *ready) addAddress(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&r.url, "url", "https://localhost:8443", "URL of the control plane's API")
+	f.BoolVar(&r.anyCertificate, "any-certificate", false, "do not verify the certificate with the CA in the data directory, like a Kubernetes probe")
+}
+
+// tlsConfig verifies the control plane by the CA in the data directory.
+func (r *ready) tlsConfig() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: r.anyCertificate} //nolint:gosec // nothing secret is sent, and the answer is for eyes
-	if !r.anyCertificate {
-		pool, err := flags.LoadCAs("the control plane's CA", filepath.Join(r.data.Dir, "ca.pem"))
-		if err != nil {
-			return fmt.Errorf("%w (fix: name the directory that it serves from with --data-dir, or add --any-certificate)", err)
-		}
-		cfg.RootCAs = pool
+	if r.anyCertificate {
+		return cfg, nil
+	}
+	pool, err := flags.LoadCAs("the control plane's CA", filepath.Join(r.data.Dir, "ca.pem"))
+	if err != nil {
+		return nil, fmt.Errorf("%w (fix: name the directory that it serves from with --data-dir, or add --any-certificate)", err)
+	}
+	cfg.RootCAs = pool
+	return cfg, nil
+}
+
+func (r *ready) run(ctx context.Context) error {
+	cfg, err := r.tlsConfig()
+	if err != nil {
+		return err
 	}
 	client := &http.Client{Timeout: readyTimeout, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: cfg}}
 	asking, cancel := context.WithTimeout(ctx, r.wait)

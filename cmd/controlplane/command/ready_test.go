@@ -26,6 +26,10 @@ func TestReady(t *testing.T) {
 	require.Equal(t, 0, code, stderr)
 	assert.Regexp(t, `(?m)^database +ok: answers$`, stdout)
 
+	var said bytes.Buffer
+	require.Equal(t, 0, execute(t.Context(), []string{"version", "--data-dir", dataDir, "--url", p.api}, streams{&said, &said}))
+	assert.Contains(t, said.String(), "control plane "+version+" at "+p.api)
+
 	code, _, stderr = ask("--any-certificate", "--url", p.api)
 	assert.Equal(t, 0, code, stderr)
 

@@ -69,7 +69,7 @@ operator's credentials: --credentials FILE.
 All times are in UTC.`,
 		Example: `  pipeops-controlplane serve --data-dir ./data
   pipeops-controlplane token create --data-dir ./data
-  pipeops-controlplane agents --data-dir ./data`,
+  pipeops-controlplane agent list --data-dir ./data`,
 		Version:       version,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,7 +83,7 @@ All times are in UTC.`,
 	a.data.Add(root.PersistentFlags())
 	a.operator.Add(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cli.FlagError(cmd, err)) })
-	root.AddCommand(serve.ControlPlane(a.program()), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), newRoutes(a), newGateway(a), newWebhook(a), newRelease(a), newDeadLetters(a), newCA(a), newOperator(a), newConsole(a), newDatabase(a), cli.NewVersion("pipeops-controlplane", version, commit), cli.NewMan(version))
+	root.AddCommand(serve.ControlPlane(a.program()), newReady(a), newToken(a), newRunner(a), newAgent(a), newRoutes(a), newGateway(a), newWebhook(a), newOffer(a), newDeadLetters(a), newCA(a), newCertificate(a), newOperator(a), newConsole(a), newDatabase(a), newVersion(a), cli.NewMan(version))
 	return root
 }
 

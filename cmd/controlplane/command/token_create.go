@@ -27,7 +27,7 @@ You can create a token before the control plane first serves. The command then c
 directory, which no other command except serve does. Such a token has no address.
 
 With --approve, anyone holding the token can only ask for registration. The agent waits until
-"agent approve" names it. "agents" lists the pending registrations, each with the fingerprint of
+"agent approve" names it. "agent list" lists the pending registrations, each with the fingerprint of
 its key. The agent's log shows the same fingerprint.`,
 		Example: `  pipeops-controlplane token create
   pipeops-controlplane token create --name fleet --uses 50 --ttl 720h --label region=eu

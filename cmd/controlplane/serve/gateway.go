@@ -44,7 +44,7 @@ Give the other gateway flags to all gateways alike.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.keyFile, "link-key-file", "", "file with the key of gateways; see pipeops-controlplane gateway key")
+	f.StringVar(&s.keyFile, "link-key-file", "", "file with the key of gateways; see pipeops-controlplane gateway key export")
 	f.StringVar(&s.cfg.HealthListen, "health-listen", controlplane.DefaultGatewayHealth, "listen address of /healthz and /readyz, plain HTTP")
 	f.StringVar(&s.cfg.MetricsListen, "metrics-listen", "", "listen address of /metrics for Prometheus, plain HTTP, for example 127.0.0.1:9090; empty for none")
 	s.limits.AddConnections(f)

@@ -80,6 +80,7 @@ func (w *world) controlPlane(t *testing.T) string {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(announce.SnapshotPath, server.SnapshotHandler(list, identify))
+	mux.Handle("GET "+announce.VersionPath, server.VersionHandler("1.2.3"))
 	mux.Handle("GET "+announce.AgentPath, server.AgentHandler(find, identify))
 	mux.Handle("GET "+announce.TimelinePath, server.TimelineHandler(happened(t), identify))
 	srv := httptest.NewUnstartedServer(mux)

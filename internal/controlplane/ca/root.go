@@ -62,7 +62,7 @@ func (c Roots) ImportRootKeys(text []byte) error {
 	}
 	ours := func(a *authority) bool { return keyOf(given, a.cert) != nil }
 	if !slices.ContainsFunc(c.state.Load().trustedNow(), ours) {
-		return errors.New("it has no key of this control plane's root CA; `pipeops-controlplane ca show` lists the CAs")
+		return errors.New("it has no key of this control plane's root CA; `pipeops-controlplane ca get` lists the CAs")
 	}
 	return c.changeRoots(func(a *authority) error {
 		if p := keyOf(given, a.cert); p != nil {

@@ -27,7 +27,7 @@ func NewKey() Key {
 }
 
 // ErrBadKey describes the format of a key. It quotes nothing.
-var ErrBadKey = errors.New("holds no key: one is 32 random bytes in base64, as `pipeops-controlplane ca key` makes it")
+var ErrBadKey = errors.New("holds no key: one is 32 random bytes in base64, as `pipeops-controlplane ca key create` makes it")
 
 // ParseKey parses the output of Text.
 func ParseKey(text string) (Key, error) {

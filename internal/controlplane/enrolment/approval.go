@@ -164,7 +164,7 @@ func denied(e store.Enrolment) *problem.Error {
 }
 
 func crowded(t store.Token, waiting int) *problem.Error {
-	return controlapi.Errorf(controlapi.CodeApprovalPending, "on the control plane: `pipeops-controlplane agents` shows them, `agent approve` and `agent deny` make room",
+	return controlapi.Errorf(controlapi.CodeApprovalPending, "on the control plane: `pipeops-controlplane agent list` shows them, `agent approve` and `agent deny` make room",
 		"%d registrations with the enrolment token %s wait for approval already", waiting, t.ID).WithRetryAfter(crowdedRetry)
 }
 

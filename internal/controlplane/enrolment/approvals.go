@@ -131,10 +131,10 @@ func findEnrolment(ctx context.Context, tx *store.Tx, nameOrID string, now time.
 		case 1:
 			return named[0], nil
 		default:
-			return store.Enrolment{}, problem.Errorf(problem.Conflict, "give the ID of the one whose key is the agent's: `pipeops-controlplane agents` shows them",
+			return store.Enrolment{}, problem.Errorf(problem.Conflict, "give the ID of the one whose key is the agent's: `pipeops-controlplane agent list` shows them",
 				"%d registrations wait with the name %s", len(named), nameOrID)
 		}
 	}
-	return store.Enrolment{}, problem.Errorf(problem.NotFound, "`pipeops-controlplane agents` lists those that do",
+	return store.Enrolment{}, problem.Errorf(problem.NotFound, "`pipeops-controlplane agent list` lists those that do",
 		"no registration with the name or ID %q waits for approval", nameOrID)
 }

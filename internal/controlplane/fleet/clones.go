@@ -79,7 +79,7 @@ func (c *Clones) write(ctx context.Context, agentID string, clone announce.Clone
 	})
 	if err == nil && isNew {
 		c.log.Warn().Str("agent", agentID).Str("otherCluster", clone.ClusterUID).Str("instance", clone.Instance).Str("from", clone.Address).
-			Msg("an agent's identity is in use twice, so it was copied; see `pipeops-controlplane agents show`")
+			Msg("an agent's identity is in use twice, so it was copied; see `pipeops-controlplane agent get`")
 	}
 	return err
 }

@@ -21,7 +21,7 @@ var (
 			Summary: "List agents and pending registrations"}, listAgents,
 	}
 	GetAgent = Call[GetAgentInput, AgentDetail]{
-		Description{Method: "GET", Path: Prefix + "agents/{agent}", ID: "get-agent", Role: operators.RoleViewer, Command: "agent show",
+		Description{Method: "GET", Path: Prefix + "agents/{agent}", ID: "get-agent", Role: operators.RoleViewer, Command: "agent get",
 			Summary: "Show an agent with its latest events"}, getAgent,
 	}
 	GetTimeline = Call[TimelineInput, Timeline]{
@@ -60,8 +60,8 @@ var (
 			return a.Agents.Revoke(ctx, in.Agent)
 		},
 	}
-	RemoveAgent = Call[AgentInput, announce.Agent]{
-		Description{Method: "DELETE", Path: Prefix + "agents/{agent}", ID: "remove-agent", Role: operators.RoleOperator, Command: "agent remove",
+	DeleteAgent = Call[AgentInput, announce.Agent]{
+		Description{Method: "DELETE", Path: Prefix + "agents/{agent}", ID: "delete-agent", Role: operators.RoleOperator, Command: "agent delete",
 			Summary: "Remove a revoked agent"},
 		func(ctx context.Context, a *operators.Admin, in *AgentInput) (announce.Agent, error) {
 			return a.Agents.Remove(ctx, in.Agent)

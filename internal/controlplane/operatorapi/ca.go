@@ -15,14 +15,14 @@ const CodeNotReady problem.Code = "not_ready"
 // The calls about the CA.
 var (
 	GetCA = Call[struct{}, operators.CAStatus]{
-		Description{Method: "GET", Path: Prefix + "ca", ID: "get-ca", Role: operators.RoleViewer, Command: "ca show",
+		Description{Method: "GET", Path: Prefix + "ca", ID: "get-ca", Role: operators.RoleViewer, Command: "ca get",
 			Summary: "Show the CA, its rotation and what the next step waits for"},
 		func(ctx context.Context, a *operators.Admin, _ *struct{}) (operators.CAStatus, error) {
 			return a.CA.Status(ctx)
 		},
 	}
 	ListCertificates = Call[CertificatesInput, List[operators.IssuedCertificate]]{
-		Description{Method: "GET", Path: Prefix + "ca/certificates", ID: "list-certificates", Role: operators.RoleViewer, Command: "ca issued",
+		Description{Method: "GET", Path: Prefix + "ca/certificates", ID: "list-certificates", Role: operators.RoleViewer, Command: "certificate list",
 			Summary: "List the certificates that the CA issued"},
 		func(ctx context.Context, a *operators.Admin, in *CertificatesInput) (List[operators.IssuedCertificate], error) {
 			return listOf(a.CA.Issued(ctx, operators.IssuedOptions{Kind: in.Kind, Name: in.Name, Serial: in.Serial, Limit: in.Limit}))

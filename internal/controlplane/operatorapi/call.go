@@ -67,12 +67,12 @@ type anyCall interface {
 func calls() []anyCall {
 	return []anyCall{
 		&ListTokens, &CreateToken, &RotateToken, &RevokeToken,
-		&ListAgents, &GetAgent, &GetTimeline, &GetAgentAudit, &LabelAgent, &ApproveAgent, &DenyAgent, &RevokeAgent, &RemoveAgent,
+		&ListAgents, &GetAgent, &GetTimeline, &GetAgentAudit, &LabelAgent, &ApproveAgent, &DenyAgent, &RevokeAgent, &DeleteAgent,
 		&ListRunners, &CreateRunner, &GrantRunner, &RevokeRunner,
 		&ListWebhooks, &CreateWebhook, &RotateWebhook, &EnableWebhook, &TestWebhook, &DeleteWebhook, &ListDeliveries,
-		&ListReleases, &OfferRelease, &WithdrawReleases,
-		&ListRoutes, &ListHostGrants, &GrantHost, &TakeHost, &GetGatewayCA,
-		&ListDeadLetters, &RequeueDeadLetters, &DropDeadLetters,
+		&ListReleases, &CreateOffer, &DeleteOffer,
+		&ListRoutes, &ListHostGrants, &CreateHostGrant, &DeleteHostGrant, &GetGatewayCA,
+		&ListDeadLetters, &RequeueDeadLetters, &DeleteDeadLetters,
 		&GetCA, &ListCertificates, &RotateCA,
 		&ListOperators, &CreateOperator, &RevokeOperator, &GetOperatorAudit, &VerifyOperatorAudit, &CreateConsoleCode,
 	}

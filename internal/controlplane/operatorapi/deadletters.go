@@ -11,15 +11,15 @@ import (
 // The calls about announcements that Runners could not process.
 var (
 	ListDeadLetters = Call[DeadLettersInput, DeadLetters]{
-		Description{Method: "GET", Path: Prefix + "dead-letters", ID: "list-dead-letters", Role: operators.RoleViewer, Command: "dead-letters list",
+		Description{Method: "GET", Path: Prefix + "dead-letters", ID: "list-dead-letters", Role: operators.RoleViewer, Command: "dead-letter list",
 			Summary: "List announcements that Runners could not process"}, listDeadLetters,
 	}
 	RequeueDeadLetters = Call[ChosenInput, Requeued]{
-		Description{Method: "POST", Path: Prefix + "dead-letters/requeue", ID: "requeue-dead-letters", Role: operators.RoleOperator, Command: "dead-letters requeue",
+		Description{Method: "POST", Path: Prefix + "dead-letters/requeue", ID: "requeue-dead-letters", Role: operators.RoleOperator, Command: "dead-letter requeue",
 			Summary: "Send dead letters to their Runners again"}, requeueDeadLetters,
 	}
-	DropDeadLetters = Call[ChosenInput, Dropped]{
-		Description{Method: "POST", Path: Prefix + "dead-letters/drop", ID: "drop-dead-letters", Role: operators.RoleOperator, Command: "dead-letters drop",
+	DeleteDeadLetters = Call[ChosenInput, Dropped]{
+		Description{Method: "POST", Path: Prefix + "dead-letters/delete", ID: "delete-dead-letters", Role: operators.RoleOperator, Command: "dead-letter delete",
 			Summary: "Drop dead letters"}, dropDeadLetters,
 	}
 )

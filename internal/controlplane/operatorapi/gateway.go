@@ -22,28 +22,28 @@ var (
 		},
 	}
 	ListHostGrants = Call[struct{}, List[store.HostGrant]]{
-		Description{Method: "GET", Path: Prefix + "gateway/grants", ID: "list-host-grants", Role: operators.RoleViewer, Command: "gateway grants",
+		Description{Method: "GET", Path: Prefix + "gateway/grants", ID: "list-host-grants", Role: operators.RoleViewer, Command: "gateway grant list",
 			Summary: "List the hosts that were granted to agents"},
 		func(ctx context.Context, a *operators.Admin, _ *struct{}) (List[store.HostGrant], error) {
 			return listOf(a.Gateway.Grants(ctx))
 		},
 	}
-	GrantHost = Call[GrantHostInput, store.HostGrant]{
-		Description{Method: "PUT", Path: Prefix + "gateway/grants/{host}", ID: "grant-host", Role: operators.RoleOperator, Command: "gateway grant",
+	CreateHostGrant = Call[CreateHostGrantInput, store.HostGrant]{
+		Description{Method: "PUT", Path: Prefix + "gateway/grants/{host}", ID: "create-host-grant", Role: operators.RoleOperator, Command: "gateway grant create",
 			Summary: "Let an agent serve a public host without a proof in DNS"},
-		func(ctx context.Context, a *operators.Admin, in *GrantHostInput) (store.HostGrant, error) {
+		func(ctx context.Context, a *operators.Admin, in *CreateHostGrantInput) (store.HostGrant, error) {
 			return a.Gateway.Grant(ctx, in.Host, in.Body.Agent)
 		},
 	}
-	TakeHost = Call[HostInput, Done]{
-		Description{Method: "DELETE", Path: Prefix + "gateway/grants/{host}", ID: "take-host", Role: operators.RoleOperator, Command: "gateway take",
+	DeleteHostGrant = Call[HostInput, Done]{
+		Description{Method: "DELETE", Path: Prefix + "gateway/grants/{host}", ID: "delete-host-grant", Role: operators.RoleOperator, Command: "gateway grant delete",
 			Summary: "Take back a host that was granted"},
 		func(ctx context.Context, a *operators.Admin, in *HostInput) (Done, error) {
 			return Done{}, a.Gateway.Take(ctx, in.Host)
 		},
 	}
 	GetGatewayCA = Call[struct{}, GatewayCA]{
-		Description{Method: "GET", Path: Prefix + "gateway/ca", ID: "get-gateway-ca", Role: operators.RoleViewer, Command: "gateway ca",
+		Description{Method: "GET", Path: Prefix + "gateway/ca", ID: "get-gateway-ca", Role: operators.RoleViewer, Command: "gateway ca get",
 			Summary: "Return the certificate of the gateway's own CA"},
 		func(ctx context.Context, a *operators.Admin, _ *struct{}) (GatewayCA, error) {
 			text, err := a.Gateway.CA(ctx)
@@ -63,15 +63,15 @@ type HostInput struct {
 	Host string `path:"host" maxLength:"253"`
 }
 
-// GrantHostInput names a public host and its agent.
-type GrantHostInput struct {
+// CreateHostGrantInput names a public host and its agent.
+type CreateHostGrantInput struct {
 	Write
 	Host string `path:"host" maxLength:"253"`
-	Body GrantHostBody
+	Body CreateHostGrantBody
 }
 
-// GrantHostBody names the agent of a host.
-type GrantHostBody struct {
+// CreateHostGrantBody names the agent of a host.
+type CreateHostGrantBody struct {
 	Agent string `json:"agent" minLength:"1" maxLength:"253" doc:"Name or ID of the agent."`
 }
 

@@ -13,18 +13,18 @@ import (
 // The calls about versions that are offered to agents.
 var (
 	ListReleases = Call[struct{}, List[store.Release]]{
-		Description{Method: "GET", Path: Prefix + "releases", ID: "list-offers", Role: operators.RoleViewer, Command: "release list",
+		Description{Method: "GET", Path: Prefix + "releases", ID: "list-offers", Role: operators.RoleViewer, Command: "offer list",
 			Summary: "List offered versions"},
 		func(ctx context.Context, a *operators.Admin, _ *struct{}) (List[store.Release], error) {
 			return listOf(a.Releases.List(ctx))
 		},
 	}
-	OfferRelease = Call[OfferReleaseInput, store.Release]{
-		Description{Method: "POST", Path: Prefix + "releases", ID: "offer-release", Role: operators.RoleAdmin, Command: "release offer",
-			Summary: "Offer a signed version to agents", Hidden: []string{"manifest", "signature"}}, offerRelease,
+	CreateOffer = Call[CreateOfferInput, store.Release]{
+		Description{Method: "POST", Path: Prefix + "releases", ID: "create-offer", Role: operators.RoleAdmin, Command: "offer create",
+			Summary: "Offer a signed version to agents", Hidden: []string{"manifest", "signature"}}, createOffer,
 	}
-	WithdrawReleases = Call[WithdrawInput, List[store.Release]]{
-		Description{Method: "DELETE", Path: Prefix + "releases/{release}", ID: "withdraw-release", Role: operators.RoleAdmin, Command: "release withdraw",
+	DeleteOffer = Call[WithdrawInput, List[store.Release]]{
+		Description{Method: "DELETE", Path: Prefix + "releases/{release}", ID: "delete-offer", Role: operators.RoleAdmin, Command: "offer delete",
 			Summary: "Withdraw an offer, or all offers of a version"},
 		func(ctx context.Context, a *operators.Admin, in *WithdrawInput) (List[store.Release], error) {
 			return listOf(a.Releases.Withdraw(ctx, in.Release))
@@ -38,14 +38,14 @@ type WithdrawInput struct {
 	Release string `path:"release" maxLength:"128" doc:"ID of an offer, or a version."`
 }
 
-// OfferReleaseInput describes an offer.
-type OfferReleaseInput struct {
+// CreateOfferInput describes an offer.
+type CreateOfferInput struct {
 	Write
-	Body OfferReleaseBody
+	Body CreateOfferBody
 }
 
-// OfferReleaseBody describes an offer.
-type OfferReleaseBody struct {
+// CreateOfferBody describes an offer.
+type CreateOfferBody struct {
 	Manifest   []byte            `json:"manifest" maxLength:"700000" doc:"The version's release.json, in base64."`
 	Signature  []byte            `json:"signature" maxLength:"100000" doc:"Its release.json.minisig, in base64."`
 	Keys       []string          `json:"keys" minItems:"1" maxItems:"32" doc:"Minisign public keys that must have signed the version: what an agent would refuse is not offered."`
@@ -55,7 +55,7 @@ type OfferReleaseBody struct {
 	Labels     map[string]string `json:"labels,omitempty" doc:"Labels that an agent must have."`
 }
 
-func offerRelease(ctx context.Context, a *operators.Admin, in *OfferReleaseInput) (store.Release, error) {
+func createOffer(ctx context.Context, a *operators.Admin, in *CreateOfferInput) (store.Release, error) {
 	b := in.Body
 	keys, err := release.ParseKeys(strings.Join(b.Keys, ","))
 	if err != nil {

@@ -53,7 +53,7 @@ func alertText(a announce.AlertEvent) string {
 	return text
 }
 
-// UpdateState returns a short state of an agent's self-update; agents show has the reason.
+// UpdateState returns a short state of an agent's self-update; agent get has the reason.
 func UpdateState(u *announce.AgentUpdate) string {
 	switch {
 	case u == nil:

@@ -91,7 +91,7 @@ func findAgent(ctx context.Context, s agentFinder, nameOrID string) (store.Agent
 		found, err = s.AgentNamed(ctx, nameOrID)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return store.Agent{}, missing("`pipeops-controlplane agents` lists them", "there is no agent with the name or ID %q", nameOrID)
+		return store.Agent{}, missing("`pipeops-controlplane agent list` lists them", "there is no agent with the name or ID %q", nameOrID)
 	}
 	if err != nil {
 		return store.Agent{}, err

@@ -33,7 +33,7 @@ func (a *Gateway) Take(ctx context.Context, host string) error {
 	return a.store.Update(ctx, func(tx *store.Tx) error {
 		had, err := tx.DeleteGrant(ctx, host)
 		if err == nil && !had {
-			err = missing("`pipeops-controlplane gateway grants` lists the hosts that were", "%s was not granted to any agent", host)
+			err = missing("`pipeops-controlplane gateway grant list` lists the hosts that were", "%s was not granted to any agent", host)
 		}
 		return err
 	})

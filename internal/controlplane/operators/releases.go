@@ -102,7 +102,7 @@ func (a *Releases) Withdraw(ctx context.Context, idOrVersion string) (withdrawn 
 			withdrawn = append(withdrawn, r)
 		}
 		if len(withdrawn) == 0 {
-			return missing("`pipeops-controlplane release list` lists them", "no release with the ID or version %q is offered", idOrVersion)
+			return missing("`pipeops-controlplane offer list` lists them", "no release with the ID or version %q is offered", idOrVersion)
 		}
 		return nil
 	})

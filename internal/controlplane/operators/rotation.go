@@ -66,7 +66,7 @@ func (e *NotReadyError) Error() string {
 	for i, d := range e.NotReady {
 		names[i] = d.Kind + " " + d.Name
 	}
-	return fmt.Sprintf("`ca rotate %s` would cut off %s; wait for them (`pipeops-controlplane ca show` says what for), "+
+	return fmt.Sprintf("`ca rotate %s` would cut off %s; wait for them (`pipeops-controlplane ca get` says what for), "+
 		"revoke those that are gone for good, or go on with --force: they come back by themselves when they are next online",
 		e.Step, strings.Join(names, ", "))
 }

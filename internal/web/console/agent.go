@@ -210,16 +210,16 @@ var agentChanges = map[string]change{
 		},
 	},
 	"/agents/{name}/remove": {
-		call: operatorapi.RemoveAgent.ID, title: "Remove {name}", page: "/console/",
+		call: operatorapi.DeleteAgent.ID, title: "Remove {name}", page: "/console/",
 		ask: func(name string, _ url.Values) web.Question {
 			return agentQuestion(name, web.Question{
 				Text:   "The agent and its timeline are deleted. Its cluster may register again, as another agent.",
-				Button: "Remove the agent", Danger: true, Command: program + " agent remove " + name,
+				Button: "Remove the agent", Danger: true, Command: program + " agent delete " + name,
 			})
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
-			_, err := operatorapi.RemoveAgent.Do(ctx, t, operatorapi.AgentInput{Write: f.write(), Agent: f.name})
-			return outcome{to: operatorapi.ConsolePath + "/", done: "remove-agent"}, err
+			_, err := operatorapi.DeleteAgent.Do(ctx, t, operatorapi.AgentInput{Write: f.write(), Agent: f.name})
+			return outcome{to: operatorapi.ConsolePath + "/", done: "delete-agent"}, err
 		},
 	},
 }

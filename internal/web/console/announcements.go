@@ -37,9 +37,9 @@ func letterChange(call, verb, one, all, button, after string, danger bool, do fu
 		call: call, title: button, page: announcementsPath,
 		ask: func(_ string, query url.Values) web.Question {
 			id := query.Get("id")
-			q := web.Question{Text: all, Button: button, Danger: danger, Command: program + " dead-letters " + verb + " --all", Back: announcementsPath, BackText: "Announcements"}
+			q := web.Question{Text: all, Button: button, Danger: danger, Command: program + " dead-letter " + verb + " --all", Back: announcementsPath, BackText: "Announcements"}
 			if id != "" {
-				q.Text, q.Command, q.Hidden = one, program+" dead-letters "+verb+" "+id, []web.Hidden{{Name: "id", Value: id}}
+				q.Text, q.Command, q.Hidden = one, program+" dead-letter "+verb+" "+id, []web.Hidden{{Name: "id", Value: id}}
 			}
 			return q
 		},
@@ -63,11 +63,11 @@ var announcementChanges = map[string]change{
 			}
 			return err
 		}),
-	"/announcements/drop": letterChange(operatorapi.DropDeadLetters.ID, "drop",
+	"/announcements/drop": letterChange(operatorapi.DeleteDeadLetters.ID, "delete",
 		"The announcement is gone for good. Its Runner learns of the change by its next snapshot.",
 		"All of them are gone for good. Their Runners learn of the changes by their next snapshots.", "Drop", "drop", true,
 		func(ctx context.Context, t operatorapi.Target, in operatorapi.ChosenInput) error {
-			_, err := operatorapi.DropDeadLetters.Do(ctx, t, in)
+			_, err := operatorapi.DeleteDeadLetters.Do(ctx, t, in)
 			return err
 		}),
 }

@@ -144,11 +144,11 @@ func (c *Console) change(change change) web.Handler {
 
 // done are the notices after a change, by the query that a redirect carries.
 var done = map[string]string{ //nolint:gosec // sentences, and no credentials
-	"label": "The labels are set.", "revoke-agent": "The agent is revoked. Its tunnel closes.", "remove-agent": "The agent is removed. Its cluster can register again.",
+	"label": "The labels are set.", "revoke-agent": "The agent is revoked. Its tunnel closes.", "delete-agent": "The agent is removed. Its cluster can register again.",
 	"approve": "The registration is approved. The agent registers within a minute.", "deny": "The registration is denied.",
 	"revoke-token": "The token is revoked.", "revoke-runner": "The Runner is revoked.", "enable": "The webhook gets events again.",
 	"delete-webhook": "The webhook is deleted.", "requeue": "The chosen announcements are on their way again.", "drop": "The chosen announcements are dropped.",
-	"withdraw": "The offer is withdrawn.", "grant-host": "The agent may serve the host.", "take-host": "The host is taken back.",
+	"withdraw": "The offer is withdrawn.", "create-host-grant": "The agent may serve the host.", "delete-host-grant": "The host is taken back.",
 	"revoke-operator": "The operator is revoked, and signed out everywhere.",
 }
 

@@ -43,11 +43,11 @@ func (c *Console) hosts(w http.ResponseWriter, r *http.Request) error {
 
 var hostChanges = map[string]change{
 	"/hosts/new": {
-		call: operatorapi.GrantHost.ID, title: "Grant a host", page: hostsPath,
+		call: operatorapi.CreateHostGrant.ID, title: "Grant a host", page: hostsPath,
 		ask: func(string, url.Values) web.Question {
 			return web.Question{
 				Text:   "The agent may serve the host without a proof in DNS.",
-				Button: "Grant the host", Command: program + " gateway grant HOST AGENT", Back: hostsPath, BackText: "Public hosts",
+				Button: "Grant the host", Command: program + " gateway grant create HOST AGENT", Back: hostsPath, BackText: "Public hosts",
 				Fields: []web.Field{
 					{Kind: "text", Name: "host", Label: "Host", Required: true, Hint: "Such as www.example.com."},
 					{Kind: "text", Name: "agent", Label: "Agent", Required: true, Hint: "Name or ID."},
@@ -55,21 +55,21 @@ var hostChanges = map[string]change{
 			}
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
-			_, err := operatorapi.GrantHost.Do(ctx, t, operatorapi.GrantHostInput{Write: f.write(), Host: f.text("host"), Body: operatorapi.GrantHostBody{Agent: f.text("agent")}})
-			return outcome{to: hostsPath, done: "grant-host"}, err
+			_, err := operatorapi.CreateHostGrant.Do(ctx, t, operatorapi.CreateHostGrantInput{Write: f.write(), Host: f.text("host"), Body: operatorapi.CreateHostGrantBody{Agent: f.text("agent")}})
+			return outcome{to: hostsPath, done: "create-host-grant"}, err
 		},
 	},
 	"/hosts/{name}/take": {
-		call: operatorapi.TakeHost.ID, title: "Take back {name}", page: hostsPath,
+		call: operatorapi.DeleteHostGrant.ID, title: "Take back {name}", page: hostsPath,
 		ask: func(name string, _ url.Values) web.Question {
 			return web.Question{
 				Text:   "The agent serves the host no longer, unless DNS proves that it may.",
-				Button: "Take the host back", Danger: true, Command: program + " gateway take " + name, Back: hostsPath, BackText: "Public hosts",
+				Button: "Take the host back", Danger: true, Command: program + " gateway grant delete " + name, Back: hostsPath, BackText: "Public hosts",
 			}
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
-			_, err := operatorapi.TakeHost.Do(ctx, t, operatorapi.HostInput{Write: f.write(), Host: f.name})
-			return outcome{to: hostsPath, done: "take-host"}, err
+			_, err := operatorapi.DeleteHostGrant.Do(ctx, t, operatorapi.HostInput{Write: f.write(), Host: f.name})
+			return outcome{to: hostsPath, done: "delete-host-grant"}, err
 		},
 	},
 }

@@ -21,15 +21,15 @@ func (c *Console) releases(w http.ResponseWriter, r *http.Request) error {
 
 var releaseChanges = map[string]change{
 	"/releases/{name}/withdraw": {
-		call: operatorapi.WithdrawReleases.ID, title: "Withdraw offer {name}", page: releasesPath,
+		call: operatorapi.DeleteOffer.ID, title: "Withdraw offer {name}", page: releasesPath,
 		ask: func(name string, _ url.Values) web.Question {
 			return web.Question{
 				Text:   "Agents that have not begun the update do not get it. Those that have it keep it.",
-				Button: "Withdraw the offer", Danger: true, Command: program + " release withdraw " + name, Back: releasesPath, BackText: "Releases",
+				Button: "Withdraw the offer", Danger: true, Command: program + " offer delete " + name, Back: releasesPath, BackText: "Releases",
 			}
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
-			_, err := operatorapi.WithdrawReleases.Do(ctx, t, operatorapi.WithdrawInput{Write: f.write(), Release: f.name})
+			_, err := operatorapi.DeleteOffer.Do(ctx, t, operatorapi.WithdrawInput{Write: f.write(), Release: f.name})
 			return outcome{to: releasesPath, done: "withdraw"}, err
 		},
 	},

@@ -63,6 +63,7 @@ func OpenAPI(version string) ([]byte, error) {
 	timeline.Parameters = append([]*huma.Param{{Name: "id", In: "path", Required: true, Description: "The agent's ID.", Schema: text()}}, timelineParameters()...)
 	doc.AddOperation(timeline)
 	doc.AddOperation(certificate(schemas))
+	doc.AddOperation(versionCall(schemas))
 	raw, err := json.MarshalIndent(doc, "", "  ")
 	return append(raw, '\n'), err
 }
@@ -82,6 +83,17 @@ func certificate(schemas huma.Registry) *huma.Operation {
 		"Call it when two thirds of the certificate's life are over, or when " + issuerHeader + " in an answer names another CA than the one that issued the certificate. " +
 		"Before half of its life is over the answer is the same certificate. A certificate that has ended is renewed for 7 days more, or for seven of its lives if that is less. " +
 		"A Runner that was revoked gets none. Beyond 600 certificates an hour the answer is 429."
+	return op
+}
+
+// versionCall documents the call that needs no certificate.
+func versionCall(schemas huma.Registry) *huma.Operation {
+	op := documented(schemas, "get-version", announce.VersionPath, "Get the control plane's version", reflect.TypeFor[announce.ServerVersion]())
+	op.Security = []map[string][]string{{}}
+	delete(op.Responses["200"].Headers, issuerHeader)
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError} {
+		delete(op.Responses, strconv.Itoa(status))
+	}
 	return op
 }
 

@@ -39,7 +39,7 @@ func TestAHostileAgent(t *testing.T) {
 	})
 	s.try(t, c, asAgent(token, id))
 	s.floodPlane(t, c, id)
-	out, err := sys.ControlPlane(t.Context(), "agents", "show", "evil")
+	out, err := sys.ControlPlane(t.Context(), "agent", "get", "evil")
 	require.NoError(t, err)
 	assert.NoError(t, plain(out), "what the operator sees")
 	s.close()

@@ -82,6 +82,6 @@ func (c *agentsCommand) run(ctx context.Context) error {
 func agentCells(g announce.Agent) []any {
 	return []any{
 		g.Name, g.ID, g.State, g.KubernetesVersion, g.Capacity.Nodes, cli.Cores(g.Capacity.CPUMillis),
-		cli.Mebibytes(g.Capacity.MemoryBytes), g.AgentVersion, cli.Ago(g.LastSeen),
+		cli.Memory(g.Capacity.MemoryBytes), g.AgentVersion, cli.Ago(g.LastSeen),
 	}
 }

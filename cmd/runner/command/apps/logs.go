@@ -19,7 +19,7 @@ type LogsCommand struct {
 	Opts       runnerapi.LogOptions
 	prefix     bool
 	timestamps bool
-	json       bool
+	out        cli.Output
 	raw        bool
 }
 
@@ -35,7 +35,7 @@ With -f, the command continues until interrupted, also across restarts of the Ap
 agent.
 
 With --since alone, the log also has lines of earlier runs and of pods that are gone. It has them
-for up to 30 days, if the cluster has Loki: ` + "`pipeops-agent components install loki`" + `. With
+for up to 30 days, if the cluster has Loki: ` + "`pipeops-agent component install loki`" + `. With
 --tail, -f or --previous, it has the lines of the pods that there are.`,
 		Example: `  pipeops-runner logs shop web --tail 100
   pipeops-runner logs shop web -f --since 10m
@@ -66,7 +66,8 @@ func (c *LogsCommand) Flags(cmd *cobra.Command, follow string) {
 	f.StringVarP(&c.Opts.Container, "container", "c", "", "container (default: the App's own)")
 	f.BoolVar(&c.prefix, "prefix", false, "put the pod's name before each line")
 	f.BoolVar(&c.timestamps, "timestamps", false, "put the time before each line")
-	f.BoolVar(&c.json, "json", false, "print one JSON object per line, with time, pod and line")
+	c.out.Add(cmd)
+	f.Lookup("output").Usage = "json for one object per line, with time, pod and line; yaml or " + cli.JSONPath + "TEMPLATE likewise"
 	f.BoolVar(&c.raw, "raw", false, "print lines unchanged on a terminal, without replacing their escape sequences")
 }
 
@@ -81,8 +82,8 @@ func (c *LogsCommand) run(ctx context.Context, t *base.Target, name string) erro
 
 // Print prints a line as the flags say.
 func (c *LogsCommand) Print(line runnerapi.LogLine) error {
-	if c.json {
-		return cli.JSONLine(c.Out, line)
+	if !c.out.Table() {
+		return c.out.WriteLine(c.Out, line, "")
 	}
 	text := line.Line
 	if c.prefix {

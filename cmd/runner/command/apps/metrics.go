@@ -30,7 +30,7 @@ days. Otherwise, they cover two days at most, and only the time since the agent 
 
 With --since, the command shows CPU, memory, restarts and network over time, and requests if the
 App counts them. These come from Prometheus, also for pods that are gone. The cluster must have it:
-` + "`pipeops-agent components install prometheus`" + `.`,
+` + "`pipeops-agent component install prometheus`" + `.`,
 		Example: `  pipeops-runner metrics shop web
   pipeops-runner metrics shop web --since 24h
   pipeops-runner metrics shop web --since 6h --step 5m --by pod -o json`,
@@ -129,5 +129,5 @@ func mebi(n *int64) string {
 	if n == nil {
 		return ""
 	}
-	return cli.Mebibytes(*n)
+	return cli.Memory(*n)
 }

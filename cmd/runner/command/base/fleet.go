@@ -72,6 +72,9 @@ func (f *Fleet) matching(ctx context.Context, a *CLI) (l *Login, agents []announ
 	if _, err = fleet.Size(f.wave, 1); err != nil {
 		return nil, nil, 0, cli.Usage(fmt.Errorf("--wave: %w", err))
 	}
+	if _, err = fleet.Select(nil, f.selector); err != nil {
+		return nil, nil, 0, cli.Usage(fmt.Errorf("--selector: %w", err))
+	}
 	if l, err = a.Login(); err != nil {
 		return nil, nil, 0, err
 	}
@@ -80,7 +83,7 @@ func (f *Fleet) matching(ctx context.Context, a *CLI) (l *Login, agents []announ
 		return nil, nil, 0, err
 	}
 	if agents, err = fleet.Select(all, f.selector); err != nil {
-		return nil, nil, 0, cli.Usage(fmt.Errorf("--selector: %w", err))
+		return nil, nil, 0, err
 	}
 	if len(agents) == 0 {
 		return nil, nil, 0, &ExitError{

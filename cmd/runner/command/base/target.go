@@ -76,6 +76,17 @@ func (a *CLI) Agents(ctx context.Context, l *Login) (agents []announce.Agent, er
 	return agents, err
 }
 
+// ServerVersion asks the control plane for its version, and retries for as long as patience lasts.
+func (a *CLI) ServerVersion(ctx context.Context, l *Login) (version string, err error) {
+	defer a.tellSlow(ctx, "the control plane", "get-version")()
+	err = a.patiently(ctx, l, func(ctx context.Context) (err error) {
+		defer l.Keep.Close()
+		version, err = l.Snapshots().Version(ctx)
+		return err
+	})
+	return version, err
+}
+
 // patiently repeats a request to the control plane until it is answered, for as long as patience
 // lasts.
 func (a *CLI) patiently(ctx context.Context, l *Login, ask func(context.Context) error) error {

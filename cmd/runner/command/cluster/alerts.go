@@ -21,7 +21,7 @@ func NewAlerts(a *base.CLI) *cobra.Command {
 		Short: "List the active alerts of an agent's cluster",
 		Long: `List the alerts that fire or are pending: those of the cluster, and of the namespaces that the agent
 manages. They come from Prometheus. The cluster must have it:
-` + "`pipeops-agent components install prometheus`" + `.`,
+` + "`pipeops-agent component install prometheus`" + `.`,
 		Example:           "  pipeops-runner alerts shop\n  pipeops-runner alerts shop -n production -o json",
 		Args:              cli.ExactArgs("AGENT"),
 		ValidArgsFunction: a.CompleteAgent,

@@ -44,7 +44,7 @@ func clusterTable(w io.Writer, c runnerapi.Cluster) {
 	cli.Row(w, "Nodes:", fmt.Sprintf("%d, %d ready", c.Nodes.Total, c.Nodes.Ready))
 	cli.Row(w, "Pods:", fmt.Sprintf("%d running of %d", c.Pods.Running, c.Pods.Allocatable))
 	cli.Row(w, "CPU:", used(c.CPU, cli.Cores)+" cores")
-	cli.Row(w, "Memory:", used(c.Memory, cli.Mebibytes))
+	cli.Row(w, "Memory:", used(c.Memory, cli.Memory))
 	if p := c.Policy; p != nil {
 		state := p.State
 		if p.Message != "" {

@@ -23,7 +23,7 @@ func NewCost(a *base.CLI) *cobra.Command {
 		Use:   "cost [AGENT]",
 		Short: "Show what namespaces or Apps cost",
 		Long: `Show what the namespaces that the agent manages have cost, or the Apps in them. The costs come from
-OpenCost. The cluster must have it: ` + "`pipeops-agent components install opencost`" + `.
+OpenCost. The cluster must have it: ` + "`pipeops-agent component install opencost`" + `.
 
 They are in OpenCost's currency: US dollars, unless the cluster's owner has set another.`,
 		Example: `  pipeops-runner cost shop

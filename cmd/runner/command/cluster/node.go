@@ -191,7 +191,7 @@ func drainTable(w io.Writer, d runnerapi.Drain) {
 func nodeTable(w io.Writer, nodes ...runnerapi.Node) {
 	cli.Row(w, "NAME", "STATUS", "ROLES", "CPU", "MEMORY", "PODS", "VERSION", "AGE")
 	for _, n := range nodes {
-		cli.Row(w, n.Name, nodeStatus(n), strings.Join(n.Roles, ","), ofNode(n.CPU, cli.Cores), ofNode(n.Memory, cli.Mebibytes),
+		cli.Row(w, n.Name, nodeStatus(n), strings.Join(n.Roles, ","), ofNode(n.CPU, cli.Cores), ofNode(n.Memory, cli.Memory),
 			fmt.Sprintf("%d/%d", n.Pods.Count, n.Pods.Allocatable), n.KubeletVersion, cli.Age(n.CreatedAt))
 	}
 }
@@ -218,7 +218,7 @@ func ofNode(r runnerapi.NodeResource, show func(int64) string) string {
 func nodeDetails(w io.Writer, n runnerapi.Node) {
 	nodeTable(w, n)
 	cli.Row(w, "SYSTEM", n.OS+"/"+n.Architecture, strings.Join(n.Addresses, ","))
-	cli.Row(w, "REQUESTED", cli.Cores(n.CPU.Requested)+" cores", cli.Mebibytes(n.Memory.Requested))
+	cli.Row(w, "REQUESTED", cli.Cores(n.CPU.Requested)+" cores", cli.Memory(n.Memory.Requested))
 	for _, t := range n.Taints {
 		cli.Row(w, "TAINT", t.Key+"="+t.Value, t.Effect)
 	}

@@ -60,6 +60,7 @@ func newReleaseStatus(a *base.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	var wait base.Waiting
+	var fleet base.Fleet
 	cmd := &cobra.Command{
 		Use: "status [AGENT] NAME", Short: "Show a release and the command that works on it",
 		Example:           "  pipeops-runner helm status shop guide\n  pipeops-runner helm status shop guide --wait=5m",
@@ -67,7 +68,7 @@ func newReleaseStatus(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return fleet.Each(cmd.Context(), a, args[0], &out, func(ctx context.Context, a *base.CLI, t *base.Target) error {
 				release, err := t.GetRelease(ctx, key)
 				if err != nil {
 					return base.At(t, key.String(), err)
@@ -82,6 +83,7 @@ func newReleaseStatus(a *base.CLI) *cobra.Command {
 	out.Add(cmd)
 	base.NamespaceFlag(cmd, &namespace)
 	wait.Add(cmd, 0)
+	fleet.Add(cmd)
 	cmd.Flags().Lookup("wait").NoOptDefVal = releaseWait.String()
 	return cmd
 }
@@ -96,6 +98,7 @@ type releaseCommand struct {
 	namespace string
 	wait      base.Waiting
 	out       cli.Output
+	fleet     base.Fleet
 	does      releaseDeed
 }
 
@@ -117,16 +120,16 @@ func (c *releaseCommand) add(cmd *cobra.Command) {
 
 func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(context.Context, *base.Target, runnerapi.Key, runnerapi.WriteOptions) (runnerapi.Release, error)) error {
 	key := runnerapi.Key{Namespace: c.namespace, Name: name}
-	return c.On(ctx, agent, func(ctx context.Context, t *base.Target) error {
+	return c.fleet.Each(ctx, c.CLI, agent, &c.out, func(ctx context.Context, a *base.CLI, t *base.Target) error {
 		release, err := send(ctx, t, key, c.Options())
 		if err != nil {
 			return base.At(t, key.String(), err)
 		}
 		if c.DryRun {
-			c.Say("dry run: nothing was changed")
-			return printRelease(c.CLI, release, &c.out)
+			a.Say("dry run: nothing was changed")
+			return printRelease(a, release, &c.out)
 		}
-		return releaseOutcome(ctx, c.CLI, t, release, &c.wait, &c.out, c.does)
+		return releaseOutcome(ctx, a, t, release, &c.wait, &c.out, c.does)
 	})
 }
 
@@ -221,6 +224,7 @@ func newReleaseRollback(a *base.CLI) *cobra.Command {
 		},
 	}
 	c.add(cmd)
+	c.fleet.Add(cmd)
 	cmd.Flags().IntVar(&to.Revision, "to", 0, "revision to roll back to; 0 for the one deployed before")
 	cmd.Flags().BoolVar(&to.ForceConflicts, "force-conflicts", false, "take over fields of the release's objects that other clients have set since")
 	return cmd
@@ -245,6 +249,7 @@ func newReleaseDelete(a *base.CLI) *cobra.Command {
 }
 
 func printRelease(a *base.CLI, release runnerapi.Release, out *cli.Output) error {
+	a.State(fmt.Sprintf("%s %s-%s", release.Status, release.Chart.Name, release.Chart.Version))
 	return out.Write(a.Out, release, func(w io.Writer) {
 		releaseTable(w, release)
 		if release.Busy() {

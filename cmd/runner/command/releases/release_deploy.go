@@ -48,7 +48,8 @@ values replace all values of an earlier revision.
 If you interrupt the command, the deploy continues in the cluster. If the agent ends during the
 deploy, it leaves a failed revision, and the next deploy can continue.`,
 		Example: `  pipeops-runner helm deploy shop guide --chart ./guide --set greeting=hello
-  pipeops-runner helm deploy shop guide --chart ./guide -f values.yaml --dry-run`,
+  pipeops-runner helm deploy shop guide --chart ./guide -f values.yaml --dry-run
+  pipeops-runner helm deploy guide -l env=prod --chart ./guide --wave 10%`,
 		Args:              cli.ExactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,6 +62,7 @@ deploy, it leaves a failed revision, and the next deploy can continue.`,
 		},
 	}
 	c.add(cmd)
+	c.fleet.Add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&c.chart, "chart", "", "chart: NAME with --repo, oci://HOST/PATH, a directory or an archive")
 	f.StringVar(&c.spec.Chart.Repository, "repo", "", "URL of the chart's repository")

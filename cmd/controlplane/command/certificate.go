@@ -13,24 +13,28 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 )
 
-func newCAIssued(a *app) *cobra.Command {
+func newCertificate(a *app) *cobra.Command {
+	return cli.Group("certificate", "See the certificates that the CA issued", newCertificateList(a))
+}
+
+func newCertificateList(a *app) *cobra.Command {
 	var (
 		out  cli.Output
 		want operators.IssuedOptions
 	)
 	cmd := &cobra.Command{
-		Use:   "issued",
+		Use:   "list",
 		Short: "List the certificates that the CA issued",
 		Long: `List the certificates that the CA issued, the newest first. The control plane records each
 certificate before it hands it out. It keeps a record until 90 days after the certificate's end.
 
 Without a filter, the list leaves out the certificates with which the control plane itself calls
 agents. There is one every few minutes; --kind controlplane lists them.`,
-		Example: `  pipeops-controlplane ca issued
-  pipeops-controlplane ca issued --kind runner --name shops
+		Example: `  pipeops-controlplane certificate list
+  pipeops-controlplane certificate list --kind runner --name shops
 
   # Who had the certificate with the serial number in an audit record?
-  pipeops-controlplane ca issued --serial 5c2f0d -o json`,
+  pipeops-controlplane certificate list --serial 5c2f0d -o json`,
 		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := want.Check(); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 )
 
-func newComponentsInstall() *cobra.Command {
+func newComponentInstall() *cobra.Command {
 	var (
 		place componentsPlace
 		set   string
@@ -18,9 +18,9 @@ func newComponentsInstall() *cobra.Command {
 			"the file of settings. A component that something else in the cluster provides is left out, unless\n" +
 			"the file says `mode: always`. A second run changes nothing, and a run that broke off is continued.\n\n" +
 			"The command returns when all objects are applied. It does not wait for pods.",
-		Example: `  pipeops-agent components install
-  pipeops-agent components install cert-manager ingress
-  pipeops-agent components install -f components.yaml --charts ./charts`,
+		Example: `  pipeops-agent component install
+  pipeops-agent component install cert-manager ingress
+  pipeops-agent component install -f components.yaml --charts ./charts`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			i, plan, err := place.plan(cmd, args, set)
 			if err != nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 )
 
-func newComponentsRemove() *cobra.Command {
+func newComponentDelete() *cobra.Command {
 	var place componentsPlace
 	var volumes bool
 	cmd := &cobra.Command{
-		Use:   "remove COMPONENT...",
-		Short: "Remove components that install has installed",
-		Long: "Remove components that install has installed. Namespaces and resource definitions stay, because\n" +
+		Use:   "delete COMPONENT...",
+		Short: "Delete components that install has installed",
+		Long: "Delete components that install has installed. Namespaces and resource definitions stay, because\n" +
 			"they may hold objects of others. Volumes stay unless you give --volumes. A later installation uses\n" +
 			"them again.",
 		Args: cobra.MinimumNArgs(1),
-		Example: `  pipeops-agent components remove grafana loki
-  pipeops-agent components remove prometheus --volumes`,
+		Example: `  pipeops-agent component delete grafana loki
+  pipeops-agent component delete prometheus --volumes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			i, cluster, err := place.look(cmd, components.Settings{})
 			if err != nil {
@@ -60,7 +60,7 @@ func removeComponents(ctx context.Context, w io.Writer, i *components.Installer,
 func removeVolumes(ctx context.Context, w io.Writer, i *components.Installer, name string, left []components.Volume, remove bool) error {
 	for _, v := range left {
 		if !remove {
-			cli.Say(w, "kept volume %s/%s; delete it with: pipeops-agent components remove %s --volumes", v.Namespace, v.Name, name)
+			cli.Say(w, "kept volume %s/%s; delete it with: pipeops-agent component delete %s --volumes", v.Namespace, v.Name, name)
 			continue
 		}
 		if err := i.RemoveVolume(ctx, v); err != nil {

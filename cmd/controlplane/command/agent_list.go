@@ -11,20 +11,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-func newAgents(a *app) *cobra.Command {
-	cmd := newAgentList(a, "agents")
-	cmd.Example = "  pipeops-controlplane agents\n  pipeops-controlplane agents show shop"
-	cmd.AddCommand(newAgentsShow(a))
-	return cmd
-}
-
-// newAgentList returns the command agents, and also agent list, for users who know token list and
-// runner list.
-func newAgentList(a *app, use string) *cobra.Command {
+func newAgentList(a *app) *cobra.Command {
 	var out cli.Output
 	var find operatorapi.ListAgentsInput
 	cmd := &cobra.Command{
-		Use:     use,
+		Use:     "list",
 		Short:   "List agents and pending registrations",
 		Example: "  pipeops-controlplane agent list --search eu --label env=prod\n  pipeops-controlplane agent list --wrong -o json",
 		Args:    cli.ExactArgs(),
@@ -50,7 +41,7 @@ func newAgentList(a *app, use string) *cobra.Command {
 			})
 		},
 	}
-	out.Add(cmd)
+	out.AddList(cmd)
 	f := cmd.Flags()
 	f.StringVar(&find.Search, "search", "", "words that an agent's name, ID, labels, versions, distribution or provider have")
 	f.StringSliceVar(&find.Labels, "label", nil, "label that an agent has, as KEY=VALUE; may be repeated")
@@ -74,7 +65,7 @@ func agentTable(w io.Writer, agents []announce.Agent) {
 	cli.Row(w, "NAME", "ID", "STATE", "KUBERNETES", "NODES", "CPU", "MEMORY", "AGENT", "UPDATE", "LAST SEEN")
 	for _, g := range agents {
 		cli.Row(w, g.Name, g.ID, g.State, g.KubernetesVersion, g.Capacity.Nodes, cli.Cores(g.Capacity.CPUMillis),
-			cli.Mebibytes(g.Capacity.MemoryBytes), g.AgentVersion, operatorapi.UpdateState(g.Update), cli.Ago(g.LastSeen))
+			cli.Memory(g.Capacity.MemoryBytes), g.AgentVersion, operatorapi.UpdateState(g.Update), cli.Ago(g.LastSeen))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 )
 
-func newComponentsUpgrade() *cobra.Command {
+func newComponentUpgrade() *cobra.Command {
 	var place componentsPlace
 	cmd := &cobra.Command{
 		Use:   "upgrade",
@@ -17,7 +17,7 @@ func newComponentsUpgrade() *cobra.Command {
 		Long: "Upgrade the components that this command has installed to the versions that this program knows.\n\n" +
 			"Give the same file of settings as to install: its values replace the earlier ones.",
 		Args:    cobra.NoArgs,
-		Example: `  pipeops-agent components upgrade -f components.yaml`,
+		Example: `  pipeops-agent component upgrade -f components.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := place.settings()
 			if err != nil {

@@ -9,13 +9,17 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 )
 
-func newPrintConfig() *cobra.Command {
+func newConfig() *cobra.Command {
+	return group("config", "Show the agent's configuration", newConfigGet())
+}
+
+func newConfigGet() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "print-config",
-		Short:   "Print the effective configuration and its errors",
-		Long:    "Print the effective configuration, with secrets masked, and list the errors in it.",
+		Use:     "get",
+		Short:   "Show the effective configuration and its errors",
+		Long:    "Show the effective configuration, with secrets masked, and list the errors in it.",
 		Args:    cobra.NoArgs,
-		Example: "  pipeops-agent print-config --config /etc/pipeops/agent.yaml",
+		Example: "  pipeops-agent config get --config /etc/pipeops/agent.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(cmd.Flags(), os.Getenv)
 			if printErr := cfg.Print(cmd.OutOrStdout()); printErr != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 )
 
-func newCAShow(a *app) *cobra.Command {
+func newCAGet(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
-		Use:   "show",
+		Use:   "get",
 		Short: "Show the CA, its rotation and what the next step waits for",
-		Example: `  pipeops-controlplane ca show
+		Example: `  pipeops-controlplane ca get
 
   # Names of the agents and Runners that the next step waits for:
-  pipeops-controlplane ca show -o json | jq -r '.notReady[].name'`,
+  pipeops-controlplane ca get -o json | jq -r '.notReady[].name'`,
 		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {

@@ -15,11 +15,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
-func newReleaseOffer(a *app) *cobra.Command {
-	var offered operatorapi.OfferReleaseBody
+func newOfferCreate(a *app) *cobra.Command {
+	var offered operatorapi.CreateOfferBody
 	var out cli.Output
 	cmd := &cobra.Command{
-		Use:   "offer FILE",
+		Use:   "create FILE",
 		Short: "Offer a signed version to agents",
 		Long: `Offer a version to agents. FILE is its release.json, or the directory that contains it. The
 signatures are beside it, in release.json.minisig.
@@ -28,8 +28,8 @@ An agent takes the version if it trusts the signatures and the version is newer 
 cluster owner must have turned self-update on. The agent waits for the cluster owner's window.
 If several offers select an agent, it gets the highest version. A version that has expired is not
 offered any more, and not taken.`,
-		Example: `  pipeops-controlplane release offer dist/v1.2.3 --url https://downloads.example.com/v1.2.3 --agent shop
-  pipeops-controlplane release offer dist/v1.2.3 --url https://downloads.example.com/v1.2.3 --label ring=early`,
+		Example: `  pipeops-controlplane offer create dist/v1.2.3 --url https://downloads.example.com/v1.2.3 --agent shop
+  pipeops-controlplane offer create dist/v1.2.3 --url https://downloads.example.com/v1.2.3 --label ring=early`,
 		Args: cli.ExactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if offered.Keys, err = trusted(offered.Keys, offered.Signatures); err != nil {
@@ -39,12 +39,12 @@ offered any more, and not taken.`,
 				return err
 			}
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
-				offer, err := operatorapi.OfferRelease.Do(ctx, admin, operatorapi.OfferReleaseInput{Body: offered})
+				offer, err := operatorapi.CreateOffer.Do(ctx, admin, operatorapi.CreateOfferInput{Body: offered})
 				if err != nil {
 					return err
 				}
 				if out.Table() {
-					a.say("%s is offered to %s; `pipeops-controlplane agents` shows what becomes of it", offer.Version, offeredTo(offer))
+					a.say("%s is offered to %s; `pipeops-controlplane agent list` shows what becomes of it", offer.Version, offeredTo(offer))
 				}
 				return out.Write(a.out, offer, func(w io.Writer) { cli.Say(w, "%s", offer.ID) })
 			})

@@ -12,12 +12,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-func newReleaseList(a *app) *cobra.Command {
+func newOfferList(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List offered versions",
-		Example: "  pipeops-controlplane release list",
+		Example: "  pipeops-controlplane offer list",
 		Args:    cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
@@ -26,7 +26,7 @@ func newReleaseList(a *app) *cobra.Command {
 					return err
 				}
 				releases := found.Items
-				if a.none(out, len(releases), "no releases are offered; `pipeops-controlplane release offer` offers one") {
+				if a.none(out, len(releases), "no versions are offered; `pipeops-controlplane offer create` offers one") {
 					return nil
 				}
 				return out.Write(a.out, listOf(releases), func(w io.Writer) { releaseTable(w, releases) })

@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// agentEntry is an agent as agents lists it in JSON and YAML: one that waits for
+// agentEntry is an agent as agent list has it in JSON and YAML: one that waits for
 // approval is pending and has an approval.
 type agentEntry struct {
 	announce.Agent

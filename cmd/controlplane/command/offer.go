@@ -9,24 +9,24 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 )
 
-func newRelease(a *app) *cobra.Command {
-	return cli.Group("release", "Offer versions to agents that have self-update on",
-		newReleaseOffer(a), newReleaseList(a), newReleaseWithdraw(a))
+func newOffer(a *app) *cobra.Command {
+	return cli.Group("offer", "Offer versions to agents that have self-update on",
+		newOfferCreate(a), newOfferList(a), newOfferDelete(a))
 }
 
-func newReleaseWithdraw(a *app) *cobra.Command {
+func newOfferDelete(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "withdraw ID|VERSION",
+		Use:   "delete ID|VERSION",
 		Short: "Withdraw an offer, or all offers of a version",
 		Long: `Withdraw an offer, or all offers of a version. Agents that wait for their window do not take it.
 Agents that have taken the version keep it.
 
 To have agents retry a version that failed, withdraw it and offer it again.`,
-		Example: "  pipeops-controlplane release withdraw v1.2.3",
+		Example: "  pipeops-controlplane offer delete v1.2.3",
 		Args:    cli.ExactArgs("ID|VERSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
-				withdrawn, err := operatorapi.WithdrawReleases.Do(ctx, admin, operatorapi.WithdrawInput{Release: args[0]})
+				withdrawn, err := operatorapi.DeleteOffer.Do(ctx, admin, operatorapi.WithdrawInput{Release: args[0]})
 				for _, r := range withdrawn.Items {
 					a.say("%s is not offered to %s any more", r.Version, offeredTo(r))
 				}

@@ -91,17 +91,12 @@ func (p *componentsPlace) choose(args []string, set string) (components.Settings
 	return s, nil
 }
 
-func newComponents() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "components",
-		Short: "Install what the cluster lacks: ingress, certificates, metrics, logs, dashboards",
-		Long: "Install what the cluster lacks: ingress, certificates, metrics, logs, dashboards, costs.\n\n" +
-			"The command works with your rights in the cluster, and the agent gains none. It leaves alone\n" +
-			"what others have installed.",
-		Args: cobra.NoArgs,
-		RunE: cli.NoSubcommand,
-	}
-	cmd.AddCommand(newComponentsStatus(), newComponentsPlan(), newComponentsInstall(), newComponentsUpgrade(), newComponentsRemove())
+func newComponent() *cobra.Command {
+	cmd := group("component", "Install what the cluster lacks: ingress, certificates, metrics, logs, dashboards",
+		newComponentList(), newComponentPlan(), newComponentInstall(), newComponentUpgrade(), newComponentDelete())
+	cmd.Long = "Install what the cluster lacks: ingress, certificates, metrics, logs, dashboards, costs.\n\n" +
+		"The command works with your rights in the cluster, and the agent gains none. It leaves alone\n" +
+		"what others have installed."
 	return cmd
 }
 

@@ -23,20 +23,24 @@ func (p *auditPlace) recordings() (recording.Store, error) {
 	return agent.RecordingStore(config.Config{}, k), nil
 }
 
-func newRecordings() *cobra.Command {
+func newRecording() *cobra.Command {
+	return group("recording", "Manage the recordings of Runners' exec sessions", newRecordingList(), newRecordingGet(), newRecordingDelete())
+}
+
+func newRecordingList() *cobra.Command {
 	var (
 		place auditPlace
 		out   cli.Output
 		limit int
 	)
 	cmd := &cobra.Command{
-		Use:   "recordings",
+		Use:   "list",
 		Short: "List the recordings of Runners' exec sessions",
 		Long: "List the recordings of exec sessions, oldest first.\n\n" +
 			"The agent records the sessions that a rule of the policy with `record: true` allows.",
 		Args: cobra.NoArgs,
-		Example: `  pipeops-agent recordings --state-dir /var/lib/pipeops-agent
-  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent recordings --limit 20`,
+		Example: `  pipeops-agent recording list --state-dir /var/lib/pipeops-agent
+  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent recording list --limit 20`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := place.recordings()
 			if err != nil {
@@ -50,9 +54,8 @@ func newRecordings() *cobra.Command {
 		},
 	}
 	place.add(cmd)
-	out.Add(cmd)
+	out.AddList(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of recordings, the newest ones")
-	cmd.AddCommand(newRecordingsShow(), newRecordingsDelete())
 	return cmd
 }
 
@@ -63,16 +66,16 @@ func recordingTable(w io.Writer, infos []recording.Info) {
 	}
 }
 
-func newRecordingsShow() *cobra.Command {
+func newRecordingGet() *cobra.Command {
 	var place auditPlace
 	cmd := &cobra.Command{
-		Use:   "show ID",
+		Use:   "get ID",
 		Short: "Write a recording to standard output, as asciicast v2",
 		Long: "Write a recording to standard output, as asciicast v2, for a player such as `asciinema play`.\n\n" +
 			"A recording ends with the marker `ended`. Without it, the agent was killed during the session.",
 		Args: cobra.ExactArgs(1),
-		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent recordings show 20261121t201403-9f86d081884c7d65 > session.cast
-  pipeops-agent recordings show 20261121t201403-9f86d081884c7d65 --state-dir /var/lib/pipeops-agent > session.cast`,
+		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent recording get 20261121t201403-9f86d081884c7d65 > session.cast
+  pipeops-agent recording get 20261121t201403-9f86d081884c7d65 --state-dir /var/lib/pipeops-agent > session.cast`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := place.recordings()
 			if err != nil {
@@ -85,13 +88,13 @@ func newRecordingsShow() *cobra.Command {
 	return cmd
 }
 
-func newRecordingsDelete() *cobra.Command {
+func newRecordingDelete() *cobra.Command {
 	var place auditPlace
 	cmd := &cobra.Command{
 		Use:     "delete ID...",
 		Short:   "Delete recordings, for example to make room for others",
 		Args:    cobra.MinimumNArgs(1),
-		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent recordings delete 20261121t201403-9f86d081884c7d65`,
+		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent recording delete 20261121t201403-9f86d081884c7d65`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := place.recordings()
 			if err != nil {

@@ -11,18 +11,17 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 )
 
-func newComponentsStatus() *cobra.Command {
+func newComponentList() *cobra.Command {
 	var (
 		place componentsPlace
 		out   cli.Output
 	)
 	cmd := &cobra.Command{
-		Use:     "status",
-		Aliases: []string{"list"},
-		Short:   "List the components, and what of them the cluster has",
-		Args:    cobra.NoArgs,
-		Example: `  pipeops-agent components status
-  pipeops-agent components list -o json`,
+		Use:   "list",
+		Short: "List the components, and what of them the cluster has",
+		Args:  cobra.NoArgs,
+		Example: `  pipeops-agent component list
+  pipeops-agent component list -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			i, cluster, err := place.look(cmd, components.Settings{})
 			if err != nil {
@@ -37,7 +36,7 @@ func newComponentsStatus() *cobra.Command {
 		},
 	}
 	place.addCluster(cmd)
-	out.Add(cmd)
+	out.AddList(cmd)
 	return cmd
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 )
 
-func newComponentsPlan() *cobra.Command {
+func newComponentPlan() *cobra.Command {
 	var (
 		place componentsPlace
 		out   cli.Output
@@ -19,8 +19,8 @@ func newComponentsPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [COMPONENT...]",
 		Short: "Show what install would do, and why",
-		Example: `  pipeops-agent components plan
-  pipeops-agent components plan --set full -o yaml`,
+		Example: `  pipeops-agent component plan
+  pipeops-agent component plan --set full -o yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, plan, err := place.plan(cmd, args, set)
 			if err != nil {

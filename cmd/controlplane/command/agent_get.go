@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// agentDetail is what agents show prints as JSON and YAML.
+// agentDetail is what agent get prints as JSON and YAML.
 type agentDetail struct {
 	announce.Agent
 	Timeline []timelineEntry `json:"timeline"`
@@ -27,13 +27,13 @@ type timelineEntry struct {
 	Summary  string        `json:"summary,omitempty"`
 }
 
-func newAgentsShow(a *app) *cobra.Command {
+func newAgentGet(a *app) *cobra.Command {
 	var out cli.Output
 	var events int
 	cmd := &cobra.Command{
-		Use:     "show AGENT",
+		Use:     "get AGENT",
 		Short:   "Show an agent and the latest events of it and its Apps",
-		Example: "  pipeops-controlplane agent show shop --events 50",
+		Example: "  pipeops-controlplane agent get shop --events 50",
 		Args:    cli.ExactArgs("AGENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
@@ -72,7 +72,7 @@ func detailTable(w io.Writer, d agentDetail) {
 	for _, line := range [][2]any{
 		{"Name:", d.Name}, {"ID:", d.ID}, {"State:", d.State}, {"Labels:", cli.Labels(d.Labels)}, {"Reached as:", endpoint},
 		{"Kubernetes:", strings.TrimSpace(strings.Join([]string{d.KubernetesVersion, d.Distribution, d.Provider}, " "))},
-		{"Capacity:", fmt.Sprintf("%d nodes, %s CPU, %s, %d of %d pods", c.Nodes, cli.Cores(c.CPUMillis), cli.Mebibytes(c.MemoryBytes), c.RunningPods, c.Pods)},
+		{"Capacity:", fmt.Sprintf("%d nodes, %s CPU, %s, %d of %d pods", c.Nodes, cli.Cores(c.CPUMillis), cli.Memory(c.MemoryBytes), c.RunningPods, c.Pods)},
 		{"Agent:", d.AgentVersion}, {"Update:", operatorapi.UpdateDetail(d.Update)}, {"Registered:", cli.Time(d.RegisteredAt)}, {"Last seen:", cli.Ago(d.LastSeen)},
 	} {
 		cli.Row(w, line[0], line[1])

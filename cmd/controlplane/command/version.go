@@ -1,0 +1,78 @@
+package command
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// versions are those of this program and of the control plane that it manages.
+type versions struct {
+	cli.Version
+	ControlPlane *cli.ServerVersion `json:"controlPlane,omitempty"`
+}
+
+func newVersion(a *app) *cobra.Command {
+	var out cli.Output
+	var client bool
+	r := &ready{app: a}
+	found := versions{Version: cli.VersionOf("pipeops-controlplane", version, commit)}
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show the versions of this program and of the running control plane",
+		Long: `Show the version of this program and of the running control plane: the one of the credentials, or
+else the one at --url.
+
+If the control plane cannot be reached, one line says so, and the exit code is 0.`,
+		Example: `  pipeops-controlplane version -o json
+  pipeops-controlplane version --credentials alice.json`,
+		Args: cli.ExactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !client {
+				url, number, err := r.serverVersion(cmd.Context())
+				found.ControlPlane = cli.NewServerVersion(url, number, err)
+			}
+			return out.Write(a.out, found, func(w io.Writer) { sayVersions(w, found) })
+		},
+	}
+	out.Add(cmd)
+	r.addAddress(cmd)
+	cmd.Flags().BoolVar(&client, "client", false, "show the version of this program only")
+	return cmd
+}
+
+func sayVersions(w io.Writer, v versions) {
+	v.Say(w)
+	if v.ControlPlane != nil {
+		v.ControlPlane.Say(w)
+	}
+}
+
+// serverVersion asks the control plane of the credentials, or else the one at the URL.
+func (r *ready) serverVersion(ctx context.Context) (url, number string, err error) {
+	var cfg *tls.Config
+	if file := r.operator.File(); file != "" {
+		credentials, err := operators.LoadCredentials(file)
+		if err != nil {
+			return "", "", err
+		}
+		r.url = credentials.ControlPlane
+		if cfg, err = credentials.TLSConfig(); err != nil {
+			return r.url, "", err
+		}
+	} else if cfg, err = r.tlsConfig(); err != nil {
+		return r.url, "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: cfg, Proxy: http.ProxyFromEnvironment}
+	number, err = (&announce.SnapshotClient{BaseURL: r.url, HTTPClient: &http.Client{Transport: transport}}).Version(ctx)
+	return r.url, number, err
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+const manifest = "../../deployments/agent.yaml"
+
+// preset is a values file of the agent's chart.
+type preset struct {
+	Agent struct {
+		Components struct{ Set string }
+	}
+	ReplicaCount int
+	Resources    struct {
+		Requests struct{ CPU, Memory string }
+		Limits   struct{ Memory string }
+	}
+	GoMemLimit string
+}
+
+func presets(t *testing.T) map[string]preset {
+	t.Helper()
+	found, err := filepath.Glob("../../deployments/helm/pipeops-agent/presets/*.yaml")
+	require.NoError(t, err)
+	all := map[string]preset{}
+	for _, path := range found {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var p preset
+		require.NoError(t, yaml.Unmarshal(text, &p))
+		all[strings.TrimSuffix(filepath.Base(path), ".yaml")] = p
+	}
+	require.Len(t, all, 3)
+	return all
+}
+
+// TestPresetsAreThoseOfTheChart: the installer writes them into the manifest, and changes nothing else.
+func TestPresetsAreThoseOfTheChart(t *testing.T) {
+	before, err := os.ReadFile(manifest)
+	require.NoError(t, err)
+	for name, want := range presets(t) {
+		file := filepath.Join(t.TempDir(), "agent.yaml")
+		require.NoError(t, os.WriteFile(file, before, 0o600))
+		said, code := bash(t, `preset_valid; preset_apply "$FILE"; preset_components`, "PRESET="+name, "FILE="+file)
+		require.Zero(t, code, said)
+		assert.Equal(t, want.Agent.Components.Set+"\n", said, name)
+		after, err := os.ReadFile(file)
+		require.NoError(t, err)
+		agent := agentOf(t, after).Spec.Template.Spec.Containers[0]
+		assert.Equal(t, want.Resources.Requests.CPU, agent.Resources.Requests.Cpu().String(), name)
+		assert.Equal(t, want.Resources.Requests.Memory, agent.Resources.Requests.Memory().String(), name)
+		assert.Equal(t, want.Resources.Limits.Memory, agent.Resources.Limits.Memory().String(), name)
+		assert.Contains(t, fmt.Sprint(agent.Env), "GOMEMLIMIT "+want.GoMemLimit, name)
+		assert.LessOrEqual(t, changed(string(before), string(after)), 4, name)
+	}
+	file := filepath.Join(t.TempDir(), "agent.yaml")
+	require.NoError(t, os.WriteFile(file, before, 0o600))
+	said, code := bash(t, `preset_apply "$FILE"; PRESET=default; preset_apply "$FILE"; preset_components`, "FILE="+file)
+	require.Zero(t, code, said)
+	assert.Equal(t, "default\n", said)
+	after, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(before, after))
+}
+
+// changed counts the lines that differ.
+func changed(before, after string) (n int) {
+	lines := strings.Split(after, "\n")
+	for i, line := range strings.Split(before, "\n") {
+		if i >= len(lines) || lines[i] != line {
+			n++
+		}
+	}
+	return n
+}
+
+func agentOf(t *testing.T, text []byte) appsv1.Deployment {
+	t.Helper()
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 64<<10)
+	for {
+		var d appsv1.Deployment
+		err := decoder.Decode(&d)
+		require.False(t, errors.Is(err, io.EOF), "there is no Deployment")
+		if err == nil && d.Kind == "Deployment" {
+			return d
+		}
+	}
+}
+
+// TestTheSizingPageHasThePresets with the figures of the chart.
+func TestTheSizingPageHasThePresets(t *testing.T) {
+	page, err := os.ReadFile("../../docs/production/sizing.md")
+	require.NoError(t, err)
+	for name, p := range presets(t) {
+		assert.Contains(t, string(page), fmt.Sprintf("| `%s` | %d | %s, %s | %s | %s | `%s` |", name, p.ReplicaCount,
+			p.Resources.Requests.CPU, p.Resources.Requests.Memory, p.Resources.Limits.Memory, p.GoMemLimit, p.Agent.Components.Set))
+	}
+}
+
+func TestAPresetIsKeptForTheNextRun(t *testing.T) {
+	state := "PIPEOPS_INSTALL_STATE=" + t.TempDir()
+	said, code := bash(t, `echo "[$PRESET]"; preset_keep`, state, "PRESET=minimum")
+	require.Zero(t, code, said)
+	said, code = bash(t, `echo "[$PRESET]"; preset_keep`, state)
+	require.Zero(t, code, said)
+	assert.Equal(t, "[minimum]\n", said)
+	said, code = bash(t, `preset_keep`, state, "PRESET=default")
+	require.Zero(t, code, said)
+	said, code = bash(t, `echo "[$PRESET]$(preset_resources)"`, state)
+	require.Zero(t, code, said)
+	assert.Equal(t, "[default]\n", said)
+
+	said, code = bash(t, "agent_token_kept() { return 0; }; components_valid() { return 0; }; settings_check", "PRESET=tiny", "CLUSTER_NAME=a",
+		"PIPEOPS_CONTROL_PLANE_URL=https://cp.example.com")
+	assert.Equal(t, 2, code, said)
+	assert.Contains(t, said, "PRESET=tiny: use one of default minimum production full-monitoring")
+}
+
+// TestAMachineOf512MB is enough for a worker, and warned about as a server.
+func TestAMachineOf512MB(t *testing.T) {
+	for _, c := range []struct {
+		memory       int
+		role, preset string
+		says         string // empty: nothing
+	}{
+		{449, "agent", "", "4|this machine has 449 MB of memory"},
+		{449, "server", "", "4|this machine has 449 MB of memory"},
+		{490, "agent", "", ""}, // what Linux shows of 512 MB
+		{512, "agent", "", ""},
+		{512, "server", "", "WARNING: 512 MB of memory are less than the 900 MB that a k3s server needs"},
+		{899, "server", "", "WARNING: 899 MB"},
+		{900, "server", "minimum", "900 MB of memory leave little for apps"},
+		{1900, "server", "minimum", ""},
+		{1900, "server", "production", "WARNING: the preset production is for machines with 4 GiB of memory, and this one has 1900 MB"},
+		{1900, "agent", "production", ""},
+		{3915, "server", "production", ""},
+		{3915, "server", "full-monitoring", "WARNING: the preset full-monitoring is for machines with 8 GiB"},
+	} {
+		said, code := bash(t, fmt.Sprintf(`
+facts=([OS]=linux [ARCH]=amd64 [INIT]=systemd [ROOT]=yes [CGROUPS]=v2 [DISK_FREE_MB]=20000 [MEMORY_MB]=%d [WANT_ROLE]=%s [WANT_PRESET]=%s)
+decide
+printf '%%s\n' "${obstacles[@]}" "${remarks[@]}"`, c.memory, c.role, c.preset))
+		require.Zero(t, code, said)
+		said = strings.TrimSpace(said)
+		if c.says == "" {
+			assert.Empty(t, said, "%+v", c)
+			continue
+		}
+		assert.True(t, strings.HasPrefix(said, c.says), "%+v: %s", c, said)
+		assert.NotContains(t, said, "\n", "%+v", c)
+	}
+}
