@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/nodes"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
@@ -68,6 +69,9 @@ type Config struct {
 
 	// WebhookRoots are the CAs of webhooks' receivers; nil means the machine's.
 	WebhookRoots *x509.CertPool
+
+	// OpenID is how operators sign in to the console, beside their certificates.
+	OpenID openid.Config
 
 	// Limits bound what one peer can take.
 	Limits Limits
@@ -168,6 +172,7 @@ func (c *Config) Validate() error {
 	}
 	c.Limits.validate(bad)
 	c.Gateway.validate(bad)
+	c.OpenID.Validate(bad)
 	if c.Gateway.Apart && (c.Gateway.Domain == "" || !c.data().Shared()) {
 		bad("--gateway-apart: is for control planes that share a database and a CA; give --gateway-domain, --database and --ca-key-file, or leave it out")
 	}

@@ -26,8 +26,13 @@ func (c *ControlPlane) openConsole(s *store.Store) (err error) {
 	if u, err := url.Parse(place); err == nil {
 		place = u.Host
 	}
+	elsewhere, err := c.openIDSignIn()
+	if err != nil {
+		return err
+	}
 	c.console, err = console.New(console.Options{
-		API: c.operators.Within(), Sessions: consoleSessions{c.authn}, Hosts: c.servesHost, Place: place, Version: c.cfg.Version, Now: c.cfg.Now,
+		Elsewhere: elsewhere,
+		API:       c.operators.Within(), Sessions: consoleSessions{c.authn}, Hosts: c.servesHost, Place: place, Version: c.cfg.Version, Now: c.cfg.Now,
 		Watch: func(ctx context.Context, changed func()) error { return s.Watch(ctx, consoleLooks, changed) },
 	})
 	c.api.console = c.console
@@ -64,11 +69,15 @@ func (k consoleSessions) Find(ctx context.Context, id string) (*web.Session, err
 	if err != nil {
 		return nil, unlessMissing(err)
 	}
+	certificate := kept.Serial
+	if kept.Role != "" { // by OpenID Connect
+		certificate = ""
+	}
 	return web.NewSession(id, operator.Name+", "+operator.Role, console.Visitor{
 		Operator: operator,
 		Identify: func(ctx context.Context) (operatorapi.Caller, error) {
 			known, err := k.authn.OperatorOfConsole(ctx, kept)
-			return operatorapi.Caller{Operator: known, Certificate: kept.Serial, Proven: known.Name}, err
+			return operatorapi.Caller{Operator: known, Certificate: certificate, Proven: known.Name}, err
 		},
 	}), nil
 }

@@ -41,10 +41,13 @@ type Guard struct {
 	Cookie string
 	// Form has a token come in a form, which no log has, and not in the address. Pages needs a page
 	// sign-in then.
-	Form  bool
-	Pages *Pages
-	Next  http.Handler
-	Now   func() time.Time
+	Form bool
+	// Elsewhere is another site at which sessions can be opened as well; nil for none. Pages needs
+	// a page signed-in then, and its Elsewhere.
+	Elsewhere Elsewhere
+	Pages     *Pages
+	Next      http.Handler
+	Now       func() time.Time
 
 	failures *limit.Failures
 	origins  *http.CrossOriginProtection
@@ -66,6 +69,10 @@ func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.Pages.assets.ServeHTTP(w, r)
 	case r.URL.Path == g.Pages.Base+EnterPath:
 		g.enter(w, r)
+	case g.Elsewhere != nil && r.URL.Path == g.Pages.Base+BeginPath:
+		g.begin(w, r)
+	case g.Elsewhere != nil && r.URL.Path == g.Pages.Base+ReturnPath:
+		g.comeBack(w, r)
 	default:
 		g.withSession(w, r)
 	}
@@ -117,10 +124,15 @@ func (g *Guard) enter(w http.ResponseWriter, r *http.Request) {
 		g.Pages.Error(w, r, err)
 		return
 	}
+	g.keep(w, r, session)
+	http.Redirect(w, r, g.Pages.Base+"/", http.StatusSeeOther)
+}
+
+// keep has the browser keep a session.
+func (g *Guard) keep(w http.ResponseWriter, r *http.Request, session *Session) {
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // on loopback there is no TLS for Secure
 		Name: g.Cookie, Value: session.id, Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
 	})
-	http.Redirect(w, r, g.Pages.Base+"/", http.StatusSeeOther)
 }
 
 // exchange returns the session that a request's token opens.

@@ -52,6 +52,8 @@ type Pages struct {
 	Base string
 	// SignIn says how to sign in.
 	SignIn string
+	// Elsewhere names the site at which a session can be opened as well; empty for none.
+	Elsewhere string
 
 	assets *Assets
 	byName map[string]*template.Template

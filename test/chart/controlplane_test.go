@@ -45,6 +45,17 @@ func TestControlPlaneValues(t *testing.T) {
 	assert.Len(t, field[[]any](t, several["NetworkPolicy pipeops-controlplane"], "spec", "ingress"), 2, "the port for control planes is for them alone")
 }
 
+// TestControlPlaneOpenID: nothing of it is there without an issuer.
+func TestControlPlaneOpenID(t *testing.T) {
+	assert.NotContains(t, field[map[string]any](t, render(t, controlChart, "broker.yaml")["ConfigMap pipeops-controlplane"], "data"), "PIPEOPS_OPENID_CLIENT_ID")
+	settings := field[map[string]any](t, render(t, controlChart, "everything.yaml")["ConfigMap pipeops-controlplane"], "data")
+	assert.Equal(t, "https://id.example.com/dex", settings["PIPEOPS_OPENID_ISSUER"])
+	assert.Equal(t, "/etc/pipeops/openid/secret", settings["PIPEOPS_OPENID_CLIENT_SECRET_FILE"])
+	assert.Equal(t, "/etc/pipeops/openid-ca/ca.crt", settings["PIPEOPS_OPENID_CA"])
+	assert.Equal(t, "profile,roles", settings["PIPEOPS_OPENID_SCOPE"])
+	assert.Equal(t, `"cn=ops,ou=groups,dc=example,dc=com=operator","platform-team=admin"`, settings["PIPEOPS_OPENID_ROLE"], "the commas of a group are quoted")
+}
+
 // TestControlPlaneGateway: it has a Service of its own, and none of it is there without a domain.
 func TestControlPlaneGateway(t *testing.T) {
 	const service = "Service pipeops-controlplane-gateway"
@@ -160,6 +171,9 @@ func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
 		{"gateway.apart.enabled=true", "gateway.apart.enabled: needs gateway.domain"},
 		{"gateway.apart.enabled=true,gateway.domain=apps.example.com,database.existingSecret=a,sharedCA.existingSecret=b", "gateway.apart.existingSecret: is missing"},
 		{"gateway.apart.replicaCount=0", "/gateway/apart/replicaCount"},
+		{"openid.issuer=http://id.example.com", "/openid/issuer"},
+		{"openid.issuer=https://id.example.com", "openid.existingSecret: is missing"},
+		{"openid.roles.platform=owner", "/openid/roles/platform"},
 		{"persistence.enabled=later", "/persistence/enabled"},
 		{"persistence.size=1", "/persistence/size"},
 	} {

@@ -61,6 +61,8 @@ var (
 	promtool = compile{dir: "test/observe/tools", flags: []string{"-tags=remove_all_sd"}, patterns: []string{"tool"}}
 	// The gateway's tests of HTTP/2 build it with these flags.
 	h2spec = compile{dir: "test/h2spec/tools", patterns: []string{"tool"}}
+	// The console's tests sign in at it, built with these flags.
+	dex = compile{dir: "test/dex/program", patterns: []string{"."}}
 	// The builds' tests make an image of it.
 	buildkit = compile{dir: "test/buildkit/tools", patterns: []string{"tool"}}
 	// The tunnel's peers, for the benchmark; and the same for its tests.
@@ -109,7 +111,8 @@ func stepsFor(what string) []step {
 			compileTests, compilePeerTests,
 		}
 		if what == "test-all" {
-			steps = append(steps, getMachines, getSimulation, getMonitoring, getBrowser, step{"compile h2spec", h2spec.run}, step{"compile Helm 3", helm3.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
+			steps = append(steps, getMachines, getSimulation, getMonitoring, getBrowser, step{"compile h2spec", h2spec.run}, step{"compile dex", dex.run},
+				step{"compile Helm 3", helm3.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
 		}
 		return steps
 	case "check":

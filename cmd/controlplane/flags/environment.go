@@ -19,6 +19,8 @@ const envPrefix = "PIPEOPS_"
 const (
 	EnvDatabase  = envPrefix + "DATABASE"
 	EnvBrokerURL = envPrefix + "BROKER_URL"
+	// EnvOpenIDSecret has no flag: a command line must not have a secret.
+	EnvOpenIDSecret = envPrefix + "OPENID_CLIENT_SECRET"
 )
 
 // FromEnvironment gives the flags that were not given their values from the

@@ -36,6 +36,7 @@ type controlPlane struct {
 	limits   flags.Limits
 	gateway  flags.Gateway
 	hooks    flags.WebhookCA
+	openID   flags.OpenID
 	logLevel string
 }
 
@@ -94,6 +95,7 @@ there is a broker.`,
 	f.StringVar(&s.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 	s.broker.Add(f)
 	s.hooks.Add(f)
+	s.openID.Add(f)
 	return cmd
 }
 
@@ -108,7 +110,9 @@ func (s *controlPlane) run(ctx context.Context) error {
 	s.cfg.CAKey, noKey = s.Data.CAKey()
 	var unread error
 	s.cfg.WebhookRoots, unread = s.hooks.Roots()
-	if err := errors.Join(err, wrong, noKey, unread, s.broker.Apply(&s.cfg), s.limits.Apply(&s.cfg), s.gateway.Apply(&s.cfg), s.cfg.Validate()); err != nil {
+	var noOpenID error
+	s.cfg.OpenID, noOpenID = s.openID.Config()
+	if err := errors.Join(err, wrong, noKey, unread, noOpenID, s.broker.Apply(&s.cfg), s.limits.Apply(&s.cfg), s.gateway.Apply(&s.cfg), s.cfg.Validate()); err != nil {
 		return cli.Usage(fmt.Errorf("the configuration has mistakes:\n%w", err))
 	}
 	traces, err := tracing.Start(ctx, "pipeops-controlplane", s.Version, os.Getenv, log)

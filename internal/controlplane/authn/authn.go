@@ -29,6 +29,9 @@ type Authenticator struct {
 	CA          *ca.CA
 	TrustDomain string
 	Now         func() time.Time
+	// OpenID is the digest of the settings by which operators sign in by OpenID Connect; empty if
+	// they do not. Sessions that were opened with other settings have ended.
+	OpenID string
 	// Clones is told of copies of agents' identities.
 	Clones interface {
 		Seen(ctx context.Context, agentID string, clone announce.Clone)

@@ -48,6 +48,16 @@ func (p *Authenticator) EnterConsole(ctx context.Context, code string) (id strin
 	return id, session, err
 }
 
+// OpenConsole opens a session for an operator whom an identity provider has identified. The session
+// keeps the role, and ends when the operator expires at the latest. The ID is the session's secret.
+func (p *Authenticator) OpenConsole(ctx context.Context, o store.Operator) (id string, err error) {
+	s := store.ConsoleSession{Kind: store.ConsoleOpen, Operator: o.Name, Serial: p.OpenID, Role: o.Role, ExpiresAt: p.Now().Add(consoleLife)}
+	if o.ExpiresAt.Before(s.ExpiresAt) {
+		s.ExpiresAt = o.ExpiresAt
+	}
+	return p.keepConsole(ctx, s)
+}
+
 // keepConsole stores a session or a code, and returns its secret.
 func (p *Authenticator) keepConsole(ctx context.Context, s store.ConsoleSession) (secret string, err error) {
 	var raw [32]byte
@@ -92,6 +102,12 @@ func (p *Authenticator) OperatorOfConsole(ctx context.Context, session store.Con
 	}
 	if err != nil {
 		return named, err
+	}
+	if kept.Role != "" {
+		if kept.Serial != p.OpenID {
+			return named, controlapi.Errorf(controlapi.CodeCertificateUnknown, "sign in again", "the settings for signing in have changed")
+		}
+		return store.Operator{Name: kept.Operator, Role: kept.Role, CreatedAt: kept.CreatedAt, ExpiresAt: kept.ExpiresAt}, nil
 	}
 	known, err := p.knownOperator(ctx, kept.Operator, kept.Serial)
 	if err == nil && !p.Now().Before(known.ExpiresAt) {

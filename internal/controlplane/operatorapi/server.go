@@ -59,7 +59,8 @@ type Config struct {
 // Server serves the operator API.
 type Server struct {
 	http.Handler
-	performer performer
+	performer      performer
+	refusedSignIns refusals
 }
 
 // server is what all calls share.
@@ -77,7 +78,7 @@ func NewServer(admin *operators.Admin, cfg Config) *Server {
 	admin = admin.With(cfg.Settings)
 	p := performer{newRecorder(admin.Database(), cfg.Name, admin.Now, cfg.Log), admin, cfg.Log}
 	s := &server{performer: p, store: admin.Database(), identify: cfg.Identify, refused: refusals{now: admin.Now}}
-	return &Server{Handler: s.router(cfg.Version), performer: p}
+	return &Server{Handler: s.router(cfg.Version), performer: p, refusedSignIns: refusals{now: admin.Now}}
 }
 
 // Run writes the audit log until the context ends.

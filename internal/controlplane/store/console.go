@@ -12,7 +12,10 @@ type ConsoleSession struct {
 	// Kind is ConsoleCode or ConsoleOpen.
 	Kind string
 	// Operator and Serial are the operator and the certificate that the session is bound to.
-	Operator, Serial     string
+	Operator, Serial string
+	// Role is set if the operator signed in by OpenID Connect. Serial is the digest of the settings
+	// then.
+	Role                 string
 	CreatedAt, ExpiresAt time.Time
 }
 
@@ -22,10 +25,10 @@ const (
 	ConsoleOpen = "open"
 )
 
-const consoleColumns = `digest, kind, operator, serial, created_at, expires_at`
+const consoleColumns = `digest, kind, operator, serial, role, created_at, expires_at`
 
 func scanConsoleSession(row scanner, s *ConsoleSession) error {
-	return row.Scan(&s.Digest, &s.Kind, &s.Operator, &s.Serial, moment{&s.CreatedAt}, moment{&s.ExpiresAt})
+	return row.Scan(&s.Digest, &s.Kind, &s.Operator, &s.Serial, &s.Role, moment{&s.CreatedAt}, moment{&s.ExpiresAt})
 }
 
 // consoleTable has the statements about sessions in the console.
@@ -33,8 +36,8 @@ type consoleTable struct{ table }
 
 // InsertConsoleSession adds a session or a code.
 func (q consoleTable) InsertConsoleSession(ctx context.Context, s ConsoleSession) error {
-	_, err := q.exec(ctx, `INSERT INTO console_sessions (`+consoleColumns+`) VALUES ($1, $2, $3, $4, $5, $6)`,
-		s.Digest, s.Kind, s.Operator, s.Serial, micros(s.CreatedAt), micros(s.ExpiresAt))
+	_, err := q.exec(ctx, `INSERT INTO console_sessions (`+consoleColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		s.Digest, s.Kind, s.Operator, s.Serial, s.Role, micros(s.CreatedAt), micros(s.ExpiresAt))
 	return err
 }
 

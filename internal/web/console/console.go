@@ -37,6 +37,8 @@ type Visitor struct {
 type Options struct {
 	API      operatorapi.Target
 	Sessions web.Keeper
+	// Elsewhere is the identity provider; nil for none.
+	Elsewhere web.Elsewhere
 	// Hosts reports whether a Host header is one of the control plane's.
 	Hosts   func(host string) bool
 	Place   string // what the header names: the control plane's address
@@ -66,15 +68,20 @@ var nav = []web.Link{
 
 // New returns the pages.
 func New(opts Options) (*Console, error) {
+	elsewhere := ""
+	if opts.Elsewhere != nil {
+		elsewhere = opts.Elsewhere.Name()
+	}
 	pages, err := web.NewPages(web.Pages{
 		Product: "PipeOps console", Place: opts.Place, Version: opts.Version, Nav: nav, Base: operatorapi.ConsolePath, SignIn: signIn,
+		Elsewhere: elsewhere,
 	}, files)
 	if err != nil {
 		return nil, err
 	}
 	c := &Console{opts: opts, pages: pages, streams: web.NewStreams(maxStreams)}
 	c.Handler = web.NewGuard(web.Guard{
-		Hosts: opts.Hosts, Sessions: opts.Sessions, Cookie: Cookie, Form: true, Pages: pages, Next: c.routes(), Now: opts.Now,
+		Hosts: opts.Hosts, Sessions: opts.Sessions, Cookie: Cookie, Form: true, Elsewhere: opts.Elsewhere, Pages: pages, Next: c.routes(), Now: opts.Now,
 	})
 	return c, nil
 }

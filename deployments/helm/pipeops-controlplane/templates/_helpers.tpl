@@ -89,6 +89,7 @@ PIPEOPS_OUTBOX_{{ $name }}: {{ int64 . | quote }}
 {{- with .Values.webhookCA.existingConfigMap }}
 PIPEOPS_WEBHOOK_CA: /etc/pipeops/webhook-ca/ca.crt
 {{- end }}
+{{- include "pipeops-controlplane.openid-settings" . }}
 {{- include "pipeops-controlplane.database-settings" . }}
 {{- with .Values.sharedCA }}
 {{- if .existingSecret }}
@@ -160,6 +161,29 @@ PIPEOPS_{{ $name }}: {{ int64 . | quote }}
 {{- end }}
 {{- with .sharedAddresses }}
 PIPEOPS_SHARED_ADDRESS: {{ join "," . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "pipeops-controlplane.openid-settings" }}
+{{- with .Values.openid }}
+{{- if .issuer }}
+{{- $roles := list }}
+{{- range $group, $role := .roles }}
+{{- $roles = append $roles (printf "%s=%s" $group $role | replace "\"" "\"\"" | printf "\"%s\"") }}
+{{- end }}
+PIPEOPS_OPENID_ISSUER: {{ .issuer | quote }}
+PIPEOPS_OPENID_CLIENT_ID: {{ .clientId | quote }}
+PIPEOPS_OPENID_CLIENT_SECRET_FILE: /etc/pipeops/openid/{{ .key }}
+PIPEOPS_OPENID_NAME_CLAIM: {{ .nameClaim | quote }}
+PIPEOPS_OPENID_GROUPS_CLAIM: {{ .groupsClaim | quote }}
+{{- with .scopes }}
+PIPEOPS_OPENID_SCOPE: {{ join "," . | quote }}
+{{- end }}
+PIPEOPS_OPENID_ROLE: {{ join "," $roles | quote }}
+{{- if .ca.existingConfigMap }}
+PIPEOPS_OPENID_CA: /etc/pipeops/openid-ca/ca.crt
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

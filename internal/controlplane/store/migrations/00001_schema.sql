@@ -410,12 +410,15 @@ CREATE TABLE operator_changes (
 );
 
 -- Sessions of operators in the console (kind open), and the codes that open one, once (kind code).
--- digest is of the secret that the browser has. Both end with the operator's certificate.
+-- digest is of the secret that the browser has. Both end with the operator's certificate, whose
+-- serial number is there. With a role, the operator signed in by OpenID Connect: the role is that of
+-- the sign-in, and serial is the digest of the settings.
 CREATE TABLE console_sessions (
     digest     TEXT PRIMARY KEY,
     kind       TEXT   NOT NULL,
     operator   TEXT   NOT NULL,
     serial     TEXT   NOT NULL,
+    role       TEXT   NOT NULL,
     created_at BIGINT NOT NULL,
     expires_at BIGINT NOT NULL
 );

@@ -1,0 +1,55 @@
+package controlplane
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+)
+
+// openIDSignIn opens sessions in the console for those whom the identity provider has identified.
+type openIDSignIn struct {
+	*openid.Provider
+	issuer   string
+	home     *url.URL
+	operator *operatorapi.Server
+	authn    *authn.Authenticator
+}
+
+var _ web.Elsewhere = openIDSignIn{}
+
+// openIDSignIn returns nil if operators do not sign in by OpenID Connect.
+func (c *ControlPlane) openIDSignIn() (web.Elsewhere, error) {
+	if !c.cfg.OpenID.Given() {
+		return nil, nil //nolint:nilnil // as it says
+	}
+	home, err := url.Parse(c.cfg.AdvertiseAPI + operatorapi.ConsolePath)
+	if err != nil {
+		return nil, err
+	}
+	provider := openid.New(c.cfg.OpenID, home.String()+web.ReturnPath, c.cfg.Now)
+	c.authn.OpenID = c.cfg.OpenID.Digest()
+	return openIDSignIn{provider, c.cfg.OpenID.Issuer, home, c.operators, c.authn}, nil
+}
+
+// Home implements web.Elsewhere.
+func (s openIDSignIn) Home() *url.URL { return s.home }
+
+// Return implements web.Elsewhere.
+func (s openIDSignIn) Return(ctx context.Context, secret string, query url.Values) (*web.Session, error) {
+	person, refused := s.Finish(ctx, secret, query)
+	in := operatorapi.SignIn{Operator: person.Name, Issuer: s.issuer, Subject: person.Subject, Role: person.Role}
+	id := ""
+	err := s.operator.RecordSignIn(ctx, in, refused, func(ctx context.Context) (err error) {
+		id, err = s.authn.OpenConsole(ctx, store.Operator{Name: person.Name, Role: person.Role, ExpiresAt: person.Expires})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return consoleSessions{s.authn}.Find(ctx, id)
+}

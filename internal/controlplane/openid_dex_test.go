@@ -1,0 +1,69 @@
+package controlplane
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
+	"github.com/pipeops/pipeops-vm-agent/test/dex"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
+)
+
+// TestAnOperatorSignsInAtDex, which starts after the control plane.
+func TestAnOperatorSignsInAtDex(t *testing.T) {
+	suite.Release(t, "sign-in to the console at dex, an OpenID provider")
+	d := dex.New(t)
+	p := start(t, func(c *Config) {
+		c.OpenID = openIDSettings(d.Issuer, d.Certificate)
+		c.OpenID.Roles = map[string]string{dex.Group: operators.RoleAdmin}
+	})
+	b := p.browserFor(d.Certificate)
+	status, body := b.get("/console/sign-in")
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, body, "cannot be used")
+	d.Start(openIDClient, openIDSecret, p.Advertised().API+"/console"+web.ReturnPath)
+	p.clock.forward(3 * time.Second)
+
+	back := b.stopAtReturn()
+	_, _ = b.get("/console/sign-in")
+	kept := b.loginSecret()
+	require.NotEmpty(t, kept)
+	status, body = b.get(*back)
+	require.Equal(t, http.StatusOK, status, body)
+	_, body = b.get("/console/operators")
+	assert.Contains(t, body, "openid/"+dex.Email+", admin")
+
+	again := p.browserFor(d.Certificate)
+	again.keep(kept)
+	status, body = again.get(*back)
+	assert.Equal(t, http.StatusUnauthorized, status, "dex takes no code twice")
+	assert.Contains(t, body, "refused the code")
+	assert.Empty(t, again.kept(console.Cookie))
+}
+
+// TestWhoHasNoRoleDoesNotSignInAtDex, or of whom dex does not send the groups.
+func TestWhoHasNoRoleDoesNotSignInAtDex(t *testing.T) {
+	suite.Release(t, "refused sign-in to the console at dex, an OpenID provider")
+	for says, change := range map[string]func(*Config){
+		"No group of kilgore@kilgore.trout has a role here; the claim groups has authors": func(*Config) {},
+		"The ID token has no claim groups":                                                func(c *Config) { c.OpenID.Scopes = []string{"email"} },
+	} {
+		d := dex.New(t)
+		p := start(t, func(c *Config) {
+			c.OpenID = openIDSettings(d.Issuer, d.Certificate)
+			change(c)
+		})
+		d.Start(openIDClient, openIDSecret, p.Advertised().API+"/console"+web.ReturnPath)
+		b := p.browserFor(d.Certificate)
+		status, body := b.get("/console/sign-in")
+		assert.Equal(t, http.StatusForbidden, status, says)
+		assert.Contains(t, body, says)
+		b.isOut(says)
+	}
+}
