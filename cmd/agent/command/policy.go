@@ -25,7 +25,7 @@ func newPolicy() *cobra.Command {
 		Short: "Check what the policy allows Runners to do",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return fmt.Errorf("%w: %w\n%s", errUsage, cli.NoSubcommand(cmd, args), cli.SeeHelp(cmd.CommandPath()))
+			return mistake(cli.NoSubcommand(cmd, args))
 		},
 	}
 	cmd.AddCommand(newPolicyCheck(), newPolicyCommands())
@@ -106,7 +106,7 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	}
 	i, err := c.intent(args[0])
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return wrong(err)
 	}
 	rule, err := p.Explain(i)
 	if err != nil {

@@ -22,7 +22,7 @@ func newPrintConfig() *cobra.Command {
 				return printErr
 			}
 			if err != nil {
-				return fmt.Errorf("%w: configuration:\n%w", errUsage, err)
+				return wrong(fmt.Errorf("configuration:\n%w", err))
 			}
 			return nil
 		},

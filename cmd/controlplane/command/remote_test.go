@@ -84,7 +84,7 @@ func TestCommandsWorkFromElsewhere(t *testing.T) {
 	assert.Contains(t, out, "first start")
 	run(0, "ca", "rotate", "start", "--dry-run")
 	_, err := run(exitFailure, "agent", "remove", "shop")
-	assert.Contains(t, err, "is not revoked (fix: run")
+	assert.Contains(t, err, "is not revoked\n  fix: run")
 	_, err = run(exitFailure, "dead-letters", "list")
 	assert.Contains(t, err, "has no broker")
 

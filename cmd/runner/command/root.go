@@ -101,6 +101,7 @@ func addGroups(a *base.CLI, root *cobra.Command) {
 		cluster.NewCost(a), cluster.NewEvents(a), cluster.NewNamespace(a), cluster.NewNode(a), cluster.NewRoutes(a))
 	group(root, "Access:",
 		contexts.NewLogin(a), contexts.NewContext(a), access.NewCredentials(a), access.NewKubeconfig(a), access.NewKubeCredential(a))
+	group(root, "Help:", cli.NewExplain(root.Name()))
 }
 
 func group(root *cobra.Command, title string, commands ...*cobra.Command) {
