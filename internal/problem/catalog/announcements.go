@@ -30,7 +30,7 @@ var announcements = []Entry{
 	{
 		"PO-6005", "unroutable", "No queue accepts the announcement",
 		"No queue is bound for the announcement. The control plane sends it again after the queue is declared again.",
-		"Check whether somebody deleted a queue or binding at the broker.",
+		"Check whether a queue or binding was deleted at the broker.",
 		"docs/deployer/announcements.md#when-there-is-no-broker",
 	},
 	{

@@ -1,6 +1,6 @@
-// Package catalog is the one table of the errors that have a number: what each means, what to do,
-// and the page about it. It is data for people, which the command lines and docs/reference/errors.md
-// print. Wires carry an error's name alone, so no server and no client needs this package.
+// Package catalog is the one table of errors that have a code: what each means, what to do, and the
+// page about it. It is for people: command lines and docs/reference/errors.md print it. Wires carry
+// an error's name alone, so no server and no client needs this package.
 package catalog
 
 import (

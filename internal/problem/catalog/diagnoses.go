@@ -100,7 +100,7 @@ var diagnoses = []Entry{
 	},
 	{
 		"PO-2017", "InvalidSpec", "Invalid spec",
-		"Somebody changed the App with kubectl to a spec that the Runner API would refuse.",
+		"The App was changed with kubectl to a spec that the Runner API would refuse.",
 		"Deploy the App again with a valid spec.",
 		"docs/reference/runner-api.md#apps",
 	},

@@ -4,7 +4,7 @@ package catalog
 var installer = []Entry{
 	{
 		"PO-9001", "installer_bug", "Unexpected failure of the installer",
-		"A command failed that the installer expects to work. It is a bug, or a machine that nobody has tried.",
+		"A command failed that the installer expects to work. It is a bug, or a kind of machine that is not tested.",
 		"Run it again. If it stays, report it with the log.",
 		"docs/cluster-owner/install.md#exit-codes",
 	},

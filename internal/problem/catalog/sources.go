@@ -208,7 +208,7 @@ var sources = []Entry{
 	},
 	{
 		"PO-5124", "build_removed", "Build removed",
-		"Somebody deleted the build of a source before it ended.",
+		"The build of a source was deleted before it ended.",
 		"Build again: `pipeops-runner source sync AGENT NAME`.",
 		"docs/deployer/git.md#a-repository-with-a-dockerfile-and-no-image",
 	},
