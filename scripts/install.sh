@@ -144,7 +144,7 @@ settings_check() {
   for file in "$AGENT_TOKEN_FILE" "$PIPEOPS_CA_FILE" "$PIPEOPS_MANIFEST"; do
     [[ -z $file || -r $file ]] || wrong+=("$file cannot be read")
   done
-  ((${#wrong[@]} == 0)) || fail "$EXIT_USAGE" "the settings are not complete:$(printf '\n    - %s' "${wrong[@]}")" \
+  ((${#wrong[@]} == 0)) || fail "$EXIT_USAGE" PO-9002 "the settings are not complete:$(printf '\n    - %s' "${wrong[@]}")" \
     "they come from the environment, which sudo does not pass on by itself" \
     "set them and run again; with sudo: sudo -E bash install.sh"
 }
@@ -244,13 +244,17 @@ would() {
   say "  would $*"
 }
 
-# fail CODE WHAT WHY FIX ends the script.
+# ERRORS is the page about every code, which internal/problem/catalog makes.
+ERRORS=https://github.com/pipeops/pipeops-vm-agent/blob/main/docs/reference/errors.md
+
+# fail EXIT CODE WHAT WHY FIX ends the script.
 fail() {
-  local text="error: $2
-  why:  $3
-  fix:  $4"
+  local text="error: $3
+  why: $4
+  fix: $5
+  code: $2 $ERRORS#${2,,}"
   [[ -z $log_to ]] || text+="
-  log:  $log_to"
+  log: $log_to"
   say "$text" >&2
   failed=yes
   exit "$1"
@@ -275,7 +279,7 @@ logged() {
 
 # on_error is for what nobody thought of.
 on_error() {
-  fail "$EXIT_UNEXPECTED" "line $1: \`$2\` failed unexpectedly" "this is a bug, or a machine that nobody has tried yet" \
+  fail "$EXIT_UNEXPECTED" PO-9001 "line $1: \`$2\` failed unexpectedly" "this is a bug, or a machine that nobody has tried yet" \
     "run it again, and if it stays: report it with the log"
 }
 
@@ -619,13 +623,14 @@ facts_print() {
 
 decided="" because=""
 k3s_flags=()
-obstacles=() # CODE|WHAT|WHY|FIX
+obstacles=() # EXIT|CODE|WHAT|WHY|FIX
 remarks=()
 
 MEMORY_SERVER_MB=900 MEMORY_WORKER_MB=450 MEMORY_GOOD_MB=1900
 DISK_SERVER_MB=5000 DISK_WORKER_MB=3000
 
-obstacle() { obstacles+=("$1|$2|$3|$4"); }
+# obstacle EXIT CODE WHAT WHY FIX
+obstacle() { obstacles+=("$1|$2|$3|$4|$5"); }
 
 decide() {
   decided="" because="" k3s_flags=() obstacles=() remarks=()
@@ -636,7 +641,7 @@ decide() {
     existing) decide_existing ;;
   esac
   [[ ${facts[ARCH]} == amd64 || ${facts[ARCH]} == arm64 ]] ||
-    obstacle "$EXIT_MACHINE" "the architecture ${facts[ARCH]} is not supported" "there is no agent for it" "use an amd64 or arm64 machine"
+    obstacle "$EXIT_MACHINE" PO-9004 "the architecture ${facts[ARCH]} is not supported" "there is no agent for it" "use an amd64 or arm64 machine"
 }
 
 decided_by() { decided="$1" because="$2"; }
@@ -655,7 +660,7 @@ decide_type() {
     decided_by existing "this machine runs Kubernetes already (${facts[KUBERNETES]})"
   elif [[ ${facts[OS]} == linux && ${facts[WSL]:-no} == 1 ]]; then
     decided_by none "WSL 1 has no Linux kernel"
-    obstacle "$EXIT_MACHINE" "this is WSL 1" "Kubernetes needs a Linux kernel" "in PowerShell: wsl --set-version ${facts[DISTRO]} 2"
+    obstacle "$EXIT_MACHINE" PO-9004 "this is WSL 1" "Kubernetes needs a Linux kernel" "in PowerShell: wsl --set-version ${facts[DISTRO]} 2"
   elif can_run_k3s; then
     decided_by k3s "Linux with ${facts[INIT]}: the lightest that is whole"
   else
@@ -697,15 +702,15 @@ decide_in_docker_type() {
   [[ ${facts[OS]} == macos || ${facts[WSL]:-no} != 2 ]] ||
     fix="put [boot] systemd=true into /etc/wsl.conf, then in PowerShell: wsl --shutdown"
   [[ ${facts[CONTAINER]:-none} == none ]] || fix="run it on the container's host, or give the container --privileged and an init"
-  obstacle "$EXIT_MACHINE" "no Kubernetes can be set up here" "$why, and Docker does not run" "$fix"
+  obstacle "$EXIT_MACHINE" PO-9005 "no Kubernetes can be set up here" "$why, and Docker does not run" "$fix"
 }
 
 # decide_k3s: flags for where it runs, and what stands in its way.
 decide_k3s() {
-  [[ ${facts[OS]} == linux ]] || obstacle "$EXIT_MACHINE" "k3s does not run on ${facts[OS]}" "it needs Linux" "unset CLUSTER_TYPE, or use k3d"
-  [[ ${facts[ROOT]:-no} == yes ]] || obstacle "$EXIT_ROOT" "root is needed to install k3s" \
+  [[ ${facts[OS]} == linux ]] || obstacle "$EXIT_MACHINE" PO-9004 "k3s does not run on ${facts[OS]}" "it needs Linux" "unset CLUSTER_TYPE, or use k3d"
+  [[ ${facts[ROOT]:-no} == yes ]] || obstacle "$EXIT_ROOT" PO-9003 "root is needed to install k3s" \
     "this runs as an ordinary user" "sudo -E bash install.sh"
-  [[ ${facts[INIT]} == systemd || ${facts[INIT]} == openrc ]] || obstacle "$EXIT_MACHINE" "nothing could keep k3s running" \
+  [[ ${facts[INIT]} == systemd || ${facts[INIT]} == openrc ]] || obstacle "$EXIT_MACHINE" PO-9006 "nothing could keep k3s running" \
     "neither systemd nor OpenRC runs (INIT=${facts[INIT]})" "boot with an init system, or use CLUSTER_TYPE=k3d with Docker"
   decide_k3s_flags
   decide_k3s_resources
@@ -745,7 +750,7 @@ decide_k3s_resources() {
   number "${facts[DISK_FREE_MB]:-0}" || true
   free="$REPLY"
   if ((has < MEMORY_WORKER_MB)); then
-    obstacle "$EXIT_MACHINE" "this machine has $has MB of memory" "k3s needs $memory MB, and would be killed again and again" \
+    obstacle "$EXIT_MACHINE" PO-9007 "this machine has $has MB of memory" "k3s needs $memory MB, and would be killed again and again" \
       "use a larger machine"
   elif ((has < memory)); then
     remarks+=("WARNING: $has MB of memory are less than the $memory MB that a k3s server needs: Linux may kill it; a worker needs $MEMORY_WORKER_MB MB (NODE_TYPE=agent)")
@@ -754,7 +759,7 @@ decide_k3s_resources() {
   fi
   decide_preset "$has"
   if [[ ${facts[K3S_OURS]:-no} == no ]] && ((free < disk)); then
-    obstacle "$EXIT_MACHINE" "$free MB are free below /var/lib" "k3s and images need $disk MB, and the kubelet evicts pods on a full disk" \
+    obstacle "$EXIT_MACHINE" PO-9008 "$free MB are free below /var/lib" "k3s and images need $disk MB, and the kubelet evicts pods on a full disk" \
       "make room: du -xh -d2 /var | sort -h | tail"
   fi
 }
@@ -775,26 +780,26 @@ decide_k3s_cgroups() {
   [[ ${facts[INIT]} != openrc ]] || fix="rc-update add cgroups && rc-service cgroups start"
   case "${facts[CGROUPS]:-none}" in
     v1 | v2) ;;
-    *) obstacle "$EXIT_MACHINE" "the memory cgroup is not there (CGROUPS=${facts[CGROUPS]:-none})" "the kubelet cannot limit pods without it" "$fix" ;;
+    *) obstacle "$EXIT_MACHINE" PO-9009 "the memory cgroup is not there (CGROUPS=${facts[CGROUPS]:-none})" "the kubelet cannot limit pods without it" "$fix" ;;
   esac
 }
 
 decide_k3s_conflicts() {
   local other="${facts[KUBERNETES]:-}"
   if [[ ${facts[K3S_OURS]:-no} == no && -n $other ]]; then
-    obstacle "$EXIT_DECISION" "this machine has $other already, and not from this installer" "a second Kubernetes would fight with it over ports and iptables" \
+    obstacle "$EXIT_DECISION" PO-9014 "this machine has $other already, and not from this installer" "a second Kubernetes would fight with it over ports and iptables" \
       "use it: --context NAME with its KUBECONFIG; or remove it first"
   elif [[ ${facts[K3S_RUNS]:-no} == no && -n ${facts[PORTS_IN_USE]:-} ]]; then
-    obstacle "$EXIT_MACHINE" "port ${facts[PORTS_IN_USE]} is in use" "another program listens where k3s has to" \
+    obstacle "$EXIT_MACHINE" PO-9010 "port ${facts[PORTS_IN_USE]} is in use" "another program listens where k3s has to" \
       "see which: ss -ltnp '( sport = :${facts[PORTS_IN_USE]%%,*} )', and stop it"
   fi
   local role="${facts[WANT_ROLE]:-server}"
   [[ ${facts[K3S_OURS]:-no} == no || ${facts[K3S_OURS]} == "$role" ]] ||
-    obstacle "$EXIT_DECISION" "this machine is a k3s ${facts[K3S_OURS]} already" "it cannot be a $role too" "uninstall first: install.sh uninstall"
+    obstacle "$EXIT_DECISION" PO-9014 "this machine is a k3s ${facts[K3S_OURS]} already" "it cannot be a $role too" "uninstall first: install.sh uninstall"
 }
 
 decide_in_docker() {
-  [[ ${facts[DOCKER]:-no} == running ]] || obstacle "$EXIT_MACHINE" "Docker does not run" "$decided runs inside it" "start Docker, then run this again"
+  [[ ${facts[DOCKER]:-no} == running ]] || obstacle "$EXIT_MACHINE" PO-9011 "Docker does not run" "$decided runs inside it" "start Docker, then run this again"
   remarks+=("$decided is for development: it ends with Docker")
 }
 
@@ -804,7 +809,7 @@ decide_existing() {
   if [[ ${facts[TERMINAL]:-no} == yes && -n $context ]]; then
     return 0 # it will be asked about
   fi
-  obstacle "$EXIT_DECISION" "which cluster is not said" "a kubectl context is used only when it is named${context:+ (the current one is $context)}" \
+  obstacle "$EXIT_DECISION" PO-9013 "which cluster is not said" "a kubectl context is used only when it is named${context:+ (the current one is $context)}" \
     "name it: install.sh install --context ${context:-NAME}    (kubectl config get-contexts lists them)"
 }
 
@@ -834,13 +839,13 @@ decision_print() {
 # decision_require ends with the first obstacle, and tells of the others.
 decision_require() {
   ((${#obstacles[@]} > 0)) || return 0
-  local code what why fix i
+  local exit code what why fix i
   for ((i = ${#obstacles[@]} - 1; i > 0; i--)); do
-    IFS='|' read -r code what why fix <<<"${obstacles[i]}"
+    IFS='|' read -r exit code what why fix <<<"${obstacles[i]}"
     say "also: $what (fix: $fix)" >&2
   done
-  IFS='|' read -r code what why fix <<<"${obstacles[0]}"
-  fail "$code" "$what" "$why" "$fix"
+  IFS='|' read -r exit code what why fix <<<"${obstacles[0]}"
+  fail "$exit" "$code" "$what" "$why" "$fix"
 }
 
 # ---------------------------------------------------------------- state
@@ -851,7 +856,7 @@ locked=no
 
 state_open() {
   [[ $dry_run == no ]] || return 0
-  (umask 077 && mkdir -p "$STATE_DIR/backups") 2>/dev/null || fail "$EXIT_ROOT" "$STATE_DIR cannot be made" "it belongs to another user" "sudo -E bash install.sh"
+  (umask 077 && mkdir -p "$STATE_DIR/backups") 2>/dev/null || fail "$EXIT_ROOT" PO-9003 "$STATE_DIR cannot be made" "it belongs to another user" "sudo -E bash install.sh"
   lock_take
   tmp_dir="$STATE_DIR/tmp" # here, so that the next run removes what a killed one has left
   rm -rf "$tmp_dir"
@@ -863,7 +868,7 @@ lock_take() {
   if ! ln -s "$$" "$STATE_DIR/lock" 2>/dev/null; then
     holder="$(readlink "$STATE_DIR/lock" || true)"
     if [[ -n $holder ]] && kill -0 "$holder" 2>/dev/null && [[ $holder != "$$" ]] && runs_installer "$holder"; then
-      fail "$EXIT_BUSY" "another run (process $holder) is at work" "two would get in each other's way" "wait for it: tail -f $LOG_FILE"
+      fail "$EXIT_BUSY" PO-9016 "another run (process $holder) is at work" "two would get in each other's way" "wait for it: tail -f $LOG_FILE"
     fi
     ln -sfn "$$" "$STATE_DIR/lock" # of a run that was killed
   fi
@@ -964,13 +969,13 @@ fetch() {
   tmp_open
   if [[ -n $PIPEOPS_BUNDLE ]]; then
     from="$PIPEOPS_BUNDLE/${url#https://}"
-    [[ -r $from ]] || fail "$EXIT_NETWORK" "the bundle has no ${url#https://}" "it is of another version, or for another architecture" \
+    [[ -r $from ]] || fail "$EXIT_NETWORK" PO-9110 "the bundle has no ${url#https://}" "it is of another version, or for another architecture" \
       "make one that fits: make bundle VERSION=$PIPEOPS_VERSION"
     cp "$from" "$file"
     return
   fi
   [[ -z $PIPEOPS_MIRROR ]] || from="${PIPEOPS_MIRROR%/}/${url#https://}"
-  command -v curl >/dev/null || fail "$EXIT_MACHINE" "curl is not installed" "downloads need it" "$(install_hint curl)"
+  command -v curl >/dev/null || fail "$EXIT_MACHINE" PO-9012 "curl is not installed" "downloads need it" "$(install_hint curl)"
   ca_arguments
   log "fetch $from"
   # The system's own settings for proxies and CAs are curl's too.
@@ -982,24 +987,24 @@ fetch() {
 
 # fetch_failed explains an exit code of curl.
 fetch_failed() {
-  local host="${2#https://}" why fix
+  local host="${2#https://}" number=PO-9102 why fix
   host="${host%%/*}"
   local code="$1"
   [[ $last_output != *"Resolving timed out"* ]] || code=6
   # What older and newer curls say of a proxy's answer to CONNECT.
   [[ $last_output != *"HTTP response code said error"* && $last_output != *CONNECT*response* ]] || code=proxy
   case "$code" in
-    proxy) why="the proxy does not let it through: it wants an account, or forbids $host ($last_output)" fix="set HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT, or have $host allowed" ;;
-    5) why="the proxy's name cannot be resolved" fix="check HTTPS_PROXY" ;;
-    6) why="the name ${host%%:*} cannot be resolved: no DNS" fix="check: getent hosts ${host%%:*}; cat /etc/resolv.conf" ;;
-    7 | 28) why="$host does not answer: a firewall, or a proxy is needed" fix="set HTTPS_PROXY, a mirror (PIPEOPS_MIRROR), or use an offline bundle" ;;
-    18 | 56 | 92) why="the connection broke in the middle" fix="run it again" ;;
-    22) why="$last_output" fix="check the version, and the mirror if there is one: curl -fI $2" ;;
-    23) why="the disk is full, or it cannot be written" fix="df -h ${TMPDIR:-/tmp}" ;;
-    35 | 60 | 77) why="the certificate of $host is not trusted: a wrong clock, or a proxy that looks into TLS" fix="check the clock (date), or set PIPEOPS_CA_FILE to the proxy's CA" ;;
+    proxy) number=PO-9103 why="the proxy does not let it through: it wants an account, or forbids $host ($last_output)" fix="set HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT, or have $host allowed" ;;
+    5) number=PO-9103 why="the proxy's name cannot be resolved" fix="check HTTPS_PROXY" ;;
+    6) number=PO-9104 why="the name ${host%%:*} cannot be resolved: no DNS" fix="check: getent hosts ${host%%:*}; cat /etc/resolv.conf" ;;
+    7 | 28) number=PO-9105 why="$host does not answer: a firewall, or a proxy is needed" fix="set HTTPS_PROXY, a mirror (PIPEOPS_MIRROR), or use an offline bundle" ;;
+    18 | 56 | 92) number=PO-9106 why="the connection broke in the middle" fix="run it again" ;;
+    22) number=PO-9107 why="$last_output" fix="check the version, and the mirror if there is one: curl -fI $2" ;;
+    23) number=PO-9108 why="the disk is full, or it cannot be written" fix="df -h ${TMPDIR:-/tmp}" ;;
+    35 | 60 | 77) number=PO-9109 why="the certificate of $host is not trusted: a wrong clock, or a proxy that looks into TLS" fix="check the clock (date), or set PIPEOPS_CA_FILE to the proxy's CA" ;;
     *) why="curl ended with $code: $last_output" fix="try it: curl -v -o /dev/null $2" ;;
   esac
-  fail "$EXIT_NETWORK" "download of $2 failed" "$why" "$fix"
+  fail "$EXIT_NETWORK" "$number" "download of $2 failed" "$why" "$fix"
 }
 
 install_hint() {
@@ -1024,11 +1029,11 @@ sha256_of() {
 # verify FILE SUM NAME
 verify() {
   local got
-  [[ $2 =~ ^[0-9a-f]{64}$ ]] || fail "$EXIT_CHECKSUM" "there is no checksum for $3" "the list of checksums does not name it" "check the version"
+  [[ $2 =~ ^[0-9a-f]{64}$ ]] || fail "$EXIT_CHECKSUM" PO-9111 "there is no checksum for $3" "the list of checksums does not name it" "check the version"
   got="$(sha256_of "$1")"
   [[ $got == "$2" ]] || {
     rm -f "$1"
-    fail "$EXIT_CHECKSUM" "$3 is not what its publisher made: its checksum is $got, not $2" \
+    fail "$EXIT_CHECKSUM" PO-9112 "$3 is not what its publisher made: its checksum is $got, not $2" \
       "the download was cut short or changed on its way (a proxy's page, a stale mirror)" "run it again; if it stays, do not use this source"
   }
   log "checksum of $3 is right: $got"
@@ -1075,7 +1080,7 @@ newest_version() {
   fetch "$NEWEST_URL" "$tmp_dir/version.txt"
   PIPEOPS_VERSION="$(head -c 100 "$tmp_dir/version.txt" | head -n 1)"
   [[ $PIPEOPS_VERSION =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] ||
-    fail "$EXIT_NETWORK" "the newest version cannot be found" "what is at $NEWEST_URL is not a version (a proxy's page?)" "name it: install.sh upgrade --version VERSION"
+    fail "$EXIT_NETWORK" PO-9114 "the newest version cannot be found" "what is at $NEWEST_URL is not a version (a proxy's page?)" "name it: install.sh upgrade --version VERSION"
 }
 
 # older VERSION THAN, both vMAJOR.MINOR.PATCH[-PRERELEASE]; a prerelease comes before
@@ -1101,7 +1106,7 @@ program_install() {
   mv -f "$2" "$path.pipeops-new"
   mv -f "$path.pipeops-new" "$path"
   say "    installed $path"
-  logged "$path" --version || logged "$path" version --client || (($? != 126)) || fail "$EXIT_MACHINE" "$path may not be executed" \
+  logged "$path" --version || logged "$path" version --client || (($? != 126)) || fail "$EXIT_MACHINE" PO-9115 "$path may not be executed" \
     "SELinux forbids it (SELINUX=${facts[SELINUX]}), or the file system is mounted noexec" \
     "restorecon -v $path; ausearch -m avc -ts recent; findmnt -T $path"
 }
@@ -1156,7 +1161,7 @@ fetch_pinned() {
     verify "$file" "$wanted" "$name"
     return
   fi
-  [[ -z $pinned || " ${unpinned[*]} " == *" $pinned "* || ${PIPEOPS_ALLOW_UNSIGNED:-} == yes ]] || fail "$EXIT_CHECKSUM" "this script has no checksum for $pinned" \
+  [[ -z $pinned || " ${unpinned[*]} " == *" $pinned "* || ${PIPEOPS_ALLOW_UNSIGNED:-} == yes ]] || fail "$EXIT_CHECKSUM" PO-9111 "this script has no checksum for $pinned" \
     "only its own site has one: $list" "check that list, and set $setting to the checksum; or set PIPEOPS_ALLOW_UNSIGNED=yes to go by the list alone"
   say "    note: $name is verified by the checksum of its own site alone; $setting sets yours"
   fetch_verified "$url" "$file" "$list" "$name"
@@ -1175,10 +1180,10 @@ signature_check() {
   local key keys signed=0
   IFS=, read -r -a keys <<<"$RELEASE_KEYS"
   ((${#keys[@]} > 0 || PIPEOPS_UPDATE_SIGNATURES > 1)) || return 0 # a script that no release stamped
-  ((${#keys[@]} >= PIPEOPS_UPDATE_SIGNATURES)) || fail "$EXIT_USAGE" "$PIPEOPS_UPDATE_SIGNATURES signatures are more than the ${#keys[@]} keys of this script can make" \
+  ((${#keys[@]} >= PIPEOPS_UPDATE_SIGNATURES)) || fail "$EXIT_USAGE" PO-9113 "$PIPEOPS_UPDATE_SIGNATURES signatures are more than the ${#keys[@]} keys of this script can make" \
     "PIPEOPS_UPDATE_SIGNATURES asks for them" "use install.sh of a release that trusts as many keys, or ask for fewer signatures"
   if ! signature_tool; then
-    [[ ${PIPEOPS_ALLOW_UNSIGNED:-} == yes && $PIPEOPS_UPDATE_SIGNATURES == 1 ]] || fail "$EXIT_CHECKSUM" "the signature of $PIPEOPS_VERSION cannot be checked" \
+    [[ ${PIPEOPS_ALLOW_UNSIGNED:-} == yes && $PIPEOPS_UPDATE_SIGNATURES == 1 ]] || fail "$EXIT_CHECKSUM" PO-9113 "the signature of $PIPEOPS_VERSION cannot be checked" \
       "neither minisign nor OpenSSL 3 is installed" "$(install_hint minisign); or set PIPEOPS_ALLOW_UNSIGNED=yes to go by its checksums alone"
     say "    note: the signature of $PIPEOPS_VERSION is not checked, only its checksums: PIPEOPS_ALLOW_UNSIGNED=yes"
     return 0
@@ -1189,9 +1194,9 @@ signature_check() {
     say "    signed by $key"
     ((++signed < PIPEOPS_UPDATE_SIGNATURES)) || return 0
   done
-  ((signed == 0)) || fail "$EXIT_CHECKSUM" "the checksums of $PIPEOPS_VERSION have $signed of the $PIPEOPS_UPDATE_SIGNATURES signatures that PIPEOPS_UPDATE_SIGNATURES asks for" \
+  ((signed == 0)) || fail "$EXIT_CHECKSUM" PO-9113 "the checksums of $PIPEOPS_VERSION have $signed of the $PIPEOPS_UPDATE_SIGNATURES signatures that PIPEOPS_UPDATE_SIGNATURES asks for" \
     "another maintainer has yet to sign them" "wait for that signature, or ask for fewer"
-  fail "$EXIT_CHECKSUM" "the checksums of $PIPEOPS_VERSION are not signed by a key that this script trusts" \
+  fail "$EXIT_CHECKSUM" PO-9113 "the checksums of $PIPEOPS_VERSION are not signed by a key that this script trusts" \
     "they were changed on their way, or the maintainers have another key by now" "get install.sh of $PIPEOPS_VERSION from where you got this one; if it stays, do not use this source"
 }
 
@@ -1417,7 +1422,7 @@ k3s_failed() {
   local fix="journalctl -u $unit -n 50 --no-pager"
   [[ ${facts[INIT]} == systemd ]] || fix="tail -n 50 /var/log/$unit.log"
   [[ ${facts[SELINUX]} != enforcing ]] || fix+="; ausearch -m avc -ts recent"
-  fail "$EXIT_CLUSTER" "$1" "k3s says: ${last_output:-nothing}" "$fix"
+  fail "$EXIT_CLUSTER" PO-9201 "$1" "k3s says: ${last_output:-nothing}" "$fix"
 }
 
 # k3s_await waits until the API answers and the node is ready.
@@ -1482,7 +1487,7 @@ docker_cluster_ensure() {
   ! would "create it, with its kubeconfig at $config" || return 0
   record cluster "$tool"
   record file "$config"
-  "create_$tool" "$config" || fail "$EXIT_CLUSTER" "$tool could not create the cluster" "$tool says: $last_output" \
+  "create_$tool" "$config" || fail "$EXIT_CLUSTER" PO-9202 "$tool could not create the cluster" "$tool says: $last_output" \
     "docker info; docker system df; then run this again"
 }
 
@@ -1568,7 +1573,7 @@ kube_use_existing() {
   if [[ -z $context ]]; then
     context="${facts[KUBECONFIG_CONTEXT]}"
     ask "Install PipeOps into the cluster of kubectl context \"$context\"?" ||
-      fail "$EXIT_DECISION" "the context $context was not confirmed" "nothing is installed into a cluster that is not meant" \
+      fail "$EXIT_DECISION" PO-9013 "the context $context was not confirmed" "nothing is installed into a cluster that is not meant" \
         "name the right one: install.sh install --context NAME"
   fi
   [[ $dry_run == yes ]] || docker_tools_dir
@@ -1579,7 +1584,7 @@ kube_use_existing() {
 
 kube_reachable() {
   logged "${kube[@]}" get --raw /readyz --request-timeout 15s ||
-    fail "$EXIT_CLUSTER" "the cluster does not answer: ${kube[*]}" "kubectl says: $last_output" "try it: ${kube[*]} get nodes"
+    fail "$EXIT_CLUSTER" PO-9203 "the cluster does not answer: ${kube[*]}" "kubectl says: $last_output" "try it: ${kube[*]} get nodes"
 }
 
 # kube_read sets REPLY to what kubectl prints. It answers its exit code, with
@@ -1603,7 +1608,7 @@ kube_apply() {
   ! would "apply the agent's manifest, its settings and token, and the namespaces production, beta and monitoring" || return 0
   manifest_get
   namespaces_known="$("${kube[@]}" get namespaces -o 'go-template={{range .items}}{{.metadata.name}}={{with .metadata.labels}}{{index . "app.kubernetes.io/managed-by"}}{{end}};{{end}}')" ||
-    fail "$EXIT_CLUSTER" "the cluster's namespaces cannot be listed" "the account of this kubeconfig may not do so" "use an administrator's kubeconfig"
+    fail "$EXIT_CLUSTER" PO-9204 "the cluster's namespaces cannot be listed" "the account of this kubeconfig may not do so" "use an administrator's kubeconfig"
   settings_versions >"$tmp_dir/before"
   token_is_needed=yes
   ! agent_registered || token_is_needed=no
@@ -1612,7 +1617,7 @@ kube_apply() {
   preset_keep
   namespaces_record
   kube_apply_stdin < <(kube_objects) || code=$? # no pipe, which would lose last_output
-  ((code == 0)) || fail "$EXIT_CLUSTER" "the cluster refused the agent's objects" "kubectl says: $last_output" \
+  ((code == 0)) || fail "$EXIT_CLUSTER" PO-9204 "the cluster refused the agent's objects" "kubectl says: $last_output" \
     "Kubernetes 1.30 or newer is needed, and an administrator's rights: ${kube[*]} auth can-i '*' '*'"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
   # Lines that were not there before are settings that have changed.
@@ -1636,7 +1641,7 @@ agent_registered() {
 agent_of_others() {
   local ours copy="$STATE_DIR/backups/agent-before.yaml"
   ours="$(state_names agent)"
-  [[ -z $ours || $ours == "${kube[*]}" ]] || fail "$EXIT_DECISION" "$STATE_DIR is of another cluster: $ours" \
+  [[ -z $ours || $ours == "${kube[*]}" ]] || fail "$EXIT_DECISION" PO-9015 "$STATE_DIR is of another cluster: $ours" \
     "uninstall would not know which one is meant" "install.sh uninstall, or keep this one apart: PIPEOPS_INSTALL_STATE=DIR"
   [[ -z $ours && ";$namespaces_known" == *";$NAMESPACE="* ]] || return 0
   "${kube[@]}" -n "$NAMESPACE" get deployments,configmaps,serviceaccounts,roles,rolebindings,networkpolicies -o yaml >"$copy" 2>/dev/null || true
@@ -1882,7 +1887,7 @@ held_command() {
 
 # agent_failed says what is wrong: the pod's state, and what the agent said last.
 agent_failed() {
-  local words="" why fix
+  local words="" number why fix
   if [[ -n $agent_pod ]]; then
     words="$("${kube[@]}" -n "$NAMESPACE" logs "$agent_pod" --tail 8 2>/dev/null)" || true
     [[ -n $words ]] || words="$("${kube[@]}" -n "$NAMESPACE" logs "$agent_pod" --previous --tail 8 2>/dev/null)" || true
@@ -1892,39 +1897,39 @@ agent_failed() {
   say "the agent's last words:" >&2
   say "${words:-    (none)}" >&2
   agent_explain "$words"
-  fail "$EXIT_AGENT" "the agent is installed, but not registered: $agent_trouble" "$why" "$fix"
+  fail "$EXIT_AGENT" "$number" "the agent is installed, but not registered: $agent_trouble" "$why" "$fix"
 }
 
-# agent_explain sets why and fix from what the agent said.
+# agent_explain sets number, why and fix from what the agent said.
 agent_explain() {
-  why="see its last words above"
+  number=PO-9301 why="see its last words above"
   fix="${kube[*]} -n $NAMESPACE describe pod -l $AGENT_SELECTOR"
   case "$1" in
     *enrolment_denied*)
-      why="the operator of the control plane has denied this agent"
+      number=PO-4011 why="the operator of the control plane has denied this agent"
       fix="ask the operator, who can still do: $(held_command "$1" "pipeops-controlplane agent approve ID")"
       ;;
     *approval_pending*)
-      why="its token is one whose registrations an operator approves"
+      number=PO-4010 why="its token is one whose registrations an operator approves"
       fix="on the control plane: $(held_command "$1" "pipeops-controlplane agent list"); the agent goes on by itself then"
       ;;
     *"'s clock"*)
-      why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
+      number=PO-4009 why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
       ;;
     *"no such host"* | *"server misbehaving"*)
-      why="the cluster's DNS does not know the control plane's name" fix="check PIPEOPS_CONTROL_PLANE_URL: getent hosts ${PIPEOPS_CONTROL_PLANE_URL#https://}"
+      number=PO-9302 why="the cluster's DNS does not know the control plane's name" fix="check PIPEOPS_CONTROL_PLANE_URL: getent hosts ${PIPEOPS_CONTROL_PLANE_URL#https://}"
       ;;
     *"connection refused"* | *"i/o timeout"* | *"no route"* | *"deadline exceeded"*)
-      why="pods do not reach the control plane at $PIPEOPS_CONTROL_PLANE_URL" fix="open the firewall for it and its tunnel port outwards, or set HTTPS_PROXY; then: install.sh doctor"
+      number=PO-9303 why="pods do not reach the control plane at $PIPEOPS_CONTROL_PLANE_URL" fix="open the firewall for it and its tunnel port outwards, or set HTTPS_PROXY; then: install.sh doctor"
       ;;
     *AGENT_TOKEN* | *"enrolment token"* | *"of this token"*)
-      why="the control plane does not accept the token" fix="make a new one (pipeops-controlplane token create), set AGENT_TOKEN, run this again"
+      number=PO-9304 why="the control plane does not accept the token" fix="make a new one (pipeops-controlplane token create), set AGENT_TOKEN, run this again"
       ;;
     *x509*)
-      why="the control plane's certificate is not trusted" fix="set PIPEOPS_CA_FILE to the CA that signed it, and run this again"
+      number=PO-4015 why="the control plane's certificate is not trusted" fix="set PIPEOPS_CA_FILE to the CA that signed it, and run this again"
       ;;
     *ErrImagePull* | *ImagePullBackOff* | *"pull image"*)
-      why="the image cannot be had: no way to the registry, or no such version" fix="set PIPEOPS_REGISTRY_MIRROR or PIPEOPS_IMAGE, or use an offline bundle"
+      number=PO-9305 why="the image cannot be had: no way to the registry, or no such version" fix="set PIPEOPS_REGISTRY_MIRROR or PIPEOPS_IMAGE, or use an offline bundle"
       ;;
   esac
 }
@@ -1961,7 +1966,7 @@ components_choose() {
   fi
   [[ -n $PIPEOPS_BUNDLE && $components_wanted != none ]] || return 0
   if compgen -G "$PIPEOPS_BUNDLE/charts/*.tgz" >/dev/null; then return 0; fi
-  [[ -z $COMPONENTS ]] || fail "$EXIT_NETWORK" "the bundle has no charts of components" "it was made without them" \
+  [[ -z $COMPONENTS ]] || fail "$EXIT_NETWORK" PO-9110 "the bundle has no charts of components" "it was made without them" \
     "make one that has: make bundle VERSION=$PIPEOPS_VERSION; or COMPONENTS=none"
   say "    note: no components are installed, as the bundle has no charts"
   components_wanted=none
@@ -1990,7 +1995,7 @@ components_present() {
 components_before() {
   local name
   [[ -z $(state_names components-before) ]] || return 0
-  components_present || fail "$EXIT_CLUSTER" "the installed components cannot be listed" "kubectl says: $last_output" "use an administrator's kubeconfig, or COMPONENTS=none"
+  components_present || fail "$EXIT_CLUSTER" PO-9204 "the installed components cannot be listed" "kubectl says: $last_output" "use an administrator's kubeconfig, or COMPONENTS=none"
   record components-before "${REPLY:-none}"
   for name in "${COMPONENTS_NAMESPACES[@]}"; do
     [[ $namespaces_known == *";$name="* || $namespaces_known == "$name="* ]] || record namespace "$name"
@@ -2147,7 +2152,7 @@ components_show() {
 components_failed() {
   local what="$1" why="$2"
   components_end
-  fail "$EXIT_COMPONENTS" "not all components are installed: $what" "$why" \
+  fail "$EXIT_COMPONENTS" PO-9308 "not all components are installed: $what" "$why" \
     "mend that, and run this again: it goes on from there; COMPONENTS=none leaves them out"
 }
 
@@ -2166,7 +2171,7 @@ components_finish() {
   [[ $components_wanted != none ]] || return 0
   step "waiting until the components' objects are there; their pods start by themselves"
   components_await
-  components_added || fail "$EXIT_CLUSTER" "the installed components cannot be listed" "kubectl says: $last_output" "run this again"
+  components_added || fail "$EXIT_CLUSTER" PO-9204 "the installed components cannot be listed" "kubectl says: $last_output" "run this again"
   for name in $REPLY; do record component "$name"; done
   record components-done "$components_wanted"
 }
@@ -2251,7 +2256,7 @@ install_worker() {
 
 # preflight finds out, before anything is changed, whether it can work at all.
 preflight() {
-  command -v curl >/dev/null || fail "$EXIT_MACHINE" "curl is not installed" "downloads and checks need it" "$(install_hint curl)"
+  command -v curl >/dev/null || fail "$EXIT_MACHINE" PO-9012 "curl is not installed" "downloads and checks need it" "$(install_hint curl)"
   [[ $NODE_TYPE == server ]] || return 0
   local code=0
   control_plane_date || code=$?
@@ -2281,7 +2286,7 @@ preflight_unreachable() {
     say "note: this machine does not reach the control plane ($why); the cluster may"
     return 0
   fi
-  fail "$EXIT_NETWORK" "the control plane at $PIPEOPS_CONTROL_PLANE_URL is not reached" "$why" "$fix"
+  fail "$EXIT_NETWORK" PO-9101 "the control plane at $PIPEOPS_CONTROL_PLANE_URL is not reached" "$why" "$fix"
 }
 
 MAX_CLOCK_DIFFERENCE=300
@@ -2291,7 +2296,7 @@ clock_check() {
   local theirs difference
   clock_difference || return 0
   ((difference <= MAX_CLOCK_DIFFERENCE)) ||
-    fail "$EXIT_MACHINE" "this machine's clock is $difference s off the control plane's ($theirs)" \
+    fail "$EXIT_MACHINE" PO-4009 "this machine's clock is $difference s off the control plane's ($theirs)" \
       "certificates are not valid yet, or not any more, by a wrong clock" "timedatectl set-ntp true    (or: date -s '$theirs')"
 }
 
@@ -2313,7 +2318,7 @@ with_apps=no
 # command_uninstall takes away what the state lists, in the reverse order.
 command_uninstall() {
   ((EUID == 0)) || [[ -s $STATE_DIR/installed || ! -d /var/lib/pipeops-install ]] ||
-    fail "$EXIT_ROOT" "root has installed what is on this machine" "only root can remove it" "sudo bash install.sh uninstall"
+    fail "$EXIT_ROOT" PO-9003 "root has installed what is on this machine" "only root can remove it" "sudo bash install.sh uninstall"
   [[ -s $STATE_DIR/installed ]] || {
     say "nothing to remove: $STATE_DIR/installed does not list anything"
     return 0
@@ -2335,7 +2340,7 @@ uninstall_confirm() {
   local what="all that is listed above"
   [[ -z $(state_names k3s)$(state_names cluster) ]] || what="this Kubernetes with everything in it"
   ask "Remove $what?" ||
-    fail "$EXIT_DECISION" "it was not confirmed" "without a terminal nobody can be asked" "run it with --yes"
+    fail "$EXIT_DECISION" PO-9017 "it was not confirmed" "without a terminal nobody can be asked" "run it with --yes"
 }
 
 # uninstall_cluster_objects: in a cluster that stays. One that was made by us
@@ -2368,16 +2373,16 @@ uninstall_apps() {
   kube_read get apps.pipeops.io --all-namespaces -o 'go-template={{range .items}}{{.metadata.namespace}}/{{.metadata.name}} {{end}}' || uninstall_blind "Apps"
   apps="$REPLY"
   [[ -n $apps ]] || return 0
-  [[ $with_apps == yes ]] || fail "$EXIT_DECISION" "Apps run in this cluster: $apps" "without the agent's definition of an App they would all be deleted" \
+  [[ $with_apps == yes ]] || fail "$EXIT_DECISION" PO-9401 "Apps run in this cluster: $apps" "without the agent's definition of an App they would all be deleted" \
     "delete them with it: install.sh uninstall --with-apps"
   step "Apps: $apps"
   logged "${kube[@]}" delete apps.pipeops.io --all --all-namespaces --timeout "${PIPEOPS_WAIT}s" ||
-    fail "$EXIT_REMAINS" "Apps could not be deleted" "kubectl says: $last_output" "is the agent running? ${kube[*]} -n $NAMESPACE get pods"
+    fail "$EXIT_REMAINS" PO-9402 "Apps could not be deleted" "kubectl says: $last_output" "is the agent running? ${kube[*]} -n $NAMESPACE get pods"
 }
 
 # uninstall_blind WHAT ends it before anything was deleted.
 uninstall_blind() {
-  fail "$EXIT_CLUSTER" "the cluster does not tell: $1" "kubectl says: $last_output; what is not seen could be deleted, so nothing was" \
+  fail "$EXIT_CLUSTER" PO-9403 "the cluster does not tell: $1" "kubectl says: $last_output; what is not seen could be deleted, so nothing was" \
     "mend that, or use an administrator's kubeconfig, and run it again: ${kube[*]} get apps.pipeops.io --all-namespaces"
 }
 
@@ -2445,7 +2450,7 @@ uninstall_foreign() {
 # uninstall_cluster_prove: kubectl, which may be ours, and the list stay until the
 # cluster is clear, so that the next run can go on.
 uninstall_cluster_prove() {
-  ((${#remains[@]} == 0)) || fail "$EXIT_REMAINS" "not all could be removed from the cluster:$(printf '\n    - %s' "${remains[@]}")" \
+  ((${#remains[@]} == 0)) || fail "$EXIT_REMAINS" PO-9404 "not all could be removed from the cluster:$(printf '\n    - %s' "${remains[@]}")" \
     "an object that kubectl did not list may be in use, so it was kept" "see what fails, and run it again: ${kube[*]} api-resources --verbs=list --namespaced"
 }
 
@@ -2491,7 +2496,7 @@ uninstall_restore() {
 
 uninstall_prove() {
   if ((${#remains[@]} > 0)); then
-    fail "$EXIT_REMAINS" "not all could be removed:$(printf '\n    - %s' "${remains[@]}")" "see the log" "run it again"
+    fail "$EXIT_REMAINS" PO-9404 "not all could be removed:$(printf '\n    - %s' "${remains[@]}")" "see the log" "run it again"
   fi
   rm -rf "$STATE_DIR"
   locked=no tmp_dir=""
@@ -2507,7 +2512,7 @@ command_upgrade() {
   facts_collect
   state_open
   call="$(state_names agent)"
-  [[ -n $call && -r $STATE_DIR/agent.yaml ]] || fail "$EXIT_DECISION" "this installer has not installed an agent from here" \
+  [[ -n $call && -r $STATE_DIR/agent.yaml ]] || fail "$EXIT_DECISION" PO-9307 "this installer has not installed an agent from here" \
     "$STATE_DIR does not list one" "install.sh install"
   read -r -a kube <<<"$call"
   kube_reachable
@@ -2563,10 +2568,10 @@ upgrade_back() {
   say "    $why: going back"
   kube_apply_stdin <"$STATE_DIR/agent.previous.yaml" || true
   if agent_await; then
-    fail "$EXIT_AGENT" "$PIPEOPS_VERSION did not become healthy; the version before runs again" "$why" \
+    fail "$EXIT_AGENT" PO-9306 "$PIPEOPS_VERSION did not become healthy; the version before runs again" "$why" \
       "see its log: ${kube[*]} -n $NAMESPACE logs -l $AGENT_SELECTOR --previous"
   fi
-  fail "$EXIT_AGENT" "neither $PIPEOPS_VERSION nor the version before became healthy" "$why; then: $agent_trouble" "install.sh doctor"
+  fail "$EXIT_AGENT" PO-9306 "neither $PIPEOPS_VERSION nor the version before became healthy" "$why; then: $agent_trouble" "install.sh doctor"
 }
 
 # ---------------------------------------------------------------- upgrade of k3s
@@ -2580,9 +2585,9 @@ command_upgrade_kubernetes() {
   local role from
   facts_collect
   role="${facts[K3S_OURS]:-no}"
-  [[ $role != no ]] || fail "$EXIT_DECISION" "this installer has not set up k3s here" "$STATE_DIR/installed does not list it" \
+  [[ $role != no ]] || fail "$EXIT_DECISION" PO-9309 "this installer has not set up k3s here" "$STATE_DIR/installed does not list it" \
     "run it on the server, and on each worker; upgrade another Kubernetes as it was installed"
-  [[ ${facts[ROOT]:-no} == yes ]] || fail "$EXIT_ROOT" "root is needed to upgrade k3s" "this runs as an ordinary user" \
+  [[ ${facts[ROOT]:-no} == yes ]] || fail "$EXIT_ROOT" PO-9003 "root is needed to upgrade k3s" "this runs as an ordinary user" \
     "sudo -E bash install.sh upgrade --kubernetes"
   state_open
   tmp_open
@@ -2607,7 +2612,7 @@ upgrade_k3s_kube() {
   [[ $1 == server ]] || config=/var/lib/rancher/k3s/agent/kubelet.kubeconfig
   kube=("$bin_dir/k3s" kubectl --kubeconfig "$config")
   kube_reachable
-  kube_read get node "$node" -o name || fail "$EXIT_CLUSTER" "the cluster has no node $node" "kubectl says: $last_output" \
+  kube_read get node "$node" -o name || fail "$EXIT_CLUSTER" PO-9204 "the cluster has no node $node" "kubectl says: $last_output" \
     "the node's name is to be the machine's: hostname"
 }
 
@@ -2625,14 +2630,14 @@ k3s_number() {
 upgrade_k3s_wanted() {
   [[ $1 != "$K3S_VERSION" ]] || return 1
   local has wants minor="${1%.*}"
-  k3s_number "$K3S_VERSION" || fail "$EXIT_USAGE" "K3S_VERSION=$K3S_VERSION is no version of k3s" "it is to have the form of $RELEASE_K3S_VERSION" "unset K3S_VERSION"
+  k3s_number "$K3S_VERSION" || fail "$EXIT_USAGE" PO-9002 "K3S_VERSION=$K3S_VERSION is no version of k3s" "it is to have the form of $RELEASE_K3S_VERSION" "unset K3S_VERSION"
   wants="$REPLY"
-  k3s_number "$1" || fail "$EXIT_CLUSTER" "the version of the installed k3s is unknown" "$bin_dir/k3s --version does not tell one" "install.sh install"
+  k3s_number "$1" || fail "$EXIT_CLUSTER" PO-9309 "the version of the installed k3s is unknown" "$bin_dir/k3s --version does not tell one" "install.sh install"
   has="$REPLY"
-  ((wants / 1000000 == has / 1000000)) || fail "$EXIT_DECISION" "k3s $K3S_VERSION is of another minor version than $1" \
+  ((wants / 1000000 == has / 1000000)) || fail "$EXIT_DECISION" PO-9309 "k3s $K3S_VERSION is of another minor version than $1" \
     "there is no way back from it without a copy of the datastore, which this command does not make" \
     "name a patch of this one: K3S_VERSION=$minor.PATCH+k3s1; for another minor version see https://docs.k3s.io/upgrades"
-  ((wants > has)) || fail "$EXIT_DECISION" "k3s $1 is newer than $K3S_VERSION" "upgrade does not go back" \
+  ((wants > has)) || fail "$EXIT_DECISION" PO-9309 "k3s $1 is newer than $K3S_VERSION" "upgrade does not go back" \
     "use a newer install.sh, or name a version: K3S_VERSION=VERSION"
 }
 
@@ -2658,10 +2663,10 @@ upgrade_server_first() {
   local server wants
   k3s_number "$K3S_VERSION" || true
   wants="$REPLY"
-  kube_read get --raw /version || fail "$EXIT_CLUSTER" "the server does not tell its version" "kubectl says: $last_output" "look at the server: systemctl status k3s"
+  kube_read get --raw /version || fail "$EXIT_CLUSTER" PO-9203 "the server does not tell its version" "kubectl says: $last_output" "look at the server: systemctl status k3s"
   server="$(sed -nE 's/.*"gitVersion": *"([^"]*)".*/\1/p' <<<"$REPLY")"
   k3s_number "$server" || true
-  ((REPLY >= wants)) || fail "$EXIT_DECISION" "the server runs ${server:-an unknown version}, which is older than $K3S_VERSION" \
+  ((REPLY >= wants)) || fail "$EXIT_DECISION" PO-9309 "the server runs ${server:-an unknown version}, which is older than $K3S_VERSION" \
     "a worker may not be newer than its server" "first on the server: bash install.sh upgrade --kubernetes"
   kube_read get node "$node" -o 'jsonpath={.spec.unschedulable}' || REPLY=""
   [[ $REPLY == true ]] || say "    note: $node is not drained: its pods keep running while k3s restarts"
@@ -2681,7 +2686,7 @@ upgrade_drain() {
   logged "${kube[@]}" drain "$node" "${drain_flags[@]}" --timeout "${PIPEOPS_WAIT}s" || {
     local why="$last_output"
     upgrade_uncordon
-    fail "$EXIT_CLUSTER" "$node could not be drained, so nothing was upgraded" "kubectl says: $why" \
+    fail "$EXIT_CLUSTER" PO-9310 "$node could not be drained, so nothing was upgraded" "kubectl says: $why" \
       "see what holds the pods: ${kube[*]} get poddisruptionbudgets -A; or allow more time: PIPEOPS_WAIT=600"
   }
 }
@@ -2727,9 +2732,9 @@ upgrade_k3s_back() {
   if k3s_restart "$role" && upgrade_node_await "$from"; then
     rm -f "$STATE_DIR/k3s.previous"
     upgrade_uncordon
-    fail "$EXIT_CLUSTER" "k3s $K3S_VERSION did not become ready; $from runs again" "$why" "$look"
+    fail "$EXIT_CLUSTER" PO-9311 "k3s $K3S_VERSION did not become ready; $from runs again" "$why" "$look"
   fi
-  fail "$EXIT_CLUSTER" "neither k3s $K3S_VERSION nor $from became ready" "$why" "$look"
+  fail "$EXIT_CLUSTER" PO-9311 "neither k3s $K3S_VERSION nor $from became ready" "$why" "$look"
 }
 
 # upgrade_others prints what is left to do: one node after the other.
@@ -2958,10 +2963,10 @@ command_cluster_info() {
   [[ $output == table ]] || return 0
   decide
   decision_print
-  local entry code what why fix
+  local entry exit code what why fix
   for entry in "${obstacles[@]}"; do
-    IFS='|' read -r code what why fix <<<"$entry"
-    say "    in the way (exit code $code): $what: $why (fix: $fix)"
+    IFS='|' read -r exit code what why fix <<<"$entry"
+    say "    in the way (exit code $exit, $code): $what: $why (fix: $fix)"
   done
   [[ ${facts[K3S_OURS]:-no} != server ]] || cluster_info_server
 }

@@ -23,7 +23,7 @@ func IsUsage(err error) bool {
 }
 
 // SeeHelp returns the fix for every mistake on a command line.
-func SeeHelp(command string) string { return fmt.Sprintf("  fix: see `%s --help`", command) }
+func SeeHelp(command string) string { return fmt.Sprintf("see `%s --help`", command) }
 
 // NoSubcommand returns the error of a call of a command that only groups others. It lists them, and
 // suggests the one that was probably meant.

@@ -106,7 +106,7 @@ held_command() {
 
 # agent_failed says what is wrong: the pod's state, and what the agent said last.
 agent_failed() {
-  local words="" why fix
+  local words="" number why fix
   if [[ -n $agent_pod ]]; then
     words="$("${kube[@]}" -n "$NAMESPACE" logs "$agent_pod" --tail 8 2>/dev/null)" || true
     [[ -n $words ]] || words="$("${kube[@]}" -n "$NAMESPACE" logs "$agent_pod" --previous --tail 8 2>/dev/null)" || true
@@ -116,39 +116,39 @@ agent_failed() {
   say "the agent's last words:" >&2
   say "${words:-    (none)}" >&2
   agent_explain "$words"
-  fail "$EXIT_AGENT" "the agent is installed, but not registered: $agent_trouble" "$why" "$fix"
+  fail "$EXIT_AGENT" "$number" "the agent is installed, but not registered: $agent_trouble" "$why" "$fix"
 }
 
-# agent_explain sets why and fix from what the agent said.
+# agent_explain sets number, why and fix from what the agent said.
 agent_explain() {
-  why="see its last words above"
+  number=PO-9301 why="see its last words above"
   fix="${kube[*]} -n $NAMESPACE describe pod -l $AGENT_SELECTOR"
   case "$1" in
     *enrolment_denied*)
-      why="the operator of the control plane has denied this agent"
+      number=PO-4011 why="the operator of the control plane has denied this agent"
       fix="ask the operator, who can still do: $(held_command "$1" "pipeops-controlplane agent approve ID")"
       ;;
     *approval_pending*)
-      why="its token is one whose registrations an operator approves"
+      number=PO-4010 why="its token is one whose registrations an operator approves"
       fix="on the control plane: $(held_command "$1" "pipeops-controlplane agent list"); the agent goes on by itself then"
       ;;
     *"'s clock"*)
-      why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
+      number=PO-4009 why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
       ;;
     *"no such host"* | *"server misbehaving"*)
-      why="the cluster's DNS does not know the control plane's name" fix="check PIPEOPS_CONTROL_PLANE_URL: getent hosts ${PIPEOPS_CONTROL_PLANE_URL#https://}"
+      number=PO-9302 why="the cluster's DNS does not know the control plane's name" fix="check PIPEOPS_CONTROL_PLANE_URL: getent hosts ${PIPEOPS_CONTROL_PLANE_URL#https://}"
       ;;
     *"connection refused"* | *"i/o timeout"* | *"no route"* | *"deadline exceeded"*)
-      why="pods do not reach the control plane at $PIPEOPS_CONTROL_PLANE_URL" fix="open the firewall for it and its tunnel port outwards, or set HTTPS_PROXY; then: install.sh doctor"
+      number=PO-9303 why="pods do not reach the control plane at $PIPEOPS_CONTROL_PLANE_URL" fix="open the firewall for it and its tunnel port outwards, or set HTTPS_PROXY; then: install.sh doctor"
       ;;
     *AGENT_TOKEN* | *"enrolment token"* | *"of this token"*)
-      why="the control plane does not accept the token" fix="make a new one (pipeops-controlplane token create), set AGENT_TOKEN, run this again"
+      number=PO-9304 why="the control plane does not accept the token" fix="make a new one (pipeops-controlplane token create), set AGENT_TOKEN, run this again"
       ;;
     *x509*)
-      why="the control plane's certificate is not trusted" fix="set PIPEOPS_CA_FILE to the CA that signed it, and run this again"
+      number=PO-4015 why="the control plane's certificate is not trusted" fix="set PIPEOPS_CA_FILE to the CA that signed it, and run this again"
       ;;
     *ErrImagePull* | *ImagePullBackOff* | *"pull image"*)
-      why="the image cannot be had: no way to the registry, or no such version" fix="set PIPEOPS_REGISTRY_MIRROR or PIPEOPS_IMAGE, or use an offline bundle"
+      number=PO-9305 why="the image cannot be had: no way to the registry, or no such version" fix="set PIPEOPS_REGISTRY_MIRROR or PIPEOPS_IMAGE, or use an offline bundle"
       ;;
   esac
 }

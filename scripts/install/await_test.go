@@ -22,10 +22,10 @@ func TestWaitingForApproval(t *testing.T) {
 		says        []string
 	}{
 		"it registers":      {"", "running, registering with the control plane", nil},
-		"it waits":          {pending, "waiting for approval: on the control plane, " + command, []string{"an operator approves", "fix:  on the control plane: " + command + ";"}},
-		"it was denied":     {pending + denied, "denied by the operator", []string{"the operator of the control plane has denied it", "fix:  ask the operator, who can still do: " + command}},
+		"it waits":          {pending, "waiting for approval: on the control plane, " + command, []string{"an operator approves", "fix: on the control plane: " + command + ";"}},
+		"it was denied":     {pending + denied, "denied by the operator", []string{"the operator of the control plane has denied it", "fix: ask the operator, who can still do: " + command}},
 		"it was let in":     {pending + issued, "running, registering with the control plane", nil},
-		"it says odd words": {`{"code":"approval_pending","fix":"agent approve $(reboot)"}`, "waiting for approval", []string{"fix:  on the control plane: pipeops-controlplane agent list;"}},
+		"it says odd words": {`{"code":"approval_pending","fix":"agent approve $(reboot)"}`, "waiting for approval", []string{"fix: on the control plane: pipeops-controlplane agent list;"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, code := bash(t, `

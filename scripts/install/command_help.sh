@@ -55,10 +55,10 @@ command_cluster_info() {
   [[ $output == table ]] || return 0
   decide
   decision_print
-  local entry code what why fix
+  local entry exit code what why fix
   for entry in "${obstacles[@]}"; do
-    IFS='|' read -r code what why fix <<<"$entry"
-    say "    in the way (exit code $code): $what: $why (fix: $fix)"
+    IFS='|' read -r exit code what why fix <<<"$entry"
+    say "    in the way (exit code $exit, $code): $what: $why (fix: $fix)"
   done
   [[ ${facts[K3S_OURS]:-no} != server ]] || cluster_info_server
 }

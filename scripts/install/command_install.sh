@@ -61,7 +61,7 @@ install_worker() {
 
 # preflight finds out, before anything is changed, whether it can work at all.
 preflight() {
-  command -v curl >/dev/null || fail "$EXIT_MACHINE" "curl is not installed" "downloads and checks need it" "$(install_hint curl)"
+  command -v curl >/dev/null || fail "$EXIT_MACHINE" PO-9012 "curl is not installed" "downloads and checks need it" "$(install_hint curl)"
   [[ $NODE_TYPE == server ]] || return 0
   local code=0
   control_plane_date || code=$?
@@ -91,7 +91,7 @@ preflight_unreachable() {
     say "note: this machine does not reach the control plane ($why); the cluster may"
     return 0
   fi
-  fail "$EXIT_NETWORK" "the control plane at $PIPEOPS_CONTROL_PLANE_URL is not reached" "$why" "$fix"
+  fail "$EXIT_NETWORK" PO-9101 "the control plane at $PIPEOPS_CONTROL_PLANE_URL is not reached" "$why" "$fix"
 }
 
 MAX_CLOCK_DIFFERENCE=300
@@ -101,7 +101,7 @@ clock_check() {
   local theirs difference
   clock_difference || return 0
   ((difference <= MAX_CLOCK_DIFFERENCE)) ||
-    fail "$EXIT_MACHINE" "this machine's clock is $difference s off the control plane's ($theirs)" \
+    fail "$EXIT_MACHINE" PO-4009 "this machine's clock is $difference s off the control plane's ($theirs)" \
       "certificates are not valid yet, or not any more, by a wrong clock" "timedatectl set-ntp true    (or: date -s '$theirs')"
 }
 

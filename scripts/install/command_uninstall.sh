@@ -5,7 +5,7 @@ with_apps=no
 # command_uninstall takes away what the state lists, in the reverse order.
 command_uninstall() {
   ((EUID == 0)) || [[ -s $STATE_DIR/installed || ! -d /var/lib/pipeops-install ]] ||
-    fail "$EXIT_ROOT" "root has installed what is on this machine" "only root can remove it" "sudo bash install.sh uninstall"
+    fail "$EXIT_ROOT" PO-9003 "root has installed what is on this machine" "only root can remove it" "sudo bash install.sh uninstall"
   [[ -s $STATE_DIR/installed ]] || {
     say "nothing to remove: $STATE_DIR/installed does not list anything"
     return 0
@@ -27,7 +27,7 @@ uninstall_confirm() {
   local what="all that is listed above"
   [[ -z $(state_names k3s)$(state_names cluster) ]] || what="this Kubernetes with everything in it"
   ask "Remove $what?" ||
-    fail "$EXIT_DECISION" "it was not confirmed" "without a terminal nobody can be asked" "run it with --yes"
+    fail "$EXIT_DECISION" PO-9017 "it was not confirmed" "without a terminal nobody can be asked" "run it with --yes"
 }
 
 # uninstall_cluster_objects: in a cluster that stays. One that was made by us
@@ -60,16 +60,16 @@ uninstall_apps() {
   kube_read get apps.pipeops.io --all-namespaces -o 'go-template={{range .items}}{{.metadata.namespace}}/{{.metadata.name}} {{end}}' || uninstall_blind "Apps"
   apps="$REPLY"
   [[ -n $apps ]] || return 0
-  [[ $with_apps == yes ]] || fail "$EXIT_DECISION" "Apps run in this cluster: $apps" "without the agent's definition of an App they would all be deleted" \
+  [[ $with_apps == yes ]] || fail "$EXIT_DECISION" PO-9401 "Apps run in this cluster: $apps" "without the agent's definition of an App they would all be deleted" \
     "delete them with it: install.sh uninstall --with-apps"
   step "Apps: $apps"
   logged "${kube[@]}" delete apps.pipeops.io --all --all-namespaces --timeout "${PIPEOPS_WAIT}s" ||
-    fail "$EXIT_REMAINS" "Apps could not be deleted" "kubectl says: $last_output" "is the agent running? ${kube[*]} -n $NAMESPACE get pods"
+    fail "$EXIT_REMAINS" PO-9402 "Apps could not be deleted" "kubectl says: $last_output" "is the agent running? ${kube[*]} -n $NAMESPACE get pods"
 }
 
 # uninstall_blind WHAT ends it before anything was deleted.
 uninstall_blind() {
-  fail "$EXIT_CLUSTER" "the cluster does not tell: $1" "kubectl says: $last_output; what is not seen could be deleted, so nothing was" \
+  fail "$EXIT_CLUSTER" PO-9403 "the cluster does not tell: $1" "kubectl says: $last_output; what is not seen could be deleted, so nothing was" \
     "mend that, or use an administrator's kubeconfig, and run it again: ${kube[*]} get apps.pipeops.io --all-namespaces"
 }
 
@@ -137,7 +137,7 @@ uninstall_foreign() {
 # uninstall_cluster_prove: kubectl, which may be ours, and the list stay until the
 # cluster is clear, so that the next run can go on.
 uninstall_cluster_prove() {
-  ((${#remains[@]} == 0)) || fail "$EXIT_REMAINS" "not all could be removed from the cluster:$(printf '\n    - %s' "${remains[@]}")" \
+  ((${#remains[@]} == 0)) || fail "$EXIT_REMAINS" PO-9404 "not all could be removed from the cluster:$(printf '\n    - %s' "${remains[@]}")" \
     "an object that kubectl did not list may be in use, so it was kept" "see what fails, and run it again: ${kube[*]} api-resources --verbs=list --namespaced"
 }
 
@@ -183,7 +183,7 @@ uninstall_restore() {
 
 uninstall_prove() {
   if ((${#remains[@]} > 0)); then
-    fail "$EXIT_REMAINS" "not all could be removed:$(printf '\n    - %s' "${remains[@]}")" "see the log" "run it again"
+    fail "$EXIT_REMAINS" PO-9404 "not all could be removed:$(printf '\n    - %s' "${remains[@]}")" "see the log" "run it again"
   fi
   rm -rf "$STATE_DIR"
   locked=no tmp_dir=""

@@ -7,7 +7,7 @@ command_upgrade() {
   facts_collect
   state_open
   call="$(state_names agent)"
-  [[ -n $call && -r $STATE_DIR/agent.yaml ]] || fail "$EXIT_DECISION" "this installer has not installed an agent from here" \
+  [[ -n $call && -r $STATE_DIR/agent.yaml ]] || fail "$EXIT_DECISION" PO-9307 "this installer has not installed an agent from here" \
     "$STATE_DIR does not list one" "install.sh install"
   read -r -a kube <<<"$call"
   kube_reachable
@@ -63,8 +63,8 @@ upgrade_back() {
   say "    $why: going back"
   kube_apply_stdin <"$STATE_DIR/agent.previous.yaml" || true
   if agent_await; then
-    fail "$EXIT_AGENT" "$PIPEOPS_VERSION did not become healthy; the version before runs again" "$why" \
+    fail "$EXIT_AGENT" PO-9306 "$PIPEOPS_VERSION did not become healthy; the version before runs again" "$why" \
       "see its log: ${kube[*]} -n $NAMESPACE logs -l $AGENT_SELECTOR --previous"
   fi
-  fail "$EXIT_AGENT" "neither $PIPEOPS_VERSION nor the version before became healthy" "$why; then: $agent_trouble" "install.sh doctor"
+  fail "$EXIT_AGENT" PO-9306 "neither $PIPEOPS_VERSION nor the version before became healthy" "$why; then: $agent_trouble" "install.sh doctor"
 }

@@ -9,9 +9,9 @@ command_upgrade_kubernetes() {
   local role from
   facts_collect
   role="${facts[K3S_OURS]:-no}"
-  [[ $role != no ]] || fail "$EXIT_DECISION" "this installer has not set up k3s here" "$STATE_DIR/installed does not list it" \
+  [[ $role != no ]] || fail "$EXIT_DECISION" PO-9309 "this installer has not set up k3s here" "$STATE_DIR/installed does not list it" \
     "run it on the server, and on each worker; upgrade another Kubernetes as it was installed"
-  [[ ${facts[ROOT]:-no} == yes ]] || fail "$EXIT_ROOT" "root is needed to upgrade k3s" "this runs as an ordinary user" \
+  [[ ${facts[ROOT]:-no} == yes ]] || fail "$EXIT_ROOT" PO-9003 "root is needed to upgrade k3s" "this runs as an ordinary user" \
     "sudo -E bash install.sh upgrade --kubernetes"
   state_open
   tmp_open
@@ -36,7 +36,7 @@ upgrade_k3s_kube() {
   [[ $1 == server ]] || config=/var/lib/rancher/k3s/agent/kubelet.kubeconfig
   kube=("$bin_dir/k3s" kubectl --kubeconfig "$config")
   kube_reachable
-  kube_read get node "$node" -o name || fail "$EXIT_CLUSTER" "the cluster has no node $node" "kubectl says: $last_output" \
+  kube_read get node "$node" -o name || fail "$EXIT_CLUSTER" PO-9204 "the cluster has no node $node" "kubectl says: $last_output" \
     "the node's name is to be the machine's: hostname"
 }
 
@@ -54,14 +54,14 @@ k3s_number() {
 upgrade_k3s_wanted() {
   [[ $1 != "$K3S_VERSION" ]] || return 1
   local has wants minor="${1%.*}"
-  k3s_number "$K3S_VERSION" || fail "$EXIT_USAGE" "K3S_VERSION=$K3S_VERSION is no version of k3s" "it is to have the form of $RELEASE_K3S_VERSION" "unset K3S_VERSION"
+  k3s_number "$K3S_VERSION" || fail "$EXIT_USAGE" PO-9002 "K3S_VERSION=$K3S_VERSION is no version of k3s" "it is to have the form of $RELEASE_K3S_VERSION" "unset K3S_VERSION"
   wants="$REPLY"
-  k3s_number "$1" || fail "$EXIT_CLUSTER" "the version of the installed k3s is unknown" "$bin_dir/k3s --version does not tell one" "install.sh install"
+  k3s_number "$1" || fail "$EXIT_CLUSTER" PO-9309 "the version of the installed k3s is unknown" "$bin_dir/k3s --version does not tell one" "install.sh install"
   has="$REPLY"
-  ((wants / 1000000 == has / 1000000)) || fail "$EXIT_DECISION" "k3s $K3S_VERSION is of another minor version than $1" \
+  ((wants / 1000000 == has / 1000000)) || fail "$EXIT_DECISION" PO-9309 "k3s $K3S_VERSION is of another minor version than $1" \
     "there is no way back from it without a copy of the datastore, which this command does not make" \
     "name a patch of this one: K3S_VERSION=$minor.PATCH+k3s1; for another minor version see https://docs.k3s.io/upgrades"
-  ((wants > has)) || fail "$EXIT_DECISION" "k3s $1 is newer than $K3S_VERSION" "upgrade does not go back" \
+  ((wants > has)) || fail "$EXIT_DECISION" PO-9309 "k3s $1 is newer than $K3S_VERSION" "upgrade does not go back" \
     "use a newer install.sh, or name a version: K3S_VERSION=VERSION"
 }
 
@@ -87,10 +87,10 @@ upgrade_server_first() {
   local server wants
   k3s_number "$K3S_VERSION" || true
   wants="$REPLY"
-  kube_read get --raw /version || fail "$EXIT_CLUSTER" "the server does not tell its version" "kubectl says: $last_output" "look at the server: systemctl status k3s"
+  kube_read get --raw /version || fail "$EXIT_CLUSTER" PO-9203 "the server does not tell its version" "kubectl says: $last_output" "look at the server: systemctl status k3s"
   server="$(sed -nE 's/.*"gitVersion": *"([^"]*)".*/\1/p' <<<"$REPLY")"
   k3s_number "$server" || true
-  ((REPLY >= wants)) || fail "$EXIT_DECISION" "the server runs ${server:-an unknown version}, which is older than $K3S_VERSION" \
+  ((REPLY >= wants)) || fail "$EXIT_DECISION" PO-9309 "the server runs ${server:-an unknown version}, which is older than $K3S_VERSION" \
     "a worker may not be newer than its server" "first on the server: bash install.sh upgrade --kubernetes"
   kube_read get node "$node" -o 'jsonpath={.spec.unschedulable}' || REPLY=""
   [[ $REPLY == true ]] || say "    note: $node is not drained: its pods keep running while k3s restarts"
@@ -110,7 +110,7 @@ upgrade_drain() {
   logged "${kube[@]}" drain "$node" "${drain_flags[@]}" --timeout "${PIPEOPS_WAIT}s" || {
     local why="$last_output"
     upgrade_uncordon
-    fail "$EXIT_CLUSTER" "$node could not be drained, so nothing was upgraded" "kubectl says: $why" \
+    fail "$EXIT_CLUSTER" PO-9310 "$node could not be drained, so nothing was upgraded" "kubectl says: $why" \
       "see what holds the pods: ${kube[*]} get poddisruptionbudgets -A; or allow more time: PIPEOPS_WAIT=600"
   }
 }
@@ -156,9 +156,9 @@ upgrade_k3s_back() {
   if k3s_restart "$role" && upgrade_node_await "$from"; then
     rm -f "$STATE_DIR/k3s.previous"
     upgrade_uncordon
-    fail "$EXIT_CLUSTER" "k3s $K3S_VERSION did not become ready; $from runs again" "$why" "$look"
+    fail "$EXIT_CLUSTER" PO-9311 "k3s $K3S_VERSION did not become ready; $from runs again" "$why" "$look"
   fi
-  fail "$EXIT_CLUSTER" "neither k3s $K3S_VERSION nor $from became ready" "$why" "$look"
+  fail "$EXIT_CLUSTER" PO-9311 "neither k3s $K3S_VERSION nor $from became ready" "$why" "$look"
 }
 
 # upgrade_others prints what is left to do: one node after the other.

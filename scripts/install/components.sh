@@ -30,7 +30,7 @@ components_choose() {
   fi
   [[ -n $PIPEOPS_BUNDLE && $components_wanted != none ]] || return 0
   if compgen -G "$PIPEOPS_BUNDLE/charts/*.tgz" >/dev/null; then return 0; fi
-  [[ -z $COMPONENTS ]] || fail "$EXIT_NETWORK" "the bundle has no charts of components" "it was made without them" \
+  [[ -z $COMPONENTS ]] || fail "$EXIT_NETWORK" PO-9110 "the bundle has no charts of components" "it was made without them" \
     "make one that has: make bundle VERSION=$PIPEOPS_VERSION; or COMPONENTS=none"
   say "    note: no components are installed, as the bundle has no charts"
   components_wanted=none
@@ -59,7 +59,7 @@ components_present() {
 components_before() {
   local name
   [[ -z $(state_names components-before) ]] || return 0
-  components_present || fail "$EXIT_CLUSTER" "the installed components cannot be listed" "kubectl says: $last_output" "use an administrator's kubeconfig, or COMPONENTS=none"
+  components_present || fail "$EXIT_CLUSTER" PO-9204 "the installed components cannot be listed" "kubectl says: $last_output" "use an administrator's kubeconfig, or COMPONENTS=none"
   record components-before "${REPLY:-none}"
   for name in "${COMPONENTS_NAMESPACES[@]}"; do
     [[ $namespaces_known == *";$name="* || $namespaces_known == "$name="* ]] || record namespace "$name"
@@ -216,7 +216,7 @@ components_show() {
 components_failed() {
   local what="$1" why="$2"
   components_end
-  fail "$EXIT_COMPONENTS" "not all components are installed: $what" "$why" \
+  fail "$EXIT_COMPONENTS" PO-9308 "not all components are installed: $what" "$why" \
     "mend that, and run this again: it goes on from there; COMPONENTS=none leaves them out"
 }
 
@@ -235,7 +235,7 @@ components_finish() {
   [[ $components_wanted != none ]] || return 0
   step "waiting until the components' objects are there; their pods start by themselves"
   components_await
-  components_added || fail "$EXIT_CLUSTER" "the installed components cannot be listed" "kubectl says: $last_output" "run this again"
+  components_added || fail "$EXIT_CLUSTER" PO-9204 "the installed components cannot be listed" "kubectl says: $last_output" "run this again"
   for name in $REPLY; do record component "$name"; done
   record components-done "$components_wanted"
 }

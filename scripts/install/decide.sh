@@ -4,13 +4,14 @@
 
 decided="" because=""
 k3s_flags=()
-obstacles=() # CODE|WHAT|WHY|FIX
+obstacles=() # EXIT|CODE|WHAT|WHY|FIX
 remarks=()
 
 MEMORY_SERVER_MB=900 MEMORY_WORKER_MB=450 MEMORY_GOOD_MB=1900
 DISK_SERVER_MB=5000 DISK_WORKER_MB=3000
 
-obstacle() { obstacles+=("$1|$2|$3|$4"); }
+# obstacle EXIT CODE WHAT WHY FIX
+obstacle() { obstacles+=("$1|$2|$3|$4|$5"); }
 
 decide() {
   decided="" because="" k3s_flags=() obstacles=() remarks=()
@@ -21,7 +22,7 @@ decide() {
     existing) decide_existing ;;
   esac
   [[ ${facts[ARCH]} == amd64 || ${facts[ARCH]} == arm64 ]] ||
-    obstacle "$EXIT_MACHINE" "the architecture ${facts[ARCH]} is not supported" "there is no agent for it" "use an amd64 or arm64 machine"
+    obstacle "$EXIT_MACHINE" PO-9004 "the architecture ${facts[ARCH]} is not supported" "there is no agent for it" "use an amd64 or arm64 machine"
 }
 
 decided_by() { decided="$1" because="$2"; }
@@ -40,7 +41,7 @@ decide_type() {
     decided_by existing "this machine runs Kubernetes already (${facts[KUBERNETES]})"
   elif [[ ${facts[OS]} == linux && ${facts[WSL]:-no} == 1 ]]; then
     decided_by none "WSL 1 has no Linux kernel"
-    obstacle "$EXIT_MACHINE" "this is WSL 1" "Kubernetes needs a Linux kernel" "in PowerShell: wsl --set-version ${facts[DISTRO]} 2"
+    obstacle "$EXIT_MACHINE" PO-9004 "this is WSL 1" "Kubernetes needs a Linux kernel" "in PowerShell: wsl --set-version ${facts[DISTRO]} 2"
   elif can_run_k3s; then
     decided_by k3s "Linux with ${facts[INIT]}: the lightest that is whole"
   else
@@ -82,15 +83,15 @@ decide_in_docker_type() {
   [[ ${facts[OS]} == macos || ${facts[WSL]:-no} != 2 ]] ||
     fix="put [boot] systemd=true into /etc/wsl.conf, then in PowerShell: wsl --shutdown"
   [[ ${facts[CONTAINER]:-none} == none ]] || fix="run it on the container's host, or give the container --privileged and an init"
-  obstacle "$EXIT_MACHINE" "no Kubernetes can be set up here" "$why, and Docker does not run" "$fix"
+  obstacle "$EXIT_MACHINE" PO-9005 "no Kubernetes can be set up here" "$why, and Docker does not run" "$fix"
 }
 
 # decide_k3s: flags for where it runs, and what stands in its way.
 decide_k3s() {
-  [[ ${facts[OS]} == linux ]] || obstacle "$EXIT_MACHINE" "k3s does not run on ${facts[OS]}" "it needs Linux" "unset CLUSTER_TYPE, or use k3d"
-  [[ ${facts[ROOT]:-no} == yes ]] || obstacle "$EXIT_ROOT" "root is needed to install k3s" \
+  [[ ${facts[OS]} == linux ]] || obstacle "$EXIT_MACHINE" PO-9004 "k3s does not run on ${facts[OS]}" "it needs Linux" "unset CLUSTER_TYPE, or use k3d"
+  [[ ${facts[ROOT]:-no} == yes ]] || obstacle "$EXIT_ROOT" PO-9003 "root is needed to install k3s" \
     "this runs as an ordinary user" "sudo -E bash install.sh"
-  [[ ${facts[INIT]} == systemd || ${facts[INIT]} == openrc ]] || obstacle "$EXIT_MACHINE" "nothing could keep k3s running" \
+  [[ ${facts[INIT]} == systemd || ${facts[INIT]} == openrc ]] || obstacle "$EXIT_MACHINE" PO-9006 "nothing could keep k3s running" \
     "neither systemd nor OpenRC runs (INIT=${facts[INIT]})" "boot with an init system, or use CLUSTER_TYPE=k3d with Docker"
   decide_k3s_flags
   decide_k3s_resources
@@ -130,7 +131,7 @@ decide_k3s_resources() {
   number "${facts[DISK_FREE_MB]:-0}" || true
   free="$REPLY"
   if ((has < MEMORY_WORKER_MB)); then
-    obstacle "$EXIT_MACHINE" "this machine has $has MB of memory" "k3s needs $memory MB, and would be killed again and again" \
+    obstacle "$EXIT_MACHINE" PO-9007 "this machine has $has MB of memory" "k3s needs $memory MB, and would be killed again and again" \
       "use a larger machine"
   elif ((has < memory)); then
     remarks+=("WARNING: $has MB of memory are less than the $memory MB that a k3s server needs: Linux may kill it; a worker needs $MEMORY_WORKER_MB MB (NODE_TYPE=agent)")
@@ -139,7 +140,7 @@ decide_k3s_resources() {
   fi
   decide_preset "$has"
   if [[ ${facts[K3S_OURS]:-no} == no ]] && ((free < disk)); then
-    obstacle "$EXIT_MACHINE" "$free MB are free below /var/lib" "k3s and images need $disk MB, and the kubelet evicts pods on a full disk" \
+    obstacle "$EXIT_MACHINE" PO-9008 "$free MB are free below /var/lib" "k3s and images need $disk MB, and the kubelet evicts pods on a full disk" \
       "make room: du -xh -d2 /var | sort -h | tail"
   fi
 }
@@ -160,26 +161,26 @@ decide_k3s_cgroups() {
   [[ ${facts[INIT]} != openrc ]] || fix="rc-update add cgroups && rc-service cgroups start"
   case "${facts[CGROUPS]:-none}" in
     v1 | v2) ;;
-    *) obstacle "$EXIT_MACHINE" "the memory cgroup is not there (CGROUPS=${facts[CGROUPS]:-none})" "the kubelet cannot limit pods without it" "$fix" ;;
+    *) obstacle "$EXIT_MACHINE" PO-9009 "the memory cgroup is not there (CGROUPS=${facts[CGROUPS]:-none})" "the kubelet cannot limit pods without it" "$fix" ;;
   esac
 }
 
 decide_k3s_conflicts() {
   local other="${facts[KUBERNETES]:-}"
   if [[ ${facts[K3S_OURS]:-no} == no && -n $other ]]; then
-    obstacle "$EXIT_DECISION" "this machine has $other already, and not from this installer" "a second Kubernetes would fight with it over ports and iptables" \
+    obstacle "$EXIT_DECISION" PO-9014 "this machine has $other already, and not from this installer" "a second Kubernetes would fight with it over ports and iptables" \
       "use it: --context NAME with its KUBECONFIG; or remove it first"
   elif [[ ${facts[K3S_RUNS]:-no} == no && -n ${facts[PORTS_IN_USE]:-} ]]; then
-    obstacle "$EXIT_MACHINE" "port ${facts[PORTS_IN_USE]} is in use" "another program listens where k3s has to" \
+    obstacle "$EXIT_MACHINE" PO-9010 "port ${facts[PORTS_IN_USE]} is in use" "another program listens where k3s has to" \
       "see which: ss -ltnp '( sport = :${facts[PORTS_IN_USE]%%,*} )', and stop it"
   fi
   local role="${facts[WANT_ROLE]:-server}"
   [[ ${facts[K3S_OURS]:-no} == no || ${facts[K3S_OURS]} == "$role" ]] ||
-    obstacle "$EXIT_DECISION" "this machine is a k3s ${facts[K3S_OURS]} already" "it cannot be a $role too" "uninstall first: install.sh uninstall"
+    obstacle "$EXIT_DECISION" PO-9014 "this machine is a k3s ${facts[K3S_OURS]} already" "it cannot be a $role too" "uninstall first: install.sh uninstall"
 }
 
 decide_in_docker() {
-  [[ ${facts[DOCKER]:-no} == running ]] || obstacle "$EXIT_MACHINE" "Docker does not run" "$decided runs inside it" "start Docker, then run this again"
+  [[ ${facts[DOCKER]:-no} == running ]] || obstacle "$EXIT_MACHINE" PO-9011 "Docker does not run" "$decided runs inside it" "start Docker, then run this again"
   remarks+=("$decided is for development: it ends with Docker")
 }
 
@@ -189,7 +190,7 @@ decide_existing() {
   if [[ ${facts[TERMINAL]:-no} == yes && -n $context ]]; then
     return 0 # it will be asked about
   fi
-  obstacle "$EXIT_DECISION" "which cluster is not said" "a kubectl context is used only when it is named${context:+ (the current one is $context)}" \
+  obstacle "$EXIT_DECISION" PO-9013 "which cluster is not said" "a kubectl context is used only when it is named${context:+ (the current one is $context)}" \
     "name it: install.sh install --context ${context:-NAME}    (kubectl config get-contexts lists them)"
 }
 
@@ -219,11 +220,11 @@ decision_print() {
 # decision_require ends with the first obstacle, and tells of the others.
 decision_require() {
   ((${#obstacles[@]} > 0)) || return 0
-  local code what why fix i
+  local exit code what why fix i
   for ((i = ${#obstacles[@]} - 1; i > 0; i--)); do
-    IFS='|' read -r code what why fix <<<"${obstacles[i]}"
+    IFS='|' read -r exit code what why fix <<<"${obstacles[i]}"
     say "also: $what (fix: $fix)" >&2
   done
-  IFS='|' read -r code what why fix <<<"${obstacles[0]}"
-  fail "$code" "$what" "$why" "$fix"
+  IFS='|' read -r exit code what why fix <<<"${obstacles[0]}"
+  fail "$exit" "$code" "$what" "$why" "$fix"
 }

@@ -16,7 +16,7 @@ docker_cluster_ensure() {
   ! would "create it, with its kubeconfig at $config" || return 0
   record cluster "$tool"
   record file "$config"
-  "create_$tool" "$config" || fail "$EXIT_CLUSTER" "$tool could not create the cluster" "$tool says: $last_output" \
+  "create_$tool" "$config" || fail "$EXIT_CLUSTER" PO-9202 "$tool could not create the cluster" "$tool says: $last_output" \
     "docker info; docker system df; then run this again"
 }
 

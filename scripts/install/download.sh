@@ -26,13 +26,13 @@ fetch() {
   tmp_open
   if [[ -n $PIPEOPS_BUNDLE ]]; then
     from="$PIPEOPS_BUNDLE/${url#https://}"
-    [[ -r $from ]] || fail "$EXIT_NETWORK" "the bundle has no ${url#https://}" "it is of another version, or for another architecture" \
+    [[ -r $from ]] || fail "$EXIT_NETWORK" PO-9110 "the bundle has no ${url#https://}" "it is of another version, or for another architecture" \
       "make one that fits: make bundle VERSION=$PIPEOPS_VERSION"
     cp "$from" "$file"
     return
   fi
   [[ -z $PIPEOPS_MIRROR ]] || from="${PIPEOPS_MIRROR%/}/${url#https://}"
-  command -v curl >/dev/null || fail "$EXIT_MACHINE" "curl is not installed" "downloads need it" "$(install_hint curl)"
+  command -v curl >/dev/null || fail "$EXIT_MACHINE" PO-9012 "curl is not installed" "downloads need it" "$(install_hint curl)"
   ca_arguments
   log "fetch $from"
   # The system's own settings for proxies and CAs are curl's too.
@@ -44,24 +44,24 @@ fetch() {
 
 # fetch_failed explains an exit code of curl.
 fetch_failed() {
-  local host="${2#https://}" why fix
+  local host="${2#https://}" number=PO-9102 why fix
   host="${host%%/*}"
   local code="$1"
   [[ $last_output != *"Resolving timed out"* ]] || code=6
   # What older and newer curls say of a proxy's answer to CONNECT.
   [[ $last_output != *"HTTP response code said error"* && $last_output != *CONNECT*response* ]] || code=proxy
   case "$code" in
-    proxy) why="the proxy does not let it through: it wants an account, or forbids $host ($last_output)" fix="set HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT, or have $host allowed" ;;
-    5) why="the proxy's name cannot be resolved" fix="check HTTPS_PROXY" ;;
-    6) why="the name ${host%%:*} cannot be resolved: no DNS" fix="check: getent hosts ${host%%:*}; cat /etc/resolv.conf" ;;
-    7 | 28) why="$host does not answer: a firewall, or a proxy is needed" fix="set HTTPS_PROXY, a mirror (PIPEOPS_MIRROR), or use an offline bundle" ;;
-    18 | 56 | 92) why="the connection broke in the middle" fix="run it again" ;;
-    22) why="$last_output" fix="check the version, and the mirror if there is one: curl -fI $2" ;;
-    23) why="the disk is full, or it cannot be written" fix="df -h ${TMPDIR:-/tmp}" ;;
-    35 | 60 | 77) why="the certificate of $host is not trusted: a wrong clock, or a proxy that looks into TLS" fix="check the clock (date), or set PIPEOPS_CA_FILE to the proxy's CA" ;;
+    proxy) number=PO-9103 why="the proxy does not let it through: it wants an account, or forbids $host ($last_output)" fix="set HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT, or have $host allowed" ;;
+    5) number=PO-9103 why="the proxy's name cannot be resolved" fix="check HTTPS_PROXY" ;;
+    6) number=PO-9104 why="the name ${host%%:*} cannot be resolved: no DNS" fix="check: getent hosts ${host%%:*}; cat /etc/resolv.conf" ;;
+    7 | 28) number=PO-9105 why="$host does not answer: a firewall, or a proxy is needed" fix="set HTTPS_PROXY, a mirror (PIPEOPS_MIRROR), or use an offline bundle" ;;
+    18 | 56 | 92) number=PO-9106 why="the connection broke in the middle" fix="run it again" ;;
+    22) number=PO-9107 why="$last_output" fix="check the version, and the mirror if there is one: curl -fI $2" ;;
+    23) number=PO-9108 why="the disk is full, or it cannot be written" fix="df -h ${TMPDIR:-/tmp}" ;;
+    35 | 60 | 77) number=PO-9109 why="the certificate of $host is not trusted: a wrong clock, or a proxy that looks into TLS" fix="check the clock (date), or set PIPEOPS_CA_FILE to the proxy's CA" ;;
     *) why="curl ended with $code: $last_output" fix="try it: curl -v -o /dev/null $2" ;;
   esac
-  fail "$EXIT_NETWORK" "download of $2 failed" "$why" "$fix"
+  fail "$EXIT_NETWORK" "$number" "download of $2 failed" "$why" "$fix"
 }
 
 install_hint() {
@@ -86,11 +86,11 @@ sha256_of() {
 # verify FILE SUM NAME
 verify() {
   local got
-  [[ $2 =~ ^[0-9a-f]{64}$ ]] || fail "$EXIT_CHECKSUM" "there is no checksum for $3" "the list of checksums does not name it" "check the version"
+  [[ $2 =~ ^[0-9a-f]{64}$ ]] || fail "$EXIT_CHECKSUM" PO-9111 "there is no checksum for $3" "the list of checksums does not name it" "check the version"
   got="$(sha256_of "$1")"
   [[ $got == "$2" ]] || {
     rm -f "$1"
-    fail "$EXIT_CHECKSUM" "$3 is not what its publisher made: its checksum is $got, not $2" \
+    fail "$EXIT_CHECKSUM" PO-9112 "$3 is not what its publisher made: its checksum is $got, not $2" \
       "the download was cut short or changed on its way (a proxy's page, a stale mirror)" "run it again; if it stays, do not use this source"
   }
   log "checksum of $3 is right: $got"
@@ -137,7 +137,7 @@ newest_version() {
   fetch "$NEWEST_URL" "$tmp_dir/version.txt"
   PIPEOPS_VERSION="$(head -c 100 "$tmp_dir/version.txt" | head -n 1)"
   [[ $PIPEOPS_VERSION =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] ||
-    fail "$EXIT_NETWORK" "the newest version cannot be found" "what is at $NEWEST_URL is not a version (a proxy's page?)" "name it: install.sh upgrade --version VERSION"
+    fail "$EXIT_NETWORK" PO-9114 "the newest version cannot be found" "what is at $NEWEST_URL is not a version (a proxy's page?)" "name it: install.sh upgrade --version VERSION"
 }
 
 # older VERSION THAN, both vMAJOR.MINOR.PATCH[-PRERELEASE]; a prerelease comes before
@@ -163,7 +163,7 @@ program_install() {
   mv -f "$2" "$path.pipeops-new"
   mv -f "$path.pipeops-new" "$path"
   say "    installed $path"
-  logged "$path" --version || logged "$path" version --client || (($? != 126)) || fail "$EXIT_MACHINE" "$path may not be executed" \
+  logged "$path" --version || logged "$path" version --client || (($? != 126)) || fail "$EXIT_MACHINE" PO-9115 "$path may not be executed" \
     "SELinux forbids it (SELINUX=${facts[SELINUX]}), or the file system is mounted noexec" \
     "restorecon -v $path; ausearch -m avc -ts recent; findmnt -T $path"
 }

@@ -165,7 +165,7 @@ k3s_failed() {
   local fix="journalctl -u $unit -n 50 --no-pager"
   [[ ${facts[INIT]} == systemd ]] || fix="tail -n 50 /var/log/$unit.log"
   [[ ${facts[SELINUX]} != enforcing ]] || fix+="; ausearch -m avc -ts recent"
-  fail "$EXIT_CLUSTER" "$1" "k3s says: ${last_output:-nothing}" "$fix"
+  fail "$EXIT_CLUSTER" PO-9201 "$1" "k3s says: ${last_output:-nothing}" "$fix"
 }
 
 # k3s_await waits until the API answers and the node is ready.

@@ -20,7 +20,7 @@ kube_use_existing() {
   if [[ -z $context ]]; then
     context="${facts[KUBECONFIG_CONTEXT]}"
     ask "Install PipeOps into the cluster of kubectl context \"$context\"?" ||
-      fail "$EXIT_DECISION" "the context $context was not confirmed" "nothing is installed into a cluster that is not meant" \
+      fail "$EXIT_DECISION" PO-9013 "the context $context was not confirmed" "nothing is installed into a cluster that is not meant" \
         "name the right one: install.sh install --context NAME"
   fi
   [[ $dry_run == yes ]] || docker_tools_dir
@@ -31,7 +31,7 @@ kube_use_existing() {
 
 kube_reachable() {
   logged "${kube[@]}" get --raw /readyz --request-timeout 15s ||
-    fail "$EXIT_CLUSTER" "the cluster does not answer: ${kube[*]}" "kubectl says: $last_output" "try it: ${kube[*]} get nodes"
+    fail "$EXIT_CLUSTER" PO-9203 "the cluster does not answer: ${kube[*]}" "kubectl says: $last_output" "try it: ${kube[*]} get nodes"
 }
 
 # kube_read sets REPLY to what kubectl prints. It answers its exit code, with
@@ -55,7 +55,7 @@ kube_apply() {
   ! would "apply the agent's manifest, its settings and token, and the namespaces production, beta and monitoring" || return 0
   manifest_get
   namespaces_known="$("${kube[@]}" get namespaces -o 'go-template={{range .items}}{{.metadata.name}}={{with .metadata.labels}}{{index . "app.kubernetes.io/managed-by"}}{{end}};{{end}}')" ||
-    fail "$EXIT_CLUSTER" "the cluster's namespaces cannot be listed" "the account of this kubeconfig may not do so" "use an administrator's kubeconfig"
+    fail "$EXIT_CLUSTER" PO-9204 "the cluster's namespaces cannot be listed" "the account of this kubeconfig may not do so" "use an administrator's kubeconfig"
   settings_versions >"$tmp_dir/before"
   token_is_needed=yes
   ! agent_registered || token_is_needed=no
@@ -64,7 +64,7 @@ kube_apply() {
   preset_keep
   namespaces_record
   kube_apply_stdin < <(kube_objects) || code=$? # no pipe, which would lose last_output
-  ((code == 0)) || fail "$EXIT_CLUSTER" "the cluster refused the agent's objects" "kubectl says: $last_output" \
+  ((code == 0)) || fail "$EXIT_CLUSTER" PO-9204 "the cluster refused the agent's objects" "kubectl says: $last_output" \
     "Kubernetes 1.30 or newer is needed, and an administrator's rights: ${kube[*]} auth can-i '*' '*'"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
   # Lines that were not there before are settings that have changed.
@@ -88,7 +88,7 @@ agent_registered() {
 agent_of_others() {
   local ours copy="$STATE_DIR/backups/agent-before.yaml"
   ours="$(state_names agent)"
-  [[ -z $ours || $ours == "${kube[*]}" ]] || fail "$EXIT_DECISION" "$STATE_DIR is of another cluster: $ours" \
+  [[ -z $ours || $ours == "${kube[*]}" ]] || fail "$EXIT_DECISION" PO-9015 "$STATE_DIR is of another cluster: $ours" \
     "uninstall would not know which one is meant" "install.sh uninstall, or keep this one apart: PIPEOPS_INSTALL_STATE=DIR"
   [[ -z $ours && ";$namespaces_known" == *";$NAMESPACE="* ]] || return 0
   "${kube[@]}" -n "$NAMESPACE" get deployments,configmaps,serviceaccounts,roles,rolebindings,networkpolicies -o yaml >"$copy" 2>/dev/null || true

@@ -44,13 +44,17 @@ would() {
   say "  would $*"
 }
 
-# fail CODE WHAT WHY FIX ends the script.
+# ERRORS is the page about every code, which internal/problem/catalog makes.
+ERRORS=https://github.com/pipeops/pipeops-vm-agent/blob/main/docs/reference/errors.md
+
+# fail EXIT CODE WHAT WHY FIX ends the script.
 fail() {
-  local text="error: $2
-  why:  $3
-  fix:  $4"
+  local text="error: $3
+  why: $4
+  fix: $5
+  code: $2 $ERRORS#${2,,}"
   [[ -z $log_to ]] || text+="
-  log:  $log_to"
+  log: $log_to"
   say "$text" >&2
   failed=yes
   exit "$1"
@@ -75,7 +79,7 @@ logged() {
 
 # on_error is for what nobody thought of.
 on_error() {
-  fail "$EXIT_UNEXPECTED" "line $1: \`$2\` failed unexpectedly" "this is a bug, or a machine that nobody has tried yet" \
+  fail "$EXIT_UNEXPECTED" PO-9001 "line $1: \`$2\` failed unexpectedly" "this is a bug, or a machine that nobody has tried yet" \
     "run it again, and if it stays: report it with the log"
 }
 

@@ -48,7 +48,7 @@ fetch_pinned() {
     verify "$file" "$wanted" "$name"
     return
   fi
-  [[ -z $pinned || " ${unpinned[*]} " == *" $pinned "* || ${PIPEOPS_ALLOW_UNSIGNED:-} == yes ]] || fail "$EXIT_CHECKSUM" "this script has no checksum for $pinned" \
+  [[ -z $pinned || " ${unpinned[*]} " == *" $pinned "* || ${PIPEOPS_ALLOW_UNSIGNED:-} == yes ]] || fail "$EXIT_CHECKSUM" PO-9111 "this script has no checksum for $pinned" \
     "only its own site has one: $list" "check that list, and set $setting to the checksum; or set PIPEOPS_ALLOW_UNSIGNED=yes to go by the list alone"
   say "    note: $name is verified by the checksum of its own site alone; $setting sets yours"
   fetch_verified "$url" "$file" "$list" "$name"

@@ -125,7 +125,7 @@ settings_check() {
   for file in "$AGENT_TOKEN_FILE" "$PIPEOPS_CA_FILE" "$PIPEOPS_MANIFEST"; do
     [[ -z $file || -r $file ]] || wrong+=("$file cannot be read")
   done
-  ((${#wrong[@]} == 0)) || fail "$EXIT_USAGE" "the settings are not complete:$(printf '\n    - %s' "${wrong[@]}")" \
+  ((${#wrong[@]} == 0)) || fail "$EXIT_USAGE" PO-9002 "the settings are not complete:$(printf '\n    - %s' "${wrong[@]}")" \
     "they come from the environment, which sudo does not pass on by itself" \
     "set them and run again; with sudo: sudo -E bash install.sh"
 }

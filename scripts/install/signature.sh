@@ -8,10 +8,10 @@ signature_check() {
   local key keys signed=0
   IFS=, read -r -a keys <<<"$RELEASE_KEYS"
   ((${#keys[@]} > 0 || PIPEOPS_UPDATE_SIGNATURES > 1)) || return 0 # a script that no release stamped
-  ((${#keys[@]} >= PIPEOPS_UPDATE_SIGNATURES)) || fail "$EXIT_USAGE" "$PIPEOPS_UPDATE_SIGNATURES signatures are more than the ${#keys[@]} keys of this script can make" \
+  ((${#keys[@]} >= PIPEOPS_UPDATE_SIGNATURES)) || fail "$EXIT_USAGE" PO-9113 "$PIPEOPS_UPDATE_SIGNATURES signatures are more than the ${#keys[@]} keys of this script can make" \
     "PIPEOPS_UPDATE_SIGNATURES asks for them" "use install.sh of a release that trusts as many keys, or ask for fewer signatures"
   if ! signature_tool; then
-    [[ ${PIPEOPS_ALLOW_UNSIGNED:-} == yes && $PIPEOPS_UPDATE_SIGNATURES == 1 ]] || fail "$EXIT_CHECKSUM" "the signature of $PIPEOPS_VERSION cannot be checked" \
+    [[ ${PIPEOPS_ALLOW_UNSIGNED:-} == yes && $PIPEOPS_UPDATE_SIGNATURES == 1 ]] || fail "$EXIT_CHECKSUM" PO-9113 "the signature of $PIPEOPS_VERSION cannot be checked" \
       "neither minisign nor OpenSSL 3 is installed" "$(install_hint minisign); or set PIPEOPS_ALLOW_UNSIGNED=yes to go by its checksums alone"
     say "    note: the signature of $PIPEOPS_VERSION is not checked, only its checksums: PIPEOPS_ALLOW_UNSIGNED=yes"
     return 0
@@ -22,9 +22,9 @@ signature_check() {
     say "    signed by $key"
     ((++signed < PIPEOPS_UPDATE_SIGNATURES)) || return 0
   done
-  ((signed == 0)) || fail "$EXIT_CHECKSUM" "the checksums of $PIPEOPS_VERSION have $signed of the $PIPEOPS_UPDATE_SIGNATURES signatures that PIPEOPS_UPDATE_SIGNATURES asks for" \
+  ((signed == 0)) || fail "$EXIT_CHECKSUM" PO-9113 "the checksums of $PIPEOPS_VERSION have $signed of the $PIPEOPS_UPDATE_SIGNATURES signatures that PIPEOPS_UPDATE_SIGNATURES asks for" \
     "another maintainer has yet to sign them" "wait for that signature, or ask for fewer"
-  fail "$EXIT_CHECKSUM" "the checksums of $PIPEOPS_VERSION are not signed by a key that this script trusts" \
+  fail "$EXIT_CHECKSUM" PO-9113 "the checksums of $PIPEOPS_VERSION are not signed by a key that this script trusts" \
     "they were changed on their way, or the maintainers have another key by now" "get install.sh of $PIPEOPS_VERSION from where you got this one; if it stays, do not use this source"
 }
 

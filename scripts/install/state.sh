@@ -6,7 +6,7 @@ locked=no
 
 state_open() {
   [[ $dry_run == no ]] || return 0
-  (umask 077 && mkdir -p "$STATE_DIR/backups") 2>/dev/null || fail "$EXIT_ROOT" "$STATE_DIR cannot be made" "it belongs to another user" "sudo -E bash install.sh"
+  (umask 077 && mkdir -p "$STATE_DIR/backups") 2>/dev/null || fail "$EXIT_ROOT" PO-9003 "$STATE_DIR cannot be made" "it belongs to another user" "sudo -E bash install.sh"
   lock_take
   tmp_dir="$STATE_DIR/tmp" # here, so that the next run removes what a killed one has left
   rm -rf "$tmp_dir"
@@ -18,7 +18,7 @@ lock_take() {
   if ! ln -s "$$" "$STATE_DIR/lock" 2>/dev/null; then
     holder="$(readlink "$STATE_DIR/lock" || true)"
     if [[ -n $holder ]] && kill -0 "$holder" 2>/dev/null && [[ $holder != "$$" ]] && runs_installer "$holder"; then
-      fail "$EXIT_BUSY" "another run (process $holder) is at work" "two would get in each other's way" "wait for it: tail -f $LOG_FILE"
+      fail "$EXIT_BUSY" PO-9016 "another run (process $holder) is at work" "two would get in each other's way" "wait for it: tail -f $LOG_FILE"
     fi
     ln -sfn "$$" "$STATE_DIR/lock" # of a run that was killed
   fi

@@ -30,6 +30,8 @@ $ExitDecision = 8
 
 $NewDistribution = 'Ubuntu-24.04'
 $TaskName = 'PipeOps agent in WSL'
+# The page about every code, which internal/problem/catalog makes.
+$Errors = 'https://github.com/pipeops/pipeops-vm-agent/blob/main/docs/reference/errors.md'
 $OldestBuild = 19041 # Windows 10 2004, the first with `wsl --install`
 
 # Settings that go on into the distribution; those with /p are files, whose paths
@@ -111,11 +113,11 @@ It never restarts Windows. Exit codes are those of install.sh.
 }
 
 # Stop-Install ends the script. Piped into iex it must not end the window.
-function Stop-Install([int]$Code, [string]$What, [string]$Why, [string]$Fix) {
-    $text = "error: $What`n  why:  $Why`n  fix:  $Fix"
+function Stop-Install([int]$Exit, [string]$Code, [string]$What, [string]$Why, [string]$Fix) {
+    $text = "error: $What`n  why: $Why`n  fix: $Fix`n  code: $Code $Errors#$($Code.ToLower())"
     if (-not $PSCommandPath) { throw $text }
     [Console]::Error.WriteLine($text)
-    exit $Code
+    exit $Exit
 }
 
 function Write-Step([string]$Text) { Write-Host "==> $Text" }
@@ -142,17 +144,17 @@ function Assert-Windows {
     $system = Get-CimInstance -ClassName Win32_OperatingSystem
     $build = [int]$system.BuildNumber
     if ($build -lt $OldestBuild) {
-        Stop-Install $ExitMachine "Windows build $build is too old" "WSL2 needs build $OldestBuild or newer" 'install the updates of Windows'
+        Stop-Install $ExitMachine 'PO-9501' "Windows build $build is too old" "WSL2 needs build $OldestBuild or newer" 'install the updates of Windows'
     }
     $architecture = if ($env:PROCESSOR_ARCHITEW6432) { $env:PROCESSOR_ARCHITEW6432 } else { $env:PROCESSOR_ARCHITECTURE }
     if ($architecture -notin 'AMD64', 'ARM64') {
-        Stop-Install $ExitMachine "the processor is $architecture" 'there is k3s for amd64 and arm64 only' 'use another machine'
+        Stop-Install $ExitMachine 'PO-9004' "the processor is $architecture" 'there is k3s for amd64 and arm64 only' 'use another machine'
     }
     # A hypervisor that runs already hides what the processor can.
     if (-not (Get-CimInstance -ClassName Win32_ComputerSystem).HypervisorPresent) {
         $able = Get-CimInstance -ClassName Win32_Processor | Where-Object { $_.VirtualizationFirmwareEnabled }
         if (-not $able) {
-            Stop-Install $ExitMachine 'virtualisation is switched off' 'WSL2 runs Linux in a virtual machine' `
+            Stop-Install $ExitMachine 'PO-9502' 'virtualisation is switched off' 'WSL2 runs Linux in a virtual machine' `
                 'switch it on in the firmware (Intel VT-x, AMD-V); in a virtual machine: nested virtualisation'
         }
     }
@@ -172,13 +174,13 @@ function Install-Wsl {
     }
     if (Test-Would 'install WSL: wsl.exe --install --no-distribution; Windows may have to be restarted then, by you') { return $false }
     if (-not (Test-Administrator)) {
-        Stop-Install $ExitRoot 'WSL is not installed' 'only an administrator can do that' 'run this once as administrator, or: wsl --install --no-distribution'
+        Stop-Install $ExitRoot 'PO-9003' 'WSL is not installed' 'only an administrator can do that' 'run this once as administrator, or: wsl --install --no-distribution'
     }
     Write-Step 'WSL'
     & wsl.exe --install --no-distribution | Out-Host
     $null = Invoke-Wsl @('--status')
     if ($LASTEXITCODE -ne 0) {
-        Stop-Install $ExitDecision 'WSL is installed, and Windows has to be restarted' 'it does not run before; this script does not restart Windows' 'restart Windows, and run it again'
+        Stop-Install $ExitDecision 'PO-9503' 'WSL is installed, and Windows has to be restarted' 'it does not run before; this script does not restart Windows' 'restart Windows, and run it again'
     }
     return $true
 }
@@ -188,20 +190,20 @@ function Select-Distribution {
     $names = Invoke-Wsl @('--list', '--quiet')
     if ($Distribution) {
         if ($names -notcontains $Distribution) {
-            Stop-Install $ExitUsage "WSL has no distribution $Distribution" "it has: $($names -join ', ')" "wsl --install --distribution $Distribution"
+            Stop-Install $ExitUsage 'PO-9504' "WSL has no distribution $Distribution" "it has: $($names -join ', ')" "wsl --install --distribution $Distribution"
         }
         return $Distribution
     }
     if ($names -contains $NewDistribution) {
         $null = Invoke-Wsl @('--distribution', $NewDistribution, '--user', 'root', '--exec', 'test', '-d', '/var/lib/pipeops-install')
         if ($LASTEXITCODE -eq 0) { return $NewDistribution }
-        Stop-Install $ExitDecision "there is a distribution $NewDistribution already" 'nobody has said that the agent is meant to go into it' "-Distribution $NewDistribution"
+        Stop-Install $ExitDecision 'PO-9504' "there is a distribution $NewDistribution already" 'nobody has said that the agent is meant to go into it' "-Distribution $NewDistribution"
     }
     if (Test-Would "get the distribution: wsl.exe --install --distribution $NewDistribution --no-launch") { return '' }
     Write-Step "the distribution $NewDistribution"
     & wsl.exe --install --distribution $NewDistribution --no-launch | Out-Host
     if ($LASTEXITCODE -ne 0) {
-        Stop-Install $ExitMachine "$NewDistribution cannot be installed" "wsl.exe ended with $LASTEXITCODE" "wsl --install --distribution $NewDistribution"
+        Stop-Install $ExitMachine 'PO-9505' "$NewDistribution cannot be installed" "wsl.exe ended with $LASTEXITCODE" "wsl --install --distribution $NewDistribution"
     }
     return $NewDistribution
 }
@@ -210,11 +212,11 @@ function Select-Distribution {
 function Assert-Distribution([string]$Name) {
     $kernel = "$(Invoke-Wsl @('--distribution', $Name, '--user', 'root', '--exec', 'uname', '-r'))"
     if ($kernel -notmatch 'WSL2') {
-        Stop-Install $ExitMachine "$Name is not of WSL version 2" "its kernel is $kernel" "wsl --set-version $Name 2"
+        Stop-Install $ExitMachine 'PO-9505' "$Name is not of WSL version 2" "its kernel is $kernel" "wsl --set-version $Name 2"
     }
     $init = "$(Invoke-Wsl @('--distribution', $Name, '--user', 'root', '--exec', 'cat', '/proc/1/comm'))"
     if ($init -ne 'systemd') {
-        Stop-Install $ExitMachine "systemd does not run in $Name" "its first process is $init, and nothing would keep k3s running" `
+        Stop-Install $ExitMachine 'PO-9006' "systemd does not run in $Name" "its first process is $init, and nothing would keep k3s running" `
             "in it, put [boot] and systemd=true into /etc/wsl.conf; then: wsl --terminate $Name"
     }
     Write-Host "    $Name runs on $kernel, with systemd"
@@ -270,10 +272,10 @@ function Invoke-Main {
         return
     }
     if ($Command -notin 'install', 'cluster-info', 'upgrade', 'uninstall', 'doctor') {
-        Stop-Install $ExitUsage "there is no command $Command" 'see those that there are' 'install.ps1 help'
+        Stop-Install $ExitUsage 'PO-9002' "there is no command $Command" 'see those that there are' 'install.ps1 help'
     }
     if ($env:OS -ne 'Windows_NT') {
-        Stop-Install $ExitMachine 'this is not Windows' 'install.ps1 sets up WSL2' 'bash install.sh'
+        Stop-Install $ExitMachine 'PO-9004' 'this is not Windows' 'install.ps1 sets up WSL2' 'bash install.sh'
     }
     $env:WSL_UTF8 = '1' # wsl.exe's own messages are UTF-16 otherwise
     Write-Step 'this machine'

@@ -147,7 +147,7 @@ func TestComponentsThatFailSayWhy(t *testing.T) {
 	add(t, dir, "job", "install vpa\nerror: component vpa: the repository answered 404\n")
 	said, code := functions(t, []string{"PIPEOPS_INSTALL_STATE=" + dir, "COMPONENTS=vpa"}, jobKubectl+"components_start; components_finish")
 	assert.Equal(t, 12, code, said)
-	assert.Contains(t, said, "why:  error: component vpa: the repository answered 404")
+	assert.Contains(t, said, "why: error: component vpa: the repository answered 404")
 	assert.Contains(t, said, "COMPONENTS=none leaves them out")
 	_, after, _ := strings.Cut(string(read(t, filepath.Join(dir, "calls"))), " -f -\n")
 	assert.Contains(t, after, "delete clusterrolebinding pipeops-components:pipeops")

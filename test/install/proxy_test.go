@@ -54,7 +54,7 @@ func TestDownloadsGoThroughAProxy(t *testing.T) {
 		said, code, log := upgrade(t, p, "installer:canary-wrong")
 		assert.Equal(t, 5, code, said)
 		assert.Contains(t, said, "the proxy does not let it through: it wants an account")
-		assert.Contains(t, said, "fix:  set HTTPS_PROXY=")
+		assert.Contains(t, said, "fix: set HTTPS_PROXY=")
 		assert.Empty(t, p.Asked())
 		assert.NotContains(t, said+log, "canary")
 	})

@@ -101,7 +101,7 @@ func newAuditVerify() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			noted, err := parseHead(head)
 			if err != nil {
-				return fmt.Errorf("%w: %w", errUsage, err)
+				return wrong(err)
 			}
 			s, err := place.store()
 			if err != nil {

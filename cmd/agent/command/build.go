@@ -32,7 +32,7 @@ func newBuildFetch() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if f.Guard, err = guard.read(); err != nil {
-				return fmt.Errorf("%w: %w", errUsage, err)
+				return wrong(err)
 			}
 			f.Out = cmd.OutOrStdout()
 			return runStep(cmd, f.Run)
@@ -77,7 +77,7 @@ func newBuildPush() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			repository, err := runnerapi.BuildTemplate{Image: image}.Repository()
 			if err != nil {
-				return fmt.Errorf("%w: --image: %w", errUsage, err)
+				return wrong(fmt.Errorf("--image: %w", err))
 			}
 			return runStep(cmd, step.Push{Repository: repository, Dir: step.Work, CommitDir: step.CommitDir, Out: cmd.OutOrStdout()}.Run)
 		},

@@ -113,7 +113,7 @@ func (p *componentsPlace) look(cmd *cobra.Command, settings components.Settings)
 func (p *componentsPlace) plan(cmd *cobra.Command, args []string, set string) (*components.Installer, components.Plan, error) {
 	settings, err := p.choose(args, set)
 	if err != nil {
-		return nil, components.Plan{}, fmt.Errorf("%w: %w", errUsage, err)
+		return nil, components.Plan{}, wrong(err)
 	}
 	i, cluster, err := p.look(cmd, settings)
 	if err != nil {

@@ -26,7 +26,7 @@ func newConfigGet() *cobra.Command {
 				return printErr
 			}
 			if err != nil {
-				return fmt.Errorf("%w: configuration:\n%w", errUsage, err)
+				return wrong(fmt.Errorf("configuration:\n%w", err))
 			}
 			return nil
 		},

@@ -18,7 +18,7 @@ func launchRight(cfg *config.Config, log zerolog.Logger) (replica string, err er
 	}
 	trust, err := cfg.ReleaseTrust(releaseKeys)
 	if err != nil {
-		return "", fmt.Errorf("%w: configuration:\n%w", errUsage, err)
+		return "", wrong(fmt.Errorf("configuration:\n%w", err))
 	}
 	if as, onTrial := launch.OnTrial(); onTrial { // which has shown that it would take offers
 		return trialReplica(cfg, as)

@@ -28,7 +28,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return fmt.Errorf("%w: %w\n%s", errUsage, cli.NoSubcommand(cmd, args), cli.SeeHelp(cmd.CommandPath()))
+			return mistake(cli.NoSubcommand(cmd, args))
 		},
 	}
 	cmd.AddCommand(commands...)
@@ -109,7 +109,7 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	}
 	i, err := c.intent(args[0])
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return wrong(err)
 	}
 	rule, err := p.Explain(i)
 	if err != nil {

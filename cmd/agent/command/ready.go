@@ -67,7 +67,7 @@ func awaitReady(ctx context.Context, url string, wait time.Duration) (version st
 func askReady(ctx context.Context, client *http.Client, url string) (version string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
 	if err != nil {
-		return "", fmt.Errorf("%w: --url: %w (fix: write it as http://HOST:PORT)", errUsage, err)
+		return "", wrong(fmt.Errorf("--url: %w (fix: write it as http://HOST:PORT)", err))
 	}
 	resp, err := client.Do(req)
 	if err != nil {

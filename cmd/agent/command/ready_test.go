@@ -29,7 +29,7 @@ func askAt(t *testing.T, handler http.Handler, args ...string) (code int, stdout
 func TestReadySaysWhatIsMissing(t *testing.T) {
 	code, _, stderr := askAt(t, server.NewHealth("v1", func(context.Context) error { return errors.New("tunnel: starting") }, nil))
 	assert.Equal(t, exitError, code)
-	assert.Contains(t, stderr, "not ready: tunnel: starting (fix:")
+	assert.Contains(t, stderr, "not ready: tunnel: starting\n  fix:")
 
 	code, _, stderr = askAt(t, http.NotFoundHandler())
 	assert.Equal(t, exitError, code)

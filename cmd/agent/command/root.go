@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -27,6 +26,17 @@ const (
 // errUsage marks what the command line or the configuration got wrong.
 var errUsage = errors.New("usage")
 
+// usageError is an error with that mark, which its text leaves out.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() []error { return []error{errUsage, e.error} }
+
+// wrong returns err with the mark errUsage.
+func wrong(err error) error { return usageError{err} }
+
+// mistake is like wrong for the command line, whose help is the fix.
+func mistake(err error) error { return wrong(cli.Usage(err)) }
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:         "pipeops-agent",
@@ -40,17 +50,14 @@ func newRoot() *cobra.Command {
 		Version:       version,
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	mistake := func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w: %w\n%s", errUsage, err, cli.SeeHelp(cmd.CommandPath()))
-	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return mistake(cmd, cli.FlagError(cmd, err)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return mistake(cli.FlagError(cmd, err)) })
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.NegativeTime(cmd); err != nil {
-			return mistake(cmd, err)
+			return mistake(err)
 		}
 		return nil
 	}
-	root.AddCommand(newRun(), newReady(), newConfig(), newDoctor(), newPolicy(), newAudit(), newRecording(), newApprovals(), newApprove(), newBuild(), newComponent(), newDashboard(), newVersion(), cli.NewMan(version))
+	root.AddCommand(newRun(), newReady(), newConfig(), newDoctor(), newPolicy(), newAudit(), newRecording(), newApprovals(), newApprove(), newBuild(), newComponent(), newDashboard(), cli.NewExplain("pipeops-agent"), newVersion(), cli.NewMan(version))
 	return root
 }
 
@@ -71,16 +78,15 @@ func newVersion() *cobra.Command {
 func execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	cmd, err := root.ExecuteContextC(ctx)
 	if unknown := cli.UnknownCommand(err); unknown != nil {
-		err = fmt.Errorf("%w: %w\n%s", errUsage, unknown, cli.SeeHelp(cmd.CommandPath()))
+		err = mistake(unknown)
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return exitOK
-	case errors.Is(err, errUsage):
-		cli.Say(stderr, "pipeops-agent: %s", strings.TrimPrefix(err.Error(), errUsage.Error()+": "))
+	}
+	cli.PrintError(stderr, cmd, err)
+	if errors.Is(err, errUsage) {
 		return usageCode()
 	}
-	cli.Say(stderr, "pipeops-agent: %v", err)
 	return exitError
 }
 

@@ -29,7 +29,7 @@ func newRun() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(cmd.Flags(), os.Getenv)
 			if err != nil {
-				return fmt.Errorf("%w: configuration:\n%w", errUsage, err)
+				return wrong(fmt.Errorf("configuration:\n%w", err))
 			}
 			kubernetes, err := kubernetesConfig(cfg.Kubeconfig)
 			if err != nil {
@@ -42,7 +42,7 @@ func newRun() *cobra.Command {
 			}
 			traces, err := tracing.Start(cmd.Context(), "pipeops-agent", version, os.Getenv, log)
 			if err != nil {
-				return fmt.Errorf("%w: %w", errUsage, err)
+				return wrong(err)
 			}
 			defer traces.Stop(cmd.Context())
 			a, err := agent.New(agent.Options{

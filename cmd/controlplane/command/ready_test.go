@@ -18,7 +18,7 @@ func TestReady(t *testing.T) {
 	}
 	code, _, stderr := ask("--data-dir", dataDir)
 	assert.Equal(t, exitFailure, code)
-	assert.Contains(t, stderr, "--any-certificate)")
+	assert.Contains(t, stderr, "\n  fix: name the directory that it serves from with --data-dir, or add --any-certificate\n")
 
 	p := startServe(t, dataDir)
 	defer p.stop(t)

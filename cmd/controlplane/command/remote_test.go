@@ -89,7 +89,7 @@ func TestCommandsWorkFromElsewhere(t *testing.T) {
 	assert.Contains(t, out, "first start")
 	run(0, "ca", "rotate", "start", "--dry-run")
 	_, err := run(exitFailure, "agent", "delete", "shop")
-	assert.Contains(t, err, "is not revoked (fix: run")
+	assert.Contains(t, err, "is not revoked\n  fix: run")
 	_, err = run(exitFailure, "dead-letter", "list")
 	assert.Contains(t, err, "has no broker")
 

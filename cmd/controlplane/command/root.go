@@ -45,9 +45,8 @@ func execute(ctx context.Context, args []string, s streams) int {
 	if unknown := cli.UnknownCommand(err); unknown != nil {
 		err = cli.Usage(unknown)
 	}
-	cli.Say(s.err, "Error: %v", err)
+	cli.PrintError(s.err, cmd, err)
 	if cli.IsUsage(err) {
-		cli.Say(s.err, "%s", cli.SeeHelp(cmd.CommandPath()))
 		return exitUsage
 	}
 	return exitFailure
@@ -83,7 +82,7 @@ All times are in UTC.`,
 	a.data.Add(root.PersistentFlags())
 	a.operator.Add(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cli.FlagError(cmd, err)) })
-	root.AddCommand(serve.ControlPlane(a.program()), newReady(a), newToken(a), newRunner(a), newAgent(a), newRoutes(a), newGateway(a), newWebhook(a), newOffer(a), newDeadLetters(a), newCA(a), newCertificate(a), newOperator(a), newConsole(a), newDatabase(a), newVersion(a), cli.NewMan(version))
+	root.AddCommand(serve.ControlPlane(a.program()), newReady(a), newToken(a), newRunner(a), newAgent(a), newRoutes(a), newGateway(a), newWebhook(a), newOffer(a), newDeadLetters(a), newCA(a), newCertificate(a), newOperator(a), newConsole(a), newDatabase(a), cli.NewExplain("pipeops-controlplane"), newVersion(a), cli.NewMan(version))
 	return root
 }
 

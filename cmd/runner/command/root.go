@@ -76,6 +76,7 @@ Exit codes:
 	root.PersistentFlags().StringVar(&a.Credentials, "credentials", "", "file with the Runner's credentials (environment: "+base.EnvCredentials+")")
 	root.PersistentFlags().StringVar(&a.Context, "context", "", "context with credentials and defaults (environment: "+base.EnvContext+"; default: the current one)")
 	root.PersistentFlags().DurationVar(&a.Patience, "patience", client.DefaultPatience, "how long to retry until the control plane and the agent are reachable; 0 for one try")
+	a.AddVerbose(root)
 	_ = root.MarkPersistentFlagFilename("credentials", "json") // fails for an unknown flag only
 	_ = root.RegisterFlagCompletionFunc("context", contexts.Complete)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cli.FlagError(cmd, err)) })
@@ -101,6 +102,7 @@ func addGroups(a *base.CLI, root *cobra.Command) {
 		cluster.NewCost(a), cluster.NewEvents(a), cluster.NewNamespace(a), cluster.NewNode(a), cluster.NewRoutes(a))
 	group(root, "Access:",
 		contexts.NewLogin(a), contexts.NewContext(a), access.NewCredentials(a), access.NewKubeconfig(a), access.NewKubeCredential(a))
+	group(root, "Help:", cli.NewExplain(root.Name()))
 }
 
 func group(root *cobra.Command, title string, commands ...*cobra.Command) {

@@ -49,10 +49,13 @@ func (e *Error) Error() string {
 		s.WriteString(": " + e.Err.Error())
 	}
 	if e.Fix != "" {
-		s.WriteString(" (" + e.Fix + ")")
+		s.WriteString(" (fix: " + e.Fix + ")")
 	}
 	return s.String()
 }
+
+// ErrorName returns the code as text, by which a command line explains it.
+func (e *Error) ErrorName() string { return string(e.Code) }
 
 func (e *Error) Unwrap() error { return e.Err }
 

@@ -32,6 +32,7 @@ type CLI struct {
 	Context     string // of the flag --context
 	Patience    time.Duration
 	Version     string // of the program
+	Verbose     int    // how much of each HTTP call to print
 
 	// state receives the final state of an App, for a table of many agents; nil otherwise.
 	state func(string)

@@ -11,6 +11,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
+// program has the command that explains a code.
+const program = "pipeops-runner"
+
 // Exit codes, for scripts.
 const (
 	ExitOK          = 0
@@ -73,40 +76,23 @@ func (a *CLI) Exit(ctx context.Context, command string, err error) int {
 	if errors.As(err, &own) && own.Told {
 		return code
 	}
-	known := &runnerapi.Error{}
-	switch {
-	case errors.As(err, &known):
-		a.sayKnown(err, known)
-	case code == ExitInterrupted:
+	f := cli.FailureOf(err)
+	if f.Name == "" && code == ExitInterrupted {
 		a.Say("interrupted; what was sent to the agent goes on in the cluster")
-	default:
-		a.Say("Error: %v", err)
+		return code
 	}
-	if own != nil && own.Fix != "" {
-		a.Say("  fix: %s", own.Fix)
+	switch {
+	case own != nil && own.Fix != "":
+		f.Fix = own.Fix
+	case code == ExitUsage && f.Name == "" && f.Fix == "" && own == nil:
+		f.Fix = cli.SeeHelp(command)
 	}
-	if code == ExitUsage && known.Code == "" && own == nil {
-		a.Say("%s", cli.SeeHelp(command))
-	}
+	a.SayFailure(f)
 	return code
 }
 
-// sayKnown prints an agent's error in its parts: what, where, fix, request.
-func (a *CLI) sayKnown(err error, e *runnerapi.Error) {
-	a.Say("Error: %s", cli.Printable(strings.Replace(err.Error(), e.Error(), e.Detail, 1)))
-	if len(e.Fields) == 0 && e.Field != "" {
-		a.Say("  field: %s", cli.Printable(e.Field))
-	}
-	for _, f := range e.Fields {
-		a.Say("  field: %s", cli.Printable(f.String()))
-	}
-	if e.Fix != "" {
-		a.Say("  fix: %s", cli.Printable(e.Fix))
-	}
-	if e.RequestID != "" {
-		a.Say("  request: %s", cli.Printable(e.RequestID))
-	}
-}
+// SayFailure prints an error in the form of all programs.
+func (a *CLI) SayFailure(f cli.Failure) { f.Print(a.Err, program) }
 
 func exitCode(ctx context.Context, err error) int {
 	var own *ExitError

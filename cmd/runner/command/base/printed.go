@@ -103,9 +103,6 @@ func UndoneText(u *runnerapi.Undone) string {
 
 // FailedObject returns the error of an object that is not well, with the evidence.
 func FailedObject(a *CLI, object, message string, d *runnerapi.Diagnosis) error {
-	a.Say("Error: %s is not well: %s", cli.Printable(object), cli.Printable(message))
-	if d != nil {
-		a.SayEvidence(d)
-	}
+	a.SayFailure(Diagnosed(fmt.Sprintf("%s is not well: %s", cli.Printable(object), cli.Printable(message)), d))
 	return &ExitError{Err: fmt.Errorf("%s is not well", object), Code: ExitAppFailed, Told: true}
 }

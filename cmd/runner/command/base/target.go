@@ -23,6 +23,8 @@ import (
 type Login struct {
 	credentials.Credentials
 	Keep *kept.Login
+
+	around func(http.RoundTripper) http.RoundTripper
 }
 
 // Login reads the credentials.
@@ -42,7 +44,7 @@ func (a *CLI) Login() (*Login, error) {
 	if err != nil {
 		return nil, &ExitError{Err: err, Code: ExitUsage}
 	}
-	return &Login{Credentials: creds, Keep: keep}, nil
+	return &Login{Credentials: creds, Keep: keep, around: a.inspected}, nil
 }
 
 // Snapshot sends one request to the control plane, with the few retries of its client.
@@ -59,7 +61,9 @@ func (l *Login) lookUp(ctx context.Context, nameOrID string) (announce.Agent, er
 
 // Snapshots returns a client of the control plane.
 func (l *Login) Snapshots() *announce.SnapshotClient {
-	return &announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: l.Keep.HTTPClient()}
+	caller := l.Keep.HTTPClient()
+	caller.Transport = l.around(caller.Transport)
+	return &announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: caller}
 }
 
 // leastTry is the minimum time for one request to the control plane, regardless of patience:
@@ -174,6 +178,17 @@ func (a *CLI) target(ctx context.Context, nameOrID string) (*Target, error) {
 // around inspects the agents' answers in the program that end-to-end tests build; nil otherwise.
 var around func(http.RoundTripper) http.RoundTripper
 
+// around returns what inspects the agents' answers; nil for nothing.
+func (a *CLI) around() func(http.RoundTripper) http.RoundTripper {
+	switch {
+	case a.Verbose == 0:
+		return around
+	case around == nil:
+		return a.inspected
+	}
+	return func(next http.RoundTripper) http.RoundTripper { return a.inspected(around(next)) }
+}
+
 // Reach returns the connection to an agent that was found.
 func (a *CLI) Reach(l *Login, agent announce.Agent) (*Target, error) {
 	switch agent.State {
@@ -185,7 +200,7 @@ func (a *CLI) Reach(l *Login, agent announce.Agent) (*Target, error) {
 		TrustDomain: l.TrustDomain, Roots: l.Keep.Roots(), Certificate: l.Keep.Certificate,
 		Patience: max(a.Patience, 1), UserAgent: "pipeops-runner/" + a.Version,
 		Slow:   newSlowness(a, "agent "+agent.Name).tell,
-		Around: around,
+		Around: a.around(),
 	}
 	for i, e := range agent.Endpoints {
 		if i == 0 {

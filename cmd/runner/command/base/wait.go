@@ -93,10 +93,7 @@ func (a *CLI) OfOperation(ctx context.Context, t *Target, key runnerapi.Key, id,
 	case runnerapi.OperationSucceeded:
 		return nil
 	case runnerapi.OperationFailed:
-		a.Say("Error: %s: this change failed, before a later one", key)
-		if op.Diagnosis != nil {
-			a.SayEvidence(op.Diagnosis)
-		}
+		a.SayFailure(Diagnosed(fmt.Sprintf("%s: this change failed, before a later one", key), op.Diagnosis))
 		return &ExitError{Err: errors.New("it failed"), Code: ExitAppFailed, Told: true}
 	case runnerapi.OperationPending:
 		return &ExitError{Err: fmt.Errorf("%s: %s: no outcome yet", t, key), Code: ExitTimeout, Fix: "see how it ends with: " + status}
@@ -116,10 +113,7 @@ func (a *CLI) Verdict(t *Target, app runnerapi.App, generation int64, waited tim
 	settled := app.Settled() && app.Generation >= generation
 	switch undone := app.Undone(generation); {
 	case undone != nil:
-		a.Say("Error: %s/%s: %s", app.Namespace, app.Name, cli.Printable(UndoneText(undone)))
-		if undone.Diagnosis != nil {
-			a.Say("  fix: %s", cli.Printable(undone.Diagnosis.Fix))
-		}
+		a.sayUndone(app, undone)
 		return &ExitError{Err: errors.New("the rollout failed and was taken back"), Code: ExitAppFailed, Told: true}
 	case settled && app.Status.Phase == runnerapi.PhaseHealthy:
 		return nil
@@ -140,32 +134,39 @@ func (a *CLI) Verdict(t *Target, app runnerapi.App, generation int64, waited tim
 // sayDiagnosis prints why an App is not healthy.
 func (a *CLI) sayDiagnosis(app runnerapi.App) {
 	d := app.Status.Diagnosis
+	state := fmt.Sprintf("%s/%s is %s", app.Namespace, app.Name, strings.ToLower(string(app.Status.Phase)))
 	if d == nil {
 		if app.Settled() {
-			a.Say("Error: %s/%s is %s", app.Namespace, app.Name, strings.ToLower(string(app.Status.Phase)))
+			a.SayFailure(cli.Failure{What: state})
 		}
 		return
 	}
-	a.Say("Error: %s/%s is %s: %s", app.Namespace, app.Name, strings.ToLower(string(app.Status.Phase)), cli.Printable(d.Message))
-	a.SayEvidence(d)
+	a.SayFailure(Diagnosed(state+": "+cli.Printable(d.Message), d))
 }
 
-// SayEvidence prints the evidence beside a diagnosis' message.
-func (a *CLI) SayEvidence(d *runnerapi.Diagnosis) {
-	a.Say("  cause: %s", d.Cause)
+// sayUndone prints why a rollout was taken back.
+func (a *CLI) sayUndone(app runnerapi.App, undone *runnerapi.Undone) {
+	f := cli.Failure{What: fmt.Sprintf("%s/%s: %s", app.Namespace, app.Name, cli.Printable(UndoneText(undone)))}
+	if undone.Diagnosis != nil {
+		f.Fix, f.Name = cli.Printable(undone.Diagnosis.Fix), string(undone.Diagnosis.Cause)
+	}
+	a.SayFailure(f)
+}
+
+// Diagnosed returns a failure with the evidence of a diagnosis, if there is one.
+func Diagnosed(what string, d *runnerapi.Diagnosis) cli.Failure {
+	f := cli.Failure{What: what}
+	if d == nil {
+		return f
+	}
 	if d.Object != "" {
-		a.Say("  object: %s", cli.Printable(d.Object))
+		f.Details = append(f.Details, "object: "+cli.Printable(d.Object))
 	}
 	if d.ExitCode != nil {
-		a.Say("  exit code: %d", *d.ExitCode)
+		f.Details = append(f.Details, fmt.Sprintf("exit code: %d", *d.ExitCode))
 	}
-	a.Say("  fix: %s", cli.Printable(d.Fix))
-	if len(d.LastLines) > 0 {
-		a.Say("  last lines:")
-		for _, line := range d.LastLines {
-			a.Say("    %s", cli.Printable(line))
-		}
-	}
+	f.Fix, f.Name, f.LastLines = cli.Printable(d.Fix), string(d.Cause), d.LastLines
+	return f
 }
 
 // Progress shows the progress of a rollout: one line that changes on a terminal, and a line per

@@ -170,11 +170,11 @@ func sayStanding(a *base.CLI, s standing) {
 	if s.doing != "" {
 		what += ": " + s.doing
 	}
-	a.Say("Error: %s %s is %s", s.kind, s.key, what)
-	if d := s.diagnosis; d != nil {
-		a.Say("  reason: %s", cli.Printable(d.Message))
-		a.SayEvidence(d)
+	what = fmt.Sprintf("%s %s is %s", s.kind, s.key, what)
+	if s.diagnosis != nil {
+		what += ": " + cli.Printable(s.diagnosis.Message)
 	}
+	a.SayFailure(base.Diagnosed(what, s.diagnosis))
 	if s.state == runnerapi.JobBlocked {
 		a.Say("  it goes on by itself when that is mended, and ends with its deadline or with: pipeops-runner %s delete", s.kind)
 	}

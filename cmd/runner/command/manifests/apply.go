@@ -181,12 +181,11 @@ func (c *applyCommand) await(ctx context.Context, t *base.Target, key runnerapi.
 func (c *applyCommand) verdict(key runnerapi.Key, result runnerapi.ApplyResult) error {
 	for _, o := range result.Objects {
 		if o.Problem != nil {
-			c.Say("Error: %s", cli.Printable(o.Problem.Detail))
-			c.Say("  fix: %s", cli.Printable(o.Problem.Fix))
+			c.SayFailure(cli.FailureOf(o.Problem))
 		}
 	}
 	if result.Problem != nil {
-		c.Say("Error: %s", cli.Printable(result.Problem.Detail))
+		c.SayFailure(cli.FailureOf(result.Problem))
 	}
 	switch {
 	case result.Failed > 0 || result.Problem != nil:

@@ -153,20 +153,14 @@ func verdictOfBuild(a *base.CLI, b runnerapi.Build) error {
 	if f == nil {
 		return nil
 	}
-	a.Say("Error: %s/%s failed (%s): %s", b.Namespace, b.Name, f.Stage, cli.Printable(f.Message))
-	a.Say("  cause: %s", f.Cause)
+	said := cli.Failure{
+		What: fmt.Sprintf("%s/%s failed (%s): %s", b.Namespace, b.Name, f.Stage, cli.Printable(f.Message)),
+		Fix:  cli.Printable(f.Fix), Name: f.Cause, LastLines: f.LastLines,
+	}
 	if f.Step != "" {
-		a.Say("  step: %s (line %d)", cli.Printable(f.Step), f.Line)
+		said.Details = []string{fmt.Sprintf("step: %s (line %d)", cli.Printable(f.Step), f.Line)}
 	}
-	if f.Fix != "" {
-		a.Say("  fix: %s", cli.Printable(f.Fix))
-	}
-	if len(f.LastLines) > 0 {
-		a.Say("  last lines:")
-		for _, line := range f.LastLines {
-			a.Say("    %s", cli.Printable(line))
-		}
-	}
+	a.SayFailure(said)
 	return &base.ExitError{Err: errors.New("the build failed"), Code: base.ExitAppFailed, Told: true}
 }
 

@@ -244,8 +244,7 @@ func sourceOutcome(ctx context.Context, a *base.CLI, t *base.Target, source runn
 		return err
 	}
 	if e := newest.Status.Error; e != nil {
-		a.Say("Error: source %s: %s", key, cli.Printable(e.Message))
-		a.Say("  fix: %s", cli.Printable(e.Fix))
+		a.SayFailure(cli.Failure{What: fmt.Sprintf("source %s: %s", key, cli.Printable(e.Message)), Fix: cli.Printable(e.Fix), Name: e.Code})
 		return &base.ExitError{Err: errors.New("the source failed"), Code: base.ExitAppFailed, Told: true}
 	}
 	if h := newest.Status.Health; h != nil && newest.Status.Phase == runnerapi.SourceDegraded {

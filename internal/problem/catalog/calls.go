@@ -1,0 +1,167 @@
+package catalog
+
+// calls are errors that any API returns, and those of a Runner's connection to an agent.
+var calls = []Entry{
+	{
+		"PO-1001", "bad_request", "Malformed request",
+		"The request cannot be read: its body is not the expected JSON or YAML, or a parameter cannot be decoded.",
+		"Correct what the message names. If you did not write the request yourself, upgrade the client.",
+		"docs/reference/runner-api.md#rules-for-every-call",
+	},
+	{
+		"PO-1002", "unauthorized", "Caller unknown",
+		"The caller presented no certificate, or one that the server does not accept.",
+		"Give the credentials file of a Runner or operator: --credentials, or `pipeops-runner login FILE`.",
+		"docs/operator/runners.md",
+	},
+	{
+		"PO-1003", "forbidden", "Not permitted",
+		"The caller is known and lacks the right, or the server itself lacks it in the cluster or at the broker.",
+		"Ask the party that the message names: the cluster owner, the operator, or the broker's administrator.",
+		"docs/concepts/security.md",
+	},
+	{
+		"PO-1004", "not_found", "No such object",
+		"The object, agent or path that the request names does not exist, or you are not allowed to see it.",
+		"Check the name and the namespace; the matching `list` command shows what exists.",
+		"docs/deployer/failing-app.md#the-command-itself-fails",
+	},
+	{
+		"PO-1005", "not_allowed", "Wrong HTTP method",
+		"The path exists, and does not support this method. The header Allow lists those that it supports.",
+		"Use a method of the reference.",
+		"docs/reference/runner-api.md#calls",
+	},
+	{
+		"PO-1006", "request_timeout", "Request too slow",
+		"The request's body did not arrive in time.",
+		"Send it again; check the connection and any proxy on the way.",
+		"docs/reference/runner-api.md#errors",
+	},
+	{
+		"PO-1007", "conflict", "Conflict with what exists",
+		"The name belongs to another owner, or the object changed after you read it.",
+		"Choose another name, or take the object over with --adopt. After a concurrent change, send the command again.",
+		"docs/reference/runner-api.md#adopting-what-is-there",
+	},
+	{
+		"PO-1008", "idempotency_key_reused", "Idempotency key reused",
+		"The same Idempotency-Key was used for another command within the last day.",
+		"Use a new key for each command; repeat a key only with the unchanged command.",
+		"docs/reference/runner-api.md#operations-and-keys",
+	},
+	{
+		"PO-1009", "too_large", "Too large",
+		"The body, the header, or the Git repository exceeds its limit.",
+		"Send less, or use a smaller repository. The page lists every limit.",
+		"docs/reference/limits.md",
+	},
+	{
+		"PO-1010", "media_type", "Wrong media type",
+		"The body has no content type, or one that the call does not accept.",
+		"Send `Content-Type: application/json`, in UTF-8 and without an encoding.",
+		"docs/reference/runner-api.md#errors",
+	},
+	{
+		"PO-1011", "invalid", "Invalid value",
+		"A field or parameter has a value that is not allowed. The message names the field.",
+		"Correct that field. With --dry-run you can check a command without changing anything.",
+		"docs/reference/runner-api.md#rules-for-every-call",
+	},
+	{
+		"PO-1012", "upgrade_required", "WebSocket expected",
+		"The call is a WebSocket, and the request did not ask for one.",
+		"Connect with HTTP/1.1 and request the upgrade, or use the Go client.",
+		"docs/reference/runner-api.md#exec-port-forward-and-copies",
+	},
+	{
+		"PO-1013", "too_many_requests", "Too many requests",
+		"The caller exceeded its share of requests, streams or failed attempts.",
+		"Wait for the time in Retry-After; the commands do so by themselves. Send fewer requests at once.",
+		"docs/reference/limits.md",
+	},
+	{
+		"PO-1014", "internal", "Unexpected error",
+		"The server failed in a way that it does not expect. Its log has the details under the request ID.",
+		"Search the server's log for the request ID. Report the error if it stays.",
+		"docs/cluster-owner/doctor.md#a-bundle-for-support",
+	},
+	{
+		"PO-1015", "not_supported", "Not supported here",
+		"The cluster or the server lacks what the call needs, such as a resource definition or a metrics API.",
+		"Install what the message names, or do without the call.",
+		"docs/cluster-owner/components.md",
+	},
+	{
+		"PO-1016", "unavailable", "Not available at present",
+		"The server is starting or stopping, or a part that it depends on does not respond.",
+		"Send the request again in a few seconds. If it stays, look at the server's /readyz.",
+		"docs/troubleshooting.md#the-agent",
+	},
+	{
+		"PO-1017", "timeout", "No response in time",
+		"The cluster, or the server that the message names, did not respond in time.",
+		"Try again. If it stays, check the load of the Kubernetes API server, and the network between the two.",
+		"docs/troubleshooting.md",
+	},
+	{
+		"PO-1018", "not_ready", "Step not possible yet",
+		"The next step of the CA's rotation must wait: some agents or control planes have not done the one before.",
+		"Wait until the parties that the message names have followed, or use --force and accept their loss.",
+		"docs/operator/certificates.md#replacing-the-ca",
+	},
+	{
+		"PO-1019", "unreachable", "Server not reachable",
+		"A connection to the control plane, the broker or the Git server failed: DNS, firewall, proxy, or the server is down.",
+		"Check from the same machine: `getent hosts HOST`, `curl -vk https://HOST:PORT/`. Set HTTPS_PROXY if you need a proxy.",
+		"docs/production/ports.md",
+	},
+	{
+		"PO-1101", "agent_unreachable", "Agent not reachable",
+		"The agent did not respond in time. It is offline, or the control plane cannot be reached. Apps go on running.",
+		"See whether it is online: `pipeops-runner agents`. On its cluster: `pipeops-agent doctor`.",
+		"docs/troubleshooting.md#the-agent",
+	},
+	{
+		"PO-1102", "agent_untrusted", "Another party responded",
+		"The server at the agent's address has no certificate of this agent. A proxy may inspect TLS, or the CA was replaced.",
+		"Get new credentials from the operator. Remove the proxy between you and the control plane.",
+		"docs/operator/certificates.md#runners",
+	},
+	{
+		"PO-1103", "runner_refused", "The agent refuses this Runner",
+		"The agent does not accept the Runner's certificate: it is revoked, expired, replaced, or not granted this agent.",
+		"Ask the operator for new credentials. The cluster owner sees the reason with `pipeops-agent audit`, as `connect`.",
+		"docs/operator/runners.md#how-a-grant-is-enforced",
+	},
+	{
+		"PO-1104", "runner_revoked", "Runner revoked",
+		"The operator revoked the Runner, so agents accept neither its calls nor the Git sources that it set.",
+		"Create a new Runner: `pipeops-controlplane runner create NAME`. Set the suspended sources again with it.",
+		"docs/operator/runners.md#how-long-a-change-takes",
+	},
+	{
+		"PO-1105", "runner_not_granted", "Agent not granted",
+		"The Runner's grant does not cover this agent.",
+		"Ask the operator to change the grant: `pipeops-controlplane runner grant NAME`.",
+		"docs/operator/runners.md",
+	},
+	{
+		"PO-1106", "grant_unreadable", "Grant unreadable",
+		"The agent cannot read the grant in the Runner's certificate. A newer control plane may have issued it.",
+		"Upgrade the agent, or create the Runner's credentials again.",
+		"docs/production/upgrade.md",
+	},
+	{
+		"PO-1107", "runner_not_pinned", "Runner's key not pinned",
+		"The cluster owner's policy trusts another key than the one of this Runner.",
+		"Have the owner add the key's fingerprint to `trust` in the policy.",
+		"docs/cluster-owner/policy.md#runners-that-you-know",
+	},
+	{
+		"PO-1108", "agent_not_current", "Agent does not know what is revoked",
+		"The agent could not learn for too long which Runners are revoked, and accepts none until it does.",
+		"Restore the agent's connection to the control plane: `pipeops-agent doctor`.",
+		"docs/operator/runners.md#how-long-a-change-takes",
+	},
+}

@@ -1,0 +1,173 @@
+package catalog
+
+// diagnoses are the causes in an App's status.
+var diagnoses = []Entry{
+	{
+		"PO-2001", "ImageNotFound", "Image not found",
+		"The registry has no image of this name and tag.",
+		"Deploy with the right --image. Check that the build has pushed it.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2002", "ImagePullDenied", "Registry refuses the pull",
+		"The registry wants credentials, or refuses the ones that it got.",
+		"Store a pull secret with `pipeops-runner secret set`, and name it with --pull-secret.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2003", "ImagePullFailed", "Registry not reachable",
+		"The node could not get the image: no connection, no trust in the registry's certificate, or a limit of the registry.",
+		"Check the way from the node to the registry: DNS, firewall, proxy, mirror. Kubernetes tries again.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2004", "InvalidImageName", "Invalid image name",
+		"The image's name is not a valid reference.",
+		"Write it as REGISTRY/REPOSITORY:TAG.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2005", "CrashLoop", "The process keeps ending",
+		"The container starts and ends again and again. The last lines usually name the reason.",
+		"Read `pipeops-runner logs AGENT APP --previous`, correct the App, and deploy again.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2006", "OutOfMemory", "Out of memory",
+		"The kernel killed the container because it used more memory than its limit, or than the node has.",
+		"Raise --memory, or have the App use less.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2007", "BadCommand", "Command cannot be started",
+		"The command or a postStart hook does not exist in the image, or is not executable there.",
+		"Correct command and args. Remember that an image without a shell cannot run a script.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2008", "RunsAsRoot", "Image runs as root",
+		"The image runs as root, or names its user by text. The App is not allowed to run as root.",
+		"Use an image with a numeric USER, or set security.runAsUser in the App's file.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2009", "Unschedulable", "No node accepts the pod",
+		"No node has the requested CPU or memory, or taints, selectors or volumes exclude the nodes that have it.",
+		"Lower the requests, or ask the cluster owner for a node. `pipeops-runner cluster AGENT` shows what is free.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2010", "ProbeFailing", "Health check fails",
+		"A probe of the App gets no successful response.",
+		"Correct the probe's path or port. Raise failureThreshold for an App that starts slowly.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2011", "MissingSecret", "Secret missing",
+		"The App takes environment variables or files from a Secret that does not exist.",
+		"Create it: `pipeops-runner secret set AGENT NAME`. Or correct the reference.",
+		"docs/reference/runner-api.md#config-maps-and-secrets",
+	},
+	{
+		"PO-2012", "MissingConfigMap", "Config map missing",
+		"The App takes environment variables or files from a ConfigMap that does not exist.",
+		"Create it: `pipeops-runner configmap set AGENT NAME`. Or correct the reference.",
+		"docs/reference/runner-api.md#config-maps-and-secrets",
+	},
+	{
+		"PO-2013", "MissingKey", "Key missing",
+		"The Secret or ConfigMap exists, and lacks the key that the App refers to.",
+		"Add the key, or correct the reference.",
+		"docs/reference/runner-api.md#config-maps-and-secrets",
+	},
+	{
+		"PO-2014", "QuotaExceeded", "Quota exceeded",
+		"A ResourceQuota of the namespace leaves no room for the App's pods or objects.",
+		"Lower the requests or the replicas, or ask the cluster owner to raise the quota.",
+		"docs/reference/runner-api.md#namespaces",
+	},
+	{
+		"PO-2015", "AdmissionRefused", "The cluster refuses the App",
+		"Pod security, a LimitRange, a policy, a webhook or a node refuses the App's objects.",
+		"Change what the message names, or ask the cluster owner. A webhook that is down has to be repaired.",
+		"docs/reference/runner-api.md#diagnosis",
+	},
+	{
+		"PO-2016", "Conflict", "Object belongs to another",
+		"An object of the App's name exists, and the App does not own it.",
+		"Choose another name, or take the object over with --adopt.",
+		"docs/reference/runner-api.md#adopting-what-is-there",
+	},
+	{
+		"PO-2017", "InvalidSpec", "Invalid spec",
+		"The App was changed with kubectl to a spec that the Runner API would refuse.",
+		"Deploy the App again with a valid spec.",
+		"docs/reference/runner-api.md#apps",
+	},
+	{
+		"PO-2018", "DeadlinePassed", "Deadline passed",
+		"A run took longer than its deadline, or a rollout made no progress for ten minutes.",
+		"Read the last lines. Raise the deadline of a job, or correct the container that hangs.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2019", "JobFailed", "Job failed",
+		"A run failed, and has no tries left.",
+		"Read the last lines, correct the job, and run it again.",
+		"docs/deployer/jobs.md",
+	},
+	{
+		"PO-2020", "VolumeNotBound", "Volume missing",
+		"A volume does not exist, cannot be created by its storage class, or cannot be mounted.",
+		"Correct the claim, or ask the cluster owner to repair the provisioner that the message names.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2021", "PortClash", "Port in use",
+		"No node has the pod's host port free, or two processes of one pod want the same port.",
+		"Change the port, or stop the process that has it.",
+		"docs/reference/runner-api.md#diagnosis",
+	},
+	{
+		"PO-2022", "NodeLost", "Node lost",
+		"The pod's node is not ready, does not respond, or is gone.",
+		"Ask the cluster owner to repair or remove the node. Kubernetes then moves the pods.",
+		"docs/deployer/nodes.md",
+	},
+	{
+		"PO-2023", "Evicted", "Pod evicted",
+		"A node ended the pod for lack of memory or disk, or a pod of higher priority took its place.",
+		"Request what the App really uses, or ask the cluster owner for a larger node.",
+		"docs/deployer/nodes.md",
+	},
+	{
+		"PO-2024", "NeverDue", "Schedule never due",
+		"No time matches the schedule, or the cluster does not know its time zone.",
+		"Correct schedule.cron or schedule.timeZone.",
+		"docs/deployer/jobs.md",
+	},
+	{
+		"PO-2025", "RunsSkipped", "Runs skipped",
+		"A run was due and could not start: an earlier one goes on, or the starting deadline passed.",
+		"End the earlier run, choose another schedule.concurrency, or raise the starting deadline.",
+		"docs/deployer/jobs.md",
+	},
+	{
+		"PO-2026", "PortNotListening", "Nothing listens on the port",
+		"A ready pod refuses connections to a port that the App declares.",
+		"Listen on that port, at all addresses and not only 127.0.0.1. Or declare the right port.",
+		"docs/deployer/failing-app.md#by-cause",
+	},
+	{
+		"PO-2027", "AutoscalingFailed", "Autoscaling failed",
+		"The autoscaler has no figures, or cannot compute a percentage because there is no request.",
+		"Have the owner install metrics-server, and give the App a request for what is measured.",
+		"docs/cluster-owner/components.md",
+	},
+	{
+		"PO-2028", "Unknown", "Other cause",
+		"Kubernetes reports a failure that the agent does not know. The message has Kubernetes' own words.",
+		"Follow the message; `pipeops-runner events AGENT` shows more.",
+		"docs/deployer/failing-app.md#look-closer",
+	},
+}
