@@ -49,9 +49,16 @@ $LinuxHalf = @'
 set -euo pipefail
 version="$1" sum="${2#-}" # a release stamps the checksum; "-" is none, "other" another version's
 shift 2
+# error_say CODE WHAT FIX prints an error as install.sh does.
+error_say() {
+  local page=https://github.com/pipeops/pipeops-vm-agent/blob/main/docs/reference/errors.md
+  printf 'error: %s\n  fix: %s\n  code: %s %s#%s\n' "$2" "$3" "$1" "$page" "$(tr PO po <<<"$1")" >&2
+}
+
 if [[ $sum == other ]]; then
   [[ -n ${PIPEOPS_BUNDLE:-} || ${PIPEOPS_ALLOW_UNSIGNED:-} == yes ]] || {
-    echo "error: this script knows install.sh of its own version alone, not of $version (fix: use install.ps1 of $version; PIPEOPS_ALLOW_UNSIGNED=yes goes by an unsigned checksum)" >&2
+    error_say PO-9111 "this script knows install.sh of its own version alone, not of $version" \
+      "use install.ps1 of $version; PIPEOPS_ALLOW_UNSIGNED=yes goes by an unsigned checksum"
     exit 6
   }
   sum=""
@@ -59,7 +66,7 @@ fi
 dir="$(mktemp -d)"
 trap 'rm -rf "$dir"' EXIT
 command -v curl >/dev/null || {
-  echo "error: curl is not installed in the distribution (fix: apt-get update && apt-get install -y curl)" >&2
+  error_say PO-9012 "curl is not installed in the distribution" "apt-get update && apt-get install -y curl"
   exit 4
 }
 trust=()
@@ -77,14 +84,14 @@ for name in "${names[@]}"; do
     cp "$PIPEOPS_BUNDLE/$name" "$dir/$name"
   else
     curl --proto '=https' --tlsv1.2 -fsSL --retry 2 --connect-timeout 10 "${trust[@]}" -o "$dir/$name" "$from/$name" || {
-      echo "error: $from/$name cannot be downloaded (fix: check the version, HTTPS_PROXY and PIPEOPS_MIRROR)" >&2
+      error_say PO-9102 "$from/$name cannot be downloaded" "check the version, HTTPS_PROXY and PIPEOPS_MIRROR"
       exit 5
     }
   fi
 done
 [[ -n $sum ]] || sum="$(awk '$2 == "install.sh" {print $1}' "$dir/SHA256SUMS")"
 echo "$sum  $dir/install.sh" | sha256sum -c --quiet >/dev/null 2>&1 || {
-  echo "error: install.sh is not what its publisher made (fix: run it again; if it stays, do not use this source)" >&2
+  error_say PO-9112 "install.sh is not what its publisher made" "run it again; if it stays, do not use this source"
   exit 6
 }
 bash "$dir/install.sh" "$@"

@@ -23,13 +23,20 @@ beside() {
   here="$(cd "$(dirname "$0")" && pwd)" && [[ -f $here/install.sh ]] && echo "$here/install.sh"
 }
 
+# error_say CODE WHAT FIX prints an error as install.sh does.
+error_say() {
+  local page=https://github.com/pipeops/pipeops-vm-agent/blob/main/docs/reference/errors.md
+  printf 'error: %s\n  fix: %s\n  code: %s %s#%s\n' "$2" "$3" "$1" "$page" "$(tr PO po <<<"$1")" >&2
+}
+
 # installer prints the path of install.sh: the one beside this script, or that of
 # this release, had by fetch into DIR and verified.
 installer() {
   local dir="$1" version="${PIPEOPS_VERSION:-$RELEASE_VERSION}"
   ! beside || return 0
   if [[ -n $RELEASE_INSTALL_SHA256 && $version != "$RELEASE_VERSION" && -z ${PIPEOPS_BUNDLE:-} && ${PIPEOPS_ALLOW_UNSIGNED:-} != yes ]]; then
-    echo "error: this script knows install.sh of $RELEASE_VERSION alone, not of $version (fix: use this script of $version; PIPEOPS_ALLOW_UNSIGNED=yes goes by an unsigned checksum)" >&2
+    error_say PO-9111 "this script knows install.sh of $RELEASE_VERSION alone, not of $version" \
+      "use this script of $version; PIPEOPS_ALLOW_UNSIGNED=yes goes by an unsigned checksum"
     return 6
   fi
   local path="github.com/pipeops/pipeops-vm-agent/releases/download/$version" name
@@ -40,7 +47,7 @@ installer() {
   done
   [[ ${#wanted[@]} -gt 1 ]] || echo "$RELEASE_INSTALL_SHA256  install.sh" >"$dir/SHA256SUMS"
   (cd "$dir" && grep ' install.sh$' SHA256SUMS | sha256sum -c --quiet) >&2 || {
-    echo "error: install.sh is not what its publisher made (fix: run it again; if it stays, do not use this source)" >&2
+    error_say PO-9112 "install.sh is not what its publisher made" "run it again; if it stays, do not use this source"
     return 6
   }
   echo "$dir/install.sh"
@@ -53,7 +60,7 @@ fetch() {
   local from="https://$1" ca=() system
   if [[ -n ${PIPEOPS_BUNDLE:-} ]]; then
     cp "$PIPEOPS_BUNDLE/${1##*/}" "$2" && return
-    echo "error: the bundle $PIPEOPS_BUNDLE has no ${1##*/} (fix: PIPEOPS_BUNDLE is the folder that its archive unpacks to)" >&2
+    error_say PO-9110 "the bundle $PIPEOPS_BUNDLE has no ${1##*/}" "PIPEOPS_BUNDLE is the folder that its archive unpacks to"
     return 1
   fi
   [[ -z ${PIPEOPS_MIRROR:-} ]] || from="${PIPEOPS_MIRROR%/}/$1"
@@ -62,14 +69,14 @@ fetch() {
       [[ -z $system || ! -r $system ]] || break
     done
     cat "$system" "$PIPEOPS_CA_FILE" >"${2%/*}/ca.pem" || {
-      echo "error: PIPEOPS_CA_FILE=$PIPEOPS_CA_FILE cannot be read (fix: name a file of CA certificates, in PEM)" >&2
+      error_say PO-9002 "PIPEOPS_CA_FILE=$PIPEOPS_CA_FILE cannot be read" "name a file of CA certificates, in PEM"
       return 1
     }
     ca=(--cacert "${2%/*}/ca.pem")
   fi
   curl --proto '=https' --tlsv1.2 -fsSL --retry 2 --connect-timeout 10 --speed-limit 1000 --speed-time 30 \
     ${ca[@]+"${ca[@]}"} -o "$2" "$from" || {
-    echo "error: $from cannot be downloaded (fix: put install.sh beside this script; if the certificate is not trusted, set PIPEOPS_CA_FILE)" >&2
+    error_say PO-9102 "$from cannot be downloaded" "put install.sh beside this script; if the certificate is not trusted, set PIPEOPS_CA_FILE"
     return 1
   }
 }

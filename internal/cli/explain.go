@@ -24,7 +24,7 @@ lists all codes.`,
 			if len(args) == 0 {
 				return printAll(cmd.OutOrStdout(), &out)
 			}
-			return printCode(cmd.OutOrStdout(), &out, args[0])
+			return printCode(cmd.OutOrStdout(), &out, program, args[0])
 		},
 		ValidArgsFunction: completeCodes,
 	}
@@ -58,10 +58,10 @@ func printAll(w io.Writer, out *Output) error {
 	})
 }
 
-func printCode(w io.Writer, out *Output, code string) error {
+func printCode(w io.Writer, out *Output, program, code string) error {
 	found := withURLs(catalog.Find(code))
 	if len(found) == 0 {
-		return Usage(fmt.Errorf("there is no code %s%s", Printable(code), question(codesNear(code))))
+		return Usage(fmt.Errorf("there is no code %s%s (fix: list all with `%s explain`)", Printable(code), question(codesNear(code)), program))
 	}
 	if !out.Table() && len(found) == 1 {
 		return out.Write(w, found[0], nil)

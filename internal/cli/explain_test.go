@@ -68,7 +68,7 @@ func TestExplainSuggestsTheNearest(t *testing.T) {
 		"zebra":        "there is no code zebra",
 	} {
 		_, err := explain(code)
-		require.EqualError(t, err, want)
+		require.EqualError(t, err, want+" (fix: list all with `prog explain`)")
 		assert.True(t, cli.IsUsage(err))
 	}
 }

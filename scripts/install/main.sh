@@ -5,7 +5,7 @@ facts_file=""
 output=""
 
 usage_error() {
-  echo "install.sh: $1 (fix: install.sh help)" >&2
+  printf 'error: %s\n  fix: install.sh help\n' "$1" >&2
   exit "$EXIT_USAGE"
 }
 

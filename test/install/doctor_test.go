@@ -88,6 +88,6 @@ func TestAnOutputThatACommandDoesNotHave(t *testing.T) {
 	for _, args := range [][]string{{"doctor", "-o", "env"}, {"uninstall", "-o", "json"}, {"install", "-o", "table"}, {"cluster-info", "-o", "xml"}} {
 		said, code := newExistingCluster(t, nil).script(t, args...)
 		assert.Equal(t, 2, code, said)
-		assert.Contains(t, said, "install.sh: -o ")
+		assert.Contains(t, said, "error: -o ")
 	}
 }

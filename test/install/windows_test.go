@@ -63,7 +63,7 @@ func TestLinuxHalfOfWindows(t *testing.T) {
 		assert.Equal(t, want, code, said)
 		assert.NotContains(t, said, "DISTRO=")
 		assert.Contains(t, said, "error: ")
-		assert.Contains(t, said, "(fix: ")
+		assert.Contains(t, said, "\n  fix: ")
 	}
 	good("v1.2.3", sum)
 	assert.NotContains(t, strings.Join(s.downloads(), "\n"), "SHA256SUMS")

@@ -147,8 +147,8 @@ func texts(of ast.Expr) []string {
 
 var (
 	codeInScript = regexp.MustCompile(`\bPO-[0-9]+\b`)
-	ended        = regexp.MustCompile(`(?m)^[^#\n]*\b(?:fail|obstacle) "\$(?:EXIT_\w+|exit)" .*$|^[^#\n]*\bStop-Install \$Exit\w+ .*$`)
-	withCode     = regexp.MustCompile(`"\$(?:EXIT_\w+|exit)" (?:PO-[0-9]{4}|"\$number"|"\$code") "|Stop-Install \$Exit\w+ 'PO-[0-9]{4}' `)
+	ended        = regexp.MustCompile(`(?m)^[^#\n]*\b(?:fail|obstacle) "\$(?:EXIT_\w+|exit)" .*$|^ *error_say .*$|^[^#\n]*\bStop-Install \$Exit\w+ .*$`)
+	withCode     = regexp.MustCompile(`"\$(?:EXIT_\w+|exit)" (?:PO-[0-9]{4}|"\$number"|"\$code") "|error_say PO-[0-9]{4} "|Stop-Install \$Exit\w+ 'PO-[0-9]{4}' `)
 )
 
 // installerCodes are the codes in the installer's parts, each with a file that has it. Each call
