@@ -38,6 +38,16 @@ func TestThereIsAValidAppOfEachKind(t *testing.T) {
 	}
 }
 
+// TestTheAppInThePageAboutCIIsValid reads the page's only App.
+func TestTheAppInThePageAboutCIIsValid(t *testing.T) {
+	_, rest, found := strings.Cut(read(t, "deployer/ci.md"), "```yaml\n")
+	require.True(t, found)
+	text, _, _ := strings.Cut(rest, "```\n")
+	app, err := appfile.Read([]byte(text))
+	require.NoError(t, err)
+	assert.Empty(t, app.Spec.Validate())
+}
+
 // TestTheCIJobsRunCommandsThatExist looks up their commands and flags in runner-cli.md.
 func TestTheCIJobsRunCommandsThatExist(t *testing.T) {
 	sections := strings.Split(read(t, "reference/runner-cli.md"), "# pipeops-runner ")
@@ -52,7 +62,7 @@ func TestTheCIJobsRunCommandsThatExist(t *testing.T) {
 			}
 			found++
 			for _, flag := range flagged.FindAllStringSubmatch(command[2], -1) {
-				assert.Contains(t, section(sections, command[1]), flag[1], "%s: %s", file, line)
+				assert.Contains(t, sections[0]+section(sections, command[1]), flag[1], "%s: %s", file, line) // the first has the flags of all
 			}
 		}
 		assert.Equal(t, 2, found, "%s deploys and rolls back", file)

@@ -18,8 +18,8 @@ func NewRollback(a *base.CLI) *cobra.Command {
 		Use:   "rollback [AGENT] NAME [--to REVISION]",
 		Short: "Roll back an App to an earlier revision",
 		Long: `Roll back an App to an earlier revision: the newest one before the current one that was
-healthy, or any one that ` + "`pipeops-runner revisions`" + ` lists. If none was healthy, it is the previous one.
-It becomes a new revision. The number of pods does not change.`,
+healthy, or any one that ` + "`pipeops-runner revisions`" + ` lists. If none was healthy, it is the
+previous one. It becomes a new revision. The number of pods does not change.`,
 		Example:           "  pipeops-runner rollback shop web\n  pipeops-runner rollback shop web --to 3",
 		Args:              cli.ExactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.CompleteApp,
