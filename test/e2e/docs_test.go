@@ -142,7 +142,7 @@ func guided(t *testing.T, has string, replace ...string) string {
 // credentials, and has it serve again with a broker, all as the guide does.
 func TestTheGuidesControlPlaneRuns(t *testing.T) {
 	s := newShell(t)
-	require.NoError(t, os.Remove(filepath.Join(s.dir, "runner-ci.json")))
+	require.NoError(t, os.Remove(filepath.Join(s.dir, "me.json")))
 	data := filepath.Join(s.dir, "control-plane")
 	const edge, listen = "--advertise-edge cp.example.com:8444", " --api-listen 127.0.0.1:0 --tunnel-listen 127.0.0.1:0 --edge-listen 127.0.0.1:0"
 	s.serve(t, guided(t, "serve --data-dir ./control-plane", edge, edge+listen), data, "")
@@ -153,7 +153,7 @@ func TestTheGuidesControlPlaneRuns(t *testing.T) {
 	token, err := os.ReadFile(filepath.Join(s.dir, "agent-token"))
 	require.NoError(t, err)
 	assert.Contains(t, string(token), "pipeops_")
-	credentials, err := os.Stat(filepath.Join(s.dir, "runner-ci.json"))
+	credentials, err := os.Stat(filepath.Join(s.dir, "me.json"))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), credentials.Mode().Perm())
 }

@@ -19,7 +19,7 @@ func (s *System) ShellDir(dir, runner string) (env []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"runner.json", "runner-ci.json"} {
+	for _, name := range []string{"runner.json", "me.json"} {
 		if err := os.WriteFile(filepath.Join(dir, name), credentials, 0o600); err != nil {
 			return nil, err
 		}
