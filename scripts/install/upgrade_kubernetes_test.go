@@ -24,7 +24,8 @@ type node struct {
 	env  []string
 }
 
-// newNode sets up a machine called "here" that runs oldK3s; others are further nodes of its cluster.
+// newNode sets up a machine called "here" that runs oldK3s; others are further nodes of its
+// cluster.
 func newNode(t *testing.T, role string, others ...string) *node {
 	t.Helper()
 	n := &node{dir: t.TempDir(), role: role}
