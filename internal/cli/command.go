@@ -17,6 +17,15 @@ func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// AddGroup adds commands below a title of their own in the help.
+func AddGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+		root.AddCommand(cmd)
+	}
+}
+
 // ExactArgs names the arguments that are missing.
 func ExactArgs(names ...string) cobra.PositionalArgs {
 	return RangeArgs(len(names), names...)

@@ -47,7 +47,7 @@ func presets(t *testing.T) map[string]preset {
 	return all
 }
 
-// TestPresetsAreThoseOfTheChart: the installer writes them into the manifest, and changes nothing else.
+// TestPresetsAreThoseOfTheChart: the installer writes them into the manifest, and nothing else.
 func TestPresetsAreThoseOfTheChart(t *testing.T) {
 	before, err := os.ReadFile(manifest)
 	require.NoError(t, err)

@@ -24,7 +24,8 @@ type node struct {
 	env  []string
 }
 
-// newNode sets up a machine called "here" that runs oldK3s; others are further nodes of its cluster.
+// newNode sets up a machine called "here" that runs oldK3s; others are further nodes of its
+// cluster.
 func newNode(t *testing.T, role string, others ...string) *node {
 	t.Helper()
 	n := &node{dir: t.TempDir(), role: role}
@@ -71,7 +72,7 @@ func (n *node) upgrade(t *testing.T, env ...string) (said string, code int) {
 	return bash(t, `
 bin_dir="$FAKE/bin" dry_run="${DRY_RUN:-no}"
 hostname() { echo Here; }
-facts_collect() { facts=([K3S_OURS]=`+n.role+` [ROOT]=yes [INIT]=systemd [ARCH]=amd64 [SELINUX]=no); }
+facts_collect() { facts=([K3S_OURS]=`+n.role+` [ROOT]=${FAKE_ROOT:-yes} [INIT]=${FAKE_INIT:-systemd} [ARCH]=amd64 [SELINUX]=no); }
 state_open() { tmp_dir="$STATE_DIR/tmp"; mkdir -p "$tmp_dir" "$STATE_DIR/backups"; }
 fetch() { cp "$FAKE/site/${1##*/}" "$2"; }
 systemctl() {
@@ -83,8 +84,8 @@ systemctl() {
   [[ ! -e $FAKE/broken || $(<"$FAKE/broken") != *"$version"* ]] || ready=Unknown
   echo "$version $ready $unschedulable" >"$FAKE/nodes/here"
 }
+rc-service() { systemctl "$2" "$1"; }
 timeout() { shift; "$@"; }
-export -f systemctl
 command_upgrade_kubernetes`, append(n.env, env...)...)
 }
 
@@ -120,6 +121,14 @@ func TestTheOnlyNodeIsNotDrained(t *testing.T) {
 	assert.Contains(t, said, "here is the only node: its pods keep running")
 	assert.NotContains(t, n.read(t, "calls"), "drain")
 	assert.NotContains(t, said, "next, the other nodes")
+}
+
+func TestKubernetesIsUpgradedUnderOpenRC(t *testing.T) {
+	n := newNode(t, "server")
+	said, code := n.upgrade(t, "FAKE_INIT=openrc")
+	require.Zero(t, code, said)
+	assert.Contains(t, n.read(t, "calls"), "systemctl restart k3s\n", "by the fake of rc-service")
+	assert.Equal(t, newK3s+" True no\n", n.read(t, "nodes/here"))
 }
 
 func TestAWorkerFollowsItsServer(t *testing.T) {
@@ -177,6 +186,7 @@ func TestWhatKeepsKubernetesFromAnUpgrade(t *testing.T) {
 		"another minor version": {func(n *node) { n.write(t, "bin/k3s", fakeK3s(t, "v1.35.9+k3s1")) }, "", 8, "name a patch of this one: K3S_VERSION=v1.35.PATCH+k3s1"},
 		"no version":            {func(*node) {}, "K3S_VERSION=newest", 2, "K3S_VERSION=newest is no version of k3s"},
 		"k3s of others":         {func(n *node) { n.role = "no" }, "", 8, "has not set up k3s here"},
+		"an ordinary user":      {func(*node) {}, "FAKE_ROOT=no", 3, "root is needed to upgrade k3s"},
 		"another name":          {func(n *node) { require.NoError(t, os.Remove(filepath.Join(n.dir, "nodes/here"))) }, "", 7, "the cluster has no node here"},
 	} {
 		t.Run(name, func(t *testing.T) {

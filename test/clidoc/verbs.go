@@ -11,7 +11,8 @@ import (
 )
 
 // CheckVerbs holds the commands of each noun to the table of verbs in docs/reference/commands.md,
-// and returns how many there are. No command may have a second name.
+// and returns how many there are. No command may have a second name, and each of the root is in a
+// group of the help.
 func CheckVerbs(t *testing.T, page string, root *cobra.Command) (seen int) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -23,6 +24,9 @@ func CheckVerbs(t *testing.T, page string, root *cobra.Command) (seen int) {
 		if noun := cmd.Parent(); noun != nil && noun.HasParent() && !cmd.HasSubCommands() {
 			assert.Contains(t, table, "`"+cmd.Name()+"`", cmd.CommandPath())
 			seen++
+		}
+		if cmd.Parent() == root && cmd.Name() != "version" {
+			assert.NotEmpty(t, cmd.GroupID, "%s is in no group of the help", cmd.CommandPath())
 		}
 		if cmd.HasSubCommands() && cmd.HasParent() {
 			assert.Error(t, cmd.RunE(cmd, nil), "%s does something beside its subcommands", cmd.CommandPath())

@@ -57,7 +57,10 @@ func newRoot() *cobra.Command {
 		}
 		return nil
 	}
-	root.AddCommand(newRun(), newReady(), newConfig(), newDoctor(), newPolicy(), newAudit(), newRecording(), newApprovals(), newApprove(), newBuild(), newComponent(), newDashboard(), cli.NewExplain("pipeops-agent"), newVersion(), cli.NewMan(version))
+	cli.AddGroup(root, "The agent itself:", newRun(), newReady(), newConfig(), newDoctor())
+	cli.AddGroup(root, "What Runners may do, and did:", newPolicy(), newApprovals(), newApprove(), newAudit(), newRecording())
+	cli.AddGroup(root, "The cluster:", newComponent(), newDashboard())
+	root.AddCommand(newBuild(), cli.NewExplain("pipeops-agent"), newVersion(), cli.NewMan(version))
 	return root
 }
 

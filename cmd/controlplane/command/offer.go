@@ -17,11 +17,11 @@ func newOffer(a *app) *cobra.Command {
 func newOfferDelete(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete ID|VERSION",
-		Short: "Withdraw an offer, or all offers of a version",
-		Long: `Withdraw an offer, or all offers of a version. Agents that wait for their window do not take it.
+		Short: "Delete an offer, or all offers of a version",
+		Long: `Delete an offer, or all offers of a version. Agents that wait for their window do not take it.
 Agents that have taken the version keep it.
 
-To have agents retry a version that failed, withdraw it and offer it again.`,
+To have agents retry a version that failed, delete its offer and create it again.`,
 		Example: "  pipeops-controlplane offer delete v1.2.3",
 		Args:    cli.ExactArgs("ID|VERSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -82,7 +82,12 @@ All times are in UTC.`,
 	a.data.Add(root.PersistentFlags())
 	a.operator.Add(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cli.FlagError(cmd, err)) })
-	root.AddCommand(serve.ControlPlane(a.program()), newReady(a), newToken(a), newRunner(a), newAgent(a), newRoutes(a), newGateway(a), newWebhook(a), newOffer(a), newDeadLetters(a), newCA(a), newCertificate(a), newOperator(a), newConsole(a), newDatabase(a), cli.NewExplain("pipeops-controlplane"), newVersion(a), cli.NewMan(version))
+	cli.AddGroup(root, "The control plane itself:", serve.ControlPlane(a.program()), newReady(a), newDatabase(a), newConsole(a))
+	cli.AddGroup(root, "Agents:", newAgent(a), newToken(a), newOffer(a))
+	cli.AddGroup(root, "Runners and what they hear:", newRunner(a), newDeadLetters(a), newWebhook(a))
+	cli.AddGroup(root, "Public hosts:", newRoutes(a), newGateway(a))
+	cli.AddGroup(root, "Operators and certificates:", newOperator(a), newCA(a), newCertificate(a))
+	root.AddCommand(cli.NewExplain("pipeops-controlplane"), newVersion(a), cli.NewMan(version))
 	return root
 }
 

@@ -37,7 +37,7 @@ func (d *Data) Add(f *pflag.FlagSet) {
 	f.StringVar(&d.urlFile, "database-file", "", "file with the PostgreSQL URL, including the password")
 	f.StringVar(&d.passwordFile, "database-password-file", "", "file with the password for --database")
 	f.StringVar(&d.caFile, "database-ca", "", "file with the CA of PostgreSQL's certificate (default: the machine's CAs)")
-	f.StringVar(&d.CAKeyFile, "ca-key-file", "", "file with the key of the CA in PostgreSQL, the same on all control planes that share it; see pipeops-controlplane ca key")
+	f.StringVar(&d.CAKeyFile, "ca-key-file", "", "file with the key of the CA in PostgreSQL, the same on all control planes that share it; see pipeops-controlplane ca key create")
 	// The environment may hold a password, the flag may not: Database distinguishes them.
 	_ = f.SetAnnotation("database", notFromEnvironment, []string{})
 }

@@ -21,13 +21,7 @@ func TestReferenceIsCommitted(t *testing.T) {
 
 // TestEachVerbMeansOneAct: a command of a noun has a verb of the table.
 func TestEachVerbMeansOneAct(t *testing.T) {
-	root := newRoot(&base.CLI{})
-	assert.Greater(t, clidoc.CheckVerbs(t, "../../../docs/reference/commands.md", root), 30)
-	for _, cmd := range root.Commands() {
-		if !cmd.Hidden && cmd.Name() != "version" && cmd.Name() != "completion" && cmd.Name() != "help" {
-			assert.NotEmpty(t, cmd.GroupID, "%s is in no group of the help", cmd.CommandPath())
-		}
-	}
+	assert.Greater(t, clidoc.CheckVerbs(t, "../../../docs/reference/commands.md", newRoot(&base.CLI{})), 30)
 }
 
 func TestEveryCommandHasAnExample(t *testing.T) {

@@ -89,28 +89,20 @@ Exit codes:
 
 // addGroups adds the commands in the groups of the help.
 func addGroups(a *base.CLI, root *cobra.Command) {
-	group(root, "Apps:",
+	cli.AddGroup(root, "Apps:",
 		apps.NewApps(a), apps.NewDelete(a), apps.NewDeploy(a), apps.NewLogs(a), apps.NewMetrics(a), apps.NewOperation(a),
 		apps.NewPause(a), apps.NewRestart(a), apps.NewResume(a), apps.NewRevisions(a), apps.NewRollback(a), apps.NewScale(a),
 		apps.NewStatus(a), pods.NewCopy(a), pods.NewExec(a), pods.NewPortForward(a))
-	group(root, "Jobs, manifests, charts and Git:",
+	cli.AddGroup(root, "Jobs, manifests, charts and Git:",
 		jobs.NewJob(a), jobs.NewPipeline(a), manifests.NewApply(a), manifests.NewSet(a), releases.NewRelease(a),
 		sources.NewSource(a), sources.NewBuild(a))
-	group(root, "Configuration:", config.NewConfig(a), config.NewSecret(a))
-	group(root, "Agents and their clusters:",
+	cli.AddGroup(root, "Configuration:", config.NewConfig(a), config.NewSecret(a))
+	cli.AddGroup(root, "Agents and their clusters:",
 		agents.NewAgents(a), agents.NewTimeline(a), cluster.NewAlerts(a), cluster.NewAudit(a), cluster.NewCluster(a),
 		cluster.NewCost(a), cluster.NewEvents(a), cluster.NewNamespace(a), cluster.NewNode(a), cluster.NewRoutes(a))
-	group(root, "Access:",
+	cli.AddGroup(root, "Access:",
 		contexts.NewLogin(a), contexts.NewContext(a), access.NewCredentials(a), access.NewKubeconfig(a), access.NewKubeCredential(a))
 	group(root, "Help:", cli.NewExplain(root.Name()))
-}
-
-func group(root *cobra.Command, title string, commands ...*cobra.Command) {
-	root.AddGroup(&cobra.Group{ID: title, Title: title})
-	for _, cmd := range commands {
-		cmd.GroupID = title
-		root.AddCommand(cmd)
-	}
 }
 
 // optionalAgents lets the user leave out AGENT of every command that takes it.

@@ -62,7 +62,7 @@ var (
 	}
 	DeleteAgent = Call[AgentInput, announce.Agent]{
 		Description{Method: "DELETE", Path: Prefix + "agents/{agent}", ID: "delete-agent", Role: operators.RoleOperator, Command: "agent delete",
-			Summary: "Remove a revoked agent"},
+			Summary: "Delete a revoked agent"},
 		func(ctx context.Context, a *operators.Admin, in *AgentInput) (announce.Agent, error) {
 			return a.Agents.Remove(ctx, in.Agent)
 		},

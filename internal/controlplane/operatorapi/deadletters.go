@@ -20,7 +20,7 @@ var (
 	}
 	DeleteDeadLetters = Call[ChosenInput, Dropped]{
 		Description{Method: "POST", Path: Prefix + "dead-letters/delete", ID: "delete-dead-letters", Role: operators.RoleOperator, Command: "dead-letter delete",
-			Summary: "Drop dead letters"}, dropDeadLetters,
+			Summary: "Delete dead letters"}, dropDeadLetters,
 	}
 )
 

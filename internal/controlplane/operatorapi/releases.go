@@ -25,7 +25,7 @@ var (
 	}
 	DeleteOffer = Call[WithdrawInput, List[store.Release]]{
 		Description{Method: "DELETE", Path: Prefix + "releases/{release}", ID: "delete-offer", Role: operators.RoleAdmin, Command: "offer delete",
-			Summary: "Withdraw an offer, or all offers of a version"},
+			Summary: "Delete an offer, or all offers of a version"},
 		func(ctx context.Context, a *operators.Admin, in *WithdrawInput) (List[store.Release], error) {
 			return listOf(a.Releases.Withdraw(ctx, in.Release))
 		},
