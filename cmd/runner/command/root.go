@@ -81,7 +81,7 @@ Exit codes:
 	_ = root.RegisterFlagCompletionFunc("context", contexts.Complete)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cli.FlagError(cmd, err)) })
 	addGroups(a, root)
-	root.AddCommand(agents.NewVersion(a, cli.VersionOf("pipeops-runner", version, commit)), cli.NewMan(version))
+	root.AddCommand(cli.NewExplain(root.Name()), agents.NewVersion(a, cli.VersionOf("pipeops-runner", version, commit)), cli.NewMan(version))
 	root.InitDefaultCompletionCmd("completion")
 	optionalAgents(a, root)
 	return root
@@ -102,7 +102,6 @@ func addGroups(a *base.CLI, root *cobra.Command) {
 		cluster.NewCost(a), cluster.NewEvents(a), cluster.NewNamespace(a), cluster.NewNode(a), cluster.NewRoutes(a))
 	cli.AddGroup(root, "Access:",
 		contexts.NewLogin(a), contexts.NewContext(a), access.NewCredentials(a), access.NewKubeconfig(a), access.NewKubeCredential(a))
-	group(root, "Help:", cli.NewExplain(root.Name()))
 }
 
 // optionalAgents lets the user leave out AGENT of every command that takes it.
