@@ -53,7 +53,7 @@ func fakeK3s(t *testing.T, version string) string {
 
 func (n *node) write(t *testing.T, name, text string) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o700)) //nolint:gosec // programs too
+	require.NoError(t, os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o700))
 }
 
 func (n *node) read(t *testing.T, name string) string {
