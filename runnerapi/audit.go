@@ -40,6 +40,7 @@ type AuditRecord struct {
 	Replica     string          `json:"replica" doc:"Replica of the agent that took the call."`
 	Runner      string          `json:"runner" doc:"Name in the certificate of the Runner that sent it; empty where the certificate proves no name."`
 	Certificate string          `json:"certificate,omitempty" doc:"Serial number of that certificate, in hexadecimal."`
+	Operator    string          `json:"operator,omitempty" doc:"The operator of the control plane who acted as the Runner, in the console."`
 	RequestID   string          `json:"requestId"`
 	Command     string          `json:"command" doc:"The call, by its operationId in the API's document; connect for a Runner that was not let in at all." example:"put-app"`
 	Namespace   string          `json:"namespace,omitempty"`
@@ -56,6 +57,14 @@ type AuditRecord struct {
 	Lost        int64           `json:"lost,omitempty" doc:"Records before this one that could not be kept."`
 
 	Hash string `json:"hash,omitempty" doc:"SHA-256 of the record as it is kept, which is without this. Only in answers."`
+}
+
+// By returns who sent the command: the Runner, and the operator who acted as it.
+func (r AuditRecord) By() string {
+	if r.Operator == "" {
+		return r.Runner
+	}
+	return r.Runner + " (" + r.Operator + ")"
 }
 
 // KubernetesCall returns the verb and path of a request to the Kubernetes API, and an empty string

@@ -31,8 +31,12 @@ func (c *ControlPlane) openConsole(s *store.Store) (err error) {
 		return err
 	}
 	c.console, err = console.New(console.Options{
-		Elsewhere: elsewhere,
-		API:       c.operators.Within(), Sessions: consoleSessions{c.authn}, Hosts: c.servesHost, Place: place, Version: c.cfg.Version, Now: c.cfg.Now,
+		Elsewhere: elsewhere, Logs: c.operators.Logs,
+		ReadsApps: func(ctx context.Context) error {
+			_, err := c.operators.ReadsApps(ctx)
+			return err
+		},
+		API: c.operators.Within(), Sessions: consoleSessions{c.authn}, Hosts: c.servesHost, Place: place, Version: c.cfg.Version, Now: c.cfg.Now,
 		Watch: func(ctx context.Context, changed func()) error { return s.Watch(ctx, consoleLooks, changed) },
 	})
 	c.api.console = c.console

@@ -228,7 +228,8 @@ func TestASessionLastsHalfADay(t *testing.T) {
 func fields() url.Values {
 	return url.Values{
 		"name": {"new"}, "labels": {"a=b"}, "uses": {"1"}, "host": {"new.example.com"}, "agent": {"nobody"}, "url": {"https://pager.example.com/"},
-		"role": {operators.RoleViewer}, "id": {"none"},
+		"role": {operators.RoleViewer}, "id": {"none"}, "namespace": {"none"}, "app": {"none"}, "replicas": {"1"}, "revision": {"1"},
+		"operator": {"nobody"}, "runner": {"none"},
 	}
 }
 
@@ -262,7 +263,7 @@ func TestEachRoleInTheConsole(t *testing.T) {
 			status, body := b.get(at)
 			assert.Equal(t, allowed, status == http.StatusOK, "%s: ask %s: %d", role, at, status)
 			if allowed {
-				assert.Contains(t, body, "The same with pipeops-controlplane", at)
+				assert.Regexp(t, "The same with pipeops-(controlplane|runner)", body, at)
 			}
 			status, body = b.change(at, fields())
 			assert.Equal(t, !allowed, status == http.StatusForbidden, "%s: do %s: %d: %s", role, at, status, body)

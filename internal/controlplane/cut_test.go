@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	agentapi "github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
@@ -36,6 +37,12 @@ type served struct {
 
 func (c *cluster) serve() *served {
 	c.t.Helper()
+	return c.serveAudited(nil)
+}
+
+// serveAudited is serve with an audit log.
+func (c *cluster) serveAudited(audit agentapi.Auditor) *served {
+	c.t.Helper()
 	s := &served{cluster: c, backend: runnertest.NewBackend(), changed: make(chan struct{})}
 	require.NoError(c.t, s.hear(c.t.Context()))
 	tun, _ := c.connect()
@@ -44,7 +51,7 @@ func (c *cluster) serve() *served {
 	go func() {
 		done <- transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
 			Handler: server.New(server.Config{
-				Apps: s.backend, Meter: s.backend, Monitoring: s.backend, Secrets: s.backend, ConfigMaps: s.backend, Namespaces: s.backend, Clusters: s.backend,
+				Apps: s.backend, Meter: s.backend, Monitoring: s.backend, Secrets: s.backend, ConfigMaps: s.backend, Namespaces: s.backend, Clusters: s.backend, Audit: audit,
 				TrustDomain: c.id.TrustDomain, Log: zerolog.Nop(),
 			}),
 			TLS: s.tls(), Changed: s.next, Drain: time.Second, Log: zerolog.Nop(),

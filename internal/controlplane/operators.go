@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/acting"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
@@ -34,6 +35,10 @@ func (c *ControlPlane) openOperators(ctx context.Context) error {
 			Webhooks: webhook.Options{Roots: c.cfg.WebhookRoots, UserAgent: "pipeops-controlplane/" + c.cfg.Version},
 
 			ConsoleCode: c.authn.ConsoleCode,
+			Acting: acting.New(acting.Config{
+				Store: c.store, CA: c.ca, TrustDomain: c.cfg.TrustDomain, AgentsDomain: c.cfg.AgentsDomain,
+				Edge: reachable(c.listeners.edge.Addr()), Now: c.cfg.Now,
+			}),
 		},
 	})
 	c.api.operators = c.operators

@@ -1,5 +1,7 @@
 package web
 
+import "slices"
+
 // Question is what a page asks, once, before something changes: template "confirm".
 type Question struct {
 	Text string
@@ -15,11 +17,18 @@ type Question struct {
 // Field is a field of a question's form.
 type Field struct {
 	Name, Label, Hint string
-	Kind              string // text, number, select, checkbox
+	Kind              string // text, textarea, number, select, checkbox
 	Value             string
 	Options           []string // of a select
 	Min, Max          int32    // of a number
 	Required          bool
+	// More has the field folded away, below the others.
+	More bool
+}
+
+// Folded reports whether some fields are folded away.
+func (q Question) Folded() bool {
+	return slices.ContainsFunc(q.Fields, func(f Field) bool { return f.More })
 }
 
 // Hidden is a value that a form sends along.

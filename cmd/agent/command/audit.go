@@ -77,7 +77,7 @@ func newAuditList() *cobra.Command {
 func auditTable(w io.Writer, records []runnerapi.AuditRecord) {
 	cli.Row(w, "SEQ", "TIME", "RUNNER", "COMMAND", "NAMESPACE", "NAME", "OUTCOME", "CODE", "MS", "REQUEST", "KUBERNETES")
 	for _, r := range records {
-		cli.Row(w, r.Seq, cli.Time(r.Time), r.Runner, r.Command, r.Namespace, r.Name, r.Outcome, r.Code, r.Millis, r.RequestID, r.KubernetesCall())
+		cli.Row(w, r.Seq, cli.Time(r.Time), r.By(), r.Command, r.Namespace, r.Name, r.Outcome, r.Code, r.Millis, r.RequestID, r.KubernetesCall())
 	}
 }
 

@@ -46,7 +46,7 @@ func auditTable(w io.Writer, list operatorapi.AgentAudit) {
 		if r.Broken {
 			chain = "BROKEN"
 		}
-		cli.Row(w, r.Seq, cli.Time(r.Time), r.Runner, r.Command, r.Namespace, r.Name, r.Outcome, r.Code, chain, r.KubernetesCall())
+		cli.Row(w, r.Seq, cli.Time(r.Time), r.By(), r.Command, r.Namespace, r.Name, r.Outcome, r.Code, chain, r.KubernetesCall())
 	}
 	cli.Say(w, "HEAD %d:%s", list.Head.Seq, list.Head.Hash)
 }

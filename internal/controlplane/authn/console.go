@@ -23,6 +23,10 @@ const (
 	consoleMost = 20
 )
 
+// OpenIDPrefix begins the names of those who sign in by OpenID Connect. No operator with a
+// certificate has such a name.
+const OpenIDPrefix = "openid/"
+
 // ConsoleCode returns a code with which a browser signs in to the console as an operator, once.
 func (p *Authenticator) ConsoleCode(ctx context.Context, o store.Operator) (code string, expires time.Time, err error) {
 	expires = p.Now().Add(consoleCodeLife)

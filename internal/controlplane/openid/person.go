@@ -13,12 +13,9 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
-
-// Prefix begins the names of those who sign in by OpenID Connect. No operator with a certificate has
-// such a name.
-const Prefix = "openid/"
 
 // maxName bounds the name that a person gets from a claim, in bytes.
 const maxName = 200
@@ -27,7 +24,7 @@ const fixAgain = "open the console and sign in again"
 
 // Person is someone whom the identity provider has identified.
 type Person struct {
-	// Name begins with Prefix.
+	// Name begins with authn.OpenIDPrefix.
 	Name, Subject string
 	Groups        []string
 	Role          string
@@ -110,7 +107,7 @@ func (p *Provider) person(token *oidc.IDToken) (Person, error) {
 	if err != nil {
 		return person, err
 	}
-	person.Name = Prefix + name
+	person.Name = authn.OpenIDPrefix + name
 	if person.Groups, err = p.groups(claims); err != nil {
 		return person, err
 	}

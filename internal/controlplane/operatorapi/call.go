@@ -16,7 +16,7 @@ type Description struct {
 	ID           string // operationId in the document, and the command in the audit log
 	Role         string // the least role that may call it
 	Summary      string
-	Command      string // of pipeops-controlplane
+	Command      string // of pipeops-controlplane, or with the name of another program
 	// Once reports that the answer has a secret, which is not kept: a repeated Idempotency-Key
 	// does not get it again.
 	Once bool
@@ -68,13 +68,14 @@ func calls() []anyCall {
 	return []anyCall{
 		&ListTokens, &CreateToken, &RotateToken, &RevokeToken,
 		&ListAgents, &GetAgent, &GetTimeline, &GetAgentAudit, &LabelAgent, &ApproveAgent, &DenyAgent, &RevokeAgent, &DeleteAgent,
+		&GetApp, &DeployApp, &RestartApp, &ScaleApp, &RollbackApp,
 		&ListRunners, &CreateRunner, &GrantRunner, &RevokeRunner,
 		&ListWebhooks, &CreateWebhook, &RotateWebhook, &EnableWebhook, &TestWebhook, &DeleteWebhook, &ListDeliveries,
 		&ListReleases, &CreateOffer, &DeleteOffer,
 		&ListRoutes, &ListHostGrants, &CreateHostGrant, &DeleteHostGrant, &GetGatewayCA,
 		&ListDeadLetters, &RequeueDeadLetters, &DeleteDeadLetters,
 		&GetCA, &ListCertificates, &RotateCA,
-		&ListOperators, &CreateOperator, &RevokeOperator, &GetOperatorAudit, &VerifyOperatorAudit, &CreateConsoleCode,
+		&ListOperators, &CreateOperator, &RevokeOperator, &ListActingOperators, &SetOperatorRunner, &UnsetOperatorRunner, &GetOperatorAudit, &VerifyOperatorAudit, &CreateConsoleCode,
 	}
 }
 

@@ -32,6 +32,27 @@ var (
 			return Done{}, a.Operators.Revoke(ctx, in.Operator)
 		},
 	}
+	ListActingOperators = Call[struct{}, List[store.ActingOperator]]{
+		Description{Method: "GET", Path: Prefix + "operators/runners", ID: "list-acting-operators", Role: operators.RoleAdmin, Command: "operator runners",
+			Summary: "List the operators who act as Runners in the console"},
+		func(ctx context.Context, a *operators.Admin, _ *struct{}) (List[store.ActingOperator], error) {
+			return listOf(a.Operators.Acting(ctx))
+		},
+	}
+	SetOperatorRunner = Call[SetOperatorRunnerInput, Done]{
+		Description{Method: "POST", Path: Prefix + "operators/runners", ID: "set-operator-runner", Role: operators.RoleAdmin, Command: "operator set-runner",
+			Summary: "Have an operator act as a Runner in the console"},
+		func(ctx context.Context, a *operators.Admin, in *SetOperatorRunnerInput) (Done, error) {
+			return Done{}, a.Operators.ActAs(ctx, in.Body.Operator, in.Body.Runner)
+		},
+	}
+	UnsetOperatorRunner = Call[UnsetOperatorRunnerInput, Done]{
+		Description{Method: "POST", Path: Prefix + "operators/runners/unset", ID: "unset-operator-runner", Role: operators.RoleAdmin, Command: "operator unset-runner",
+			Summary: "Have an operator act as no Runner"},
+		func(ctx context.Context, a *operators.Admin, in *UnsetOperatorRunnerInput) (Done, error) {
+			return Done{}, a.Operators.ActNoMore(ctx, in.Body.Operator)
+		},
+	}
 	GetOperatorAudit = Call[OperatorAuditInput, OperatorAudit]{
 		Description{Method: "GET", Path: Prefix + "audit", ID: "get-operator-audit", Role: operators.RoleAdmin, Command: "operator audit list",
 			Summary: "List what operators did, oldest first"}, getOperatorAudit,
@@ -46,6 +67,29 @@ var (
 type OperatorInput struct {
 	Write
 	Operator string `path:"operator" maxLength:"63"`
+}
+
+// SetOperatorRunnerInput is as which Runner an operator acts.
+type SetOperatorRunnerInput struct {
+	Write
+	Body SetOperatorRunnerBody
+}
+
+// SetOperatorRunnerBody is as which Runner an operator acts.
+type SetOperatorRunnerBody struct {
+	Operator string `json:"operator" minLength:"1" maxLength:"256" doc:"Name of the operator, or openid/NAME for a person who signs in by OpenID Connect."`
+	Runner   string `json:"runner" minLength:"1" maxLength:"63"`
+}
+
+// UnsetOperatorRunnerInput names an operator who acts as no Runner any more.
+type UnsetOperatorRunnerInput struct {
+	Write
+	Body UnsetOperatorRunnerBody
+}
+
+// UnsetOperatorRunnerBody names an operator who acts as no Runner any more.
+type UnsetOperatorRunnerBody struct {
+	Operator string `json:"operator" minLength:"1" maxLength:"256"`
 }
 
 // CreateOperatorInput describes an operator.

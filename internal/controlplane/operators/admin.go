@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/publish"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // Admin carries out the operator's commands on a control plane's data, whether or not the control
@@ -52,7 +53,16 @@ type Settings struct {
 	Webhooks webhook.Options
 	// ConsoleCode makes a code with which an operator's browser signs in to the console; nil where
 	// none is served.
+	Acting      Acting
 	ConsoleCode func(context.Context, store.Operator) (code string, expires time.Time, err error)
+}
+
+// Acting is how operators act as Runners; nil where no control plane serves.
+type Acting interface {
+	// Runner returns the Runner as which an operator acts now.
+	Runner(ctx context.Context, operator string) (store.Runner, error)
+	// Client returns a client of an agent for an operator. Close it in the end.
+	Client(ctx context.Context, operator, agentID string) (*client.Client, error)
 }
 
 // What the operator does, by what it is done to.

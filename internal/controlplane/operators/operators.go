@@ -163,6 +163,9 @@ func (a *Operators) Revoke(ctx context.Context, name string) error {
 			}
 		}
 		found.RevokedAt = a.now()
+		if _, err := tx.DeleteActingOperator(ctx, name); err != nil {
+			return err
+		}
 		return tx.PutOperator(ctx, found)
 	})
 }

@@ -65,6 +65,7 @@ type Tx struct {
 // has its own.
 type queries struct {
 	table
+	actingTable
 	agentTable
 	auditTable
 	authorityTable
@@ -95,7 +96,7 @@ type table struct{ q querier }
 func newQueries(q querier) queries {
 	t := table{q}
 	return queries{
-		t, agentTable{t}, auditTable{t}, authorityTable{t}, certificateTable{t}, consoleTable{t}, enrolmentTable{t}, eventTable{t}, gatewayTable{t}, hostTable{t}, newsTable{t},
+		t, actingTable{t}, agentTable{t}, auditTable{t}, authorityTable{t}, certificateTable{t}, consoleTable{t}, enrolmentTable{t}, eventTable{t}, gatewayTable{t}, hostTable{t}, newsTable{t},
 		nodeTable{t}, operatorTable{t}, operatorAuditTable{t}, operatorChangeTable{t}, outboxTable{t}, releaseTable{t}, routeTable{t}, runnerTable{t}, timelineTable{t}, tokenTable{t}, trustTable{t}, webhookTable{t},
 	}
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/http"
@@ -20,6 +21,8 @@ type change struct {
 	title string // {name} stands for what is changed
 	page  string // the entry of the navigation
 	ask   func(name string, query url.Values) web.Question
+	// askOf is ask for a question that depends on what there is.
+	askOf func(ctx context.Context, t operatorapi.Target, name string, query url.Values) (web.Question, error)
 	do    func(ctx context.Context, t operatorapi.Target, f form) (outcome, error)
 }
 
@@ -98,7 +101,7 @@ const program = "pipeops-controlplane"
 // changes are all of them by their path below the console's.
 func changes() map[string]change {
 	all := map[string]change{}
-	for _, some := range []map[string]change{agentChanges, enrolmentChanges, runnerChanges, webhookChanges, announcementChanges, releaseChanges, hostChanges, operatorChanges} {
+	for _, some := range []map[string]change{agentChanges, appChanges, enrolmentChanges, runnerChanges, webhookChanges, announcementChanges, releaseChanges, hostChanges, operatorChanges} {
 		maps.Copy(all, some)
 	}
 	return all
@@ -112,14 +115,27 @@ func (c *Console) ask(change change) web.Handler {
 				"operator %s has the role %s, and %s needs %s", v.Operator.Name, v.Operator.Role, change.call, roles()[change.call])
 		}
 		name := r.PathValue("name")
-		q := change.ask(name, r.URL.Query())
-		q.Action, q.With = r.URL.EscapedPath(), program
+		q, err := c.question(change, r, name)
+		if err != nil {
+			return err
+		}
+		q.Action, q.With = r.URL.EscapedPath(), cmp.Or(q.With, program)
 		q.Hidden = append(q.Hidden, web.Hidden{Name: "key", Value: web.Secret()})
 		of := page(r, strings.ReplaceAll(change.title, "{name}", name), change.page, "")
 		of.Data = q
 		c.pages.Render(w, r, http.StatusOK, "confirm", of)
 		return nil
 	}
+}
+
+// question returns what is asked before a change.
+func (c *Console) question(change change, r *http.Request, name string) (web.Question, error) {
+	if change.askOf == nil {
+		return change.ask(name, r.URL.Query()), nil
+	}
+	ctx, cancel := context.WithTimeout(calling(r.Context()), readTimeout)
+	defer cancel()
+	return change.askOf(ctx, c.opts.API, name, r.URL.Query())
 }
 
 // change carries a change out.
@@ -137,7 +153,11 @@ func (c *Console) change(change change) web.Handler {
 			c.pages.Render(w, r, http.StatusOK, "made", of)
 			return nil
 		}
-		http.Redirect(w, r, out.to+"?done="+out.done, http.StatusSeeOther)
+		sep := "?"
+		if strings.Contains(out.to, sep) {
+			sep = "&"
+		}
+		http.Redirect(w, r, out.to+sep+"done="+out.done, http.StatusSeeOther) //nolint:gosec // a path of this server
 		return nil
 	}
 }
@@ -149,6 +169,9 @@ var done = map[string]string{ //nolint:gosec // sentences, and no credentials
 	"revoke-token": "The token is revoked.", "revoke-runner": "The Runner is revoked.", "enable": "The webhook gets events again.",
 	"delete-webhook": "The webhook is deleted.", "requeue": "The chosen announcements are on their way again.", "drop": "The chosen announcements are dropped.",
 	"withdraw": "The offer is withdrawn.", "create-host-grant": "The agent may serve the host.", "delete-host-grant": "The host is taken back.",
+	"deploy-app": "The agent deploys the App. This page shows how far it is.", "restart-app": "The App restarts. This page shows how far it is.", "scale-app": "The number of pods is set. This page shows how far the agent is.",
+	"rollback-app": "The App goes back to the revision. This page shows how far it is.",
+	"unset-runner": "The operator acts as no Runner any more.", "set-runner": "The operator acts as the Runner from now on.",
 	"revoke-operator": "The operator is revoked, and signed out everywhere.",
 }
 

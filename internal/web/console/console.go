@@ -9,6 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 //go:embed templates/*.html
@@ -37,6 +38,10 @@ type Visitor struct {
 type Options struct {
 	API      operatorapi.Target
 	Sessions web.Keeper
+	// Logs reads an App's log as the Runner as which the caller in the context acts, and ReadsApps
+	// reports why the caller may not.
+	Logs      func(ctx context.Context, in operatorapi.AppLog, emit func(runnerapi.LogLine) error) error
+	ReadsApps func(ctx context.Context) error
 	// Elsewhere is the identity provider; nil for none.
 	Elsewhere web.Elsewhere
 	// Hosts reports whether a Host header is one of the control plane's.
@@ -108,6 +113,7 @@ func (c *Console) routes() http.Handler {
 	for pattern, handler := range map[string]web.Handler{
 		"/{$}": c.fleet, "/live/fleet": c.fleetLive,
 		"/agents/{name}": c.agent, "/live/agents/{name}": c.agentLive, "/agents/{name}/audit": c.agentAudit,
+		"/agents/{name}/app": c.app, "/live/agents/{name}/app": c.appLive, "/agents/{name}/app/logs": c.logs, "/live/agents/{name}/app/logs": c.logsLive,
 		"/enrolment": c.enrolment, "/runners": c.runners, "/hosts": c.hosts, "/webhooks": c.webhooks, "/webhooks/{name}": c.webhook,
 		"/announcements": c.announcements, "/releases": c.releases, "/ca": c.ca, "/operators": c.operators, "/audit": c.audit,
 	} {

@@ -128,7 +128,7 @@ func askToken(string, url.Values) web.Question {
 		Button: "Make the token", Command: program + " token create --name NAME --uses 1 --ttl 24h --label KEY=VALUE --approve",
 		Fields: []web.Field{
 			{Kind: "text", Name: "name", Label: "Purpose", Hint: "Shown in the list of tokens."},
-			{Kind: "number", Name: "uses", Label: "Number of machines", Value: "1", Max: 100_000, Hint: "0 for any number."},
+			{Kind: "number", Required: true, Name: "uses", Label: "Number of machines", Value: "1", Max: 100_000, Hint: "0 for any number."},
 			{Kind: "text", Name: "ttl", Label: "Valid for", Value: "24h", Hint: "Such as 30m or 720h; empty for unlimited."},
 			{Kind: "text", Name: "labels", Label: "Labels of the agents", Hint: "KEY=VALUE, several separated by spaces."},
 			{Kind: "checkbox", Name: "approve", Label: "Each registration waits until an operator approves it", Value: "true"},

@@ -22,14 +22,24 @@ type operatorRow struct {
 	State string
 }
 
+// operatorsData is what the page of the operators shows.
+type operatorsData struct {
+	web.Rows[operatorRow]
+	Acting []store.ActingOperator
+}
+
 func (c *Console) operators(w http.ResponseWriter, r *http.Request) error {
-	return show(c, w, r, "operators", page(r, "Operators", operatorsPath, ""), func(ctx context.Context) (web.Rows[operatorRow], error) {
+	return show(c, w, r, "operators", page(r, "Operators", operatorsPath, ""), func(ctx context.Context) (operatorsData, error) {
 		list, err := operatorapi.ListOperators.Do(ctx, c.opts.API, struct{}{})
+		if err != nil {
+			return operatorsData{}, err
+		}
+		acting, err := operatorapi.ListActingOperators.Do(ctx, c.opts.API, struct{}{})
 		rows := make([]operatorRow, len(list.Items))
 		for i, o := range list.Items {
 			rows[i] = operatorRow{o, operatorState(o, c.opts.Now())}
 		}
-		return web.Paged(rows, r.URL.Query()), err
+		return operatorsData{web.Paged(rows, r.URL.Query()), acting.Items}, err
 	})
 }
 
@@ -44,6 +54,41 @@ func operatorState(o store.Operator, now time.Time) string {
 }
 
 var operatorChanges = map[string]change{
+	"/operators/set-runner": {
+		call: operatorapi.SetOperatorRunner.ID, title: "Have an operator act as a Runner", page: operatorsPath,
+		ask: func(string, url.Values) web.Question {
+			return web.Question{
+				Text:   "The operator deploys, restarts, scales and rolls back Apps on agents' pages, and reads their logs, as far as the Runner's grant and the clusters' policies allow. Agents' audit logs name both.",
+				Button: "Set the Runner", Command: program + " operator set-runner NAME RUNNER", Back: operatorsPath, BackText: "Operators",
+				Fields: []web.Field{
+					{Kind: "text", Name: "operator", Label: "Operator", Required: true, Hint: "A person who signs in by OpenID Connect is openid/NAME."},
+					{Kind: "text", Name: "runner", Label: "Runner", Required: true},
+				},
+			}
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			_, err := operatorapi.SetOperatorRunner.Do(ctx, t, operatorapi.SetOperatorRunnerInput{Write: f.write(), Body: operatorapi.SetOperatorRunnerBody{
+				Operator: f.text("operator"), Runner: f.text("runner"),
+			}})
+			return outcome{to: operatorsPath, done: "set-runner"}, err
+		},
+	},
+	"/operators/unset-runner": {
+		call: operatorapi.UnsetOperatorRunner.ID, title: "Have an operator act as no Runner", page: operatorsPath,
+		ask: func(_ string, query url.Values) web.Question {
+			operator := query.Get("operator")
+			return web.Question{
+				Text: operator + " reaches no App from the next call.", Button: "Unset the Runner", Command: program + " operator unset-runner " + operator,
+				Back: operatorsPath, BackText: "Operators", Hidden: []web.Hidden{{Name: "operator", Value: operator}},
+			}
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			_, err := operatorapi.UnsetOperatorRunner.Do(ctx, t, operatorapi.UnsetOperatorRunnerInput{
+				Write: f.write(), Body: operatorapi.UnsetOperatorRunnerBody{Operator: f.text("operator")},
+			})
+			return outcome{to: operatorsPath, done: "unset-runner"}, err
+		},
+	},
 	"/operators/new": {
 		call: operatorapi.CreateOperator.ID, title: "Create an operator", page: operatorsPath,
 		ask: func(string, url.Values) web.Question {

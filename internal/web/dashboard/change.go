@@ -94,7 +94,7 @@ func askScale(a *v1alpha1.App, _ url.Values) (web.Question, error) {
 	}
 	return web.Question{
 		Text: text, Button: "Scale", Fields: []web.Field{
-			{Kind: "number", Name: "replicas", Label: "Number of pods", Max: mostReplicas, Value: strconv.Itoa(int(a.Replicas()))},
+			{Kind: "number", Required: true, Name: "replicas", Label: "Number of pods", Max: mostReplicas, Value: strconv.Itoa(int(a.Replicas()))},
 		},
 		Command: fmt.Sprintf("kubectl -n %s scale apps.pipeops.io %s --replicas NUMBER", a.Namespace, a.Name),
 	}, nil

@@ -44,6 +44,6 @@ func NewAudit(a *base.CLI) *cobra.Command {
 func auditTable(w io.Writer, records []runnerapi.AuditRecord) {
 	cli.Row(w, "SEQ", "TIME", "RUNNER", "COMMAND", "NAMESPACE", "NAME", "OUTCOME", "CODE", cli.Wide("MS"), cli.Wide("REQUEST"), cli.Wide("KUBERNETES"))
 	for _, r := range records {
-		cli.Row(w, r.Seq, cli.Time(r.Time), r.Runner, r.Command, r.Namespace, r.Name, r.Outcome, r.Code, r.Millis, r.RequestID, r.KubernetesCall())
+		cli.Row(w, r.Seq, cli.Time(r.Time), r.By(), r.Command, r.Namespace, r.Name, r.Outcome, r.Code, r.Millis, r.RequestID, r.KubernetesCall())
 	}
 }

@@ -391,6 +391,14 @@ CREATE TABLE operators (
     revoked_at BIGINT NOT NULL
 );
 
+-- As which Runner an operator acts in the console. The operator may be one who signs in by OpenID
+-- Connect.
+CREATE TABLE acting_operators (
+    operator TEXT PRIMARY KEY,
+    runner   TEXT   NOT NULL,
+    set_at   BIGINT NOT NULL
+);
+
 -- The operators' audit log in batches, by the number of a batch's first record. Rows are added,
 -- never changed. The text is hashed as it stands.
 CREATE TABLE operator_audit (
@@ -426,6 +434,7 @@ CREATE TABLE console_sessions (
 -- +goose Down
 DROP TABLE console_sessions;
 DROP TABLE operator_changes;
+DROP TABLE acting_operators;
 DROP TABLE operator_audit;
 DROP TABLE operators;
 DROP TABLE event_leaders;

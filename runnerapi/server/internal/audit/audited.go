@@ -14,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
 )
@@ -117,7 +118,8 @@ func Record(r *http.Request, call runnerapi.Call, note *Note, status int, header
 		a.Namespace, a.Name = printable.Clip(target.Namespace), printable.Clip(target.Name)
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		a.Certificate = r.TLS.VerifiedChains[0][0].SerialNumber.Text(16)
+		cert := r.TLS.VerifiedChains[0][0]
+		a.Certificate, a.Operator = cert.SerialNumber.Text(16), printable.Clip(credentials.OperatorOf(cert))
 	}
 	switch {
 	case status >= http.StatusInternalServerError:

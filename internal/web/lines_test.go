@@ -1,4 +1,4 @@
-package dashboard
+package web
 
 import (
 	"net/http"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -16,17 +15,17 @@ import (
 func TestAFollowedLogGoesOnAfterTheLastLine(t *testing.T) {
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	r := httptest.NewRequest(http.MethodGet, "/?after=2026-05-04T11:59:50.5Z", nil)
-	assert.Equal(t, 9500*time.Millisecond, logOptions(lastOf(r), now).Since)
+	assert.Equal(t, 9500*time.Millisecond, LinesAfter(LastLine(r), now, 200).Since)
 	r.Header.Set("Last-Event-ID", "2026-05-04T11:59:58Z")
-	assert.Equal(t, 2*time.Second, logOptions(lastOf(r), now).Since)
+	assert.Equal(t, 2*time.Second, LinesAfter(LastLine(r), now, 200).Since)
 	r.Header.Set("Last-Event-ID", "nonsense")
-	assert.Equal(t, runnerapi.LogOptions{Follow: true}, logOptions(lastOf(r), now))
+	assert.Equal(t, runnerapi.LogOptions{Follow: true}, LinesAfter(LastLine(r), now, 200))
 }
 
 // TestLinesAreSentInBatches escapes what they say.
 func TestLinesAreSentInBatches(t *testing.T) {
 	w := httptest.NewRecorder()
-	stream, done, err := web.NewStreams(1).Open(w)
+	stream, done, err := NewStreams(1).Open(w)
 	assert.NoError(t, err)
 	defer done()
 	lines := make(chan runnerapi.LogLine)
@@ -36,7 +35,7 @@ func TestLinesAreSentInBatches(t *testing.T) {
 			lines <- runnerapi.LogLine{Time: time.Unix(1, 0).UTC(), Pod: "web-1", Line: "<b>\x1b[31m"}
 		}
 	}()
-	assert.NoError(t, sendLines(t.Context(), stream, lines))
+	assert.NoError(t, stream.sendLines(t.Context(), lines))
 	assert.Contains(t, w.Body.String(), "id: 1970-01-01T00:00:01Z\n")
 	assert.Contains(t, w.Body.String(), "&lt;b&gt;")
 	assert.NotContains(t, w.Body.String(), "\x1b")

@@ -1,0 +1,268 @@
+package controlplane
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+)
+
+// auditLog keeps an agent's records in memory.
+type auditLog struct {
+	mu      sync.Mutex
+	records []runnerapi.AuditRecord
+}
+
+// Record implements backend.Auditor.
+func (l *auditLog) Record(r runnerapi.AuditRecord) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = append(l.records, r)
+}
+
+// Keep implements backend.Auditor.
+func (l *auditLog) Keep(_ context.Context, r runnerapi.AuditRecord) error {
+	l.Record(r)
+	return nil
+}
+
+// Audit implements backend.Auditor.
+func (l *auditLog) Audit(context.Context, int64, int) (runnerapi.AuditList, error) {
+	return runnerapi.AuditList{}, nil
+}
+
+func (l *auditLog) commands() (done []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.records {
+		done = append(done, r.Command+" "+string(r.Outcome)+" "+r.Runner+" "+r.Operator)
+	}
+	return done
+}
+
+const appOfShop = "namespace=production&app=web"
+
+// withApp makes an agent with an App.
+func (p *plane) withApp(audit *auditLog) *served {
+	p.t.Helper()
+	s := p.labelled("shop", map[string]string{"env": "prod"}).serveAudited(audit)
+	deployer := s.visit(p.issue("deployer", ""))
+	key := runnerapi.Key{Namespace: "production", Name: "web"}
+	for _, image := range []string{"nginx:1", "nginx:2"} {
+		_, err := deployer.Deploy(p.t.Context(), key, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
+		require.NoError(p.t, err)
+	}
+	return s
+}
+
+// actAs has an operator act as a Runner.
+func (p *plane) actAs(operator, runner string) {
+	p.t.Helper()
+	_, err := operatorapi.SetOperatorRunner.Do(p.t.Context(), p.first(), operatorapi.SetOperatorRunnerInput{
+		Body: operatorapi.SetOperatorRunnerBody{Operator: operator, Runner: runner},
+	})
+	require.NoError(p.t, err)
+}
+
+// TestAnOperatorActsAsARunner on the page of an App, through the tunnel. Both audit logs have it.
+func TestAnOperatorActsAsARunner(t *testing.T) {
+	t.Parallel()
+	p, audit := start(t), &auditLog{}
+	s := p.withApp(audit)
+	p.issue("ops", "env=prod")
+	b := p.signedIn(p.operator("alice", operators.RoleOperator))
+	status, body := b.get("/console/agents/shop/app?" + appOfShop)
+	assert.Equal(t, http.StatusConflict, status)
+	assert.Contains(t, body, "operator set-runner alice RUNNER")
+	p.actAs("alice", "ops")
+
+	status, body = b.get("/console/agents/shop/app?" + appOfShop)
+	require.Equal(t, http.StatusOK, status, body)
+	for _, text := range []string{"nginx:2", "Runner ops", "/app/restart?namespace=production&amp;app=web", "/app/rollback?namespace=production&amp;app=web&amp;revision="} {
+		assert.Contains(t, body, text)
+	}
+	_, body = b.get("/console/agents/shop/app/scale?" + appOfShop)
+	assert.Contains(t, body, "pipeops-runner scale shop web -n production --replicas NUMBER")
+	form := func(more ...string) url.Values {
+		f := url.Values{"namespace": {"production"}, "app": {"web"}}
+		for i := 0; i < len(more); i += 2 {
+			f.Set(more[i], more[i+1])
+		}
+		return f
+	}
+	for path, change := range map[string]struct {
+		form url.Values
+		says string
+	}{
+		"scale":    {form("replicas", "3"), "The number of pods is set."},
+		"restart":  {form(), "The App restarts."},
+		"rollback": {form("revision", "1"), "The App goes back to the revision."},
+	} {
+		status, body = b.change("/console/agents/shop/app/"+path, change.form)
+		require.Equal(t, http.StatusOK, status, body)
+		assert.Contains(t, body, change.says)
+	}
+	app, err := s.backend.Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"})
+	require.NoError(t, err)
+	assert.Equal(t, "nginx:1", app.Spec.Image, "it went back")
+	verbs := map[string]bool{}
+	for _, call := range s.backend.Calls() {
+		verbs[call.Verb] = true
+	}
+	assert.True(t, verbs["Scale"] && verbs["Restart"] && verbs["Rollback"], "%v", verbs)
+	done := strings.Join(audit.commands(), "\n")
+	for _, command := range []string{"scale-app", "restart-app", "rollback-app"} {
+		assert.Contains(t, done, command+" done ops alice")
+	}
+	assert.Contains(t, done, "put-app done deployer ", "a Runner itself is no operator")
+	seen := map[string]bool{}
+	for _, r := range p.records(11) {
+		seen[r.Operator+" "+r.Command+" "+string(r.Outcome)] = true
+	}
+	for _, want := range []string{"alice scale-agent-app done", "alice restart-agent-app done", "alice rollback-agent-app done", "admin set-operator-runner done"} {
+		assert.True(t, seen[want], "%s: %v", want, seen)
+	}
+}
+
+// TestAnOperatorDeploysByAForm, which begins with what the App is. The operators' audit log does not
+// get the spec.
+func TestAnOperatorDeploysByAForm(t *testing.T) {
+	t.Parallel()
+	p, audit := start(t), &auditLog{}
+	s := p.withApp(audit)
+	p.issue("ops", "env=prod")
+	b := p.signedIn(p.operator("alice", operators.RoleOperator))
+	p.actAs("alice", "ops")
+	_, body := b.get("/console/agents/shop")
+	assert.Contains(t, body, "/deploy\">Deploy an App")
+	_, body = b.get("/console/agents/shop/deploy?" + appOfShop)
+	for _, text := range []string{`name="spec.image" value="nginx:2"`, `name="spec.ports"`, "More fields", "pipeops-runner deploy shop web -n production -f FILE"} {
+		assert.Contains(t, body, text)
+	}
+	_, body = b.get("/console/agents/shop/deploy?namespace=production&app=other")
+	assert.Contains(t, body, `name="spec.image" value=""`, "an App that is not there yet")
+	form := url.Values{"namespace": {"production"}, "app": {"other"}, "spec.image": {"nginx:3"}, "spec.replicas": {"2"}, "spec.env": {`[{"name": "KEY", "value": "hunter2"}]`}}
+	status, body := b.change("/console/agents/shop/deploy", form)
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "The agent deploys the App.")
+	app, err := s.backend.Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "other"})
+	require.NoError(t, err)
+	assert.Equal(t, "nginx:3", app.Spec.Image)
+	assert.EqualValues(t, 2, *app.Spec.Replicas)
+	assert.Contains(t, audit.commands(), "put-app done ops alice")
+	form.Set("spec.image", "")
+	status, body = b.change("/console/agents/shop/deploy", form)
+	assert.Equal(t, http.StatusUnprocessableEntity, status)
+	assert.Contains(t, body, "image")
+	for _, r := range p.records(8) {
+		assert.NotContains(t, string(r.Arguments), "hunter2")
+	}
+}
+
+// TestWhoMayNotActAsARunner on an App.
+func TestWhoMayNotActAsARunner(t *testing.T) {
+	t.Parallel()
+	p, audit := start(t), &auditLog{}
+	s := p.withApp(audit)
+	before := len(s.backend.Calls())
+	p.issue("ops", "env=prod")
+	p.issue("lab", "env=test")
+	viewer, operator := p.signedIn(p.operator("vic", operators.RoleViewer)), p.signedIn(p.operator("alice", operators.RoleOperator))
+	form := func() url.Values { return url.Values{"namespace": {"production"}, "app": {"web"}} }
+	restart := "/console/agents/shop/app/restart"
+
+	status, _ := operator.change(restart, form())
+	assert.Equal(t, http.StatusConflict, status, "without a Runner")
+	p.actAs("vic", "ops")
+	status, body := viewer.get("/console/agents/shop/app?" + appOfShop)
+	assert.Equal(t, http.StatusOK, status, "a viewer reads")
+	assert.NotContains(t, body, "/app/restart")
+	status, _ = viewer.change(restart, form())
+	assert.Equal(t, http.StatusForbidden, status, "a viewer changes nothing")
+	p.actAs("alice", "lab")
+	status, body = operator.change(restart, form())
+	assert.Equal(t, http.StatusConflict, status, "an agent that the Runner is not granted")
+	assert.Contains(t, body, "refuses Runner lab")
+
+	p.actAs("alice", "ops")
+	status, _ = operator.get("/console/agents/shop/app?" + appOfShop)
+	assert.Equal(t, http.StatusOK, status)
+	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "ops"))
+	status, body = operator.change(restart, form())
+	assert.Equal(t, http.StatusConflict, status, "a revoked Runner")
+	assert.Contains(t, body, "Runner ops, which was revoked")
+	p.issue("ops", "env=prod")
+	_, err := operatorapi.UnsetOperatorRunner.Do(t.Context(), p.first(), operatorapi.UnsetOperatorRunnerInput{Body: operatorapi.UnsetOperatorRunnerBody{Operator: "alice"}})
+	require.NoError(t, err)
+	status, _ = operator.change(restart, form())
+	assert.Equal(t, http.StatusConflict, status, "unset")
+	for _, call := range s.backend.Calls()[before:] {
+		assert.NotEqual(t, "Restart", call.Verb)
+	}
+
+	p.actAs("alice", "ops")
+	require.NoError(t, p.admin.Operators.Revoke(t.Context(), "alice"))
+	acting, err := operatorapi.ListActingOperators.Do(t.Context(), p.first(), struct{}{})
+	require.NoError(t, err)
+	require.Len(t, acting.Items, 1, "a revoked operator acts as no Runner, under the same name later neither")
+	assert.Equal(t, "vic", acting.Items[0].Operator)
+	for _, in := range []operatorapi.SetOperatorRunnerBody{{Operator: "alice", Runner: "ops"}, {Operator: "vic", Runner: "none"}} {
+		_, err := operatorapi.SetOperatorRunner.Do(t.Context(), p.first(), operatorapi.SetOperatorRunnerInput{Body: in})
+		requireCode(t, err, problem.NotFound)
+	}
+}
+
+// TestALogIsFollowedInTheConsole, until the operator acts as the Runner no more.
+func TestALogIsFollowedInTheConsole(t *testing.T) {
+	t.Parallel()
+	p, audit := start(t), &auditLog{}
+	s := p.withApp(audit)
+	p.issue("ops", "")
+	b := p.signedIn(p.operator("alice", operators.RoleViewer))
+	p.actAs("alice", "ops")
+	s.backend.Log(runnerapi.LogLine{Time: p.clock.now(), Pod: "web-1", Line: "the first <b>line</b>"})
+	b.http.Timeout = 0
+	resp, err := b.http.Do(b.request(http.MethodGet, "/console/live/agents/shop/app/logs?"+appOfShop+"&after="+url.QueryEscape(p.clock.now().Add(-time.Hour).Format(time.RFC3339Nano)), ""))
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		for scan := bufio.NewScanner(resp.Body); scan.Scan(); {
+			lines <- scan.Text()
+		}
+	}()
+	await.Until(t, "the line is shown", func() bool {
+		select {
+		case line, open := <-lines:
+			require.True(t, open, "the stream ended")
+			return strings.Contains(line, "the first &lt;b&gt;line")
+		default:
+			return false
+		}
+	})
+	_, err = operatorapi.UnsetOperatorRunner.Do(t.Context(), p.first(), operatorapi.UnsetOperatorRunnerInput{Body: operatorapi.UnsetOperatorRunnerBody{Operator: "alice"}})
+	require.NoError(t, err)
+	await.Until(t, "the stream ends", func() bool {
+		select {
+		case _, open := <-lines:
+			return !open
+		default:
+			return false
+		}
+	})
+}

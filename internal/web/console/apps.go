@@ -1,0 +1,142 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// runnerProgram is what equivalent command lines about Apps are for.
+const runnerProgram = "pipeops-runner"
+
+// mostReplicas is the maximum in the App's schema.
+const mostReplicas = 1000
+
+// appData is what an App's page shows.
+type appData struct {
+	operatorapi.AppDetail
+	Agent    string
+	CanScale bool
+	CanStart bool // a restart makes sense
+}
+
+// appIn returns the App that a query or a form names, of the agent in the path.
+func appIn(agent string, values url.Values) operatorapi.AppKey {
+	return operatorapi.AppKey{Agent: agent, Namespace: values.Get("namespace"), App: values.Get("app")}
+}
+
+// appPath returns the path of a page about an App, with its query.
+func appPath(k operatorapi.AppKey, page string) string {
+	return agentPath(k.Agent) + "/app" + page + "?" + appQuery(k)
+}
+
+func appQuery(k operatorapi.AppKey) string {
+	return url.Values{"namespace": {k.Namespace}, "app": {k.App}}.Encode()
+}
+
+func (c *Console) app(w http.ResponseWriter, r *http.Request) error {
+	key := appIn(r.PathValue("name"), r.URL.Query())
+	live := operatorapi.ConsolePath + "/live/agents/" + url.PathEscape(key.Agent) + "/app?" + appQuery(key)
+	return show(c, w, r, "app", page(r, key.App, "/console/", live), c.readApp(key))
+}
+
+func (c *Console) appLive(w http.ResponseWriter, r *http.Request) error {
+	return follow(c, w, r, "app", c.readApp(appIn(r.PathValue("name"), r.URL.Query())))
+}
+
+func (c *Console) readApp(key operatorapi.AppKey) func(context.Context) (appData, error) {
+	return func(ctx context.Context) (appData, error) {
+		if key.Namespace == "" || key.App == "" {
+			return appData{}, notFound()
+		}
+		found, err := operatorapi.GetApp.Do(ctx, c.opts.API, operatorapi.GetAppInput{AppKey: key})
+		return appData{
+			AppDetail: found, Agent: key.Agent,
+			CanScale: found.Spec.Type.Scales(), CanStart: found.Spec.Type != runnerapi.TypeCronJob,
+		}, err
+	}
+}
+
+// appChanges are those that the agent carries out for the Runner as which the operator acts.
+var appChanges = map[string]change{
+	"/agents/{name}/deploy": {
+		call: operatorapi.DeployApp.ID, title: "Deploy an App of {name}", page: "/console/", askOf: askDeploy, do: deploy,
+	},
+	"/agents/{name}/app/restart": {
+		call: operatorapi.RestartApp.ID, title: "Restart an App of {name}", page: "/console/",
+		ask: func(name string, query url.Values) web.Question {
+			return appQuestion(name, query, "restart", "", web.Question{
+				Text: "All pods are replaced, a few at a time. A Job runs again.", Button: "Restart",
+			})
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			key := appIn(f.name, f.values)
+			_, err := operatorapi.RestartApp.Do(ctx, t, operatorapi.AppInput{Write: f.write(), AppKey: key})
+			return outcome{to: appPath(key, ""), done: "restart-app"}, err
+		},
+	},
+	"/agents/{name}/app/scale": {
+		call: operatorapi.ScaleApp.ID, title: "Scale an App of {name}", page: "/console/",
+		ask: func(name string, query url.Values) web.Question {
+			return appQuestion(name, query, "scale", " --replicas NUMBER", web.Question{
+				Text: "A fixed number of pods applies at once, and turns autoscaling off. 0 stops the App.", Button: "Scale",
+				Fields: []web.Field{{Kind: "number", Name: "replicas", Label: "Number of pods", Max: mostReplicas, Value: query.Get("replicas"), Required: true}},
+			})
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			key := appIn(f.name, f.values)
+			n, err := f.number("replicas")
+			if err == nil && (n < 0 || n > mostReplicas) {
+				err = problem.Errorf(problem.Invalid, fmt.Sprintf("enter a number from 0 to %d", mostReplicas), "replicas: %d is no number of pods", n)
+			}
+			if err != nil {
+				return outcome{}, err
+			}
+			_, err = operatorapi.ScaleApp.Do(ctx, t, operatorapi.ScaleAppInput{
+				Write: f.write(), AppKey: key, Body: operatorapi.ScaleAppBody{Replicas: int32(n)}, //nolint:gosec // it is small
+			})
+			return outcome{to: appPath(key, ""), done: "scale-app"}, err
+		},
+	},
+	"/agents/{name}/app/rollback": {
+		call: operatorapi.RollbackApp.ID, title: "Roll back an App of {name}", page: "/console/",
+		ask: func(name string, query url.Values) web.Question {
+			to := query.Get("revision")
+			if _, err := strconv.ParseInt(to, 10, 64); err != nil {
+				to = "1"
+			}
+			return appQuestion(name, query, "rollback", " --to "+to, web.Question{
+				Text:   "The spec of revision " + to + " becomes the newest revision. The number of pods stays.",
+				Button: "Roll back to revision " + to, Hidden: []web.Hidden{{Name: "revision", Value: to}},
+			})
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			key := appIn(f.name, f.values)
+			to, err := f.number("revision")
+			if err != nil {
+				return outcome{}, err
+			}
+			_, err = operatorapi.RollbackApp.Do(ctx, t, operatorapi.RollbackAppInput{
+				Write: f.write(), AppKey: key, Body: operatorapi.RollbackAppBody{Revision: int64(to)},
+			})
+			return outcome{to: appPath(key, ""), done: "rollback-app"}, err
+		},
+	},
+}
+
+// appQuestion adds to a question what it is about.
+func appQuestion(agent string, query url.Values, command, flags string, q web.Question) web.Question {
+	key := appIn(agent, query)
+	q.With = runnerProgram
+	q.Command = fmt.Sprintf("%s %s %s %s -n %s%s", runnerProgram, command, agent, key.App, key.Namespace, flags)
+	q.Hidden = append(q.Hidden, web.Hidden{Name: "namespace", Value: key.Namespace}, web.Hidden{Name: "app", Value: key.App})
+	q.Back, q.BackText = appPath(key, ""), key.Namespace+"/"+key.App
+	return q
+}

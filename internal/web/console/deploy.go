@@ -1,0 +1,211 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// specPrefix begins the names of the form's fields for an App's spec.
+const specPrefix = "spec."
+
+// firstFields are shown before the others, which are folded away.
+var firstFields = []string{"image", "type", "replicas", "ports", "env", "ingress", "resources"}
+
+// property is a property of an App's spec, as the schema of the Runner API has it.
+type property struct {
+	name   string
+	schema *huma.Schema
+}
+
+// specProperties are the properties of an App's spec, those of most forms first.
+var specProperties = sync.OnceValue(func() []property {
+	registry := huma.NewMapRegistry("#/", huma.DefaultSchemaNamer)
+	of := reflect.TypeFor[runnerapi.AppSpec]()
+	spec := huma.SchemaFromType(registry, of)
+	var list []property
+	for i := range of.NumField() {
+		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		schema := spec.Properties[name]
+		if schema == nil {
+			continue
+		}
+		shown := *schema
+		if shown.Ref != "" {
+			shown = *registry.SchemaFromRef(shown.Ref)
+			shown.Description = schema.Description
+		}
+		if shown.Description == "" {
+			shown.Description = of.Field(i).Tag.Get("doc")
+		}
+		list = append(list, property{name, &shown})
+	}
+	rank := func(p property) int {
+		if at := slices.Index(firstFields, p.name); at >= 0 {
+			return at
+		}
+		return len(firstFields)
+	}
+	slices.SortStableFunc(list, func(a, b property) int { return rank(a) - rank(b) })
+	return list
+})
+
+// field returns the form's field for a property, with its value in a spec.
+func (p property) field(value json.RawMessage) web.Field {
+	f := web.Field{
+		Name: specPrefix + p.name, Label: p.name, Hint: p.schema.Description, Kind: "text", Value: p.text(value),
+		Required: p.name == "image", More: !slices.Contains(firstFields, p.name),
+	}
+	switch {
+	case len(p.schema.Enum) > 0 && p.is(huma.TypeString):
+		f.Kind, f.Options = "select", []string{""}
+		for _, option := range p.schema.Enum {
+			f.Options = append(f.Options, option.(string))
+		}
+	case p.is(huma.TypeBoolean):
+		f.Kind, f.Options = "select", []string{"", "true", "false"}
+	case p.is(huma.TypeInteger):
+		f.Kind = "number"
+		f.Min, f.Max = bound(p.schema.Minimum, 0), bound(p.schema.Maximum, 1<<31-1)
+	case !p.is(huma.TypeString):
+		f.Kind = "textarea"
+		f.Hint += " Write it as JSON."
+	}
+	return f
+}
+
+func (p property) is(kind string) bool { return p.schema.Type == kind }
+
+func bound(given *float64, otherwise int32) int32 {
+	if given == nil {
+		return otherwise
+	}
+	return int32(*given)
+}
+
+// text returns a value as the form shows it: text without quotes, and all else as JSON.
+func (p property) text(value json.RawMessage) string {
+	var text string
+	if p.is(huma.TypeString) && json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	var out bytes.Buffer
+	if len(value) == 0 || json.Indent(&out, value, "", "  ") != nil {
+		return ""
+	}
+	return out.String()
+}
+
+// value returns what a field says, as JSON; nil for nothing.
+func (p property) value(text string) (json.RawMessage, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return nil, nil
+	}
+	if p.is(huma.TypeString) {
+		return json.Marshal(text)
+	}
+	if !json.Valid([]byte(text)) {
+		return nil, problem.Errorf(problem.Invalid, "write a value of JSON, such as "+p.example(), "%s: is not JSON", p.name)
+	}
+	return json.RawMessage(text), nil
+}
+
+// example returns a value of the property's kind.
+func (p property) example() string {
+	switch p.schema.Type {
+	case huma.TypeArray:
+		return `[{"port": 8080}] or ["a", "b"]`
+	case huma.TypeObject:
+		return `{"key": "value"}`
+	}
+	return "3"
+}
+
+// specFields are the fields of the form for an App's spec.
+func specFields(spec runnerapi.AppSpec) ([]web.Field, error) {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &values); err != nil {
+		return nil, err
+	}
+	var fields []web.Field
+	for _, p := range specProperties() {
+		fields = append(fields, p.field(values[p.name]))
+	}
+	return fields, nil
+}
+
+// specIn returns the spec that a form describes. The operator API and the agent validate it.
+func specIn(values url.Values) (spec runnerapi.AppSpec, err error) {
+	given := map[string]json.RawMessage{}
+	for _, p := range specProperties() {
+		value, err := p.value(values.Get(specPrefix + p.name))
+		if err != nil {
+			return spec, err
+		}
+		if value != nil {
+			given[p.name] = value
+		}
+	}
+	text, err := json.Marshal(given)
+	if err != nil {
+		return spec, err
+	}
+	if err := operatorapi.Decode(text, &spec); err != nil {
+		return spec, problem.Errorf(problem.Invalid, "see the schema of an App in the Runner API's document", "the spec: %s", err.Error())
+	}
+	return spec, nil
+}
+
+// askDeploy asks for an App's spec, beginning with that which the App has.
+func askDeploy(ctx context.Context, t operatorapi.Target, agent string, query url.Values) (web.Question, error) {
+	key, spec := appIn(agent, query), runnerapi.AppSpec{}
+	q := web.Question{
+		Text:   "The agent deploys the App with this spec. An empty field means the default.",
+		Button: "Deploy", With: runnerProgram, Command: runnerProgram + " deploy " + agent + " -f FILE", Back: agentPath(agent), BackText: agent,
+	}
+	if key.App == "" {
+		q.Fields = []web.Field{
+			{Kind: "text", Name: "namespace", Label: "Namespace", Value: key.Namespace, Required: true},
+			{Kind: "text", Name: "app", Label: "Name", Required: true},
+		}
+	} else {
+		found, err := operatorapi.GetApp.Do(ctx, t, operatorapi.GetAppInput{AppKey: key})
+		var missing *problem.Error
+		if err != nil && (!errors.As(err, &missing) || missing.Code != problem.NotFound) {
+			return q, err
+		}
+		spec = found.Spec
+		q = appQuestion(agent, query, "deploy", " -f FILE", q)
+	}
+	fields, err := specFields(spec)
+	q.Fields = append(q.Fields, fields...)
+	return q, err
+}
+
+func deploy(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+	key := appIn(f.name, f.values)
+	spec, err := specIn(f.values)
+	if err != nil {
+		return outcome{}, err
+	}
+	_, err = operatorapi.DeployApp.Do(ctx, t, operatorapi.DeployAppInput{Write: f.write(), AppKey: key, Body: operatorapi.DeployAppBody{Spec: spec}})
+	return outcome{to: appPath(key, ""), done: "deploy-app"}, err
+}

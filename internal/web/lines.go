@@ -1,0 +1,109 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"html/template"
+	"net/http"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	// maxFollowed is how many lines one page gets. A browser becomes slow with more.
+	maxFollowed = 10000
+	// maxBatch is how many lines go into one event, and batchPause how long they are collected.
+	maxBatch   = 200
+	batchPause = 200 * time.Millisecond
+)
+
+// lineHTML is one line of a log, as the page's template has it.
+var lineHTML = template.Must(template.New("line").Parse(`<li><span class="from">{{.Pod}}</span> {{.Line}}</li>`))
+
+// Lines sends the lines of a log in batches, until the log or the page ends. The function reads the
+// log until ctx ends.
+func (s *Stream) Lines(ctx context.Context, read func(ctx context.Context, emit func(runnerapi.LogLine) error) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lines := make(chan runnerapi.LogLine)
+	go func() {
+		defer close(lines)
+		_ = read(ctx, func(l runnerapi.LogLine) error { // the page connects again, and then shows what is wrong
+			select {
+			case lines <- l:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	return s.sendLines(ctx, lines)
+}
+
+// LastLine returns the time of the last line that the page has: the browser names it when it
+// connects again, and the page's address before.
+func LastLine(r *http.Request) time.Time {
+	last, err := time.Parse(time.RFC3339Nano, cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
+	if err != nil {
+		return time.Time{}
+	}
+	return last
+}
+
+// LinesAfter begins with lines that may follow the last one, or with no line.
+func LinesAfter(last, now time.Time, tail int) runnerapi.LogOptions {
+	opts := runnerapi.LogOptions{Follow: true}
+	if !last.IsZero() {
+		opts.Tail, opts.Since = tail, max(now.Sub(last), time.Second)
+	}
+	return opts
+}
+
+// sendLines sends lines in batches, until the log or the page ends.
+func (s *Stream) sendLines(ctx context.Context, lines <-chan runnerapi.LogLine) error {
+	flush := time.NewTicker(batchPause)
+	defer flush.Stop()
+	var batch bytes.Buffer
+	waiting, sent, last, quiet := 0, 0, "", 0
+	for sent < maxFollowed {
+		var send bool
+		select {
+		case <-ctx.Done():
+			return nil
+		case l, more := <-lines:
+			if !more {
+				return nil
+			}
+			l.Line = printable.Text(l.Line)
+			if err := lineHTML.Execute(&batch, l); err != nil {
+				return err
+			}
+			waiting, last = waiting+1, l.Time.Format(time.RFC3339Nano)
+			send = waiting >= maxBatch
+		case <-flush.C:
+			send = waiting > 0
+			if quiet++; quiet >= quietTicks && !send {
+				quiet = 0
+				if s.Ping() != nil {
+					return nil
+				}
+			}
+		}
+		if send {
+			if s.Send(last, batch.Bytes()) != nil {
+				return nil
+			}
+			sent, waiting, quiet = sent+waiting, 0, 0
+			batch.Reset()
+		}
+	}
+	_ = s.Send(last, []byte(`<li><strong>The page is full. Load it again to go on.</strong></li>`)) // the page may be closed
+	<-ctx.Done()                                                                                    // a stream that ends would be opened again
+	return nil
+}
+
+// quietTicks is after how many pauses without a line the stream shows that it is alive.
+const quietTicks = 75
