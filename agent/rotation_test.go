@@ -18,11 +18,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
@@ -207,7 +207,7 @@ func TestTheCAIsRotatedWhileCommandsRun(t *testing.T) {
 		p.Restart(t)
 		r.some()
 	}
-	await.Until(t, "the agent trusts the new CA alone", func() bool { return len(anchor.Parse([]byte(storedIdentity(t, dir).CABundle))) == 1 })
+	await.Until(t, "the agent trusts the new CA alone", func() bool { return len(trustanchor.Parse([]byte(storedIdentity(t, dir).CABundle))) == 1 })
 	r.some()
 	r.stop()
 	t.Logf("%d commands, none failed", r.commands.Load())
@@ -241,7 +241,7 @@ func TestAnAbortedRotationWhileCommandsRun(t *testing.T) {
 	}
 	await.Until(t, "the agent trusts the old CA alone", func() bool {
 		id := storedIdentity(t, dir)
-		return len(anchor.Parse([]byte(id.CABundle))) == 1 && id.HasCA(controlapi.Fingerprint(old)) && rootOf(t, p, id.Certificate.Leaf) == ca.KeyID(old)
+		return len(trustanchor.Parse([]byte(id.CABundle))) == 1 && id.HasCA(controlapi.Fingerprint(old)) && rootOf(t, p, id.Certificate.Leaf) == ca.KeyID(old)
 	})
 	r.some()
 }
@@ -286,7 +286,7 @@ func TestReplicasFollowARotation(t *testing.T) {
 		rotate(t, r.p, step)
 	}
 	await.Until(t, "both trust the new CA alone", func() bool {
-		return len(anchor.Parse([]byte(r.stored().CABundle))) == 1 &&
+		return len(trustanchor.Parse([]byte(r.stored().CABundle))) == 1 &&
 			one.Count("CAs changed") >= 2 && two.Count("CAs changed") >= 2
 	})
 	for _, log := range []*logbook.Book{one, two} {

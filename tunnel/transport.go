@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/race"
+	"github.com/pipeops/pipeops-vm-agent/internal/dialrace"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
@@ -121,7 +121,7 @@ func (t *Tunnel) connect(ctx context.Context) (*line, error) {
 	}
 	first, second := t.transports.order()
 	waiting := []Transport{first, second}
-	got, failed := race.Race[*line]{
+	got, failed := dialrace.Race[*line]{
 		Patience: t.cfg.Fallback.HeadStart,
 		Next: func() func(context.Context) (*line, error) {
 			if len(waiting) == 0 || len(waiting) == 1 && first == TCP && !t.transports.failed() {

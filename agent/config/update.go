@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/agent/window"
+	"github.com/pipeops/pipeops-vm-agent/agent/updatewindow"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
@@ -19,7 +19,7 @@ const (
 )
 
 // Windows returns when the agent may update itself.
-func (c Config) Windows() (window.Windows, error) { return window.Parse(c.UpdateWindow) }
+func (c Config) Windows() (updatewindow.Windows, error) { return updatewindow.Parse(c.UpdateWindow) }
 
 // ReleaseTrust returns the signatures that a release needs: as many as the cluster owner asks for,
 // of the cluster owner's keys, or otherwise of those that the program was built with.

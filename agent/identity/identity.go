@@ -14,8 +14,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // maxPart bounds what is taken of one stored part.
@@ -52,7 +52,7 @@ func New(key *ecdsa.PrivateKey, answer controlapi.Identity, systemRoots bool) (*
 		return nil, errors.New("the identity has no agent ID")
 	case answer.ServerName == "" || pair.Leaf.VerifyHostname(answer.ServerName) != nil:
 		return nil, fmt.Errorf("the certificate is not for the server name %q", answer.ServerName)
-	case !anchor.Append(id.Roots, []byte(answer.CABundle)):
+	case !trustanchor.Append(id.Roots, []byte(answer.CABundle)):
 		return nil, errors.New("the identity has no CA certificate")
 	}
 	return id, nil

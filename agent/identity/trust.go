@@ -6,14 +6,14 @@ import (
 	"encoding/pem"
 	"slices"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // HasCA reports whether the CA with this fingerprint is one of the identity's, or was one before: a
 // token keeps the fingerprint that it was made with.
 func (id *Identity) HasCA(fingerprint string) bool {
-	return slices.ContainsFunc(anchor.Parse([]byte(id.CABundle+id.FormerCAs)), func(ca *x509.Certificate) bool {
+	return slices.ContainsFunc(trustanchor.Parse([]byte(id.CABundle+id.FormerCAs)), func(ca *x509.Certificate) bool {
 		return controlapi.Fingerprint(ca) == fingerprint
 	})
 }
@@ -50,10 +50,10 @@ func (id *Identity) ControlPlaneTLS(extra *x509.CertPool) *tls.Config {
 	switch {
 	case extra != nil:
 		cfg.RootCAs = extra.Clone()
-		anchor.Append(cfg.RootCAs, []byte(id.CABundle))
+		trustanchor.Append(cfg.RootCAs, []byte(id.CABundle))
 	case id.SystemRoots:
 		if system, err := x509.SystemCertPool(); err == nil {
-			anchor.Append(system, []byte(id.CABundle))
+			trustanchor.Append(system, []byte(id.CABundle))
 			cfg.RootCAs = system
 		}
 	}

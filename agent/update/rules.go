@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/mod/semver"
 
-	"github.com/pipeops/pipeops-vm-agent/agent/window"
+	"github.com/pipeops/pipeops-vm-agent/agent/updatewindow"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
@@ -19,7 +19,7 @@ type Rules struct {
 	// Version is the running version.
 	Version string
 	Trust   release.Trust
-	Windows window.Windows
+	Windows updatewindow.Windows
 }
 
 // RefusedError is returned for an offer that a rule forbids. Its text names the rule.

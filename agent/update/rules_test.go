@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/agent/window"
+	"github.com/pipeops/pipeops-vm-agent/agent/updatewindow"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
@@ -58,7 +58,7 @@ func rulesOf(t *testing.T, version string, change ...func(*Rules)) Rules {
 func TestWhatTheRulesSay(t *testing.T) {
 	other := releasetest.TrustIn(t, 1, releasetest.OtherKey)
 	two := releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
-	windows, err := window.Parse("Sun 02:00-04:00 Europe/Berlin")
+	windows, err := updatewindow.Parse("Sun 02:00-04:00 Europe/Berlin")
 	require.NoError(t, err)
 	failed := Record{State: controlapi.UpdateFailed, Offer: "o-v1.1.0", Reason: "it crashed"}
 	for name, c := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/pipeops/pipeops-vm-agent/agent/window"
+	"github.com/pipeops/pipeops-vm-agent/agent/updatewindow"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
@@ -134,7 +134,7 @@ func TestAnOfferThatFailsIsNotTriedAgainUntilItChanges(t *testing.T) {
 func TestItWaitsForTheWindow(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	synctest.Test(t, func(t *testing.T) {
-		windows, err := window.Parse("02:00-04:00") // a bubble's time begins at midnight
+		windows, err := updatewindow.Parse("02:00-04:00") // a bubble's time begins at midnight
 		assert.NoError(t, err)
 		rules := rulesOf(t, "v1.0.0")
 		rules.Windows = windows
@@ -265,7 +265,7 @@ func TestWhatTookTooLongToDownloadIsJudgedAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				windows, err := window.Parse("00:00-00:30") // a bubble's time begins at midnight
+				windows, err := updatewindow.Parse("00:00-00:30") // a bubble's time begins at midnight
 				assert.NoError(t, err)
 				rules := rulesOf(t, "v1.0.0")
 				rules.Windows = windows

@@ -10,8 +10,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
 )
 
 const pathRoutes = "/v1/agent/routes"
@@ -78,7 +78,7 @@ func (r RoutesRequest) check() error {
 			return problem.Errorf(problem.Invalid, "send the Service and its port, or a reason alone",
 				"the route %s%s has no Service or no port", route.Host, route.Path).WithField("routes")
 		}
-		if route.Endpoint != "" && (!route.TLS || strings.HasPrefix(route.Host, "*.") || !publicwire.IsEndpoint(route.Endpoint)) {
+		if route.Endpoint != "" && (!route.TLS || strings.HasPrefix(route.Host, "*.") || !gatewaywire.IsEndpoint(route.Endpoint)) {
 			return problem.Errorf(problem.Invalid, "send an IP address or a name in DNS, of a host with TLS that is no wildcard",
 				"the endpoint %.253q of %s is not valid", route.Endpoint, route.Host).WithField("routes")
 		}

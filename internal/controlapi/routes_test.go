@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
 )
 
 func soundRoute() controlapi.Route {
@@ -150,7 +150,7 @@ func FuzzRoutes(f *testing.F) {
 		for _, r := range req.Routes {
 			key := strings.Join([]string{r.Host, r.Path, r.PathType, r.Namespace, r.App, r.Service}, "\x00")
 			if r.Host == "" || len(r.Host) > 253 || !strings.HasPrefix(r.Path, "/") || r.Service == "" || r.Port < 1 || seen[key] ||
-				r.Endpoint != "" && (!r.TLS || !publicwire.IsEndpoint(r.Endpoint)) {
+				r.Endpoint != "" && (!r.TLS || !gatewaywire.IsEndpoint(r.Endpoint)) {
 				panic("let through what the wire forbids")
 			}
 			seen[key] = true

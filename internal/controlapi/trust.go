@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // Trust defines how an agent recognizes the control plane. Exactly one of the two is used; without
@@ -59,7 +59,7 @@ func (t Trust) verifyPinned(host string, chain []*x509.Certificate) error {
 	found := false
 	for _, c := range chain[1:] {
 		if c.IsCA && Fingerprint(c) == t.Fingerprint {
-			roots.AddCert(anchor.Of(c))
+			roots.AddCert(trustanchor.Of(c))
 			found = true
 		} else {
 			intermediates.AddCert(c)

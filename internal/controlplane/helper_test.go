@@ -22,9 +22,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
@@ -167,7 +167,7 @@ func (c *cluster) tlsConfig() *tls.Config {
 	cert, err := tls.X509KeyPair([]byte(c.id.Certificate), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	require.NoError(c.t, err)
 	roots := x509.NewCertPool()
-	require.True(c.t, anchor.Append(roots, []byte(c.id.CABundle)))
+	require.True(c.t, trustanchor.Append(roots, []byte(c.id.CABundle)))
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{cert}, Time: c.p.clock.now}
 }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
@@ -164,8 +164,8 @@ func TestARotationWaitsForEverybody(t *testing.T) {
 	for _, c := range []*cluster{shop, bank} {
 		assert.NotNil(t, c.beatCAs().CAs)
 		assert.Nil(t, c.beatCAs().CAs)
-		assert.Len(t, anchor.Parse([]byte(c.id.CABundle)), 1)
-		assert.Len(t, anchor.Parse([]byte(c.id.FormerCAs)), 1)
+		assert.Len(t, trustanchor.Parse([]byte(c.id.CABundle)), 1)
+		assert.Len(t, trustanchor.Parse([]byte(c.id.FormerCAs)), 1)
 	}
 	require.NoError(t, p.snapshotBy(builder))
 	status, err := p.admin.CA.Status(t.Context())

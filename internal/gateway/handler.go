@@ -16,8 +16,8 @@ import (
 	"github.com/rs/zerolog"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
-	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
@@ -142,10 +142,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	case h.underWay <- struct{}{}:
 		defer func() { <-h.underWay }()
 	default:
-		h.answer(w, r, http.StatusServiceUnavailable, publicwire.Busy, nil)
+		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, nil)
 		return
 	}
-	if r.Header.Get(publicwire.HeaderKeyWanted) != "" {
+	if r.Header.Get(gatewaywire.HeaderKeyWanted) != "" {
 		h.key(w, r)
 		return
 	}
@@ -153,13 +153,13 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	route, ok := h.routes.Load().find(hostOf(r), r.URL.Path)
 	switch {
 	case !ok:
-		h.answer(w, r, http.StatusNotFound, publicwire.NoRoute, nil)
+		h.answer(w, r, http.StatusNotFound, gatewaywire.NoRoute, nil)
 		return
 	case len(route.Addresses) == 0:
-		h.answer(w, r, http.StatusServiceUnavailable, publicwire.NotReady, errors.New("the Service has no address"))
+		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.NotReady, errors.New("the Service has no address"))
 		return
 	}
-	to := target{route.Addresses[rand.N(len(route.Addresses))], route.HTTP2 || publicwire.IsGRPC(r.Header)} //nolint:gosec // spreading load needs no secrecy
+	to := target{route.Addresses[rand.N(len(route.Addresses))], route.HTTP2 || gatewaywire.IsGRPC(r.Header)} //nolint:gosec // spreading load needs no secrecy
 	out := r.WithContext(context.WithValue(r.Context(), targetKey{}, to))
 	out.Body = body // of the copy: net/http looks at its own request after the handler
 	h.proxy.ServeHTTP(w, out)
@@ -180,7 +180,7 @@ func (h *Handler) rewrite(r *httputil.ProxyRequest) {
 		Scheme: "http", Host: to.address, Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery,
 	}
 	r.Out.Host = r.In.Host
-	for name := range publicwire.ClientHeaders {
+	for name := range gatewaywire.ClientHeaders {
 		if values := r.In.Header[name]; len(values) > 0 {
 			r.Out.Header[name] = values
 		}
@@ -197,7 +197,7 @@ func (h *Handler) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // own keeps backends from speaking in the agent's name.
 func own(resp *http.Response) error {
-	resp.Header.Del(publicwire.HeaderFailed)
+	resp.Header.Del(gatewaywire.HeaderFailed)
 	return nil
 }
 
@@ -211,18 +211,18 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() != nil: // the visitor is gone
 		return
 	case errors.As(err, &refused):
-		h.answer(w, r, http.StatusServiceUnavailable, publicwire.NotReady, err)
+		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.NotReady, err)
 	case errors.As(err, &late) && late.Timeout():
-		h.answer(w, r, http.StatusGatewayTimeout, publicwire.TimedOut, err)
+		h.answer(w, r, http.StatusGatewayTimeout, gatewaywire.TimedOut, err)
 	default:
-		h.answer(w, r, http.StatusBadGateway, publicwire.Unreachable, err)
+		h.answer(w, r, http.StatusBadGateway, gatewaywire.Unreachable, err)
 	}
 }
 
 // answer sends a word for which the gateway has a page.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, word string, err error) {
 	h.log.Debug().Err(err).Str("requestId", r.Header.Get("X-Request-Id")).Str("host", r.Host).Str("failed", word).Msg("public request failed")
-	w.Header().Set(publicwire.HeaderFailed, word)
+	w.Header().Set(gatewaywire.HeaderFailed, word)
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(status)
 }

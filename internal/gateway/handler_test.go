@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
-	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/memnet"
 )
@@ -57,7 +57,7 @@ func ask(t *testing.T, url, host string) string {
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
-	if word := resp.Header.Get(publicwire.HeaderFailed); word != "" {
+	if word := resp.Header.Get(gatewaywire.HeaderFailed); word != "" {
 		return word
 	}
 	return string(text)
@@ -67,7 +67,7 @@ func ask(t *testing.T, url, host string) string {
 func TestOnlyRoutesLeadSomewhere(t *testing.T) {
 	h := gateway.NewHandler(nil, zerolog.Nop())
 	url := start(t, h)
-	assert.Equal(t, publicwire.NoRoute, ask(t, url+"/", "www.example.org"), "there are no routes yet")
+	assert.Equal(t, gatewaywire.NoRoute, ask(t, url+"/", "www.example.org"), "there are no routes yet")
 	old := time.Unix(1, 0)
 	h.Set([]gateway.Route{
 		{Host: "www.example.org", Path: "/", PathType: "Prefix", Addresses: []string{backend(t, "root")}, Created: old},
@@ -82,13 +82,13 @@ func TestOnlyRoutesLeadSomewhere(t *testing.T) {
 		{"www.example.org", "/", "root"}, {"WWW.example.org:443", "/x", "root"}, {"www.example.org.", "/apiary", "root"},
 		{"www.example.org", "/api", "exact"}, {"www.example.org", "/api/", "api"}, {"www.example.org", "/api/v1", "api"},
 		{"www.example.org", "/api/v2", "v2"}, {"www.example.org", "/api/v2/x", "v2"}, {"www.example.org", "/wild", "root"},
-		{"any.example.org", "/wild/x", "wild"}, {"any.example.org", "/", publicwire.NoRoute}, {"a.any.example.org", "/wild", publicwire.NoRoute},
-		{"empty.example.org", "/", publicwire.NotReady}, {"127.0.0.1", "/", publicwire.NoRoute}, {"kubernetes.default.svc", "/", publicwire.NoRoute},
+		{"any.example.org", "/wild/x", "wild"}, {"any.example.org", "/", gatewaywire.NoRoute}, {"a.any.example.org", "/wild", gatewaywire.NoRoute},
+		{"empty.example.org", "/", gatewaywire.NotReady}, {"127.0.0.1", "/", gatewaywire.NoRoute}, {"kubernetes.default.svc", "/", gatewaywire.NoRoute},
 	} {
 		assert.Equal(t, c.want, ask(t, url+c.path, c.host), c.host+c.path)
 	}
 	h.Set(nil)
-	assert.Equal(t, publicwire.NoRoute, ask(t, url+"/", "www.example.org"), "they are withdrawn")
+	assert.Equal(t, gatewaywire.NoRoute, ask(t, url+"/", "www.example.org"), "they are withdrawn")
 }
 
 // TestAnAnswerBeforeTheEndOfABodyEndsTheConnection: net/http would panic where the connection is
@@ -148,7 +148,7 @@ func TestAStreamMayWait(t *testing.T) {
 		require.NoError(t, err)
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		require.NoError(t, err)
-		assert.Equal(t, publicwire.NoRoute, resp.Header.Get(publicwire.HeaderFailed))
+		assert.Equal(t, gatewaywire.NoRoute, resp.Header.Get(gatewaywire.HeaderFailed))
 		_, _ = resp.Body.Close(), conn.Close()
 		cancel()
 		require.NoError(t, <-done)
@@ -171,14 +171,14 @@ func TestTheKeyIsThatOfTheRoutesEndpoint(t *testing.T) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/", http.NoBody)
 		require.NoError(t, err)
 		r.Host = host
-		r.Header.Set(publicwire.HeaderKeyWanted, "1")
+		r.Header.Set(gatewaywire.HeaderKeyWanted, "1")
 		resp, err := http.DefaultClient.Do(r)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		return resp.Header
 	}
-	assert.Equal(t, publicwire.KeyOf(balancer.Certificate()), key("www.example.org").Get(publicwire.HeaderKey))
-	assert.Equal(t, publicwire.NoRoute, key("tunnel.example.org").Get(publicwire.HeaderFailed))
-	assert.Equal(t, publicwire.NoRoute, key("other.example.org").Get(publicwire.HeaderFailed))
-	assert.Contains(t, key("private.example.org").Get(publicwire.HeaderKeyReason), "not a public address")
+	assert.Equal(t, gatewaywire.KeyOf(balancer.Certificate()), key("www.example.org").Get(gatewaywire.HeaderKey))
+	assert.Equal(t, gatewaywire.NoRoute, key("tunnel.example.org").Get(gatewaywire.HeaderFailed))
+	assert.Equal(t, gatewaywire.NoRoute, key("other.example.org").Get(gatewaywire.HeaderFailed))
+	assert.Contains(t, key("private.example.org").Get(gatewaywire.HeaderKeyReason), "not a public address")
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
-	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
 )
 
 // lookTimeout is how long the cluster's load balancer may take to present its key.
@@ -34,16 +34,16 @@ func (h *Handler) key(w http.ResponseWriter, r *http.Request) {
 	host := hostOf(r)
 	endpoint := h.routes.Load().endpoint(host)
 	if endpoint == "" {
-		h.answer(w, r, http.StatusNotFound, publicwire.NoRoute, nil)
+		h.answer(w, r, http.StatusNotFound, gatewaywire.NoRoute, nil)
 		return
 	}
 	key, err := h.Endpoints.look(r.Context(), endpoint, host)
 	if err != nil {
-		w.Header().Set(publicwire.HeaderKeyReason, printable.Line(err.Error(), false))
-		h.answer(w, r, http.StatusBadGateway, publicwire.Unreachable, err)
+		w.Header().Set(gatewaywire.HeaderKeyReason, printable.Line(err.Error(), false))
+		h.answer(w, r, http.StatusBadGateway, gatewaywire.Unreachable, err)
 		return
 	}
-	w.Header().Set(publicwire.HeaderKey, key)
+	w.Header().Set(gatewaywire.HeaderKey, key)
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -67,7 +67,7 @@ func (e Endpoints) look(ctx context.Context, endpoint, host string) (key string,
 		ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 		InsecureSkipVerify: true, //nolint:gosec // the key is what is asked for: the gateway compares it with the one that it sees
 		VerifyConnection: func(state tls.ConnectionState) error {
-			key = publicwire.KeyOf(state.PeerCertificates[0])
+			key = gatewaywire.KeyOf(state.PeerCertificates[0])
 			return nil
 		},
 	}}

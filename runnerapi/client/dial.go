@@ -14,9 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/dialrace"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/race"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/wire"
@@ -49,7 +49,7 @@ func newDialer(c Config, protocol string, endpoints *endpoints) *dialer {
 // certificate, dial returns at once: that is not an outage.
 func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	waiting := d.endpoints.order()
-	won, failed := race.Race[reached]{
+	won, failed := dialrace.Race[reached]{
 		Patience: d.endpoints.patience,
 		Next: func() func(context.Context) (reached, error) {
 			if len(waiting) == 0 {
@@ -222,7 +222,7 @@ func (c *Client) refusedBy(alert error) *runnerapi.Error {
 	who, again, granted, key := "this Runner", "NAME", "", "its key"
 	if leaf, err := c.leaf(); err == nil {
 		key = "its key, " + credentials.KeyFingerprint(leaf) + ","
-		if name, err := credentials.CertificateName(leaf, c.config.TrustDomain, anchor.RoleRunner); err == nil {
+		if name, err := credentials.CertificateName(leaf, c.config.TrustDomain, trustanchor.RoleRunner); err == nil {
 			who, again = "Runner "+name, name
 		}
 		if grant, err := credentials.GrantOf(leaf); err == nil && !grant.All() {

@@ -5,8 +5,8 @@ import (
 	"crypto/x509"
 	"fmt"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/wire"
 )
@@ -39,9 +39,9 @@ func TLS(c TLSConfig) *tls.Config {
 			return c.Certificate()
 		},
 		VerifyConnection: func(state tls.ConnectionState) error {
-			id, err := credentials.CertificateName(state.PeerCertificates[0], c.TrustDomain, anchor.RoleAgent)
+			id, err := credentials.CertificateName(state.PeerCertificates[0], c.TrustDomain, trustanchor.RoleAgent)
 			if err == nil {
-				err = anchor.SignedFor(state.VerifiedChains, c.TrustDomain, anchor.RoleAgent)
+				err = trustanchor.SignedFor(state.VerifiedChains, c.TrustDomain, trustanchor.RoleAgent)
 			}
 			if err == nil && c.AgentID != "" && id != c.AgentID {
 				err = fmt.Errorf("agent %s answered in place of %s", printable.Clip(id), c.AgentID)

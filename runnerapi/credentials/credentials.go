@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // maxCredentials bounds a credentials file, which holds a few certificates and URLs.
@@ -137,7 +137,7 @@ func (c *Credentials) TLSCertificate() (tls.Certificate, error) {
 // Roots returns the control plane's CA and its successors: each is signed by the one before it.
 func (c *Credentials) Roots() (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
-	if !anchor.Append(pool, []byte(c.CA)) {
+	if !trustanchor.Append(pool, []byte(c.CA)) {
 		return nil, errors.New("ca: holds no certificate")
 	}
 	return pool, nil

@@ -9,8 +9,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // controlPlanePath is the whole path of the control plane's SPIFFE ID: there is only one.
@@ -20,12 +20,12 @@ var identityName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z
 
 // RunnerURI returns the SPIFFE ID in a Runner's certificate.
 func RunnerURI(trustDomain, name string) *url.URL {
-	return anchor.LeafURI(trustDomain, anchor.RoleRunner, name)
+	return trustanchor.LeafURI(trustDomain, trustanchor.RoleRunner, name)
 }
 
 // AgentURI returns the SPIFFE ID in an agent's certificate.
 func AgentURI(trustDomain, agentID string) *url.URL {
-	return anchor.LeafURI(trustDomain, anchor.RoleAgent, agentID)
+	return trustanchor.LeafURI(trustDomain, trustanchor.RoleAgent, agentID)
 }
 
 // ControlPlaneURI returns the SPIFFE ID with which the control plane sends refresh requests to
@@ -40,7 +40,7 @@ func CallerFromTLS(state *tls.ConnectionState, trustDomain string) (string, erro
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return "", errors.New("the connection has no verified client certificate")
 	}
-	return CertificateName(state.VerifiedChains[0][0], trustDomain, anchor.RoleRunner)
+	return CertificateName(state.VerifiedChains[0][0], trustDomain, trustanchor.RoleRunner)
 }
 
 // CertificateName returns the name in a certificate, which must carry exactly one URI, of this

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // RoleRoot is for a certificate that no intermediate CA has signed.
@@ -41,7 +41,7 @@ func NewCA(t testing.TB) *CA {
 	root := newSigner(t, RoleRoot, nil)
 	ca := &CA{Pool: x509.NewCertPool(), Cert: root.cert, Intermediates: x509.NewCertPool(), signers: map[string]signer{RoleRoot: root}}
 	ca.Pool.AddCert(root.cert)
-	for _, role := range []string{anchor.RoleAgent, anchor.RoleRunner, anchor.RoleOperator, anchor.RoleServer, anchor.RoleControlPlane} {
+	for _, role := range []string{trustanchor.RoleAgent, trustanchor.RoleRunner, trustanchor.RoleOperator, trustanchor.RoleServer, trustanchor.RoleControlPlane} {
 		intermediate := newSigner(t, role, &root)
 		ca.signers[role] = intermediate
 		ca.Intermediates.AddCert(intermediate.cert)
@@ -63,7 +63,7 @@ func newSigner(t testing.TB, role string, by *signer) signer {
 	}
 	parent := signer{template, key}
 	if by != nil {
-		parent, template.URIs = *by, []*url.URL{anchor.IntermediateURI(TrustDomain, role)}
+		parent, template.URIs = *by, []*url.URL{trustanchor.IntermediateURI(TrustDomain, role)}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent.cert, &key.PublicKey, parent.key)
 	if err != nil {
@@ -94,7 +94,7 @@ func (ca *CA) IssueWith(t testing.TB, change func(*x509.Certificate), id *url.UR
 	t.Helper()
 	role, _, _ := strings.Cut(strings.TrimPrefix(id.Path, "/"), "/")
 	if _, ok := ca.signers[role]; !ok || role == RoleRoot {
-		role = anchor.RoleServer
+		role = trustanchor.RoleServer
 	}
 	return ca.issue(t, role, change, id, names...)
 }

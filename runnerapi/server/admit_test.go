@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -273,7 +273,7 @@ func TestOnlyTheControlPlaneSendsRefreshRequests(t *testing.T) {
 	} {
 		require.Error(t, h.refresh(t, cert), name)
 	}
-	for _, signer := range othersThan(anchor.RoleControlPlane) {
+	for _, signer := range othersThan(trustanchor.RoleControlPlane) {
 		require.Error(t, h.refresh(t, h.CA.IssueBy(t, signer, credentials.ControlPlaneURI(domain))), "by the CA for %s", signer)
 	}
 	assert.Equal(t, 1, h.refreshed)

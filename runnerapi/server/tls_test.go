@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -64,7 +64,7 @@ func TestTheAgentLetsOnlyRunnersIn(t *testing.T) {
 // TestACAOfAnotherRoleMakesNoRunner has a thief of each other CA's key make a Runner's certificate.
 func TestACAOfAnotherRoleMakesNoRunner(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
-	for _, signer := range othersThan(anchor.RoleRunner) {
+	for _, signer := range othersThan(trustanchor.RoleRunner) {
 		cert := agent.CA.IssueBy(t, signer, credentials.RunnerURI(runnertest.TrustDomain, "tester"))
 		config := agent.ClientConfig()
 		config.Certificate = func() (*tls.Certificate, error) { return &cert, nil }
@@ -80,7 +80,7 @@ func TestACAOfAnotherRoleMakesNoRunner(t *testing.T) {
 // TestACAOfAnotherRoleMakesNoAgent has such a thief pass for an agent.
 func TestACAOfAnotherRoleMakesNoAgent(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
-	for _, signer := range othersThan(anchor.RoleAgent) {
+	for _, signer := range othersThan(trustanchor.RoleAgent) {
 		cert := agent.CA.IssueBy(t, signer, credentials.AgentURI(runnertest.TrustDomain, "a1"), runnertest.ServerName)
 		_, err := serveWith(t, agent, agent.Backend, cert, zerolog.Nop()).Client().Cluster(ctxFor(t))
 		assert.Equal(t, client.CodeUntrusted, codeOf(t, err), "%s: %v", signer, err)
@@ -90,7 +90,7 @@ func TestACAOfAnotherRoleMakesNoAgent(t *testing.T) {
 
 // othersThan returns all CAs but the one that signs for a role.
 func othersThan(role string) []string {
-	all := []string{runnertest.RoleRoot, anchor.RoleAgent, anchor.RoleRunner, anchor.RoleOperator, anchor.RoleServer, anchor.RoleControlPlane}
+	all := []string{runnertest.RoleRoot, trustanchor.RoleAgent, trustanchor.RoleRunner, trustanchor.RoleOperator, trustanchor.RoleServer, trustanchor.RoleControlPlane}
 	return slices.DeleteFunc(all, func(r string) bool { return r == role })
 }
 

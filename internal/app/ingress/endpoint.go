@@ -9,7 +9,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
-	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
 // AnnotationMode on an Ingress keeps its hosts in tunnel mode, with the value "tunnel".
@@ -32,7 +32,7 @@ func endpointOf(in *networkingv1.Ingress, allowed []netip.Prefix) string {
 			}
 			continue
 		}
-		if name := strings.ToLower(strings.TrimSuffix(at.Hostname, ".")); publicwire.IsEndpoint(name) {
+		if name := strings.ToLower(strings.TrimSuffix(at.Hostname, ".")); gatewaywire.IsEndpoint(name) {
 			found = append(found, name)
 		}
 	}

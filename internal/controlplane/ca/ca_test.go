@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -128,7 +128,7 @@ func TestAgentCertificate(t *testing.T) {
 	require.NoError(t, c.Verify(cert, noon))
 	require.Error(t, c.Verify(cert, noon.Add(25*time.Hour)), "expired")
 	require.Error(t, open(t).Verify(cert, noon), "another CA")
-	require.NoError(t, verifiedBy(c, "a1.agents", anchor.Parse([]byte(issued.Certificate))...))
+	require.NoError(t, verifiedBy(c, "a1.agents", trustanchor.Parse([]byte(issued.Certificate))...))
 }
 
 func TestShortLivesAreHardlyBackdated(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 const (
@@ -45,7 +45,7 @@ type authority struct {
 // nil if none can sign.
 func (a *authority) signer(role string, now time.Time) (found pair) {
 	for _, i := range a.intermediates {
-		if i.key == nil || anchor.RoleOf(i.cert) != role || now.After(i.cert.NotAfter) {
+		if i.key == nil || trustanchor.RoleOf(i.cert) != role || now.After(i.cert.NotAfter) {
 			continue
 		}
 		found = i
@@ -58,7 +58,7 @@ func (a *authority) signer(role string, now time.Time) (found pair) {
 
 // newest returns the intermediate CA of a role that was made last; its key is nil if there is none.
 func (a *authority) newest(role string) pair {
-	i := slices.IndexFunc(a.intermediates, func(p pair) bool { return anchor.RoleOf(p.cert) == role })
+	i := slices.IndexFunc(a.intermediates, func(p pair) bool { return trustanchor.RoleOf(p.cert) == role })
 	if i < 0 {
 		return pair{}
 	}
@@ -90,7 +90,7 @@ func (a *authority) renewed(roles []string, d Domains, now time.Time) (authority
 	}
 	replaced := map[string]bool{}
 	for _, old := range a.intermediates {
-		role := anchor.RoleOf(old.cert)
+		role := trustanchor.RoleOf(old.cert)
 		if slices.Contains(roles, role) && (replaced[role] || !d.fit(old.cert, role)) {
 			old.key = nil
 		}
@@ -135,7 +135,7 @@ func noAddress() []*net.IPNet {
 // constrain sets what a role's intermediate CA may sign (RFC 5280, section 4.2.1.10). The control
 // plane's listeners may have any name, but no SPIFFE ID.
 func (d Domains) constrain(template *x509.Certificate, role string) {
-	template.URIs = []*url.URL{anchor.IntermediateURI(d.Trust, role)}
+	template.URIs = []*url.URL{trustanchor.IntermediateURI(d.Trust, role)}
 	template.PermittedDNSDomainsCritical = true
 	client, server := x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth
 	if role == RoleServer {

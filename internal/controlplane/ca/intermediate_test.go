@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 var (
@@ -111,7 +111,7 @@ func TestAnIntermediateCASignsForItsRoleAlone(t *testing.T) {
 	for _, role := range leafRoles {
 		signers[role] = signing.signer(role, c.time)
 		assert.True(t, signers[role].cert.MaxPathLenZero)
-		assert.Equal(t, role, anchor.RoleOf(signers[role].cert))
+		assert.Equal(t, role, trustanchor.RoleOf(signers[role].cert))
 	}
 	for name, by := range signers {
 		for _, role := range []string{RoleAgent, RoleRunner, RoleControlPlane} {
@@ -122,7 +122,7 @@ func TestAnIntermediateCASignsForItsRoleAlone(t *testing.T) {
 			assert.Equal(t, good, err == nil, "a listener for the role: %s by %s", role, name)
 			chains, err := standard(c.CA, leaf, by, "", client)
 			if err == nil {
-				err = anchor.SignedFor(chains, "trust", role)
+				err = trustanchor.SignedFor(chains, "trust", role)
 			}
 			assert.Equal(t, good, err == nil, "agents and Runners: %s by %s: %v", role, name, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // Log keeps a record of each certificate that the CA issues.
@@ -26,11 +26,11 @@ func (f LogFunc) Record(r Record) error { return f(r) }
 
 // The roles of certificates.
 const (
-	RoleAgent        = anchor.RoleAgent
-	RoleRunner       = anchor.RoleRunner
-	RoleOperator     = anchor.RoleOperator
-	RoleServer       = anchor.RoleServer
-	RoleControlPlane = anchor.RoleControlPlane
+	RoleAgent        = trustanchor.RoleAgent
+	RoleRunner       = trustanchor.RoleRunner
+	RoleOperator     = trustanchor.RoleOperator
+	RoleServer       = trustanchor.RoleServer
+	RoleControlPlane = trustanchor.RoleControlPlane
 	RoleCA           = "ca"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // rotating is a CA whose clock and process can be changed.
@@ -95,7 +95,7 @@ func (r *rotating) verified(served *tls.Certificate, old ...*x509.Certificate) e
 	r.t.Helper()
 	opts := x509.VerifyOptions{DNSName: "localhost", CurrentTime: r.now, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
 	for _, c := range old {
-		opts.Roots.AddCert(anchor.Of(c))
+		opts.Roots.AddCert(trustanchor.Of(c))
 	}
 	for _, der := range served.Certificate[1:] {
 		c, err := x509.ParseCertificate(der)
@@ -116,7 +116,7 @@ func TestARotationStepByStep(t *testing.T) {
 	assert.Equal(t, ca.Introduced, r.Stage())
 	assert.Equal(t, first, r.Certificate(), "the old one signs")
 	assert.Equal(t, first, r.Anchor())
-	assert.Len(t, anchor.Parse(r.Bundle()), 2)
+	assert.Len(t, trustanchor.Parse(r.Bundle()), 2)
 	assert.True(t, r.Current(r.agent()))
 	introduced := string(r.Bundle())
 
@@ -136,7 +136,7 @@ func TestARotationStepByStep(t *testing.T) {
 	assert.Equal(t, ca.Settled, r.Stage())
 	assert.Equal(t, second, r.Anchor())
 	assert.Equal(t, 6, r.keys(), "the old keys are gone")
-	assert.Len(t, anchor.Parse(r.Bundle()), 1)
+	assert.Len(t, trustanchor.Parse(r.Bundle()), 1)
 	assert.NotEqual(t, settled, string(r.Bundle()))
 	require.NoError(t, r.Verify(early, noon), "known still, for those who come back")
 	assert.False(t, r.Trusted(early), "but not trusted")

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // Stage is a stage of a rotation.
@@ -100,7 +100,7 @@ func (s *state) complete() *state {
 // know adds a CA's intermediates to those whose certificates are recognized.
 func (s *state) know(a *authority, trusted bool) {
 	for _, i := range a.intermediates {
-		role := anchor.RoleOf(i.cert)
+		role := trustanchor.RoleOf(i.cert)
 		s.issuers[KeyID(i.cert)] = issuer{role: role, cert: i.cert, root: a.cert, trusted: trusted}
 		s.known[role].AddCert(i.cert)
 		if trusted {
@@ -286,7 +286,7 @@ func (s *state) addIntermediate(p pair) error {
 	case s.other != nil:
 		of = s.other
 	}
-	if !slices.Contains(leafRoles, anchor.RoleOf(p.cert)) || !issued(of.cert, p.cert) {
+	if !slices.Contains(leafRoles, trustanchor.RoleOf(p.cert)) || !issued(of.cert, p.cert) {
 		return errors.New("it holds an intermediate CA that is not of the CA before it")
 	}
 	of.intermediates = append(of.intermediates, p)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/direct"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
-	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
 )
 
 // How hosts are reached that have an endpoint.
@@ -53,7 +53,7 @@ func (g *Gateway) newProber() *direct.Prober {
 // recognizable returns a TLS configuration by which other gateways recognize this one.
 func recognizable(cfg *tls.Config) *tls.Config {
 	cfg = cfg.Clone()
-	cfg.NextProtos = slices.Concat([]string{publicwire.ProtocolGateway}, cfg.NextProtos)
+	cfg.NextProtos = slices.Concat([]string{gatewaywire.ProtocolGateway}, cfg.NextProtos)
 	return cfg
 }
 
@@ -108,7 +108,7 @@ func (g *Gateway) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		g.cfg.Metrics.fallbacks.Inc()
 	}
-	if g.cfg.Direct.Mode == ModeDirect && v.host.Endpoint != "" && !publicwire.Looped(r.Header) {
+	if g.cfg.Direct.Mode == ModeDirect && v.host.Endpoint != "" && !gatewaywire.Looped(r.Header) {
 		return nil, errNoWay
 	}
 	v.mode = ModeTunnel
@@ -118,7 +118,7 @@ func (g *Gateway) RoundTrip(r *http.Request) (*http.Response, error) {
 // way returns how a request gets to the cluster's endpoint; nil if it goes through the tunnel. What
 // comes from a gateway does not go to another one.
 func (g *Gateway) way(v *visit, r *http.Request) *direct.Way {
-	if g.prober == nil || v.host.Endpoint == "" || publicwire.Looped(r.Header) {
+	if g.prober == nil || v.host.Endpoint == "" || gatewaywire.Looped(r.Header) {
 		return nil
 	}
 	return g.prober.Way(v.host.Name, v.host.AgentID)
@@ -131,17 +131,17 @@ func (g *Gateway) keyOf(ctx context.Context, agentID, host string) (string, erro
 		return "", err
 	}
 	r.Host = host
-	r.Header.Set(publicwire.HeaderKeyWanted, "1")
+	r.Header.Set(gatewaywire.HeaderKeyWanted, "1")
 	resp, err := g.transport.RoundTrip(r)
 	if err != nil {
 		return "", fmt.Errorf("the agent cannot be asked for its cluster's key: %w", err)
 	}
 	_ = resp.Body.Close()
-	if key := resp.Header.Get(publicwire.HeaderKey); key != "" {
+	if key := resp.Header.Get(gatewaywire.HeaderKey); key != "" {
 		return key, nil
 	}
 	return "", errors.New("the agent does not reach the endpoint: " +
-		printable.Line(cmp.Or(resp.Header.Get(publicwire.HeaderKeyReason), resp.Header.Get(publicwire.HeaderFailed)), false))
+		printable.Line(cmp.Or(resp.Header.Get(gatewaywire.HeaderKeyReason), resp.Header.Get(gatewaywire.HeaderFailed)), false))
 }
 
 // TunnelOnly reports whether no host is reached directly.

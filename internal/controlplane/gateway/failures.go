@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
 )
 
 // failure is an answer that the gateway gives by itself.
@@ -29,21 +29,21 @@ var (
 		"check the address; its owner finds the reason with `pipeops-runner status AGENT APP`", 0}
 	noTunnels = failure{http.StatusMethodNotAllowed, "connect", "There is no proxy here",
 		"The method CONNECT is not supported.", "use another method", 0}
-	noRoute = failure{http.StatusNotFound, publicwire.NoRoute, "Nothing is served here",
+	noRoute = failure{http.StatusNotFound, gatewaywire.NoRoute, "Nothing is served here",
 		"The application is not published at this path.", "check the address", 0}
 	offline = failure{http.StatusServiceUnavailable, "offline", "The application cannot be reached",
 		"Its cluster is not connected at present.", "try again in a minute", 30 * time.Second}
-	notReady = failure{http.StatusServiceUnavailable, publicwire.NotReady, "The application is not ready",
+	notReady = failure{http.StatusServiceUnavailable, gatewaywire.NotReady, "The application is not ready",
 		"It is starting, or has stopped.", "try again in a moment", 10 * time.Second}
-	busy = failure{http.StatusServiceUnavailable, publicwire.Busy, "Too many requests",
+	busy = failure{http.StatusServiceUnavailable, gatewaywire.Busy, "Too many requests",
 		"There are too many requests for this application at present.", "try again in a moment", 5 * time.Second}
 	tooMany = failure{http.StatusTooManyRequests, "too-many", "Too many requests",
 		"There are too many requests from your address at present.", "try again in a moment", 5 * time.Second}
 	slowBody = failure{http.StatusRequestTimeout, "slow-body", "The request did not arrive",
 		"The rest of the request's body did not arrive in time.", "try again; check your connection", 0}
-	timedOut = failure{http.StatusGatewayTimeout, publicwire.TimedOut, "The application does not answer",
+	timedOut = failure{http.StatusGatewayTimeout, gatewaywire.TimedOut, "The application does not answer",
 		"It took too long to answer.", "try again later", 0}
-	badGateway = failure{http.StatusBadGateway, publicwire.Unreachable, "The application cannot be reached",
+	badGateway = failure{http.StatusBadGateway, gatewaywire.Unreachable, "The application cannot be reached",
 		"It closed the connection, or gave no valid answer.", "try again in a moment", 0}
 	notReached = failure{http.StatusServiceUnavailable, "not-reached", "The application cannot be reached",
 		"The address of its cluster does not answer at present.", "try again in a minute", 30 * time.Second}
@@ -53,8 +53,8 @@ var (
 
 // agentFailures are the answers to what an agent says by itself.
 var agentFailures = map[string]failure{
-	publicwire.NoRoute: noRoute, publicwire.NotReady: notReady, publicwire.Unreachable: badGateway,
-	publicwire.TimedOut: timedOut, publicwire.Busy: busy,
+	gatewaywire.NoRoute: noRoute, gatewaywire.NotReady: notReady, gatewaywire.Unreachable: badGateway,
+	gatewaywire.TimedOut: timedOut, gatewaywire.Busy: busy,
 }
 
 //go:embed page.html

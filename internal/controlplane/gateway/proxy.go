@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
-	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -74,7 +74,7 @@ func (g *Gateway) newProxy() http.Handler {
 
 // forwarded tells the App of its client. What the client said of that itself is dropped.
 func forwarded(h http.Header, v *visit, in *http.Request) {
-	for name := range publicwire.ClientHeaders {
+	for name := range gatewaywire.ClientHeaders {
 		h.Del(name)
 	}
 	h.Set(headerRequestID, v.id)
@@ -97,7 +97,7 @@ func onlyWebSockets(h http.Header) {
 // answered replaces what the agent says by itself by a page of the gateway's.
 func (g *Gateway) answered(resp *http.Response) error {
 	resp.Header.Del("Alt-Svc") // the App has no address of its own for visitors
-	word := resp.Header.Get(publicwire.HeaderFailed)
+	word := resp.Header.Get(gatewaywire.HeaderFailed)
 	if word == "" {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // maxCredentials bounds a credentials file: a certificate with its chain, a key and two CAs.
@@ -88,7 +88,7 @@ func (c *Credentials) TLSConfig() (*tls.Config, error) {
 		return nil, errors.New("certificate and key: are missing or do not belong together")
 	}
 	roots := x509.NewCertPool()
-	if !anchor.Append(roots, []byte(c.CA)) {
+	if !trustanchor.Append(roots, []byte(c.CA)) {
 		return nil, errors.New("ca: holds no certificate")
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{cert}}, nil

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // The roles of operators. Each may do what the one before may.
@@ -85,7 +85,7 @@ func (a *Operators) Create(ctx context.Context, opts OperatorOptions) (Credentia
 	if _, err := a.ca.Reload(); err != nil {
 		return Credentials{}, err
 	}
-	issued, key, err := a.ca.Client(opts.Name, anchor.LeafURI(at.TrustDomain, ca.RoleOperator, opts.Name), opts.TTL, opts.reason)
+	issued, key, err := a.ca.Client(opts.Name, trustanchor.LeafURI(at.TrustDomain, ca.RoleOperator, opts.Name), opts.TTL, opts.reason)
 	if err != nil {
 		return Credentials{}, err
 	}

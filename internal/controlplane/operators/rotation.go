@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // CAStatus is how the CA stands, and its rotation.
@@ -241,7 +241,7 @@ func (a *Authority) runnersWaiting(ctx context.Context, step ca.Step) ([]Dependa
 func (a *Authority) caInfos() []CAInfo {
 	infos := []CAInfo{infoOf(CASigns, a.ca.Certificate())}
 	for _, c := range a.ca.Intermediates() {
-		infos = append(infos, infoOf(CASignsFor+anchor.RoleOf(c), c))
+		infos = append(infos, infoOf(CASignsFor+trustanchor.RoleOf(c), c))
 	}
 	if other := a.ca.Other(); other != nil {
 		infos = append(infos, infoOf(CATrusted, other))

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
@@ -128,9 +128,9 @@ func (c *TLSConfig) judge(certs []*x509.Certificate) (*runner, *Refusal) {
 	if err != nil {
 		return nil, refuse(leaf, "", RefusedUnknown, "the certificate is not one that the agent trusts: %v", err)
 	}
-	name, err := credentials.CertificateName(leaf, c.TrustDomain, anchor.RoleRunner)
+	name, err := credentials.CertificateName(leaf, c.TrustDomain, trustanchor.RoleRunner)
 	if err == nil {
-		err = anchor.SignedFor(chains, c.TrustDomain, anchor.RoleRunner)
+		err = trustanchor.SignedFor(chains, c.TrustDomain, trustanchor.RoleRunner)
 	}
 	if err != nil {
 		return nil, refuse(leaf, "", RefusedUnknown, "%v", err)
@@ -172,7 +172,7 @@ func expiry(chains [][]*x509.Certificate) time.Time {
 func refuse(cert *x509.Certificate, trustDomain string, code runnerapi.Code, format string, args ...any) *Refusal {
 	r := &Refusal{Code: code, Message: printable.Shorten(fmt.Sprintf(format, args...), maxRefusal), Certificate: cert.SerialNumber.Text(16)}
 	if trustDomain != "" {
-		r.Runner, _ = credentials.CertificateName(cert, trustDomain, anchor.RoleRunner)
+		r.Runner, _ = credentials.CertificateName(cert, trustDomain, trustanchor.RoleRunner)
 	}
 	return r
 }

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/wire"
 )
@@ -38,7 +38,7 @@ func (c *TLSConfig) judgeRefresh(state tls.ConnectionState) *Refusal {
 	leaf := state.PeerCertificates[0]
 	chains, err := c.verify(state.PeerCertificates)
 	if err == nil {
-		err = anchor.SignedFor(chains, c.TrustDomain, anchor.RoleControlPlane)
+		err = trustanchor.SignedFor(chains, c.TrustDomain, trustanchor.RoleControlPlane)
 	}
 	if err != nil {
 		return refuse(leaf, "", RefusedUnknown, "the agent does not trust the certificate of a refresh request: %v", err)

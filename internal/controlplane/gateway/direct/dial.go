@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
-	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
 // unsentError is a failure to connect: nothing of the request was sent.
@@ -93,7 +93,7 @@ func (t *target) connect(ctx context.Context, name string, protocol string) (net
 		return nil, unsentError{unreachableError{err}}
 	}
 	conn := tls.Client(raw, &tls.Config{
-		ServerName: name, MinVersion: tls.VersionTLS12, NextProtos: []string{publicwire.ProtocolGateway, protocol},
+		ServerName: name, MinVersion: tls.VersionTLS12, NextProtos: []string{gatewaywire.ProtocolGateway, protocol},
 		InsecureSkipVerify: true, //nolint:gosec // verify compares the key with that of the agent's cluster: a chain would prove less
 		VerifyConnection:   h.verify,
 	})
@@ -117,10 +117,10 @@ func silent(err error) bool {
 // verify accepts the key that the agent's cluster presents for the host, and no other. A gateway is
 // never an endpoint: requests would go round and round.
 func (h *host) verify(state tls.ConnectionState) error {
-	if state.NegotiatedProtocol == publicwire.ProtocolGateway {
+	if state.NegotiatedProtocol == gatewaywire.ProtocolGateway {
 		return errGateway
 	}
-	if key := h.key.Load(); key == nil || publicwire.KeyOf(leaf(state)) != *key {
+	if key := h.key.Load(); key == nil || gatewaywire.KeyOf(leaf(state)) != *key {
 		return errKey
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
 const (
@@ -89,7 +89,7 @@ func (w *Way) RoundTrip(r *http.Request) (resp *http.Response, unsent bool, err 
 	}
 	out := r.Clone(ctx)
 	out.URL.Scheme, out.URL.Host = "https", w.host.Name
-	out.Header.Add(publicwire.HeaderLoop, publicwire.LoopID)
+	out.Header.Add(gatewaywire.HeaderLoop, gatewaywire.LoopID)
 	body := &lentBody{ReadCloser: r.Body}
 	if r.Body != nil && r.Body != http.NoBody {
 		out.Body = body
@@ -97,7 +97,7 @@ func (w *Way) RoundTrip(r *http.Request) (resp *http.Response, unsent bool, err 
 	resp, err = w.transport(r).RoundTrip(out)
 	if err == nil {
 		stop() // the answer may be long
-		resp.Header.Del(publicwire.HeaderFailed)
+		resp.Header.Del(gatewaywire.HeaderFailed)
 		return resp, false, nil
 	}
 	if r.Context().Err() != nil {
@@ -141,7 +141,7 @@ func (h *host) doubt() {
 }
 
 func (w *Way) transport(r *http.Request) *http.Transport {
-	if publicwire.IsGRPC(r.Header) {
+	if gatewaywire.IsGRPC(r.Header) {
 		return w.link.http2
 	}
 	return w.link.http1

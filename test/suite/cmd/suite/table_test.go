@@ -73,7 +73,7 @@ func TestEveryFuzzTargetHasAJob(t *testing.T) {
 	for _, j := range fuzzJobs(m) {
 		jobs = append(jobs, j.name)
 	}
-	require.Contains(t, jobs, "internal/anchor FuzzParse")
+	require.Contains(t, jobs, "internal/trustanchor FuzzParse")
 	total := 0
 	require.NoError(t, filepath.WalkDir(".", func(path string, _ os.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(path, benchModule) {

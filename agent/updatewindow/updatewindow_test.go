@@ -1,4 +1,4 @@
-package window_test
+package updatewindow_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/agent/window"
+	"github.com/pipeops/pipeops-vm-agent/agent/updatewindow"
 )
 
 func at(t *testing.T, text string) time.Time {
@@ -37,7 +37,7 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 		{"22:00-24:00", "2026-11-21T23:59:00Z", true},
 		{"Mon 01:00-02:00; Sat 12:00-13:00", "2026-11-21T12:30:00Z", true},
 	} {
-		list, err := window.Parse(c.windows)
+		list, err := updatewindow.Parse(c.windows)
 		require.NoError(t, err, c.windows)
 		assert.Equal(t, c.open, list.Contains(at(t, c.now)), "%s at %s", c.windows, c.now)
 	}
@@ -51,7 +51,7 @@ func TestWhenTheNextWindowOpens(t *testing.T) {
 		{"Sat 02:00-04:00; 13:00-14:00", "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"},
 		{"Sun 02:30-03:00 Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-29T01:30:00Z"}, // an hour that is left out
 	} {
-		list, err := window.Parse(c.windows)
+		list, err := updatewindow.Parse(c.windows)
 		require.NoError(t, err, c.windows)
 		assert.True(t, at(t, c.next).Equal(list.Next(at(t, c.now))), "%s after %s: %s", c.windows, c.now, list.Next(at(t, c.now)))
 	}
@@ -70,7 +70,7 @@ func TestWhatIsNoWindowIsExplained(t *testing.T) {
 		"Sat 02:00-02:00":                   "no time at all",
 		"Sat 02:00-04:00 UTC Sun 1:00-2:00": "separate windows with a semicolon",
 	} {
-		_, err := window.Parse(text)
+		_, err := updatewindow.Parse(text)
 		require.ErrorContains(t, err, want, text)
 	}
 }
@@ -79,7 +79,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("Sat,Sun 02:00-04:00 Europe/Berlin")
 	f.Add("Fri-Mon 22:00-04:00; 00:00-24:00 ../etc/passwd")
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := window.Parse(text)
+		list, err := updatewindow.Parse(text)
 		if err != nil || len(list) == 0 {
 			return
 		}

@@ -1,6 +1,6 @@
-// Package race connects to one of several addresses, or by one of several transports. It tries each
+// Package dialrace connects to one of several addresses, or by one of several transports. It tries each
 // when those before it have failed or take long, and the first that works wins (RFC 8305).
-package race
+package dialrace
 
 import (
 	"context"

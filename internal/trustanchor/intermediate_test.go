@@ -1,4 +1,4 @@
-package anchor_test
+package trustanchor_test
 
 import (
 	"crypto/x509"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 func TestOnlyTheExactIntermediateCACounts(t *testing.T) {
@@ -24,11 +24,11 @@ func TestOnlyTheExactIntermediateCACounts(t *testing.T) {
 		"spiffe://u@trust/ca/agent": "", "spiffe://trust": "", "spiffe:ca/agent": "",
 	} {
 		issuer := &x509.Certificate{IsCA: true, URIs: []*url.URL{parse(text)}}
-		assert.Equal(t, role, anchor.RoleOf(issuer), text)
+		assert.Equal(t, role, trustanchor.RoleOf(issuer), text)
 		chain := [][]*x509.Certificate{{{}, issuer, {IsCA: true}}}
-		assert.Equal(t, text == "spiffe://trust/ca/agent", anchor.SignedFor(chain, "trust", anchor.RoleAgent) == nil, text)
+		assert.Equal(t, text == "spiffe://trust/ca/agent", trustanchor.SignedFor(chain, "trust", trustanchor.RoleAgent) == nil, text)
 	}
-	right := anchor.IntermediateURI("trust", anchor.RoleAgent)
+	right := trustanchor.IntermediateURI("trust", trustanchor.RoleAgent)
 	for name, chains := range map[string][][]*x509.Certificate{
 		"nothing verified":           nil,
 		"an empty chain":             {{}},
@@ -37,8 +37,8 @@ func TestOnlyTheExactIntermediateCACounts(t *testing.T) {
 		"two identities":             {{{}, {IsCA: true, URIs: []*url.URL{right, right}}}},
 		"the right one not above it": {{{}, {IsCA: true}, {IsCA: true, URIs: []*url.URL{right}}}},
 	} {
-		require.Error(t, anchor.SignedFor(chains, "trust", anchor.RoleAgent), name)
+		require.Error(t, trustanchor.SignedFor(chains, "trust", trustanchor.RoleAgent), name)
 	}
 	good := []*x509.Certificate{{}, {IsCA: true, URIs: []*url.URL{right}}}
-	require.NoError(t, anchor.SignedFor([][]*x509.Certificate{{{}}, good}, "trust", anchor.RoleAgent), "any chain")
+	require.NoError(t, trustanchor.SignedFor([][]*x509.Certificate{{{}}, good}, "trust", trustanchor.RoleAgent), "any chain")
 }

@@ -1,4 +1,4 @@
-package publicwire
+package gatewaywire
 
 import (
 	"crypto/sha256"

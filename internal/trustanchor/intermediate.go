@@ -1,4 +1,4 @@
-package anchor
+package trustanchor
 
 import (
 	"crypto/x509"

@@ -1,4 +1,4 @@
-package publicwire_test
+package gatewaywire_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/publicwire"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
 func TestEndpointsAreAddressesOrNames(t *testing.T) {
@@ -17,6 +17,6 @@ func TestEndpointsAreAddressesOrNames(t *testing.T) {
 		"a..b": false, "-a.b": false, "a-.b": false, "a_b.c": false, "https://a.b": false, "a.b/c": false, "a@b.c": false,
 		strings.Repeat("a", 64) + ".b": false, strings.Repeat("a.", 127) + "b": false,
 	} {
-		assert.Equal(t, ok, publicwire.IsEndpoint(text), text)
+		assert.Equal(t, ok, gatewaywire.IsEndpoint(text), text)
 	}
 }

@@ -1,4 +1,4 @@
-package race_test
+package dialrace_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/race"
+	"github.com/pipeops/pipeops-vm-agent/internal/dialrace"
 )
 
 const patience = 100 * time.Millisecond
@@ -33,7 +33,7 @@ type field struct {
 func (f *field) run(ctx context.Context, lanes ...lane) (string, []error) {
 	f.started = map[string]time.Duration{}
 	begin := time.Now()
-	return race.Race[string]{
+	return dialrace.Race[string]{
 		Patience: patience,
 		Next: func() func(context.Context) (string, error) {
 			if len(lanes) == 0 {

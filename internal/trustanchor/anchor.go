@@ -1,8 +1,8 @@
-// Package anchor makes trust anchors of CA certificates, for agents and Runners, which must trust a
+// Package trustanchor makes trust anchors of CA certificates, for agents and Runners, which must trust a
 // control plane for longer than any of its CAs lasts. It also checks for which role a chain from an
 // anchor is good. It imports none of our packages, so that
 // every wire may import it.
-package anchor
+package trustanchor
 
 import (
 	"crypto/x509"

@@ -1,6 +1,6 @@
-// Package publicwire is what the gateway and an agent must agree on about public streams. A stream
+// Package gatewaywire is what the gateway and an agent must agree on about public streams. A stream
 // carries HTTP/1.1, with the public request's own host, path and header.
-package publicwire
+package gatewaywire
 
 import (
 	"net/http"
