@@ -207,5 +207,5 @@ func deploy(ctx context.Context, t operatorapi.Target, f form) (outcome, error) 
 		return outcome{}, err
 	}
 	_, err = operatorapi.DeployApp.Do(ctx, t, operatorapi.DeployAppInput{Write: f.write(), AppKey: key, Body: operatorapi.DeployAppBody{Spec: spec}})
-	return outcome{to: appPath(key, ""), done: "deploy-app"}, err
+	return outcome{to: appPath(key), done: "deploy-app"}, err
 }
