@@ -67,7 +67,7 @@ func (c *Console) readApp(key operatorapi.AppKey) func(context.Context) (appData
 // appChanges are those that the agent carries out for the Runner as which the operator acts.
 var appChanges = map[string]change{
 	"/agents/{name}/deploy": {
-		call: operatorapi.DeployApp.ID, title: "Deploy an App of {name}", page: "/console/", askOf: askDeploy, do: deploy,
+		call: operatorapi.DeployApp.ID, title: "Deploy an App to {name}", page: "/console/", askOf: askDeploy, do: deploy,
 	},
 	"/agents/{name}/app/restart": {
 		call: operatorapi.RestartApp.ID, title: "Restart an App of {name}", page: "/console/",
