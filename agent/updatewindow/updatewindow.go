@@ -1,5 +1,5 @@
-// Package updatewindow implements the cluster owner's time windows, in which the agent may update itself:
-// `Sat,Sun 02:00-04:00 Europe/Berlin`. The existing calendar libraries (cron, systemd's,
+// Package updatewindow implements the cluster owner's time windows, in which the agent may update
+// itself: `Sat,Sun 02:00-04:00 Europe/Berlin`. The existing calendar libraries (cron, systemd's,
 // Alertmanager's) only know points in time, or have a notation of their own that is hard to guess.
 package updatewindow
 

@@ -137,8 +137,8 @@ func TestAnOperatorActsAsARunner(t *testing.T) {
 	}
 }
 
-// TestAnOperatorDeploysByAForm, which begins with what the App is. The operators' audit log does not
-// get the spec.
+// TestAnOperatorDeploysByAForm, which begins with what the App is. The operators' audit log does
+// not get the spec.
 func TestAnOperatorDeploysByAForm(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +39,8 @@ type fakeProvider struct {
 	key *ecdsa.PrivateKey
 	now func() time.Time
 
+	// away has the provider answer 404 to everything.
+	away  atomic.Bool
 	mu    sync.Mutex
 	codes map[string]url.Values // what was asked for, by code
 	// claims changes the ID token's claims, and sign makes the token; nil for ES256 with the
@@ -58,7 +61,13 @@ func newFakeProvider(t *testing.T, now func() time.Time) *fakeProvider {
 	mux.HandleFunc("GET /keys", f.keys)
 	mux.HandleFunc("GET /authorize", f.authorize)
 	mux.HandleFunc("POST /token", f.token)
-	f.Server = httptest.NewTLSServer(mux)
+	f.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f.away.Load() {
+			http.NotFound(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
 	t.Cleanup(f.Close)
 	return f
 }

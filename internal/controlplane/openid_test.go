@@ -219,11 +219,9 @@ func TestSigningInLeadsNowhereElse(t *testing.T) {
 // TestTheProviderMayBeAwayAtTheStart: the control plane starts, and the page says what is wrong.
 func TestTheProviderMayBeAwayAtTheStart(t *testing.T) {
 	var f *fakeProvider
-	var handler http.Handler
 	p := start(t, func(c *Config) {
 		f = newFakeProvider(t, c.Now)
-		handler = f.Config.Handler
-		f.Config.Handler = http.NotFoundHandler()
+		f.away.Store(true)
 		c.OpenID = openIDSettings(f.URL, f.Certificate())
 	})
 	b := p.browserFor(f.Certificate())
@@ -233,7 +231,7 @@ func TestTheProviderMayBeAwayAtTheStart(t *testing.T) {
 	status, body = p.signedIn(p.operator("alice", operators.RoleViewer)).get("/console/")
 	assert.Equal(t, http.StatusOK, status, "certificates work")
 	assert.NotEmpty(t, body)
-	f.Config.Handler = handler
+	f.away.Store(false)
 	p.clock.forward(3 * time.Second)
 	status, body = b.get("/console/sign-in")
 	assert.Equal(t, http.StatusOK, status, body)

@@ -1,5 +1,5 @@
-// Package dialrace connects to one of several addresses, or by one of several transports. It tries each
-// when those before it have failed or take long, and the first that works wins (RFC 8305).
+// Package dialrace connects to one of several addresses, or by one of several transports. It tries
+// each when those before it have failed or take long, and the first that works wins (RFC 8305).
 package dialrace
 
 import (

@@ -1,7 +1,6 @@
-// Package trustanchor makes trust anchors of CA certificates, for agents and Runners, which must trust a
-// control plane for longer than any of its CAs lasts. It also checks for which role a chain from an
-// anchor is good. It imports none of our packages, so that
-// every wire may import it.
+// Package trustanchor makes trust anchors of CA certificates, for agents and Runners, which must
+// trust a control plane for longer than any of its CAs lasts. It also checks for which role a chain
+// from an anchor is good. It imports none of our packages, so that every wire may import it.
 package trustanchor
 
 import (

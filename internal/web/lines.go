@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 const (
@@ -23,15 +22,21 @@ const (
 // lineHTML is one line of a log, as the page's template has it.
 var lineHTML = template.Must(template.New("line").Parse(`<li><span class="from">{{.Pod}}</span> {{.Line}}</li>`))
 
+// Line is a line of a log.
+type Line struct {
+	Time      time.Time
+	Pod, Line string
+}
+
 // Lines sends the lines of a log in batches, until the log or the page ends. The function reads the
 // log until ctx ends.
-func (s *Stream) Lines(ctx context.Context, read func(ctx context.Context, emit func(runnerapi.LogLine) error) error) error {
+func (s *Stream) Lines(ctx context.Context, read func(ctx context.Context, emit func(Line) error) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lines := make(chan runnerapi.LogLine)
+	lines := make(chan Line)
 	go func() {
 		defer close(lines)
-		_ = read(ctx, func(l runnerapi.LogLine) error { // the page connects again, and then shows what is wrong
+		_ = read(ctx, func(l Line) error { // the page connects again, and then shows what is wrong
 			select {
 			case lines <- l:
 				return nil
@@ -53,17 +58,17 @@ func LastLine(r *http.Request) time.Time {
 	return last
 }
 
-// LinesAfter begins with lines that may follow the last one, or with no line.
-func LinesAfter(last, now time.Time, tail int) runnerapi.LogOptions {
-	opts := runnerapi.LogOptions{Follow: true}
-	if !last.IsZero() {
-		opts.Tail, opts.Since = tail, max(now.Sub(last), time.Second)
+// LinesAfter returns how many last lines of each pod may follow the last one that the page has, and
+// how old they may be. Without such a line, only new ones follow.
+func LinesAfter(last, now time.Time, most int) (tail int, since time.Duration) {
+	if last.IsZero() {
+		return 0, 0
 	}
-	return opts
+	return most, max(now.Sub(last), time.Second)
 }
 
 // sendLines sends lines in batches, until the log or the page ends.
-func (s *Stream) sendLines(ctx context.Context, lines <-chan runnerapi.LogLine) error {
+func (s *Stream) sendLines(ctx context.Context, lines <-chan Line) error {
 	flush := time.NewTicker(batchPause)
 	defer flush.Stop()
 	var batch bytes.Buffer

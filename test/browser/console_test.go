@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
@@ -36,9 +37,9 @@ type office struct {
 	site string
 }
 
-func newOffice(t *testing.T) *office {
+func newOffice(t *testing.T, change ...func(*controlplane.Config)) *office {
 	t.Helper()
-	p := planetest.Start(t)
+	p := planetest.Start(t, change...)
 	return &office{p, t, p.URL() + "/console"}
 }
 
@@ -187,6 +188,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		"enrolment": "/enrolment", "token-new": "/enrolment/new", "approve": "/agents/agent00200/approve?key=a1b2-c3d4-a1b2-c3d4", "deny": "/agents/agent00200/deny",
 		"runners": "/runners", "runner-new": "/runners/new", "hosts": "/hosts", "webhooks": "/webhooks", "webhook": "/webhooks/pager", "webhook-new": "/webhooks/new",
 		"announcements": "/announcements", "releases": "/releases", "ca": "/ca", "operators": "/operators", "operator-new": "/operators/new", "audit": "/audit?verify=1",
+		"deploy": "/agents/bakery/deploy", "set-runner": "/operators/set-runner",
 		"label": "/agents/bakery/label?labels=env%3Dprod", "revoke": "/agents/bakery/revoke", "missing": "/agents/nowhere",
 	}, "wide", "phone")
 	o.operate(b)

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 )
 
 // The defaults of Config.
@@ -66,8 +66,8 @@ func (c *Config) Validate(bad func(format string, args ...any)) {
 		bad("--openid-role: is missing, so nobody could sign in; give GROUP=ROLE, for example platform-team=operator")
 	}
 	for group, role := range c.Roles {
-		if group == "" || !slices.Contains(operators.Roles, role) {
-			bad("--openid-role: %q is not GROUP=ROLE; roles are %s", group+"="+role, strings.Join(operators.Roles, ", "))
+		if group == "" || !slices.Contains(authn.Roles, role) {
+			bad("--openid-role: %q is not GROUP=ROLE; roles are %s", group+"="+role, strings.Join(authn.Roles, ", "))
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (c *Config) Digest() string {
 // role returns the greatest role of some groups; empty for none.
 func (c *Config) role(groups []string) (role string) {
 	for _, group := range groups {
-		if found := c.Roles[group]; operators.Includes(found, role) {
+		if found := c.Roles[group]; authn.Includes(found, role) {
 			role = found
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 )
 
 func settings() Config {
 	return Config{
 		Issuer: "https://id.example.com/dex", ClientID: "console", ClientSecret: "secret", NameClaim: DefaultNameClaim, GroupsClaim: DefaultGroupsClaim,
-		Roles: map[string]string{"platform": operators.RoleAdmin, "support": operators.RoleViewer},
+		Roles: map[string]string{"platform": authn.RoleAdmin, "support": authn.RoleViewer},
 	}
 }
 
@@ -56,7 +56,7 @@ func TestSessionsEndWithTheSettings(t *testing.T) {
 		"name":   func(c *Config) { c.NameClaim = "sub" },
 		"groups": func(c *Config) { c.GroupsClaim = "roles" },
 		"role": func(c *Config) {
-			c.Roles = map[string]string{"platform": operators.RoleViewer, "support": operators.RoleViewer}
+			c.Roles = map[string]string{"platform": authn.RoleViewer, "support": authn.RoleViewer}
 		},
 	} {
 		c := settings()

@@ -23,8 +23,8 @@ type SignIn struct {
 	Role     string `json:"role,omitempty"`
 }
 
-// RecordSignIn records a sign-in, and carries it out unless it was refused. No session opens without
-// a record.
+// RecordSignIn records a sign-in, and carries it out unless it was refused. No session opens
+// without a record.
 func (s *Server) RecordSignIn(ctx context.Context, in SignIn, refused error, open func(context.Context) error) error {
 	recorder := s.performer.recorder
 	r := &record{AuditRecord: runnerapi.AuditRecord{

@@ -32,9 +32,9 @@ func appIn(agent string, values url.Values) operatorapi.AppKey {
 	return operatorapi.AppKey{Agent: agent, Namespace: values.Get("namespace"), App: values.Get("app")}
 }
 
-// appPath returns the path of a page about an App, with its query.
-func appPath(k operatorapi.AppKey, page string) string {
-	return agentPath(k.Agent) + "/app" + page + "?" + appQuery(k)
+// appPath returns the path of an App's page, with its query.
+func appPath(k operatorapi.AppKey) string {
+	return agentPath(k.Agent) + "/app?" + appQuery(k)
 }
 
 func appQuery(k operatorapi.AppKey) string {
@@ -67,7 +67,7 @@ func (c *Console) readApp(key operatorapi.AppKey) func(context.Context) (appData
 // appChanges are those that the agent carries out for the Runner as which the operator acts.
 var appChanges = map[string]change{
 	"/agents/{name}/deploy": {
-		call: operatorapi.DeployApp.ID, title: "Deploy an App of {name}", page: "/console/", askOf: askDeploy, do: deploy,
+		call: operatorapi.DeployApp.ID, title: "Deploy an App to {name}", page: "/console/", askOf: askDeploy, do: deploy,
 	},
 	"/agents/{name}/app/restart": {
 		call: operatorapi.RestartApp.ID, title: "Restart an App of {name}", page: "/console/",
@@ -79,7 +79,7 @@ var appChanges = map[string]change{
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
 			key := appIn(f.name, f.values)
 			_, err := operatorapi.RestartApp.Do(ctx, t, operatorapi.AppInput{Write: f.write(), AppKey: key})
-			return outcome{to: appPath(key, ""), done: "restart-app"}, err
+			return outcome{to: appPath(key), done: "restart-app"}, err
 		},
 	},
 	"/agents/{name}/app/scale": {
@@ -100,9 +100,9 @@ var appChanges = map[string]change{
 				return outcome{}, err
 			}
 			_, err = operatorapi.ScaleApp.Do(ctx, t, operatorapi.ScaleAppInput{
-				Write: f.write(), AppKey: key, Body: operatorapi.ScaleAppBody{Replicas: int32(n)}, //nolint:gosec // it is small
+				Write: f.write(), AppKey: key, Body: operatorapi.ScaleAppBody{Replicas: int32(n)},
 			})
-			return outcome{to: appPath(key, ""), done: "scale-app"}, err
+			return outcome{to: appPath(key), done: "scale-app"}, err
 		},
 	},
 	"/agents/{name}/app/rollback": {
@@ -126,7 +126,7 @@ var appChanges = map[string]change{
 			_, err = operatorapi.RollbackApp.Do(ctx, t, operatorapi.RollbackAppInput{
 				Write: f.write(), AppKey: key, Body: operatorapi.RollbackAppBody{Revision: int64(to)},
 			})
-			return outcome{to: appPath(key, ""), done: "rollback-app"}, err
+			return outcome{to: appPath(key), done: "rollback-app"}, err
 		},
 	},
 }
@@ -137,6 +137,6 @@ func appQuestion(agent string, query url.Values, command, flags string, q web.Qu
 	q.With = runnerProgram
 	q.Command = fmt.Sprintf("%s %s %s %s -n %s%s", runnerProgram, command, agent, key.App, key.Namespace, flags)
 	q.Hidden = append(q.Hidden, web.Hidden{Name: "namespace", Value: key.Namespace}, web.Hidden{Name: "app", Value: key.App})
-	q.Back, q.BackText = appPath(key, ""), key.Namespace+"/"+key.App
+	q.Back, q.BackText = appPath(key), key.Namespace+"/"+key.App
 	return q
 }

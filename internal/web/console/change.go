@@ -157,7 +157,7 @@ func (c *Console) change(change change) web.Handler {
 		if strings.Contains(out.to, sep) {
 			sep = "&"
 		}
-		http.Redirect(w, r, out.to+sep+"done="+out.done, http.StatusSeeOther) //nolint:gosec // a path of this server
+		http.Redirect(w, r, out.to+sep+"done="+out.done, http.StatusSeeOther)
 		return nil
 	}
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,12 @@ const specPrefix = "spec."
 
 // firstFields are shown before the others, which are folded away.
 var firstFields = []string{"image", "type", "replicas", "ports", "env", "ingress", "resources"}
+
+// examples are values of properties that forms often have.
+var examples = map[string]string{
+	"ports": `[{"port": 8080}]`, "env": `[{"name": "GREETING", "value": "hello"}]`,
+	"resources": `{"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}}`,
+}
 
 // property is a property of an App's spec, as the schema of the Runner API has it.
 type property struct {
@@ -82,7 +89,11 @@ func (p property) field(value json.RawMessage) web.Field {
 		f.Min, f.Max = bound(p.schema.Minimum, 0), bound(p.schema.Maximum, 1<<31-1)
 	case !p.is(huma.TypeString):
 		f.Kind = "textarea"
-		f.Hint += " Write it as JSON."
+		f.Hint += " Write it as JSON"
+		if example := examples[p.name]; example != "" {
+			f.Hint += ", such as " + example
+		}
+		f.Hint += "."
 	}
 	return f
 }
@@ -128,9 +139,9 @@ func (p property) value(text string) (json.RawMessage, error) {
 func (p property) example() string {
 	switch p.schema.Type {
 	case huma.TypeArray:
-		return `[{"port": 8080}] or ["a", "b"]`
+		return cmp.Or(examples[p.name], `["a", "b"]`)
 	case huma.TypeObject:
-		return `{"key": "value"}`
+		return cmp.Or(examples[p.name], `{"key": "value"}`)
 	}
 	return "3"
 }
@@ -207,5 +218,5 @@ func deploy(ctx context.Context, t operatorapi.Target, f form) (outcome, error) 
 		return outcome{}, err
 	}
 	_, err = operatorapi.DeployApp.Do(ctx, t, operatorapi.DeployAppInput{Write: f.write(), AppKey: key, Body: operatorapi.DeployAppBody{Spec: spec}})
-	return outcome{to: appPath(key, ""), done: "deploy-app"}, err
+	return outcome{to: appPath(key), done: "deploy-app"}, err
 }

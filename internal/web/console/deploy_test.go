@@ -63,6 +63,19 @@ func TestAFormThatIsSentUnchangedIsTheSameSpec(t *testing.T) {
 	assert.Equal(t, filled(), spec)
 }
 
+// TestTheExamplesAreSpecs of Apps.
+func TestTheExamplesAreSpecs(t *testing.T) {
+	sent := url.Values{"spec.image": {"nginx"}}
+	for name, example := range examples {
+		sent.Set("spec."+name, example)
+	}
+	spec, err := specIn(sent)
+	require.NoError(t, err)
+	assert.Len(t, spec.Ports, 1)
+	assert.Equal(t, "hello", spec.Env[0].Value)
+	assert.Equal(t, "256Mi", spec.Resources.Limits.Memory)
+}
+
 // TestAFieldThatCannotBeReadIsNamed, with what to write.
 func TestAFieldThatCannotBeReadIsNamed(t *testing.T) {
 	for says, sent := range map[string]url.Values{

@@ -62,13 +62,14 @@ func (c *Console) logsLive(w http.ResponseWriter, r *http.Request) error {
 	defer end()
 	go c.identifyAgain(ctx, cancel)
 	last := web.LastLine(r)
-	opts := web.LinesAfter(last, c.opts.Now(), logTail)
-	return stream.Lines(ctx, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {
+	opts := runnerapi.LogOptions{Follow: true}
+	opts.Tail, opts.Since = web.LinesAfter(last, c.opts.Now(), logTail)
+	return stream.Lines(ctx, func(ctx context.Context, emit func(web.Line) error) error {
 		return c.opts.Logs(ctx, operatorapi.AppLog{AppKey: key, LogOptions: opts}, func(l runnerapi.LogLine) error {
 			if !l.Time.After(last) {
 				return nil // Kubernetes begins at a whole second
 			}
-			return emit(l)
+			return emit(web.Line(l))
 		})
 	})
 }

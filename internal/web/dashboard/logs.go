@@ -59,12 +59,14 @@ func (d *Dashboard) logsLive(w http.ResponseWriter, r *http.Request) error {
 	}
 	d.cluster.changes(ctx, all...)
 	last := web.LastLine(r)
-	return stream.Lines(ctx, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {
-		return d.cluster.logs.Logs(ctx, key, web.LinesAfter(last, d.opts.Now(), logTail), func(l runnerapi.LogLine) error {
+	opts := runnerapi.LogOptions{Follow: true}
+	opts.Tail, opts.Since = web.LinesAfter(last, d.opts.Now(), logTail)
+	return stream.Lines(ctx, func(ctx context.Context, emit func(web.Line) error) error {
+		return d.cluster.logs.Logs(ctx, key, opts, func(l runnerapi.LogLine) error {
 			if !l.Time.After(last) {
 				return nil // Kubernetes begins at a whole second
 			}
-			return emit(l)
+			return emit(web.Line(l))
 		})
 	})
 }
