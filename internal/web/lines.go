@@ -6,6 +6,7 @@ import (
 	"context"
 	"html/template"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
@@ -31,10 +32,12 @@ type Line struct {
 // Lines sends the lines of a log in batches, until the log or the page ends. The function reads the
 // log until ctx ends.
 func (s *Stream) Lines(ctx context.Context, read func(ctx context.Context, emit func(Line) error) error) error {
+	var reading sync.WaitGroup
+	defer reading.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	lines := make(chan Line)
-	go func() {
+	reading.Go(func() {
 		defer close(lines)
 		_ = read(ctx, func(l Line) error { // the page connects again, and then shows what is wrong
 			select {
@@ -44,7 +47,7 @@ func (s *Stream) Lines(ctx context.Context, read func(ctx context.Context, emit 
 				return ctx.Err()
 			}
 		})
-	}()
+	})
 	return s.sendLines(ctx, lines)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
@@ -50,6 +51,8 @@ func (c *Console) logs(w http.ResponseWriter, r *http.Request) error {
 // the session, and with the right to act as the Runner.
 func (c *Console) logsLive(w http.ResponseWriter, r *http.Request) error {
 	key := appIn(r.PathValue("name"), r.URL.Query())
+	var identifying sync.WaitGroup
+	defer identifying.Wait()
 	ctx, cancel := context.WithCancel(calling(r.Context()))
 	defer cancel()
 	if err := c.opts.ReadsApps(ctx); err != nil {
@@ -60,7 +63,7 @@ func (c *Console) logsLive(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer end()
-	go c.identifyAgain(ctx, cancel)
+	identifying.Go(func() { c.identifyAgain(ctx, cancel) })
 	last := web.LastLine(r)
 	opts := runnerapi.LogOptions{Follow: true}
 	opts.Tail, opts.Since = web.LinesAfter(last, c.opts.Now(), logTail)
