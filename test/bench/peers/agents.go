@@ -27,6 +27,7 @@ type agentsSettings struct {
 	Tellers   int
 	Kills     int
 	Looks     int // at a page of the console
+	Closed    time.Duration
 }
 
 const (
@@ -81,12 +82,13 @@ func runAgents(ctx context.Context, args []string) (err error) {
 	flags.IntVar(&b.Events, "events", 20000, "announcements over the broker's outages")
 	flags.IntVar(&b.Kills, "kills", 3, "how often RabbitMQ is killed while it makes up for an outage")
 	flags.IntVar(&b.Looks, "looks", 50, "how often each page of the console is looked at")
+	flags.DurationVar(&b.Closed, "closed", closedFor, "wait after the console's pages were closed, until memory is looked at")
 	flags.IntVar(&b.Tellers, "tellers", 2000, "agents whose Apps these announcements are about")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *short {
-		b.Agents, b.Settle, b.Idle, b.Events, b.Tellers, b.Kills, b.Looks = 500, 5*time.Second, 8*time.Second, 4000, 400, 1, 5
+		b.Agents, b.Settle, b.Idle, b.Events, b.Tellers, b.Kills, b.Looks, b.Closed = 500, 5*time.Second, 8*time.Second, 4000, 400, 1, 5, 5*time.Second
 	}
 	if err := b.fit(); err != nil {
 		return err

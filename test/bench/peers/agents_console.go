@@ -26,8 +26,9 @@ const (
 	openPages = 100
 	// pageTimeout is how long an answer of the console, or an update of a page, may take.
 	pageTimeout = 30 * time.Second
-	// closedFor is how long after the last page its memory is looked at.
-	closedFor = 45 * time.Second
+	// closedFor is how long after the last page the memory is looked at. Go collects at least every
+	// two minutes, and returns memory after that.
+	closedFor = 150 * time.Second
 	mebibyte  = 1 << 20
 )
 
@@ -251,7 +252,7 @@ func (b *agentsBench) measurePages(ctx context.Context, v *consoleVisitor, befor
 	}
 	b.Add("console.memory.pages", float64(open.resident-before.resident)/mebibyte)
 	closeAll()
-	if err := b.rest(ctx, min(closedFor, b.Settle)); err != nil {
+	if err := b.rest(ctx, b.Closed); err != nil {
 		return err
 	}
 	after, err := b.look()
