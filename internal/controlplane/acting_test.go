@@ -86,7 +86,7 @@ func TestAnOperatorActsAsARunner(t *testing.T) {
 	b := p.signedIn(p.operator("alice", operators.RoleOperator))
 	status, body := b.get("/console/agents/shop/app?" + appOfShop)
 	assert.Equal(t, http.StatusConflict, status)
-	assert.Contains(t, body, "operator set-runner alice RUNNER")
+	assert.Contains(t, body, "operator runner set alice RUNNER")
 	p.actAs("alice", "ops")
 
 	status, body = b.get("/console/agents/shop/app?" + appOfShop)
@@ -205,7 +205,7 @@ func TestWhoMayNotActAsARunner(t *testing.T) {
 	assert.Equal(t, http.StatusConflict, status, "a revoked Runner")
 	assert.Contains(t, body, "Runner ops, which was revoked")
 	p.issue("ops", "env=prod")
-	_, err := operatorapi.UnsetOperatorRunner.Do(t.Context(), p.first(), operatorapi.UnsetOperatorRunnerInput{Body: operatorapi.UnsetOperatorRunnerBody{Operator: "alice"}})
+	_, err := operatorapi.DeleteOperatorRunner.Do(t.Context(), p.first(), operatorapi.DeleteOperatorRunnerInput{Body: operatorapi.DeleteOperatorRunnerBody{Operator: "alice"}})
 	require.NoError(t, err)
 	status, _ = operator.change(restart, form())
 	assert.Equal(t, http.StatusConflict, status, "unset")
@@ -215,7 +215,7 @@ func TestWhoMayNotActAsARunner(t *testing.T) {
 
 	p.actAs("alice", "ops")
 	require.NoError(t, p.admin.Operators.Revoke(t.Context(), "alice"))
-	acting, err := operatorapi.ListActingOperators.Do(t.Context(), p.first(), struct{}{})
+	acting, err := operatorapi.ListOperatorRunners.Do(t.Context(), p.first(), struct{}{})
 	require.NoError(t, err)
 	require.Len(t, acting.Items, 1, "a revoked operator acts as no Runner, under the same name later neither")
 	assert.Equal(t, "vic", acting.Items[0].Operator)
@@ -255,7 +255,7 @@ func TestALogIsFollowedInTheConsole(t *testing.T) {
 			return false
 		}
 	})
-	_, err = operatorapi.UnsetOperatorRunner.Do(t.Context(), p.first(), operatorapi.UnsetOperatorRunnerInput{Body: operatorapi.UnsetOperatorRunnerBody{Operator: "alice"}})
+	_, err = operatorapi.DeleteOperatorRunner.Do(t.Context(), p.first(), operatorapi.DeleteOperatorRunnerInput{Body: operatorapi.DeleteOperatorRunnerBody{Operator: "alice"}})
 	require.NoError(t, err)
 	await.Until(t, "the stream ends", func() bool {
 		select {

@@ -83,7 +83,7 @@ func TestRunnersReadTheTimelinesOfTheirAgents(t *testing.T) {
 		assert.Contains(t, known.Detail, "no agent with that ID, or none that this Runner is granted")
 	}
 	p.get(p.runnerClient(""), server.OpenAPIPath, func(resp *http.Response) {
-		assert.ElementsMatch(t, []string{"GET " + announce.SnapshotPath, "GET " + announce.AgentPath, "GET " + announce.TimelinePath, "POST /v1/runner/certificate"}, callsOf(t, resp.Body))
+		assert.ElementsMatch(t, []string{"GET " + announce.SnapshotPath, "GET " + announce.AgentPath, "GET " + announce.TimelinePath, "POST /v1/runner/certificate", "GET /v1/version"}, callsOf(t, resp.Body))
 	})
 	_, err = p.admin.Agents.Revoke(t.Context(), "shop")
 	require.NoError(t, err)

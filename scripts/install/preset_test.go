@@ -136,8 +136,8 @@ func TestAMachineOf512MB(t *testing.T) {
 		role, preset string
 		says         string // empty: nothing
 	}{
-		{449, "agent", "", "4|this machine has 449 MB of memory"},
-		{449, "server", "", "4|this machine has 449 MB of memory"},
+		{449, "agent", "", "4|PO-9007|this machine has 449 MB of memory"},
+		{449, "server", "", "4|PO-9007|this machine has 449 MB of memory"},
 		{490, "agent", "", ""}, // what Linux shows of 512 MB
 		{512, "agent", "", ""},
 		{512, "server", "", "WARNING: 512 MB of memory are less than the 900 MB that a k3s server needs"},

@@ -14,7 +14,7 @@ import (
 
 func newOperator(a *app) *cobra.Command {
 	return cli.Group("operator", "Manage operators, who manage the control plane, and read what they did",
-		newOperatorCreate(a), newOperatorList(a), newOperatorRevoke(a), newOperatorRunners(a), newOperatorSetRunner(a), newOperatorUnsetRunner(a), newOperatorAudit(a))
+		newOperatorCreate(a), newOperatorList(a), newOperatorRevoke(a), newOperatorRunner(a), newOperatorAudit(a))
 }
 
 func newOperatorRevoke(a *app) *cobra.Command {

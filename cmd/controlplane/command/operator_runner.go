@@ -10,17 +10,21 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 )
 
-func newOperatorRunners(a *app) *cobra.Command {
+func newOperatorRunner(a *app) *cobra.Command {
+	return cli.Group("runner", "Choose the Runners as which operators act in the console", newOperatorRunnerList(a), newOperatorRunnerSet(a), newOperatorRunnerDelete(a))
+}
+
+func newOperatorRunnerList(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
-		Use:     "runners",
+		Use:     "list",
 		Short:   "List the operators who act as Runners in the console",
-		Example: "  pipeops-controlplane operator runners",
+		Example: "  pipeops-controlplane operator runner list",
 		Args:    cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
-				found, err := operatorapi.ListActingOperators.Do(ctx, admin, struct{}{})
-				if err != nil || a.none(out, len(found.Items), "no operator acts as a Runner; `pipeops-controlplane operator set-runner OPERATOR RUNNER` changes that") {
+				found, err := operatorapi.ListOperatorRunners.Do(ctx, admin, struct{}{})
+				if err != nil || a.none(out, len(found.Items), "no operator acts as a Runner; `pipeops-controlplane operator runner set OPERATOR RUNNER` changes that") {
 					return err
 				}
 				return out.Write(a.out, found.Items, func(w io.Writer) {
@@ -36,17 +40,17 @@ func newOperatorRunners(a *app) *cobra.Command {
 	return cmd
 }
 
-func newOperatorSetRunner(a *app) *cobra.Command {
+func newOperatorRunnerSet(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "set-runner OPERATOR RUNNER",
+		Use:   "set OPERATOR RUNNER",
 		Short: "Have an operator act as a Runner in the console",
 		Long: `Have an operator act as a Runner in the console: deploy, restart, scale and roll back Apps, and
 read their logs. The Runner's grant and the policy of each cluster apply. The agents' audit logs
 name both.
 
 A person who signs in by OpenID Connect is openid/NAME.`,
-		Example: `  pipeops-controlplane operator set-runner alice builder
-  pipeops-controlplane operator set-runner openid/bob@example.com builder`,
+		Example: `  pipeops-controlplane operator runner set alice builder
+  pipeops-controlplane operator runner set openid/bob@example.com builder`,
 		Args: cli.ExactArgs("OPERATOR", "RUNNER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
@@ -61,17 +65,17 @@ A person who signs in by OpenID Connect is openid/NAME.`,
 	}
 }
 
-func newOperatorUnsetRunner(a *app) *cobra.Command {
+func newOperatorRunnerDelete(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:     "unset-runner OPERATOR",
+		Use:     "delete OPERATOR",
 		Short:   "Have an operator act as no Runner",
 		Long:    "Have an operator act as no Runner, from the next call.",
-		Example: "  pipeops-controlplane operator unset-runner alice",
+		Example: "  pipeops-controlplane operator runner delete alice",
 		Args:    cli.ExactArgs("OPERATOR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
-				in := operatorapi.UnsetOperatorRunnerInput{Body: operatorapi.UnsetOperatorRunnerBody{Operator: args[0]}}
-				if _, err := operatorapi.UnsetOperatorRunner.Do(ctx, admin, in); err != nil {
+				in := operatorapi.DeleteOperatorRunnerInput{Body: operatorapi.DeleteOperatorRunnerBody{Operator: args[0]}}
+				if _, err := operatorapi.DeleteOperatorRunner.Do(ctx, admin, in); err != nil {
 					return err
 				}
 				a.say("operator %s acts as no Runner", args[0])

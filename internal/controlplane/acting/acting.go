@@ -62,7 +62,7 @@ func New(cfg Config) *Actors { return &Actors{cfg: cfg, issued: map[string]issue
 func (a *Actors) Runner(ctx context.Context, operator string) (store.Runner, error) {
 	as, err := a.cfg.Store.ActingOperator(ctx, operator)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.Runner{}, problem.Errorf(problem.Conflict, "have an admin run `pipeops-controlplane operator set-runner "+operator+" RUNNER`",
+		return store.Runner{}, problem.Errorf(problem.Conflict, "have an admin run `pipeops-controlplane operator runner set "+operator+" RUNNER`",
 			"operator %s acts as no Runner", operator)
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func (a *Actors) Runner(ctx context.Context, operator string) (store.Runner, err
 	}
 	runner, err := a.cfg.Store.Runner(ctx, as.Runner)
 	if err == nil && !runner.RevokedAt.IsZero() {
-		err = problem.Errorf(problem.Conflict, "have an admin choose another one with `pipeops-controlplane operator set-runner "+operator+" RUNNER`",
+		err = problem.Errorf(problem.Conflict, "have an admin choose another one with `pipeops-controlplane operator runner set "+operator+" RUNNER`",
 			"operator %s acts as Runner %s, which was revoked", operator, as.Runner)
 	}
 	return runner, err

@@ -32,24 +32,24 @@ var (
 			return Done{}, a.Operators.Revoke(ctx, in.Operator)
 		},
 	}
-	ListActingOperators = Call[struct{}, List[store.ActingOperator]]{
-		Description{Method: "GET", Path: Prefix + "operators/runners", ID: "list-acting-operators", Role: operators.RoleAdmin, Command: "operator runners",
+	ListOperatorRunners = Call[struct{}, List[store.ActingOperator]]{
+		Description{Method: "GET", Path: Prefix + "operators/runners", ID: "list-operator-runners", Role: operators.RoleAdmin, Command: "operator runner list",
 			Summary: "List the operators who act as Runners in the console"},
 		func(ctx context.Context, a *operators.Admin, _ *struct{}) (List[store.ActingOperator], error) {
 			return listOf(a.Operators.Acting(ctx))
 		},
 	}
 	SetOperatorRunner = Call[SetOperatorRunnerInput, Done]{
-		Description{Method: "POST", Path: Prefix + "operators/runners", ID: "set-operator-runner", Role: operators.RoleAdmin, Command: "operator set-runner",
+		Description{Method: "POST", Path: Prefix + "operators/runners", ID: "set-operator-runner", Role: operators.RoleAdmin, Command: "operator runner set",
 			Summary: "Have an operator act as a Runner in the console"},
 		func(ctx context.Context, a *operators.Admin, in *SetOperatorRunnerInput) (Done, error) {
 			return Done{}, a.Operators.ActAs(ctx, in.Body.Operator, in.Body.Runner)
 		},
 	}
-	UnsetOperatorRunner = Call[UnsetOperatorRunnerInput, Done]{
-		Description{Method: "POST", Path: Prefix + "operators/runners/unset", ID: "unset-operator-runner", Role: operators.RoleAdmin, Command: "operator unset-runner",
+	DeleteOperatorRunner = Call[DeleteOperatorRunnerInput, Done]{
+		Description{Method: "POST", Path: Prefix + "operators/runners/delete", ID: "delete-operator-runner", Role: operators.RoleAdmin, Command: "operator runner delete",
 			Summary: "Have an operator act as no Runner"},
-		func(ctx context.Context, a *operators.Admin, in *UnsetOperatorRunnerInput) (Done, error) {
+		func(ctx context.Context, a *operators.Admin, in *DeleteOperatorRunnerInput) (Done, error) {
 			return Done{}, a.Operators.ActNoMore(ctx, in.Body.Operator)
 		},
 	}
@@ -81,14 +81,14 @@ type SetOperatorRunnerBody struct {
 	Runner   string `json:"runner" minLength:"1" maxLength:"63"`
 }
 
-// UnsetOperatorRunnerInput names an operator who acts as no Runner any more.
-type UnsetOperatorRunnerInput struct {
+// DeleteOperatorRunnerInput names an operator who acts as no Runner any more.
+type DeleteOperatorRunnerInput struct {
 	Write
-	Body UnsetOperatorRunnerBody
+	Body DeleteOperatorRunnerBody
 }
 
-// UnsetOperatorRunnerBody names an operator who acts as no Runner any more.
-type UnsetOperatorRunnerBody struct {
+// DeleteOperatorRunnerBody names an operator who acts as no Runner any more.
+type DeleteOperatorRunnerBody struct {
 	Operator string `json:"operator" minLength:"1" maxLength:"256"`
 }
 

@@ -42,7 +42,7 @@ func (a *Operators) ActNoMore(ctx context.Context, operator string) error {
 	return a.store.Update(ctx, func(tx *store.Tx) error {
 		was, err := tx.DeleteActingOperator(ctx, operator)
 		if err == nil && !was {
-			err = missing("`pipeops-controlplane operator runners` shows who does", "operator %q acts as no Runner", operator)
+			err = missing("`pipeops-controlplane operator runner list` shows who does", "operator %q acts as no Runner", operator)
 		}
 		return err
 	})

@@ -34,7 +34,7 @@ func (c *Console) operators(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return operatorsData{}, err
 		}
-		acting, err := operatorapi.ListActingOperators.Do(ctx, c.opts.API, struct{}{})
+		acting, err := operatorapi.ListOperatorRunners.Do(ctx, c.opts.API, struct{}{})
 		rows := make([]operatorRow, len(list.Items))
 		for i, o := range list.Items {
 			rows[i] = operatorRow{o, operatorState(o, c.opts.Now())}
@@ -59,7 +59,7 @@ var operatorChanges = map[string]change{
 		ask: func(string, url.Values) web.Question {
 			return web.Question{
 				Text:   "The operator deploys, restarts, scales and rolls back Apps on agents' pages, and reads their logs, as far as the Runner's grant and the clusters' policies allow. Agents' audit logs name both.",
-				Button: "Set the Runner", Command: program + " operator set-runner NAME RUNNER", Back: operatorsPath, BackText: "Operators",
+				Button: "Set the Runner", Command: program + " operator runner set NAME RUNNER", Back: operatorsPath, BackText: "Operators",
 				Fields: []web.Field{
 					{Kind: "text", Name: "operator", Label: "Operator", Required: true, Hint: "A person who signs in by OpenID Connect is openid/NAME."},
 					{Kind: "text", Name: "runner", Label: "Runner", Required: true},
@@ -73,20 +73,20 @@ var operatorChanges = map[string]change{
 			return outcome{to: operatorsPath, done: "set-runner"}, err
 		},
 	},
-	"/operators/unset-runner": {
-		call: operatorapi.UnsetOperatorRunner.ID, title: "Have an operator act as no Runner", page: operatorsPath,
+	"/operators/delete-runner": {
+		call: operatorapi.DeleteOperatorRunner.ID, title: "Have an operator act as no Runner", page: operatorsPath,
 		ask: func(_ string, query url.Values) web.Question {
 			operator := query.Get("operator")
 			return web.Question{
-				Text: operator + " reaches no App from the next call.", Button: "Unset the Runner", Command: program + " operator unset-runner " + operator,
+				Text: operator + " reaches no App from the next call.", Button: "Take the Runner away", Command: program + " operator runner delete " + operator,
 				Back: operatorsPath, BackText: "Operators", Hidden: []web.Hidden{{Name: "operator", Value: operator}},
 			}
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
-			_, err := operatorapi.UnsetOperatorRunner.Do(ctx, t, operatorapi.UnsetOperatorRunnerInput{
-				Write: f.write(), Body: operatorapi.UnsetOperatorRunnerBody{Operator: f.text("operator")},
+			_, err := operatorapi.DeleteOperatorRunner.Do(ctx, t, operatorapi.DeleteOperatorRunnerInput{
+				Write: f.write(), Body: operatorapi.DeleteOperatorRunnerBody{Operator: f.text("operator")},
 			})
-			return outcome{to: operatorsPath, done: "unset-runner"}, err
+			return outcome{to: operatorsPath, done: "delete-runner"}, err
 		},
 	},
 	"/operators/new": {
