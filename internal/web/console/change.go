@@ -170,7 +170,7 @@ var done = map[string]string{ //nolint:gosec // sentences, and no credentials
 	"delete-webhook": "The webhook is deleted.", "requeue": "The chosen announcements are on their way again.", "drop": "The chosen announcements are dropped.",
 	"withdraw": "The offer is withdrawn.", "create-host-grant": "The agent may serve the host.", "delete-host-grant": "The host is taken back.",
 	"deploy-app": "The agent deploys the App. This page shows how far it is.", "restart-app": "The App restarts. This page shows how far it is.", "scale-app": "The number of pods is set. This page shows how far the agent is.",
-	"rollback-app": "The App goes back to the revision. This page shows how far it is.",
+	"rollback-app":  "The App goes back to the revision. This page shows how far it is.",
 	"delete-runner": "The operator acts as no Runner any more.", "set-runner": "The operator acts as the Runner from now on.",
 	"revoke-operator": "The operator is revoked, and signed out everywhere.",
 }

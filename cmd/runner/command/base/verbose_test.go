@@ -25,7 +25,7 @@ func TestVerbosePrintsNoSecret(t *testing.T) {
 func verbosePrintsNoSecret(t *testing.T) {
 	answer := transport(func(*http.Request) (*http.Response, error) {
 		h := http.Header{"Set-Cookie": {"s3cret"}, "X-Token": {"s3cret"}, "Request-Id": {"r-1"}, "Retry-After": {"5\x1b[2J"}}
-		return &http.Response{StatusCode: 503, Header: h, Body: io.NopCloser(strings.NewReader("s3cret"))}, nil
+		return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: h, Body: io.NopCloser(strings.NewReader("s3cret"))}, nil
 	})
 	for level, want := range map[int]string{
 		0: "",
@@ -59,7 +59,7 @@ func verbosePrintsACallWithoutAnAnswer(t *testing.T) {
 	refused := errors.New("connection refused")
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://a1.agents/v1/apps", nil)
 	require.NoError(t, err)
-	_, err = a.inspected(transport(func(*http.Request) (*http.Response, error) { return nil, refused })).RoundTrip(r) //nolint:bodyclose // there is none
+	_, err = a.inspected(transport(func(*http.Request) (*http.Response, error) { return nil, refused })).RoundTrip(r)
 	require.ErrorIs(t, err, refused)
 	assert.Equal(t, "GET a1.agents/v1/apps: no response in 0s: connection refused\n", said.String())
 }
