@@ -227,6 +227,11 @@ func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
 	s := newShell(t)
 	require.NoError(t, sys.Cluster.WaitMetrics(t.Context()))
 	s.allow(t)
+	label(t, "env=prod") // of the agents that some examples select
+	t.Cleanup(func() {
+		_, err := sys.ControlPlane(context.Background(), "agent", "label", agentName, "env-")
+		assert.NoError(t, err)
+	})
 	lines, err := harness.CommandLine("")
 	require.NoError(t, err)
 	other := elsewhere(t)
