@@ -15,7 +15,7 @@ var (
 	// byKey is how Kubernetes writes the value of a map's key.
 	byKey   = regexp.MustCompile(`\[([^\]]*[^\]0-9][^\]]*)\]`)
 	foreign = regexp.MustCompile(`[^A-Za-z0-9_$~*/.-]`)
-	whole   = regexp.MustCompile(`^(.*?)(\[[0-9]+\])*$`)
+	whole   = regexp.MustCompile(`(?s)^(.*?)(\[[0-9]+\])*$`)
 )
 
 // Field gives the path of a field its form: names and keys with dots between, [N] for the items of
@@ -30,7 +30,7 @@ func Field(path string) string {
 		name := whole.FindStringSubmatch(part)[1]
 		parts[i] = encoded(name) + part[len(name):]
 	}
-	path = strings.Join(parts, ".")
+	path = strings.TrimRight(strings.Join(parts, "."), ".")
 	if !formed.MatchString(path) { // an item of nothing, or no name at all
 		return "body" + path
 	}

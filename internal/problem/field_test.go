@@ -29,6 +29,7 @@ func TestAFieldHasOneForm(t *testing.T) {
 		"query.é":                          "query.%C3%A9",
 		"query.":                           "query",
 		"args.\xff":                        "args.%FF",
+		"env.a\nb[1]":                      "env.a%0Ab[1]",
 		"document 2, line 6":               "document%202%2C%20line%206",
 		"spec.template.spec.containers[0]": "spec.template.spec.containers[0]",
 		"[0]":                              "body[0]",
@@ -43,7 +44,7 @@ func TestAFieldHasOneForm(t *testing.T) {
 }
 
 func FuzzAFieldHasOneForm(f *testing.F) {
-	for _, seed := range []string{"a.b[0]", "[", "]", "..", "a[b", "a[b]c]", "é", "%"} {
+	for _, seed := range []string{"a.b[0]", "[", "]", "..", "a[b", "a[b]c]", "é", "%", "\n", "[.]"} {
 		f.Add(seed)
 	}
 	form := fieldForm(problem.Error{})
