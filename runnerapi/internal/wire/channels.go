@@ -246,7 +246,7 @@ func readStatus(text []byte) (exitCode int, err error) {
 		return 0, fmt.Errorf("how it ended makes no sense: %w", err)
 	}
 	switch {
-	case s.Problem != nil:
+	case s.Problem != nil && s.Problem.Detail != "":
 		return 0, s.Problem
 	case s.Status == statusSuccess:
 		return 0, nil

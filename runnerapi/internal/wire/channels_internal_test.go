@@ -152,6 +152,7 @@ func FuzzStatus(f *testing.F) {
 	f.Add([]byte(`{"status":"Success"}`))
 	f.Add([]byte(`{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}`))
 	f.Add([]byte(`{"status":"Failure","problem":{"code":"x","detail":"y"}}`))
+	f.Add([]byte(`{"problem":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		code, err := readStatus(text)
 		if err != nil && code != 0 {
