@@ -130,7 +130,7 @@ func (c *Client) upgrade(ctx context.Context, r *request, query url.Values, prot
 	defer cancel()
 	target := "http://" + c.config.ServerName + r.path + "?" + query.Encode()
 	ws, resp, err := websocket.Dial(handshake, target, &websocket.DialOptions{ //nolint:bodyclose // the library does
-		HTTPClient: &http.Client{Transport: refusals{&http.Transport{DialContext: once.dial, DisableKeepAlives: true}}},
+		HTTPClient: &http.Client{Transport: refusals{c.around(&http.Transport{DialContext: once.dial, DisableKeepAlives: true})}},
 		HTTPHeader: header, Subprotocols: []string{protocol},
 	})
 	known := &runnerapi.Error{}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,6 +32,11 @@ func (s *System) WatchAgents(runner string) (*Stream, error) {
 func (s *System) Stream(runner string, args ...string) (*Stream, error) {
 	cmd := exec.Command(s.Binaries.Runner, args...) //nolint:noctx // Close ends it
 	cmd.Env = append(os.Environ(), "PIPEOPS_RUNNER_CREDENTIALS="+s.RunnerCredentials(runner))
+	return StartStream(cmd)
+}
+
+// StartStream starts a command that keeps printing.
+func StartStream(cmd *exec.Cmd) (*Stream, error) {
 	// It must not outlive the tests, however they end. Ctrl-C is only for the tests.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	out, err := cmd.StdoutPipe()
@@ -38,9 +44,9 @@ func (s *System) Stream(runner string, args ...string) (*Stream, error) {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start pipeops-runner: %w", err)
+		return nil, fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)
 	}
-	w := &Stream{what: strings.Join(args, " "), cmd: cmd, done: make(chan struct{}), more: make(chan struct{})}
+	w := &Stream{what: filepath.Base(cmd.Path) + " " + strings.Join(cmd.Args[1:], " "), cmd: cmd, done: make(chan struct{}), more: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		for scan := bufio.NewScanner(out); scan.Scan(); {
@@ -78,9 +84,9 @@ func (w *Stream) Await(ctx context.Context, fits func(string) bool) (string, err
 		select {
 		case <-more:
 		case <-w.done:
-			return "", fmt.Errorf("pipeops-runner %s ended; it had printed:\n%s", w.what, strings.Join(lines, "\n"))
+			return "", fmt.Errorf("%s ended; it had printed:\n%s", w.what, strings.Join(lines, "\n"))
 		case <-ctx.Done():
-			return "", fmt.Errorf("pipeops-runner %s did not print it: %w; so far:\n%s", w.what, ctx.Err(), strings.Join(lines, "\n"))
+			return "", fmt.Errorf("%s did not print it: %w; so far:\n%s", w.what, ctx.Err(), strings.Join(lines, "\n"))
 		}
 	}
 }

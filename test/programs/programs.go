@@ -54,6 +54,8 @@ var (
 	Helm3       = Program{Package: "helm.sh/helm/v3/cmd/helm", Name: "helm3", Module: "test/chart/helm3"}
 	Kubeconform = Program{Package: "github.com/yannh/kubeconform/cmd/kubeconform", Module: "test/chart/tools"}
 	H2spec      = Program{Package: "github.com/summerwind/h2spec/cmd/h2spec", Module: "test/h2spec/tools"}
+	// Esbuild compiles TypeScript, and does not check types.
+	Esbuild = Program{Package: "github.com/evanw/esbuild/cmd/esbuild", Module: "test/e2e/tools"}
 	// Dex is an OpenID provider, with a main package of the test's own.
 	Dex = Program{Package: ".", Name: "dex", Module: "test/dex/program"}
 	// Promtool is without service discovery, which is most of it.

@@ -61,6 +61,8 @@ var (
 	promtool = compile{dir: "test/observe/tools", flags: []string{"-tags=remove_all_sd"}, patterns: []string{"tool"}}
 	// The gateway's tests of HTTP/2 build it with these flags.
 	h2spec = compile{dir: "test/h2spec/tools", patterns: []string{"tool"}}
+	// The test of the Runner in TypeScript builds it with these flags.
+	esbuild = compile{dir: "test/e2e/tools", patterns: []string{"tool"}}
 	// The console's tests sign in at it, built with these flags.
 	dex = compile{dir: "test/dex/program", patterns: []string{"."}}
 	// The builds' tests make an image of it.
@@ -83,6 +85,7 @@ func stepsFor(what string) []step {
 	getMachine := step{"get a Debian for test machines", goRun("./test/machine/cmd/rootfs", "bookworm")}
 	getMachines := step{"get Debian 11, 12 and 13 for test machines, and one with OpenRC", goRun("./test/machine/cmd/rootfs", "bullseye", "bookworm", "trixie", "bookworm-openrc")}
 	getBrowser := step{"get Chromium", packages("chromium")}
+	getLanguages := step{"get what the Runners of examples/ need", packages("python3", "python3-pika", "node")}
 	compileTests := step{"compile the tests", tests.run}
 	compileRaces := step{"compile the tests with the race detector", raced.run}
 	switch what {
@@ -111,7 +114,7 @@ func stepsFor(what string) []step {
 			compileTests, compilePeerTests,
 		}
 		if what == "test-all" {
-			steps = append(steps, getMachines, getSimulation, getMonitoring, getBrowser, step{"compile h2spec", h2spec.run}, step{"compile dex", dex.run},
+			steps = append(steps, getMachines, getSimulation, getMonitoring, getBrowser, getLanguages, step{"compile h2spec", h2spec.run}, step{"compile esbuild", esbuild.run}, step{"compile dex", dex.run},
 				step{"compile Helm 3", helm3.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
 		}
 		return steps

@@ -11,14 +11,17 @@ import (
 )
 
 // packageOf names Debian's packages that are not called like their program.
-var packageOf = map[string]string{"systemd-nspawn": "systemd-container"}
+var packageOf = map[string]string{"systemd-nspawn": "systemd-container", "node": "nodejs"}
+
+// fileOf names a file of each package that has no program.
+var fileOf = map[string]string{"python3-pika": "/usr/lib/python3/dist-packages/pika/__init__.py"}
 
 // packages installs the programs that are missing from Debian's packages.
 func packages(programs ...string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, out io.Writer) error {
 		var missing []string
 		for _, program := range programs {
-			if _, err := exec.LookPath(program); err != nil {
+			if !isInstalled(program) {
 				missing = append(missing, cmp.Or(packageOf[program], program))
 			}
 		}
@@ -34,4 +37,14 @@ func packages(programs ...string) func(context.Context, io.Writer) error {
 		}
 		return nil
 	}
+}
+
+// isInstalled reports whether a program is in PATH, or the file of a package without one is there.
+func isInstalled(program string) bool {
+	if file, ok := fileOf[program]; ok {
+		_, err := os.Stat(file)
+		return err == nil
+	}
+	_, err := exec.LookPath(program)
+	return err == nil
 }

@@ -32,6 +32,18 @@ func TestExecEndsAsTheCommandDid(t *testing.T) {
 	assert.Equal(t, "typed", r.out.String())
 }
 
+// TestVerbosePrintsWebSockets wants the handshake, and not what the session carries.
+func TestVerbosePrintsWebSockets(t *testing.T) {
+	t.Parallel()
+	w := withWeb(t)
+	code, _, stderr := w.run(t, "-v", "exec", "shop", "web", "--", "exit", "42")
+	assert.Equal(t, 42, code)
+	assert.Regexp(t, `GET \S+/v1/namespaces/production/apps/web/exec: 101 in \S+, request \S+\n`, stderr)
+	code, _, stderr = w.run(t, "-v", "exec", "shop", "nowhere", "--", "cat")
+	assert.Equal(t, base.ExitNotFound, code)
+	assert.Contains(t, stderr, "/apps/nowhere/exec: 404 in ")
+}
+
 func TestExecSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	w := withWeb(t)
