@@ -111,7 +111,7 @@ func stepsFor(what string) []step {
 			compileTests, compilePeerTests,
 		}
 		if what == "test-all" {
-			steps = append(steps, getMachines, getSimulation, getMonitoring, getBrowser, step{"compile h2spec", h2spec.run}, step{"compile dex", dex.run},
+			steps = append(steps, getMachines, getSimulation, getMonitoring, getBrowser, step{"compile h2spec", h2spec.run}, step{"compile dex", dex.run}, step{"compile Traefik (some minutes the first time)", goRun("./test/upstream/cmd/upstream")},
 				step{"compile Helm 3", helm3.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
 		}
 		return steps
