@@ -41,7 +41,7 @@ const (
 // kube-system.
 var ingressNamespaces = []string{
 	metav1.NamespaceSystem, "ingress-nginx", "traefik", "haproxy-controller", "projectcontour", "istio-system", "istio-ingress",
-	"kong", "envoy-gateway-system", "nginx-gateway", "cilium-gateway",
+	"kong", "envoy-gateway-system", "nginx-gateway", "nginx-ingress", "cilium-gateway",
 }
 
 // fromAnnotation records on the NetworkPolicy which namespaces were named beside those that are

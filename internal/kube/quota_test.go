@@ -50,7 +50,7 @@ func TestNamespaceBounds(t *testing.T) {
 	require.NoError(t, env.Client.Get(t.Context(), boundsAt("bounded"), policy))
 	from := policy.Spec.Ingress[0].From
 	assert.NotNil(t, from[0].PodSelector, "the namespace itself")
-	assert.Subset(t, from[1].NamespaceSelector.MatchExpressions[0].Values, []string{"kube-system", "traefik", "ingress-nginx", "monitoring", "pipeops"})
+	assert.Subset(t, from[1].NamespaceSelector.MatchExpressions[0].Values, []string{"kube-system", "traefik", "ingress-nginx", "monitoring", "pipeops", "nginx-ingress"}, "the last is that of the component ingress")
 	assert.Equal(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, policy.Spec.PolicyTypes)
 
 	quota := &corev1.ResourceQuota{}

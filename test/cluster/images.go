@@ -86,7 +86,7 @@ func (c *Cluster) push(ctx context.Context, named image.Named) error {
 	return nil
 }
 
-// Program is a Go program of this repository that runs as a container.
+// Program is a Go program, of this repository or in a module that it pins, that runs as a container.
 type Program struct {
 	// Package is its main package, such as ./cmd/agent.
 	Package string
@@ -98,7 +98,9 @@ type Program struct {
 	// Version is the version of the build; that of the source if empty.
 	Version string
 	LDFlags string
-	Labels  map[string]string
+	// Module is the folder of another module than the repository's, from the top of that.
+	Module string
+	Labels map[string]string
 }
 
 // LoadProgram builds a program and its image, and loads the image. It returns the image's full
@@ -133,7 +135,7 @@ func BuildProgram(ctx context.Context, program Program) (v1.Image, error) {
 	if program.Name == "" {
 		program.Name = path.Base(program.Package)
 	}
-	build := programs.Program{Package: program.Package, Name: program.Name, Version: program.Version, LDFlags: program.LDFlags}
+	build := programs.Program{Package: program.Package, Name: program.Name, Version: program.Version, LDFlags: program.LDFlags, Module: program.Module}
 	binary, err := build.Build(ctx)
 	if err != nil {
 		return nil, err

@@ -97,6 +97,10 @@ func start(ctx context.Context) (err error) {
 	if err := sys.StartKubernetes(ctx); err != nil {
 		return err
 	}
+	// The node's private address counts as a load balancer's.
+	balancer := sys.Cluster.NodeIP() + "/32"
+	sys.ControlPlaneArgs = append(sys.ControlPlaneArgs, "--gateway-direct-allow", balancer)
+	sys.AgentSettings = map[string]string{"PIPEOPS_DIRECT_ADDRESSES": balancer}
 	if err := sys.StartBroker(ctx); err != nil {
 		return err
 	}

@@ -35,10 +35,10 @@ func syncIngress(ctx context.Context, on bool) error {
 const gatewayDomain = "apps.example.com"
 
 type listedRoute struct {
-	URL, Host, Namespace, App, Proof, Reason string
-	Port                                     int
-	Ready, Served                            bool
-	Agent                                    struct{ Name string }
+	URL, Host, Namespace, App, Proof, Reason, Mode string
+	Port                                           int
+	Ready, Served                                  bool
+	Agent                                          struct{ Name string }
 }
 
 // routesWhere waits until what `pipeops-controlplane routes` lists is as it should.

@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
+	"github.com/pipeops/pipeops-vm-agent/test/upstream"
+)
+
+const traefik = "traefik" // the release, its namespace and its Deployment
+
+// TestTraefikServesAnApp that a Runner deploys with a host: at its load balancer's address, and
+// through the gateway in direct mode until Traefik is gone. Traefik is the real one, from its real
+// chart. The test stands in for the cloud alone: it gives Traefik's Service the node's address,
+// which kube-proxy then serves.
+func TestTraefikServesAnApp(t *testing.T) {
+	suite.Release(t, "Traefik: Ingresses of Apps, and the gateway's direct mode")
+	const app, host, secret = "behind-traefik", "shop.traefik.example", "shop-tls"
+	installTraefik(t)
+	out, err := sys.Agent(t.Context(), nil, "component", "list", "--kubeconfig", sys.Cluster.Kubeconfig())
+	require.NoError(t, err)
+	assert.Regexp(t, `ingress\s+others': IngressClass traefik`, out, "another one would not be installed")
+
+	_, err = sys.ControlPlane(t.Context(), "gateway", "grant", "create", host, agentName)
+	require.NoError(t, err)
+	certificate, key := selfSigned(t, host)
+	pipeops(t, "secret", "set", agentName, secret, "--type", "tls", "--cert", certificate, "--key", key)
+	t.Cleanup(func() {
+		_, err := sys.Runner(context.Background(), runner, "secret", "delete", agentName, secret)
+		assert.NoError(t, err)
+	})
+	removeApp(t, app)
+	pipeops(t, "deploy", agentName, app, "--image", image, "--port", "8080", "--host", host, "--tls-secret", secret, "--wait=2m")
+	answersAtTheBalancer(t, host, trusting(t, certificate))
+
+	visitor, err := sys.Visitor(t.Context())
+	require.NoError(t, err)
+	reachedIn(t, visitor, host, "direct")
+	scaleTraefik(t, 0)
+	began := time.Now()
+	reachedIn(t, visitor, host, "tunnel")
+	t.Logf("in tunnel mode %s after Traefik's end", time.Since(began).Round(time.Millisecond))
+	scaleTraefik(t, 1)
+	reachedIn(t, visitor, host, "direct")
+}
+
+// installTraefik installs the real chart with an image made of the real module, and gives its
+// Service an address.
+func installTraefik(t *testing.T) {
+	t.Helper()
+	load(t, upstream.Traefik)
+	chart, err := filepath.Glob(filepath.Join(harness.Root(), "..", "shared", "charts", "traefik-*.tgz"))
+	require.NoError(t, err)
+	require.Len(t, chart, 1)
+	// Ingresses need none of Traefik's own kinds, and one file of those in the archive is no kind.
+	helm(t, "install", traefik, chart[0], "--namespace", traefik, "--create-namespace", "--skip-crds",
+		"--set", "providers.kubernetesCRD.enabled=false", "--set", "image.tag="+upstream.TraefikVersion,
+		"--set", "global.checkNewVersion=false", "--set", "accessLog.enabled=true")
+	t.Cleanup(func() { helm(t, "uninstall", traefik, "--namespace", traefik, "--wait") })
+	services := sys.Kube.Clientset.CoreV1().Services(traefik)
+	service, err := services.Get(t.Context(), traefik, metav1.GetOptions{})
+	require.NoError(t, err)
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: sys.Cluster.NodeIP()}}
+	_, err = services.UpdateStatus(t.Context(), service, metav1.UpdateOptions{})
+	require.NoError(t, err)
+}
+
+// load compiles programs of others, and loads their images into the cluster.
+func load(t *testing.T, programs ...upstream.Program) {
+	t.Helper()
+	for _, p := range programs {
+		began := time.Now()
+		require.NoError(t, p.Load(t.Context(), sys.Cluster))
+		t.Logf("%s after %s", p.Ref, time.Since(began).Round(time.Second))
+	}
+}
+
+// helm runs Helm as the cluster's owner.
+func helm(t *testing.T, args ...string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // also for the clean-up
+	program, err := programs.Helm.Build(ctx)
+	require.NoError(t, err)
+	cmd := exec.CommandContext(ctx, program, append(args, "--kubeconfig", sys.Cluster.Kubeconfig())...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+func scaleTraefik(t *testing.T, pods int32) {
+	t.Helper()
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: traefik, Namespace: traefik}, Spec: autoscalingv1.ScaleSpec{Replicas: pods}}
+	_, err := sys.Kube.Clientset.AppsV1().Deployments(traefik).UpdateScale(t.Context(), traefik, scale, metav1.UpdateOptions{})
+	require.NoError(t, err)
+}
+
+func trusting(t *testing.T, certificate string) *x509.CertPool {
+	t.Helper()
+	text, err := os.ReadFile(certificate)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(text))
+	return roots
+}
+
+// answersAtTheBalancer waits until the App answers at the load balancer's address, with a
+// certificate of these authorities.
+func answersAtTheBalancer(t *testing.T, host string, roots *x509.CertPool) {
+	t.Helper()
+	c := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(sys.Cluster.NodeIP(), "443"))
+		},
+	}}
+	await.Until(t, "the App answers at the load balancer's address", func() bool { return fetch(t, c, "https://"+host+"/") == nil })
+}
+
+// reachedIn waits until a host is in a mode, and wants requests to come through Traefik in direct
+// mode, and past it in tunnel mode.
+func reachedIn(t *testing.T, visitor *http.Client, host, mode string) {
+	t.Helper()
+	routesWhere(t, host+" is in "+mode+" mode", func(l []listedRoute) bool {
+		return len(l) == 1 && l[0].Host == host && l[0].Mode == mode
+	})
+	path := fmt.Sprintf("/?%s-%d", mode, time.Now().UnixNano())
+	require.NoError(t, fetch(t, visitor, "https://"+host+path))
+	if mode == "direct" {
+		await.Until(t, "Traefik logs the request", func() bool { return strings.Contains(traefikLog(t), path) })
+	}
+}
+
+func fetch(t *testing.T, c *http.Client, url string) error {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	resp, err := c.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s", url, resp.Status)
+	}
+	return nil
+}
+
+func traefikLog(t *testing.T) string {
+	t.Helper()
+	out, err := sys.Cluster.Kubectl(t.Context(), "logs", "--namespace", traefik, "deployment/"+traefik)
+	require.NoError(t, err)
+	return string(out)
+}
+
+// selfSigned writes a certificate for a host, which is its own authority, and its key.
+func selfSigned(t *testing.T, host string) (certificate, key string) {
+	t.Helper()
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, signer.Public(), signer)
+	require.NoError(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(signer)
+	require.NoError(t, err)
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		return path
+	}
+	return write("tls.crt", "CERTIFICATE", der), write("tls.key", "PRIVATE KEY", private)
+}

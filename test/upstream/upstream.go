@@ -1,0 +1,56 @@
+// Package upstream makes images of programs of others that run in a cluster, each from its Go
+// module. The modules' folders pin the versions. A program is compiled when a test first asks for
+// it, and kept. That takes minutes, so only tests of the release suite ask, and the set-up of `make
+// test-all` compiles all of them beforehand.
+package upstream
+
+import (
+	"context"
+	"fmt"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/test/cluster"
+)
+
+// Program is a program whose image a cluster can have.
+type Program struct {
+	cluster.Program
+	// prepare makes what the module's folder lacks; nil for nothing.
+	prepare func(ctx context.Context) error
+}
+
+// TraefikVersion is that of the module.
+const TraefikVersion = "v3.7.13"
+
+// Traefik is an ingress controller. It is upstream's main package, without the providers of the DNS
+// challenge: each is another cloud's library, and some of these cannot be downloaded. The image has
+// the name that upstream's chart uses, with the module's version.
+var Traefik = Program{
+	Program: cluster.Program{
+		Module: traefikModule, Package: "github.com/traefik/traefik/v3/cmd/traefik", Ref: "docker.io/traefik:" + TraefikVersion,
+	},
+	prepare: prepareTraefik,
+}
+
+// All returns the programs.
+func All() []Program { return []Program{Traefik} }
+
+// Load compiles the program and loads its image into the cluster, under the name Ref.
+func (p Program) Load(ctx context.Context, c *cluster.Cluster) error {
+	img, err := p.Build(ctx)
+	if err != nil {
+		return err
+	}
+	return c.LoadImage(ctx, p.Ref, img)
+}
+
+// Build compiles the program, if that was not done before, and makes its image.
+func (p Program) Build(ctx context.Context) (v1.Image, error) {
+	if p.prepare != nil {
+		if err := p.prepare(ctx); err != nil {
+			return nil, fmt.Errorf("prepare %s: %w", p.Package, err)
+		}
+	}
+	return cluster.BuildProgram(ctx, p.Program)
+}
