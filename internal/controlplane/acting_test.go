@@ -62,7 +62,7 @@ func (p *plane) withApp(audit *auditLog) *served {
 	deployer := s.visit(p.issue("deployer", ""))
 	key := runnerapi.Key{Namespace: "production", Name: "web"}
 	for _, image := range []string{"nginx:1", "nginx:2"} {
-		_, err := deployer.Deploy(p.t.Context(), key, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
+		_, err := deployer.Apps().Deploy(p.t.Context(), key, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
 		require.NoError(p.t, err)
 	}
 	return s

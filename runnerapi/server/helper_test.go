@@ -32,10 +32,7 @@ type fullBackend interface {
 
 // The client is the same to a Runner as the backend is to the agent.
 var (
-	_ backend.Apps       = (*client.Client)(nil)
-	_ backend.Secrets    = (*client.Client)(nil)
-	_ backend.Namespaces = (*client.Client)(nil)
-	_ backend.Clusters   = (*client.Client)(nil)
+	_ backend.Apps = client.Apps{}
 )
 
 // served is a server of its own beside a fake agent, with the agent's identity.

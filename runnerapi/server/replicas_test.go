@@ -70,14 +70,14 @@ func TestAnIllReplicaCostsNoCall(t *testing.T) {
 	config.EdgeAddresses = []string{takeTurns(t, serveTLS(t, agent, sick).address, agent.Address)}
 	config.Patience = time.Minute
 	key := runnerapi.Key{Namespace: "production", Name: "web"}
-	_, err := agent.Client().Deploy(t.Context(), key, runnerapi.AppSpec{Image: "example.com/web:1"}, runnerapi.WriteOptions{})
+	_, err := agent.Client().Apps().Deploy(t.Context(), key, runnerapi.AppSpec{Image: "example.com/web:1"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 
 	client, err := client.New(config)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	for range 3 {
-		_, err := client.Get(t.Context(), key)
+		_, err := client.Apps().Get(t.Context(), key)
 		require.NoError(t, err)
 	}
 	assert.EqualValues(t, 1, sick.asked.Load(), "the connection to the other one is kept")

@@ -25,7 +25,7 @@ func TestDrain(t *testing.T) {
 	agent.Stop()
 	agent.Drain = time.Minute
 	agent.Start()
-	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	r := newRaw(t, agent)
 	type answer struct {

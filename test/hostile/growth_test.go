@@ -234,7 +234,7 @@ func (s *system) heartbeat(t *testing.T) {
 
 func (s *system) command(t *testing.T) {
 	t.Helper()
-	_, err := s.runner.Cluster(t.Context())
+	_, err := s.runner.Cluster().Get(t.Context())
 	require.NoError(t, err)
 }
 
@@ -267,7 +267,7 @@ func (s *system) beat(ctx context.Context) error {
 }
 
 func (s *system) commands(ctx context.Context) error {
-	_, err := s.runner.Cluster(ctx)
+	_, err := s.runner.Cluster().Get(ctx)
 	return err
 }
 
