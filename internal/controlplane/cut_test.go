@@ -51,7 +51,7 @@ func (c *cluster) serveAudited(audit agentapi.Auditor) *served {
 	go func() {
 		done <- transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
 			Handler: server.New(server.Config{
-				Apps: s.backend, Meter: s.backend, Monitoring: s.backend, Secrets: s.backend, ConfigMaps: s.backend, Namespaces: s.backend, Clusters: s.backend, Audit: audit,
+				Apps: s.backend.Apps(), Monitoring: s.backend.Monitoring(), Secrets: s.backend.Secrets(), ConfigMaps: s.backend.ConfigMaps(), Namespaces: s.backend.Namespaces(), Cluster: s.backend.Cluster(), Audit: audit,
 				TrustDomain: c.id.TrustDomain, Log: zerolog.Nop(),
 			}),
 			TLS: s.tls(), Changed: s.next, Drain: time.Second, Log: zerolog.Nop(),
@@ -124,7 +124,7 @@ func (s *served) follow(c *client.Client) (ended chan error) {
 	require.NoError(s.t, err)
 	logs := func() (n int) {
 		for _, call := range s.backend.Calls() {
-			if call.Verb == "Logs" {
+			if call.Verb == "Apps.Logs" {
 				n++
 			}
 		}

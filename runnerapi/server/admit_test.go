@@ -158,7 +158,7 @@ func follow(t *testing.T, h *house, c *client.Client) (ended chan error) {
 	}()
 	await.Until(t, "the log is followed", func() bool {
 		for _, call := range h.Backend.Calls() {
-			if call.Verb == "Logs" {
+			if call.Verb == "Apps.Logs" {
 				return true
 			}
 		}

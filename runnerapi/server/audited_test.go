@@ -44,7 +44,7 @@ func (a *auditor) Keep(_ context.Context, r runnerapi.AuditRecord) error {
 	return nil
 }
 
-func (a *auditor) Audit(context.Context, int64, int) (runnerapi.AuditList, error) {
+func (a *auditor) List(context.Context, int64, int) (runnerapi.AuditList, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return runnerapi.AuditList{Items: append([]runnerapi.AuditRecord(nil), a.records...)}, nil

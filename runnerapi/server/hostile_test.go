@@ -130,7 +130,7 @@ func TestARunnerHasItsShareOfCalls(t *testing.T) {
 	b := runnertest.NewBackend()
 	entered, leave := make(chan struct{}, 10), make(chan struct{})
 	b.Intercept = func(_ context.Context, c runnertest.Call) error {
-		if c.Verb == "List" {
+		if c.Verb == "Apps.List" {
 			entered <- struct{}{}
 			<-leave
 		}

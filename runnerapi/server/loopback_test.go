@@ -14,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -125,13 +126,13 @@ func TestSecretsAndNamespaces(t *testing.T) {
 
 // The first answer is lost after the command was carried out.
 func TestRetriesCarryOutOnce(t *testing.T) {
-	backend := runnertest.NewBackend()
-	agent := runnertest.Start(t, backend)
+	fake := runnertest.NewBackend()
+	agent := runnertest.Start(t, fake)
 	c, ctx := agent.Client(), ctxFor(t)
 	_, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 
-	lost := &losing{FakeBackend: backend}
+	lost := &losing{Apps: fake.Apps()}
 	srv := serveTLS(t, agent, lost)
 	c2 := srv.Client()
 	lost.answers.Store(1)
@@ -144,7 +145,7 @@ func TestRetriesCarryOutOnce(t *testing.T) {
 
 // losing carries out commands and fails then, as a connection that breaks does.
 type losing struct {
-	*runnertest.FakeBackend
+	backend.Apps
 	answers atomic.Int32
 }
 
@@ -156,12 +157,12 @@ func (l *losing) lose(err error) error {
 }
 
 func (l *losing) Restart(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	app, err := l.FakeBackend.Restart(ctx, key, opts)
+	app, err := l.Apps.Restart(ctx, key, opts)
 	return app, l.lose(err)
 }
 
 func (l *losing) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	return l.lose(l.FakeBackend.Delete(ctx, key, opts))
+	return l.lose(l.Apps.Delete(ctx, key, opts))
 }
 
 func TestPassingErrorsAreTriedAgainAndOthersNot(t *testing.T) {

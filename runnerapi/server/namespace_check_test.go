@@ -58,7 +58,7 @@ func (pages) Record(runnerapi.AuditRecord) {}
 
 func (pages) Keep(context.Context, runnerapi.AuditRecord) error { return nil }
 
-func (p pages) Audit(_ context.Context, after int64, limit int) (list runnerapi.AuditList, err error) {
+func (p pages) List(_ context.Context, after int64, limit int) (list runnerapi.AuditList, err error) {
 	for n, namespace := range p {
 		if seq := int64(n + 1); seq > after && len(list.Items) < limit {
 			list.Items = append(list.Items, runnerapi.AuditRecord{Seq: seq, Namespace: namespace, Outcome: runnerapi.AuditDone, Time: time.Unix(seq, 0)})

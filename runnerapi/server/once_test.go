@@ -33,14 +33,14 @@ func TestTheSameCommandIsCarriedOutOnce(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	for i, tc := range []struct{ verb, method, path, body, other string }{
-		{"Deploy", "PUT", appPath, `{"image":"shop/web:1"}`, `{"image":"shop/web:2"}`},
-		{"Scale", "POST", appPath + "/scale", `{"replicas":2}`, `{"replicas":3}`},
-		{"Deploy", "PUT", appPath, `{"image":"shop/web:3"}`, `{"image":"shop/web:4"}`},
-		{"Rollback", "POST", appPath + "/rollback", `{}`, `{"revision":1}`},
-		{"PutSecret", "PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a":"1"}}`, `{"data":{"a":"2"}}`},
-		{"DeleteSecret", "DELETE", "/v1/namespaces/production/secrets/s", "", ""},
-		{"Pause", "POST", appPath + "/pause", "", ""},
-		{"Delete", "DELETE", appPath, "", ""},
+		{"Apps.Deploy", "PUT", appPath, `{"image":"shop/web:1"}`, `{"image":"shop/web:2"}`},
+		{"Apps.Scale", "POST", appPath + "/scale", `{"replicas":2}`, `{"replicas":3}`},
+		{"Apps.Deploy", "PUT", appPath, `{"image":"shop/web:3"}`, `{"image":"shop/web:4"}`},
+		{"Apps.Rollback", "POST", appPath + "/rollback", `{}`, `{"revision":1}`},
+		{"Secrets.Set", "PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a":"1"}}`, `{"data":{"a":"2"}}`},
+		{"Secrets.Delete", "DELETE", "/v1/namespaces/production/secrets/s", "", ""},
+		{"Apps.Pause", "POST", appPath + "/pause", "", ""},
+		{"Apps.Delete", "DELETE", appPath, "", ""},
 	} {
 		key := []string{"Idempotency-Key", fmt.Sprintf("key-%d", i)}
 		before := count(agent.Backend, tc.verb)
@@ -79,7 +79,7 @@ func TestACommandHasANameOfItsOwn(t *testing.T) {
 	resp, text := r.do("PUT", appPath, `{"image":"c"}`, "Idempotency-Key", "mine")
 	require.Less(t, resp.StatusCode, 300, string(text))
 	for _, c := range agent.Backend.Calls() {
-		if c.Verb == "Deploy" {
+		if c.Verb == "Apps.Deploy" {
 			name := c.Command
 			assert.NotEmpty(t, name)
 			assert.False(t, names[name], name)
@@ -150,7 +150,7 @@ func TestADeleteThatIsSentAgainTellsOfARelease(t *testing.T) {
 	require.NoError(t, err)
 	var held atomic.Bool
 	backend.Intercept = func(_ context.Context, call runnertest.Call) error {
-		if call.Verb != "DeleteRelease" || held.Swap(true) {
+		if call.Verb != "Releases.Delete" || held.Swap(true) {
 			return nil
 		}
 		_, err := agent.Client().Releases().Delete(t.Context(), key, runnerapi.WriteOptions{IdempotencyKey: "that-replica"})
@@ -173,7 +173,7 @@ func TestACommandThatIsHeldLearnsThatItWasAnswered(t *testing.T) {
 			arrived, goOn := make(chan struct{}), make(chan struct{})
 			var held atomic.Bool
 			backend.Intercept = func(_ context.Context, call runnertest.Call) error {
-				if call.Verb == "DeleteConfigMap" && call.IdempotencyKey == "held" && !held.Swap(true) {
+				if call.Verb == "ConfigMaps.Delete" && call.IdempotencyKey == "held" && !held.Swap(true) {
 					close(arrived)
 					<-goOn
 				}

@@ -16,11 +16,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // ill is a replica that is connected and of no use: its API server is away.
 type ill struct {
-	fullBackend
+	backend.Apps
 	asked atomic.Int64
 }
 
@@ -65,7 +66,7 @@ func takeTurns(t *testing.T, addresses ...string) string {
 // anything: the next try is another's.
 func TestAnIllReplicaCostsNoCall(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
-	sick := &ill{fullBackend: agent.Backend}
+	sick := &ill{Apps: agent.Backend.Apps()}
 	config := agent.ClientConfig()
 	config.EdgeAddresses = []string{takeTurns(t, serveTLS(t, agent, sick).address, agent.Address)}
 	config.Patience = time.Minute

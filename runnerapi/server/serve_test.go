@@ -44,7 +44,7 @@ func TestDrain(t *testing.T) {
 	follow := ask(appPath + "/logs?follow=true")
 	waiting := func() (n int) {
 		for _, call := range agent.Backend.Calls() {
-			if call.Verb == "Wait" || call.Verb == "Logs" {
+			if call.Verb == "Apps.Wait" || call.Verb == "Apps.Logs" {
 				n++
 			}
 		}

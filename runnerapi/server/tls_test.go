@@ -82,7 +82,7 @@ func TestACAOfAnotherRoleMakesNoAgent(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	for _, signer := range othersThan(trustanchor.RoleAgent) {
 		cert := agent.CA.IssueBy(t, signer, credentials.AgentURI(runnertest.TrustDomain, "a1"), runnertest.ServerName)
-		_, err := serveWith(t, agent, agent.Backend, cert, zerolog.Nop()).Client().Cluster().Get(ctxFor(t))
+		_, err := serveWith(t, agent, agent.Backend.Apps(), cert, zerolog.Nop()).Client().Cluster().Get(ctxFor(t))
 		assert.Equal(t, client.CodeUntrusted, codeOf(t, err), "%s: %v", signer, err)
 	}
 	assert.Empty(t, agent.Backend.Calls())
@@ -106,7 +106,7 @@ func TestTheRunnerTalksToTheRightAgentOnly(t *testing.T) {
 		"another's domain ": agent.CA.Issue(t, credentials.AgentURI("example.org", "a1"), runnertest.ServerName),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := serveWith(t, agent, agent.Backend, cert, zerolog.Nop()).Client().Cluster().Get(ctxFor(t))
+			_, err := serveWith(t, agent, agent.Backend.Apps(), cert, zerolog.Nop()).Client().Cluster().Get(ctxFor(t))
 			assert.Equal(t, client.CodeUntrusted, codeOf(t, err), "%v", err)
 		})
 	}

@@ -179,7 +179,7 @@ func (s *system) connect(t *testing.T, config func() *tls.Config, cert tls.Certi
 	parts.Go(func() error {
 		return transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
 			Handler: server.New(server.Config{
-				Apps: backend, Meter: backend, Monitoring: backend, ConfigMaps: backend, Secrets: backend, Namespaces: backend, Clusters: backend,
+				Apps: backend.Apps(), Monitoring: backend.Monitoring(), ConfigMaps: backend.ConfigMaps(), Secrets: backend.Secrets(), Namespaces: backend.Namespaces(), Cluster: backend.Cluster(),
 				TrustDomain: datadir.DefaultTrustDomain, Log: zerolog.Nop(),
 			}),
 			TLS: transport.TLS(transport.TLSConfig{
