@@ -32,7 +32,7 @@ func TestNoRecordNoCommand(t *testing.T) {
 	require.NoError(t, os.WriteFile(blocked, nil, 0o600))
 	key := runnerapi.Key{Namespace: "recorded", Name: "values"}
 	put := func() error {
-		_, err := ci.PutNamespace(t.Context(), key.Namespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+		_, err := ci.Namespaces().Set(t.Context(), key.Namespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 		return err
 	}
 	e := &runnerapi.Error{}
@@ -40,13 +40,13 @@ func TestNoRecordNoCommand(t *testing.T) {
 	assert.Equal(t, backend.CodeAuditUnavailable, e.Code)
 	assert.Equal(t, http.StatusServiceUnavailable, e.Status)
 	assert.Contains(t, e.Detail, "audit: required")
-	_, err := ci.GetNamespace(t.Context(), key.Namespace)
+	_, err := ci.Namespaces().Get(t.Context(), key.Namespace)
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, runnerapi.CodeNotFound, e.Code, "nothing was carried out, and reading goes on")
 
 	require.NoError(t, os.Remove(blocked))
 	require.NoError(t, put())
-	list, err := ci.Audit(t.Context(), -1, 100)
+	list, err := ci.Audit().List(t.Context(), -1, 100)
 	require.NoError(t, err)
 	begun := false
 	for _, r := range list.Items {

@@ -117,7 +117,7 @@ func (e *enrolment) registration(ctx context.Context, key *ecdsa.PrivateKey) (co
 	if err != nil {
 		return controlapi.RegisterRequest{}, err
 	}
-	facts, err := e.kube.Facts(ctx)
+	facts, err := e.kube.Cluster().Facts(ctx)
 	if err != nil {
 		return controlapi.RegisterRequest{}, err
 	}

@@ -37,7 +37,7 @@ func TestEveryFetchIsBoundToThePolicysHosts(t *testing.T) {
 	})
 	ci := visitor(t, p, "ci", "", p.AwaitOnline(t, time.Time{}))
 	key := runnerapi.Key{Namespace: "fetched", Name: "web"}
-	_, err := ci.PutNamespace(t.Context(), key.Namespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	_, err := ci.Namespaces().Set(t.Context(), key.Namespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	ns := &corev1.Namespace{}
 	require.NoError(t, env.Client.Get(t.Context(), types.NamespacedName{Name: key.Namespace}, ns))
@@ -53,15 +53,15 @@ func TestEveryFetchIsBoundToThePolicysHosts(t *testing.T) {
 		return e
 	}
 	release := func() error {
-		_, err := ci.PutRelease(t.Context(), key, runnerapi.ReleaseSpec{Chart: runnerapi.ChartSource{Repository: "https://127.0.0.1:1", Name: "web"}}, runnerapi.WriteOptions{})
+		_, err := ci.Releases().Deploy(t.Context(), key, runnerapi.ReleaseSpec{Chart: runnerapi.ChartSource{Repository: "https://127.0.0.1:1", Name: "web"}}, runnerapi.WriteOptions{})
 		return err
 	}
 	follow := func() error {
-		_, err := ci.PutSource(t.Context(), key, runnerapi.SourceSpec{URL: nothing, Type: runnerapi.SourceApp, Path: "app.yaml"}, runnerapi.WriteOptions{})
+		_, err := ci.Sources().Set(t.Context(), key, runnerapi.SourceSpec{URL: nothing, Type: runnerapi.SourceApp, Path: "app.yaml"}, runnerapi.WriteOptions{})
 		return err
 	}
 	start := func() error {
-		_, err := ci.PutBuild(t.Context(), key, runnerapi.BuildSpec{
+		_, err := ci.Builds().Run(t.Context(), key, runnerapi.BuildSpec{
 			Git: runnerapi.BuildGit{URL: nothing, Credentials: "none"}, BuildTemplate: runnerapi.BuildTemplate{Image: "registry.example.com/shop/web"},
 		}, runnerapi.WriteOptions{})
 		return err

@@ -7,25 +7,28 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // k3sPort is where a server of k3s is joined.
 const k3sPort = "6443"
 
-// joins implements the calls about joining workers.
-type joins struct {
-	kube   *kube.Client
+// nodeCalls are the cluster's nodes, and how a machine becomes one.
+type nodeCalls struct {
+	kube.Nodes
 	config config.Config
 }
 
-// JoinCommand implements backend.Joins. If K3S_URL is set, workers must join that server;
+var _ backend.Nodes = nodeCalls{}
+
+// JoinCommand implements backend.Nodes. If K3S_URL is set, workers must join that server;
 // otherwise they join a server of the cluster.
-func (j joins) JoinCommand(ctx context.Context) (runnerapi.JoinCommand, error) {
-	address, version, err := j.kube.K3sServer(ctx)
+func (n nodeCalls) JoinCommand(ctx context.Context) (runnerapi.JoinCommand, error) {
+	address, version, err := n.K3sServer(ctx)
 	if err != nil {
 		return runnerapi.JoinCommand{}, err
 	}
-	server := j.config.K3sURL
+	server := n.config.K3sURL
 	switch {
 	case server == "" && version == "":
 		return runnerapi.JoinCommand{}, runnerapi.NotSupported("add nodes in the way of that cluster's own; where it is k3s all the same, set K3S_URL for the agent",
@@ -38,9 +41,9 @@ func (j joins) JoinCommand(ctx context.Context) (runnerapi.JoinCommand, error) {
 	return runnerapi.JoinCommand{Server: server, Version: version, Command: `bash join-worker.sh ` + server + ` - <<<"$K3S_TOKEN"`}, nil
 }
 
-// JoinToken implements backend.Joins. The agent has only what it was given.
-func (j joins) JoinToken(context.Context) (runnerapi.JoinToken, error) {
-	token := j.config.K3sToken
+// JoinToken implements backend.Nodes. The agent has only what it was given.
+func (n nodeCalls) JoinToken(context.Context) (runnerapi.JoinToken, error) {
+	token := n.config.K3sToken
 	if token == "" {
 		return runnerapi.JoinToken{}, runnerapi.NotSupported("set K3S_TOKEN for the agent, or read the token on the server: sudo cat /var/lib/rancher/k3s/server/node-token",
 			"the agent was given no token of k3s")

@@ -26,7 +26,7 @@ func TestTheAgentsNumbers(t *testing.T) {
 	p := planetest.Start(t)
 	run(t, p, t.TempDir(), token(t, p), func(c *config.Config) { c.MetricsAddress = at })
 	c := visitor(t, p, "tallier", "", p.AwaitOnline(t, time.Time{}))
-	_, err = c.PutNamespace(t.Context(), "tallied", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	_, err = c.Namespaces().Set(t.Context(), "tallied", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 
 	var text string

@@ -36,7 +36,7 @@ func (o *observer) observe(ctx context.Context, tun *tunnel.Set, leads bool) (co
 	}
 	beat.Update = o.updates.status()
 	beat.Components = o.components(ctx)
-	facts, err := o.kube.Facts(ctx)
+	facts, err := o.kube.Cluster().Facts(ctx)
 	beat.KubernetesVersion, beat.Distribution, beat.Provider = facts.KubernetesVersion, facts.Distribution, facts.Provider
 	beat.Capacity = capacity(facts)
 	return beat, err

@@ -9,30 +9,36 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
-// contents is where the Secrets and ConfigMaps of one sibling meet the Apps of
-// the other: what was written restarts the Apps that asked for it.
-type contents struct {
-	kube.Contents
+// secrets is where the Secrets of one sibling meet the Apps of the other: what was written restarts
+// the Apps that asked for it.
+type secrets struct {
+	kube.Secrets
+	engine *app.Engine
+}
+
+// configMaps is the same for ConfigMaps.
+type configMaps struct {
+	kube.ConfigMaps
 	engine *app.Engine
 }
 
 var (
-	_ backend.Secrets    = contents{}
-	_ backend.ConfigMaps = contents{}
+	_ backend.Secrets    = secrets{}
+	_ backend.ConfigMaps = configMaps{}
 )
 
-// PutSecret implements backend.Secrets.
-func (c contents) PutSecret(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error) {
-	s, err := c.Contents.PutSecret(ctx, key, spec, opts)
+// Set implements backend.Secrets.
+func (s secrets) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error) {
+	secret, err := s.Secrets.Set(ctx, key, spec, opts)
 	if err != nil || opts.DryRun {
-		return s, err
+		return secret, err
 	}
-	return s, c.engine.ContentChanged(ctx, runnerapi.RestartOnSecrets, key)
+	return secret, s.engine.ContentChanged(ctx, runnerapi.RestartOnSecrets, key)
 }
 
-// PutConfigMap implements backend.ConfigMaps.
-func (c contents) PutConfigMap(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
-	cm, err := c.Contents.PutConfigMap(ctx, key, spec, opts)
+// Set implements backend.ConfigMaps.
+func (c configMaps) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
+	cm, err := c.ConfigMaps.Set(ctx, key, spec, opts)
 	if err != nil || opts.DryRun {
 		return cm, err
 	}

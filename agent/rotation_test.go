@@ -114,7 +114,7 @@ func (r *runner) command(ctx context.Context) error {
 	fresh := r.client(agents[0].ID)
 	defer fresh.Close()
 	for _, client := range []*client.Client{r.kept, fresh} {
-		if _, err := client.Cluster(ctx); err != nil {
+		if _, err := client.Cluster().Get(ctx); err != nil {
 			return err
 		}
 	}

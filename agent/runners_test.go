@@ -64,13 +64,13 @@ func holding(t *testing.T, creds credentials.Credentials, agentID string, change
 func stream(t *testing.T, c *client.Client, app string) (ended chan error) {
 	t.Helper()
 	key := runnerapi.Key{Namespace: "held", Name: app}
-	_, err := c.Cluster(t.Context())
+	_, err := c.Cluster().Get(t.Context())
 	require.NoError(t, err)
 	ended = make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	go func() {
-		ended <- c.Logs(ctx, key, runnerapi.LogOptions{Follow: true}, func(runnerapi.LogLine) error { return nil })
+		ended <- c.Apps().Logs(ctx, key, runnerapi.LogOptions{Follow: true}, func(runnerapi.LogLine) error { return nil })
 	}()
 	return ended
 }
@@ -92,27 +92,27 @@ func TestARunnerIsHeldToItsGrant(t *testing.T) {
 
 	owner := visitor(t, p, "owner", "", id)
 	prod := visitor(t, p, "prod", "env=prod", id)
-	_, err := owner.PutNamespace(t.Context(), "held", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	_, err := owner.Namespaces().Set(t.Context(), "held", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	quiet := runnerapi.AppSpec{Image: "registry.example.com/quiet:1"}
-	_, err = owner.Deploy(t.Context(), runnerapi.Key{Namespace: "held", Name: "quiet"}, quiet, runnerapi.WriteOptions{})
+	_, err = owner.Apps().Deploy(t.Context(), runnerapi.Key{Namespace: "held", Name: "quiet"}, quiet, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 
-	_, err = visitor(t, p, "test", "env=test", id).Cluster(t.Context())
+	_, err = visitor(t, p, "test", "env=test", id).Cluster().Get(t.Context())
 	require.ErrorContains(t, err, fmt.Sprintf("agent %s refuses Runner test: not granted (its certificate is for agents with env=test)", id))
 
 	kept, cut := stream(t, owner, "quiet"), stream(t, prod, "quiet")
 	_, err = p.Agents.Label(t.Context(), id, map[string]string{"env": "test"}, nil)
 	require.NoError(t, err)
 	awaitEnd(t, "the agent has other labels", cut)
-	_, err = visitor(t, p, "later", "env=test", id).Cluster(t.Context())
+	_, err = visitor(t, p, "later", "env=test", id).Cluster().Get(t.Context())
 	require.NoError(t, err)
 
 	late := visitor(t, p, "late", "", id)
 	cut = stream(t, late, "quiet")
 	require.NoError(t, p.Runners.Revoke(t.Context(), "late"))
 	awaitEnd(t, "the Runner is revoked", cut)
-	_, err = late.Cluster(t.Context())
+	_, err = late.Cluster().Get(t.Context())
 	require.ErrorContains(t, err, "refuses Runner late")
 	select {
 	case err := <-kept:
@@ -121,7 +121,7 @@ func TestARunnerIsHeldToItsGrant(t *testing.T) {
 	}
 
 	await.Until(t, "the refusals are in the audit log", func() bool {
-		list, err := owner.Audit(t.Context(), -1, 100)
+		list, err := owner.Audit().List(t.Context(), -1, 100)
 		require.NoError(t, err)
 		var all []string
 		for _, r := range list.Items {

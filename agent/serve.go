@@ -26,9 +26,9 @@ const runnerAPIVersion = "v1"
 func (a *Agent) runnerAPI(control *controlapi.Client, engine *app.Engine, releases *helm.Releases, sources *source.Keeper) http.Handler {
 	known := a.monitoring(engine)
 	return server.New(server.Config{
-		Apps: engine, Insides: engine, Meter: known.Beside(engine), Monitoring: known, Secrets: contents{a.kube.Contents(), engine}, ConfigMaps: contents{a.kube.Contents(), engine},
-		Namespaces: a.kube.Namespaces(), Clusters: clusterCall{a}, Nodes: a.kube.Nodes(), Manifests: manifests.API{Applier: a.manifests},
-		Joins: joins{a.kube, a.opts.Config}, PublicRoutes: a.routes.List(control, engine), Kubernetes: a.kubernetes, Releases: releases, Builds: a.builds, Sources: sources,
+		Apps: engine, Sessions: engine, Monitoring: known.Beside(engine), Secrets: secrets{a.kube.Secrets(), engine}, ConfigMaps: configMaps{a.kube.ConfigMaps(), engine},
+		Namespaces: a.kube.Namespaces(), Cluster: clusterCall{a}, Nodes: nodeCalls{a.kube.Nodes(), a.opts.Config}, Events: a.kube.Events(), Manifests: manifests.API{Applier: a.manifests},
+		Routes: a.routes.List(control, engine), Kubernetes: a.kubernetes, Releases: releases, Builds: a.builds, Sources: sources,
 		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit, Recorder: a.recorder, Approvals: a.kube.Approvals(),
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log, Limits: kubernetesLimits(a.opts.Config.KubernetesStreams),
@@ -64,9 +64,9 @@ func (a *Agent) stopper(leads func() bool) *workloads.Stopper {
 // clusterCall implements the cluster call: the cluster's figures and the agent's identity.
 type clusterCall struct{ *Agent }
 
-// Cluster implements backend.Clusters.
-func (c clusterCall) Cluster(ctx context.Context) (runnerapi.Cluster, error) {
-	cluster, err := c.kube.Cluster(ctx)
+// Get implements backend.Cluster.
+func (c clusterCall) Get(ctx context.Context) (runnerapi.Cluster, error) {
+	cluster, err := c.kube.Cluster().Get(ctx)
 	if err != nil {
 		return runnerapi.Cluster{}, err
 	}

@@ -60,7 +60,7 @@ func TestSourcesOfARevokedRunnerAreSuspended(t *testing.T) {
 	git := gitserver.Start(t, "reader", "correct horse")
 	repo := git.Create(t, "shop/deploy.git")
 	first := repo.Commit(map[string]string{"web.yaml": "image: registry.example.com/web:1\n"})
-	_, err := ops.PutNamespace(t.Context(), "followed", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	_, err := ops.Namespaces().Set(t.Context(), "followed", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "followed", Name: "git-deploy"}, StringData: map[string]string{
@@ -70,13 +70,13 @@ func TestSourcesOfARevokedRunnerAreSuspended(t *testing.T) {
 	web, api := runnerapi.Key{Namespace: "followed", Name: "web"}, runnerapi.Key{Namespace: "followed", Name: "api"}
 	spec := runnerapi.SourceSpec{URL: git.URL("shop/deploy.git"), Type: runnerapi.SourceApp, Path: "web.yaml", Credentials: "git-deploy"}
 	for _, key := range []runnerapi.Key{web, api} {
-		_, err = ci.PutSource(t.Context(), key, spec, runnerapi.WriteOptions{})
+		_, err = ci.Sources().Set(t.Context(), key, spec, runnerapi.WriteOptions{})
 		require.NoError(t, err)
 	}
 	becomes := func(key runnerapi.Key, what string, so func(runnerapi.Source) bool) {
 		t.Helper()
 		await.Until(t, "source "+key.String()+" "+what, func() bool {
-			s, err := ops.GetSource(t.Context(), key)
+			s, err := ops.Sources().Get(t.Context(), key)
 			require.NoError(t, err)
 			return so(s)
 		})
@@ -94,19 +94,19 @@ func TestSourcesOfARevokedRunnerAreSuspended(t *testing.T) {
 	becomes(web, "is suspended", suspended)
 	becomes(api, "is suspended", suspended)
 	second := repo.Commit(map[string]string{"web.yaml": "image: registry.example.com/web:2\n"})
-	_, err = ops.SyncSource(t.Context(), web, runnerapi.WriteOptions{})
+	_, err = ops.Sources().Sync(t.Context(), web, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	becomes(web, "is still suspended", suspended)
-	running, err := ops.Get(t.Context(), web)
+	running, err := ops.Apps().Get(t.Context(), web)
 	require.NoError(t, err)
 	assert.Equal(t, "registry.example.com/web:1", running.Spec.Image, "what runs goes on running")
 
-	_, err = ops.PutSource(t.Context(), web, spec, runnerapi.WriteOptions{})
+	_, err = ops.Sources().Set(t.Context(), web, spec, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	becomes(web, "goes on in the other Runner's name", func(s runnerapi.Source) bool { return applied(second)(s) && s.Runner == "ops" })
 	_, err = p.Runners.Issue(t.Context(), operators.RunnerOptions{Name: "ci", TTL: time.Hour, Replace: true})
 	require.NoError(t, err)
-	_, err = ops.SyncSource(t.Context(), api, runnerapi.WriteOptions{})
+	_, err = ops.Sources().Sync(t.Context(), api, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	becomes(api, "is not resumed by a Runner that was made anew", suspended)
 }

@@ -49,12 +49,12 @@ func TestOneTraceFromRunnerToKubernetes(t *testing.T) {
 	c := visitor(t, p, "tracer", "", p.AwaitOnline(t, time.Time{}))
 
 	ctx, done := span.Begin(t.Context(), traced(t, "pipeops-runner"), "pipeops-runner deploy")
-	_, err := c.PutNamespace(ctx, place, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	_, err := c.Namespaces().Set(ctx, place, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	key := runnerapi.Key{Namespace: place, Name: "web"}
-	_, err = c.PutSecret(ctx, key, runnerapi.SecretSpec{Data: map[string]string{"PASSWORD": canary}}, runnerapi.WriteOptions{})
+	_, err = c.Secrets().Set(ctx, key, runnerapi.SecretSpec{Data: map[string]string{"PASSWORD": canary}}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	_, err = c.Deploy(ctx, key, runnerapi.AppSpec{Image: "registry.example.com/" + canary + ":1", Env: []runnerapi.EnvVar{{Name: "TOKEN", Value: canary}}}, runnerapi.WriteOptions{})
+	_, err = c.Apps().Deploy(ctx, key, runnerapi.AppSpec{Image: "registry.example.com/" + canary + ":1", Env: []runnerapi.EnvVar{{Name: "TOKEN", Value: canary}}}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	done(nil)
 

@@ -73,13 +73,13 @@ func TestAPolicyTrustsKeysThatItKnows(t *testing.T) {
 	id := p.AwaitOnline(t, time.Time{})
 	ci, ops := issueRunner(t, p, "ci"), issueRunner(t, p, "ops")
 	for _, creds := range []credentials.Credentials{ci, ops} {
-		_, err := holding(t, creds, id).Cluster(t.Context())
+		_, err := holding(t, creds, id).Cluster().Get(t.Context())
 		require.NoError(t, err, "without trust the control plane's CA is enough")
 	}
 	owner := holding(t, ops, id)
-	_, err := owner.PutNamespace(t.Context(), "held", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	_, err := owner.Namespaces().Set(t.Context(), "held", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	_, err = owner.Deploy(t.Context(), runnerapi.Key{Namespace: "held", Name: "pinned"}, runnerapi.AppSpec{Image: "registry.example.com/quiet:1"}, runnerapi.WriteOptions{})
+	_, err = owner.Apps().Deploy(t.Context(), runnerapi.Key{Namespace: "held", Name: "pinned"}, runnerapi.AppSpec{Image: "registry.example.com/quiet:1"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	open := stream(t, owner, "pinned")
 
@@ -91,29 +91,29 @@ func TestAPolicyTrustsKeysThatItKnows(t *testing.T) {
 	awaitEnd(t, "the policy trusts another key", open)
 	refused := func(creds credentials.Credentials) {
 		t.Helper()
-		_, err := holding(t, creds, id).Cluster(t.Context())
+		_, err := holding(t, creds, id).Cluster().Get(t.Context())
 		require.ErrorContains(t, err, keyOf(t, creds)+", is not one that the cluster's owner trusts")
 	}
 	refused(ops)
-	_, err = holding(t, ci, id).Cluster(t.Context())
+	_, err = holding(t, ci, id).Cluster().Get(t.Context())
 	require.NoError(t, err)
 
 	again := issueRunner(t, p, "ci") // whoever has the control plane can do that
 	refused(again)
 	trust(keyOf(t, ci), keyOf(t, again)) // two at once
 	await.Until(t, "the second pin holds", func() bool {
-		_, err := holding(t, again, id).Cluster(t.Context())
+		_, err := holding(t, again, id).Cluster().Get(t.Context())
 		return err == nil
 	})
 
 	require.NoError(t, ops.Endorse(certify("ci", ops)))
 	refused(ops) // it is certified by another name
 	require.NoError(t, ops.Endorse(certify("ops", ops)))
-	_, err = holding(t, ops, id).Cluster(t.Context())
+	_, err = holding(t, ops, id).Cluster().Get(t.Context())
 	require.NoError(t, err)
 
 	await.Until(t, "the refusals are in the audit log", func() bool { // which is written behind the handshakes
-		list, err := holding(t, ops, id).Audit(t.Context(), -1, 100)
+		list, err := holding(t, ops, id).Audit().List(t.Context(), -1, 100)
 		require.NoError(t, err)
 		return slices.ContainsFunc(list.Items, func(r runnerapi.AuditRecord) bool {
 			return r.Command == runnerapi.AuditConnect && r.Code == transport.RefusedNotPinned

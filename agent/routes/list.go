@@ -19,7 +19,7 @@ type List struct {
 	engine    *app.Engine
 }
 
-var _ backend.PublicRoutes = List{}
+var _ backend.Routes = List{}
 
 // List returns the implementation of the call about public routes.
 func (r *Registrar) List(control *controlapi.Client, engine *app.Engine) List {
@@ -29,9 +29,9 @@ func (r *Registrar) List(control *controlapi.Client, engine *app.Engine) List {
 // askTimeout is how long the control plane may take to say which routes it serves.
 const askTimeout = 5 * time.Second
 
-// ListRoutes implements backend.PublicRoutes. The control plane is asked each time: only the
+// List implements backend.Routes. The control plane is asked each time: only the
 // replica that leads follows what it does.
-func (l List) ListRoutes(ctx context.Context) ([]runnerapi.Route, error) {
+func (l List) List(ctx context.Context) ([]runnerapi.Route, error) {
 	routes, err := l.engine.Routes(ctx)
 	if err != nil {
 		return nil, err

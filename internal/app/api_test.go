@@ -37,7 +37,7 @@ func serve(t *testing.T, env *kubetest.Env, ns string, e *app.Engine) *served {
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	require.NoError(t, err)
 	return &served{runner: leaf, handler: server.New(server.Config{
-		Apps: e, Secrets: k.Contents(), Namespaces: k.Namespaces(), Clusters: k, Journal: k.Journal(), Outcomes: e,
+		Apps: e, Secrets: k.Secrets(), Namespaces: k.Namespaces(), Cluster: k.Cluster(), Journal: k.Journal(), Outcomes: e,
 		TrustDomain: "example.com", Log: zerolog.Nop(),
 	})}
 }

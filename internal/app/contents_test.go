@@ -19,22 +19,22 @@ import (
 )
 
 // asInTheAgent is an Engine that is told of contents by the real client.
-func asInTheAgent(t *testing.T, env *kubetest.Env, ns string, sizing sizing.Timing) (*app.Engine, kube.Contents) {
+func asInTheAgent(t *testing.T, env *kubetest.Env, ns string, sizing sizing.Timing) (*app.Engine, *kube.Client) {
 	t.Helper()
 	k := contentsOf(t, env, ns)
 	config := limitedTo(env, ns)
-	config.Contents, config.Sizing = k, sizing
+	config.Contents, config.Sizing = k.Contents(), sizing
 	e, _ := startWith(t, config)
 	return e, k
 }
 
-// contentsOf returns the Secrets and ConfigMaps of the agent that manages a namespace.
-func contentsOf(t *testing.T, env *kubetest.Env, ns string) kube.Contents {
+// contentsOf returns the Kubernetes client of the agent that manages a namespace.
+func contentsOf(t *testing.T, env *kubetest.Env, ns string) *kube.Client {
 	t.Helper()
 	log := zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentOf(ns), Namespaces: []string{ns}, Log: log})
 	require.NoError(t, err)
-	return k.Contents()
+	return k
 }
 
 func TestNewContentRestartsTheAppsThatAskedForIt(t *testing.T) {
@@ -43,12 +43,12 @@ func TestNewContentRestartsTheAppsThatAskedForIt(t *testing.T) {
 	ns := ownNamespace(t, env)
 	e, k := asInTheAgent(t, env, ns, sizing.Timing{})
 	secret := func(value string) {
-		_, err := k.PutSecret(t.Context(), key(ns, "db"), runnerapi.SecretSpec{Data: map[string]string{"url": value}}, byTest)
+		_, err := k.Secrets().Set(t.Context(), key(ns, "db"), runnerapi.SecretSpec{Data: map[string]string{"url": value}}, byTest)
 		require.NoError(t, err)
 		require.NoError(t, e.ContentChanged(t.Context(), runnerapi.RestartOnSecrets, key(ns, "db")))
 	}
 	config := func(value string) {
-		_, err := k.PutConfigMap(t.Context(), key(ns, "settings"), runnerapi.ConfigMapSpec{Data: map[string]string{"LEVEL": value}}, byTest)
+		_, err := k.ConfigMaps().Set(t.Context(), key(ns, "settings"), runnerapi.ConfigMapSpec{Data: map[string]string{"LEVEL": value}}, byTest)
 		require.NoError(t, err)
 		require.NoError(t, e.ContentChanged(t.Context(), runnerapi.RestartOnConfigMaps, key(ns, "settings")))
 	}
@@ -78,7 +78,7 @@ func TestNewContentRestartsTheAppsThatAskedForIt(t *testing.T) {
 	eventually(t, "both that use the secret restart", func() bool { return generation(both) == 3 && generation(secrets) == 2 })
 	assert.EqualValues(t, 1, generation(none), "nothing restarts that did not ask for it")
 
-	require.NoError(t, k.DeleteSecret(t.Context(), key(ns, "db"), byTest))
+	require.NoError(t, k.Secrets().Delete(t.Context(), key(ns, "db"), byTest))
 	require.NoError(t, e.ContentChanged(t.Context(), runnerapi.RestartOnSecrets, key(ns, "db")))
 	secret("two")
 	eventually(t, "the App is looked at", func() bool { _, err := e.Get(t.Context(), both); return err == nil })
@@ -102,7 +102,7 @@ func TestContentOfOthersIsSeenWhenTheAppIsLookedAt(t *testing.T) {
 	require.NoError(t, env.Client.Create(t.Context(), settings))
 	web := key(ns, "web")
 	config := limitedTo(env, ns)
-	config.Contents = contentsOf(t, env, ns)
+	config.Contents = contentsOf(t, env, ns).Contents()
 	e, stop := startWith(t, config)
 	deploy(t, e, web, runnerapi.AppSpec{
 		Image: "example.com/web:1", EnvFrom: []runnerapi.EnvSource{{ConfigMap: "theirs"}},

@@ -321,8 +321,8 @@ func Head(ctx context.Context, s Store) (runnerapi.AuditHead, error) {
 	return b.head, nil
 }
 
-// Audit implements backend.Auditor.
-func (l *Log) Audit(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error) {
+// List implements backend.Auditor.
+func (l *Log) List(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error) {
 	return Read(ctx, l.store, after, limit)
 }
 

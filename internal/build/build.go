@@ -81,8 +81,8 @@ func New(given *rest.Config, opts Options) (*Client, error) {
 	return &Client{opts: opts, core: core, batch: batch}, nil
 }
 
-// PutBuild implements backend.Builds.
-func (c *Client) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
+// Run implements backend.Builds.
+func (c *Client) Run(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
 	return c.put(ctx, key, spec, opts, func(*batchv1.Job) {}, refuse)
 }
 
@@ -192,8 +192,8 @@ func (c *Client) remove(ctx context.Context, job *batchv1.Job) error {
 	return kubeproblem.From(err, "deleting Job "+job.Name)
 }
 
-// GetBuild implements backend.Builds.
-func (c *Client) GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error) {
+// Get implements backend.Builds.
+func (c *Client) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error) {
 	runs, err := c.found(ctx, key)
 	if err != nil {
 		return runnerapi.Build{}, err
@@ -212,8 +212,8 @@ func (c *Client) GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Bui
 	return build, nil
 }
 
-// ListBuilds implements backend.Builds.
-func (c *Client) ListBuilds(ctx context.Context, namespace string) ([]runnerapi.Build, error) {
+// List implements backend.Builds.
+func (c *Client) List(ctx context.Context, namespace string) ([]runnerapi.Build, error) {
 	if _, err := c.admit(ctx, namespace); err != nil {
 		return nil, err
 	}
@@ -238,8 +238,8 @@ func (c *Client) ListBuilds(ctx context.Context, namespace string) ([]runnerapi.
 	return builds, nil
 }
 
-// DeleteBuild implements backend.Builds.
-func (c *Client) DeleteBuild(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+// Delete implements backend.Builds.
+func (c *Client) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	runs, err := c.found(ctx, key)
 	if err != nil || opts.DryRun {
 		return err

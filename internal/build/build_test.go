@@ -159,7 +159,7 @@ func (w *workshop) spec() runnerapi.BuildSpec {
 func (w *workshop) put(name string, spec runnerapi.BuildSpec) runnerapi.Build {
 	w.t.Helper()
 	require.Empty(w.t, spec.Validate(name))
-	b, err := w.builds.PutBuild(w.t.Context(), runnerapi.Key{Namespace: builds, Name: name}, spec, byTest)
+	b, err := w.builds.Run(w.t.Context(), runnerapi.Key{Namespace: builds, Name: name}, spec, byTest)
 	require.NoError(w.t, err)
 	return b
 }
@@ -171,14 +171,14 @@ func (w *workshop) await(name string) (runnerapi.Build, string) {
 	defer cancel()
 	key := runnerapi.Key{Namespace: builds, Name: name}
 	var log strings.Builder
-	err := w.builds.BuildLogs(ctx, key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
+	err := w.builds.Logs(ctx, key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
 		log.WriteString(l.Line + "\n")
 		return nil
 	})
 	require.NoError(w.t, err)
 	var b runnerapi.Build
 	require.Eventually(w.t, func() bool {
-		b, err = w.builds.GetBuild(ctx, key)
+		b, err = w.builds.Get(ctx, key)
 		return err == nil && b.Status.Phase.Ended()
 	}, patience, 100*time.Millisecond, "the Job sees that its pod has ended; log:\n%s", &log)
 	w.t.Logf("%+v\n%s", b.Status, log.String())
@@ -258,19 +258,19 @@ func (w *workshop) heldDelete(t *testing.T) {
 	put := func(run string) {
 		spec := w.spec()
 		spec.Run = run
-		_, err := w.builds.PutBuild(t.Context(), key, spec, byTest)
+		_, err := w.builds.Run(t.Context(), key, spec, byTest)
 		require.NoError(t, err)
 	}
 	remove := func(answered func() bool) error {
 		held := byTest
 		held.Answered = func(context.Context) (bool, error) { return answered(), nil }
-		return w.builds.DeleteBuild(t.Context(), key, held)
+		return w.builds.Delete(t.Context(), key, held)
 	}
 	put("first")
 	require.NoError(t, remove(func() bool { return true }))
 	require.Len(t, jobs(), 1)
 	require.NoError(t, remove(func() bool {
-		require.NoError(t, w.builds.DeleteBuild(t.Context(), key, byTest))
+		require.NoError(t, w.builds.Delete(t.Context(), key, byTest))
 		put("second")
 		return false
 	}))
@@ -288,7 +288,7 @@ func (w *workshop) builtAndPushed(t *testing.T, commit string) {
 	assert.Equal(t, begun.CreatedAt, again.CreatedAt, "the same run is not started twice")
 	other := spec
 	other.Run = "another"
-	_, err := w.builds.PutBuild(t.Context(), runnerapi.Key{Namespace: builds, Name: "web"}, other, byTest)
+	_, err := w.builds.Run(t.Context(), runnerapi.Key{Namespace: builds, Name: "web"}, other, byTest)
 	require.ErrorContains(t, err, "under way")
 
 	w.builds = w.agent() // the agent was restarted, and goes on telling
@@ -312,7 +312,7 @@ func (w *workshop) builtAndPushed(t *testing.T, commit string) {
 	assert.Equal(t, w.registry+"/shop/web@"+digest.String(), b.Status.Image)
 	assert.Equal(t, map[string]string{"greeting": "good day, and more\n", "data/link": "hello", "data/hello.txt": "hello"}, contents(t, mutate.Extract(img)))
 
-	list, err := w.builds.ListBuilds(t.Context(), builds)
+	list, err := w.builds.List(t.Context(), builds)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	assert.Equal(t, b.Status.Image, list[0].Status.Image)
@@ -352,15 +352,15 @@ func (w *workshop) cancelled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var once sync.Once
-	err := w.builds.BuildLogs(ctx, key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
+	err := w.builds.Logs(ctx, key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
 		if strings.HasSuffix(l.Line, "it-is-slow") {
-			once.Do(func() { assert.NoError(t, w.builds.DeleteBuild(ctx, key, byTest)) })
+			once.Do(func() { assert.NoError(t, w.builds.Delete(ctx, key, byTest)) })
 		}
 		return nil
 	})
 	require.NoError(t, err, "the log ends with the build")
 	require.NoError(t, ctx.Err())
-	_, err = w.builds.GetBuild(t.Context(), key)
+	_, err = w.builds.Get(t.Context(), key)
 	require.ErrorContains(t, err, "there is no build")
 	require.Eventually(t, func() bool {
 		out, err := w.env.Cluster.Kubectl(ctx, "-n", builds, "get", "pods", "-l", "pipeops.io/build=slow", "-o", "name")
@@ -378,7 +378,7 @@ func (w *workshop) causes(t *testing.T) {
 		spec := w.spec()
 		change(&spec)
 		w.put(name, spec)
-		defer func() { assert.NoError(t, w.builds.DeleteBuild(context.Background(), key(name), byTest)) }()
+		defer func() { assert.NoError(t, w.builds.Delete(context.Background(), key(name), byTest)) }()
 	}
 	for _, cause := range []string{"ref_not_found", "registry_denied", "deadline_exceeded"} {
 		b, _ := w.await(strings.ReplaceAll(cause, "_", "-"))
@@ -389,18 +389,18 @@ func (w *workshop) causes(t *testing.T) {
 
 	spec := w.spec()
 	spec.PushCredentials = "git"
-	_, err := w.builds.PutBuild(t.Context(), key("refused"), spec, byTest)
+	_, err := w.builds.Run(t.Context(), key("refused"), spec, byTest)
 	require.ErrorContains(t, err, "has type Opaque")
 	spec.PushCredentials = "nowhere"
-	_, err = w.builds.PutBuild(t.Context(), key("refused"), spec, byTest)
+	_, err = w.builds.Run(t.Context(), key("refused"), spec, byTest)
 	require.ErrorContains(t, err, "there is no secret nowhere")
-	_, err = w.builds.PutBuild(t.Context(), runnerapi.Key{Namespace: "production", Name: "refused"}, w.spec(), byTest)
+	_, err = w.builds.Run(t.Context(), runnerapi.Key{Namespace: "production", Name: "refused"}, w.spec(), byTest)
 	require.ErrorContains(t, err, "has not allowed them in namespace production")
 	without := w.opts
 	without.Image = ""
 	c, err := build.New(w.env.Agent, without)
 	require.NoError(t, err)
-	_, err = c.PutBuild(t.Context(), key("refused"), w.spec(), byTest)
+	_, err = c.Run(t.Context(), key("refused"), w.spec(), byTest)
 	require.ErrorContains(t, err, "names no image")
 }
 

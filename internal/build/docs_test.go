@@ -59,7 +59,7 @@ CMD ["/bin/sh", "-c", "sleep 3600"]
 	a, err := f.engine.Get(t.Context(), f.key)
 	require.NoError(t, err)
 	assert.Contains(t, a.Spec.Image, f.registry+"/shop/web@sha256:")
-	require.NoError(t, f.keeper.DeleteSource(t.Context(), f.key, byTest))
+	require.NoError(t, f.keeper.Delete(t.Context(), f.key, byTest))
 	require.NoError(t, f.engine.Delete(t.Context(), f.key, byTest))
 }
 

@@ -30,8 +30,8 @@ const (
 	watchLimit = 5 * time.Minute
 )
 
-// BuildLogs implements backend.Builds.
-func (c *Client) BuildLogs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
+// Logs implements backend.Builds.
+func (c *Client) Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
 	runs, err := c.found(ctx, key)
 	if err != nil {
 		return err

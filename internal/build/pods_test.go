@@ -103,7 +103,7 @@ func TestPodsOfBuildsAreConfined(t *testing.T) {
 
 	builder := tool(t, env)
 	key := runnerapi.Key{Namespace: builds, Name: "web"}
-	_, err := builder.PutBuild(t.Context(), key, spec("ca"), byTest)
+	_, err := builder.Run(t.Context(), key, spec("ca"), byTest)
 	require.NoError(t, err)
 	var jobs batchv1.JobList
 	require.NoError(t, env.Client.List(t.Context(), &jobs, client.InNamespace(builds), client.MatchingLabels{"pipeops.io/build": "web"}))
@@ -199,7 +199,7 @@ func TestASecretWithMoreThanCertificatesIsNotMounted(t *testing.T) {
 	env := bench(t)
 	builder := tool(t, env)
 	for _, name := range []string{"no-ca", "half-ca", "noted-ca", "git"} {
-		_, err := builder.PutBuild(t.Context(), runnerapi.Key{Namespace: builds, Name: "refused"}, spec(name), byTest)
+		_, err := builder.Run(t.Context(), runnerapi.Key{Namespace: builds, Name: "refused"}, spec(name), byTest)
 		refused := &problem.Error{}
 		require.ErrorAs(t, err, &refused, name)
 		assert.Equal(t, "ca.secret", refused.Field)

@@ -49,7 +49,7 @@ func (w *workshop) followed(t *testing.T) {
 	first := f.commit("echo one > /greeting")
 	f.refusals(t)
 
-	_, err := f.keeper.PutSource(t.Context(), f.key, f.spec, byTest)
+	_, err := f.keeper.Set(t.Context(), f.key, f.spec, byTest)
 	require.NoError(t, err)
 	status := f.await("building", func(s runnerapi.SourceStatus) bool { return s.Phase == runnerapi.SourceBuilding })
 	f.stop() // the agent is restarted while it builds, and goes on
@@ -82,7 +82,7 @@ func (w *workshop) followed(t *testing.T) {
 	})
 	mended := f.commit("echo three > /greeting")
 	f.spec.Path, f.spec.AppSpec = "", appSpec
-	_, err = f.keeper.PutSource(t.Context(), f.key, f.spec, byTest)
+	_, err = f.keeper.Set(t.Context(), f.key, f.spec, byTest)
 	require.NoError(t, err)
 	status = f.settled()
 	require.Nil(t, status.Error)
@@ -96,10 +96,10 @@ func (w *workshop) followed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, map[runnerapi.Key]runnerapi.Key{status.Build.Key(): f.key}, of)
 	f.stop()
-	require.NoError(t, f.keeper.DeleteSource(t.Context(), f.key, byTest))
+	require.NoError(t, f.keeper.Delete(t.Context(), f.key, byTest))
 	f.start()
 	require.Eventually(t, func() bool {
-		_, err := w.builds.GetBuild(t.Context(), status.Build.Key())
+		_, err := w.builds.Get(t.Context(), status.Build.Key())
 		return err != nil && strings.Contains(err.Error(), "there is no build")
 	}, patience, 100*time.Millisecond, "its builds go with it")
 	_, err = f.engine.Get(t.Context(), f.key)
@@ -194,28 +194,28 @@ func (f *follower) refusals(t *testing.T) {
 	inner := *f.spec.Build
 	inner.Namespace = "no-builds"
 	elsewhere.Build = &inner
-	_, err := f.keeper.PutSource(t.Context(), f.key, elsewhere, byTest)
+	_, err := f.keeper.Set(t.Context(), f.key, elsewhere, byTest)
 	known := &problem.Error{}
 	require.ErrorAs(t, err, &known)
 	assert.Contains(t, known.Fix, "deployments/build-rights.yaml")
 	assert.Equal(t, "build.namespace", known.Field)
 	inner.Namespace, inner.PushCredentials = "", "nowhere"
-	_, err = f.keeper.PutSource(t.Context(), f.key, elsewhere, byTest)
+	_, err = f.keeper.Set(t.Context(), f.key, elsewhere, byTest)
 	require.ErrorContains(t, err, "build.pushCredentials: there is no secret nowhere")
 	elsewhere = f.spec
 	elsewhere.Path, elsewhere.AppSpec = "", "replica: 2"
-	_, err = f.keeper.PutSource(t.Context(), f.key, elsewhere, byTest)
+	_, err = f.keeper.Set(t.Context(), f.key, elsewhere, byTest)
 	require.ErrorContains(t, err, "appSpec")
 
 	f.allow(`rules: [{name: git, commands: ["*", put-source]}]`)
-	_, err = f.keeper.PutSource(t.Context(), f.key, f.spec, byTest)
+	_, err = f.keeper.Set(t.Context(), f.key, f.spec, byTest)
 	require.ErrorContains(t, err, "put-build")
 	f.allow(building)
 	dry := byTest
 	dry.DryRun = true
-	_, err = f.keeper.PutSource(t.Context(), f.key, f.spec, dry)
+	_, err = f.keeper.Set(t.Context(), f.key, f.spec, dry)
 	require.NoError(t, err)
-	list, err := f.builds.ListBuilds(t.Context(), builds)
+	list, err := f.builds.List(t.Context(), builds)
 	require.NoError(t, err)
 	for _, b := range list {
 		assert.NotContains(t, b.Name, "git-web", "a dry run builds nothing")
@@ -226,7 +226,7 @@ func (f *follower) await(what string, is func(runnerapi.SourceStatus) bool) runn
 	f.t.Helper()
 	var last runnerapi.SourceStatus
 	if !assert.Eventually(f.t, func() bool {
-		s, err := f.keeper.GetSource(f.t.Context(), f.key)
+		s, err := f.keeper.Get(f.t.Context(), f.key)
 		last = s.Status
 		return err == nil && is(last)
 	}, patience, 50*time.Millisecond) {
@@ -244,7 +244,7 @@ func (f *follower) ask() {
 	f.t.Helper()
 	opts := byTest
 	opts.Caller.RequestID = time.Now().Format(time.RFC3339Nano)
-	_, err := f.keeper.SyncSource(f.t.Context(), f.key, opts)
+	_, err := f.keeper.Sync(f.t.Context(), f.key, opts)
 	require.NoError(f.t, err)
 }
 

@@ -16,7 +16,7 @@ import (
 // cannot express that, since the source is in another namespace.
 const sourceNote = "pipeops.io/build-source"
 
-// Supersede is like PutBuild, and first ends a run in progress, which would otherwise block the new
+// Supersede is like Run, and first ends a run in progress, which would otherwise block the new
 // one. It records the run's source.
 func (c *Client) Supersede(ctx context.Context, source, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
 	note := func(job *batchv1.Job) { job.Annotations[sourceNote] = source.String() }

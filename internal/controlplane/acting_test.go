@@ -40,7 +40,7 @@ func (l *auditLog) Keep(_ context.Context, r runnerapi.AuditRecord) error {
 }
 
 // Audit implements backend.Auditor.
-func (l *auditLog) Audit(context.Context, int64, int) (runnerapi.AuditList, error) {
+func (l *auditLog) List(context.Context, int64, int) (runnerapi.AuditList, error) {
 	return runnerapi.AuditList{}, nil
 }
 
@@ -62,7 +62,7 @@ func (p *plane) withApp(audit *auditLog) *served {
 	deployer := s.visit(p.issue("deployer", ""))
 	key := runnerapi.Key{Namespace: "production", Name: "web"}
 	for _, image := range []string{"nginx:1", "nginx:2"} {
-		_, err := deployer.Deploy(p.t.Context(), key, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
+		_, err := deployer.Apps().Deploy(p.t.Context(), key, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
 		require.NoError(p.t, err)
 	}
 	return s
@@ -115,14 +115,14 @@ func TestAnOperatorActsAsARunner(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, body)
 		assert.Contains(t, body, change.says)
 	}
-	app, err := s.backend.Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"})
+	app, err := s.backend.Apps().Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"})
 	require.NoError(t, err)
 	assert.Equal(t, "nginx:1", app.Spec.Image, "it went back")
 	verbs := map[string]bool{}
 	for _, call := range s.backend.Calls() {
 		verbs[call.Verb] = true
 	}
-	assert.True(t, verbs["Scale"] && verbs["Restart"] && verbs["Rollback"], "%v", verbs)
+	assert.True(t, verbs["Apps.Scale"] && verbs["Apps.Restart"] && verbs["Apps.Rollback"], "%v", verbs)
 	done := strings.Join(audit.commands(), "\n")
 	for _, command := range []string{"scale-app", "restart-app", "rollback-app"} {
 		assert.Contains(t, done, command+" done ops alice")
@@ -158,7 +158,7 @@ func TestAnOperatorDeploysByAForm(t *testing.T) {
 	status, body := b.change("/console/agents/shop/deploy", form)
 	require.Equal(t, http.StatusOK, status, body)
 	assert.Contains(t, body, "The agent deploys the App.")
-	app, err := s.backend.Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "other"})
+	app, err := s.backend.Apps().Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "other"})
 	require.NoError(t, err)
 	assert.Equal(t, "nginx:3", app.Spec.Image)
 	assert.EqualValues(t, 2, *app.Spec.Replicas)
@@ -210,7 +210,7 @@ func TestWhoMayNotActAsARunner(t *testing.T) {
 	status, _ = operator.change(restart, form())
 	assert.Equal(t, http.StatusConflict, status, "unset")
 	for _, call := range s.backend.Calls()[before:] {
-		assert.NotEqual(t, "Restart", call.Verb)
+		assert.NotEqual(t, "Apps.Restart", call.Verb)
 	}
 
 	p.actAs("alice", "ops")

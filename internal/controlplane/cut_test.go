@@ -51,7 +51,7 @@ func (c *cluster) serveAudited(audit agentapi.Auditor) *served {
 	go func() {
 		done <- transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
 			Handler: server.New(server.Config{
-				Apps: s.backend, Meter: s.backend, Monitoring: s.backend, Secrets: s.backend, ConfigMaps: s.backend, Namespaces: s.backend, Clusters: s.backend, Audit: audit,
+				Apps: s.backend.Apps(), Monitoring: s.backend.Monitoring(), Secrets: s.backend.Secrets(), ConfigMaps: s.backend.ConfigMaps(), Namespaces: s.backend.Namespaces(), Cluster: s.backend.Cluster(), Audit: audit,
 				TrustDomain: c.id.TrustDomain, Log: zerolog.Nop(),
 			}),
 			TLS: s.tls(), Changed: s.next, Drain: time.Second, Log: zerolog.Nop(),
@@ -120,11 +120,11 @@ func (s *served) follow(c *client.Client) (ended chan error) {
 	web := runnerapi.Key{Namespace: "production", Name: "web"}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.t.Cleanup(cancel)
-	_, err := c.Deploy(ctx, web, runnerapi.AppSpec{Image: "nginx"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "nginx"}, runnerapi.WriteOptions{})
 	require.NoError(s.t, err)
 	logs := func() (n int) {
 		for _, call := range s.backend.Calls() {
-			if call.Verb == "Logs" {
+			if call.Verb == "Apps.Logs" {
 				n++
 			}
 		}
@@ -133,7 +133,7 @@ func (s *served) follow(c *client.Client) (ended chan error) {
 	before := logs()
 	ended = make(chan error, 1)
 	go func() {
-		ended <- c.Logs(ctx, web, runnerapi.LogOptions{Follow: true}, func(runnerapi.LogLine) error { return nil })
+		ended <- c.Apps().Logs(ctx, web, runnerapi.LogOptions{Follow: true}, func(runnerapi.LogLine) error { return nil })
 	}()
 	await.Until(s.t, "the log is followed", func() bool { return logs() > before })
 	return ended
@@ -168,7 +168,7 @@ func TestARevokedRunnersStreamsEnd(t *testing.T) {
 			test.change(test.what)
 			err := await.Receive(t, ended, "the end of the stream")
 			requireProblem(t, err, client.CodeRefused, "refuses Runner "+test.what)
-			_, err = c.Cluster(t.Context())
+			_, err = c.Cluster().Get(t.Context())
 			requireProblem(t, err, client.CodeRefused)
 		})
 	}

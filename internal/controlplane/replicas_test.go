@@ -229,7 +229,7 @@ func TestAnyControlPlaneAnswersAnyAgent(t *testing.T) {
 	credentials := a.issue("ci", "")
 	for _, m := range []*member{a, b, c} {
 		client := s.visit(through(credentials, m))
-		_, err := client.Cluster(t.Context())
+		_, err := client.Cluster().Get(t.Context())
 		require.NoError(t, err)
 	}
 	await.Until(t, "Runners are told of all edges", func() bool {
@@ -262,12 +262,12 @@ func TestRunnersReachAgentsWithoutTheDatabase(t *testing.T) {
 	s := agent.at(a).serve()
 	client := s.visit(through(a.issue("ci", ""), b))
 	await.Until(t, "it is known where the agent is", func() bool {
-		_, err := client.Cluster(t.Context())
+		_, err := client.Cluster().Get(t.Context())
 		return err == nil
 	})
 	b.cable.sever()
 	again := s.visit(through(a.issue("other", ""), b))
-	_, err := again.Cluster(t.Context())
+	_, err := again.Cluster().Get(t.Context())
 	require.NoError(t, err)
 	b.kill()
 }
@@ -313,7 +313,7 @@ func TestAControlPlaneMayDie(t *testing.T) {
 	back := agent.at(third).serve() // agents come to another by themselves
 	client := back.visit(through(credentials, second))
 	await.Until(t, "forwarded commands work again", func() bool {
-		_, err := client.Cluster(t.Context())
+		_, err := client.Cluster().Get(t.Context())
 		return err == nil
 	})
 	await.Until(t, "another leads", func() bool { return second.leads() || third.leads() })
@@ -376,7 +376,7 @@ func TestEachFollowsARotationOfTheCA(t *testing.T) {
 	credentials := a.issue("ci", "")
 	reached := func() {
 		t.Helper()
-		_, err := s.visit(through(credentials, a)).Cluster(t.Context())
+		_, err := s.visit(through(credentials, a)).Cluster().Get(t.Context())
 		require.NoError(t, err)
 	}
 	reached()

@@ -24,7 +24,7 @@ func TestFieldsOfOthersAreTakenOverWhenAsked(t *testing.T) {
 	}
 	deploy(t, r, "shared", greets("first"))
 	meddle()
-	_, err := r.PutRelease(t.Context(), key("shared"), greets("second"), byTest)
+	_, err := r.Deploy(t.Context(), key("shared"), greets("second"), byTest)
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeConflict, p.Code)
 	assert.Contains(t, p.Detail, "others have set fields of it: kubectl-annotate has metadata.annotations.greeting")
@@ -38,9 +38,9 @@ func TestFieldsOfOthersAreTakenOverWhenAsked(t *testing.T) {
 	assert.Equal(t, "second", s.Annotations["greeting"])
 
 	meddle()
-	_, err = r.RollbackRelease(t.Context(), key("shared"), runnerapi.ReleaseRollback{Revision: 1}, byTest)
+	_, err = r.Rollback(t.Context(), key("shared"), runnerapi.ReleaseRollback{Revision: 1}, byTest)
 	assert.Contains(t, problemOf(t, err).Detail, "kubectl-annotate has metadata.annotations.greeting")
-	_, err = r.RollbackRelease(t.Context(), key("shared"), runnerapi.ReleaseRollback{Revision: 1, ForceConflicts: true}, byTest)
+	_, err = r.Rollback(t.Context(), key("shared"), runnerapi.ReleaseRollback{Revision: 1, ForceConflicts: true}, byTest)
 	require.NoError(t, err)
 	outcome(t, r, "shared")
 	s, err = service(t, env, "shared")

@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// GetRelease implements backend.Releases.
-func (r *Releases) GetRelease(ctx context.Context, key runnerapi.Key) (v runnerapi.Release, err error) {
+// Get implements backend.Releases.
+func (r *Releases) Get(ctx context.Context, key runnerapi.Key) (v runnerapi.Release, err error) {
 	for range 3 { // a command that ends may remove what is being read
 		if v, err = r.getRelease(ctx, key); !errors.Is(err, errRemoved) {
 			break
@@ -21,8 +21,8 @@ func (r *Releases) GetRelease(ctx context.Context, key runnerapi.Key) (v runnera
 	return v, err
 }
 
-// ListReleases implements backend.Releases. It holds one revision in memory at a time.
-func (r *Releases) ListReleases(ctx context.Context, namespace string) ([]runnerapi.Release, error) {
+// List implements backend.Releases. It holds one revision in memory at a time.
+func (r *Releases) List(ctx context.Context, namespace string) ([]runnerapi.Release, error) {
 	c, err := r.enter(ctx, namespace)
 	if err != nil {
 		return nil, err
@@ -121,8 +121,8 @@ func seen(v runnerapi.Release, newest record, h *holding) runnerapi.Release {
 	return v
 }
 
-// ReleaseHistory implements backend.Releases.
-func (r *Releases) ReleaseHistory(ctx context.Context, key runnerapi.Key) ([]runnerapi.Release, error) {
+// History implements backend.Releases.
+func (r *Releases) History(ctx context.Context, key runnerapi.Key) ([]runnerapi.Release, error) {
 	c, err := r.enter(ctx, key.Namespace)
 	if err != nil {
 		return nil, err
@@ -169,10 +169,10 @@ func (r *Releases) shown(ctx context.Context, c *clients, namespace string, at r
 	return seen(v, at, h), err
 }
 
-// WaitRelease implements backend.Releases.
-func (r *Releases) WaitRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
+// Wait implements backend.Releases.
+func (r *Releases) Wait(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
 	for {
-		release, err := r.GetRelease(ctx, key)
+		release, err := r.Get(ctx, key)
 		if err != nil || !release.Busy() {
 			return release, err
 		}

@@ -80,14 +80,14 @@ func TestAReleaseIsDeletedWhenItsPodsAreGone(t *testing.T) {
 	require.Len(t, pods, 1)
 	waits := "waits for finalizer example.com/drained of pod " + pods[0].Name + " to be removed"
 
-	_, err = r.DeleteRelease(t.Context(), key("leaving"), byTest)
+	_, err = r.Delete(t.Context(), key("leaving"), byTest)
 	require.NoError(t, err)
 	await.Until(t, "the command says what it waits for", func() bool {
-		now, err := r.GetRelease(t.Context(), key("leaving"))
+		now, err := r.Get(t.Context(), key("leaving"))
 		require.NoError(t, err)
 		return now.Busy() && strings.Contains(now.Operation.Progress, "Deployment leaving is being deleted; it "+waits)
 	})
-	now, err := r.GetRelease(t.Context(), key("leaving"))
+	now, err := r.Get(t.Context(), key("leaving"))
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.ReleaseUninstalling, now.Status)
 	assert.Equal(t, runnerapi.ObjectInProgress, now.Objects[0].State)
@@ -98,15 +98,15 @@ func TestAReleaseIsDeletedWhenItsPodsAreGone(t *testing.T) {
 	assert.True(t, strings.HasPrefix(failed.Description, "Deployment leaving did not go within 15s: "+waits), failed.Description)
 	_, err = service(t, env, "leaving")
 	require.Error(t, err, "a hook of its end waits for the end")
-	again, err := r.PutRelease(t.Context(), key("leaving"), spec, byTest)
+	again, err := r.Deploy(t.Context(), key("leaving"), spec, byTest)
 	require.Error(t, err, "%+v", again)
 	assert.Contains(t, problemOf(t, err).Detail, "it is being deleted")
 
 	free(t.Context())
-	_, err = r.DeleteRelease(t.Context(), key("leaving"), byTest)
+	_, err = r.Delete(t.Context(), key("leaving"), byTest)
 	require.NoError(t, err)
 	await.Until(t, "the release is gone", func() bool {
-		_, err := r.GetRelease(t.Context(), key("leaving"))
+		_, err := r.Get(t.Context(), key("leaving"))
 		return err != nil && problemOf(t, err).Code == problem.NotFound
 	})
 	assert.Empty(t, podsOf(t.Context(), t, env, "leaving"))
@@ -135,25 +135,25 @@ func TestAnAgentThatStopsKeepsAReleaseThatIsNotGone(t *testing.T) {
 		err := env.Client.Patch(context.Background(), bare, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
 		assert.NoError(t, client.IgnoreNotFound(err))
 	})
-	_, err = r.DeleteRelease(t.Context(), key("cut"), byTest)
+	_, err = r.Delete(t.Context(), key("cut"), byTest)
 	require.NoError(t, err)
 	await.Until(t, "the command says what it waits for", func() bool {
-		now, err := next.GetRelease(t.Context(), key("cut"))
+		now, err := next.Get(t.Context(), key("cut"))
 		require.NoError(t, err)
 		return now.Busy() && strings.Contains(now.Operation.Progress, "its finalizer to be removed: example.com/kept")
 	})
 	cancel()
 	require.NoError(t, await.Receive(t, done, "the end of the agent's releases"))
-	kept, err := next.GetRelease(t.Context(), key("cut"))
+	kept, err := next.Get(t.Context(), key("cut"))
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.ReleaseFailed, kept.Status)
 	assert.Contains(t, kept.Description, "the agent stops")
 
 	holds("null")
-	_, err = next.DeleteRelease(t.Context(), key("cut"), byTest)
+	_, err = next.Delete(t.Context(), key("cut"), byTest)
 	require.NoError(t, err)
 	await.Until(t, "the release is gone", func() bool {
-		_, err := next.GetRelease(t.Context(), key("cut"))
+		_, err := next.Get(t.Context(), key("cut"))
 		return err != nil && problemOf(t, err).Code == problem.NotFound
 	})
 }

@@ -33,10 +33,10 @@ func TestTheLifeOfARelease(t *testing.T) {
 	dry := byTest
 	dry.DryRun = true
 
-	would, err := r.PutRelease(t.Context(), key("life"), of(guide(t), nil), dry)
+	would, err := r.Deploy(t.Context(), key("life"), of(guide(t), nil), dry)
 	require.NoError(t, err)
 	assert.Equal(t, []runnerapi.ReleaseObject{{APIVersion: "v1", Kind: "Service", Name: "life", Change: "create"}}, would.Objects)
-	_, err = r.GetRelease(t.Context(), key("life"))
+	_, err = r.Get(t.Context(), key("life"))
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
 
 	first := deploy(t, r, "life", of(guide(t), map[string]any{"greeting": "hello", "second": true}))
@@ -47,7 +47,7 @@ func TestTheLifeOfARelease(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "hello", s.Annotations["greeting"])
 
-	would, err = r.PutRelease(t.Context(), key("life"), of(guide(t), map[string]any{"greeting": "hello"}), dry)
+	would, err = r.Deploy(t.Context(), key("life"), of(guide(t), map[string]any{"greeting": "hello"}), dry)
 	require.NoError(t, err)
 	assert.Equal(t, []runnerapi.ReleaseObject{
 		{APIVersion: "v1", Kind: "Service", Name: "life", Change: "none"},
@@ -58,12 +58,12 @@ func TestTheLifeOfARelease(t *testing.T) {
 	_, err = service(t, env, "life-second")
 	assert.True(t, apierrors.IsNotFound(err), "what left the chart is gone: %v", err)
 
-	_, err = r.RollbackRelease(t.Context(), key("life"), runnerapi.ReleaseRollback{Revision: 7}, byTest)
+	_, err = r.Rollback(t.Context(), key("life"), runnerapi.ReleaseRollback{Revision: 7}, byTest)
 	assert.Equal(t, "revision", problemOf(t, err).Field)
-	would, err = r.RollbackRelease(t.Context(), key("life"), runnerapi.ReleaseRollback{}, dry)
+	would, err = r.Rollback(t.Context(), key("life"), runnerapi.ReleaseRollback{}, dry)
 	require.NoError(t, err)
 	assert.Empty(t, would.Objects, "nothing leaves it")
-	_, err = r.RollbackRelease(t.Context(), key("life"), runnerapi.ReleaseRollback{}, byTest)
+	_, err = r.Rollback(t.Context(), key("life"), runnerapi.ReleaseRollback{}, byTest)
 	require.NoError(t, err)
 	third := outcome(t, r, "life")
 	assert.Equal(t, 3, third.Revision)
@@ -73,26 +73,26 @@ func TestTheLifeOfARelease(t *testing.T) {
 	_, err = service(t, env, "life-second")
 	require.NoError(t, err)
 
-	history, err := r.ReleaseHistory(t.Context(), key("life"))
+	history, err := r.History(t.Context(), key("life"))
 	require.NoError(t, err)
 	require.Len(t, history, 3)
 	assert.Equal(t, []runnerapi.ReleaseStatus{runnerapi.ReleaseDeployed, runnerapi.ReleaseSuperseded, runnerapi.ReleaseSuperseded},
 		[]runnerapi.ReleaseStatus{history[0].Status, history[1].Status, history[2].Status})
-	list, err := r.ListReleases(t.Context(), production)
+	list, err := r.List(t.Context(), production)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	assert.Equal(t, 3, list[0].Revision)
 
-	_, err = r.DeleteRelease(t.Context(), key("life"), byTest)
+	_, err = r.Delete(t.Context(), key("life"), byTest)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		_, err := r.GetRelease(t.Context(), key("life"))
+		_, err := r.Get(t.Context(), key("life"))
 		return err != nil
 	}, patience, 20*time.Millisecond)
 	_, err = service(t, env, "life")
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
 	assert.Empty(t, revisions(t, env, "life"))
-	_, err = r.DeleteRelease(t.Context(), key("life"), byTest)
+	_, err = r.Delete(t.Context(), key("life"), byTest)
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
 }
 
@@ -100,7 +100,7 @@ func TestOnlyManagedNamespaces(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	for _, ns := range []string{"kube-system", kubetest.AgentNamespace, "default", "nowhere"} {
-		_, err := r.PutRelease(t.Context(), runnerapi.Key{Namespace: ns, Name: "x"}, of(guide(t), nil), byTest)
+		_, err := r.Deploy(t.Context(), runnerapi.Key{Namespace: ns, Name: "x"}, of(guide(t), nil), byTest)
 		assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code, ns)
 	}
 }
@@ -111,18 +111,18 @@ func TestOneCommandAtATime(t *testing.T) {
 	remove(t, env, "busy")
 	spec := of(slow(t), nil)
 	spec.Timeout = "4s"
-	release, err := r.PutRelease(t.Context(), key("busy"), spec, byTest)
+	release, err := r.Deploy(t.Context(), key("busy"), spec, byTest)
 	require.NoError(t, err)
 	require.True(t, release.Busy())
 	assert.Equal(t, runnerapi.ReleasePendingInstall, release.Status)
 	for _, replica := range []*helm.Releases{r, other} {
-		_, err = replica.PutRelease(t.Context(), key("busy"), of(guide(t), nil), byTest)
+		_, err = replica.Deploy(t.Context(), key("busy"), of(guide(t), nil), byTest)
 		p := problemOf(t, err)
 		assert.Equal(t, runnerapi.CodeConflict, p.Code)
 		assert.Contains(t, p.Detail, "put-release of Runner tester is at work on release busy since")
 	}
 	require.Eventually(t, func() bool { // the other replica hears how far it is
-		seen, err := other.GetRelease(t.Context(), key("busy"))
+		seen, err := other.Get(t.Context(), key("busy"))
 		return err == nil && seen.Busy() && seen.Operation.Progress == "waiting for Deployment busy to become ready (1 of 1)"
 	}, patience, 50*time.Millisecond)
 	failed := outcome(t, r, "busy")
@@ -138,12 +138,12 @@ func TestAnAgentThatStopsFailsWhatItIsAt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
-	_, err := r.PutRelease(t.Context(), key("stopped"), of(slow(t), nil), byTest)
+	_, err := r.Deploy(t.Context(), key("stopped"), of(slow(t), nil), byTest)
 	require.NoError(t, err)
 	cancel()
 	require.NoError(t, await.Receive(t, done, "the end of the agent's releases"))
 	next := start(t, env.Agent)
-	release, err := next.GetRelease(t.Context(), key("stopped"))
+	release, err := next.Get(t.Context(), key("stopped"))
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.ReleaseFailed, release.Status)
 	assert.False(t, release.Busy())
@@ -163,9 +163,9 @@ func beKilled(kubeconfig string) int {
 	r := helm.New(config, helm.Options{Namespace: kubetest.AgentNamespace, Replica: os.Getenv("REPLICA")})
 	spec := of(slow(&testing.B{}), nil)
 	if os.Getenv("DELETE") != "" {
-		_, err = r.DeleteRelease(context.Background(), key(os.Getenv("RELEASE")), byTest)
+		_, err = r.Delete(context.Background(), key(os.Getenv("RELEASE")), byTest)
 	} else {
-		_, err = r.PutRelease(context.Background(), key(os.Getenv("RELEASE")), spec, byTest)
+		_, err = r.Deploy(context.Background(), key(os.Getenv("RELEASE")), spec, byTest)
 	}
 	if err != nil {
 		return 1
@@ -201,7 +201,7 @@ func TestAKilledCommandWedgesNothing(t *testing.T) {
 	remove(t, env, "killed")
 	kill(t, env, "killed", "agent-1", runnerapi.ReleasePendingInstall)
 	r := start(t, env.Agent) // the same pod, with a new process
-	release, err := r.GetRelease(t.Context(), key("killed"))
+	release, err := r.Get(t.Context(), key("killed"))
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.ReleaseFailed, release.Status, "it is told before anything is done about it")
 	assert.Contains(t, release.Description, "broke off")
@@ -211,14 +211,14 @@ func TestAKilledCommandWedgesNothing(t *testing.T) {
 	kill(t, env, "killed", "agent-1", runnerapi.ReleasePendingUpgrade)
 	release = deploy(t, r, "killed", of(guide(t), map[string]any{"greeting": "again"}))
 	assert.Equal(t, runnerapi.ReleaseDeployed, release.Status)
-	history, err := r.ReleaseHistory(t.Context(), key("killed"))
+	history, err := r.History(t.Context(), key("killed"))
 	require.NoError(t, err)
 	require.Len(t, history, 4)
 	assert.Equal(t, runnerapi.ReleaseFailed, history[1].Status)
 	assert.Contains(t, history[1].Description, "broke off")
 
 	kill(t, env, "killed", "agent-1", runnerapi.ReleasePendingUpgrade)
-	_, err = r.RollbackRelease(t.Context(), key("killed"), runnerapi.ReleaseRollback{}, byTest)
+	_, err = r.Rollback(t.Context(), key("killed"), runnerapi.ReleaseRollback{}, byTest)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.ReleaseDeployed, outcome(t, r, "killed").Status)
 }
@@ -230,7 +230,7 @@ func TestTheLockOfADeadReplicaRunsOut(t *testing.T) {
 	remove(t, env, "dead")
 	kill(t, env, "dead", "agent-2", runnerapi.ReleasePendingInstall)
 	r := start(t, env.Agent)
-	_, err := r.PutRelease(t.Context(), key("dead"), of(guide(t), nil), byTest)
+	_, err := r.Deploy(t.Context(), key("dead"), of(guide(t), nil), byTest)
 	assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code)
 	helm.Age(t, env.Agent, key("dead"))
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "dead", of(guide(t), nil)).Status)
@@ -247,7 +247,7 @@ func TestTemplatesLookInTheirNamespaceAlone(t *testing.T) {
 		"the cluster":       `lookup "v1" "Node" "" ""`,
 	} {
 		chart := pack(t, map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: looks}\ndata: {a: {{ " + lookup + " | toJson | quote }}}\n"})
-		_, err := r.PutRelease(t.Context(), key("looks"), of(chart, nil), byTest)
+		_, err := r.Deploy(t.Context(), key("looks"), of(chart, nil), byTest)
 		p := problemOf(t, err)
 		assert.Contains(t, p.Detail, "guide/templates/a.yaml:4", what)
 		assert.Contains(t, p.Detail, "the chart ", what)
@@ -283,12 +283,12 @@ func TestTemplatesLookUpWhatThePolicyAdmits(t *testing.T) {
 		return pack(t, map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: asks}\n" +
 			"data: {a: {{ lookup \"v1\" \"" + kind + "\" .Release.Namespace \"nothing\" | toJson | quote }}}\n"})
 	}
-	_, err := r.PutRelease(t.Context(), key("asks"), of(chart("Secret"), nil), opts)
+	_, err := r.Deploy(t.Context(), key("asks"), of(chart("Secret"), nil), opts)
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodePolicyDenied, p.Code)
 	assert.Contains(t, p.Detail, "guide/templates/a.yaml:4")
 	assert.Contains(t, p.Detail, "templates look up no Secret")
-	_, err = r.PutRelease(t.Context(), key("asks"), of(chart("ConfigMap"), nil), opts)
+	_, err = r.Deploy(t.Context(), key("asks"), of(chart("ConfigMap"), nil), opts)
 	require.NoError(t, err)
 	assert.Equal(t, []runnerapi.ObjectIntent{
 		{Location: "lookup of Secret nothing", Kind: "Secret", LookedUp: true},
@@ -309,7 +309,7 @@ func TestAChartThatRendersDifferentlyIsCaught(t *testing.T) {
 		}
 		return nil
 	}
-	_, err := r.PutRelease(t.Context(), key("two-faced"), of(guide(t), nil), opts)
+	_, err := r.Deploy(t.Context(), key("two-faced"), of(guide(t), nil), opts)
 	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
 	assert.Greater(t, asked, 1)
 	_, err = service(t, env, "two-faced")
@@ -322,7 +322,7 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	chart := pack(t, map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: rights}\nspec: {ports: [{port: 80}]}\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: rights}\n"})
-	_, err := r.PutRelease(t.Context(), key("rights"), of(chart, nil), byTest)
+	_, err := r.Deploy(t.Context(), key("rights"), of(chart, nil), byTest)
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeForbidden, p.Code)
 	assert.Contains(t, p.Detail, "ServiceAccount rights (guide/templates/a.yaml, document 2, from line 5 of what it renders to): the agent may not ")
@@ -346,7 +346,7 @@ func TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade(t *testing.T) {
 		"{apiVersion: v1, kind: Service, metadata: {name: refused}, spec: {ports: [{port: 80}]}}": "not this release's",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}":          "it is in namespace kube-system",
 	} {
-		_, err := r.PutRelease(t.Context(), key("others"), of(pack(t, map[string]string{"templates/a.yaml": good + text}), nil), byTest)
+		_, err := r.Deploy(t.Context(), key("others"), of(pack(t, map[string]string{"templates/a.yaml": good + text}), nil), byTest)
 		p := problemOf(t, err)
 		assert.Contains(t, p.Detail, says)
 		assert.Contains(t, p.Detail, "guide/templates/a.yaml")
@@ -356,7 +356,7 @@ func TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade(t *testing.T) {
 	}
 	const elsewhere = "\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: kube-system}}"
 	both := "{apiVersion: example.com/v1, kind: Strange, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: b}, spec: {ports: [{port: 99999}]}}"
-	_, err := r.PutRelease(t.Context(), key("others"), of(pack(t, map[string]string{"templates/a.yaml": both + elsewhere}), nil), byTest)
+	_, err := r.Deploy(t.Context(), key("others"), of(pack(t, map[string]string{"templates/a.yaml": both + elsewhere}), nil), byTest)
 	p := problemOf(t, err)
 	require.Len(t, p.Fields, 3, "all refusals come at once")
 	said := p.Fields[0].Message + p.Fields[1].Message + p.Fields[2].Message
@@ -376,14 +376,14 @@ func TestReleasesOfSomebodyElse(t *testing.T) {
 		delete(s.Labels, "pipeops.io/release")
 		require.NoError(t, env.Client.Update(t.Context(), &s))
 	}
-	release, err := r.GetRelease(t.Context(), key("theirs"))
+	release, err := r.Get(t.Context(), key("theirs"))
 	require.NoError(t, err)
 	assert.False(t, release.Managed)
-	_, err = r.PutRelease(t.Context(), key("theirs"), of(guide(t), nil), byTest)
+	_, err = r.Deploy(t.Context(), key("theirs"), of(guide(t), nil), byTest)
 	assert.Contains(t, problemOf(t, err).Fix, "--adopt")
-	_, err = r.DeleteRelease(t.Context(), key("theirs"), byTest)
+	_, err = r.Delete(t.Context(), key("theirs"), byTest)
 	assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code)
-	_, err = r.RollbackRelease(t.Context(), key("theirs"), runnerapi.ReleaseRollback{Revision: 1}, byTest)
+	_, err = r.Rollback(t.Context(), key("theirs"), runnerapi.ReleaseRollback{Revision: 1}, byTest)
 	assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code)
 	spec := of(guide(t), nil)
 	spec.Adopt = true
@@ -397,7 +397,7 @@ func TestReleasesOfSomebodyElse(t *testing.T) {
 			require.NoError(t, env.Client.Update(t.Context(), &s))
 		}
 	}
-	_, err = r.PutRelease(t.Context(), key("theirs"), of(guide(t), nil), byTest)
+	_, err = r.Deploy(t.Context(), key("theirs"), of(guide(t), nil), byTest)
 	assert.Contains(t, problemOf(t, err).Detail, "somebody else's command is at work")
 	for _, s := range revisions(t, env, "theirs") {
 		if s.Labels["version"] == "2" {
@@ -429,12 +429,12 @@ func TestAChartThatIsABombLeavesAReleaseAsItWas(t *testing.T) {
 		if template == endless {
 			with = hasty
 		}
-		_, err := with.PutRelease(t.Context(), key("calm"), of(pack(t, map[string]string{"templates/bomb.yaml": template}), nil), byTest)
+		_, err := with.Deploy(t.Context(), key("calm"), of(pack(t, map[string]string{"templates/bomb.yaml": template}), nil), byTest)
 		p := problemOf(t, err)
 		assert.Contains(t, p.Detail, says)
 		assert.Equal(t, "chart", p.Field)
 	}
-	release, err := r.GetRelease(t.Context(), key("calm"))
+	release, err := r.Get(t.Context(), key("calm"))
 	require.NoError(t, err)
 	assert.False(t, release.Busy())
 	assert.Equal(t, runnerapi.ReleaseDeployed, release.Status)
@@ -522,7 +522,7 @@ spec:
 
 	_, err = env.Cluster.Kubectl(t.Context(), "-n", production, "delete", "deployment", "pods")
 	require.NoError(t, err)
-	gone, err := r.GetRelease(t.Context(), key("pods"))
+	gone, err := r.Get(t.Context(), key("pods"))
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.ObjectMissing, gone.Objects[0].State)
 }
@@ -592,10 +592,10 @@ func TestAReleaseWhosePodsAreRefusedIsStopped(t *testing.T) {
 	values := map[string]any{"image": image}
 	spec := of(podsChart(t, aDeployment, "Always", "nodeName: "+node+"\n      nodeSelector: {no: such}"), values)
 	spec.Timeout = "5s"
-	_, err = r.PutRelease(t.Context(), key("refusing"), spec, byTest)
+	_, err = r.Deploy(t.Context(), key("refusing"), spec, byTest)
 	require.NoError(t, err)
 	await.Until(t, "the agent has stopped it", func() bool {
-		now, err := r.GetRelease(t.Context(), key("refusing"))
+		now, err := r.Get(t.Context(), key("refusing"))
 		require.NoError(t, err)
 		return len(now.Objects) == 1 && now.Objects[0].State == runnerapi.ObjectFailed && strings.Contains(now.Objects[0].Message, "the agent stopped the rollout")
 	})

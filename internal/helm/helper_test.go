@@ -118,7 +118,7 @@ func of(archive []byte, values map[string]any) runnerapi.ReleaseSpec {
 // deploy puts a release and waits for its outcome.
 func deploy(t *testing.T, r *helm.Releases, name string, spec runnerapi.ReleaseSpec) runnerapi.Release {
 	t.Helper()
-	_, err := r.PutRelease(t.Context(), key(name), spec, byTest)
+	_, err := r.Deploy(t.Context(), key(name), spec, byTest)
 	require.NoError(t, err)
 	return outcome(t, r, name)
 }
@@ -127,7 +127,7 @@ func outcome(t *testing.T, r *helm.Releases, name string) runnerapi.Release {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	release, err := r.WaitRelease(ctx, key(name))
+	release, err := r.Wait(ctx, key(name))
 	require.NoError(t, err)
 	require.False(t, release.Busy(), "%+v", release.Operation)
 	return release

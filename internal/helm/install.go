@@ -17,8 +17,8 @@ import (
 // which has its own limit.
 const overhead = 10 * time.Minute
 
-// PutRelease implements backend.Releases.
-func (r *Releases) PutRelease(ctx context.Context, key runnerapi.Key, spec runnerapi.ReleaseSpec, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
+// Deploy implements backend.Releases.
+func (r *Releases) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.ReleaseSpec, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
 	s, err := r.open(ctx, key, "put-release", opts.WriteOptions)
 	if err != nil {
 		return runnerapi.Release{}, err

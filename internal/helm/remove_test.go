@@ -70,23 +70,23 @@ func TestWhatNoChartMayBringCanGo(t *testing.T) {
 		own, other := webhook(t, env, name+"-own", name), webhook(t, env, name+"-other", "another")
 		hold(t, env, name, webhooks(own.Name, other.Name, name+"-nowhere"))
 
-		_, err := r.PutRelease(t.Context(), key(name), of(guide(t), nil), byTest)
+		_, err := r.Deploy(t.Context(), key(name), of(guide(t), nil), byTest)
 		p := problemOf(t, err)
 		assert.Equal(t, runnerapi.CodeForbidden, p.Code)
 		assert.Contains(t, p.Detail, "ValidatingWebhookConfiguration "+own.Name+" (release "+name+"): the agent may not get")
 		assert.Contains(t, p.Fix, "get and delete of validatingwebhookconfigurations.admissionregistration.k8s.io")
-		_, err = r.DeleteRelease(t.Context(), key(name), byTest)
+		_, err = r.Delete(t.Context(), key(name), byTest)
 		assert.Equal(t, p.Detail, problemOf(t, err).Detail)
-		release, err := r.GetRelease(t.Context(), key(name))
+		release, err := r.Get(t.Context(), key(name))
 		require.NoError(t, err)
 		assert.Equal(t, runnerapi.ReleaseDeployed, release.Status)
 		assert.Equal(t, 1, release.Revision)
 		_, err = service(t, env, name)
 		require.NoError(t, err, "nothing was changed")
 
-		_, err = entitled.RollbackRelease(t.Context(), key(name), runnerapi.ReleaseRollback{Revision: 1}, byTest)
+		_, err = entitled.Rollback(t.Context(), key(name), runnerapi.ReleaseRollback{Revision: 1}, byTest)
 		assert.Contains(t, problemOf(t, err).Detail, "the agent applies no such object", "it is not made anew")
-		would, err := entitled.DeleteRelease(t.Context(), key(name), dry)
+		would, err := entitled.Delete(t.Context(), key(name), dry)
 		require.NoError(t, err)
 		changes := map[string]string{}
 		for _, o := range would.Objects {
@@ -100,10 +100,10 @@ func TestWhatNoChartMayBringCanGo(t *testing.T) {
 			_, err = service(t, env, name)
 			require.NoError(t, err)
 		} else {
-			_, err = entitled.DeleteRelease(t.Context(), key(name), byTest)
+			_, err = entitled.Delete(t.Context(), key(name), byTest)
 			require.NoError(t, err)
 			require.Eventually(t, func() bool {
-				_, err := entitled.GetRelease(t.Context(), key(name))
+				_, err := entitled.Get(t.Context(), key(name))
 				return err != nil
 			}, patience, 20*time.Millisecond)
 			assert.Empty(t, revisions(t, env, name))
@@ -120,9 +120,9 @@ func TestWhatNobodyRemoves(t *testing.T) {
 	remove(t, env, "stays")
 	deploy(t, r, "stays", of(guide(t), nil))
 	hold(t, env, "stays", "{apiVersion: v1, kind: Namespace, metadata: {name: default}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default}}\n")
-	_, err := r.DeleteRelease(t.Context(), key("stays"), byTest)
+	_, err := r.Delete(t.Context(), key("stays"), byTest)
 	assert.Contains(t, problemOf(t, err).Detail, "Namespace default (release stays): the agent removes no such object")
-	_, err = r.PutRelease(t.Context(), key("stays"), of(guide(t), nil), byTest)
+	_, err = r.Deploy(t.Context(), key("stays"), of(guide(t), nil), byTest)
 	assert.Contains(t, problemOf(t, err).Detail, "Namespace default (release stays)")
 	_, err = service(t, env, "stays")
 	require.NoError(t, err)
@@ -137,13 +137,13 @@ func TestAHeldDeleteSparesANewerRelease(t *testing.T) {
 	deploy(t, r, "held", of(guide(t), nil))
 	held := byTest
 	held.Answered = func(context.Context) (bool, error) {
-		_, err := start(t, env.Agent, func(o *helm.Options) { o.Replica = "agent-2" }).DeleteRelease(t.Context(), key("held"), byTest)
+		_, err := start(t, env.Agent, func(o *helm.Options) { o.Replica = "agent-2" }).Delete(t.Context(), key("held"), byTest)
 		assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code, "it is locked")
 		return true, nil
 	}
-	_, err := r.DeleteRelease(t.Context(), key("held"), held)
+	_, err := r.Delete(t.Context(), key("held"), held)
 	require.NoError(t, err)
-	release, err := r.GetRelease(t.Context(), key("held"))
+	release, err := r.Get(t.Context(), key("held"))
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.ReleaseDeployed, release.Status)
 	assert.False(t, release.Busy())

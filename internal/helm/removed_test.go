@@ -46,11 +46,11 @@ func TestAReleaseThatEndsWhileItIsRead(t *testing.T) {
 	}
 	for name, read := range map[string]func() error{
 		"itself": func() error {
-			_, err := r.GetRelease(t.Context(), key("brief"))
+			_, err := r.Get(t.Context(), key("brief"))
 			return err
 		},
 		"its revisions": func() error {
-			_, err := r.ReleaseHistory(t.Context(), key("brief"))
+			_, err := r.History(t.Context(), key("brief"))
 			return err
 		},
 	} {
@@ -61,7 +61,7 @@ func TestAReleaseThatEndsWhileItIsRead(t *testing.T) {
 	}
 	deploy(t, r, "brief", of(guide(t), nil))
 	do.Store(&ends)
-	list, err := r.ListReleases(t.Context(), production)
+	list, err := r.List(t.Context(), production)
 	require.NoError(t, err)
 	for _, release := range list {
 		assert.NotEqual(t, "brief", release.Name)

@@ -45,15 +45,15 @@ func TestAChartBringsARoleWithItsBinding(t *testing.T) {
 	r := start(t, env.Agent, func(o *helm.Options) { o.Namespace, o.Namespaces = kubetest.AgentOf(ns), []string{ns} })
 	at := runnerapi.Key{Namespace: ns, Name: "operator"}
 	put := func(values map[string]any) runnerapi.Release {
-		_, err := r.PutRelease(t.Context(), at, of(operator(t), values), byTest)
+		_, err := r.Deploy(t.Context(), at, of(operator(t), values), byTest)
 		require.NoError(t, err)
-		release, err := r.WaitRelease(t.Context(), at)
+		release, err := r.Wait(t.Context(), at)
 		require.NoError(t, err)
 		return release
 	}
 	dry := byTest
 	dry.DryRun = true
-	would, err := r.PutRelease(t.Context(), at, of(operator(t), nil), dry)
+	would, err := r.Deploy(t.Context(), at, of(operator(t), nil), dry)
 	require.NoError(t, err)
 	require.Len(t, would.Objects, 3)
 	for _, o := range would.Objects {
@@ -72,7 +72,7 @@ func TestAChartBringsARoleWithItsBinding(t *testing.T) {
 		"grants no \"*\" among its verbs":                  {"verbs": []any{"*"}},
 		"lacks deletecollection of configmaps":             {"verbs": []any{"deletecollection"}},
 	} {
-		_, err = r.PutRelease(t.Context(), at, of(operator(t), values), dry)
+		_, err = r.Deploy(t.Context(), at, of(operator(t), values), dry)
 		assert.Contains(t, problemOf(t, err).Detail, says)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// RollbackRelease implements backend.Releases.
-func (r *Releases) RollbackRelease(ctx context.Context, key runnerapi.Key, to runnerapi.ReleaseRollback, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
+// Rollback implements backend.Releases.
+func (r *Releases) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.ReleaseRollback, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
 	s, err := r.open(ctx, key, "rollback-release", opts.WriteOptions)
 	if err != nil {
 		return runnerapi.Release{}, err

@@ -223,12 +223,12 @@ func (s *session) work(ctx context.Context, limit time.Duration, do func() error
 		if err != nil && !s.hasBegun() {
 			return runnerapi.Release{}, explained(err)
 		}
-		return s.GetRelease(ctx, s.key)
+		return s.Get(ctx, s.key)
 	case <-s.store.begun:
-		return s.GetRelease(ctx, s.key)
+		return s.Get(ctx, s.key)
 	case <-ctx.Done():
 		if s.hasBegun() {
-			return s.GetRelease(context.WithoutCancel(ctx), s.key)
+			return s.Get(context.WithoutCancel(ctx), s.key)
 		}
 		s.cancel(ctx.Err())
 		return runnerapi.Release{}, ctx.Err()

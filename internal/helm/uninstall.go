@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// DeleteRelease implements backend.Releases.
-func (r *Releases) DeleteRelease(ctx context.Context, key runnerapi.Key, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
+// Delete implements backend.Releases.
+func (r *Releases) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
 	s, err := r.open(ctx, key, "delete-release", opts.WriteOptions)
 	if err != nil {
 		return runnerapi.Release{}, err

@@ -12,21 +12,30 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
-func (k Contents) configMaps() objects[*corev1.ConfigMap] {
+// ConfigMaps are those of Runners. It implements backend.ConfigMaps.
+type ConfigMaps struct{ *Client }
+
+var _ backend.ConfigMaps = ConfigMaps{}
+
+// ConfigMaps returns the ConfigMaps of Runners.
+func (k *Client) ConfigMaps() ConfigMaps { return ConfigMaps{k} }
+
+func (k ConfigMaps) objects() objects[*corev1.ConfigMap] {
 	return objects[*corev1.ConfigMap]{k.Client, "config map", "configmap", func() *corev1.ConfigMap { return &corev1.ConfigMap{} }}
 }
 
-// PutConfigMap creates the ConfigMap or replaces all its keys.
-func (k Contents) PutConfigMap(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
+// Set creates the ConfigMap or replaces all its keys.
+func (k ConfigMaps) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
 	if err := k.admit(ctx, key.Namespace); err != nil {
 		return runnerapi.ConfigMap{}, err
 	}
 	if errs := spec.Validate(); len(errs) > 0 {
 		return runnerapi.ConfigMap{}, invalid(errs[0].Field, "correct the field", errs[0].Message)
 	}
-	cm, err := k.configMaps().put(ctx, key, opts, func(cm *corev1.ConfigMap) error {
+	cm, err := k.objects().put(ctx, key, opts, func(cm *corev1.ConfigMap) error {
 		cm.Data, cm.BinaryData = spec.Data, spec.BinaryData
 		return nil
 	})
@@ -36,20 +45,20 @@ func (k Contents) PutConfigMap(ctx context.Context, key runnerapi.Key, spec runn
 	return k.wireConfigMap(ctx, cm, true)
 }
 
-// GetConfigMap reads a ConfigMap that came through the agent, with its values.
-func (k Contents) GetConfigMap(ctx context.Context, key runnerapi.Key) (runnerapi.ConfigMap, error) {
-	cm, err := k.configMaps().read(ctx, key)
+// Get reads a ConfigMap that came through the agent, with its values.
+func (k ConfigMaps) Get(ctx context.Context, key runnerapi.Key) (runnerapi.ConfigMap, error) {
+	cm, err := k.objects().read(ctx, key)
 	if err != nil {
 		return runnerapi.ConfigMap{}, err
 	}
 	return k.wireConfigMap(ctx, cm, true)
 }
 
-// ListConfigMaps returns all ConfigMaps in a namespace that came through the agent, without their
+// List returns all ConfigMaps in a namespace that came through the agent, without their
 // values.
-func (k Contents) ListConfigMaps(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error) {
+func (k ConfigMaps) List(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error) {
 	all := []runnerapi.ConfigMap{}
-	err := k.configMaps().list(ctx, namespace, &corev1.ConfigMapList{}, func(list client.ObjectList) error {
+	err := k.objects().list(ctx, namespace, &corev1.ConfigMapList{}, func(list client.ObjectList) error {
 		for i := range list.(*corev1.ConfigMapList).Items {
 			cm, err := k.wireConfigMap(ctx, &list.(*corev1.ConfigMapList).Items[i], false)
 			if err != nil {
@@ -66,12 +75,12 @@ func (k Contents) ListConfigMaps(ctx context.Context, namespace string) ([]runne
 	return all, nil
 }
 
-// DeleteConfigMap deletes a ConfigMap that came through the agent.
-func (k Contents) DeleteConfigMap(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	return k.configMaps().remove(ctx, key, opts)
+// Delete deletes a ConfigMap that came through the agent.
+func (k ConfigMaps) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	return k.objects().remove(ctx, key, opts)
 }
 
-func (k Contents) wireConfigMap(ctx context.Context, cm *corev1.ConfigMap, values bool) (runnerapi.ConfigMap, error) {
+func (k ConfigMaps) wireConfigMap(ctx context.Context, cm *corev1.ConfigMap, values bool) (runnerapi.ConfigMap, error) {
 	key, err := k.digests.read(ctx)
 	if err != nil {
 		return runnerapi.ConfigMap{}, kubeproblem.From(err, "reading the key of the digests")

@@ -18,7 +18,7 @@ func TestConfigMaps(t *testing.T) {
 	k := asAgent(t, env)
 	name := key(production, "settings")
 	put := func(spec runnerapi.ConfigMapSpec) runnerapi.ConfigMap {
-		cm, err := k.Contents().PutConfigMap(t.Context(), name, spec, byTest)
+		cm, err := k.ConfigMaps().Set(t.Context(), name, spec, byTest)
 		require.NoError(t, err)
 		return cm
 	}
@@ -29,13 +29,13 @@ func TestConfigMaps(t *testing.T) {
 	assert.NotEqual(t, first.Digest, changed.Digest)
 	assert.Len(t, changed.Keys, 1, "a put replaces all keys")
 
-	got, err := k.Contents().GetConfigMap(t.Context(), name)
+	got, err := k.ConfigMaps().Get(t.Context(), name)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"a": "2"}, got.Data, "values may be read back")
 	digest, err := k.Contents().ContentDigest(t.Context(), runnerapi.RestartOnConfigMaps, name)
 	require.NoError(t, err)
 	assert.Equal(t, got.Digest, digest)
-	list, err := k.Contents().ListConfigMaps(t.Context(), production)
+	list, err := k.ConfigMaps().List(t.Context(), production)
 	require.NoError(t, err)
 	require.Len(t, list, 1, "foreign ones, as kube-root-ca.crt, are not told of")
 	assert.Empty(t, list[0].Data)
@@ -43,12 +43,12 @@ func TestConfigMaps(t *testing.T) {
 
 	dry := byTest
 	dry.DryRun = true
-	_, err = k.Contents().PutConfigMap(t.Context(), key(production, "imagined"), runnerapi.ConfigMapSpec{}, dry)
+	_, err = k.ConfigMaps().Set(t.Context(), key(production, "imagined"), runnerapi.ConfigMapSpec{}, dry)
 	require.NoError(t, err)
-	_, err = k.Contents().GetConfigMap(t.Context(), key(production, "imagined"))
+	_, err = k.ConfigMaps().Get(t.Context(), key(production, "imagined"))
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
-	require.NoError(t, k.Contents().DeleteConfigMap(t.Context(), name, byTest))
-	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, k.Contents().DeleteConfigMap(t.Context(), name, byTest)).Code)
+	require.NoError(t, k.ConfigMaps().Delete(t.Context(), name, byTest))
+	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, k.ConfigMaps().Delete(t.Context(), name, byTest)).Code)
 	digest, err = k.Contents().ContentDigest(t.Context(), runnerapi.RestartOnConfigMaps, name)
 	require.NoError(t, err)
 	assert.Empty(t, digest)
@@ -62,7 +62,7 @@ func TestAHeldWriteDoesNotUndoANewerOne(t *testing.T) {
 	put := func(command, value string) runnerapi.ConfigMap {
 		opts := byTest
 		opts.Command = command
-		cm, err := k.Contents().PutConfigMap(t.Context(), name, runnerapi.ConfigMapSpec{Data: map[string]string{"a": value}}, opts)
+		cm, err := k.ConfigMaps().Set(t.Context(), name, runnerapi.ConfigMapSpec{Data: map[string]string{"a": value}}, opts)
 		require.NoError(t, err)
 		return cm
 	}
@@ -84,19 +84,19 @@ func TestAHeldDeleteSparesANewerNamesake(t *testing.T) {
 	}{
 		"config map": {
 			func() error {
-				_, err := k.Contents().PutConfigMap(t.Context(), name, runnerapi.ConfigMapSpec{}, byTest)
+				_, err := k.ConfigMaps().Set(t.Context(), name, runnerapi.ConfigMapSpec{}, byTest)
 				return err
 			},
-			func(opts runnerapi.WriteOptions) error { return k.Contents().DeleteConfigMap(t.Context(), name, opts) },
-			func() error { _, err := k.Contents().GetConfigMap(t.Context(), name); return err },
+			func(opts runnerapi.WriteOptions) error { return k.ConfigMaps().Delete(t.Context(), name, opts) },
+			func() error { _, err := k.ConfigMaps().Get(t.Context(), name); return err },
 		},
 		"secret": {
 			func() error {
-				_, err := k.Contents().PutSecret(t.Context(), name, runnerapi.SecretSpec{}, byTest)
+				_, err := k.Secrets().Set(t.Context(), name, runnerapi.SecretSpec{}, byTest)
 				return err
 			},
-			func(opts runnerapi.WriteOptions) error { return k.Contents().DeleteSecret(t.Context(), name, opts) },
-			func() error { _, err := k.Contents().GetSecret(t.Context(), name); return err },
+			func(opts runnerapi.WriteOptions) error { return k.Secrets().Delete(t.Context(), name, opts) },
+			func() error { _, err := k.Secrets().Get(t.Context(), name); return err },
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -133,15 +133,15 @@ func TestForeignConfigMapsAreNotTouched(t *testing.T) {
 	k := asAgent(t, env)
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "foreign"}, Data: map[string]string{"a": "b"}}
 	require.NoError(t, env.Client.Create(t.Context(), foreign))
-	_, err := k.Contents().PutConfigMap(t.Context(), key(production, "foreign"), runnerapi.ConfigMapSpec{Data: map[string]string{"a": "c"}}, byTest)
+	_, err := k.ConfigMaps().Set(t.Context(), key(production, "foreign"), runnerapi.ConfigMapSpec{Data: map[string]string{"a": "c"}}, byTest)
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeConflict, p.Code)
 	assert.Contains(t, p.Fix, "delete configmap foreign")
-	_, err = k.Contents().GetConfigMap(t.Context(), key(production, "foreign"))
+	_, err = k.ConfigMaps().Get(t.Context(), key(production, "foreign"))
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
-	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, k.Contents().DeleteConfigMap(t.Context(), key(production, "foreign"), byTest)).Code)
-	_, err = k.Contents().ListConfigMaps(t.Context(), "kube-system")
+	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, k.ConfigMaps().Delete(t.Context(), key(production, "foreign"), byTest)).Code)
+	_, err = k.ConfigMaps().List(t.Context(), "kube-system")
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)
-	_, err = k.Contents().PutConfigMap(t.Context(), key(production, "x"), runnerapi.ConfigMapSpec{Data: map[string]string{"a/b": "c"}}, byTest)
+	_, err = k.ConfigMaps().Set(t.Context(), key(production, "x"), runnerapi.ConfigMapSpec{Data: map[string]string{"a/b": "c"}}, byTest)
 	assert.Equal(t, "data.a/b", problemOf(t, err).Field)
 }

@@ -13,22 +13,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // pageSize bounds how much of a list is in memory at once.
 const pageSize = 100
 
-// Contents are the Secrets and ConfigMaps of Runners. It implements backend.Secrets and
-// backend.ConfigMaps.
+// Contents are what Apps use of Secrets and ConfigMaps, whoever made these.
 type Contents struct{ *Client }
 
-var (
-	_ backend.Secrets    = Contents{}
-	_ backend.ConfigMaps = Contents{}
-)
-
-// Contents returns the Secrets and ConfigMaps of Runners.
+// Contents returns what Apps use of Secrets and ConfigMaps.
 func (k *Client) Contents() Contents { return Contents{k} }
 
 // objects is the common part of Secrets and ConfigMaps: a Runner sets, reads and deletes those

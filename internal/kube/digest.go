@@ -32,7 +32,7 @@ const (
 )
 
 // describe returns what may be revealed about a Secret.
-func (k Contents) describe(ctx context.Context, s *corev1.Secret) (runnerapi.Secret, error) {
+func (k Secrets) describe(ctx context.Context, s *corev1.Secret) (runnerapi.Secret, error) {
 	key, err := k.digests.read(ctx)
 	if err != nil {
 		return runnerapi.Secret{}, kubeproblem.From(err, "reading the key of the digests")

@@ -28,8 +28,8 @@ const agentLabel = "app.kubernetes.io/name"
 // maxNamed bounds the pods that an error names.
 const maxNamed = 10
 
-// CordonNode implements backend.Nodes.
-func (k Nodes) CordonNode(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) (runnerapi.Node, error) {
+// Cordon implements backend.Nodes.
+func (k Nodes) Cordon(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) (runnerapi.Node, error) {
 	node, err := k.node(ctx, name)
 	if err != nil {
 		return node, err
@@ -73,9 +73,9 @@ func lacksRights(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot ")
 }
 
-// DrainNode implements backend.Nodes. It does not use kubectl's own drain, which brings the whole
+// Drain implements backend.Nodes. It does not use kubectl's own drain, which brings the whole
 // of cli-runtime along, needs rights to read DaemonSets and reports its progress by printing.
-func (k Nodes) DrainNode(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions) (runnerapi.Drain, error) {
+func (k Nodes) Drain(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions) (runnerapi.Drain, error) {
 	out := runnerapi.Drain{Node: name}
 	if _, err := k.node(ctx, name); err != nil {
 		return out, err

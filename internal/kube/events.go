@@ -14,32 +14,41 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
-// ListEvents implements backend.Nodes. For any number of events, it holds no more than a page and
+// Events are the cluster's events. It implements backend.Events.
+type Events struct{ *Client }
+
+var _ backend.Events = Events{}
+
+// Events returns the cluster's events.
+func (k *Client) Events() Events { return Events{k} }
+
+// List implements backend.Events. For any number of events, it holds no more than a page and
 // those that it returns.
-func (k Nodes) ListEvents(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
+func (k Events) List(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
 	if err := k.admit(ctx, namespace); err != nil {
 		return nil, err
 	}
-	newest, err := k.events(ctx, namespace, filter)
+	newest, err := k.newest(ctx, namespace, filter)
 	if err != nil {
 		return nil, kubeproblem.From(err, "reading the events of namespace "+namespace)
 	}
 	return newest, nil
 }
 
-// nodeEvents returns a node's, which Kubernetes keeps in namespace default: nil where the agent may
+// ofNode returns a node's, which Kubernetes keeps in namespace default: nil where the agent may
 // not read them there, as node-rights.yaml lets it.
-func (k Nodes) nodeEvents(ctx context.Context, name string) ([]runnerapi.ClusterEvent, error) {
-	newest, err := k.events(ctx, metav1.NamespaceDefault, runnerapi.EventFilter{Kind: "Node", Name: name, Limit: runnerapi.MaxNodeEvents})
+func (k Events) ofNode(ctx context.Context, name string) ([]runnerapi.ClusterEvent, error) {
+	newest, err := k.newest(ctx, metav1.NamespaceDefault, runnerapi.EventFilter{Kind: "Node", Name: name, Limit: runnerapi.MaxNodeEvents})
 	if apierrors.IsForbidden(err) {
 		return nil, nil
 	}
 	return newest, kubeproblem.From(err, "reading the events of node "+name)
 }
 
-func (k Nodes) events(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
+func (k Events) newest(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
 	limit := filter.Limit
 	if limit <= 0 || limit > runnerapi.MaxEvents {
 		limit = runnerapi.MaxEvents

@@ -29,9 +29,15 @@ type Facts struct {
 	Memory            runnerapi.ResourceFigure // bytes
 }
 
+// Cluster is the cluster as a whole. It implements backend.Cluster.
+type Cluster struct{ *Client }
+
+// Cluster returns the cluster as a whole.
+func (k *Client) Cluster() Cluster { return Cluster{k} }
+
 // Facts reads the facts from the cluster. It is cheap enough for every heartbeat: it counts pods
 // and does not read them.
-func (k *Client) Facts(ctx context.Context) (Facts, error) {
+func (k Cluster) Facts(ctx context.Context) (Facts, error) {
 	f := Facts{}
 	var err error
 	if f.KubernetesVersion, err = k.version(ctx); err != nil {
@@ -53,8 +59,8 @@ func (k *Client) Facts(ctx context.Context) (Facts, error) {
 	return f, nil
 }
 
-// Cluster describes the cluster. Who the agent is is left to the agent.
-func (k *Client) Cluster(ctx context.Context) (runnerapi.Cluster, error) {
+// Get describes the cluster. Who the agent is is left to the agent.
+func (k Cluster) Get(ctx context.Context) (runnerapi.Cluster, error) {
 	f, err := k.Facts(ctx)
 	if err != nil {
 		return runnerapi.Cluster{}, err
@@ -75,7 +81,7 @@ func (k *Client) ClusterUID(ctx context.Context) (string, error) {
 	return string(ns.UID), nil
 }
 
-func (k *Client) version(ctx context.Context) (string, error) {
+func (k Cluster) version(ctx context.Context) (string, error) {
 	raw, err := k.rest.Get().AbsPath("/version").DoRaw(ctx)
 	if err != nil {
 		return "", err
@@ -87,7 +93,7 @@ func (k *Client) version(ctx context.Context) (string, error) {
 	return info.GitVersion, nil
 }
 
-func (k *Client) nodeFacts(ctx context.Context, f *Facts) error {
+func (k Cluster) nodeFacts(ctx context.Context, f *Facts) error {
 	f.Distribution = distribution(f.KubernetesVersion, nil)
 	return k.pages(ctx, &corev1.NodeList{}, func(list client.ObjectList) error {
 		for i := range list.(*corev1.NodeList).Items {
@@ -118,7 +124,7 @@ func isReady(node *corev1.Node) bool {
 
 // runningPods returns all pods less those that do not run: the API server counts all without
 // sending them, and the others are few.
-func (k *Client) runningPods(ctx context.Context, where client.ListOption) (int, error) {
+func (k Cluster) runningPods(ctx context.Context, where client.ListOption) (int, error) {
 	list := podList()
 	if err := k.client.List(ctx, list, where, client.Limit(1)); err != nil {
 		return 0, err
@@ -143,7 +149,7 @@ func podList() *metav1.PartialObjectMetadataList {
 }
 
 // usage adds the figures of the metrics API, if there is one.
-func (k *Client) usage(ctx context.Context, f *Facts) error {
+func (k Cluster) usage(ctx context.Context, f *Facts) error {
 	var cpu, memory int64
 	nodes := 0
 	list := &unstructured.UnstructuredList{}

@@ -52,7 +52,7 @@ type Client struct {
 	digests *digestKey
 }
 
-var _ backend.Clusters = (*Client)(nil)
+var _ backend.Cluster = Cluster{}
 
 // Passing reports whether a retry may help without any change.
 func Passing(err error) bool {

@@ -59,7 +59,7 @@ func TestSecretsGoInAndNeverOut(t *testing.T) {
 	k := asAgent(t, env)
 	name := key(production, "db")
 	put := func(data map[string]string) runnerapi.Secret {
-		s, err := k.Contents().PutSecret(t.Context(), name, runnerapi.SecretSpec{Data: data}, byTest)
+		s, err := k.Secrets().Set(t.Context(), name, runnerapi.SecretSpec{Data: data}, byTest)
 		require.NoError(t, err)
 		return s
 	}
@@ -74,11 +74,11 @@ func TestSecretsGoInAndNeverOut(t *testing.T) {
 	assert.Len(t, changed.Keys, 1, "a put replaces all keys")
 
 	restarted := asAgent(t, env)
-	got, err := restarted.Contents().GetSecret(t.Context(), name)
+	got, err := restarted.Secrets().Get(t.Context(), name)
 	require.NoError(t, err)
 	assert.Equal(t, changed.Digest, got.Digest, "the digest outlives the agent")
 
-	list, err := k.Contents().ListSecrets(t.Context(), production)
+	list, err := k.Secrets().List(t.Context(), production)
 	require.NoError(t, err)
 	assert.Contains(t, list, got)
 	stored := &corev1.Secret{}
@@ -87,11 +87,11 @@ func TestSecretsGoInAndNeverOut(t *testing.T) {
 
 	dry := byTest
 	dry.DryRun = true
-	require.NoError(t, k.Contents().DeleteSecret(t.Context(), name, dry))
-	require.NoError(t, k.Contents().DeleteSecret(t.Context(), name, byTest))
-	_, err = k.Contents().GetSecret(t.Context(), name)
+	require.NoError(t, k.Secrets().Delete(t.Context(), name, dry))
+	require.NoError(t, k.Secrets().Delete(t.Context(), name, byTest))
+	_, err = k.Secrets().Get(t.Context(), name)
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
-	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, k.Contents().DeleteSecret(t.Context(), name, byTest)).Code)
+	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, k.Secrets().Delete(t.Context(), name, byTest)).Code)
 }
 
 func TestForeignSecretsAreNotTouched(t *testing.T) {
@@ -99,15 +99,15 @@ func TestForeignSecretsAreNotTouched(t *testing.T) {
 	k := asAgent(t, env)
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "foreign"}, StringData: map[string]string{"a": "b"}}
 	require.NoError(t, env.Client.Create(t.Context(), foreign))
-	_, err := k.Contents().PutSecret(t.Context(), key(production, "foreign"), runnerapi.SecretSpec{Data: map[string]string{"a": "c"}}, byTest)
+	_, err := k.Secrets().Set(t.Context(), key(production, "foreign"), runnerapi.SecretSpec{Data: map[string]string{"a": "c"}}, byTest)
 	assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code)
-	_, err = k.Contents().GetSecret(t.Context(), key(production, "foreign"))
+	_, err = k.Secrets().Get(t.Context(), key(production, "foreign"))
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
-	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, k.Contents().DeleteSecret(t.Context(), key(production, "foreign"), byTest)).Code)
+	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, k.Secrets().Delete(t.Context(), key(production, "foreign"), byTest)).Code)
 	for _, ns := range []string{"default", "kube-system", kubetest.AgentNamespace, "nowhere"} {
-		_, err = k.Contents().GetSecret(t.Context(), key(ns, "x"))
+		_, err = k.Secrets().Get(t.Context(), key(ns, "x"))
 		assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code, ns)
-		_, err = k.Contents().ListSecrets(t.Context(), ns)
+		_, err = k.Secrets().List(t.Context(), ns)
 		assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code, ns)
 	}
 }
@@ -131,7 +131,7 @@ func TestSecretTypes(t *testing.T) {
 		"unknown-type":            {runnerapi.SecretSpec{Type: "bootstrap.kubernetes.io/token"}, "type"},
 		"key-that-is-not-allowed": {runnerapi.SecretSpec{Data: map[string]string{"a/b": "x"}}, "data.a/b"},
 	} {
-		_, err := k.Contents().PutSecret(t.Context(), key(production, name), c.spec, byTest)
+		_, err := k.Secrets().Set(t.Context(), key(production, name), c.spec, byTest)
 		if c.field == "" {
 			require.NoError(t, err, name)
 			continue
@@ -142,7 +142,7 @@ func TestSecretTypes(t *testing.T) {
 		assert.NotContains(t, p.Error(), "hunter2")
 		assert.NotEmpty(t, p.Fix, name)
 	}
-	_, err := k.Contents().PutSecret(t.Context(), key(production, "tls"), runnerapi.SecretSpec{Data: map[string]string{"a": "b"}}, byTest)
+	_, err := k.Secrets().Set(t.Context(), key(production, "tls"), runnerapi.SecretSpec{Data: map[string]string{"a": "b"}}, byTest)
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeConflict, p.Code)
 	assert.Equal(t, "type", p.Field)
@@ -164,19 +164,19 @@ func certificate(t *testing.T) (cert, key string) {
 func TestNamespaces(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)
-	ns, err := k.Namespaces().PutNamespace(t.Context(), "staging", runnerapi.NamespaceSpec{Labels: map[string]string{"team": "shop", "tier": "2"}}, byTest)
+	ns, err := k.Namespaces().Set(t.Context(), "staging", runnerapi.NamespaceSpec{Labels: map[string]string{"team": "shop", "tier": "2"}}, byTest)
 	require.NoError(t, err)
 	assert.Equal(t, "shop", ns.Labels["team"])
 	assert.Equal(t, "Active", ns.Phase)
-	_, err = k.Contents().PutSecret(t.Context(), key("staging", "s"), runnerapi.SecretSpec{Data: map[string]string{"a": "b"}}, byTest)
+	_, err = k.Secrets().Set(t.Context(), key("staging", "s"), runnerapi.SecretSpec{Data: map[string]string{"a": "b"}}, byTest)
 	require.NoError(t, err, "the agent has its rights there at once")
 
-	ns, err = k.Namespaces().PutNamespace(t.Context(), "staging", runnerapi.NamespaceSpec{Labels: map[string]string{"team": "web"}}, byTest)
+	ns, err = k.Namespaces().Set(t.Context(), "staging", runnerapi.NamespaceSpec{Labels: map[string]string{"team": "web"}}, byTest)
 	require.NoError(t, err)
 	assert.Equal(t, "web", ns.Labels["team"])
 	assert.NotContains(t, ns.Labels, "tier", "labels that are no longer asked for go")
 
-	list, err := k.Namespaces().ListNamespaces(t.Context())
+	list, err := k.Namespaces().List(t.Context())
 	require.NoError(t, err)
 	var names []string
 	for _, ns := range list {
@@ -187,16 +187,16 @@ func TestNamespaces(t *testing.T) {
 
 	dry := byTest
 	dry.DryRun = true
-	_, err = k.Namespaces().PutNamespace(t.Context(), "imagined", runnerapi.NamespaceSpec{}, dry)
+	_, err = k.Namespaces().Set(t.Context(), "imagined", runnerapi.NamespaceSpec{}, dry)
 	require.NoError(t, err)
-	_, err = k.Namespaces().GetNamespace(t.Context(), "imagined")
+	_, err = k.Namespaces().Get(t.Context(), "imagined")
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
 
 	held := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "staging", Name: "held", Finalizers: []string{"example.com/held"}}}
 	held.Spec.Image = "example.com/web:1"
 	require.NoError(t, env.Client.Create(t.Context(), held))
-	require.NoError(t, k.Namespaces().DeleteNamespace(t.Context(), "staging", dry))
-	require.NoError(t, k.Namespaces().DeleteNamespace(t.Context(), "staging", byTest))
+	require.NoError(t, k.Namespaces().Delete(t.Context(), "staging", dry))
+	require.NoError(t, k.Namespaces().Delete(t.Context(), "staging", byTest))
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(held), held))
 	assert.False(t, held.DeletionTimestamp.IsZero(), "Apps are deleted before their namespace is")
 	left := &corev1.Namespace{}
@@ -208,26 +208,26 @@ func TestNamespacesOfOthers(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)
 	for _, name := range []string{"kube-system", "kube-new", "default", kubetest.AgentNamespace} {
-		_, err := k.Namespaces().PutNamespace(t.Context(), name, runnerapi.NamespaceSpec{Adopt: true}, byTest)
+		_, err := k.Namespaces().Set(t.Context(), name, runnerapi.NamespaceSpec{Adopt: true}, byTest)
 		assert.Equal(t, runnerapi.CodeForbidden, problemOf(t, err).Code, name)
-		assert.Equal(t, runnerapi.CodeForbidden, problemOf(t, k.Namespaces().DeleteNamespace(t.Context(), name, byTest)).Code, name)
+		assert.Equal(t, runnerapi.CodeForbidden, problemOf(t, k.Namespaces().Delete(t.Context(), name, byTest)).Code, name)
 	}
 	require.NoError(t, env.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}))
-	_, err := k.Namespaces().PutNamespace(t.Context(), "theirs", runnerapi.NamespaceSpec{}, byTest)
+	_, err := k.Namespaces().Set(t.Context(), "theirs", runnerapi.NamespaceSpec{}, byTest)
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeConflict, p.Code)
 	assert.Contains(t, p.Fix, "adopt")
-	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, k.Namespaces().DeleteNamespace(t.Context(), "theirs", byTest)).Code)
+	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, k.Namespaces().Delete(t.Context(), "theirs", byTest)).Code)
 
-	_, err = k.Namespaces().PutNamespace(t.Context(), "theirs", runnerapi.NamespaceSpec{Adopt: true}, byTest)
+	_, err = k.Namespaces().Set(t.Context(), "theirs", runnerapi.NamespaceSpec{Adopt: true}, byTest)
 	require.NoError(t, err)
-	_, err = k.Namespaces().PutNamespace(t.Context(), "theirs", runnerapi.NamespaceSpec{}, byTest)
+	_, err = k.Namespaces().Set(t.Context(), "theirs", runnerapi.NamespaceSpec{}, byTest)
 	require.NoError(t, err, "once adopted it stays so")
-	p = problemOf(t, k.Namespaces().DeleteNamespace(t.Context(), "theirs", byTest))
+	p = problemOf(t, k.Namespaces().Delete(t.Context(), "theirs", byTest))
 	assert.Equal(t, runnerapi.CodeConflict, p.Code)
 	assert.Contains(t, p.Detail, "was there before")
 
-	_, err = k.Namespaces().PutNamespace(t.Context(), "labelled", runnerapi.NamespaceSpec{Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}, byTest)
+	_, err = k.Namespaces().Set(t.Context(), "labelled", runnerapi.NamespaceSpec{Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}, byTest)
 	assert.Equal(t, "labels.pod-security.kubernetes.io/enforce", problemOf(t, err).Field)
 }
 
@@ -345,7 +345,7 @@ func TestFacts(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEmpty(t, uid)
 
-	f, err := k.Facts(t.Context())
+	f, err := k.Cluster().Facts(t.Context())
 	require.NoError(t, err)
 	assert.Regexp(t, `^v1\.\d+\.`, f.KubernetesVersion)
 	assert.Equal(t, "kubernetes", f.Distribution)
@@ -358,14 +358,14 @@ func TestFacts(t *testing.T) {
 	defer cancel()
 	require.NoError(t, env.Cluster.WaitMetrics(ctx))
 	require.Eventually(t, func() bool {
-		f, err = k.Facts(t.Context())
+		f, err = k.Cluster().Facts(t.Context())
 		return err == nil && f.CPU.Used != nil
 	}, 3*time.Minute, 100*time.Millisecond)
 	assert.Positive(t, *f.Memory.Used)
 	var pods corev1.PodList
 	require.NoError(t, env.Client.List(t.Context(), &pods, client.MatchingFields{"status.phase": "Running"}))
 	assert.Len(t, pods.Items, f.Pods.Running)
-	c, err := k.Cluster(t.Context())
+	c, err := k.Cluster().Get(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, f.Nodes, c.Nodes)
 }

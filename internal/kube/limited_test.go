@@ -23,22 +23,22 @@ func TestLimitedToNamespaces(t *testing.T) {
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace, Namespaces: []string{production}})
 	require.NoError(t, err)
 
-	_, err = k.Contents().ListSecrets(t.Context(), production)
+	_, err = k.Secrets().List(t.Context(), production)
 	require.NoError(t, err)
-	_, err = k.Contents().ListSecrets(t.Context(), "beyond")
+	_, err = k.Secrets().List(t.Context(), "beyond")
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)
 
-	all, err := k.Namespaces().ListNamespaces(t.Context())
+	all, err := k.Namespaces().List(t.Context())
 	require.NoError(t, err)
 	assert.False(t, slices.ContainsFunc(all, func(ns runnerapi.Namespace) bool { return ns.Name != production }))
 
 	for _, name := range []string{production, "beyond", "another"} {
-		_, err = k.Namespaces().PutNamespace(t.Context(), name, runnerapi.NamespaceSpec{}, byTest)
+		_, err = k.Namespaces().Set(t.Context(), name, runnerapi.NamespaceSpec{}, byTest)
 		p := problemOf(t, err)
 		assert.Equal(t, runnerapi.CodeForbidden, p.Code)
 		assert.Contains(t, p.Detail, "limited to the namespaces "+production)
-		assert.Equal(t, runnerapi.CodeForbidden, problemOf(t, k.Namespaces().DeleteNamespace(t.Context(), name, byTest)).Code)
+		assert.Equal(t, runnerapi.CodeForbidden, problemOf(t, k.Namespaces().Delete(t.Context(), name, byTest)).Code)
 	}
-	_, err = k.Facts(t.Context())
+	_, err = k.Cluster().Facts(t.Context())
 	require.NoError(t, err)
 }

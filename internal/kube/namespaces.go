@@ -46,9 +46,9 @@ var _ backend.Namespaces = Namespaces{}
 // Namespaces returns the managed namespaces.
 func (k *Client) Namespaces() Namespaces { return Namespaces{k} }
 
-// PutNamespace makes a namespace the agent's. It creates it, or adopts it if the caller asks for
+// Set makes a namespace the agent's. It creates it, or adopts it if the caller asks for
 // that, and gives the agent its rights there.
-func (k Namespaces) PutNamespace(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
+func (k Namespaces) Set(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
 	if err := k.refuseWrite(name); err != nil {
 		return runnerapi.Namespace{}, err
 	}
@@ -91,7 +91,7 @@ func (k Namespaces) PutNamespace(ctx context.Context, name string, spec runnerap
 			Quota: spec.Quota, Limits: spec.Limits, Network: spec.Network,
 		}, nil
 	}
-	return k.GetNamespace(ctx, name)
+	return k.Get(ctx, name)
 }
 
 // refuseWrite refuses namespaces that may not be managed. An agent that is limited to some
@@ -170,8 +170,8 @@ func (k Namespaces) bind(ctx context.Context, namespace string, opts runnerapi.W
 	return nil
 }
 
-// GetNamespace returns one managed namespace.
-func (k Namespaces) GetNamespace(ctx context.Context, name string) (runnerapi.Namespace, error) {
+// Get returns one managed namespace.
+func (k Namespaces) Get(ctx context.Context, name string) (runnerapi.Namespace, error) {
 	ns, err := k.readNamespace(ctx, name)
 	if err != nil {
 		return runnerapi.Namespace{}, err
@@ -196,8 +196,8 @@ func (k Namespaces) readNamespace(ctx context.Context, name string) (*corev1.Nam
 	return ns, nil
 }
 
-// ListNamespaces returns all managed namespaces.
-func (k Namespaces) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, error) {
+// List returns all managed namespaces.
+func (k Namespaces) List(ctx context.Context) ([]runnerapi.Namespace, error) {
 	apps := map[string]int{}
 	for _, where := range k.everywhere() {
 		some, err := k.countApps(ctx, where)
@@ -223,9 +223,9 @@ func (k Namespaces) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, 
 	return all, nil
 }
 
-// DeleteNamespace deletes a namespace that the agent created, with its content. The agent may not
+// Delete deletes a namespace that the agent created, with its content. The agent may not
 // delete one that it adopted.
-func (k Namespaces) DeleteNamespace(ctx context.Context, name string, opts runnerapi.WriteOptions) error {
+func (k Namespaces) Delete(ctx context.Context, name string, opts runnerapi.WriteOptions) error {
 	if err := k.refuseWrite(name); err != nil {
 		return err
 	}

@@ -14,28 +14,26 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 const rolePrefix = "node-role.kubernetes.io/"
 
-// Nodes are the cluster's nodes, and its events. It implements backend.Nodes.
+// Nodes are the cluster's nodes. With how a machine becomes one, which the agent knows, they
+// implement backend.Nodes.
 type Nodes struct{ *Client }
-
-var _ backend.Nodes = Nodes{}
 
 // Nodes returns the cluster's nodes.
 func (k *Client) Nodes() Nodes { return Nodes{k} }
 
-// ListNodes implements backend.Nodes.
-func (k Nodes) ListNodes(ctx context.Context) ([]runnerapi.Node, error) { return k.nodes(ctx, "") }
+// List implements backend.Nodes.
+func (k Nodes) List(ctx context.Context) ([]runnerapi.Node, error) { return k.nodes(ctx, "") }
 
-// GetNode implements backend.Nodes. It lists by name: the agent has the right
+// Get implements backend.Nodes. It lists by name: the agent has the right
 // to list nodes anyway, and no other.
-func (k Nodes) GetNode(ctx context.Context, name string) (runnerapi.Node, error) {
+func (k Nodes) Get(ctx context.Context, name string) (runnerapi.Node, error) {
 	node, err := k.node(ctx, name)
 	if err == nil {
-		node.Events, err = k.nodeEvents(ctx, name)
+		node.Events, err = k.Events().ofNode(ctx, name)
 	}
 	return node, err
 }

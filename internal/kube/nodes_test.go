@@ -99,7 +99,7 @@ func TestNodesAreDescribed(t *testing.T) {
 		p.Spec.InitContainers = []corev1.Container{first}
 	})
 	k := asAgent(t, env)
-	node, err := k.Nodes().GetNode(t.Context(), "described")
+	node, err := k.Nodes().Get(t.Context(), "described")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"worker"}, node.Roles)
 	assert.False(t, node.Ready)
@@ -111,10 +111,10 @@ func TestNodesAreDescribed(t *testing.T) {
 	assert.Equal(t, "no network", node.Conditions[0].Message)
 	assert.Contains(t, node.Taints, runnerapi.NodeTaint{Key: "example.com/own", Value: "yes", Effect: "PreferNoSchedule"})
 
-	nodes, err := k.Nodes().ListNodes(t.Context())
+	nodes, err := k.Nodes().List(t.Context())
 	require.NoError(t, err)
 	assert.Contains(t, nodes, node)
-	_, err = k.Nodes().GetNode(t.Context(), "nowhere")
+	_, err = k.Nodes().Get(t.Context(), "nowhere")
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
 }
 
@@ -122,11 +122,11 @@ func TestNodesAreLeftAloneWithoutTheRights(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	makeNode(t, env, "foreign")
 	k := asAgent(t, env)
-	_, err := k.Nodes().CordonNode(t.Context(), "foreign", true, byTest)
+	_, err := k.Nodes().Cordon(t.Context(), "foreign", true, byTest)
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeForbidden, p.Code)
 	assert.Contains(t, p.Fix, "node-rights.yaml")
-	_, err = k.Nodes().DrainNode(t.Context(), "foreign", runnerapi.DrainOptions{}, byTest)
+	_, err = k.Nodes().Drain(t.Context(), "foreign", runnerapi.DrainOptions{}, byTest)
 	assert.Contains(t, problemOf(t, err).Fix, "node-rights.yaml")
 }
 
@@ -157,15 +157,15 @@ func TestADrainRespectsDisruptionBudgets(t *testing.T) {
 	dry.DryRun = true
 	now := runnerapi.DrainOptions{GracePeriodSeconds: new(int64(0))}
 	awaitRights(t, func() error {
-		_, err := k.Nodes().DrainNode(t.Context(), "drained", now, dry)
+		_, err := k.Nodes().Drain(t.Context(), "drained", now, dry)
 		return err
 	})
-	node, err := k.Nodes().GetNode(t.Context(), "drained")
+	node, err := k.Nodes().Get(t.Context(), "drained")
 	require.NoError(t, err)
 	assert.True(t, node.Schedulable, "a dry run changes nothing")
 	assert.Equal(t, 3, node.Pods.Count)
 
-	drain, err := k.Nodes().DrainNode(t.Context(), "drained", now, byTest)
+	drain, err := k.Nodes().Drain(t.Context(), "drained", now, byTest)
 	require.NoError(t, err)
 	assert.False(t, drain.Done)
 	assert.Equal(t, []string{production + "/free"}, drain.Evicted)
@@ -183,16 +183,16 @@ func TestADrainRespectsDisruptionBudgets(t *testing.T) {
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(budget), budget))
 	allow(1)
 	await.Until(t, "the node is drained", func() bool {
-		drain, err = k.Nodes().DrainNode(t.Context(), "drained", now, byTest)
+		drain, err = k.Nodes().Drain(t.Context(), "drained", now, byTest)
 		return err == nil && drain.Done
 	})
-	node, err = k.Nodes().GetNode(t.Context(), "drained")
+	node, err = k.Nodes().Get(t.Context(), "drained")
 	require.NoError(t, err)
 	assert.False(t, node.Schedulable)
 	assert.Equal(t, 1, node.Pods.Count)
 
 	for range 2 { // it is the same twice
-		node, err = k.Nodes().CordonNode(t.Context(), "drained", false, byTest)
+		node, err = k.Nodes().Cordon(t.Context(), "drained", false, byTest)
 		require.NoError(t, err)
 		assert.True(t, node.Schedulable)
 	}
@@ -235,10 +235,10 @@ func TestADrainGoesOnPastAPodThatCannotBeEvicted(t *testing.T) {
 		return messages
 	}
 	await.Until(t, "one pod stays", func() bool { // until the rights and the policy are in force
-		drain, err := k.Nodes().DrainNode(t.Context(), "partly", runnerapi.DrainOptions{}, dry)
+		drain, err := k.Nodes().Drain(t.Context(), "partly", runnerapi.DrainOptions{}, dry)
 		return err == nil && len(failed(drain)) == 1
 	})
-	drain, err := k.Nodes().DrainNode(t.Context(), "partly", runnerapi.DrainOptions{GracePeriodSeconds: new(int64(0))}, byTest)
+	drain, err := k.Nodes().Drain(t.Context(), "partly", runnerapi.DrainOptions{GracePeriodSeconds: new(int64(0))}, byTest)
 	require.NoError(t, err)
 	assert.False(t, drain.Done)
 	assert.Equal(t, []string{production + "/loose"}, drain.Evicted)
@@ -259,16 +259,16 @@ func TestEventsOfANode(t *testing.T) {
 	require.NoError(t, env.Client.Create(t.Context(), event))
 	t.Cleanup(func() { assert.NoError(t, env.Client.Delete(context.Background(), event)) })
 	k := asAgent(t, env)
-	node, err := k.Nodes().GetNode(t.Context(), "eventful")
+	node, err := k.Nodes().Get(t.Context(), "eventful")
 	require.NoError(t, err)
 	assert.Empty(t, node.Events)
 	grantNodes(t, env)
 	await.Until(t, "the node has its event", func() bool {
-		node, err = k.Nodes().GetNode(t.Context(), "eventful")
+		node, err = k.Nodes().Get(t.Context(), "eventful")
 		return err == nil && len(node.Events) == 1
 	})
 	assert.Equal(t, "NodeNotReady", node.Events[0].Reason)
-	_, err = k.Nodes().ListEvents(t.Context(), metav1.NamespaceDefault, runnerapi.EventFilter{})
+	_, err = k.Events().List(t.Context(), metav1.NamespaceDefault, runnerapi.EventFilter{})
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code, "of nothing else there")
 }
 
@@ -292,12 +292,12 @@ func TestADrainIsRefusedBeforeAnythingIsLost(t *testing.T) {
 	} {
 		makeNode(t, env, "refused-"+name)
 		podOn(t, env, "refused-"+name, name, c.owner, c.change)
-		_, err := k.Nodes().DrainNode(t.Context(), "refused-"+name, runnerapi.DrainOptions{}, byTest)
+		_, err := k.Nodes().Drain(t.Context(), "refused-"+name, runnerapi.DrainOptions{}, byTest)
 		p := problemOf(t, err)
 		assert.Equal(t, runnerapi.CodeConflict, p.Code, name)
 		assert.Contains(t, p.Detail, c.says)
 		assert.Contains(t, p.Detail, "/"+name, "the pod is named")
-		node, err := k.Nodes().GetNode(t.Context(), "refused-"+name)
+		node, err := k.Nodes().Get(t.Context(), "refused-"+name)
 		require.NoError(t, err)
 		assert.True(t, node.Schedulable, "nothing was changed")
 	}
@@ -324,7 +324,7 @@ func TestEventsAreFilteredAndSorted(t *testing.T) {
 	}
 	k := asAgent(t, env)
 	list := func(f runnerapi.EventFilter) (messages []string) {
-		events, err := k.Nodes().ListEvents(t.Context(), production, f)
+		events, err := k.Events().List(t.Context(), production, f)
 		require.NoError(t, err)
 		for _, e := range events {
 			messages = append(messages, e.Message)
@@ -335,6 +335,6 @@ func TestEventsAreFilteredAndSorted(t *testing.T) {
 	assert.Equal(t, []string{"newest", "older"}, list(runnerapi.EventFilter{Name: "hero", Since: time.Hour}))
 	assert.Equal(t, []string{"newest"}, list(runnerapi.EventFilter{Name: "hero", Limit: 1}))
 	assert.Empty(t, list(runnerapi.EventFilter{Name: "hero", Type: "Normal"}))
-	_, err := k.Nodes().ListEvents(t.Context(), metav1.NamespaceSystem, runnerapi.EventFilter{})
+	_, err := k.Events().List(t.Context(), metav1.NamespaceSystem, runnerapi.EventFilter{})
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)
 }

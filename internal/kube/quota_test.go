@@ -35,7 +35,7 @@ func TestNamespaceBounds(t *testing.T) {
 		Network: &runnerapi.NamespaceNetwork{AllowFrom: []string{"monitoring"}},
 	}
 	started := time.Now()
-	ns, err := k.Namespaces().PutNamespace(t.Context(), "bounded", spec, byTest)
+	ns, err := k.Namespaces().Set(t.Context(), "bounded", spec, byTest)
 	require.NoError(t, err)
 	t.Logf("a namespace with all its bounds took %s", time.Since(started))
 	assert.Equal(t, "2", ns.Quota.Requests.CPU)
@@ -57,14 +57,14 @@ func TestNamespaceBounds(t *testing.T) {
 	require.NoError(t, env.Client.Get(t.Context(), boundsAt("bounded"), quota))
 	quota.Spec.Hard = corev1.ResourceList{}
 	require.NoError(t, env.Client.Update(t.Context(), quota))
-	ns, err = k.Namespaces().PutNamespace(t.Context(), "bounded", runnerapi.NamespaceSpec{Quota: &runnerapi.NamespaceQuota{Pods: ptr.To[int32](3)}}, byTest)
+	ns, err = k.Namespaces().Set(t.Context(), "bounded", runnerapi.NamespaceSpec{Quota: &runnerapi.NamespaceQuota{Pods: ptr.To[int32](3)}}, byTest)
 	require.NoError(t, err, "what somebody changed is taken back")
 	assert.EqualValues(t, 3, *ns.Quota.Pods)
 	assert.Empty(t, ns.Quota.Requests.CPU, "a part that is no longer asked for goes")
 	assert.Nil(t, ns.Limits)
 	assert.Equal(t, &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkIsolated}, ns.Network)
 
-	ns, err = k.Namespaces().PutNamespace(t.Context(), "bounded", runnerapi.NamespaceSpec{Network: &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkOpen}}, byTest)
+	ns, err = k.Namespaces().Set(t.Context(), "bounded", runnerapi.NamespaceSpec{Network: &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkOpen}}, byTest)
 	require.NoError(t, err)
 	assert.Nil(t, ns.Quota)
 	assert.Equal(t, runnerapi.NetworkOpen, ns.Network.Mode)
@@ -79,14 +79,14 @@ func TestBoundsOfOthersStay(t *testing.T) {
 	require.NoError(t, env.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "owned"}}))
 	theirs := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "owned", Name: "pipeops-agent"}}
 	require.NoError(t, env.Client.Create(t.Context(), theirs))
-	ns, err := k.Namespaces().PutNamespace(t.Context(), "owned", runnerapi.NamespaceSpec{Adopt: true}, byTest)
+	ns, err := k.Namespaces().Set(t.Context(), "owned", runnerapi.NamespaceSpec{Adopt: true}, byTest)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.NetworkOpen, ns.Network.Mode, "what runs in an adopted namespace is not cut off")
-	ns, err = k.Namespaces().PutNamespace(t.Context(), "owned", runnerapi.NamespaceSpec{}, byTest)
+	ns, err = k.Namespaces().Set(t.Context(), "owned", runnerapi.NamespaceSpec{}, byTest)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.NetworkOpen, ns.Network.Mode, "nor later")
 	assert.Nil(t, ns.Quota, "theirs is not told of as the agent's")
-	_, err = k.Namespaces().PutNamespace(t.Context(), "owned", runnerapi.NamespaceSpec{Quota: &runnerapi.NamespaceQuota{Pods: ptr.To[int32](1)}}, byTest)
+	_, err = k.Namespaces().Set(t.Context(), "owned", runnerapi.NamespaceSpec{Quota: &runnerapi.NamespaceQuota{Pods: ptr.To[int32](1)}}, byTest)
 	assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code)
 
 	agent, err := client.New(env.Agent, client.Options{Scheme: env.Client.Scheme()})
@@ -95,7 +95,7 @@ func TestBoundsOfOthersStay(t *testing.T) {
 	require.NoError(t, env.Client.Create(t.Context(), other))
 	assert.True(t, apierrors.IsForbidden(agent.Delete(t.Context(), other)), "RBAC says so too")
 
-	_, err = k.Namespaces().PutNamespace(t.Context(), "owned", runnerapi.NamespaceSpec{Quota: &runnerapi.NamespaceQuota{Limits: runnerapi.ResourceAmounts{CPU: "1"}}}, byTest)
+	_, err = k.Namespaces().Set(t.Context(), "owned", runnerapi.NamespaceSpec{Quota: &runnerapi.NamespaceQuota{Limits: runnerapi.ResourceAmounts{CPU: "1"}}}, byTest)
 	assert.Equal(t, "defaultLimits.limits.cpu", problemOf(t, err).Field, "a quota that refuses every App is refused itself")
 }
 
@@ -106,7 +106,7 @@ func TestQuotaShowsWhatIsUsed(t *testing.T) {
 		Quota:  &runnerapi.NamespaceQuota{Requests: runnerapi.ResourceAmounts{CPU: "1"}, Pods: ptr.To[int32](1)},
 		Limits: &runnerapi.NamespaceDefaults{Requests: runnerapi.ResourceAmounts{CPU: "20m"}},
 	}
-	_, err := k.Namespaces().PutNamespace(t.Context(), "metered", spec, byTest)
+	_, err := k.Namespaces().Set(t.Context(), "metered", spec, byTest)
 	require.NoError(t, err)
 	pod := func(name string) *corev1.Pod {
 		return &corev1.Pod{
@@ -116,7 +116,7 @@ func TestQuotaShowsWhatIsUsed(t *testing.T) {
 	}
 	await.Until(t, "the quota's figures are there and the service account too", func() bool { return env.Client.Create(t.Context(), pod("first")) == nil })
 	await.Until(t, "the default request counts", func() bool {
-		ns, err := k.Namespaces().GetNamespace(t.Context(), "metered")
+		ns, err := k.Namespaces().Get(t.Context(), "metered")
 		return err == nil && ns.Used != nil && ns.Used.Pods != nil && *ns.Used.Pods == 1 && ns.Used.Requests.CPU == "20m"
 	})
 	err = env.Client.Create(t.Context(), pod("second"))
@@ -138,12 +138,12 @@ func TestANetworkPolicyOfSomebodyElseIsNotCalledOpen(t *testing.T) {
 		"about-what-goes-out":  {policy: "no-egress", spec: egress, open: true},
 	} {
 		open := runnerapi.NamespaceSpec{Network: &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkOpen}}
-		ns, err := k.Namespaces().PutNamespace(t.Context(), name, open, byTest)
+		ns, err := k.Namespaces().Set(t.Context(), name, open, byTest)
 		require.NoError(t, err)
 		assert.Equal(t, runnerapi.NetworkOpen, ns.Network.Mode)
 		policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: c.policy}, Spec: c.spec}
 		require.NoError(t, env.Client.Create(t.Context(), policy))
-		ns, err = k.Namespaces().GetNamespace(t.Context(), name)
+		ns, err = k.Namespaces().Get(t.Context(), name)
 		require.NoError(t, err)
 		if c.open {
 			assert.Equal(t, runnerapi.NetworkOpen, ns.Network.Mode)

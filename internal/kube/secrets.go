@@ -10,14 +10,23 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
-func (k Contents) secrets() objects[*corev1.Secret] {
+// Secrets are those of Runners. It implements backend.Secrets.
+type Secrets struct{ *Client }
+
+var _ backend.Secrets = Secrets{}
+
+// Secrets returns the Secrets of Runners.
+func (k *Client) Secrets() Secrets { return Secrets{k} }
+
+func (k Secrets) objects() objects[*corev1.Secret] {
 	return objects[*corev1.Secret]{k.Client, "secret", "secret", func() *corev1.Secret { return &corev1.Secret{} }}
 }
 
-// PutSecret creates the Secret or replaces all its keys.
-func (k Contents) PutSecret(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error) {
+// Set creates the Secret or replaces all its keys.
+func (k Secrets) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error) {
 	if err := k.admit(ctx, key.Namespace); err != nil {
 		return runnerapi.Secret{}, err
 	}
@@ -25,7 +34,7 @@ func (k Contents) PutSecret(ctx context.Context, key runnerapi.Key, spec runnera
 	if err != nil {
 		return runnerapi.Secret{}, err
 	}
-	s, err := k.secrets().put(ctx, key, opts, func(s *corev1.Secret) error {
+	s, err := k.objects().put(ctx, key, opts, func(s *corev1.Secret) error {
 		if s.Type != "" && string(s.Type) != spec.Type {
 			return problem.Errorf(problem.Conflict, "delete the secret first, or write it under another name",
 				"secret %s has type %s, and Kubernetes does not let a type change", key, s.Type).WithField("type")
@@ -39,19 +48,19 @@ func (k Contents) PutSecret(ctx context.Context, key runnerapi.Key, spec runnera
 	return k.describe(ctx, s)
 }
 
-// GetSecret returns what may be revealed about a Secret.
-func (k Contents) GetSecret(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, error) {
-	s, err := k.secrets().read(ctx, key)
+// Get returns what may be revealed about a Secret.
+func (k Secrets) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, error) {
+	s, err := k.objects().read(ctx, key)
 	if err != nil {
 		return runnerapi.Secret{}, err
 	}
 	return k.describe(ctx, s)
 }
 
-// ListSecrets returns all Secrets in a namespace that came through the agent, without their values.
-func (k Contents) ListSecrets(ctx context.Context, namespace string) ([]runnerapi.Secret, error) {
+// List returns all Secrets in a namespace that came through the agent, without their values.
+func (k Secrets) List(ctx context.Context, namespace string) ([]runnerapi.Secret, error) {
 	all := []runnerapi.Secret{}
-	err := k.secrets().list(ctx, namespace, &corev1.SecretList{}, func(list client.ObjectList) error {
+	err := k.objects().list(ctx, namespace, &corev1.SecretList{}, func(list client.ObjectList) error {
 		for i := range list.(*corev1.SecretList).Items {
 			s, err := k.describe(ctx, &list.(*corev1.SecretList).Items[i])
 			if err != nil {
@@ -68,7 +77,7 @@ func (k Contents) ListSecrets(ctx context.Context, namespace string) ([]runnerap
 	return all, nil
 }
 
-// DeleteSecret deletes a Secret that came through the agent.
-func (k Contents) DeleteSecret(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	return k.secrets().remove(ctx, key, opts)
+// Delete deletes a Secret that came through the agent.
+func (k Secrets) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	return k.objects().remove(ctx, key, opts)
 }

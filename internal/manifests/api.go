@@ -57,19 +57,14 @@ func options(o runnerapi.ApplyOptions) Options {
 	}
 }
 
-// GetSet implements backend.Manifests.
-func (a API) GetSet(ctx context.Context, set runnerapi.Key) (runnerapi.ManifestSet, error) {
-	return a.Get(ctx, Set(set))
+// Get implements backend.Manifests.
+func (a API) Get(ctx context.Context, set runnerapi.Key) (runnerapi.ManifestSet, error) {
+	return a.Applier.Get(ctx, Set(set))
 }
 
-// ListSets implements backend.Manifests.
-func (a API) ListSets(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error) {
-	return a.List(ctx, namespace)
-}
-
-// DeleteSet implements backend.Manifests.
-func (a API) DeleteSet(ctx context.Context, set runnerapi.Key, opts runnerapi.ApplyOptions) (Result, error) {
-	result, err := a.Delete(ctx, Set(set), options(opts))
+// Delete implements backend.Manifests.
+func (a API) Delete(ctx context.Context, set runnerapi.Key, opts runnerapi.ApplyOptions) (Result, error) {
+	result, err := a.Applier.Delete(ctx, Set(set), options(opts))
 	if opts.Read != nil {
 		refs := make([]Ref, len(result.Objects))
 		for n, o := range result.Objects {

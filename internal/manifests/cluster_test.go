@@ -55,7 +55,7 @@ func with(t *testing.T, env *kubetest.Env, rc *rest.Config) applier {
 	t.Helper()
 	k, err := kube.New(rc, kube.Options{Namespace: kubetest.AgentNamespace})
 	require.NoError(t, err)
-	_, err = k.Namespaces().PutNamespace(t.Context(), production, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	_, err = k.Namespaces().Set(t.Context(), production, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	return applier{manifests.New(manifests.Config{
 		REST: rc, Namespace: kubetest.AgentNamespace, Manage: k.Namespaces().Manage,

@@ -30,9 +30,9 @@ type activeAlerts struct {
 	} `json:"data"`
 }
 
-// ListAlerts implements backend.Monitoring. It is Prometheus that is asked, not Alertmanager: it
+// Alerts implements backend.Monitoring. It is Prometheus that is asked, not Alertmanager: it
 // knows alerts that are pending, too, and silences hide none of them.
-func (r *Reader) ListAlerts(ctx context.Context, namespace string) ([]runnerapi.Alert, error) {
+func (r *Reader) Alerts(ctx context.Context, namespace string) ([]runnerapi.Alert, error) {
 	shown := map[string]bool{namespace: true}
 	if namespace != "" {
 		if ok, err := r.apps.Manages(ctx, namespace); err != nil || !ok {

@@ -40,7 +40,7 @@ func namesOf(list []runnerapi.Alert) (names []string) {
 // TestAlertsOfTheClusterAndItsManagedNamespaces is all that a Runner may learn of, if the policy
 // hides nothing.
 func TestAlertsOfTheClusterAndItsManagedNamespaces(t *testing.T) {
-	list, err := reading("prometheus", alarmed(t)).ListAlerts(t.Context(), "")
+	list, err := reading("prometheus", alarmed(t)).Alerts(t.Context(), "")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"Crashing", "Beta", "NodeDown", "Info", "Watchdog"}, namesOf(list))
 	crashing := list[0]
@@ -55,15 +55,15 @@ func TestAlertsOfTheClusterAndItsManagedNamespaces(t *testing.T) {
 
 func TestAlertsOfOneNamespace(t *testing.T) {
 	reader := reading("prometheus", alarmed(t))
-	list, err := reader.ListAlerts(t.Context(), "production")
+	list, err := reader.Alerts(t.Context(), "production")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"Crashing", "Info"}, namesOf(list))
 
-	_, err = reader.ListAlerts(t.Context(), "payroll")
+	_, err = reader.Alerts(t.Context(), "payroll")
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)
 }
 
 func TestAlertsWithoutPrometheus(t *testing.T) {
-	_, err := reading("loki", alarmed(t)).ListAlerts(t.Context(), "")
+	_, err := reading("loki", alarmed(t)).Alerts(t.Context(), "")
 	assert.Equal(t, runnerapi.CodeNotSupported, problemOf(t, err).Code)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 const (
@@ -40,7 +39,7 @@ type Apps interface {
 	Manages(ctx context.Context, namespace string) (bool, error)
 }
 
-// Reader answers calls of Runners. It implements backend.Monitoring.
+// Reader answers calls of Runners. With a Meter, it implements backend.Monitoring.
 type Reader struct {
 	find func(ctx context.Context, component string) (*Component, error)
 	apps Apps
@@ -49,8 +48,6 @@ type Reader struct {
 	// patience bounds one request to a component, its answer included.
 	patience time.Duration
 }
-
-var _ backend.Monitoring = (*Reader)(nil)
 
 // New returns a Reader. find returns where a component is, or nil if the cluster lacks it.
 func New(apps Apps, find func(ctx context.Context, component string) (*Component, error)) *Reader {

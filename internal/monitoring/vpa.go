@@ -22,20 +22,26 @@ const (
 	vpaMode   = "kube_verticalpodautoscaler_update_mode"
 )
 
-// Beside returns a meter that also shows what a VerticalPodAutoscaler recommends for the App. The
-// agent has no right to read these objects, and reads them from Prometheus.
-func (r *Reader) Beside(meter backend.AppMeter) backend.AppMeter { return besideVPA{meter, r} }
-
-type besideVPA struct {
-	backend.AppMeter
-	reader *Reader
+// Meter measures Apps.
+type Meter interface {
+	// Metrics returns what an App uses. It returns NotSupported if there is no metrics-server.
+	Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error)
 }
 
-// Metrics implements backend.AppMeter.
+// Beside adds a meter, and to its figures what a VerticalPodAutoscaler recommends for the App. The
+// agent has no right to read these objects, and reads them from Prometheus.
+func (r *Reader) Beside(meter Meter) backend.Monitoring { return besideVPA{r, meter} }
+
+type besideVPA struct {
+	*Reader
+	meter Meter
+}
+
+// Metrics implements backend.Monitoring.
 func (b besideVPA) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error) {
-	m, err := b.AppMeter.Metrics(ctx, key)
+	m, err := b.meter.Metrics(ctx, key)
 	if err == nil {
-		m.VPA = b.reader.vpa(ctx, key)
+		m.VPA = b.vpa(ctx, key)
 	}
 	return m, err
 }

@@ -24,8 +24,8 @@ type Builds interface {
 	// Supersede starts a run, unless this run was started before, and ends any other run in
 	// progress. It records which source the run belongs to.
 	Supersede(ctx context.Context, source, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error)
-	GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error)
-	DeleteBuild(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
+	Get(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error)
+	Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
 	// OfSources returns all builds that were started this way, with the source of each.
 	OfSources(ctx context.Context) (map[runnerapi.Key]runnerapi.Key, error)
 }
@@ -235,7 +235,7 @@ func (b *builder) see(ctx context.Context, o *object, out *brought) error {
 	if b.builds == nil {
 		return runnerapi.NotSupported("leave build out, and name an image", "this agent builds nothing")
 	}
-	build, err := b.builds.GetBuild(ctx, out.build.Key())
+	build, err := b.builds.Get(ctx, out.build.Key())
 	p := &problem.Error{}
 	switch errors.As(err, &p); {
 	case err == nil && build.Spec.Run == out.build.Run:

@@ -41,9 +41,9 @@ func explain(err error, key runnerapi.Key, doing string) error {
 // unknown reports that the API server has no such resource, rather than no such object.
 func unknown(s metav1.Status) bool { return s.Details == nil || s.Details.Name == "" }
 
-// PutSource implements backend.Sources. A dry run gets the repository and applies it
+// Set implements backend.Sources. A dry run gets the repository and applies it
 // without changing anything.
-func (k *Keeper) PutSource(ctx context.Context, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	sources, err := k.cluster.on(ctx, key.Namespace)
 	if err != nil {
 		return runnerapi.Source{}, err
@@ -114,8 +114,8 @@ func dry(opts runnerapi.WriteOptions) []string {
 	return nil
 }
 
-// GetSource implements backend.Sources.
-func (k *Keeper) GetSource(ctx context.Context, key runnerapi.Key) (runnerapi.Source, error) {
+// Get implements backend.Sources.
+func (k *Keeper) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Source, error) {
 	sources, err := k.cluster.on(ctx, key.Namespace)
 	if err != nil {
 		return runnerapi.Source{}, err
@@ -137,8 +137,8 @@ func wired(u *unstructured.Unstructured, err error) func(runnerapi.Key, string) 
 	}
 }
 
-// ListSources implements backend.Sources.
-func (k *Keeper) ListSources(ctx context.Context, namespace string) ([]runnerapi.Source, error) {
+// List implements backend.Sources.
+func (k *Keeper) List(ctx context.Context, namespace string) ([]runnerapi.Source, error) {
 	sources, err := k.cluster.on(ctx, namespace)
 	if err != nil {
 		return nil, err
@@ -159,9 +159,9 @@ func (k *Keeper) ListSources(ctx context.Context, namespace string) ([]runnerapi
 	return out, nil
 }
 
-// SyncSource implements backend.Sources: it leaves a mark that the replica which leads
+// Sync implements backend.Sources: it leaves a mark that the replica which leads
 // finds.
-func (k *Keeper) SyncSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+func (k *Keeper) Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	sources, err := k.cluster.on(ctx, key.Namespace)
 	if err != nil {
 		return runnerapi.Source{}, err
@@ -178,9 +178,9 @@ func (k *Keeper) SyncSource(ctx context.Context, key runnerapi.Key, opts runnera
 	return wired(u, err)(key, "writing")
 }
 
-// DeleteSource implements backend.Sources. It deletes the source that is there now, not one
+// Delete implements backend.Sources. It deletes the source that is there now, not one
 // that came meanwhile.
-func (k *Keeper) DeleteSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+func (k *Keeper) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	sources, err := k.cluster.on(ctx, key.Namespace)
 	if err != nil {
 		return err

@@ -97,7 +97,7 @@ func (c *buildCleanup) remove(ctx context.Context, build runnerapi.Key) {
 	if c.builds == nil {
 		return
 	}
-	err := c.builds.DeleteBuild(ctx, build, runnerapi.WriteOptions{})
+	err := c.builds.Delete(ctx, build, runnerapi.WriteOptions{})
 	if p := (&problem.Error{}); err != nil && (!errors.As(err, &p) || p.Code != problem.NotFound) {
 		c.log.Warn().Err(err).Stringer("build", build).Msg("the build of a source that has none any more cannot be removed")
 	}

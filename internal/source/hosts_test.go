@@ -36,7 +36,7 @@ func TestASourceStopsWhenItsHostIsListedNoMore(t *testing.T) {
 	assert.Contains(t, status.Error.Fix, "fetchHosts in a test")
 	assert.Equal(t, first, status.Commit, "what was applied before stays")
 	spec.URL = p.git.URL("shop/deploy.git")
-	_, err := p.keeper.PutSource(t.Context(), p.key("db"), spec, runner)
+	_, err := p.keeper.Set(t.Context(), p.key("db"), spec, runner)
 	known := &problem.Error{}
 	require.ErrorAs(t, err, &known)
 	assert.Equal(t, "host_forbidden", string(known.Code))

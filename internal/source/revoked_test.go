@@ -55,7 +55,7 @@ func TestSourcesOfARevokedRunnerStandStill(t *testing.T) {
 	other.Caller.RequestID = "request-3"
 	p.putBy("web", spec, other)
 	await.Until(t, "the source goes on in another Runner's name", func() bool {
-		s, err := p.keeper.GetSource(t.Context(), p.key("web"))
+		s, err := p.keeper.Get(t.Context(), p.key("web"))
 		require.NoError(t, err)
 		return s.Runner == "ops" && s.Status.Suspension == nil && s.Status.Commit == second
 	})
@@ -65,7 +65,7 @@ func TestSourcesOfARevokedRunnerStandStill(t *testing.T) {
 func (p *place) suspended(name string) (status runnerapi.SourceStatus) {
 	p.t.Helper()
 	await.Until(p.t, "source "+name+" is suspended", func() bool {
-		s, err := p.keeper.GetSource(p.t.Context(), p.key(name))
+		s, err := p.keeper.Get(p.t.Context(), p.key(name))
 		require.NoError(p.t, err)
 		status = s.Status
 		return status.Phase == runnerapi.SourceSuspended
@@ -89,13 +89,13 @@ func (e *endless) Supersede(_ context.Context, _, key runnerapi.Key, spec runner
 	return b, nil
 }
 
-func (e *endless) GetBuild(_ context.Context, key runnerapi.Key) (runnerapi.Build, error) {
+func (e *endless) Get(_ context.Context, key runnerapi.Key) (runnerapi.Build, error) {
 	e.Lock()
 	defer e.Unlock()
 	return e.under[key], nil
 }
 
-func (e *endless) DeleteBuild(_ context.Context, key runnerapi.Key, _ runnerapi.WriteOptions) error {
+func (e *endless) Delete(_ context.Context, key runnerapi.Key, _ runnerapi.WriteOptions) error {
 	e.Lock()
 	defer e.Unlock()
 	delete(e.under, key)

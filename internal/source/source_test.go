@@ -176,7 +176,7 @@ func turnOn(t *testing.T, env *kubetest.Env) {
 		require.NoError(t, err, string(out))
 		k := source.New(source.Config{REST: env.Agent, Namespace: kubetest.AgentNamespace})
 		require.Eventually(t, func() bool {
-			_, err := k.ListSources(t.Context(), "sources-on")
+			_, err := k.List(t.Context(), "sources-on")
 			known := &problem.Error{}
 			return errors.As(err, &known) && known.Code == runnerapi.CodeNamespaceNotManaged
 		}, patience, 50*time.Millisecond)
@@ -220,7 +220,7 @@ func (p *place) putBy(name string, spec runnerapi.SourceSpec, opts runnerapi.Wri
 	p.t.Helper()
 	spec.URL, spec.Credentials = p.git.URL("shop/deploy.git"), "git-deploy"
 	require.Empty(p.t, spec.Validate(name))
-	_, err := p.keeper.PutSource(p.t.Context(), p.key(name), spec, opts)
+	_, err := p.keeper.Set(p.t.Context(), p.key(name), spec, opts)
 	require.NoError(p.t, err)
 }
 
@@ -229,7 +229,7 @@ func (p *place) sync(name string) runnerapi.SourceStatus {
 	p.t.Helper()
 	opts := runner
 	opts.Caller.RequestID = time.Now().Format(time.RFC3339Nano)
-	_, err := p.keeper.SyncSource(p.t.Context(), p.key(name), opts)
+	_, err := p.keeper.Sync(p.t.Context(), p.key(name), opts)
 	require.NoError(p.t, err)
 	return p.settled(name)
 }
@@ -238,7 +238,7 @@ func (p *place) settled(name string) runnerapi.SourceStatus {
 	p.t.Helper()
 	var status runnerapi.SourceStatus
 	require.EventuallyWithT(p.t, func(c *assert.CollectT) {
-		s, err := p.keeper.GetSource(p.t.Context(), p.key(name))
+		s, err := p.keeper.Get(p.t.Context(), p.key(name))
 		if assert.NoError(c, err) {
 			assert.NotEqual(c, runnerapi.SourcePending, s.Status.Phase)
 		}
@@ -308,8 +308,8 @@ func TestAnAppFollowsItsRepository(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "registry.example.com/web:2", got.Spec.Image)
 	assert.GreaterOrEqual(t, len(p.audited.all()), 4)
-	require.NoError(t, p.keeper.DeleteSource(t.Context(), p.key("web"), runner))
-	_, err = p.keeper.GetSource(t.Context(), p.key("web"))
+	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
+	_, err = p.keeper.Get(t.Context(), p.key("web"))
 	known := &problem.Error{}
 	require.ErrorAs(t, err, &known)
 	assert.Equal(t, problem.NotFound, known.Code)
@@ -330,7 +330,7 @@ func TestANewCommitIsFollowed(t *testing.T) {
 	await.Until(t, "the next look is planned beside the queue's own heartbeat", func() bool { return clock.Waiters() > 1 })
 	clock.Step(runnerapi.MinSourceInterval * 11 / 10) // a look may be late by a tenth
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		followed, err := p.keeper.GetSource(t.Context(), p.key("web"))
+		followed, err := p.keeper.Get(t.Context(), p.key("web"))
 		if assert.NoError(c, err) {
 			assert.Equal(c, second, followed.Status.Commit)
 		}
@@ -344,12 +344,12 @@ func TestANewCommitIsFollowed(t *testing.T) {
 	await.Until(t, "the next look is planned", func() bool { return clock.Waiters() > 1 })
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		clock.Step(runnerapi.MinSourceInterval)
-		now, err := p.keeper.GetSource(t.Context(), p.key("web"))
+		now, err := p.keeper.Get(t.Context(), p.key("web"))
 		if assert.NoError(c, err) && assert.Equal(c, runnerapi.SourceDegraded, now.Status.Phase) {
 			assert.Contains(c, now.Status.Health.Message, "one was applied and is not there any more")
 		}
 	}, patience, 100*time.Millisecond)
-	require.NoError(t, p.keeper.DeleteSource(t.Context(), p.key("web"), runner))
+	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
 }
 
 // TestAHeldDeleteSparesANewerSource of the same name: before the delete has read what there is
@@ -364,25 +364,25 @@ func TestAHeldDeleteSparesANewerSource(t *testing.T) {
 	remove := func(answered func() bool) error {
 		held := runner
 		held.Answered = func(context.Context) (bool, error) { return answered(), nil }
-		return p.keeper.DeleteSource(t.Context(), p.key("web"), held)
+		return p.keeper.Delete(t.Context(), p.key("web"), held)
 	}
 	put()
 	require.NoError(t, remove(func() bool { return true }))
-	_, err := p.keeper.GetSource(t.Context(), p.key("web"))
+	_, err := p.keeper.Get(t.Context(), p.key("web"))
 	require.NoError(t, err)
 
 	err = remove(func() bool {
-		require.NoError(t, p.keeper.DeleteSource(t.Context(), p.key("web"), runner))
+		require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
 		put()
 		return false
 	})
 	known := &problem.Error{}
 	require.ErrorAs(t, err, &known)
 	assert.Equal(t, problem.Conflict, known.Code)
-	_, err = p.keeper.GetSource(t.Context(), p.key("web"))
+	_, err = p.keeper.Get(t.Context(), p.key("web"))
 	require.NoError(t, err)
 	require.NoError(t, remove(func() bool { return false }))
-	_, err = p.keeper.GetSource(t.Context(), p.key("web"))
+	_, err = p.keeper.Get(t.Context(), p.key("web"))
 	require.Error(t, err)
 }
 
@@ -514,7 +514,7 @@ func TestASourcesStatusStaysTrue(t *testing.T) {
 		t.Helper()
 		var s runnerapi.SourceStatus
 		await.Until(t, "source "+name+" is "+string(phase), func() bool {
-			now, err := p.keeper.GetSource(t.Context(), p.key(name))
+			now, err := p.keeper.Get(t.Context(), p.key(name))
 			require.NoError(t, err)
 			s = now.Status
 			return s.Phase == phase
@@ -595,21 +595,21 @@ func TestErrorsAreTold(t *testing.T) {
 		spec.URL, spec.Credentials = p.git.URL("shop/deploy.git"), "git-deploy"
 		opts := runner
 		opts.DryRun = true
-		_, err := p.keeper.PutSource(t.Context(), p.key("dry"), spec, opts)
+		_, err := p.keeper.Set(t.Context(), p.key("dry"), spec, opts)
 		known := &problem.Error{}
 		require.ErrorAs(t, err, &known, name)
 		assert.Equal(t, name, string(known.Code))
 	}
-	_, err := p.keeper.GetSource(t.Context(), p.key("dry"))
+	_, err := p.keeper.Get(t.Context(), p.key("dry"))
 	require.Error(t, err, "a dry run leaves nothing")
-	_, err = p.keeper.PutSource(t.Context(), runnerapi.Key{Namespace: "kube-system", Name: "web"}, runnerapi.SourceSpec{Type: runnerapi.SourceApp}, runner)
+	_, err = p.keeper.Set(t.Context(), runnerapi.Key{Namespace: "kube-system", Name: "web"}, runnerapi.SourceSpec{Type: runnerapi.SourceApp}, runner)
 	known := &problem.Error{}
 	require.ErrorAs(t, err, &known)
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, known.Code)
 
 	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "web/app.yaml", Suspend: true})
 	assert.Equal(t, runnerapi.SourceSuspended, p.settled("web").Phase)
-	list, err := p.keeper.ListSources(t.Context(), p.namespace)
+	list, err := p.keeper.List(t.Context(), p.namespace)
 	require.NoError(t, err)
 	assert.Len(t, list, 1)
 }

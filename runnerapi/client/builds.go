@@ -11,24 +11,23 @@ import (
 // buildPause is between two looks at a build that is waited for.
 const buildPause = time.Second
 
-// PutBuild starts a build, unless this very run of this very spec was started before.
-func (c *Client) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
-	var build runnerapi.Build
-	_, err := c.call(ctx, objectRequest("put-build", key).send(spec).write(opts), &build)
-	return build, err
+// Builds are the calls about images that the agent builds.
+type Builds struct{ *core }
+
+// Run starts a build, unless this very run of this very spec was started before.
+func (b Builds) Run(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
+	return fetch[runnerapi.Build](ctx, b.core, objectRequest("put-build", key).send(spec).write(opts))
 }
 
-// GetBuild reads the newest run of a build, and the runs before in short.
-func (c *Client) GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error) {
-	var build runnerapi.Build
-	_, err := c.call(ctx, objectRequest("get-build", key), &build)
-	return build, err
+// Get reads the newest run of a build, and the runs before in short.
+func (b Builds) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error) {
+	return fetch[runnerapi.Build](ctx, b.core, objectRequest("get-build", key))
 }
 
-// WaitBuild waits until the newest run has ended, and reports each look at it.
-func (c *Client) WaitBuild(ctx context.Context, key runnerapi.Key, report func(runnerapi.Build)) (runnerapi.Build, error) {
+// Wait waits until the newest run has ended, and reports each look at it.
+func (b Builds) Wait(ctx context.Context, key runnerapi.Key, report func(runnerapi.Build)) (runnerapi.Build, error) {
 	for {
-		build, err := c.GetBuild(ctx, key)
+		build, err := b.Get(ctx, key)
 		if err != nil {
 			return build, err
 		}
@@ -42,20 +41,19 @@ func (c *Client) WaitBuild(ctx context.Context, key runnerapi.Key, report func(r
 	}
 }
 
-// ListBuilds reads the newest run of each build of a namespace.
-func (c *Client) ListBuilds(ctx context.Context, namespace string) ([]runnerapi.Build, error) {
-	var list runnerapi.BuildList
-	_, err := c.call(ctx, newRequest("list-builds", namespace), &list)
+// List reads the newest run of each build of a namespace.
+func (b Builds) List(ctx context.Context, namespace string) ([]runnerapi.Build, error) {
+	list, err := fetch[runnerapi.BuildList](ctx, b.core, newRequest("list-builds", namespace))
 	return list.Items, err
 }
 
-// DeleteBuild ends the run that is under way and removes all runs.
-func (c *Client) DeleteBuild(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	return c.remove(ctx, objectRequest("delete-build", key), opts)
+// Delete ends the run that is under way and removes all runs.
+func (b Builds) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	return b.remove(ctx, objectRequest("delete-build", key), opts)
 }
 
-// BuildLogs calls emit for each line of the newest run until the end of the log or, with Follow,
-// until the run has ended. It resumes where the log broke off, as Logs does.
-func (c *Client) BuildLogs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
-	return c.logs(ctx, objectRequest("build-logs", key), opts, emit)
+// Logs calls emit for each line of the newest run until the end of the log or, with Follow,
+// until the run has ended. It resumes where the log broke off, as Apps.Logs does.
+func (b Builds) Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
+	return b.logs(ctx, objectRequest("build-logs", key), opts, emit)
 }

@@ -70,11 +70,18 @@ func (c Config) validate() error {
 // Client calls one agent's Runner API. It is safe for concurrent use and keeps its connections.
 // Create one per agent, and call Close at the end.
 //
-// Its methods are those of the backends on the other end. The client retries calls where that is
-// safe: reads and declarative writes by nature, and commands by an Idempotency-Key. It generates a
-// key if the caller gave none. Callers must not set WriteOptions.Caller: the certificate identifies
-// the caller.
-type Client struct {
+// Its calls are in handles by noun, as client-go has them: c.Apps().Deploy, c.Secrets().Set. They
+// are methods and not fields, so that no user of a shared client can replace one. A verb means the
+// same in all handles: Set creates an object or replaces its content, Deploy rolls out, Run runs
+// something to its end, and Wait waits for the outcome.
+//
+// The client retries calls where that is safe: reads and declarative writes by nature, and commands
+// by an Idempotency-Key. It generates a key if the caller gave none. Callers must not set
+// WriteOptions.Caller: the certificate identifies the caller.
+type Client struct{ core *core }
+
+// core makes the calls of all handles.
+type core struct {
 	config   Config
 	calls    *retryablehttp.Client
 	streams  *retryablehttp.Client // logs and events, whose readers may be slow
@@ -108,10 +115,10 @@ func New(c Config) (*Client, error) {
 		c.UserAgent = "pipeops-runnerapi"
 	}
 	known := newEndpoints(c.EdgeAddresses)
-	client := &Client{config: c, upgrades: newDialer(c, wire.HTTP1, known), maxAnswer: maxAnswer}
-	client.calls = client.over(newTransport(newDialer(c, wire.HTTP2, known), wire.StreamWindow))
-	client.streams = client.over(newTransport(newDialer(c, wire.HTTP2, known), wire.FollowedWindow))
-	return client, nil
+	shared := &core{config: c, upgrades: newDialer(c, wire.HTTP1, known), maxAnswer: maxAnswer}
+	shared.calls = shared.over(newTransport(newDialer(c, wire.HTTP2, known), wire.StreamWindow))
+	shared.streams = shared.over(newTransport(newDialer(c, wire.HTTP2, known), wire.FollowedWindow))
+	return &Client{shared}, nil
 }
 
 // newTransport returns a transport with its own connections. In each of their streams the agent may
@@ -137,7 +144,7 @@ func newTransport(d *dialer, window int) *http.Transport {
 }
 
 // over makes calls, and tries again what failed.
-func (c *Client) over(transport *http.Transport) *retryablehttp.Client {
+func (c *core) over(transport *http.Transport) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: &http.Client{Transport: c.around(transport), CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // the Runner API has none
@@ -154,7 +161,7 @@ func (c *Client) over(transport *http.Transport) *retryablehttp.Client {
 }
 
 // around keeps what http.Client.CloseIdleConnections looks for.
-func (c *Client) around(transport *http.Transport) http.RoundTripper {
+func (c *core) around(transport *http.Transport) http.RoundTripper {
 	if c.config.Around == nil {
 		return transport
 	}
@@ -168,6 +175,6 @@ type closer interface{ CloseIdleConnections() }
 
 // Close closes idle connections. Calls under way end with their contexts.
 func (c *Client) Close() {
-	c.calls.HTTPClient.CloseIdleConnections()
-	c.streams.HTTPClient.CloseIdleConnections()
+	c.core.calls.HTTPClient.CloseIdleConnections()
+	c.core.streams.HTTPClient.CloseIdleConnections()
 }

@@ -196,14 +196,14 @@ func isUntrusted(err error) bool {
 }
 
 // outOfTime reports whether our certificate is not valid now, by our clock.
-func (c *Client) outOfTime() bool {
+func (c *core) outOfTime() bool {
 	leaf, err := c.leaf()
 	now := time.Now()
 	return err == nil && (now.Before(leaf.NotBefore) || now.After(leaf.NotAfter))
 }
 
 // leaf returns our certificate.
-func (c *Client) leaf() (*x509.Certificate, error) {
+func (c *core) leaf() (*x509.Certificate, error) {
 	cert, err := c.config.Certificate()
 	switch {
 	case err != nil:
@@ -218,7 +218,7 @@ func (c *Client) leaf() (*x509.Certificate, error) {
 
 // refusedBy describes why the agent refused our certificate. TLS sends no reason, so it derives the
 // likely one from our certificate.
-func (c *Client) refusedBy(alert error) *runnerapi.Error {
+func (c *core) refusedBy(alert error) *runnerapi.Error {
 	who, again, granted, key := "this Runner", "NAME", "", "its key"
 	if leaf, err := c.leaf(); err == nil {
 		key = "its key, " + credentials.KeyFingerprint(leaf) + ","
@@ -242,7 +242,7 @@ func isRefused(err error) bool { return isAlert(err, certificateAlerts...) }
 
 // isExpired reports whether a certificate was refused for its validity period: the agent's by us,
 // or ours by the agent, whose alert does not say which.
-func (c *Client) isExpired(err error) bool {
+func (c *core) isExpired(err error) bool {
 	if isRefused(err) && c.outOfTime() {
 		return true
 	}

@@ -91,7 +91,7 @@ func (r *request) ask(name string) {
 // call makes a call and decodes its answer into out, which may be nil. It returns the number of
 // tries. A truncated answer is requested again, like a missing one: reads are safe, and writes have
 // their key.
-func (c *Client) call(ctx context.Context, r *request, out any) (int, error) {
+func (c *core) call(ctx context.Context, r *request, out any) (int, error) {
 	// An agent that accepts connections and never answers is unreachable too.
 	ctx, cancel := context.WithTimeout(ctx, c.config.Patience+headerTimeout)
 	defer cancel()
@@ -124,7 +124,7 @@ func (b *brokenOffError) Error() string { return "the answer broke off: " + b.er
 func (b *brokenOffError) Unwrap() error { return b.err }
 
 // exchange makes a call and reads its answer whole; nil is that of a call without one.
-func (c *Client) exchange(ctx context.Context, t *try, r *request) ([]byte, error) {
+func (c *core) exchange(ctx context.Context, t *try, r *request) ([]byte, error) {
 	resp, err := c.do(ctx, t, r)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (c *Client) exchange(ctx context.Context, t *try, r *request) ([]byte, erro
 }
 
 // do makes a call and returns its successful response, whose body is the caller's to close.
-func (c *Client) do(ctx context.Context, t *try, r *request) (*http.Response, error) {
+func (c *core) do(ctx context.Context, t *try, r *request) (*http.Response, error) {
 	// The span, if the caller's context has one, is of all tries until an answer begins.
 	ctx, answered := span.Calling(ctx, func() string { return r.call }, r.method)
 	req, err := c.request(ctx, r)
@@ -180,7 +180,7 @@ func statusOf(resp *http.Response) int {
 	return resp.StatusCode
 }
 
-func (c *Client) request(ctx context.Context, r *request) (*retryablehttp.Request, error) {
+func (c *core) request(ctx context.Context, r *request) (*retryablehttp.Request, error) {
 	var raw any
 	if r.body != nil {
 		body, err := json.Marshal(r.body)
@@ -217,7 +217,7 @@ func (c *Client) request(ctx context.Context, r *request) (*retryablehttp.Reques
 
 // remove sends a DELETE. That a repeated one finds nothing means that the first was carried out
 // and its answer lost.
-func (c *Client) remove(ctx context.Context, r *request, opts runnerapi.WriteOptions) error {
+func (c *core) remove(ctx context.Context, r *request, opts runnerapi.WriteOptions) error {
 	tries, err := c.call(ctx, r.write(opts), nil)
 	known := &runnerapi.Error{}
 	if tries > 1 && errors.As(err, &known) && known.Code == runnerapi.CodeNotFound {
@@ -230,4 +230,11 @@ func (c *Client) remove(ctx context.Context, r *request, opts runnerapi.WriteOpt
 func pause(ctx context.Context, n int) error {
 	retry.Wait(ctx, backoff(retryMin, retryMax, n, nil))
 	return ctx.Err()
+}
+
+// fetch returns a call that is answered with a T.
+func fetch[T any](ctx context.Context, c *core, r *request) (T, error) {
+	var out T
+	_, err := c.call(ctx, r, &out)
+	return out, err
 }

@@ -146,7 +146,7 @@ func TestClientsSpreadOverEndpoints(t *testing.T) {
 		atOne, atTwo := one.connections(), two.connections()
 		c := through(t, agent, one, two)
 		for range 3 {
-			_, err := c.Cluster(ctxFor(t))
+			_, err := c.Cluster().Get(ctxFor(t))
 			require.NoError(t, err)
 		}
 		c.Close()
@@ -172,12 +172,12 @@ func TestADialThatHangsHoldsUpNoOther(t *testing.T) {
 	hanging.hang()
 	c := client.PatientHandshakes(client.BeginningAt(through(t, agent, hanging, well), 0))
 	client.DialingTheNextAfter(c, 10*time.Millisecond)
-	_, err := c.Cluster(ctxFor(t))
+	_, err := c.Cluster().Get(ctxFor(t))
 	require.NoError(t, err)
 	client.DialingOneAtATime(c).Close()
 	var mu sync.Mutex
 	var dialed []string
-	_, err = c.Cluster(httptrace.WithClientTrace(ctxFor(t), &httptrace.ClientTrace{ConnectStart: func(_, address string) {
+	_, err = c.Cluster().Get(httptrace.WithClientTrace(ctxFor(t), &httptrace.ClientTrace{ConnectStart: func(_, address string) {
 		mu.Lock()
 		defer mu.Unlock()
 		dialed = append(dialed, address)
@@ -199,10 +199,10 @@ func TestAnEdgeMayHaveAnIPv6AddressAlone(t *testing.T) {
 	n := newNodeAt(t, agent.Address, "[::1]:0")
 	require.True(t, strings.HasPrefix(n.address, "[::1]:"))
 	c := through(t, agent, n)
-	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "shop/web:1"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "shop/web:1"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	require.NoError(t, c.Logs(ctxFor(t), web, runnerapi.LogOptions{Tail: -1}, func(runnerapi.LogLine) error { return nil }))
-	code, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"exit", "3"}}, runnerapi.ExecStreams{})
+	require.NoError(t, c.Apps().Logs(ctxFor(t), web, runnerapi.LogOptions{Tail: -1}, func(runnerapi.LogLine) error { return nil }))
+	code, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"exit", "3"}}, runnerapi.ExecStreams{})
 	require.NoError(t, err)
 	assert.Equal(t, 3, code)
 }
@@ -211,24 +211,24 @@ func TestAnEdgeMayHaveAnIPv6AddressAlone(t *testing.T) {
 // write is carried out once.
 func TestANodeMayDieInTheMiddle(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
-	_, err := agent.Client().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "shop/web:1"}, runnerapi.WriteOptions{})
+	_, err := agent.Client().Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "shop/web:1"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	for name, call := range map[string]func(*client.Client) error{
-		"read": func(c *client.Client) error { _, err := c.Get(ctxFor(t), web); return err },
+		"read": func(c *client.Client) error { _, err := c.Apps().Get(ctxFor(t), web); return err },
 		"write": func(c *client.Client) error {
-			_, err := c.Restart(ctxFor(t), web, runnerapi.WriteOptions{})
+			_, err := c.Apps().Restart(ctxFor(t), web, runnerapi.WriteOptions{})
 			return err
 		},
 		"delete": func(c *client.Client) error {
-			return c.Delete(ctxFor(t), runnerapi.Key{Namespace: "production", Name: "other"}, runnerapi.WriteOptions{})
+			return c.Apps().Delete(ctxFor(t), runnerapi.Key{Namespace: "production", Name: "other"}, runnerapi.WriteOptions{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := agent.Client().Deploy(ctxFor(t), runnerapi.Key{Namespace: "production", Name: "other"}, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+			_, err := agent.Client().Apps().Deploy(ctxFor(t), runnerapi.Key{Namespace: "production", Name: "other"}, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 			require.NoError(t, err)
 			one, two := newNode(t, agent.Address), newNode(t, agent.Address)
 			c := through(t, agent, one, two)
-			_, err = c.Cluster(ctxFor(t)) // it is connected
+			_, err = c.Cluster().Get(ctxFor(t)) // it is connected
 			require.NoError(t, err)
 			in, other := one, two
 			if two.connections() > 0 {
@@ -260,7 +260,7 @@ func TestAnEndpointThatFailedIsAvoided(t *testing.T) {
 	c := through(t, agent, one, two)
 	ask := func() {
 		t.Helper()
-		_, err := c.Cluster(ctxFor(t))
+		_, err := c.Cluster().Get(ctxFor(t))
 		require.NoError(t, err)
 	}
 	ask()
@@ -290,7 +290,7 @@ func TestTheEndNamesEachEndpoint(t *testing.T) {
 	c, err := client.New(config)
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = c.Cluster(ctxFor(t))
+	_, err = c.Cluster().Get(ctxFor(t))
 	require.Equal(t, client.CodeUnreachable, codeOf(t, err))
 	assert.Contains(t, err.Error(), "edge "+gone.address+": ")
 	assert.Contains(t, err.Error(), "connection refused")
@@ -312,7 +312,7 @@ func TestARefusalIsHeardWhereverItComesFrom(t *testing.T) {
 		config.Certificate = func() (*tls.Certificate, error) { return &stranger, nil }
 		c, err := client.New(config)
 		require.NoError(t, err)
-		_, err = c.Cluster(ctxFor(t))
+		_, err = c.Cluster().Get(ctxFor(t))
 		assert.Equal(t, client.CodeRefused, codeOf(t, err), fmt.Sprint(i))
 		c.Close()
 	}

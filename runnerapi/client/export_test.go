@@ -12,24 +12,24 @@ func DialingOneAtATime(c *Client) *Client { return DialingTheNextAfter(c, time.H
 // DialingTheNextAfter has the client try another address when the first hangs for that long.
 // No call is under way.
 func DialingTheNextAfter(c *Client, patience time.Duration) *Client {
-	c.upgrades.endpoints.patience = patience
+	c.core.upgrades.endpoints.patience = patience
 	return c
 }
 
 // BeginningAt has the client begin with that endpoint, by its place in the list.
 func BeginningAt(c *Client, n int) *Client {
-	c.upgrades.endpoints.first = n
+	c.core.upgrades.endpoints.first = n
 	return c
 }
 
 // PatientHandshakes has the client wait an hour for the end of a handshake.
 func PatientHandshakes(c *Client) *Client {
-	c.upgrades.endpoints.handshake = time.Hour
+	c.core.upgrades.endpoints.handshake = time.Hour
 	return c
 }
 
 // WithAnswersUpTo bounds an answer that is not a stream, in bytes.
 func WithAnswersUpTo(c *Client, most int64) *Client {
-	c.maxAnswer = most
+	c.core.maxAnswer = most
 	return c
 }

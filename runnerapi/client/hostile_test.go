@@ -79,11 +79,11 @@ func TestAHostileAgentsAnswerIsBounded(t *testing.T) {
 	t.Parallel()
 	key := runnerapi.Key{Namespace: "production", Name: "web"}
 	get := func(ctx context.Context, c *client.Client) error {
-		_, err := c.Get(ctx, key)
+		_, err := c.Apps().Get(ctx, key)
 		return err
 	}
 	logs := func(ctx context.Context, c *client.Client) error {
-		return c.Logs(ctx, key, runnerapi.LogOptions{}, func(runnerapi.LogLine) error { return nil })
+		return c.Apps().Logs(ctx, key, runnerapi.LogOptions{}, func(runnerapi.LogLine) error { return nil })
 	}
 	for name, attack := range map[string]struct {
 		answer http.HandlerFunc
@@ -121,7 +121,7 @@ func TestAHostileAgentsAnswerIsBounded(t *testing.T) {
 			w.Header().Set("Large", strings.Repeat("x", 1<<20))
 			_, _ = io.WriteString(w, "{}")
 		}, func(ctx context.Context, c *client.Client) error {
-			return c.Delete(ctx, key, runnerapi.WriteOptions{})
+			return c.Apps().Delete(ctx, key, runnerapi.WriteOptions{})
 		}, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 // Exec runs a command in a container of an App until it ends, and returns its exit code. If ctx
 // ends first, the effects of the command until then remain. Exec does not retry once the request
 // was sent. It does not close Stdin, whose reader may outlive the call by one read.
-func (c *Client) Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.ExecOptions, streams runnerapi.ExecStreams) (exitCode int, err error) {
+func (a Apps) Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.ExecOptions, streams runnerapi.ExecStreams) (exitCode int, err error) {
 	query := url.Values{"command": opts.Command}
 	addQuery(query, opts.Pod, opts.Container)
 	for name, on := range map[string]bool{"stdin": opts.Stdin, "tty": opts.TTY} {
@@ -31,7 +31,7 @@ func (c *Client) Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.Exe
 			query.Set(name, "true")
 		}
 	}
-	ch, header, err := c.upgrade(ctx, objectRequest("exec-app", key), query, wire.ExecProtocol)
+	ch, header, err := a.upgrade(ctx, objectRequest("exec-app", key), query, wire.ExecProtocol)
 	if err != nil {
 		return 0, err
 	}
@@ -56,7 +56,7 @@ func (c *Client) Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.Exe
 	exitCode, err = end.Wait()
 	close(sizing)
 	resizing.Wait()
-	return exitCode, c.ended(ctx, err)
+	return exitCode, a.ended(ctx, err)
 }
 
 func addQuery(query url.Values, pod, container string) {
@@ -68,7 +68,7 @@ func addQuery(query url.Values, pod, container string) {
 }
 
 // ended words the end of a call that had begun.
-func (c *Client) ended(ctx context.Context, err error) error {
+func (c *core) ended(ctx context.Context, err error) error {
 	known := &runnerapi.Error{}
 	switch {
 	case err == nil || errors.As(err, &known):
@@ -82,10 +82,10 @@ func (c *Client) ended(ctx context.Context, err error) error {
 
 // PortForward connects to a port of an App's pod. The connection ends with ctx, and
 // reads an *Error where the pod's side failed.
-func (c *Client) PortForward(ctx context.Context, key runnerapi.Key, opts runnerapi.PortForwardOptions) (runnerapi.HalfCloser, error) {
+func (a Apps) PortForward(ctx context.Context, key runnerapi.Key, opts runnerapi.PortForwardOptions) (runnerapi.HalfCloser, error) {
 	query := url.Values{"port": {strconv.Itoa(opts.Port)}}
 	addQuery(query, opts.Pod, "")
-	ch, _, err := c.upgrade(ctx, objectRequest("port-forward-app", key), query, wire.PortForwardProtocol)
+	ch, _, err := a.upgrade(ctx, objectRequest("port-forward-app", key), query, wire.PortForwardProtocol)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (c *Client) PortForward(ctx context.Context, key runnerapi.Key, opts runner
 		_, err := to.Write(p)
 		return err
 	}, func(err error) {
-		if err = c.ended(ctx, err); err == nil {
+		if err = a.ended(ctx, err); err == nil {
 			err = io.EOF
 		}
 		_ = to.CloseWithError(err)
@@ -115,7 +115,7 @@ func (c *Client) PortForward(ctx context.Context, key runnerapi.Key, opts runner
 
 // upgrade connects to the agent, for as long as the client's patience lasts, and makes
 // the connection a WebSocket. It returns the headers of the answer. A refusal is an *Error.
-func (c *Client) upgrade(ctx context.Context, r *request, query url.Values, protocol string) (*wire.Channels, http.Header, error) {
+func (c *core) upgrade(ctx context.Context, r *request, query url.Values, protocol string) (*wire.Channels, http.Header, error) {
 	ctx, t := withTry(ctx)
 	begun := c.tellSlow(ctx, t, r.call, false)
 	defer begun()
@@ -151,7 +151,7 @@ const stall = time.Minute
 
 // connect returns one connection of HTTP/1.1, which WebSockets need, through any of the endpoints.
 // Nothing has been asked of the agent yet, so it is tried again.
-func (c *Client) connect(ctx context.Context, t *try) (net.Conn, error) {
+func (c *core) connect(ctx context.Context, t *try) (net.Conn, error) {
 	for {
 		conn, err := c.upgrades.dial(ctx, "tcp", "")
 		if err == nil {

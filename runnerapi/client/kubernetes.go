@@ -16,21 +16,24 @@ import (
 // maxReview bounds the answer to a review, in bytes.
 const maxReview = 64 << 10
 
-// KubernetesRefusal returns why the policy does not let this Runner use the Kubernetes API in a
+// Kubernetes are the calls about the Kubernetes API, to which kubectl and client-go connect.
+type Kubernetes struct{ *core }
+
+// Refusal returns why the policy does not let this Runner use the Kubernetes API in a
 // namespace. It returns an empty string if the policy does; RBAC may still refuse requests.
-func (c *Client) KubernetesRefusal(ctx context.Context, namespace string) (string, error) {
+func (k Kubernetes) Refusal(ctx context.Context, namespace string) (string, error) {
 	ctx, _ = withTry(ctx)
 	review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Resource: "pods"},
 	}}
-	req, err := c.request(ctx, &request{
+	req, err := k.request(ctx, &request{
 		call: runnerapi.KubernetesCall, method: http.MethodPost, body: review,
 		path: "/v1/kubernetes/apis/authorization.k8s.io/v1/" + runnerapi.AccessReviews,
 	})
 	if err != nil {
 		return "", err
 	}
-	resp, err := c.calls.Do(req)
+	resp, err := k.calls.Do(req)
 	if err != nil {
 		return "", err
 	}
@@ -49,5 +52,5 @@ func (c *Client) KubernetesRefusal(ctx context.Context, namespace string) (strin
 	case resp.StatusCode == http.StatusForbidden && json.Unmarshal(text, &status) == nil:
 		return status.Message, nil
 	}
-	return "", fmt.Errorf("agent %s: the review was not answered: %s", c.config.AgentID, resp.Status)
+	return "", fmt.Errorf("agent %s: the review was not answered: %s", k.config.AgentID, resp.Status)
 }

@@ -10,42 +10,34 @@ import (
 )
 
 // Pause stops changes to the App, including those of its spec, until Resume.
-func (c *Client) Pause(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	return c.command(ctx, objectRequest("pause-app", key), opts)
+func (a Apps) Pause(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	return a.command(ctx, objectRequest("pause-app", key), opts)
 }
 
 // Resume rolls out what changed while the App was paused.
-func (c *Client) Resume(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	return c.command(ctx, objectRequest("resume-app", key), opts)
+func (a Apps) Resume(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	return a.command(ctx, objectRequest("resume-app", key), opts)
 }
 
 // Revisions returns the revisions that Rollback can return to, newest first.
-func (c *Client) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.Revision, error) {
-	var list runnerapi.RevisionList
-	_, err := c.call(ctx, objectRequest("list-app-revisions", key), &list)
+func (a Apps) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.Revision, error) {
+	list, err := fetch[runnerapi.RevisionList](ctx, a.core, objectRequest("list-app-revisions", key))
 	return list.Items, err
 }
 
 // Rollback returns to a revision, by default the one before the current one.
-func (c *Client) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	return c.command(ctx, objectRequest("rollback-app", key).send(to), opts)
-}
-
-// Operation returns the outcome of a command, by the operation ID in the command's answer.
-func (c *Client) Operation(ctx context.Context, id string) (runnerapi.Operation, error) {
-	var op runnerapi.Operation
-	_, err := c.call(ctx, newRequest("get-operation", id), &op)
-	return op, err
+func (a Apps) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	return a.command(ctx, objectRequest("rollback-app", key).send(to), opts)
 }
 
 // Events calls emit for the App's state and for each change of it. It ends once the App has settled
 // or, with Follow, once ctx ends. If the stream breaks off because the agent was replaced or the
 // connection was lost, Events resumes it where it ended.
-func (c *Client) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) error {
+func (a Apps) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) error {
 	last, broken := runnerapi.AppEvent{ID: opts.After}, 0
 	for n := 0; ; n++ {
 		before, began := last.ID, time.Now()
-		err := c.events(ctx, key, runnerapi.EventOptions{Follow: opts.Follow, After: last.ID}, func(e runnerapi.AppEvent) error {
+		err := a.events(ctx, key, runnerapi.EventOptions{Follow: opts.Follow, After: last.ID}, func(e runnerapi.AppEvent) error {
 			last = e
 			return emit(e)
 		})
@@ -76,14 +68,14 @@ func (c *Client) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.E
 }
 
 // events reads the stream over one connection.
-func (c *Client) events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) error {
+func (a Apps) events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) error {
 	ctx, t := withTry(ctx)
 	r := objectRequest("get-app-events", key)
 	r.accept, r.lastEvent = runnerapi.EventStream, opts.After
 	if opts.Follow {
 		r.query = map[string]string{"follow": "true"}
 	}
-	resp, err := c.do(ctx, t, r)
+	resp, err := a.do(ctx, t, r)
 	if err != nil {
 		return err
 	}

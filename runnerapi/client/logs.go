@@ -23,11 +23,11 @@ const maxBroken = 5
 // Logs calls emit for each line until the end of the log or, with Follow, until ctx ends. If a log
 // breaks off because the agent was replaced or the connection was lost, Logs resumes it where it
 // ended. By the lines' time stamps no line is repeated, and none is missing unless its pod is gone.
-func (c *Client) Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
-	return c.logs(ctx, objectRequest("get-app-logs", key), opts, emit)
+func (a Apps) Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
+	return a.logs(ctx, objectRequest("get-app-logs", key), opts, emit)
 }
 
-func (c *Client) logs(ctx context.Context, r *request, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
+func (c *core) logs(ctx context.Context, r *request, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
 	res := &resumption{opts: opts, began: time.Now(), marks: map[string]mark{}}
 	for n := 0; ; n++ {
 		before := res.lines
@@ -57,7 +57,7 @@ func (c *Client) logs(ctx context.Context, r *request, opts runnerapi.LogOptions
 }
 
 // stream reads the log over one connection.
-func (c *Client) stream(ctx context.Context, r *request, res *resumption, emit func(runnerapi.LogLine) error) error {
+func (c *core) stream(ctx context.Context, r *request, res *resumption, emit func(runnerapi.LogLine) error) error {
 	ctx, t := withTry(ctx)
 	r.query, r.accept = res.next(), runnerapi.NDJSON
 	resp, err := c.do(ctx, t, r)

@@ -7,9 +7,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
+// Manifests are the calls about sets of manifests, as kubectl apply --applyset has them.
+type Manifests struct{ *core }
+
 // Apply applies YAML documents, or JSON, as a set, and prunes what left it. It does not wait:
-// Options.Wait is for callers of the API without this client; see WaitSet.
-func (c *Client) Apply(ctx context.Context, set runnerapi.Key, manifests []byte, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error) {
+// ApplyOptions.Wait is for callers of the API without this client; see Wait.
+func (m Manifests) Apply(ctx context.Context, set runnerapi.Key, manifests []byte, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error) {
 	r := newRequest("apply-manifests").write(opts.WriteOptions)
 	r.raw, r.media = manifests, "application/yaml"
 	if r.query == nil {
@@ -25,24 +28,20 @@ func (c *Client) Apply(ctx context.Context, set runnerapi.Key, manifests []byte,
 	if opts.ForceConflicts {
 		r.query["forceConflicts"] = "true"
 	}
-	var result runnerapi.ApplyResult
-	_, err := c.call(ctx, r, &result)
-	return result, err
+	return fetch[runnerapi.ApplyResult](ctx, m.core, r)
 }
 
-// GetSet returns the objects of a set and their state.
-func (c *Client) GetSet(ctx context.Context, set runnerapi.Key) (runnerapi.ManifestSet, error) {
-	var s runnerapi.ManifestSet
-	_, err := c.call(ctx, objectRequest("get-set", set), &s)
-	return s, err
+// Get returns the objects of a set and their state.
+func (m Manifests) Get(ctx context.Context, set runnerapi.Key) (runnerapi.ManifestSet, error) {
+	return fetch[runnerapi.ManifestSet](ctx, m.core, objectRequest("get-set", set))
 }
 
-// WaitSet reads a set every other second and reports it, until all its objects are ready, one of
+// Wait reads a set every other second and reports it, until all its objects are ready, one of
 // them has failed or ctx ends; it returns the newest state known.
-func (c *Client) WaitSet(ctx context.Context, set runnerapi.Key, report func(runnerapi.ManifestSet)) (runnerapi.ManifestSet, error) {
+func (m Manifests) Wait(ctx context.Context, set runnerapi.Key, report func(runnerapi.ManifestSet)) (runnerapi.ManifestSet, error) {
 	var newest runnerapi.ManifestSet
 	for n := 0; ; n++ {
-		now, err := c.GetSet(ctx, set)
+		now, err := m.Get(ctx, set)
 		known := &runnerapi.Error{}
 		switch {
 		case err == nil:
@@ -62,17 +61,14 @@ func (c *Client) WaitSet(ctx context.Context, set runnerapi.Key, report func(run
 	}
 }
 
-// ListSets reads the sets of a namespace, without their objects.
-func (c *Client) ListSets(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error) {
-	var list runnerapi.ManifestSetList
-	_, err := c.call(ctx, newRequest("list-sets", namespace), &list)
+// List reads the sets of a namespace, without their objects.
+func (m Manifests) List(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error) {
+	list, err := fetch[runnerapi.ManifestSetList](ctx, m.core, newRequest("list-sets", namespace))
 	return list.Items, err
 }
 
-// DeleteSet deletes the objects of a set, and then the set. Objects in the result that have a state
+// Delete deletes the objects of a set, and then the set. Objects in the result that have a state
 // still exist, and the message says what holds them: call it again.
-func (c *Client) DeleteSet(ctx context.Context, set runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.ApplyResult, error) {
-	var result runnerapi.ApplyResult
-	_, err := c.call(ctx, objectRequest("delete-set", set).write(opts), &result)
-	return result, err
+func (m Manifests) Delete(ctx context.Context, set runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.ApplyResult, error) {
+	return fetch[runnerapi.ApplyResult](ctx, m.core, objectRequest("delete-set", set).write(opts))
 }

@@ -6,8 +6,16 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
+// Monitoring are the calls about what Apps use and cost, and what is wrong in the cluster.
+type Monitoring struct{ *core }
+
+// Metrics returns what an App uses and what it requests.
+func (m Monitoring) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error) {
+	return fetch[runnerapi.AppMetrics](ctx, m.core, objectRequest("get-app-metrics", key))
+}
+
 // MetricsHistory returns an App's metrics over time.
-func (c *Client) MetricsHistory(ctx context.Context, key runnerapi.Key, opts runnerapi.HistoryOptions) (runnerapi.MetricsHistory, error) {
+func (m Monitoring) MetricsHistory(ctx context.Context, key runnerapi.Key, opts runnerapi.HistoryOptions) (runnerapi.MetricsHistory, error) {
 	r := objectRequest("get-app-metrics-history", key)
 	r.query = map[string]string{}
 	if opts.Since > 0 {
@@ -19,25 +27,21 @@ func (c *Client) MetricsHistory(ctx context.Context, key runnerapi.Key, opts run
 	if opts.ByPod {
 		r.query["by"] = "pod"
 	}
-	var history runnerapi.MetricsHistory
-	_, err := c.call(ctx, r, &history)
-	return history, err
+	return fetch[runnerapi.MetricsHistory](ctx, m.core, r)
 }
 
-// ListAlerts returns the active alerts of a namespace. If it is empty, it returns those of the
+// Alerts returns the active alerts of a namespace. If it is empty, it returns those of the
 // cluster and of all namespaces that the Runner may see.
-func (c *Client) ListAlerts(ctx context.Context, namespace string) (runnerapi.AlertList, error) {
+func (m Monitoring) Alerts(ctx context.Context, namespace string) (runnerapi.AlertList, error) {
 	r := newRequest("list-alerts")
 	if namespace != "" {
 		r = newRequest("list-namespace-alerts", namespace)
 	}
-	var list runnerapi.AlertList
-	_, err := c.call(ctx, r, &list)
-	return list, err
+	return fetch[runnerapi.AlertList](ctx, m.core, r)
 }
 
 // Cost returns what namespaces or Apps have cost.
-func (c *Client) Cost(ctx context.Context, opts runnerapi.CostOptions) (runnerapi.CostList, error) {
+func (m Monitoring) Cost(ctx context.Context, opts runnerapi.CostOptions) (runnerapi.CostList, error) {
 	r := newRequest("get-cost")
 	if opts.Namespace != "" {
 		r = newRequest("get-namespace-cost", opts.Namespace)
@@ -49,7 +53,5 @@ func (c *Client) Cost(ctx context.Context, opts runnerapi.CostOptions) (runnerap
 	if opts.ByApp {
 		r.query["by"] = "app"
 	}
-	var list runnerapi.CostList
-	_, err := c.call(ctx, r, &list)
-	return list, err
+	return fetch[runnerapi.CostList](ctx, m.core, r)
 }

@@ -9,63 +9,60 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PutRelease installs a chart or upgrades the release to it. It returns once that has begun or,
-// with DryRun, with the changes that would be made. WaitRelease returns the outcome.
-func (c *Client) PutRelease(ctx context.Context, key runnerapi.Key, spec runnerapi.ReleaseSpec, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
-	return c.releaseCommand(ctx, objectRequest("put-release", key).send(spec), opts)
+// Releases are the calls about releases of Helm charts.
+type Releases struct{ *core }
+
+// Deploy installs a chart or upgrades the release to it. It returns once that has begun or,
+// with DryRun, with the changes that would be made. Wait returns the outcome.
+func (r Releases) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.ReleaseSpec, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
+	return r.command(ctx, objectRequest("put-release", key).send(spec), opts)
 }
 
-// GetRelease reads the newest revision of a release.
-func (c *Client) GetRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
-	var release runnerapi.Release
-	_, err := c.call(ctx, objectRequest("get-release", key), &release)
-	return release, err
+// Get reads the newest revision of a release.
+func (r Releases) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
+	return fetch[runnerapi.Release](ctx, r.core, objectRequest("get-release", key))
 }
 
-// ListReleases reads the newest revision of each release of a namespace.
-func (c *Client) ListReleases(ctx context.Context, namespace string) ([]runnerapi.Release, error) {
-	var list runnerapi.ReleaseList
-	_, err := c.call(ctx, newRequest("list-releases", namespace), &list)
+// List reads the newest revision of each release of a namespace.
+func (r Releases) List(ctx context.Context, namespace string) ([]runnerapi.Release, error) {
+	list, err := fetch[runnerapi.ReleaseList](ctx, r.core, newRequest("list-releases", namespace))
 	return list.Items, err
 }
 
-// ReleaseHistory reads the revisions that are kept, the newest first.
-func (c *Client) ReleaseHistory(ctx context.Context, key runnerapi.Key) ([]runnerapi.Release, error) {
-	var list runnerapi.ReleaseList
-	_, err := c.call(ctx, objectRequest("list-release-history", key), &list)
+// History reads the revisions that are kept, the newest first.
+func (r Releases) History(ctx context.Context, key runnerapi.Key) ([]runnerapi.Release, error) {
+	list, err := fetch[runnerapi.ReleaseList](ctx, r.core, objectRequest("list-release-history", key))
 	return list.Items, err
 }
 
-// RollbackRelease goes back to a revision, by default the one that was deployed before. It returns
+// Rollback goes back to a revision, by default the one that was deployed before. It returns
 // when that has begun.
-func (c *Client) RollbackRelease(ctx context.Context, key runnerapi.Key, to runnerapi.ReleaseRollback, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
-	return c.releaseCommand(ctx, objectRequest("rollback-release", key).send(to), opts)
+func (r Releases) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.ReleaseRollback, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
+	return r.command(ctx, objectRequest("rollback-release", key).send(to), opts)
 }
 
-// DeleteRelease uninstalls a release. It returns once that has begun; WaitRelease returns NotFound
+// Delete uninstalls a release. It returns once that has begun; Wait returns NotFound
 // when it is done. If it is repeated and the first call has already uninstalled the release, no
 // more is known than that.
-func (c *Client) DeleteRelease(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
-	release, err := c.releaseCommand(ctx, objectRequest("delete-release", key), opts)
+func (r Releases) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
+	release, err := r.command(ctx, objectRequest("delete-release", key), opts)
 	if err == nil && release.Name == "" {
 		release = runnerapi.Release{Namespace: key.Namespace, Name: key.Name, Status: runnerapi.ReleaseUninstalled}
 	}
 	return release, err
 }
 
-func (c *Client) releaseCommand(ctx context.Context, r *request, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
-	var release runnerapi.Release
-	_, err := c.call(ctx, r.write(opts), &release)
-	return release, err
+func (r Releases) command(ctx context.Context, req *request, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
+	return fetch[runnerapi.Release](ctx, r.core, req.write(opts))
 }
 
-// WaitRelease waits until no command runs on a release, and reports the state about once a second.
+// Wait waits until no command runs on a release, and reports the state about once a second.
 // It outlives outages of the agent. If ctx ends first, it returns the newest known state with ctx's
 // error.
-func (c *Client) WaitRelease(ctx context.Context, key runnerapi.Key, report func(runnerapi.Release)) (runnerapi.Release, error) {
+func (r Releases) Wait(ctx context.Context, key runnerapi.Key, report func(runnerapi.Release)) (runnerapi.Release, error) {
 	var newest runnerapi.Release
 	for {
-		release, err := c.GetRelease(ctx, key)
+		release, err := r.Get(ctx, key)
 		known := &runnerapi.Error{}
 		switch {
 		case err == nil:

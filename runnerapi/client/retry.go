@@ -63,7 +63,7 @@ func withTry(ctx context.Context) (context.Context, *try) {
 }
 
 // checkRetry decides after each try whether to try again, and records the reason.
-func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
+func (c *core) checkRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	t, ok := ctx.Value(tryKey{}).(*try)
 	if !ok {
 		return false, errors.New("runner API client: a call without its try") // unreachable: do always sets it
@@ -119,7 +119,7 @@ func backoff(shortest, longest time.Duration, n int, resp *http.Response) time.D
 }
 
 // failure returns the error of a call that could not be made.
-func (c *Client) failure(ctx context.Context, t *try, err error) error {
+func (c *core) failure(ctx context.Context, t *try, err error) error {
 	if t.last == nil {
 		t.failed(withoutURL(err))
 	}

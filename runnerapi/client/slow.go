@@ -24,7 +24,7 @@ type Slow struct {
 
 // tellSlow reports a call that takes long, until answered is called. A read that was asked to wait
 // is not slow: it is reported only if the agent cannot be reached.
-func (c *Client) tellSlow(ctx context.Context, t *try, call string, waits bool) (answered func()) {
+func (c *core) tellSlow(ctx context.Context, t *try, call string, waits bool) (answered func()) {
 	if c.config.Slow == nil {
 		return func() {}
 	}

@@ -18,19 +18,19 @@ func TestASlowCallIsToldWithWhyTheLastTryFailed(t *testing.T) {
 	t.Parallel()
 	for call, do := range map[string]func(context.Context, *client.Client) error{
 		"list-namespace-apps": func(ctx context.Context, c *client.Client) error {
-			_, err := c.List(ctx, "production")
+			_, err := c.Apps().List(ctx, "production")
 			return err
 		},
 		"exec-app": func(ctx context.Context, c *client.Client) error {
-			_, err := c.Exec(ctx, web, runnerapi.ExecOptions{Command: []string{"cat"}}, runnerapi.ExecStreams{})
+			_, err := c.Apps().Exec(ctx, web, runnerapi.ExecOptions{Command: []string{"cat"}}, runnerapi.ExecStreams{})
 			return err
 		},
 		"port-forward-app": func(ctx context.Context, c *client.Client) error {
-			_, err := c.PortForward(ctx, web, runnerapi.PortForwardOptions{Port: 7})
+			_, err := c.Apps().PortForward(ctx, web, runnerapi.PortForwardOptions{Port: 7})
 			return err
 		},
 		"get-build": func(ctx context.Context, c *client.Client) error { // a read that waits
-			_, err := c.WaitBuild(ctx, web, func(runnerapi.Build) {})
+			_, err := c.Builds().Wait(ctx, web, func(runnerapi.Build) {})
 			return err
 		},
 	} {

@@ -27,24 +27,24 @@ type Progress struct {
 // Wait blocks until the App of at least this generation has settled or ctx ends. It returns the
 // newest known state in both cases. It outlives restarts and outages of the agent, and returns an
 // error only if the agent never answered.
-func (c *Client) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
-	return c.wait(ctx, key, generation, shortWait, func(Progress) {})
+func (a Apps) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
+	return a.wait(ctx, key, generation, shortWait, func(Progress) {})
 }
 
 // Watch is like Wait and reports progress every other second.
-func (c *Client) Watch(ctx context.Context, key runnerapi.Key, generation int64, report func(Progress)) (runnerapi.App, error) {
-	return c.wait(ctx, key, generation, progressWait, report)
+func (a Apps) Watch(ctx context.Context, key runnerapi.Key, generation int64, report func(Progress)) (runnerapi.App, error) {
+	return a.wait(ctx, key, generation, progressWait, report)
 }
 
-func (c *Client) wait(ctx context.Context, key runnerapi.Key, generation int64, step time.Duration, report func(Progress)) (runnerapi.App, error) {
-	return await(ctx, c, objectRequest("get-app", key), generation, step,
+func (a Apps) wait(ctx context.Context, key runnerapi.Key, generation int64, step time.Duration, report func(Progress)) (runnerapi.App, error) {
+	return await(ctx, a.core, objectRequest("get-app", key), generation, step,
 		func(app runnerapi.App, err error) { report(Progress{App: app, Unreachable: err}) },
 		func(app runnerapi.App) bool { return app.Generation >= generation && app.Settled() })
 }
 
 // await sends a read until the object has settled or ctx ends. It returns the newest known
 // state in both cases.
-func await[T any](ctx context.Context, c *Client, r *request, generation int64, step time.Duration,
+func await[T any](ctx context.Context, c *core, r *request, generation int64, step time.Duration,
 	report func(T, error), settled func(T) bool,
 ) (T, error) {
 	var newest T

@@ -129,9 +129,11 @@ func (a *Agent) StartOn(ln net.Listener) {
 	done := make(chan error, 1)
 	// The handler is created before any client is admitted. That takes up to a second of processor
 	// time under the race detector, in which connected clients would wait.
+	b := a.Backend
 	handler := server.New(server.Config{
-		Apps: a.Backend, Insides: a.Backend, Meter: a.Backend, Monitoring: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Nodes: a.Backend,
-		Manifests: a.Backend, Joins: a.Backend, PublicRoutes: a.Backend, Kubernetes: a.Kubernetes, Releases: a.Backend, Builds: a.Backend, Sources: a.Backend,
+		Apps: b.Apps(), Sessions: b.Sessions(), Monitoring: b.Monitoring(), ConfigMaps: b.ConfigMaps(), Secrets: b.Secrets(), Namespaces: b.Namespaces(),
+		Cluster: b.Cluster(), Nodes: b.Nodes(), Events: b.Events(), Manifests: b.Manifests(), Routes: b.Routes(), Releases: b.Releases(), Builds: b.Builds(),
+		Sources: b.Sources(), Kubernetes: a.Kubernetes,
 		Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Recorder: a.Recorder, Approvals: a.Approvals, Limits: a.Limits,
 		TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
 	})

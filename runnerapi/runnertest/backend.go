@@ -36,7 +36,7 @@ type FakeBackend struct {
 	logEnd     error
 	calls      []Call
 	following  int
-	node       fakeNode
+	node       nodeState
 	sets       map[runnerapi.Key]runnerapi.ManifestSet
 	releases   map[runnerapi.Key][]runnerapi.Release // the newest first
 	builds     map[runnerapi.Key]runnerapi.BuildSpec
@@ -51,7 +51,7 @@ type FakeBackend struct {
 
 // Call is one call that reached the backend.
 type Call struct {
-	Verb string // the method's name
+	Verb string // handle and method, such as Apps.Deploy
 	Key  runnerapi.Key
 	runnerapi.WriteOptions
 }
@@ -110,8 +110,8 @@ func (b *FakeBackend) checkNamespace(name string) error {
 }
 
 // Deploy implements backend.Apps.
-func (b *FakeBackend) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	if err := b.enter(ctx, Call{"Deploy", key, opts}); err != nil {
+func (b fakeApps) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	if err := b.enter(ctx, Call{"Apps.Deploy", key, opts}); err != nil {
 		return runnerapi.App{}, err
 	}
 	b.mu.Lock()
@@ -148,8 +148,8 @@ func (b *FakeBackend) change(app runnerapi.App, opts runnerapi.WriteOptions) run
 }
 
 // Get implements backend.Apps.
-func (b *FakeBackend) Get(ctx context.Context, key runnerapi.Key) (runnerapi.App, error) {
-	if err := b.enter(ctx, Call{Verb: "Get", Key: key}); err != nil {
+func (b fakeApps) Get(ctx context.Context, key runnerapi.Key) (runnerapi.App, error) {
+	if err := b.enter(ctx, Call{Verb: "Apps.Get", Key: key}); err != nil {
 		return runnerapi.App{}, err
 	}
 	b.mu.Lock()
@@ -166,8 +166,8 @@ func (b *FakeBackend) get(key runnerapi.Key) (runnerapi.App, error) {
 }
 
 // List implements backend.Apps.
-func (b *FakeBackend) List(ctx context.Context, namespace string) ([]runnerapi.App, error) {
-	if err := b.enter(ctx, Call{Verb: "List", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
+func (b fakeApps) List(ctx context.Context, namespace string) ([]runnerapi.App, error) {
+	if err := b.enter(ctx, Call{Verb: "Apps.List", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -185,8 +185,8 @@ func (b *FakeBackend) List(ctx context.Context, namespace string) ([]runnerapi.A
 }
 
 // Delete implements backend.Apps.
-func (b *FakeBackend) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	if err := b.enter(ctx, Call{"Delete", key, opts}); err != nil {
+func (b fakeApps) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	if err := b.enter(ctx, Call{"Apps.Delete", key, opts}); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -210,8 +210,8 @@ func (b *FakeBackend) Delete(ctx context.Context, key runnerapi.Key, opts runner
 }
 
 // Scale implements backend.Apps.
-func (b *FakeBackend) Scale(ctx context.Context, key runnerapi.Key, scale runnerapi.Scale, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	if err := b.enter(ctx, Call{"Scale", key, opts}); err != nil {
+func (b fakeApps) Scale(ctx context.Context, key runnerapi.Key, scale runnerapi.Scale, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	if err := b.enter(ctx, Call{"Apps.Scale", key, opts}); err != nil {
 		return runnerapi.App{}, err
 	}
 	b.mu.Lock()
@@ -249,8 +249,8 @@ func orZero(n *int32) int32 {
 }
 
 // Restart implements backend.Apps.
-func (b *FakeBackend) Restart(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	if err := b.enter(ctx, Call{"Restart", key, opts}); err != nil {
+func (b fakeApps) Restart(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	if err := b.enter(ctx, Call{"Apps.Restart", key, opts}); err != nil {
 		return runnerapi.App{}, err
 	}
 	b.mu.Lock()
@@ -264,8 +264,8 @@ func (b *FakeBackend) Restart(ctx context.Context, key runnerapi.Key, opts runne
 }
 
 // Wait implements backend.Apps.
-func (b *FakeBackend) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
-	if err := b.enter(ctx, Call{Verb: "Wait", Key: key}); err != nil {
+func (b fakeApps) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
+	if err := b.enter(ctx, Call{Verb: "Apps.Wait", Key: key}); err != nil {
 		return runnerapi.App{}, err
 	}
 	for {

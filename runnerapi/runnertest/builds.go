@@ -6,10 +6,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PutBuild implements backend.Builds. The build succeeds at once, unless its image says
+// Run implements backend.Builds. The build succeeds at once, unless its image says
 // otherwise: with "broken" in its name it fails.
-func (b *FakeBackend) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
-	if err := b.enter(ctx, Call{"PutBuild", key, opts}); err != nil {
+func (b fakeBuilds) Run(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
+	if err := b.enter(ctx, Call{"Builds.Run", key, opts}); err != nil {
 		return runnerapi.Build{}, err
 	}
 	b.mu.Lock()
@@ -30,9 +30,9 @@ func (b *FakeBackend) PutBuild(ctx context.Context, key runnerapi.Key, spec runn
 	return build, nil
 }
 
-// GetBuild implements backend.Builds.
-func (b *FakeBackend) GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error) {
-	if err := b.enter(ctx, Call{Verb: "GetBuild", Key: key}); err != nil {
+// Get implements backend.Builds.
+func (b fakeBuilds) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error) {
+	if err := b.enter(ctx, Call{Verb: "Builds.Get", Key: key}); err != nil {
 		return runnerapi.Build{}, err
 	}
 	b.mu.Lock()
@@ -61,9 +61,9 @@ func ended(key runnerapi.Key, spec runnerapi.BuildSpec) runnerapi.Build {
 	return build
 }
 
-// ListBuilds implements backend.Builds.
-func (b *FakeBackend) ListBuilds(ctx context.Context, namespace string) ([]runnerapi.Build, error) {
-	if err := b.enter(ctx, Call{Verb: "ListBuilds", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
+// List implements backend.Builds.
+func (b fakeBuilds) List(ctx context.Context, namespace string) ([]runnerapi.Build, error) {
+	if err := b.enter(ctx, Call{Verb: "Builds.List", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -77,9 +77,9 @@ func (b *FakeBackend) ListBuilds(ctx context.Context, namespace string) ([]runne
 	return items, nil
 }
 
-// DeleteBuild implements backend.Builds.
-func (b *FakeBackend) DeleteBuild(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	if err := b.enter(ctx, Call{"DeleteBuild", key, opts}); err != nil {
+// Delete implements backend.Builds.
+func (b fakeBuilds) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	if err := b.enter(ctx, Call{"Builds.Delete", key, opts}); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -93,9 +93,9 @@ func (b *FakeBackend) DeleteBuild(ctx context.Context, key runnerapi.Key, opts r
 	return nil
 }
 
-// BuildLogs implements backend.Builds.
-func (b *FakeBackend) BuildLogs(ctx context.Context, key runnerapi.Key, _ runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
-	if _, err := b.GetBuild(ctx, key); err != nil {
+// Logs implements backend.Builds.
+func (b fakeBuilds) Logs(ctx context.Context, key runnerapi.Key, _ runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
+	if _, err := b.Builds().Get(ctx, key); err != nil {
 		return err
 	}
 	for _, line := range []string{"commit 0a1b2c3d", "#5 [2/3] RUN make", "pushed"} {

@@ -9,9 +9,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PutConfigMap implements backend.ConfigMaps.
-func (b *FakeBackend) PutConfigMap(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
-	if err := b.enter(ctx, Call{"PutConfigMap", key, opts}); err != nil {
+// Set implements backend.ConfigMaps.
+func (b fakeConfigMaps) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
+	if err := b.enter(ctx, Call{"ConfigMaps.Set", key, opts}); err != nil {
 		return runnerapi.ConfigMap{}, err
 	}
 	b.mu.Lock()
@@ -40,9 +40,9 @@ func configMap(key runnerapi.Key, spec runnerapi.ConfigMapSpec, values bool) run
 	return cm
 }
 
-// GetConfigMap implements backend.ConfigMaps.
-func (b *FakeBackend) GetConfigMap(ctx context.Context, key runnerapi.Key) (runnerapi.ConfigMap, error) {
-	if err := b.enter(ctx, Call{Verb: "GetConfigMap", Key: key}); err != nil {
+// Get implements backend.ConfigMaps.
+func (b fakeConfigMaps) Get(ctx context.Context, key runnerapi.Key) (runnerapi.ConfigMap, error) {
+	if err := b.enter(ctx, Call{Verb: "ConfigMaps.Get", Key: key}); err != nil {
 		return runnerapi.ConfigMap{}, err
 	}
 	b.mu.Lock()
@@ -54,9 +54,9 @@ func (b *FakeBackend) GetConfigMap(ctx context.Context, key runnerapi.Key) (runn
 	return configMap(key, spec, true), nil
 }
 
-// ListConfigMaps implements backend.ConfigMaps.
-func (b *FakeBackend) ListConfigMaps(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error) {
-	if err := b.enter(ctx, Call{Verb: "ListConfigMaps", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
+// List implements backend.ConfigMaps.
+func (b fakeConfigMaps) List(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error) {
+	if err := b.enter(ctx, Call{Verb: "ConfigMaps.List", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -70,9 +70,9 @@ func (b *FakeBackend) ListConfigMaps(ctx context.Context, namespace string) ([]r
 	return items, b.checkNamespace(namespace)
 }
 
-// DeleteConfigMap implements backend.ConfigMaps.
-func (b *FakeBackend) DeleteConfigMap(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	if err := b.enter(ctx, Call{"DeleteConfigMap", key, opts}); err != nil {
+// Delete implements backend.ConfigMaps.
+func (b fakeConfigMaps) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	if err := b.enter(ctx, Call{"ConfigMaps.Delete", key, opts}); err != nil {
 		return err
 	}
 	if late, err := opts.Late(ctx); late || err != nil {
@@ -89,10 +89,10 @@ func (b *FakeBackend) DeleteConfigMap(ctx context.Context, key runnerapi.Key, op
 	return nil
 }
 
-// Metrics implements backend.AppMeter: one pod that uses little. An App whose
+// Metrics implements backend.Monitoring: one pod that uses little. An App whose
 // image has "unmeasured" in its name is in a cluster without metrics-server.
-func (b *FakeBackend) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error) {
-	if err := b.enter(ctx, Call{Verb: "Metrics", Key: key}); err != nil {
+func (b fakeMonitoring) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error) {
+	if err := b.enter(ctx, Call{Verb: "Monitoring.Metrics", Key: key}); err != nil {
 		return runnerapi.AppMetrics{}, err
 	}
 	b.mu.Lock()

@@ -67,9 +67,9 @@ var commands = map[string]program{
 // Inside returns how many commands and connections are open in the fake's containers.
 func (b *FakeBackend) Inside() int { return int(b.inside.Load()) }
 
-// Exec implements backend.Insides. The programs are those of commands.
-func (b *FakeBackend) Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.ExecOptions) (runnerapi.Execution, error) {
-	if err := b.reach(ctx, "Exec", key); err != nil {
+// Exec implements backend.Sessions. The programs are those of commands.
+func (b fakeApps) Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.ExecOptions) (runnerapi.Execution, error) {
+	if err := b.reach(ctx, "Apps.Exec", key); err != nil {
 		return nil, err
 	}
 	run, ok := b.program(opts.Command[0])
@@ -93,10 +93,10 @@ func (b *FakeBackend) reach(ctx context.Context, verb string, key runnerapi.Key)
 	return err
 }
 
-// PortForward implements backend.Insides. Port 7 echoes all that it is sent. Port 9 reads
+// PortForward implements backend.Sessions. Port 7 echoes all that it is sent. Port 9 reads
 // nothing. All other ports are closed.
-func (b *FakeBackend) PortForward(ctx context.Context, key runnerapi.Key, opts runnerapi.PortForwardOptions) (runnerapi.Forwarding, error) {
-	if err := b.reach(ctx, "PortForward", key); err != nil {
+func (b fakeApps) PortForward(ctx context.Context, key runnerapi.Key, opts runnerapi.PortForwardOptions) (runnerapi.Forwarding, error) {
+	if err := b.reach(ctx, "Apps.PortForward", key); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, conn runnerapi.HalfCloser) error {

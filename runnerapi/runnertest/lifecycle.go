@@ -9,18 +9,18 @@ import (
 )
 
 // Pause implements backend.Apps.
-func (b *FakeBackend) Pause(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	return b.edit(ctx, "Pause", key, opts, func(app *runnerapi.App) error { app.Spec.Paused = new(true); return nil })
+func (b fakeApps) Pause(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	return b.edit(ctx, "Apps.Pause", key, opts, func(app *runnerapi.App) error { app.Spec.Paused = new(true); return nil })
 }
 
 // Resume implements backend.Apps.
-func (b *FakeBackend) Resume(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	return b.edit(ctx, "Resume", key, opts, func(app *runnerapi.App) error { app.Spec.Paused = nil; return nil })
+func (b fakeApps) Resume(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	return b.edit(ctx, "Apps.Resume", key, opts, func(app *runnerapi.App) error { app.Spec.Paused = nil; return nil })
 }
 
 // Rollback implements backend.Apps.
-func (b *FakeBackend) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	return b.edit(ctx, "Rollback", key, opts, func(app *runnerapi.App) error {
+func (b fakeApps) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	return b.edit(ctx, "Apps.Rollback", key, opts, func(app *runnerapi.App) error {
 		all := b.revisions[key]
 		i := slices.IndexFunc(all, func(r revision) bool { return r.Revision.Revision == to.Revision })
 		if to.Revision == 0 {
@@ -81,8 +81,8 @@ func (b *FakeBackend) edit(ctx context.Context, verb string, key runnerapi.Key, 
 }
 
 // Revisions implements backend.Apps.
-func (b *FakeBackend) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.Revision, error) {
-	if err := b.enter(ctx, Call{Verb: "Revisions", Key: key}); err != nil {
+func (b fakeApps) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.Revision, error) {
+	if err := b.enter(ctx, Call{Verb: "Apps.Revisions", Key: key}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -100,8 +100,8 @@ func (b *FakeBackend) Revisions(ctx context.Context, key runnerapi.Key) ([]runne
 }
 
 // Events implements backend.Apps: every change is one of the phase.
-func (b *FakeBackend) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) error {
-	if err := b.enter(ctx, Call{Verb: "Events", Key: key}); err != nil {
+func (b fakeApps) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) error {
+	if err := b.enter(ctx, Call{Verb: "Apps.Events", Key: key}); err != nil {
 		return err
 	}
 	last := opts.After

@@ -31,8 +31,8 @@ func (b *FakeBackend) Following() int {
 }
 
 // Logs implements backend.Apps. It supports all options but Previous and Container.
-func (b *FakeBackend) Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
-	if err := b.enter(ctx, Call{Verb: "Logs", Key: key}); err != nil {
+func (b fakeApps) Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
+	if err := b.enter(ctx, Call{Verb: "Apps.Logs", Key: key}); err != nil {
 		return err
 	}
 	b.mu.Lock()

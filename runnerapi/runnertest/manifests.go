@@ -16,8 +16,8 @@ import (
 
 // Apply implements backend.Manifests: of documents it takes the names, and all is ready
 // but what has "slow" in its name; what has "broken" fails.
-func (b *FakeBackend) Apply(ctx context.Context, key runnerapi.Key, text []byte, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error) {
-	if err := b.enter(ctx, Call{Verb: "Apply", Key: key, WriteOptions: opts.WriteOptions}); err != nil {
+func (b fakeManifests) Apply(ctx context.Context, key runnerapi.Key, text []byte, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error) {
+	if err := b.enter(ctx, Call{Verb: "Manifests.Apply", Key: key, WriteOptions: opts.WriteOptions}); err != nil {
 		return runnerapi.ApplyResult{}, err
 	}
 	set := runnerapi.ManifestSet{Namespace: key.Namespace, Name: key.Name, Complete: true, AppliedAt: epoch, AppliedBy: opts.Caller.Runner}
@@ -77,9 +77,9 @@ func fakeState(name string) runnerapi.ObjectState {
 	return runnerapi.ObjectReady
 }
 
-// GetSet implements backend.Manifests.
-func (b *FakeBackend) GetSet(ctx context.Context, key runnerapi.Key) (runnerapi.ManifestSet, error) {
-	if err := b.enter(ctx, Call{Verb: "GetSet", Key: key}); err != nil {
+// Get implements backend.Manifests.
+func (b fakeManifests) Get(ctx context.Context, key runnerapi.Key) (runnerapi.ManifestSet, error) {
+	if err := b.enter(ctx, Call{Verb: "Manifests.Get", Key: key}); err != nil {
 		return runnerapi.ManifestSet{}, err
 	}
 	b.mu.Lock()
@@ -93,9 +93,9 @@ func (b *FakeBackend) GetSet(ctx context.Context, key runnerapi.Key) (runnerapi.
 	return set, nil
 }
 
-// ListSets implements backend.Manifests.
-func (b *FakeBackend) ListSets(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error) {
-	if err := b.enter(ctx, Call{Verb: "ListSets", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
+// List implements backend.Manifests.
+func (b fakeManifests) List(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error) {
+	if err := b.enter(ctx, Call{Verb: "Manifests.List", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -110,9 +110,9 @@ func (b *FakeBackend) ListSets(ctx context.Context, namespace string) ([]runnera
 	return sets, nil
 }
 
-// DeleteSet implements backend.Manifests.
-func (b *FakeBackend) DeleteSet(ctx context.Context, key runnerapi.Key, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error) {
-	set, err := b.GetSet(ctx, key)
+// Delete implements backend.Manifests.
+func (b fakeManifests) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error) {
+	set, err := b.Manifests().Get(ctx, key)
 	if err != nil {
 		return runnerapi.ApplyResult{}, err
 	}

@@ -12,8 +12,8 @@ import (
 
 // MetricsHistory implements backend.Monitoring: an App that uses more and more CPU. An App whose
 // image is "unmeasured" is in a cluster without Prometheus.
-func (b *FakeBackend) MetricsHistory(ctx context.Context, key runnerapi.Key, opts runnerapi.HistoryOptions) (runnerapi.MetricsHistory, error) {
-	if err := b.enter(ctx, Call{Verb: "MetricsHistory", Key: key}); err != nil {
+func (b fakeMonitoring) MetricsHistory(ctx context.Context, key runnerapi.Key, opts runnerapi.HistoryOptions) (runnerapi.MetricsHistory, error) {
+	if err := b.enter(ctx, Call{Verb: "Monitoring.MetricsHistory", Key: key}); err != nil {
 		return runnerapi.MetricsHistory{}, err
 	}
 	b.mu.Lock()
@@ -47,9 +47,9 @@ func noComponent(name string) error {
 	return runnerapi.NotSupported("have the owner of the cluster run: pipeops-agent component install "+name, "the cluster has no component %s", name)
 }
 
-// ListAlerts implements backend.Monitoring: each App has one, and so has the cluster.
-func (b *FakeBackend) ListAlerts(ctx context.Context, namespace string) ([]runnerapi.Alert, error) {
-	if err := b.enter(ctx, Call{Verb: "ListAlerts", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
+// Alerts implements backend.Monitoring: each App has one, and so has the cluster.
+func (b fakeMonitoring) Alerts(ctx context.Context, namespace string) ([]runnerapi.Alert, error) {
+	if err := b.enter(ctx, Call{Verb: "Monitoring.Alerts", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -73,8 +73,8 @@ func (b *FakeBackend) ListAlerts(ctx context.Context, namespace string) ([]runne
 }
 
 // Cost implements backend.Monitoring: each App costs three dollars.
-func (b *FakeBackend) Cost(ctx context.Context, opts runnerapi.CostOptions) (runnerapi.CostList, error) {
-	if err := b.enter(ctx, Call{Verb: "Cost", Key: runnerapi.Key{Namespace: opts.Namespace}}); err != nil {
+func (b fakeMonitoring) Cost(ctx context.Context, opts runnerapi.CostOptions) (runnerapi.CostList, error) {
+	if err := b.enter(ctx, Call{Verb: "Monitoring.Cost", Key: runnerapi.Key{Namespace: opts.Namespace}}); err != nil {
 		return runnerapi.CostList{}, err
 	}
 	b.mu.Lock()

@@ -11,14 +11,14 @@ import (
 // eviction, but not from the second.
 const NodeName = "node-1"
 
-type fakeNode struct {
+type nodeState struct {
 	cordoned bool
 	tries    int // evictions of its pod
 }
 
-// ListNodes implements backend.Nodes.
-func (b *FakeBackend) ListNodes(ctx context.Context) ([]runnerapi.Node, error) {
-	if err := b.enter(ctx, Call{Verb: "ListNodes"}); err != nil {
+// List implements backend.Nodes.
+func (b fakeNodes) List(ctx context.Context) ([]runnerapi.Node, error) {
+	if err := b.enter(ctx, Call{Verb: "Nodes.List"}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -38,9 +38,9 @@ func (b *FakeBackend) fakeNode() runnerapi.Node {
 	}
 }
 
-// GetNode implements backend.Nodes.
-func (b *FakeBackend) GetNode(ctx context.Context, name string) (runnerapi.Node, error) {
-	if err := b.enter(ctx, Call{Verb: "GetNode", Key: runnerapi.Key{Name: name}}); err != nil {
+// Get implements backend.Nodes.
+func (b fakeNodes) Get(ctx context.Context, name string) (runnerapi.Node, error) {
+	if err := b.enter(ctx, Call{Verb: "Nodes.Get", Key: runnerapi.Key{Name: name}}); err != nil {
 		return runnerapi.Node{}, err
 	}
 	if name != NodeName {
@@ -51,9 +51,9 @@ func (b *FakeBackend) GetNode(ctx context.Context, name string) (runnerapi.Node,
 	return b.fakeNode(), nil
 }
 
-// CordonNode implements backend.Nodes.
-func (b *FakeBackend) CordonNode(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) (runnerapi.Node, error) {
-	if err := b.enter(ctx, Call{"CordonNode", runnerapi.Key{Name: name}, opts}); err != nil {
+// Cordon implements backend.Nodes.
+func (b fakeNodes) Cordon(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) (runnerapi.Node, error) {
+	if err := b.enter(ctx, Call{"Nodes.Cordon", runnerapi.Key{Name: name}, opts}); err != nil {
 		return runnerapi.Node{}, err
 	}
 	if name != NodeName {
@@ -69,9 +69,9 @@ func (b *FakeBackend) CordonNode(ctx context.Context, name string, cordoned bool
 	return node, nil
 }
 
-// DrainNode implements backend.Nodes.
-func (b *FakeBackend) DrainNode(ctx context.Context, name string, _ runnerapi.DrainOptions, opts runnerapi.WriteOptions) (runnerapi.Drain, error) {
-	if err := b.enter(ctx, Call{"DrainNode", runnerapi.Key{Name: name}, opts}); err != nil {
+// Drain implements backend.Nodes.
+func (b fakeNodes) Drain(ctx context.Context, name string, _ runnerapi.DrainOptions, opts runnerapi.WriteOptions) (runnerapi.Drain, error) {
+	if err := b.enter(ctx, Call{"Nodes.Drain", runnerapi.Key{Name: name}, opts}); err != nil {
 		return runnerapi.Drain{}, err
 	}
 	if name != NodeName {
@@ -94,9 +94,9 @@ func (b *FakeBackend) DrainNode(ctx context.Context, name string, _ runnerapi.Dr
 	return runnerapi.Drain{Node: name, Done: true, Evicted: []string{"production/web-1"}, Skipped: 1}, nil
 }
 
-// ListEvents implements backend.Nodes.
-func (b *FakeBackend) ListEvents(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
-	if err := b.enter(ctx, Call{Verb: "ListEvents", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
+// List implements backend.Nodes.
+func (b fakeEvents) List(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
+	if err := b.enter(ctx, Call{Verb: "Events.List", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()

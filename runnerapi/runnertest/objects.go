@@ -9,9 +9,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PutSecret implements backend.Secrets.
-func (b *FakeBackend) PutSecret(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error) {
-	if err := b.enter(ctx, Call{"PutSecret", key, opts}); err != nil {
+// Set implements backend.Secrets.
+func (b fakeSecrets) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error) {
+	if err := b.enter(ctx, Call{"Secrets.Set", key, opts}); err != nil {
 		return runnerapi.Secret{}, err
 	}
 	b.mu.Lock()
@@ -44,9 +44,9 @@ func shown(key runnerapi.Key, spec runnerapi.SecretSpec) runnerapi.Secret {
 	return s
 }
 
-// GetSecret implements backend.Secrets.
-func (b *FakeBackend) GetSecret(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, error) {
-	if err := b.enter(ctx, Call{Verb: "GetSecret", Key: key}); err != nil {
+// Get implements backend.Secrets.
+func (b fakeSecrets) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, error) {
+	if err := b.enter(ctx, Call{Verb: "Secrets.Get", Key: key}); err != nil {
 		return runnerapi.Secret{}, err
 	}
 	b.mu.Lock()
@@ -58,9 +58,9 @@ func (b *FakeBackend) GetSecret(ctx context.Context, key runnerapi.Key) (runnera
 	return shown(key, spec), nil
 }
 
-// ListSecrets implements backend.Secrets.
-func (b *FakeBackend) ListSecrets(ctx context.Context, namespace string) ([]runnerapi.Secret, error) {
-	if err := b.enter(ctx, Call{Verb: "ListSecrets", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
+// List implements backend.Secrets.
+func (b fakeSecrets) List(ctx context.Context, namespace string) ([]runnerapi.Secret, error) {
+	if err := b.enter(ctx, Call{Verb: "Secrets.List", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -74,9 +74,9 @@ func (b *FakeBackend) ListSecrets(ctx context.Context, namespace string) ([]runn
 	return items, b.checkNamespace(namespace)
 }
 
-// DeleteSecret implements backend.Secrets.
-func (b *FakeBackend) DeleteSecret(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	if err := b.enter(ctx, Call{"DeleteSecret", key, opts}); err != nil {
+// Delete implements backend.Secrets.
+func (b fakeSecrets) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	if err := b.enter(ctx, Call{"Secrets.Delete", key, opts}); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -90,8 +90,8 @@ func (b *FakeBackend) DeleteSecret(ctx context.Context, key runnerapi.Key, opts 
 	return nil
 }
 
-// PutNamespace implements backend.Namespaces.
-func (b *FakeBackend) PutNamespace(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
+// Set implements backend.Namespaces.
+func (b fakeNamespaces) Set(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
 	ns := runnerapi.Namespace{
 		Name: name, Labels: spec.Labels, Phase: "Active", CreatedAt: epoch,
 		Quota: spec.Quota, Limits: spec.Limits, Network: spec.Network,
@@ -99,7 +99,7 @@ func (b *FakeBackend) PutNamespace(ctx context.Context, name string, spec runner
 	if spec.Quota != nil {
 		ns.Used = &runnerapi.NamespaceQuota{}
 	}
-	if err := b.enter(ctx, Call{"PutNamespace", runnerapi.Key{Namespace: name}, opts}); err != nil || opts.DryRun {
+	if err := b.enter(ctx, Call{"Namespaces.Set", runnerapi.Key{Namespace: name}, opts}); err != nil || opts.DryRun {
 		return ns, err
 	}
 	b.mu.Lock()
@@ -108,9 +108,9 @@ func (b *FakeBackend) PutNamespace(ctx context.Context, name string, spec runner
 	return ns, nil
 }
 
-// GetNamespace implements backend.Namespaces.
-func (b *FakeBackend) GetNamespace(ctx context.Context, name string) (runnerapi.Namespace, error) {
-	if err := b.enter(ctx, Call{Verb: "GetNamespace", Key: runnerapi.Key{Namespace: name}}); err != nil {
+// Get implements backend.Namespaces.
+func (b fakeNamespaces) Get(ctx context.Context, name string) (runnerapi.Namespace, error) {
+	if err := b.enter(ctx, Call{Verb: "Namespaces.Get", Key: runnerapi.Key{Namespace: name}}); err != nil {
 		return runnerapi.Namespace{}, err
 	}
 	b.mu.Lock()
@@ -118,9 +118,9 @@ func (b *FakeBackend) GetNamespace(ctx context.Context, name string) (runnerapi.
 	return b.namespaces[name], b.checkNamespace(name)
 }
 
-// ListNamespaces implements backend.Namespaces.
-func (b *FakeBackend) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, error) {
-	if err := b.enter(ctx, Call{Verb: "ListNamespaces"}); err != nil {
+// List implements backend.Namespaces.
+func (b fakeNamespaces) List(ctx context.Context) ([]runnerapi.Namespace, error) {
+	if err := b.enter(ctx, Call{Verb: "Namespaces.List"}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -128,9 +128,9 @@ func (b *FakeBackend) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace
 	return slices.Collect(maps.Values(b.namespaces)), nil
 }
 
-// DeleteNamespace implements backend.Namespaces.
-func (b *FakeBackend) DeleteNamespace(ctx context.Context, name string, opts runnerapi.WriteOptions) error {
-	if err := b.enter(ctx, Call{"DeleteNamespace", runnerapi.Key{Namespace: name}, opts}); err != nil {
+// Delete implements backend.Namespaces.
+func (b fakeNamespaces) Delete(ctx context.Context, name string, opts runnerapi.WriteOptions) error {
+	if err := b.enter(ctx, Call{"Namespaces.Delete", runnerapi.Key{Namespace: name}, opts}); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -144,13 +144,13 @@ func (b *FakeBackend) DeleteNamespace(ctx context.Context, name string, opts run
 	return nil
 }
 
-// Cluster implements backend.Clusters.
-func (b *FakeBackend) Cluster(ctx context.Context) (runnerapi.Cluster, error) {
+// Get implements backend.Cluster.
+func (b fakeCluster) Get(ctx context.Context) (runnerapi.Cluster, error) {
 	used := int64(250)
 	return runnerapi.Cluster{
 		AgentID: AgentID, Name: AgentName, AgentVersion: "v0.0.0-fake", KubernetesVersion: "v1.36.3", Distribution: "fake",
 		Nodes: runnerapi.NodeCount{Total: 1, Ready: 1}, Pods: runnerapi.PodCount{Running: 3, Allocatable: 110},
 		CPU:    runnerapi.ResourceFigure{Allocatable: 2000, Used: &used},
 		Memory: runnerapi.ResourceFigure{Allocatable: 4 << 30},
-	}, b.enter(ctx, Call{Verb: "Cluster"})
+	}, b.enter(ctx, Call{Verb: "Cluster.Get"})
 }

@@ -23,15 +23,15 @@ func (b *FakeBackend) release(ctx context.Context, verb string, key runnerapi.Ke
 		return nil, err
 	}
 	history := b.releases[key]
-	if len(history) == 0 && verb != "PutRelease" {
+	if len(history) == 0 && verb != "Releases.Deploy" {
 		return nil, notFound("release", key)
 	}
 	return slices.Clone(history), nil
 }
 
-// PutRelease implements backend.Releases.
-func (b *FakeBackend) PutRelease(ctx context.Context, key runnerapi.Key, spec runnerapi.ReleaseSpec, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
-	history, err := b.release(ctx, "PutRelease", key, opts)
+// Deploy implements backend.Releases.
+func (b fakeReleases) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.ReleaseSpec, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
+	history, err := b.release(ctx, "Releases.Deploy", key, opts)
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
@@ -74,28 +74,28 @@ func (b *FakeBackend) keepRelease(key runnerapi.Key, r runnerapi.Release, histor
 	return r
 }
 
-// GetRelease implements backend.Releases.
-func (b *FakeBackend) GetRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
-	history, err := b.release(ctx, "GetRelease", key, runnerapi.ReleaseOptions{})
+// Get implements backend.Releases.
+func (b fakeReleases) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
+	history, err := b.release(ctx, "Releases.Get", key, runnerapi.ReleaseOptions{})
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
 	return history[0], nil
 }
 
-// WaitRelease implements backend.Releases.
-func (b *FakeBackend) WaitRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
-	return b.GetRelease(ctx, key)
+// Wait implements backend.Releases.
+func (b fakeReleases) Wait(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
+	return b.Releases().Get(ctx, key)
 }
 
-// ReleaseHistory implements backend.Releases.
-func (b *FakeBackend) ReleaseHistory(ctx context.Context, key runnerapi.Key) ([]runnerapi.Release, error) {
-	return b.release(ctx, "ReleaseHistory", key, runnerapi.ReleaseOptions{})
+// History implements backend.Releases.
+func (b fakeReleases) History(ctx context.Context, key runnerapi.Key) ([]runnerapi.Release, error) {
+	return b.release(ctx, "Releases.History", key, runnerapi.ReleaseOptions{})
 }
 
-// ListReleases implements backend.Releases.
-func (b *FakeBackend) ListReleases(ctx context.Context, namespace string) ([]runnerapi.Release, error) {
-	if err := b.enter(ctx, Call{Verb: "ListReleases", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
+// List implements backend.Releases.
+func (b fakeReleases) List(ctx context.Context, namespace string) ([]runnerapi.Release, error) {
+	if err := b.enter(ctx, Call{Verb: "Releases.List", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -112,9 +112,9 @@ func (b *FakeBackend) ListReleases(ctx context.Context, namespace string) ([]run
 	return list, nil
 }
 
-// RollbackRelease implements backend.Releases.
-func (b *FakeBackend) RollbackRelease(ctx context.Context, key runnerapi.Key, to runnerapi.ReleaseRollback, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
-	history, err := b.release(ctx, "RollbackRelease", key, opts)
+// Rollback implements backend.Releases.
+func (b fakeReleases) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.ReleaseRollback, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
+	history, err := b.release(ctx, "Releases.Rollback", key, opts)
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
@@ -130,9 +130,9 @@ func (b *FakeBackend) RollbackRelease(ctx context.Context, key runnerapi.Key, to
 	return b.keepRelease(key, r, history, opts), nil
 }
 
-// DeleteRelease implements backend.Releases.
-func (b *FakeBackend) DeleteRelease(ctx context.Context, key runnerapi.Key, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
-	history, err := b.release(ctx, "DeleteRelease", key, opts)
+// Delete implements backend.Releases.
+func (b fakeReleases) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
+	history, err := b.release(ctx, "Releases.Delete", key, opts)
 	if err != nil {
 		return runnerapi.Release{}, err
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// ListRoutes implements backend.PublicRoutes, by what the fake's Apps say of themselves.
-func (b *FakeBackend) ListRoutes(ctx context.Context) (routes []runnerapi.Route, err error) {
-	if err := b.enter(ctx, Call{Verb: "ListRoutes"}); err != nil {
+// List implements backend.Routes, by what the fake's Apps say of themselves.
+func (b fakeRoutes) List(ctx context.Context) (routes []runnerapi.Route, err error) {
+	if err := b.enter(ctx, Call{Verb: "Routes.List"}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()

@@ -6,15 +6,12 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
-var _ backend.Sources = (*FakeBackend)(nil)
-
-// PutSource implements backend.Sources: a source is ready at once, but for one whose URL
+// Set implements backend.Sources: a source is ready at once, but for one whose URL
 // has "missing" in it.
-func (b *FakeBackend) PutSource(ctx context.Context, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
-	if err := b.enter(ctx, Call{Verb: "PutSource", Key: key, WriteOptions: opts}); err != nil {
+func (b fakeSources) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	if err := b.enter(ctx, Call{Verb: "Sources.Set", Key: key, WriteOptions: opts}); err != nil {
 		return runnerapi.Source{}, err
 	}
 	s := runnerapi.Source{Namespace: key.Namespace, Name: key.Name, Generation: 1, CreatedAt: epoch, Runner: opts.Caller.Runner, Spec: spec}
@@ -52,9 +49,9 @@ func (b *FakeBackend) built(s runnerapi.Source) *runnerapi.SourceBuildStatus {
 	}
 }
 
-// GetSource implements backend.Sources.
-func (b *FakeBackend) GetSource(ctx context.Context, key runnerapi.Key) (runnerapi.Source, error) {
-	return b.source(ctx, Call{Verb: "GetSource", Key: key})
+// Get implements backend.Sources.
+func (b fakeSources) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Source, error) {
+	return b.source(ctx, Call{Verb: "Sources.Get", Key: key})
 }
 
 func (b *FakeBackend) source(ctx context.Context, call Call) (runnerapi.Source, error) {
@@ -70,9 +67,9 @@ func (b *FakeBackend) source(ctx context.Context, call Call) (runnerapi.Source, 
 	return s, nil
 }
 
-// ListSources implements backend.Sources.
-func (b *FakeBackend) ListSources(ctx context.Context, namespace string) ([]runnerapi.Source, error) {
-	if err := b.enter(ctx, Call{Verb: "ListSources", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
+// List implements backend.Sources.
+func (b fakeSources) List(ctx context.Context, namespace string) ([]runnerapi.Source, error) {
+	if err := b.enter(ctx, Call{Verb: "Sources.List", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -86,14 +83,14 @@ func (b *FakeBackend) ListSources(ctx context.Context, namespace string) ([]runn
 	return out, nil
 }
 
-// SyncSource implements backend.Sources.
-func (b *FakeBackend) SyncSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
-	return b.source(ctx, Call{Verb: "SyncSource", Key: key, WriteOptions: opts})
+// Sync implements backend.Sources.
+func (b fakeSources) Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	return b.source(ctx, Call{Verb: "Sources.Sync", Key: key, WriteOptions: opts})
 }
 
-// DeleteSource implements backend.Sources.
-func (b *FakeBackend) DeleteSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	if _, err := b.source(ctx, Call{Verb: "DeleteSource", Key: key, WriteOptions: opts}); err != nil || opts.DryRun {
+// Delete implements backend.Sources.
+func (b fakeSources) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	if _, err := b.source(ctx, Call{Verb: "Sources.Delete", Key: key, WriteOptions: opts}); err != nil || opts.DryRun {
 		return err
 	}
 	b.mu.Lock()

@@ -97,11 +97,11 @@ func (h *house) client(t *testing.T, change func(*x509.Certificate)) (*client.Cl
 func TestAGrantIsHeldAgainstTheAgentsLabels(t *testing.T) {
 	h := openHouse(t)
 	c, _ := h.client(t, granted(t, "env=prod"))
-	_, err := c.Cluster(ctxFor(t))
+	_, err := c.Cluster().Get(ctxFor(t))
 	require.NoError(t, err)
 
 	c, serial := h.client(t, granted(t, "env=test"))
-	_, err = c.Cluster(ctxFor(t))
+	_, err = c.Cluster().Get(ctxFor(t))
 	assert.Equal(t, client.CodeRefused, codeOf(t, err))
 	require.ErrorContains(t, err, "agent a1 refuses Runner tester: not granted (its certificate is for agents with env=test)")
 	require.ErrorContains(t, err, "which the operator makes with: pipeops-controlplane runner create tester -o FILE --force")
@@ -127,7 +127,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 	} {
 		before := len(h.refused())
 		c, serial := h.client(t, change)
-		_, err := c.Cluster(ctxFor(t))
+		_, err := c.Cluster().Get(ctxFor(t))
 		require.Error(t, err)
 		all := h.refused()
 		require.Len(t, all, before+1, code)
@@ -142,13 +142,13 @@ func TestRefusalsSayWhy(t *testing.T) {
 // has come.
 func follow(t *testing.T, h *house, c *client.Client) (ended chan error) {
 	t.Helper()
-	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "nginx"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "nginx"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	ended = make(chan error, 1)
 	lines := make(chan struct{}, 1000)
 	ctx := ctxFor(t)
 	go func() {
-		ended <- c.Logs(ctx, web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error {
+		ended <- c.Apps().Logs(ctx, web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error {
 			select {
 			case lines <- struct{}{}:
 			default:
@@ -158,7 +158,7 @@ func follow(t *testing.T, h *house, c *client.Client) (ended chan error) {
 	}()
 	await.Until(t, "the log is followed", func() bool {
 		for _, call := range h.Backend.Calls() {
-			if call.Verb == "Logs" {
+			if call.Verb == "Apps.Logs" {
 				return true
 			}
 		}
@@ -193,7 +193,7 @@ func TestOpenConnectionsOfARevokedRunnerAreCut(t *testing.T) {
 		t.Fatalf("another Runner's stream was cut: %v", err)
 	default:
 	}
-	_, err := c.Cluster(ctxFor(t))
+	_, err := c.Cluster().Get(ctxFor(t))
 	assert.Equal(t, client.CodeRefused, codeOf(t, err))
 }
 
@@ -228,7 +228,7 @@ func TestNobodyIsLetInBeforeTheAgentIsCurrent(t *testing.T) {
 			return nil
 		}
 	})
-	_, err := c.Cluster(ctxFor(t))
+	_, err := c.Cluster().Get(ctxFor(t))
 	assert.Equal(t, client.CodeRefused, codeOf(t, err))
 	await.Closed(t, waits, "the agent's question whether it is current")
 
@@ -243,7 +243,7 @@ func TestNobodyIsLetInBeforeTheAgentIsCurrent(t *testing.T) {
 		}
 	})
 	c, _ = h.client(t, func(*x509.Certificate) {})
-	_, err = c.Cluster(ctxFor(t))
+	_, err = c.Cluster().Get(ctxFor(t))
 	require.NoError(t, err)
 	last := h.refused()[len(h.refused())-1]
 	assert.Equal(t, transport.RefusedNotCurrent, last.Code)
@@ -284,7 +284,7 @@ func TestOnlyTheControlPlaneSendsRefreshRequests(t *testing.T) {
 	c, err := client.New(config)
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = c.Cluster(ctxFor(t))
+	_, err = c.Cluster().Get(ctxFor(t))
 	assert.Equal(t, client.CodeRefused, codeOf(t, err), "the control plane is not a Runner")
 	assert.Empty(t, h.Backend.Calls())
 }

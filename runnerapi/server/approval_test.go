@@ -75,7 +75,7 @@ func TestACommandWaitsForItsApproval(t *testing.T) {
 	agent, kept, log := careful(t)
 	c := agent.Client()
 	deploy := func(image string) error {
-		_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
+		_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
 		return err
 	}
 	e := problemOf(t, deploy("a"))
@@ -87,7 +87,7 @@ func TestACommandWaitsForItsApproval(t *testing.T) {
 	assert.Contains(t, string(asked.Arguments), `"image":"a"`)
 	assert.Equal(t, 10*time.Minute, asked.Until.Sub(asked.Asked))
 	assert.Equal(t, e.RequestID, asked.RequestID)
-	_, err := c.Get(ctxFor(t), web)
+	_, err := c.Apps().Get(ctxFor(t), web)
 	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, err), "nothing was carried out, and reads pass")
 	r := log.take(t, 1)[0]
 	assert.Equal(t, runnerapi.AuditRefused, r.Outcome)
@@ -95,7 +95,7 @@ func TestACommandWaitsForItsApproval(t *testing.T) {
 
 	assert.Equal(t, runnerapi.CodeApprovalRequired, codeOf(t, deploy("b")), "it was not approved")
 	require.NoError(t, deploy("a"))
-	app, err := c.Get(ctxFor(t), web)
+	app, err := c.Apps().Get(ctxFor(t), web)
 	require.NoError(t, err)
 	assert.Equal(t, "a", app.Spec.Image, "the body arrived whole")
 	r = log.take(t, 2)[1]
@@ -108,15 +108,15 @@ func TestACommandWaitsForItsApproval(t *testing.T) {
 func TestTheOwnerSeesWhatExecRuns(t *testing.T) {
 	agent, kept, _ := careful(t)
 	c := agent.Client()
-	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.Error(t, err)
 	kept.one(t, true)
-	_, err = c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err = c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	kept.one(t, false)
 
 	exec := func() (int, error) {
-		return c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"exit", "3"}}, runnerapi.ExecStreams{Stdout: io.Discard, Stderr: io.Discard})
+		return c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"exit", "3"}}, runnerapi.ExecStreams{Stdout: io.Discard, Stderr: io.Discard})
 	}
 	_, err = exec()
 	assert.Equal(t, runnerapi.CodeApprovalRequired, codeOf(t, err))
@@ -132,7 +132,7 @@ func TestWithoutAStoreNothingIsApproved(t *testing.T) {
 	agent.Stop()
 	agent.Approvals = nil
 	agent.Start()
-	_, err := agent.Client().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err := agent.Client().Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	assert.Equal(t, runnerapi.CodeApprovalRequired, codeOf(t, err))
 }
 
@@ -158,7 +158,7 @@ rules:
 	agent.Start()
 	apply := func(set, namespace string) error {
 		text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: " + namespace + "}\n"
-		_, err := agent.Client().Apply(ctxFor(t), runnerapi.Key{Namespace: set, Name: "x"}, []byte(text), runnerapi.ApplyOptions{})
+		_, err := agent.Client().Manifests().Apply(ctxFor(t), runnerapi.Key{Namespace: set, Name: "x"}, []byte(text), runnerapi.ApplyOptions{})
 		return err
 	}
 	assert.Equal(t, runnerapi.CodeApprovalRequired, codeOf(t, apply("shop", "shop")))

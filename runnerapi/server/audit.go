@@ -36,7 +36,7 @@ func (s *auditCalls) routes() {
 // of which nothing is left is not the end of the log: then it is the next one.
 func (s *auditCalls) readAudit(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error) {
 	for {
-		list, err := s.audit.Audit(ctx, after, limit)
+		list, err := s.audit.List(ctx, after, limit)
 		if err != nil || len(list.Items) == 0 {
 			return list, err
 		}

@@ -44,7 +44,7 @@ func (a *auditor) Keep(_ context.Context, r runnerapi.AuditRecord) error {
 	return nil
 }
 
-func (a *auditor) Audit(context.Context, int64, int) (runnerapi.AuditList, error) {
+func (a *auditor) List(context.Context, int64, int) (runnerapi.AuditList, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return runnerapi.AuditList{Items: append([]runnerapi.AuditRecord(nil), a.records...)}, nil
@@ -206,7 +206,7 @@ func TestACommandIsRecordedBeforeItIsCarriedOut(t *testing.T) {
 	c, err := client.New(config)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	_, err = c.PutSecret(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.SecretSpec{Data: map[string]string{"A": "hidden"}}, runnerapi.WriteOptions{})
+	_, err = c.Secrets().Set(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.SecretSpec{Data: map[string]string{"A": "hidden"}}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	records := log.take(t, 2)
 	assert.Equal(t, []runnerapi.AuditOutcome{runnerapi.AuditBegun, runnerapi.AuditDone}, []runnerapi.AuditOutcome{records[0].Outcome, records[1].Outcome})
@@ -215,8 +215,8 @@ func TestACommandIsRecordedBeforeItIsCarriedOut(t *testing.T) {
 	assert.Zero(t, records[0].Status)
 
 	log.full.Store(true)
-	err = c.DeleteSecret(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.WriteOptions{})
+	err = c.Secrets().Delete(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.WriteOptions{})
 	assert.Equal(t, backend.CodeAuditUnavailable, problemOf(t, err).Code)
-	_, err = c.GetSecret(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"})
+	_, err = c.Secrets().Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"})
 	require.NoError(t, err, "it was not deleted, and reading is allowed")
 }

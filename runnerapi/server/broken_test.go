@@ -70,14 +70,14 @@ func TestAnAnswerThatBreaksOffIsAskedForAgain(t *testing.T) {
 
 	key := runnerapi.Key{Namespace: "production", Name: "large"}
 	spec := runnerapi.ConfigMapSpec{Data: map[string]string{"large": value}}
-	_, err = agent.Client().PutConfigMap(ctx, key, spec, runnerapi.WriteOptions{})
+	_, err = agent.Client().ConfigMaps().Set(ctx, key, spec, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	got, err := c.GetConfigMap(ctx, key)
+	got, err := c.ConfigMaps().Get(ctx, key)
 	require.NoError(t, err)
 	assert.Equal(t, value, got.Data["large"])
 	assert.EqualValues(t, 3, broken.Load(), "it was tried again as often as it broke")
 	for range 3 { // over what is whole now
-		_, err = c.GetConfigMap(ctx, key)
+		_, err = c.ConfigMaps().Get(ctx, key)
 		require.NoError(t, err)
 	}
 }

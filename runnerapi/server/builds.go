@@ -51,7 +51,7 @@ func (s *buildCalls) putBuild(ctx context.Context, in *struct {
 	if err := s.guard.Bring(ctx, func(i *runnerapi.Intent) { i.Build = &in.Body }); err != nil {
 		return nil, err
 	}
-	build, err := s.builds.PutBuild(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
+	build, err := s.builds.Run(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
 	status := http.StatusAccepted
 	if in.DryRun || build.Status.Phase.Ended() {
 		status = http.StatusOK
@@ -60,7 +60,7 @@ func (s *buildCalls) putBuild(ctx context.Context, in *struct {
 }
 
 func (s *buildCalls) getBuild(ctx context.Context, in *params.Object) (*buildOutput, error) {
-	build, err := s.builds.GetBuild(ctx, objectKey(*in))
+	build, err := s.builds.Get(ctx, objectKey(*in))
 	return &buildOutput{Status: http.StatusOK, Body: build}, err
 }
 
@@ -68,11 +68,11 @@ func (s *buildCalls) deleteBuild(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*emptyOutput, error) {
-	return &emptyOutput{}, s.builds.DeleteBuild(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
+	return &emptyOutput{}, s.builds.Delete(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }
 
 func (s *buildCalls) listBuilds(ctx context.Context, in *params.Namespace) (*buildListOutput, error) {
-	items, err := s.builds.ListBuilds(ctx, in.Namespace)
+	items, err := s.builds.List(ctx, in.Namespace)
 	return &buildListOutput{Body: runnerapi.BuildList{Items: notNil(items)}}, err
 }
 
@@ -95,6 +95,6 @@ func (s *buildCalls) getBuildLogs(ctx context.Context, in *buildLogsInput) (*str
 		return nil, s.wireError(ctx, err)
 	}
 	return s.sendLogOf(ctx, in.Accept, opts, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {
-		return s.builds.BuildLogs(ctx, objectKey(in.Object), opts, emit)
+		return s.builds.Logs(ctx, objectKey(in.Object), opts, emit)
 	}), nil
 }

@@ -12,13 +12,13 @@ type clusterOutput struct{ Body runnerapi.Cluster }
 // clusterCalls are the calls about the cluster.
 type clusterCalls struct {
 	*calls
-	clusters backend.Clusters
+	cluster backend.Cluster
 }
 
 func (s *clusterCalls) routes() {
 	register(s.calls, operation("get-cluster", "Cluster", "Describe the cluster",
 		"Nodes, pods, capacity and use.", 0), func(ctx context.Context, _ *struct{}) (*clusterOutput, error) {
-		cluster, err := s.clusters.Cluster(ctx)
+		cluster, err := s.cluster.Get(ctx)
 		return &clusterOutput{Body: cluster}, err
 	})
 }

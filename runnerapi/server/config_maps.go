@@ -39,12 +39,12 @@ func (s *configMapCalls) putConfigMap(ctx context.Context, in *struct {
 	if err := invalid(in.Body.Validate()); err != nil {
 		return nil, err
 	}
-	cm, err := s.configMaps.PutConfigMap(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
+	cm, err := s.configMaps.Set(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
 	return &configMapOutput{Body: cm}, err
 }
 
 func (s *configMapCalls) getConfigMap(ctx context.Context, in *params.Object) (*configMapOutput, error) {
-	cm, err := s.configMaps.GetConfigMap(ctx, objectKey(*in))
+	cm, err := s.configMaps.Get(ctx, objectKey(*in))
 	return &configMapOutput{Body: cm}, err
 }
 
@@ -52,10 +52,10 @@ func (s *configMapCalls) deleteConfigMap(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*emptyOutput, error) {
-	return &emptyOutput{}, s.configMaps.DeleteConfigMap(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
+	return &emptyOutput{}, s.configMaps.Delete(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }
 
 func (s *configMapCalls) listConfigMaps(ctx context.Context, in *params.Namespace) (*configMapListOutput, error) {
-	items, err := s.configMaps.ListConfigMaps(ctx, in.Namespace)
+	items, err := s.configMaps.List(ctx, in.Namespace)
 	return &configMapListOutput{Body: runnerapi.ConfigMapList{Items: notNil(items)}}, err
 }

@@ -17,12 +17,12 @@ func TestEventsOutliveTheAgentsRestart(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
 	k := runnerapi.Key{Namespace: "production", Name: "web"}
-	_, err := c.Deploy(t.Context(), k, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(t.Context(), k, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var got []runnerapi.AppEvent
-	err = c.Events(ctx, k, runnerapi.EventOptions{}, func(e runnerapi.AppEvent) error {
+	err = c.Apps().Events(ctx, k, runnerapi.EventOptions{}, func(e runnerapi.AppEvent) error {
 		if got = append(got, e); len(got) == 1 {
 			agent.Stop()
 			agent.Start()
@@ -35,7 +35,7 @@ func TestEventsOutliveTheAgentsRestart(t *testing.T) {
 	assert.Equal(t, runnerapi.PhaseProgressing, got[0].Status.Phase)
 	assert.True(t, got[1].Settled)
 
-	err = c.Events(ctx, runnerapi.Key{Namespace: "production", Name: "nowhere"}, runnerapi.EventOptions{}, nil)
+	err = c.Apps().Events(ctx, runnerapi.Key{Namespace: "production", Name: "nowhere"}, runnerapi.EventOptions{}, nil)
 	known := &runnerapi.Error{}
 	require.ErrorAs(t, err, &known)
 	assert.Equal(t, runnerapi.CodeNotFound, known.Code)
@@ -45,13 +45,13 @@ func TestFollowedEventsEndWithTheApp(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
 	k := runnerapi.Key{Namespace: "production", Name: "web"}
-	_, err := c.Deploy(t.Context(), k, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(t.Context(), k, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	agent.Backend.Finish(k)
 	var last runnerapi.AppEvent
-	err = c.Events(t.Context(), k, runnerapi.EventOptions{Follow: true}, func(e runnerapi.AppEvent) error {
+	err = c.Apps().Events(t.Context(), k, runnerapi.EventOptions{Follow: true}, func(e runnerapi.AppEvent) error {
 		if last = e; e.Settled {
-			return c.Delete(t.Context(), k, runnerapi.WriteOptions{})
+			return c.Apps().Delete(t.Context(), k, runnerapi.WriteOptions{})
 		}
 		return nil
 	})

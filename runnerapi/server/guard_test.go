@@ -159,7 +159,7 @@ func TestWhatAChartBringsIsAskedAbout(t *testing.T) {
 		return nil
 	})
 	agent := governed(t, p)
-	_, err := agent.Client().PutRelease(t.Context(), runnerapi.Key{Namespace: "production", Name: "guide"},
+	_, err := agent.Client().Releases().Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "guide"},
 		runnerapi.ReleaseSpec{Chart: runnerapi.ChartSource{Archive: []byte("x")}}, runnerapi.WriteOptions{})
 	known := &runnerapi.Error{}
 	require.ErrorAs(t, err, &known)
@@ -174,13 +174,13 @@ func TestWhatACommandBringsIsAskedAbout(t *testing.T) {
 	ctx := t.Context()
 	key := runnerapi.Key{Namespace: "production", Name: "web"}
 	for _, image := range []string{"a/b:1", "a/b:2"} {
-		_, err := client.Deploy(ctx, key, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
+		_, err := client.Apps().Deploy(ctx, key, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
 		require.NoError(t, err)
 	}
 	two := int32(2)
-	_, err := client.Scale(ctx, key, runnerapi.Scale{Replicas: &two}, runnerapi.WriteOptions{})
+	_, err := client.Apps().Scale(ctx, key, runnerapi.Scale{Replicas: &two}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	_, err = client.Rollback(ctx, key, runnerapi.RollbackTo{Revision: 1}, runnerapi.WriteOptions{})
+	_, err = client.Apps().Rollback(ctx, key, runnerapi.RollbackTo{Revision: 1}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 
 	var images []string
@@ -203,9 +203,9 @@ func TestWhatACommandBringsIsAskedAbout(t *testing.T) {
 		}
 		return nil
 	})
-	_, err = client.PutNamespace(ctx, "staging", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	_, err = client.Namespaces().Set(ctx, "staging", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	_, err = client.PutNamespace(ctx, "theirs", runnerapi.NamespaceSpec{Adopt: true}, runnerapi.WriteOptions{})
+	_, err = client.Namespaces().Set(ctx, "theirs", runnerapi.NamespaceSpec{Adopt: true}, runnerapi.WriteOptions{})
 	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
 
 	p.become(func(i runnerapi.Intent) error {
@@ -216,9 +216,9 @@ func TestWhatACommandBringsIsAskedAbout(t *testing.T) {
 		return nil
 	})
 	theirs, spec := runnerapi.Key{Namespace: "production", Name: "theirs"}, runnerapi.AppSpec{Image: "a/b:1"}
-	_, err = client.Deploy(ctx, theirs, spec, runnerapi.WriteOptions{Adopt: true})
+	_, err = client.Apps().Deploy(ctx, theirs, spec, runnerapi.WriteOptions{Adopt: true})
 	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
-	_, err = client.Deploy(ctx, theirs, spec, runnerapi.WriteOptions{})
+	_, err = client.Apps().Deploy(ctx, theirs, spec, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 }
 
@@ -227,9 +227,9 @@ func TestWhatACommandBringsIsAskedAbout(t *testing.T) {
 func TestAnOperationIsOfItsNamespace(t *testing.T) {
 	p := newAsked(func(runnerapi.Intent) error { return nil })
 	client := governed(t, p).Client()
-	app, err := client.Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	app, err := client.Apps().Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	_, err = client.Operation(t.Context(), app.Operation)
+	_, err = client.Operations().Get(t.Context(), app.Operation)
 	require.NoError(t, err)
 	last := p.all()[len(p.all())-1]
 	assert.Equal(t, "get-operation", last.Command)
@@ -242,11 +242,11 @@ func TestAStreamEndsWithThePermission(t *testing.T) {
 	agent := governed(t, p)
 	client := agent.Client()
 	key := runnerapi.Key{Namespace: "production", Name: "web"}
-	_, err := client.Deploy(t.Context(), key, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err := client.Apps().Deploy(t.Context(), key, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- client.Logs(t.Context(), key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error { return nil })
+		ended <- client.Apps().Logs(t.Context(), key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error { return nil })
 	}()
 	await.Until(t, "the agent follows the log", func() bool { return agent.Backend.Following() > 0 })
 	p.become(refuseAll)

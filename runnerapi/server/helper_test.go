@@ -22,20 +22,16 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// fullBackend is all of the interfaces in one.
-type fullBackend interface {
-	backend.Apps
-	backend.Secrets
-	backend.Namespaces
-	backend.Clusters
-}
-
 // The client is the same to a Runner as the backend is to the agent.
 var (
-	_ backend.Apps       = (*client.Client)(nil)
-	_ backend.Secrets    = (*client.Client)(nil)
-	_ backend.Namespaces = (*client.Client)(nil)
-	_ backend.Clusters   = (*client.Client)(nil)
+	_ backend.Apps       = client.Apps{}
+	_ backend.Secrets    = client.Secrets{}
+	_ backend.ConfigMaps = client.ConfigMaps{}
+	_ backend.Namespaces = client.Namespaces{}
+	_ backend.Sources    = client.Sources{}
+	_ backend.Cluster    = client.Cluster{}
+	_ backend.Events     = client.Events{}
+	_ backend.Routes     = client.Routes{}
 )
 
 // served is a server of its own beside a fake agent, with the agent's identity.
@@ -55,23 +51,23 @@ func (s *served) Client() *client.Client {
 	return c
 }
 
-// serveTLS serves a backend that is not the agent's own.
-func serveTLS(t *testing.T, agent *runnertest.Agent, b fullBackend) *served {
+// serveTLS serves Apps that are not the agent's own.
+func serveTLS(t *testing.T, agent *runnertest.Agent, apps backend.Apps) *served {
 	t.Helper()
 	cert := agent.CA.Issue(t, credentials.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
-	return serveWith(t, agent, b, cert, zerolog.Nop())
+	return serveWith(t, agent, apps, cert, zerolog.Nop())
 }
 
-func serveWith(t *testing.T, agent *runnertest.Agent, b fullBackend, cert tls.Certificate, log zerolog.Logger) *served {
+func serveWith(t *testing.T, agent *runnertest.Agent, apps backend.Apps, cert tls.Certificate, log zerolog.Logger) *served {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	done, b := make(chan error, 1), agent.Backend
 	go func() {
 		done <- transport.Serve(ctx, ln, transport.ServeConfig{
 			Handler: server.New(server.Config{
-				Apps: b, Secrets: b, Namespaces: b, Clusters: b, TrustDomain: runnertest.TrustDomain, Log: log,
+				Apps: apps, Secrets: b.Secrets(), Namespaces: b.Namespaces(), Cluster: b.Cluster(), TrustDomain: runnertest.TrustDomain, Log: log,
 			}),
 			TLS: transport.TLS(transport.TLSConfig{
 				Certificate: func() (*tls.Certificate, error) { return &cert, nil },

@@ -63,7 +63,7 @@ func TestTheRunnerAPIEndsEveryAttack(t *testing.T) {
 	left, err := target.LeftOpen(t.Context(), attacks, impatience, func([]byte) bool { return true })
 	require.NoError(t, err)
 	assert.Empty(t, left)
-	_, err = agent.Client().Cluster(ctxFor(t))
+	_, err = agent.Client().Cluster().Get(ctxFor(t))
 	require.NoError(t, err)
 }
 
@@ -77,7 +77,7 @@ func TestFloodsOfHTTP2(t *testing.T) {
 			require.NoError(t, err)
 			defer hostile.Reset(conn)
 			for range 5 {
-				_, err = c.Cluster(ctxFor(t))
+				_, err = c.Cluster().Get(ctxFor(t))
 				require.NoError(t, err)
 			}
 		})
@@ -130,7 +130,7 @@ func TestARunnerHasItsShareOfCalls(t *testing.T) {
 	b := runnertest.NewBackend()
 	entered, leave := make(chan struct{}, 10), make(chan struct{})
 	b.Intercept = func(_ context.Context, c runnertest.Call) error {
-		if c.Verb == "List" {
+		if c.Verb == "Apps.List" {
 			entered <- struct{}{}
 			<-leave
 		}
@@ -154,7 +154,7 @@ func TestARunnerHasItsShareOfCalls(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
 	assert.Equal(t, "1", resp.Header.Get("Retry-After"))
 	assert.Contains(t, string(body), `"too_many_requests"`)
-	other, err := dialRunner(t, agent, "other").Cluster(ctxFor(t))
+	other, err := dialRunner(t, agent, "other").Cluster().Get(ctxFor(t))
 	require.NoError(t, err)
 	assert.NotEmpty(t, other)
 	close(leave)
@@ -197,7 +197,7 @@ func TestARunnerHasItsShareOfLargeBodies(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
 	resp, _ = r.do(http.MethodPut, appPath, `{"image":"a"}`)
 	assert.Less(t, resp.StatusCode, 300)
-	_, err := dialRunner(t, agent, "other").Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a", Args: []string{strings.Repeat("x", 100<<10)}}, runnerapi.WriteOptions{})
+	_, err := dialRunner(t, agent, "other").Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a", Args: []string{strings.Repeat("x", 100<<10)}}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 }
 
@@ -227,7 +227,7 @@ func TestARunnerHasItsShareOfConnections(t *testing.T) {
 	_, err = hostile.Ended(first, impatience)
 	require.NoError(t, err)
 	require.NoError(t, tls.Client(last, target.TLS).HandshakeContext(ctxFor(t)), "the last one has not been timed out like the first")
-	_, err = dialRunner(t, agent, "other").Cluster(ctxFor(t))
+	_, err = dialRunner(t, agent, "other").Cluster().Get(ctxFor(t))
 	require.NoError(t, err)
 }
 
@@ -390,7 +390,7 @@ func TestNoRequestIsSmuggled(t *testing.T) {
 func TestALogHasToBeTaken(t *testing.T) {
 	t.Parallel()
 	agent := limitedAgent(t, transport.Limits{Stall: time.Second})
-	_, err := agent.Client().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err := agent.Client().Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	flood := make([]runnerapi.LogLine, 20_000)
 	for i := range flood {

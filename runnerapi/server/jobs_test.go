@@ -20,36 +20,36 @@ func TestAJobIsAnAppInOtherWords(t *testing.T) {
 	c := agent.Client()
 	retries := int32(1)
 	spec := runnerapi.JobSpec{Image: "shop/web:1", Args: []string{"migrate"}, Retries: &retries, Run: "one"}
-	job, err := c.RunJob(t.Context(), migrate, spec, runnerapi.WriteOptions{})
+	job, err := c.Jobs().Run(t.Context(), migrate, spec, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	assert.NotEmpty(t, job.Operation)
-	job, err = c.WaitJob(t.Context(), migrate, job.Generation, func(runnerapi.Job, error) {})
+	job, err = c.Jobs().Wait(t.Context(), migrate, job.Generation, func(runnerapi.Job, error) {})
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.JobSucceeded, job.Status.State)
 	assert.Equal(t, spec, job.Spec)
-	app, err := c.Get(t.Context(), migrate)
+	app, err := c.Apps().Get(t.Context(), migrate)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.TypeJob, app.Spec.Type)
 
-	_, err = c.Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.AppSpec{Image: "shop/web:1"}, runnerapi.WriteOptions{})
+	_, err = c.Apps().Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.AppSpec{Image: "shop/web:1"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	items, err := c.ListJobs(t.Context(), "production")
+	items, err := c.Jobs().List(t.Context(), "production")
 	require.NoError(t, err)
 	require.Len(t, items, 1, "an App that serves is no Job")
 	for what, call := range map[string]func(runnerapi.Key) error{
-		"get":    func(k runnerapi.Key) error { _, err := c.GetJob(t.Context(), k); return err },
-		"delete": func(k runnerapi.Key) error { return c.DeleteJob(t.Context(), k, runnerapi.WriteOptions{}) },
+		"get":    func(k runnerapi.Key) error { _, err := c.Jobs().Get(t.Context(), k); return err },
+		"delete": func(k runnerapi.Key) error { return c.Jobs().Delete(t.Context(), k, runnerapi.WriteOptions{}) },
 		"logs": func(k runnerapi.Key) error {
-			return c.JobLogs(t.Context(), k, runnerapi.LogOptions{Tail: -1}, func(runnerapi.LogLine) error { return nil })
+			return c.Jobs().Logs(t.Context(), k, runnerapi.LogOptions{Tail: -1}, func(runnerapi.LogLine) error { return nil })
 		},
-		"another kind": func(runnerapi.Key) error { _, err := c.GetPipeline(t.Context(), migrate); return err },
+		"another kind": func(runnerapi.Key) error { _, err := c.Pipelines().Get(t.Context(), migrate); return err },
 	} {
 		known := &runnerapi.Error{}
 		require.ErrorAs(t, call(runnerapi.Key{Namespace: "production", Name: "web"}), &known, what)
 		assert.Equal(t, runnerapi.CodeNotFound, known.Code, what)
 	}
-	require.NoError(t, c.DeleteJob(t.Context(), migrate, runnerapi.WriteOptions{}))
-	_, err = c.GetJob(t.Context(), migrate)
+	require.NoError(t, c.Jobs().Delete(t.Context(), migrate, runnerapi.WriteOptions{}))
+	_, err = c.Jobs().Get(t.Context(), migrate)
 	assert.Error(t, err)
 }
 
@@ -57,18 +57,18 @@ func TestAPipelineTellsWhichJobFailed(t *testing.T) {
 	c := runnertest.Start(t, runnertest.NewBackend()).Client()
 	k := runnerapi.Key{Namespace: "production", Name: "release"}
 	spec := runnerapi.PipelineSpec{Image: "shop/web:1", Jobs: []runnerapi.PipelineJob{{Name: "test"}, {Name: "build", Image: "missing"}, {Name: "deploy"}}}
-	p, err := c.RunPipeline(t.Context(), k, spec, runnerapi.WriteOptions{})
+	p, err := c.Pipelines().Run(t.Context(), k, spec, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	p, err = c.WaitPipeline(t.Context(), k, p.Generation, func(runnerapi.Pipeline, error) {})
+	p, err = c.Pipelines().Wait(t.Context(), k, p.Generation, func(runnerapi.Pipeline, error) {})
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.JobFailed, p.Status.State)
 	assert.Equal(t, "build", p.Status.FailedJob)
 	assert.Equal(t, runnerapi.JobNotRun, p.Status.Jobs[2].State)
 	assert.Equal(t, spec, p.Spec)
-	list, err := c.ListPipelines(t.Context(), "production")
+	list, err := c.Pipelines().List(t.Context(), "production")
 	require.NoError(t, err)
 	assert.Len(t, list, 1)
-	require.NoError(t, c.DeletePipeline(t.Context(), k, runnerapi.WriteOptions{}))
+	require.NoError(t, c.Pipelines().Delete(t.Context(), k, runnerapi.WriteOptions{}))
 }
 
 func TestBadJobsNameTheFieldAtFault(t *testing.T) {

@@ -19,7 +19,7 @@ type (
 // joinCalls are the calls about joining workers.
 type joinCalls struct {
 	*calls
-	joins backend.Joins
+	nodes backend.Nodes
 }
 
 func (s *joinCalls) routes() {
@@ -30,11 +30,11 @@ func (s *joinCalls) routes() {
 }
 
 func (s *joinCalls) joinCommand(ctx context.Context, _ *struct{}) (*joinOutput, error) {
-	command, err := s.joins.JoinCommand(ctx)
+	command, err := s.nodes.JoinCommand(ctx)
 	return &joinOutput{Body: command}, err
 }
 
 func (s *joinCalls) joinToken(ctx context.Context, _ *struct{}) (*joinTokenOutput, error) {
-	token, err := s.joins.JoinToken(ctx)
+	token, err := s.nodes.JoinToken(ctx)
 	return &joinTokenOutput{CacheControl: "no-store", Body: token}, err
 }

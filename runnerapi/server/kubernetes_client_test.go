@@ -28,7 +28,7 @@ func TestARefusalOfTheKubernetesAPIIsKnownBefore(t *testing.T) {
 		client, err := client.New(agent.ClientConfig())
 		require.NoError(t, err)
 		for namespace, says := range want {
-			refusal, err := client.KubernetesRefusal(t.Context(), namespace)
+			refusal, err := client.Kubernetes().Refusal(t.Context(), namespace)
 			require.NoError(t, err)
 			if says == "" {
 				assert.Empty(t, refusal, namespace)

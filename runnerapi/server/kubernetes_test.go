@@ -169,7 +169,7 @@ func (h *heard) Keep(_ context.Context, r runnerapi.AuditRecord) error {
 	return nil
 }
 
-func (*heard) Audit(context.Context, int64, int) (runnerapi.AuditList, error) {
+func (*heard) List(context.Context, int64, int) (runnerapi.AuditList, error) {
 	return runnerapi.AuditList{}, nil
 }
 

@@ -25,7 +25,7 @@ func withApp(t *testing.T) (*runnertest.Agent, *client.Client) {
 	t.Helper()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
-	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	return agent, c
 }
@@ -57,12 +57,12 @@ func TestLogsTail(t *testing.T) {
 	all := lines(0, 10)
 	agent.Backend.Log(all...)
 	var got []runnerapi.LogLine
-	require.NoError(t, c.Logs(ctxFor(t), web, runnerapi.LogOptions{Tail: 3}, collect(&got)))
+	require.NoError(t, c.Apps().Logs(ctxFor(t), web, runnerapi.LogOptions{Tail: 3}, collect(&got)))
 	assert.Equal(t, texts(all[7:]), texts(got))
 	got = nil
-	require.NoError(t, c.Logs(ctxFor(t), web, runnerapi.LogOptions{Tail: -1, Since: 55500 * time.Millisecond}, collect(&got)))
+	require.NoError(t, c.Apps().Logs(ctxFor(t), web, runnerapi.LogOptions{Tail: -1, Since: 55500 * time.Millisecond}, collect(&got)))
 	assert.Less(t, len(got), 10)
-	err := c.Logs(ctxFor(t), runnerapi.Key{Namespace: "production", Name: "none"}, runnerapi.LogOptions{Follow: true}, collect(&got))
+	err := c.Apps().Logs(ctxFor(t), runnerapi.Key{Namespace: "production", Name: "none"}, runnerapi.LogOptions{Follow: true}, collect(&got))
 	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, err))
 }
 
@@ -75,7 +75,7 @@ func TestLogsManyLinesKeepTheirOrder(t *testing.T) {
 	}
 	agent.Backend.Log(all...)
 	var got []runnerapi.LogLine
-	require.NoError(t, c.Logs(ctxFor(t), web, runnerapi.LogOptions{Tail: -1}, collect(&got)))
+	require.NoError(t, c.Apps().Logs(ctxFor(t), web, runnerapi.LogOptions{Tail: -1}, collect(&got)))
 	assert.Equal(t, texts(all), texts(got))
 }
 
@@ -87,7 +87,7 @@ func TestFollowEndsTheBackendsWorkWhenTheCallerGoes(t *testing.T) {
 	got := make(chan runnerapi.LogLine, 16)
 	done := make(chan error, 1)
 	go func() {
-		done <- c.Logs(ctx, web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error { got <- l; return nil })
+		done <- c.Apps().Logs(ctx, web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error { got <- l; return nil })
 	}()
 	assert.Equal(t, "line 0", await.Receive(t, got, "the first line").Line)
 	agent.Backend.Log(lines(1, 2)...)
@@ -101,7 +101,7 @@ func TestFollowEndsByTheReceiversWish(t *testing.T) {
 	agent, c := withApp(t)
 	agent.Backend.Log(lines(0, 3)...)
 	enough := errors.New("enough")
-	err := c.Logs(ctxFor(t), web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error { return enough })
+	err := c.Apps().Logs(ctxFor(t), web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error { return enough })
 	require.ErrorIs(t, err, enough)
 	await.Until(t, "the agent follows no log", func() bool { return agent.Backend.Following() == 0 })
 }
@@ -119,7 +119,7 @@ func TestFollowIsTakenUpAfterTheAgentWasReplaced(t *testing.T) {
 	count := func() int { mu.Lock(); defer mu.Unlock(); return len(got) }
 	done := make(chan error, 1)
 	go func() {
-		done <- c.Logs(ctx, web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
+		done <- c.Apps().Logs(ctx, web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, l)
@@ -152,7 +152,7 @@ func TestALogThatBreaksOffSaysWhy(t *testing.T) {
 	assert.Contains(t, last, "the pod is gone")
 
 	var got []runnerapi.LogLine
-	err := agent.Client().Logs(ctxFor(t), web, runnerapi.LogOptions{Tail: -1}, collect(&got))
+	err := agent.Client().Apps().Logs(ctxFor(t), web, runnerapi.LogOptions{Tail: -1}, collect(&got))
 	assert.Equal(t, runnerapi.CodeConflict, codeOf(t, err))
 	assert.Len(t, got, 1)
 
@@ -175,14 +175,14 @@ func TestAReaderThatStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(ctxFor(t))
 	go func() {
 		var once sync.Once
-		done <- c.Logs(ctx, web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error {
+		done <- c.Apps().Logs(ctx, web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error {
 			once.Do(func() { close(started) })
 			<-release
 			return nil
 		})
 	}()
 	await.Closed(t, started, "the first line")
-	_, err := c.Cluster(ctxFor(t))
+	_, err := c.Cluster().Get(ctxFor(t))
 	require.NoError(t, err, "other calls on the same connection go on")
 	cancel()
 	close(release)

@@ -14,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -40,42 +41,42 @@ func TestAnAppsLife(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
 
-	app, err := c.Deploy(ctx, web, runnerapi.AppSpec{Image: "shop/web:1", Ports: []runnerapi.Port{{Port: 8080}}}, runnerapi.WriteOptions{})
+	app, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "shop/web:1", Ports: []runnerapi.Port{{Port: 8080}}}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, app.Generation)
 	assert.Nil(t, app.Spec.Replicas, "which is one, but may be another for a deploy that keeps the scale")
 	assert.Equal(t, runnerapi.TypeDeployment, app.Spec.Type, "defaults are filled in")
 	assert.False(t, app.Settled())
 
-	app, err = c.Wait(ctx, web, app.Generation)
+	app, err = c.Apps().Wait(ctx, web, app.Generation)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.PhaseHealthy, app.Status.Phase)
 
-	app, err = c.Scale(ctx, web, runnerapi.Scale{Replicas: ptr(int32(3))}, runnerapi.WriteOptions{})
+	app, err = c.Apps().Scale(ctx, web, runnerapi.Scale{Replicas: ptr(int32(3))}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	var seen []client.Progress
-	app, err = c.Watch(ctx, web, app.Generation, func(p client.Progress) { seen = append(seen, p) })
+	app, err = c.Apps().Watch(ctx, web, app.Generation, func(p client.Progress) { seen = append(seen, p) })
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, app.Status.ReadyReplicas)
 	assert.NotEmpty(t, seen)
 
-	apps, err := c.List(ctx, "")
+	apps, err := c.Apps().List(ctx, "")
 	require.NoError(t, err)
 	assert.Len(t, apps, 1)
-	apps, err = c.List(ctx, "elsewhere")
+	apps, err = c.Apps().List(ctx, "elsewhere")
 	require.NoError(t, err)
 	assert.Empty(t, apps)
 
-	require.NoError(t, c.Delete(ctx, web, runnerapi.WriteOptions{}))
-	_, err = c.Get(ctx, web)
+	require.NoError(t, c.Apps().Delete(ctx, web, runnerapi.WriteOptions{}))
+	_, err = c.Apps().Get(ctx, web)
 	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, err))
-	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, c.Delete(ctx, web, runnerapi.WriteOptions{})))
+	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, c.Apps().Delete(ctx, web, runnerapi.WriteOptions{})))
 }
 
 func TestTheBackendHearsWhoCallsAndHow(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
-	_, err := c.Deploy(ctx, web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{
+	_, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{
 		DryRun: true, IdempotencyKey: "k1", Caller: runnerapi.Caller{Runner: "somebody else"},
 	})
 	require.NoError(t, err)
@@ -84,7 +85,7 @@ func TestTheBackendHearsWhoCallsAndHow(t *testing.T) {
 	assert.NotEmpty(t, call.Caller.RequestID)
 	assert.True(t, call.DryRun)
 	assert.Equal(t, "k1", call.IdempotencyKey)
-	_, err = c.Get(ctx, web)
+	_, err = c.Apps().Get(ctx, web)
 	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, err), "a dry run changes nothing")
 }
 
@@ -94,30 +95,30 @@ func TestSecretsAndNamespaces(t *testing.T) {
 	key := runnerapi.Key{Namespace: "staging", Name: "web-env"}
 	spec := runnerapi.SecretSpec{Data: map[string]string{"PASSWORD": "hunter2"}, BinaryData: map[string][]byte{"blob": {0xff, 0}}}
 
-	_, err := c.PutSecret(ctx, key, spec, runnerapi.WriteOptions{})
+	_, err := c.Secrets().Set(ctx, key, spec, runnerapi.WriteOptions{})
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, codeOf(t, err))
-	_, err = c.PutNamespace(ctx, "staging", runnerapi.NamespaceSpec{Labels: map[string]string{"team": "a"}}, runnerapi.WriteOptions{})
+	_, err = c.Namespaces().Set(ctx, "staging", runnerapi.NamespaceSpec{Labels: map[string]string{"team": "a"}}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	secret, err := c.PutSecret(ctx, key, spec, runnerapi.WriteOptions{})
+	secret, err := c.Secrets().Set(ctx, key, spec, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, []runnerapi.SecretKey{{Key: "PASSWORD", Size: 7}, {Key: "blob", Size: 2}}, secret.Keys)
 	assert.Equal(t, spec.BinaryData, agent.Backend.SecretSpec(key).BinaryData)
 
-	secrets, err := c.ListSecrets(ctx, "staging")
+	secrets, err := c.Secrets().List(ctx, "staging")
 	require.NoError(t, err)
 	assert.Len(t, secrets, 1)
-	_, err = c.GetSecret(ctx, key)
+	_, err = c.Secrets().Get(ctx, key)
 	require.NoError(t, err)
-	require.NoError(t, c.DeleteSecret(ctx, key, runnerapi.WriteOptions{}))
+	require.NoError(t, c.Secrets().Delete(ctx, key, runnerapi.WriteOptions{}))
 
-	list, err := c.ListNamespaces(ctx)
+	list, err := c.Namespaces().List(ctx)
 	require.NoError(t, err)
 	assert.Len(t, list, 2)
-	ns, err := c.GetNamespace(ctx, "staging")
+	ns, err := c.Namespaces().Get(ctx, "staging")
 	require.NoError(t, err)
 	assert.Equal(t, "a", ns.Labels["team"])
-	require.NoError(t, c.DeleteNamespace(ctx, "staging", runnerapi.WriteOptions{}))
-	cluster, err := c.Cluster(ctx)
+	require.NoError(t, c.Namespaces().Delete(ctx, "staging", runnerapi.WriteOptions{}))
+	cluster, err := c.Cluster().Get(ctx)
 	require.NoError(t, err)
 	assert.Equal(t, runnertest.AgentID, cluster.AgentID)
 	assert.Nil(t, cluster.Memory.Used, "unknown is not zero")
@@ -125,26 +126,26 @@ func TestSecretsAndNamespaces(t *testing.T) {
 
 // The first answer is lost after the command was carried out.
 func TestRetriesCarryOutOnce(t *testing.T) {
-	backend := runnertest.NewBackend()
-	agent := runnertest.Start(t, backend)
+	fake := runnertest.NewBackend()
+	agent := runnertest.Start(t, fake)
 	c, ctx := agent.Client(), ctxFor(t)
-	_, err := c.Deploy(ctx, web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 
-	lost := &losing{FakeBackend: backend}
+	lost := &losing{Apps: fake.Apps()}
 	srv := serveTLS(t, agent, lost)
 	c2 := srv.Client()
 	lost.answers.Store(1)
-	app, err := c2.Restart(ctx, web, runnerapi.WriteOptions{})
+	app, err := c2.Apps().Restart(ctx, web, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, app.Generation, "one restart")
 	lost.answers.Store(1)
-	require.NoError(t, c2.Delete(ctx, web, runnerapi.WriteOptions{}), "a repeated delete that finds nothing")
+	require.NoError(t, c2.Apps().Delete(ctx, web, runnerapi.WriteOptions{}), "a repeated delete that finds nothing")
 }
 
 // losing carries out commands and fails then, as a connection that breaks does.
 type losing struct {
-	*runnertest.FakeBackend
+	backend.Apps
 	answers atomic.Int32
 }
 
@@ -156,12 +157,12 @@ func (l *losing) lose(err error) error {
 }
 
 func (l *losing) Restart(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	app, err := l.FakeBackend.Restart(ctx, key, opts)
+	app, err := l.Apps.Restart(ctx, key, opts)
 	return app, l.lose(err)
 }
 
 func (l *losing) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	return l.lose(l.FakeBackend.Delete(ctx, key, opts))
+	return l.lose(l.Apps.Delete(ctx, key, opts))
 }
 
 func TestPassingErrorsAreTriedAgainAndOthersNot(t *testing.T) {
@@ -189,7 +190,7 @@ func TestPassingErrorsAreTriedAgainAndOthersNot(t *testing.T) {
 			c, err := client.New(config)
 			require.NoError(t, err)
 			t.Cleanup(c.Close)
-			_, err = c.Cluster(ctxFor(t))
+			_, err = c.Cluster().Get(ctxFor(t))
 			if tc.code == "" {
 				require.NoError(t, err)
 			} else {
@@ -209,7 +210,7 @@ func TestWaitOutlivesAnAgentThatIsReplaced(t *testing.T) {
 	t.Parallel()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
-	app, err := c.Deploy(ctx, web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
+	app, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	reported := make(chan client.Progress, 64)
 	type result struct {
@@ -218,7 +219,7 @@ func TestWaitOutlivesAnAgentThatIsReplaced(t *testing.T) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		app, err := c.Watch(ctx, web, app.Generation, func(p client.Progress) { reported <- p })
+		app, err := c.Apps().Watch(ctx, web, app.Generation, func(p client.Progress) { reported <- p })
 		done <- result{app, err}
 	}()
 	await.Receive(t, reported, "progress")
@@ -234,13 +235,13 @@ func TestWaitEndsWithTheNewestState(t *testing.T) {
 	t.Parallel()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
-	app, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
+	app, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(ctxFor(t))
 	defer cancel()
-	app, err = c.Watch(ctx, web, app.Generation, func(client.Progress) { cancel() })
+	app, err = c.Apps().Watch(ctx, web, app.Generation, func(client.Progress) { cancel() })
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.PhaseProgressing, app.Status.Phase)
-	_, err = c.Wait(ctxFor(t), runnerapi.Key{Namespace: "production", Name: "none"}, 1)
+	_, err = c.Apps().Wait(ctxFor(t), runnerapi.Key{Namespace: "production", Name: "none"}, 1)
 	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, err))
 }

@@ -111,12 +111,12 @@ func setKey(p params.ManifestSet) runnerapi.Key {
 }
 
 func (s *manifestCalls) getSet(ctx context.Context, in *params.ManifestSet) (*setOutput, error) {
-	set, err := s.manifests.GetSet(ctx, setKey(*in))
+	set, err := s.manifests.Get(ctx, setKey(*in))
 	return &setOutput{Body: set}, err
 }
 
 func (s *manifestCalls) listSets(ctx context.Context, in *params.Namespace) (*setListOutput, error) {
-	items, err := s.manifests.ListSets(ctx, in.Namespace)
+	items, err := s.manifests.List(ctx, in.Namespace)
 	return &setListOutput{Body: runnerapi.ManifestSetList{Items: notNil(items)}}, err
 }
 
@@ -126,7 +126,7 @@ func (s *manifestCalls) deleteSet(ctx context.Context, in *struct {
 }) (*applyOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, applyTime)
 	defer cancel()
-	result, err := s.manifests.DeleteSet(ctx, setKey(in.ManifestSet), s.applyOptions(ctx, in.Write))
+	result, err := s.manifests.Delete(ctx, setKey(in.ManifestSet), s.applyOptions(ctx, in.Write))
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ type metricsOutput struct{ Body runnerapi.AppMetrics }
 // metricsCalls are the calls about what Apps use.
 type metricsCalls struct {
 	*calls
-	meter backend.AppMeter
+	monitoring backend.Monitoring
 }
 
 func (s *metricsCalls) routes() {
@@ -22,7 +22,7 @@ func (s *metricsCalls) routes() {
 		"CPU and memory that its containers use against their requests and limits, by metrics-server; and the requests that would "+
 			"fit, with the figures they stand on. Without metrics-server: 501.", 0), http.StatusNotImplemented)
 	register(s.calls, op, func(ctx context.Context, in *params.App) (*metricsOutput, error) {
-		m, err := s.meter.Metrics(ctx, appKey(*in))
+		m, err := s.monitoring.Metrics(ctx, appKey(*in))
 		return &metricsOutput{Body: m}, err
 	})
 }

@@ -19,33 +19,33 @@ func TestMemoryWithoutAUnitIsRefused(t *testing.T) {
 	}
 	for field, send := range map[string]func(context.Context, string) error{
 		"resources.requests.memory": func(ctx context.Context, amount string) error {
-			_, err := c.Deploy(ctx, web, runnerapi.AppSpec{Image: "a", Resources: of(amount)}, runnerapi.WriteOptions{})
+			_, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a", Resources: of(amount)}, runnerapi.WriteOptions{})
 			return err
 		},
 		"initContainers[0].resources.requests.memory": func(ctx context.Context, amount string) error {
 			spec := runnerapi.AppSpec{Image: "a", InitContainers: []runnerapi.InitContainer{{Name: "prepare", Resources: of(amount)}}}
-			_, err := c.Deploy(ctx, web, spec, runnerapi.WriteOptions{})
+			_, err := c.Apps().Deploy(ctx, web, spec, runnerapi.WriteOptions{})
 			return err
 		},
 		"jobs[0].resources.requests.memory": func(ctx context.Context, amount string) error {
 			spec := runnerapi.PipelineSpec{Jobs: []runnerapi.PipelineJob{{Name: "test", Image: "a", Resources: of(amount)}}}
-			_, err := c.RunPipeline(ctx, runnerapi.Key{Namespace: "production", Name: "release"}, spec, runnerapi.WriteOptions{})
+			_, err := c.Pipelines().Run(ctx, runnerapi.Key{Namespace: "production", Name: "release"}, spec, runnerapi.WriteOptions{})
 			return err
 		},
 		"quota.requests.memory": func(ctx context.Context, amount string) error {
 			quota := &runnerapi.NamespaceQuota{Requests: of(amount).Requests}
-			_, err := c.PutNamespace(ctx, "staging", runnerapi.NamespaceSpec{Quota: quota}, runnerapi.WriteOptions{})
+			_, err := c.Namespaces().Set(ctx, "staging", runnerapi.NamespaceSpec{Quota: quota}, runnerapi.WriteOptions{})
 			return err
 		},
 		"defaultLimits.requests.memory": func(ctx context.Context, amount string) error {
 			limits := &runnerapi.NamespaceDefaults{Requests: of(amount).Requests}
-			_, err := c.PutNamespace(ctx, "staging", runnerapi.NamespaceSpec{Limits: limits}, runnerapi.WriteOptions{})
+			_, err := c.Namespaces().Set(ctx, "staging", runnerapi.NamespaceSpec{Limits: limits}, runnerapi.WriteOptions{})
 			return err
 		},
 		"build.resources.requests.memory": func(ctx context.Context, amount string) error {
 			build := &runnerapi.SourceBuild{BuildTemplate: runnerapi.BuildTemplate{Image: "registry.example.com/web", Resources: of(amount)}}
 			spec := runnerapi.SourceSpec{URL: "https://git.example.com/web.git", Type: runnerapi.SourceApp, Path: "app.yaml", Build: build}
-			_, err := c.PutSource(ctx, web, spec, runnerapi.WriteOptions{})
+			_, err := c.Sources().Set(ctx, web, spec, runnerapi.WriteOptions{})
 			return err
 		},
 	} {

@@ -63,7 +63,7 @@ func (s *monitoringCalls) metricsHistory(ctx context.Context, in *struct {
 }
 
 func (s *monitoringCalls) listAlerts(ctx context.Context, namespace string) (*alertListOutput, error) {
-	items, err := s.monitoring.ListAlerts(ctx, namespace)
+	items, err := s.monitoring.Alerts(ctx, namespace)
 	items = guard.Seen(ctx, s.guard, items, func(a runnerapi.Alert) string { return a.Namespace })
 	shown := items[:min(len(items), runnerapi.MaxAlerts)]
 	return &alertListOutput{Body: runnerapi.AlertList{Items: notNil(shown), Omitted: len(items) - len(shown)}}, err

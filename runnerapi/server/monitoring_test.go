@@ -16,7 +16,7 @@ import (
 func TestRangesOfMetricsAreBounded(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	client, r := agent.Client(), newRaw(t, agent)
-	_, err := client.Deploy(t.Context(), web, runnerapi.AppSpec{Image: "web"}, runnerapi.WriteOptions{})
+	_, err := client.Apps().Deploy(t.Context(), web, runnerapi.AppSpec{Image: "web"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	for query, field := range map[string]string{
 		"":                         "",
@@ -41,7 +41,7 @@ func TestRangesOfMetricsAreBounded(t *testing.T) {
 		assert.Equal(t, http.StatusUnprocessableEntity, resp.StatusCode, query)
 		assert.Contains(t, string(answer), `"`+field+`"`, query)
 	}
-	history, err := client.MetricsHistory(t.Context(), web, runnerapi.HistoryOptions{Since: 24 * time.Hour})
+	history, err := client.Monitoring().MetricsHistory(t.Context(), web, runnerapi.HistoryOptions{Since: 24 * time.Hour})
 	require.NoError(t, err)
 	assert.Equal(t, "6m0s", history.Step)
 	assert.Len(t, history.Series[0].Values, 241)

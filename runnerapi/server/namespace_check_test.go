@@ -36,9 +36,9 @@ func ruled(t *testing.T, rules string) (*client.Client, *apiServer, *raw) {
 	client := agent.Client()
 	public := runnerapi.AppSpec{Image: "web", Ports: []runnerapi.Port{{Port: 8080}}, Ingress: &runnerapi.Ingress{Public: true}}
 	for _, namespace := range []string{"production", "payroll"} {
-		_, err := client.PutNamespace(t.Context(), namespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+		_, err := client.Namespaces().Set(t.Context(), namespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 		require.NoError(t, err)
-		_, err = client.Deploy(t.Context(), runnerapi.Key{Namespace: namespace, Name: "web"}, public, runnerapi.WriteOptions{})
+		_, err = client.Apps().Deploy(t.Context(), runnerapi.Key{Namespace: namespace, Name: "web"}, public, runnerapi.WriteOptions{})
 		require.NoError(t, err)
 	}
 	doc, err := policy.Parse([]byte(rules))
@@ -58,7 +58,7 @@ func (pages) Record(runnerapi.AuditRecord) {}
 
 func (pages) Keep(context.Context, runnerapi.AuditRecord) error { return nil }
 
-func (p pages) Audit(_ context.Context, after int64, limit int) (list runnerapi.AuditList, err error) {
+func (p pages) List(_ context.Context, after int64, limit int) (list runnerapi.AuditList, err error) {
 	for n, namespace := range p {
 		if seq := int64(n + 1); seq > after && len(list.Items) < limit {
 			list.Items = append(list.Items, runnerapi.AuditRecord{Seq: seq, Namespace: namespace, Outcome: runnerapi.AuditDone, Time: time.Unix(seq, 0)})
@@ -71,7 +71,7 @@ func (p pages) Audit(_ context.Context, after int64, limit int) (list runnerapi.
 // shown has, of each call that is filtered, which namespaces it shows to a Runner.
 var shown = map[string]func(*testing.T, *client.Client, *apiServer, *raw) []string{
 	"list-apps": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
-		apps, err := c.List(t.Context(), "")
+		apps, err := c.Apps().List(t.Context(), "")
 		require.NoError(t, err)
 		for _, a := range apps {
 			in = append(in, a.Namespace)
@@ -79,7 +79,7 @@ var shown = map[string]func(*testing.T, *client.Client, *apiServer, *raw) []stri
 		return in
 	},
 	"list-namespaces": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
-		all, err := c.ListNamespaces(t.Context())
+		all, err := c.Namespaces().List(t.Context())
 		require.NoError(t, err)
 		for _, n := range all {
 			in = append(in, n.Name)
@@ -87,7 +87,7 @@ var shown = map[string]func(*testing.T, *client.Client, *apiServer, *raw) []stri
 		return in
 	},
 	"list-routes": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
-		routes, err := c.ListRoutes(t.Context())
+		routes, err := c.Routes().List(t.Context())
 		require.NoError(t, err)
 		for _, r := range routes {
 			in = append(in, r.Namespace)
@@ -95,7 +95,7 @@ var shown = map[string]func(*testing.T, *client.Client, *apiServer, *raw) []stri
 		return in
 	},
 	"list-alerts": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
-		list, err := c.ListAlerts(t.Context(), "")
+		list, err := c.Monitoring().Alerts(t.Context(), "")
 		require.NoError(t, err)
 		for _, a := range list.Items {
 			in = append(in, a.Namespace)
@@ -103,7 +103,7 @@ var shown = map[string]func(*testing.T, *client.Client, *apiServer, *raw) []stri
 		return in
 	},
 	"get-cost": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
-		list, err := c.Cost(t.Context(), runnerapi.CostOptions{})
+		list, err := c.Monitoring().Cost(t.Context(), runnerapi.CostOptions{})
 		require.NoError(t, err)
 		for _, cost := range list.Items {
 			in = append(in, cost.Namespace)
@@ -112,7 +112,7 @@ var shown = map[string]func(*testing.T, *client.Client, *apiServer, *raw) []stri
 	},
 	"list-audit": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
 		for after := int64(0); ; {
-			list, err := c.Audit(t.Context(), after, 1)
+			list, err := c.Audit().List(t.Context(), after, 1)
 			require.NoError(t, err)
 			if len(list.Items) == 0 {
 				return in
@@ -122,7 +122,7 @@ var shown = map[string]func(*testing.T, *client.Client, *apiServer, *raw) []stri
 		}
 	},
 	"drain-node": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
-		drain, err := c.DrainNode(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{DryRun: true}, func(runnerapi.Drain) {})
+		drain, err := c.Nodes().Drain(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{DryRun: true}, func(runnerapi.Drain) {})
 		require.NoError(t, err)
 		for _, p := range drain.Remaining {
 			in = append(in, p.Namespace)
@@ -171,7 +171,7 @@ func TestCallsOverAllNamespacesAreHeldToThem(t *testing.T) {
 // TestADrainTellsOfNoHiddenPods, though it takes them: it is about the node.
 func TestADrainTellsOfNoHiddenPods(t *testing.T) {
 	client, _, _ := ruled(t, strings.Replace(notTheirs, "[payroll]", "[production]", 1))
-	drain, err := client.DrainNode(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{DryRun: true}, func(runnerapi.Drain) {})
+	drain, err := client.Nodes().Drain(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{DryRun: true}, func(runnerapi.Drain) {})
 	require.NoError(t, err)
 	assert.Empty(t, drain.Remaining)
 }
@@ -179,7 +179,7 @@ func TestADrainTellsOfNoHiddenPods(t *testing.T) {
 // TestOperationsAndManifestsFindTheirNamespace: they are asked about for that one.
 func TestOperationsAndManifestsFindTheirNamespace(t *testing.T) {
 	agent, _, _, _ := kubernetes(t)
-	app, err := agent.Client().Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.AppSpec{Image: "web"}, runnerapi.WriteOptions{})
+	app, err := agent.Client().Apps().Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.AppSpec{Image: "web"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	require.NotEmpty(t, app.Operation)
 	doc, err := policy.Parse([]byte(strings.Replace(notTheirs, "[payroll]", "[production]", 1)))

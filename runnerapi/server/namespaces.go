@@ -46,12 +46,12 @@ func (s *namespaceCalls) putNamespace(ctx context.Context, in *struct {
 			return nil, err
 		}
 	}
-	ns, err := s.namespaces.PutNamespace(ctx, in.Namespace.Namespace, in.Body, s.writeOptions(ctx, in.Write))
+	ns, err := s.namespaces.Set(ctx, in.Namespace.Namespace, in.Body, s.writeOptions(ctx, in.Write))
 	return &namespaceOutput{Body: ns}, err
 }
 
 func (s *namespaceCalls) getNamespace(ctx context.Context, in *params.Namespace) (*namespaceOutput, error) {
-	ns, err := s.namespaces.GetNamespace(ctx, in.Namespace)
+	ns, err := s.namespaces.Get(ctx, in.Namespace)
 	return &namespaceOutput{Body: ns}, err
 }
 
@@ -59,11 +59,11 @@ func (s *namespaceCalls) deleteNamespace(ctx context.Context, in *struct {
 	params.Namespace
 	params.Write
 }) (*emptyOutput, error) {
-	return &emptyOutput{}, s.namespaces.DeleteNamespace(ctx, in.Namespace.Namespace, s.writeOptions(ctx, in.Write))
+	return &emptyOutput{}, s.namespaces.Delete(ctx, in.Namespace.Namespace, s.writeOptions(ctx, in.Write))
 }
 
 func (s *namespaceCalls) listNamespaces(ctx context.Context, _ *struct{}) (*namespaceListOutput, error) {
-	items, err := s.namespaces.ListNamespaces(ctx)
+	items, err := s.namespaces.List(ctx)
 	items = guard.Seen(ctx, s.guard, items, func(n runnerapi.Namespace) string { return n.Name })
 	return &namespaceListOutput{Body: runnerapi.NamespaceList{Items: notNil(items)}}, err
 }

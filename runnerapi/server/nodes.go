@@ -30,7 +30,8 @@ type (
 // nodeCalls are the calls about nodes and events.
 type nodeCalls struct {
 	*calls
-	nodes backend.Nodes
+	nodes  backend.Nodes
+	events backend.Events
 }
 
 func (s *nodeCalls) routes() {
@@ -51,12 +52,12 @@ func (s *nodeCalls) routes() {
 }
 
 func (s *nodeCalls) listNodes(ctx context.Context, _ *struct{}) (*nodeListOutput, error) {
-	items, err := s.nodes.ListNodes(ctx)
+	items, err := s.nodes.List(ctx)
 	return &nodeListOutput{Body: runnerapi.NodeList{Items: notNil(items)}}, err
 }
 
 func (s *nodeCalls) getNode(ctx context.Context, in *params.Node) (*nodeOutput, error) {
-	node, err := s.nodes.GetNode(ctx, in.Name)
+	node, err := s.nodes.Get(ctx, in.Name)
 	return &nodeOutput{Body: node}, err
 }
 
@@ -67,7 +68,7 @@ type cordonInput struct {
 
 func (s *nodeCalls) cordon(cordoned bool) func(context.Context, *cordonInput) (*nodeOutput, error) {
 	return func(ctx context.Context, in *cordonInput) (*nodeOutput, error) {
-		node, err := s.nodes.CordonNode(ctx, in.Name, cordoned, s.writeOptions(ctx, in.Write))
+		node, err := s.nodes.Cordon(ctx, in.Name, cordoned, s.writeOptions(ctx, in.Write))
 		return &nodeOutput{Body: node}, err
 	}
 }
@@ -110,7 +111,7 @@ const drainPause = time.Second
 func (s *nodeCalls) drain(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions, end time.Time) (runnerapi.Drain, error) {
 	var evicted []string
 	for {
-		drain, err := s.nodes.DrainNode(ctx, name, options, opts)
+		drain, err := s.nodes.Drain(ctx, name, options, opts)
 		evicted = append(evicted, drain.Evicted...)
 		if err != nil {
 			return runnerapi.Drain{}, brokeOff(err, guard.Seen(ctx, s.guard, evicted, namespaceOf))
@@ -153,6 +154,6 @@ func (s *nodeCalls) listEvents(ctx context.Context, in *struct {
 		}
 		filter.Since = d
 	}
-	items, err := s.nodes.ListEvents(ctx, in.Namespace.Namespace, filter)
+	items, err := s.events.List(ctx, in.Namespace.Namespace, filter)
 	return &eventListOutput{Body: runnerapi.EventList{Items: notNil(items)}}, err
 }

@@ -26,7 +26,7 @@ func TestADrainTellsOfEachStepAndGoesOn(t *testing.T) {
 	require.Len(t, first.Remaining, 1)
 	assert.Contains(t, first.Remaining[0].Message, "disruption budget web")
 	var seen []runnerapi.Drain
-	drain, err := agent.Client().DrainNode(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{},
+	drain, err := agent.Client().Nodes().Drain(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{},
 		func(d runnerapi.Drain) { seen = append(seen, d) })
 	require.NoError(t, err)
 	assert.True(t, drain.Done)
@@ -45,7 +45,7 @@ func TestADrainIsOneCommandUnderItsKey(t *testing.T) {
 		return nil
 	}
 	for range 2 {
-		drain, err := agent.Client().DrainNode(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{IdempotencyKey: "k"}, func(runnerapi.Drain) {})
+		drain, err := agent.Client().Nodes().Drain(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{IdempotencyKey: "k"}, func(runnerapi.Drain) {})
 		require.NoError(t, err)
 		assert.True(t, drain.Done)
 	}
@@ -86,7 +86,7 @@ func TestADrainEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	failed := make(chan error, 1)
 	go func() {
-		_, err := client.DrainNode(ctx, runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{}, func(runnerapi.Drain) {})
+		_, err := client.Nodes().Drain(ctx, runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{}, func(runnerapi.Drain) {})
 		failed <- err
 	}()
 	await.Closed(t, blocked, "the drain to begin")

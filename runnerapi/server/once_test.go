@@ -33,14 +33,14 @@ func TestTheSameCommandIsCarriedOutOnce(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	for i, tc := range []struct{ verb, method, path, body, other string }{
-		{"Deploy", "PUT", appPath, `{"image":"shop/web:1"}`, `{"image":"shop/web:2"}`},
-		{"Scale", "POST", appPath + "/scale", `{"replicas":2}`, `{"replicas":3}`},
-		{"Deploy", "PUT", appPath, `{"image":"shop/web:3"}`, `{"image":"shop/web:4"}`},
-		{"Rollback", "POST", appPath + "/rollback", `{}`, `{"revision":1}`},
-		{"PutSecret", "PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a":"1"}}`, `{"data":{"a":"2"}}`},
-		{"DeleteSecret", "DELETE", "/v1/namespaces/production/secrets/s", "", ""},
-		{"Pause", "POST", appPath + "/pause", "", ""},
-		{"Delete", "DELETE", appPath, "", ""},
+		{"Apps.Deploy", "PUT", appPath, `{"image":"shop/web:1"}`, `{"image":"shop/web:2"}`},
+		{"Apps.Scale", "POST", appPath + "/scale", `{"replicas":2}`, `{"replicas":3}`},
+		{"Apps.Deploy", "PUT", appPath, `{"image":"shop/web:3"}`, `{"image":"shop/web:4"}`},
+		{"Apps.Rollback", "POST", appPath + "/rollback", `{}`, `{"revision":1}`},
+		{"Secrets.Set", "PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a":"1"}}`, `{"data":{"a":"2"}}`},
+		{"Secrets.Delete", "DELETE", "/v1/namespaces/production/secrets/s", "", ""},
+		{"Apps.Pause", "POST", appPath + "/pause", "", ""},
+		{"Apps.Delete", "DELETE", appPath, "", ""},
 	} {
 		key := []string{"Idempotency-Key", fmt.Sprintf("key-%d", i)}
 		before := count(agent.Backend, tc.verb)
@@ -79,7 +79,7 @@ func TestACommandHasANameOfItsOwn(t *testing.T) {
 	resp, text := r.do("PUT", appPath, `{"image":"c"}`, "Idempotency-Key", "mine")
 	require.Less(t, resp.StatusCode, 300, string(text))
 	for _, c := range agent.Backend.Calls() {
-		if c.Verb == "Deploy" {
+		if c.Verb == "Apps.Deploy" {
 			name := c.Command
 			assert.NotEmpty(t, name)
 			assert.False(t, names[name], name)
@@ -111,30 +111,30 @@ func TestOperationsSayWhatBecameOfACommand(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
 	k := runnerapi.Key{Namespace: "production", Name: "web"}
-	app, err := c.Deploy(t.Context(), k, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
+	app, err := c.Apps().Deploy(t.Context(), k, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	op, err := c.Operation(t.Context(), app.Operation)
+	op, err := c.Operations().Get(t.Context(), app.Operation)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.OperationPending, op.State)
 	assert.Equal(t, "put-app", op.Command)
 	assert.Equal(t, runnertest.RunnerName, op.Runner)
 	agent.Backend.Finish(k)
-	op, err = c.Operation(t.Context(), app.Operation)
+	op, err = c.Operations().Get(t.Context(), app.Operation)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.OperationSucceeded, op.State)
 
-	missing, err := c.Deploy(t.Context(), k, runnerapi.AppSpec{Image: "missing"}, runnerapi.WriteOptions{})
+	missing, err := c.Apps().Deploy(t.Context(), k, runnerapi.AppSpec{Image: "missing"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	_, err = c.Wait(t.Context(), k, missing.Generation)
+	_, err = c.Apps().Wait(t.Context(), k, missing.Generation)
 	require.NoError(t, err)
-	op, err = c.Operation(t.Context(), missing.Operation)
+	op, err = c.Operations().Get(t.Context(), missing.Operation)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.OperationFailed, op.State)
 	assert.Equal(t, runnerapi.CauseImageNotFound, op.Diagnosis.Cause)
-	op, err = c.Operation(t.Context(), app.Operation)
+	op, err = c.Operations().Get(t.Context(), app.Operation)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.OperationSuperseded, op.State)
-	_, err = c.Operation(t.Context(), "nosuch")
+	_, err = c.Operations().Get(t.Context(), "nosuch")
 	known := &runnerapi.Error{}
 	require.ErrorAs(t, err, &known)
 	assert.Equal(t, runnerapi.CodeNotFound, known.Code)
@@ -146,18 +146,18 @@ func TestADeleteThatIsSentAgainTellsOfARelease(t *testing.T) {
 	backend := runnertest.NewBackend()
 	agent := runnertest.Start(t, backend)
 	c, key := agent.Client(), runnerapi.Key{Namespace: "production", Name: "guide"}
-	_, err := c.PutRelease(t.Context(), key, runnerapi.ReleaseSpec{Chart: runnerapi.ChartSource{Archive: []byte("chart")}}, runnerapi.WriteOptions{})
+	_, err := c.Releases().Deploy(t.Context(), key, runnerapi.ReleaseSpec{Chart: runnerapi.ChartSource{Archive: []byte("chart")}}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	var held atomic.Bool
 	backend.Intercept = func(_ context.Context, call runnertest.Call) error {
-		if call.Verb != "DeleteRelease" || held.Swap(true) {
+		if call.Verb != "Releases.Delete" || held.Swap(true) {
 			return nil
 		}
-		_, err := agent.Client().DeleteRelease(t.Context(), key, runnerapi.WriteOptions{IdempotencyKey: "that-replica"})
+		_, err := agent.Client().Releases().Delete(t.Context(), key, runnerapi.WriteOptions{IdempotencyKey: "that-replica"})
 		assert.NoError(t, err)
 		return errors.New("the answer is lost")
 	}
-	release, err := c.DeleteRelease(t.Context(), key, runnerapi.WriteOptions{IdempotencyKey: "held"})
+	release, err := c.Releases().Delete(t.Context(), key, runnerapi.WriteOptions{IdempotencyKey: "held"})
 	require.NoError(t, err, "the client has sent it again")
 	assert.True(t, held.Load())
 	assert.Equal(t, runnerapi.Release{Namespace: "production", Name: "guide", Status: runnerapi.ReleaseUninstalled}, release)
@@ -173,7 +173,7 @@ func TestACommandThatIsHeldLearnsThatItWasAnswered(t *testing.T) {
 			arrived, goOn := make(chan struct{}), make(chan struct{})
 			var held atomic.Bool
 			backend.Intercept = func(_ context.Context, call runnertest.Call) error {
-				if call.Verb == "DeleteConfigMap" && call.IdempotencyKey == "held" && !held.Swap(true) {
+				if call.Verb == "ConfigMaps.Delete" && call.IdempotencyKey == "held" && !held.Swap(true) {
 					close(arrived)
 					<-goOn
 				}

@@ -77,7 +77,7 @@ func (s *operationCalls) releaseOutcome(ctx context.Context, r backend.Record) (
 			return "", "", err
 		}
 	}
-	history, err := s.releases.ReleaseHistory(ctx, r.Target)
+	history, err := s.releases.History(ctx, r.Target)
 	known := &runnerapi.Error{}
 	switch {
 	case errors.As(err, &known) && known.Code == problem.NotFound && (r.Command == "delete-release" || was.Status == runnerapi.ReleaseUninstalled):

@@ -151,7 +151,7 @@ func TestABodyIsWhatItsTypeSays(t *testing.T) {
 func TestHeadIsGetWithoutItsBody(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
-	_, err := agent.Client().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
+	_, err := agent.Client().Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	for path, want := range map[string]struct {
 		status int

@@ -29,7 +29,7 @@ func recorded(t *testing.T, store recording.Store) (*runnertest.Agent, *policy.P
 	agent.Stop()
 	agent.Recorder = recording.New(store)
 	agent.Start()
-	_, err = agent.Client().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err = agent.Client().Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	log.take(t, 1)
 	return agent, p, log
@@ -49,7 +49,7 @@ func TestASessionIsRecorded(t *testing.T) {
 	said := ""
 	var out, errs bytes.Buffer
 	s := runnerapi.ExecStreams{Stdout: &out, Stderr: &errs, Recorded: func(id string) { said = id }}
-	code, err := agent.Client().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"exit", "3"}}, s)
+	code, err := agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"exit", "3"}}, s)
 	require.NoError(t, err)
 	assert.Equal(t, 3, code)
 	assert.Equal(t, []string{"out", "err"}, []string{out.String(), errs.String()})
@@ -69,7 +69,7 @@ func TestASessionIsRecorded(t *testing.T) {
 	}
 
 	in := bytes.NewBufferString("typed unseen")
-	_, err = agent.Client().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hush"}, Stdin: true}, runnerapi.ExecStreams{Stdin: in, Stdout: &out, Recorded: s.Recorded})
+	_, err = agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hush"}, Stdin: true}, runnerapi.ExecStreams{Stdin: in, Stdout: &out, Recorded: s.Recorded})
 	require.NoError(t, err)
 	assert.NotContains(t, cast(t, store, said), "typed unseen")
 }
@@ -80,7 +80,7 @@ func TestSizesAreRecorded(t *testing.T) {
 	agent, _, _ := recorded(t, store)
 	said, sizes := "", make(chan runnerapi.TerminalSize, 1)
 	sizes <- runnerapi.TerminalSize{Width: 1, Height: 7}
-	_, err := agent.Client().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"size"}, TTY: true},
+	_, err := agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"size"}, TTY: true},
 		runnerapi.ExecStreams{Stdout: io.Discard, Resize: sizes, Recorded: func(id string) { said = id }})
 	require.NoError(t, err)
 	assert.Contains(t, cast(t, store, said), `"r", "1x7"]`)
@@ -106,7 +106,7 @@ func TestNoRecordingNoSession(t *testing.T) {
 	store := closing{recording.Files{Dir: t.TempDir()}, make(chan struct{}, 1)}
 	agent, _, log := recorded(t, store)
 	exec := func() error {
-		_, err := agent.Client().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"flood"}}, runnerapi.ExecStreams{Stdout: io.Discard})
+		_, err := agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"flood"}}, runnerapi.ExecStreams{Stdout: io.Discard})
 		return err
 	}
 	e := problemOf(t, exec())
@@ -122,7 +122,7 @@ func TestNoRecordingNoSession(t *testing.T) {
 
 func TestAFullRecordingEndsTheCommand(t *testing.T) {
 	agent, _, _ := recorded(t, recording.Files{Dir: t.TempDir()})
-	_, err := agent.Client().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"flood"}}, runnerapi.ExecStreams{Stdout: io.Discard})
+	_, err := agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"flood"}}, runnerapi.ExecStreams{Stdout: io.Discard})
 	assert.Equal(t, runnerapi.CodeRecordingFull, problemOf(t, err).Code)
 	nothingIsLeft(t, agent)
 }
@@ -135,7 +135,7 @@ func TestASessionEndsThatIsToBeRecorded(t *testing.T) {
 	p.Set(doc, nil)
 	done := make(chan error, 1)
 	go func() {
-		_, err := agent.Client().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang"}},
+		_, err := agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang"}},
 			runnerapi.ExecStreams{Recorded: func(string) { t.Error("it is not recorded") }})
 		done <- err
 	}()
@@ -155,7 +155,7 @@ func TestACallerWhoLeavesEndsTheRecording(t *testing.T) {
 	ctx, cancel := context.WithCancel(ctxFor(t))
 	said, done := make(chan string, 1), make(chan error, 1)
 	go func() {
-		_, err := agent.Client().Exec(ctx, web, runnerapi.ExecOptions{Command: []string{"hang"}}, runnerapi.ExecStreams{Recorded: func(id string) { said <- id }})
+		_, err := agent.Client().Apps().Exec(ctx, web, runnerapi.ExecOptions{Command: []string{"hang"}}, runnerapi.ExecStreams{Recorded: func(id string) { said <- id }})
 		done <- err
 	}()
 	id := await.Receive(t, said, "the ID of the recording")
@@ -164,7 +164,7 @@ func TestACallerWhoLeavesEndsTheRecording(t *testing.T) {
 	require.Error(t, await.Receive(t, done, "the end of the command"))
 	await.Until(t, "the recording has ended", func() bool { return bytes.Contains([]byte(cast(t, store, id)), []byte(`"ended"`)) })
 	for range 20 { // each gives its place back
-		_, err := agent.Client().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"panic"}}, runnerapi.ExecStreams{})
+		_, err := agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"panic"}}, runnerapi.ExecStreams{})
 		require.Error(t, err)
 		assert.NotEqual(t, runnerapi.CodeRecordingUnavailable, codeOf(t, err))
 	}

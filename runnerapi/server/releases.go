@@ -76,7 +76,7 @@ func (s *releaseCalls) putRelease(ctx context.Context, in *struct {
 		return nil, err
 	}
 	return s.command(ctx, in.Release, in.WaitRelease, func(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
-		return s.releases.PutRelease(ctx, key, in.Body, s.releaseOptions(ctx, in.Write))
+		return s.releases.Deploy(ctx, key, in.Body, s.releaseOptions(ctx, in.Write))
 	})
 }
 
@@ -90,7 +90,7 @@ func (s *releaseCalls) rollbackRelease(ctx context.Context, in *struct {
 		return nil, err
 	}
 	return s.command(ctx, in.Release, in.WaitRelease, func(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
-		return s.releases.RollbackRelease(ctx, key, in.Body, s.releaseOptions(ctx, in.Write))
+		return s.releases.Rollback(ctx, key, in.Body, s.releaseOptions(ctx, in.Write))
 	})
 }
 
@@ -100,7 +100,7 @@ func (s *releaseCalls) deleteRelease(ctx context.Context, in *struct {
 	params.WaitRelease
 }) (*releaseOutput, error) {
 	return s.command(ctx, in.Release, in.WaitRelease, func(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
-		return s.releases.DeleteRelease(ctx, key, s.releaseOptions(ctx, in.Write))
+		return s.releases.Delete(ctx, key, s.releaseOptions(ctx, in.Write))
 	})
 }
 
@@ -134,7 +134,7 @@ func (s *releaseCalls) command(ctx context.Context, p params.Release, w params.W
 func (s *releaseCalls) outcome(ctx context.Context, key runnerapi.Key, was runnerapi.Release, wait time.Duration) (runnerapi.Release, error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	now, err := s.releases.WaitRelease(waiting, key)
+	now, err := s.releases.Wait(waiting, key)
 	known := &runnerapi.Error{}
 	switch {
 	case errors.As(err, &known) && known.Code == problem.NotFound:
@@ -146,16 +146,16 @@ func (s *releaseCalls) outcome(ctx context.Context, key runnerapi.Key, was runne
 }
 
 func (s *releaseCalls) getRelease(ctx context.Context, in *params.Release) (*releaseOutput, error) {
-	release, err := s.releases.GetRelease(ctx, runnerapi.Key(*in))
+	release, err := s.releases.Get(ctx, runnerapi.Key(*in))
 	return &releaseOutput{Status: http.StatusOK, Body: release}, err
 }
 
 func (s *releaseCalls) listReleases(ctx context.Context, in *params.Namespace) (*releaseListOutput, error) {
-	items, err := s.releases.ListReleases(ctx, in.Namespace)
+	items, err := s.releases.List(ctx, in.Namespace)
 	return &releaseListOutput{Body: runnerapi.ReleaseList{Items: notNil(items)}}, err
 }
 
 func (s *releaseCalls) releaseHistory(ctx context.Context, in *params.Release) (*releaseListOutput, error) {
-	items, err := s.releases.ReleaseHistory(ctx, runnerapi.Key(*in))
+	items, err := s.releases.History(ctx, runnerapi.Key(*in))
 	return &releaseListOutput{Body: runnerapi.ReleaseList{Items: notNil(items)}}, err
 }

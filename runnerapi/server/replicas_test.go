@@ -16,11 +16,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // ill is a replica that is connected and of no use: its API server is away.
 type ill struct {
-	fullBackend
+	backend.Apps
 	asked atomic.Int64
 }
 
@@ -65,19 +66,19 @@ func takeTurns(t *testing.T, addresses ...string) string {
 // anything: the next try is another's.
 func TestAnIllReplicaCostsNoCall(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
-	sick := &ill{fullBackend: agent.Backend}
+	sick := &ill{Apps: agent.Backend.Apps()}
 	config := agent.ClientConfig()
 	config.EdgeAddresses = []string{takeTurns(t, serveTLS(t, agent, sick).address, agent.Address)}
 	config.Patience = time.Minute
 	key := runnerapi.Key{Namespace: "production", Name: "web"}
-	_, err := agent.Client().Deploy(t.Context(), key, runnerapi.AppSpec{Image: "example.com/web:1"}, runnerapi.WriteOptions{})
+	_, err := agent.Client().Apps().Deploy(t.Context(), key, runnerapi.AppSpec{Image: "example.com/web:1"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 
 	client, err := client.New(config)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	for range 3 {
-		_, err := client.Get(t.Context(), key)
+		_, err := client.Apps().Get(t.Context(), key)
 		require.NoError(t, err)
 	}
 	assert.EqualValues(t, 1, sick.asked.Load(), "the connection to the other one is kept")

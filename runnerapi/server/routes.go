@@ -13,7 +13,7 @@ type routeListOutput struct{ Body runnerapi.RouteList }
 // routeCalls are the calls about public routes.
 type routeCalls struct {
 	*calls
-	public backend.PublicRoutes
+	public backend.Routes
 }
 
 func (s *routeCalls) routes() {
@@ -23,7 +23,7 @@ func (s *routeCalls) routes() {
 }
 
 func (s *routeCalls) listRoutes(ctx context.Context, _ *struct{}) (*routeListOutput, error) {
-	items, err := s.public.ListRoutes(ctx)
+	items, err := s.public.List(ctx)
 	items = guard.Seen(ctx, s.guard, items, func(r runnerapi.Route) string { return r.Namespace })
 	return &routeListOutput{Body: runnerapi.RouteList{Items: notNil(items)}}, err
 }

@@ -38,12 +38,12 @@ func (s *secretCalls) putSecret(ctx context.Context, in *struct {
 	if err := invalid(in.Body.Validate()); err != nil {
 		return nil, err
 	}
-	secret, err := s.secrets.PutSecret(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
+	secret, err := s.secrets.Set(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
 	return &secretOutput{Body: secret}, err
 }
 
 func (s *secretCalls) getSecret(ctx context.Context, in *params.Object) (*secretOutput, error) {
-	secret, err := s.secrets.GetSecret(ctx, objectKey(*in))
+	secret, err := s.secrets.Get(ctx, objectKey(*in))
 	return &secretOutput{Body: secret}, err
 }
 
@@ -51,10 +51,10 @@ func (s *secretCalls) deleteSecret(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*emptyOutput, error) {
-	return &emptyOutput{}, s.secrets.DeleteSecret(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
+	return &emptyOutput{}, s.secrets.Delete(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }
 
 func (s *secretCalls) listSecrets(ctx context.Context, in *params.Namespace) (*secretListOutput, error) {
-	items, err := s.secrets.ListSecrets(ctx, in.Namespace)
+	items, err := s.secrets.List(ctx, in.Namespace)
 	return &secretListOutput{Body: runnerapi.SecretList{Items: notNil(items)}}, err
 }

@@ -25,7 +25,7 @@ func TestDrain(t *testing.T) {
 	agent.Stop()
 	agent.Drain = time.Minute
 	agent.Start()
-	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	r := newRaw(t, agent)
 	type answer struct {
@@ -44,7 +44,7 @@ func TestDrain(t *testing.T) {
 	follow := ask(appPath + "/logs?follow=true")
 	waiting := func() (n int) {
 		for _, call := range agent.Backend.Calls() {
-			if call.Verb == "Wait" || call.Verb == "Logs" {
+			if call.Verb == "Apps.Wait" || call.Verb == "Apps.Logs" {
 				n++
 			}
 		}

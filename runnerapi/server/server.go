@@ -32,19 +32,17 @@ import (
 // Config configures New.
 type Config struct {
 	Apps       backend.Apps
-	Meter      backend.AppMeter
 	Monitoring backend.Monitoring
-	Insides    backend.Insides
+	Sessions   backend.Sessions
 	Secrets    backend.Secrets
 	ConfigMaps backend.ConfigMaps
 	Namespaces backend.Namespaces
-	Clusters   backend.Clusters
+	Cluster    backend.Cluster
 	Nodes      backend.Nodes
+	Events     backend.Events
 	Sources    backend.Sources
 	Manifests  backend.Manifests
-	Joins      backend.Joins
-	// PublicRoutes lists the routes of the public.
-	PublicRoutes backend.PublicRoutes
+	Routes     backend.Routes
 	// Kubernetes is the cluster's own API. If nil, no request is forwarded to it.
 	Kubernetes backend.KubernetesAPI
 	Releases   backend.Releases
@@ -161,9 +159,9 @@ func nouns(c Config, s *calls) []noun {
 	work := &appWork{calls: s, apps: c.Apps, outcomes: c.Outcomes}
 	return []noun{
 		&appCalls{work}, &lifecycleCalls{work}, &operationCalls{s, c.Journal, c.Outcomes, c.Releases}, &eventCalls{work}, &logCalls{work},
-		&jobCalls{work}, &pipelineCalls{work}, &sessionCalls{s, c.Insides, c.Recorder, s.guard.Audit},
-		&secretCalls{s, c.Secrets}, &configMapCalls{s, c.ConfigMaps}, &metricsCalls{s, c.Meter}, &monitoringCalls{s, c.Monitoring}, &namespaceCalls{s, c.Namespaces},
-		&clusterCalls{s, c.Clusters}, &nodeCalls{s, c.Nodes}, &sourceCalls{s, c.Sources}, &manifestCalls{s, c.Manifests}, &joinCalls{s, c.Joins}, &routeCalls{s, c.PublicRoutes},
+		&jobCalls{work}, &pipelineCalls{work}, &sessionCalls{s, c.Sessions, c.Recorder, s.guard.Audit},
+		&secretCalls{s, c.Secrets}, &configMapCalls{s, c.ConfigMaps}, &metricsCalls{s, c.Monitoring}, &monitoringCalls{s, c.Monitoring}, &namespaceCalls{s, c.Namespaces},
+		&clusterCalls{s, c.Cluster}, &nodeCalls{s, c.Nodes, c.Events}, &sourceCalls{s, c.Sources}, &manifestCalls{s, c.Manifests}, &joinCalls{s, c.Nodes}, &routeCalls{s, c.Routes},
 		&releaseCalls{s, c.Releases}, &auditCalls{s, c.Audit}, &buildCalls{s, c.Builds},
 	}
 }

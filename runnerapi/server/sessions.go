@@ -38,7 +38,7 @@ type portForwardInput struct {
 // sessionCalls are the calls that reach into an App's pods.
 type sessionCalls struct {
 	*calls
-	insides  backend.Insides
+	sessions backend.Sessions
 	recorder backend.Recorder
 	audited  *audit.Log
 }
@@ -65,7 +65,7 @@ func switching(protocol string) map[string]*huma.Response {
 func (s *sessionCalls) exec(ctx context.Context, in *execInput) (*streamOutput, error) {
 	opts := runnerapi.ExecOptions{Command: in.Command, Pod: in.Pod, Container: in.Container, Stdin: in.Stdin, TTY: in.TTY}
 	run, err := request.Limited(ctx, s.timeout, func(ctx context.Context) (runnerapi.Execution, error) {
-		return s.insides.Exec(ctx, appKey(in.App), opts)
+		return s.sessions.Exec(ctx, appKey(in.App), opts)
 	})
 	if err != nil {
 		return nil, s.wireError(ctx, err)
@@ -122,7 +122,7 @@ func (l logged) Run(ctx context.Context) error { return l.calls.unrecorded(l.Rec
 
 func (s *sessionCalls) portForward(ctx context.Context, in *portForwardInput) (*streamOutput, error) {
 	forward, err := request.Limited(ctx, s.timeout, func(ctx context.Context) (runnerapi.Forwarding, error) {
-		return s.insides.PortForward(ctx, appKey(in.App), runnerapi.PortForwardOptions{Port: in.Port, Pod: in.Pod})
+		return s.sessions.PortForward(ctx, appKey(in.App), runnerapi.PortForwardOptions{Port: in.Port, Pod: in.Pod})
 	})
 	if err != nil {
 		return nil, s.wireError(ctx, err)

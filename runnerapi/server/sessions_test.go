@@ -25,7 +25,7 @@ func insideOf(t *testing.T) (*runnertest.Agent, *client.Client) {
 	t.Helper()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
-	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	return agent, c
 }
@@ -40,7 +40,7 @@ func TestExec(t *testing.T) {
 	_, c := insideOf(t)
 	for _, code := range []string{"0", "3", "137"} {
 		var out, errs bytes.Buffer
-		got, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"exit", code}}, runnerapi.ExecStreams{Stdout: &out, Stderr: &errs})
+		got, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"exit", code}}, runnerapi.ExecStreams{Stdout: &out, Stderr: &errs})
 		require.NoError(t, err)
 		assert.Equal(t, []string{code, "out", "err"}, []string{strconv.Itoa(got), out.String(), errs.String()})
 	}
@@ -52,7 +52,7 @@ func TestExecCarriesEveryByte(t *testing.T) {
 	const size = 8 << 20
 	sent, got := sha256.New(), sha256.New()
 	in := io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{1}), size), sent)
-	_, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"cat"}, Stdin: true}, runnerapi.ExecStreams{Stdin: in, Stdout: got})
+	_, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"cat"}, Stdin: true}, runnerapi.ExecStreams{Stdin: in, Stdout: got})
 	require.NoError(t, err)
 	assert.Equal(t, sent.Sum(nil), got.Sum(nil))
 }
@@ -66,7 +66,7 @@ func TestExecWithATerminal(t *testing.T) {
 	out := &answers{want: map[string]func(){
 		"80x24\r\n": func() { go func() { sizes <- runnerapi.TerminalSize{Width: 1, Height: 2} }() },
 	}}
-	code, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"size"}, TTY: true}, runnerapi.ExecStreams{Stdout: out, Resize: sizes})
+	code, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"size"}, TTY: true}, runnerapi.ExecStreams{Stdout: out, Resize: sizes})
 	require.NoError(t, err)
 	assert.Zero(t, code)
 	assert.Equal(t, "80x24\r\n1x2\r\n", out.String())
@@ -93,7 +93,7 @@ func TestWhoLeavesTakesTheCommandAlong(t *testing.T) {
 		ctx, cancel := context.WithCancel(ctxFor(t))
 		began := make(chan error, 1)
 		go func() {
-			_, err := c.Exec(ctx, web, runnerapi.ExecOptions{Command: []string{command}}, runnerapi.ExecStreams{Stdout: io.Discard})
+			_, err := c.Apps().Exec(ctx, web, runnerapi.ExecOptions{Command: []string{command}}, runnerapi.ExecStreams{Stdout: io.Discard})
 			began <- err
 		}()
 		await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
@@ -103,7 +103,7 @@ func TestWhoLeavesTakesTheCommandAlong(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang"}}, runnerapi.ExecStreams{})
+		_, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang"}}, runnerapi.ExecStreams{})
 		done <- err
 	}()
 	await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
@@ -124,15 +124,15 @@ func TestRefusalsInside(t *testing.T) {
 	agent, c := insideOf(t)
 	for name, call := range map[string]func() error{
 		"not_found": func() error {
-			_, err := c.Exec(ctxFor(t), runnerapi.Key{Namespace: web.Namespace, Name: "nowhere"}, runnerapi.ExecOptions{Command: []string{"cat"}}, runnerapi.ExecStreams{})
+			_, err := c.Apps().Exec(ctxFor(t), runnerapi.Key{Namespace: web.Namespace, Name: "nowhere"}, runnerapi.ExecOptions{Command: []string{"cat"}}, runnerapi.ExecStreams{})
 			return err
 		},
 		"invalid_request": func() error {
-			_, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{}, runnerapi.ExecStreams{})
+			_, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{}, runnerapi.ExecStreams{})
 			return err
 		},
 		"invalid": func() error {
-			_, err := c.PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 70_000})
+			_, err := c.Apps().PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 70_000})
 			return err
 		},
 	} {
@@ -141,7 +141,7 @@ func TestRefusalsInside(t *testing.T) {
 		assert.NotEmpty(t, known.Fix, name)
 		assert.NotEmpty(t, known.RequestID, name)
 	}
-	_, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"panic"}}, runnerapi.ExecStreams{})
+	_, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"panic"}}, runnerapi.ExecStreams{})
 	require.Error(t, err)
 	nothingIsLeft(t, agent)
 
@@ -159,7 +159,7 @@ func TestAnotherAgentIsNotTalkedTo(t *testing.T) {
 	c, err := client.New(config)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	_, err = c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"cat"}}, runnerapi.ExecStreams{})
+	_, err = c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"cat"}}, runnerapi.ExecStreams{})
 	known := &runnerapi.Error{}
 	require.ErrorAs(t, err, &known)
 	assert.Equal(t, client.CodeUntrusted, known.Code)
@@ -167,7 +167,7 @@ func TestAnotherAgentIsNotTalkedTo(t *testing.T) {
 
 func TestPortForward(t *testing.T) {
 	agent, c := insideOf(t)
-	conn, err := c.PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 7})
+	conn, err := c.Apps().PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 7})
 	require.NoError(t, err)
 	const size = 8 << 20
 	sent, got := sha256.New(), sha256.New()
@@ -184,7 +184,7 @@ func TestPortForward(t *testing.T) {
 	require.NoError(t, conn.Close())
 	nothingIsLeft(t, agent)
 
-	conn, err = c.PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 81})
+	conn, err = c.Apps().PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 81})
 	require.NoError(t, err)
 	_, err = conn.Read(make([]byte, 1))
 	known := &runnerapi.Error{}
@@ -196,14 +196,14 @@ func TestPortForward(t *testing.T) {
 // TestAConnectionThatIsNotRead keeps nobody from the agent, and ends with it.
 func TestAConnectionThatIsNotRead(t *testing.T) {
 	agent, c := insideOf(t)
-	conn, err := c.PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 9})
+	conn, err := c.Apps().PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 9})
 	require.NoError(t, err)
 	wrote := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(conn, endless{})
 		wrote <- err
 	}()
-	_, err = c.Get(ctxFor(t), web)
+	_, err = c.Apps().Get(ctxFor(t), web)
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
 	require.Error(t, await.Receive(t, wrote, "the end of the writing"))
@@ -216,12 +216,12 @@ func TestInsideEndsWithThePolicy(t *testing.T) {
 	p := newAsked(func(runnerapi.Intent) error { return nil })
 	agent, log := watched(t, p)
 	c := agent.Client()
-	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	log.take(t, 1)
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang", "secret"}}, runnerapi.ExecStreams{})
+		_, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang", "secret"}}, runnerapi.ExecStreams{})
 		done <- err
 	}()
 	await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })

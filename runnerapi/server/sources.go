@@ -47,17 +47,17 @@ func (s *sourceCalls) putSource(ctx context.Context, in *struct {
 	if err := invalid(bad); err != nil {
 		return nil, err
 	}
-	source, err := s.sources.PutSource(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
+	source, err := s.sources.Set(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
 	return &sourceOutput{Body: source}, err
 }
 
 func (s *sourceCalls) getSource(ctx context.Context, in *params.Object) (*sourceOutput, error) {
-	source, err := s.sources.GetSource(ctx, objectKey(*in))
+	source, err := s.sources.Get(ctx, objectKey(*in))
 	return &sourceOutput{Body: source}, err
 }
 
 func (s *sourceCalls) listSources(ctx context.Context, in *params.Namespace) (*sourceListOutput, error) {
-	items, err := s.sources.ListSources(ctx, in.Namespace)
+	items, err := s.sources.List(ctx, in.Namespace)
 	return &sourceListOutput{Body: runnerapi.SourceList{Items: notNil(items)}}, err
 }
 
@@ -65,7 +65,7 @@ func (s *sourceCalls) syncSource(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*sourceOutput, error) {
-	source, err := s.sources.SyncSource(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
+	source, err := s.sources.Sync(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 	return &sourceOutput{Body: source}, err
 }
 
@@ -73,5 +73,5 @@ func (s *sourceCalls) deleteSource(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*emptyOutput, error) {
-	return &emptyOutput{}, s.sources.DeleteSource(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
+	return &emptyOutput{}, s.sources.Delete(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }

@@ -53,7 +53,7 @@ func TestTheAgentLetsOnlyRunnersIn(t *testing.T) {
 			c, err := client.New(config)
 			require.NoError(t, err)
 			defer c.Close()
-			_, err = c.Cluster(ctxFor(t))
+			_, err = c.Cluster().Get(ctxFor(t))
 			assert.Equal(t, tc.code, codeOf(t, err), "%v", err)
 			assert.Empty(t, said.String(), "it is final: the client does not try again")
 		})
@@ -71,7 +71,7 @@ func TestACAOfAnotherRoleMakesNoRunner(t *testing.T) {
 		c, err := client.New(config)
 		require.NoError(t, err)
 		defer c.Close()
-		_, err = c.Cluster(ctxFor(t))
+		_, err = c.Cluster().Get(ctxFor(t))
 		assert.Equal(t, client.CodeRefused, codeOf(t, err), "%s: %v", signer, err)
 	}
 	assert.Empty(t, agent.Backend.Calls())
@@ -82,7 +82,7 @@ func TestACAOfAnotherRoleMakesNoAgent(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	for _, signer := range othersThan(trustanchor.RoleAgent) {
 		cert := agent.CA.IssueBy(t, signer, credentials.AgentURI(runnertest.TrustDomain, "a1"), runnertest.ServerName)
-		_, err := serveWith(t, agent, agent.Backend, cert, zerolog.Nop()).Client().Cluster(ctxFor(t))
+		_, err := serveWith(t, agent, agent.Backend.Apps(), cert, zerolog.Nop()).Client().Cluster().Get(ctxFor(t))
 		assert.Equal(t, client.CodeUntrusted, codeOf(t, err), "%s: %v", signer, err)
 	}
 	assert.Empty(t, agent.Backend.Calls())
@@ -106,7 +106,7 @@ func TestTheRunnerTalksToTheRightAgentOnly(t *testing.T) {
 		"another's domain ": agent.CA.Issue(t, credentials.AgentURI("example.org", "a1"), runnertest.ServerName),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := serveWith(t, agent, agent.Backend, cert, zerolog.Nop()).Client().Cluster(ctxFor(t))
+			_, err := serveWith(t, agent, agent.Backend.Apps(), cert, zerolog.Nop()).Client().Cluster().Get(ctxFor(t))
 			assert.Equal(t, client.CodeUntrusted, codeOf(t, err), "%v", err)
 		})
 	}
@@ -128,7 +128,7 @@ func TestAnAgentThatCannotBeReached(t *testing.T) {
 			c, err := client.New(config)
 			require.NoError(t, err)
 			defer c.Close()
-			_, err = c.Cluster(ctxFor(t))
+			_, err = c.Cluster().Get(ctxFor(t))
 			assert.Equal(t, client.CodeUnreachable, codeOf(t, err))
 			assert.Contains(t, err.Error(), "agent a1 could not be reached for")
 			t.Log(err)
@@ -144,7 +144,7 @@ func TestAnyOfTheEdgesWillDo(t *testing.T) {
 	c, err := client.New(config)
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = c.Cluster(ctxFor(t))
+	_, err = c.Cluster().Get(ctxFor(t))
 	require.NoError(t, err)
 }
 
@@ -160,7 +160,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(ctxFor(t))
 	failed := make(chan error, 1)
 	go func() {
-		_, err := c.Cluster(ctx)
+		_, err := c.Cluster().Get(ctx)
 		failed <- err
 	}()
 	await.Receive(t, entered, "the call")
@@ -169,7 +169,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 
 	ctx, cancel = context.WithTimeout(ctxFor(t), 300*time.Millisecond)
 	defer cancel()
-	_, err := c.Cluster(ctx)
+	_, err := c.Cluster().Get(ctx)
 	assert.Equal(t, client.CodeUnreachable, codeOf(t, err))
 }
 

@@ -181,12 +181,12 @@ func TestAWaitTellsOfItsOwnWrite(t *testing.T) {
 				backend, path := runnertest.NewBackend(), "/v1/namespaces/production/"+kind+"/web"
 				var followed atomic.Bool
 				backend.Intercept = func(ctx context.Context, call runnertest.Call) error {
-					if image == "" || call.Verb != "Wait" || followed.Swap(true) {
+					if image == "" || call.Verb != "Apps.Wait" || followed.Swap(true) {
 						return nil
 					}
-					app, err := backend.Get(ctx, call.Key)
+					app, err := backend.Apps().Get(ctx, call.Key)
 					app.Spec.Image = image
-					_, failed := backend.Deploy(ctx, call.Key, app.Spec, runnerapi.WriteOptions{})
+					_, failed := backend.Apps().Deploy(ctx, call.Key, app.Spec, runnerapi.WriteOptions{})
 					return errors.Join(err, failed)
 				}
 				r := newRaw(t, runnertest.Start(t, backend))
@@ -228,7 +228,7 @@ func TestACallThatTheClusterDoesNotAnswer(t *testing.T) {
 	b := runnertest.NewBackend()
 	b.Intercept = func(ctx context.Context, _ runnertest.Call) error { <-ctx.Done(); return ctx.Err() }
 	h := server.New(server.Config{
-		Apps: b, Clusters: b, TrustDomain: runnertest.TrustDomain, CallTimeout: 50 * time.Millisecond, Log: zerolog.Nop(),
+		Apps: b.Apps(), Cluster: b.Cluster(), TrustDomain: runnertest.TrustDomain, CallTimeout: 50 * time.Millisecond, Log: zerolog.Nop(),
 	})
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, verified(t, http.MethodGet, "/v1/cluster"))
@@ -240,7 +240,7 @@ func TestAPanicIsAnswered(t *testing.T) {
 	b := runnertest.NewBackend()
 	b.Intercept = func(context.Context, runnertest.Call) error { panic("secret detail") }
 	var log strings.Builder
-	h := server.New(server.Config{Apps: b, Clusters: b, TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})
+	h := server.New(server.Config{Apps: b.Apps(), Cluster: b.Cluster(), TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})
 	for _, path := range []string{"/v1/cluster", appPath + "/logs"} {
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, verified(t, http.MethodGet, path))
@@ -253,7 +253,7 @@ func TestAPanicIsAnswered(t *testing.T) {
 func TestOneLogLinePerCallWithoutItsBody(t *testing.T) {
 	b := runnertest.NewBackend()
 	var log strings.Builder
-	h := server.New(server.Config{Secrets: b, TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})
+	h := server.New(server.Config{Secrets: b.Secrets(), TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})
 	req := verified(t, http.MethodPut, "/v1/namespaces/production/secrets/s?dryRun=true")
 	req.Body, req.ContentLength = io.NopCloser(strings.NewReader(`{"data":{"a":"hunter2"}}`)), -1
 	req.Header.Set("Content-Type", "application/json")

@@ -45,7 +45,7 @@ func (b *bench) deploySeries(ctx context.Context, first int, then func(runnerapi
 			return took, err
 		}
 		start := time.Now()
-		app, err := b.client.Deploy(ctx, key, b.spec(version), runnerapi.WriteOptions{})
+		app, err := b.client.Apps().Deploy(ctx, key, b.spec(version), runnerapi.WriteOptions{})
 		if err != nil {
 			return took, err
 		}
@@ -66,7 +66,7 @@ func (b *bench) deploySeries(ctx context.Context, first int, then func(runnerapi
 func (b *rig) awaitRollout(ctx context.Context, key runnerapi.Key, generation int64) error {
 	ctx, cancel := context.WithTimeout(ctx, seenTimeout)
 	defer cancel()
-	app, err := b.client.Wait(ctx, key, generation)
+	app, err := b.client.Apps().Wait(ctx, key, generation)
 	if err == nil && app.Status.Phase != runnerapi.PhaseHealthy {
 		err = fmt.Errorf("of App %s: it is %s, not healthy", key, app.Status.Phase)
 	}

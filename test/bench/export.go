@@ -21,7 +21,7 @@ func (b *bench) export(ctx context.Context, spec runnerapi.AppSpec) ([]unstructu
 	if err != nil {
 		return nil, err
 	}
-	if _, err := b.client.Deploy(ctx, key, spec, runnerapi.WriteOptions{}); err != nil {
+	if _, err := b.client.Apps().Deploy(ctx, key, spec, runnerapi.WriteOptions{}); err != nil {
 		return nil, err
 	}
 	if _, err := ready(ctx); err != nil {

@@ -26,7 +26,7 @@ func (b *bench) fillApps(ctx context.Context) error {
 		}
 	}
 	err := b.each(ctx, b.Apps, "deployed", func(ctx context.Context, i int) error {
-		_, err := b.client.Deploy(ctx, b.app(i), b.spec(0), runnerapi.WriteOptions{})
+		_, err := b.client.Apps().Deploy(ctx, b.app(i), b.spec(0), runnerapi.WriteOptions{})
 		return err
 	})
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *bench) spec(version int) runnerapi.AppSpec {
 
 // simulatedNamespace lets the agent create a namespace and sends its pods to simulated nodes.
 func (b *bench) simulatedNamespace(ctx context.Context, name string) error {
-	if _, err := b.client.PutNamespace(ctx, name, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{}); err != nil {
+	if _, err := b.client.Namespaces().Set(ctx, name, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{}); err != nil {
 		return err
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": cluster.Simulate()}})
@@ -81,7 +81,7 @@ func (b *bench) awaitHealthy(ctx context.Context) error {
 	tick := time.NewTicker(healthyInterval)
 	defer tick.Stop()
 	for {
-		apps, err := b.client.List(ctx, "")
+		apps, err := b.client.Apps().List(ctx, "")
 		if err != nil {
 			return err
 		}

@@ -16,14 +16,14 @@ func (b *bench) measureLists(ctx context.Context) error {
 	var took, one durations
 	for i := range warmups + b.Lists {
 		start := time.Now()
-		if _, err := b.client.Get(ctx, b.app(i)); err != nil {
+		if _, err := b.client.Apps().Get(ctx, b.app(i)); err != nil {
 			return err
 		}
 		if i >= warmups {
 			one = append(one, time.Since(start))
 		}
 		start = time.Now()
-		apps, err := b.client.List(ctx, "")
+		apps, err := b.client.Apps().List(ctx, "")
 		if err != nil {
 			return err
 		}

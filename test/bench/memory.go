@@ -66,7 +66,7 @@ func (b *bench) awaitServed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return harness.Eventually(ctx, "the agent serves", func(ctx context.Context) error {
-		apps, err := b.client.List(ctx, "")
+		apps, err := b.client.Apps().List(ctx, "")
 		if err == nil && len(apps) < b.Apps {
 			err = fmt.Errorf("it knows %d Apps of %d", len(apps), b.Apps)
 		}

@@ -34,7 +34,7 @@ type way struct {
 // first equally often. The time counts from the call, or the start of the command, until the API
 // server reports a ready pod.
 func (b *bench) measureReady(ctx context.Context) error {
-	if _, err := b.client.PutNamespace(ctx, readyNamespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{}); err != nil {
+	if _, err := b.client.Namespaces().Set(ctx, readyNamespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{}); err != nil {
 		return err
 	}
 	ways, err := b.ways(ctx)
@@ -118,7 +118,7 @@ func (b *bench) ways(ctx context.Context) ([]*way, error) {
 	byClient := runnerapi.Key{Namespace: readyNamespace, Name: "by-client"}
 	return []*way{
 		{id: "client", title: "a deploy by the Go client", remove: b.removeApp(byClient), start: func(ctx context.Context) error {
-			_, err := b.client.Deploy(ctx, byClient, spec, runnerapi.WriteOptions{})
+			_, err := b.client.Apps().Deploy(ctx, byClient, spec, runnerapi.WriteOptions{})
 			return err
 		}},
 		{id: "command", title: "pipeops-runner deploy", remove: b.removeApp(key), start: func(ctx context.Context) error {
@@ -151,7 +151,7 @@ func (b *bench) write(name string, what any) (string, error) {
 }
 
 func (b *bench) removeApp(key runnerapi.Key) func(context.Context) error {
-	return func(ctx context.Context) error { return b.client.Delete(ctx, key, runnerapi.WriteOptions{}) }
+	return func(ctx context.Context) error { return b.client.Apps().Delete(ctx, key, runnerapi.WriteOptions{}) }
 }
 
 // awaitEmpty waits until nothing is left of what was deployed last.
@@ -167,7 +167,7 @@ func (b *bench) awaitEmpty(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		apps, err := b.client.List(ctx, readyNamespace)
+		apps, err := b.client.Apps().List(ctx, readyNamespace)
 		if left := len(pods.Items) + len(workloads.Items) + len(apps); err == nil && left > 0 {
 			err = fmt.Errorf("there are %d objects left", left)
 		}

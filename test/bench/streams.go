@@ -120,7 +120,7 @@ func (b *streams) fill(ctx context.Context) (err error) {
 	if err := b.allowAll(ctx); err != nil {
 		return err
 	}
-	if _, err := b.client.PutNamespace(ctx, streamsNamespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{}); err != nil {
+	if _, err := b.client.Namespaces().Set(ctx, streamsNamespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{}); err != nil {
 		return err
 	}
 	for i := range b.Apps {
@@ -145,7 +145,7 @@ func (b *streams) logging(lines int) runnerapi.AppSpec {
 }
 
 func (b *streams) deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec) error {
-	app, err := b.client.Deploy(ctx, key, spec, runnerapi.WriteOptions{})
+	app, err := b.client.Apps().Deploy(ctx, key, spec, runnerapi.WriteOptions{})
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (b *streams) allowAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return harness.Eventually(ctx, "the policy holds", func(ctx context.Context) error {
-		cluster, err := b.client.Cluster(ctx)
+		cluster, err := b.client.Cluster().Get(ctx)
 		if err == nil && (cluster.Policy == nil || cluster.Policy.State != "active") {
 			err = errors.New("it does not yet")
 		}

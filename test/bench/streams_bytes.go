@@ -107,7 +107,7 @@ func (b *streams) forwardUp(ctx context.Context) (string, error) {
 
 // forward connects to the pod and sends what it must do.
 func (b *streams) forward(ctx context.Context, what string) (runnerapi.HalfCloser, error) {
-	conn, err := b.client.PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort})
+	conn, err := b.client.Apps().PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort})
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (b *streams) copyIn(ctx context.Context, file string) (string, error) {
 		return "", err
 	}
 	var out strings.Builder
-	code, err := b.client.Exec(ctx, moves, runnerapi.ExecOptions{Command: []string{"/tar", "-sum", moved + "/in"}},
+	code, err := b.client.Apps().Exec(ctx, moves, runnerapi.ExecOptions{Command: []string{"/tar", "-sum", moved + "/in"}},
 		runnerapi.ExecStreams{Stdout: &out, Stderr: &out})
 	if err == nil && code != 0 {
 		err = fmt.Errorf("exit code %d: %s", code, out.String())

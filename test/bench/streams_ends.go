@@ -82,7 +82,7 @@ func (e *ends) after(ctx context.Context, from time.Time) (time.Duration, error)
 // portsInside forwards ports that echo; each has done so once.
 func (b *streams) portsInside(ctx context.Context, open *ends) error {
 	for range b.Inside {
-		conn, err := b.client.PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort})
+		conn, err := b.client.Apps().PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort})
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (b *streams) commandsInside(ctx context.Context, open *ends) error {
 		in, toCommand := io.Pipe()
 		fromCommand, out := io.Pipe()
 		open.until(func() {
-			_, err := b.client.Exec(ctx, moves, runnerapi.ExecOptions{Command: []string{"/tar", "-cat"}, Stdin: true},
+			_, err := b.client.Apps().Exec(ctx, moves, runnerapi.ExecOptions{Command: []string{"/tar", "-cat"}, Stdin: true},
 				runnerapi.ExecStreams{Stdin: in, Stdout: out, Stderr: out})
 			_ = in.Close()
 			_ = out.CloseWithError(err) // for the reader that waits for the first answer
@@ -225,7 +225,7 @@ func (b *streams) awaitMover(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return harness.Eventually(ctx, "App "+moves.String()+" answers", func(ctx context.Context) error {
-		conn, err := b.client.PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort})
+		conn, err := b.client.Apps().PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort})
 		if err != nil {
 			return err
 		}
@@ -242,7 +242,7 @@ func (b *streams) appGoes(ctx context.Context) (time.Duration, error) {
 	for range b.Streams {
 		r := &reader{size: b.Line}
 		open.until(func() {
-			_ = b.client.Logs(reading, logs(0), runnerapi.LogOptions{Follow: true, Tail: 1}, func(l runnerapi.LogLine) error {
+			_ = b.client.Apps().Logs(reading, logs(0), runnerapi.LogOptions{Follow: true, Tail: 1}, func(l runnerapi.LogLine) error {
 				if r.lines.Load() == 1 {
 					came <- struct{}{}
 				}
@@ -257,7 +257,7 @@ func (b *streams) appGoes(ctx context.Context) (time.Duration, error) {
 			return 0, errors.New("not all logs have brought lines")
 		}
 	}
-	if err := b.client.Delete(ctx, logs(0), runnerapi.WriteOptions{}); err != nil {
+	if err := b.client.Apps().Delete(ctx, logs(0), runnerapi.WriteOptions{}); err != nil {
 		return 0, err
 	}
 	return open.after(ctx, time.Now())
@@ -276,12 +276,12 @@ func (b *streams) jobEnds(ctx context.Context) (time.Duration, error) {
 	})
 	key := runnerapi.Key{Namespace: streamsNamespace, Name: "ends"}
 	spec := runnerapi.JobSpec{Image: b.image, Args: []string{"-crash-after", jobTime.String(), "-exit-code", "0"}, Retries: ptr.To[int32](0)}
-	if _, err := b.client.RunJob(ctx, key, spec, runnerapi.WriteOptions{}); err != nil {
+	if _, err := b.client.Jobs().Run(ctx, key, spec, runnerapi.WriteOptions{}); err != nil {
 		return 0, err
 	}
 	open, failed := &ends{}, make(chan error, 1)
 	open.until(func() {
-		failed <- b.client.JobLogs(watching, key, runnerapi.LogOptions{Follow: true}, func(runnerapi.LogLine) error { return nil })
+		failed <- b.client.Jobs().Logs(watching, key, runnerapi.LogOptions{Follow: true}, func(runnerapi.LogLine) error { return nil })
 	})
 	at, err := complete(ctx)
 	if err != nil {

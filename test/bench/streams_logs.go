@@ -66,7 +66,7 @@ func (b *streams) follow(ctx context.Context, apps, each int) (*followed, error)
 		r := &reader{size: b.Line}
 		f.readers = append(f.readers, r)
 		f.work.Go(func() {
-			err := b.client.Logs(watching, logs(i%apps), runnerapi.LogOptions{Follow: true, Tail: 1}, r.take)
+			err := b.client.Apps().Logs(watching, logs(i%apps), runnerapi.LogOptions{Follow: true, Tail: 1}, r.take)
 			if watching.Err() == nil {
 				err = fmt.Errorf("the log of %s ended: %w", logs(i%apps), err)
 				f.failed.CompareAndSwap(nil, &err)

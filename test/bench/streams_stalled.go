@@ -84,7 +84,7 @@ func (b *streams) stall(ctx context.Context, readers int) (end func() error, err
 	var early atomic.Pointer[error]
 	for range readers {
 		work.Go(func() {
-			err := b.client.Logs(reading, floods, runnerapi.LogOptions{Follow: true, Tail: 1}, func(runnerapi.LogLine) error {
+			err := b.client.Apps().Logs(reading, floods, runnerapi.LogOptions{Follow: true, Tail: 1}, func(runnerapi.LogLine) error {
 				<-reading.Done()
 				return nil
 			})
@@ -148,7 +148,7 @@ func (b *streams) awaitFlooded(ctx context.Context) error {
 
 // newest returns the number of the newest line that an App has logged.
 func (b *streams) newest(ctx context.Context, key runnerapi.Key) (n int, err error) {
-	err = b.client.Logs(ctx, key, runnerapi.LogOptions{Tail: 1}, func(l runnerapi.LogLine) error {
+	err = b.client.Apps().Logs(ctx, key, runnerapi.LogOptions{Tail: 1}, func(l runnerapi.LogLine) error {
 		n, err = payload.Number(l.Line, b.Line)
 		return err
 	})
@@ -181,9 +181,9 @@ func (b *streams) commands(ctx context.Context) (durations, error) {
 func (b *streams) command(ctx context.Context, i int) (err error) {
 	switch i % 3 {
 	case 0:
-		_, err = b.client.Get(ctx, logs(i%b.Apps))
+		_, err = b.client.Apps().Get(ctx, logs(i%b.Apps))
 	case 1:
-		_, err = b.client.List(ctx, streamsNamespace)
+		_, err = b.client.Apps().List(ctx, streamsNamespace)
 	default:
 		_, err = b.newest(ctx, logs(i%b.Apps))
 	}

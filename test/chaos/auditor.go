@@ -51,7 +51,7 @@ func (a *auditor) read(ctx context.Context) error {
 		return err
 	}
 	for {
-		list, err := client.Audit(ctx, a.last(), auditLimit)
+		list, err := client.Audit().List(ctx, a.last(), auditLimit)
 		if err != nil {
 			return err
 		}

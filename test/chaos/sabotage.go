@@ -159,7 +159,7 @@ func (c *chaos) doubleRestart(ctx context.Context) (damage, error) {
 		return damage{}, err
 	}
 	twice := ledger.Command{Kind: ledger.Restart, Name: name, Key: "sabotage-" + name, Sent: time.Now(), Outcome: ledger.Acknowledged, Tries: 1}
-	app, err := client.Restart(ctx, runnerapi.Key{Namespace: namespace, Name: name}, runnerapi.WriteOptions{IdempotencyKey: twice.Key})
+	app, err := client.Apps().Restart(ctx, runnerapi.Key{Namespace: namespace, Name: name}, runnerapi.WriteOptions{IdempotencyKey: twice.Key})
 	if err != nil {
 		return damage{}, err
 	}

@@ -246,21 +246,21 @@ func (w *worker) once(ctx context.Context, c *ledger.Command) error {
 	var app runnerapi.App
 	switch c.Kind {
 	case ledger.Deploy:
-		app, err = client.Deploy(ctx, key, spec(c), opts)
+		app, err = client.Apps().Deploy(ctx, key, spec(c), opts)
 	case ledger.Scale:
-		app, err = client.Scale(ctx, key, runnerapi.Scale{Replicas: &c.Replicas}, opts)
+		app, err = client.Apps().Scale(ctx, key, runnerapi.Scale{Replicas: &c.Replicas}, opts)
 	case ledger.Restart:
-		app, err = client.Restart(ctx, key, opts)
+		app, err = client.Apps().Restart(ctx, key, opts)
 	case ledger.Delete:
-		err = client.Delete(ctx, key, opts)
+		err = client.Apps().Delete(ctx, key, opts)
 	case ledger.PutSecret:
-		_, err = client.PutSecret(ctx, key, runnerapi.SecretSpec{Data: map[string]string{valueKey: c.Value}}, opts)
+		_, err = client.Secrets().Set(ctx, key, runnerapi.SecretSpec{Data: map[string]string{valueKey: c.Value}}, opts)
 	case ledger.DeleteSecret:
-		err = client.DeleteSecret(ctx, key, opts)
+		err = client.Secrets().Delete(ctx, key, opts)
 	case ledger.PutConfig:
-		_, err = client.PutConfigMap(ctx, key, runnerapi.ConfigMapSpec{Data: map[string]string{valueKey: c.Value}}, opts)
+		_, err = client.ConfigMaps().Set(ctx, key, runnerapi.ConfigMapSpec{Data: map[string]string{valueKey: c.Value}}, opts)
 	case ledger.DeleteConfig:
-		err = client.DeleteConfigMap(ctx, key, opts)
+		err = client.ConfigMaps().Delete(ctx, key, opts)
 	}
 	c.Answer = ledger.Answer{Generation: app.Generation, RestartedAt: app.RestartedAt}
 	return err

@@ -121,7 +121,7 @@ func TestRunnersAreHeldToWhatTheyAreGranted(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, out, agentName)
 		c, id := direct(t, "g-test")
-		_, err = c.Cluster(t.Context())
+		_, err = c.Cluster().Get(t.Context())
 		require.ErrorContains(t, err, fmt.Sprintf("agent %s refuses Runner g-test: not granted (its certificate is for agents with env=test)", id))
 	})
 	t.Run("a revoked Runner's stream ends", func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestRunnersAreHeldToWhatTheyAreGranted(t *testing.T) {
 			require.NoError(t, err)
 		})
 		c, id := direct(t, "g-all")
-		_, err := c.Cluster(t.Context())
+		_, err := c.Cluster().Get(t.Context())
 		require.ErrorContains(t, err, fmt.Sprintf("agent %s refuses Runner g-all", id))
 	})
 	t.Run("other labels end the stream of who may not see them", func(t *testing.T) {

@@ -261,18 +261,18 @@ func (b *bench) release(ctx context.Context, f Failure, archive []byte) (out out
 	b.work.Go(func() { _ = releases.Run(ending) })
 	defer end()
 	spec := runnerapi.ReleaseSpec{Chart: runnerapi.ChartSource{Archive: archive}, Timeout: patience.String()}
-	if _, err := releases.PutRelease(ctx, key, spec, runnerapi.ReleaseOptions{WriteOptions: byTest}); err != nil {
+	if _, err := releases.Deploy(ctx, key, spec, runnerapi.ReleaseOptions{WriteOptions: byTest}); err != nil {
 		return outcome{err: err}
 	}
 	b.work.Go(func() { b.lookBeside(ending, f, releases) })
-	r, err := releases.WaitRelease(ctx, key)
+	r, err := releases.Wait(ctx, key)
 	if err != nil {
 		return outcome{err: err}
 	}
 	// Helm does not wait for Jobs, which end.
 	out.healthy = r.Status == runnerapi.ReleaseDeployed && !f.Spec.Type.Runs()
 	out.err = asked(ctx, func() (string, error) {
-		if r, err = releases.GetRelease(ctx, key); err != nil {
+		if r, err = releases.Get(ctx, key); err != nil {
 			return "", err
 		}
 		said, ready := fmt.Sprintf("%s: %s\n", r.Status, r.Description), true
@@ -295,7 +295,7 @@ func (b *bench) release(ctx context.Context, f Failure, archive []byte) (out out
 // tells of the failure.
 func (b *bench) lookBeside(ctx context.Context, f Failure, releases *helm.Releases) {
 	_ = asked(ctx, func() (string, error) { // the outcome reports a failure that is not told
-		r, err := releases.GetRelease(ctx, b.key(f, aRelease))
+		r, err := releases.Get(ctx, b.key(f, aRelease))
 		if err != nil {
 			return "the release cannot be read: " + err.Error(), nil //nolint:nilerr // its revision is not there yet
 		}

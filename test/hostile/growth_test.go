@@ -179,7 +179,7 @@ func (s *system) connect(t *testing.T, config func() *tls.Config, cert tls.Certi
 	parts.Go(func() error {
 		return transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
 			Handler: server.New(server.Config{
-				Apps: backend, Meter: backend, Monitoring: backend, ConfigMaps: backend, Secrets: backend, Namespaces: backend, Clusters: backend,
+				Apps: backend.Apps(), Monitoring: backend.Monitoring(), ConfigMaps: backend.ConfigMaps(), Secrets: backend.Secrets(), Namespaces: backend.Namespaces(), Cluster: backend.Cluster(),
 				TrustDomain: datadir.DefaultTrustDomain, Log: zerolog.Nop(),
 			}),
 			TLS: transport.TLS(transport.TLSConfig{
@@ -234,7 +234,7 @@ func (s *system) heartbeat(t *testing.T) {
 
 func (s *system) command(t *testing.T) {
 	t.Helper()
-	_, err := s.runner.Cluster(t.Context())
+	_, err := s.runner.Cluster().Get(t.Context())
 	require.NoError(t, err)
 }
 
@@ -267,7 +267,7 @@ func (s *system) beat(ctx context.Context) error {
 }
 
 func (s *system) commands(ctx context.Context) error {
-	_, err := s.runner.Cluster(ctx)
+	_, err := s.runner.Cluster().Get(ctx)
 	return err
 }
 

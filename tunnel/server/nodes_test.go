@@ -156,7 +156,7 @@ func (w *worker) timed(do func() error) error {
 
 // work reads, and restarts its App now and then, until it is told to stop.
 func (w *worker) work(ctx context.Context, stop <-chan struct{}, random *rand.Rand) error {
-	if _, err := w.runner.Deploy(ctx, w.key, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{}); err != nil {
+	if _, err := w.runner.Apps().Deploy(ctx, w.key, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{}); err != nil {
 		return fmt.Errorf("deploy: %w", err)
 	}
 	for {
@@ -174,15 +174,15 @@ func (w *worker) work(ctx context.Context, stop <-chan struct{}, random *rand.Ra
 func (w *worker) command(ctx context.Context, which int) (err error) {
 	switch which {
 	case 0:
-		if _, err = w.runner.Restart(ctx, w.key, runnerapi.WriteOptions{}); err != nil {
+		if _, err = w.runner.Apps().Restart(ctx, w.key, runnerapi.WriteOptions{}); err != nil {
 			return fmt.Errorf("restart: %w", err)
 		}
 		w.restarts++
 		return nil
 	case 1:
-		_, err = w.runner.List(ctx, "")
+		_, err = w.runner.Apps().List(ctx, "")
 	default:
-		_, err = w.runner.Get(ctx, w.key)
+		_, err = w.runner.Apps().Get(ctx, w.key)
 	}
 	w.reads++
 	if err != nil {
@@ -238,7 +238,7 @@ func TestEitherNodeMayDie(t *testing.T) {
 	reads, restarts, slowest := 0, 0, time.Duration(0)
 	for _, w := range workers {
 		reads, restarts, slowest = reads+w.reads, restarts+w.restarts, max(slowest, w.slowest)
-		app, err := all.runner.Get(ctx, w.key)
+		app, err := all.runner.Apps().Get(ctx, w.key)
 		if err != nil || app.Generation != int64(1+w.restarts) {
 			t.Errorf("%s: generation %d after %d restarts, %v", w.key, app.Generation, w.restarts, err)
 		}
@@ -268,12 +268,12 @@ func follow(ctx context.Context, t testing.TB, all *twoNodes, wanted int32) (lin
 	var count atomic.Int32
 	done := make(chan error, 1)
 	key := runnerapi.Key{Namespace: "production", Name: "logs"}
-	if _, err := all.runner.Deploy(ctx, key, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{}); err != nil {
+	if _, err := all.runner.Apps().Deploy(ctx, key, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	following, stop := context.WithCancel(ctx)
 	go func() {
-		done <- all.runner.Logs(following, key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
+		done <- all.runner.Apps().Logs(following, key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
 			got = append(got, l.Line)
 			count.Add(1)
 			return nil
@@ -323,7 +323,7 @@ func (all *twoNodes) serveBesideAFrozenNode(t *testing.T) (noticed bool) {
 		return c
 	}
 	list := func(c *client.Client) {
-		if _, err := c.List(t.Context(), ""); err != nil {
+		if _, err := c.Apps().List(t.Context(), ""); err != nil {
 			t.Error(err)
 		}
 	}

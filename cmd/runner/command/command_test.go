@@ -172,7 +172,7 @@ func TestDeleteWaitsUntilThePodsAreGone(t *testing.T) {
 			r := w.start(t, false, "", test.remove...)
 			r.sees(t, what+" production/web is being deleted; waits for pod web-0 to stop")
 			assert.NotContains(t, r.err.String(), "deleted: "+what)
-			require.NoError(t, w.agent.Backend.Delete(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.WriteOptions{}))
+			require.NoError(t, w.agent.Backend.Apps().Delete(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.WriteOptions{}))
 			assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
 			assert.Contains(t, r.err.String(), "deleted: "+what+" production/web")
 		})
@@ -190,7 +190,7 @@ func TestDeployOutlivesAnAgentThatIsReplaced(t *testing.T) {
 	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
 	deploys := 0
 	for _, call := range w.agent.Backend.Calls() {
-		if call.Verb == "Deploy" {
+		if call.Verb == "Apps.Deploy" {
 			deploys++
 		}
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
-var _ backend.Insides = (*Executor)(nil)
+var _ backend.Sessions = (*Executor)(nil)
 
 // Executor runs commands in the pods of Apps, and forwards their ports.
 type Executor struct {
@@ -38,7 +38,7 @@ func New(store *store.Store, config *rest.Config, core rest.Interface) *Executor
 	return &Executor{store: store, rest: config, core: core}
 }
 
-// Exec implements backend.Insides.
+// Exec implements backend.Sessions.
 func (x *Executor) Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.ExecOptions) (runnerapi.Execution, error) {
 	container := opts.Container
 	if container == "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PortForward implements backend.Insides. It uses the API server, as kubectl does: the agent need
+// PortForward implements backend.Sessions. It uses the API server, as kubectl does: the agent need
 // not be in the cluster's network.
 func (x *Executor) PortForward(ctx context.Context, key runnerapi.Key, opts runnerapi.PortForwardOptions) (runnerapi.Forwarding, error) {
 	pod, err := x.podInside(ctx, key, opts.Pod, key.Name)

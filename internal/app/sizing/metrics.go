@@ -11,10 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
-
-var _ backend.AppMeter = (*Sizer)(nil)
 
 // Metrics returns what an App uses now and what it requests.
 func (s *Sizer) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error) {

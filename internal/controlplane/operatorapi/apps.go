@@ -26,7 +26,7 @@ var (
 			Summary: "Deploy an App, as a Runner", Hidden: []string{"spec"}},
 		func(ctx context.Context, a *operators.Admin, in *DeployAppInput) (runnerapi.App, error) {
 			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) {
-				return c.Deploy(ctx, in.key(), in.Body.Spec, writing(a))
+				return c.Apps().Deploy(ctx, in.key(), in.Body.Spec, writing(a))
 			})
 		},
 	}
@@ -34,7 +34,7 @@ var (
 		Description{Method: "POST", Path: appPath + "/restart", ID: "restart-agent-app", Role: operators.RoleOperator, Command: "pipeops-runner restart",
 			Summary: "Restart an App, as a Runner"},
 		func(ctx context.Context, a *operators.Admin, in *AppInput) (runnerapi.App, error) {
-			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) { return c.Restart(ctx, in.key(), writing(a)) })
+			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) { return c.Apps().Restart(ctx, in.key(), writing(a)) })
 		},
 	}
 	ScaleApp = Call[ScaleAppInput, runnerapi.App]{
@@ -42,7 +42,7 @@ var (
 			Summary: "Set the number of an App's pods, as a Runner"},
 		func(ctx context.Context, a *operators.Admin, in *ScaleAppInput) (runnerapi.App, error) {
 			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) {
-				return c.Scale(ctx, in.key(), runnerapi.Scale{Replicas: &in.Body.Replicas}, writing(a))
+				return c.Apps().Scale(ctx, in.key(), runnerapi.Scale{Replicas: &in.Body.Replicas}, writing(a))
 			})
 		},
 	}
@@ -51,7 +51,7 @@ var (
 			Summary: "Go back to a revision of an App, as a Runner"},
 		func(ctx context.Context, a *operators.Admin, in *RollbackAppInput) (runnerapi.App, error) {
 			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) {
-				return c.Rollback(ctx, in.key(), runnerapi.RollbackTo{Revision: in.Body.Revision}, writing(a))
+				return c.Apps().Rollback(ctx, in.key(), runnerapi.RollbackTo{Revision: in.Body.Revision}, writing(a))
 			})
 		},
 	}
@@ -126,10 +126,10 @@ func writing(a *operators.Admin) runnerapi.WriteOptions {
 
 func getApp(ctx context.Context, a *operators.Admin, in *GetAppInput) (AppDetail, error) {
 	return onAgent(ctx, a, in.AppKey, func(c *client.Client) (d AppDetail, err error) {
-		if d.App, err = c.Get(ctx, in.key()); err != nil {
+		if d.App, err = c.Apps().Get(ctx, in.key()); err != nil {
 			return d, err
 		}
-		if d.Revisions, err = c.Revisions(ctx, in.key()); err != nil {
+		if d.Revisions, err = c.Apps().Revisions(ctx, in.key()); err != nil {
 			return d, err
 		}
 		slices.SortFunc(d.Revisions, func(x, y runnerapi.Revision) int { return int(y.Revision - x.Revision) })
@@ -185,7 +185,7 @@ func (s *Server) Logs(ctx context.Context, in AppLog, emit func(runnerapi.LogLin
 		return err
 	}
 	defer c.Close()
-	return c.Logs(ctx, in.key(), in.LogOptions, emit)
+	return c.Apps().Logs(ctx, in.key(), in.LogOptions, emit)
 }
 
 // ReadsApps returns the caller in the context if that is an operator who acts as a Runner now.

@@ -35,12 +35,12 @@ type facts interface {
 
 // clusterFacts reads them from a cluster.
 type clusterFacts struct {
-	*kube.Client
+	kube.Cluster
 	nodes kube.Nodes
 }
 
 func (f clusterFacts) ListNodes(ctx context.Context) ([]runnerapi.Node, error) {
-	return f.nodes.ListNodes(ctx)
+	return f.nodes.List(ctx)
 }
 
 // approvals are the commands that wait for the owner.
@@ -84,7 +84,7 @@ func newCluster(opts Options) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := makeCluster(opts, c, core, clusterFacts{k, k.Nodes()}, k.Approvals())
+	made := makeCluster(opts, c, core, clusterFacts{k.Cluster(), k.Nodes()}, k.Approvals())
 	made.readiness = podReadiness(core.RESTClient())
 	return made, nil
 }

@@ -1,5 +1,6 @@
 // Package backend has the interfaces through which the server of the Runner API uses the agent.
-// They hide what the calls do, so the server depends on no Kubernetes client.
+// They hide what the calls do, so the server depends on no Kubernetes client. Interfaces and methods
+// have the names of the client's handles.
 package backend
 
 import (
@@ -50,84 +51,71 @@ type Apps interface {
 
 // Secrets is what the server needs for the calls about secrets.
 type Secrets interface {
-	PutSecret(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error)
-	GetSecret(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, error)
-	ListSecrets(ctx context.Context, namespace string) ([]runnerapi.Secret, error)
-	DeleteSecret(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
+	Set(ctx context.Context, key runnerapi.Key, spec runnerapi.SecretSpec, opts runnerapi.WriteOptions) (runnerapi.Secret, error)
+	Get(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, error)
+	List(ctx context.Context, namespace string) ([]runnerapi.Secret, error)
+	Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
 }
 
 // ConfigMaps is what the server needs for the calls about config maps.
 type ConfigMaps interface {
-	PutConfigMap(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error)
-	GetConfigMap(ctx context.Context, key runnerapi.Key) (runnerapi.ConfigMap, error)
-	// ListConfigMaps returns config maps without their values.
-	ListConfigMaps(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error)
-	DeleteConfigMap(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
-}
-
-// AppMeter is what the server needs for the metrics call.
-type AppMeter interface {
-	// Metrics returns what an App uses. It returns NotSupported if there is no metrics-server.
-	Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error)
+	Set(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error)
+	Get(ctx context.Context, key runnerapi.Key) (runnerapi.ConfigMap, error)
+	// List returns config maps without their values.
+	List(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error)
+	Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
 }
 
 // Monitoring is what the server needs for the calls that components of the cluster answer. Each
 // method returns NotSupported if the cluster lacks the component.
 type Monitoring interface {
+	// Metrics returns what an App uses.
+	Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error)
 	// MetricsHistory returns an App's metrics over time.
 	MetricsHistory(ctx context.Context, key runnerapi.Key, opts runnerapi.HistoryOptions) (runnerapi.MetricsHistory, error)
-	// ListAlerts returns the active alerts of a managed namespace. If it is empty, it returns those
+	// Alerts returns the active alerts of a managed namespace. If it is empty, it returns those
 	// of all managed namespaces, and those about the cluster.
-	ListAlerts(ctx context.Context, namespace string) ([]runnerapi.Alert, error)
+	Alerts(ctx context.Context, namespace string) ([]runnerapi.Alert, error)
 	// Cost returns what managed namespaces, or the Apps in them, have cost.
 	Cost(ctx context.Context, opts runnerapi.CostOptions) (runnerapi.CostList, error)
 }
 
 // Namespaces is what the server needs for the namespace calls.
 type Namespaces interface {
-	PutNamespace(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error)
-	GetNamespace(ctx context.Context, name string) (runnerapi.Namespace, error)
-	ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, error)
-	DeleteNamespace(ctx context.Context, name string, opts runnerapi.WriteOptions) error
+	Set(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error)
+	Get(ctx context.Context, name string) (runnerapi.Namespace, error)
+	List(ctx context.Context) ([]runnerapi.Namespace, error)
+	Delete(ctx context.Context, name string, opts runnerapi.WriteOptions) error
 }
 
-// Clusters is what the server needs for the cluster call.
-type Clusters interface {
-	Cluster(ctx context.Context) (runnerapi.Cluster, error)
+// Cluster is what the server needs for the cluster call.
+type Cluster interface {
+	Get(ctx context.Context) (runnerapi.Cluster, error)
 }
 
 // Builds is what the server needs for the calls about builds.
 type Builds interface {
-	// PutBuild starts a build, unless this very run of this very spec was started before.
-	PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error)
-	GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error)
-	// ListBuilds reads the newest run of each build of a namespace.
-	ListBuilds(ctx context.Context, namespace string) ([]runnerapi.Build, error)
-	// DeleteBuild ends the run that is under way, and removes all runs.
-	DeleteBuild(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
-	// BuildLogs calls emit for each line of the newest run, until all is written or, with
+	// Run starts a build, unless this very run of this very spec was started before.
+	Run(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error)
+	Get(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error)
+	// List reads the newest run of each build of a namespace.
+	List(ctx context.Context, namespace string) ([]runnerapi.Build, error)
+	// Delete ends the run that is under way, and removes all runs.
+	Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
+	// Logs calls emit for each line of the newest run, until all is written or, with
 	// Follow, until the run has ended.
-	BuildLogs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error
+	Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error
 }
 
-// Insides is what the server needs for the calls that reach into an App's pods.
+// Sessions is what the server needs for the calls that reach into an App's pods.
 //
 // Both methods return at once: a function that does the work, or an *Error. Nothing has happened in
 // the pod by then.
-type Insides interface {
+type Sessions interface {
 	// Exec finds the container that a command is to run in.
 	Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.ExecOptions) (runnerapi.Execution, error)
 	// PortForward finds the pod whose port is meant.
 	PortForward(ctx context.Context, key runnerapi.Key, opts runnerapi.PortForwardOptions) (runnerapi.Forwarding, error)
-}
-
-// Joins is what the server needs for the calls about joining workers.
-type Joins interface {
-	// JoinCommand returns how a machine joins the cluster. It returns NotSupported if the cluster
-	// is not k3s.
-	JoinCommand(ctx context.Context) (runnerapi.JoinCommand, error)
-	// JoinToken returns the token that the command needs.
-	JoinToken(ctx context.Context) (runnerapi.JoinToken, error)
 }
 
 // Journal records the writes, visible to all replicas of the agent. So a repeated command is
@@ -155,66 +143,75 @@ type Manifests interface {
 	// Apply applies a stream of manifests as a set. What is wrong with any of them, as
 	// far as that can be known before, is an error, and nothing was done then.
 	Apply(ctx context.Context, set runnerapi.Key, manifests []byte, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error)
-	// GetSet reads a set's inventory with the readiness of each object.
-	GetSet(ctx context.Context, set runnerapi.Key) (runnerapi.ManifestSet, error)
-	// ListSets reads the sets of a namespace, without readiness.
-	ListSets(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error)
-	// DeleteSet deletes what a set holds, and the set when nothing is left of it. What
+	// Get reads a set's inventory with the readiness of each object.
+	Get(ctx context.Context, set runnerapi.Key) (runnerapi.ManifestSet, error)
+	// List reads the sets of a namespace, without readiness.
+	List(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error)
+	// Delete deletes what a set holds, and the set when nothing is left of it. What
 	// takes its time to go has a state in the result, and stays in the set.
-	DeleteSet(ctx context.Context, set runnerapi.Key, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error)
+	Delete(ctx context.Context, set runnerapi.Key, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error)
 }
 
-// PublicRoutes is what the server needs for the call about public routes.
-type PublicRoutes interface {
-	// ListRoutes returns the public routes of all namespaces, in a stable order.
-	ListRoutes(ctx context.Context) ([]runnerapi.Route, error)
+// Routes is what the server needs for the call about public routes.
+type Routes interface {
+	// List returns the public routes of all namespaces, in a stable order.
+	List(ctx context.Context) ([]runnerapi.Route, error)
 }
 
-// Nodes is what the server needs for the calls about nodes and events.
+// Nodes is what the server needs for the calls about nodes, and about how a machine becomes one.
 type Nodes interface {
-	ListNodes(ctx context.Context) ([]runnerapi.Node, error)
-	GetNode(ctx context.Context, name string) (runnerapi.Node, error)
-	// CordonNode reports whether new pods may come to a node. One that is as it should be stays as
+	List(ctx context.Context) ([]runnerapi.Node, error)
+	Get(ctx context.Context, name string) (runnerapi.Node, error)
+	// Cordon reports whether new pods may come to a node. One that is as it should be stays as
 	// it is.
-	CordonNode(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) (runnerapi.Node, error)
-	// DrainNode cordons a node and tries once to evict each of its pods. What keeps a
+	Cordon(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) (runnerapi.Node, error)
+	// Drain cordons a node and tries once to evict each of its pods. What keeps a
 	// pod is in the answer, and no error.
-	DrainNode(ctx context.Context, name string, drain runnerapi.DrainOptions, opts runnerapi.WriteOptions) (runnerapi.Drain, error)
-	// ListEvents reads the events of a managed namespace, the newest first.
-	ListEvents(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error)
+	Drain(ctx context.Context, name string, drain runnerapi.DrainOptions, opts runnerapi.WriteOptions) (runnerapi.Drain, error)
+	// JoinCommand returns how a machine joins the cluster. It returns NotSupported if the cluster
+	// is not k3s.
+	JoinCommand(ctx context.Context) (runnerapi.JoinCommand, error)
+	// JoinToken returns the token that the command needs.
+	JoinToken(ctx context.Context) (runnerapi.JoinToken, error)
+}
+
+// Events is what the server needs for the call about Kubernetes' events.
+type Events interface {
+	// List reads the events of a managed namespace, the newest first.
+	List(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error)
 }
 
 // Releases is what the server needs for the calls about Helm releases.
 type Releases interface {
-	// PutRelease installs a chart or upgrades the release to it. It returns an error for everything
+	// Deploy installs a chart or upgrades the release to it. It returns an error for everything
 	// that can be detected before a change. The rest continues after the call was answered, and
-	// WaitRelease returns the outcome. With DryRun the answer lists the changes that would be made.
-	PutRelease(ctx context.Context, key runnerapi.Key, spec runnerapi.ReleaseSpec, opts runnerapi.ReleaseOptions) (runnerapi.Release, error)
-	GetRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error)
-	// ListReleases reads the newest revision of each release of a namespace.
-	ListReleases(ctx context.Context, namespace string) ([]runnerapi.Release, error)
-	// ReleaseHistory reads the revisions that are kept, the newest first.
-	ReleaseHistory(ctx context.Context, key runnerapi.Key) ([]runnerapi.Release, error)
-	// RollbackRelease goes back to a revision, as a new one. It goes on as PutRelease does.
-	RollbackRelease(ctx context.Context, key runnerapi.Key, to runnerapi.ReleaseRollback, opts runnerapi.ReleaseOptions) (runnerapi.Release, error)
-	// DeleteRelease uninstalls. It goes on as PutRelease does, until the objects and their pods are
+	// Wait returns the outcome. With DryRun the answer lists the changes that would be made.
+	Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.ReleaseSpec, opts runnerapi.ReleaseOptions) (runnerapi.Release, error)
+	Get(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error)
+	// List reads the newest revision of each release of a namespace.
+	List(ctx context.Context, namespace string) ([]runnerapi.Release, error)
+	// History reads the revisions that are kept, the newest first.
+	History(ctx context.Context, key runnerapi.Key) ([]runnerapi.Release, error)
+	// Rollback goes back to a revision, as a new one. It goes on as Deploy does.
+	Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.ReleaseRollback, opts runnerapi.ReleaseOptions) (runnerapi.Release, error)
+	// Delete uninstalls. It goes on as Deploy does, until the objects and their pods are
 	// gone. The release stays, as failed, if something holds them.
-	DeleteRelease(ctx context.Context, key runnerapi.Key, opts runnerapi.ReleaseOptions) (runnerapi.Release, error)
-	// WaitRelease waits until no command is at work on the release, or ctx ends. A release
+	Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.ReleaseOptions) (runnerapi.Release, error)
+	// Wait waits until no command is at work on the release, or ctx ends. A release
 	// that is uninstalled is NotFound.
-	WaitRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error)
+	Wait(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error)
 }
 
 // Sources is what the server needs for the calls about Git sources.
 type Sources interface {
-	// PutSource creates the source or replaces its spec.
-	PutSource(ctx context.Context, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (runnerapi.Source, error)
-	GetSource(ctx context.Context, key runnerapi.Key) (runnerapi.Source, error)
-	ListSources(ctx context.Context, namespace string) ([]runnerapi.Source, error)
-	// SyncSource makes the agent check the source now. The result is in the source's status.
-	SyncSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error)
-	// DeleteSource stops following. What the source has brought stays.
-	DeleteSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
+	// Set creates the source or replaces its spec.
+	Set(ctx context.Context, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (runnerapi.Source, error)
+	Get(ctx context.Context, key runnerapi.Key) (runnerapi.Source, error)
+	List(ctx context.Context, namespace string) ([]runnerapi.Source, error)
+	// Sync makes the agent check the source now. The result is in the source's status.
+	Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error)
+	// Delete stops following. What the source has brought stays.
+	Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
 }
 
 // KubernetesAPI is what the server needs for the Kubernetes API.

@@ -29,9 +29,9 @@ type Auditor interface {
 	Record(runnerapi.AuditRecord)
 	// Keep adds a record and waits until it is stored durably, or until ctx ends.
 	Keep(context.Context, runnerapi.AuditRecord) error
-	// Audit returns at most limit stored records that follow the number after, oldest first. A
+	// List returns at most limit stored records that follow the number after, oldest first. A
 	// negative number selects the last ones.
-	Audit(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error)
+	List(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error)
 }
 
 // Policy is the cluster owner's policy about what Runners may do. It may change at any time, and

@@ -105,7 +105,7 @@ func (c *kubeconfigCommand) warn(ctx context.Context, l *base.Login, agent annou
 	defer t.Close()
 	ctx, cancel := context.WithTimeout(ctx, warnPatience)
 	defer cancel()
-	if refusal, err := t.KubernetesRefusal(ctx, c.namespace); err == nil && refusal != "" {
+	if refusal, err := t.Kubernetes().Refusal(ctx, c.namespace); err == nil && refusal != "" {
 		c.Say("warning: kubectl will be refused in namespace %s: %s", c.namespace, refusal)
 	}
 }

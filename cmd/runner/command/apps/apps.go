@@ -2,7 +2,6 @@
 package apps
 
 import (
-	"context"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -18,12 +17,10 @@ func NewApps(a *base.CLI) *cobra.Command {
 	return base.Listing[runnerapi.App]{
 		Use: "apps", Short: "List the Apps in an agent's cluster",
 		Example: "pipeops-runner apps shop\n  pipeops-runner apps shop -A -o json\n  pipeops-runner apps shop --sort-by .status.restarts",
-		Items:   (*client.Client).List,
-		Every: func(c *client.Client, ctx context.Context) ([]runnerapi.App, error) {
-			return c.List(ctx, "")
-		},
-		List:  func(items []runnerapi.App) any { return runnerapi.AppList{Items: items} },
-		Table: appTable,
+		Of:      func(c *client.Client) base.Lister[runnerapi.App] { return c.Apps() },
+		Every:   true,
+		List:    func(items []runnerapi.App) any { return runnerapi.AppList{Items: items} },
+		Table:   appTable,
 	}.Command(a)
 }
 

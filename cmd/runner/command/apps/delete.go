@@ -25,7 +25,7 @@ func NewDelete(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				if err := t.Delete(ctx, key, write.Options()); err != nil {
+				if err := t.Apps().Delete(ctx, key, write.Options()); err != nil {
 					return base.At(t, key.String(), err)
 				}
 				return a.Deleted(ctx, t, "App", key, &write, &wait, appLook(key))
@@ -40,7 +40,7 @@ func NewDelete(a *base.CLI) *cobra.Command {
 
 func appLook(key runnerapi.Key) base.Look {
 	return func(ctx context.Context, t *base.Target) (base.GoingState, error) {
-		app, err := t.Get(ctx, key)
+		app, err := t.Apps().Get(ctx, key)
 		return base.GoingState{
 			Uid: app.UID, Going: app.Status.Phase == runnerapi.PhaseDeleting, Settled: app.Settled(), Waits: app.Status.WaitingFor,
 		}, err

@@ -94,7 +94,7 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	return c.Run(cmd.Context(), args[0], name, func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 		opts.Adopt = c.adopt
-		return t.Deploy(ctx, key, spec, opts)
+		return t.Apps().Deploy(ctx, key, spec, opts)
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 
 // metricsHistory prints an App's metrics over time.
 func metricsHistory(ctx context.Context, a *base.CLI, t *base.Target, out cli.Output, key runnerapi.Key, opts runnerapi.HistoryOptions) error {
-	history, err := t.MetricsHistory(ctx, key, opts)
+	history, err := t.Monitoring().MetricsHistory(ctx, key, opts)
 	if err != nil {
 		return base.At(t, key.String(), err)
 	}

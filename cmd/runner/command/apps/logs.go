@@ -73,7 +73,7 @@ func (c *LogsCommand) Flags(cmd *cobra.Command, follow string) {
 
 func (c *LogsCommand) run(ctx context.Context, t *base.Target, name string) error {
 	key := runnerapi.Key{Namespace: c.Namespace, Name: name}
-	err := t.Logs(ctx, key, c.Opts, c.Print)
+	err := t.Apps().Logs(ctx, key, c.Opts, c.Print)
 	if err != nil {
 		return base.At(t, key.String(), err)
 	}

@@ -46,7 +46,7 @@ App counts them. These come from Prometheus, also for pods that are gone. The cl
 				if history.Since > 0 {
 					return metricsHistory(ctx, a, t, out, key, history)
 				}
-				m, err := t.Metrics(ctx, key)
+				m, err := t.Monitoring().Metrics(ctx, key)
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}

@@ -27,7 +27,7 @@ The exit code is the one that the earlier command would have had with --wait.`,
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				op, err := t.Operation(ctx, args[1])
+				op, err := t.Operations().Get(ctx, args[1])
 				if err != nil {
 					return base.At(t, args[1], err)
 				}

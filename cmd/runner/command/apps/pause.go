@@ -23,7 +23,7 @@ accepts deploys and scales, but rolls nothing out, and does not undo changes by 
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-				return t.Pause(ctx, key, opts)
+				return t.Apps().Pause(ctx, key, opts)
 			})
 		},
 	}
@@ -42,7 +42,7 @@ func NewResume(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-				return t.Resume(ctx, key, opts)
+				return t.Apps().Resume(ctx, key, opts)
 			})
 		},
 	}

@@ -21,7 +21,7 @@ func NewRestart(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-				return t.Restart(ctx, key, opts)
+				return t.Apps().Restart(ctx, key, opts)
 			})
 		},
 	}

@@ -27,7 +27,7 @@ func NewRevisions(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				list, err := t.Revisions(ctx, key)
+				list, err := t.Apps().Revisions(ctx, key)
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}

@@ -25,7 +25,7 @@ previous one. It becomes a new revision. The number of pods does not change.`,
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-				return t.Rollback(ctx, key, to, opts)
+				return t.Apps().Rollback(ctx, key, to, opts)
 			})
 		},
 	}

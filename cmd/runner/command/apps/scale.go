@@ -38,7 +38,7 @@ do not give stay.`,
 				return cli.Usage(errors.New("--" + errs[0].Field + ": " + errs[0].Message))
 			}
 			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-				return t.Scale(ctx, key, scale, opts)
+				return t.Apps().Scale(ctx, key, scale, opts)
 			})
 		},
 	}

@@ -36,7 +36,7 @@ With --wait, the command waits until the newest rollout ends, and exits as deplo
 				if watch {
 					return watchApp(ctx, a, t, key, wait, &out)
 				}
-				app, err := t.Get(ctx, key)
+				app, err := t.Apps().Get(ctx, key)
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}

@@ -18,7 +18,7 @@ func watchApp(ctx context.Context, a *base.CLI, t *base.Target, key runnerapi.Ke
 		watching, cancel = context.WithTimeout(ctx, wait.Limit)
 		defer cancel()
 	}
-	err := t.Events(watching, key, runnerapi.EventOptions{Follow: !wait.Wanted()}, func(e runnerapi.AppEvent) error {
+	err := t.Apps().Events(watching, key, runnerapi.EventOptions{Follow: !wait.Wanted()}, func(e runnerapi.AppEvent) error {
 		return out.WriteLine(a.Out, e, cli.Time(e.Time)+" "+eventText(e))
 	})
 	switch {
@@ -27,7 +27,7 @@ func watchApp(ctx context.Context, a *base.CLI, t *base.Target, key runnerapi.Ke
 	case !wait.Wanted() || ctx.Err() != nil:
 		return ctx.Err()
 	}
-	app, err := t.Get(ctx, key)
+	app, err := t.Apps().Get(ctx, key)
 	if err != nil {
 		return base.At(t, key.String(), err)
 	}

@@ -41,7 +41,7 @@ func (a *CLI) CompleteApp(cmd *cobra.Command, args []string, typed string) ([]st
 	_ = a.UseContext(cmd)
 	namespace, _ := cmd.Flags().GetString("namespace") // every command with an App has it
 	return a.completed(cmd, args[0], func(ctx context.Context, t *Target) (names []string, err error) {
-		apps, err := t.List(ctx, namespace)
+		apps, err := t.Apps().List(ctx, namespace)
 		for _, app := range apps {
 			names = append(names, app.Name)
 		}
@@ -55,7 +55,7 @@ func (a *CLI) CompleteNode(cmd *cobra.Command, args []string, typed string) ([]s
 		return a.CompleteAgent(cmd, args, typed)
 	}
 	return a.completed(cmd, args[0], func(ctx context.Context, t *Target) (names []string, err error) {
-		nodes, err := t.ListNodes(ctx)
+		nodes, err := t.Nodes().List(ctx)
 		for _, node := range nodes {
 			names = append(names, node.Name)
 		}

@@ -14,11 +14,16 @@ import (
 type Listing[T any] struct {
 	Use            string // "list" by default
 	Short, Example string
-	Items          func(*client.Client, context.Context, string) ([]T, error)
-	// Every lists those of all namespaces in one call, where the API can.
-	Every func(*client.Client, context.Context) ([]T, error)
+	Of             func(*client.Client) Lister[T]
+	// Every marks what one call without a namespace lists for all namespaces.
+	Every bool
 	List  func([]T) any // in the Runner API's form, for -o json and yaml
 	Table func(io.Writer, ...T)
+}
+
+// Lister is a handle of the client that lists objects of a namespace.
+type Lister[T any] interface {
+	List(ctx context.Context, namespace string) ([]T, error)
 }
 
 // Command returns the command list.
@@ -53,14 +58,14 @@ func (l Listing[T]) Command(a *CLI) *cobra.Command {
 }
 
 func (l Listing[T]) items(ctx context.Context, t *Target, scope Scope) ([]T, error) {
-	if scope.All && l.Every != nil {
-		items, err := l.Every(t.Client, ctx)
+	if scope.All && l.Every {
+		items, err := l.Of(t.Client).List(ctx, "")
 		if err != nil {
 			return nil, At(t, "", err)
 		}
 		return items, nil
 	}
-	return In(ctx, t, scope, func(ctx context.Context, namespace string) ([]T, error) { return l.Items(t.Client, ctx, namespace) })
+	return In(ctx, t, scope, l.Of(t.Client).List)
 }
 
 // SayNone says that a list is empty.

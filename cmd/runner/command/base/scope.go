@@ -30,7 +30,7 @@ func In[T any](ctx context.Context, t *Target, s Scope, list func(context.Contex
 		}
 		return items, nil
 	}
-	namespaces, err := t.ListNamespaces(ctx)
+	namespaces, err := t.Namespaces().List(ctx)
 	if err != nil {
 		return nil, At(t, "", err)
 	}

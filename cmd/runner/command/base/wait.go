@@ -52,7 +52,7 @@ func (a *CLI) Outcome(ctx context.Context, t *Target, app runnerapi.App, f *Wait
 	newest := app
 	var err error
 	if !app.Settled() {
-		newest, err = t.Watch(waitCtx, key, app.Generation, p.report)
+		newest, err = t.Apps().Watch(waitCtx, key, app.Generation, p.report)
 	}
 	p.End()
 	switch {
@@ -85,7 +85,7 @@ func followed(left, now runnerapi.App) bool {
 // OfOperation returns the verdict on a command that was followed by another one: its own outcome.
 // The status command shows what applies now.
 func (a *CLI) OfOperation(ctx context.Context, t *Target, key runnerapi.Key, id, status string) error {
-	op, err := t.Operation(ctx, id)
+	op, err := t.Operations().Get(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s: %s: there was a later change; reading what became of this one: %w", t, key, err)
 	}

@@ -27,7 +27,7 @@ manages. They come from Prometheus. The cluster must have it:
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				list, err := t.ListAlerts(ctx, namespace)
+				list, err := t.Monitoring().Alerts(ctx, namespace)
 				if err != nil {
 					return base.At(t, namespace, err)
 				}

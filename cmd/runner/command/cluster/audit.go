@@ -27,7 +27,7 @@ func NewAudit(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				list, err := t.Audit(ctx, after, limit)
+				list, err := t.Audit().List(ctx, after, limit)
 				if err != nil {
 					return base.At(t, "", err)
 				}

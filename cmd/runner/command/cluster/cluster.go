@@ -24,7 +24,7 @@ func NewCluster(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				cluster, err := t.Cluster(ctx)
+				cluster, err := t.Cluster().Get(ctx)
 				if err != nil {
 					return base.At(t, "", err)
 				}

@@ -33,7 +33,7 @@ func NewEvents(a *base.CLI) *cobra.Command {
 			}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
 				events, err := base.In(ctx, t, scope, func(ctx context.Context, namespace string) ([]runnerapi.ClusterEvent, error) {
-					return t.ListEvents(ctx, namespace, filter)
+					return t.Events().List(ctx, namespace, filter)
 				})
 				if err != nil {
 					return err

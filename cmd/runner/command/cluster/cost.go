@@ -40,7 +40,7 @@ They are in OpenCost's currency: US dollars, unless the cluster's owner has set 
 			}
 			opts.ByApp = by == "app"
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				list, err := t.Cost(ctx, opts)
+				list, err := t.Monitoring().Cost(ctx, opts)
 				if err != nil {
 					return base.At(t, opts.Namespace, err)
 				}

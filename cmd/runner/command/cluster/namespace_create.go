@@ -41,7 +41,7 @@ open, unless you give --network isolated.`,
 				return err
 			}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				ns, err := t.PutNamespace(ctx, args[1], spec, write.Options())
+				ns, err := t.Namespaces().Set(ctx, args[1], spec, write.Options())
 				if err != nil {
 					return base.At(t, args[1], err)
 				}

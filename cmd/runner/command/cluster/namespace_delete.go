@@ -35,7 +35,7 @@ The command asks you to type the namespace's name. In a script, give --yes.`,
 				return err
 			}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				if err := t.DeleteNamespace(ctx, args[1], c.Options()); err != nil {
+				if err := t.Namespaces().Delete(ctx, args[1], c.Options()); err != nil {
 					return base.At(t, args[1], err)
 				}
 				a.SayDeleted("namespace "+args[1], c.DryRun)

@@ -20,7 +20,7 @@ func newNamespaceGet(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				ns, err := t.GetNamespace(ctx, args[1])
+				ns, err := t.Namespaces().Get(ctx, args[1])
 				if err != nil {
 					return base.At(t, args[1], err)
 				}

@@ -21,7 +21,7 @@ func newNamespaceList(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				list, err := t.ListNamespaces(ctx)
+				list, err := t.Namespaces().List(ctx)
 				if err != nil {
 					return base.At(t, "", err)
 				}

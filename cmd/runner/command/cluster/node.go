@@ -21,9 +21,9 @@ import (
 func NewNode(a *base.CLI) *cobra.Command {
 	return cli.Group("node", "Manage the nodes of an agent's cluster",
 		newNodeList(a), newNodeGet(a),
-		newNodeCordon(a, "cordon", "Mark a node as unschedulable for new pods", (*client.Client).CordonNode),
+		newNodeCordon(a, "cordon", "Mark a node as unschedulable for new pods", client.Nodes.Cordon),
 		newNodeDrain(a), newNodeJoin(a),
-		newNodeCordon(a, "uncordon", "Mark a node as schedulable again", (*client.Client).UncordonNode))
+		newNodeCordon(a, "uncordon", "Mark a node as schedulable again", client.Nodes.Uncordon))
 }
 
 func newNodeList(a *base.CLI) *cobra.Command {
@@ -35,7 +35,7 @@ func newNodeList(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				nodes, err := t.ListNodes(ctx)
+				nodes, err := t.Nodes().List(ctx)
 				if err != nil {
 					return base.At(t, "", err)
 				}
@@ -56,7 +56,7 @@ func newNodeGet(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				node, err := t.GetNode(ctx, args[1])
+				node, err := t.Nodes().Get(ctx, args[1])
 				if err != nil {
 					return base.At(t, "node "+args[1], err)
 				}
@@ -68,7 +68,7 @@ func newNodeGet(a *base.CLI) *cobra.Command {
 	return cmd
 }
 
-type nodeCommand func(*client.Client, context.Context, string, runnerapi.WriteOptions) (runnerapi.Node, error)
+type nodeCommand func(client.Nodes, context.Context, string, runnerapi.WriteOptions) (runnerapi.Node, error)
 
 func newNodeCordon(a *base.CLI, verb, short string, do nodeCommand) *cobra.Command {
 	var out cli.Output
@@ -80,7 +80,7 @@ func newNodeCordon(a *base.CLI, verb, short string, do nodeCommand) *cobra.Comma
 		ValidArgsFunction: a.CompleteNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				node, err := do(t.Client, ctx, args[1], write.Options())
+				node, err := do(t.Nodes(), ctx, args[1], write.Options())
 				if err != nil {
 					return base.At(t, "node "+args[1], err)
 				}
@@ -143,7 +143,7 @@ func drain(ctx context.Context, a *base.CLI, t *base.Target, node string, option
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	said := ""
-	drain, err := t.DrainNode(limited, node, options, write, func(d runnerapi.Drain) {
+	drain, err := t.Nodes().Drain(limited, node, options, write, func(d runnerapi.Drain) {
 		if now := drainProgress(d); now != said && !write.DryRun {
 			a.Say("%s", now)
 			said = now

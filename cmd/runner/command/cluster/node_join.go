@@ -55,11 +55,11 @@ token can make a node of the cluster.`,
 }
 
 func join(ctx context.Context, t *base.Target, token bool) (joined, error) {
-	command, err := t.JoinCommand(ctx)
+	command, err := t.Nodes().JoinCommand(ctx)
 	if err != nil || !token {
 		return joined{JoinCommand: command}, err
 	}
-	secret, err := t.JoinToken(ctx)
+	secret, err := t.Nodes().JoinToken(ctx)
 	if err != nil {
 		return joined{}, err
 	}

@@ -29,7 +29,7 @@ STATE is serving, or suspended for the REASON. CERTIFICATE is that of the gatewa
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				list, err := t.ListRoutes(ctx)
+				list, err := t.Routes().List(ctx)
 				if err != nil {
 					return base.At(t, "", err)
 				}

@@ -25,7 +25,7 @@ func newConfigGet(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				cm, err := t.GetConfigMap(ctx, key)
+				cm, err := t.ConfigMaps().Get(ctx, key)
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}

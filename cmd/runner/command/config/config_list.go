@@ -11,7 +11,7 @@ import (
 func newConfigList(a *base.CLI) *cobra.Command {
 	return base.Listing[runnerapi.ConfigMap]{
 		Short: "List the config maps of a namespace", Example: "pipeops-runner configmap list shop -n production",
-		Items: (*client.Client).ListConfigMaps,
+		Of:    func(c *client.Client) base.Lister[runnerapi.ConfigMap] { return c.ConfigMaps() },
 		List:  func(items []runnerapi.ConfigMap) any { return runnerapi.ConfigMapList{Items: items} },
 		Table: configTable,
 	}.Command(a)

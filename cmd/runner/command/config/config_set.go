@@ -35,7 +35,7 @@ Apps that use the config map restart when its content changes and their spec say
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			spec := runnerapi.ConfigMapSpec{Data: v.text, BinaryData: v.binary}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				cm, err := t.PutConfigMap(ctx, key, spec, write.Options())
+				cm, err := t.ConfigMaps().Set(ctx, key, spec, write.Options())
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}

@@ -22,7 +22,7 @@ func newSecretDelete(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				if err := t.DeleteSecret(ctx, key, write.Options()); err != nil {
+				if err := t.Secrets().Delete(ctx, key, write.Options()); err != nil {
 					return base.At(t, key.String(), err)
 				}
 				a.SayDeleted("secret "+key.String(), write.DryRun)

@@ -23,7 +23,7 @@ func newSecretGet(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				secret, err := t.GetSecret(ctx, key)
+				secret, err := t.Secrets().Get(ctx, key)
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}

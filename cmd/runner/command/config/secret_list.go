@@ -11,7 +11,7 @@ import (
 func newSecretList(a *base.CLI) *cobra.Command {
 	return base.Listing[runnerapi.Secret]{
 		Short: "List the secrets of a namespace", Example: "pipeops-runner secret list shop -n production",
-		Items: (*client.Client).ListSecrets,
+		Of:    func(c *client.Client) base.Lister[runnerapi.Secret] { return c.Secrets() },
 		List:  func(items []runnerapi.Secret) any { return runnerapi.SecretList{Items: items} },
 		Table: secretTable,
 	}.Command(a)

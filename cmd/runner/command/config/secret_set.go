@@ -72,7 +72,7 @@ Apps that use the secret restart when its content changes and their spec says so
 }
 
 func (c *secretSet) run(ctx context.Context, t *base.Target, key runnerapi.Key, spec runnerapi.SecretSpec) error {
-	secret, err := t.PutSecret(ctx, key, spec, c.Options())
+	secret, err := t.Secrets().Set(ctx, key, spec, c.Options())
 	if err != nil {
 		return base.At(t, key.String(), err)
 	}

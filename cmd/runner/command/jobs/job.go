@@ -21,13 +21,13 @@ import (
 func NewJob(a *base.CLI) *cobra.Command {
 	return cli.Group("job", "Run Jobs to completion",
 		newJobRun(a), newJobStatus(a), newJobList(a),
-		newRunLogs(a, "job", "Print or follow a Job's log", (*client.Client).JobLogs, "migrate"),
-		newRunDelete(a, "job", "Stop a Job if it runs, and delete it with its pods", removal{(*client.Client).DeleteJob, jobLook}, "migrate"))
+		newRunLogs(a, jobs, "job", "Print or follow a Job's log", "migrate"),
+		newRunDelete(a, jobs, "job", "Stop a Job if it runs, and delete it with its pods", jobLook, "migrate"))
 }
 
 func jobLook(key runnerapi.Key) base.Look {
 	return func(ctx context.Context, t *base.Target) (base.GoingState, error) {
-		job, err := t.GetJob(ctx, key)
+		job, err := t.Jobs().Get(ctx, key)
 		going := job.Status.State == runnerapi.JobDeleting
 		return base.GoingState{Uid: job.UID, Going: going, Settled: job.Settled(), Waits: job.Status.WaitingFor}, err
 	}
@@ -41,9 +41,7 @@ var jobs = runKind[runnerapi.Job]{
 			settled: j.Settled(), state: j.Status.State, diagnosis: j.Status.Diagnosis,
 		}
 	},
-	wait: func(ctx context.Context, t *base.Target, j runnerapi.Job, report func(runnerapi.Job, error)) (runnerapi.Job, error) {
-		return t.WaitJob(ctx, runnerapi.Key{Namespace: j.Namespace, Name: j.Name}, j.Generation, report)
-	},
+	calls:       func(c *client.Client) runCalls[runnerapi.Job] { return c.Jobs() },
 	table:       jobDetails,
 	undiagnosed: func(j runnerapi.Job) runnerapi.Job { j.Status.Diagnosis = nil; return j },
 }
@@ -98,7 +96,7 @@ func (c *jobRunCommand) run(ctx context.Context, agent, name string) error {
 	spec.Run = c.runName(spec.Run)
 	return c.On(ctx, agent, func(ctx context.Context, t *base.Target) error {
 		key := runnerapi.Key{Namespace: c.Namespace, Name: name}
-		job, err := t.RunJob(ctx, key, spec, c.Options())
+		job, err := t.Jobs().Run(ctx, key, spec, c.Options())
 		if err != nil {
 			return base.At(t, key.String(), err)
 		}
@@ -139,11 +137,11 @@ func (c *jobRunCommand) overlay(spec *runnerapi.JobSpec) error {
 }
 
 func newJobStatus(a *base.CLI) *cobra.Command {
-	return newRunStatus(a, jobs, "job", "Show the state of a Job, and why it failed", (*client.Client).GetJob, "migrate")
+	return newRunStatus(a, jobs, "job", "Show the state of a Job, and why it failed", "migrate")
 }
 
 // newRunStatus shows a job or pipeline.
-func newRunStatus[T any](a *base.CLI, k runKind[T], kind, short string, get func(*client.Client, context.Context, runnerapi.Key) (T, error), name string) *cobra.Command {
+func newRunStatus[T any](a *base.CLI, k runKind[T], kind, short, name string) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	wait := &base.Waiting{}
@@ -156,7 +154,7 @@ func newRunStatus[T any](a *base.CLI, k runKind[T], kind, short string, get func
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				run, err := get(t.Client, ctx, key)
+				run, err := k.calls(t.Client).Get(ctx, key)
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}
@@ -176,7 +174,7 @@ func newRunStatus[T any](a *base.CLI, k runKind[T], kind, short string, get func
 func newJobList(a *base.CLI) *cobra.Command {
 	return base.Listing[runnerapi.Job]{
 		Short: "List the Jobs of a namespace", Example: "pipeops-runner job list shop",
-		Items: (*client.Client).ListJobs,
+		Of:    func(c *client.Client) base.Lister[runnerapi.Job] { return c.Jobs() },
 		List:  func(items []runnerapi.Job) any { return runnerapi.JobList{Items: items} },
 		Table: jobTable,
 	}.Command(a)

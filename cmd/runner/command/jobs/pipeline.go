@@ -18,13 +18,13 @@ import (
 func NewPipeline(a *base.CLI) *cobra.Command {
 	return cli.Group("pipeline", "Run Pipelines: jobs in sequence, until one fails",
 		newPipelineRun(a), newPipelineStatus(a), newPipelineList(a),
-		newRunLogs(a, "pipeline", "Print or follow the log of a Pipeline's jobs", (*client.Client).PipelineLogs, "release"),
-		newRunDelete(a, "pipeline", "Stop a Pipeline if it runs, and delete it with its pods", removal{(*client.Client).DeletePipeline, pipelineLook}, "release"))
+		newRunLogs(a, pipelines, "pipeline", "Print or follow the log of a Pipeline's jobs", "release"),
+		newRunDelete(a, pipelines, "pipeline", "Stop a Pipeline if it runs, and delete it with its pods", pipelineLook, "release"))
 }
 
 func pipelineLook(key runnerapi.Key) base.Look {
 	return func(ctx context.Context, t *base.Target) (base.GoingState, error) {
-		p, err := t.GetPipeline(ctx, key)
+		p, err := t.Pipelines().Get(ctx, key)
 		going := p.Status.State == runnerapi.JobDeleting
 		return base.GoingState{Uid: p.UID, Going: going, Settled: p.Settled(), Waits: p.Status.WaitingFor}, err
 	}
@@ -38,9 +38,7 @@ var pipelines = runKind[runnerapi.Pipeline]{
 			settled: p.Settled(), state: p.Status.State, doing: underWay(p), diagnosis: p.Status.Diagnosis,
 		}
 	},
-	wait: func(ctx context.Context, t *base.Target, p runnerapi.Pipeline, report func(runnerapi.Pipeline, error)) (runnerapi.Pipeline, error) {
-		return t.WaitPipeline(ctx, runnerapi.Key{Namespace: p.Namespace, Name: p.Name}, p.Generation, report)
-	},
+	calls:       func(c *client.Client) runCalls[runnerapi.Pipeline] { return c.Pipelines() },
 	table:       pipelineDetails,
 	undiagnosed: func(p runnerapi.Pipeline) runnerapi.Pipeline { p.Status.Diagnosis = nil; return p },
 }
@@ -94,7 +92,7 @@ func (f *runFlags) pipeline(ctx context.Context, agent, name, image string) erro
 	spec.Run = f.runName(spec.Run)
 	return f.On(ctx, agent, func(ctx context.Context, t *base.Target) error {
 		key := runnerapi.Key{Namespace: f.Namespace, Name: name}
-		p, err := t.RunPipeline(ctx, key, spec, f.Options())
+		p, err := t.Pipelines().Run(ctx, key, spec, f.Options())
 		if err != nil {
 			return base.At(t, key.String(), err)
 		}
@@ -107,14 +105,13 @@ func (f *runFlags) pipeline(ctx context.Context, agent, name, image string) erro
 }
 
 func newPipelineStatus(a *base.CLI) *cobra.Command {
-	return newRunStatus(a, pipelines, "pipeline", "Show a Pipeline and its jobs, and why one failed",
-		(*client.Client).GetPipeline, "release")
+	return newRunStatus(a, pipelines, "pipeline", "Show a Pipeline and its jobs, and why one failed", "release")
 }
 
 func newPipelineList(a *base.CLI) *cobra.Command {
 	return base.Listing[runnerapi.Pipeline]{
 		Short: "List the Pipelines of a namespace", Example: "pipeops-runner pipeline list shop",
-		Items: (*client.Client).ListPipelines,
+		Of:    func(c *client.Client) base.Lister[runnerapi.Pipeline] { return c.Pipelines() },
 		List:  func(items []runnerapi.Pipeline) any { return runnerapi.PipelineList{Items: items} },
 		Table: pipelineTable,
 	}.Command(a)

@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // runWait is how long what runs to its end is waited for: longer than a rollout.
@@ -99,10 +100,19 @@ func (s standing) String() string {
 // runKind is what the commands have to know of jobs, or of pipelines.
 type runKind[T any] struct {
 	of    func(T) standing
-	wait  func(context.Context, *base.Target, T, func(T, error)) (T, error)
+	calls func(*client.Client) runCalls[T]
 	table func(io.Writer, T)
 	// undiagnosed is what the table shows if the diagnosis is printed to standard error.
 	undiagnosed func(T) T
+}
+
+// runCalls is a handle of the client for jobs, or for pipelines.
+type runCalls[T any] interface {
+	base.Lister[T]
+	Get(ctx context.Context, key runnerapi.Key) (T, error)
+	Wait(ctx context.Context, key runnerapi.Key, generation int64, report func(T, error)) (T, error)
+	Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error
+	Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
 }
 
 // conclude waits, if requested, until a run has ended. It prints the run, and returns an error
@@ -122,7 +132,7 @@ func (k runKind[T]) conclude(ctx context.Context, a *base.CLI, t *base.Target, r
 	newest := run
 	var err error
 	if !s.settled {
-		newest, err = k.wait(waitCtx, t, run, func(now T, away error) {
+		newest, err = k.calls(t.Client).Wait(waitCtx, s.key, s.generation, func(now T, away error) {
 			p.Show(k.of(now).String(), away)
 			if s.followed(k.of(now)) {
 				cancel() // the other run's end is not this one's

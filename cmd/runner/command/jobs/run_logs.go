@@ -10,13 +10,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
-// readLog is a method of the client that reads a log.
-type readLog func(c *client.Client, ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error
-
-func newRunLogs(a *base.CLI, kind, short string, read readLog, name string) *cobra.Command {
+func newRunLogs[T any](a *base.CLI, k runKind[T], kind, short, name string) *cobra.Command {
 	c := &apps.LogsCommand{CLI: a}
 	cmd := &cobra.Command{
 		Use: "logs [AGENT] NAME", Short: short,
@@ -27,7 +23,7 @@ func newRunLogs(a *base.CLI, kind, short string, read readLog, name string) *cob
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: c.Namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				if err := read(t.Client, ctx, key, c.Opts, c.Print); err != nil {
+				if err := k.calls(t.Client).Logs(ctx, key, c.Opts, c.Print); err != nil {
 					return base.At(t, key.String(), err)
 				}
 				return nil
@@ -38,13 +34,7 @@ func newRunLogs(a *base.CLI, kind, short string, read readLog, name string) *cob
 	return cmd
 }
 
-// removal is how a job or a pipeline is deleted.
-type removal struct {
-	do  func(c *client.Client, ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
-	see func(key runnerapi.Key) base.Look
-}
-
-func newRunDelete(a *base.CLI, kind, short string, r removal, name string) *cobra.Command {
+func newRunDelete[T any](a *base.CLI, k runKind[T], kind, short string, see func(runnerapi.Key) base.Look, name string) *cobra.Command {
 	var namespace string
 	var write base.Writing
 	var wait base.Waiting
@@ -57,10 +47,10 @@ func newRunDelete(a *base.CLI, kind, short string, r removal, name string) *cobr
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				if err := r.do(t.Client, ctx, key, write.Options()); err != nil {
+				if err := k.calls(t.Client).Delete(ctx, key, write.Options()); err != nil {
 					return base.At(t, key.String(), err)
 				}
-				return a.Deleted(ctx, t, kind, key, &write, &wait, r.see(key))
+				return a.Deleted(ctx, t, kind, key, &write, &wait, see(key))
 			})
 		},
 	}

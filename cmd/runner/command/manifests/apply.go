@@ -123,7 +123,7 @@ func manifestsIn(dir string) ([]string, error) {
 
 func (c *applyCommand) run(ctx context.Context, t *base.Target, all *manifestFiles) error {
 	key := runnerapi.Key{Namespace: c.namespace, Name: c.set}
-	result, err := t.Apply(ctx, key, all.text, c.opts)
+	result, err := t.Manifests().Apply(ctx, key, all.text, c.opts)
 	if err != nil {
 		return base.At(t, "set "+key.String(), all.locateError(err))
 	}
@@ -151,7 +151,7 @@ func (c *applyCommand) await(ctx context.Context, t *base.Target, key runnerapi.
 	limited, cancel := context.WithTimeout(ctx, c.wait.Limit)
 	defer cancel()
 	said := map[runnerapi.ManifestRef]string{}
-	newest, err := t.WaitSet(limited, key, func(s runnerapi.ManifestSet) {
+	newest, err := t.Manifests().Wait(limited, key, func(s runnerapi.ManifestSet) {
 		for _, o := range s.Objects {
 			now := string(o.State) + " " + cli.Printable(o.Message)
 			if said[o.ManifestRef] != now {

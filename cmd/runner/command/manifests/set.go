@@ -23,7 +23,7 @@ func NewSet(a *base.CLI) *cobra.Command {
 func newSetList(a *base.CLI) *cobra.Command {
 	return base.Listing[runnerapi.ManifestSet]{
 		Short: "List the sets of manifests of a namespace", Example: "pipeops-runner applyset list shop -n production",
-		Items: (*client.Client).ListSets,
+		Of:    func(c *client.Client) base.Lister[runnerapi.ManifestSet] { return c.Manifests() },
 		List:  func(items []runnerapi.ManifestSet) any { return runnerapi.ManifestSetList{Items: items} },
 		Table: setTable,
 	}.Command(a)
@@ -40,7 +40,7 @@ func newSetGet(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				set, err := t.GetSet(ctx, key)
+				set, err := t.Manifests().Get(ctx, key)
 				if err != nil {
 					return base.At(t, "set "+key.String(), err)
 				}
@@ -95,7 +95,7 @@ func newSetDelete(a *base.CLI) *cobra.Command {
 }
 
 func (c *setDeletion) run(ctx context.Context, t *base.Target, key runnerapi.Key) error {
-	result, err := t.DeleteSet(ctx, key, c.write.Options())
+	result, err := t.Manifests().Delete(ctx, key, c.write.Options())
 	if err != nil {
 		return base.At(t, "set "+key.String(), err)
 	}
@@ -140,7 +140,7 @@ func (c *setDeletion) untilGone(ctx context.Context, t *base.Target, key runnera
 		if len(goingObjects(newest)) == 0 || newest.Failed > 0 || !retry.Wait(waitCtx, base.GonePause) {
 			return newest, ctx.Err()
 		}
-		now, err := t.DeleteSet(waitCtx, key, runnerapi.WriteOptions{})
+		now, err := t.Manifests().Delete(waitCtx, key, runnerapi.WriteOptions{})
 		known := &runnerapi.Error{}
 		switch {
 		case errors.As(err, &known) && known.Code == runnerapi.CodeNotFound: // deleted meanwhile

@@ -43,7 +43,7 @@ func (c *complaints) String() string {
 func (t *tarCall) run(ctx context.Context, stdin io.Reader, stdout io.Writer, args ...string) error {
 	opts := t.opts
 	opts.Command, opts.Stdin = append([]string{"tar"}, args...), stdin != nil
-	code, err := t.Exec(ctx, t.key, opts, runnerapi.ExecStreams{Stdin: stdin, Stdout: stdout, Stderr: &t.said, Recorded: t.recorded})
+	code, err := t.Apps().Exec(ctx, t.key, opts, runnerapi.ExecStreams{Stdin: stdin, Stdout: stdout, Stderr: &t.said, Recorded: t.recorded})
 	known := &runnerapi.Error{}
 	switch {
 	case errors.As(err, &known) && noProgram(known.Detail), code == 126, code == 127:
@@ -75,7 +75,7 @@ func (t *tarCall) isDirectory(ctx context.Context, path string) bool {
 	}
 	opts := t.opts
 	opts.Command = []string{"test", "-d", path}
-	code, err := t.Exec(ctx, t.key, opts, runnerapi.ExecStreams{Stdout: io.Discard, Stderr: io.Discard})
+	code, err := t.Apps().Exec(ctx, t.key, opts, runnerapi.ExecStreams{Stdout: io.Discard, Stderr: io.Discard})
 	return err == nil && code == 0
 }
 

@@ -69,7 +69,7 @@ func (c *execCommand) run(ctx context.Context, t *base.Target, name string) erro
 		}
 		defer end()
 	}
-	code, err := t.Exec(ctx, key, c.opts, s)
+	code, err := t.Apps().Exec(ctx, key, c.opts, s)
 	switch {
 	case err != nil:
 		return base.At(t, key.String(), err)

@@ -102,7 +102,7 @@ func (c *portForward) run(ctx context.Context, t *base.Target, key runnerapi.Key
 	// Otherwise the first connection would report it, which has to do for a Runner that may not
 	// read Apps.
 	known := &runnerapi.Error{}
-	if _, err := t.Get(ctx, key); errors.As(err, &known) && known.Code == runnerapi.CodeNotFound {
+	if _, err := t.Apps().Get(ctx, key); errors.As(err, &known) && known.Code == runnerapi.CodeNotFound {
 		return base.At(t, key.String(), err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -183,7 +183,7 @@ func problemText(err error) string {
 
 func (c *portForward) forward(ctx context.Context, t *base.Target, key runnerapi.Key, port int, near *net.TCPConn) error {
 	defer func() { _ = near.Close() }()
-	far, err := t.PortForward(ctx, key, runnerapi.PortForwardOptions{Port: port, Pod: c.pod})
+	far, err := t.Apps().PortForward(ctx, key, runnerapi.PortForwardOptions{Port: port, Pod: c.pod})
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func NewRelease(a *base.CLI) *cobra.Command {
 func newReleaseList(a *base.CLI) *cobra.Command {
 	return base.Listing[runnerapi.Release]{
 		Short: "List the Helm releases of a namespace", Example: "pipeops-runner helm list shop",
-		Items: (*client.Client).ListReleases,
+		Of:    func(c *client.Client) base.Lister[runnerapi.Release] { return c.Releases() },
 		List:  func(items []runnerapi.Release) any { return runnerapi.ReleaseList{Items: items} },
 		Table: releaseTable,
 	}.Command(a)
@@ -43,7 +43,7 @@ func newReleaseHistory(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				list, err := t.ReleaseHistory(ctx, key)
+				list, err := t.Releases().History(ctx, key)
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}
@@ -69,7 +69,7 @@ func newReleaseStatus(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return fleet.Each(cmd.Context(), a, args[0], &out, func(ctx context.Context, a *base.CLI, t *base.Target) error {
-				release, err := t.GetRelease(ctx, key)
+				release, err := t.Releases().Get(ctx, key)
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}
@@ -166,7 +166,7 @@ func releaseOutcome(ctx context.Context, a *base.CLI, t *base.Target, release ru
 
 func watchRelease(ctx context.Context, a *base.CLI, t *base.Target, key runnerapi.Key) (runnerapi.Release, error) {
 	said := ""
-	return t.WaitRelease(ctx, key, func(r runnerapi.Release) {
+	return t.Releases().Wait(ctx, key, func(r runnerapi.Release) {
 		if r.Busy() && r.Operation.Progress != "" && r.Operation.Progress != said {
 			said = r.Operation.Progress
 			a.Say("%s: %s", key, cli.Printable(said))
@@ -219,7 +219,7 @@ func newReleaseRollback(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
-				return t.RollbackRelease(ctx, key, to, opts)
+				return t.Releases().Rollback(ctx, key, to, opts)
 			})
 		},
 	}
@@ -240,7 +240,7 @@ func newReleaseDelete(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
-				return t.DeleteRelease(ctx, key, opts)
+				return t.Releases().Delete(ctx, key, opts)
 			})
 		},
 	}

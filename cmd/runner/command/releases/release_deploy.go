@@ -57,7 +57,7 @@ deploy, it leaves a failed revision, and the next deploy can continue.`,
 				return err
 			}
 			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
-				return t.PutRelease(ctx, key, c.spec, opts)
+				return t.Releases().Deploy(ctx, key, c.spec, opts)
 			})
 		},
 	}

@@ -97,7 +97,7 @@ func (c *buildRun) complete() error {
 }
 
 func (c *buildRun) run(ctx context.Context, t *base.Target, key runnerapi.Key) error {
-	b, err := t.PutBuild(ctx, key, c.spec, c.Options())
+	b, err := t.Builds().Run(ctx, key, c.spec, c.Options())
 	if err != nil {
 		return base.At(t, key.String(), err)
 	}
@@ -114,7 +114,7 @@ func (c *buildRun) run(ctx context.Context, t *base.Target, key runnerapi.Key) e
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if c.follow {
-		err := t.BuildLogs(limited, key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
+		err := t.Builds().Logs(limited, key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
 			c.Say("%s", cli.Printable(l.Line))
 			return nil
 		})
@@ -128,7 +128,7 @@ func (c *buildRun) run(ctx context.Context, t *base.Target, key runnerapi.Key) e
 // outcomeOfBuild waits for the end, prints it, and returns an error unless there is an image.
 func outcomeOfBuild(ctx, limited context.Context, a *base.CLI, t *base.Target, key runnerapi.Key, out *cli.Output) error {
 	said := ""
-	b, err := t.WaitBuild(limited, key, func(b runnerapi.Build) {
+	b, err := t.Builds().Wait(limited, key, func(b runnerapi.Build) {
 		now := strings.TrimSpace(string(b.Status.Phase) + " " + cli.Printable(b.Status.Message))
 		if now != said && !b.Status.Phase.Ended() {
 			a.Say("%s: %s", key, now)
@@ -190,7 +190,7 @@ func newBuildStatus(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				b, err := t.GetBuild(ctx, key)
+				b, err := t.Builds().Get(ctx, key)
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}
@@ -234,7 +234,7 @@ func newLogsOfBuild(a *base.CLI, short, example string, build func(context.Conte
 }
 
 func printBuildLog(ctx context.Context, a *base.CLI, t *base.Target, key runnerapi.Key, opts runnerapi.LogOptions) error {
-	err := t.BuildLogs(ctx, key, opts, func(l runnerapi.LogLine) error {
+	err := t.Builds().Logs(ctx, key, opts, func(l runnerapi.LogLine) error {
 		return a.PrintLog(l.Line, false)
 	})
 	if err != nil {
@@ -252,7 +252,7 @@ func buildLogFlags(cmd *cobra.Command, opts *runnerapi.LogOptions) {
 func newBuildList(a *base.CLI) *cobra.Command {
 	return base.Listing[runnerapi.Build]{
 		Short: "List the builds of a namespace", Example: "pipeops-runner build list shop -n pipeops-builds",
-		Items: (*client.Client).ListBuilds,
+		Of:    func(c *client.Client) base.Lister[runnerapi.Build] { return c.Builds() },
 		List:  func(items []runnerapi.Build) any { return runnerapi.BuildList{Items: items} },
 		Table: buildTable,
 	}.Command(a)
@@ -269,7 +269,7 @@ func newBuildDelete(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				if err := t.DeleteBuild(ctx, key, write.Options()); err != nil {
+				if err := t.Builds().Delete(ctx, key, write.Options()); err != nil {
 					return base.At(t, key.String(), err)
 				}
 				a.SayDeleted("build "+key.String(), write.DryRun)

@@ -78,7 +78,7 @@ gives the App's spec instead of --path.`,
 			}
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				source, err := t.PutSource(ctx, key, spec, write.Options())
+				source, err := t.Sources().Set(ctx, key, spec, write.Options())
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}
@@ -129,7 +129,7 @@ func newSourceGet(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				source, err := t.GetSource(ctx, key)
+				source, err := t.Sources().Get(ctx, key)
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}
@@ -145,7 +145,7 @@ func newSourceGet(a *base.CLI) *cobra.Command {
 func newSourceList(a *base.CLI) *cobra.Command {
 	return base.Listing[runnerapi.Source]{
 		Short: "List the Git repositories that the agent follows", Example: "pipeops-runner source list shop",
-		Items: (*client.Client).ListSources,
+		Of:    func(c *client.Client) base.Lister[runnerapi.Source] { return c.Sources() },
 		List:  func(items []runnerapi.Source) any { return runnerapi.SourceList{Items: items} },
 		Table: sourceTable,
 	}.Command(a)
@@ -164,7 +164,7 @@ func newSourceSync(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				source, err := t.SyncSource(ctx, key, write.Options())
+				source, err := t.Sources().Sync(ctx, key, write.Options())
 				if err != nil {
 					return base.At(t, key.String(), err)
 				}
@@ -194,7 +194,7 @@ func newSourceDelete(a *base.CLI) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				if err := t.DeleteSource(ctx, key, write.Options()); err != nil {
+				if err := t.Sources().Delete(ctx, key, write.Options()); err != nil {
 					return base.At(t, key.String(), err)
 				}
 				a.SayDeleted("source "+key.String(), write.DryRun)
@@ -219,7 +219,7 @@ func sourceOutcome(ctx context.Context, a *base.CLI, t *base.Target, source runn
 	defer cancel()
 	start, said, phase := time.Now(), false, runnerapi.BuildPhase("")
 	waits := ""
-	newest, err := t.WaitSource(waitCtx, key, func(s runnerapi.Source) {
+	newest, err := t.Sources().Wait(waitCtx, key, func(s runnerapi.Source) {
 		if h := s.Status.Health; h != nil && s.Status.Phase == runnerapi.SourceProgressing && h.Message != waits {
 			waits = h.Message
 			a.Say("commit %.12s is applied; %s", s.Status.Commit, cli.Printable(waits))

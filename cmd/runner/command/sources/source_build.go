@@ -43,7 +43,7 @@ func (b *sourceBuild) into(spec *runnerapi.SourceSpec) error {
 func newSourceLogs(a *base.CLI) *cobra.Command {
 	return newLogsOfBuild(a, "Print or follow the log of a source's newest build", "pipeops-runner source logs shop web -f",
 		func(ctx context.Context, t *base.Target, key runnerapi.Key) (runnerapi.Key, error) {
-			source, err := t.GetSource(ctx, key)
+			source, err := t.Sources().Get(ctx, key)
 			switch {
 			case err != nil:
 				return key, base.At(t, key.String(), err)
