@@ -28,7 +28,7 @@ func (c *Console) withoutBroker() string {
 		return ""
 	}
 	return "This control plane sends no announcements, and keeps no timelines. Start `pipeops-controlplane serve` with " +
-		"--broker-url-file FILE, which has the URL of a RabbitMQ."
+		"`--broker-url-file FILE`, which has the URL of a RabbitMQ."
 }
 
 func (c *Console) announcements(w http.ResponseWriter, r *http.Request) error {
