@@ -166,8 +166,10 @@ func TestAnOperatorDeploysByAForm(t *testing.T) {
 	form.Set("spec.image", "")
 	status, body = b.change("/console/agents/shop/deploy", form)
 	assert.Equal(t, http.StatusUnprocessableEntity, status)
-	assert.Contains(t, body, "image")
-	for _, r := range p.records(8) {
+	assert.Contains(t, body, `role="alert"`)
+	assert.Contains(t, body, "hunter2", "the form has what was sent")
+	assert.Contains(t, body, `name="spec.image" value=""`)
+	for _, r := range p.records(6) {
 		assert.NotContains(t, string(r.Arguments), "hunter2")
 	}
 }

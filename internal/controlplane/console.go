@@ -31,7 +31,7 @@ func (c *ControlPlane) openConsole(s *store.Store) (err error) {
 		return err
 	}
 	c.console, err = console.New(console.Options{
-		Elsewhere: elsewhere, Logs: c.operators.Logs,
+		Elsewhere: elsewhere, Logs: c.operators.Logs, Broker: len(c.cfg.BrokerURLs) > 0,
 		ReadsApps: func(ctx context.Context) error {
 			_, err := c.operators.ReadsApps(ctx)
 			return err

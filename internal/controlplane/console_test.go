@@ -188,17 +188,28 @@ func TestWrongCodesAreLimited(t *testing.T) {
 }
 
 func TestASessionEnds(t *testing.T) {
-	p := start(t)
+	p, bob := start(t), operators.Credentials{}
 	for name, end := range map[string]func(b *tab){
 		"signed out": func(b *tab) {
 			status, _ := b.change("/console/leave", nil)
 			assert.Equal(t, http.StatusUnauthorized, status)
 		},
-		"revoked":         func(*tab) { require.NoError(t, p.admin.Operators.Revoke(t.Context(), "bob")) },
+		"revoked": func(*tab) { require.NoError(t, p.admin.Operators.Revoke(t.Context(), "bob")) },
+		"signed out everywhere": func(*tab) {
+			unused := p.code(bob)
+			done, err := operatorapi.DeleteConsoleSessions.Do(t.Context(), p.first(), operatorapi.DeleteConsoleSessionsInput{
+				Body: operatorapi.DeleteConsoleSessionsBody{Operator: "bob"},
+			})
+			require.NoError(t, err)
+			assert.Equal(t, 1, done.Ended)
+			status, _ := p.browser().post("/console/enter", url.Values{"code": {unused}})
+			assert.Equal(t, http.StatusUnauthorized, status, "a code that was not used yet")
+		},
 		"new credentials": func(*tab) { p.operator("bob", operators.RoleAdmin) },
 		"the certificate": func(*tab) { p.clock.forward(2 * time.Hour) },
 	} {
-		b := p.signedIn(p.operator("bob", operators.RoleOperator))
+		bob = p.operator("bob", operators.RoleOperator)
+		b := p.signedIn(bob)
 		stolen := p.browser()
 		at, err := url.Parse(p.Advertised().API)
 		require.NoError(t, err)
@@ -237,6 +248,7 @@ func fields() url.Values {
 func TestEachRoleInTheConsole(t *testing.T) {
 	p := start(t)
 	p.registered("shop")
+	p.issue("ops", "env=prod")
 	_, err := operatorapi.CreateWebhook.Do(t.Context(), p.first(), operatorapi.CreateWebhookInput{Body: operatorapi.CreateWebhookBody{Name: "pager", URL: "https://pager.example.com/"}})
 	require.NoError(t, err)
 	needs := map[string]string{}
@@ -245,6 +257,7 @@ func TestEachRoleInTheConsole(t *testing.T) {
 	}
 	for _, role := range operators.Roles {
 		b := p.signedIn(p.operator("the-"+role, role))
+		p.actAs("the-"+role, "ops")
 		for _, path := range []string{"/", "/agents/shop", "/agents/shop/audit", "/enrolment", "/runners", "/hosts", "/webhooks", "/webhooks/pager", "/announcements", "/releases", "/ca"} {
 			status, body := b.get("/console" + path)
 			assert.Equal(t, http.StatusOK, status, "%s: %s: %s", role, path, body)
@@ -428,4 +441,57 @@ func TestAPageFollowsTheFleet(t *testing.T) {
 			return false
 		}
 	})
+}
+
+// TestPagesWithNothingToReadAreNoRefusals in the operators' audit log, however often they are
+// loaded: a control plane without a broker has no announcements.
+func TestPagesWithNothingToReadAreNoRefusals(t *testing.T) {
+	p := start(t)
+	b := p.signedIn(p.operator("alice", operators.RoleOperator))
+	for range 70 { // more than the refusals that an operator may have at once
+		status, body := b.get("/console/announcements")
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, body, "No broker is set")
+		require.Contains(t, body, "--broker-url-file")
+	}
+	status, _ := b.get("/console/agents/nowhere")
+	assert.Equal(t, http.StatusNotFound, status)
+	status, _ = b.get("/console/operators")
+	assert.Equal(t, http.StatusForbidden, status)
+	refused := 0
+	for _, r := range p.records(3) {
+		if r.Outcome == runnerapi.AuditRefused {
+			refused++
+			assert.Equal(t, operatorapi.ListOperators.ID, r.Command)
+		}
+	}
+	assert.Equal(t, 1, refused)
+}
+
+// TestAnAdminSignsAnOperatorOutEverywhere on the page of the operators. The audit log has it.
+func TestAnAdminSignsAnOperatorOutEverywhere(t *testing.T) {
+	p := start(t)
+	admin, bob := p.signedIn(p.operator("alice", operators.RoleAdmin)), p.operator("bob", operators.RoleViewer)
+	first, second := p.signedIn(bob), p.signedIn(bob)
+	_, body := admin.get("/console/operators")
+	assert.Contains(t, body, "/console/operators/end-sessions?operator=bob")
+	_, body = admin.get("/console/operators/end-sessions?operator=bob")
+	assert.Contains(t, body, "pipeops-controlplane operator session delete bob")
+	status, _ := first.change("/console/operators/end-sessions", url.Values{"operator": {"alice"}})
+	assert.Equal(t, http.StatusForbidden, status, "a viewer signs nobody out")
+	status, body = admin.change("/console/operators/end-sessions", url.Values{"operator": {"bob"}})
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "signed out everywhere")
+	assert.NotContains(t, body, "end-sessions?operator=bob")
+	first.isOut("one browser")
+	second.isOut("the other")
+	status, _ = admin.get("/console/")
+	assert.Equal(t, http.StatusOK, status, "others stay")
+	p.signedIn(bob)
+	recorded := false
+	for _, r := range p.records(11) {
+		recorded = recorded || r.Operator == "alice" && r.Command == operatorapi.DeleteConsoleSessions.ID && r.Outcome == runnerapi.AuditDone &&
+			strings.Contains(string(r.Arguments), "bob")
+	}
+	assert.True(t, recorded)
 }

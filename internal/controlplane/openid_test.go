@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
@@ -255,9 +256,20 @@ func TestASessionByOpenIDEnds(t *testing.T) {
 	b.isOut("the ID token has expired")
 
 	b = signIn(48 * time.Hour)
+	open, err := operatorapi.ListConsoleSessions.Do(t.Context(), p.first(), struct{}{})
+	require.NoError(t, err)
+	require.Len(t, open.Items, 1, "the first one has ended")
+	require.Regexp(t, "^openid/.", open.Items[0].Operator)
+	_, err = operatorapi.DeleteConsoleSessions.Do(t.Context(), p.first(), operatorapi.DeleteConsoleSessionsInput{
+		Body: operatorapi.DeleteConsoleSessionsBody{Operator: open.Items[0].Operator},
+	})
+	require.NoError(t, err)
+	b.isOut("signed out everywhere")
+
+	b = signIn(48 * time.Hour)
 	other := *p.authn
 	other.OpenID = "openid:other"
-	_, _, err := other.ConsoleSession(t.Context(), b.kept(console.Cookie))
+	_, _, err = other.ConsoleSession(t.Context(), b.kept(console.Cookie))
 	require.ErrorIs(t, err, store.ErrNotFound, "a session of other settings")
 	p.clock.forward(11 * time.Hour)
 	_, body = b.get("/console/")

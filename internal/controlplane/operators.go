@@ -56,7 +56,7 @@ func (c *ControlPlane) operatorOf(r *http.Request) (operatorapi.Caller, error) {
 		caller.Proven = c.authn.ProvenName(r)
 	}
 	if cert := authn.CertificateOf(r.TLS); cert != nil && caller.Proven != "" {
-		caller.Certificate = cert.SerialNumber.Text(16)
+		caller.Certificate, caller.Presented = cert.SerialNumber.Text(16), cert
 	}
 	return caller, err
 }

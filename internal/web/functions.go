@@ -20,6 +20,7 @@ func functions() template.FuncMap {
 		"moment":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"sentence":  Sentence,
 		"printable": printable.Text,
+		"quoted":    quoted,
 		"join":      strings.Join,
 		"count":     count,
 		"labels":    cli.Labels,
@@ -44,6 +45,21 @@ func Sentence(message string) string {
 		return message
 	}
 	return string(unicode.ToUpper(first)) + message[size:]
+}
+
+// quoted returns a text in which what stands between backticks, such as a command line, is code.
+func quoted(text string) template.HTML {
+	parts := strings.Split(text, "`")
+	if len(parts)%2 == 0 {
+		return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // it is escaped
+	}
+	for i, part := range parts {
+		parts[i] = template.HTMLEscapeString(part)
+		if i%2 == 1 {
+			parts[i] = `<code class="wrap">` + parts[i] + "</code>"
+		}
+	}
+	return template.HTML(strings.Join(parts, "")) //nolint:gosec // each part is escaped
 }
 
 // dict returns a map, so that a component has several arguments.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ type Page struct {
 	// Live is the path of the stream that keeps the page's part "live" up to date; empty for none.
 	Live string
 	Data any
-	// May reports whether the session has a right; nil where all have all.
+	// May reports whether the session has a right; that of Pages if nil.
 	May func(right string) bool
 
 	// These are set by Render.
@@ -52,6 +53,8 @@ type Pages struct {
 	Base string
 	// SignIn says how to sign in.
 	SignIn string
+	// May returns what reports whether a session has a right; nil where all have all.
+	May func(ctx context.Context) func(right string) bool
 	// Elsewhere names the site at which a session can be opened as well; empty for none.
 	Elsewhere string
 
@@ -115,6 +118,9 @@ func (p *Pages) execute(r *http.Request, name, part string, page Page) ([]byte, 
 		return nil, fmt.Errorf("page %q not found", name)
 	}
 	page.Site = p
+	if page.May == nil && p.May != nil {
+		page.May = p.May(r.Context())
+	}
 	if session := SessionOf(r.Context()); session != nil {
 		page.CSRF, page.Signed, page.Who = session.CSRF(), true, session.Name
 	}

@@ -1,6 +1,11 @@
 package web
 
-import "slices"
+import (
+	"slices"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
 
 // Question is what a page asks, once, before something changes: template "confirm".
 type Question struct {
@@ -12,6 +17,8 @@ type Question struct {
 	Danger         bool
 	Fields         []Field
 	Hidden         []Hidden
+	// Problem is why the same form was refused before; nil for the first time.
+	Problem *problem.Error
 }
 
 // Field is a field of a question's form.
@@ -26,9 +33,21 @@ type Field struct {
 	More bool
 }
 
+// The least and the most lines that a field shows at once.
+const minRows, maxRows = 3, 16
+
+// Rows returns how many lines a textarea shows.
+func (f Field) Rows() int { return max(minRows, min(maxRows, strings.Count(f.Value, "\n")+1)) }
+
 // Folded reports whether some fields are folded away.
 func (q Question) Folded() bool {
 	return slices.ContainsFunc(q.Fields, func(f Field) bool { return f.More })
+}
+
+// Unfolded reports whether the fields that are folded away are shown: a refused form may have one
+// of them at fault.
+func (q Question) Unfolded() bool {
+	return q.Problem != nil && slices.ContainsFunc(q.Fields, func(f Field) bool { return f.More && f.Value != "" })
 }
 
 // Hidden is a value that a form sends along.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,6 +33,13 @@ const Screenshots = "PIPEOPS_TEST_SCREENSHOTS"
 // patience is how long a page may take on a busy machine.
 const patience = 2 * time.Minute
 
+// networkError is what htmx says when Chromium ends a stream because a network of another test came
+// or went. The page connects again.
+const networkError = "htmx:sse:error: network error"
+
+// nowhere is a proxy that is not there: what goes to it, goes nowhere.
+const nowhere = "http://127.0.0.1:1"
+
 // Browser is a Chromium that sends its requests to loopback alone. It fails the test at the first
 // message in a page's console, such as a violation of the Content-Security-Policy.
 type Browser struct {
@@ -49,7 +57,8 @@ func Open(t *testing.T, more ...chromedp.ExecAllocatorOption) *Browser {
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.WSURLReadTimeout(patience))
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.WSURLReadTimeout(patience),
+		chromedp.Flag("proxy-server", nowhere), chromedp.Flag("proxy-bypass-list", "127.0.0.1"))
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), append(opts, more...)...)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
@@ -70,7 +79,7 @@ func (b *Browser) hear() {
 			return
 		}
 		wrong := m.Type == chromedp.ConsoleError || m.Type == chromedp.ConsoleWarning || m.Type == chromedp.ConsoleException
-		if wrong && m.Source != "network" {
+		if wrong && m.Source != "network" && !strings.Contains(m.String(), networkError) {
 			b.t.Errorf("the console says: %s", m)
 		}
 	}
@@ -167,6 +176,14 @@ func (b *Browser) Accessible(page string) {
 func (b *Browser) Fits(page string) {
 	b.t.Helper()
 	assert.False(b.t, Get(b, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > window.innerWidth`)), "%s is wider than the window", page)
+}
+
+// StaysAt fails the test for each request of the page to another site.
+func (b *Browser) StaysAt(site string) {
+	b.t.Helper()
+	for _, url := range Get(b, chromedp.Evaluate[[]string](`performance.getEntriesByType("resource").map(r => r.name)`)) {
+		assert.True(b.t, strings.HasPrefix(url, site+"/"), "%s was requested, which is not of %s", url, site)
+	}
 }
 
 // Picture keeps a picture of the whole page where the environment asks for it.

@@ -24,6 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/dashboard"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -35,7 +36,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// scene is a dashboard on a real API server, without an agent: what it shows must not need one.
+// scene is a dashboard on a real API server, without an agent, a control plane or the internet: what
+// it shows must not need them.
 type scene struct {
 	env  *kubetest.Env
 	site string // the dashboard's address
@@ -193,6 +195,7 @@ func (s *scene) look(t *testing.T, b *browser.Browser, prefix string, pages map[
 				}
 				b.Accessible(as)
 				b.Fits(as)
+				b.StaysAt(strings.TrimSuffix(s.site, operatorapi.ConsolePath))
 				b.Picture(as)
 			}
 		}

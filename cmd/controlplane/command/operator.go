@@ -14,7 +14,7 @@ import (
 
 func newOperator(a *app) *cobra.Command {
 	return cli.Group("operator", "Manage operators, who manage the control plane, and read what they did",
-		newOperatorCreate(a), newOperatorList(a), newOperatorRevoke(a), newOperatorRunner(a), newOperatorAudit(a))
+		newOperatorCreate(a), newOperatorList(a), newOperatorRevoke(a), newOperatorRunner(a), newOperatorSession(a), newOperatorAudit(a))
 }
 
 func newOperatorRevoke(a *app) *cobra.Command {

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
@@ -14,12 +17,19 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // serving runs a control plane in the process until the test ends.
 func serving(t *testing.T, agents ...string) (dir string) {
+	t.Helper()
+	return servingData(t, agents...).Dir
+}
+
+// servingData is serving, with the database.
+func servingData(t *testing.T, agents ...string) datadir.Data {
 	t.Helper()
 	data := datadir.Data{Dir: t.TempDir(), Database: store.Postgres{URL: newURL(t)}}
 	cp, err := controlplane.New(t.Context(), controlplane.Config{
@@ -36,7 +46,7 @@ func serving(t *testing.T, agents ...string) (dir string) {
 	for _, name := range agents {
 		require.NoError(t, register(t.Context(), data, cp.Advertised().API, name))
 	}
-	return data.Dir
+	return data
 }
 
 // TestCommandsWorkFromElsewhere with credentials, and without the data directory.
@@ -111,4 +121,33 @@ func TestCommandsWorkFromElsewhere(t *testing.T) {
 	out, _ = run(0, "operator", "audit", "verify")
 	assert.Contains(t, out, "HEAD")
 	assert.NotContains(t, out, "removed")
+}
+
+// TestACommandRenewsItsCredentials in their file, behind a link, once they are due.
+func TestACommandRenewsItsCredentials(t *testing.T) {
+	admin, err := operators.Open(t.Context(), servingData(t), func() time.Time { return time.Now().Add(-50 * time.Minute) })
+	require.NoError(t, err)
+	made, err := admin.Operators.Create(t.Context(), operators.OperatorOptions{Name: "alice", Role: operators.RoleViewer, TTL: time.Hour})
+	require.NoError(t, errors.Join(err, admin.Close()))
+	kept := t.TempDir()
+	file, link := filepath.Join(kept, "alice.json"), filepath.Join(t.TempDir(), "link.json")
+	require.NoError(t, made.Write(file))
+	require.NoError(t, os.Symlink(file, link))
+	run := func() string {
+		var out, complaints bytes.Buffer
+		require.Equal(t, 0, execute(t.Context(), []string{"token", "list", "--credentials", link}, streams{&out, &complaints}), complaints.String())
+		return complaints.String()
+	}
+	assert.NotContains(t, run(), "warning")
+	renewed, err := operators.LoadCredentials(file)
+	require.NoError(t, err)
+	assert.NotEqual(t, made.Certificate, renewed.Certificate)
+	assert.Equal(t, made.Key, renewed.Key)
+	info, err := os.Lstat(link)
+	require.NoError(t, err)
+	assert.NotZero(t, info.Mode()&os.ModeSymlink, "the link stays one")
+	run()
+	again, err := operators.LoadCredentials(file)
+	require.NoError(t, err)
+	assert.Equal(t, renewed.Certificate, again.Certificate, "not due")
 }

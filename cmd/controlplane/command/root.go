@@ -143,6 +143,10 @@ func (a *app) remotely(ctx context.Context, file string, do func(ctx context.Con
 	if err != nil {
 		return err
 	}
+	client.Renewing(operatorapi.Renewal{
+		Save: func(renewed operators.Credentials) error { return renewed.Replace(file) },
+		Note: func(err error) { a.say("warning: %v", err) },
+	})
 	return errors.Join(do(ctx, client), client.Close())
 }
 

@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -25,7 +26,9 @@ func (p *Authenticator) OperatorOfRequest(r *http.Request) (store.Operator, erro
 	if bad != nil {
 		bad.Fix = fixOperator
 		if bad.Code == controlapi.CodeCertificateExpired {
-			bad.Fix = "have an admin make new credentials with `pipeops-controlplane operator create NAME -o FILE --force`"
+			name, _ = p.Name(cert, ca.RoleOperator)
+			bad.Fix = "have an admin make new credentials with `pipeops-controlplane operator create " + cmp.Or(name, "NAME") + " --role ROLE -o FILE --force`; " +
+				"on the control plane's machine, the command needs no credentials"
 		}
 		return store.Operator{}, bad
 	}

@@ -129,6 +129,12 @@ func (c Issuer) issue(public any, template *x509.Certificate, ttl time.Duration,
 // Holders renew by its length, so that part is kept small.
 func slack(ttl time.Duration) time.Duration { return min(time.Hour, ttl/10) }
 
+// Life returns for how long a certificate was issued.
+func Life(cert *x509.Certificate) time.Duration {
+	whole := cert.NotAfter.Sub(cert.NotBefore)
+	return max(whole-time.Hour, whole*10/11) // without its slack
+}
+
 func (s *state) issued(leaf *x509.Certificate, signer pair) Issued {
 	return Issued{
 		Certificate: string(append(encodeCert(leaf.Raw), encodeCerts(s.chain(signer))...)),

@@ -52,7 +52,7 @@ func (s *server) admit(d *Description) func(huma.Context, func(huma.Context)) {
 		} else {
 			next(huma.WithValue(ctx, visitKey{}, at))
 		}
-		if !d.Changes() && left(r.Context(), at.err) {
+		if !d.Changes() && (left(r.Context(), at.err) || absent(at.err)) {
 			return
 		}
 		s.leave(at, w.(middleware.WrapResponseWriter).Status())
@@ -64,6 +64,13 @@ func (s *server) admit(d *Description) func(huma.Context, func(huma.Context)) {
 func left(ctx context.Context, err error) bool {
 	var p *problem.Error
 	return errors.Is(ctx.Err(), context.Canceled) && errors.As(err, &p) && p.Status >= http.StatusInternalServerError
+}
+
+// absent reports whether a call that reads found nothing to read, such as an agent whose tunnel is
+// down. Open pages read again and again, and nobody was refused.
+func absent(err error) bool {
+	var p *problem.Error
+	return errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status >= http.StatusInternalServerError)
 }
 
 // crossOrigin knows the changes that a browser with an operator's certificate sends for another

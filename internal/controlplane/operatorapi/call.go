@@ -75,7 +75,7 @@ func calls() []anyCall {
 		&ListRoutes, &ListHostGrants, &CreateHostGrant, &DeleteHostGrant, &GetGatewayCA,
 		&ListDeadLetters, &RequeueDeadLetters, &DeleteDeadLetters,
 		&GetCA, &ListCertificates, &RotateCA,
-		&ListOperators, &CreateOperator, &RevokeOperator, &ListOperatorRunners, &SetOperatorRunner, &DeleteOperatorRunner, &GetOperatorAudit, &VerifyOperatorAudit, &CreateConsoleCode,
+		&ListOperators, &CreateOperator, &RevokeOperator, &ListOperatorRunners, &SetOperatorRunner, &DeleteOperatorRunner, &ListConsoleSessions, &DeleteConsoleSessions, &GetOperatorAudit, &VerifyOperatorAudit, &CreateConsoleCode, &RenewOperator,
 	}
 }
 

@@ -32,6 +32,9 @@ const (
 type Client struct {
 	url  string
 	http *retryablehttp.Client
+
+	credentials operators.Credentials
+	renewal     *Renewal // nil for none
 }
 
 // NewClient returns a client with an operator's credentials.
@@ -54,7 +57,7 @@ func NewClient(c operators.Credentials, version string) (*Client, error) {
 	client.RequestLogHook = func(_ retryablehttp.Logger, r *http.Request, _ int) {
 		r.Header.Set("User-Agent", "pipeops-controlplane/"+version)
 	}
-	return &Client{strings.TrimSuffix(c.ControlPlane, "/"), client}, nil
+	return &Client{url: strings.TrimSuffix(c.ControlPlane, "/"), http: client, credentials: c}, nil
 }
 
 // worthRetrying leaves out answers that would be the same again.
@@ -95,7 +98,11 @@ func (c *Client) do(ctx context.Context, d *Description, in, out any, _ func(con
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	return c.send(req, out)
+	if err := c.send(req, out); err != nil {
+		return err
+	}
+	c.renew(ctx)
+	return nil
 }
 
 func (c *Client) send(req *retryablehttp.Request, out any) error {

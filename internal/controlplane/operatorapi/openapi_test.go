@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,13 +64,14 @@ func TestTheTableIsCommitted(t *testing.T) {
 // TestEveryCallIsDescribed with a role, and every change with what makes it safe to send again.
 func TestEveryCallIsDescribed(t *testing.T) {
 	seen := map[string]bool{}
+	ofOneself := []string{operatorapi.CreateConsoleCode.ID, operatorapi.RenewOperator.ID}
 	for _, c := range operatorapi.Calls() {
 		assert.False(t, seen[c.ID], "%s is there twice", c.ID)
 		seen[c.ID] = true
 		assert.Contains(t, operators.Roles, c.Role, c.ID)
 		assert.NotEmpty(t, c.Summary, c.ID)
 		assert.NotEmpty(t, c.Command, c.ID)
-		assert.False(t, c.Changes() && c.Role == operators.RoleViewer && c.ID != operatorapi.CreateConsoleCode.ID, "%s: a viewer changes nothing", c.ID)
+		assert.False(t, c.Changes() && c.Role == operators.RoleViewer && !slices.Contains(ofOneself, c.ID), "%s: a viewer changes nothing", c.ID)
 	}
 	text, err := operatorapi.OpenAPI("v1")
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package operatorapi
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,6 +42,8 @@ type Caller struct {
 	Operator store.Operator
 	// Certificate is the serial number, in hexadecimal.
 	Certificate string
+	// Presented is the certificate; nil for a caller without one.
+	Presented *x509.Certificate
 	// Proven is the name for the audit log of anyone with a certificate of ours, such as
 	// runner/builder; empty for others.
 	Proven string

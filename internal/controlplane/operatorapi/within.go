@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/hashicorp/go-retryablehttp"
 )
 
@@ -33,7 +34,7 @@ func (s *Server) Within() *Client {
 	client.Logger, client.RetryMax = nil, 0
 	client.ErrorHandler = retryablehttp.PassthroughErrorHandler
 	client.HTTPClient = &http.Client{Transport: within{s.Handler}}
-	return &Client{"https://within", client}
+	return &Client{url: "https://within", http: client}
 }
 
 // within carries requests to a handler.
@@ -41,7 +42,8 @@ type within struct{ http.Handler }
 
 // RoundTrip implements http.RoundTripper.
 func (h within) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
+	// The router would go on with the route of the page's own request, and with its method.
+	r = r.Clone(context.WithValue(r.Context(), chi.RouteCtxKey, (*chi.Context)(nil)))
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
@@ -111,6 +112,16 @@ func (c *Credentials) Write(path string) error {
 		return fmt.Errorf("operator's credentials: %w", err)
 	}
 	return nil
+}
+
+// Replace writes the credentials to a file that has earlier ones. Where that is a link, it stays
+// one.
+func (c *Credentials) Replace(path string) error {
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("operator's credentials: %w", err)
+	}
+	return c.Write(target)
 }
 
 // String keeps the secrets out of formatted output.

@@ -94,6 +94,9 @@ func (a *Operators) Create(ctx context.Context, opts OperatorOptions) (Credentia
 		if err := a.mayPut(ctx, tx, opts); err != nil {
 			return err
 		}
+		if _, err := tx.EndConsoleSessions(ctx, opts.Name, a.now()); err != nil { // of earlier credentials
+			return err
+		}
 		return tx.PutOperator(ctx, store.Operator{
 			Name: opts.Name, Role: opts.Role, Serial: issued.Serial, Key: authn.KeyPrint(cert), CreatedAt: a.now(), ExpiresAt: issued.NotAfter,
 		})
@@ -161,6 +164,9 @@ func (a *Operators) Revoke(ctx context.Context, name string) error {
 		}
 		found.RevokedAt = a.now()
 		if _, err := tx.DeleteActingOperator(ctx, name); err != nil {
+			return err
+		}
+		if _, err := tx.EndConsoleSessions(ctx, name, a.now()); err != nil {
 			return err
 		}
 		return tx.PutOperator(ctx, found)

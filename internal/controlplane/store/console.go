@@ -57,6 +57,22 @@ func (q consoleTable) EndConsoleSession(ctx context.Context, digest string) erro
 	return err
 }
 
+// ConsoleSessions lists the open sessions, by operator, the newest of each first.
+func (q consoleTable) ConsoleSessions(ctx context.Context, now time.Time) ([]ConsoleSession, error) {
+	return all(ctx, q.q, scanConsoleSession, `SELECT `+consoleColumns+` FROM console_sessions WHERE kind = $1 AND expires_at > $2
+		ORDER BY operator, created_at DESC, digest`, ConsoleOpen, micros(now))
+}
+
+// EndConsoleSessions deletes an operator's sessions and codes. It returns how many sessions were
+// open.
+func (q consoleTable) EndConsoleSessions(ctx context.Context, operator string, now time.Time) (int, error) {
+	if _, err := q.exec(ctx, `DELETE FROM console_sessions WHERE operator = $1 AND (kind = $2 OR expires_at <= $3)`, operator, ConsoleCode, micros(now)); err != nil {
+		return 0, err
+	}
+	n, err := q.exec(ctx, `DELETE FROM console_sessions WHERE operator = $1`, operator)
+	return int(n), err
+}
+
 // ForgetConsoleSessions deletes the sessions and codes that have expired, and those of an operator
 // but the newest ones of a kind.
 func (q consoleTable) ForgetConsoleSessions(ctx context.Context, now time.Time, operator, kind string, keep int) error {

@@ -34,6 +34,7 @@ type agentData struct {
 	Older    string // query of older events; empty for none
 	First    bool   // these are the newest events
 	Routes   routes.List
+	Without  string // why there is no event; empty where there may be some
 }
 
 // appRow is the last that was heard of an App.
@@ -74,6 +75,7 @@ func (c *Console) readAgent(name string, query url.Values) func(context.Context)
 			return data, err
 		}
 		data.Agent, data.Troubles, data.First = found.Agent, troublesOf(found.Agent), before == 0
+		data.Without = c.withoutBroker()
 		if err := data.readEvents(ctx, c.opts.API, before); err != nil {
 			return data, err
 		}
@@ -179,7 +181,7 @@ func (c *Console) agentAudit(w http.ResponseWriter, r *http.Request) error {
 
 var agentChanges = map[string]change{
 	"/agents/{name}/label": {
-		call: operatorapi.LabelAgent.ID, title: "Label {name}", page: "/console/",
+		call: operatorapi.LabelAgent.ID, title: "Label {name}", page: "/console/", agent: true,
 		ask: func(name string, query url.Values) web.Question {
 			return agentQuestion(name, web.Question{
 				Text:   "Labels decide which Runners see and reach the agent, and which releases it is offered.",
@@ -197,7 +199,7 @@ var agentChanges = map[string]change{
 		},
 	},
 	"/agents/{name}/revoke": {
-		call: operatorapi.RevokeAgent.ID, title: "Revoke {name}", page: "/console/",
+		call: operatorapi.RevokeAgent.ID, title: "Revoke {name}", page: "/console/", agent: true,
 		ask: func(name string, _ url.Values) web.Question {
 			return agentQuestion(name, web.Question{
 				Text:   "The control plane refuses the agent from now on, and closes its tunnel. No Runner reaches it any more. Its Apps run on. This cannot be undone: the cluster has to register anew.",
@@ -210,7 +212,7 @@ var agentChanges = map[string]change{
 		},
 	},
 	"/agents/{name}/remove": {
-		call: operatorapi.DeleteAgent.ID, title: "Remove {name}", page: "/console/",
+		call: operatorapi.DeleteAgent.ID, title: "Remove {name}", page: "/console/", agent: true,
 		ask: func(name string, _ url.Values) web.Question {
 			return agentQuestion(name, web.Question{
 				Text:   "The agent and its timeline are deleted. Its cluster may register again, as another agent.",

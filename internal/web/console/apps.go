@@ -67,10 +67,10 @@ func (c *Console) readApp(key operatorapi.AppKey) func(context.Context) (appData
 // appChanges are those that the agent carries out for the Runner as which the operator acts.
 var appChanges = map[string]change{
 	"/agents/{name}/deploy": {
-		call: operatorapi.DeployApp.ID, title: "Deploy an App to {name}", page: "/console/", askOf: askDeploy, do: deploy,
+		call: operatorapi.DeployApp.ID, title: "Deploy {app} to {name}", page: "/console/", agent: true, acts: true, askOf: askDeploy, do: deploy,
 	},
 	"/agents/{name}/app/restart": {
-		call: operatorapi.RestartApp.ID, title: "Restart an App of {name}", page: "/console/",
+		call: operatorapi.RestartApp.ID, title: "Restart {app} of {name}", page: "/console/", agent: true, acts: true,
 		ask: func(name string, query url.Values) web.Question {
 			return appQuestion(name, query, "restart", "", web.Question{
 				Text: "All pods are replaced, a few at a time. A Job runs again.", Button: "Restart",
@@ -83,7 +83,7 @@ var appChanges = map[string]change{
 		},
 	},
 	"/agents/{name}/app/scale": {
-		call: operatorapi.ScaleApp.ID, title: "Scale an App of {name}", page: "/console/",
+		call: operatorapi.ScaleApp.ID, title: "Scale {app} of {name}", page: "/console/", agent: true, acts: true,
 		ask: func(name string, query url.Values) web.Question {
 			return appQuestion(name, query, "scale", " --replicas NUMBER", web.Question{
 				Text: "A fixed number of pods applies at once, and turns autoscaling off. 0 stops the App.", Button: "Scale",
@@ -106,7 +106,7 @@ var appChanges = map[string]change{
 		},
 	},
 	"/agents/{name}/app/rollback": {
-		call: operatorapi.RollbackApp.ID, title: "Roll back an App of {name}", page: "/console/",
+		call: operatorapi.RollbackApp.ID, title: "Roll back {app} of {name}", page: "/console/", agent: true, acts: true,
 		ask: func(name string, query url.Values) web.Question {
 			to := query.Get("revision")
 			if _, err := strconv.ParseInt(to, 10, 64); err != nil {

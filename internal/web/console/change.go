@@ -18,8 +18,10 @@ import (
 // change is something that a page can change: what it asks before, and the call that does it.
 type change struct {
 	call  string // its ID
-	title string // {name} stands for what is changed
+	title string // {name} stands for what is changed, and {app} for an App
 	page  string // the entry of the navigation
+	agent bool   // the name in the path is an agent's, or its ID
+	acts  bool   // the operator acts as a Runner
 	ask   func(name string, query url.Values) web.Question
 	// askOf is ask for a question that depends on what there is.
 	askOf func(ctx context.Context, t operatorapi.Target, name string, query url.Values) (web.Question, error)
@@ -114,28 +116,78 @@ func (c *Console) ask(change change) web.Handler {
 			return problem.Errorf(problem.Forbidden, "have an operator with the role "+roles()[change.call]+" do it",
 				"operator %s has the role %s, and %s needs %s", v.Operator.Name, v.Operator.Role, change.call, roles()[change.call])
 		}
-		name := r.PathValue("name")
-		q, err := c.question(change, r, name)
+		q, title, err := c.question(change, r)
 		if err != nil {
 			return err
 		}
-		q.Action, q.With = r.URL.EscapedPath(), cmp.Or(q.With, program)
-		q.Hidden = append(q.Hidden, web.Hidden{Name: "key", Value: web.Secret()})
-		of := page(r, strings.ReplaceAll(change.title, "{name}", name), change.page, "")
-		of.Data = q
-		c.pages.Render(w, r, http.StatusOK, "confirm", of)
+		c.showQuestion(w, r, http.StatusOK, change, title, q)
 		return nil
 	}
 }
 
-// question returns what is asked before a change.
-func (c *Console) question(change change, r *http.Request, name string) (web.Question, error) {
-	if change.askOf == nil {
-		return change.ask(name, r.URL.Query()), nil
-	}
+// showQuestion renders a question. A form that is sent twice is carried out once.
+func (c *Console) showQuestion(w http.ResponseWriter, r *http.Request, status int, change change, title string, q web.Question) {
+	q.Action, q.With = r.URL.RequestURI(), cmp.Or(q.With, program)
+	q.Hidden = append(q.Hidden, web.Hidden{Name: "key", Value: web.Secret()})
+	of := page(r, title, change.page, "")
+	of.Data = q
+	c.pages.Render(w, r, status, "confirm", of)
+}
+
+// question returns what is asked before a change, and the page's title.
+func (c *Console) question(change change, r *http.Request) (q web.Question, title string, err error) {
 	ctx, cancel := context.WithTimeout(calling(r.Context()), readTimeout)
 	defer cancel()
-	return change.askOf(ctx, c.opts.API, name, r.URL.Query())
+	name := r.PathValue("name")
+	called := name
+	if change.agent {
+		if called, err = c.agentName(ctx, name); err != nil {
+			return q, "", err
+		}
+	}
+	if change.acts {
+		if err := c.opts.ReadsApps(ctx); err != nil { // before a long form is filled in
+			return q, "", err
+		}
+	}
+	if change.askOf != nil {
+		q, err = change.askOf(ctx, c.opts.API, name, r.URL.Query())
+	} else {
+		q = change.ask(name, r.URL.Query())
+	}
+	if q.BackText == name {
+		q.BackText = called
+	}
+	app := cmp.Or(r.URL.Query().Get("app"), "an App")
+	return q, strings.NewReplacer("{name}", called, "{app}", app).Replace(change.title), err
+}
+
+// agentName returns what an agent is called. The change itself refuses an agent that is not there.
+func (c *Console) agentName(ctx context.Context, agent string) (string, error) {
+	found, err := operatorapi.GetAgent.Do(ctx, c.opts.API, operatorapi.GetAgentInput{Agent: agent})
+	if err != nil && web.ProblemOf(err).Code == problem.NotFound {
+		return agent, nil
+	}
+	return found.Agent.Name, err
+}
+
+// askAgain shows the form again, with what was sent and why that was refused. It reports whether it
+// did: some errors are not about the form.
+func (c *Console) askAgain(w http.ResponseWriter, r *http.Request, change change, why error) bool {
+	shown := web.ProblemOf(why)
+	if about := shown.Status; about == http.StatusUnauthorized || about == http.StatusForbidden || about >= http.StatusInternalServerError {
+		return false
+	}
+	q, title, err := c.question(change, r)
+	if err != nil || len(q.Fields) == 0 {
+		return false
+	}
+	q.Problem = shown
+	for i := range q.Fields {
+		q.Fields[i].Value = r.PostForm.Get(q.Fields[i].Name)
+	}
+	c.showQuestion(w, r, shown.Status, change, title, q)
+	return true
 }
 
 // change carries a change out.
@@ -145,6 +197,9 @@ func (c *Console) change(change change) web.Handler {
 		defer cancel()
 		out, err := change.do(ctx, c.opts.API, form{r.PathValue("name"), r.PostForm})
 		if err != nil {
+			if c.askAgain(w, r, change, err) {
+				return nil
+			}
 			return err
 		}
 		if out.made != nil {
@@ -172,6 +227,7 @@ var done = map[string]string{ //nolint:gosec // sentences, and no credentials
 	"deploy-app": "The agent deploys the App. This page shows how far it is.", "restart-app": "The App restarts. This page shows how far it is.", "scale-app": "The number of pods is set. This page shows how far the agent is.",
 	"rollback-app":  "The App goes back to the revision. This page shows how far it is.",
 	"delete-runner": "The operator acts as no Runner any more.", "set-runner": "The operator acts as the Runner from now on.",
+	"end-sessions":    "The operator is signed out everywhere.",
 	"revoke-operator": "The operator is revoked, and signed out everywhere.",
 }
 

@@ -19,9 +19,13 @@ func notFound() error {
 	return problem.Errorf(problem.NotFound, "choose a page in the navigation", "there is no such page")
 }
 
-// visitor returns who has signed in.
+// visitor returns who has signed in; nobody's zero value has no right.
 func visitor(ctx context.Context) Visitor {
-	v, _ := web.SessionOf(ctx).Value.(Visitor)
+	session := web.SessionOf(ctx)
+	if session == nil {
+		return Visitor{}
+	}
+	v, _ := session.Value.(Visitor)
 	return v
 }
 
@@ -44,7 +48,7 @@ func (v Visitor) may(call string) bool { return operators.Includes(v.Operator.Ro
 
 // page returns a page that a redirect may have sent the browser to.
 func page(r *http.Request, title, current, live string) web.Page {
-	return web.Page{Title: title, Current: current, Notice: done[r.URL.Query().Get("done")], Live: live, May: visitor(r.Context()).may}
+	return web.Page{Title: title, Current: current, Notice: done[r.URL.Query().Get("done")], Live: live}
 }
 
 // show renders a page of what read returns.

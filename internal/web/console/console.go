@@ -44,6 +44,9 @@ type Options struct {
 	ReadsApps func(ctx context.Context) error
 	// Elsewhere is the identity provider; nil for none.
 	Elsewhere web.Elsewhere
+	// Broker reports that announcements have a broker. Without one there are no dead letters, and no
+	// timelines.
+	Broker bool
 	// Hosts reports whether a Host header is one of the control plane's.
 	Hosts   func(host string) bool
 	Place   string // what the header names: the control plane's address
@@ -79,7 +82,7 @@ func New(opts Options) (*Console, error) {
 	}
 	pages, err := web.NewPages(web.Pages{
 		Product: "PipeOps console", Place: opts.Place, Version: opts.Version, Nav: nav, Base: operatorapi.ConsolePath, SignIn: signIn,
-		Elsewhere: elsewhere,
+		Elsewhere: elsewhere, May: func(ctx context.Context) func(string) bool { return visitor(ctx).may },
 	}, files)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,8 @@ var firstFields = []string{"image", "type", "replicas", "ports", "env", "ingress
 
 // examples are values of properties that forms often have.
 var examples = map[string]string{
-	"ports": `[{"port": 8080}]`, "env": `[{"name": "GREETING", "value": "hello"}]`,
+	"ports": `[{"port": 8080}]`, "env": `[{"name": "GREETING", "value": "hello"}]`, "ingress": `{"hosts": [{"host": "www.example.com"}]}`,
+	"command": `["/server"]`, "args": `["--verbose"]`, "autoscaling": `{"min": 1, "max": 4}`, "schedule": `{"cron": "0 3 * * *"}`,
 	"resources": `{"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}}`,
 }
 
@@ -120,7 +121,7 @@ func (p property) text(value json.RawMessage) string {
 	return out.String()
 }
 
-// value returns what a field says, as JSON; nil for nothing.
+// value returns what a field says, as JSON; nil for nothing. Its error names the field.
 func (p property) value(text string) (json.RawMessage, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -129,8 +130,17 @@ func (p property) value(text string) (json.RawMessage, error) {
 	if p.is(huma.TypeString) {
 		return json.Marshal(text)
 	}
+	fix := "write a value of JSON, such as " + p.example()
 	if !json.Valid([]byte(text)) {
-		return nil, problem.Errorf(problem.Invalid, "write a value of JSON, such as "+p.example(), "%s: is not JSON", p.name)
+		return nil, problem.Errorf(problem.Invalid, fix, "%s: is not JSON", p.name)
+	}
+	err := operatorapi.Decode([]byte(`{"`+p.name+`":`+text+`}`), &runnerapi.AppSpec{})
+	var other *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &other):
+		return nil, problem.Errorf(problem.Invalid, fix, "%s: takes another kind of value than a JSON %s", other.Field, other.Value)
+	case err != nil:
+		return nil, problem.Errorf(problem.Invalid, fix, "%s: %s", p.name, err.Error())
 	}
 	return json.RawMessage(text), nil
 }
@@ -179,10 +189,7 @@ func specIn(values url.Values) (spec runnerapi.AppSpec, err error) {
 	if err != nil {
 		return spec, err
 	}
-	if err := operatorapi.Decode(text, &spec); err != nil {
-		return spec, problem.Errorf(problem.Invalid, "see the schema of an App in the Runner API's document", "the spec: %s", err.Error())
-	}
-	return spec, nil
+	return spec, operatorapi.Decode(text, &spec)
 }
 
 // askDeploy asks for an App's spec, beginning with that which the App has.

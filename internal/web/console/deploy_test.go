@@ -74,14 +74,19 @@ func TestTheExamplesAreSpecs(t *testing.T) {
 	assert.Len(t, spec.Ports, 1)
 	assert.Equal(t, "hello", spec.Env[0].Value)
 	assert.Equal(t, "256Mi", spec.Resources.Limits.Memory)
+	assert.Equal(t, "www.example.com", spec.Ingress.Hosts[0].Host)
+	assert.EqualValues(t, 4, spec.Autoscaling.Max)
+	assert.NotEmpty(t, spec.Schedule.Cron)
 }
 
 // TestAFieldThatCannotBeReadIsNamed, with what to write.
 func TestAFieldThatCannotBeReadIsNamed(t *testing.T) {
 	for says, sent := range map[string]url.Values{
 		"ports: is not JSON (fix: write a value of JSON": {"spec.image": {"nginx"}, "spec.ports": {"[8080"}},
-		"the spec: ": {"spec.image": {"nginx"}, "spec.ports": {`[{"prot": 8080}]`}},
-		"replicas: is not JSON (fix: write a value of JSON, such as 3)": {"spec.image": {"nginx"}, "spec.replicas": {"many"}},
+		`ports: unknown field "ports[0].prot"`:           {"spec.image": {"nginx"}, "spec.ports": {`[{"prot": 8080}]`}},
+		`ports: takes another kind of value than a JSON number (fix: write a value of JSON, such as [{"port": 8080}])`: {"spec.image": {"nginx"}, "spec.ports": {"8080"}},
+		"ports.port: takes another kind of value than a JSON string":                                                   {"spec.image": {"nginx"}, "spec.ports": {`[{"port": "http"}]`}},
+		"replicas: is not JSON (fix: write a value of JSON, such as 3)":                                                {"spec.image": {"nginx"}, "spec.replicas": {"many"}},
 	} {
 		_, err := specIn(sent)
 		var p *problem.Error

@@ -25,7 +25,26 @@ type operatorRow struct {
 // operatorsData is what the page of the operators shows.
 type operatorsData struct {
 	web.Rows[operatorRow]
-	Acting []store.ActingOperator
+	Acting   []store.ActingOperator
+	Sessions []sessionRow
+}
+
+// sessionRow is an operator with sessions in the console, by the newest of them.
+type sessionRow struct {
+	operatorapi.ConsoleSession
+	Count int
+}
+
+// sessionsOf counts the sessions of each operator.
+func sessionsOf(list []operatorapi.ConsoleSession) (rows []sessionRow) {
+	for _, s := range list {
+		if last := len(rows) - 1; last >= 0 && rows[last].Operator == s.Operator {
+			rows[last].Count++
+			continue
+		}
+		rows = append(rows, sessionRow{s, 1})
+	}
+	return rows
 }
 
 func (c *Console) operators(w http.ResponseWriter, r *http.Request) error {
@@ -35,11 +54,15 @@ func (c *Console) operators(w http.ResponseWriter, r *http.Request) error {
 			return operatorsData{}, err
 		}
 		acting, err := operatorapi.ListOperatorRunners.Do(ctx, c.opts.API, struct{}{})
+		if err != nil {
+			return operatorsData{}, err
+		}
+		sessions, err := operatorapi.ListConsoleSessions.Do(ctx, c.opts.API, struct{}{})
 		rows := make([]operatorRow, len(list.Items))
 		for i, o := range list.Items {
 			rows[i] = operatorRow{o, operatorState(o, c.opts.Now())}
 		}
-		return operatorsData{web.Paged(rows, r.URL.Query()), acting.Items}, err
+		return operatorsData{web.Paged(rows, r.URL.Query()), acting.Items, sessionsOf(sessions.Items)}, err
 	})
 }
 
@@ -87,6 +110,23 @@ var operatorChanges = map[string]change{
 				Write: f.write(), Body: operatorapi.DeleteOperatorRunnerBody{Operator: f.text("operator")},
 			})
 			return outcome{to: operatorsPath, done: "delete-runner"}, err
+		},
+	},
+	"/operators/end-sessions": {
+		call: operatorapi.DeleteConsoleSessions.ID, title: "Sign an operator out everywhere", page: operatorsPath,
+		ask: func(_ string, query url.Values) web.Question {
+			operator := query.Get("operator")
+			return web.Question{
+				Text:   "All sessions of " + operator + " in the console end at once, in every browser. The operator can sign in again, unless you also revoke the certificate, or take away the groups at the identity provider.",
+				Button: "End the sessions", Danger: true, Command: program + " operator session delete " + operator,
+				Back: operatorsPath, BackText: "Operators", Hidden: []web.Hidden{{Name: "operator", Value: operator}},
+			}
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			_, err := operatorapi.DeleteConsoleSessions.Do(ctx, t, operatorapi.DeleteConsoleSessionsInput{
+				Write: f.write(), Body: operatorapi.DeleteConsoleSessionsBody{Operator: f.text("operator")},
+			})
+			return outcome{to: operatorsPath, done: "end-sessions"}, err
 		},
 	},
 	"/operators/new": {

@@ -1,0 +1,276 @@
+package browser_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/agent"
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/browser"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
+)
+
+// shop is the name of the agent whose Apps an operator works on.
+const shop = "shop"
+
+// branch is an office with an agent behind a real tunnel, on a cluster that runs pods.
+type branch struct {
+	*office
+	env     *kubetest.Env
+	image   string
+	browser *browser.Browser
+	stop    func() // ends the agent
+}
+
+func newBranch(t *testing.T) *branch {
+	t.Helper()
+	br := &branch{env: kubetest.Full(t), office: newOffice(t)}
+	var err error
+	br.image, err = br.env.Cluster.LoadApp(t.Context(), "hello")
+	require.NoError(t, err)
+	a, err := agent.New(agent.Options{
+		Config: config.Config{
+			ControlPlaneURL: br.URL(), Token: br.Token(t, operators.TokenOptions{TTL: time.Hour}), ClusterName: shop,
+			StateDir: t.TempDir(), Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
+		},
+		Version: "test", Log: zerolog.Nop(), Kubernetes: br.env.Agent, Now: br.Clock.Now,
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	br.stop = func() {
+		if cancel(); ended != nil {
+			err := await.Receive(t, ended, "the end of the agent")
+			assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
+		}
+		ended = nil
+	}
+	t.Cleanup(func() { br.stop() })
+	t.Cleanup(br.removeApps)
+	br.AwaitOnline(t, time.Time{})
+	br.browser = browser.Open(t, chromedp.Flag("ignore-certificate-errors", true))
+	return br
+}
+
+// removeApps leaves a cluster that others use as it was.
+func (br *branch) removeApps() {
+	for _, name := range []string{"web", long} {
+		app := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: name}}
+		assert.NoError(br.t, client.IgnoreNotFound(br.env.Client.Delete(context.Background(), app)))
+	}
+}
+
+// app returns the path of an App's page, or of a page below it.
+func (br *branch) app(name, below string) string {
+	return "/agents/" + shop + "/app" + below + "?" + url.Values{"namespace": {"production"}, "app": {name}}.Encode()
+}
+
+// shows waits until the open page shows a text, without being loaded again.
+func (br *branch) shows(what string) {
+	br.t.Helper()
+	browser.Get(br.browser, chromedp.Evaluate[bool](`window.stays = true`))
+	await.Until(br.t, "the page shows "+what, func() bool { return strings.Contains(text(br.browser), what) })
+	assert.True(br.t, browser.Get(br.browser, chromedp.Evaluate[bool](`window.stays === true`)), "the page was not loaded again")
+}
+
+// examine looks at the open page as axe-core does.
+func (br *branch) examine(name string) {
+	br.t.Helper()
+	br.browser.Accessible(name)
+	br.browser.Fits(name)
+	br.browser.Picture("console-" + name)
+}
+
+// fill sets a field of a form.
+func (br *branch) fill(field, value string) {
+	br.t.Helper()
+	br.browser.Do(chromedp.SetValue(`[name="`+field+`"]`, value))
+}
+
+// send presses the form's button.
+func (br *branch) send(button string) {
+	br.t.Helper()
+	br.browser.Follow(`//main//button[text()="` + button + `"]`)
+}
+
+// TestAppsInTheConsoleInABrowser deploys an App, and does all else with it that an operator can,
+// through a real tunnel. An agent then carries it out in a cluster that runs pods.
+func TestAppsInTheConsoleInABrowser(t *testing.T) {
+	suite.Release(t, "an App's pages of the console in a real Chromium, with a real agent")
+	br := newBranch(t)
+	b := br.browser
+	b.Resize(browser.Screens["wide"][0], browser.Screens["wide"][1])
+	br.signIn(b, br.as("alice", operators.RoleOperator))
+	for _, path := range []string{br.app("web", ""), "/agents/" + shop + "/deploy"} {
+		b.Visit(br.site+path, "h1")
+		assert.Contains(t, text(b), "operator runner set alice RUNNER")
+	}
+	br.examine("app-no-runner")
+	_, err := br.Runners.Issue(t.Context(), operators.RunnerOptions{Name: "ops", TTL: 24 * time.Hour, Agents: credentials.Grant{}})
+	require.NoError(t, err)
+	admin := br.as("boss", operators.RoleAdmin)
+	_, err = operatorapi.SetOperatorRunner.Do(t.Context(), admin, operatorapi.SetOperatorRunnerInput{
+		Body: operatorapi.SetOperatorRunnerBody{Operator: "alice", Runner: "ops"},
+	})
+	require.NoError(t, err)
+
+	br.deploy()
+	br.logs()
+	br.scale()
+	br.fail()
+	br.look()
+	br.restart()
+	br.refused()
+	br.away()
+}
+
+// deploy fills the form in.
+func (br *branch) deploy() {
+	b := br.browser
+	b.Visit(br.site+"/agents/"+shop, "h1")
+	assert.Contains(br.t, text(b), "keeps no timelines", "this control plane has no broker")
+	br.examine("agent-no-apps")
+	b.Follow(`//a[text()="Deploy an App"]`)
+	assert.Contains(br.t, text(b), "Deploy an App to "+shop, "the link has the agent's ID")
+	br.fill("namespace", "production")
+	br.fill("app", "web")
+	br.fill("spec.image", br.image)
+	br.fill("spec.ports", `[{"port": 8080}]`)
+	b.Do(chromedp.Click("details summary"))
+	br.fill("spec.args", `["--lines", "3"]`)
+	br.examine("deploy-filled-in")
+	br.send("Deploy")
+	assert.Contains(br.t, text(b), "The agent deploys the App.")
+	br.examine("app-deploying")
+	br.shows("1 of 1 ready")
+	br.shows("Healthy")
+}
+
+// logs opens the log, which goes on.
+func (br *branch) logs() {
+	b := br.browser
+	b.Visit(br.site+br.app("web", ""), "h1")
+	b.Follow(`//a[text()="Follow the log"]`)
+	count := func() int {
+		return browser.Get(b, chromedp.Evaluate[int](`document.querySelectorAll("#lines li").length`))
+	}
+	before := count()
+	await.Until(br.t, "the log goes on", func() bool { return count() > before+5 })
+	assert.Contains(br.t, text(b), "listening on")
+	lines := browser.Get(b, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#lines li")].map(l => l.textContent)`))
+	seen := map[string]bool{}
+	for _, line := range lines {
+		assert.False(br.t, seen[line], "twice: %s", line)
+		seen[line] = true
+	}
+}
+
+// scale sets the number of pods by the keyboard.
+func (br *branch) scale() {
+	b := br.browser
+	b.Visit(br.site+br.app("web", ""), "h1")
+	b.Follow(`//a[text()="Scale"]`)
+	assert.Equal(br.t, "1", browser.Get(b, chromedp.Value("#replicas")))
+	b.Do(chromedp.SetValue("#replicas", "2"), chromedp.SendKeys("#replicas", "\r"), chromedp.WaitVisible(".notice"))
+	br.shows("2 of 2 ready")
+}
+
+// fail deploys an image that does not exist, by the form that begins with what the App has.
+func (br *branch) fail() {
+	b := br.browser
+	b.Visit(br.site+br.app("web", ""), "h1")
+	b.Follow(`//a[text()="Change"]`)
+	assert.Equal(br.t, br.image, browser.Get(b, chromedp.Value(`[name="spec.image"]`)))
+	br.fill("spec.image", "registry.example.com/shop/web:2.0.0")
+	br.send("Deploy")
+	br.shows("Fix:")
+	assert.Contains(br.t, text(b), string(runnerapi.CauseImageNotFound))
+}
+
+// look examines each page, wide and on a phone, with an App that has failed and one that has the
+// longest name.
+func (br *branch) look() {
+	operator := br.as("carol", operators.RoleAdmin)
+	_, err := operatorapi.SetOperatorRunner.Do(br.t.Context(), operator, operatorapi.SetOperatorRunnerInput{
+		Body: operatorapi.SetOperatorRunnerBody{Operator: "carol", Runner: "ops"},
+	})
+	require.NoError(br.t, err)
+	_, err = operatorapi.DeployApp.Do(br.t.Context(), operator, operatorapi.DeployAppInput{
+		AppKey: operatorapi.AppKey{Agent: shop, Namespace: "production", App: long},
+		Body: operatorapi.DeployAppBody{Spec: runnerapi.AppSpec{
+			Image: br.image, Args: []string{"--crash-after", "1s"}, Env: []runnerapi.EnvVar{{Name: "A_VARIABLE_WITH_A_LONG_NAME", Value: strings.Repeat("and a long value ", 12)}},
+		}},
+	})
+	require.NoError(br.t, err)
+	b := br.browser
+	b.Visit(br.site+br.app(long, ""), "h1")
+	br.shows("Fix:")
+	s := &scene{site: br.site}
+	s.look(br.t, b, "console-", map[string]string{
+		"app": br.app("web", ""), "app-long": br.app(long, ""), "app-missing": br.app("nowhere", ""), "app-logs": br.app("web", "/logs"),
+		"app-logs-long": br.app(long, "/logs"), "app-scale": br.app("web", "/scale"), "app-restart": br.app("web", "/restart"),
+		"app-rollback": br.app("web", "/rollback") + "&revision=1", "app-deploy": "/agents/" + shop + "/deploy?namespace=production&app=" + long,
+		"agent-apps": "/agents/" + shop, "agent-audit-apps": "/agents/" + shop + "/audit",
+	}, "wide", "phone")
+	b.Resize(browser.Screens["wide"][0], browser.Screens["wide"][1])
+}
+
+// restart goes back to the first revision, and restarts the App.
+func (br *branch) restart() {
+	b := br.browser
+	b.Visit(br.site+br.app("web", ""), "h1")
+	b.Follow(`//tbody/tr[last()]//a[contains(text(), "Roll back")]`)
+	b.Follow(`//main//form//button[contains(text(), "Roll back to revision")]`)
+	assert.Contains(br.t, text(b), "The App goes back to the revision.")
+	br.shows("2 of 2 ready, 2 with the newest spec")
+	b.Follow(`//a[text()="Restart"]`)
+	br.send("Restart")
+	assert.Contains(br.t, text(b), "The App restarts.")
+}
+
+// refused sends what the form, the agent or the cluster owner's policy does not accept.
+func (br *branch) refused() {
+	b := br.browser
+	b.Visit(br.site+br.app("web", ""), "h1")
+	b.Follow(`//a[text()="Change"]`)
+	br.fill("spec.ports", "8080")
+	br.send("Deploy")
+	assert.Contains(br.t, text(b), "Ports: takes another kind of value than a JSON number")
+	assert.Equal(br.t, "8080", browser.Get(b, chromedp.Value(`[name="spec.ports"]`)), "the form has what was sent")
+	br.examine("app-refused")
+	br.fill("spec.ports", `[{"port": 8080}]`)
+	br.send("Deploy")
+	assert.Contains(br.t, text(b), "The agent deploys the App.", "the form is sent again")
+}
+
+// away has the agent end.
+func (br *branch) away() {
+	br.stop()
+	b := br.browser
+	b.Visit(br.site+br.app("web", ""), "h1")
+	assert.Contains(br.t, text(b), "Fix:")
+	br.examine("app-away")
+	assert.NotContains(br.t, text(b), "Operators", "the navigation of an operator, who is no admin")
+	b.Visit(br.site+br.app("web", "/logs"), "h1")
+	assert.Contains(br.t, text(b), "Fix:")
+	br.examine("app-logs-away")
+}
