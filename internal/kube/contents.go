@@ -18,7 +18,7 @@ import (
 // pageSize bounds how much of a list is in memory at once.
 const pageSize = 100
 
-// Contents are what Apps use of Secrets and ConfigMaps, whoever made these.
+// Contents are what Apps use of Secrets and ConfigMaps, also of those that the agent did not make.
 type Contents struct{ *Client }
 
 // Contents returns what Apps use of Secrets and ConfigMaps.

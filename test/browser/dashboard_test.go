@@ -36,8 +36,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// scene is a dashboard on a real API server, without an agent, a control plane or the internet: what
-// it shows must not need them.
+// scene is a dashboard on a real API server, without an agent, a control plane or the internet:
+// what it shows must not need them.
 type scene struct {
 	env  *kubetest.Env
 	site string // the dashboard's address

@@ -86,7 +86,8 @@ func (c *Cluster) push(ctx context.Context, named image.Named) error {
 	return nil
 }
 
-// Program is a Go program, of this repository or in a module that it pins, that runs as a container.
+// Program is a Go program, of this repository or in a module that it pins, that runs as a
+// container.
 type Program struct {
 	// Package is its main package, such as ./cmd/agent.
 	Package string

@@ -53,7 +53,7 @@ func TestTheRunnerInPython(t *testing.T) {
 	spec := filepath.Join(t.TempDir(), "spec.json")
 	require.NoError(t, os.WriteFile(spec, []byte(`{"image": "`+image+`", "ports": [{"port": 8080}]}`), 0o600))
 
-	cmd := exec.Command(python, "-B", example(t, "runner.py"), sys.RunnerCredentials("python"), namespace+"/from-python", spec) //nolint:noctx // Close ends it
+	cmd := exec.Command(python, "-B", example(t, "runner.py"), sys.RunnerCredentials("python"), namespace+"/from-python", spec)
 	cmd.Stderr = os.Stderr
 	stream, err := harness.StartStream(cmd)
 	require.NoError(t, err)

@@ -20,7 +20,8 @@ import (
 
 const (
 	traefikModule = "test/upstream/traefik"
-	// lego is the module with the providers, and the folder that takes its place in Traefik's go.mod.
+	// lego is the module with the providers, and the folder that takes its place in Traefik's
+	// go.mod.
 	lego = "github.com/go-acme/lego/v5"
 )
 

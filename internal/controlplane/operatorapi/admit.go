@@ -67,7 +67,7 @@ func left(ctx context.Context, err error) bool {
 }
 
 // absent reports whether a call that reads found nothing to read, such as an agent whose tunnel is
-// down. Open pages read again and again, and nobody was refused.
+// down. Open pages read again and again, and no operator was refused.
 func absent(err error) bool {
 	var p *problem.Error
 	return errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status >= http.StatusInternalServerError)

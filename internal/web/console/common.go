@@ -19,7 +19,8 @@ func notFound() error {
 	return problem.Errorf(problem.NotFound, "choose a page in the navigation", "there is no such page")
 }
 
-// visitor returns who has signed in; nobody's zero value has no right.
+// visitor returns the operator who has signed in. The zero value, which has no right, is for a
+// request without a session.
 func visitor(ctx context.Context) Visitor {
 	session := web.SessionOf(ctx)
 	if session == nil {

@@ -1,6 +1,6 @@
 // Package backend has the interfaces through which the server of the Runner API uses the agent.
-// They hide what the calls do, so the server depends on no Kubernetes client. Interfaces and methods
-// have the names of the client's handles.
+// They hide what the calls do, so the server depends on no Kubernetes client. Interfaces and
+// methods have the names of the client's handles.
 package backend
 
 import (
