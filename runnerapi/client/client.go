@@ -42,8 +42,8 @@ type Config struct {
 	Patience time.Duration
 	// UserAgent is sent to the agent.
 	UserAgent string
-	// Around, if set, wraps the transport of all calls that are not WebSockets, to measure or
-	// inspect them.
+	// Around, if set, wraps the transport of all calls, to measure or inspect them. Of a WebSocket,
+	// that is the handshake.
 	Around func(http.RoundTripper) http.RoundTripper
 	// Slow, if set, is called once a second for each call without an answer. It may be called
 	// concurrently.
