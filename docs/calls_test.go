@@ -14,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
 //go:generate go test . -run TestTheTablesAreCommitted -update
@@ -115,10 +116,10 @@ func list(rights []deployments.Right) string {
 	return out.String()
 }
 
-// TestEveryCommandOfACallIsDocumented finds each command in runner-cli.md,
-// which is made from the commands there are.
+// TestEveryCommandOfACallIsDocumented finds each command in the reference of pipeops-runner, which
+// is made from the commands there are.
 func TestEveryCommandOfACallIsDocumented(t *testing.T) {
-	cli, err := os.ReadFile("reference/runner-cli.md")
+	cli, err := clidoc.Read("reference/runner-cli.md")
 	require.NoError(t, err)
 	for _, c := range runnerapi.Calls() {
 		command, _, _ := strings.Cut(c.Command, " -")
@@ -126,7 +127,7 @@ func TestEveryCommandOfACallIsDocumented(t *testing.T) {
 			assert.True(t, strings.HasPrefix(c.Example, "curl "), "%s %s has no command, so its example is curl's", c.Method, c.Path)
 			continue
 		}
-		assert.Contains(t, string(cli), "# pipeops-runner "+command+"\n", "%s %s", c.Method, c.Path)
+		assert.Contains(t, cli, "# pipeops-runner "+command+"\n", "%s %s", c.Method, c.Path)
 		assert.Contains(t, c.Example, "pipeops-runner "+command, "the example of %s %s is of its command", c.Method, c.Path)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
 // TestThereIsAValidAppOfEachKind reads examples/apps as `pipeops-runner deploy -f` does.
@@ -48,9 +49,11 @@ func TestTheAppInThePageAboutCIIsValid(t *testing.T) {
 	assert.Empty(t, app.Spec.Validate())
 }
 
-// TestTheCIJobsRunCommandsThatExist looks up their commands and flags in runner-cli.md.
+// TestTheCIJobsRunCommandsThatExist looks up their commands and flags in the reference.
 func TestTheCIJobsRunCommandsThatExist(t *testing.T) {
-	sections := strings.Split(read(t, "reference/runner-cli.md"), "# pipeops-runner ")
+	reference, err := clidoc.Read("reference/runner-cli.md")
+	require.NoError(t, err)
+	sections := strings.Split(reference, "# pipeops-runner ")
 	for _, file := range examples(t, "ci/*.yaml") {
 		var job map[string]any
 		require.NoError(t, yaml.Unmarshal([]byte(read(t, file)), &job), file)
@@ -74,7 +77,7 @@ var (
 	flagged = regexp.MustCompile(` (--?[a-z-]+)`)
 )
 
-// section returns the part of runner-cli.md about one command.
+// section returns the part of the reference about one command.
 func section(sections []string, verb string) string {
 	for _, s := range sections {
 		if strings.HasPrefix(s, verb+"\n") {

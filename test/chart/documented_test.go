@@ -48,7 +48,7 @@ func TestEveryDocumentedSettingHasAValue(t *testing.T) {
 	for chart, documented := range map[string][]string{
 		agentChart: slices.Concat(traces, found(t, "docs/reference/configuration.md", "`([A-Z][A-Z0-9_]+)`", "| key in the file", "## A file")),
 		controlChart: slices.Concat(traces,
-			flagsOf(t, "\n### pipeops-controlplane serve\n"), flagsOf(t, "\n#### pipeops-controlplane gateway serve\n")),
+			flagsOf(t, "the-control-plane-itself", "serve"), flagsOf(t, "public-hosts", "gateway serve")),
 	} {
 		require.Greater(t, len(documented), 30)
 		set := variables(t, chart)
@@ -81,10 +81,10 @@ func found(t *testing.T, page, pattern, from, to string) (names []string) {
 	return names
 }
 
-// flagsOf are the variables of a command's flags.
-func flagsOf(t *testing.T, heading string) (names []string) {
+// flagsOf are the variables of a command's flags, from the page of its group.
+func flagsOf(t *testing.T, page, command string) (names []string) {
 	t.Helper()
-	for _, flag := range found(t, "docs/reference/controlplane-cli.md", `(?m)^ +(?:-\w, )?--([a-z0-9-]+)`, heading, "\n###") {
+	for _, flag := range found(t, "docs/reference/controlplane-cli/"+page+".md", `(?m)^ +(?:-\w, )?--([a-z0-9-]+)`, "# pipeops-controlplane "+command+"\n", "\n##") {
 		names = append(names, "PIPEOPS_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 	}
 	return names

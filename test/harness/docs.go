@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
 // Shell returns a document's blocks of shell, those that begin with ```sh: tests run them as they
@@ -16,25 +18,31 @@ func Shell(doc string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var blocks []string
-	for i, part := range strings.Split("\n"+string(text), "\n```") {
-		if lang, block, _ := strings.Cut(part, "\n"); i%2 == 1 && lang == "sh" {
-			blocks = append(blocks, block+"\n")
-		}
-	}
+	blocks := shell(string(text))
 	if len(blocks) == 0 {
 		return nil, fmt.Errorf("%s has no block of shell", doc)
 	}
 	return blocks, nil
 }
 
-// CommandLine returns the examples in docs/reference/runner-cli.md of one command, or of all if it
-// is empty.
+// shell returns the blocks of shell in a text.
+func shell(text string) (blocks []string) {
+	for i, part := range strings.Split("\n"+text, "\n```") {
+		if lang, block, _ := strings.Cut(part, "\n"); i%2 == 1 && lang == "sh" {
+			blocks = append(blocks, block+"\n")
+		}
+	}
+	return blocks
+}
+
+// CommandLine returns the examples in the reference of pipeops-runner of one command, or of all if
+// it is empty.
 func CommandLine(command string) ([]string, error) {
-	blocks, err := Shell("docs/reference/runner-cli.md")
+	text, err := clidoc.Read(filepath.Join(Root(), "docs/reference/runner-cli.md"))
 	if err != nil {
 		return nil, err
 	}
+	blocks := shell(text)
 	var lines []string
 	for _, line := range strings.Split(strings.TrimSpace(strings.Join(blocks, "")), "\n") {
 		if command == "" || strings.HasPrefix(line, "pipeops-runner "+command+" ") {
@@ -42,7 +50,7 @@ func CommandLine(command string) ([]string, error) {
 		}
 	}
 	if len(lines) == 0 {
-		return nil, fmt.Errorf("docs/reference/runner-cli.md has no example of %q", command)
+		return nil, fmt.Errorf("the reference of pipeops-runner has no example of %q", command)
 	}
 	return lines, nil
 }
@@ -76,8 +84,7 @@ func ShellWith(doc, has string) (string, error) {
 	return "", fmt.Errorf("%s has no block of shell with %q", doc, has)
 }
 
-// Monitored returns the examples of docs/reference/runner-cli.md that need the components for
-// monitoring.
+// Monitored returns the examples of the command line that need the components for monitoring.
 func Monitored() ([]string, error) {
 	lines, err := CommandLine("")
 	if err != nil {

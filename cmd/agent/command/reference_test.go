@@ -11,11 +11,11 @@ import (
 
 //go:generate go test . -run TestReferenceIsCommitted -update
 
-var rewrite = flag.Bool("update", false, "write docs/reference/agent-cli.md anew")
+var rewrite = flag.Bool("update", false, "write docs/reference/agent-cli.md and the pages of its groups anew")
 
 func TestReferenceIsCommitted(t *testing.T) {
-	page := clidoc.Page{File: "../../../docs/reference/agent-cli.md", Made: "go generate ./cmd/agent/command"}
-	page.Check(t, newRoot(), *rewrite)
+	reference := clidoc.Reference{File: "../../../docs/reference/agent-cli.md", Made: "go generate ./cmd/agent/command"}
+	reference.Check(t, newRoot(), *rewrite)
 }
 
 // TestEachVerbMeansOneAct: a command of a noun has a verb of the table.

@@ -11,11 +11,11 @@ import (
 
 //go:generate go test . -run TestReferenceIsCommitted -update
 
-var update = flag.Bool("update", false, "write docs/reference/controlplane-cli.md anew")
+var update = flag.Bool("update", false, "write docs/reference/controlplane-cli.md and the pages of its groups anew")
 
 func TestReferenceIsCommitted(t *testing.T) {
-	page := clidoc.Page{File: "../../../docs/reference/controlplane-cli.md", Made: "go generate ./cmd/controlplane/command"}
-	page.Check(t, newRoot(&app{}), *update)
+	reference := clidoc.Reference{File: "../../../docs/reference/controlplane-cli.md", Made: "go generate ./cmd/controlplane/command"}
+	reference.Check(t, newRoot(&app{}), *update)
 }
 
 // TestEachVerbMeansOneAct: a command of a noun has a verb of the table.

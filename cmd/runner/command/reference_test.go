@@ -12,11 +12,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/runner-cli.md again")
+var update = flag.Bool("update", false, "write docs/reference/runner-cli.md and the pages of its groups anew")
 
 func TestReferenceIsCommitted(t *testing.T) {
-	page := clidoc.Page{File: "../../../docs/reference/runner-cli.md", Made: "go generate ./cmd/runner", Run: true}
-	page.Check(t, newRoot(&base.CLI{}), *update)
+	reference := clidoc.Reference{File: "../../../docs/reference/runner-cli.md", Made: "go generate ./cmd/runner", Run: true}
+	reference.Check(t, newRoot(&base.CLI{}), *update)
 }
 
 // TestEachVerbMeansOneAct: a command of a noun has a verb of the table.
