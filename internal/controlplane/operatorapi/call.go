@@ -74,6 +74,7 @@ func calls() []anyCall {
 		&ListReleases, &CreateOffer, &DeleteOffer,
 		&ListRoutes, &ListHostGrants, &CreateHostGrant, &DeleteHostGrant, &GetGatewayCA,
 		&ListDeadLetters, &RequeueDeadLetters, &DeleteDeadLetters,
+		&ListReplicas,
 		&GetCA, &ListCertificates, &RotateCA,
 		&ListOperators, &CreateOperator, &RevokeOperator, &ListOperatorRunners, &SetOperatorRunner, &DeleteOperatorRunner, &ListConsoleSessions, &DeleteConsoleSessions, &GetOperatorAudit, &VerifyOperatorAudit, &CreateConsoleCode, &RenewOperator,
 	}
