@@ -117,6 +117,7 @@ func (c *Console) routes() http.Handler {
 	for pattern, handler := range map[string]web.Handler{
 		"/{$}": c.fleet, "/live/fleet": c.fleetLive,
 		"/agents/{name}": c.agent, "/live/agents/{name}": c.agentLive, "/agents/{name}/audit": c.agentAudit,
+		"/agents/{name}/nodes": c.nodes, "/live/agents/{name}/nodes": c.nodesLive,
 		"/agents/{name}/app": c.app, "/live/agents/{name}/app": c.appLive, "/agents/{name}/app/logs": c.logs, "/live/agents/{name}/app/logs": c.logsLive,
 		"/enrolment": c.enrolment, "/runners": c.runners, "/hosts": c.hosts, "/webhooks": c.webhooks, "/webhooks/{name}": c.webhook,
 		"/announcements": c.announcements, "/releases": c.releases, "/ca": c.ca, "/operators": c.operators,
