@@ -22,8 +22,8 @@ type Release struct {
 	Signature []byte `json:"-"`
 }
 
-// IsFor reports whether it is offered to an agent: to one of those that are named, if any are, which
-// has all labels, if there are any.
+// IsFor reports whether it is offered to an agent: to one of those that are named, if any are,
+// which has all labels, if there are any.
 func (r *Release) IsFor(a Agent) bool {
 	if len(r.Agents) > 0 && !slices.Contains(r.Agents, a.ID) {
 		return false
