@@ -258,7 +258,7 @@ func TestEachRoleInTheConsole(t *testing.T) {
 	for _, role := range operators.Roles {
 		b := p.signedIn(p.operator("the-"+role, role))
 		p.actAs("the-"+role, "ops")
-		for _, path := range []string{"/", "/agents/shop", "/agents/shop/audit", "/enrolment", "/runners", "/hosts", "/webhooks", "/webhooks/pager", "/announcements", "/releases", "/ca"} {
+		for _, path := range []string{"/", "/agents/shop", "/agents/shop/audit", "/agents/shop/nodes", "/enrolment", "/runners", "/hosts", "/webhooks", "/webhooks/pager", "/announcements", "/releases", "/ca", "/replicas"} {
 			status, body := b.get("/console" + path)
 			assert.Equal(t, http.StatusOK, status, "%s: %s: %s", role, path, body)
 			if role == operators.RoleViewer {

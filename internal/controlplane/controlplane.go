@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
@@ -58,6 +59,8 @@ type ControlPlane struct {
 	upkeep      *authority.Upkeep
 	operators   *operatorapi.Server
 	console     *console.Console
+
+	startedAt time.Time
 
 	serving atomic.Bool
 	closing sync.Once

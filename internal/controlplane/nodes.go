@@ -30,7 +30,7 @@ func (c *ControlPlane) newNodes() (*nodes.Nodes, error) {
 		Gateways: gateways,
 		Store:    c.store, CA: c.ca, AgentsDomain: c.cfg.AgentsDomain, TrustDomain: c.cfg.TrustDomain,
 		Self: store.Node{
-			Version: c.cfg.Version, Peer: c.cfg.AdvertisePeer, Tunnel: c.cfg.AdvertiseTunnel, Edge: c.cfg.AdvertiseEdge, StartedAt: c.cfg.Now(),
+			Version: c.cfg.Version, Peer: c.cfg.AdvertisePeer, Tunnel: c.cfg.AdvertiseTunnel, Edge: c.cfg.AdvertiseEdge, StartedAt: c.startedAt,
 		},
 		Handover: func(ctx context.Context, agentID string, conn net.Conn) error {
 			return c.tunnel.Handover(ctx, agentID, conn)
@@ -38,7 +38,7 @@ func (c *ControlPlane) newNodes() (*nodes.Nodes, error) {
 		Public: func(ctx context.Context, agentID string, conn net.Conn) error {
 			return c.tunnel.HandoverPublic(ctx, agentID, conn)
 		},
-		Move: c.moveEndpoints, Log: c.cfg.Log, Now: c.cfg.Now,
+		Report: c.report, Move: c.moveEndpoints, Log: c.cfg.Log, Now: c.cfg.Now,
 	}), nil
 }
 

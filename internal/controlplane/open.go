@@ -24,7 +24,7 @@ import (
 )
 
 func open(ctx context.Context, cfg Config) (*ControlPlane, error) {
-	c := &ControlPlane{cfg: cfg, leader: nodes.NewLeader()}
+	c := &ControlPlane{cfg: cfg, startedAt: cfg.Now(), leader: nodes.NewLeader()}
 	if err := c.open(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

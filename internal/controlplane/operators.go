@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"net/http"
-	"os"
 	"path/filepath"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/acting"
@@ -24,17 +23,13 @@ func (c *ControlPlane) openOperators(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	name, err := os.Hostname()
-	if err != nil {
-		name = "controlplane"
-	}
 	c.operators = operatorapi.NewServer(admin, operatorapi.Config{
-		Identify: c.operatorOf, Name: name, Version: c.cfg.Version, Log: c.cfg.Log,
+		Identify: c.operatorOf, Name: hostname(), Version: c.cfg.Version, Log: c.cfg.Log,
 		Settings: operators.Settings{
 			Broker:   rabbitmq.Config{URLs: c.cfg.BrokerURLs, TLS: c.cfg.BrokerTLS, Log: c.cfg.Log},
 			Webhooks: webhook.Options{Roots: c.cfg.WebhookRoots, UserAgent: "pipeops-controlplane/" + c.cfg.Version},
 
-			ConsoleCode: c.authn.ConsoleCode,
+			Replicas: c.replicas, ConsoleCode: c.authn.ConsoleCode,
 			Acting: acting.New(acting.Config{
 				Store: c.store, CA: c.ca, TrustDomain: c.cfg.TrustDomain, AgentsDomain: c.cfg.AgentsDomain,
 				Edge: reachable(c.listeners.edge.Addr()), Now: c.cfg.Now,

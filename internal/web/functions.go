@@ -82,7 +82,7 @@ var tones = map[string]string{
 	"progressing": "busy", "begun": "busy", "updating": "busy", "starting": "busy", "pending": "busy", "deleting": "busy", "waiting": "busy",
 	"degraded": "warn", "warning": "warn", "paused": "warn", "readonly": "warn", "refused": "warn", "cordoned": "warn", "unknown": "warn", "suspended": "warn", "expired": "warn",
 	"failed": "bad", "not ready": "bad", "invalid": "bad", "crashloop": "bad", "false": "bad",
-	"offline": "bad", "given up": "bad", "denied": "bad",
+	"offline": "bad", "unreachable": "bad", "given up": "bad", "denied": "bad",
 }
 
 // Tone returns the color of a state: good, busy, warn, bad, or plain for all others.

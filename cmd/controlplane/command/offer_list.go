@@ -2,13 +2,16 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
@@ -16,7 +19,7 @@ func newOfferList(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List offered versions",
+		Short:   "List offered versions, and how far the agents are",
 		Example: "  pipeops-controlplane offer list",
 		Args:    cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -29,7 +32,7 @@ func newOfferList(a *app) *cobra.Command {
 				if a.none(out, len(releases), "no versions are offered; `pipeops-controlplane offer create` offers one") {
 					return nil
 				}
-				return out.Write(a.out, listOf(releases), func(w io.Writer) { releaseTable(w, releases) })
+				return out.Write(a.out, listOf(releases), func(w io.Writer) { a.releaseTable(w, releases) })
 			})
 		},
 	}
@@ -37,10 +40,16 @@ func newOfferList(a *app) *cobra.Command {
 	return cmd
 }
 
-func releaseTable(w io.Writer, releases []store.Release) {
-	cli.Row(w, "ID", "VERSION", "OFFERED", "EXPIRES", "TO", "URL")
+func (a *app) releaseTable(w io.Writer, releases []operators.Offered) {
+	cli.Row(w, "ID", "VERSION", "OFFERED", "EXPIRES", "TO", "TAKEN", "FAILED", "URL")
 	for _, r := range releases {
-		cli.Row(w, r.ID, r.Version, cli.Ago(r.OfferedAt), cli.Until(r.ExpiresAt), offeredTo(r), r.URL)
+		p := r.Progress
+		cli.Row(w, r.ID, r.Version, cli.Ago(r.OfferedAt), cli.Until(r.ExpiresAt), offeredTo(r.Release), fmt.Sprintf("%d/%d", p.Taken, p.Agents), strconv.Itoa(p.Failed), r.URL)
+	}
+	for _, r := range releases {
+		for _, f := range r.Progress.Failures {
+			a.say("%s", cli.Printable(r.Version+" "+f.State+" on "+f.Name+": "+f.Reason))
+		}
 	}
 }
 

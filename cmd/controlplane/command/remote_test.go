@@ -66,6 +66,8 @@ func TestCommandsWorkFromElsewhere(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &found))
 	assert.Empty(t, found.ControlPlane.Error)
 	assert.Equal(t, "the served version", found.ControlPlane.Version)
+	out, _ = run(0, "replica", "list")
+	assert.Regexp(t, `ready +yes +0 +the served version`, out)
 	out, _ = run(0, "agent", "list")
 	assert.Contains(t, out, "shop")
 	out, _ = run(0, "agent", "get", "shop")

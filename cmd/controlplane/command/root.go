@@ -82,7 +82,7 @@ All times are in UTC.`,
 	a.data.Add(root.PersistentFlags())
 	a.operator.Add(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cli.FlagError(cmd, err)) })
-	cli.AddGroup(root, "The control plane itself:", serve.ControlPlane(a.program()), newReady(a), newDatabase(a), newConsole(a))
+	cli.AddGroup(root, "The control plane itself:", serve.ControlPlane(a.program()), newReady(a), newReplica(a), newDatabase(a), newConsole(a))
 	cli.AddGroup(root, "Agents:", newAgent(a), newToken(a), newOffer(a))
 	cli.AddGroup(root, "Runners and what they hear:", newRunner(a), newDeadLetters(a), newWebhook(a))
 	cli.AddGroup(root, "Public hosts:", newRoutes(a), newGateway(a))

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"golang.org/x/mod/semver"
@@ -28,7 +27,7 @@ func offerFor(ctx context.Context, s *store.Store, agentID, has string, now time
 	}
 	best := -1
 	for i, r := range releases { // the last offer first
-		if isFor(r, agent) && now.Before(r.ExpiresAt) && (best < 0 || semver.Compare(r.Version, releases[best].Version) > 0) {
+		if r.IsFor(agent) && now.Before(r.ExpiresAt) && (best < 0 || semver.Compare(r.Version, releases[best].Version) > 0) {
 			best = i
 		}
 	}
@@ -46,20 +45,6 @@ func offerFor(ctx context.Context, s *store.Store, agentID, has string, now time
 	return &controlapi.Offer{
 		ID: chosen.ID, Version: chosen.Version, Manifest: chosen.Manifest, Signature: chosen.Signature, URL: chosen.URL,
 	}, err
-}
-
-// isFor reports whether a release is offered to an agent: to one of those that are named, if any
-// are, which has all labels, if there are any.
-func isFor(r store.Release, a store.Agent) bool {
-	if len(r.Agents) > 0 && !slices.Contains(r.Agents, a.ID) {
-		return false
-	}
-	for k, v := range r.Labels {
-		if has, ok := a.Labels[k]; !ok || has != v {
-			return false
-		}
-	}
-	return true
 }
 
 // announcedUpdate returns what Runners get to know of an agent's update.

@@ -43,6 +43,8 @@ type Config struct {
 	AgentsDomain, TrustDomain string
 	// Handover and Public connect others to the agents that have their tunnel here.
 	Handover, Public func(ctx context.Context, agentID string, conn net.Conn) error
+	// Report returns what this control plane reports of itself.
+	Report func(ctx context.Context) peerlink.Replica
 	// Gateways are the certificates of the link to gateways.
 	Gateways *peerlink.Gateways
 	// Move announces agents again that Runners reach at another edge.
@@ -69,7 +71,7 @@ func New(cfg Config) *Nodes {
 	}
 	r.forwarder = &forwarder{store: cfg.Store, self: id, own: cfg.Handover, link: peerlink.NewClient(peerlink.ClientConfig{TrustDomain: trust, TLS: config})}
 	r.server = peerlink.NewServer(peerlink.ServerConfig{
-		TrustDomain: trust, TLS: config, GatewayTLS: func() (*tls.Config, error) { return cfg.Gateways.ForNode(id) }, Handover: cfg.Handover, Public: cfg.Public, Log: cfg.Log.With().Str("part", "peers").Logger(),
+		TrustDomain: trust, TLS: config, GatewayTLS: func() (*tls.Config, error) { return cfg.Gateways.ForNode(id) }, Handover: cfg.Handover, Public: cfg.Public, Report: r.report, Log: cfg.Log.With().Str("part", "peers").Logger(),
 	})
 	return r
 }

@@ -68,12 +68,13 @@ func calls() []anyCall {
 	return []anyCall{
 		&ListTokens, &CreateToken, &RotateToken, &RevokeToken,
 		&ListAgents, &GetAgent, &GetTimeline, &GetAgentAudit, &LabelAgent, &ApproveAgent, &DenyAgent, &RevokeAgent, &DeleteAgent,
-		&GetApp, &DeployApp, &RestartApp, &ScaleApp, &RollbackApp,
+		&ListAgentNodes, &GetApp, &DeployApp, &RestartApp, &ScaleApp, &RollbackApp,
 		&ListRunners, &CreateRunner, &GrantRunner, &RevokeRunner,
 		&ListWebhooks, &CreateWebhook, &RotateWebhook, &EnableWebhook, &TestWebhook, &DeleteWebhook, &ListDeliveries,
 		&ListReleases, &CreateOffer, &DeleteOffer,
 		&ListRoutes, &ListHostGrants, &CreateHostGrant, &DeleteHostGrant, &GetGatewayCA,
 		&ListDeadLetters, &RequeueDeadLetters, &DeleteDeadLetters,
+		&ListReplicas,
 		&GetCA, &ListCertificates, &RotateCA,
 		&ListOperators, &CreateOperator, &RevokeOperator, &ListOperatorRunners, &SetOperatorRunner, &DeleteOperatorRunner, &ListConsoleSessions, &DeleteConsoleSessions, &GetOperatorAudit, &VerifyOperatorAudit, &CreateConsoleCode, &RenewOperator,
 	}

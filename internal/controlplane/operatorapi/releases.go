@@ -12,10 +12,10 @@ import (
 
 // The calls about versions that are offered to agents.
 var (
-	ListReleases = Call[struct{}, List[store.Release]]{
+	ListReleases = Call[struct{}, List[operators.Offered]]{
 		Description{Method: "GET", Path: Prefix + "releases", ID: "list-offers", Role: operators.RoleViewer, Command: "offer list",
-			Summary: "List offered versions"},
-		func(ctx context.Context, a *operators.Admin, _ *struct{}) (List[store.Release], error) {
+			Summary: "List offered versions, and how far the agents are"},
+		func(ctx context.Context, a *operators.Admin, _ *struct{}) (List[operators.Offered], error) {
 			return listOf(a.Releases.List(ctx))
 		},
 	}

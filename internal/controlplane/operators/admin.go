@@ -14,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peerlink"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/publish"
@@ -53,7 +54,9 @@ type Settings struct {
 	Webhooks webhook.Options
 	// ConsoleCode makes a code with which an operator's browser signs in to the console; nil where
 	// none is served.
-	Acting      Acting
+	Acting Acting
+	// Replicas returns the control planes that serve the database; nil where none serves.
+	Replicas    func(context.Context) []peerlink.Replica
 	ConsoleCode func(context.Context, store.Operator) (code string, expires time.Time, err error)
 }
 

@@ -81,8 +81,14 @@ func checkReleaseURL(text string) error {
 	return nil
 }
 
-// List lists the offers, the last one first.
-func (a *Releases) List(ctx context.Context) ([]store.Release, error) { return a.store.Releases(ctx) }
+// List lists the offers with how far the agents are, the last offer first.
+func (a *Releases) List(ctx context.Context) ([]Offered, error) {
+	releases, err := a.store.Releases(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.withProgress(ctx, releases)
+}
 
 // Withdraw withdraws an offer, named by its ID, or all offers of a version. Agents that have
 // taken it keep their version.

@@ -66,6 +66,8 @@ func TestAGatewayReachesThePublicKindAlone(t *testing.T) {
 
 	_, far := runner(t)
 	require.Error(t, gateway(1).Handover(t.Context(), "b", address, "agent1", far), "the Runner API")
+	_, err = gateway(1).Replica(t.Context(), "b", address)
+	require.Error(t, err, "a control plane's report")
 	_, err = gateway(2).DialPublic(t.Context(), "b", address, "agent1")
 	require.Error(t, err, "another key")
 	_, err = gateway(1).DialPublic(t.Context(), "a", address, "agent1")

@@ -36,6 +36,7 @@ type Kind byte
 const (
 	Runner Kind = 0 // a Runner's TLS, to the Runner API
 	Public Kind = 1 // public traffic, to the agent's handler for it
+	Report Kind = 2 // what the control plane reports of itself; the agent's ID is its own
 )
 
 // request names the agent that a connection is for, and its sender.
@@ -63,7 +64,7 @@ func readRequest(in io.Reader) (r request, err error) {
 	if _, err := io.ReadFull(in, kind[:]); err != nil {
 		return r, err
 	}
-	if r.kind = Kind(kind[0]); r.kind > Public {
+	if r.kind = Kind(kind[0]); r.kind > Report {
 		return r, errRequest
 	}
 	if r.agentID, err = readText(in); err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,12 +53,16 @@ func nodeCert(c *ca.CA, node string) func() (*tls.Certificate, error) {
 }
 
 // startServer serves as node b, until the test ends.
-func startServer(t *testing.T, c *ca.CA, to Handover) (address string, limited *limit.Listener) {
+func startServer(t *testing.T, c *ca.CA, to Handover, change ...func(*ServerConfig)) (address string, limited *limit.Listener) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	limited = limit.Listen(ln, limit.Config{})
-	s := NewServer(ServerConfig{TrustDomain: domain, TLS: trusting(c, nodeCert(c, "b")), Handover: to, Log: zerolog.Nop()})
+	cfg := ServerConfig{TrustDomain: domain, TLS: trusting(c, nodeCert(c, "b")), Handover: to, Log: zerolog.Nop()}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s := NewServer(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, limited) }()
@@ -177,11 +182,37 @@ func TestTheListenerForControlPlanesEndsEveryAttack(t *testing.T) {
 	await.Until(t, "no connection is left", func() bool { return limited.Stats().Open == 0 })
 }
 
+// TestAControlPlaneReportsItself to another, however long the report is.
+func TestAControlPlaneReportsItself(t *testing.T) {
+	c := newCA(t)
+	report := Replica{Name: "host-b", State: Degraded, Checks: []Check{{Name: "broker", Text: strings.Repeat("long ", 10_000)}, {Name: "ca", OK: true, Text: "valid"}}}
+	noHandover := func(context.Context, string, net.Conn) error {
+		t.Error("a report is no connection for an agent")
+		return server.ErrNotConnected
+	}
+	address, limited := startServer(t, c, noHandover, func(cfg *ServerConfig) {
+		cfg.Report = func(context.Context) Replica { return report }
+	})
+	client := newClient(t, c, nodeCert(c, "a"))
+	got, err := client.Replica(t.Context(), "b", address)
+	require.NoError(t, err)
+	assert.Equal(t, report, got)
+	assert.Equal(t, []string{"broker: " + report.Checks[0].Text}, got.Wrong())
+	await.Until(t, "no connection is left", func() bool { return limited.Stats().Open == 0 })
+	_, err = client.Replica(t.Context(), "other", address)
+	require.Error(t, err, "another control plane has that address")
+
+	mute, _ := startServer(t, c, noHandover)
+	_, err = client.Replica(t.Context(), "b", mute)
+	require.Error(t, err)
+}
+
 func FuzzRequest(f *testing.F) {
 	text, err := request{Public, "agent1", netip.MustParseAddrPort("[2001:db8::1]:443")}.encode()
 	require.NoError(f, err)
 	f.Add(text)
 	f.Add([]byte{0, 0})
+	f.Add(append([]byte{byte(Report)}, text[1:]...))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		in := bytes.NewReader(text)
 		r, err := readRequest(in)

@@ -29,6 +29,8 @@ type ServerConfig struct {
 	Handover   Handover
 	// Public gives a connection of the kind Public to an agent's tunnel.
 	Public Handover
+	// Report returns what this control plane reports of itself; nil if it reports nothing.
+	Report func(ctx context.Context) Replica
 	Log    zerolog.Logger
 }
 
@@ -82,6 +84,10 @@ func (s *Server) take(ctx context.Context, raw net.Conn, leave func()) {
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
 	defer cancel()
+	if r.kind == Report {
+		s.report(ctx, conn)
+		return
+	}
 	arrived := &arriving{Conn: conn, from: net.TCPAddrFromAddrPort(r.from)}
 	handover := s.cfg.Handover
 	if r.kind == Public {

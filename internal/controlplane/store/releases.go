@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -19,6 +20,20 @@ type Release struct {
 	// Manifest and Signature (one or several) are as they were published. Lists go without.
 	Manifest  []byte `json:"-"`
 	Signature []byte `json:"-"`
+}
+
+// IsFor reports whether it is offered to an agent: to one of those that are named, if any are,
+// which has all labels, if there are any.
+func (r *Release) IsFor(a Agent) bool {
+	if len(r.Agents) > 0 && !slices.Contains(r.Agents, a.ID) {
+		return false
+	}
+	for k, v := range r.Labels {
+		if has, ok := a.Labels[k]; !ok || has != v {
+			return false
+		}
+	}
+	return true
 }
 
 const releaseColumns = `id, version, url, agents, labels, offered_at, expires_at`

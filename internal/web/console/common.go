@@ -9,6 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 )
 
@@ -86,6 +87,16 @@ func follow[T any](c *Console, w http.ResponseWriter, r *http.Request, name stri
 		return c.pages.Part(r, name, of)
 	})
 	return nil
+}
+
+// paced returns a read that rests between two calls, for what costs others more than the database.
+func paced[T any](rest time.Duration, read func(context.Context) (T, error)) func(context.Context) (T, error) {
+	var last time.Time
+	return func(ctx context.Context) (T, error) {
+		retry.Wait(ctx, time.Until(last.Add(rest)))
+		last = time.Now()
+		return read(ctx)
+	}
 }
 
 // broadcast notifies all open pages of changes.

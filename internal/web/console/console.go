@@ -70,6 +70,7 @@ var nav = []web.Link{
 	{Path: "/console/", Text: "Fleet"}, {Path: "/console/enrolment", Text: "Enrolment"}, {Path: "/console/runners", Text: "Runners"},
 	{Path: "/console/hosts", Text: "Public hosts"}, {Path: "/console/webhooks", Text: "Webhooks"},
 	{Path: "/console/announcements", Text: "Announcements"}, {Path: "/console/releases", Text: "Releases"}, {Path: "/console/ca", Text: "Certificates"},
+	{Path: replicasPath, Text: "Control planes"},
 	{Path: "/console/operators", Text: "Operators", Needs: operatorapi.ListOperators.ID},
 	{Path: "/console/audit", Text: "Audit log", Needs: operatorapi.GetOperatorAudit.ID},
 }
@@ -116,9 +117,11 @@ func (c *Console) routes() http.Handler {
 	for pattern, handler := range map[string]web.Handler{
 		"/{$}": c.fleet, "/live/fleet": c.fleetLive,
 		"/agents/{name}": c.agent, "/live/agents/{name}": c.agentLive, "/agents/{name}/audit": c.agentAudit,
+		"/agents/{name}/nodes": c.nodes, "/live/agents/{name}/nodes": c.nodesLive,
 		"/agents/{name}/app": c.app, "/live/agents/{name}/app": c.appLive, "/agents/{name}/app/logs": c.logs, "/live/agents/{name}/app/logs": c.logsLive,
 		"/enrolment": c.enrolment, "/runners": c.runners, "/hosts": c.hosts, "/webhooks": c.webhooks, "/webhooks/{name}": c.webhook,
-		"/announcements": c.announcements, "/releases": c.releases, "/ca": c.ca, "/operators": c.operators, "/audit": c.audit,
+		"/announcements": c.announcements, "/releases": c.releases, "/ca": c.ca, "/operators": c.operators,
+		"/replicas": c.replicas, "/live/replicas": c.replicasLive, "/audit": c.audit,
 	} {
 		mux.Handle("GET "+operatorapi.ConsolePath+pattern, c.pages.Handle(handler))
 	}

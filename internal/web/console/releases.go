@@ -6,14 +6,14 @@ import (
 	"net/url"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 )
 
 const releasesPath = operatorapi.ConsolePath + "/releases"
 
 func (c *Console) releases(w http.ResponseWriter, r *http.Request) error {
-	return show(c, w, r, "releases", page(r, "Releases", releasesPath, ""), func(ctx context.Context) (web.Rows[store.Release], error) {
+	return show(c, w, r, "releases", page(r, "Releases", releasesPath, ""), func(ctx context.Context) (web.Rows[operators.Offered], error) {
 		list, err := operatorapi.ListReleases.Do(ctx, c.opts.API, struct{}{})
 		return web.Paged(list.Items, r.URL.Query()), err
 	})
