@@ -16,7 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/build/step"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -56,7 +56,7 @@ func (c *Client) job(key runnerapi.Key, spec runnerapi.BuildSpec, by runnerapi.C
 	if err != nil {
 		return nil, err
 	}
-	labels := managed.Labels()
+	labels := objectmeta.Labels()
 	labels[nameLabel] = key.Name
 	deadline := int64(runnerapi.DefaultBuildDeadline / time.Second)
 	if spec.DeadlineSeconds != nil {
@@ -73,7 +73,7 @@ func (c *Client) job(key runnerapi.Key, spec runnerapi.BuildSpec, by runnerapi.C
 		TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: key.Namespace, Name: "build-" + key.Name + "-" + id, Labels: labels,
-			Annotations: map[string]string{specNote: string(text), managed.ChangedBy: by.Runner, managed.RequestID: by.RequestID},
+			Annotations: map[string]string{specNote: string(text), objectmeta.ChangedBy: by.Runner, objectmeta.RequestID: by.RequestID},
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit: ptr.To[int32](0), TTLSecondsAfterFinished: &ttl,
