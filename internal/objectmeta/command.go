@@ -12,10 +12,10 @@ import (
 // keptCommands bounds how many commands an object remembers.
 const keptCommands = 16
 
-// RecordCommand records on an object, in the write that carries out a command, that the command was carried
-// out. It reports whether that was not recorded before. A replica that was held up in the middle of
-// a command, which another one carried out in its place, finds the record. It then leaves alone
-// what newer commands have made since. An empty text stands for no command.
+// RecordCommand records on an object, in the write that carries out a command, that the command
+// was carried out. It reports whether that was not recorded before. A replica that was held up in
+// the middle of a command, which another one carried out in its place, finds the record. It then
+// leaves alone what newer commands have made since. An empty text stands for no command.
 func RecordCommand(o metav1.Object, command string) (first bool) {
 	if command == "" {
 		return true
