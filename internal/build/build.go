@@ -101,7 +101,7 @@ func (c *Client) put(ctx context.Context, key runnerapi.Key, spec runnerapi.Buil
 	if err != nil {
 		return runnerapi.Build{}, err
 	}
-	job, err := c.job(key, spec, opts.Caller)
+	job, err := c.opts.jobTemplate().job(key, spec, opts.Caller)
 	if err != nil {
 		return runnerapi.Build{}, err
 	}
