@@ -26,7 +26,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -44,7 +44,7 @@ func newSite(t *testing.T, name, host string, backend http.Handler) *site {
 	srv := httptest.NewServer(backend)
 	t.Cleanup(srv.Close)
 	at := srv.Listener.Addr().(*net.TCPAddr)
-	labels := map[string]string{managed.By: managed.ByAgent, "app": name}
+	labels := map[string]string{objectmeta.ManagedBy: objectmeta.ManagedByAgent, "app": name}
 	meta := metav1.ObjectMeta{Namespace: "production", Name: name, Labels: labels}
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
 		TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "web", Image: "example.com/web:1"}},

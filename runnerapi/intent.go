@@ -32,7 +32,7 @@ type Intent struct {
 func (i Intent) Discovers() bool { return i.Kubernetes != nil && i.Kubernetes.Discovery }
 
 // ObjectIntent describes an object that a command would create, as far as a policy can bound it.
-// internal/intents computes it.
+// internal/policy/input computes it.
 type ObjectIntent struct {
 	Location string // the object's name, and its template; empty if the caller adds them
 	Kind     string // KIND or KIND.GROUP; empty for the spec of an App

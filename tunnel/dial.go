@@ -62,7 +62,7 @@ func (t *Tunnel) reach(ctx context.Context) (net.Conn, error) {
 func (t *Tunnel) tlsConfig(ctx context.Context) (cfg, made *tls.Config, err error) {
 	made, err = t.source(TCP)(ctx)
 	if err != nil {
-		return nil, nil, t.wrap("get the certificate to connect to", err, "check the agent's identity; it is tried again by itself")
+		return nil, nil, t.explain.wrap("get the certificate to connect to", err, "check the agent's identity; it is tried again by itself")
 	}
 	cfg = made.Clone()
 	cfg.ServerName = t.cfg.ServerName
@@ -80,7 +80,7 @@ func (t *Tunnel) dial(ctx context.Context, address string) (net.Conn, error) {
 	if t.cfg.Proxy != nil {
 		var err error
 		if via, err = t.cfg.Proxy(&url.URL{Scheme: "https", Host: address}); err != nil {
-			return nil, t.wrap(opProxy, err, actProxy)
+			return nil, t.explain.wrap(opProxy, err, actProxy)
 		}
 	}
 	if via == nil {
@@ -88,7 +88,7 @@ func (t *Tunnel) dial(ctx context.Context, address string) (net.Conn, error) {
 	}
 	conn, err := dialVia(ctx, via, address)
 	if err != nil {
-		return nil, t.wrap(opProxy, fmt.Errorf("%s: %w", via.Redacted(), err), actProxy)
+		return nil, t.explain.wrap(opProxy, fmt.Errorf("%s: %w", via.Redacted(), err), actProxy)
 	}
 	return conn, nil
 }

@@ -27,7 +27,7 @@ func (t *Tunnel) Drain(ctx context.Context) error {
 		return nil // no Runner is sent over a tunnel that is down
 	}
 	if err := t.drain(ctx, mux); err != nil {
-		return t.wrap(opDrain, err, "nothing to do: connections made now are refused, and Runners try again")
+		return t.explain.wrap(opDrain, err, "nothing to do: connections made now are refused, and Runners try again")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -29,20 +30,25 @@ const (
 	reasonClosed = "the connection was closed"
 )
 
-func (t *Tunnel) wrap(op string, err error, action string) *Error {
-	return &Error{Op: op, Where: t.cfg.ServerAddress, Action: action, Err: err}
+// explainer makes errors that name the server and what to do.
+type explainer struct {
+	where string // the server's address
 }
 
-// connectError explains why there is no connection.
-func (t *Tunnel) connectError(err error) error {
+func (e explainer) wrap(op string, err error, action string) *Error {
+	return &Error{Op: op, Where: e.where, Action: action, Err: err}
+}
+
+// connect explains why there is no connection.
+func (e explainer) connect(err error) error {
 	var already *Error
 	if errors.As(err, &already) {
 		return err
 	}
-	return t.explainConnect(err)
+	return e.connectFailure(err)
 }
 
-func (t *Tunnel) explainConnect(err error) *Error {
+func (e explainer) connectFailure(err error) *Error {
 	var (
 		unknown  x509.UnknownAuthorityError
 		hostname x509.HostnameError
@@ -50,38 +56,62 @@ func (t *Tunnel) explainConnect(err error) *Error {
 	)
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return t.wrap(opConnect, err, actClock)
+		return e.wrap(opConnect, err, actClock)
 	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalid):
-		return t.wrap(opConnect, err, actTrust)
+		return e.wrap(opConnect, err, actTrust)
 	case isAlert(err):
-		return t.wrap(opLogIn, err, actIdentity)
+		return e.wrap(opLogIn, err, actIdentity)
 	default:
-		return t.wrap(opConnect, err, actNetwork)
+		return e.wrap(opConnect, err, actNetwork)
 	}
 }
 
-// loginError explains why frpc was not let in.
-func (t *Tunnel) loginError(err error) error {
+// login explains why frpc was not let in.
+func (e explainer) login(err error) error {
 	if told, ok := link.ParseRefusal(err.Error()); ok {
-		e := t.wrap(opLogIn, errors.New(told.Reason), actWait)
-		e.Spread, e.refused = told.Within, true
+		refusal := e.wrap(opLogIn, errors.New(told.Reason), actWait)
+		refusal.Spread, refusal.refused = told.Within, true
 		if told.Final {
-			e.Final, e.Action = true, actOperator
+			refusal.Final, refusal.Action = true, actOperator
 		}
-		return e
+		return refusal
 	}
 	if isClosed(err) {
-		return t.wrap(opLogIn, errors.New(reasonClosed), actWait)
+		return e.wrap(opLogIn, errors.New(reasonClosed), actWait)
 	}
-	return t.wrap(opLogIn, err, actNewer)
+	return e.wrap(opLogIn, err, actNewer)
 }
 
-// lostError explains the end of a session.
-func (t *Tunnel) lostError(err error) error {
+// lost explains the end of a session.
+func (e explainer) lost(err error) error {
 	if isAlert(err) {
-		return t.wrap(opLogIn, err, actIdentity)
+		return e.wrap(opLogIn, err, actIdentity)
 	}
-	return t.wrap(opStay, errors.New(reasonClosed), actWait)
+	return e.wrap(opStay, errors.New(reasonClosed), actWait)
+}
+
+// goAway explains a session's end that the server announced.
+func (e explainer) goAway(told *link.Refused) error {
+	stop := e.wrap(opStay, errors.New(told.Reason), actWait)
+	stop.Spread = told.Within
+	return stop
+}
+
+// neither returns TCP's failure together with that of the other transport.
+func (e explainer) neither(tcp, websocket error) error {
+	switch {
+	case websocket == nil:
+		return tcp
+	case tcp == nil:
+		return websocket
+	}
+	explained := &Error{}
+	if !errors.As(e.connect(tcp), &explained) {
+		return errors.Join(tcp, websocket)
+	}
+	both := *explained
+	both.Err = fmt.Errorf("%w; and over a websocket: %w", explained.Err, websocket)
+	return &both
 }
 
 // isAlert reports whether an error is the peer's TLS refusal.

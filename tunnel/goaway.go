@@ -30,12 +30,6 @@ func (f *goAway) hear(first byte, stream *mux.Stream) {
 
 func (f *goAway) heard() *link.Refused { return f.said.Load() }
 
-func (t *Tunnel) goAwayError(told *link.Refused) error {
-	e := t.wrap(opStay, errors.New(told.Reason), actWait)
-	e.Spread = told.Within
-	return e
-}
-
 // isRefusal reports whether err is what a control plane has answered, so that the control plane
 // can be reached.
 func isRefusal(err error) bool {

@@ -24,7 +24,7 @@ func Probe(ctx context.Context, cfg Config) (Transport, error) {
 	}
 	conn, err := t.connect(ctx)
 	if err != nil {
-		return "", t.connectError(err)
+		return "", t.explain.connect(err)
 	}
 	if !proven {
 		return conn.transport, conn.Close()
@@ -42,9 +42,9 @@ func (t *Tunnel) ping(ctx context.Context, conn *line) error {
 	// Only a server that has accepted the certificate answers.
 	if _, err := mux.Ping(); err != nil {
 		if cause := remembering.cause(); cause != nil {
-			return t.lostError(cause)
+			return t.explain.lost(cause)
 		}
-		return t.wrap(opLogIn, err, actNewer)
+		return t.explain.wrap(opLogIn, err, actNewer)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ const loginTimeout = 20 * time.Second
 func (t *Tunnel) session(ctx context.Context) error {
 	conn, err := t.connect(ctx)
 	if err != nil {
-		return t.connectError(err)
+		return t.explain.connect(err)
 	}
 	remembering := &causeConn{Conn: conn}
 	var sent goAway
@@ -62,9 +62,9 @@ func (t *Tunnel) session(ctx context.Context) error {
 	case moved.Load():
 		return errBetterTransport
 	case cause != nil && ctx.Err() == nil:
-		return t.lostError(cause)
+		return t.explain.lost(cause)
 	case sent.heard() != nil:
-		return t.goAwayError(sent.heard())
+		return t.explain.goAway(sent.heard())
 	case !up && conn.transport == TCP && ctx.Err() == nil && !isRefusal(err):
 		t.transports.suspect()
 	}
@@ -82,19 +82,19 @@ func (t *Tunnel) speak(conn *connector, accept func(net.Conn), session *callable
 	f, err := logIn(login{t.cfg.AgentID, t.cfg.Instance, t.cfg.Cluster()}, conn, accept)
 	if err != nil {
 		_ = conn.Close()
-		return false, t.loginError(err)
+		return false, t.explain.login(err)
 	}
 	select {
 	case err = <-f.messages.proxied:
 	case <-f.control.Done():
-		return false, t.lostError(errSessionOver)
+		return false, t.explain.lost(errSessionOver)
 	case <-deadline.C:
 		err = errNoAnswer
 	}
 	if err != nil {
 		_ = conn.Close()
 		<-f.control.Done()
-		return false, t.loginError(err)
+		return false, t.explain.login(err)
 	}
 	deadline.Stop()
 	t.transports.worked(session.transport)
@@ -102,7 +102,7 @@ func (t *Tunnel) speak(conn *connector, accept func(net.Conn), session *callable
 	t.status.connected(session.transport)
 	t.cfg.Log.Info().Str("transport", string(session.transport)).Msg("tunnel is up")
 	<-f.control.Done()
-	return true, t.lostError(errSessionOver)
+	return true, t.explain.lost(errSessionOver)
 }
 
 // causeConn remembers why reading failed, which the multiplexer only logs. In TLS 1.3 a client

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -139,7 +138,7 @@ func (t *Tunnel) connect(ctx context.Context) (*line, error) {
 	case got == nil && ctx.Err() != nil:
 		return nil, ctx.Err()
 	case got == nil:
-		return nil, t.neither(failures[TCP], failures[Websocket])
+		return nil, t.explain.neither(failures[TCP], failures[Websocket])
 	}
 	return got, nil
 }
@@ -170,23 +169,6 @@ func byTransport(failed []error) map[Transport]error {
 		}
 	}
 	return failures
-}
-
-// neither returns TCP's failure together with that of the other transport.
-func (t *Tunnel) neither(tcp, websocket error) error {
-	switch {
-	case websocket == nil:
-		return tcp
-	case tcp == nil:
-		return websocket
-	}
-	explained := &Error{}
-	if !errors.As(t.connectError(tcp), &explained) {
-		return errors.Join(tcp, websocket)
-	}
-	both := *explained
-	both.Err = fmt.Errorf("%w; and over a websocket: %w", explained.Err, websocket)
-	return &both
 }
 
 // returnToTCP checks from time to time whether the better transport works again. If it does, it

@@ -88,6 +88,7 @@ type Backoff struct {
 type Tunnel struct {
 	cfg        Config
 	host       string
+	explain    explainer
 	status     *tracker
 	transports *memory
 	listener   *listener
@@ -122,7 +123,7 @@ func New(cfg Config) (*Tunnel, error) {
 	cfg.Fallback = cfg.Fallback.withDefaults()
 	link.RedirectFRPLog(cfg.Log)
 	return &Tunnel{
-		cfg: cfg, host: host, status: newTracker(), listener: newListener(cfg.AgentID), public: newListener(cfg.AgentID), transports: &memory{patience: cfg.Fallback.Patience},
+		cfg: cfg, host: host, explain: explainer{cfg.ServerAddress}, status: newTracker(), listener: newListener(cfg.AgentID), public: newListener(cfg.AgentID), transports: &memory{patience: cfg.Fallback.Patience},
 	}, nil
 }
 

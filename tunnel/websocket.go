@@ -60,7 +60,7 @@ func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 func (t *Tunnel) websocketTLS(ctx context.Context) (cfg, made *tls.Config, err error) {
 	made, err = t.source(Websocket)(ctx)
 	if err != nil {
-		return nil, nil, t.wrap("get the certificate to connect to", err, "check the agent's identity; it is tried again by itself")
+		return nil, nil, t.explain.wrap("get the certificate to connect to", err, "check the agent's identity; it is tried again by itself")
 	}
 	cfg = made.Clone()
 	cfg.MinVersion = tls.VersionTLS13
@@ -83,7 +83,7 @@ func (t *Tunnel) websocketError(resp *http.Response, err error) error {
 	if errors.As(err, &already) {
 		return already
 	}
-	explained := t.explainConnect(err)
+	explained := t.explain.connectFailure(err)
 	if resp != nil {
 		explained.Err, explained.Action = fmt.Errorf("it answered %s", resp.Status), actNewer
 		if resp.Header.Get("Content-Type") == problem.ContentType && resp.Body != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 const (
@@ -75,7 +75,7 @@ func (c *Config) check() (errs []error) {
 		wrong("PIPEOPS_TOKEN_SECRET", "name the Secret that AGENT_TOKEN comes from, e.g. pipeops-agent", "%q cannot be a Secret's name", c.TokenSecret)
 	}
 	for _, name := range c.Namespaces {
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 || managed.ReservedNamespace(name, c.Namespace) {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 || objectmeta.ReservedNamespace(name, c.Namespace) {
 			wrong("PIPEOPS_NAMESPACES", "name namespaces of your own, e.g. shop,shop-staging", "%q cannot be managed", name)
 		}
 	}

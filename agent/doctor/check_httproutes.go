@@ -10,7 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
@@ -27,7 +27,7 @@ func (c *cluster) httpRoutes(ctx context.Context) []Finding {
 	for _, namespace := range orAll(c.Config.Namespaces) {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(store.HTTPRouteKind)
-		err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(managed.Labels()), client.Limit(maxHTTPRoutes))
+		err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(objectmeta.Labels()), client.Limit(maxHTTPRoutes))
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 const (
@@ -107,7 +107,7 @@ func (c *cluster) managedNamespaces(ctx context.Context) ([]string, error) {
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(namespaceKind.GroupVersion().WithKind(namespaceKind.Kind + "List"))
-	if err := reader.List(ctx, list, client.MatchingLabels(managed.Labels()), client.Limit(maxNamespaces)); err != nil {
+	if err := reader.List(ctx, list, client.MatchingLabels(objectmeta.Labels()), client.Limit(maxNamespaces)); err != nil {
 		return nil, err
 	}
 	var names []string

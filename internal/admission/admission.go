@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -23,7 +23,7 @@ type Reader[T metav1.Object] func(ctx context.Context, name string) (T, error)
 // Namespace returns the namespace of that name. The error says why commands in it are refused: the
 // agent does not manage it, it does not exist, or it could not be read.
 func Namespace[T metav1.Object](
-	ctx context.Context, scope managed.Scope, name string, read Reader[T],
+	ctx context.Context, scope objectmeta.Scope, name string, read Reader[T],
 ) (T, error) {
 	ns, ok, err := Manages(ctx, scope, name, read)
 	switch {
@@ -38,7 +38,7 @@ func Namespace[T metav1.Object](
 // Manages reports whether the agent manages the namespace, with Kubernetes' own error if it could
 // not be read.
 func Manages[T metav1.Object](
-	ctx context.Context, scope managed.Scope, name string, read Reader[T],
+	ctx context.Context, scope objectmeta.Scope, name string, read Reader[T],
 ) (ns T, ok bool, err error) {
 	ns, err = read(ctx, name)
 	if apierrors.IsNotFound(err) {

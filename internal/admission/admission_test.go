@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -18,7 +18,7 @@ import (
 func TestOnlyManagedNamespacesAreAdmitted(t *testing.T) {
 	const notManaged = runnerapi.CodeNamespaceNotManaged
 	const broken = runnerapi.Code("no word of the API")
-	ours := managed.Labels()
+	ours := objectmeta.Labels()
 	for name, test := range map[string]struct {
 		namespace string
 		labels    map[string]string
@@ -30,10 +30,10 @@ func TestOnlyManagedNamespacesAreAdmitted(t *testing.T) {
 		"one of its list":       {namespace: "shop", labels: ours, only: []string{"shop"}},
 		"not on its list":       {namespace: "shop", labels: ours, only: []string{"blog"}, want: notManaged},
 		"without its mark":      {namespace: "shop", want: notManaged},
-		"with another's mark":   {namespace: "shop", labels: map[string]string{managed.By: "Helm"}, want: notManaged},
+		"with another's mark":   {namespace: "shop", labels: map[string]string{objectmeta.ManagedBy: "Helm"}, want: notManaged},
 		"Kubernetes' own":       {namespace: "kube-system", labels: ours, want: notManaged},
 		"everybody's":           {namespace: "default", labels: ours, want: notManaged},
-		"where agents run":      {namespace: managed.AgentNamespace, labels: ours, want: notManaged},
+		"where agents run":      {namespace: objectmeta.AgentNamespace, labels: ours, want: notManaged},
 		"where this agent runs": {namespace: "our-agent", labels: ours, want: notManaged},
 		"one that is not there": {namespace: "shop", failure: apierrors.NewNotFound(admission.Resource.GroupResource(), "shop"), want: notManaged},
 		"one that is forbidden": {namespace: "shop", labels: ours, failure: apierrors.NewForbidden(admission.Resource.GroupResource(), "shop", nil), want: problem.Forbidden},
@@ -43,7 +43,7 @@ func TestOnlyManagedNamespacesAreAdmitted(t *testing.T) {
 			read := func(context.Context, string) (*metav1.PartialObjectMetadata, error) {
 				return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: test.namespace, Labels: test.labels}}, test.failure
 			}
-			_, err := admission.Namespace(t.Context(), managed.Scope{Agent: "our-agent", Only: test.only}, test.namespace, read)
+			_, err := admission.Namespace(t.Context(), objectmeta.Scope{Agent: "our-agent", Only: test.only}, test.namespace, read)
 			if test.want == "" {
 				assert.NoError(t, err)
 				return

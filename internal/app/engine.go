@@ -39,7 +39,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/podport"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -140,7 +140,7 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the App engine's client for logs and events: %w", err)
 	}
-	scope := managed.Scope{Agent: cfg.Namespace, Only: cfg.Namespaces}
+	scope := objectmeta.Scope{Agent: cfg.Namespace, Only: cfg.Namespaces}
 	e.store = store.New(e.mgr.GetClient(), live, scope, cfg.Log, e.clock)
 	e.election, err = leader.New(e.store, leader.Config{Namespace: cfg.Namespace, Replica: cfg.Replica, Lease: cfg.Lease, Log: cfg.Log}, rc)
 	if err != nil {
@@ -238,7 +238,7 @@ func (e *Engine) watch(ctx context.Context) error {
 			if e.LeadsToPods() {
 				e.routed()
 			}
-			e.store.Notify(runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetLabels()[managed.App]})
+			e.store.Notify(runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetLabels()[objectmeta.App]})
 		},
 	} {
 		informer, err := e.mgr.GetCache().GetInformer(ctx, o, blockless)

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -45,7 +45,7 @@ func httpRoute(t *testing.T, ns, name, spec string) *unstructured.Unstructured {
 	require.NoError(t, yaml.Unmarshal([]byte("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, spec: "+spec+"}"), &o.Object))
 	o.SetNamespace(ns)
 	o.SetName(name)
-	o.SetLabels(managed.Labels())
+	o.SetLabels(objectmeta.Labels())
 	return o
 }
 
@@ -75,7 +75,7 @@ func TestHTTPRoutes(t *testing.T) {
 	}
 	for _, at := range []string{ns, other} {
 		require.NoError(t, env.Client.Create(t.Context(), &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: at, Name: "web", Labels: managed.Labels()},
+			ObjectMeta: metav1.ObjectMeta{Namespace: at, Name: "web", Labels: objectmeta.Labels()},
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 		}))
 	}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -98,7 +98,7 @@ func TestRoutesOfOthers(t *testing.T) {
 		return metav1.ObjectMeta{Namespace: ns, Name: name, Labels: labels}
 	}
 	ports := []corev1.ServicePort{{Name: "web", Port: 80, TargetPort: intstr.FromInt32(8080), AppProtocol: new("kubernetes.io/h2c")}}
-	in := &networkingv1.Ingress{ObjectMeta: meta("site", managed.Labels())}
+	in := &networkingv1.Ingress{ObjectMeta: meta("site", objectmeta.Labels())}
 	for _, name := range []string{"own", "foreign", "elsewhere", "headless", "none"} {
 		in.Spec.Rules = append(in.Spec.Rules, networkingv1.IngressRule{Host: name + ".example.com", IngressRuleValue: networkingv1.IngressRuleValue{
 			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
@@ -109,12 +109,12 @@ func TestRoutesOfOthers(t *testing.T) {
 	}
 	for _, o := range []client.Object{
 		in,
-		&corev1.Service{ObjectMeta: meta("own", managed.Labels()), Spec: corev1.ServiceSpec{Ports: ports}},
+		&corev1.Service{ObjectMeta: meta("own", objectmeta.Labels()), Spec: corev1.ServiceSpec{Ports: ports}},
 		&corev1.Service{ObjectMeta: meta("foreign", nil), Spec: corev1.ServiceSpec{Ports: ports}},
-		&corev1.Service{ObjectMeta: meta("elsewhere", managed.Labels()), Spec: corev1.ServiceSpec{
+		&corev1.Service{ObjectMeta: meta("elsewhere", objectmeta.Labels()), Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeExternalName, ExternalName: "metadata.internal", Ports: ports,
 		}},
-		&corev1.Service{ObjectMeta: meta("headless", managed.Labels()), Spec: corev1.ServiceSpec{
+		&corev1.Service{ObjectMeta: meta("headless", objectmeta.Labels()), Spec: corev1.ServiceSpec{
 			ClusterIP: corev1.ClusterIPNone, Ports: ports, Selector: map[string]string{"app": "site"},
 		}},
 	} {
@@ -144,7 +144,7 @@ func TestRoutesOfOthers(t *testing.T) {
 		assert.Empty(t, now[name].Addresses, name)
 		assert.Contains(t, now[name].Reason, reason, name)
 	}
-	pod := &corev1.Pod{ObjectMeta: meta("site-0", map[string]string{managed.By: managed.ByAgent, "app": "site"})}
+	pod := &corev1.Pod{ObjectMeta: meta("site-0", map[string]string{objectmeta.ManagedBy: objectmeta.ManagedByAgent, "app": "site"})}
 	pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "example.com/web:1"}}
 	require.NoError(t, env.Client.Create(t.Context(), pod))
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "192.0.2.7", PodIPs: []corev1.PodIP{{IP: "192.0.2.7"}},

@@ -14,7 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -27,8 +27,8 @@ func (c *Client) admit(ctx context.Context, namespace string) (*corev1.Namespace
 	return admission.Namespace(ctx, c.scope(), namespace, c.readNamespace)
 }
 
-func (c *Client) scope() managed.Scope {
-	return managed.Scope{Agent: c.opts.Namespace, Only: c.opts.Namespaces}
+func (c *Client) scope() objectmeta.Scope {
+	return objectmeta.Scope{Agent: c.opts.Namespace, Only: c.opts.Namespaces}
 }
 
 func (c *Client) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {

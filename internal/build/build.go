@@ -27,7 +27,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -101,7 +101,7 @@ func (c *Client) put(ctx context.Context, key runnerapi.Key, spec runnerapi.Buil
 	if err != nil {
 		return runnerapi.Build{}, err
 	}
-	job, err := c.job(key, spec, opts.Caller)
+	job, err := c.opts.jobTemplate().job(key, spec, opts.Caller)
 	if err != nil {
 		return runnerapi.Build{}, err
 	}
@@ -134,7 +134,7 @@ func (c *Client) put(ctx context.Context, key runnerapi.Key, spec runnerapi.Buil
 }
 
 func createOptions(opts runnerapi.WriteOptions) metav1.CreateOptions {
-	o := metav1.CreateOptions{FieldManager: managed.FieldManager}
+	o := metav1.CreateOptions{FieldManager: objectmeta.FieldManager}
 	if opts.DryRun {
 		o.DryRun = []string{metav1.DryRunAll}
 	}
@@ -273,7 +273,7 @@ func (c *Client) runs(ctx context.Context, key runnerapi.Key) ([]batchv1.Job, er
 
 // jobs returns those that are not being deleted, the newest first.
 func (c *Client) jobs(ctx context.Context, namespace, selector string) ([]batchv1.Job, error) {
-	list, err := c.batch.Jobs(namespace).List(ctx, metav1.ListOptions{LabelSelector: managed.By + "=" + managed.ByAgent + "," + selector})
+	list, err := c.batch.Jobs(namespace).List(ctx, metav1.ListOptions{LabelSelector: objectmeta.ManagedBy + "=" + objectmeta.ManagedByAgent + "," + selector})
 	if err != nil {
 		return nil, kubeproblem.From(err, "reading the builds of namespace "+namespace)
 	}
@@ -288,7 +288,7 @@ func (c *Client) jobs(ctx context.Context, namespace, selector string) ([]batchv
 }
 
 func (c *Client) podsOf(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
-	list, err := c.core.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: managed.By + "=" + managed.ByAgent + "," + selector})
+	list, err := c.core.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: objectmeta.ManagedBy + "=" + objectmeta.ManagedByAgent + "," + selector})
 	if err != nil {
 		return nil, kubeproblem.From(err, "reading the pods of builds")
 	}

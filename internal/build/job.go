@@ -16,7 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/build/step"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -50,13 +50,24 @@ var (
 	commitLimit = resource.MustParse("1Mi")
 )
 
+// jobTemplate makes the Jobs of builds. It makes no requests.
+type jobTemplate struct {
+	image      string // BuildKit's
+	toolsImage string // the agent's own
+	guard      egress.Guard
+}
+
+func (o Options) jobTemplate() jobTemplate {
+	return jobTemplate{image: o.Image, toolsImage: o.ToolsImage, guard: o.Guard}
+}
+
 // job returns the Job of one run.
-func (c *Client) job(key runnerapi.Key, spec runnerapi.BuildSpec, by runnerapi.Caller) (*batchv1.Job, error) {
+func (t jobTemplate) job(key runnerapi.Key, spec runnerapi.BuildSpec, by runnerapi.Caller) (*batchv1.Job, error) {
 	id, text, err := runID(spec)
 	if err != nil {
 		return nil, err
 	}
-	labels := managed.Labels()
+	labels := objectmeta.Labels()
 	labels[nameLabel] = key.Name
 	deadline := int64(runnerapi.DefaultBuildDeadline / time.Second)
 	if spec.DeadlineSeconds != nil {
@@ -66,14 +77,14 @@ func (c *Client) job(key runnerapi.Key, spec runnerapi.BuildSpec, by runnerapi.C
 	if spec.TTLSeconds != nil {
 		ttl = *spec.TTLSeconds
 	}
-	pod := c.pod(spec)
+	pod := t.pod(spec)
 	// The pod's own deadline leaves the pod there, with its logs.
 	pod.ActiveDeadlineSeconds = &deadline
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: key.Namespace, Name: "build-" + key.Name + "-" + id, Labels: labels,
-			Annotations: map[string]string{specNote: string(text), managed.ChangedBy: by.Runner, managed.RequestID: by.RequestID},
+			Annotations: map[string]string{specNote: string(text), objectmeta.ChangedBy: by.Runner, objectmeta.RequestID: by.RequestID},
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit: ptr.To[int32](0), TTLSecondsAfterFinished: &ttl,
@@ -83,7 +94,7 @@ func (c *Client) job(key runnerapi.Key, spec runnerapi.BuildSpec, by runnerapi.C
 	}, nil
 }
 
-func (c *Client) pod(spec runnerapi.BuildSpec) corev1.PodSpec {
+func (t jobTemplate) pod(spec runnerapi.BuildSpec) corev1.PodSpec {
 	return corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To[int64](5),
@@ -91,17 +102,17 @@ func (c *Client) pod(spec runnerapi.BuildSpec) corev1.PodSpec {
 			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](builderID), RunAsGroup: ptr.To[int64](builderID), FSGroup: ptr.To[int64](builderID),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		InitContainers: []corev1.Container{c.fetch(spec), c.builder(spec)},
-		Containers:     []corev1.Container{c.push(spec)},
+		InitContainers: []corev1.Container{t.fetch(spec), t.builder(spec)},
+		Containers:     []corev1.Container{t.push(spec)},
 		Volumes:        volumes(spec),
 	}
 }
 
 // tool returns the container of a step that the agent's own program carries out. It has Kubernetes'
 // restricted pod security.
-func (c *Client) tool(name string, spec runnerapi.BuildSpec, args ...string) corev1.Container {
+func (t jobTemplate) tool(name string, spec runnerapi.BuildSpec, args ...string) corev1.Container {
 	return corev1.Container{
-		Name: name, Image: c.opts.ToolsImage, Command: append([]string{"/pipeops-agent", "build", name}, literal(args)...),
+		Name: name, Image: t.toolsImage, Command: append([]string{"/pipeops-agent", "build", name}, literal(args)...),
 		Env:                    append([]corev1.EnvVar{{Name: "HOME", Value: "/"}}, trust(spec)...),
 		VolumeMounts:           append([]corev1.VolumeMount{workMount}, trustMounts(spec)...),
 		TerminationMessagePath: step.Termination, TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
@@ -116,12 +127,12 @@ func (c *Client) tool(name string, spec runnerapi.BuildSpec, args ...string) cor
 	}
 }
 
-func (c *Client) fetch(spec runnerapi.BuildSpec) corev1.Container {
+func (t jobTemplate) fetch(spec runnerapi.BuildSpec) corev1.Container {
 	g := spec.Git
 	args := slices.Concat([]string{
 		"--url=" + g.URL, "--branch=" + g.Ref.Branch, "--tag=" + g.Ref.Tag, "--commit=" + g.Ref.Commit, "--path=" + g.Path, "--secret=" + g.Credentials,
-	}, guardFlags(c.opts.Guard))
-	container := c.tool(fetchStage, spec, args...)
+	}, guardFlags(t.guard))
+	container := t.tool(fetchStage, spec, args...)
 	container.VolumeMounts = append(container.VolumeMounts, commitMount)
 	if g.Credentials != "" {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "git", MountPath: step.GitSecret, ReadOnly: true})
@@ -140,8 +151,8 @@ func guardFlags(g egress.Guard) (flags []string) {
 	return flags
 }
 
-func (c *Client) push(spec runnerapi.BuildSpec) corev1.Container {
-	container := c.tool(pushStage, spec, "--image="+spec.Image)
+func (t jobTemplate) push(spec runnerapi.BuildSpec) corev1.Container {
+	container := t.tool(pushStage, spec, "--image="+spec.Image)
 	commit := commitMount
 	commit.ReadOnly = true
 	container.VolumeMounts = append(container.VolumeMounts, commit)
@@ -156,9 +167,9 @@ func (c *Client) push(spec runnerapi.BuildSpec) corev1.Container {
 // (https://github.com/moby/buildkit/blob/master/docs/rootless.md). It needs a user namespace, and
 // mounts in it, which the usual seccomp and AppArmor profiles forbid. It also needs newuidmap,
 // which needs the two capabilities. Outside of its user namespace it has none.
-func (c *Client) builder(spec runnerapi.BuildSpec) corev1.Container {
+func (t jobTemplate) builder(spec runnerapi.BuildSpec) corev1.Container {
 	container := corev1.Container{
-		Name: buildStage, Image: c.opts.Image, Command: []string{"buildctl-daemonless.sh"}, Args: literal(buildctl(spec)),
+		Name: buildStage, Image: t.image, Command: []string{"buildctl-daemonless.sh"}, Args: literal(buildctl(spec)),
 		Env: append([]corev1.EnvVar{
 			// A pod's /proc is masked, so that a step cannot have one of its own.
 			{Name: "BUILDKITD_FLAGS", Value: "--oci-worker-no-process-sandbox"},

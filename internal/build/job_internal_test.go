@@ -15,9 +15,9 @@ import (
 // TestTheFetchOfABuildHasTheAgentsGuard as it is when the Job is made.
 func TestTheFetchOfABuildHasTheAgentsGuard(t *testing.T) {
 	owner := policy.New("a test")
-	c := &Client{opts: Options{Guard: egress.Guard{
+	template := Options{Guard: egress.Guard{
 		Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.20.10/32")}, Hosts: owner.FetchHosts,
-	}}}
+	}}.jobTemplate()
 	spec := runnerapi.BuildSpec{Git: runnerapi.BuildGit{URL: "https://git.example.com/shop/web.git"}}
 	for text, flags := range map[string][]string{
 		"": nil,
@@ -27,9 +27,9 @@ func TestTheFetchOfABuildHasTheAgentsGuard(t *testing.T) {
 		doc, err := policy.Parse([]byte(text))
 		require.NoError(t, err)
 		owner.Set(doc, nil)
-		command := c.fetch(spec).Command
+		command := template.fetch(spec).Command
 		require.Greater(t, len(command), 9)
 		assert.Equal(t, append([]string{"--fetch-addresses=127.0.0.0/8", "--fetch-addresses=169.254.20.10/32"}, flags...), command[9:], text)
 	}
-	assert.Len(t, (&Client{}).fetch(spec).Command, 9)
+	assert.Len(t, jobTemplate{}.fetch(spec).Command, 9)
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -90,7 +90,7 @@ func (r *reader) run(ctx context.Context) error {
 }
 
 func (r *reader) selector() string {
-	return managed.By + "=" + managed.ByAgent + "," + batchv1.JobNameLabel + "=" + r.job.Name
+	return objectmeta.ManagedBy + "=" + objectmeta.ManagedByAgent + "," + batchv1.JobNameLabel + "=" + r.job.Name
 }
 
 // gone reports whether there will be no pod any more.

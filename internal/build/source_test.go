@@ -16,7 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
@@ -117,7 +117,7 @@ func (w *workshop) follower(t *testing.T) *follower {
 	require.NoError(t, err)
 	f.kubectl(sources, "apply", "--server-side", "-f", "-")
 	t.Cleanup(func() { f.kubectl(sources, "delete", "-f", "-") })
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop, Labels: managed.Labels()}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop, Labels: objectmeta.Labels()}}
 	w.create(ns)
 	t.Cleanup(func() { assert.NoError(t, w.env.Client.Delete(context.Background(), ns)) })
 	f.kubectl(nil, "create", "rolebinding", "pipeops-agent", "-n", shop, "--clusterrole=pipeops-agent-namespace", "--serviceaccount=pipeops:pipeops-agent")

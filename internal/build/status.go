@@ -13,7 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/build/step"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -38,7 +38,7 @@ func (c *Client) describe(ctx context.Context, job *batchv1.Job) (runnerapi.Buil
 func (c *Client) build(job *batchv1.Job, pod *corev1.Pod) runnerapi.Build {
 	b := runnerapi.Build{
 		Namespace: job.Namespace, Name: job.Labels[nameLabel], CreatedAt: job.CreationTimestamp.UTC(),
-		Runner: job.Annotations[managed.ChangedBy], Status: statusOf(job, pod),
+		Runner: job.Annotations[objectmeta.ChangedBy], Status: statusOf(job, pod),
 	}
 	_ = json.Unmarshal([]byte(job.Annotations[specNote]), &b.Spec) // the agent's own; an edited one may be empty
 	return b

@@ -17,8 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/nodes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
@@ -218,7 +218,7 @@ func reachable(addr net.Addr) string {
 
 // serverNames returns the names that our own certificate is for.
 func (c *Config) serverNames() []string {
-	names := []string{"localhost", "127.0.0.1", "::1", nodes.Endpoint(c.AdvertiseTunnel).ServerName, nodes.Endpoint(c.AdvertiseEdge).ServerName}
+	names := []string{"localhost", "127.0.0.1", "::1", peers.Endpoint(c.AdvertiseTunnel).ServerName, peers.Endpoint(c.AdvertiseEdge).ServerName}
 	if u, err := url.Parse(c.AdvertiseAPI); err == nil {
 		names = append(names, u.Hostname())
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/fleet"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/nodes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
@@ -53,8 +53,8 @@ type ControlPlane struct {
 	instruments *instruments
 	ports       *metrics.Ports
 	listeners   listeners
-	leader      *nodes.Leader
-	nodes       *nodes.Nodes // nil if there is only one control plane
+	leader      *peers.Leader
+	peers       *peers.Peers // nil if there is only one control plane
 	public      *public      // nil if there is no gateway
 	upkeep      *authority.Upkeep
 	operators   *operatorapi.Server

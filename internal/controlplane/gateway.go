@@ -150,10 +150,10 @@ func newCertificates(c *Config, storage *webcerts.Storage, table *gateway.Table,
 // tunnel.
 func (c *ControlPlane) dialPublic(ctx context.Context, agentID string) (net.Conn, error) {
 	conn, err := c.tunnel.DialPublic(ctx, agentID)
-	if c.nodes == nil || !errors.Is(err, server.ErrNotConnected) {
+	if c.peers == nil || !errors.Is(err, server.ErrNotConnected) {
 		return conn, err
 	}
-	return c.nodes.DialPublic(ctx, agentID)
+	return c.peers.DialPublic(ctx, agentID)
 }
 
 // serveGateway runs the gateway, if there is one.

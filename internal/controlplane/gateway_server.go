@@ -18,8 +18,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/nodes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peerlink"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
@@ -151,7 +151,7 @@ func (g *GatewayServer) assemble(ctx context.Context) error {
 		p.gateway.Follow()
 		p.keeper.Look()
 	}})
-	dialer := nodes.NewDialer(g.store, g.link)
+	dialer := peers.NewDialer(g.store, g.link)
 	p.gateway = newGateway(&g.cfg, p, names, dialer.DialPublic, g.metrics, publicPort(&g.cfg, g.https), g.http3 != nil)
 	return nil
 }

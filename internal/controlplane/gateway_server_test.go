@@ -164,7 +164,7 @@ func TestRestartsInTurnLoseNoRequest(t *testing.T) {
 		t.Helper()
 		for _, m := range planes {
 			await.Until(t, "the agent's tunnel is there", func() bool {
-				at, err := m.store.NodesOf(t.Context(), agent.id.AgentID)
+				at, err := m.store.PeersOf(t.Context(), agent.id.AgentID)
 				return err == nil && len(at) == len(planes) && m.tunnel.Connected(agent.id.AgentID)
 			})
 		}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/nodes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -61,8 +61,8 @@ type health struct {
 	ca          ca.Trust
 	certificate *ca.ServerCertificate
 	tunnel      *server.Server
-	nodes       *nodes.Nodes // nil if there is only one control plane
-	leader      *nodes.Leader
+	peers       *peers.Peers // nil if there is only one control plane
+	leader      *peers.Leader
 	public      *public // nil if there is no gateway
 	serving     *atomic.Bool
 	connections func() map[string]limit.Stats
@@ -78,8 +78,8 @@ func (h *health) readiness(ctx context.Context) readiness {
 	h.checkCertificates(&r)
 	h.checkListeners(&r)
 	h.checkGateway(&r)
-	if h.nodes != nil {
-		r.set("controlPlanes", false, true, h.nodes.Standing(h.leader.Leads()))
+	if h.peers != nil {
+		r.set("controlPlanes", false, true, h.peers.Standing(h.leader.Leads()))
 	}
 	return r
 }

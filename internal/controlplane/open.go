@@ -15,8 +15,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/fleet"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/nodes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
@@ -24,7 +24,7 @@ import (
 )
 
 func open(ctx context.Context, cfg Config) (*ControlPlane, error) {
-	c := &ControlPlane{cfg: cfg, startedAt: cfg.Now(), leader: nodes.NewLeader()}
+	c := &ControlPlane{cfg: cfg, startedAt: cfg.Now(), leader: peers.NewLeader()}
 	if err := c.open(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -82,12 +82,12 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if c.ports, err = c.openPorts(ctx); err != nil {
 		return err
 	}
-	if c.nodes != nil {
-		if err := c.nodes.Join(ctx); err != nil {
+	if c.peers != nil {
+		if err := c.peers.Join(ctx); err != nil {
 			return err
 		}
 	}
-	at, err := c.nodes.Advertised(ctx, c.Advertised())
+	at, err := c.peers.Advertised(ctx, c.Advertised())
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	})
 	var err error
 	if c.cfg.data().Shared() {
-		if c.nodes, err = c.newNodes(); err != nil {
+		if c.peers, err = c.newPeers(); err != nil {
 			return err
 		}
 		c.shared = liveness.NewShared(c.liveness, c.cfg.StartGrace)
@@ -132,12 +132,12 @@ func (c *ControlPlane) assemble(seal []byte) error {
 		return err
 	}
 	c.refresher = fleet.NewRefresher(c.store, c.ca, c.tunnel, c.directory, fleet.RefresherConfig{
-		TrustDomain: c.cfg.TrustDomain, Shared: c.nodes != nil, AtATime: c.cfg.Limits.Refreshes, Log: c.cfg.Log, Now: c.cfg.Now,
+		TrustDomain: c.cfg.TrustDomain, Shared: c.peers != nil, AtATime: c.cfg.Limits.Refreshes, Log: c.cfg.Log, Now: c.cfg.Now,
 		Refreshed: func(result string) { c.instruments.refreshes.WithLabelValues(result).Inc() },
 	})
 	c.health = &health{
 		outbox: c.outbox, liveness: c.liveness, broker: c.broker, ca: c.ca.Trust, certificate: c.certificate, tunnel: c.tunnel,
-		nodes: c.nodes, leader: c.leader, serving: &c.serving, connections: c.Connections, log: c.cfg.Log, now: c.cfg.Now,
+		peers: c.peers, leader: c.leader, serving: &c.serving, connections: c.Connections, log: c.cfg.Log, now: c.cfg.Now,
 	}
 	c.api.tunnel, c.api.ready = c.tunnel, http.HandlerFunc(c.health.serveReady)
 	c.instruments.watch(c)
@@ -148,13 +148,13 @@ func (c *ControlPlane) assemble(seal []byte) error {
 func (c *ControlPlane) openRegistries() {
 	heartbeats := max(1, int(c.cfg.HeartbeatInterval/time.Second))
 	c.fleet = fleet.New(c.store, c.ca.Trust, c.liveness, c.directory, c.clones, fleet.Config{
-		Heartbeats: heartbeats, Tunnels: c.nodes.Tunnels, Shared: c.nodes != nil,
+		Heartbeats: heartbeats, Tunnels: c.peers.Tunnels, Shared: c.peers != nil,
 		Audited: func(n int) { c.instruments.audited.Add(float64(n)) }, Log: c.cfg.Log, Now: c.cfg.Now,
 	})
 	c.enrolment = enrolment.New(c.store, c.ca, c.authn, c.directory, enrolment.Config{
 		TrustDomain: c.cfg.TrustDomain, CertificateTTL: c.cfg.CertificateTTL, Heartbeats: heartbeats,
-		Tunnel: nodes.Endpoint(c.cfg.AdvertiseTunnel), Tunnels: c.nodes.Tunnels,
-		Edge: func() string { return c.nodes.Edge(c.cfg.AdvertiseEdge) }, Log: c.cfg.Log, Now: c.cfg.Now,
+		Tunnel: peers.Endpoint(c.cfg.AdvertiseTunnel), Tunnels: c.peers.Tunnels,
+		Edge: func() string { return c.peers.Edge(c.cfg.AdvertiseEdge) }, Log: c.cfg.Log, Now: c.cfg.Now,
 	})
 	c.routes = routes.New(c.store, c.directory, c.cfg.Gateway.Domain, c.cfg.Now)
 }

@@ -21,8 +21,8 @@ func hostname() string {
 
 // replicas returns all control planes that serve the database.
 func (c *ControlPlane) replicas(ctx context.Context) []peerlink.Replica {
-	if c.nodes != nil {
-		return c.nodes.Replicas(ctx)
+	if c.peers != nil {
+		return c.peers.Replicas(ctx)
 	}
 	own := c.report(ctx)
 	own.Answers = true
@@ -34,7 +34,7 @@ func (c *ControlPlane) report(ctx context.Context) peerlink.Replica {
 	found := c.health.readiness(ctx)
 	return peerlink.Replica{
 		Name: hostname(), Version: c.cfg.Version, StartedAt: c.startedAt, Tunnel: c.cfg.AdvertiseTunnel, Edge: c.cfg.AdvertiseEdge,
-		State: found.state(), Leads: c.nodes == nil || c.leader.Leads(), Agents: c.tunnel.Stats().Agents, Checks: found.list(),
+		State: found.state(), Leads: c.peers == nil || c.leader.Leads(), Agents: c.tunnel.Stats().Agents, Checks: found.list(),
 	}
 }
 

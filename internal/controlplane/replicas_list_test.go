@@ -49,7 +49,7 @@ func TestEachControlPlaneIsListed(t *testing.T) {
 	lost := f.start(lenient, func(c *Config) { c.AdvertisePeer = "127.0.0.1:1" })
 	b, a := f.start(lenient), f.start(lenient) // credentials have the address of the last one
 	a.readyWhen("one of three", func(r readiness) bool {
-		return r.Ready && r.Checks["controlPlanes"] == "ok: "+a.nodes.Standing(a.leads()) && len(a.replicas(t.Context())) == 3
+		return r.Ready && r.Checks["controlPlanes"] == "ok: "+a.peers.Standing(a.leads()) && len(a.replicas(t.Context())) == 3
 	})
 	b.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	b.serving.Store(false)

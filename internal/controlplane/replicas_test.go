@@ -24,8 +24,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/nodes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
@@ -186,7 +186,7 @@ func (c *cluster) at(m *member) *cluster {
 	c.t.Helper()
 	other := m.cluster(c.name)
 	id := c.id
-	id.Tunnel = nodes.Endpoint(m.cfg.AdvertiseTunnel)
+	id.Tunnel = peers.Endpoint(m.cfg.AdvertiseTunnel)
 	other.adopt(id, c.key)
 	return other
 }
@@ -222,7 +222,7 @@ func TestAnyControlPlaneAnswersAnyAgent(t *testing.T) {
 		require.NoError(t, agent.beat())
 	}
 	s := agent.at(c).serve()
-	assert.Len(t, s.heard().Tunnels, nodes.TunnelsEach, "it is told of two nodes")
+	assert.Len(t, s.heard().Tunnels, peers.TunnelsEach, "it is told of two control planes")
 	for _, m := range []*member{a, b, c} {
 		await.Until(t, "the agent is online", func() bool { return m.state(agent.id.AgentID) == announce.StateOnline })
 	}

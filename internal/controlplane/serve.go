@@ -13,7 +13,7 @@ import (
 
 // start restores the state of the last run.
 func (c *ControlPlane) start(ctx context.Context) error {
-	if err := c.refresher.Begin(ctx); err != nil || c.nodes != nil { // else the leader does it
+	if err := c.refresher.Begin(ctx); err != nil || c.peers != nil { // else the leader does it
 		return err
 	}
 	agents, err := c.store.Agents(ctx)
@@ -31,11 +31,11 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	group.Go(func() error { return c.tunnel.Serve(running, c.listeners.tunnel) })
 	group.Go(func() error { return c.api.serveTunnelCalls(running) })
 	group.Go(func() error {
-		defer c.nodes.Close() // once nothing more can arrive
+		defer c.peers.Close() // once nothing more can arrive
 		return router.Serve(running, c.listeners.edge)
 	})
 	group.Go(func() error { return c.leader.Run(running, c.store) })
-	c.serveNodes(running, group)
+	c.servePeers(running, group)
 	c.serveGateway(running, group)
 	group.Go(func() error {
 		return c.store.Watch(running, time.Second, func() {

@@ -21,11 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// stopNote is what the agent leaves on a workload that it stopped: the annotation managed.Stopped.
+// stopNote is what the agent leaves on a workload that it stopped: the annotation objectmeta.Stopped.
 type stopNote struct {
 	Diagnosis runnerapi.Diagnosis `json:"diagnosis"`
 	// Generation is the generation of the stop.
@@ -37,7 +37,7 @@ type stopNote struct {
 // standing returns why a workload is stopped, or nil if it is not. Another spec, or scaling up
 // again, lifts the stop.
 func standing(w client.Object) *runnerapi.Diagnosis {
-	text := w.GetAnnotations()[managed.Stopped]
+	text := w.GetAnnotations()[objectmeta.Stopped]
 	if text == "" {
 		return nil
 	}
@@ -90,8 +90,8 @@ const (
 // workload that the agent may not stop.
 func managerOf(ctx context.Context, api client.Client, w client.Object) (string, error) {
 	notes := w.GetAnnotations()
-	if notes[managed.SetOf] != "" {
-		return managed.FieldManager, nil
+	if notes[objectmeta.SetOf] != "" {
+		return objectmeta.FieldManager, nil
 	}
 	name := notes[helmRelease]
 	if w.GetLabels()[helmBy] != "Helm" || name == "" {
@@ -107,7 +107,7 @@ func managerOf(ctx context.Context, api client.Client, w client.Object) (string,
 	for i := range list.Items {
 		marks := list.Items[i].Labels
 		if version, err := strconv.Atoi(marks["version"]); err == nil && version > newest {
-			newest, ours = version, marks[managed.Release] == marks["version"]
+			newest, ours = version, marks[objectmeta.Release] == marks["version"]
 		}
 	}
 	if !ours { // the helm program's
@@ -175,9 +175,9 @@ func applyTo(ctx context.Context, api client.Client, u *unstructured.Unstructure
 
 // marked returns the annotations with the note, without those that controllers keep.
 func marked(have map[string]string, note string) map[string]string {
-	out := map[string]string{managed.Stopped: note}
+	out := map[string]string{objectmeta.Stopped: note}
 	for k, v := range have {
-		if k != managed.Stopped && !strings.HasPrefix(k, "deployment.kubernetes.io/") {
+		if k != objectmeta.Stopped && !strings.HasPrefix(k, "deployment.kubernetes.io/") {
 			out[k] = v
 		}
 	}

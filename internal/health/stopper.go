@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 const (
@@ -223,7 +223,7 @@ func workloadOf(ctx context.Context, api client.Client, m maker) (*unstructured.
 			}
 			live.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(by.Kind))
 			name = by.Name
-		} else if list.Items[0].Annotations[managed.SetOf] == "" && list.Items[0].Annotations[helmRelease] == "" {
+		} else if list.Items[0].Annotations[objectmeta.SetOf] == "" && list.Items[0].Annotations[helmRelease] == "" {
 			return nil, nil
 		}
 	}

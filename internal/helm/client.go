@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
-	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -154,7 +154,7 @@ func propagation(info *resource.Info, policy metav1.DeletionPropagation) metav1.
 	if policy != metav1.DeletePropagationForeground {
 		return policy
 	}
-	return health.Propagation(protected.Kind(info.Mapping.GroupVersionKind))
+	return health.Propagation(denylist.Kind(info.Mapping.GroupVersionKind))
 }
 
 // failure returns the first error that Helm may not have reported.

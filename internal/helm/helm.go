@@ -20,7 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -165,7 +165,7 @@ func (r *Releases) clients() (*clients, error) {
 
 // admit refuses a namespace that is not managed.
 func (r *Releases) admit(ctx context.Context, c *clients, namespace string) error {
-	scope := managed.Scope{Agent: r.opts.Namespace, Only: r.opts.Namespaces}
+	scope := objectmeta.Scope{Agent: r.opts.Namespace, Only: r.opts.Namespaces}
 	_, err := admission.Namespace(ctx, scope, namespace, func(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
 		return c.metadata.Resource(admission.Resource).Get(ctx, name, metav1.GetOptions{})
 	})

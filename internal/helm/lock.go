@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -28,7 +28,7 @@ const (
 	lockKey    = "operation"
 )
 
-func lockName(release string) string { return protected.ReleaseLock + release }
+func lockName(release string) string { return denylist.ReleaseLock + release }
 
 // holding is the content of a lock.
 type holding struct {
@@ -89,7 +89,7 @@ func (r *Releases) take(ctx context.Context, c *clients, key runnerapi.Key, comm
 	if at == nil {
 		l.at = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: lockName(key.Name), Labels: map[string]string{releaseLabel: key.Name}}}
 		err = l.write(func(m *corev1.ConfigMap) (*corev1.ConfigMap, error) {
-			return l.maps.Create(ctx, m, metav1.CreateOptions{FieldManager: managed.FieldManager})
+			return l.maps.Create(ctx, m, metav1.CreateOptions{FieldManager: objectmeta.FieldManager})
 		})
 	} else {
 		err = l.renew(ctx)
@@ -135,7 +135,7 @@ func (l *lock) operation() *runnerapi.ReleaseOperation {
 // renew fails with a conflict if another process has taken the lock.
 func (l *lock) renew(ctx context.Context) error {
 	return l.write(func(m *corev1.ConfigMap) (*corev1.ConfigMap, error) {
-		return l.maps.Update(ctx, m, metav1.UpdateOptions{FieldManager: managed.FieldManager})
+		return l.maps.Update(ctx, m, metav1.UpdateOptions{FieldManager: objectmeta.FieldManager})
 	})
 }
 
@@ -210,7 +210,7 @@ func (l *lock) release(ctx context.Context) error {
 	next := l.at.DeepCopy()
 	l.mu.Unlock()
 	next.Data = nil
-	_, err := l.maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: managed.FieldManager})
+	_, err := l.maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: objectmeta.FieldManager})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

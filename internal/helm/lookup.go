@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -33,7 +33,7 @@ func (g *getter) lookup(ctx context.Context, q render.Question, admit func([]run
 	if err != nil {
 		return nil, kubeproblem.From(err, "finding kind "+q.Kind)
 	}
-	if err := admitLookup(q, protected.Kind(mapping.GroupVersionKind), admit); err != nil {
+	if err := admitLookup(q, denylist.Kind(mapping.GroupVersionKind), admit); err != nil {
 		return nil, err
 	}
 	client, err := discovery.NewDiscoveryClientForConfig(g.Config)

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
-	"github.com/pipeops/pipeops-vm-agent/internal/intents"
+	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -80,12 +80,12 @@ func parseObjects(source, text, hook string) ([]*object, error) {
 // String returns the object's name for messages.
 func (o *object) String() string { return o.GetKind() + " " + o.GetName() }
 
-func (o *object) kind() string { return protected.Kind(o.GroupVersionKind()) }
+func (o *object) kind() string { return denylist.Kind(o.GroupVersionKind()) }
 
 // limits are the objects that no chart may contain, regardless of the policy: those that may not be
 // applied through the agent, and those outside the release's namespace.
 type limits struct {
-	protected.Agent
+	denylist.Agent
 	namespace string // of the release
 }
 
@@ -145,7 +145,7 @@ func objectIntents(objects []*object) ([]runnerapi.ObjectIntent, error) {
 }
 
 func objectIntent(o *object) (runnerapi.ObjectIntent, error) {
-	in, err := intents.Object(o.Unstructured)
+	in, err := input.Object(o.Unstructured)
 	in.Location = place(o)
 	return in, err
 }

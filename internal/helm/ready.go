@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
-	"github.com/pipeops/pipeops-vm-agent/internal/intents"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -92,7 +92,7 @@ func (r *Releases) describeState(ctx context.Context, namespace string, objects 
 		if o.hook != "" {
 			continue
 		}
-		if !intents.RunsPods(o.kind()) && !slices.Contains([]string{"App.pipeops.io", autoscaler}, o.kind()) {
+		if !input.RunsPods(o.kind()) && !slices.Contains([]string{"App.pipeops.io", autoscaler}, o.kind()) {
 			continue
 		}
 		report, err := r.stateOf(ctx, namespace, o)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"helm.sh/helm/v4/pkg/chart/common"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
@@ -112,9 +112,9 @@ spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, image: job:
 }
 
 // TestWhatNoChartBrings is refused whatever the policy says: what nobody applies
-// (internal/protected has it all), and what is not the release's.
+// (internal/denylist has it all), and what is not the release's.
 func TestWhatNoChartBrings(t *testing.T) {
-	b := limits{protected.Agent{Namespace: "pipeops"}, "production"}
+	b := limits{denylist.Agent{Namespace: "pipeops"}, "production"}
 	for text, says := range map[string]string{
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}":                           "is in namespace kube-system",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}":                                                   "no chart makes a namespace",

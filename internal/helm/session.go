@@ -14,9 +14,9 @@ import (
 	"helm.sh/helm/v4/pkg/storage"
 	"helm.sh/helm/v4/pkg/storage/driver"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -194,7 +194,7 @@ func (s *session) configuration(admit func([]runnerapi.ObjectIntent) error) (*ac
 }
 
 func (s *session) limits() limits {
-	return limits{protected.Agent{Namespace: s.opts.Namespace}, s.key.Namespace}
+	return limits{denylist.Agent{Namespace: s.opts.Namespace}, s.key.Namespace}
 }
 
 // work runs a command until it is done, without a time limit for the caller, and returns once it

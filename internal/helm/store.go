@@ -21,14 +21,14 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // releaseLabel marks a lock with its release, and a revision of the agent with its number. The helm
 // program copies labels, so a revision of its own has another revision's number.
-const releaseLabel = managed.Release
+const releaseLabel = objectmeta.Release
 
 // brokeOff is the description of a revision whose command is no longer running.
 const brokeOff = "the command broke off: the agent ended in the middle of it. What it had made is there; the next command goes on"

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -46,7 +46,7 @@ type waiting struct {
 }
 
 func approvalLabels() map[string]string {
-	return map[string]string{managed.By: managed.ByAgent, managed.Operation: "approval"}
+	return map[string]string{objectmeta.ManagedBy: objectmeta.ManagedByAgent, objectmeta.Operation: "approval"}
 }
 
 // Use implements backend.Approvals.
@@ -119,7 +119,7 @@ func (a Approvals) ask(ctx context.Context, mine waiting) error {
 	return a.client.Create(ctx, &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.opts.Namespace, Name: approvalPrefix + mine.ID, Labels: approvalLabels()},
 		Revision:   1, Data: runtime.RawExtension{Raw: raw},
-	}, client.FieldOwner(managed.FieldManager))
+	}, client.FieldOwner(objectmeta.FieldManager))
 }
 
 // makeRoom removes what has expired, and refuses a command if too many wait.
@@ -169,9 +169,9 @@ func (a Approvals) Approve(ctx context.Context, id string) (runnerapi.Approval, 
 	}
 	before := r.DeepCopy()
 	at := a.now().UTC()
-	metav1.SetMetaDataAnnotation(&r.ObjectMeta, managed.Approved, at.Format(time.RFC3339))
+	metav1.SetMetaDataAnnotation(&r.ObjectMeta, objectmeta.Approved, at.Format(time.RFC3339))
 	w.Approved = &at
-	if err := a.client.Patch(ctx, r, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(managed.FieldManager)); err != nil {
+	if err := a.client.Patch(ctx, r, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(objectmeta.FieldManager)); err != nil {
 		return runnerapi.Approval{}, err
 	}
 	return w.Approval, nil
@@ -200,10 +200,10 @@ func decodeWaiting(r *appsv1.ControllerRevision) (waiting, error) {
 		return waiting{}, fmt.Errorf("ControllerRevision %s is no request for an approval: %w", r.Name, err)
 	}
 	w.Approved = nil
-	if text, there := r.Annotations[managed.Approved]; there {
+	if text, there := r.Annotations[objectmeta.Approved]; there {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return waiting{}, fmt.Errorf("ControllerRevision %s has an annotation %s that is no time: %w", r.Name, managed.Approved, err)
+			return waiting{}, fmt.Errorf("ControllerRevision %s has an annotation %s that is no time: %w", r.Name, objectmeta.Approved, err)
 		}
 		w.Approved = &at
 	}

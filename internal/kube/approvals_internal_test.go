@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -27,7 +27,7 @@ func TestAnApprovalThatCannotBeTakenIsNone(t *testing.T) {
 	raw, err := json.Marshal(mine)
 	require.NoError(t, err)
 	kept := &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "pipeops", Name: approvalPrefix + mine.ID, Annotations: map[string]string{managed.Approved: now.Format(time.RFC3339)}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "pipeops", Name: approvalPrefix + mine.ID, Annotations: map[string]string{objectmeta.Approved: now.Format(time.RFC3339)}},
 		Data:       runtime.RawExtension{Raw: raw},
 	}
 	unreadable := kept.DeepCopy()

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 const auditPrefix = "audit-"
@@ -31,7 +31,7 @@ var _ audit.Store = AuditStore{}
 func (k *Client) AuditStore() AuditStore { return AuditStore{k} }
 
 func auditLabels() map[string]string {
-	return map[string]string{managed.By: managed.ByAgent, managed.Operation: "audit"}
+	return map[string]string{objectmeta.ManagedBy: objectmeta.ManagedByAgent, objectmeta.Operation: "audit"}
 }
 
 func (s AuditStore) meta(first int64) metav1.ObjectMeta {
@@ -50,7 +50,7 @@ func (s AuditStore) Put(ctx context.Context, first int64, text []byte) (bool, er
 		return false, err
 	}
 	r := &appsv1.ControllerRevision{ObjectMeta: s.meta(first), Revision: first, Data: runtime.RawExtension{Raw: raw}}
-	err = s.k.client.Create(ctx, r, client.FieldOwner(managed.FieldManager))
+	err = s.k.client.Create(ctx, r, client.FieldOwner(objectmeta.FieldManager))
 	if apierrors.IsAlreadyExists(err) {
 		return false, nil
 	}

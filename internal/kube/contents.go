@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -53,15 +53,15 @@ func (c objects[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnerap
 		o = c.fresh()
 		o.SetNamespace(key.Namespace)
 		o.SetName(key.Name)
-		o.SetLabels(managed.Labels())
+		o.SetLabels(objectmeta.Labels())
 	case err != nil:
 		return o, err
-	case !managed.Is(o):
+	case !objectmeta.IsManaged(o):
 		return o, problem.Errorf(problem.Conflict,
 			fmt.Sprintf("use another name, or delete the existing one (kubectl -n %s delete %s %s)", key.Namespace, c.kind, key.Name),
 			"%s %s exists and was not made through the agent", c.what, key).WithField("path.name")
 	}
-	if !managed.Note(o, opts.Command) {
+	if !objectmeta.RecordCommand(o, opts.Command) {
 		return o, nil
 	}
 	if err := fill(o); err != nil {
@@ -69,9 +69,9 @@ func (c objects[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnerap
 	}
 	sign(o, opts.Caller)
 	if missing {
-		return o, c.writer(opts).Create(ctx, o, client.FieldOwner(managed.FieldManager))
+		return o, c.writer(opts).Create(ctx, o, client.FieldOwner(objectmeta.FieldManager))
 	}
-	return o, c.writer(opts).Update(ctx, o, client.FieldOwner(managed.FieldManager))
+	return o, c.writer(opts).Update(ctx, o, client.FieldOwner(objectmeta.FieldManager))
 }
 
 // read does not reveal whether there is an object that was not made through the agent.
@@ -84,7 +84,7 @@ func (c objects[O]) read(ctx context.Context, key runnerapi.Key) (O, error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return o, kubeproblem.From(err, "reading "+c.what+" "+key.String())
 	}
-	if err != nil || !managed.Is(o) {
+	if err != nil || !objectmeta.IsManaged(o) {
 		return o, problem.Errorf(problem.NotFound, "check the name, or write it first", "there is no %s %s made through the agent", c.what, key)
 	}
 	return o, nil
@@ -108,7 +108,7 @@ func (c objects[O]) list(ctx context.Context, namespace string, list client.Obje
 	if err := c.admit(ctx, namespace); err != nil {
 		return err
 	}
-	err := c.pages(ctx, list, each, client.InNamespace(namespace), client.MatchingLabels(managed.Labels()))
+	err := c.pages(ctx, list, each, client.InNamespace(namespace), client.MatchingLabels(objectmeta.Labels()))
 	return kubeproblem.From(err, "listing "+c.what+"s of namespace "+namespace)
 }
 

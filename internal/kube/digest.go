@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -103,10 +103,10 @@ func (d *digestKey) create(ctx context.Context) (*corev1.Secret, error) {
 		return nil, err
 	}
 	s := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: digestSecret, Labels: managed.Labels()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: digestSecret, Labels: objectmeta.Labels()},
 		Data:       map[string][]byte{digestField: key},
 	}
-	err := d.client.Create(ctx, s, client.FieldOwner(managed.FieldManager))
+	err := d.client.Create(ctx, s, client.FieldOwner(objectmeta.FieldManager))
 	if apierrors.IsAlreadyExists(err) { // another replica was first
 		err = d.client.Get(ctx, client.ObjectKeyFromObject(s), s)
 	}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -47,7 +47,7 @@ func (k Nodes) Cordon(ctx context.Context, name string, cordoned bool, opts runn
 func (k Nodes) setCordoned(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"annotations": map[string]string{
-			managed.ChangedBy: opts.Caller.Runner, managed.RequestID: opts.Caller.RequestID,
+			objectmeta.ChangedBy: opts.Caller.Runner, objectmeta.RequestID: opts.Caller.RequestID,
 		}},
 		"spec": map[string]any{"unschedulable": cordoned},
 	})
@@ -130,7 +130,7 @@ func (k Nodes) refuseDrain(node string, pods []corev1.Pod, options runnerapi.Dra
 			continue
 		}
 		name := pod.Namespace + "/" + pod.Name
-		if pod.Namespace == k.opts.Namespace && pod.Labels[agentLabel] == managed.FieldManager {
+		if pod.Namespace == k.opts.Namespace && pod.Labels[agentLabel] == objectmeta.FieldManager {
 			return problem.Errorf(problem.Conflict, "move the agent first: cordon the node (pipeops-runner node cordon) and have the pod made anew elsewhere "+
 				"(kubectl -n "+pod.Namespace+" rollout restart deployment pipeops-agent), then drain again",
 				"the agent itself runs on node %s, as pod %s: it would cut off its own drain", node, name)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // EnrolmentKey is the key of the enrolment token in its Secret.
@@ -48,7 +48,7 @@ func (e EnrolmentSecret) Remove(ctx context.Context, token string) (removed bool
 	if err != nil {
 		return false, err
 	}
-	err = e.k.client.Patch(ctx, s, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(managed.FieldManager))
+	err = e.k.client.Patch(ctx, s, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objectmeta.FieldManager))
 	if err != nil {
 		return false, fmt.Errorf("remove the enrolment token from %s: %w", e, err)
 	}

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // identitySecret keeps the agent's identity over restarts.
@@ -38,14 +38,14 @@ func (i Identity) Load(ctx context.Context) (map[string][]byte, string, error) {
 // replica's.
 func (i Identity) Save(ctx context.Context, data map[string][]byte, version string) (bool, error) {
 	s := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: i.key().Namespace, Name: i.key().Name, Labels: managed.Labels(), ResourceVersion: version},
+		ObjectMeta: metav1.ObjectMeta{Namespace: i.key().Namespace, Name: i.key().Name, Labels: objectmeta.Labels(), ResourceVersion: version},
 		Data:       data,
 	}
 	var err error
 	if version == "" {
-		err = i.k.client.Create(ctx, s, client.FieldOwner(managed.FieldManager))
+		err = i.k.client.Create(ctx, s, client.FieldOwner(objectmeta.FieldManager))
 	} else {
-		err = i.k.client.Update(ctx, s, client.FieldOwner(managed.FieldManager))
+		err = i.k.client.Update(ctx, s, client.FieldOwner(objectmeta.FieldManager))
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err) && version != "":

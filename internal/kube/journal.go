@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
@@ -101,11 +101,11 @@ func (j *Journal) claim(ctx context.Context, mine claimed) (*claimed, error) {
 	r := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: j.opts.Namespace, Name: recordPrefix + mine.ID, Labels: recordLabels(),
-			Annotations: map[string]string{managed.Runner: mine.Caller.Runner},
+			Annotations: map[string]string{objectmeta.Runner: mine.Caller.Runner},
 		},
 		Revision: 1, Data: runtime.RawExtension{Raw: raw},
 	}
-	err = j.client.Create(ctx, r, client.FieldOwner(managed.FieldManager))
+	err = j.client.Create(ctx, r, client.FieldOwner(objectmeta.FieldManager))
 	if !apierrors.IsAlreadyExists(err) {
 		mine.fresh = true
 		return &mine, err
@@ -124,7 +124,7 @@ func (j *Journal) claim(ctx context.Context, mine claimed) (*claimed, error) {
 }
 
 func recordLabels() map[string]string {
-	return map[string]string{managed.By: managed.ByAgent, managed.Operation: "record"}
+	return map[string]string{objectmeta.ManagedBy: objectmeta.ManagedByAgent, objectmeta.Operation: "record"}
 }
 
 // keyed returns a digest of several texts that reveals nothing without the key.
@@ -144,7 +144,7 @@ func (j *Journal) read(ctx context.Context, id string) (*appsv1.ControllerRevisi
 // decodeRecord decodes a record, finished or not.
 func decodeRecord(r *appsv1.ControllerRevision) (*claimed, error) {
 	c := &claimed{}
-	end := r.Annotations[managed.Operation]
+	end := r.Annotations[objectmeta.Operation]
 	if len(r.Data.Raw)+len(end) > maxRecord {
 		return nil, fmt.Errorf("controller revision %s/%s has more than %d bytes: delete it", r.Namespace, r.Name, maxRecord)
 	}
@@ -165,13 +165,13 @@ func (j *Journal) Finish(ctx context.Context, record backend.Record) error {
 	if err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{managed.Operation: string(end)}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{objectmeta.Operation: string(end)}}})
 	if err != nil {
 		return err
 	}
 	r := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: j.opts.Namespace, Name: recordPrefix + record.ID}}
 	return retry.OnError(retry.DefaultBackoff, Passing, func() error {
-		return j.client.Patch(ctx, r, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(managed.FieldManager))
+		return j.client.Patch(ctx, r, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objectmeta.FieldManager))
 	})
 }
 
@@ -216,7 +216,7 @@ func (j *Journal) sweep(ctx context.Context) error {
 	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ControllerRevisionList"))
 	err := j.pages(ctx, list, func(client.ObjectList) error {
 		for _, r := range list.Items {
-			all = append(all, kept{r.Name, r.UID, r.Annotations[managed.Runner], r.CreationTimestamp.Time})
+			all = append(all, kept{r.Name, r.UID, r.Annotations[objectmeta.Runner], r.CreationTimestamp.Time})
 		}
 		return nil
 	}, client.InNamespace(j.opts.Namespace), client.MatchingLabels(recordLabels()))

@@ -9,7 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -80,7 +80,7 @@ func TestTheSharesAreOfTheRunnersThatCalled(t *testing.T) {
 	require.NoError(t, err)
 	have, err := k.Journal().read(t.Context(), record.ID)
 	require.NoError(t, err)
-	assert.Equal(t, "sharer", have.Annotations[managed.Runner])
+	assert.Equal(t, "sharer", have.Annotations[objectmeta.Runner])
 }
 
 func FuzzDecodeRecord(f *testing.F) {
@@ -89,7 +89,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add([]byte(`{"answer":"AAAA"}`), `{"answer":1}`)
 	f.Fuzz(func(t *testing.T, data []byte, end string) {
 		r := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: data}}
-		r.Annotations = map[string]string{managed.Operation: end}
+		r.Annotations = map[string]string{objectmeta.Operation: end}
 		c, err := decodeRecord(r)
 		if err == nil && len(data)+len(end) > maxRecord {
 			t.Fatalf("read %d bytes: %+v", len(data)+len(end), c)

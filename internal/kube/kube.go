@@ -28,7 +28,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -69,7 +69,7 @@ var (
 // New returns a Client. It makes no requests yet.
 func New(given *rest.Config, opts Options) (*Client, error) {
 	if opts.ServiceAccount == "" {
-		opts.ServiceAccount = managed.FieldManager
+		opts.ServiceAccount = objectmeta.FieldManager
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme} {
@@ -113,8 +113,8 @@ func newMapper() meta.RESTMapper {
 }
 
 // scope returns which namespaces may be managed.
-func (k *Client) scope() managed.Scope {
-	return managed.Scope{Agent: k.opts.Namespace, Only: k.opts.Namespaces}
+func (k *Client) scope() objectmeta.Scope {
+	return objectmeta.Scope{Agent: k.opts.Namespace, Only: k.opts.Namespaces}
 }
 
 // admit refuses a namespace that is not managed.
@@ -153,6 +153,6 @@ func sign(o metav1.Object, caller runnerapi.Caller) {
 	if notes == nil {
 		notes = map[string]string{}
 	}
-	notes[managed.ChangedBy], notes[managed.RequestID] = caller.Runner, caller.RequestID
+	notes[objectmeta.ChangedBy], notes[objectmeta.RequestID] = caller.Runner, caller.RequestID
 	o.SetAnnotations(notes)
 }

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -64,7 +64,7 @@ func (k Namespaces) Set(ctx context.Context, name string, spec runnerapi.Namespa
 	if err != nil && !apierrors.IsNotFound(err) {
 		return runnerapi.Namespace{}, kubeproblem.From(err, "reading namespace "+name)
 	}
-	takeOver := exists && !managed.Is(have)
+	takeOver := exists && !objectmeta.IsManaged(have)
 	switch {
 	case exists && !have.DeletionTimestamp.IsZero():
 		return runnerapi.Namespace{}, problem.Errorf(problem.Conflict, "wait until it is gone, then create it again",
@@ -101,7 +101,7 @@ func (k Namespaces) refuseWrite(name string) error {
 		return problem.Errorf(problem.Forbidden, "ask the owner of the cluster, who names the agent's namespaces when installing it (PIPEOPS_NAMESPACES)",
 			"the agent is limited to the namespaces %s and changes no namespace itself", strings.Join(k.opts.Namespaces, ", ")).WithField("path.namespace")
 	}
-	if !managed.ReservedNamespace(name, k.opts.Namespace) {
+	if !objectmeta.ReservedNamespace(name, k.opts.Namespace) {
 		return nil
 	}
 	return problem.Errorf(problem.Forbidden, "use a namespace of your own",
@@ -111,7 +111,7 @@ func (k Namespaces) refuseWrite(name string) error {
 // checkLabels refuses labels that have a meaning to the agent or to Kubernetes' own security.
 func checkLabels(labels map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		if key == managed.By || strings.HasPrefix(key, "pipeops.io/") || strings.Contains(key, "kubernetes.io/") && key != managed.By {
+		if key == objectmeta.ManagedBy || strings.HasPrefix(key, "pipeops.io/") || strings.Contains(key, "kubernetes.io/") && key != objectmeta.ManagedBy {
 			return problem.Errorf(problem.Invalid, "use a label with a prefix of your own, or none",
 				"label %q is Kubernetes' or the agent's own", key).WithField("labels." + key)
 		}
@@ -125,7 +125,7 @@ func (k Namespaces) applyNamespace(ctx context.Context, name string, labels map[
 	ns := &unstructured.Unstructured{}
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	ns.SetName(name)
-	all := managed.Labels()
+	all := objectmeta.Labels()
 	maps.Copy(all, labels)
 	ns.SetLabels(all)
 	sign(ns, opts.Caller)
@@ -134,7 +134,7 @@ func (k Namespaces) applyNamespace(ctx context.Context, name string, labels map[
 		notes[adopted] = "true"
 		ns.SetAnnotations(notes)
 	}
-	return k.writer(opts).Apply(ctx, client.ApplyConfigurationFromUnstructured(ns), client.FieldOwner(managed.FieldManager))
+	return k.writer(opts).Apply(ctx, client.ApplyConfigurationFromUnstructured(ns), client.FieldOwner(objectmeta.FieldManager))
 }
 
 // Manage gives the agent its rights in a namespace that has just become managed, by any means.
@@ -148,12 +148,12 @@ func (k Namespaces) Manage(ctx context.Context, namespace string) error {
 // cache, which may be a moment behind the label just written.
 func (k Namespaces) bind(ctx context.Context, namespace string, opts runnerapi.WriteOptions) error {
 	want := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managed.FieldManager, Labels: managed.Labels()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: objectmeta.FieldManager, Labels: objectmeta.Labels()},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespaceRole},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: k.opts.Namespace, Name: k.opts.ServiceAccount}},
 	}
 	err := retry.OnError(adoptionSeen, apierrors.IsForbidden, func() error {
-		return k.writer(opts).Create(ctx, want.DeepCopy(), client.FieldOwner(managed.FieldManager))
+		return k.writer(opts).Create(ctx, want.DeepCopy(), client.FieldOwner(objectmeta.FieldManager))
 	})
 	if err == nil || !apierrors.IsAlreadyExists(err) {
 		return kubeproblem.From(err, "giving the agent its rights in namespace "+namespace)
@@ -215,7 +215,7 @@ func (k Namespaces) List(ctx context.Context) ([]runnerapi.Namespace, error) {
 			}
 		}
 		return nil
-	}, client.MatchingLabels(managed.Labels()))
+	}, client.MatchingLabels(objectmeta.Labels()))
 	if err != nil {
 		return nil, kubeproblem.From(err, "listing namespaces")
 	}

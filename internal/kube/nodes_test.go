@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -198,7 +198,7 @@ func TestADrainRespectsDisruptionBudgets(t *testing.T) {
 	}
 	var signed corev1.Node
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "drained"}, &signed))
-	assert.Equal(t, "tester", signed.Annotations[managed.ChangedBy])
+	assert.Equal(t, "tester", signed.Annotations[objectmeta.ChangedBy])
 }
 
 // TestADrainGoesOnPastAPodThatCannotBeEvicted, and says of it why.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 const (
@@ -34,7 +34,7 @@ type Own struct {
 // Own reads the agent's own Deployment.
 func (k *Client) Own(ctx context.Context) (Own, error) {
 	d := &appsv1.Deployment{}
-	if err := k.client.Get(ctx, client.ObjectKey{Namespace: k.opts.Namespace, Name: managed.FieldManager}, d); err != nil {
+	if err := k.client.Get(ctx, client.ObjectKey{Namespace: k.opts.Namespace, Name: objectmeta.FieldManager}, d); err != nil {
 		return Own{}, kubeproblem.From(err, "reading the agent's own Deployment")
 	}
 	o := Own{Deployment: d}
@@ -47,7 +47,7 @@ func (k *Client) Own(ctx context.Context) (Own, error) {
 		}
 	}
 	if o.Image == "" {
-		return o, fmt.Errorf("the Deployment %s has no container %q", managed.FieldManager, ownContainer)
+		return o, fmt.Errorf("the Deployment %s has no container %q", objectmeta.FieldManager, ownContainer)
 	}
 	return o, nil
 }
@@ -84,8 +84,8 @@ func (k *Client) SetOwn(ctx context.Context, o Own, image string, note []byte) e
 	if err != nil {
 		return err
 	}
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: k.opts.Namespace, Name: managed.FieldManager}}
-	err = k.client.Patch(ctx, d, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(managed.FieldManager))
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: k.opts.Namespace, Name: objectmeta.FieldManager}}
+	err = k.client.Patch(ctx, d, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(objectmeta.FieldManager))
 	return kubeproblem.From(err, "changing the agent's own Deployment")
 }
 

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -84,7 +84,7 @@ func TestTheAgentCannotWriteItsPolicy(t *testing.T) {
 
 	mine := policyConfigMap(nil)
 	mine.Name = "another"
-	mine.Labels = managed.Labels()
+	mine.Labels = objectmeta.Labels()
 	require.NoError(t, agent.Create(t.Context(), mine), "the right that is kept from the policy")
 
 	require.NoError(t, env.Client.Create(t.Context(), policyConfigMap(nil)))

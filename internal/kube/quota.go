@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -28,7 +28,7 @@ import (
 // boundsName is the name of the ResourceQuota, the LimitRange and the NetworkPolicy that the agent
 // maintains in a namespace. Its rights are for this name only: those that the cluster owner has
 // made bind the agent too.
-const boundsName = managed.FieldManager
+const boundsName = objectmeta.FieldManager
 
 // allowedLabel, with the value "allowed", admits a namespace's pods everywhere, for an ingress
 // controller that is not among the known ones.
@@ -88,7 +88,7 @@ func (k Namespaces) applyPart(ctx context.Context, want client.Object, wanted bo
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		return kubeproblem.From(err, "reading "+what)
-	case err == nil && !managed.Is(have):
+	case err == nil && !objectmeta.IsManaged(have):
 		if !wanted {
 			return nil
 		}
@@ -122,7 +122,7 @@ func (k Namespaces) applyObject(ctx context.Context, want client.Object, opts ru
 	if err != nil {
 		return err
 	}
-	want.SetLabels(managed.Labels())
+	want.SetLabels(objectmeta.Labels())
 	sign(want, opts.Caller)
 	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(want)
 	if err != nil {
@@ -132,7 +132,7 @@ func (k Namespaces) applyObject(ctx context.Context, want client.Object, opts ru
 	u.SetGroupVersionKind(gvk)
 	unstructured.RemoveNestedField(u.Object, "status")
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	return k.writer(opts).Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(managed.FieldManager), client.ForceOwnership)
+	return k.writer(opts).Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(objectmeta.FieldManager), client.ForceOwnership)
 }
 
 func quotaObject(q *runnerapi.NamespaceQuota) client.Object {
@@ -211,7 +211,7 @@ func (k Namespaces) readBounds(ctx context.Context, ns *runnerapi.Namespace) err
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			errs = append(errs, kubeproblem.From(err, "reading what bounds namespace "+ns.Name))
 		}
-		return err == nil && managed.Is(o)
+		return err == nil && objectmeta.IsManaged(o)
 	}
 	if read(quota) {
 		ns.Quota, ns.Used = wireQuota(quota.Spec.Hard), wireQuota(quota.Status.Used)
@@ -255,7 +255,7 @@ func (k Namespaces) isolatedByOthers(ctx context.Context, namespace string) (nam
 	}
 	for i := range list.Items {
 		p := &list.Items[i]
-		own := p.Name == boundsName && managed.Is(p)
+		own := p.Name == boundsName && objectmeta.IsManaged(p)
 		// Without types, a policy applies to incoming traffic, regardless of its rules.
 		if !own && (len(p.Spec.PolicyTypes) == 0 || slices.Contains(p.Spec.PolicyTypes, networkingv1.PolicyTypeIngress)) {
 			names = append(names, p.Name)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/recording"
 )
 
@@ -30,7 +30,7 @@ var _ recording.Store = RecordingStore{}
 func (k *Client) RecordingStore() RecordingStore { return RecordingStore{k} }
 
 func recordingLabels() map[string]string {
-	return map[string]string{managed.By: managed.ByAgent, managed.Operation: "recording"}
+	return map[string]string{objectmeta.ManagedBy: objectmeta.ManagedByAgent, objectmeta.Operation: "recording"}
 }
 
 func recordingName(id string, part int) string {
@@ -64,8 +64,8 @@ func (s RecordingStore) Put(ctx context.Context, id string, part int, text []byt
 		return err
 	}
 	r := &appsv1.ControllerRevision{ObjectMeta: s.meta(id, part), Revision: int64(part), Data: runtime.RawExtension{Raw: raw}}
-	r.Annotations = map[string]string{managed.Bytes: strconv.Itoa(len(text))}
-	err = s.k.client.Create(ctx, r, client.FieldOwner(managed.FieldManager))
+	r.Annotations = map[string]string{objectmeta.Bytes: strconv.Itoa(len(text))}
+	err = s.k.client.Create(ctx, r, client.FieldOwner(objectmeta.FieldManager))
 	if apierrors.IsAlreadyExists(err) { // the answer to an earlier try was lost
 		return nil
 	}
@@ -94,7 +94,7 @@ func (s RecordingStore) List(ctx context.Context) ([]recording.Entry, error) {
 			e = &recording.Entry{ID: id}
 			found[id] = e
 		}
-		bytes, err := strconv.ParseInt(o.Annotations[managed.Bytes], 10, 64)
+		bytes, err := strconv.ParseInt(o.Annotations[objectmeta.Bytes], 10, 64)
 		if err != nil || bytes < 0 || bytes > recording.MaxPart {
 			bytes = recording.MaxPart // another client has changed it
 		}

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // Config returns a copy of a configuration for a part of the agent. The API server does the
@@ -17,7 +17,7 @@ func Config(given *rest.Config) *rest.Config {
 	rc := rest.CopyConfig(given)
 	rc.QPS, rc.Burst = -1, 0
 	rc.WarningHandler = rest.NoWarnings{}
-	rc.UserAgent = cmp.Or(rc.UserAgent, managed.FieldManager)
+	rc.UserAgent = cmp.Or(rc.UserAgent, objectmeta.FieldManager)
 	return rc
 }
 

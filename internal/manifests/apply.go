@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -250,7 +250,7 @@ func (r *run) patch(ctx context.Context, i *item, dryRun bool) (*unstructured.Un
 	if err != nil {
 		return nil, err
 	}
-	opts := metav1.PatchOptions{FieldManager: managed.FieldManager, FieldValidation: metav1.FieldValidationStrict}
+	opts := metav1.PatchOptions{FieldManager: objectmeta.FieldManager, FieldValidation: metav1.FieldValidationStrict}
 	if r.opts.Force {
 		opts.Force = &r.opts.Force
 	}

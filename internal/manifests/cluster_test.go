@@ -25,8 +25,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -242,15 +242,15 @@ func TestNothingIsTakenOver(t *testing.T) {
 		change func(*corev1.ConfigMap)
 		says   string
 	}{
-		"another set": {func(m *corev1.ConfigMap) { m.Annotations = map[string]string{managed.SetOf: "production/other"} }, "belongs to set production/other"},
-		"an App":      {func(m *corev1.ConfigMap) { m.Labels = managed.AppLabels("web") }, "belongs to App web"},
+		"another set": {func(m *corev1.ConfigMap) { m.Annotations = map[string]string{objectmeta.SetOf: "production/other"} }, "belongs to set production/other"},
+		"an App":      {func(m *corev1.ConfigMap) { m.Labels = objectmeta.AppLabels("web") }, "belongs to App web"},
 		"a release": {func(m *corev1.ConfigMap) {
 			m.Annotations = map[string]string{"meta.helm.sh/release-name": "shop", "meta.helm.sh/release-namespace": production}
 		}, "belongs to Helm release production/shop"},
 		"an owner": {func(m *corev1.ConfigMap) {
 			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "1"}}
 		}, "belongs to Pod/p"},
-		"a tool":   {func(m *corev1.ConfigMap) { m.Labels = map[string]string{managed.By: "argo"} }, "is managed by argo"},
+		"a tool":   {func(m *corev1.ConfigMap) { m.Labels = map[string]string{objectmeta.ManagedBy: "argo"} }, "is managed by argo"},
 		"somebody": {func(*corev1.ConfigMap) {}, "was made by theirs"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -373,7 +373,7 @@ func TestASetWhosePodsAreRefusedIsStopped(t *testing.T) {
 	assert.True(t, r.Ready, "%+v", r.Objects)
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "never-good"}, d))
 	assert.EqualValues(t, 1, *d.Spec.Replicas)
-	assert.NotContains(t, d.Annotations, managed.Stopped)
+	assert.NotContains(t, d.Annotations, objectmeta.Stopped)
 	assert.Empty(t, d.Spec.Template.Spec.NodeSelector)
 
 	require.NoError(t, env.Client.Delete(t.Context(), db))
@@ -415,7 +415,7 @@ func TestFieldsOfOthersStayTheirs(t *testing.T) {
 	require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
 	assert.Equal(t, "c", theirs.Data["mode"])
 
-	theirs.Annotations = map[string]string{managed.SetOf: "production/other"}
+	theirs.Annotations = map[string]string{objectmeta.SetOf: "production/other"}
 	require.NoError(t, a.env.Client.Update(t.Context(), theirs))
 	_, err = a.apply(set, cm("shared", "d"), force)
 	assert.Contains(t, problemOf(t, err).Detail, "belongs to set production/other", "an object of others stays refused")
@@ -685,7 +685,7 @@ func TestALargeSet(t *testing.T) {
 	inventory := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: production, Name: "pipeops-set-full",
-			Labels: map[string]string{managed.By: "pipeops-set", "pipeops.io/inventory": "full"},
+			Labels: map[string]string{objectmeta.ManagedBy: "pipeops-set", "pipeops.io/inventory": "full"},
 		},
 		Data: map[string]string{"objects": entries.String()},
 	}

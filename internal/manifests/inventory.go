@@ -11,17 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 )
 
 // An inventory is a ConfigMap beside the set's objects. It lists the objects, without their
 // content. It is written before the objects, so it lists everything that the agent made, however
 // that ended.
 const (
-	inventoryPrefix = protected.Inventory
+	inventoryPrefix = denylist.Inventory
 	inventoryLabel  = "pipeops.io/inventory" // the set's name
 	inventoryBy     = "pipeops-set"          // managed-by: a value that is not the agent's for the ConfigMap calls
 	inventoryData   = "objects"
@@ -61,12 +61,12 @@ func (c *api) readInventory(ctx context.Context, set Set) (inventory, error) {
 func inventoryOf(cm *unstructured.Unstructured) (inventory, error) {
 	name := strings.TrimPrefix(cm.GetName(), inventoryPrefix)
 	inv := inventory{set: Set{Namespace: cm.GetNamespace(), Name: name}, version: cm.GetResourceVersion()}
-	if cm.GetLabels()[managed.By] != inventoryBy || cm.GetLabels()[inventoryLabel] != name {
+	if cm.GetLabels()[objectmeta.ManagedBy] != inventoryBy || cm.GetLabels()[inventoryLabel] != name {
 		return inv, problem.Errorf(problem.Conflict, "choose another name for the set, or rename the ConfigMap",
 			"ConfigMap %s/%s has the name of the set's inventory and is none", cm.GetNamespace(), cm.GetName())
 	}
 	notes := cm.GetAnnotations()
-	inv.complete, inv.by = notes[completed] == "true", notes[managed.ChangedBy]
+	inv.complete, inv.by = notes[completed] == "true", notes[objectmeta.ChangedBy]
 	inv.at, _ = time.Parse(time.RFC3339, notes[appliedAt])
 	var err error
 	inv.entries, err = parseEntries(nested(cm, "data", inventoryData))
@@ -119,10 +119,10 @@ func (c *api) write(ctx context.Context, inv *inventory) error {
 	}}
 	cm.SetNamespace(inv.set.Namespace)
 	cm.SetName(inventoryPrefix + inv.set.Name)
-	cm.SetLabels(map[string]string{managed.By: inventoryBy, inventoryLabel: inv.set.Name})
+	cm.SetLabels(map[string]string{objectmeta.ManagedBy: inventoryBy, inventoryLabel: inv.set.Name})
 	notes := map[string]string{appliedAt: inv.at.UTC().Format(time.RFC3339), completed: fmt.Sprint(inv.complete)}
 	if inv.by != "" {
-		notes[managed.ChangedBy] = inv.by
+		notes[objectmeta.ChangedBy] = inv.by
 	}
 	cm.SetAnnotations(notes)
 	cm.SetResourceVersion(inv.version)
@@ -130,9 +130,9 @@ func (c *api) write(ctx context.Context, inv *inventory) error {
 	var kept *unstructured.Unstructured
 	var err error
 	if inv.version == "" {
-		kept, err = in.Create(ctx, cm, metav1.CreateOptions{FieldManager: managed.FieldManager})
+		kept, err = in.Create(ctx, cm, metav1.CreateOptions{FieldManager: objectmeta.FieldManager})
 	} else {
-		kept, err = in.Update(ctx, cm, metav1.UpdateOptions{FieldManager: managed.FieldManager})
+		kept, err = in.Update(ctx, cm, metav1.UpdateOptions{FieldManager: objectmeta.FieldManager})
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 		return busySet(inv.set)

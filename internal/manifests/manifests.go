@@ -25,7 +25,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -89,7 +89,7 @@ type Workloads interface {
 // Applier applies sets. Sets are applied side by side, and each one by one.
 type Applier struct {
 	config Config
-	scope  managed.Scope
+	scope  objectmeta.Scope
 
 	mu     sync.Mutex
 	api    *api // made with the first set
@@ -101,9 +101,9 @@ type Applier struct {
 // New returns an Applier. It makes no requests and loads nothing yet.
 func New(c Config) *Applier {
 	if c.ServiceAccount == "" {
-		c.ServiceAccount = managed.FieldManager
+		c.ServiceAccount = objectmeta.FieldManager
 	}
-	return &Applier{config: c, scope: managed.Scope{Agent: c.Namespace, Only: c.Namespaces}, inWork: map[Set]bool{}, room: semaphore.NewWeighted(int64(limits.Values))}
+	return &Applier{config: c, scope: objectmeta.Scope{Agent: c.Namespace, Only: c.Namespaces}, inWork: map[Set]bool{}, room: semaphore.NewWeighted(int64(limits.Values))}
 }
 
 // api is the Kubernetes API for any kind.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -29,28 +29,28 @@ func ownedByOther(live *unstructured.Unstructured, set Set) error {
 	if live.GetDeletionTimestamp() != nil {
 		return problem.Errorf(problem.Conflict, "wait until it is gone, and send this again", "it is being deleted")
 	}
-	if live.GetAnnotations()[managed.SetOf] == set.String() {
+	if live.GetAnnotations()[objectmeta.SetOf] == set.String() {
 		return nil
 	}
 	return problem.Errorf(problem.Conflict,
-		fmt.Sprintf("use another name, or have its owner hand it over: kubectl annotate %s %s %s=%s", strings.ToLower(live.GetKind()), live.GetName(), managed.SetOf, set),
+		fmt.Sprintf("use another name, or have its owner hand it over: kubectl annotate %s %s %s=%s", strings.ToLower(live.GetKind()), live.GetName(), objectmeta.SetOf, set),
 		"it exists and %s", owner(live))
 }
 
 // owner returns an object's owner, by the first of the marks that it has.
 func owner(live *unstructured.Unstructured) string {
 	labels, notes := live.GetLabels(), live.GetAnnotations()
-	switch by := labels[managed.By]; {
-	case notes[managed.SetOf] != "":
-		return "belongs to set " + notes[managed.SetOf]
-	case by == managed.ByAgent && labels[managed.App] != "":
-		return "belongs to App " + labels[managed.App]
+	switch by := labels[objectmeta.ManagedBy]; {
+	case notes[objectmeta.SetOf] != "":
+		return "belongs to set " + notes[objectmeta.SetOf]
+	case by == objectmeta.ManagedByAgent && labels[objectmeta.App] != "":
+		return "belongs to App " + labels[objectmeta.App]
 	case notes[helmRelease] != "":
 		return "belongs to Helm release " + notes[helmNamespace] + "/" + notes[helmRelease]
 	case len(live.GetOwnerReferences()) > 0:
 		o := live.GetOwnerReferences()[0]
 		return "belongs to " + o.Kind + "/" + o.Name
-	case by == managed.ByAgent:
+	case by == objectmeta.ManagedByAgent:
 		return "was made by another call of the agent's"
 	case by != "":
 		return "is managed by " + by

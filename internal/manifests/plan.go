@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -147,7 +147,7 @@ func (r *run) admitLeft(ctx context.Context, i *item) error {
 	if err := r.read(ctx, i); err != nil || i.live == nil {
 		return err // or it is already gone
 	}
-	if i.live.GetAnnotations()[managed.SetOf] != r.set.String() {
+	if i.live.GetAnnotations()[objectmeta.SetOf] != r.set.String() {
 		i.out.Action, i.out.Message = runnerapi.ApplyKept, "it is left alone: it "+owner(i.live)
 		i.live = nil // it leaves the inventory
 		return nil

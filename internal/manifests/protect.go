@@ -3,8 +3,8 @@ package manifests
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 )
 
 // Kinds that are treated apart, as a policy names them.
@@ -20,7 +20,7 @@ const (
 
 // protect refuses what no policy can allow. Sets make namespaces where the agent may.
 func (a *Applier) protect(u *unstructured.Unstructured) error {
-	b := protected.Agent{Namespace: a.config.Namespace, ServiceAccount: a.config.ServiceAccount}
+	b := denylist.Agent{Namespace: a.config.Namespace, ServiceAccount: a.config.ServiceAccount}
 	if err := b.Check(u); err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
-	"github.com/pipeops/pipeops-vm-agent/internal/intents"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -61,7 +61,7 @@ func (r *run) take(given *unstructured.Unstructured) *item {
 		i.where = r.opts.Where(given)
 	}
 	var err error
-	if i.brings, err = intents.Object(given); err == nil {
+	if i.brings, err = input.Object(given); err == nil {
 		err = r.place(i)
 	}
 	if err != nil {
@@ -93,14 +93,14 @@ func (r *run) place(i *item) error {
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		labels[managed.By] = managed.ByAgent // the agent has rights only in such namespaces
+		labels[objectmeta.ManagedBy] = objectmeta.ManagedByAgent // the agent has rights only in such namespaces
 		i.object.SetLabels(labels)
 	}
 	notes := i.object.GetAnnotations()
 	if notes == nil {
 		notes = map[string]string{}
 	}
-	notes[managed.SetOf] = r.set.String()
+	notes[objectmeta.SetOf] = r.set.String()
 	i.object.SetAnnotations(notes)
 	return nil
 }

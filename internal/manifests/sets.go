@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -76,7 +76,7 @@ func (r *run) state(ctx context.Context, ref Ref) runnerapi.SetObject {
 	if err != nil {
 		return runnerapi.SetObject{ManifestRef: ref, State: runnerapi.ObjectUnknown, Message: asProblem(err).Detail}
 	}
-	if i.live != nil && i.live.GetAnnotations()[managed.SetOf] != r.set.String() {
+	if i.live != nil && i.live.GetAnnotations()[objectmeta.SetOf] != r.set.String() {
 		return runnerapi.SetObject{ManifestRef: ref, State: runnerapi.ObjectUnknown, Message: "it " + owner(i.live)}
 	}
 	now := r.how(ctx, i.live)
@@ -99,7 +99,7 @@ func (a *Applier) List(ctx context.Context, namespace string) ([]runnerapi.Manif
 	if err := r.managed(ctx, namespace); err != nil {
 		return nil, err
 	}
-	opts := metav1.ListOptions{LabelSelector: managed.By + "=" + inventoryBy, Limit: 10}
+	opts := metav1.ListOptions{LabelSelector: objectmeta.ManagedBy + "=" + inventoryBy, Limit: 10}
 	sets := []runnerapi.ManifestSet{}
 	for {
 		list, err := api.objects.Resource(configMaps).Namespace(namespace).List(ctx, opts)

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/intents"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -122,7 +122,7 @@ func (r ruling) refuse(field, part, format string, args ...any) error {
 // bounds checks what the command brings.
 func (r ruling) bounds(i runnerapi.Intent) error {
 	if i.App != nil {
-		if err := r.brought(intents.App(*i.App)); err != nil {
+		if err := r.brought(input.App(*i.App)); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -55,7 +55,7 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 		return runnerapi.Source{}, refused.Problem().WithField("url")
 	}
 	wanted := newObject(key)
-	wanted.Spec, wanted.Annotations = spec, map[string]string{managed.ChangedBy: opts.Caller.Runner, managed.RequestID: opts.Caller.RequestID}
+	wanted.Spec, wanted.Annotations = spec, map[string]string{objectmeta.ChangedBy: opts.Caller.Runner, objectmeta.RequestID: opts.Caller.RequestID}
 	if err := k.builder.check(ctx, wanted); err != nil {
 		return runnerapi.Source{}, err
 	}
@@ -91,15 +91,15 @@ func put(ctx context.Context, sources dynamic.ResourceInterface, key runnerapi.K
 	if o.Annotations == nil {
 		o.Annotations = map[string]string{}
 	}
-	o.Annotations[managed.ChangedBy], o.Annotations[managed.RequestID] = opts.Caller.Runner, opts.Caller.RequestID
+	o.Annotations[objectmeta.ChangedBy], o.Annotations[objectmeta.RequestID] = opts.Caller.Runner, opts.Caller.RequestID
 	next, err := o.write()
 	if err != nil {
 		return nil, err
 	}
 	if o.UID == "" {
-		u, err = sources.Create(ctx, next, metav1.CreateOptions{DryRun: dry(opts), FieldManager: managed.FieldManager, FieldValidation: metav1.FieldValidationStrict})
+		u, err = sources.Create(ctx, next, metav1.CreateOptions{DryRun: dry(opts), FieldManager: objectmeta.FieldManager, FieldValidation: metav1.FieldValidationStrict})
 	} else {
-		u, err = sources.Update(ctx, next, metav1.UpdateOptions{DryRun: dry(opts), FieldManager: managed.FieldManager, FieldValidation: metav1.FieldValidationStrict})
+		u, err = sources.Update(ctx, next, metav1.UpdateOptions{DryRun: dry(opts), FieldManager: objectmeta.FieldManager, FieldValidation: metav1.FieldValidationStrict})
 	}
 	if err != nil {
 		return nil, err
@@ -170,8 +170,8 @@ func (k *Keeper) Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.Wri
 	if mark == "" {
 		mark = k.now().UTC().Format("20060102T150405.000000000")
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, managed.Sync, mark)
-	u, err := sources.Patch(ctx, key.Name, mergePatch, patch, metav1.PatchOptions{DryRun: dry(opts), FieldManager: managed.FieldManager})
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, objectmeta.Sync, mark)
+	u, err := sources.Patch(ctx, key.Name, mergePatch, patch, metav1.PatchOptions{DryRun: dry(opts), FieldManager: objectmeta.FieldManager})
 	if err == nil {
 		k.Wake()
 	}

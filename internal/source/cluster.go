@@ -14,7 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // cluster is where the sources are. Its clients are made when they are used first.
@@ -77,8 +77,8 @@ func (c *cluster) admit(ctx context.Context, api *api, namespace string) error {
 	return err
 }
 
-func (c *cluster) scope() managed.Scope {
-	return managed.Scope{Agent: c.namespace, Only: c.namespaces}
+func (c *cluster) scope() objectmeta.Scope {
+	return objectmeta.Scope{Agent: c.namespace, Only: c.namespaces}
 }
 
 // everywhere returns where sources may be.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -37,7 +37,7 @@ type object struct {
 func newObject(key runnerapi.Key) *object {
 	o := &object{}
 	o.APIVersion, o.Kind = Group+"/"+Version, Kind
-	o.Namespace, o.Name, o.Labels = key.Namespace, key.Name, managed.Labels()
+	o.Namespace, o.Name, o.Labels = key.Namespace, key.Name, objectmeta.Labels()
 	return o
 }
 
@@ -74,7 +74,7 @@ func tree(v any) (content map[string]any, err error) {
 func (o *object) key() runnerapi.Key { return runnerapi.Key{Namespace: o.Namespace, Name: o.Name} }
 
 // sync returns the last call that requested a look now.
-func (o *object) sync() string { return o.Annotations[managed.Sync] }
+func (o *object) sync() string { return o.Annotations[objectmeta.Sync] }
 
 // observed reports whether the status describes the newest spec and sync call, and, for a
 // suspension, the last Runner that put the source.
@@ -85,7 +85,7 @@ func (o *object) observed() bool {
 
 // caller returns the Runner that put the source: what it brings is done in that Runner's name.
 func (o *object) caller() runnerapi.Caller {
-	return runnerapi.Caller{Runner: o.Annotations[managed.ChangedBy], RequestID: o.Annotations[managed.RequestID]}
+	return runnerapi.Caller{Runner: o.Annotations[objectmeta.ChangedBy], RequestID: o.Annotations[objectmeta.RequestID]}
 }
 
 // wire returns the source as a Runner sees it.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -173,7 +173,7 @@ func (k *Keeper) handler() cache.ResourceEventHandler {
 // asked returns who put a source, by which call, and the last call that requested a look.
 func asked(u *unstructured.Unstructured) [3]string {
 	a := u.GetAnnotations()
-	return [3]string{a[managed.ChangedBy], a[managed.RequestID], a[managed.Sync]}
+	return [3]string{a[objectmeta.ChangedBy], a[objectmeta.RequestID], a[objectmeta.Sync]}
 }
 
 // drain handles sources until the queue is shut down.
@@ -232,6 +232,6 @@ func write(ctx context.Context, sources dynamic.ResourceInterface, o *object, s 
 	if err != nil {
 		return err
 	}
-	_, err = sources.Patch(ctx, o.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: managed.FieldManager}, "status")
+	_, err = sources.Patch(ctx, o.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: objectmeta.FieldManager}, "status")
 	return err
 }

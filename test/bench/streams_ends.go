@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
@@ -184,7 +184,7 @@ func (b *streams) mover(ctx context.Context) (*corev1.Pod, error) {
 	if err := b.awaitMover(ctx); err != nil {
 		return nil, err
 	}
-	pods, err := b.kube.CoreV1().Pods(streamsNamespace).List(ctx, metav1.ListOptions{LabelSelector: managed.App + "=" + moves.Name})
+	pods, err := b.kube.CoreV1().Pods(streamsNamespace).List(ctx, metav1.ListOptions{LabelSelector: objectmeta.App + "=" + moves.Name})
 	if err != nil {
 		return nil, err
 	}

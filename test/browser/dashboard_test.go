@@ -25,7 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/dashboard"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -227,7 +227,7 @@ func (s *scene) change(t *testing.T, b *browser.Browser) {
 	b.Follow(`//a[text()="Restart"]`)
 	b.Follow(`//button[text()="Restart"]`)
 	require.NoError(t, s.env.Client.Get(t.Context(), client.ObjectKey{Namespace: "production", Name: "api"}, a))
-	assert.NotEmpty(t, a.Annotations[managed.RestartedAt])
+	assert.NotEmpty(t, a.Annotations[objectmeta.RestartedAt])
 	b.Visit(s.site+"/policy", "h1")
 	b.Follow(`//a[text()="Stop all commands"]`)
 	b.Follow(`//button[text()="Stop all commands"]`)

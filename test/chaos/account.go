@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 )
@@ -148,7 +148,7 @@ func (c *chaos) held(ctx context.Context) (map[ledger.Target]ledger.Held, error)
 			return nil, err
 		}
 	}
-	ours := metav1.ListOptions{LabelSelector: managed.By + "=" + managed.ByAgent}
+	ours := metav1.ListOptions{LabelSelector: objectmeta.ManagedBy + "=" + objectmeta.ManagedByAgent}
 	secrets, err := c.sys.Kube.Clientset.CoreV1().Secrets(namespace).List(ctx, ours)
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (c *chaos) held(ctx context.Context) (map[ledger.Target]ledger.Held, error)
 
 // heldApp returns an App with its state: its Deployment must match the App.
 func (c *chaos) heldApp(ctx context.Context, a *v1alpha1.App) (ledger.Held, error) {
-	is := ledger.State{Exists: true, Value: value(a.Spec.Env), Generation: a.Generation, RestartedAt: a.Annotations[managed.RestartedAt]}
+	is := ledger.State{Exists: true, Value: value(a.Spec.Env), Generation: a.Generation, RestartedAt: a.Annotations[objectmeta.RestartedAt]}
 	if a.Spec.Replicas != nil {
 		is.Replicas = *a.Spec.Replicas
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // Objects are the objects of a failure, its workload first.
@@ -77,7 +77,7 @@ func (f Failure) Manifest(t *testing.T, namespace string) string {
 }
 
 // unmarked removes the marks of the agent's own objects everywhere.
-var unmarked = strings.NewReplacer(managed.By+": "+managed.ByAgent, "of: the-test", managed.App+":", "app:")
+var unmarked = strings.NewReplacer(objectmeta.ManagedBy+": "+objectmeta.ManagedByAgent, "of: the-test", objectmeta.App+":", "app:")
 
 // chart returns the archive of a chart with a manifest.
 func chart(t *testing.T, manifest string) []byte {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -26,7 +26,7 @@ func AgentOf(namespace string) string { return namespace + agentSuffix }
 // they run side by side. Namespace returns once the agent's rights are in force.
 func (e *Env) Namespace(t *testing.T) string {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-", Labels: managed.Labels()}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-", Labels: objectmeta.Labels()}}
 	require.NoError(t, e.Client.Create(t.Context(), ns))
 	e.bind(t, ns.Name, "ClusterRole", "pipeops-agent-namespace")
 	e.makeAgentNamespace(t, AgentOf(ns.Name))

@@ -14,7 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -41,7 +41,7 @@ type ownCluster struct{ kubeconfig, namespace string }
 
 func (o *ownCluster) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (default: the pod's service account)")
-	cmd.Flags().StringVar(&o.namespace, "agent-namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), managed.AgentNamespace), "namespace that holds the agent's own objects")
+	cmd.Flags().StringVar(&o.namespace, "agent-namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), objectmeta.AgentNamespace), "namespace that holds the agent's own objects")
 }
 
 func (o *ownCluster) client() (*kube.Client, error) {

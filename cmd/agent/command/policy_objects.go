@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/intents"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -40,7 +40,7 @@ func (f *objectFlags) bring(i *runnerapi.Intent) error {
 		return fmt.Errorf("--manifests: %s: %w", f.manifests, err)
 	}
 	for _, u := range docs.Objects {
-		o, err := intents.Object(u)
+		o, err := input.Object(u)
 		o.Location = fmt.Sprintf("%s: %s %s", docs.Where(u), u.GetKind(), u.GetName())
 		if err != nil {
 			return fmt.Errorf("--manifests: %s: %s: %w", f.manifests, o.Location, err)

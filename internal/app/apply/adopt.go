@@ -19,7 +19,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -57,7 +57,7 @@ func (p *Applier) Adopt(ctx context.Context, a *v1alpha1.App) error {
 	if err != nil {
 		return fmt.Errorf("encode what App %s adopts: %w", a.Key(), err)
 	}
-	metav1.SetMetaDataAnnotation(&a.ObjectMeta, managed.Adopted, string(text))
+	metav1.SetMetaDataAnnotation(&a.ObjectMeta, objectmeta.Adopted, string(text))
 	return p.tryAdoption(ctx, a, found)
 }
 
@@ -143,7 +143,7 @@ func (p *Applier) adoptableService(ctx context.Context, a *v1alpha1.App, o *core
 			labels = merged(labels, s.MatchLabels)
 		}
 	}
-	labels = merged(labels, managed.AppLabels(a.Name))
+	labels = merged(labels, objectmeta.AppLabels(a.Name))
 	for _, key := range slices.Sorted(maps.Keys(o.Spec.Selector)) {
 		if labels[key] != o.Spec.Selector[key] {
 			return refuse("add the label to podLabels in the App's spec",
@@ -162,7 +162,7 @@ func adoptableSelector(a *v1alpha1.App, s *metav1.LabelSelector, refuse refusing
 	if len(s.MatchExpressions) > 0 {
 		return refuse("give the App another name", "its selector has matchExpressions, cannot be changed, and an App selects by labels alone")
 	}
-	own := managed.AppLabels(a.Name)
+	own := objectmeta.AppLabels(a.Name)
 	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
 		want := s.MatchLabels[key]
 		if set, ours := own[key]; ours && set != want {
@@ -197,7 +197,7 @@ func (p *Applier) tryAdoption(ctx context.Context, a *v1alpha1.App, found []clie
 			if err != nil {
 				return err
 			}
-			if err := p.store.Live.Patch(ctx, have.DeepCopyObject().(client.Object), patch, client.DryRunAll, client.FieldOwner(managed.FieldManager)); err != nil {
+			if err := p.store.Live.Patch(ctx, have.DeepCopyObject().(client.Object), patch, client.DryRunAll, client.FieldOwner(objectmeta.FieldManager)); err != nil {
 				return fmt.Errorf("try to adopt %s %s: %w", workload.KindOf(child), child.GetName(), err)
 			}
 		}
@@ -230,7 +230,7 @@ func (p *Applier) adoptObject(ctx context.Context, owner *v1alpha1.App, desired,
 	if err != nil {
 		return err
 	}
-	if err := p.store.Live.Patch(ctx, have, patch, client.FieldOwner(managed.FieldManager)); err != nil {
+	if err := p.store.Live.Patch(ctx, have, patch, client.FieldOwner(objectmeta.FieldManager)); err != nil {
 		return fmt.Errorf("adopt %s %s: %w", kind, desired.GetName(), err)
 	}
 	owners := append(slices.Clone(have.GetOwnerReferences()), desired.GetOwnerReferences()...)
@@ -238,7 +238,7 @@ func (p *Applier) adoptObject(ctx context.Context, owner *v1alpha1.App, desired,
 	if err != nil {
 		return err
 	}
-	if err := p.store.Live.Patch(ctx, have, patch, client.FieldOwner(managed.FieldManager)); err != nil {
+	if err := p.store.Live.Patch(ctx, have, patch, client.FieldOwner(objectmeta.FieldManager)); err != nil {
 		return fmt.Errorf("adopt %s %s: %w", kind, desired.GetName(), err)
 	}
 	p.log.Info().Str("namespace", owner.Namespace).Str("app", owner.Name).Str("object", workload.KindPath(kind, desired.GetName())).
@@ -267,7 +267,7 @@ func becoming(desired, have client.Object) (client.Patch, error) {
 	}
 	notes := merged(have.GetAnnotations(), desired.GetAnnotations())
 	delete(notes, lastApplied)
-	delete(notes, managed.Applied) // it is not applied yet
+	delete(notes, objectmeta.Applied) // it is not applied yet
 	return jsonPatch(have, map[string]any{
 		"/spec": spec, "/metadata/labels": merged(have.GetLabels(), desired.GetLabels()), "/metadata/annotations": notes,
 	})
@@ -310,8 +310,8 @@ func foreignTo(kind string, have metav1.Object) *ForeignError {
 	switch {
 	case notes["meta.helm.sh/release-name"] != "":
 		out.owner = "Helm release " + notes["meta.helm.sh/release-name"]
-	case notes[managed.SetOf] != "":
-		out.owner = "set " + notes[managed.SetOf]
+	case notes[objectmeta.SetOf] != "":
+		out.owner = "set " + notes[objectmeta.SetOf]
 	case first(notes, "argocd.argoproj.io/tracking-id")+first(labels, "argocd.argoproj.io/instance") != "":
 		out.owner = "Argo CD application " + first(map[string]string{
 			"a": labels["argocd.argoproj.io/instance"], "b": strings.SplitN(notes["argocd.argoproj.io/tracking-id"], ":", 2)[0],
@@ -320,8 +320,8 @@ func foreignTo(kind string, have metav1.Object) *ForeignError {
 		out.owner = "Flux Kustomization " + labels["kustomize.toolkit.fluxcd.io/name"]
 	case first(labels, "helm.toolkit.fluxcd.io/name") != "":
 		out.owner = "Flux HelmRelease " + labels["helm.toolkit.fluxcd.io/name"]
-	case labels[managed.By] == managed.ByAgent && labels[managed.App] != "" && labels[managed.App] != have.GetName():
-		out.owner = "App " + labels[managed.App]
+	case labels[objectmeta.ManagedBy] == objectmeta.ManagedByAgent && labels[objectmeta.App] != "" && labels[objectmeta.App] != have.GetName():
+		out.owner = "App " + labels[objectmeta.App]
 	}
 	return out
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // Applier makes one object of an App match what is desired, and touches no other's.
@@ -79,7 +79,7 @@ func (p *Applier) Ensure(ctx context.Context, owner *v1alpha1.App, desired clien
 		return p.correct(ctx, owner, desired)
 	case !metav1.IsControlledBy(have, owner):
 		return foreignTo(kind, have)
-	case have.GetAnnotations()[managed.Applied] != desired.GetAnnotations()[managed.Applied]:
+	case have.GetAnnotations()[objectmeta.Applied] != desired.GetAnnotations()[objectmeta.Applied]:
 		return p.ApplyOver(ctx, owner, desired, have)
 	case drifted(desired, have):
 		return p.correct(ctx, owner, desired)
@@ -105,7 +105,7 @@ func Seal(owner *v1alpha1.App, o client.Object) error {
 		return fmt.Errorf("encode %s: %w", o.GetName(), err)
 	}
 	sum := sha256.Sum256(raw)
-	o.SetAnnotations(merged(o.GetAnnotations(), map[string]string{managed.Applied: hex.EncodeToString(sum[:16])}))
+	o.SetAnnotations(merged(o.GetAnnotations(), map[string]string{objectmeta.Applied: hex.EncodeToString(sum[:16])}))
 	return nil
 }
 
@@ -159,7 +159,7 @@ func (p *Applier) Apply(ctx context.Context, desired client.Object, force bool, 
 	}
 	u := &unstructured.Unstructured{Object: tree}
 	prune(u.Object)
-	opts = append(opts, client.FieldOwner(managed.FieldManager))
+	opts = append(opts, client.FieldOwner(objectmeta.FieldManager))
 	if force {
 		opts = append(opts, client.ForceOwnership)
 	}

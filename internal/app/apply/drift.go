@@ -15,7 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -60,7 +60,7 @@ func (p *Applier) correct(ctx context.Context, owner *v1alpha1.App, desired clie
 	}
 	// The digest does not include the number of pods within autoscaling bounds, although that
 	// changes with the spec.
-	own := !owner.Observed() || have.GetAnnotations()[managed.Applied] != desired.GetAnnotations()[managed.Applied]
+	own := !owner.Observed() || have.GetAnnotations()[objectmeta.Applied] != desired.GetAnnotations()[objectmeta.Applied]
 	if !drifted(desired, have) {
 		return take(have, desired)
 	}
@@ -124,7 +124,7 @@ func (p *Applier) patchDrift(ctx context.Context, a *v1alpha1.App, version strin
 		return nil, err
 	}
 	o := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}}
-	err = p.store.Cached.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, raw), client.FieldOwner(managed.FieldManager))
+	err = p.store.Cached.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, raw), client.FieldOwner(objectmeta.FieldManager))
 	return o, err
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -35,7 +35,7 @@ func (p *Applier) DryRun(ctx context.Context, a *v1alpha1.App) error {
 		if _, ran := child.(*batchv1.Job); ran { // an existing Job cannot be changed, only replaced: check it under another name
 			child.SetName("")
 			child.SetGenerateName(a.Name + "-")
-			if err := p.store.Live.Create(ctx, child, client.DryRunAll, client.FieldOwner(managed.FieldManager)); err != nil {
+			if err := p.store.Live.Create(ctx, child, client.DryRunAll, client.FieldOwner(objectmeta.FieldManager)); err != nil {
 				return err
 			}
 			continue

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 var errBehind = errors.New("it has changed since it was read")
@@ -40,7 +40,7 @@ func (p *Applier) current(ctx context.Context, a *v1alpha1.App) error {
 		return err
 	}
 	same := now.UID == a.UID && now.Generation == a.Generation
-	for _, mark := range []string{managed.RestartedAt, managed.Contents} {
+	for _, mark := range []string{objectmeta.RestartedAt, objectmeta.Contents} {
 		same = same && now.Annotations[mark] == a.Annotations[mark]
 	}
 	if !same {

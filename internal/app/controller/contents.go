@@ -17,7 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -112,16 +112,16 @@ func (c *contents) follow(ctx context.Context, a *v1alpha1.App, now bool) error 
 		c.forget(client.ObjectKeyFromObject(a))
 		return fmt.Errorf("look at what App %s uses: %w", a.Key(), err)
 	}
-	if digest == "" || digest == a.Annotations[managed.Contents] {
+	if digest == "" || digest == a.Annotations[objectmeta.Contents] {
 		return nil
 	}
 	before := a.DeepCopy()
 	if a.Annotations == nil {
 		a.Annotations = map[string]string{}
 	}
-	a.Annotations[managed.Contents] = digest
+	a.Annotations[objectmeta.Contents] = digest
 	return c.store.Cached.Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
-		client.FieldOwner(managed.FieldManager))
+		client.FieldOwner(objectmeta.FieldManager))
 }
 
 // digest returns an empty string if an object is missing.

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // A rollout causes dozens of changes of pods, ReplicaSets and the workload within a second.
@@ -86,7 +86,7 @@ func onNewsOfApp() handler.EventHandler {
 		},
 		UpdateFunc: func(_ context.Context, e kubeevent.UpdateEvent, q queue) {
 			addOwner(q, e.ObjectNew, news())
-			if e.ObjectOld.GetLabels()[managed.App] != e.ObjectNew.GetLabels()[managed.App] {
+			if e.ObjectOld.GetLabels()[objectmeta.App] != e.ObjectNew.GetLabels()[objectmeta.App] {
 				addOwner(q, e.ObjectOld, news())
 			}
 		},
@@ -107,7 +107,7 @@ func createOpts(e kubeevent.CreateEvent) priorityqueue.AddOpts {
 }
 
 func addOwner(q queue, o client.Object, opts priorityqueue.AddOpts) {
-	if name := o.GetLabels()[managed.App]; name != "" {
+	if name := o.GetLabels()[objectmeta.App]; name != "" {
 		add(q, types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, opts)
 	}
 }

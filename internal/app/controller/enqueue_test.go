@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -30,7 +30,7 @@ func appAt(generation int64, name string) *v1alpha1.App {
 }
 
 func podOf(name string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name + "-x", Labels: map[string]string{managed.App: name}}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name + "-x", Labels: map[string]string{objectmeta.App: name}}}
 }
 
 func TestNewsAreGatheredAndAChangeIsNot(t *testing.T) {
@@ -57,7 +57,7 @@ func TestWhatTheAgentWroteItselfIsNews(t *testing.T) {
 	for what, change := range map[string]func(*v1alpha1.App){
 		"spec":        func(a *v1alpha1.App) { a.Generation++ },
 		"made anew":   func(a *v1alpha1.App) { a.UID = "2" },
-		"annotations": func(a *v1alpha1.App) { a.Annotations = map[string]string{managed.RequestID: "1"} },
+		"annotations": func(a *v1alpha1.App) { a.Annotations = map[string]string{objectmeta.RequestID: "1"} },
 		"labels":      func(a *v1alpha1.App) { a.Labels = map[string]string{"a": "b"} },
 		"finalizers":  func(a *v1alpha1.App) { a.Finalizers = []string{v1alpha1.Finalizer} },
 		"deleted":     func(a *v1alpha1.App) { now := metav1.Now(); a.DeletionTimestamp = &now },

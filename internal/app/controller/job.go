@@ -17,7 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -37,7 +37,7 @@ const maxRuns = 10
 // time is up.
 func (r *jobs) convergeJob(ctx context.Context, a *v1alpha1.App) (client.Object, error) {
 	want, key := workload.Job(a), workload.RunKey(a)
-	want.Annotations = map[string]string{managed.Run: key}
+	want.Annotations = map[string]string{objectmeta.Run: key}
 	have, err := r.applier.Get(ctx, want)
 	switch {
 	case err != nil:
@@ -53,7 +53,7 @@ func (r *jobs) convergeJob(ctx context.Context, a *v1alpha1.App) (client.Object,
 		return nil, &apply.ForeignError{Kind: "Job", Namespace: want.Namespace, Name: want.Name}
 	case !have.GetDeletionTimestamp().IsZero():
 		return nil, nil // an event comes when it is gone
-	case have.GetAnnotations()[managed.Run] != key: // its pods go first: two runs must not overlap
+	case have.GetAnnotations()[objectmeta.Run] != key: // its pods go first: two runs must not overlap
 		return nil, r.store.Delete(ctx, have, metav1.DeletePropagationForeground)
 	}
 	return have, nil
@@ -115,7 +115,7 @@ func (r *jobs) jobsOf(ctx context.Context, a *v1alpha1.App, w client.Object) ([]
 		return nil, nil
 	}
 	var list batchv1.JobList
-	if err := r.store.Cached.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(managed.AppLabels(a.Name))); err != nil {
+	if err := r.store.Cached.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(objectmeta.AppLabels(a.Name))); err != nil {
 		return nil, fmt.Errorf("list the runs of App %s: %w", a.Key(), err)
 	}
 	var jobs []*batchv1.Job
@@ -178,7 +178,7 @@ func exitCodeOf(j *batchv1.Job, pods []*corev1.Pod) *int32 {
 // currentRuns returns the runs of the newest spec: older runs are no evidence about it.
 func currentRuns(a *v1alpha1.App, jobs []*batchv1.Job) []*batchv1.Job {
 	key := workload.RunKey(a)
-	return slices.DeleteFunc(slices.Clone(jobs), func(j *batchv1.Job) bool { return j.Annotations[managed.Run] != key })
+	return slices.DeleteFunc(slices.Clone(jobs), func(j *batchv1.Job) bool { return j.Annotations[objectmeta.Run] != key })
 }
 
 // newestEnded returns the newest run that has ended, or nil.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -66,7 +66,7 @@ func isLast(a *v1alpha1.App, j *batchv1.Job) bool {
 // any: two runs must not overlap.
 func (r *jobs) removeOtherRuns(ctx context.Context, have []*batchv1.Job, key string) (waits bool, err error) {
 	for _, j := range have {
-		if j.Annotations[managed.Run] == key {
+		if j.Annotations[objectmeta.Run] == key {
 			continue
 		}
 		waits = true
@@ -85,7 +85,7 @@ func (r *jobs) pipelineJobs(ctx context.Context, a *v1alpha1.App) ([]*batchv1.Jo
 		return nil, nil
 	}
 	var list batchv1.JobList
-	if err := r.store.Cached.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(managed.AppLabels(a.Name))); err != nil {
+	if err := r.store.Cached.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(objectmeta.AppLabels(a.Name))); err != nil {
 		return nil, fmt.Errorf("list the Jobs of Pipeline %s: %w", a.Key(), err)
 	}
 	var jobs []*batchv1.Job
@@ -136,7 +136,7 @@ func (r *jobs) notePipeline(ctx context.Context, a *v1alpha1.App, s *v1alpha1.St
 			j, _ = m.workload.(*batchv1.Job)
 		}
 		switch earlier := resultIn(a, spec.Name, key); {
-		case j != nil && j.Annotations[managed.Run] == key:
+		case j != nil && j.Annotations[objectmeta.Run] == key:
 			r = resultOf(spec.Name, j, pods)
 			if current {
 				r.Diagnosis = s.Diagnosis.DeepCopy()

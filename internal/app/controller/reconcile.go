@@ -12,7 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -131,7 +131,7 @@ func again(err error) (reconcile.Result, error) {
 func (c *Controller) hold(ctx context.Context, a *v1alpha1.App) error {
 	before := a.DeepCopy()
 	changed := controllerutil.AddFinalizer(a, v1alpha1.Finalizer)
-	for k, v := range managed.AppLabels(a.Name) {
+	for k, v := range objectmeta.AppLabels(a.Name) {
 		if a.Labels[k] != v {
 			if a.Labels == nil {
 				a.Labels = map[string]string{}
@@ -143,7 +143,7 @@ func (c *Controller) hold(ctx context.Context, a *v1alpha1.App) error {
 		return nil
 	}
 	return c.store.Cached.Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
-		client.FieldOwner(managed.FieldManager))
+		client.FieldOwner(objectmeta.FieldManager))
 }
 
 // writeStatus writes what changed. It does not overwrite the status of a newer generation.
@@ -160,7 +160,7 @@ func (c *Controller) writeStatus(ctx context.Context, a *v1alpha1.App, status v1
 		a.Status.Unannounced = a.Status.Unannounced[max(len(a.Status.Unannounced)-events.KeptTransitions, 0):]
 	}
 	err := c.store.Cached.Status().Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
-		client.FieldOwner(managed.FieldManager))
+		client.FieldOwner(objectmeta.FieldManager))
 	if err != nil {
 		a.Status = before.Status // the next announcement starts from what is written
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // remove deletes the objects of a deleted App, records its end, and removes the finalizer once no
@@ -79,7 +79,7 @@ func (c *Controller) letGo(ctx context.Context, a *v1alpha1.App) error {
 		before := fresh.DeepCopy()
 		controllerutil.RemoveFinalizer(fresh, v1alpha1.Finalizer)
 		return c.store.Live.Patch(ctx, fresh, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
-			client.FieldOwner(managed.FieldManager))
+			client.FieldOwner(objectmeta.FieldManager))
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/rollout"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -48,7 +48,7 @@ func (c *Controller) observe(ctx context.Context, a *v1alpha1.App, m made, numbe
 		loopback = diagnose.OnlyOnLoopback(&ev)
 	}
 	s := *a.Status.DeepCopy()
-	s.Selector = labels.SelectorFromSet(managed.AppLabels(a.Name)).String()
+	s.Selector = labels.SelectorFromSet(objectmeta.AppLabels(a.Name)).String()
 	if !ranBefore(a, m) {
 		count(&s, a, m.workload, pods, jobs)
 		s.Phase, s.Diagnosis = phase(a, m, pods, currentRuns(a, jobs), finding), finding.Diagnosis
@@ -105,7 +105,7 @@ func count(s *v1alpha1.Status, a *v1alpha1.App, w client.Object, pods []*corev1.
 	}
 	s.Runs = runs(jobs, pods)
 	if j := newestEnded(jobs); j != nil && a.Spec.Type == runnerapi.TypeJob {
-		s.Finished = j.Annotations[managed.Run]
+		s.Finished = j.Annotations[objectmeta.Run]
 	}
 	for _, pod := range pods {
 		for _, c := range pod.Status.ContainerStatuses {

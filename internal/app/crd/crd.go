@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -44,7 +44,7 @@ func definition(spec, status apiextensions.JSONSchemaProps) *apiextensions.Custo
 	return &apiextensions.CustomResourceDefinition{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiextensions.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: v1alpha1.CRDName, Labels: managed.Labels(),
+			Name: v1alpha1.CRDName, Labels: objectmeta.Labels(),
 			Annotations: map[string]string{v1alpha1.SchemaVersionAnnotation: strconv.Itoa(v1alpha1.SchemaVersion)},
 		},
 		Spec: apiextensions.CustomResourceDefinitionSpec{

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -26,7 +26,7 @@ func SourceYAML() ([]byte, error) {
 	bound(spec.Properties["chart"].Properties["valuesFiles"].Items.Schema, 1024, "")
 	return marshal(&apiextensions.CustomResourceDefinition{
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensions.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
-		ObjectMeta: metav1.ObjectMeta{Name: "sources." + v1alpha1.GroupVersion.Group, Labels: managed.Labels()},
+		ObjectMeta: metav1.ObjectMeta{Name: "sources." + v1alpha1.GroupVersion.Group, Labels: objectmeta.Labels()},
 		Spec: apiextensions.CustomResourceDefinitionSpec{
 			Group: v1alpha1.GroupVersion.Group,
 			Names: apiextensions.CustomResourceDefinitionNames{Kind: "Source", ListKind: "SourceList", Plural: "sources", Singular: "source"},

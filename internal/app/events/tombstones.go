@@ -17,7 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // tombstonesName is the ConfigMap, in the agent's namespace, of Apps whose end is still to be
@@ -150,10 +150,10 @@ func (g *tombstones) write(ctx context.Context, cm *corev1.ConfigMap, missing bo
 		cm.Data[string(uid)] = string(raw)
 	}
 	if missing {
-		cm.ObjectMeta = metav1.ObjectMeta{Namespace: g.namespace, Name: tombstonesName, Labels: managed.Labels()}
-		return g.client.Create(ctx, cm, client.FieldOwner(managed.FieldManager))
+		cm.ObjectMeta = metav1.ObjectMeta{Namespace: g.namespace, Name: tombstonesName, Labels: objectmeta.Labels()}
+		return g.client.Create(ctx, cm, client.FieldOwner(objectmeta.FieldManager))
 	}
-	return g.client.Update(ctx, cm, client.FieldOwner(managed.FieldManager))
+	return g.client.Update(ctx, cm, client.FieldOwner(objectmeta.FieldManager))
 }
 
 // decodeTombstones skips entries that are not events: any client may have edited the ConfigMap.

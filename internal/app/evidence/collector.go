@@ -18,7 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/podport"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -73,7 +73,7 @@ func (c *Collector) Collect(ctx context.Context, a *v1alpha1.App, w client.Objec
 			c.eventWatches.await(a.Key(), of, version, reasons)
 		},
 	}
-	all := health.Workload{Object: w, Pods: pods, Jobs: jobs, Labels: managed.AppLabels(a.Name), Since: a.Status.LastTransition}
+	all := health.Workload{Object: w, Pods: pods, Jobs: jobs, Labels: objectmeta.AppLabels(a.Name), Since: a.Status.LastTransition}
 	if a.Spec.Autoscaling != nil {
 		h := &autoscalingv2.HorizontalPodAutoscaler{}
 		if err := c.store.Cached.Get(ctx, client.ObjectKeyFromObject(a), h); client.IgnoreNotFound(err) != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -23,7 +23,7 @@ type optionalKind interface {
 
 // readGatewayAPI makes the caches of the kinds of the Gateway API.
 func (t *Router) readGatewayAPI(from store.Sources) {
-	t.httpRoutes = store.NewOptional(store.HTTPRouteKind, labels.SelectorFromSet(managed.Labels()), from, t.routed, t.log)
+	t.httpRoutes = store.NewOptional(store.HTTPRouteKind, labels.SelectorFromSet(objectmeta.Labels()), from, t.routed, t.log)
 	t.grants = store.NewOptional(store.ReferenceGrantKind, nil, from, t.routed, t.log)
 }
 

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
@@ -104,7 +104,7 @@ type Leadership struct {
 // Identity returns the name of this replica's leadership. It returns an error if another replica
 // leads by now.
 func (l *Election) Identity(ctx context.Context, r *Term) (Leadership, error) {
-	lease, err := l.leases.Leases(l.namespace).Get(ctx, managed.FieldManager, metav1.GetOptions{})
+	lease, err := l.leases.Leases(l.namespace).Get(ctx, objectmeta.FieldManager, metav1.GetOptions{})
 	if err != nil {
 		return Leadership{}, fmt.Errorf("read the lease of the agent's replicas: %w", err)
 	}
@@ -141,7 +141,7 @@ func (l *Election) stand(ctx context.Context) (gaveUp bool, err error) {
 	lock := newTermLock(l.leases, l.namespace, l.replica)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: l.duration, RenewDeadline: l.duration * 5 / 8, RetryPeriod: l.duration / 8,
-		ReleaseOnCancel: true, Name: managed.FieldManager,
+		ReleaseOnCancel: true, Name: objectmeta.FieldManager,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				if ctx.Err() == nil { // a late call: the term may have ended and the next begun

@@ -7,7 +7,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // termLock is the lease as one election sees it. The replica that wins it begins a term of its own,
@@ -26,7 +26,7 @@ type termLock struct {
 
 func newTermLock(leases coordinationv1client.LeasesGetter, namespace, replica string) *termLock {
 	return &termLock{Interface: &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: managed.FieldManager}, Client: leases,
+		LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: objectmeta.FieldManager}, Client: leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: replica},
 	}}
 }

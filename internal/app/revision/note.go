@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -25,7 +25,7 @@ const maxNotes = 64 << 10
 
 // notesOf returns the notes of the newest generation and of the one that may come.
 func notesOf(a *v1alpha1.App) []Note {
-	raw := a.Annotations[managed.Notes]
+	raw := a.Annotations[objectmeta.Notes]
 	var notes []Note
 	if len(raw) > maxNotes || json.Unmarshal([]byte(raw), &notes) != nil {
 		return nil
@@ -73,6 +73,6 @@ func setNotes(a *v1alpha1.App, notes []Note) error {
 	if a.Annotations == nil {
 		a.Annotations = map[string]string{}
 	}
-	a.Annotations[managed.Notes] = string(raw)
+	a.Annotations[objectmeta.Notes] = string(raw)
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -93,7 +93,7 @@ func Restored(r *appsv1.ControllerRevision, present runnerapi.AppSpec) (runnerap
 // for writes, which are rare, so they are not cached.
 func (h *History) List(ctx context.Context, a *v1alpha1.App) ([]appsv1.ControllerRevision, error) {
 	var list appsv1.ControllerRevisionList
-	err := h.store.Live.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(managed.AppLabels(a.Name)), client.Limit(maxRevisions))
+	err := h.store.Live.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(objectmeta.AppLabels(a.Name)), client.Limit(maxRevisions))
 	if err != nil {
 		return nil, fmt.Errorf("list the revisions of App %s: %w", a.Key(), err)
 	}
@@ -130,7 +130,7 @@ func (h *History) Keep(ctx context.Context, a *v1alpha1.App) ([]appsv1.Controlle
 	if err != nil {
 		return nil, err
 	}
-	if err := h.store.Live.Create(ctx, r, client.FieldOwner(managed.FieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := h.store.Live.Create(ctx, r, client.FieldOwner(objectmeta.FieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("keep revision %d of App %s: %w", a.Generation, a.Key(), err)
 	}
 	all = append(all, *r)
@@ -163,17 +163,17 @@ func newRevision(a *v1alpha1.App, before, now map[string]any) (*appsv1.Controlle
 	meta := workload.ChildMeta(a)
 	meta.Name = a.Name + ".r" + strconv.FormatInt(a.Generation, 10)
 	n := NoteOf(a, a.Generation)
-	meta.Annotations = map[string]string{managed.Changes: string(changed)}
-	for key, value := range map[string]string{managed.ChangedBy: n.Runner, managed.RequestID: n.RequestID, managed.Commit: n.Commit} {
+	meta.Annotations = map[string]string{objectmeta.Changes: string(changed)}
+	for key, value := range map[string]string{objectmeta.ChangedBy: n.Runner, objectmeta.RequestID: n.RequestID, objectmeta.Commit: n.Commit} {
 		if value != "" {
 			meta.Annotations[key] = value
 		}
 	}
 	if n.Restores > 0 {
-		meta.Annotations[managed.Restores] = strconv.FormatInt(n.Restores, 10)
+		meta.Annotations[objectmeta.Restores] = strconv.FormatInt(n.Restores, 10)
 	}
 	if n.Undone != nil {
-		meta.Annotations[managed.Undid] = strconv.FormatInt(n.Undone.Revision, 10)
+		meta.Annotations[objectmeta.Undid] = strconv.FormatInt(n.Undone.Revision, 10)
 	}
 	return &appsv1.ControllerRevision{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ControllerRevision"},
@@ -214,17 +214,17 @@ func (h *History) Forget(ctx context.Context, a *v1alpha1.App) error {
 // Describe returns a revision as a Runner sees it.
 func Describe(r *appsv1.ControllerRevision) runnerapi.Revision {
 	out := runnerapi.Revision{
-		Revision: r.Revision, CreatedAt: r.CreationTimestamp.Time, Runner: r.Annotations[managed.ChangedBy],
-		RequestID: r.Annotations[managed.RequestID], Commit: r.Annotations[managed.Commit], Changes: []runnerapi.Change{},
+		Revision: r.Revision, CreatedAt: r.CreationTimestamp.Time, Runner: r.Annotations[objectmeta.ChangedBy],
+		RequestID: r.Annotations[objectmeta.RequestID], Commit: r.Annotations[objectmeta.Commit], Changes: []runnerapi.Change{},
 	}
 	if tree, err := decodeContent(r.Data.Raw); err == nil {
 		out.Image, _ = tree["image"].(string)
 	}
-	if raw := r.Annotations[managed.Changes]; raw != "" && json.Unmarshal([]byte(raw), &out.Changes) != nil {
+	if raw := r.Annotations[objectmeta.Changes]; raw != "" && json.Unmarshal([]byte(raw), &out.Changes) != nil {
 		out.Changes = []runnerapi.Change{} // the annotation was edited
 	}
-	out.Restores, _ = strconv.ParseInt(r.Annotations[managed.Restores], 10, 64) // 0 if there is none
-	out.Undid, _ = strconv.ParseInt(r.Annotations[managed.Undid], 10, 64)
+	out.Restores, _ = strconv.ParseInt(r.Annotations[objectmeta.Restores], 10, 64) // 0 if there is none
+	out.Undid, _ = strconv.ParseInt(r.Annotations[objectmeta.Undid], 10, 64)
 	return out
 }
 

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -70,7 +70,7 @@ func FuzzRevision(f *testing.F) {
 	f.Add([]byte(`[]`), ``)
 	f.Fuzz(func(t *testing.T, data []byte, changes string) {
 		r := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: data}}
-		r.Annotations = map[string]string{managed.Changes: changes}
+		r.Annotations = map[string]string{objectmeta.Changes: changes}
 		Describe(r)
 		tree, err := decodeContent(data)
 		if err != nil {
@@ -89,7 +89,7 @@ func FuzzNotes(f *testing.F) {
 	f.Add(`{}`)
 	f.Fuzz(func(t *testing.T, raw string) {
 		a := &v1alpha1.App{}
-		a.Generation, a.Annotations = 3, map[string]string{managed.Notes: raw}
+		a.Generation, a.Annotations = 3, map[string]string{objectmeta.Notes: raw}
 		before := NoteOf(a, 3)
 		if err := AddNote(a, Note{Runner: "me"}); err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -29,7 +29,7 @@ func (w *Writer) change(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 			return err
 		}
 		before := a.DeepCopy()
-		if !managed.Note(a, opts.Command) {
+		if !objectmeta.RecordCommand(a, opts.Command) {
 			return nil
 		}
 		if err := how(a); err != nil {
@@ -37,7 +37,7 @@ func (w *Writer) change(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 		}
 		sign(a, opts.Caller)
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		return w.writer(opts).Patch(ctx, a, patch, client.FieldOwner(managed.FieldManager))
+		return w.writer(opts).Patch(ctx, a, patch, client.FieldOwner(objectmeta.FieldManager))
 	})
 	if err == nil {
 		w.awaitCached(ctx, a, opts)

@@ -19,7 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -103,7 +103,7 @@ func (w *Writer) put(ctx context.Context, key runnerapi.Key, spec runnerapi.AppS
 	if !a.DeletionTimestamp.IsZero() {
 		return nil, beingDeleted(key)
 	}
-	if !managed.Note(a, opts.Command) {
+	if !objectmeta.RecordCommand(a, opts.Command) {
 		return a, nil
 	}
 	if spec, err = kept(a, spec, opts); err != nil {
@@ -156,7 +156,7 @@ func (w *Writer) update(ctx context.Context, a *v1alpha1.App, spec runnerapi.App
 	generation := a.Generation
 	a.Spec = *spec.DeepCopy()
 	sign(a, opts.Caller)
-	if err := w.writer(opts).Update(ctx, a, client.FieldOwner(managed.FieldManager)); err != nil || opts.DryRun {
+	if err := w.writer(opts).Update(ctx, a, client.FieldOwner(objectmeta.FieldManager)); err != nil || opts.DryRun {
 		return err
 	}
 	if a.Generation != generation {
@@ -165,25 +165,25 @@ func (w *Writer) update(ctx context.Context, a *v1alpha1.App, spec runnerapi.App
 	if err := revision.DropNote(a, generation+1); err != nil {
 		return err
 	}
-	return w.store.Cached.Update(ctx, a, client.FieldOwner(managed.FieldManager))
+	return w.store.Cached.Update(ctx, a, client.FieldOwner(objectmeta.FieldManager))
 }
 
 func (w *Writer) create(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) (*v1alpha1.App, error) {
 	a := &v1alpha1.App{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: key.Name, Labels: managed.AppLabels(key.Name), Finalizers: []string{v1alpha1.Finalizer},
+			Namespace: key.Namespace, Name: key.Name, Labels: objectmeta.AppLabels(key.Name), Finalizers: []string{v1alpha1.Finalizer},
 		},
 		Spec: *ptr.To(spec.KeepUnnamed(runnerapi.AppSpec{})).DeepCopy(),
 	}
 	sign(a, opts.Caller)
-	managed.Note(a, opts.Command)
+	objectmeta.RecordCommand(a, opts.Command)
 	if err := w.applier.RefuseOrAdopt(ctx, a, opts); err != nil {
 		return nil, err
 	}
 	if err := revision.AddNote(a, revision.Note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID, Commit: opts.Commit}); err != nil {
 		return nil, err
 	}
-	return a, w.writer(opts).Create(ctx, a, client.FieldOwner(managed.FieldManager))
+	return a, w.writer(opts).Create(ctx, a, client.FieldOwner(objectmeta.FieldManager))
 }
 
 // writer returns the client for a write. A dry run must not make reads wait for a change that never
@@ -200,8 +200,8 @@ func sign(a *v1alpha1.App, caller runnerapi.Caller) {
 	if a.Annotations == nil {
 		a.Annotations = map[string]string{}
 	}
-	a.Annotations[managed.ChangedBy] = caller.Runner
-	a.Annotations[managed.RequestID] = caller.RequestID
+	a.Annotations[objectmeta.ChangedBy] = caller.Runner
+	a.Annotations[objectmeta.RequestID] = caller.RequestID
 }
 
 func deployProblem(err error, key runnerapi.Key) error {

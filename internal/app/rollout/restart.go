@@ -8,7 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -21,7 +21,7 @@ func (w *Writer) Restart(ctx context.Context, key runnerapi.Key, opts runnerapi.
 			return problem.Errorf(problem.Invalid, "wait for its next run; a run under way ends by itself",
 				"App %s is a CronJob, which has no pods that could be restarted", key)
 		}
-		metav1.SetMetaDataAnnotation(&a.ObjectMeta, managed.RestartedAt, w.now().UTC().Format(time.RFC3339Nano))
+		metav1.SetMetaDataAnnotation(&a.ObjectMeta, objectmeta.RestartedAt, w.now().UTC().Format(time.RFC3339Nano))
 		return nil
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -34,7 +34,7 @@ func (w *Writer) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.R
 		if !a.DeletionTimestamp.IsZero() {
 			return beingDeleted(key)
 		}
-		if !managed.Note(a, opts.Command) {
+		if !objectmeta.RecordCommand(a, opts.Command) {
 			return nil
 		}
 		all, err := w.history.Keep(ctx, a)

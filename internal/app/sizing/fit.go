@@ -17,7 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -126,7 +126,7 @@ func (s *Sizer) resizePod(ctx context.Context, pod *corev1.Pod, container string
 	}
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err = s.store.Live.SubResource("resize").Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch),
-		&client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{FieldManager: managed.FieldManager}})
+		&client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{FieldManager: objectmeta.FieldManager}})
 	switch {
 	case err == nil:
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -31,13 +31,13 @@ type use struct{ cpu, memory int64 } // thousandths of a core, bytes
 
 // usage asks metrics-server for the pods of some Apps of one namespace.
 func (s *Sizer) usage(ctx context.Context, namespace string, apps ...string) (map[string]podUse, error) {
-	of, err := labels.NewRequirement(managed.App, selection.In, apps)
+	of, err := labels.NewRequirement(objectmeta.App, selection.In, apps)
 	if err != nil {
 		return nil, err
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(store.PodMetricsKind.GroupVersion().WithKind(store.PodMetricsKind.Kind + "List"))
-	selector := labels.SelectorFromSet(managed.Labels()).Add(*of)
+	selector := labels.SelectorFromSet(objectmeta.Labels()).Add(*of)
 	if err := s.store.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, noUsage(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -82,7 +82,7 @@ func (s *Store) GetLive(ctx context.Context, key runnerapi.Key) (*v1alpha1.App, 
 // Pods returns the pods of an App, including those of its older specs.
 func (s *Store) Pods(ctx context.Context, a *v1alpha1.App) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	if err := s.Cached.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(managed.AppLabels(a.Name))); err != nil {
+	if err := s.Cached.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(objectmeta.AppLabels(a.Name))); err != nil {
 		return nil, fmt.Errorf("list the pods of App %s: %w", a.Key(), err)
 	}
 	var pods []*corev1.Pod

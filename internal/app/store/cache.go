@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // NewScheme returns a scheme with only the kinds that the agent handles.
@@ -83,7 +83,7 @@ const gatewayAPI = "gateway.networking.k8s.io"
 // CacheOptions keeps in memory only objects with the agent's label, and of those only what is read.
 // Secrets and ConfigMaps are never cached. If namespaces are given, only those are watched.
 func CacheOptions(namespaces []string) cache.Options {
-	marked := labels.SelectorFromSet(managed.Labels())
+	marked := labels.SelectorFromSet(objectmeta.Labels())
 	byObject := map[client.Object]cache.ByObject{
 		&v1alpha1.App{}:      {},
 		&corev1.Namespace{}:  {Label: marked},

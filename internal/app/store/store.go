@@ -14,15 +14,15 @@ import (
 	crevent "sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // Store reads Apps and their pods, and reports that they changed.
 type Store struct {
-	Cached client.Client // reads from the cache, never older than its own writes
-	Live   client.Client // reads from the API server
-	Scope  managed.Scope // where Apps may be
+	Cached client.Client    // reads from the cache, never older than its own writes
+	Live   client.Client    // reads from the API server
+	Scope  objectmeta.Scope // where Apps may be
 	log    zerolog.Logger
 	now    func() time.Time
 	ready  atomic.Bool
@@ -31,7 +31,7 @@ type Store struct {
 }
 
 // New returns a Store that is not ready yet.
-func New(cached, live client.Client, scope managed.Scope, log zerolog.Logger, now func() time.Time) *Store {
+func New(cached, live client.Client, scope objectmeta.Scope, log zerolog.Logger, now func() time.Time) *Store {
 	return &Store{
 		Cached: cached, Live: live, Scope: scope, log: log, now: now,
 		resync: make(chan crevent.TypedGenericEvent[*v1alpha1.App]),
@@ -66,7 +66,7 @@ func (s *Store) PatchStatus(ctx context.Context, key runnerapi.Key, uid types.UI
 		return err
 	}
 	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err = s.Cached.Status().Patch(ctx, a, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(managed.FieldManager))
+	err = s.Cached.Status().Patch(ctx, a, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objectmeta.FieldManager))
 	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // it has another UID
 		return nil
 	}

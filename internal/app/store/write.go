@@ -12,7 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // DeleteOwn deletes exactly this object if it is the App's.
@@ -38,15 +38,15 @@ func (s *Store) Delete(ctx context.Context, o client.Object, how metav1.Deletion
 func (s *Store) Record(ctx context.Context, a *v1alpha1.App, reason, message string) {
 	now := metav1.NewTime(s.now())
 	ev := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, GenerateName: a.Name + "-", Labels: managed.AppLabels(a.Name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, GenerateName: a.Name + "-", Labels: objectmeta.AppLabels(a.Name)},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind, Namespace: a.Namespace, Name: a.Name, UID: a.UID,
 		},
 		Type: corev1.EventTypeNormal, Reason: reason, Message: message[:min(len(message), maxEventMessage)],
-		Source: corev1.EventSource{Component: managed.FieldManager}, ReportingController: managed.FieldManager,
+		Source: corev1.EventSource{Component: objectmeta.FieldManager}, ReportingController: objectmeta.FieldManager,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
-	if err := s.Live.Create(ctx, ev, client.FieldOwner(managed.FieldManager)); err != nil {
+	if err := s.Live.Create(ctx, ev, client.FieldOwner(objectmeta.FieldManager)); err != nil {
 		s.log.Warn().Err(err).Str("namespace", a.Namespace).Str("app", a.Name).Str("reason", reason).
 			Msg("an event could not be recorded")
 	}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -196,7 +196,7 @@ func (a *App) Observed() bool {
 func (a *App) Key() runnerapi.Key { return runnerapi.Key{Namespace: a.Namespace, Name: a.Name} }
 
 // RestartedAt returns when the App was last asked to restart, or empty.
-func (a *App) RestartedAt() string { return a.Annotations[managed.RestartedAt] }
+func (a *App) RestartedAt() string { return a.Annotations[objectmeta.RestartedAt] }
 
 // HasMade reports whether the agent made an object for the App's current spec. If it did and the
 // object is gone, another client deleted it.

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // Adoption is what an App has taken over or is about to take over. It is recorded on the App, so
@@ -21,7 +21,7 @@ type Adoption struct {
 
 // AdoptionOf returns the App's record. An unreadable record counts as none.
 func AdoptionOf(a *v1alpha1.App) (noted Adoption) {
-	if json.Unmarshal([]byte(a.Annotations[managed.Adopted]), &noted) != nil {
+	if json.Unmarshal([]byte(a.Annotations[objectmeta.Adopted]), &noted) != nil {
 		return Adoption{}
 	}
 	return noted

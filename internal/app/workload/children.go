@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -38,7 +38,7 @@ const (
 // by which Kubernetes deletes it after the App.
 func ChildMeta(a *v1alpha1.App) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Namespace: a.Namespace, Name: a.Name, Labels: managed.AppLabels(a.Name),
+		Namespace: a.Namespace, Name: a.Name, Labels: objectmeta.AppLabels(a.Name),
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(a, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))},
 	}
 }

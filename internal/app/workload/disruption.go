@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 const defaultCPUPercent = 80
@@ -24,7 +24,7 @@ func budget(a *v1alpha1.App) *policyv1.PodDisruptionBudget {
 		ObjectMeta: ChildMeta(a),
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: amount(spec.MinAvailable), MaxUnavailable: amount(spec.MaxUnavailable),
-			Selector:                   &metav1.LabelSelector{MatchLabels: managed.AppLabels(a.Name)},
+			Selector:                   &metav1.LabelSelector{MatchLabels: objectmeta.AppLabels(a.Name)},
 			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -94,7 +94,7 @@ func claims(a *v1alpha1.App) []corev1.PersistentVolumeClaim {
 		}
 		size, _ := Quantity(v.Claim.Size)
 		claim := corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Name: v.Name, Labels: managed.AppLabels(a.Name)},
+			ObjectMeta: metav1.ObjectMeta{Name: v.Name, Labels: objectmeta.AppLabels(a.Name)},
 			Spec: corev1.PersistentVolumeClaimSpec{
 				AccessModes: []corev1.PersistentVolumeAccessMode{mode},
 				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},

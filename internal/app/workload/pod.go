@@ -10,13 +10,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func podTemplate(a *v1alpha1.App) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: managed.AppLabels(a.Name)},
+		ObjectMeta: metav1.ObjectMeta{Labels: objectmeta.AppLabels(a.Name)},
 		Spec: corev1.PodSpec{
 			Containers:                    []corev1.Container{containerOf(a)},
 			AutomountServiceAccountToken:  ptr.To(false),
@@ -30,12 +30,12 @@ func podTemplate(a *v1alpha1.App) corev1.PodTemplateSpec {
 	}
 	maps.Copy(t.Labels, a.Spec.PodLabels)
 	maps.Copy(t.Labels, AdoptionOf(a).Selector)
-	maps.Copy(t.Labels, managed.AppLabels(a.Name)) // a spec cannot override these
+	maps.Copy(t.Labels, objectmeta.AppLabels(a.Name)) // a spec cannot override these
 	if len(a.Spec.PodAnnotations) > 0 {
 		t.Annotations = maps.Clone(a.Spec.PodAnnotations)
 	}
 	setMetrics(&t, a.Spec.Metrics)
-	for _, mark := range []string{managed.RestartedAt, managed.Contents} {
+	for _, mark := range []string{objectmeta.RestartedAt, objectmeta.Contents} {
 		if value := a.Annotations[mark]; value != "" {
 			metav1.SetMetaDataAnnotation(&t.ObjectMeta, mark, value)
 		}
@@ -168,7 +168,7 @@ func spread(a *v1alpha1.App) []corev1.TopologySpreadConstraint {
 	for _, key := range over {
 		out = append(out, corev1.TopologySpreadConstraint{
 			MaxSkew: orDefault(s.MaxSkew, 1), TopologyKey: key, WhenUnsatisfiable: when,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: managed.AppLabels(a.Name)},
+			LabelSelector: &metav1.LabelSelector{MatchLabels: objectmeta.AppLabels(a.Name)},
 		})
 	}
 	return out

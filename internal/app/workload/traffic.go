@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -25,7 +25,7 @@ func service(a *v1alpha1.App) *corev1.Service {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: ChildMeta(a),
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, Selector: managed.AppLabels(a.Name),
+			Type: corev1.ServiceTypeClusterIP, Selector: objectmeta.AppLabels(a.Name),
 		},
 	}
 	if adopted := AdoptionOf(a).Service; len(adopted) > 0 { // the pods from before the adoption are still there
@@ -52,7 +52,7 @@ func headless(a *v1alpha1.App) *corev1.Service {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: ChildMeta(a),
 		Spec: corev1.ServiceSpec{
-			ClusterIP: corev1.ClusterIPNone, Selector: managed.AppLabels(a.Name), PublishNotReadyAddresses: true,
+			ClusterIP: corev1.ClusterIPNone, Selector: objectmeta.AppLabels(a.Name), PublishNotReadyAddresses: true,
 		},
 	}
 	s.Name = headlessName(a.Name)

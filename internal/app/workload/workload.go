@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -39,7 +39,7 @@ func selectorOf(a *v1alpha1.App) *metav1.LabelSelector {
 	if adopted := AdoptionOf(a).Selector; len(adopted) > 0 { // it cannot be changed
 		return &metav1.LabelSelector{MatchLabels: adopted}
 	}
-	return &metav1.LabelSelector{MatchLabels: managed.AppLabels(a.Name)}
+	return &metav1.LabelSelector{MatchLabels: objectmeta.AppLabels(a.Name)}
 }
 
 // minReady returns how long a pod must run before it counts.
@@ -149,7 +149,7 @@ func cronJob(a *v1alpha1.App) *batchv1.CronJob {
 			SuccessfulJobsHistoryLimit: ptr.To[int32](keptRuns), FailedJobsHistoryLimit: ptr.To[int32](keptRuns),
 			JobTemplate: batchv1.JobTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
-					Labels: managed.AppLabels(a.Name), Annotations: map[string]string{managed.Run: RunKey(a)},
+					Labels: objectmeta.AppLabels(a.Name), Annotations: map[string]string{objectmeta.Run: RunKey(a)},
 				},
 				Spec: jobSpec(a),
 			},
@@ -189,7 +189,7 @@ func PipelineJob(a *v1alpha1.App, spec runnerapi.PipelineJob) *batchv1.Job {
 	alone := &v1alpha1.App{ObjectMeta: a.ObjectMeta, Spec: a.Spec.JobSpec(spec).AppSpec()}
 	j := Job(alone)
 	j.Name = PipelineJobName(a, spec)
-	j.Annotations = map[string]string{managed.Run: RunKey(a)}
+	j.Annotations = map[string]string{objectmeta.Run: RunKey(a)}
 	return j
 }
 

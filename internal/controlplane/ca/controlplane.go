@@ -16,9 +16,9 @@ func (c Issuer) ControlPlane(id *url.URL, ttl time.Duration) (*tls.Certificate, 
 	return c.own(&x509.Certificate{URIs: []*url.URL{id}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, ttl, reasonRefresh)
 }
 
-// Node issues the certificate with which one of several control planes connects to the others, as
+// Peer issues the certificate with which one of several control planes connects to the others, as
 // client and as server of that name.
-func (c Issuer) Node(id *url.URL, serverName string, ttl time.Duration) (*tls.Certificate, error) {
+func (c Issuer) Peer(id *url.URL, serverName string, ttl time.Duration) (*tls.Certificate, error) {
 	return c.own(&x509.Certificate{
 		URIs: []*url.URL{id}, DNSNames: []string{serverName},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},

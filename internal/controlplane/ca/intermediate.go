@@ -31,8 +31,8 @@ type Domains struct {
 	Agents string // of the agents' server names
 }
 
-// nodes is the domain of the control planes' names among each other.
-func (d Domains) nodes() string { return "controlplane." + d.Trust }
+// peers is the domain of the control planes' names among each other.
+func (d Domains) peers() string { return "controlplane." + d.Trust }
 
 // authority is a root CA with the intermediate CAs that it has signed, the newest first. The root's
 // key is nil while it is kept elsewhere, an intermediate's once it was replaced twice.
@@ -149,7 +149,7 @@ func (d Domains) constrain(template *x509.Certificate, role string) {
 	case RoleAgent:
 		template.PermittedDNSDomains = []string{d.Agents}
 	case RoleControlPlane:
-		template.PermittedDNSDomains = []string{d.nodes()}
+		template.PermittedDNSDomains = []string{d.peers()}
 	default: // Runners and operators are no servers
 		template.ExtKeyUsage = []x509.ExtKeyUsage{client}
 	}

@@ -17,8 +17,8 @@ const serverTTL = 90 * 24 * time.Hour
 // makeAgain is how long a certificate that could not be replaced is used before the next attempt.
 const makeAgain = time.Minute
 
-// nodeTTL is the life of the certificate for other control planes.
-const nodeTTL = time.Hour
+// peerTTL is the life of the certificate for other control planes.
+const peerTTL = time.Hour
 
 // ServerCertificate is the control plane's own certificate. It is created on demand, and again
 // before it expires, so that no restart is needed.
@@ -42,9 +42,9 @@ func NewServerCertificate(c *CA, names []string) *ServerCertificate {
 	return &ServerCertificate{ca: c, ttl: serverTTL, make: func() (*tls.Certificate, error) { return c.Server(names, serverTTL) }}
 }
 
-// NewNodeCertificate returns a certificate for connections of other control planes: see CA.Node.
-func NewNodeCertificate(c *CA, id *url.URL, serverName string) *ServerCertificate {
-	return &ServerCertificate{ca: c, ttl: nodeTTL, make: func() (*tls.Certificate, error) { return c.Node(id, serverName, nodeTTL) }}
+// NewPeerCertificate returns a certificate for connections of other control planes: see CA.Peer.
+func NewPeerCertificate(c *CA, id *url.URL, serverName string) *ServerCertificate {
+	return &ServerCertificate{ca: c, ttl: peerTTL, make: func() (*tls.Certificate, error) { return c.Peer(id, serverName, peerTTL) }}
 }
 
 // Get implements tls.Config.GetCertificate.

@@ -26,7 +26,7 @@ func (d Directory) ServerName(agentID string) string { return agentID + "." + d.
 
 // Announced returns an agent as it is announced, without its hosts.
 func (d Directory) Announced(a store.Agent) announce.Agent {
-	edges := store.Edges(a.EdgeAddress)
+	edges := store.SplitEdges(a.EdgeAddress)
 	endpoints := make([]announce.Endpoint, len(edges))
 	for i, edge := range edges {
 		endpoints[i] = announce.Endpoint{Address: edge, ServerName: d.ServerName(a.ID)}
@@ -92,7 +92,7 @@ func (d Directory) Relabel(ctx context.Context, tx *store.Tx, before, after stor
 	if err := d.Write(ctx, tx, announce.AgentUpdated, after, at); err != nil {
 		return err
 	}
-	return tx.AddNews(ctx, after.ID)
+	return tx.RequestRefresh(ctx, after.ID)
 }
 
 // CapacityOf returns a capacity as it is announced.

@@ -96,7 +96,7 @@ func (n *Refresher) lookAtAll() {
 
 // Begin is called before agents can connect: agents get earlier news when they connect.
 func (n *Refresher) Begin(ctx context.Context) (err error) {
-	n.last, err = n.store.LastNews(ctx)
+	n.last, err = n.store.LastRefresh(ctx)
 	return err
 }
 
@@ -134,7 +134,7 @@ func (n *Refresher) Run(ctx context.Context) error {
 func (n *Refresher) news(ctx context.Context) (agents []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
-	list, err := n.store.NewsAfter(ctx, n.last)
+	list, err := n.store.RefreshesAfter(ctx, n.last)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (n *Refresher) TellAll(ctx context.Context) {
 		n.lookAtAll()
 		return
 	}
-	err := n.store.Update(ctx, func(tx *store.Tx) error { return tx.AddNews(ctx, store.EveryAgent) })
+	err := n.store.Update(ctx, func(tx *store.Tx) error { return tx.RequestRefresh(ctx, store.EveryAgent) })
 	if err != nil {
 		n.log.Warn().Err(err).Msg("refresh requests to agents failed; they learn the news with their next heartbeats")
 		return

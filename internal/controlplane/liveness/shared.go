@@ -8,8 +8,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// nodeRemembered is how long it is known whose agents a control plane had that is gone.
-const nodeRemembered = 2 * time.Minute
+// peerRemembered is how long it is known whose agents a control plane had that is gone.
+const peerRemembered = 2 * time.Minute
 
 // Shared decides which agents are online if there are several control planes, as liveness
 // does if there is one. It uses what all of them have written. Only the leading control plane runs
@@ -30,7 +30,7 @@ func (c *Shared) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		c.take(ctx)
-		if time.Since(began) > nodeRemembered { // the last leader may have had no time for it
+		if time.Since(began) > peerRemembered { // the last leader may have had no time for it
 			c.forgetLost(ctx)
 		}
 		select {
@@ -97,7 +97,7 @@ func (c *Shared) until(m store.Misplaced, now time.Time) time.Time {
 func (c *Shared) forgetLost(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
-	n, err := c.store.RemoveNodes(ctx, nodeRemembered)
+	n, err := c.store.RemovePeers(ctx, peerRemembered)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		c.log.Error().Err(err).Msg("control planes that are gone were not removed")

@@ -58,10 +58,10 @@ func (a *Releases) Offer(ctx context.Context, opts ReleaseOptions) (store.Releas
 			return err
 		}
 		if len(offer.Agents) == 0 {
-			return tx.AddNews(ctx, store.EveryAgent)
+			return tx.RequestRefresh(ctx, store.EveryAgent)
 		}
 		for _, id := range offer.Agents {
-			if err := tx.AddNews(ctx, id); err != nil {
+			if err := tx.RequestRefresh(ctx, id); err != nil {
 				return err
 			}
 		}

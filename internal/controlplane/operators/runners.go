@@ -48,7 +48,7 @@ func (a *Runners) revoke(ctx context.Context, tx *store.Tx, r store.Runner) erro
 	if err := tx.RevokeCertificate(ctx, r, a.now()); err != nil {
 		return err
 	}
-	return tx.AddNews(ctx, store.EveryAgent)
+	return tx.RequestRefresh(ctx, store.EveryAgent)
 }
 
 // DefaultRunnerTTL is how long a Runner's certificate is valid. The Runner renews it itself.
@@ -142,7 +142,7 @@ func (a *Runners) Issue(ctx context.Context, opts RunnerOptions) (credentials.Cr
 		return credentials.Credentials{}, err
 	}
 	return credentials.Credentials{
-		Runner: opts.Name, ControlPlane: at.API, Edge: store.Edges(at.Edge)[0], AgentsDomain: at.AgentsDomain, TrustDomain: at.TrustDomain,
+		Runner: opts.Name, ControlPlane: at.API, Edge: store.SplitEdges(at.Edge)[0], AgentsDomain: at.AgentsDomain, TrustDomain: at.TrustDomain,
 		CA: string(a.ca.Bundle()), Certificate: issued.Certificate, Key: string(key), Broker: broker,
 	}, nil
 }

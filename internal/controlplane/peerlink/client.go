@@ -53,14 +53,14 @@ func (c *Client) Close() {
 // Handover connects conn with an agent at the control plane of that name and address, and owns it
 // from then on. On an error the caller still owns it. The errors include the other control plane's
 // server.ErrNotConnected and server.ErrBusy.
-func (c *Client) Handover(ctx context.Context, node, address, agentID string, conn net.Conn) error {
-	far, err := c.dial(ctx, node, address)
+func (c *Client) Handover(ctx context.Context, peer, address, agentID string, conn net.Conn) error {
+	far, err := c.dial(ctx, peer, address)
 	if err != nil {
-		return fmt.Errorf("control plane %s at %s: %w", node, address, err)
+		return fmt.Errorf("control plane %s at %s: %w", peer, address, err)
 	}
 	if err := ask(ctx, far, request{Runner, agentID, addrPort(conn.RemoteAddr())}); err != nil {
 		_ = far.Close()
-		return fmt.Errorf("control plane %s at %s: %w", node, address, err)
+		return fmt.Errorf("control plane %s at %s: %w", peer, address, err)
 	}
 	c.relays.Go(func() { c.relay(conn, far) })
 	return nil
@@ -68,14 +68,14 @@ func (c *Client) Handover(ctx context.Context, node, address, agentID string, co
 
 // DialPublic returns a connection of public traffic to an agent at the control plane of that name
 // and address. The errors are those of Handover.
-func (c *Client) DialPublic(ctx context.Context, node, address, agentID string) (net.Conn, error) {
-	far, err := c.dial(ctx, node, address)
+func (c *Client) DialPublic(ctx context.Context, peer, address, agentID string) (net.Conn, error) {
+	far, err := c.dial(ctx, peer, address)
 	if err != nil {
-		return nil, fmt.Errorf("control plane %s at %s: %w", node, address, err)
+		return nil, fmt.Errorf("control plane %s at %s: %w", peer, address, err)
 	}
 	if err := ask(ctx, far, request{Public, agentID, addrPort(far.LocalAddr())}); err != nil {
 		_ = far.Close()
-		return nil, fmt.Errorf("control plane %s at %s: %w", node, address, err)
+		return nil, fmt.Errorf("control plane %s at %s: %w", peer, address, err)
 	}
 	return &dialled{far, context.AfterFunc(c.life, func() { _ = far.Close() })}, nil //nolint:contextcheck // it lives as long as the Client
 }
@@ -92,7 +92,7 @@ func (d *dialled) Close() error {
 	return d.Conn.Close()
 }
 
-func (c *Client) dial(ctx context.Context, node, address string) (*tls.Conn, error) {
+func (c *Client) dial(ctx context.Context, peer, address string) (*tls.Conn, error) {
 	cfg, err := c.cfg.TLS()
 	if err != nil {
 		return nil, err
@@ -101,10 +101,10 @@ func (c *Client) dial(ctx context.Context, node, address string) (*tls.Conn, err
 	if len(cfg.NextProtos) == 0 {
 		cfg.NextProtos = []string{alpn}
 	}
-	cfg.ServerName = ServerName(c.cfg.TrustDomain, node)
+	cfg.ServerName = ServerName(c.cfg.TrustDomain, peer)
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
 		got, err := nodeOf(cs, c.cfg.TrustDomain)
-		if err == nil && got != node {
+		if err == nil && got != peer {
 			err = fmt.Errorf("it is control plane %s", got)
 		}
 		return err

@@ -58,9 +58,9 @@ func (g *Gateways) ForGateway() (*tls.Config, error) {
 	return g.config(&url.URL{Scheme: "spiffe", Host: g.trustDomain, Path: "/gateway"}, "")
 }
 
-// ForNode returns the configuration of a control plane.
-func (g *Gateways) ForNode(node string) (*tls.Config, error) {
-	return g.config(URI(g.trustDomain, node), ServerName(g.trustDomain, node))
+// ForPeer returns the configuration of a control plane.
+func (g *Gateways) ForPeer(peer string) (*tls.Config, error) {
+	return g.config(URI(g.trustDomain, peer), ServerName(g.trustDomain, peer))
 }
 
 // config is called for one identity alone.

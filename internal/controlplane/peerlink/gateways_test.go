@@ -26,7 +26,7 @@ func TestAGatewayReachesThePublicKindAlone(t *testing.T) {
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	node := link(1)
+	peer := link(1)
 	var echoing sync.WaitGroup
 	echo := func(_ context.Context, _ string, conn net.Conn) error {
 		echoing.Go(func() {
@@ -36,7 +36,7 @@ func TestAGatewayReachesThePublicKindAlone(t *testing.T) {
 		return nil
 	}
 	s := NewServer(ServerConfig{
-		TrustDomain: domain, TLS: trusting(c, nodeCert(c, "b")), GatewayTLS: func() (*tls.Config, error) { return node.ForNode("b") },
+		TrustDomain: domain, TLS: trusting(c, peerCert(c, "b")), GatewayTLS: func() (*tls.Config, error) { return peer.ForPeer("b") },
 		Handover: echo, Public: echo, Log: zerolog.Nop(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -72,6 +72,6 @@ func TestAGatewayReachesThePublicKindAlone(t *testing.T) {
 	require.Error(t, err, "another key")
 	_, err = gateway(1).DialPublic(t.Context(), "a", address, "agent1")
 	require.Error(t, err, "another control plane")
-	_, err = newClient(t, c, nodeCert(c, "a")).DialPublic(t.Context(), "b", address, "agent1")
+	_, err = newClient(t, c, peerCert(c, "a")).DialPublic(t.Context(), "b", address, "agent1")
 	require.NoError(t, err, "control planes have their own certificates")
 }

@@ -95,20 +95,20 @@ func readText(in io.Reader) (string, error) {
 const rolePath = "/controlplane/"
 
 // URI returns the SPIFFE ID of a control plane among others.
-func URI(trustDomain, node string) *url.URL {
-	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: rolePath + node}
+func URI(trustDomain, peer string) *url.URL {
+	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: rolePath + peer}
 }
 
 // ServerName returns a control plane's name in TLS, which is not in any DNS.
-func ServerName(trustDomain, node string) string { return node + ".controlplane." + trustDomain }
+func ServerName(trustDomain, peer string) string { return peer + ".controlplane." + trustDomain }
 
 // nodeOf returns the control plane that a verified certificate names.
 func nodeOf(cs tls.ConnectionState, trustDomain string) (string, error) {
 	if len(cs.PeerCertificates) > 0 {
 		leaf := cs.PeerCertificates[0]
 		if len(leaf.URIs) == 1 && leaf.URIs[0].Scheme == "spiffe" && leaf.URIs[0].Host == trustDomain {
-			if node, ok := strings.CutPrefix(leaf.URIs[0].Path, rolePath); ok && node != "" {
-				return node, nil
+			if peer, ok := strings.CutPrefix(leaf.URIs[0].Path, rolePath); ok && peer != "" {
+				return peer, nil
 			}
 		}
 	}

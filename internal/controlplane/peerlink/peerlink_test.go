@@ -46,19 +46,19 @@ func trusting(c *ca.CA, cert func() (*tls.Certificate, error)) func() (*tls.Conf
 	}
 }
 
-func nodeCert(c *ca.CA, node string) func() (*tls.Certificate, error) {
+func peerCert(c *ca.CA, peer string) func() (*tls.Certificate, error) {
 	return func() (*tls.Certificate, error) {
-		return c.Node(URI(domain, node), ServerName(domain, node), time.Hour)
+		return c.Peer(URI(domain, peer), ServerName(domain, peer), time.Hour)
 	}
 }
 
-// startServer serves as node b, until the test ends.
+// startServer serves as peer b, until the test ends.
 func startServer(t *testing.T, c *ca.CA, to Handover, change ...func(*ServerConfig)) (address string, limited *limit.Listener) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	limited = limit.Listen(ln, limit.Config{})
-	cfg := ServerConfig{TrustDomain: domain, TLS: trusting(c, nodeCert(c, "b")), Handover: to, Log: zerolog.Nop()}
+	cfg := ServerConfig{TrustDomain: domain, TLS: trusting(c, peerCert(c, "b")), Handover: to, Log: zerolog.Nop()}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -107,7 +107,7 @@ func TestAConnectionIsHandedOn(t *testing.T) {
 		return nil
 	})
 	near, far := runner(t)
-	require.NoError(t, newClient(t, c, nodeCert(c, "a")).Handover(t.Context(), "b", address, "agent1", far))
+	require.NoError(t, newClient(t, c, peerCert(c, "a")).Handover(t.Context(), "b", address, "agent1", far))
 	assert.Equal(t, "agent1", agent)
 	assert.Equal(t, near.LocalAddr().String(), from.String())
 	sent := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
@@ -127,7 +127,7 @@ func TestWhatTheOtherSaysIsHeard(t *testing.T) {
 	c := newCA(t)
 	answers := map[string]error{"away": server.ErrNotConnected, "busy": server.ErrBusy, "broken": errors.New("secret detail")}
 	address, _ := startServer(t, c, func(_ context.Context, id string, _ net.Conn) error { return answers[id] })
-	client := newClient(t, c, nodeCert(c, "a"))
+	client := newClient(t, c, peerCert(c, "a"))
 	near, far := runner(t)
 	require.ErrorIs(t, client.Handover(t.Context(), "b", address, "away", far), server.ErrNotConnected)
 	require.ErrorIs(t, client.Handover(t.Context(), "b", address, "busy", far), server.ErrBusy)
@@ -149,21 +149,21 @@ func TestControlPlanesVerifyEachOther(t *testing.T) {
 	})
 	spiffe := func(path string) *url.URL { return &url.URL{Scheme: "spiffe", Host: domain, Path: path} }
 	for what, cert := range map[string]func() (*tls.Certificate, error){
-		"another CA's":                        nodeCert(stranger, "a"),
-		"an agent's":                          func() (*tls.Certificate, error) { return c.Node(spiffe("/agent/a"), "a", time.Hour) },
+		"another CA's":                        peerCert(stranger, "a"),
+		"an agent's":                          func() (*tls.Certificate, error) { return c.Peer(spiffe("/agent/a"), "a", time.Hour) },
 		"a Runner's":                          func() (*tls.Certificate, error) { return c.ControlPlane(spiffe("/runner/a"), time.Hour) },
 		"the one that sends refresh requests": func() (*tls.Certificate, error) { return c.ControlPlane(spiffe("/controlplane"), time.Hour) },
-		"one without a name":                  func() (*tls.Certificate, error) { return c.Node(spiffe("/controlplane/"), "a", time.Hour) },
-		"another trust domain's":              func() (*tls.Certificate, error) { return c.Node(URI("example.org", "a"), "a", time.Hour) },
-		"one that has ended":                  func() (*tls.Certificate, error) { return c.Node(URI(domain, "a"), "a", -time.Minute) },
+		"one without a name":                  func() (*tls.Certificate, error) { return c.Peer(spiffe("/controlplane/"), "a", time.Hour) },
+		"another trust domain's":              func() (*tls.Certificate, error) { return c.Peer(URI("example.org", "a"), "a", time.Hour) },
+		"one that has ended":                  func() (*tls.Certificate, error) { return c.Peer(URI(domain, "a"), "a", -time.Minute) },
 	} {
 		_, far := runner(t)
 		require.Error(t, newClient(t, c, cert).Handover(t.Context(), "b", address, "agent1", far), what)
 	}
 	_, far := runner(t)
-	err := newClient(t, c, nodeCert(c, "a")).Handover(t.Context(), "c", address, "agent1", far)
+	err := newClient(t, c, peerCert(c, "a")).Handover(t.Context(), "c", address, "agent1", far)
 	require.ErrorContains(t, err, "certificate is valid for b.controlplane."+domain)
-	err = newClient(t, stranger, nodeCert(c, "a")).Handover(t.Context(), "b", address, "agent1", far)
+	err = newClient(t, stranger, peerCert(c, "a")).Handover(t.Context(), "b", address, "agent1", far)
 	require.ErrorContains(t, err, "unknown authority")
 	await.Until(t, "no connection is left", func() bool { return limited.Stats().Open == 0 })
 }
@@ -193,7 +193,7 @@ func TestAControlPlaneReportsItself(t *testing.T) {
 	address, limited := startServer(t, c, noHandover, func(cfg *ServerConfig) {
 		cfg.Report = func(context.Context) Replica { return report }
 	})
-	client := newClient(t, c, nodeCert(c, "a"))
+	client := newClient(t, c, peerCert(c, "a"))
 	got, err := client.Replica(t.Context(), "b", address)
 	require.NoError(t, err)
 	assert.Equal(t, report, got)
@@ -235,7 +235,7 @@ func TestPublicConnectionsAreOfAnotherKind(t *testing.T) {
 	require.NoError(t, err)
 	var echoing sync.WaitGroup
 	s := NewServer(ServerConfig{
-		TrustDomain: domain, TLS: trusting(c, nodeCert(c, "b")), Log: zerolog.Nop(),
+		TrustDomain: domain, TLS: trusting(c, peerCert(c, "b")), Log: zerolog.Nop(),
 		Handover: func(context.Context, string, net.Conn) error {
 			t.Error("it got to the Runner API")
 			return server.ErrNotConnected
@@ -259,7 +259,7 @@ func TestPublicConnectionsAreOfAnotherKind(t *testing.T) {
 		assert.NoError(t, await.Receive(t, done, "the end of the server"))
 		echoing.Wait()
 	})
-	client := newClient(t, c, nodeCert(c, "a"))
+	client := newClient(t, c, peerCert(c, "a"))
 	_, err = client.DialPublic(t.Context(), "b", ln.Addr().String(), "away")
 	require.ErrorIs(t, err, server.ErrNotConnected)
 	conns := make([]net.Conn, 2)

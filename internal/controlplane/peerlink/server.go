@@ -24,7 +24,7 @@ type ServerConfig struct {
 	TrustDomain string
 	// TLS returns the current certificate and ClientCAs.
 	TLS func() (*tls.Config, error)
-	// GatewayTLS is that for gateways, of Gateways.ForNode; nil if there are none.
+	// GatewayTLS is that for gateways, of Gateways.ForPeer; nil if there are none.
 	GatewayTLS func() (*tls.Config, error)
 	Handover   Handover
 	// Public gives a connection of the kind Public to an agent's tunnel.

@@ -75,8 +75,8 @@ type queries struct {
 	eventTable
 	gatewayTable
 	hostTable
-	newsTable
-	nodeTable
+	refreshTable
+	peerTable
 	operatorTable
 	operatorAuditTable
 	operatorChangeTable
@@ -96,8 +96,8 @@ type table struct{ q querier }
 func newQueries(q querier) queries {
 	t := table{q}
 	return queries{
-		t, actingTable{t}, agentTable{t}, auditTable{t}, authorityTable{t}, certificateTable{t}, consoleTable{t}, enrolmentTable{t}, eventTable{t}, gatewayTable{t}, hostTable{t}, newsTable{t},
-		nodeTable{t}, operatorTable{t}, operatorAuditTable{t}, operatorChangeTable{t}, outboxTable{t}, releaseTable{t}, routeTable{t}, runnerTable{t}, timelineTable{t}, tokenTable{t}, trustTable{t}, webhookTable{t},
+		t, actingTable{t}, agentTable{t}, auditTable{t}, authorityTable{t}, certificateTable{t}, consoleTable{t}, enrolmentTable{t}, eventTable{t}, gatewayTable{t}, hostTable{t}, refreshTable{t},
+		peerTable{t}, operatorTable{t}, operatorAuditTable{t}, operatorChangeTable{t}, outboxTable{t}, releaseTable{t}, routeTable{t}, runnerTable{t}, timelineTable{t}, tokenTable{t}, trustTable{t}, webhookTable{t},
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -90,7 +90,7 @@ func newCluster(opts Options) (*cluster, error) {
 }
 
 func makeCluster(opts Options, c client.WithWatch, pods corev1client.PodsGetter, f facts, a approvals) *cluster {
-	kept := store.New(c, c, managed.Scope{Agent: opts.Namespace}, opts.Log, opts.Now)
+	kept := store.New(c, c, objectmeta.Scope{Agent: opts.Namespace}, opts.Log, opts.Now)
 	kept.SetReady(true) // there is no cache to fill
 	history := revision.New(kept)
 	return &cluster{
@@ -163,7 +163,7 @@ func allApps() watched { return watched{list: &v1alpha1.List{}} }
 func ofApp(key runnerapi.Key) []watched {
 	return []watched{
 		{list: &v1alpha1.List{}, opts: []client.ListOption{client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name}}},
-		{list: &corev1.PodList{}, opts: []client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels(managed.AppLabels(key.Name))}},
+		{list: &corev1.PodList{}, opts: []client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels(objectmeta.AppLabels(key.Name))}},
 	}
 }
 

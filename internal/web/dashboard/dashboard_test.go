@@ -34,7 +34,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
@@ -113,7 +113,7 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	t.Helper()
 	scheme, err := store.NewScheme()
 	require.NoError(t, err)
-	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: managed.Labels()}})
+	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: objectmeta.Labels()}})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().Build()
 	r := &rig{t: t, client: c, facts: &fakeFacts{client: c}, approvals: &fakeApprovals{}}
 	opts := Options{
@@ -249,7 +249,7 @@ func TestAThousandApps(t *testing.T) {
 // TestChangesAskOnceAndAreThoseOfKubectl restarts, scales and rolls back.
 func TestChangesAskOnceAndAreThoseOfKubectl(t *testing.T) {
 	first := &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web.r1", Labels: managed.AppLabels("web"), OwnerReferences: []metav1.OwnerReference{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web.r1", Labels: objectmeta.AppLabels("web"), OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind, Name: "web", UID: "1", Controller: ptr.To(true)}}},
 		Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"image":"registry.example.com/shop/web:1.0.0"}`)},
 	}

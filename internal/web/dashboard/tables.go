@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -218,11 +218,11 @@ func hostsOf(a runnerapi.App) []string {
 // otherIngresses returns the hosts of Ingresses of charts, sets and sources.
 func (d *Dashboard) otherIngresses(ctx context.Context) (rows []routeRow, err error) {
 	var list networkingv1.IngressList
-	if err := d.cluster.client.List(ctx, &list, client.MatchingLabels(managed.Labels())); err != nil {
+	if err := d.cluster.client.List(ctx, &list, client.MatchingLabels(objectmeta.Labels())); err != nil {
 		return nil, err
 	}
 	for _, in := range list.Items {
-		if in.Labels[managed.App] != "" {
+		if in.Labels[objectmeta.App] != "" {
 			continue
 		}
 		for _, rule := range in.Spec.Rules {

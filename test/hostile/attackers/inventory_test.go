@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // inventory is every object outside of the Runner's namespaces, with its version: another version
@@ -63,7 +63,7 @@ func stock(ctx context.Context) (inventory, error) {
 }
 
 func managedNamespaces(ctx context.Context) (map[string]bool, error) {
-	list, err := sys.Kube.Clientset.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: managed.By + "=" + managed.ByAgent})
+	list, err := sys.Kube.Clientset.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: objectmeta.ManagedBy + "=" + objectmeta.ManagedByAgent})
 	if err != nil {
 		return nil, err
 	}

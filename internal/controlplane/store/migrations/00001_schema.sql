@@ -180,14 +180,14 @@ CREATE TABLE enrolments (
 );
 CREATE UNIQUE INDEX enrolments_key ON enrolments (token_id, key_print);
 
--- What agents have to be told at once, by the number of the latest: '*' is for all
--- of them. The row without a name counts; whoever adds news changes it first, so
--- that numbers become visible in their order.
-CREATE TABLE news (
+-- The refresh requests to agents, by the number of the latest: '*' is for all agents.
+-- The row without a name counts; whoever adds a request changes it first, so that
+-- numbers become visible in their order.
+CREATE TABLE refreshes (
     agent_id TEXT PRIMARY KEY,
     number   BIGINT NOT NULL
 );
-INSERT INTO news (agent_id, number) VALUES ('', 0);
+INSERT INTO refreshes (agent_id, number) VALUES ('', 0);
 
 -- What is known of whom each agent trusts: the SHA-256 of the CA bundle that it
 -- reported last, and the key ID of the CA that issued the certificate it used.
@@ -341,7 +341,7 @@ CREATE INDEX deliveries_state ON deliveries (webhook, state, id);
 
 -- The control planes that serve the database side by side. Each renews its lease, by
 -- the database's clock; one whose lease has ended is gone, and its tunnels with it.
-CREATE TABLE nodes (
+CREATE TABLE peers (
     id             TEXT PRIMARY KEY,
     version        TEXT   NOT NULL,
     peer_address   TEXT   NOT NULL,
@@ -353,10 +353,10 @@ CREATE TABLE nodes (
 
 -- Which agents have a tunnel to which of them, since when by that one's clock.
 CREATE TABLE tunnels (
-    node_id  TEXT   NOT NULL REFERENCES nodes (id) ON DELETE CASCADE,
+    peer_id  TEXT   NOT NULL REFERENCES peers (id) ON DELETE CASCADE,
     agent_id TEXT   NOT NULL,
     since    BIGINT NOT NULL,
-    PRIMARY KEY (node_id, agent_id)
+    PRIMARY KEY (peer_id, agent_id)
 );
 CREATE INDEX tunnels_by_agent ON tunnels (agent_id);
 
@@ -440,7 +440,7 @@ DROP TABLE operators;
 DROP TABLE event_leaders;
 DROP TABLE authority;
 DROP TABLE tunnels;
-DROP TABLE nodes;
+DROP TABLE peers;
 DROP TABLE deliveries;
 DROP TABLE webhooks;
 DROP TABLE certificate_failures;
@@ -453,7 +453,7 @@ DROP TABLE route_sets;
 DROP TABLE routes;
 DROP TABLE runner_trust;
 DROP TABLE agent_trust;
-DROP TABLE news;
+DROP TABLE refreshes;
 DROP TABLE enrolments;
 DROP TABLE releases;
 DROP TABLE audit;

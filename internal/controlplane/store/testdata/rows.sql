@@ -20,8 +20,8 @@ INSERT INTO releases (id, version, manifest, signature, url, agents, labels, off
   VALUES ('r1', 'v1.2.3', 'manifest', 'signature', 'https://releases.example.com', '["a1"]', '{"zone":"a"}', 1763000004000000, 1793000004000000);
 INSERT INTO enrolments (id, token_id, key_print, name, cluster_uid, address, request, state, reason, asked_at, last_asked_at, decided_at)
   VALUES ('w1', 't1', 'k9', 'annex', 'uid-9', '192.0.2.9', '{"name":"annex"}', 'denied', 'not ours', 1763000005000000, 1763000006000000, 1763000007000000);
-UPDATE news SET number = 1 WHERE agent_id = '';
-INSERT INTO news (agent_id, number) VALUES ('*', 1);
+UPDATE refreshes SET number = 1 WHERE agent_id = '';
+INSERT INTO refreshes (agent_id, number) VALUES ('*', 1);
 INSERT INTO agent_trust (agent_id, bundle, issuer) VALUES ('a1', 'b1', 'i1');
 INSERT INTO runner_trust (runner, serial, key_print, issuer) VALUES ('ci', '02', 'k7', 'i1');
 INSERT INTO routes (agent_id, position, host, path, path_type, tls, namespace, app, service, port, ready, reason, endpoint, since)
@@ -36,9 +36,9 @@ INSERT INTO webhooks (name, url, types, agents, allow_http, allow_private, secre
   VALUES ('pager', 'https://pager.example.com/hook', '["app.failed"]', 'zone=a', 0, 0, 'whsec_c2VjcmV0', '', 0, 1763000009000000, 0, '');
 INSERT INTO deliveries (webhook, event_id, agent_id, sequence, type, body, state, attempts, created_at, tried_at, next_at, status, error)
   VALUES ('pager', 'e2', 'a1', 2, 'agent.online', '{}', 'pending', 1, 1763000009000000, 1763000009000000, 1763000019000000, 503, 'it answered 503');
-INSERT INTO nodes (id, version, peer_address, tunnel_address, edge_address, started_at, lease_until)
+INSERT INTO peers (id, version, peer_address, tunnel_address, edge_address, started_at, lease_until)
   VALUES ('n1', 'v1.0.0', 'a.example.com:8445', 'a.example.com:7000', 'example.com:8444', 1763000009000000, 1763000010000000);
-INSERT INTO tunnels (node_id, agent_id, since) VALUES ('n1', 'a1', 1763000009500000);
+INSERT INTO tunnels (peer_id, agent_id, since) VALUES ('n1', 'a1', 1763000009500000);
 INSERT INTO authority (name, version, sealed) VALUES ('ca', 3, '123');
 INSERT INTO event_leaders (agent_id, lease, term, call) VALUES ('a1', 'l1', 3, 7);
 INSERT INTO console_sessions (digest, kind, operator, serial, role, created_at, expires_at)

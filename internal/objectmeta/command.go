@@ -1,4 +1,4 @@
-package managed
+package objectmeta
 
 import (
 	"crypto/sha256"
@@ -12,11 +12,11 @@ import (
 // keptCommands bounds how many commands an object remembers.
 const keptCommands = 16
 
-// Note records on an object, in the write that carries out a command, that the command was carried
-// out. It reports whether that was not recorded before. A replica that was held up in the middle of
-// a command, which another one carried out in its place, finds the record. It then leaves alone
-// what newer commands have made since. An empty text stands for no command.
-func Note(o metav1.Object, command string) (first bool) {
+// RecordCommand records on an object, in the write that carries out a command, that the command
+// was carried out. It reports whether that was not recorded before. A replica that was held up in
+// the middle of a command, which another one carried out in its place, finds the record. It then
+// leaves alone what newer commands have made since. An empty text stands for no command.
+func RecordCommand(o metav1.Object, command string) (first bool) {
 	if command == "" {
 		return true
 	}

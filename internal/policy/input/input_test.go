@@ -1,4 +1,4 @@
-package intents_test
+package input_test
 
 import (
 	"reflect"
@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/intents"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func object(t *testing.T, text string) runnerapi.ObjectIntent {
 	t.Helper()
-	in, err := intents.Object(read(t, text))
+	in, err := input.Object(read(t, text))
 	require.NoError(t, err, text)
 	return in
 }
@@ -115,7 +115,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 		"{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, resources: {limits: {cpu: many}}}]}}",
 		"{apiVersion: example.com/v1, kind: Fleet, spec: {containers: [{name: c, resources: {limits: {cpu: many}}}]}}",
 	} {
-		_, err := intents.Object(read(t, text))
+		_, err := input.Object(read(t, text))
 		assert.Error(t, err, text)
 	}
 }
@@ -144,14 +144,14 @@ func TestNoFieldOfASpecIsForgotten(t *testing.T) {
 	spec := runnerapi.AppSpec{}
 	f := filler{}
 	f.fill("", reflect.ValueOf(&spec).Elem())
-	in := intents.App(spec)
+	in := input.App(spec)
 	assert.ElementsMatch(t, f.annotations, names(in.Annotations))
 	assert.ElementsMatch(t, f.hosts, names(in.Hosts))
 	assert.ElementsMatch(t, f.images, images(in.Containers))
 	assert.Len(t, in.Counts, 3, "replicas, autoscaling.max and job.parallelism")
 
 	as := read(t, "{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {annotations: {own: x}}, spec: {image: web, replicas: 3, ingress: {hosts: [{host: a.example.com}]}}}")
-	in, err := intents.Object(as)
+	in, err := input.Object(as)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a.example.com"}, names(in.Hosts))
 	assert.Equal(t, []string{"own"}, names(in.Annotations))
@@ -195,7 +195,7 @@ func (f *filler) fill(at string, v reflect.Value) {
 // TestPublicApps are seen in the spec of an App and in its manifest.
 func TestPublicApps(t *testing.T) {
 	spec := runnerapi.AppSpec{Image: "web", Ingress: &runnerapi.Ingress{Public: true}}
-	assert.Equal(t, "ingress.public", intents.App(spec).Public)
+	assert.Equal(t, "ingress.public", input.App(spec).Public)
 	in := object(t, "{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: web}, spec: {image: web, ingress: {public: true}}}")
 	assert.Equal(t, []string{"web", "spec.ingress.public"}, []string{in.Name, in.Public})
 	in = object(t, "{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: web}, spec: {image: web, ingress: {hosts: [{host: a.example.com}]}}}")

@@ -1,8 +1,8 @@
-// Package protected defines which objects the agent applies on behalf of others, from sets of
+// Package denylist defines which objects the agent never applies on behalf of others, from sets of
 // manifests, Git sources and charts. Regardless of the policy, no such object may change the
 // agent's own role, the cluster owner's policy, or the marks by which the agent identifies its
 // objects.
-package protected
+package denylist
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -116,7 +116,7 @@ func text(u *unstructured.Unstructured, fields ...string) string {
 }
 
 func (a Agent) namespace(u *unstructured.Unstructured) error {
-	if managed.ReservedNamespace(u.GetName(), a.Namespace) {
+	if objectmeta.ReservedNamespace(u.GetName(), a.Namespace) {
 		return problem.Errorf(problem.Forbidden, "use a namespace of your own", "namespace %s belongs to Kubernetes or to the agent itself", u.GetName())
 	}
 	for key := range u.GetLabels() {
@@ -137,8 +137,8 @@ func name(kind, name string) error {
 		return problem.Errorf(problem.Forbidden, fix, "ConfigMaps whose names begin with %s are locks of releases", ReleaseLock)
 	case kind == "Secret" && strings.HasPrefix(name, helmRelease):
 		return problem.Errorf(problem.Forbidden, fix, "Secrets whose names begin with %s are those in which Helm keeps releases", helmRelease)
-	case strings.HasPrefix(name, managed.FieldManager):
-		return problem.Errorf(problem.Forbidden, fix, "names that begin with %s are those that the agent keeps for its own objects", managed.FieldManager)
+	case strings.HasPrefix(name, objectmeta.FieldManager):
+		return problem.Errorf(problem.Forbidden, fix, "names that begin with %s are those that the agent keeps for its own objects", objectmeta.FieldManager)
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func marks(u *unstructured.Unstructured) error {
 	for _, given := range []map[string]string{u.GetLabels(), u.GetAnnotations()} {
 		for key, value := range given {
 			domain, _, _ := strings.Cut(key, "/")
-			if key == managed.By && value == managed.ByAgent || own(domain) {
+			if key == objectmeta.ManagedBy && value == objectmeta.ManagedByAgent || own(domain) {
 				return problem.Errorf(problem.Forbidden, "leave it out", "%s=%s is a mark of the agent's", key, value)
 			}
 		}

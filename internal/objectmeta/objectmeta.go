@@ -1,7 +1,7 @@
-// Package managed defines the marks by which the agent identifies its own objects in a cluster:
-// labels, annotations, the field manager, and the namespaces that it leaves alone. It only reads
-// those marks.
-package managed
+// Package objectmeta defines the metadata by which the agent identifies its own objects in a
+// cluster: labels, annotations and the field manager. It also defines which namespaces the agent
+// leaves alone.
+package objectmeta
 
 import (
 	"slices"
@@ -15,9 +15,9 @@ const FieldManager = "pipeops-agent"
 
 // Labels of what the agent owns.
 const (
-	By      = "app.kubernetes.io/managed-by" // on every object of the agent's
-	ByAgent = "pipeops"                      // value of By
-	App     = "pipeops.io/app"               // on what belongs to one App; the App's name
+	ManagedBy      = "app.kubernetes.io/managed-by" // on every object of the agent's
+	ManagedByAgent = "pipeops"                      // value of ManagedBy
+	App            = "pipeops.io/app"               // on what belongs to one App; the App's name
 )
 
 // Annotations of what the agent writes.
@@ -55,13 +55,15 @@ const Release = "pipeops.io/release"
 const AgentNamespace = "pipeops"
 
 // Labels returns the labels of the agent's objects.
-func Labels() map[string]string { return map[string]string{By: ByAgent} }
+func Labels() map[string]string { return map[string]string{ManagedBy: ManagedByAgent} }
 
 // AppLabels returns the labels of an object that belongs to one App.
-func AppLabels(app string) map[string]string { return map[string]string{By: ByAgent, App: app} }
+func AppLabels(app string) map[string]string {
+	return map[string]string{ManagedBy: ManagedByAgent, App: app}
+}
 
-// Is reports whether an object has the agent's label.
-func Is(o metav1.Object) bool { return o.GetLabels()[By] == ByAgent }
+// IsManaged reports whether an object has the agent's label.
+func IsManaged(o metav1.Object) bool { return o.GetLabels()[ManagedBy] == ManagedByAgent }
 
 // Scope defines which namespaces an agent may manage. Those that it does manage also have its
 // label.
@@ -76,7 +78,7 @@ func (s Scope) Covers(name string) bool {
 }
 
 // Manages reports whether the agent manages this namespace.
-func (s Scope) Manages(ns metav1.Object) bool { return Is(ns) && s.Covers(ns.GetName()) }
+func (s Scope) Manages(ns metav1.Object) bool { return IsManaged(ns) && s.Covers(ns.GetName()) }
 
 // ReservedNamespace reports whether a namespace belongs to Kubernetes, to all users, or to the
 // agent. Such a namespace must never be managed.

@@ -1,4 +1,4 @@
-package protected_test
+package denylist_test
 
 import (
 	"testing"
@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 )
 
 func parse(t testing.TB, text string) *unstructured.Unstructured {
@@ -32,7 +32,7 @@ func roleOf(groups, resources, verbs string) string {
 
 // TestWhatNobodyApplies through the agent, with the reason.
 func TestWhatNobodyApplies(t *testing.T) {
-	agent := protected.Agent{Namespace: "pipeops"}
+	agent := denylist.Agent{Namespace: "pipeops"}
 	for text, says := range map[string]string{
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: pipeops-agent}}":                                                                    "keeps for its own rights",
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: 'system:node'}}":                                                                    "keeps for its own rights",
@@ -94,7 +94,7 @@ func TestWhatNobodyApplies(t *testing.T) {
 
 // TestWhatMayBeRemoved is more than what may be made.
 func TestWhatMayBeRemoved(t *testing.T) {
-	agent := protected.Agent{Namespace: "pipeops"}
+	agent := denylist.Agent{Namespace: "pipeops"}
 	for text, says := range map[string]string{
 		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.pipeops.io}}": "lives by",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}":                                                   "goes with it",
@@ -126,8 +126,8 @@ func FuzzCheck(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, text string) {
 		u := &unstructured.Unstructured{}
 		if yaml.Unmarshal([]byte(text), &u.Object) == nil && u.Object != nil {
-			_ = protected.Agent{Namespace: "pipeops"}.Check(u)
-			_ = protected.Agent{Namespace: "pipeops"}.CheckRemoval(u)
+			_ = denylist.Agent{Namespace: "pipeops"}.Check(u)
+			_ = denylist.Agent{Namespace: "pipeops"}.CheckRemoval(u)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package protected
+package denylist
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -18,8 +18,8 @@ var everybody = map[string]bool{"system:serviceaccounts": true, "system:authenti
 // (deployments/agent/policy.yaml) enforces the same. This check comes before any action, and also
 // holds without that policy.
 func (a Agent) role(u *unstructured.Unstructured) error {
-	if strings.HasPrefix(u.GetName(), managed.FieldManager) || strings.HasPrefix(u.GetName(), "system:") ||
-		strings.HasPrefix(text(u, "roleRef", "name"), managed.FieldManager) {
+	if strings.HasPrefix(u.GetName(), objectmeta.FieldManager) || strings.HasPrefix(u.GetName(), "system:") ||
+		strings.HasPrefix(text(u, "roleRef", "name"), objectmeta.FieldManager) {
 		return never("roles of that name are those that the agent keeps for its own rights, or Kubernetes'")
 	}
 	subjects := maps(u, "subjects")
@@ -38,7 +38,7 @@ func (a Agent) role(u *unstructured.Unstructured) error {
 func (a Agent) isAgent(subject map[string]any) bool {
 	account := a.ServiceAccount
 	if account == "" {
-		account = managed.FieldManager
+		account = objectmeta.FieldManager
 	}
 	name := word(subject, "name")
 	switch word(subject, "kind") {

@@ -1,4 +1,4 @@
-package intents_test
+package input_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/intents"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -30,8 +30,8 @@ func FuzzObject(f *testing.F) {
 			return
 		}
 		u := &unstructured.Unstructured{Object: object}
-		first, err := intents.Object(u)
-		again, errAgain := intents.Object(u)
+		first, err := input.Object(u)
+		again, errAgain := input.Object(u)
 		one, _ := json.Marshal(first)
 		two, _ := json.Marshal(again)
 		if (err == nil) != (errAgain == nil) || string(one) != string(two) {

@@ -16,8 +16,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
-func node(id string) store.Node {
-	return store.Node{ID: id, Version: "v1", Peer: id + ":8445", Tunnel: id + ":7000", Edge: "edge:8444", StartedAt: noon}
+func peer(id string) store.Peer {
+	return store.Peer{ID: id, Version: "v1", Peer: id + ":8445", Tunnel: id + ":7000", Edge: "edge:8444", StartedAt: noon}
 }
 
 func TestANodeLivesAsLongAsItsLease(t *testing.T) { postgres.OnEach(t, testANodeLivesAsLongAsItsLease) }
@@ -25,30 +25,30 @@ func TestANodeLivesAsLongAsItsLease(t *testing.T) { postgres.OnEach(t, testANode
 func testANodeLivesAsLongAsItsLease(t *testing.T, on postgres.Engine) {
 	t.Parallel()
 	s, ctx := fresh(t, on), t.Context()
-	require.NoError(t, s.JoinNode(ctx, node("b"), time.Minute))
-	require.NoError(t, s.JoinNode(ctx, node("a"), time.Minute))
-	live, err := s.Nodes(ctx)
+	require.NoError(t, s.JoinPeer(ctx, peer("b"), time.Minute))
+	require.NoError(t, s.JoinPeer(ctx, peer("a"), time.Minute))
+	live, err := s.Peers(ctx)
 	require.NoError(t, err)
-	assert.Equal(t, []store.Node{node("a"), node("b")}, live)
+	assert.Equal(t, []store.Peer{peer("a"), peer("b")}, live)
 
-	there, err := s.RenewNode(ctx, "a", 0)
+	there, err := s.RenewPeer(ctx, "a", 0)
 	require.NoError(t, err)
 	assert.True(t, there)
-	live, err = s.Nodes(ctx)
+	live, err = s.Peers(ctx)
 	require.NoError(t, err)
-	assert.Equal(t, []store.Node{node("b")}, live, "a lease of nothing has ended")
+	assert.Equal(t, []store.Peer{peer("b")}, live, "a lease of nothing has ended")
 
-	n, err := s.RemoveNodes(ctx, time.Hour)
+	n, err := s.RemovePeers(ctx, time.Hour)
 	require.NoError(t, err)
 	assert.Zero(t, n, "it is remembered for a while")
-	await.Until(t, "the node is removed", func() bool {
-		n, err = s.RemoveNodes(ctx, 0)
+	await.Until(t, "the peer is removed", func() bool {
+		n, err = s.RemovePeers(ctx, 0)
 		require.NoError(t, err)
 		return n > 0
 	})
-	there, err = s.RenewNode(ctx, "a", time.Minute)
+	there, err = s.RenewPeer(ctx, "a", time.Minute)
 	require.NoError(t, err)
-	assert.False(t, there, "a removed node has to join anew")
+	assert.False(t, there, "a removed peer has to join anew")
 }
 
 func TestTunnelsAreFoundWhereTheyAre(t *testing.T) {
@@ -59,7 +59,7 @@ func testTunnelsAreFoundWhereTheyAre(t *testing.T, on postgres.Engine) {
 	t.Parallel()
 	s, ctx := fresh(t, on), t.Context()
 	for _, id := range []string{"n1", "n2", "n3"} {
-		require.NoError(t, s.JoinNode(ctx, node(id), time.Minute))
+		require.NoError(t, s.JoinPeer(ctx, peer(id), time.Minute))
 	}
 	many := map[string]time.Time{}
 	for i := range 1234 { // several statements
@@ -69,7 +69,7 @@ func testTunnelsAreFoundWhereTheyAre(t *testing.T, on postgres.Engine) {
 	require.NoError(t, s.SetTunnels(ctx, "n2", map[string]time.Time{"agent7": noon.Add(time.Second), "agent8": noon}))
 	require.NoError(t, s.SetTunnels(ctx, "n3", map[string]time.Time{"agent7": noon.Add(-time.Second)}))
 	where := func(agent string) (ids []string) {
-		list, err := s.NodesOf(ctx, agent)
+		list, err := s.PeersOf(ctx, agent)
 		require.NoError(t, err)
 		for _, n := range list {
 			ids = append(ids, n.ID)
@@ -84,9 +84,9 @@ func testTunnelsAreFoundWhereTheyAre(t *testing.T, on postgres.Engine) {
 	require.NoError(t, s.SetTunnels(ctx, "n1", many))
 	assert.Equal(t, []string{"n2"}, where("agent8"))
 	assert.Empty(t, where("agent1233"))
-	_, err := s.RenewNode(ctx, "n2", 0)
+	_, err := s.RenewPeer(ctx, "n2", 0)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"n3"}, where("agent7"), "a node's tunnels go with it")
+	assert.Equal(t, []string{"n3"}, where("agent7"), "a peer's tunnels go with it")
 	require.Error(t, s.SetTunnels(ctx, "stranger", map[string]time.Time{"agent7": noon}))
 }
 
@@ -95,8 +95,8 @@ func TestMisplacedAgentsAreFound(t *testing.T) { postgres.OnEach(t, testMisplace
 func testMisplacedAgentsAreFound(t *testing.T, on postgres.Engine) {
 	t.Parallel()
 	s, ctx := fresh(t, on), t.Context()
-	require.NoError(t, s.JoinNode(ctx, node("live"), time.Minute))
-	require.NoError(t, s.JoinNode(ctx, node("dead"), 0))
+	require.NoError(t, s.JoinPeer(ctx, peer("live"), time.Minute))
+	require.NoError(t, s.JoinPeer(ctx, peer("dead"), 0))
 	tunnels := map[string]map[string]time.Time{"live": {}, "dead": {}}
 	add := func(id string, state announce.State, seen time.Time, at string, since time.Time) {
 		a := agent(id, id)

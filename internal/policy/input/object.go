@@ -1,4 +1,4 @@
-package intents
+package input
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/protected"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -36,7 +36,7 @@ func RunsPods(kind string) bool { return pods[kind] != nil }
 // Object returns what an object of any kind brings. Fields are those of the object. It returns an
 // error for an object that runs pods and cannot be read: such an object is not allowed through.
 func Object(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
-	kind := protected.Kind(u.GroupVersionKind())
+	kind := denylist.Kind(u.GroupVersionKind())
 	if kind == kindApp {
 		return ofApp(u)
 	}

@@ -1,4 +1,4 @@
-package nodes
+package peers
 
 import (
 	"context"
@@ -33,7 +33,7 @@ type forwarder struct {
 	own   edge.Handover
 	link  *peerlink.Client
 	// known is where agents were last, for when the database is away.
-	known sync.Map // of agent IDs to []store.Node
+	known sync.Map // of agent IDs to []store.Peer
 }
 
 // handover implements edge.Handover.
@@ -42,11 +42,11 @@ func (f *forwarder) handover(ctx context.Context, agentID string, conn net.Conn)
 	if !errors.Is(err, server.ErrNotConnected) {
 		return err
 	}
-	nodes, lookup := f.where(ctx, agentID)
+	peers, lookup := f.where(ctx, agentID)
 	if lookup != nil {
 		return lookup
 	}
-	for _, n := range nodes {
+	for _, n := range peers {
 		if n.ID == f.self {
 			continue // what is written there is over
 		}
@@ -63,12 +63,12 @@ func (f *forwarder) handover(ctx context.Context, agentID string, conn net.Conn)
 
 // dialPublic opens a stream of public traffic to an agent whose tunnel another control plane has.
 func (f *forwarder) dialPublic(ctx context.Context, agentID string) (net.Conn, error) {
-	nodes, err := f.where(ctx, agentID)
+	peers, err := f.where(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}
 	err = server.ErrNotConnected
-	for _, n := range nodes {
+	for _, n := range peers {
 		if n.ID == f.self {
 			continue // what is written there is over
 		}
@@ -83,15 +83,15 @@ func (f *forwarder) dialPublic(ctx context.Context, agentID string) (net.Conn, e
 	return nil, err
 }
 
-func (f *forwarder) where(ctx context.Context, agentID string) ([]store.Node, error) {
-	nodes, err := f.store.NodesOf(ctx, agentID)
+func (f *forwarder) where(ctx context.Context, agentID string) ([]store.Peer, error) {
+	peers, err := f.store.PeersOf(ctx, agentID)
 	switch known, was := f.known.Load(agentID); {
-	case err == nil && len(nodes) == 0:
+	case err == nil && len(peers) == 0:
 		f.known.Delete(agentID)
 	case err == nil:
-		f.known.Store(agentID, nodes)
+		f.known.Store(agentID, peers)
 	case was:
-		return known.([]store.Node), nil
+		return known.([]store.Peer), nil
 	}
-	return nodes, err
+	return peers, err
 }

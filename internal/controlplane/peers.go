@@ -11,13 +11,13 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/nodes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peerlink"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-// newNodes prepares this control plane to serve beside others.
-func (c *ControlPlane) newNodes() (*nodes.Nodes, error) {
+// newPeers prepares this control plane to serve beside others.
+func (c *ControlPlane) newPeers() (*peers.Peers, error) {
 	key, err := datadir.GatewayKey(c.cfg.data())
 	if err != nil {
 		return nil, err
@@ -26,10 +26,10 @@ func (c *ControlPlane) newNodes() (*nodes.Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nodes.New(nodes.Config{
+	return peers.New(peers.Config{
 		Gateways: gateways,
 		Store:    c.store, CA: c.ca, AgentsDomain: c.cfg.AgentsDomain, TrustDomain: c.cfg.TrustDomain,
-		Self: store.Node{
+		Self: store.Peer{
 			Version: c.cfg.Version, Peer: c.cfg.AdvertisePeer, Tunnel: c.cfg.AdvertiseTunnel, Edge: c.cfg.AdvertiseEdge, StartedAt: c.startedAt,
 		},
 		Handover: func(ctx context.Context, agentID string, conn net.Conn) error {
@@ -72,40 +72,40 @@ func (c *ControlPlane) listenPeers(ctx context.Context) error {
 	return nil
 }
 
-// serveNodes runs what serves the other control planes.
-func (c *ControlPlane) serveNodes(ctx context.Context, group *errgroup.Group) {
-	r := c.nodes
-	if r == nil {
+// servePeers runs what serves the other control planes.
+func (c *ControlPlane) servePeers(ctx context.Context, group *errgroup.Group) {
+	p := c.peers
+	if p == nil {
 		group.Go(func() error { return c.liveness.Run(ctx) })
 		return
 	}
 	group.Go(func() error { return c.liveness.Keep(ctx) })
-	group.Go(func() error { return r.Run(ctx) })
-	group.Go(func() error { return r.Serve(ctx, c.listeners.peer) })
+	group.Go(func() error { return p.Run(ctx) })
+	group.Go(func() error { return p.Serve(ctx, c.listeners.peer) })
 	group.Go(func() error { return c.leader.While(ctx, c.shared.Run) })
-	group.Go(func() error { return c.leader.While(ctx, r.FollowEdges) })
+	group.Go(func() error { return c.leader.While(ctx, p.FollowEdges) })
 }
 
 // reach connects the edge to an agent.
 func (c *ControlPlane) reach(ctx context.Context, agentID string, conn net.Conn) error {
-	if c.nodes == nil {
+	if c.peers == nil {
 		return c.tunnel.Handover(ctx, agentID, conn)
 	}
-	return c.nodes.Handover(ctx, agentID, conn)
+	return c.peers.Handover(ctx, agentID, conn)
 }
 
 // tunnelUp and tunnelDown implement the callbacks of server.Config.
 func (c *ControlPlane) tunnelUp(agentID string) {
-	if c.nodes != nil {
-		c.nodes.TunnelUp(agentID)
+	if c.peers != nil {
+		c.peers.TunnelUp(agentID)
 		return
 	}
 	c.liveness.TunnelUp(agentID)
 }
 
 func (c *ControlPlane) tunnelDown(agentID string) {
-	if c.nodes != nil {
-		c.nodes.TunnelDown(agentID)
+	if c.peers != nil {
+		c.peers.TunnelDown(agentID)
 		return
 	}
 	c.liveness.TunnelDown(agentID)
@@ -121,7 +121,7 @@ func (c *ControlPlane) claim(ctx context.Context) error {
 
 // AdvertisedPeer returns where the other control planes find this one; empty if there are none.
 func (c *ControlPlane) AdvertisedPeer() string {
-	if c.nodes == nil {
+	if c.peers == nil {
 		return ""
 	}
 	return c.cfg.AdvertisePeer

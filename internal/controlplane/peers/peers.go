@@ -1,6 +1,6 @@
-// Package nodes has the control planes that serve one database together: membership, leadership,
+// Package peers has the control planes that serve one database together: membership, leadership,
 // the tunnels of each, and the way to an agent at another one.
-package nodes
+package peers
 
 import (
 	"context"
@@ -22,10 +22,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
-// Nodes is this control plane among those that serve one database. A nil one is alone.
-type Nodes struct {
+// Peers is this control plane among those that serve one database. A nil one is alone.
+type Peers struct {
 	cfg         Config
-	node        *node
+	membership  *membership
 	forwarder   *forwarder
 	server      *peerlink.Server
 	certificate *ca.ServerCertificate
@@ -38,8 +38,8 @@ type Nodes struct {
 type Config struct {
 	Store *store.Store
 	CA    *ca.CA
-	// Self describes this control plane. Its ID is chosen by newReplicas.
-	Self                      store.Node
+	// Self describes this control plane. Its ID is chosen by New.
+	Self                      store.Peer
 	AgentsDomain, TrustDomain string
 	// Handover and Public connect others to the agents that have their tunnel here.
 	Handover, Public func(ctx context.Context, agentID string, conn net.Conn) error
@@ -54,13 +54,13 @@ type Config struct {
 }
 
 // New returns a control plane that has not joined the others yet.
-func New(cfg Config) *Nodes {
+func New(cfg Config) *Peers {
 	id, trust := strings.ToLower(rand.Text()), cfg.TrustDomain
 	cfg.Self.ID = id
-	r := &Nodes{cfg: cfg, certificate: ca.NewNodeCertificate(cfg.CA, peerlink.URI(trust, id), peerlink.ServerName(trust, id)), edges: map[string]time.Time{}}
-	r.node = newNode(cfg.Store, cfg.Self, cfg.Log, cfg.Now)
+	p := &Peers{cfg: cfg, certificate: ca.NewPeerCertificate(cfg.CA, peerlink.URI(trust, id), peerlink.ServerName(trust, id)), edges: map[string]time.Time{}}
+	p.membership = newMembership(cfg.Store, cfg.Self, cfg.Log, cfg.Now)
 	config := func() (*tls.Config, error) {
-		cert, err := r.certificate.Get(nil)
+		cert, err := p.certificate.Get(nil)
 		if err != nil {
 			return nil, err
 		}
@@ -69,69 +69,69 @@ func New(cfg Config) *Nodes {
 			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}, RootCAs: others, ClientCAs: others, Time: cfg.Now,
 		}, nil
 	}
-	r.forwarder = &forwarder{store: cfg.Store, self: id, own: cfg.Handover, link: peerlink.NewClient(peerlink.ClientConfig{TrustDomain: trust, TLS: config})}
-	r.server = peerlink.NewServer(peerlink.ServerConfig{
-		TrustDomain: trust, TLS: config, GatewayTLS: func() (*tls.Config, error) { return cfg.Gateways.ForNode(id) }, Handover: cfg.Handover, Public: cfg.Public, Report: r.report, Log: cfg.Log.With().Str("part", "peers").Logger(),
+	p.forwarder = &forwarder{store: cfg.Store, self: id, own: cfg.Handover, link: peerlink.NewClient(peerlink.ClientConfig{TrustDomain: trust, TLS: config})}
+	p.server = peerlink.NewServer(peerlink.ServerConfig{
+		TrustDomain: trust, TLS: config, GatewayTLS: func() (*tls.Config, error) { return cfg.Gateways.ForPeer(id) }, Handover: cfg.Handover, Public: cfg.Public, Report: p.report, Log: cfg.Log.With().Str("part", "peers").Logger(),
 	})
-	return r
+	return p
 }
 
 // Join verifies that the other control planes have the same configuration, and registers this one.
-func (r *Nodes) Join(ctx context.Context) error {
-	others, err := r.cfg.Store.Nodes(ctx)
+func (p *Peers) Join(ctx context.Context) error {
+	others, err := p.cfg.Store.Peers(ctx)
 	if err != nil {
 		return err
 	}
-	at, err := datadir.LoadAdvertised(ctx, r.cfg.Store)
+	at, err := datadir.LoadAdvertised(ctx, p.cfg.Store)
 	if err != nil && !errors.Is(err, datadir.ErrNeverServed) {
 		return err
 	}
-	if len(others) > 0 && err == nil && (at.AgentsDomain != r.cfg.AgentsDomain || at.TrustDomain != r.cfg.TrustDomain) {
+	if len(others) > 0 && err == nil && (at.AgentsDomain != p.cfg.AgentsDomain || at.TrustDomain != p.cfg.TrustDomain) {
 		return fmt.Errorf("the control planes that serve this database have the agents domain %s and the trust domain %s; give --agents-domain and --trust-domain as they have them",
 			at.AgentsDomain, at.TrustDomain)
 	}
-	return r.node.join(ctx)
+	return p.membership.join(ctx)
 }
 
 // Run keeps the others informed, until the context ends.
-func (r *Nodes) Run(ctx context.Context) error { return r.node.run(ctx) }
+func (p *Peers) Run(ctx context.Context) error { return p.membership.run(ctx) }
 
 // Serve serves the other control planes.
-func (r *Nodes) Serve(ctx context.Context, ln net.Listener) error { return r.server.Serve(ctx, ln) }
+func (p *Peers) Serve(ctx context.Context, ln net.Listener) error { return p.server.Serve(ctx, ln) }
 
 // TunnelUp notes that an agent has its tunnel here.
-func (r *Nodes) TunnelUp(agentID string) { r.node.tunnelUp(agentID) }
+func (p *Peers) TunnelUp(agentID string) { p.membership.tunnelUp(agentID) }
 
 // TunnelDown notes that an agent has no tunnel here.
-func (r *Nodes) TunnelDown(agentID string) { r.node.tunnelDown(agentID) }
+func (p *Peers) TunnelDown(agentID string) { p.membership.tunnelDown(agentID) }
 
 // Handover implements edge.Handover: it connects a Runner to an agent at whichever control plane.
-func (r *Nodes) Handover(ctx context.Context, agentID string, conn net.Conn) error {
-	return r.forwarder.handover(ctx, agentID, conn)
+func (p *Peers) Handover(ctx context.Context, agentID string, conn net.Conn) error {
+	return p.forwarder.handover(ctx, agentID, conn)
 }
 
 // DialPublic opens a stream of public traffic to an agent whose tunnel another control plane has.
-func (r *Nodes) DialPublic(ctx context.Context, agentID string) (net.Conn, error) {
-	return r.forwarder.dialPublic(ctx, agentID)
+func (p *Peers) DialPublic(ctx context.Context, agentID string) (net.Conn, error) {
+	return p.forwarder.dialPublic(ctx, agentID)
 }
 
 // Tunnels returns the endpoints that an agent must keep a tunnel to; none if the endpoint in its
 // identity is the only one.
-func (r *Nodes) Tunnels(agentID string) []controlapi.TunnelEndpoint {
-	if r == nil {
+func (p *Peers) Tunnels(agentID string) []controlapi.TunnelEndpoint {
+	if p == nil {
 		return nil
 	}
-	return tunnelsFor(agentID, r.node.all())
+	return tunnelsFor(agentID, p.membership.all())
 }
 
 // Edge returns where Runners reach an agent that registers now; own is where this control plane
 // accepts them.
-func (r *Nodes) Edge(own string) string {
-	if r == nil {
+func (p *Peers) Edge(own string) string {
+	if p == nil {
 		return own
 	}
 	var edges []string
-	for _, n := range r.node.all() {
+	for _, n := range p.membership.all() {
 		edges = append(edges, n.Edge)
 	}
 	return store.JoinEdges(edges)
@@ -139,15 +139,15 @@ func (r *Nodes) Edge(own string) string {
 
 // Advertised returns what is stored for the subcommands: the addresses at which all control planes,
 // and not only this one, accept Runners.
-func (r *Nodes) Advertised(ctx context.Context, ours datadir.Advertised) (datadir.Advertised, error) {
-	if r == nil {
+func (p *Peers) Advertised(ctx context.Context, ours datadir.Advertised) (datadir.Advertised, error) {
+	if p == nil {
 		return ours, nil
 	}
-	at, err := datadir.LoadAdvertised(ctx, r.cfg.Store)
+	at, err := datadir.LoadAdvertised(ctx, p.cfg.Store)
 	if errors.Is(err, datadir.ErrNeverServed) {
 		return ours, nil
 	}
-	ours.Edge = store.JoinEdges(append(store.Edges(at.Edge), ours.Edge))
+	ours.Edge = store.JoinEdges(append(store.SplitEdges(at.Edge), ours.Edge))
 	return ours, err
 }
 
@@ -157,37 +157,37 @@ const edgesKept = 10 * time.Minute
 
 // FollowEdges announces to Runners the addresses of all control planes when these change. If they
 // share one address, that never happens.
-func (r *Nodes) FollowEdges(ctx context.Context) error {
-	r.edges = map[string]time.Time{} // another control plane led meanwhile
+func (p *Peers) FollowEdges(ctx context.Context) error {
+	p.edges = map[string]time.Time{} // another control plane led meanwhile
 	for ctx.Err() == nil {
-		if err := r.tellEdges(ctx); err != nil && ctx.Err() == nil {
-			r.cfg.Log.Error().Err(err).Msg("Runners were not told where the control planes take them; trying again")
+		if err := p.tellEdges(ctx); err != nil && ctx.Err() == nil {
+			p.cfg.Log.Error().Err(err).Msg("Runners were not told where the control planes take them; trying again")
 		}
-		retry.Wait(ctx, nodeRenew)
+		retry.Wait(ctx, peerRenew)
 	}
 	return nil
 }
 
-func (r *Nodes) tellEdges(ctx context.Context) error {
+func (p *Peers) tellEdges(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	at, err := datadir.LoadAdvertised(ctx, r.cfg.Store)
+	at, err := datadir.LoadAdvertised(ctx, p.cfg.Store)
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	if len(r.edges) == 0 {
-		for _, edge := range store.Edges(at.Edge) {
-			r.edges[edge] = now.Add(edgesKept)
+	if len(p.edges) == 0 {
+		for _, edge := range store.SplitEdges(at.Edge) {
+			p.edges[edge] = now.Add(edgesKept)
 		}
 	}
-	for _, n := range r.node.all() {
-		r.edges[n.Edge] = now.Add(edgesKept)
+	for _, n := range p.membership.all() {
+		p.edges[n.Edge] = now.Add(edgesKept)
 	}
-	edges := make([]string, 0, len(r.edges))
-	for edge, until := range r.edges {
+	edges := make([]string, 0, len(p.edges))
+	for edge, until := range p.edges {
 		if now.After(until) {
-			delete(r.edges, edge)
+			delete(p.edges, edge)
 			continue
 		}
 		edges = append(edges, edge)
@@ -195,29 +195,29 @@ func (r *Nodes) tellEdges(ctx context.Context) error {
 	together := store.JoinEdges(edges)
 	if at.Edge != together {
 		at.Edge = together
-		if err := datadir.SaveAdvertised(ctx, r.cfg.Store, at); err != nil {
+		if err := datadir.SaveAdvertised(ctx, p.cfg.Store, at); err != nil {
 			return err
 		}
 	}
-	agents, err := r.cfg.Store.AgentsElsewhere(ctx, together)
+	agents, err := p.cfg.Store.AgentsElsewhere(ctx, together)
 	if err != nil {
 		return err
 	}
-	return r.cfg.Move(ctx, agents, together)
+	return p.cfg.Move(ctx, agents, together)
 }
 
 // Close ends the connections that were forwarded to other control planes.
-func (r *Nodes) Close() {
-	if r != nil {
-		r.forwarder.link.Close()
+func (p *Peers) Close() {
+	if p != nil {
+		p.forwarder.link.Close()
 	}
 }
 
 // Standing describes how many control planes there are.
-func (r *Nodes) Standing(leads bool) string {
+func (p *Peers) Standing(leads bool) string {
 	what := "another leads"
 	if leads {
 		what = "this one leads"
 	}
-	return fmt.Sprintf("%d serve the database, %s", len(r.node.all()), what)
+	return fmt.Sprintf("%d serve the database, %s", len(p.membership.all()), what)
 }

@@ -14,5 +14,5 @@ func JoinEdges(edges []string) string {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(edges))), edgeSeparator)
 }
 
-// Edges returns the addresses that JoinEdges joined.
-func Edges(text string) []string { return strings.Split(text, edgeSeparator) }
+// SplitEdges returns the addresses that JoinEdges joined.
+func SplitEdges(text string) []string { return strings.Split(text, edgeSeparator) }

@@ -1,4 +1,4 @@
-package nodes
+package peers
 
 import (
 	"context"
@@ -14,40 +14,40 @@ import (
 const reportTimeout = 5 * time.Second
 
 // Replicas asks all control planes that live what they report of themselves.
-func (r *Nodes) Replicas(ctx context.Context) []peerlink.Replica {
-	live := r.node.all()
+func (p *Peers) Replicas(ctx context.Context) []peerlink.Replica {
+	live := p.membership.all()
 	list := make([]peerlink.Replica, len(live))
 	var asked sync.WaitGroup
-	for i, n := range live {
-		asked.Go(func() { list[i] = r.replica(ctx, n) })
+	for i, peer := range live {
+		asked.Go(func() { list[i] = p.replica(ctx, peer) })
 	}
 	asked.Wait()
 	return list
 }
 
-func (r *Nodes) replica(ctx context.Context, n store.Node) peerlink.Replica {
-	if n.ID == r.cfg.Self.ID {
-		own := r.report(ctx)
+func (p *Peers) replica(ctx context.Context, peer store.Peer) peerlink.Replica {
+	if peer.ID == p.cfg.Self.ID {
+		own := p.report(ctx)
 		own.Answers = true
 		return own
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	found, err := r.forwarder.link.Replica(ctx, n.ID, n.Peer)
+	found, err := p.forwarder.link.Replica(ctx, peer.ID, peer.Peer)
 	if err != nil {
 		found = peerlink.Replica{State: peerlink.Unreachable, Reason: err.Error(), Checks: []peerlink.Check{}}
 	}
-	describe(&found, n)
+	describe(&found, peer)
 	return found
 }
 
 // report returns what this control plane reports of itself.
-func (r *Nodes) report(ctx context.Context) peerlink.Replica {
-	own := r.cfg.Report(ctx)
-	describe(&own, r.cfg.Self)
+func (p *Peers) report(ctx context.Context) peerlink.Replica {
+	own := p.cfg.Report(ctx)
+	describe(&own, p.cfg.Self)
 	return own
 }
 
-func describe(r *peerlink.Replica, n store.Node) {
-	r.ID, r.Version, r.StartedAt, r.Peer, r.Tunnel, r.Edge = n.ID, n.Version, n.StartedAt, n.Peer, n.Tunnel, n.Edge
+func describe(r *peerlink.Replica, peer store.Peer) {
+	r.ID, r.Version, r.StartedAt, r.Peer, r.Tunnel, r.Edge = peer.ID, peer.Version, peer.StartedAt, peer.Peer, peer.Tunnel, peer.Edge
 }

@@ -1,4 +1,4 @@
-package nodes
+package peers
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-// TunnelsEach is how many nodes an agent keeps a tunnel to, since either may fail.
+// TunnelsEach is how many peers an agent keeps a tunnel to, since either may fail.
 const TunnelsEach = 2
 
 // placed returns the n best addresses for an agent, the best first: those whose hash with the
@@ -34,11 +34,11 @@ func placed(agentID string, addresses []string, n int) []string {
 	return best
 }
 
-// tunnelsFor returns the nodes that an agent must keep a tunnel to. It returns none if all nodes
+// tunnelsFor returns the peers that an agent must keep a tunnel to. It returns none if all peers
 // share one address, where a load balancer spreads the connections.
-func tunnelsFor(agentID string, nodes []store.Node) []controlapi.TunnelEndpoint {
-	addresses := make([]string, len(nodes))
-	for i, n := range nodes {
+func tunnelsFor(agentID string, peers []store.Peer) []controlapi.TunnelEndpoint {
+	addresses := make([]string, len(peers))
+	for i, n := range peers {
 		addresses[i] = n.Tunnel
 	}
 	best := placed(agentID, addresses, TunnelsEach)

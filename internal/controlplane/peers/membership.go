@@ -1,4 +1,4 @@
-package nodes
+package peers
 
 import (
 	"context"
@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// nodeLease is how long the others believe that a control plane lives which is not
-	// heard of, and nodeRenew how often it is heard of.
-	nodeLease = 12 * time.Second
-	nodeRenew = 3 * time.Second
+	// peerLease is how long the others believe that a control plane lives which is not
+	// heard of, and peerRenew how often it is heard of.
+	peerLease = 12 * time.Second
+	peerRenew = 3 * time.Second
 	// tunnelsGather is how long tunnels that come and go are gathered, to be written at
 	// once: a storm of agents is some statements a second.
 	tunnelsGather = 100 * time.Millisecond
 )
 
-// node is this control plane among those that serve one database. It publishes that it lives and
+// membership is this control plane among those that serve one database. It publishes that it lives and
 // which tunnels it has, and knows the other live ones.
-type node struct {
+type membership struct {
 	store *store.Store
-	self  store.Node
+	self  store.Peer
 	log   zerolog.Logger
 	now   func() time.Time
 
-	live atomic.Pointer[[]store.Node] // as of the last renewal, this one included
+	live atomic.Pointer[[]store.Peer] // as of the last renewal, this one included
 
 	mu     sync.Mutex
 	held   map[string]time.Time // the agents with a tunnel here, since when
@@ -38,25 +38,25 @@ type node struct {
 	wake   chan struct{}
 }
 
-func newNode(s *store.Store, self store.Node, log zerolog.Logger, now func() time.Time) *node {
-	n := &node{
+func newMembership(s *store.Store, self store.Peer, log zerolog.Logger, now func() time.Time) *membership {
+	n := &membership{
 		store: s, self: self, log: log, now: now,
 		held: map[string]time.Time{}, unsaid: map[string]struct{}{}, wake: make(chan struct{}, 1),
 	}
-	n.live.Store(&[]store.Node{self})
+	n.live.Store(&[]store.Peer{self})
 	return n
 }
 
 // all returns the control planes that live.
-func (n *node) all() []store.Node { return *n.live.Load() }
+func (n *membership) all() []store.Peer { return *n.live.Load() }
 
 // tunnelUp implements server.Config.OnUp.
-func (n *node) tunnelUp(agentID string) { n.note(agentID, n.now()) }
+func (n *membership) tunnelUp(agentID string) { n.note(agentID, n.now()) }
 
 // tunnelDown implements server.Config.OnDown.
-func (n *node) tunnelDown(agentID string) { n.note(agentID, time.Time{}) }
+func (n *membership) tunnelDown(agentID string) { n.note(agentID, time.Time{}) }
 
-func (n *node) note(agentID string, since time.Time) {
+func (n *membership) note(agentID string, since time.Time) {
 	n.mu.Lock()
 	if since.IsZero() {
 		delete(n.held, agentID)
@@ -72,17 +72,17 @@ func (n *node) note(agentID string, since time.Time) {
 }
 
 // join registers this control plane, before agents connect.
-func (n *node) join(ctx context.Context) error {
+func (n *membership) join(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
-	if err := n.store.JoinNode(ctx, n.self, nodeLease); err != nil {
+	if err := n.store.JoinPeer(ctx, n.self, peerLease); err != nil {
 		return err
 	}
 	return n.look(ctx)
 }
 
-func (n *node) look(ctx context.Context) error {
-	live, err := n.store.Nodes(ctx)
+func (n *membership) look(ctx context.Context) error {
+	live, err := n.store.Peers(ctx)
 	if err == nil {
 		n.live.Store(&live)
 	}
@@ -91,8 +91,8 @@ func (n *node) look(ctx context.Context) error {
 
 // run renews the lease and writes which tunnels there are, until the context ends. It then tells
 // the others that this control plane is gone.
-func (n *node) run(ctx context.Context) error {
-	renew := time.NewTicker(nodeRenew)
+func (n *membership) run(ctx context.Context) error {
+	renew := time.NewTicker(peerRenew)
 	defer renew.Stop()
 	for {
 		select {
@@ -107,7 +107,7 @@ func (n *node) run(ctx context.Context) error {
 	}
 }
 
-func (n *node) try(ctx context.Context, do func(context.Context) error, otherwise string) {
+func (n *membership) try(ctx context.Context, do func(context.Context) error, otherwise string) {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
 	if err := do(ctx); err != nil && ctx.Err() == nil {
@@ -115,23 +115,23 @@ func (n *node) try(ctx context.Context, do func(context.Context) error, otherwis
 	}
 }
 
-// leave ends the lease. The tunnels stay written until the others remove the node, so
+// leave ends the lease. The tunnels stay written until the others remove the peer, so
 // that they know whose agents are on their way to them.
-func (n *node) leave(ctx context.Context) error {
+func (n *membership) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.Timeout)
 	defer cancel()
-	_, err := n.store.RenewNode(ctx, n.self.ID, 0)
+	_, err := n.store.RenewPeer(ctx, n.self.ID, 0)
 	return err
 }
 
 // renew renews the lease, or joins again if the others have given this control plane up.
-func (n *node) renew(ctx context.Context) error {
-	there, err := n.store.RenewNode(ctx, n.self.ID, nodeLease)
+func (n *membership) renew(ctx context.Context) error {
+	there, err := n.store.RenewPeer(ctx, n.self.ID, peerLease)
 	if err != nil {
 		return err
 	}
 	if !there {
-		if err := n.store.JoinNode(ctx, n.self, nodeLease); err != nil {
+		if err := n.store.JoinPeer(ctx, n.self, peerLease); err != nil {
 			return err
 		}
 		n.mu.Lock()
@@ -144,7 +144,7 @@ func (n *node) renew(ctx context.Context) error {
 }
 
 // write returns which tunnels have come and gone.
-func (n *node) write(ctx context.Context) error {
+func (n *membership) write(ctx context.Context) error {
 	n.mu.Lock()
 	said := n.unsaid
 	n.unsaid = map[string]struct{}{}
