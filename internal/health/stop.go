@@ -25,7 +25,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// stopNote is what the agent leaves on a workload that it stopped: the annotation objectmeta.Stopped.
+// stopNote is what the agent leaves on a workload that it stopped: the annotation
+// objectmeta.Stopped.
 type stopNote struct {
 	Diagnosis runnerapi.Diagnosis `json:"diagnosis"`
 	// Generation is the generation of the stop.

@@ -217,8 +217,8 @@ func TestTheGuideRuns(t *testing.T) {
 	pipeops(t, "status", agentName, "web")
 }
 
-// TestTheExamplesOfTheCommandLineRun runs the examples of pipeops-runner's reference, but those that
-// run elsewhere.
+// TestTheExamplesOfTheCommandLineRun runs the examples of pipeops-runner's reference, but those
+// that run elsewhere.
 func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
 	suite.Release(t, "the documents' commands, each as it is written")
 	for _, app := range []string{"web", "worker", "report"} {

@@ -64,7 +64,8 @@ func TestNoSpecGoesBeyondBaseline(t *testing.T) {
 
 // loosestNames are specs with names that have others do something: annotations of pods and of the
 // Ingress, and hosts that take in those of others. internal/policy/TestAnnotationsHaveToBeNamed
-// has every key that no rule allows, internal/policy/input/TestNoFieldOfASpecIsForgotten every field.
+// has every key that no rule allows, internal/policy/input/TestNoFieldOfASpecIsForgotten every
+// field.
 func loosestNames() map[string]runnerapi.AppSpec {
 	specs := map[string]runnerapi.AppSpec{}
 	for _, key := range []string{

@@ -22,8 +22,8 @@ const (
 	tunnelsGather = 100 * time.Millisecond
 )
 
-// membership is this control plane among those that serve one database. It publishes that it lives and
-// which tunnels it has, and knows the other live ones.
+// membership is this control plane among those that serve one database. It publishes that it lives
+// and which tunnels it has, and knows the other live ones.
 type membership struct {
 	store *store.Store
 	self  store.Peer

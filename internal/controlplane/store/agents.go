@@ -156,7 +156,7 @@ func (q agentTable) SaveBeats(ctx context.Context, beats []Beat) error {
 
 // DeleteAgent forgets an agent and its timeline.
 func (q agentTable) DeleteAgent(ctx context.Context, id string) error {
-	if _, err := q.exec(ctx, `DELETE FROM news WHERE agent_id = $1`, id); err != nil {
+	if _, err := q.exec(ctx, `DELETE FROM refreshes WHERE agent_id = $1`, id); err != nil {
 		return err
 	}
 	return q.execOne(ctx, `DELETE FROM agents WHERE id = $1`, id)
