@@ -28,9 +28,8 @@ const (
 // package share. They put back what they change.
 var shared struct {
 	sync.Once
-	sys     *harness.System
-	release func() // of the system's name
-	err     error
+	sys *harness.System
+	err error
 }
 
 // system starts it for the first test that needs it.
@@ -47,9 +46,6 @@ func system(t *testing.T) *harness.System {
 func startSystem() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute) // it may have to be built
 	defer cancel()
-	if shared.release, err = harness.Alone(ctx, "chart", os.Stderr); err != nil {
-		return err
-	}
 	if shared.sys, err = harness.New(harness.Options{Name: "chart", Out: os.Stderr}); err != nil {
 		return err
 	}
@@ -83,7 +79,6 @@ func stopSystem() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	defer shared.release()
 	return shared.sys.Close(ctx)
 }
 

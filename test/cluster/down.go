@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 )
 
 const downTimeout = time.Minute
@@ -71,7 +73,7 @@ func (c *Cluster) remove(ctx context.Context) error {
 // disconnect leaves the interface alone if it is that of another cluster, which
 // got the index after ours had died: then the index is locked.
 func (c *Cluster) disconnect(ctx context.Context) error {
-	file, err := tryLock(filepath.Join(lockDir, fmt.Sprintf("network-%d.lock", c.state.Network.Index)))
+	file, err := filelock.Try(filepath.Join(lockDir, fmt.Sprintf("network-%d.lock", c.state.Network.Index)))
 	if err != nil || file == nil {
 		return err
 	}
@@ -108,20 +110,9 @@ func lockName(ctx context.Context, name string) (unlock func(), err error) {
 	if err := os.MkdirAll(run, 0o700); err != nil {
 		return nil, fmt.Errorf("make directory of clusters: %w", err)
 	}
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		file, err := tryLock(filepath.Join(run, name+lockSuffix))
-		if err != nil {
-			return nil, fmt.Errorf("lock cluster %s: %w", name, err)
-		}
-		if file != nil {
-			return func() { _ = file.Close() }, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("another process is busy with cluster %s: %w", name, ctx.Err())
-		case <-tick.C:
-		}
+	release, err := filelock.Wait(ctx, filepath.Join(run, name+lockSuffix), nil)
+	if err != nil {
+		return nil, fmt.Errorf("lock cluster %s: %w", name, err)
 	}
+	return func() { _ = release() }, nil
 }

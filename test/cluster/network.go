@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 )
 
 // maxClusters is how many clusters fit into the address plan, and thus run at
@@ -108,7 +108,7 @@ func reserve(dir string, usable func(network) bool) (*reservation, error) {
 		if !usable(n) {
 			continue
 		}
-		file, err := tryLock(filepath.Join(dir, fmt.Sprintf("network-%d.lock", index)))
+		file, err := filelock.Try(filepath.Join(dir, fmt.Sprintf("network-%d.lock", index)))
 		if err != nil {
 			return nil, fmt.Errorf("reserve network: %w", err)
 		}
@@ -117,30 +117,6 @@ func reserve(dir string, usable func(network) bool) (*reservation, error) {
 		}
 	}
 	return nil, fmt.Errorf("none of the %d address ranges for test clusters is free: see `cluster list`, and `ip route` for other uses of 10.64.0.0/10, 10.128.0.0/10 and 10.200.0.0/16", maxClusters)
-}
-
-// tryLock returns nil when another process holds the lock, or has just removed
-// the file.
-func tryLock(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, file.Close()
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	locked, err := file.Stat()
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	if current, err := os.Stat(path); err != nil || !os.SameFile(locked, current) {
-		return nil, file.Close()
-	}
-	return file, nil
 }
 
 // usableBeside reports whether a network takes nothing away from the machine's routes: none of them

@@ -48,12 +48,7 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(ctx context.Context, m *testing.M) (code int) {
-	release, err := harness.Alone(ctx, "e2e", os.Stdout)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer release()
+	var err error
 	if sys, err = harness.New(harness.Options{
 		Name: "e2e", Out: os.Stdout, ControlPlaneArgs: []string{"--certificate-ttl", certificateTTL.String()}, GatewayDomain: gatewayDomain,
 	}); err != nil {

@@ -2,15 +2,9 @@ package e2e
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -180,20 +174,12 @@ func traefikLog(t *testing.T) string {
 // selfSigned writes a certificate for a host, which is its own authority, and its key.
 func selfSigned(t *testing.T, host string) (certificate, key string) {
 	t.Helper()
-	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, private, err := harness.SelfSigned(host)
 	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, signer.Public(), signer)
-	require.NoError(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(signer)
-	require.NoError(t, err)
-	write := func(name, kind string, der []byte) string {
+	write := func(name, text string) string {
 		path := filepath.Join(t.TempDir(), name)
-		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
-	return write("tls.crt", "CERTIFICATE", der), write("tls.key", "PRIVATE KEY", private)
+	return write("tls.crt", cert), write("tls.key", private)
 }

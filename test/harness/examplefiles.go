@@ -76,7 +76,7 @@ spec:
 
 // ExampleFiles writes the files that the examples of the documentation read.
 func ExampleFiles(dir string) error {
-	cert, key, err := selfSigned("shop.example.com")
+	cert, key, err := SelfSigned("shop.example.com")
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,8 @@ func ExampleFiles(dir string) error {
 	return errors.Join(errs...)
 }
 
-func selfSigned(host string) (cert, key string, err error) {
+// SelfSigned returns a certificate for a host, which is its own authority, and its key, as PEM.
+func SelfSigned(host string) (cert, key string, err error) {
 	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return "", "", err

@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
+	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 )
 
 // Options configure a System.
@@ -57,13 +59,16 @@ type System struct {
 	// EnrolmentToken is the one that the agent was deployed with, and removes from its Secret.
 	EnrolmentToken string
 	ownDir         bool
+	claimed        bool // the name is ours
 	closers        []func(context.Context) error
 
 	mu         sync.Mutex
 	violations []error
 }
 
-// New returns a System in which nothing runs yet.
+// New returns a System in which nothing runs yet. The first part that starts waits until no other
+// process has a System of that name, such as the same tests of another checkout: both would use,
+// and at their end remove, the same cluster and broker.
 func New(opts Options) (*System, error) {
 	s := &System{Options: opts, applied: &applied{}, hostIP: opts.ListenIP}
 	if s.Dir == "" {
@@ -81,6 +86,9 @@ func (s *System) StartKubernetes(ctx context.Context) (err error) {
 	if s.Theirs != nil {
 		return s.openTheirs(ctx)
 	}
+	if err := s.claim(ctx); err != nil {
+		return err
+	}
 	options := s.Kubernetes
 	options.Name, options.Out = s.Name, s.Out
 	if s.Cluster, err = cluster.Up(ctx, options); err != nil {
@@ -92,6 +100,22 @@ func (s *System) StartKubernetes(ctx context.Context) (err error) {
 	}
 	s.Kube, err = openKube(s.Cluster.Kubeconfig())
 	return err
+}
+
+// claim takes the system's name, until all that runs is closed.
+func (s *System) claim(ctx context.Context) error {
+	if s.claimed {
+		return nil
+	}
+	release, err := filelock.Wait(ctx, filepath.Join(os.TempDir(), "pipeops-"+s.Name+".lock"), func() {
+		fmt.Fprintf(s.Out, "waiting: another process has the system %s\n", s.Name)
+	})
+	if err != nil {
+		return err
+	}
+	s.claimed = true
+	s.onClose(func(context.Context) error { s.claimed = false; return release() })
+	return nil
 }
 
 // openTheirs looks at a cluster that is there.
@@ -106,6 +130,9 @@ func (s *System) openTheirs(ctx context.Context) error {
 
 // StartBroker brings up a private RabbitMQ.
 func (s *System) StartBroker(ctx context.Context) (err error) {
+	if err := s.claim(ctx); err != nil {
+		return err
+	}
 	if s.Broker, err = broker.Up(ctx, broker.Options{Name: s.Name, Out: s.Out}); err != nil {
 		return err
 	}

@@ -13,8 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 )
 
@@ -38,7 +37,7 @@ var legoProviders []byte
 func prepareTraefik(ctx context.Context) (err error) {
 	module := inputs.Path(traefikModule)
 	folder := filepath.Join(module, "lego")
-	unlock, err := lock(module)
+	unlock, err := filelock.Wait(ctx, folder+".lock", nil)
 	if err != nil {
 		return err
 	}
@@ -69,18 +68,6 @@ func prepareTraefik(ctx context.Context) (err error) {
 		return err
 	}
 	return os.WriteFile(mark, []byte(version), 0o600) // last: it says that all is there
-}
-
-// lock waits until no other process changes a folder.
-func lock(folder string) (unlock func() error, err error) {
-	f, err := os.Open(folder)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f.Close, nil
 }
 
 // required returns the version of a module that a go.mod requires.

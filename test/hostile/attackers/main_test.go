@@ -47,12 +47,7 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(ctx context.Context, m *testing.M) (code int) {
-	release, err := harness.Alone(ctx, "attackers", os.Stdout)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer release()
+	var err error
 	if sys, err = harness.New(harness.Options{Name: "attackers", Out: os.Stdout, AgentLogLevel: "info"}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
