@@ -68,13 +68,13 @@ func (e explainer) connectFailure(err error) *Error {
 
 // login explains why frpc was not let in.
 func (e explainer) login(err error) error {
-	if told, ok := link.ParseRefusal(err.Error()); ok {
-		refusal := e.wrap(opLogIn, errors.New(told.Reason), actWait)
-		refusal.Spread, refusal.refused = told.Within, true
-		if told.Final {
-			refusal.Final, refusal.Action = true, actOperator
+	if refusal, ok := link.ParseRefusal(err.Error()); ok {
+		explained := e.wrap(opLogIn, errors.New(refusal.Reason), actWait)
+		explained.Spread, explained.refused = refusal.Within, true
+		if refusal.Final {
+			explained.Final, explained.Action = true, actOperator
 		}
-		return refusal
+		return explained
 	}
 	if isClosed(err) {
 		return e.wrap(opLogIn, errors.New(reasonClosed), actWait)
@@ -91,10 +91,10 @@ func (e explainer) lost(err error) error {
 }
 
 // goAway explains a session's end that the server announced.
-func (e explainer) goAway(told *link.Refused) error {
-	stop := e.wrap(opStay, errors.New(told.Reason), actWait)
-	stop.Spread = told.Within
-	return stop
+func (e explainer) goAway(announced *link.Refused) error {
+	explained := e.wrap(opStay, errors.New(announced.Reason), actWait)
+	explained.Spread = announced.Within
+	return explained
 }
 
 // neither returns TCP's failure together with that of the other transport.

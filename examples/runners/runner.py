@@ -47,6 +47,9 @@ class Credentials:
         self.file, self.renew_at = file, 0
         with open(file) as opened:
             self.content = json.load(opened)
+        missing = [field for field in ("controlPlane", "runner", "ca", "certificate", "key") if field not in self.content]
+        if missing:
+            raise ValueError(f"{file} is no credentials file: {', '.join(missing)} are missing")
 
     def __getitem__(self, field):
         return self.content[field]
@@ -198,14 +201,23 @@ def consume(credentials, runner):
 def main():
     if len(sys.argv) != 4 or sys.argv[2].count("/") != 1:
         sys.exit(__doc__)
-    credentials = Credentials(sys.argv[1])
-    with open(sys.argv[3]) as file:
-        runner = Runner(credentials, sys.argv[2], json.load(file))
+    try:
+        credentials = Credentials(sys.argv[1])
+        with open(sys.argv[3]) as file:
+            runner = Runner(credentials, sys.argv[2], json.load(file))
+    except (OSError, ValueError) as error:
+        sys.exit(f"runner.py: {error}")
+    if not credentials.content.get("broker"):
+        sys.exit("runner.py: the credentials name no broker: start the control plane with --broker-url-file")
     while True:
         try:
             consume(credentials, runner)
-        except (pika.exceptions.AMQPError, OSError) as error:
+        except Refused as error:
+            sys.exit(f"runner.py: {error}")
+        except pika.exceptions.AMQPError as error:
             say(error=f"RabbitMQ: {error!r}")
+        except OSError as error:
+            say(error=str(error))
         time.sleep(random.uniform(1, 5))
 
 

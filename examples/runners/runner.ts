@@ -94,6 +94,7 @@ class Runner {
 
   /** The edge's address, and the agent's name, which the edge routes by. */
   private through(agent: Agent): RequestOptions {
+    if (agent.endpoints.length === 0) throw new Refused(`agent ${agent.name} has never been online`);
     const { address, serverName } = agent.endpoints[0];
     const uri = `URI:spiffe://${this.credentials.trustDomain}/agent/${agent.id}`;
     return {

@@ -32,7 +32,7 @@ func TestAnAgentsNodesAreShown(t *testing.T) {
 	assert.Contains(t, body, "operator runner set vic RUNNER")
 	assert.NotContains(t, body, "/live/", "nothing follows an agent that may not be asked")
 	for _, r := range p.records(1) {
-		assert.NotEqual(t, runnerapi.AuditRefused, r.Outcome, "to show that is no refusal")
+		assert.NotEqual(t, runnerapi.AuditRefused, r.Outcome, "the page must not make a call that the agent refuses")
 	}
 
 	p.actAs("vic", "ops")
@@ -47,7 +47,7 @@ func TestAnAgentsNodesAreShown(t *testing.T) {
 	assert.True(t, called)
 
 	body = page("quiet")
-	assert.Contains(t, body, "only an agent that is online tells its nodes")
+	assert.Contains(t, body, "only an agent that is online reports its nodes")
 	p.actAs("vic", "lab")
 	assert.Contains(t, page("shop"), "refuses Runner lab")
 	status, _ := b.get("/console/agents/nowhere/nodes")

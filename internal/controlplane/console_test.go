@@ -478,7 +478,7 @@ func TestAnAdminSignsAnOperatorOutEverywhere(t *testing.T) {
 	_, body = admin.get("/console/operators/end-sessions?operator=bob")
 	assert.Contains(t, body, "pipeops-controlplane operator session delete bob")
 	status, _ := first.change("/console/operators/end-sessions", url.Values{"operator": {"alice"}})
-	assert.Equal(t, http.StatusForbidden, status, "a viewer signs nobody out")
+	assert.Equal(t, http.StatusForbidden, status, "a viewer cannot sign an operator out")
 	status, body = admin.change("/console/operators/end-sessions", url.Values{"operator": {"bob"}})
 	require.Equal(t, http.StatusOK, status, body)
 	assert.Contains(t, body, "signed out everywhere")

@@ -222,7 +222,7 @@ func TestAnyControlPlaneAnswersAnyAgent(t *testing.T) {
 		require.NoError(t, agent.beat())
 	}
 	s := agent.at(c).serve()
-	assert.Len(t, s.heard().Tunnels, peers.TunnelsEach, "it is told of two control planes")
+	assert.Len(t, s.heard().Tunnels, peers.TunnelsEach, "the agent gets the addresses of two control planes")
 	for _, m := range []*member{a, b, c} {
 		await.Until(t, "the agent is online", func() bool { return m.state(agent.id.AgentID) == announce.StateOnline })
 	}

@@ -13,7 +13,7 @@ import (
 
 func TestAnObjectRemembersItsLastCommands(t *testing.T) {
 	o := &metav1.ObjectMeta{}
-	assert.True(t, objectmeta.RecordCommand(o, ""), "nobody would know it again")
+	assert.True(t, objectmeta.RecordCommand(o, ""), "the agent would not recognise it")
 	assert.Empty(t, o.Annotations)
 	assert.True(t, objectmeta.RecordCommand(o, "first"))
 	assert.False(t, objectmeta.RecordCommand(o, "first"))

@@ -50,6 +50,9 @@ func TestTheRunnerInPython(t *testing.T) {
 	removeApp(t, "from-python")
 	_, err := sys.CreateRunner(t.Context(), "python")
 	require.NoError(t, err)
+	out, err := exec.CommandContext(t.Context(), python, "-B", example(t, "runner.py"), "/nowhere.json", namespace+"/from-python", "spec.json").CombinedOutput()
+	require.Error(t, err)
+	assert.Equal(t, "runner.py: [Errno 2] No such file or directory: '/nowhere.json'\n", string(out))
 	spec := filepath.Join(t.TempDir(), "spec.json")
 	require.NoError(t, os.WriteFile(spec, []byte(`{"image": "`+image+`", "ports": [{"port": 8080}]}`), 0o600))
 
@@ -113,6 +116,10 @@ func TestTheRunnerInTypeScript(t *testing.T) {
 	out, err = run("language=none", app, image)
 	require.Error(t, err, out)
 	assert.Contains(t, out, "no agent has the label language=none")
+
+	out, err = run("language", app, image)
+	require.Error(t, err, out)
+	assert.Contains(t, out, "usage: ")
 
 	out, err = run("language=typescript", app, "two words")
 	require.Error(t, err, out)

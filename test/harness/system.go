@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
-	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 )
 
 // Options configure a System.
@@ -59,7 +57,7 @@ type System struct {
 	// EnrolmentToken is the one that the agent was deployed with, and removes from its Secret.
 	EnrolmentToken string
 	ownDir         bool
-	claimed        bool // the name is ours
+	claim          claim // to the name
 	closers        []func(context.Context) error
 
 	mu         sync.Mutex
@@ -86,7 +84,7 @@ func (s *System) StartKubernetes(ctx context.Context) (err error) {
 	if s.Theirs != nil {
 		return s.openTheirs(ctx)
 	}
-	if err := s.claim(ctx); err != nil {
+	if err := s.claim.take(ctx, s.Name, s.Out); err != nil {
 		return err
 	}
 	options := s.Kubernetes
@@ -102,22 +100,6 @@ func (s *System) StartKubernetes(ctx context.Context) (err error) {
 	return err
 }
 
-// claim takes the system's name, until all that runs is closed.
-func (s *System) claim(ctx context.Context) error {
-	if s.claimed {
-		return nil
-	}
-	release, err := filelock.Wait(ctx, filepath.Join(os.TempDir(), "pipeops-"+s.Name+".lock"), func() {
-		fmt.Fprintf(s.Out, "waiting: another process has the system %s\n", s.Name)
-	})
-	if err != nil {
-		return err
-	}
-	s.claimed = true
-	s.onClose(func(context.Context) error { s.claimed = false; return release() })
-	return nil
-}
-
 // openTheirs looks at a cluster that is there.
 func (s *System) openTheirs(ctx context.Context) error {
 	objects, err := s.agentObjects()
@@ -130,7 +112,7 @@ func (s *System) openTheirs(ctx context.Context) error {
 
 // StartBroker brings up a private RabbitMQ.
 func (s *System) StartBroker(ctx context.Context) (err error) {
-	if err := s.claim(ctx); err != nil {
+	if err := s.claim.take(ctx, s.Name, s.Out); err != nil {
 		return err
 	}
 	if s.Broker, err = broker.Up(ctx, broker.Options{Name: s.Name, Out: s.Out}); err != nil {
@@ -177,6 +159,7 @@ func (s *System) Close(ctx context.Context) error {
 		errs = append(errs, s.closers[i](ctx))
 	}
 	s.closers = nil
+	errs = append(errs, s.claim.release())
 	if s.ownDir {
 		errs = append(errs, os.RemoveAll(s.Dir))
 	}

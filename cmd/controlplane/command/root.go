@@ -84,7 +84,7 @@ All times are in UTC.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cli.FlagError(cmd, err)) })
 	cli.AddGroup(root, "The control plane itself:", serve.ControlPlane(a.program()), newReady(a), newReplica(a), newDatabase(a), newConsole(a))
 	cli.AddGroup(root, "Agents:", newAgent(a), newToken(a), newOffer(a))
-	cli.AddGroup(root, "Runners and what they hear:", newRunner(a), newDeadLetters(a), newWebhook(a))
+	cli.AddGroup(root, "Runners, webhooks and dead letters:", newRunner(a), newDeadLetters(a), newWebhook(a))
 	cli.AddGroup(root, "Public hosts:", newRoutes(a), newGateway(a))
 	cli.AddGroup(root, "Operators and certificates:", newOperator(a), newCA(a), newCertificate(a))
 	root.AddCommand(cli.NewExplain("pipeops-controlplane"), newVersion(a), cli.NewMan(version))

@@ -32,7 +32,7 @@ func renewOperator(ctx context.Context, a *operators.Admin, _ *RenewOperatorInpu
 type Renewal struct {
 	// Save keeps the renewed credentials.
 	Save func(operators.Credentials) error
-	// Note hears why the certificate was not renewed. It is used on.
+	// Note is called with the reason why the certificate was not renewed. It stays in use.
 	Note func(error)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time

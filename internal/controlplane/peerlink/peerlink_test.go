@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -187,7 +188,7 @@ func TestAControlPlaneReportsItself(t *testing.T) {
 	c := newCA(t)
 	report := Replica{Name: "host-b", State: Degraded, Checks: []Check{{Name: "broker", Text: strings.Repeat("long ", 10_000)}, {Name: "ca", OK: true, Text: "valid"}}}
 	noHandover := func(context.Context, string, net.Conn) error {
-		t.Error("a report is no connection for an agent")
+		t.Error("the server took a request for its report for a connection to an agent")
 		return server.ErrNotConnected
 	}
 	address, limited := startServer(t, c, noHandover, func(cfg *ServerConfig) {
@@ -205,6 +206,26 @@ func TestAControlPlaneReportsItself(t *testing.T) {
 	mute, _ := startServer(t, c, noHandover)
 	_, err = client.Replica(t.Context(), "b", mute)
 	require.Error(t, err)
+}
+
+// FuzzDecodeReplica reads what another control plane reports.
+func FuzzDecodeReplica(f *testing.F) {
+	text, err := json.Marshal(Replica{Name: "b", State: Degraded, Checks: []Check{{Name: "database", Text: "slow"}}})
+	require.NoError(f, err)
+	f.Add(text)
+	f.Add([]byte(`{"checks":[[[[]]]]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := decodeReplica(text)
+		if err != nil {
+			return
+		}
+		require.LessOrEqual(t, len(text), maxReplica)
+		text, err = json.Marshal(r)
+		require.NoError(t, err)
+		again, err := decodeReplica(text)
+		require.NoError(t, err)
+		require.Equal(t, r.Wrong(), again.Wrong())
+	})
 }
 
 func FuzzRequest(f *testing.F) {

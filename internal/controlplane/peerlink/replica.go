@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 )
 
 // Replica is one of the control planes that serve a database, as it reports itself.
@@ -66,21 +68,30 @@ func (r Replica) Wrong() (list []string) {
 const maxReplica = 256 << 10
 
 // Replica asks the control plane of that name and address what it reports of itself.
-func (c *Client) Replica(ctx context.Context, node, address string) (r Replica, err error) {
-	far, err := c.dial(ctx, node, address)
+func (c *Client) Replica(ctx context.Context, peer, address string) (r Replica, err error) {
+	far, err := c.dial(ctx, peer, address)
 	if err != nil {
-		return r, fmt.Errorf("control plane %s at %s: %w", node, address, err)
+		return r, fmt.Errorf("control plane %s at %s: %w", peer, address, err)
 	}
 	defer func() { _ = far.Close() }()
-	if err := ask(ctx, far, request{Report, node, addrPort(far.LocalAddr())}); err != nil {
-		return r, fmt.Errorf("control plane %s at %s: %w", node, address, err)
+	if err := ask(ctx, far, request{Report, peer, addrPort(far.LocalAddr())}); err != nil {
+		return r, fmt.Errorf("control plane %s at %s: %w", peer, address, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = far.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := json.NewDecoder(io.LimitReader(far, maxReplica)).Decode(&r); err != nil {
-		return Replica{}, fmt.Errorf("control plane %s at %s: its report: %w", node, address, err)
+	text, err := io.ReadAll(io.LimitReader(far, maxReplica+1))
+	if err == nil {
+		r, err = decodeReplica(text)
+	}
+	if err != nil {
+		return Replica{}, fmt.Errorf("control plane %s at %s: its report: %w", peer, address, err)
 	}
 	return r, nil
+}
+
+func decodeReplica(text []byte) (r Replica, err error) {
+	err = decode.LimitsFor(maxReplica).JSON(text, &r)
+	return r, err
 }
 
 // report answers a request for this control plane's report.

@@ -71,7 +71,7 @@ func New(cfg Config) *Peers {
 	}
 	p.forwarder = &forwarder{store: cfg.Store, self: id, own: cfg.Handover, link: peerlink.NewClient(peerlink.ClientConfig{TrustDomain: trust, TLS: config})}
 	p.server = peerlink.NewServer(peerlink.ServerConfig{
-		TrustDomain: trust, TLS: config, GatewayTLS: func() (*tls.Config, error) { return cfg.Gateways.ForPeer(id) }, Handover: cfg.Handover, Public: cfg.Public, Report: p.report, Log: cfg.Log.With().Str("part", "peers").Logger(),
+		TrustDomain: trust, TLS: config, GatewayTLS: func() (*tls.Config, error) { return cfg.Gateways.ForPeer(id) }, Handover: cfg.Handover, Public: cfg.Public, Report: cfg.Report, Log: cfg.Log.With().Str("part", "peers").Logger(),
 	})
 	return p
 }

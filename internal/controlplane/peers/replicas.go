@@ -26,8 +26,17 @@ func (p *Peers) Replicas(ctx context.Context) []peerlink.Replica {
 }
 
 func (p *Peers) replica(ctx context.Context, peer store.Peer) peerlink.Replica {
+	found := p.ask(ctx, peer)
+	// The database has these also of one that does not answer.
+	found.ID, found.Version, found.StartedAt = peer.ID, peer.Version, peer.StartedAt
+	found.Peer, found.Tunnel, found.Edge = peer.Peer, peer.Tunnel, peer.Edge
+	return found
+}
+
+// ask returns what a control plane reports, or why it cannot be reached.
+func (p *Peers) ask(ctx context.Context, peer store.Peer) peerlink.Replica {
 	if peer.ID == p.cfg.Self.ID {
-		own := p.report(ctx)
+		own := p.cfg.Report(ctx)
 		own.Answers = true
 		return own
 	}
@@ -35,19 +44,7 @@ func (p *Peers) replica(ctx context.Context, peer store.Peer) peerlink.Replica {
 	defer cancel()
 	found, err := p.forwarder.link.Replica(ctx, peer.ID, peer.Peer)
 	if err != nil {
-		found = peerlink.Replica{State: peerlink.Unreachable, Reason: err.Error(), Checks: []peerlink.Check{}}
+		return peerlink.Replica{State: peerlink.Unreachable, Reason: err.Error(), Checks: []peerlink.Check{}}
 	}
-	describe(&found, peer)
 	return found
-}
-
-// report returns what this control plane reports of itself.
-func (p *Peers) report(ctx context.Context) peerlink.Replica {
-	own := p.cfg.Report(ctx)
-	describe(&own, p.cfg.Self)
-	return own
-}
-
-func describe(r *peerlink.Replica, peer store.Peer) {
-	r.ID, r.Version, r.StartedAt, r.Peer, r.Tunnel, r.Edge = peer.ID, peer.Version, peer.StartedAt, peer.Peer, peer.Tunnel, peer.Edge
 }

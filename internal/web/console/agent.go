@@ -34,7 +34,7 @@ type agentData struct {
 	Older    string // query of older events; empty for none
 	First    bool   // these are the newest events
 	Routes   routes.List
-	Without  string // why there is no event; empty where there may be some
+	Without  string // why the control plane keeps no events; empty if it does
 }
 
 // appRow is the last that was heard of an App.

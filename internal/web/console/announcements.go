@@ -18,7 +18,7 @@ const lettersShown = 200
 // lettersData is what the page Announcements shows.
 type lettersData struct {
 	operatorapi.DeadLetters
-	Without string         // why there is none
+	Without string         // why the control plane keeps no dead letters; empty if it does
 	Unread  *problem.Error // why they could not be read
 }
 

@@ -88,7 +88,7 @@ func (c *Console) askForNodes(ctx context.Context, agent announce.Agent) ([]runn
 	}
 	if agent.State != announce.StateOnline {
 		return nil, problem.Errorf(problem.Unavailable, "run pipeops-agent doctor in its cluster; it names what does not connect",
-			"the agent is %s, and was last seen %s; only an agent that is online tells its nodes", agent.State, cli.Ago(agent.LastSeen))
+			"the agent is %s, and was last seen %s; only an agent that is online reports its nodes", agent.State, cli.Ago(agent.LastSeen))
 	}
 	list, err := operatorapi.ListAgentNodes.Do(ctx, c.opts.API, operatorapi.AgentNodesInput{Agent: agent.ID})
 	return list.Items, err
