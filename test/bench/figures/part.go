@@ -20,9 +20,8 @@ type Part struct {
 	Definitions []Definition
 }
 
-// Parts returns those with recorded figures. Gateway joins them with its first run on a quiet
-// machine.
-func Parts() []*Part { return []*Part{Apps, Streams, Tunnel, Agents, Chaos} }
+// Parts returns all parts.
+func Parts() []*Part { return []*Part{Apps, Streams, Tunnel, Agents, Gateway, Chaos} }
 
 // JSON returns where the newest run is kept, below docs.
 func (p *Part) JSON() string { return path.Join("bench", p.file()) }
