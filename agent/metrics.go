@@ -40,17 +40,17 @@ func newInstruments(version string) *instruments {
 	i := &instruments{
 		registry: registry,
 		open: make.NewGauge(prometheus.GaugeOpts{
-			Namespace: metricsNamespace, Name: "calls_open", Help: "Calls of the Runner API under way, waits and streams among them.",
+			Namespace: metricsNamespace, Name: "calls_open", Help: "Open calls of the Runner API, including waits and streams.",
 		}),
 		commands: make.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: metricsNamespace, Name: "command_duration_seconds",
-			Help: "Calls of the Runner API, by their ID and class of status.", Buckets: metrics.Buckets,
+			Help: "Time of a call of the Runner API, by ID and class of status.", Buckets: metrics.Buckets,
 		}, []string{"call", "code"}),
 		beats: make.NewCounterVec(prometheus.CounterOpts{
-			Namespace: metricsNamespace, Name: "heartbeats_total", Help: "Heartbeats by whether the control plane took them.",
+			Namespace: metricsNamespace, Name: "heartbeats_total", Help: "Heartbeats, by result.",
 		}, []string{"result"}),
 		alerts: make.NewCounterVec(prometheus.CounterOpts{
-			Namespace: metricsNamespace, Name: "alerts_total", Help: "Alerts of Alertmanager by what became of them.",
+			Namespace: metricsNamespace, Name: "alerts_total", Help: "Alerts from Alertmanager, by result.",
 		}, []string{"result"}),
 	}
 	for _, outcome := range alerts.Outcomes() {
@@ -103,18 +103,18 @@ type parts struct {
 // readNumbers returns the numbers that are kept anyway.
 func (a *Agent) readNumbers() *metrics.Read {
 	return metrics.NewRead(metricsNamespace, a.tellNumbers).
-		Gauge("ready", "Whether the agent takes commands: what /readyz answers.").
-		Gauge("check_ok", "The checks behind it, each 1 or 0.", "check").
-		Gauge("certificate_expiry_timestamp_seconds", "When the agent's certificate ends; it is renewed at two thirds of its life.").
-		Gauge("audit_queue_records", "Audit records that wait to be kept.").
-		Counter("audit_lost_records_total", "Audit records that could not be kept; the log says where.").
-		Gauge("tunnel_connected", "Whether a tunnel is up.").
-		Counter("tunnel_reconnects_total", "How often a tunnel came up while none was, after the first time.").
-		Gauge("leading", "Whether this replica reconciles and announces.").
+		Gauge("ready", "1 if the agent takes commands, as /readyz reports.").
+		Gauge("check_ok", "1 if the check of /readyz passes.", "check").
+		Gauge("certificate_expiry_timestamp_seconds", "Expiry of the agent's certificate, in Unix time. The agent renews it at two thirds of its life.").
+		Gauge("audit_queue_records", "Audit records that wait to be stored.").
+		Counter("audit_lost_records_total", "Audit records that could not be stored. The log has the reason.").
+		Gauge("tunnel_connected", "1 if a tunnel is up.").
+		Counter("tunnel_reconnects_total", "How often a tunnel came up after all were down.").
+		Gauge("leading", "1 if this replica is the leader.").
 		Gauge("apps", "Apps by phase.", "phase").
-		Gauge("apps_diagnosed", "Apps that have a diagnosis, by its cause.", "cause").
-		Gauge("app_failing", "Apps that are Degraded or Failed, at most 200 of them; always 1.", "namespace", "app", "phase", "cause").
-		Gauge("events_waiting", "Apps whose newest state the control plane has not taken yet.")
+		Gauge("apps_diagnosed", "Apps with a diagnosis, by cause.", "cause").
+		Gauge("app_failing", "1 for each App that is Degraded or Failed, for at most 200 Apps.", "namespace", "app", "phase", "cause").
+		Gauge("events_waiting", "Apps whose latest state has not been delivered to the control plane.")
 }
 
 func (a *Agent) tellNumbers(set func(string, float64, ...string)) {

@@ -18,37 +18,37 @@ type setter = func(name string, value float64, labels ...string)
 // readNumbers returns the numbers that are kept anyway.
 func readNumbers(n *numbers) *metrics.Read {
 	r := metrics.NewRead(metricsNamespace, n.read).
-		Gauge("ready", "Whether agents and Runners are served: what /readyz answers.").
-		Gauge("check_ok", "The checks of /readyz, each 1 or 0.", "check").
+		Gauge("ready", "1 if the control plane serves agents and Runners, as /readyz reports.").
+		Gauge("check_ok", "1 if the check of /readyz passes.", "check").
 		Gauge("agents", "Agents by state, from the registry.", "state").
 		Gauge("heartbeat_oldest_age_seconds", "Age of the oldest last heartbeat among agents whose tunnel is up.").
 		Gauge("outbox_events", "Announcements that wait for the broker.").
-		Gauge("outbox_oldest_age_seconds", "How long ago what the first of them tells of happened; 0 for none.").
-		Gauge("dead_letters", "Announcements that Runners could not take; not there while the broker does not answer.").
+		Gauge("outbox_oldest_age_seconds", "Age of the oldest event whose announcement waits; 0 if none waits.").
+		Gauge("dead_letters", "Announcements that Runners could not process; absent while the broker does not respond.").
 		Gauge("webhook_events", "Events that wait for webhooks' receivers.").
-		Gauge("webhook_oldest_age_seconds", "How long the first of them has waited; 0 for none.").
-		Gauge("broker_connected", "Whether announcements can go out now.").
-		Gauge("store_up", "Whether the database answered this very scrape.").
-		Gauge("certificate_expiry_timestamp_seconds", "When the root CA, the first intermediate CA and the control plane's own certificate end.", "certificate")
+		Gauge("webhook_oldest_age_seconds", "How long the oldest event has waited for a receiver; 0 if none waits.").
+		Gauge("broker_connected", "1 if the control plane is connected to the broker.").
+		Gauge("store_up", "1 if the database responded to this scrape.").
+		Gauge("certificate_expiry_timestamp_seconds", "Expiry of the root CA, the next intermediate CA and the control plane's own certificate, in Unix time.", "certificate")
 	return declareConnections(r)
 }
 
 func declareConnections(r *metrics.Read) *metrics.Read {
 	return r.
-		Gauge("tunnel_agents", "Agents with a tunnel here.").
-		Gauge("tunnel_sessions", "FRP sessions, of all replicas, with those that log in.").
-		Gauge("tunnel_handshakes", "Tunnel connections on their way to a session.").
-		Counter("tunnel_logins_total", "Logins of agents by result; refused are handshakes, too.", "result").
-		Gauge("tunnel_dials", "Connections to agents in the making.").
-		Counter("tunnel_dials_total", "Connections to agents that were asked for.").
-		Counter("tunnel_dial_errors_total", "Those that did not come about.").
-		Gauge("tunnel_connections", "Runners' connections that are handed over and open.").
-		Counter("tunnel_bytes_total", "Bytes of Runners' connections, ciphertext.", "direction").
+		Gauge("tunnel_agents", "Agents with a tunnel to this control plane.").
+		Gauge("tunnel_sessions", "FRP sessions of all agents' replicas, including those that are logging in.").
+		Gauge("tunnel_handshakes", "Tunnel connections without a session yet.").
+		Counter("tunnel_logins_total", "Logins of agents, by result. A failed TLS handshake counts as refused.", "result").
+		Gauge("tunnel_dials", "Connections to agents that are being opened.").
+		Counter("tunnel_dials_total", "Connections to agents that Runners requested.").
+		Counter("tunnel_dial_errors_total", "Connections to agents that could not be opened.").
+		Gauge("tunnel_connections", "Open connections of Runners to agents.").
+		Counter("tunnel_bytes_total", "Bytes of ciphertext in Runners' connections.", "direction").
 		Gauge("listener_connections", "Open connections.", "listener").
 		Gauge("listener_handshakes", "Connections before their first request.", "listener").
-		Gauge("listener_peers", "Addresses that are remembered.", "listener").
-		Counter("listener_accepted_total", "Connections that were let in.", "listener").
-		Counter("listener_refused_total", "Connections past a limit.", "listener")
+		Gauge("listener_peers", "Client addresses that the limits keep track of.", "listener").
+		Counter("listener_accepted_total", "Accepted connections.", "listener").
+		Counter("listener_refused_total", "Connections that a limit refused.", "listener")
 }
 
 // numbers reads what is kept anyway.

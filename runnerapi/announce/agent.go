@@ -19,63 +19,81 @@ const (
 	StateRevoked State = "revoked"
 )
 
-// Agent is all that a Runner needs to find an agent and to choose between agents.
+// Agent is the data of agent.* events: what a Runner needs to find an agent, and to choose between
+// agents.
 type Agent struct {
-	ID     string            `json:"id"`
-	Name   string            `json:"name"`
+	// ID is the agent's ID, a DNS label. It never changes.
+	ID string `json:"id"`
+	// Name is the cluster's name, as its owner chose it.
+	Name string `json:"name"`
+	// Labels are those by which Runners select agents.
 	Labels map[string]string `json:"labels,omitempty"`
-	State  State             `json:"state"`
+	// State is what the control plane knows about the agent's connection.
+	State State `json:"state"`
 
-	// Endpoints are equal ways to the same agent; use whichever answers.
+	// Endpoints are equal ways to the same agent. Use whichever responds.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 
+	// KubernetesVersion is the version of the cluster's API server.
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
-	Distribution      string `json:"distribution,omitempty"`
-	Provider          string `json:"provider,omitempty"`
-	AgentVersion      string `json:"agentVersion,omitempty"`
-	RunnerAPIVersion  string `json:"runnerApiVersion,omitempty"`
+	// Distribution is the kind of Kubernetes, such as k3s or eks, if the agent recognizes it.
+	Distribution string `json:"distribution,omitempty"`
+	// Provider is the cloud of the nodes, such as aws, if the agent recognizes it.
+	Provider string `json:"provider,omitempty"`
+	// AgentVersion is the version of the agent's program.
+	AgentVersion string `json:"agentVersion,omitempty"`
+	// RunnerAPIVersion is the version of the Runner API that the agent serves.
+	RunnerAPIVersion string `json:"runnerApiVersion,omitempty"`
 
+	// Capacity is what the cluster has, and what is in use.
 	Capacity Capacity `json:"capacity"`
 
-	// Update is how the agent's update of itself stands; nil where the customer has
-	// not turned that on.
+	// Update is the state of the agent's self-update. It is absent if the cluster's owner has not
+	// turned that on.
 	Update *AgentUpdate `json:"update,omitempty"`
 
 	// Components are the installed components of the cluster: ingress, metrics, logs and so on.
 	Components []Component `json:"components,omitempty"`
 
-	// Hosts are the public hosts that the agent's Apps have in their Ingresses, the
-	// first MaxHosts by name; none where the customer has not turned ingress sync on.
-	// The control plane carries no traffic to them. At which of them an App is, the
-	// App says (publicUrls).
+	// Hosts are the public hosts that the agent registered at the gateway, the first 100 by name.
+	// An App's publicUrls name those of that App.
 	Hosts []string `json:"hosts,omitempty"`
-	// Clones were seen with this agent's identity lately and are not it.
+	// Clones are other holders of this agent's identity that were seen lately.
 	Clones []Clone `json:"clones,omitempty"`
 
+	// RegisteredAt is the time of the agent's registration.
 	RegisteredAt time.Time `json:"registeredAt,omitzero"`
-	LastSeen     time.Time `json:"lastSeen,omitzero"`
+	// LastSeen is the time of the last heartbeat.
+	LastSeen time.Time `json:"lastSeen,omitzero"`
 
-	// Sequence is that of the last event announced for this agent when this was
-	// written, app events included: the next event carries Sequence+1.
+	// Sequence is that of the agent's last event at that time, App events included. The next event
+	// has the next number.
 	Sequence uint64 `json:"sequence"`
 }
 
-// AgentUpdate is an agent's update of itself to a release that the control plane
-// offers.
+// AgentUpdate is an agent's update of itself to a release that the control plane offers.
 type AgentUpdate struct {
-	State  string `json:"state"` // idle, waiting, updating, done, failed or refused
-	From   string `json:"from,omitempty"`
-	To     string `json:"to,omitempty"`
+	// State is where the update stands.
+	State string `json:"state"`
+	// From is the version before the update.
+	From string `json:"from,omitempty"`
+	// To is the offered version.
+	To string `json:"to,omitempty"`
+	// Reason is why the agent waits, or why the update failed or was refused.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Component is how an installed component of the cluster is.
+// Component is the state of an installed component of the cluster.
 type Component struct {
-	Name    string `json:"name"`
+	// Name is the component's name, such as prometheus.
+	Name string `json:"name"`
+	// Version is the version of its chart.
 	Version string `json:"version,omitempty"`
-	Ready   bool   `json:"ready"`
-	// Cause is the first by which it is not ready; empty while it only starts.
-	Cause   string `json:"cause,omitempty"`
+	// Ready reports whether all its workloads are ready.
+	Ready bool `json:"ready"`
+	// Cause is the first cause for which it is not ready. It is absent while it starts.
+	Cause string `json:"cause,omitempty"`
+	// Message explains the cause.
 	Message string `json:"message,omitempty"`
 }
 
@@ -96,24 +114,30 @@ const MaxHosts = 100
 
 // Endpoint is where a Runner reaches an agent's Runner API.
 type Endpoint struct {
-	// Address is the host:port of the control plane's edge to dial.
+	// Address is the host:port of the control plane's edge, to connect to.
 	Address string `json:"address"`
-	// ServerName is what to ask for (SNI) and what the agent's certificate must
-	// be for: AGENT_ID.AGENTS_DOMAIN.
+	// ServerName is the name to send in SNI, and the name in the agent's certificate:
+	// AGENT_ID.AGENTS_DOMAIN.
 	ServerName string `json:"serverName"`
 }
 
 // Capacity is what the agent's cluster has (allocatable) and what is in use.
 type Capacity struct {
-	Nodes       int   `json:"nodes"`
-	Pods        int   `json:"pods"`
-	RunningPods int   `json:"runningPods"`
-	CPUMillis   int64 `json:"cpuMillis"`
+	// Nodes is the number of nodes.
+	Nodes int `json:"nodes"`
+	// Pods is the number of pods that the nodes can run.
+	Pods int `json:"pods"`
+	// RunningPods is the number of pods that run.
+	RunningPods int `json:"runningPods"`
+	// CPUMillis is the CPU for pods, in thousandths of a core.
+	CPUMillis int64 `json:"cpuMillis"`
+	// MemoryBytes is the memory for pods, in bytes.
 	MemoryBytes int64 `json:"memoryBytes"`
 
-	// UsedCPUMillis and UsedMemoryBytes are nil where the cluster has no metrics:
-	// unknown, not zero.
-	UsedCPUMillis   *int64 `json:"usedCpuMillis,omitempty"`
+	// UsedCPUMillis is the CPU in use, in thousandths of a core. It is absent if the cluster has no
+	// metrics.
+	UsedCPUMillis *int64 `json:"usedCpuMillis,omitempty"`
+	// UsedMemoryBytes is the memory in use, in bytes. It is absent if the cluster has no metrics.
 	UsedMemoryBytes *int64 `json:"usedMemoryBytes,omitempty"`
 }
 

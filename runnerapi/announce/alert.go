@@ -16,18 +16,22 @@ const (
 // IsAlert reports whether the event is about an alert (Data is an [AlertEvent]).
 func (t Type) IsAlert() bool { return strings.HasPrefix(string(t), "alert.") }
 
-// AlertEvent is what alert.* events carry: an alert of the cluster's Alertmanager, as its rule
-// words it. The event's time is that at which it began to fire, or was resolved.
+// AlertEvent is the data of alert.* events: an alert of the cluster's Alertmanager. The event's
+// time is that at which the alert began to fire, or was resolved.
 type AlertEvent struct {
-	// Fingerprint names the alert: the same in firing and resolved, and each time it fires.
+	// Fingerprint identifies the alert. It is the same in firing and resolved, each time.
 	Fingerprint string `json:"fingerprint"`
-	Name        string `json:"name"`
-	// Severity is the rule's word, such as critical or warning.
+	// Name is the name of the rule.
+	Name string `json:"name"`
+	// Severity is the rule's label of that name, such as critical or warning.
 	Severity string `json:"severity,omitempty"`
-	// Namespace and App are what the alert is about, where its labels name them.
-	Namespace string    `json:"namespace,omitempty"`
-	App       string    `json:"app,omitempty"`
-	Summary   string    `json:"summary,omitempty"`
+	// Namespace is that of the alert's labels: exported_namespace, or else namespace.
+	Namespace string `json:"namespace,omitempty"`
+	// App is the App that the alert's labels name.
+	App string `json:"app,omitempty"`
+	// Summary is the rule's annotation of that name.
+	Summary string `json:"summary,omitempty"`
+	// StartedAt is the time at which it began to fire, by Prometheus' clock.
 	StartedAt time.Time `json:"startedAt"`
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -33,21 +32,21 @@ var kinds = []struct {
 	kind    announce.Type
 	summary string
 }{
-	{announce.AgentRegistered, "An agent registered. It is not online yet."},
-	{announce.AgentOnline, "An agent's tunnel is up: it can be reached."},
-	{announce.AgentOffline, "An agent has no tunnel, or was silent for three heartbeats."},
-	{announce.AgentUpdated, "Something changed that a Runner chooses agents by."},
-	{announce.AgentRemoved, "An agent was revoked, or the Runner may not see it any more."},
-	{announce.AgentCloned, "Somebody else was seen with the agent's identity; clones says who."},
-	{announce.AppProgressing, "An App is on its way to what was asked."},
-	{announce.AppHealthy, "An App is as it was asked to be."},
-	{announce.AppDegraded, "An App serves, but is not as it was asked to be; cause, message and fix say why."},
-	{announce.AppFailed, "An App does not serve; cause, message and fix say why."},
-	{announce.AppRemoved, "An App is gone."},
+	{announce.AgentRegistered, "The agent registered. It is not online yet."},
+	{announce.AgentOnline, "The agent's tunnel is up."},
+	{announce.AgentOffline, "The agent has no tunnel, or missed three heartbeats."},
+	{announce.AgentUpdated, "Labels, versions, capacity, hosts, components or the state of the self-update changed."},
+	{announce.AgentRemoved, "The agent was revoked, or the Runner may no longer see it."},
+	{announce.AgentCloned, "Another holder of the agent's identity was seen: `clones`."},
+	{announce.AppProgressing, "A rollout of the App is under way."},
+	{announce.AppHealthy, "The App runs as its spec demands."},
+	{announce.AppDegraded, "The App serves, but not as its spec demands. `cause`, `message` and `fix` explain it."},
+	{announce.AppFailed, "The App does not serve. `cause`, `message` and `fix` explain it."},
+	{announce.AppRemoved, "The App was removed."},
 	{announce.RouteServing, "The gateway serves a public host from the agent."},
-	{announce.RouteSuspended, "The gateway does not serve a public host from the agent any more; reason says why."},
+	{announce.RouteSuspended, "The gateway no longer serves a public host from the agent: `reason`."},
 	{announce.AlertFiring, "An alert of the cluster's monitoring began to fire."},
-	{announce.AlertResolved, "An alert of the cluster's monitoring is resolved."},
+	{announce.AlertResolved, "The alert is resolved."},
 }
 
 func sampleEvent(t testing.TB, kind announce.Type) announce.Event {
@@ -87,15 +86,7 @@ func asyncAPI(t *testing.T) object {
 	channel, messages := object{}, object{}
 	for _, k := range kinds {
 		name := string(k.kind)
-		data := s.ref(reflect.TypeFor[announce.AppEvent]())
-		switch {
-		case k.kind.IsAgent():
-			data = s.ref(reflect.TypeFor[announce.Agent]())
-		case k.kind.IsRoute():
-			data = s.ref(reflect.TypeFor[announce.RouteEvent]())
-		case k.kind.IsAlert():
-			data = s.ref(reflect.TypeFor[announce.AlertEvent]())
-		}
+		data := s.ref(dataOf(k.kind))
 		channel[name] = object{"$ref": "#/components/messages/" + name}
 		messages[name] = object{
 			"name": name, "title": name, "summary": k.summary, "contentType": announce.ContentType,
@@ -112,8 +103,8 @@ func asyncAPI(t *testing.T) object {
 		"asyncapi": "3.0.0",
 		"info": object{
 			"title": "PipeOps announcements", "version": "1.0.0",
-			"description": "What the control plane tells Runners of agents, Apps, public hosts and alerts, over RabbitMQ. Delivery is at least once and in order per agent; " +
-				"sequence shows repeats and gaps. Skip fields and types that you do not know. docs/deployer/announcements.md says what a consumer must do.",
+			"description": "What the control plane announces to Runners about agents, Apps, public hosts and alerts, over RabbitMQ. Delivery is at least once, and in order for each agent. " +
+				"sequence shows repeats and gaps. Skip unknown fields and types. docs/deployer/announcements.md lists what a consumer must do.",
 		},
 		"defaultContentType": announce.ContentType,
 		"servers": object{"broker": object{
@@ -124,14 +115,14 @@ func asyncAPI(t *testing.T) object {
 		"channels": object{
 			"announcements": object{
 				"address": rabbitmq.Exchange, "messages": channel,
-				"description": "The routing key is the event's type; the keys to.RUNNER.TYPE, one for each Runner that may see the agent, are given as BCC.",
+				"description": "The routing key is the event's type. The keys to.RUNNER.TYPE, one for each Runner that may see the agent, are in the header BCC.",
 				"bindings":    object{"amqp": object{"is": "routingKey", "exchange": object{"name": rabbitmq.Exchange, "type": "topic", "durable": true, "autoDelete": false, "vhost": "/"}, "bindingVersion": "0.3.0"}},
 			},
 			"runnerQueue": object{
 				"address": rabbitmq.RunnerQueue("{runner}").Name, "messages": inQueue,
 				"parameters": object{"runner": object{"description": "The Runner's name."}},
-				"description": "A Runner's quorum queue, bound with to.RUNNER.# to the exchange. RabbitMQ refuses a declaration with other arguments than x-arguments. " +
-					"One of those who read it gets all; the others stand by. What it rejects goes to " + rabbitmq.DeadExchange + ".",
+				"description": "A Runner's quorum queue, bound with to.RUNNER.# to the exchange. RabbitMQ refuses a declaration with arguments that differ from x-arguments. " +
+					"Of several readers, one gets all messages and the others stand by. Rejected messages go to " + rabbitmq.DeadExchange + ".",
 				"bindings": object{"amqp": object{"is": "queue", "queue": object{
 					"name": rabbitmq.RunnerQueue("{runner}").Name, "durable": true, "exclusive": false, "autoDelete": false, "vhost": "/",
 					"x-arguments": new(rabbitmq.RunnerQueue("{runner}")).Arguments(),
@@ -144,7 +135,7 @@ func asyncAPI(t *testing.T) object {
 				"summary":  "The control plane announces: persistent, mandatory, confirmed.",
 				"bindings": object{"amqp": object{"deliveryMode": 2, "mandatory": true, "timestamp": true, "bcc": []string{"to.RUNNER.TYPE"}, "bindingVersion": "0.3.0"}}},
 			"hear": object{"action": "receive", "channel": object{"$ref": "#/channels/runnerQueue"},
-				"summary":  "A Runner hears what is for it.",
+				"summary":  "A Runner receives what is for it.",
 				"bindings": object{"amqp": object{"ack": true, "bindingVersion": "0.3.0"}}},
 		},
 		"components": object{
@@ -164,15 +155,15 @@ func envelope(kind announce.Type, data object) object {
 		"type":     "object",
 		"required": []string{"agentid", "data", "datacontenttype", "id", "sequence", "source", "specversion", "time", "type"},
 		"properties": object{
-			"specversion":     text(object{"const": "1.0"}),
-			"id":              text(object{"minLength": 1, "maxLength": 128, "description": "The same for the same event, however often it comes."}),
-			"type":            text(object{"const": string(kind)}),
-			"source":          text(object{"minLength": 1}),
-			"subject":         text(object{"description": "AGENT, or AGENT/NAMESPACE/APP."}),
-			"time":            text(object{"format": "date-time"}),
-			"agentid":         text(object{"pattern": "^[a-z0-9-]{1,63}$"}),
-			"sequence":        text(object{"pattern": "^[1-9][0-9]*$", "description": "Counts the events of one agent from 1, without gaps; 64 bits, so it is a string."}),
-			"datacontenttype": text(object{"const": "application/json"}),
+			"specversion":     text(object{"const": "1.0", "description": "The version of CloudEvents."}),
+			"id":              text(object{"minLength": 1, "maxLength": 128, "description": "Identifies the event: a repeat has the same ID."}),
+			"type":            text(object{"const": string(kind), "description": "The type, which is also the routing key."}),
+			"source":          text(object{"minLength": 1, "description": "Names the control plane, as a URI reference."}),
+			"subject":         text(object{"description": "AGENT, AGENT/NAMESPACE/APP or AGENT/HOST."}),
+			"time":            text(object{"format": "date-time", "description": "When it happened."}),
+			"agentid":         text(object{"pattern": "^[a-z0-9-]{1,63}$", "description": "The agent's ID."}),
+			"sequence":        text(object{"pattern": "^[1-9][0-9]*$", "description": "Counts the events of one agent from 1, without gaps. It has 64 bits, so it is a string."}),
+			"datacontenttype": text(object{"const": "application/json", "description": "The content type of data."}),
 			"data":            data,
 		},
 	}

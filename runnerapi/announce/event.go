@@ -56,20 +56,27 @@ type Event struct {
 	Runners []string
 }
 
-// AppEvent is what app.* events carry: an app's state as the agent diagnosed it.
+// AppEvent is the data of app.* events: an App's state as the agent diagnosed it.
 type AppEvent struct {
-	Namespace  string `json:"namespace"`
-	Name       string `json:"name"`
-	Image      string `json:"image,omitempty"`
-	Generation int64  `json:"generation,omitempty"`
-	Replicas   int    `json:"replicas"`
-	Ready      int    `json:"ready"`
+	// Namespace is the App's namespace.
+	Namespace string `json:"namespace"`
+	// Name is the App's name.
+	Name string `json:"name"`
+	// Image is the image that the App's spec names.
+	Image string `json:"image,omitempty"`
+	// Generation counts the changes of the App's spec.
+	Generation int64 `json:"generation,omitempty"`
+	// Replicas is the wanted number of pods.
+	Replicas int `json:"replicas"`
+	// Ready is the number of pods that serve.
+	Ready int `json:"ready"`
 
-	// Cause, Message and Fix are the diagnosis: a stable word, what is the matter
-	// and what to do about it.
-	Cause   string `json:"cause,omitempty"`
+	// Cause is the diagnosis in one word that never changes, such as ImageNotFound.
+	Cause string `json:"cause,omitempty"`
+	// Message is what is wrong.
 	Message string `json:"message,omitempty"`
-	Fix     string `json:"fix,omitempty"`
+	// Fix is what to do about it.
+	Fix string `json:"fix,omitempty"`
 }
 
 // Validate returns an error for the first field with which an App event cannot be announced.

@@ -16,14 +16,17 @@ const (
 // IsRoute reports whether the event is about a public host (Data is a [RouteEvent]).
 func (t Type) IsRoute() bool { return strings.HasPrefix(string(t), "route.") }
 
-// RouteEvent is what route.* events carry: a public host that the gateway serves from the agent, or
-// does not serve any more.
+// RouteEvent is the data of route.* events: a public host that the gateway serves from the agent,
+// or no longer serves.
 type RouteEvent struct {
+	// Host is the public host.
 	Host string `json:"host"`
-	// Namespace and App have the host; App is missing for a chart, a set or a source.
+	// Namespace is that of the object that names the host.
 	Namespace string `json:"namespace,omitempty"`
-	App       string `json:"app,omitempty"`
-	// Reason is why the host is not served any more.
+	// App is the App of the host. It is absent if a chart, a set or a source has it.
+	App string `json:"app,omitempty"`
+	// Reason is why the host is no longer served: the agent withdrew it, lost its proof, or another
+	// agent has a better one.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -5,6 +5,7 @@ package observe
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,6 +34,7 @@ const (
 	dashboards   = "deployments/grafana/*.json"
 	logsBoard    = "logs.json" // whose queries are Loki's
 	page         = "docs/operator/observability.md"
+	metricsPage  = "docs/reference/metrics.md"
 )
 
 func read(t *testing.T, path string) string {
@@ -214,14 +216,27 @@ func TestDashboardQueriesAreValid(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
+//go:generate go test . -run TestEveryMetricIsInTheDocumentation -update
+
+var update = flag.Bool("update", false, "write the tables of metrics anew")
+
 // TestEveryMetricIsInTheDocumentation as it is declared: the tables are these.
 func TestEveryMetricIsInTheDocumentation(t *testing.T) {
-	doc := read(t, page)
+	doc := read(t, metricsPage)
 	for marker, families := range map[string][]metrics.Family{"controlplane": controlplane.MetricFamilies(), "agent": agent.MetricFamilies()} {
-		_, table, found := strings.Cut(doc, "<!-- metrics: "+marker+" -->\n")
+		begin := "<!-- metrics: " + marker + " -->\n"
+		before, rest, found := strings.Cut(doc, begin)
 		require.True(t, found)
-		table, _, _ = strings.Cut(table, "<!-- end -->")
-		assert.Equal(t, tableOf(families), table, "put this into %s", page)
+		table, after, found := strings.Cut(rest, "<!-- end -->")
+		require.True(t, found)
+		if now := tableOf(families); *update {
+			doc = before + begin + now + "<!-- end -->" + after
+		} else {
+			assert.Equal(t, now, table, "%s: run go generate ./test/observe", metricsPage)
+		}
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(filepath.Join(harness.Root(), metricsPage), []byte(doc), 0o644))
 	}
 }
 

@@ -54,7 +54,7 @@ func NewMetrics(registry prometheus.Registerer, namespace string) *Metrics {
 			Namespace: namespace, Subsystem: "gateway", Name: "hosts", Help: "Public hosts that are served.",
 		}),
 		modes: make.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: namespace, Subsystem: "gateway", Name: "endpoints", Help: "Hosts with an endpoint that was tried, by the mode in which they are reached.",
+			Namespace: namespace, Subsystem: "gateway", Name: "endpoints", Help: "Hosts with a tested endpoint, by the mode that is in use.",
 		}, []string{"mode"}),
 		fallbacks: make.NewCounter(counter("fallbacks_total", "Public requests that an endpoint did not take, and that were sent through the tunnel.")),
 		claims: make.NewGaugeVec(prometheus.GaugeOpts{
@@ -65,7 +65,7 @@ func NewMetrics(registry prometheus.Registerer, namespace string) *Metrics {
 		}),
 		ends: make.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: "gateway", Name: "certificate_expiry_timestamp_seconds",
-			Help: "When the first of the certificates ends that this process has in memory; 0 if there is none.",
+			Help: "Earliest expiry of the certificates in this process' memory, in Unix time; 0 if there is none.",
 		}),
 		ensured: make.NewCounterVec(counter("certificates_total", "Attempts to obtain or renew a certificate, by result."), []string{"result"}),
 	}

@@ -1,0 +1,184 @@
+package announce_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+//go:generate go test . -run TestTheEventsPageIsCommitted -update
+
+const eventsPage = "../../docs/reference/events.md"
+
+const eventsHead = `# Events
+
+<!-- made by go generate ./runnerapi/announce from the Go types; do not edit -->
+
+The control plane announces these events to Runners over RabbitMQ, and sends them to webhooks and
+timelines. [announcements.md](../deployer/announcements.md) describes delivery, order and what a
+reader must do. [asyncapi.json](../asyncapi.json) is the schema, with an example of each type.
+
+An optional field is absent where it has no value. Skip fields and types that you do not know.
+`
+
+func TestTheEventsPageIsCommitted(t *testing.T) {
+	now := eventsReference(t)
+	if *update {
+		require.NoError(t, os.WriteFile(eventsPage, []byte(now), 0o644))
+	}
+	committed, err := os.ReadFile(eventsPage)
+	require.NoError(t, err)
+	assert.Equal(t, now, string(committed), "run: go generate ./runnerapi/announce")
+}
+
+// TestEachFieldOfTheEventsIsDescribed reads the page's source.
+func TestEachFieldOfTheEventsIsDescribed(t *testing.T) {
+	doc := asyncAPI(t)
+	for name, schema := range schemasOf(doc) {
+		assert.NotEmpty(t, schema["description"], name)
+		for field, property := range schema["properties"].(object) {
+			assert.NotEmpty(t, property.(object)["description"], "%s.%s has no comment", name, field)
+		}
+	}
+}
+
+func schemasOf(doc object) map[string]object {
+	schemas := map[string]object{}
+	for name, schema := range doc["components"].(object)["schemas"].(object) {
+		schemas[name] = schema.(object)
+	}
+	return schemas
+}
+
+// eventsReference is the page: types, the envelope, and the structures from the data down.
+func eventsReference(t *testing.T) string {
+	t.Helper()
+	doc := asyncAPI(t)
+	var b strings.Builder
+	b.WriteString(eventsHead)
+	b.WriteString("\n## Types\n\n| type | data | when |\n|---|---|---|\n")
+	for _, k := range kinds {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.kind, linked(dataOf(k.kind).Name()), k.summary)
+	}
+	b.WriteString("\n## Envelope\n\nCloudEvents 1.0 in structured JSON, content type `" + announce.ContentType + "`.\n\n")
+	tableOfFields(&b, envelope("TYPE", object{"$ref": "#/components/schemas/data"}), nil)
+	schemas := schemasOf(doc)
+	data := []string{"Agent", "AppEvent", "RouteEvent", "AlertEvent"}
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(schemas)), func(name string) bool { return slices.Contains(data, name) })
+	for _, name := range append(data, others...) {
+		_, said, _ := strings.Cut(schemas[name]["description"].(string), " is ")
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", name, wrapped(strings.ToUpper(said[:1])+said[1:]))
+		tableOfFields(&b, schemas[name], reflectedOrder(name))
+	}
+	return b.String()
+}
+
+func linked(schema string) string { return fmt.Sprintf("[%s](#%s)", schema, strings.ToLower(schema)) }
+
+// tableOfFields writes the fields of a schema, in the order of the names, or else sorted.
+func tableOfFields(b *strings.Builder, schema object, names []string) {
+	properties, required := schema["properties"].(object), []string{}
+	if of, ok := schema["required"].([]string); ok {
+		required = of
+	}
+	if names == nil {
+		names = sortedKeys(properties)
+	}
+	b.WriteString("| field | type | |\n|---|---|---|\n")
+	for _, name := range names {
+		property := properties[name].(object)
+		optional := ""
+		if !slices.Contains(required, name) {
+			optional = ", optional"
+		}
+		fmt.Fprintf(b, "| `%s` | %s%s | %s |\n", name, typeOf(property), optional, meaning(name, property))
+	}
+}
+
+func typeOf(property object) string {
+	if ref, ok := property["$ref"].(string); ok {
+		name := ref[strings.LastIndex(ref, "/")+1:]
+		if name == "data" {
+			return "object"
+		}
+		return linked(name)
+	}
+	if format, ok := property["format"].(string); ok && property["type"] == "string" {
+		return format
+	}
+	switch property["type"] {
+	case "array":
+		return "list of " + typeOf(property["items"].(object))
+	case "object":
+		return "map of " + typeOf(property["additionalProperties"].(object))
+	}
+	return property["type"].(string)
+}
+
+// meaning is the description without the name of the Go field, and the values there are.
+func meaning(name string, property object) string {
+	text, _ := property["description"].(string)
+	if first, rest, _ := strings.Cut(text, " "); strings.EqualFold(first, name) {
+		rest = strings.TrimPrefix(strings.TrimPrefix(rest, "is "), "are ")
+		text = strings.ToUpper(rest[:1]) + rest[1:]
+	}
+	if value, ok := property["const"].(string); ok && value != "TYPE" {
+		return strings.TrimSpace(text + " Always `" + value + "`.")
+	}
+	if values, ok := property["enum"].([]string); ok {
+		text = strings.TrimSpace(text + " One of `" + strings.Join(values, "`, `") + "`.")
+	}
+	return text
+}
+
+func dataOf(kind announce.Type) reflect.Type {
+	switch {
+	case kind.IsAgent():
+		return reflect.TypeFor[announce.Agent]()
+	case kind.IsRoute():
+		return reflect.TypeFor[announce.RouteEvent]()
+	case kind.IsAlert():
+		return reflect.TypeFor[announce.AlertEvent]()
+	}
+	return reflect.TypeFor[announce.AppEvent]()
+}
+
+// reflectedOrder returns the JSON names of a structure's fields as the Go type has them.
+func reflectedOrder(name string) (names []string) {
+	for _, t := range []reflect.Type{
+		reflect.TypeFor[announce.Agent](), reflect.TypeFor[announce.AppEvent](), reflect.TypeFor[announce.RouteEvent](),
+		reflect.TypeFor[announce.AlertEvent](), reflect.TypeFor[announce.AgentUpdate](), reflect.TypeFor[announce.Capacity](),
+		reflect.TypeFor[announce.Clone](), reflect.TypeFor[announce.Component](), reflect.TypeFor[announce.Endpoint](),
+	} {
+		if t.Name() != name {
+			continue
+		}
+		for field := range fieldsOf(t) {
+			json, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			names = append(names, json)
+		}
+	}
+	return names
+}
+
+// wrapped breaks lines at 100 columns.
+func wrapped(text string) string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(word) > 100 {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	return strings.Join(append(lines, line), "\n")
+}
