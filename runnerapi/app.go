@@ -259,7 +259,7 @@ type AppStatus struct {
 	LastLines          []string    `json:"lastLines,omitempty" doc:"Last lines of the init container that waitingFor names."`
 	Revision           int64       `json:"revision,omitempty" doc:"Revision of the spec that this status speaks of."`
 	Undone             *Undone     `json:"undone,omitempty" doc:"The failed rollout that the agent took back, while the revision it went back to holds."`
-	Drift              *Drift      `json:"drift,omitempty" doc:"What somebody else changed of the App's objects and the agent put back."`
+	Drift              *Drift      `json:"drift,omitempty" doc:"Changes of the App's objects that the agent did not make, and undid."`
 	LastTransition     *time.Time  `json:"lastTransition,omitempty" doc:"When the phase last changed."`
 }
 

@@ -19,7 +19,7 @@ type Revision struct {
 	Healthy   bool      `json:"healthy" doc:"Whether it was healthy and did not crash since: an automatic rollback goes to the newest such revision."`
 	Image     string    `json:"image"`
 	CreatedAt time.Time `json:"createdAt,omitzero"`
-	Runner    string    `json:"runner,omitempty" doc:"Who made it; empty for somebody with access to the cluster."`
+	Runner    string    `json:"runner,omitempty" doc:"The Runner that made it; empty for a user with access to the cluster."`
 	RequestID string    `json:"requestId,omitempty" doc:"Request-Id of the call that made it."`
 	Commit    string    `json:"commit,omitempty" doc:"The Git commit that a source took it from."`
 	Restores  int64     `json:"restores,omitempty" doc:"The revision that this one went back to."`

@@ -61,7 +61,7 @@ type Namespace struct {
 	Quota     *NamespaceQuota    `json:"quota,omitempty" doc:"Not in a list."`
 	Used      *NamespaceQuota    `json:"used,omitempty" doc:"What of the quota is used. Not in a list."`
 	Limits    *NamespaceDefaults `json:"defaultLimits,omitempty" doc:"Not in a list."`
-	Network   *NamespaceNetwork  `json:"network,omitempty" doc:"Who may reach the pods, by the agent's own network policy. open: no NetworkPolicy of anybody isolates them. Absent in a list, where only policies of others do (networkPolicies), and where policies cannot be read."`
+	Network   *NamespaceNetwork  `json:"network,omitempty" doc:"Which traffic may reach the pods, by the agent's own NetworkPolicy. open: no NetworkPolicy isolates them. Absent in a list, where only NetworkPolicies of others isolate them (networkPolicies), and where the agent cannot read NetworkPolicies."`
 
 	NetworkPolicies []string `json:"networkPolicies,omitempty" doc:"NetworkPolicies of others that isolate pods of the namespace. Not in a list."`
 }

@@ -38,7 +38,7 @@ type ReleaseSpec struct {
 	// ForceConflicts takes fields over.
 	ForceConflicts bool `json:"forceConflicts,omitempty" doc:"Take over fields of the release's objects that others have set since, with kubectl for example. Without this a chart that sets them otherwise is refused."`
 	// Adopt takes a release over.
-	Adopt bool `json:"adopt,omitempty" doc:"Take over a release of this name that somebody else made, with the helm program, and all fields of its objects."`
+	Adopt bool `json:"adopt,omitempty" doc:"Take over a release of this name that was made with the helm program, and all fields of its objects."`
 }
 
 // ChartSource describes where a chart comes from: a repository, a registry, or the body.

@@ -275,9 +275,9 @@ logged() {
   return "$code"
 }
 
-# on_error is for what nobody thought of.
+# on_error is for failures without a message of their own.
 on_error() {
-  fail "$EXIT_UNEXPECTED" PO-9001 "line $1: \`$2\` failed unexpectedly" "this is a bug, or a machine that nobody has tried yet" \
+  fail "$EXIT_UNEXPECTED" PO-9001 "line $1: \`$2\` failed unexpectedly" "this is a bug, or a machine that was not tried yet" \
     "run it again, and if it stays: report it with the log"
 }
 
@@ -568,7 +568,7 @@ fact_sound() {
   esac
 }
 
-# facts_replay reads recorded facts instead of looking. The file may be anybody's.
+# facts_replay reads recorded facts instead of looking. Any user may have written the file.
 facts_replay() {
   local key value line=0
   facts=()
@@ -1139,7 +1139,7 @@ pinned_sum() {
   esac
 }
 
-# unpinned are files of pinned versions whose checksum nobody has filled in above yet. They go by the
+# unpinned are files of pinned versions whose checksum is not filled in above yet. They go by the
 # list of their own site, as versions do that the user named.
 unpinned=(minikube-linux-arm64)
 
@@ -1759,8 +1759,8 @@ subjects:
 YAML
 }
 
-# namespace_free says whether a namespace is not there, or PipeOps' already. One
-# of somebody else is not taken over.
+# namespace_free returns whether a namespace does not exist, or is PipeOps' own. Others' namespaces
+# are not taken over.
 namespaces_known=""
 namespace_free() {
   [[ ";$namespaces_known" != *";$1="* || ";$namespaces_known" == *";$1=pipeops;"* ]]
@@ -1859,8 +1859,8 @@ agent_pod_look() {
   esac
 }
 
-# agent_registering tells registering from waiting for an operator, by the last that the
-# agent has said of it: where the token was made with --approve, somebody decides.
+# agent_registering tells registering from waiting for an operator, by the agent's last log line of
+# it: where the token was made with --approve, an operator decides.
 HELD='"(approval_pending|enrolment_denied)"|identity issued and stored'
 agent_registering() {
   local words command
@@ -2338,7 +2338,7 @@ uninstall_confirm() {
   local what="all that is listed above"
   [[ -z $(state_names k3s)$(state_names cluster) ]] || what="this Kubernetes with everything in it"
   ask "Remove $what?" ||
-    fail "$EXIT_DECISION" PO-9017 "it was not confirmed" "without a terminal nobody can be asked" "run it with --yes"
+    fail "$EXIT_DECISION" PO-9017 "it was not confirmed" "without a terminal it cannot ask" "run it with --yes"
 }
 
 # uninstall_cluster_objects: in a cluster that stays. One that was made by us
@@ -2422,8 +2422,8 @@ namespaced_kinds() {
 # A line an object: KIND/NAME, who manages it, and what owns it.
 CONTENT_TEMPLATE='go-template={{range .items}}{{.kind}}/{{.metadata.name}}{{with .metadata.labels}}{{with index . "app.kubernetes.io/managed-by"}}|{{.}}{{end}}{{end}}{{range .metadata.ownerReferences}}<{{.kind}}{{end}}{{"\n"}}{{end}}'
 
-# namespace_empty NAME KINDS says whether nobody else has put something into a
-# namespace. One that cannot be looked into is kept.
+# namespace_empty NAME KINDS returns whether a namespace has no objects of others. A namespace that
+# cannot be read is kept.
 namespace_empty() {
   local found
   kube_read -n "$1" get "$2" -o "$CONTENT_TEMPLATE" || {
@@ -2530,8 +2530,8 @@ command_upgrade() {
   say "==> upgraded, after $SECONDS s"
 }
 
-# upgrade_choose finds the newest version where none was named. It answers whether
-# there is something to do: a site that is behind takes nobody back.
+# upgrade_choose finds the newest version if none was named. It returns whether there is something
+# to do: an older offered version is no upgrade.
 upgrade_choose() {
   [[ -z $version_named && -z $PIPEOPS_MANIFEST ]] || return 0
   newest_version

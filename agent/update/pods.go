@@ -125,7 +125,7 @@ func (p Pods) Watch(ctx context.Context, r Record) error {
 	}
 	switch {
 	case own.Image != r.ToImage:
-		r.State, r.Reason = controlapi.UpdateFailed, "somebody gave the Deployment the image "+own.Image+" meanwhile"
+		r.State, r.Reason = controlapi.UpdateFailed, "the image of the Deployment was changed to "+own.Image+" meanwhile"
 		return p.write(ctx, own, "", r)
 	case own.Rolled():
 		r.State = controlapi.UpdateDone

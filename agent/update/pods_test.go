@@ -126,7 +126,7 @@ func TestSomebodyElsesImageStays(t *testing.T) {
 	now = noon.Add(time.Hour)
 	require.NoError(t, p.Watch(t.Context(), c.record(t)))
 	assert.Equal(t, "pipeops/agent:v1.2.0", c.own.Image)
-	assert.Contains(t, c.record(t).Reason, "somebody gave the Deployment the image pipeops/agent:v1.2.0")
+	assert.Contains(t, c.record(t).Reason, "the image of the Deployment was changed to pipeops/agent:v1.2.0")
 }
 
 func TestADeploymentThatIsBusyOrLostIsLeftAlone(t *testing.T) {

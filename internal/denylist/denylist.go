@@ -34,10 +34,10 @@ type Agent struct {
 // another identity.
 var closedGroups = map[string]string{
 	"admissionregistration.k8s.io": "through admission the policy and the rights that bound the agent could be changed",
-	"apiregistration.k8s.io":       "whoever serves an API group answers for it, to the agent too",
-	"authentication.k8s.io":        "a token is somebody's identity",
+	"apiregistration.k8s.io":       "the server of an API group responds for it, also to the agent",
+	"authentication.k8s.io":        "a token is an identity",
 	"authorization.k8s.io":         "it is a question, no object",
-	"certificates.k8s.io":          "a certificate is somebody's identity",
+	"certificates.k8s.io":          "a certificate is an identity",
 	"metrics.k8s.io":               "it is only to be read",
 }
 
@@ -58,7 +58,7 @@ func (a Agent) Check(u *unstructured.Unstructured) error {
 			return err
 		}
 	case kind == "Secret" && text(u, "type") == "kubernetes.io/service-account-token":
-		return never("a token of a ServiceAccount is somebody's identity")
+		return never("a token of a ServiceAccount is an identity")
 	case kind == "Node" || kind == "Event" || kind == "Event.events.k8s.io" || kind == "Binding":
 		return never("it is no manifest of an application")
 	case group == "rbac.authorization.k8s.io":

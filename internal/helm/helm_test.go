@@ -398,7 +398,7 @@ func TestReleasesOfSomebodyElse(t *testing.T) {
 		}
 	}
 	_, err = r.Deploy(t.Context(), key("theirs"), of(guide(t), nil), byTest)
-	assert.Contains(t, problemOf(t, err).Detail, "somebody else's command is at work")
+	assert.Contains(t, problemOf(t, err).Detail, "another command has been working")
 	for _, s := range revisions(t, env, "theirs") {
 		if s.Labels["version"] == "2" {
 			s.Labels["createdAt"] = "1700000000"

@@ -94,7 +94,7 @@ func (s *session) recover(ctx context.Context) error {
 	}
 	if !last.abandoned(time.Now()) {
 		return problem.Errorf(problem.Conflict, "wait for its end; after 15 minutes it is taken for one that broke off",
-			"somebody else's command is at work on release %s since %s (%s)", s.key.Name, last.updated.Format(time.RFC3339), last.status)
+			"another command has been working on release %s since %s (%s)", s.key.Name, last.updated.Format(time.RFC3339), last.status)
 	}
 	if err := s.fail(*last, brokeOff); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (s *session) close() {
 	}
 	if err != nil {
 		s.opts.Log.Warn().Err(err).Str("namespace", s.key.Namespace).Str("release", s.key.Name).
-			Msg("helm: a lock could not be given back; it is nobody's in a moment")
+			Msg("helm: could not release a lock; it expires by itself")
 	}
 	s.fence(nil)
 	<-s.slots

@@ -24,7 +24,7 @@ func FieldConflicts(err error) string {
 		if c.Type != metav1.CauseTypeFieldManagerConflict {
 			continue
 		}
-		by := "somebody"
+		by := "another client"
 		if m := conflictWith.FindStringSubmatch(c.Message); m != nil {
 			by = m[1]
 		}

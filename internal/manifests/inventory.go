@@ -79,7 +79,7 @@ func parseEntries(text string) (entries []Ref, err error) {
 		fields := strings.Fields(line)
 		if len(fields) != 4 {
 			return nil, problem.Errorf(problem.Conflict, "have the owner of the cluster delete the ConfigMap: its objects stay, and belong to no set then",
-				"the set's inventory was changed by somebody and cannot be read")
+				"the set's inventory was changed by another client and cannot be read")
 		}
 		r := Ref{APIVersion: fields[0], Kind: fields[1], Namespace: fields[2], Name: fields[3]}
 		if r.Namespace == "-" {

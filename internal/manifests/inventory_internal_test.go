@@ -31,5 +31,5 @@ func TestInventoriesAreReadAsTheyWereWritten(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, entries, read)
 	_, err = parseEntries("v1 ConfigMap a\n")
-	require.ErrorContains(t, err, "changed by somebody")
+	require.ErrorContains(t, err, "changed by another client")
 }

@@ -82,7 +82,7 @@ func Open(ctx context.Context, cfg PortsConfig) (*Ports, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w (fix: choose a free port)", port.name, err), p.Close())
 		}
-		cfg.Log.Info().Str("setting", port.name).Stringer("address", l.Addr()).Msg("port is open: plain HTTP, for whoever reaches it")
+		cfg.Log.Info().Str("setting", port.name).Stringer("address", l.Addr()).Msg("port is open: plain HTTP, without authentication")
 		*port.to = limit.Listen(l, limit.Config{
 			Name: port.name, Connections: portConnections, PerPeer: portPerPeer, NewPerSecond: portPerPeer, Log: cfg.Log,
 		})

@@ -96,7 +96,7 @@ func (r ruling) host(h runnerapi.NameIntent) error {
 // spoken returns a host for display.
 func spoken(host string) string {
 	if host == anything {
-		return "every host that nobody else has"
+		return "every host that no other agent has"
 	}
 	return fmt.Sprintf("%.253s", host)
 }

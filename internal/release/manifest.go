@@ -163,7 +163,7 @@ func (m *Manifest) Validate() error {
 		return malformed("commit", m.Commit, "what git names a commit")
 	}
 	if m.Expires.IsZero() {
-		return malformed("expires", "", "a time such as 2027-05-20T12:00:00Z, from which on nobody installs the release")
+		return malformed("expires", "", "a time such as 2027-05-20T12:00:00Z, after which no agent installs the release")
 	}
 	if len(m.Files) == 0 || len(m.Files) > maxFiles {
 		return malformed("files", fmt.Sprint(len(m.Files), " entries"), fmt.Sprint("1 to ", maxFiles))

@@ -138,7 +138,7 @@ func (c *core) failure(ctx context.Context, t *try, err error) error {
 		return c.refusedBy(t.last)
 	case isUntrusted(t.last):
 		return problem.New(http.StatusServiceUnavailable, CodeUntrusted,
-			"use the credentials of the control plane that the agent belongs to; if they are, somebody stands between",
+			"use the credentials of the control plane that the agent belongs to; if they are, the connection is intercepted",
 			"what answered is not agent %s: %v", agent, t.last)
 	}
 	return problem.New(http.StatusServiceUnavailable, CodeUnreachable,

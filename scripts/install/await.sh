@@ -80,8 +80,8 @@ agent_pod_look() {
   esac
 }
 
-# agent_registering tells registering from waiting for an operator, by the last that the
-# agent has said of it: where the token was made with --approve, somebody decides.
+# agent_registering tells registering from waiting for an operator, by the agent's last log line of
+# it: where the token was made with --approve, an operator decides.
 HELD='"(approval_pending|enrolment_denied)"|identity issued and stored'
 agent_registering() {
   local words command

@@ -27,7 +27,7 @@ uninstall_confirm() {
   local what="all that is listed above"
   [[ -z $(state_names k3s)$(state_names cluster) ]] || what="this Kubernetes with everything in it"
   ask "Remove $what?" ||
-    fail "$EXIT_DECISION" PO-9017 "it was not confirmed" "without a terminal nobody can be asked" "run it with --yes"
+    fail "$EXIT_DECISION" PO-9017 "it was not confirmed" "without a terminal it cannot ask" "run it with --yes"
 }
 
 # uninstall_cluster_objects: in a cluster that stays. One that was made by us
@@ -111,8 +111,8 @@ namespaced_kinds() {
 # A line an object: KIND/NAME, who manages it, and what owns it.
 CONTENT_TEMPLATE='go-template={{range .items}}{{.kind}}/{{.metadata.name}}{{with .metadata.labels}}{{with index . "app.kubernetes.io/managed-by"}}|{{.}}{{end}}{{end}}{{range .metadata.ownerReferences}}<{{.kind}}{{end}}{{"\n"}}{{end}}'
 
-# namespace_empty NAME KINDS says whether nobody else has put something into a
-# namespace. One that cannot be looked into is kept.
+# namespace_empty NAME KINDS returns whether a namespace has no objects of others. A namespace that
+# cannot be read is kept.
 namespace_empty() {
   local found
   kube_read -n "$1" get "$2" -o "$CONTENT_TEMPLATE" || {

@@ -27,8 +27,8 @@ command_upgrade() {
   say "==> upgraded, after $SECONDS s"
 }
 
-# upgrade_choose finds the newest version where none was named. It answers whether
-# there is something to do: a site that is behind takes nobody back.
+# upgrade_choose finds the newest version if none was named. It returns whether there is something
+# to do: an older offered version is no upgrade.
 upgrade_choose() {
   [[ -z $version_named && -z $PIPEOPS_MANIFEST ]] || return 0
   newest_version

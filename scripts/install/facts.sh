@@ -250,7 +250,7 @@ fact_sound() {
   esac
 }
 
-# facts_replay reads recorded facts instead of looking. The file may be anybody's.
+# facts_replay reads recorded facts instead of looking. Any user may have written the file.
 facts_replay() {
   local key value line=0
   facts=()

@@ -208,8 +208,8 @@ subjects:
 YAML
 }
 
-# namespace_free says whether a namespace is not there, or PipeOps' already. One
-# of somebody else is not taken over.
+# namespace_free returns whether a namespace does not exist, or is PipeOps' own. Others' namespaces
+# are not taken over.
 namespaces_known=""
 namespace_free() {
   [[ ";$namespaces_known" != *";$1="* || ";$namespaces_known" == *";$1=pipeops;"* ]]

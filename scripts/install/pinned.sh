@@ -28,7 +28,7 @@ pinned_sum() {
   esac
 }
 
-# unpinned are files of pinned versions whose checksum nobody has filled in above yet. They go by the
+# unpinned are files of pinned versions whose checksum is not filled in above yet. They go by the
 # list of their own site, as versions do that the user named.
 unpinned=(minikube-linux-arm64)
 

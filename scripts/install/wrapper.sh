@@ -2,7 +2,7 @@ RELEASE_VERSION="dev"
 RELEASE_INSTALL_SHA256=""
 
 # Empty when the script comes through a pipe: inside a function Bash would name a file
-# that there is not, and "beside it" would be the current directory, of anybody's making.
+# that there is not, and "beside it" would be the current directory, which any user may have written.
 own_file="${BASH_SOURCE[0]:-}"
 
 # beside prints the path of install.sh beside this script, if it is a file at all.

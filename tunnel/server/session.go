@@ -216,7 +216,7 @@ func (s *session) workConn(stream *link.Stream, m *msg.NewWorkConn) error {
 		return err
 	}
 	if s.asked.Add(-1) < 0 {
-		return fmt.Errorf("%w: a work connection that nobody asked for", errForeign)
+		return fmt.Errorf("%w: a work connection that was not requested", errForeign)
 	}
 	conn := msg.NewConn(stream, msg.NewV1ReadWriter(stream))
 	if err := s.server.engine.controls.RegisterWorkConn(control, proxy.NewWorkConn(conn)); err != nil {

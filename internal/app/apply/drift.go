@@ -78,7 +78,7 @@ func (p *Applier) NoteDrift(ctx context.Context, a *v1alpha1.App, found runnerap
 	now := p.now().UTC().Truncate(time.Second)
 	quiet := last != nil && now.Sub(last.LastAt) < driftEvery
 	p.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Str("object", found.Object).
-		Bool("deleted", found.Deleted).Strs("fields", found.Fields).Msg("put back what somebody changed of an App's objects")
+		Bool("deleted", found.Deleted).Strs("fields", found.Fields).Msg("undid a change of an App's objects")
 
 	count, version := driftOf(last), a.ResourceVersion
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -100,7 +100,7 @@ func (p *Applier) NoteDrift(ctx context.Context, a *v1alpha1.App, found runnerap
 		return client.IgnoreNotFound(err)
 	}
 	if !quiet {
-		p.store.Record(ctx, a, reasonDrift, fmt.Sprintf("put back what somebody else did: %s; %d times so far", found.What(), found.Corrections))
+		p.store.Record(ctx, a, reasonDrift, fmt.Sprintf("undid a change that the agent did not make: %s; %d times so far", found.What(), found.Corrections))
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ type Status struct {
 	Outcomes        []Settlement  `json:"outcomes,omitempty" doc:"How the last changes and restarts came out."`
 	Announced       *Announced    `json:"announced,omitempty" doc:"What was announced last."`
 	Unannounced     []Transition  `json:"unannounced,omitempty" doc:"The last changes that are to be announced, in order: those with a sequence past that of announced."`
-	Made            []string      `json:"made,omitempty" doc:"Objects that the agent made for this spec, as kind/name: one that is missing somebody deleted."`
+	Made            []string      `json:"made,omitempty" doc:"Objects that the agent made for this spec, as kind/name. A missing one was deleted by another client."`
 	JobsRun         string        `json:"jobsRun,omitempty" doc:"Digest of the Pipeline's run that its jobs' states speak of."`
 	Finished        string        `json:"finished,omitempty" doc:"Digest of the Job or Pipeline that ran to its end, so that it does not run again."`
 	Sizing          *SizingStatus `json:"sizing,omitempty" doc:"What right-sizing measured and did."`

@@ -63,7 +63,7 @@ func (c *Config) Validate(bad func(format string, args ...any)) {
 		}
 	}
 	if len(c.Roles) == 0 {
-		bad("--openid-role: is missing, so nobody could sign in; give GROUP=ROLE, for example platform-team=operator")
+		bad("--openid-role: is missing, so no one could sign in; give GROUP=ROLE, for example platform-team=operator")
 	}
 	for group, role := range c.Roles {
 		if group == "" || !slices.Contains(authn.Roles, role) {

@@ -109,7 +109,7 @@ func (p Postgres) tls(parameters url.Values) error {
 	case "":
 		parameters.Set("sslmode", "verify-full")
 	case "allow", "prefer":
-		return fmt.Errorf("asks for sslmode=%s, which goes on without TLS where somebody is in the way; leave it out (verify-full), or write disable if the network is your own", mode)
+		return fmt.Errorf("asks for sslmode=%s, which an attacker in between can turn into a connection without TLS; leave it out (verify-full), or write disable if the network is your own", mode)
 	}
 	if p.CAFile == "" {
 		return nil

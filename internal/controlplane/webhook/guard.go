@@ -18,13 +18,13 @@ func CheckURL(text string, allowHTTP bool) error {
 	case err != nil || u.Hostname() == "" || u.Opaque != "":
 		return errors.New("--url: is not a URL; " + form)
 	case u.User != nil:
-		return errors.New("--url: must not have a user or password: whoever lists webhooks would see it; the receiver verifies the signature instead")
+		return errors.New("--url: must not have a user or password: every operator who lists webhooks would see it; the receiver verifies the signature instead")
 	case u.Fragment != "":
 		return errors.New("--url: has a #fragment, which is never sent; leave it out")
 	case u.Scheme == "https", u.Scheme == "http" && allowHTTP:
 		return nil
 	case u.Scheme == "http":
-		return errors.New("--url: is not https, so anybody on the way could read along; " + form + ", or, for a receiver on this very machine, add --allow-http")
+		return errors.New("--url: is not https, so others on the network could read the events; " + form + ", or, for a receiver on this very machine, add --allow-http")
 	}
 	return errors.New("--url: is not https; " + form)
 }

@@ -139,7 +139,7 @@ func TestFilesOfACommitComeOverSSH(t *testing.T) {
 	_, _, err = fetch(t, remote(t, ssh.URL("shop/deploy.git"), with("identity", ssh.NewIdentity(t))), main, "")
 	refused(t, err, git.Denied)
 	_, _, err = fetch(t, remote(t, ssh.URL("shop/deploy.git"), with("known_hosts", ssh.NewKnownHosts(t))), main, "")
-	refused(t, err, git.HostKey, "somebody may be between")
+	refused(t, err, git.HostKey, "the connection may be intercepted")
 	_, _, err = fetch(t, remote(t, ssh.URL("shop/deploy.git"), with("known_hosts", nil)), main, "")
 	refused(t, err, git.HostKey, "has no key for")
 	_, _, err = fetch(t, git.Remote{Guard: gitserver.Guard, URL: ssh.URL("shop/deploy.git")}, main, "")

@@ -107,7 +107,7 @@ func (s *overSSH) config() (*ssh.ClientConfig, error) {
 			if slices.ContainsFunc(keys, func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), key.Marshal()) }) {
 				return nil
 			}
-			return failed(HostKey, "find out why: somebody may be between. If the server's operator says that it changed, put the new key into known_hosts of the Secret",
+			return failed(HostKey, "find out why: the connection may be intercepted. If the server's operator says that it changed, put the new key into known_hosts of the Secret",
 				"%s shows another key (%s) than known_hosts of the Secret has", s.url.Host, ssh.FingerprintSHA256(key))
 		},
 		HostKeyAlgorithms: algorithms(keys), Timeout: headerPatience,

@@ -113,7 +113,7 @@ func again(ctx context.Context, at *reading, s *session, m *amqp.Delivery, l Dea
 		return fmt.Errorf("it died in queue %q, which is not one of ours", l.Queue)
 	}
 	if there, err := at.hasQueue(ctx, l.Queue); err != nil || !there {
-		return errors.Join(err, fmt.Errorf("its queue %s is gone; whoever reads it begins with the list of agents", l.Queue))
+		return errors.Join(err, fmt.Errorf("its queue %s is gone; its next reader begins with the list of agents", l.Queue))
 	}
 	ctx, cancel := context.WithTimeout(ctx, rabbitmq.SetupTimeout)
 	defer cancel()
