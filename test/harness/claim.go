@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,24 +12,29 @@ import (
 )
 
 // claim is a system's name, which one process of this machine has at a time.
-type claim struct{ unlock func() error }
+type claim struct {
+	file   string
+	unlock func() error
+}
 
 // take waits until the name is free.
 func (c *claim) take(ctx context.Context, name string, out io.Writer) (err error) {
 	if c.unlock != nil {
 		return nil
 	}
-	c.unlock, err = filelock.Wait(ctx, filepath.Join(os.TempDir(), "pipeops-"+name+".lock"), func() {
+	c.file = filepath.Join(os.TempDir(), "pipeops-"+name+".lock")
+	c.unlock, err = filelock.Wait(ctx, c.file, func() {
 		fmt.Fprintf(out, "waiting: another process has the system %s\n", name)
 	})
 	return err
 }
 
+// release removes the file while it is locked, so that a waiting process locks a new file.
 func (c *claim) release() error {
 	if c.unlock == nil {
 		return nil
 	}
 	unlock := c.unlock
 	c.unlock = nil
-	return unlock()
+	return errors.Join(os.Remove(c.file), unlock())
 }
