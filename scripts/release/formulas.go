@@ -9,8 +9,11 @@ import (
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
-// formulas writes what Homebrew and krew read: where the archives are, and their checksums.
-func (r *release) formulas(context.Context) error {
+// formulas are those of package managers that fetch the archives.
+type formulas struct{ *release }
+
+// run writes what Homebrew and krew read: where the archives are, and their checksums.
+func (r formulas) run(context.Context) error {
 	var brew, krew bytes.Buffer
 	if err := brewTemplate.Execute(&brew, r.formula()); err != nil {
 		return err
@@ -46,7 +49,7 @@ func (f formula) Of(system string) (list []archived) {
 	return list
 }
 
-func (r *release) formula() formula {
+func (r formulas) formula() formula {
 	f := formula{Version: r.version, Number: r.number(), Homepage: repository}
 	for _, file := range r.manifest.Files {
 		if file.Kind == published.KindArchive {

@@ -168,7 +168,8 @@ func (r *release) make(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.staging)) }()
 	for _, step := range []func(context.Context) error{
-		r.compile, r.bare, r.images, r.manifests, r.charts, r.archives, r.manuals, r.packages, r.formulas, r.scripts, r.boms, r.versionFile, r.provenance, r.prove,
+		r.compile, r.bare, images{r}.run, r.manifests, r.charts, r.archives, r.manuals, packager{r}.run, formulas{r}.run, r.scripts,
+		inventory{r}.run, r.versionFile, attester{r}.run, r.prove,
 	} {
 		if err := step(ctx); err != nil {
 			return err

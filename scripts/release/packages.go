@@ -48,9 +48,12 @@ type packedInfo struct {
 	MTime string `json:"mtime"`
 }
 
-// packages makes a package of each program for each Linux platform, with nfpm, which
+// packager makes packages of a release.
+type packager struct{ *release }
+
+// run makes a package of each program for each Linux platform, with nfpm, which
 // internal/tools/nfpm pins.
-func (r *release) packages(ctx context.Context) error {
+func (r packager) run(ctx context.Context) error {
 	for _, p := range r.programs {
 		for _, platform := range r.platforms {
 			if platform.OS != "linux" {
@@ -66,7 +69,7 @@ func (r *release) packages(ctx context.Context) error {
 	return nil
 }
 
-func (r *release) pack(ctx context.Context, p program, platform v1.Platform, format string) error {
+func (r packager) pack(ctx context.Context, p program, platform v1.Platform, format string) error {
 	name := fmt.Sprintf("%s_%s_linux_%s.%s", p.name, r.number(), platform.Architecture, format)
 	r.say("make %s", name)
 	about, err := r.packing(p, platform, format)
@@ -94,7 +97,7 @@ func (r *release) pack(ctx context.Context, p program, platform v1.Platform, for
 	return r.take(name, published.KindPackage, platform)
 }
 
-func (r *release) packing(p program, platform v1.Platform, format string) (nfpmPackage, error) {
+func (r packager) packing(p program, platform v1.Platform, format string) (nfpmPackage, error) {
 	about := nfpmPackage{
 		Name: p.name, Arch: platform.Architecture, Platform: "linux", Version: r.version, Section: "admin", Priority: "optional",
 		Maintainer: "PipeOps <" + repository + ">", Homepage: repository, License: "MIT", Description: p.about,
@@ -120,7 +123,7 @@ func (r *release) packing(p program, platform v1.Platform, format string) (nfpmP
 // service adds what runs the program as a service of the machine, if there is such a file. An
 // operator starts the service, once it has its settings: docs/cluster-owner/service.md and
 // docs/operator/service.md.
-func (r *release) service(about *nfpmPackage, format string) error {
+func (r packager) service(about *nfpmPackage, format string) error {
 	name := about.Name
 	from, to, mode := "deployments/systemd/"+name+".service", "/usr/lib/systemd/system/"+name+".service", uint32(0o644)
 	if format == "apk" { // of Alpine, which has OpenRC

@@ -81,7 +81,7 @@ func TestPackagesHaveTheirService(t *testing.T) {
 		"deb": {"/usr/lib/systemd/system/pipeops-controlplane.service", "/etc/pipeops/controlplane.env"}, "apk": nil,
 	} {
 		about := nfpmPackage{Name: "pipeops-controlplane"}
-		require.NoError(t, r.service(&about, format))
+		require.NoError(t, packager{r}.service(&about, format))
 		var packed []string
 		for _, f := range about.Contents {
 			packed = append(packed, f.Dst)
@@ -89,7 +89,7 @@ func TestPackagesHaveTheirService(t *testing.T) {
 		assert.Equal(t, files, packed, format)
 	}
 	about := nfpmPackage{Name: "pipeops-runner"}
-	require.NoError(t, r.service(&about, "deb"))
+	require.NoError(t, packager{r}.service(&about, "deb"))
 	assert.Empty(t, about.Contents)
 }
 
@@ -101,8 +101,8 @@ func TestFormulasKnowEverySystem(t *testing.T) {
 		r.manifest.Files = append(r.manifest.Files, published.File{Name: system + "-" + arch, SHA256: arch, Kind: published.KindArchive, OS: system, Arch: arch})
 	}
 	var brew, krew strings.Builder
-	require.NoError(t, brewTemplate.Execute(&brew, r.formula()))
-	require.NoError(t, krewTemplate.Execute(&krew, r.formula()))
+	require.NoError(t, brewTemplate.Execute(&brew, formulas{&r}.formula()))
+	require.NoError(t, krewTemplate.Execute(&krew, formulas{&r}.formula()))
 	assert.Equal(t, 4, strings.Count(brew.String(), "sha256"))
 	assert.Contains(t, brew.String(), "  on_macos do\n    on_intel do\n")
 	assert.NotContains(t, brew.String(), "windows")

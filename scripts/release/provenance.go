@@ -28,9 +28,12 @@ const (
 	rootsModule = "golang.org/x/crypto/x509roots/fallback"
 )
 
-// provenance writes from what, and how, the files and images of this release were made. It has
+// attester describes how a release was made.
+type attester struct{ *release }
+
+// run writes from what, and how, the files and images of this release were made. It has
 // neither a time nor a machine: a second build gives the same bytes.
-func (r *release) provenance(context.Context) error {
+func (r attester) run(context.Context) error {
 	goVersion, dependencies, err := r.dependencies()
 	if err != nil {
 		return err
@@ -43,7 +46,7 @@ func (r *release) provenance(context.Context) error {
 	return r.add(name, published.KindProvenance, anywhere, text(append(content, '\n')))
 }
 
-func (r *release) statement(goVersion string, dependencies []resource) statement {
+func (r attester) statement(goVersion string, dependencies []resource) statement {
 	return statement{
 		Type: statementType, Subject: r.subjects(), PredicateType: predicateType,
 		Predicate: provenance{
@@ -58,7 +61,7 @@ func (r *release) statement(goVersion string, dependencies []resource) statement
 	}
 }
 
-func (r *release) externalParameters() externalParameters {
+func (r attester) externalParameters() externalParameters {
 	p := externalParameters{
 		Source: r.source(), Version: r.version, Commit: r.commit, ReleaseKeys: r.trusted, ControlPlaneURL: r.controlPlane,
 	}
@@ -69,10 +72,10 @@ func (r *release) externalParameters() externalParameters {
 }
 
 // source names the tag that was built, as SPDX names a place in git.
-func (r *release) source() string { return "git+" + repository + "@refs/tags/" + r.version }
+func (r attester) source() string { return "git+" + repository + "@refs/tags/" + r.version }
 
 // subjects are the files so far, and the images.
-func (r *release) subjects() (subjects []resource) {
+func (r attester) subjects() (subjects []resource) {
 	for _, f := range r.manifest.Files {
 		subjects = append(subjects, resource{Name: f.Name, Digest: map[string]string{"sha256": f.SHA256}})
 	}
@@ -84,7 +87,7 @@ func (r *release) subjects() (subjects []resource) {
 }
 
 // dependencies are the source, Go, and each module in a program or an image.
-func (r *release) dependencies() (goVersion string, all []resource, err error) {
+func (r attester) dependencies() (goVersion string, all []resource, err error) {
 	modules := map[string]*debug.Module{}
 	for _, p := range r.programs {
 		version, linked, err := r.linked(p)

@@ -42,7 +42,7 @@ func provenanceOf(t *testing.T, commit string) (dir string, s *intoto.Statement,
 	require.NoError(t, os.Link(self, r.bin(r.programs[0], platform)))
 	require.NoError(t, r.bare(t.Context()))
 	require.NoError(t, r.versionFile(t.Context()))
-	require.NoError(t, r.provenance(t.Context()))
+	require.NoError(t, attester{&r}.run(t.Context()))
 	require.NoError(t, r.prove(t.Context()))
 	s, p = readProvenance(t, r.publish())
 	return r.publish(), s, p

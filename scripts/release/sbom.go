@@ -15,10 +15,13 @@ import (
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
-// boms writes one CycloneDX document for each program: the modules that are
+// inventory lists what is in the programs.
+type inventory struct{ *release }
+
+// run writes one CycloneDX document for each program: the modules that are
 // really linked into it, as the Go linker noted them. The modules are taken from
 // the first platform's build and joined by those of the others.
-func (r *release) boms(context.Context) error {
+func (r inventory) run(context.Context) error {
 	for _, p := range r.programs {
 		goVersion, modules, err := r.linked(p)
 		if err != nil {
@@ -66,7 +69,7 @@ func used(m *debug.Module) *debug.Module {
 	return m
 }
 
-func (r *release) bom(p program, goVersion string, modules map[string]*debug.Module) *cyclonedx.BOM {
+func (r inventory) bom(p program, goVersion string, modules map[string]*debug.Module) *cyclonedx.BOM {
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{
 		Timestamp: r.time.Format("2006-01-02T15:04:05Z"),
