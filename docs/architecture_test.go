@@ -29,7 +29,6 @@ type large struct {
 var largeTypes = map[string]large{
 	"cmd/runner/command/base.CLI":         {39, "what all subcommands share"},
 	"internal/controlplane.ControlPlane":  {40, "wires all parts of the control plane"},
-	"internal/manifests.run":              {36, "the state of one apply, from resolving to pruning"},
 	"internal/web/console.Console":        {39, "a method for each page and action"},
 	"internal/web/dashboard.Dashboard":    {36, "a method for each page and action"},
 	"tunnel/server.session":               {37, "the state of one session under one lock"},

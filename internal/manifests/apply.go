@@ -10,10 +10,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -24,19 +22,16 @@ import (
 
 // run is one call about a set.
 type run struct {
-	applier    *Applier
-	api        *api
-	set        Set
-	opts       Options
-	inv        inventory // as it was
-	given      []*item   // to apply, in the order of the input
-	items      []*item   // the same, in the order in which they are applied
-	left       []*item   // what left the set
-	defined    map[schema.GroupVersionKind]*meta.RESTMapping
-	made       map[string]bool  // namespaces that come with the set
-	namespaces map[string]error // those already checked
-	unsettled  *problem.Error   // why the final write of the inventory failed
-	soonUntil  time.Time        // until then, new objects are waited for; zero before the first
+	bounds
+	applier   *Applier
+	set       Set
+	opts      Options
+	inv       inventory      // as it was
+	given     []*item        // to apply, in the order of the input
+	items     []*item        // the same, in the order in which they are applied
+	left      []*item        // what left the set
+	unsettled *problem.Error // why the final write of the inventory failed
+	soonUntil time.Time      // until then, new objects are waited for; zero before the first
 }
 
 var setName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -54,7 +49,7 @@ func (a *Applier) begin(ctx context.Context, set Set, o Options) (*run, func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &run{applier: a, api: api, set: set, opts: o}
+	r := &run{bounds: bounds{api: api, scope: a.scope, policy: o.Admit}, applier: a, set: set, opts: o}
 	if err = r.managed(ctx, set.Namespace); err == nil {
 		r.inv, err = api.readInventory(ctx, set)
 	}

@@ -45,9 +45,9 @@ func groupOf(r Ref) string {
 	return group
 }
 
-// comesAfter reports whether a binding's role is in the set too: the API server reads the role to
+// hasRoleOf reports whether a binding's role is among the items: the API server reads the role to
 // check what the binding grants, also in a dry run.
-func (r *run) comesAfter(i *item) bool {
+func hasRoleOf(items []*item, i *item) bool {
 	kind := kindOf(i.out.ManifestRef)
 	if kind != kindRoleBinding && kind != kindClusterRoleBinding {
 		return false
@@ -56,7 +56,7 @@ func (r *run) comesAfter(i *item) bool {
 	if role.Kind == "Role" {
 		role.Namespace = i.out.Namespace
 	}
-	return slices.ContainsFunc(r.items, func(other *item) bool { return same(other.out.ManifestRef) == role })
+	return slices.ContainsFunc(items, func(other *item) bool { return same(other.out.ManifestRef) == role })
 }
 
 func gvkOf(r Ref) schema.GroupVersionKind { return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind) }

@@ -49,7 +49,7 @@ func (r *run) planOne(ctx context.Context, i *item) error {
 		return err
 	}
 	would, err := r.patch(ctx, i, true)
-	if apierrors.IsNotFound(err) && r.comesAfter(i) {
+	if apierrors.IsNotFound(err) && hasRoleOf(r.items, i) {
 		i.pending, i.live = true, nil
 		i.out.Action, i.out.Message = runnerapi.ApplyCreated, "not checked before it is applied: its role comes with the set"
 		return nil

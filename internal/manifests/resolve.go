@@ -3,23 +3,15 @@ package manifests
 import (
 	"context"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/admission"
-	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
-
-func (c *api) readNamespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	return c.objects.Resource(admission.Resource).Get(ctx, name, metav1.GetOptions{})
-}
 
 // resolve determines what each object is and where it belongs. It refuses objects that may never be
 // applied, or not here. It makes no requests about the objects themselves.
@@ -105,23 +97,6 @@ func (r *run) place(i *item) error {
 	return nil
 }
 
-// mapping finds the resource of a kind, in the cluster or in the set itself.
-func (r *run) mapping(ref Ref) (m *meta.RESTMapping, pending bool, err error) {
-	gvk := gvkOf(ref)
-	m, err = r.api.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	switch {
-	case err == nil:
-		return m, false, nil
-	case r.defined[gvk] != nil:
-		return r.defined[gvk], true, nil
-	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		return nil, false, problem.Errorf(problem.Invalid,
-			"correct apiVersion and kind, or apply the CustomResourceDefinition first or in the same set",
-			"the cluster has no kind %s of %s", ref.Kind, ref.APIVersion)
-	}
-	return nil, false, kubeproblem.From(err, "reading the cluster's kinds")
-}
-
 // definedKinds returns the kinds that the set's CustomResourceDefinitions define.
 func definedKinds(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]*meta.RESTMapping {
 	kinds := map[schema.GroupVersionKind]*meta.RESTMapping{}
@@ -145,54 +120,4 @@ func definedKinds(objects []*unstructured.Unstructured) map[schema.GroupVersionK
 		}
 	}
 	return kinds
-}
-
-// allowed checks whether an object may go to its place: first by the agent's own bounds, then by
-// the policy.
-func (r *run) allowed(ctx context.Context, i *item) error {
-	namespace := i.object.GetNamespace()
-	if namespace != "" {
-		pending, err := r.manages(ctx, namespace)
-		if err != nil {
-			return err
-		}
-		i.pending = i.pending || pending
-	}
-	return r.admit(i.out.ManifestRef, i.brings)
-}
-
-// admit asks the policy about an object. A Namespace object is in no namespace; it is also asked
-// about as a namespace.
-func (r *run) admit(ref Ref, o runnerapi.ObjectIntent) error {
-	if r.opts.Admit == nil {
-		return nil
-	}
-	if err := r.opts.Admit(ref.Namespace, o); err != nil || o.Kind != kindNamespace {
-		return err
-	}
-	return r.opts.Admit(ref.Name, o)
-}
-
-// manages checks whether the agent manages a namespace, or whether the set is about to create it.
-func (r *run) manages(ctx context.Context, name string) (pending bool, err error) {
-	if r.made[name] && r.applier.scope.Covers(name) {
-		_, err := r.api.readNamespace(ctx, name)
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
-	}
-	return false, r.managed(ctx, name)
-}
-
-// managed refuses a namespace that the agent does not manage.
-func (r *run) managed(ctx context.Context, name string) error {
-	if known, asked := r.namespaces[name]; asked {
-		return known
-	}
-	_, err := admission.Namespace(ctx, r.applier.scope, name, r.api.readNamespace)
-	if r.namespaces == nil {
-		r.namespaces = map[string]error{}
-	}
-	r.namespaces[name] = err
-	return err
 }

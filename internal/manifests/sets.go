@@ -53,7 +53,7 @@ func (a *Applier) reader(ctx context.Context, set Set) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{applier: a, api: api, set: set}
+	r := &run{bounds: bounds{api: api, scope: a.scope}, applier: a, set: set}
 	if err := r.managed(ctx, set.Namespace); err != nil {
 		return nil, err
 	}
@@ -95,8 +95,8 @@ func (a *Applier) List(ctx context.Context, namespace string) ([]runnerapi.Manif
 	if err != nil {
 		return nil, err
 	}
-	r := &run{applier: a, api: api}
-	if err := r.managed(ctx, namespace); err != nil {
+	b := &bounds{api: api, scope: a.scope}
+	if err := b.managed(ctx, namespace); err != nil {
 		return nil, err
 	}
 	opts := metav1.ListOptions{LabelSelector: objectmeta.ManagedBy + "=" + inventoryBy, Limit: 10}
