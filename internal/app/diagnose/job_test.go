@@ -170,6 +170,11 @@ func TestClaims(t *testing.T) {
 	require.NotNil(t, f.Diagnosis, "it takes too long")
 	f = Find(Evidence{Pods: []*corev1.Pod{waiting(`persistentvolumeclaim "data" not found`, 0)}, Now: now})
 	assert.Contains(t, f.Diagnosis.Message, `claim "data", which the App refers to, does not exist`)
+	late := waiting(`persistentvolumeclaim "data-web-0" not found`, 3*time.Minute)
+	_, since := UnboundClaims(late)
+	assert.Equal(t, late.CreationTimestamp.Time, since, "older events may be about another claim of that name")
+	f = Find(Evidence{Pods: []*corev1.Pod{late}, Claims: map[types.UID]Claim{late.UID: {Name: "data-web-0", Message: "no class fast"}}, Now: now})
+	assert.Contains(t, f.Diagnosis.Message, "no class fast", "the claim was made after the scheduler looked")
 }
 
 func TestWorkloadsThatSaySoInEvents(t *testing.T) {

@@ -39,6 +39,10 @@ type Claim struct {
 // creation.
 func unbound(pod *corev1.Pod, cond corev1.PodCondition, ev *Evidence) Finding {
 	if m := noClaim.FindStringSubmatch(cond.Message); m != nil {
+		// The scheduler says nothing more while it waits for a volume of a claim that appeared since.
+		if classOf(m[1], ev) != "" || ev.Claims[pod.UID].Message != "" {
+			return unmade(pod, pod.CreationTimestamp.Time, ev)
+		}
 		return found(&runnerapi.Diagnosis{
 			Cause: runnerapi.CauseVolumeNotBound, Object: "pod/" + pod.Name,
 			Message: fmt.Sprintf("claim %q, which the App refers to, does not exist in namespace %s", m[1], pod.Namespace),
@@ -121,16 +125,19 @@ func classOf(claim string, ev *Evidence) string {
 }
 
 // UnboundClaims returns the claims of a pod that has to wait for one of them. Events about them
-// count from since: while the scheduler has not reported anything about a new pod, an older event
-// may be about a claim that has its volume by now.
+// count from since: while the scheduler has not reported anything about a new pod, or misses a
+// claim, an older event may be about a claim that has its volume by now, or that was deleted.
 func UnboundClaims(pod *corev1.Pod) (claims []string, since time.Time) {
 	if pod.Spec.NodeName == "" && !slices.ContainsFunc(pod.Status.Conditions, isScheduled) {
 		return claimNames(pod), pod.CreationTimestamp.Time
 	}
 	for _, c := range pod.Status.Conditions {
-		if isScheduled(c) && c.Status == corev1.ConditionFalse &&
-			(strings.Contains(c.Message, unboundWords) || strings.Contains(c.Message, bindingWords)) {
+		switch {
+		case !isScheduled(c) || c.Status != corev1.ConditionFalse:
+		case strings.Contains(c.Message, unboundWords), strings.Contains(c.Message, bindingWords):
 			return claimNames(pod), time.Time{}
+		case noClaim.MatchString(c.Message):
+			return claimNames(pod), pod.CreationTimestamp.Time
 		}
 	}
 	return nil, time.Time{}

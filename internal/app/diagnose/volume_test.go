@@ -38,6 +38,7 @@ func TestEveryVolumeInTheMakingHasTheSameTime(t *testing.T) {
 	for name, conditions := range map[string][]corev1.PodCondition{
 		"at once":            {{Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."}},
 		"the first consumer": nil,
+		"the first consumer, before its claim": {{Reason: corev1.PodReasonUnschedulable, Message: `0/1 nodes are available: persistentvolumeclaim "data-db-0" not found.`}},
 		"given up": {{
 			Reason:  corev1.PodReasonSchedulerError,
 			Message: `running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded`,
