@@ -74,6 +74,14 @@ func life(t *testing.T, w *world, debian string) {
 		r := c.bash(t, "test -L "+stateDir+"/lock -a ! -e /usr/local/bin/k3s")
 		require.Zero(t, r.code, r.said)
 	})
+	run("Kubernetes that takes too long", func(t *testing.T) {
+		c.bash(t, "touch /run/fake-k3s-not-ready")
+		r := c.with("PIPEOPS_WAIT", "0").install(t)
+		c.bash(t, "rm /run/fake-k3s-not-ready")
+		assert.Equal(t, 7, r.code, r.said)
+		assert.Contains(t, r.said, "Kubernetes was not ready after 0 s")
+		assert.Contains(t, r.said, "journalctl -u k3s")
+	})
 	run("killed between k3s and the agent", func(t *testing.T) {
 		c.killedAt(t, releases+"dev/agent.yaml")
 		r := c.bash(t, "test -L "+stateDir+"/lock && systemctl is-active k3s && k3s kubectl --kubeconfig /etc/rancher/k3s/k3s.yaml get namespaces -o name")

@@ -13,8 +13,8 @@ import (
 
 // fakeKubectl answers by files in its folder: "fails" has a pattern of the calls
 // that fail, "in-NAMESPACE" what its template would print of one, "crd" and "apps"
-// those, "agent" what its template would of the agent, "report" what that finds
-// itself. It notes down every call. TestOffline does it with the real one.
+// those, "agent" what its template would of the agent, "logs" what that has
+// logged, "report" what that finds itself. It notes down every call. TestOffline does it with the real one.
 const fakeKubectl = `#!/bin/bash
 cd "${0%/*}" && echo "$*" >>calls
 if [[ -s fails && $* =~ $(<fails) ]]; then
@@ -27,11 +27,13 @@ case "$*" in
   *api-resources*) printf '%s\n' configmaps events ingresses.networking.k8s.io apps.pipeops.io ;;
   "-n "*" get configmaps,ingresses.networking.k8s.io -o "*) [[ ! -e in-$2 ]] || cat "in-$2" ;;
   *" get deployments,replicasets,pods "*) cat agent ;;
+  *" logs "*) [[ ! -e logs ]] || cat logs ;;
   *" exec "*)
     cat report
     ! grep -q ^failed report || { echo "command terminated with exit code 1" >&2; exit 1; }
     ;;
-  "get --raw "*) ;;
+  *"get --raw "*) ;;
+  *" get namespaces -o "*) ;;
   *" get "*) exit 3 ;;
   "delete "*"-f -") cat >/dev/null ;;
 esac
@@ -79,6 +81,7 @@ func (c existingCluster) script(t *testing.T, args ...string) (said string, code
 	if err != nil {
 		require.IsType(t, &exec.ExitError{}, err, string(out))
 	}
+	noteSaid(string(out))
 	return string(out), cmd.ProcessState.ExitCode()
 }
 

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +24,7 @@ import (
 const (
 	settingsFile   = "/etc/fake-k3s.json"
 	kubeconfigFile = "/etc/rancher/k3s/k3s.yaml"
+	notReadyFile   = "/run/fake-k3s-not-ready" // while it is there, no node is listed
 	kubectlFile    = "/var/lib/rancher/k3s/fake-kubectl"
 	serverDir      = "/var/lib/rancher/k3s/server"
 	agentDir       = "/var/lib/rancher/k3s/agent"
@@ -73,6 +75,9 @@ func run(args []string) error {
 		fmt.Printf("k3s version %s (fake)\n", s.Version)
 		return nil
 	case "kubectl":
+		if _, err := os.Stat(notReadyFile); err == nil && slices.Contains(args, "nodes") {
+			return nil
+		}
 		program, err := os.ReadFile(kubectlFile)
 		if err != nil {
 			return err
