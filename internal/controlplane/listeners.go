@@ -20,7 +20,6 @@ type Addrs struct {
 type listeners struct {
 	api, tunnel, edge, peer, https, http net.Listener
 	http3                                net.PacketConn // nil if there is none
-	local                                net.Listener   // the socket in the data directory; nil if there is none
 }
 
 func listen(ctx context.Context, cfg *Config) (l listeners, err error) {
@@ -63,7 +62,7 @@ func (c *ControlPlane) Advertised() datadir.Advertised {
 // close closes what Run has not closed.
 func (l listeners) close() error {
 	var errs []error
-	for _, one := range []net.Listener{l.api, l.tunnel, l.edge, l.peer, l.https, l.http, l.local} {
+	for _, one := range []net.Listener{l.api, l.tunnel, l.edge, l.peer, l.https, l.http} {
 		if one == nil {
 			continue
 		}

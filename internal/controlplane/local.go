@@ -10,9 +10,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -24,31 +26,40 @@ import (
 // name.
 const localPrefix = "local/"
 
-// listenLocal listens for operators on this machine. A control plane works without it, for example
-// on a volume that holds no sockets.
-func (c *ControlPlane) listenLocal(ctx context.Context) {
-	ln, err := c.cfg.data().ListenSocket(ctx)
-	if err != nil {
-		c.cfg.Log.Warn().Err(err).Msg("commands on this machine need an operator's credentials: there is no socket in the data directory")
-		return
-	}
-	c.listeners.local = ln
+// localAPI is the operator API at the socket. Access to the data directory is its callers' right:
+// they could change the database itself.
+type localAPI struct {
+	socket    net.Listener // nil if there is none
+	operators http.Handler
+	log       zerolog.Logger
 }
 
-// serveLocal serves the operator API at the socket until the context ends. Access to the data
-// directory is its callers' right: they could change the database itself.
-func (c *ControlPlane) serveLocal(ctx context.Context) error {
+// listenLocal listens for operators on this machine. A control plane works without it, for example
+// on a volume that holds no sockets.
+func listenLocal(ctx context.Context, data datadir.Data, operators http.Handler, log zerolog.Logger) localAPI {
+	socket, err := data.ListenSocket(ctx)
+	if err != nil {
+		log.Warn().Err(err).Msg("commands on this machine need an operator's credentials: there is no socket in the data directory")
+	}
+	return localAPI{socket, operators, log}
+}
+
+// serve serves until the context ends.
+func (l localAPI) serve(ctx context.Context) error {
+	if l.socket == nil {
+		return nil
+	}
 	mux := http.NewServeMux()
-	mux.Handle(operatorapi.Prefix, controlapi.LogRequests(c.cfg.Log)(c.operators))
+	mux.Handle(operatorapi.Prefix, controlapi.LogRequests(l.log)(l.operators))
 	server := &http.Server{
 		Handler:           problem.WithRequestID(admitLocal(mux)),
 		ConnContext:       withPeer,
 		ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
-		ErrorLog: httpserver.ErrorLog(c.cfg.Log, ""),
+		ErrorLog: httpserver.ErrorLog(l.log, ""),
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(c.listeners.local) }()
+	go func() { served <- server.Serve(l.socket) }()
 	return shutDown(ctx, server, served)
 }
 

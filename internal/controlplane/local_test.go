@@ -24,7 +24,7 @@ import (
 )
 
 // here returns the client of a caller on the control plane's machine.
-func (p *plane) here() *operatorapi.Client {
+func here(p *plane) *operatorapi.Client {
 	p.t.Helper()
 	data := datadir.Data{Dir: p.cfg.DataDir}
 	client := operatorapi.NewSocketClient(func(ctx context.Context) (net.Conn, error) { return data.DialSocket(ctx) }, "test")
@@ -40,20 +40,20 @@ func TestOperatorsAtTheSocket(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, os.ModeSocket|0o600, info.Mode())
 
-	_, err = operatorapi.CreateOperator.Do(t.Context(), p.here(), operatorapi.CreateOperatorInput{
+	_, err = operatorapi.CreateOperator.Do(t.Context(), here(p), operatorapi.CreateOperatorInput{
 		Body: operatorapi.CreateOperatorBody{Name: "alice", Role: operators.RoleAdmin, TTL: operatorapi.Duration(time.Hour)},
 	})
 	require.NoError(t, err)
 	var refused *problem.Error
-	_, err = operatorapi.CreateConsoleCode.Do(t.Context(), p.here(), operatorapi.ConsoleCodeInput{})
+	_, err = operatorapi.CreateConsoleCode.Do(t.Context(), here(p), operatorapi.ConsoleCodeInput{})
 	require.ErrorAs(t, err, &refused, "a session is bound to a certificate")
 	assert.Equal(t, problem.Conflict, refused.Code)
-	_, err = operatorapi.RenewOperator.Do(t.Context(), p.here(), operatorapi.RenewOperatorInput{})
+	_, err = operatorapi.RenewOperator.Do(t.Context(), here(p), operatorapi.RenewOperatorInput{})
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, problem.Conflict, refused.Code)
 
 	await.Until(t, "both records of the change are in the audit log", func() bool {
-		found, err := operatorapi.GetOperatorAudit.Do(t.Context(), p.here(), operatorapi.OperatorAuditInput{After: -1, Limit: 100})
+		found, err := operatorapi.GetOperatorAudit.Do(t.Context(), here(p), operatorapi.OperatorAuditInput{After: -1, Limit: 100})
 		require.NoError(t, err)
 		outcomes := 0
 		for _, r := range found.Items {
@@ -99,7 +99,7 @@ func TestTheSocketOfACrash(t *testing.T) {
 	_, err = data.DialSocket(t.Context())
 	require.ErrorContains(t, err, "no control plane serves "+data.Dir)
 	p := start(t, func(cfg *Config) { cfg.DataDir = data.Dir })
-	_, err = operatorapi.ListTokens.Do(t.Context(), p.here(), struct{}{})
+	_, err = operatorapi.ListTokens.Do(t.Context(), here(p), struct{}{})
 	require.NoError(t, err)
 }
 

@@ -40,7 +40,7 @@ func (c *ControlPlane) openOperators(ctx context.Context) error {
 	if err := c.openConsole(admin.Database()); err != nil {
 		return err
 	}
-	c.listenLocal(ctx)
+	c.local = listenLocal(ctx, c.cfg.data(), c.operators, c.cfg.Log)
 	return c.firstOperator(ctx, admin)
 }
 
