@@ -65,8 +65,8 @@ func setUp(t *testing.T) func(*testscript.Env) error {
 	}
 }
 
-// served has a control plane serve the data directory from now until the script ends, or until it is
-// served again; with arguments, agents of these names register.
+// served has a control plane serve the data directory until the script ends, or until it is served
+// again; with arguments, agents of these names register.
 func served(ts *testscript.TestScript, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()

@@ -20,8 +20,8 @@ import (
 type work func(ctx context.Context, admin operatorapi.Target) error
 
 // admin carries out a command by the operator API: with credentials, or at the socket of the control
-// plane that serves the data directory. With --offline it works on the data directory itself, which
-// has to exist.
+// plane that serves the data directory. With --offline it works on the directory itself, which has
+// to exist.
 func (a *app) admin(cmd *cobra.Command, do work) error {
 	if a.operator.Offline() {
 		return a.offline(cmd, operators.Open, do)
