@@ -93,8 +93,8 @@ func (c Commands) Delete() *cobra.Command {
 	}
 }
 
-// Login stores credentials in the context of a name, which it makes the current one. change sets the
-// context's defaults, and write writes the credentials to a file.
+// Login stores credentials in the context of a name, which it makes the current one. change sets
+// the context's defaults, and write writes the credentials to a file.
 func (k Kind) Login(name string, change func(*Context), write func(path string) error) (*Context, error) {
 	file, err := k.Load()
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package contextfile has the files with the contexts of pipeops-runner and pipeops-controlplane:
-// under a name, each has credentials for a control plane. The commands about them that both programs
-// have are here, too.
+// under a name, each has credentials for a control plane. The commands about them that both
+// programs have are here, too.
 package contextfile
 
 import (

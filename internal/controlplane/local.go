@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
@@ -84,13 +83,11 @@ func peerOf(conn net.Conn) peer {
 	if err != nil {
 		return peer{err: err}
 	}
-	var cred *unix.Ucred
-	var failed error
-	err = raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err := errors.Join(err, failed); err != nil {
+	var from peer
+	if err := raw.Control(func(fd uintptr) { from.uid, from.err = userOf(int(fd)) }); err != nil {
 		return peer{err: err}
 	}
-	return peer{uid: cred.Uid}
+	return from
 }
 
 // admitLocal refuses all users but root and that of the control plane. Others cannot reach the

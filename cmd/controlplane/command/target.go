@@ -19,9 +19,9 @@ import (
 // work is what a command does by the operator API.
 type work func(ctx context.Context, admin operatorapi.Target) error
 
-// admin carries out a command by the operator API: with credentials, or at the socket of the control
-// plane that serves the data directory. With --offline it works on the directory itself, which has
-// to exist.
+// admin carries out a command by the operator API: with credentials, or at the socket of the
+// control plane that serves the data directory. With --offline it works on the directory itself,
+// which has to exist.
 func (a *app) admin(cmd *cobra.Command, do work) error {
 	if a.operator.Offline() {
 		return a.offline(cmd, operators.Open, do)
