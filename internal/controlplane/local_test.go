@@ -27,7 +27,7 @@ import (
 func here(p *plane) *operatorapi.Client {
 	p.t.Helper()
 	data := datadir.Data{Dir: p.cfg.DataDir}
-	client := operatorapi.NewSocketClient(func(ctx context.Context) (net.Conn, error) { return data.DialSocket(ctx) }, "test")
+	client := operatorapi.NewSocketClient(data.DialSocket, "test")
 	p.t.Cleanup(func() { assert.NoError(p.t, client.Close()) })
 	return client
 }

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"net"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -90,7 +89,7 @@ func (a *app) here(ctx context.Context, do work) error {
 	if err := first.Close(); err != nil {
 		return err
 	}
-	client := operatorapi.NewSocketClient(func(ctx context.Context) (net.Conn, error) { return data.DialSocket(ctx) }, version)
+	client := operatorapi.NewSocketClient(data.DialSocket, version)
 	return errors.Join(do(ctx, client), client.Close())
 }
 
