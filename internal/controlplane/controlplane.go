@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,7 @@ type ControlPlane struct {
 	public      *public      // nil if there is no gateway
 	upkeep      *authority.Upkeep
 	operators   *operatorapi.Server
+	local       localAPI
 	console     *console.Console
 
 	startedAt time.Time
@@ -90,6 +92,11 @@ func (c *ControlPlane) Run(ctx context.Context) error {
 func (c *ControlPlane) Close() error {
 	c.closing.Do(func() {
 		errs := []error{c.ports.Close(), c.listeners.close()}
+		if socket := c.local.socket; socket != nil {
+			if err := socket.Close(); !errors.Is(err, net.ErrClosed) {
+				errs = append(errs, err)
+			}
+		}
 		if c.operators != nil {
 			errs = append(errs, c.operators.Close())
 		}

@@ -52,6 +52,7 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	group.Go(func() error { return c.leader.While(running, c.webhooks.Run) }) // in one process at a time
 	group.Go(func() error { return c.upkeep.Run(running) })
 	group.Go(func() error { return c.operators.Run(running) })
+	group.Go(func() error { return c.local.serve(running) })
 	group.Go(func() error { return c.console.Run(running) })
 	group.Go(func() error { return c.leader.While(running, c.outbox.Run) })
 	group.Go(func() error { return c.ports.Run(running) })

@@ -162,9 +162,9 @@ func (c *chaos) awaitPlane(ctx context.Context, p *plane) error {
 	})
 }
 
-// operate runs a subcommand of the control plane, as its operator.
+// operate runs a subcommand of the control plane on the data itself: control planes are killed.
 func (c *chaos) operate(ctx context.Context, args ...string) (string, error) {
-	return c.sys.ControlPlane(ctx, append(args, c.data...)...)
+	return c.sys.ControlPlane(ctx, append(append(args, "--offline"), c.data...)...)
 }
 
 // freeAddress returns an address of this machine below the kernel's ephemeral range, so that no

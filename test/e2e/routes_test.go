@@ -111,7 +111,7 @@ func TestThePublicReachesAnApp(t *testing.T) {
 	answers("the App answers the public", http.StatusOK)
 
 	require.NoError(t, sys.KillControlPlane())
-	kept, err := sys.ControlPlane(t.Context(), "routes")
+	kept, err := sys.ControlPlane(t.Context(), "routes", "--offline")
 	require.NoError(t, err)
 	assert.Contains(t, kept, "https://"+host+"/", "they are kept")
 	require.NoError(t, sys.RestartControlPlane(t.Context()))

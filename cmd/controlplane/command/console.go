@@ -14,12 +14,12 @@ func newConsole(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Open the console, the control plane's pages for operators, in a browser",
-		Long: `Sign a browser in to the console as the operator whose credentials are given, and open it.
+		Long: `Sign a browser in to the console as the operator of the context or of --credentials, and open it.
 
 The printed link signs one browser in, once, within 5 minutes. The session may do what the
 operator's role allows. It ends after 12 hours, when you sign out, and when the operator is revoked
 or gets new credentials.`,
-		Example: `  pipeops-controlplane console --credentials alice.json
+		Example: `  pipeops-controlplane console
   pipeops-controlplane console --credentials alice.json --no-browser`,
 		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -111,7 +111,7 @@ func TestDatabaseDocumentation(t *testing.T) {
 	out = must(doc["token"])
 	assert.Contains(t, out, "old")
 	assert.Contains(t, out, "fleet")
-	out, err = run("pipeops-controlplane token create --data-dir ./data")
+	out, err = run("pipeops-controlplane token create --offline --data-dir ./data")
 	require.Error(t, err, "forgets the database")
 	assert.Contains(t, out, "is postgres://pipeops@"+at+"/pipeops, not SQLite; give --database")
 
@@ -121,7 +121,7 @@ func TestDatabaseDocumentation(t *testing.T) {
 	require.Contains(t, doc["restore"], "--dbname=pipeops")
 	must(strings.Replace(doc["restore"], "--dbname=pipeops", "--dbname=restored", 1), "PGUSER=pipeops", "PGPASSWORD="+password)
 	must("sed s#/pipeops\\$#/restored# database-url >restored-url")
-	out = must("pipeops-controlplane token list --data-dir ./restored --database-file ./restored-url --database-ca ./ca.crt")
+	out = must("pipeops-controlplane token list --offline --data-dir ./restored --database-file ./restored-url --database-ca ./ca.crt")
 	assert.Contains(t, out, "fleet")
 
 	must(doc["key"])
@@ -135,9 +135,9 @@ func TestDatabaseDocumentation(t *testing.T) {
 	waitFor(t, "two serve", func() bool {
 		return strings.Contains(second.get(t, "/readyz").Body.String(), "ok: 2 serve the database")
 	})
-	out = must("pipeops-controlplane token list --data-dir ./data2 --database-file ./database-url --database-ca ./ca.crt --ca-key-file ./ca-key")
+	out = must("pipeops-controlplane token list --data-dir ./data2")
 	assert.Contains(t, out, "fleet")
-	out, err = run("pipeops-controlplane token list --data-dir ./data --database-file ./database-url --database-ca ./ca.crt")
+	out, err = run("pipeops-controlplane token list --offline --data-dir ./data --database-file ./database-url --database-ca ./ca.crt")
 	require.Error(t, err)
 	assert.Contains(t, out, "give --ca-key-file")
 	p.kill(t)

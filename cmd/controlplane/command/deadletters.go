@@ -31,12 +31,13 @@ func newDeadLetters(a *app) *cobra.Command {
 	cmd := cli.Group("dead-letter", "Manage announcements that Runners could not process", d.list(), d.requeue(), d.remove())
 	cmd.Example = "  pipeops-controlplane dead-letter list\n  pipeops-controlplane dead-letter requeue --all"
 	d.broker.AddOwn(cmd.PersistentFlags())
+	flags.MarkOfflineOnly(cmd.PersistentFlags(), "broker-url", "broker-url-file", "broker-ca")
 	return cmd
 }
 
 // with carries out a command. In the data directory itself it connects to the broker as serve does.
 func (d *deadLetters) with(cmd *cobra.Command, do func(context.Context, operatorapi.Target) error) error {
-	if d.operator.File() == "" {
+	if d.operator.Offline() {
 		var cfg controlplane.Config
 		if err := d.broker.Apply(&cfg); err != nil {
 			return cli.Usage(err)

@@ -46,8 +46,6 @@ func TestDeadLettersOnTheCommandLine(t *testing.T) {
 	readyz := func() string { return p.get(t, "/readyz").Body.String() }
 	waitFor(t, "the broker has the queues", func() bool { return strings.Contains(readyz(), `"ok: connected`) })
 
-	t.Setenv("PIPEOPS_BROKER_URL_FILE", urlFile)
-	t.Setenv("PIPEOPS_BROKER_CA", b.CAFile())
 	run := func(code int, args ...string) (out, errs string) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
@@ -70,6 +68,8 @@ func TestDeadLettersOnTheCommandLine(t *testing.T) {
 	assert.Contains(t, said, "one stays: the control plane did not write it")
 	_, said = run(1, "delete", "three")
 	assert.Contains(t, said, "1 of the IDs are not among the dead letters")
+	_, said = run(0, "list", "--offline", "--broker-url-file", urlFile, "--broker-ca", b.CAFile(), "-o", "name")
+	assert.Contains(t, said, "offline: working on the data directory "+dir+" itself")
 	_, said = run(0, "delete", "one")
 	assert.Contains(t, said, "1 deleted")
 	_, said = run(2, "delete")
@@ -88,7 +88,6 @@ func TestDeadLettersOnTheCommandLine(t *testing.T) {
 		commands++
 	}
 	assert.Equal(t, 4, commands)
-	t.Setenv("PIPEOPS_BROKER_URL_FILE", "")
-	_, said = run(2, "list")
+	_, said = run(2, "list", "--offline")
 	assert.Contains(t, said, "no broker is named")
 }

@@ -3,12 +3,14 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,6 +38,7 @@ func TestScripts(t *testing.T) {
 		Setup:               setUp(t),
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"served": func(ts *testscript.TestScript, _ bool, args []string) { served(ts, args) },
+			"ended":  func(ts *testscript.TestScript, _ bool, _ []string) { stopServing(ts) },
 			"mode":   mode,
 		},
 		Condition: func(name string) (bool, error) {
@@ -50,6 +53,7 @@ func TestScripts(t *testing.T) {
 // setUp gives a script a data directory, the chosen database, and a release that is signed.
 func setUp(t *testing.T) func(*testscript.Env) error {
 	return func(env *testscript.Env) error {
+		env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 		env.Setenv("PIPEOPS_DATA_DIR", filepath.Join(env.WorkDir, "data"))
 		env.Setenv(flags.EnvDatabase, newURL(t))
 		releasetest.Write(t, filepath.Join(env.WorkDir, "release"), release.Manifest{Version: "v1.2.3", Commit: "abc", Files: []release.File{
@@ -61,28 +65,43 @@ func setUp(t *testing.T) func(*testscript.Env) error {
 	}
 }
 
-// served has a control plane serve the data directory once, so that the other
-// subcommands know where it is; with an argument, an agent of that name registers.
+// served has a control plane serve the data directory until the script ends, or until it is served
+// again; with arguments, agents of these names register.
 func served(ts *testscript.TestScript, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	data := datadir.Data{Dir: ts.Getenv("PIPEOPS_DATA_DIR"), Database: store.Postgres{URL: ts.Getenv(flags.EnvDatabase)}}
+	stopServing(ts)
 	cp, err := controlplane.New(ctx, controlplane.Config{
 		DataDir: data.Dir, Database: data.Database, APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
 	})
 	ts.Check(err)
-	running, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- cp.Run(running) }()
+	end := sync.OnceValue(func() error {
+		stop()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(3 * time.Minute):
+			return errors.New("the control plane does not end")
+		}
+	})
+	planes.Store(ts.Getenv("WORK"), end)
+	ts.Defer(func() { stopServing(ts) })
 	for _, name := range args {
 		ts.Check(register(ctx, data, cp.Advertised().API, name))
 	}
-	stop()
-	select {
-	case err := <-done:
-		ts.Check(err)
-	case <-ctx.Done():
-		ts.Fatalf("waiting for the end of the control plane: not within three minutes")
+}
+
+// planes are the control planes of the scripts that run, by directory.
+var planes sync.Map
+
+// stopServing ends the control plane of a script, if there is one.
+func stopServing(ts *testscript.TestScript) {
+	if end, found := planes.LoadAndDelete(ts.Getenv("WORK")); found {
+		ts.Check(end.(func() error)())
 	}
 }
 

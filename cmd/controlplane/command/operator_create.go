@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,11 +35,14 @@ its CA, and a certificate with its key. Keep the file like a password.
   operator   also change the fleet: tokens, agents, Runners, webhooks, hosts, dead letters
   admin      also the CA, the operators and the releases`,
 		Example: `  pipeops-controlplane operator create alice --role operator -o alice.json
-  pipeops-controlplane agent list --credentials alice.json`,
+  pipeops-controlplane login alice.json   # anywhere else`,
 		Args: cli.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.file == "" {
 				return cli.Usage(fmt.Errorf("-o is missing: the file to write, for example -o %s.json", args[0]))
+			}
+			if !slices.Contains(operators.Roles, c.role) {
+				return cli.Usage(fmt.Errorf("--role: unknown role %q; use %s", c.role, strings.Join(operators.Roles, ", ")))
 			}
 			if err := fileIsFree(c.file, c.force); err != nil {
 				return err

@@ -22,11 +22,11 @@ func newReplicaList(a *app) *cobra.Command {
 		Use:   "list",
 		Short: "List the control planes that serve the database, with what is wrong",
 		Long: `List the control planes that serve the database, with what is wrong. The one that answers asks
-each other for its own checks, so the command needs an operator's credentials.`,
-		Example: `  pipeops-controlplane replica list --credentials alice.json
+each other for its own checks, so the command does not work with --offline.`,
+		Example: `  pipeops-controlplane replica list
 
   # All checks of each:
-  pipeops-controlplane replica list --credentials alice.json -o json | jq '.[] | {name, checks}'`,
+  pipeops-controlplane replica list -o json | jq '.[] | {name, checks}'`,
 		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {

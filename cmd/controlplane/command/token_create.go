@@ -23,8 +23,8 @@ func newTokenCreate(a *app) *cobra.Command {
 The token contains the control plane's address and the fingerprint of its CA. With them, an agent
 finds the control plane, and verifies the very first connection without a copied file.
 
-You can create a token before the control plane first serves. The command then creates the data
-directory, which no other command except serve does. Such a token has no address.
+With --offline, you can create a token before the control plane first serves. The command then
+creates the data directory, which no other command except serve does. Such a token has no address.
 
 With --approve, anyone holding the token can only ask for registration. The agent waits until
 "agent approve" names it. "agent list" lists the pending registrations, each with the fingerprint of

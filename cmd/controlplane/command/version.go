@@ -36,7 +36,7 @@ If the control plane cannot be reached, one line says so, and the exit code is 0
 		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !client {
-				url, number, err := r.serverVersion(cmd.Context())
+				url, number, err := r.serverVersion(cmd)
 				found.ControlPlane = cli.NewServerVersion(url, number, err)
 			}
 			return out.Write(a.out, found, func(w io.Writer) { sayVersions(w, found) })
@@ -56,9 +56,13 @@ func sayVersions(w io.Writer, v versions) {
 }
 
 // serverVersion asks the control plane of the credentials, or else the one at the URL.
-func (r *ready) serverVersion(ctx context.Context) (url, number string, err error) {
+func (r *ready) serverVersion(cmd *cobra.Command) (url, number string, err error) {
+	file, err := r.operator.File(cmd)
+	if err != nil {
+		return "", "", err
+	}
 	var cfg *tls.Config
-	if file := r.operator.File(); file != "" {
+	if file != "" {
 		credentials, err := operators.LoadCredentials(file)
 		if err != nil {
 			return "", "", err
@@ -70,7 +74,7 @@ func (r *ready) serverVersion(ctx context.Context) (url, number string, err erro
 	} else if cfg, err = r.tlsConfig(); err != nil {
 		return r.url, "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(cmd.Context(), readyTimeout)
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: cfg, Proxy: http.ProxyFromEnvironment}
 	number, err = (&announce.SnapshotClient{BaseURL: r.url, HTTPClient: &http.Client{Transport: transport}}).Version(ctx)

@@ -17,8 +17,8 @@ func newWebhookTest(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test NAME",
 		Short: "Send a test event to a webhook and report the result",
-		Long: `Send one event of type webhook.test to a webhook now, and report the result. This command sends
-the event itself, ahead of the events that wait for the webhook.`,
+		Long: `Send one event of type webhook.test to a webhook now, and report the result. The event is
+sent ahead of those that wait for the webhook.`,
 		Example: "  pipeops-controlplane webhook test pager",
 		Args:    cli.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,6 +41,7 @@ the event itself, ahead of the events that wait for the webhook.`,
 		},
 	}
 	ca.Add(cmd.Flags())
+	flags.MarkOfflineOnly(cmd.Flags(), "webhook-ca")
 	return cmd
 }
 

@@ -40,6 +40,7 @@ func (d *Data) Add(f *pflag.FlagSet) {
 	f.StringVar(&d.CAKeyFile, "ca-key-file", "", "file with the key of the CA in PostgreSQL, the same on all control planes that share it; see pipeops-controlplane ca key create")
 	// The environment may hold a password, the flag may not: Database distinguishes them.
 	_ = f.SetAnnotation("database", notFromEnvironment, []string{})
+	MarkOfflineOnly(f, "database", "database-file", "database-password-file", "database-ca", "ca-key-file")
 }
 
 // Read returns what the flags name.

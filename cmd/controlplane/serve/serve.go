@@ -154,12 +154,5 @@ func (s *controlPlane) greet(cp *controlplane.ControlPlane) {
 	for _, url := range s.cfg.BrokerURLs {
 		s.say("  broker  %s", rabbitmq.Redact(url))
 	}
-	where := ""
-	if s.cfg.Database.Given() {
-		where = " (and the database as here)"
-		if s.cfg.CAKey.Given() {
-			where = " (and the database and the CA's key as here)"
-		}
-	}
-	s.say("Next: pipeops-controlplane token create --data-dir %s%s", s.Data.Dir, where)
+	s.say("Next: pipeops-controlplane token create --data-dir %s", s.Data.Dir)
 }

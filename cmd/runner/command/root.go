@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/releases"
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/sources"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/contextfile"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
@@ -78,7 +79,7 @@ Exit codes:
 	root.PersistentFlags().DurationVar(&a.Patience, "patience", client.DefaultPatience, "how long to retry until the control plane and the agent are reachable; 0 for one try")
 	a.AddVerbose(root)
 	_ = root.MarkPersistentFlagFilename("credentials", "json") // fails for an unknown flag only
-	_ = root.RegisterFlagCompletionFunc("context", contexts.Complete)
+	_ = root.RegisterFlagCompletionFunc("context", contextfile.Runner.Complete)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cli.FlagError(cmd, err)) })
 	addGroups(a, root)
 	root.AddCommand(cli.NewExplain(root.Name()), agents.NewVersion(a, cli.VersionOf("pipeops-runner", version, commit)), cli.NewMan(version))

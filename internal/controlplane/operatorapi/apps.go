@@ -149,7 +149,7 @@ func onAgent[T any](ctx context.Context, a *operators.Admin, k AppKey, do func(*
 	var none T
 	at, isVisit := ctx.Value(visitKey{}).(*visit)
 	if !isVisit || a.Settings().Acting == nil {
-		return none, problem.Errorf(problem.Conflict, "give --credentials FILE, or use pipeops-runner", "an App is reached by a control plane that serves")
+		return none, problem.Errorf(problem.Conflict, "leave out --offline, or use pipeops-runner", "an App is reached by a control plane that serves")
 	}
 	c, err := actingClient(ctx, a, at.caller.Operator, k.Agent)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -43,6 +44,17 @@ func NewClient(c operators.Credentials, version string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	client := newClient(&http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment}, version)
+	return &Client{url: strings.TrimSuffix(c.ControlPlane, "/"), http: client, credentials: c}, nil
+}
+
+// NewSocketClient returns a client for the socket of a control plane on this machine.
+func NewSocketClient(dial func(context.Context) (net.Conn, error), version string) *Client {
+	connect := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
+	return &Client{url: "http://localhost", http: newClient(&http.Transport{DialContext: connect}, version)}
+}
+
+func newClient(transport http.RoundTripper, version string) *retryablehttp.Client {
 	client := retryablehttp.NewClient()
 	client.Logger = nil
 	client.RetryMax, client.RetryWaitMin, client.RetryWaitMax = retries, retryMin, retryMax
@@ -51,13 +63,13 @@ func NewClient(c operators.Credentials, version string) (*Client, error) {
 	client.ErrorHandler = retryablehttp.PassthroughErrorHandler // keep the last answer's problem
 	client.HTTPClient = &http.Client{
 		Timeout:       tryTimeout,
-		Transport:     &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment},
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	client.RequestLogHook = func(_ retryablehttp.Logger, r *http.Request, _ int) {
 		r.Header.Set("User-Agent", "pipeops-controlplane/"+version)
 	}
-	return &Client{url: strings.TrimSuffix(c.ControlPlane, "/"), http: client, credentials: c}, nil
+	return client
 }
 
 // worthRetrying leaves out answers that would be the same again.

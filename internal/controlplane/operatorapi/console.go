@@ -30,10 +30,10 @@ type ConsoleCode struct {
 
 func createConsoleCode(ctx context.Context, a *operators.Admin, _ *ConsoleCodeInput) (ConsoleCode, error) {
 	at, isVisit := ctx.Value(visitKey{}).(*visit)
-	if isVisit && a.Settings().ConsoleCode != nil {
+	if isVisit && at.caller.Operator.Serial != "" && a.Settings().ConsoleCode != nil {
 		return newConsoleCode(ctx, a, at.caller.Operator)
 	}
-	return ConsoleCode{}, problem.Errorf(problem.Conflict, "give --credentials FILE; the first start of `pipeops-controlplane serve` writes admin.json into the data directory",
+	return ConsoleCode{}, problem.Errorf(problem.Conflict, "give --credentials FILE, as `pipeops-controlplane operator create NAME -o FILE` writes it",
 		"the console is opened with an operator's credentials")
 }
 

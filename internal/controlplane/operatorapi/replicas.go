@@ -14,7 +14,7 @@ var ListReplicas = Call[struct{}, List[peerlink.Replica]]{
 		Summary: "List the control planes that serve the database, with their checks"},
 	func(ctx context.Context, a *operators.Admin, _ *struct{}) (List[peerlink.Replica], error) {
 		if a.Settings().Replicas == nil {
-			return List[peerlink.Replica]{}, problem.Errorf(problem.Conflict, "give --credentials FILE, or ask one control plane with `pipeops-controlplane ready`",
+			return List[peerlink.Replica]{}, problem.Errorf(problem.Conflict, "leave out --offline, or ask one control plane with `pipeops-controlplane ready`",
 				"only a control plane that serves knows the others")
 		}
 		return listOf(a.Settings().Replicas(ctx), nil)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/contextfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/contextfile"
 )
 
 const (
@@ -28,7 +28,7 @@ func (a *CLI) context() (contextfile.Context, error) {
 	if name == "" && (a.Credentials != "" || os.Getenv(EnvCredentials) != "") {
 		return contextfile.Context{}, nil
 	}
-	file, err := contextfile.Load()
+	file, err := contextfile.Runner.Load()
 	if err != nil {
 		return contextfile.Context{}, &ExitError{Err: err, Code: ExitUsage}
 	}

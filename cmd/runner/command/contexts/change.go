@@ -7,27 +7,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/contextfile"
 )
-
-func newUse(a *base.CLI) *cobra.Command {
-	return &cobra.Command{
-		Use: "use NAME", Short: "Make a context the current one",
-		Example: "  pipeops-runner context use staging",
-		Args:    cli.ExactArgs("NAME"), ValidArgsFunction: Complete,
-		RunE: func(_ *cobra.Command, args []string) error {
-			file, c, err := load(a, args)
-			if err != nil {
-				return err
-			}
-			file.CurrentContext = c.Name
-			if err := file.Save(); err != nil {
-				return err
-			}
-			a.Say("the current context is %s", file.CurrentContext)
-			return nil
-		},
-	}
-}
 
 func newSet(a *base.CLI) *cobra.Command {
 	var d defaults
@@ -36,12 +17,12 @@ func newSet(a *base.CLI) *cobra.Command {
 		Long: "Set a context's default agent and namespace: by default, of the current one. An empty text removes\n" +
 			"the default.",
 		Example: "  pipeops-runner context set --agent shop -n staging\n  pipeops-runner context set staging --agent \"\"",
-		Args:    cli.RangeArgs(0, "NAME"), ValidArgsFunction: Complete,
+		Args:    cli.RangeArgs(0, "NAME"), ValidArgsFunction: contextfile.Runner.Complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("agent") && !cmd.Flags().Changed("namespace") {
 				return cli.Usage(errors.New("nothing to set: give --agent or --namespace"))
 			}
-			file, c, err := load(a, args)
+			file, c, err := commands(a).Load(args)
 			if err != nil {
 				return err
 			}
@@ -62,23 +43,4 @@ func orNone(s string) string {
 		return "not set"
 	}
 	return s
-}
-
-func newDelete(a *base.CLI) *cobra.Command {
-	return &cobra.Command{
-		Use: "delete NAME", Short: "Delete a context with its stored credentials",
-		Example: "  pipeops-runner context delete staging",
-		Args:    cli.ExactArgs("NAME"), ValidArgsFunction: Complete,
-		RunE: func(_ *cobra.Command, args []string) error {
-			file, c, err := load(a, args)
-			if err != nil {
-				return err
-			}
-			if err := file.Delete(c.Name); err != nil {
-				return err
-			}
-			a.SayDeleted("context "+args[0], false)
-			return nil
-		},
-	}
 }

@@ -1,22 +1,28 @@
 package contexts
 
 import (
-	"cmp"
-	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/contextfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/contextfile"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 // NewContext returns the command context.
 func NewContext(a *base.CLI) *cobra.Command {
 	return cli.Group("context", "Manage contexts: credentials with a default agent and namespace",
-		newList(a), newUse(a), newGet(a), newSet(a), newDelete(a))
+		newList(a), commands(a).Use(), newGet(a), newSet(a), commands(a).Delete())
+}
+
+// commands are those that the control plane's program has, too.
+func commands(a *base.CLI) contextfile.Commands {
+	return contextfile.Commands{
+		Kind: contextfile.Runner, Named: a.ContextNamed, Say: a.Say,
+		Missing: func(err error) error { return &base.ExitError{Err: err, Code: base.ExitNotFound} },
+	}
 }
 
 // view is a context as it is shown. Error says why its credentials cannot be read.
@@ -38,37 +44,6 @@ func viewOf(file *contextfile.File, c contextfile.Context) view {
 	return v
 }
 
-// load returns the file and the context in it that the arguments name: for none, the one that
-// applies.
-func load(a *base.CLI, args []string) (*contextfile.File, *contextfile.Context, error) {
-	file, err := contextfile.Load()
-	if err != nil {
-		return nil, nil, cli.Usage(err)
-	}
-	name := cmp.Or(append(args, a.ContextNamed(), file.CurrentContext)...)
-	if name == "" {
-		return nil, nil, cli.Usage(errors.New("no context is in use: give NAME, or choose one with `pipeops-runner context use NAME`"))
-	}
-	c, err := file.Get(name)
-	if err != nil {
-		return nil, nil, &base.ExitError{Err: err, Code: base.ExitNotFound}
-	}
-	return file, c, nil
-}
-
-// Complete offers the names of the contexts for the first argument.
-func Complete(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	file, err := contextfile.Load()
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names := make([]string, len(file.Contexts))
-	for i, c := range file.Contexts {
-		names[i] = c.Name
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
 func newList(a *base.CLI) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
@@ -76,7 +51,7 @@ func newList(a *base.CLI) *cobra.Command {
 		Example: "  pipeops-runner context list",
 		Args:    cli.ExactArgs(),
 		RunE: func(*cobra.Command, []string) error {
-			file, err := contextfile.Load()
+			file, err := contextfile.Runner.Load()
 			if err != nil {
 				return cli.Usage(err)
 			}
@@ -110,9 +85,9 @@ func newGet(a *base.CLI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "get [NAME]", Short: "Show a context: by default, the current one",
 		Example: "  pipeops-runner context get\n  pipeops-runner context get staging -o json",
-		Args:    cli.RangeArgs(0, "NAME"), ValidArgsFunction: Complete,
+		Args:    cli.RangeArgs(0, "NAME"), ValidArgsFunction: contextfile.Runner.Complete,
 		RunE: func(_ *cobra.Command, args []string) error {
-			file, c, err := load(a, args)
+			file, c, err := commands(a).Load(args)
 			if err != nil {
 				return err
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/contextfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/contextfile"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
@@ -80,20 +80,8 @@ func readCredentials(a *base.CLI, path string) (credentials.Credentials, error) 
 }
 
 func login(cmd *cobra.Command, a *base.CLI, creds credentials.Credentials, d *defaults) error {
-	file, err := contextfile.Load()
+	c, err := contextfile.Runner.Login(cmp.Or(a.Context, creds.Runner), func(c *contextfile.Context) { d.apply(cmd, c) }, creds.Write)
 	if err != nil {
-		return cli.Usage(err)
-	}
-	c, err := file.Put(cmp.Or(a.Context, creds.Runner))
-	if err != nil {
-		return cli.Usage(err)
-	}
-	d.apply(cmd, c)
-	file.CurrentContext = c.Name
-	if err := creds.Write(c.Credentials); err != nil {
-		return err
-	}
-	if err := file.Save(); err != nil {
 		return err
 	}
 	a.Say("logged in at %s as Runner %s; the current context is %s", creds.ControlPlane, creds.Runner, c.Name)

@@ -1,5 +1,6 @@
-// Package contextfile is the file with the contexts of pipeops-runner: under a name, each has the
-// credentials for a control plane, a default agent and a default namespace.
+// Package contextfile has the files with the contexts of pipeops-runner and pipeops-controlplane:
+// under a name, each has credentials for a control plane. The commands about them that both
+// programs have are here, too.
 package contextfile
 
 import (
@@ -22,15 +23,30 @@ const maxFile = 1 << 20
 // contextName matches names that are names of files too.
 var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$`)
 
+// Kind is a program's contexts.
+type Kind struct {
+	// Program is the name of the program.
+	Program string
+	// file and folder are for the contexts and for their credentials.
+	file, folder string
+}
+
+// The kinds of contexts.
+var (
+	Runner   = Kind{Program: "pipeops-runner", file: "contexts.yaml", folder: "credentials"}
+	Operator = Kind{Program: "pipeops-controlplane", file: "operator-contexts.yaml", folder: "operator-credentials"}
+)
+
 // File is the content of the file.
 type File struct {
 	CurrentContext string    `json:"currentContext,omitempty"`
 	Contexts       []Context `json:"contexts"`
 
+	kind Kind
 	path string
 }
 
-// Context is a set of defaults. Credentials is a path.
+// Context is a set of defaults. Credentials is a path. An operator's context has no more than that.
 type Context struct {
 	Name        string `json:"name"`
 	Credentials string `json:"credentials"`
@@ -51,12 +67,12 @@ func Folder() (string, error) {
 }
 
 // Load reads the file. A missing file has no contexts.
-func Load() (*File, error) {
+func (k Kind) Load() (*File, error) {
 	dir, err := Folder()
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: filepath.Join(dir, "contexts.yaml")}
+	f := &File{kind: k, path: filepath.Join(dir, k.file)}
 	text, err := os.ReadFile(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -120,13 +136,13 @@ func (f *File) Get(name string) (*Context, error) {
 		return c, nil
 	}
 	if len(f.Contexts) == 0 {
-		return nil, fmt.Errorf("no context %q, and no other: create one with `pipeops-runner login FILE --context %s`", name, name)
+		return nil, fmt.Errorf("no context %q, and no other: create one with `%s login FILE --context %s`", name, f.kind.Program, name)
 	}
-	return nil, fmt.Errorf("no context %q; `pipeops-runner context list` lists them", name)
+	return nil, fmt.Errorf("no context %q; `%s context list` lists them", name, f.kind.Program)
 }
 
-// Put returns the context of that name, which it adds if there is none. Its credentials get a place
-// of their own.
+// Put returns the context of that name, which it adds if there is none. A new one names the file to
+// which a login writes.
 func (f *File) Put(name string) (*Context, error) {
 	if err := ValidName(name); err != nil {
 		return nil, err
@@ -134,28 +150,37 @@ func (f *File) Put(name string) (*Context, error) {
 	if c := f.Find(name); c != nil {
 		return c, nil
 	}
-	dir := filepath.Join(filepath.Dir(f.path), "credentials")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("contexts: %w", err)
-	}
-	f.Contexts = append(f.Contexts, Context{Name: name, Credentials: filepath.Join(dir, name+".json")})
+	f.Contexts = append(f.Contexts, Context{Name: name, Credentials: f.place(name)})
 	slices.SortFunc(f.Contexts, func(a, b Context) int { return cmp.Compare(a.Name, b.Name) })
 	return f.Find(name), nil
 }
 
-// Delete removes a context and its credentials.
+// folder is where the credentials are that a login stores.
+func (f *File) folder() string { return filepath.Join(filepath.Dir(f.path), f.kind.folder) }
+
+// place returns where a login stores the credentials of a context.
+func (f *File) place(name string) string { return filepath.Join(f.folder(), name+".json") }
+
+// stores reports whether a login has stored the credentials of a context. Otherwise, the context
+// names a file that someone else keeps.
+func (f *File) stores(c *Context) bool { return c.Credentials == f.place(c.Name) }
+
+// Delete removes a context, and its credentials if a login has stored them.
 func (f *File) Delete(name string) error {
 	c, err := f.Get(name)
 	if err != nil {
 		return err
 	}
-	file := c.Credentials
+	file, stored := c.Credentials, f.stores(c)
 	f.Contexts = slices.DeleteFunc(f.Contexts, func(c Context) bool { return c.Name == name })
 	if f.CurrentContext == name {
 		f.CurrentContext = ""
 	}
 	if err := f.Save(); err != nil {
 		return err
+	}
+	if !stored {
+		return nil
 	}
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("contexts: %w", err)
