@@ -44,7 +44,7 @@ const monitoringComponents = `components:
 func TestAFreshClusterIsMonitored(t *testing.T) {
 	suite.Release(t, "monitoring, end to end")
 	monitoringtest.NeedPrograms(t)
-	installMonitoring(t)
+	installMonitoring(t, monitoringComponents, "opencost", "loki", "prometheus")
 	removeApp(t, "observed")
 	removeApp(t, "broken")
 	pipeops(t, "deploy", agentName, "observed", "--image", image, "--port", "8080", "--metrics", "8080/metrics", "--public", "--wait=2m")
@@ -78,27 +78,36 @@ func TestAFreshClusterIsMonitored(t *testing.T) {
 	t.Run("alert", func(t *testing.T) { anAlertReachesARunner(t, heard) })
 }
 
-// installMonitoring runs `pipeops-agent component` as the cluster's owner would.
-func installMonitoring(t *testing.T) {
+// installMonitoring installs components with Prometheus, for which the agent opens its port.
+func installMonitoring(t *testing.T, settings string, names ...string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "components.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(monitoringComponents), 0o600))
-	components := func(ctx context.Context, args ...string) string {
-		out, err := sys.Agent(ctx, nil, append([]string{"component", "--kubeconfig", sys.Cluster.Kubeconfig()}, args...)...)
-		require.NoError(t, err)
-		return out
-	}
-	began := time.Now()
-	install := []string{"install", "-f", file, "--charts", filepath.Join(harness.Root(), "..", "shared", "charts")}
 	t.Cleanup(func() {
-		components(context.Background(), "delete", "opencost", "loki", "prometheus")
 		await.Until(t, "the agent closes its port of metrics", func() bool { return !accepts(t, serviceAddress(t, "pipeops", "pipeops-agent-metrics")) })
 	})
-	assert.Regexp(t, `prometheus\s+install`, components(t.Context(), install...))
+	installComponents(t, settings, names...)
+}
+
+// installComponents runs `pipeops-agent component` as the cluster's owner would, for the components
+// that settings name.
+func installComponents(t *testing.T, settings string, names ...string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "components.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(settings), 0o600))
+	began := time.Now()
+	install := []string{"install", "-f", file, "--charts", filepath.Join(harness.Root(), "..", "shared", "charts")}
+	t.Cleanup(func() { components(context.Background(), t, append([]string{"delete"}, names...)...) })
+	assert.Regexp(t, names[0]+`\s+install`, components(t.Context(), t, install...))
 	t.Logf("installed after %s", time.Since(began).Round(time.Second))
 	began = time.Now()
-	assert.Regexp(t, `prometheus\s+keep`, components(t.Context(), install...))
+	assert.Regexp(t, names[0]+`\s+keep`, components(t.Context(), t, install...))
 	t.Logf("the second run took %s", time.Since(began).Round(time.Second))
+}
+
+func components(ctx context.Context, t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := sys.Agent(ctx, nil, append([]string{"component", "--kubeconfig", sys.Cluster.Kubeconfig()}, args...)...)
+	require.NoError(t, err)
+	return out
 }
 
 func usageIsReadBack(t *testing.T, pod string) {
