@@ -43,7 +43,7 @@ const certManagerPolicy = `rules:
 `
 
 // TestAnAppHasACertificateOfAnACMECA that cert-manager obtains for its Ingress: by HTTP-01, through
-// Traefik, from pebble. All three are the real ones, and cert-manager is installed as our component.
+// Traefik, from pebble. All three are the real ones. The component installs cert-manager.
 func TestAnAppHasACertificateOfAnACMECA(t *testing.T) {
 	suite.Release(t, "cert-manager: a certificate of an ACME CA for an App's Ingress")
 	const app, host, issuer = "certified", "certified.example.org", "pebble"
