@@ -84,6 +84,18 @@ func actions(p components.Plan) map[string]components.Action {
 	return all
 }
 
+// lokiReadsNoSecrets: its chart would let it read all of the cluster, for a sidecar.
+func lokiReadsNoSecrets(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	ofLoki := metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=loki"}
+	all, err := client.RbacV1().ClusterRoles().List(t.Context(), ofLoki)
+	require.NoError(t, err)
+	assert.Empty(t, all.Items)
+	roles, err := client.RbacV1().Roles("monitoring").List(t.Context(), ofLoki)
+	require.NoError(t, err)
+	assert.Empty(t, roles.Items)
+}
+
 // TestEveryComponentIsInstalledFromItsRealChart on a real API server: what is installed is known,
 // what has changed is upgraded, and what is removed is gone.
 func TestEveryComponentIsInstalledFromItsRealChart(t *testing.T) {
@@ -103,6 +115,7 @@ func TestEveryComponentIsInstalledFromItsRealChart(t *testing.T) {
 		assert.NoError(t, err, name)
 	}
 	costsAreReadBack(t, i.Client)
+	lokiReadsNoSecrets(t, i.Client)
 
 	// The agent was installed anew, without the Secret with which it opens its port of metrics.
 	require.NoError(t, i.Client.CoreV1().Secrets("pipeops").Delete(t.Context(), "pipeops-alerts", metav1.DeleteOptions{}))

@@ -28,19 +28,25 @@ type Server struct {
 // Start runs a server until the test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	return start(t, nil)
+	return StartAt(t, "127.0.0.1")
+}
+
+// StartAt is like Start, at an address of this machine.
+func StartAt(t testing.TB, host string) *Server {
+	t.Helper()
+	return start(t, host, nil)
 }
 
 // StartForUpdates is like Start for a server that also takes updates (RFC 2136) which are signed
 // with a key.
 func StartForUpdates(t testing.TB, keyName, secret string) *Server {
 	t.Helper()
-	return start(t, map[string]string{dns.Fqdn(keyName): secret})
+	return start(t, "127.0.0.1", map[string]string{dns.Fqdn(keyName): secret})
 }
 
-func start(t testing.TB, keys map[string]string) *Server {
+func start(t testing.TB, host string, keys map[string]string) *Server {
 	t.Helper()
-	packets, streams := listen(t)
+	packets, streams := listen(t, host)
 	s := &Server{Address: packets.LocalAddr().String(), records: map[string][]dns.RR{}}
 	for _, srv := range []*dns.Server{{PacketConn: packets, Handler: s}, {Listener: streams, Handler: s}} {
 		started, done := make(chan struct{}), make(chan error, 1)
@@ -57,10 +63,10 @@ func start(t testing.TB, keys map[string]string) *Server {
 }
 
 // listen opens a port of UDP and of TCP that has the same number.
-func listen(t testing.TB) (net.PacketConn, net.Listener) {
+func listen(t testing.TB, host string) (net.PacketConn, net.Listener) {
 	t.Helper()
 	for range 20 { // another process may have the number in the one and not in the other
-		packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+		packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", net.JoinHostPort(host, "0"))
 		require.NoError(t, err)
 		streams, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", packets.LocalAddr().String())
 		if err == nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/monitoringtest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
+	"github.com/pipeops/pipeops-vm-agent/test/upstream"
 )
 
 // monitoringComponents are installed whatever memory the test cluster has.
@@ -39,12 +40,13 @@ const monitoringComponents = `components:
 
 // TestAFreshClusterIsMonitored from the components to what a Runner reads through the tunnel: an
 // App's CPU, memory and requests, its certificate, a log line and its cost. An alert reaches a
-// Runner over RabbitMQ. The charts are the real ones. Their images cannot be had here, so Debian's
+// Runner over RabbitMQ. The charts are the real ones, and so is kube-state-metrics. Debian's
 // Prometheus and Alertmanager run beside the cluster, and fakes stand in for Loki and OpenCost.
 func TestAFreshClusterIsMonitored(t *testing.T) {
 	suite.Release(t, "monitoring, end to end")
 	monitoringtest.NeedPrograms(t)
-	installMonitoring(t)
+	load(t, upstream.KubeStateMetrics)
+	installMonitoring(t, monitoringComponents, "opencost", "loki", "prometheus")
 	removeApp(t, "observed")
 	removeApp(t, "broken")
 	pipeops(t, "deploy", agentName, "observed", "--image", image, "--port", "8080", "--metrics", "8080/metrics", "--public", "--wait=2m")
@@ -60,7 +62,8 @@ func TestAFreshClusterIsMonitored(t *testing.T) {
 		"pipeops-agent": {Address: agents, Labels: map[string]string{
 			"__meta_kubernetes_pod_label_app_kubernetes_io_name": "pipeops-agent", "__meta_kubernetes_pod_container_port_name": "metrics",
 		}},
-		"pods": {Address: app.Status.PodIP + ":8080", Labels: described(app)},
+		"pods":       {Address: app.Status.PodIP + ":8080", Labels: described(app)},
+		"monitoring": stateMetrics(t),
 	}, kubelet(t, app.Spec.NodeName))
 	standIn(t, "prometheus-server", "http", prometheus)
 	loki, opencost := fakeLoki(t), fakeOpenCost(t)
@@ -78,31 +81,40 @@ func TestAFreshClusterIsMonitored(t *testing.T) {
 	t.Run("alert", func(t *testing.T) { anAlertReachesARunner(t, heard) })
 }
 
-// installMonitoring runs `pipeops-agent component` as the cluster's owner would.
-func installMonitoring(t *testing.T) {
+// installMonitoring installs components with Prometheus, for which the agent opens its port.
+func installMonitoring(t *testing.T, settings string, names ...string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "components.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(monitoringComponents), 0o600))
-	components := func(ctx context.Context, args ...string) string {
-		out, err := sys.Agent(ctx, nil, append([]string{"component", "--kubeconfig", sys.Cluster.Kubeconfig()}, args...)...)
-		require.NoError(t, err)
-		return out
-	}
-	began := time.Now()
-	install := []string{"install", "-f", file, "--charts", filepath.Join(harness.Root(), "..", "shared", "charts")}
 	t.Cleanup(func() {
-		components(context.Background(), "delete", "opencost", "loki", "prometheus")
 		await.Until(t, "the agent closes its port of metrics", func() bool { return !accepts(t, serviceAddress(t, "pipeops", "pipeops-agent-metrics")) })
 	})
-	assert.Regexp(t, `prometheus\s+install`, components(t.Context(), install...))
+	installComponents(t, settings, names...)
+}
+
+// installComponents runs `pipeops-agent component` as the cluster's owner would, for the components
+// that settings name.
+func installComponents(t *testing.T, settings string, names ...string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "components.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(settings), 0o600))
+	began := time.Now()
+	install := []string{"install", "-f", file, "--charts", filepath.Join(harness.Root(), "..", "shared", "charts")}
+	t.Cleanup(func() { components(context.Background(), t, append([]string{"delete"}, names...)...) })
+	assert.Regexp(t, names[0]+`\s+install`, components(t.Context(), t, install...))
 	t.Logf("installed after %s", time.Since(began).Round(time.Second))
 	began = time.Now()
-	assert.Regexp(t, `prometheus\s+keep`, components(t.Context(), install...))
+	assert.Regexp(t, names[0]+`\s+keep`, components(t.Context(), t, install...))
 	t.Logf("the second run took %s", time.Since(began).Round(time.Second))
 }
 
+func components(ctx context.Context, t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := sys.Agent(ctx, nil, append([]string{"component", "--kubeconfig", sys.Cluster.Kubeconfig()}, args...)...)
+	require.NoError(t, err)
+	return out
+}
+
 func usageIsReadBack(t *testing.T, pod string) {
-	await.Until(t, "CPU, memory and requests are there", func() bool {
+	await.Until(t, "CPU, memory, requests and restarts are there", func() bool {
 		resp, err := http.Get("http://" + pod + ":8080/")
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
@@ -110,9 +122,9 @@ func usageIsReadBack(t *testing.T, pod string) {
 		require.NoError(t, json.Unmarshal([]byte(pipeops(t, "metrics", agentName, "observed", "--since", "1h", "-o", "json")), &history))
 		used := map[string]bool{}
 		for _, s := range history.Series {
-			used[s.Metric] = slices.ContainsFunc(s.Values, func(v *float64) bool { return v != nil && *v > 0 })
+			used[s.Metric] = slices.ContainsFunc(s.Values, func(v *float64) bool { return v != nil && (*v > 0 || s.Metric == runnerapi.MetricRestarts) })
 		}
-		return used[runnerapi.MetricCPU] && used[runnerapi.MetricMemory] && used[runnerapi.MetricRequests]
+		return used[runnerapi.MetricCPU] && used[runnerapi.MetricMemory] && used[runnerapi.MetricRequests] && used[runnerapi.MetricRestarts]
 	})
 }
 
@@ -240,6 +252,18 @@ func kubelet(t *testing.T, node string) any {
 			"server_name": config.ServerName,
 		},
 	}
+}
+
+// stateMetrics describes kube-state-metrics as Prometheus would find it, by its Service.
+func stateMetrics(t *testing.T) monitoringtest.Target {
+	t.Helper()
+	const name = "prometheus-kube-state-metrics"
+	s, err := sys.Kube.Clientset.CoreV1().Services("monitoring").Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	return monitoringtest.Target{Address: serviceAddress(t, "monitoring", name), Labels: map[string]string{
+		"__meta_kubernetes_namespace": s.Namespace, "__meta_kubernetes_service_name": s.Name,
+		"__meta_kubernetes_service_annotation_prometheus_io_scrape": s.Annotations["prometheus.io/scrape"],
+	}}
 }
 
 // described returns the labels by which Prometheus would find a pod of an App.

@@ -115,7 +115,7 @@ func stepsFor(what string) []step {
 		}
 		if what == "test-all" {
 			steps = append(steps, getMachines, getSimulation, getMonitoring, getBrowser, getLanguages, step{"compile h2spec", h2spec.run}, step{"compile esbuild", esbuild.run}, step{"compile dex", dex.run},
-				step{"compile Traefik (some minutes the first time)", goRun("./test/upstream/cmd/upstream")},
+				step{"compile Traefik, cert-manager, VPA's recommender and kube-state-metrics (some minutes the first time)", goRun("./test/upstream/cmd/upstream")},
 				step{"compile Helm 3", helm3.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
 		}
 		return steps

@@ -20,21 +20,48 @@ type Program struct {
 	prepare func(ctx context.Context) error
 }
 
-// TraefikVersion is that of the module.
-const TraefikVersion = "v3.7.13"
+// The versions are those of the modules.
+const (
+	TraefikVersion          = "v3.7.13"
+	CertManagerVersion      = "v1.21.2"
+	RecommenderVersion      = "1.8.1"
+	KubeStateMetricsVersion = "v2.20.0"
+)
 
-// Traefik is an ingress controller. It is upstream's main package, without the providers of the DNS
-// challenge: each is another cloud's library, and some of these cannot be downloaded. The image has
-// the name that upstream's chart uses, with the module's version.
-var Traefik = Program{
-	Program: cluster.Program{
-		Module: traefikModule, Package: "github.com/traefik/traefik/v3/cmd/traefik", Ref: "docker.io/traefik:" + TraefikVersion,
-	},
-	prepare: prepareTraefik,
+// The images have the names that upstream's charts use, with the modules' versions.
+var (
+	// Traefik is an ingress controller. It is upstream's main package, without the providers of the
+	// DNS challenge: each is another cloud's library, and some of these cannot be downloaded.
+	Traefik = Program{
+		Program: cluster.Program{
+			Module: traefikModule, Package: "github.com/traefik/traefik/v3/cmd/traefik", Ref: "docker.io/traefik:" + TraefikVersion,
+		},
+		prepare: prepareTraefik,
+	}
+	// CertManager is all of cert-manager's programs: one executable under four names.
+	CertManager = []Program{certManager("controller"), certManager("webhook"), certManager("cainjector"), certManager("acmesolver")}
+	// Recommender is VPA's program that recommends.
+	Recommender = Program{Program: cluster.Program{
+		Module: "test/upstream/vpa", Package: "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender",
+		Ref: "registry.k8s.io/autoscaling/vpa-recommender:" + RecommenderVersion,
+	}}
+	// KubeStateMetrics makes metrics of objects. It is of the version that Prometheus' chart has.
+	KubeStateMetrics = Program{Program: cluster.Program{
+		Module: "test/upstream/kubestatemetrics", Package: "k8s.io/kube-state-metrics/v2", Name: "kube-state-metrics",
+		Ref: "registry.k8s.io/kube-state-metrics/kube-state-metrics:" + KubeStateMetricsVersion,
+	}}
+)
+
+func certManager(name string) Program {
+	return Program{Program: cluster.Program{
+		Module: "test/upstream/certmanager", Package: ".", Name: name, Ref: "quay.io/jetstack/cert-manager-" + name + ":" + CertManagerVersion,
+	}}
 }
 
 // All returns the programs.
-func All() []Program { return []Program{Traefik} }
+func All() []Program {
+	return append([]Program{Traefik, Recommender, KubeStateMetrics}, CertManager...)
+}
 
 // Load compiles the program and loads its image into the cluster, under the name Ref.
 func (p Program) Load(ctx context.Context, c *cluster.Cluster) error {

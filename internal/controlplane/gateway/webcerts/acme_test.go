@@ -2,7 +2,6 @@ package webcerts_test
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"log"
 	"net"
@@ -11,36 +10,15 @@ import (
 	"testing"
 	"time"
 
-	pebbleca "github.com/letsencrypt/pebble/v2/ca"
-	pebbledb "github.com/letsencrypt/pebble/v2/db"
-	pebbleva "github.com/letsencrypt/pebble/v2/va"
-	pebblewfe "github.com/letsencrypt/pebble/v2/wfe"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
+	"github.com/pipeops/pipeops-vm-agent/test/acmetest"
 	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
 )
-
-// acmeCA is pebble, the ACME CA that Let's Encrypt tests with. It reaches the gateway at those
-// ports.
-func acmeCA(t *testing.T, dns string, httpPort, httpsPort int) (directory string, roots *x509.CertPool, issuers *x509.CertPool) {
-	t.Helper()
-	t.Setenv("PEBBLE_VA_NOSLEEP", "1")
-	t.Setenv("PEBBLE_WFE_NONCEREJECT", "0")
-	quiet := log.New(io.Discard, "", 0)
-	db := pebbledb.NewMemoryStore()
-	authority := pebbleca.New(quiet, db, "", "ecdsa", 0, 1, map[string]pebbleca.Profile{"default": {Description: "default"}})
-	front := pebblewfe.New(quiet, db, pebbleva.New(quiet, httpPort, httpsPort, true, dns, db), authority, nil, true, false, 0, 0)
-	srv := httptest.NewTLSServer(front.Handler())
-	t.Cleanup(srv.Close)
-	roots, issuers = x509.NewCertPool(), x509.NewCertPool()
-	roots.AddCert(srv.Certificate())
-	issuers.AddCert(authority.GetRootCert(0).Cert)
-	return srv.URL + pebblewfe.DirectoryPath, roots, issuers
-}
 
 // TestACME obtains certificates from a real ACME CA by both of the challenges, and none for a host
 // that is not served.
@@ -61,8 +39,8 @@ func TestACME(t *testing.T) {
 			if plain {
 				cfg.HTTPPort = srv.Listener.Addr().(*net.TCPAddr).Port
 			}
-			var issuers *x509.CertPool
-			cfg.Directory, cfg.Roots, issuers = acmeCA(t, dns.Address, cfg.HTTPPort, cfg.HTTPSPort)
+			authority := acmetest.Start(t, acmetest.Options{DNS: dns.Address, HTTPPort: cfg.HTTPPort, HTTPSPort: cfg.HTTPSPort})
+			cfg.Directory, cfg.Roots = authority.Directory, authority.Roots
 			c := webcerts.New(cfg)
 			t.Cleanup(c.Close)
 			srv.Config.Handler = c.Challenge()(http.NotFoundHandler())
@@ -75,14 +53,14 @@ func TestACME(t *testing.T) {
 			t.Cleanup(web.Close)
 
 			require.NoError(t, c.Ensure(t.Context(), "www.example.org"))
-			visitor := &tls.Config{RootCAs: issuers, ServerName: "www.example.org", MinVersion: tls.VersionTLS12}
+			visitor := &tls.Config{RootCAs: authority.Issuers, ServerName: "www.example.org", MinVersion: tls.VersionTLS12}
 			conn, err := (&tls.Dialer{Config: visitor}).DialContext(t.Context(), "tcp", secure.Addr().String())
 			require.NoError(t, err)
 			leaf := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
 			require.NoError(t, conn.Close())
 			assert.Equal(t, []string{"www.example.org"}, leaf.DNSNames)
 
-			visitor = &tls.Config{RootCAs: issuers, ServerName: "other.example.org", MinVersion: tls.VersionTLS12}
+			visitor = &tls.Config{RootCAs: authority.Issuers, ServerName: "other.example.org", MinVersion: tls.VersionTLS12}
 			_, err = (&tls.Dialer{Config: visitor}).DialContext(t.Context(), "tcp", secure.Addr().String())
 			require.Error(t, err)
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
+	"github.com/pipeops/pipeops-vm-agent/test/acmetest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
 )
@@ -35,11 +36,11 @@ func TestTheWildcardByDNS(t *testing.T) {
 	dns := dnstest.StartForUpdates(t, "gateway", tsigSecret)
 	dns.Set(t, "apps.example.org", "SOA ns.example.org. ops.example.org. 1 60 60 60 60")
 	db, key := openStore(t), ca.NewKey()
-	directory, roots, issuers := acmeCA(t, dns.Address, 1, 1)
+	authority := acmetest.Start(t, acmetest.Options{DNS: dns.Address, HTTPPort: 1, HTTPSPort: 1})
 	start := func(holder string) *webcerts.Certificates {
 		c := webcerts.New(webcerts.Config{
 			Storage:   &webcerts.Storage{DB: db, Key: key, Holder: holder, Now: time.Now},
-			Directory: directory, Roots: roots, Email: "ops@example.org", Log: zerolog.Nop(),
+			Directory: authority.Directory, Roots: authority.Roots, Email: "ops@example.org", Log: zerolog.Nop(),
 			Wildcard: webcerts.Updates{Domain: "apps.example.org", Server: dns.Address, KeyFile: keyFile(t, tsigKey)},
 			Allowed:  func(string) bool { return true },
 		})
@@ -51,11 +52,11 @@ func TestTheWildcardByDNS(t *testing.T) {
 	assert.False(t, one.Covered("a.web.apps.example.org"))
 	assert.False(t, one.Covered("apps.example.org"))
 	assert.False(t, one.Has(t.Context(), "web.apps.example.org"))
-	_, err := handshake(t, one.TLS(), issuers, "web.apps.example.org")
+	_, err := handshake(t, one.TLS(), authority.Issuers, "web.apps.example.org")
 	require.Error(t, err, "no certificate of its own is obtained")
 
 	require.NoError(t, one.RunWildcard(t.Context()))
-	first, err := handshake(t, one.TLS(), issuers, "web.apps.example.org")
+	first, err := handshake(t, one.TLS(), authority.Issuers, "web.apps.example.org")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"*.apps.example.org"}, first.DNSNames)
 	assert.True(t, one.Has(t.Context(), "web.apps.example.org"))
@@ -66,7 +67,7 @@ func TestTheWildcardByDNS(t *testing.T) {
 
 	two := start("two")
 	require.NoError(t, two.RunWildcard(t.Context()))
-	second, err := handshake(t, two.TLS(), issuers, "api.apps.example.org")
+	second, err := handshake(t, two.TLS(), authority.Issuers, "api.apps.example.org")
 	require.NoError(t, err)
 	assert.Equal(t, first.SerialNumber, second.SerialNumber)
 	assert.Equal(t, updates, dns.Updates())
@@ -76,10 +77,10 @@ func TestTheWildcardByDNS(t *testing.T) {
 func TestAWildcardThatFailsSaysWhy(t *testing.T) {
 	dns := dnstest.StartForUpdates(t, "gateway", "b3RoZXIgc2VjcmV0")
 	dns.Set(t, "apps.example.org", "SOA ns.example.org. ops.example.org. 1 60 60 60 60")
-	directory, roots, _ := acmeCA(t, dns.Address, 1, 1)
+	authority := acmetest.Start(t, acmetest.Options{DNS: dns.Address, HTTPPort: 1, HTTPSPort: 1})
 	c := webcerts.New(webcerts.Config{
 		Storage:   &webcerts.Storage{DB: openStore(t), Key: ca.NewKey(), Holder: "one", Now: time.Now},
-		Directory: directory, Roots: roots, Log: zerolog.Nop(), Allowed: func(string) bool { return true },
+		Directory: authority.Directory, Roots: authority.Roots, Log: zerolog.Nop(), Allowed: func(string) bool { return true },
 		Wildcard: webcerts.Updates{Domain: "apps.example.org", Server: dns.Address, KeyFile: keyFile(t, tsigKey)},
 	})
 	t.Cleanup(c.Close)

@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pipeops/pipeops-vm-agent/test/acmetest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
+	"github.com/pipeops/pipeops-vm-agent/test/upstream"
+)
+
+// certManagerComponents names the images that are made of the module, and the DNS server by which
+// the controller tries a challenge itself before the CA does.
+const certManagerComponents = `components:
+  cert-manager:
+    mode: always
+    values:
+      cert-manager:
+        image: {tag: %[1]s}
+        webhook: {image: {tag: %[1]s}}
+        cainjector: {image: {tag: %[1]s}}
+        acmesolver: {image: {tag: %[1]s}}
+        extraArgs: ["--acme-http01-solver-nameservers=%[2]s"]
+`
+
+// certManagerPolicy lets Apps name an issuer, as docs/cluster-owner/components.md has it.
+const certManagerPolicy = `rules:
+- name: apps
+  annotations: [cert-manager.io/cluster-issuer]
+`
+
+// TestAnAppHasACertificateOfAnACMECA that cert-manager obtains for its Ingress: by HTTP-01, through
+// Traefik, from pebble. All three are the real ones. The component installs cert-manager.
+func TestAnAppHasACertificateOfAnACMECA(t *testing.T) {
+	suite.Release(t, "cert-manager: a certificate of an ACME CA for an App's Ingress")
+	const app, host, issuer = "certified", "certified.example.org", "pebble"
+	dns := dnstest.StartAt(t, sys.HostIP())
+	dns.Set(t, host, "A "+sys.Cluster.NodeIP())
+	load(t, upstream.CertManager...)
+	installTraefik(t)
+	installComponents(t, fmt.Sprintf(certManagerComponents, upstream.CertManagerVersion, dns.Address), "cert-manager")
+
+	await.Until(t, "component list shows cert-manager ready", func() bool {
+		return regexp.MustCompile(`cert-manager\s+ready`).MatchString(components(t.Context(), t, "list"))
+	})
+	authority, ca := startPebble(t, dns.Address)
+	from := acmeIssuer(issuer, authority.Directory, ca)
+	await.Until(t, "the webhook takes the issuer", func() bool { return sys.Kube.Apply(t.Context(), from) == nil })
+	t.Cleanup(func() { assert.NoError(t, sys.Kube.Delete(context.Background(), from)) })
+	policyBecomes(t, "active", map[string]string{"policy.yaml": certManagerPolicy})
+
+	removeApp(t, app)
+	pipeops(t, "deploy", agentName, "-f", appFile(t, app, host, issuer), "--wait=2m")
+	began := time.Now()
+	answersAtTheBalancer(t, host, authority.Issuers)
+	t.Logf("a visitor trusts it %s after the deploy", time.Since(began).Round(time.Millisecond))
+}
+
+// startPebble runs the ACME CA at an address that the cluster reaches. It looks hosts up at a DNS
+// server, and connects to their usual ports. It returns its directory's certificate, too, in PEM.
+func startPebble(t *testing.T, dns string) (authority acmetest.CA, certificate []byte) {
+	t.Helper()
+	own, key := selfSigned(t, sys.HostIP())
+	pair, err := tls.LoadX509KeyPair(own, key)
+	require.NoError(t, err)
+	certificate, err = os.ReadFile(own)
+	require.NoError(t, err)
+	return acmetest.Start(t, acmetest.Options{Host: sys.HostIP(), Certificate: &pair, DNS: dns, HTTPPort: 80, HTTPSPort: 443}), certificate
+}
+
+// acmeIssuer is a ClusterIssuer of cert-manager that obtains certificates by HTTP-01.
+func acmeIssuer(name, directory string, ca []byte) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "cert-manager.io/v1", "kind": "ClusterIssuer", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"acme": map[string]any{
+			"server": directory, "caBundle": base64.StdEncoding.EncodeToString(ca), "privateKeySecretRef": map[string]any{"name": name + "-account"},
+			"solvers": []any{map[string]any{"http01": map[string]any{"ingress": map[string]any{"ingressClassName": traefik}}}},
+		}},
+	}}
+}
+
+// appFile writes an App that asks cert-manager for the certificate of its host.
+func appFile(t *testing.T, app, host, issuer string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "app.yaml")
+	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `apiVersion: pipeops.io/v1alpha1
+kind: App
+metadata: {name: %s, namespace: %s}
+spec:
+  image: %s
+  ports: [{port: 8080}]
+  ingress:
+    class: %s
+    annotations: {cert-manager.io/cluster-issuer: %s}
+    hosts: [{host: %s, tlsSecret: %s-tls}]
+`, app, namespace, image, traefik, issuer, host, app), 0o600))
+	return path
+}
