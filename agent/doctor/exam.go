@@ -24,7 +24,7 @@ type check struct {
 	// running marks what a running agent repeats: what its heartbeats do not prove, without a
 	// connection to the control plane.
 	running bool
-	run          func(context.Context) []Finding
+	run     func(context.Context) []Finding
 }
 
 // checks returns the checks in the order of the report.

@@ -36,7 +36,6 @@ type agentData struct {
 	Older    string // query of older events; empty for none
 	First    bool   // these are the newest events
 	Routes   routes.List
-	Without  string // why the control plane keeps no events; empty if it does
 }
 
 // appRow is the last that was heard of an App.
@@ -78,7 +77,6 @@ func (c *Console) readAgent(name string, query url.Values) func(context.Context)
 		}
 		data.Agent, data.Checks, data.First = found.Agent, found.Checks, before == 0
 		data.Troubles = append(troublesOf(found.Agent), failedChecks(found.Agent, found.Checks)...)
-		data.Without = c.withoutBroker()
 		if err := data.readEvents(ctx, c.opts.API, before); err != nil {
 			return data, err
 		}

@@ -1,0 +1,34 @@
+package controlplane
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+)
+
+// TestAViewerSeesAppsWithoutABroker, and without a Runner's grant.
+func TestAViewerSeesAppsWithoutABroker(t *testing.T) {
+	p := start(t)
+	shop := p.registered("shop")
+	require.NoError(t, shop.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{
+		{ID: "1", Type: "app.healthy", Time: p.clock.now(), App: &controlapi.AppEvent{Namespace: "production", Name: "web", Replicas: 2, Ready: 2}},
+		{ID: "2", Type: "app.failed", Time: p.clock.now(), App: &controlapi.AppEvent{
+			Namespace: "production", Name: "db", Replicas: 1, Cause: "OutOfMemory", Message: "the container needs more memory", Fix: "raise the limit",
+		}},
+		{ID: "3", Type: "app.healthy", Time: p.clock.now(), App: &controlapi.AppEvent{Namespace: "production", Name: "gone"}},
+		{ID: "4", Type: "app.removed", Time: p.clock.now(), App: &controlapi.AppEvent{Namespace: "production", Name: "gone"}},
+	}}))
+	status, body := p.signedIn(p.operator("vic", operators.RoleViewer)).get("/console/agents/shop")
+	require.Equal(t, http.StatusOK, status, body)
+	for _, text := range []string{"the container needs more memory", "raise the limit", "OutOfMemory", "2/2", "app.removed"} {
+		assert.Contains(t, body, text)
+	}
+	assert.NotContains(t, body, "app=gone")
+	assert.NotContains(t, body, "No App is known")
+	assert.Len(t, p.queued(), 5, "all wait for a broker still")
+}
