@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
 // TestAViewerSeesAppsWithoutABroker, and without a Runner's grant.
@@ -31,4 +33,10 @@ func TestAViewerSeesAppsWithoutABroker(t *testing.T) {
 	assert.NotContains(t, body, "app=gone")
 	assert.NotContains(t, body, "No App is known")
 	assert.Len(t, p.queued(), 5, "all wait for a broker still")
+
+	_, err := operatorapi.RevokeAgent.Do(t.Context(), p.operator("olga", operators.RoleOperator), operatorapi.AgentInput{Agent: "shop"})
+	require.NoError(t, err)
+	timeline, err := p.admin.Agents.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{Limit: 1})
+	require.NoError(t, err)
+	assert.Equal(t, []announce.Type{announce.AgentRemoved}, typesOf(timeline.Events), "operators' changes are in it")
 }
