@@ -34,7 +34,10 @@ func TestAViewerSeesAppsWithoutABroker(t *testing.T) {
 	assert.NotContains(t, body, "No App is known")
 	assert.Len(t, p.queued(), 5, "all wait for a broker still")
 
-	_, err := operatorapi.RevokeAgent.Do(t.Context(), p.operator("olga", operators.RoleOperator), operatorapi.AgentInput{Agent: "shop"})
+	client, err := operatorapi.NewClient(p.operator("olga", operators.RoleOperator), "test")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	_, err = operatorapi.RevokeAgent.Do(t.Context(), client, operatorapi.AgentInput{Agent: "shop"})
 	require.NoError(t, err)
 	timeline, err := p.admin.Agents.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{Limit: 1})
 	require.NoError(t, err)
