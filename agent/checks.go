@@ -21,8 +21,8 @@ const (
 	maxCheckText = controlapi.MaxFindingDetail - 12
 )
 
-// checkup repeats checks of `pipeops-agent doctor` for the control plane's operator, with the rights
-// that the agent has anyhow.
+// checkup repeats checks of `pipeops-agent doctor` for the control plane's operator. It needs no
+// right that the agent lacks.
 type checkup struct {
 	opts doctor.Options
 	due  signal // this replica leads

@@ -78,8 +78,8 @@ func Examine(ctx context.Context, opts Options) Report {
 	return e.report(ctx, e.checks())
 }
 
-// ExamineRunning does those checks that are about a running agent, which its heartbeats do not prove
-// to be good.
+// ExamineRunning does the checks that are about a running agent and that its heartbeats do not
+// prove.
 func ExamineRunning(ctx context.Context, opts Options) Report {
 	e := newExam(opts)
 	return e.report(ctx, slices.DeleteFunc(e.checks(), func(c check) bool { return !c.running }))
