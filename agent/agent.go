@@ -95,6 +95,7 @@ type Agent struct {
 	renewal    *renewal
 	tunnels    *tunnels
 	heartbeats *heartbeats
+	checkup    *checkup
 	updates    *selfUpdate
 
 	beat           signal         // requests a heartbeat soon, because something changed
@@ -213,6 +214,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		DirectAddresses: a.opts.Config.DirectAddresses,
 		Led: func() {
 			a.beat.raise()
+			a.checkup.due.raise()
 			a.routes.Soon()
 			sources.Wake()
 		},
@@ -259,6 +261,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return a.stopper(engine.Leads).Run(life) })
 	parts.Go(func() error { return tun.Run(life) })
 	parts.Go(func() error { return a.tunnels.watch(life, tun, engine) })
+	parts.Go(func() error { return a.checkup.run(life, engine.Leads) })
 	parts.Go(func() error { return a.heartbeats.run(life, control, tun, engine, sources.SetRevoked) })
 	parts.Go(func() error { return a.routes.Run(life, control, tun, engine) })
 	parts.Go(func() error { return a.renewal.run(life, control) })

@@ -206,16 +206,15 @@ func TestACopiedIdentityEndsAndSaysWhatToDo(t *testing.T) {
 		require.ErrorContains(t, err, words)
 	}
 	assert.Equal(t, 1, plane.Count("an agent's identity is in use twice", otherUID))
-	found, timeline, err := p.Agents.Get(t.Context(), id, 0)
+	found, err := p.Agents.Get(t.Context(), id, 0)
 	require.NoError(t, err)
-	require.Empty(t, timeline, "it is the broker's consumer that writes it")
-	require.Len(t, found.Clones, 1)
-	assert.Equal(t, otherUID, found.Clones[0].ClusterUID)
+	require.Len(t, found.Agent.Clones, 1)
+	assert.Equal(t, otherUID, found.Agent.Clones[0].ClusterUID)
 	p.AwaitOnline(t, p.Clock.Now())
 	assert.Equal(t, ups, plane.Count("agent's tunnel is up"), "the agent kept its tunnel")
 	assert.Zero(t, log.Count("tunnel is down"))
 	assert.Zero(t, log.Count("heartbeat failed"))
-	assert.Equal(t, announce.StateOnline, found.State)
+	assert.Equal(t, announce.StateOnline, found.Agent.State)
 }
 
 // TestACopyWithATokenOfItsOwnBecomesAnAgentOfItsOwn without anybody deleting anything.

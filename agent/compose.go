@@ -3,6 +3,7 @@ package agent
 import (
 	"crypto/rand"
 
+	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 )
 
@@ -31,11 +32,14 @@ func (a *Agent) compose() {
 	a.updates = &selfUpdate{
 		opts: a.opts, now: a.now, started: a.now(), log: a.log, kube: a.kube, health: a.health, beat: a.beat,
 	}
+	a.checkup = &checkup{beat: a.beat, due: newSignal(), opts: doctor.Options{
+		Config: c, Kubernetes: a.opts.Kubernetes, Version: a.opts.Version, ReleaseKeys: a.opts.ReleaseKeys, Now: a.now,
+	}}
 	a.heartbeats = &heartbeats{
 		observer: observer{
 			version: a.opts.Version, replica: a.replica, now: a.now, kube: a.kube, cluster: cluster,
 			cas:     &caRotation{store: store, current: a.current, renewal: a.renewal, beat: a.beat, log: a.log},
-			updates: a.updates, components: a.componentStates,
+			updates: a.updates, components: a.componentStates, checkup: a.checkup,
 		},
 		tracer: a.opts.Tracer, log: a.log, store: store, current: a.current, nodes: nodes, news: a.news,
 		instruments: a.instruments, beat: a.beat, process: rand.Text(),

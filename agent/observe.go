@@ -20,6 +20,7 @@ type observer struct {
 	cas        *caRotation
 	updates    *selfUpdate
 	components func(context.Context) []controlapi.Component
+	checkup    *checkup
 }
 
 // observe returns what this replica reports. The leader reads the cluster's figures; the others
@@ -35,7 +36,7 @@ func (o *observer) observe(ctx context.Context, tun *tunnel.Set, leads bool) (co
 		return beat, nil
 	}
 	beat.Update = o.updates.status()
-	beat.Components = o.components(ctx)
+	beat.Components, beat.Checks = o.components(ctx), o.checkup.last.Load()
 	facts, err := o.kube.Cluster().Facts(ctx)
 	beat.KubernetesVersion, beat.Distribution, beat.Provider = facts.KubernetesVersion, facts.Distribution, facts.Provider
 	beat.Capacity = capacity(facts)

@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -119,6 +120,16 @@ func TestDoctorBesideARunningAgent(t *testing.T) {
 	assert.Contains(t, finding(t, report, "tunnel").Detail, "accepts the agent's certificate")
 	assert.Contains(t, finding(t, report, "token").Detail, "not accepted any more", "its one use is taken")
 	assert.Equal(t, id, p.AwaitOnline(t, time.Time{}))
+
+	report = doctor.ExamineRunning(t.Context(), opts)
+	requireOnly(t, report)
+	assert.Contains(t, finding(t, report, "permissions").Detail, "are granted")
+	assert.False(t, slices.ContainsFunc(report.Findings, func(f doctor.Finding) bool { return f.Check == "tunnel" }), "heartbeats prove it")
+	await.Until(t, "the agent reports its own checks", func() bool {
+		found, err := p.Agents.Get(t.Context(), id, 0)
+		require.NoError(t, err)
+		return found.Checks != nil
+	})
 
 	end()
 	_, err = p.Agents.Revoke(t.Context(), id)

@@ -21,7 +21,10 @@ type check struct {
 	// needs are the checks without whose success this one has nothing new to report; after are
 	// those whose results it uses.
 	needs, after []string
-	run          func(context.Context) []Finding
+	// running marks what a running agent repeats: what its heartbeats do not prove, without a
+	// connection to the control plane.
+	running bool
+	run     func(context.Context) []Finding
 }
 
 // checks returns the checks in the order of the report.
@@ -34,19 +37,19 @@ func (e *exam) checks() []check {
 		{name: "clock", needs: []string{"tcp"}, run: e.network.clock},
 		{name: "tls", needs: []string{"tcp"}, after: []string{"identity"}, run: e.network.tls},
 		{name: "control-plane", needs: []string{"tls"}, run: e.network.controlPlane},
-		{name: "identity", after: []string{"kubernetes"}, run: e.admission.identity},
+		{name: "identity", after: []string{"kubernetes"}, running: true, run: e.admission.identity},
 		{name: "registration", needs: []string{"tls", "kubernetes"}, after: []string{"identity"}, run: e.admission.registration},
-		{name: "token", after: []string{"tls", "identity"}, run: e.admission.token},
+		{name: "token", after: []string{"tls", "identity"}, running: true, run: e.admission.token},
 		{name: "tunnel", needs: []string{"proxy"}, after: []string{"identity", "token"}, run: e.network.tunnel},
-		{name: "kubernetes", run: e.cluster.kubernetes},
-		{name: "resource", needs: []string{"kubernetes"}, run: e.cluster.resource},
-		{name: "permissions", needs: []string{"kubernetes"}, run: e.cluster.permissions},
-		{name: "policy", needs: []string{"kubernetes"}, run: e.cluster.policy},
+		{name: "kubernetes", running: true, run: e.cluster.kubernetes},
+		{name: "resource", needs: []string{"kubernetes"}, running: true, run: e.cluster.resource},
+		{name: "permissions", needs: []string{"kubernetes"}, running: true, run: e.cluster.permissions},
+		{name: "policy", needs: []string{"kubernetes"}, running: true, run: e.cluster.policy},
 		{name: "components", needs: []string{"kubernetes"}, run: e.cluster.components},
 		{name: "public", needs: []string{"registration", "policy"}, run: e.admission.public},
-		{name: "disk", run: e.machine.disk},
-		{name: "memory", run: e.machine.memory},
-		{name: "rendering", run: e.machine.rendering},
+		{name: "disk", running: true, run: e.machine.disk},
+		{name: "memory", running: true, run: e.machine.memory},
+		{name: "rendering", running: true, run: e.machine.rendering},
 	}
 }
 

@@ -287,9 +287,14 @@ func FuzzHeartbeat(f *testing.F) {
 		`"capacity":{"nodes":1,"readyNodes":1,"pods":1,"runningPods":1,"cpuMillis":1,"memoryBytes":1},"update":{"state":"failed","offer":"o","from":"v1","to":"v2","reason":"r"}}`)
 	f.Add(`{"update":{"state":"bored"}}`)
 	f.Add(`{"update":null}`)
+	f.Add(`{"checks":{"findings":[{"check":"memory","status":"failed","detail":"40 MiB are available","fix":"stop something"}]}}`)
+	f.Add(`{"checks":{"findings":[{"check":"memory","status":"ok","detail":""}]}}`)
 	h := handlerOf(&backend{heartbeat: func(_ string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
 		if u := beat.Update; u != nil && (u.State == "" || len(u.Offer) > 4*64 || len(u.From) > 4*128 || len(u.Reason) > 4*1024) {
 			panic("let through what the wire forbids")
+		}
+		if beat.Checks != nil && !bounded(beat.Checks.Findings) {
+			panic("let through findings that the wire forbids")
 		}
 		return controlapi.HeartbeatAnswer{}, nil
 	}}, zerolog.Nop())
@@ -302,6 +307,16 @@ func FuzzHeartbeat(f *testing.F) {
 			t.Fatalf("%d for %q", resp.StatusCode, body)
 		}
 	})
+}
+
+func bounded(findings []controlapi.Finding) bool {
+	for _, f := range findings {
+		if f.Check == "" || f.Detail == "" || f.Status != "failed" && f.Status != "warning" ||
+			len(f.Detail) > 4*controlapi.MaxFindingDetail || len(f.Fix) > 4*controlapi.MaxFindingDetail {
+			return false
+		}
+	}
+	return len(findings) <= controlapi.MaxFindings
 }
 
 func TestAReasonIsALine(t *testing.T) {

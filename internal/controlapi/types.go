@@ -90,6 +90,7 @@ type Heartbeat struct {
 	Process           string      `json:"process,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"Random, made when the process started."`
 	Ticket            string      `json:"ticket,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"Ticket of the last answer that the process got; absent before the first. It distinguishes two copies of one machine."`
 	Components        []Component `json:"components,omitempty" maxItems:"16" doc:"The installed components of the cluster."`
+	Checks            *Checks     `json:"checks,omitempty" doc:"What the agent's own checks found last; absent before the first and from a standby."`
 	Update            *Update     `json:"update,omitempty" doc:"How the agent's update of itself stands; absent where the customer has not turned that on, and nothing is offered then."`
 }
 
@@ -103,6 +104,25 @@ type Component struct {
 	Ready   bool   `json:"ready"`
 	Cause   string `json:"cause,omitempty" maxLength:"64" pattern:"^[ -~]*$" doc:"The first cause by which it is not ready; absent while it only starts."`
 	Message string `json:"message,omitempty" maxLength:"512" doc:"What is wrong, or what it waits for."`
+}
+
+// The bounds of the findings in a heartbeat.
+const (
+	MaxFindings      = 16
+	MaxFindingDetail = 512
+)
+
+// Checks is what the checks of `pipeops-agent doctor` found that a running agent repeats.
+type Checks struct {
+	Findings []Finding `json:"findings,omitempty" maxItems:"16" doc:"What failed or is a warning, failures first; none if all is well."`
+}
+
+// Finding is a check that failed, or a warning of one.
+type Finding struct {
+	Check  string `json:"check" minLength:"1" maxLength:"32" pattern:"^[a-z-]*$"`
+	Status string `json:"status" enum:"failed,warning"`
+	Detail string `json:"detail" minLength:"1" maxLength:"512"`
+	Fix    string `json:"fix,omitempty" maxLength:"512"`
 }
 
 // Capacity is what the cluster has and uses, summed over all nodes. Used

@@ -125,8 +125,8 @@ func TestWithARealBroker(t *testing.T) {
 	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentRemoved}, perAgent[early.id.AgentID])
 	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AppProgressing, announce.AppHealthy}, perAgent[late.id.AgentID])
 	slow(t, "what came back from the broker is in the timeline", func() bool {
-		_, timeline, err := second.admin.Agents.Get(t.Context(), "late", 10)
-		return err == nil && len(timeline) == 3 && timeline[2].Type == announce.AppHealthy
+		detail, err := second.admin.Agents.Get(t.Context(), "late", 10)
+		return err == nil && len(detail.Events) == 3 && detail.Events[2].Type == announce.AppHealthy
 	})
 	slow(t, "the outbox is empty", func() bool { return len(second.queued()) == 0 })
 	connected, text := second.broker.Check()

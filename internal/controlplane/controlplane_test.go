@@ -253,6 +253,6 @@ func TestRunnerCredentials(t *testing.T) {
 	require.ErrorContains(t, err, "--runner-broker-url-file")
 	require.ErrorContains(t, p.admin.Runners.Revoke(t.Context(), "nobody"), "runner list")
 	require.ErrorContains(t, p.admin.Tokens.Revoke(t.Context(), "nothing"), "token list")
-	_, _, err = p.admin.Agents.Get(t.Context(), "nobody", 1)
+	_, err = p.admin.Agents.Get(t.Context(), "nobody", 1)
 	require.ErrorContains(t, err, "pipeops-controlplane agent list")
 }

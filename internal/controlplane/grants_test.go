@@ -126,9 +126,9 @@ func TestAnnouncementsAreForThoseWhoMaySeeTheAgent(t *testing.T) {
 	}
 	require.NoError(t, outbox.Remember(t.Context(), p.store, p.webhooks, []announce.Event{queued[1]}))
 	require.NoError(t, outbox.Remember(t.Context(), p.store, p.webhooks, []announce.Event{queued[2]}))
-	_, timeline, err := p.admin.Agents.Get(t.Context(), "shop", 10)
+	detail, err := p.admin.Agents.Get(t.Context(), "shop", 10)
 	require.NoError(t, err)
-	assert.Equal(t, []announce.Type{announce.AgentUpdated}, typesOf(timeline), "it was not removed")
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentUpdated}, typesOf(detail.Events), "it was not removed")
 
 	agent, err := p.admin.Agents.Revoke(t.Context(), "shop")
 	require.NoError(t, err)

@@ -99,6 +99,7 @@ func (c *ControlPlane) open(ctx context.Context) error {
 
 // assemble connects the parts. Nothing runs yet.
 func (c *ControlPlane) assemble(seal []byte) error {
+	c.store.KeepTimelines = len(c.cfg.BrokerURLs) == 0
 	c.directory = directory.Directory{AgentsDomain: c.cfg.AgentsDomain}
 	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
 	c.clones = fleet.NewClones(c.store, c.directory, c.cfg.Log, c.cfg.Now)

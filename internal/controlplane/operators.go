@@ -23,6 +23,7 @@ func (c *ControlPlane) openOperators(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	admin.Database().KeepTimelines = c.store.KeepTimelines
 	c.operators = operatorapi.NewServer(admin, operatorapi.Config{
 		Identify: c.operatorOf, Name: hostname(), Version: c.cfg.Version, Log: c.cfg.Log,
 		Settings: operators.Settings{

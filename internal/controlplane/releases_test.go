@@ -149,7 +149,7 @@ func TestTheStateOfAnUpdateIsKeptAndAnnounced(t *testing.T) {
 	assert.Equal(t, announce.AgentUpdated, events[before].Type)
 	want := &announce.AgentUpdate{State: "failed", From: "v1.0.0", To: "v1.1.0", Reason: "it never registered"}
 	assert.Equal(t, want, last.Update)
-	agent, _, err := p.admin.Agents.Get(t.Context(), "shop", 0)
+	agent, err := p.admin.Agents.Get(t.Context(), "shop", 0)
 	require.NoError(t, err)
-	assert.Equal(t, want, agent.Update)
+	assert.Equal(t, want, agent.Agent.Update)
 }

@@ -55,9 +55,9 @@ func TestRoutesAreKeptListedAndAnnounced(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a.example.com", "b.example.com"}, told.Hosts)
 	require.NoError(t, told.Validate())
-	shown, _, err := p.admin.Agents.Get(t.Context(), "shop", 0)
+	shown, err := p.admin.Agents.Get(t.Context(), "shop", 0)
 	require.NoError(t, err)
-	assert.Equal(t, told.Hosts, shown.Hosts)
+	assert.Equal(t, told.Hosts, shown.Agent.Hosts)
 
 	web.Ready, web.Reason = false, "no pod is ready"
 	assert.Empty(t, tell(shop, web, api), "the hosts are the same")

@@ -65,7 +65,7 @@ func TestRunnersReadTheTimelinesOfTheirAgents(t *testing.T) {
 	require.True(t, page.More)
 	page, err = ask(shop.id.AgentID, page.Next(announce.TimelineQuery{Limit: 3}))
 	require.NoError(t, err)
-	assert.Equal(t, []announce.Type{announce.AppProgressing}, typesOf(page.Events))
+	assert.Equal(t, []announce.Type{announce.AppProgressing, announce.AgentRegistered}, typesOf(page.Events))
 	assert.False(t, page.More)
 	page, err = ask(shop.id.AgentID, announce.TimelineQuery{Namespace: "production", App: "web", OldestFirst: true, Types: []announce.Type{announce.AppProgressing, announce.AppFailed}})
 	require.NoError(t, err)
@@ -91,5 +91,5 @@ func TestRunnersReadTheTimelinesOfTheirAgents(t *testing.T) {
 	require.Error(t, err)
 	page, err = p.admin.Agents.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{Limit: 10})
 	require.NoError(t, err)
-	assert.Len(t, page.Events, 4)
+	assert.Len(t, page.Events, 5, "the four and the registration")
 }

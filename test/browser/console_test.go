@@ -105,6 +105,13 @@ func (o *office) fill(admin *operatorapi.Client) {
 	o.agent(102, func(a *store.Agent) { a.Name, a.State = "brand-new", announce.StatePending })
 	o.agent(103, func(a *store.Agent) { a.Name, a.State, a.RevokedAt = "gone", announce.StateRevoked, time.Now() })
 	o.happened(troubled.ID)
+	require.NoError(o.t, o.Database().Update(ctx, func(tx *store.Tx) error {
+		return tx.SetChecks(ctx, troubled.ID, &store.Checks{Findings: []store.Finding{
+			{Check: "permissions", Status: "failed", Detail: "may not list pods in the managed namespace production", Since: time.Now().Add(-2 * time.Hour),
+				Fix: "kubectl -n production create rolebinding pipeops-agent --clusterrole=pipeops-agent-namespace --serviceaccount=pipeops:pipeops-agent"},
+			{Check: "memory", Status: "warning", Detail: "150 MiB are available", Fix: "stop something else, add memory, or raise the limit", Since: time.Now().Add(-time.Minute)},
+		}})
+	}))
 	tokenID := ""
 	for i := range 3 {
 		token, err := operatorapi.CreateToken.Do(ctx, admin, operatorapi.CreateTokenInput{Body: operatorapi.CreateTokenBody{

@@ -167,9 +167,9 @@ func (w *world) await(version, state, to string) announce.AgentUpdate {
 // neverOffline asserts that the agent was online all the time since it was first.
 func (w *world) neverOffline() {
 	w.t.Helper()
-	_, timeline, err := w.plane.Agents.Get(w.t.Context(), "shop", 100)
+	detail, err := w.plane.Agents.Get(w.t.Context(), "shop", 100)
 	require.NoError(w.t, err)
-	for _, e := range timeline {
+	for _, e := range detail.Events {
 		assert.NotEqual(w.t, announce.AgentOffline, e.Type)
 	}
 }

@@ -11,12 +11,14 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
 // agentDetail is what agent get prints as JSON and YAML.
 type agentDetail struct {
 	announce.Agent
+	Checks   *store.Checks   `json:"checks,omitempty"`
 	Timeline []timelineEntry `json:"timeline"`
 }
 
@@ -45,7 +47,7 @@ func newAgentGet(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				detail := agentDetail{Agent: found.Agent, Timeline: entries(timeline)}
+				detail := agentDetail{Agent: found.Agent, Checks: found.Checks, Timeline: entries(timeline)}
 				return out.Write(a.out, detail, func(w io.Writer) { detailTable(w, detail) })
 			})
 		},
@@ -83,8 +85,27 @@ func detailTable(w io.Writer, d agentDetail) {
 	for _, c := range d.Clones {
 		cli.Row(w, "Copy:", fmt.Sprintf("%s, called %s, from %s, since %s, last seen %s", operatorapi.WhereClone(c), c.Instance, c.Address, cli.Ago(c.FirstSeen), cli.Ago(c.LastSeen)))
 	}
+	checkRows(w, d.Checks)
 	cli.Row(w, "Timeline:", fmt.Sprintf("%d events", len(d.Timeline)))
 	for _, e := range d.Timeline {
 		cli.Row(w, "  "+cli.Time(e.Time), e.Type, e.Summary)
+	}
+}
+
+// checkRows prints what the agent's own checks found; nothing for an agent that has sent nothing of
+// them.
+func checkRows(w io.Writer, checks *store.Checks) {
+	if checks == nil {
+		return
+	}
+	if len(checks.Findings) == 0 {
+		cli.Row(w, "Checks:", "nothing is wrong")
+	}
+	for _, f := range checks.Findings {
+		text := fmt.Sprintf("%s: %s: %s, since %s", f.Check, f.Status, f.Detail, cli.Ago(f.Since))
+		if f.Fix != "" {
+			text += " (fix: " + f.Fix + ")"
+		}
+		cli.Row(w, "Check:", text)
 	}
 }

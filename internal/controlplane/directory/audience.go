@@ -57,7 +57,7 @@ func (a *audience) of(ctx context.Context, e announce.Encoded) ([]string, error)
 		if err != nil {
 			return nil, err
 		}
-		labels, hidden = agent.Labels, isHiding(e.Type, agent)
+		labels, hidden = agent.Labels, store.IsHiding(e.Type, agent)
 	}
 	var runners []string
 	for name, grant := range a.grants {
@@ -81,12 +81,6 @@ func announcedIn(e announce.Encoded) (announce.Agent, error) {
 		return announce.Agent{}, fmt.Errorf("event %s: %w", e.ID, err)
 	}
 	return announce.Agent{State: said.Data.State, Labels: said.Data.Labels}, nil
-}
-
-// isHiding reports whether an event announces an agent's removal to Runners that may no longer see
-// it, although it still exists.
-func isHiding(t announce.Type, agent announce.Agent) bool {
-	return t == announce.AgentRemoved && agent.State != announce.StateRevoked
 }
 
 // meet reads at once all agents that the events are about.
@@ -130,14 +124,4 @@ func Addressed(ctx context.Context, s *store.Store, waiting []store.Waiting, now
 		}
 	}
 	return events, nil
-}
-
-// Hides reports whether an event is for Runners that may no longer see its agent, although the
-// agent exists.
-func Hides(e announce.Event) bool {
-	if e.Type != announce.AgentRemoved {
-		return false
-	}
-	agent, err := e.Agent()
-	return err == nil && isHiding(e.Type, agent)
 }

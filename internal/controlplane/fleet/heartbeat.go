@@ -48,6 +48,9 @@ func (r *Fleet) hear(ctx context.Context, agentID string, beat controlapi.Heartb
 			return controlapi.HeartbeatAnswer{}, err
 		}
 	}
+	if err := r.noteChecks(ctx, agent, beat.Checks); err != nil {
+		return controlapi.HeartbeatAnswer{}, err
+	}
 	return r.beatAnswer(ctx, agent, beat.Update, now)
 }
 

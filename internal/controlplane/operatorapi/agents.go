@@ -105,7 +105,7 @@ type ListAgentsInput struct {
 	Search string   `query:"search" maxLength:"256" doc:"Words that the agent's name, ID, labels, versions, distribution or provider have."`
 	Labels []string `query:"label" maxItems:"16" doc:"Labels that the agent has, as KEY=VALUE, separated by commas."`
 	State  string   `query:"state" enum:"pending,online,offline,revoked"`
-	Wrong  bool     `query:"wrong" doc:"Only agents that need attention: offline, in use twice, with a failed update or a component that is not ready."`
+	Wrong  bool     `query:"wrong" doc:"Only agents that need attention: offline, in use twice, with a failed update, a failed check or a component that is not ready."`
 	Order  string   `query:"order" enum:"name,urgency" default:"name" doc:"urgency lists agents that need attention first."`
 	Offset int      `query:"offset" minimum:"0" doc:"How many agents to skip."`
 	Limit  int      `query:"limit" minimum:"0" maximum:"1000" doc:"How many agents to return; 0 for all."`
@@ -119,6 +119,8 @@ type Agents struct {
 	// States and Wrong are about all agents.
 	States map[announce.State]int `json:"states" nullable:"false" doc:"How many agents there are in each state."`
 	Wrong  int                    `json:"wrong" doc:"How many agents need attention."`
+	// FailedChecks is about the agents of this page.
+	FailedChecks map[string][]string `json:"failedChecks,omitempty" doc:"Names of the checks that failed, by the agent's ID."`
 }
 
 // Registration is one that waited, or waits, for approval.
@@ -157,7 +159,7 @@ func listAgents(ctx context.Context, a *operators.Admin, in *ListAgentsInput) (A
 	if err != nil {
 		return Agents{}, err
 	}
-	list := Agents{Agents: found.Agents, Waiting: make([]Registration, len(waiting)), Total: found.Total, States: found.States, Wrong: found.Wrong}
+	list := Agents{Agents: found.Agents, Waiting: make([]Registration, len(waiting)), Total: found.Total, States: found.States, Wrong: found.Wrong, FailedChecks: found.FailedChecks}
 	for i, e := range waiting {
 		list.Waiting[i], _ = registrationOf(e, nil)
 	}
@@ -186,16 +188,17 @@ type GetAgentInput struct {
 // AgentDetail is an agent with its latest events, newest first.
 type AgentDetail struct {
 	Agent  announce.Agent    `json:"agent"`
+	Checks *store.Checks     `json:"checks,omitempty" doc:"What the checks of the running agent found last; absent before its first report."`
 	Events []json.RawMessage `json:"events" nullable:"false" doc:"CloudEvents."`
 }
 
 func getAgent(ctx context.Context, a *operators.Admin, in *GetAgentInput) (AgentDetail, error) {
-	agent, events, err := a.Agents.Get(ctx, in.Agent, in.Events)
+	found, err := a.Agents.Get(ctx, in.Agent, in.Events)
 	if err != nil {
 		return AgentDetail{}, err
 	}
-	encoded, err := encodeEvents(events)
-	return AgentDetail{agent, encoded}, err
+	encoded, err := encodeEvents(found.Events)
+	return AgentDetail{found.Agent, found.Checks, encoded}, err
 }
 
 // TimelineInput selects from an agent's timeline.

@@ -133,11 +133,11 @@ func getApp(ctx context.Context, a *operators.Admin, in *GetAppInput) (AppDetail
 			return d, err
 		}
 		slices.SortFunc(d.Revisions, func(x, y runnerapi.Revision) int { return int(y.Revision - x.Revision) })
-		agent, _, err := a.Agents.Get(ctx, in.Agent, 0)
+		agent, err := a.Agents.Get(ctx, in.Agent, 0)
 		if err != nil {
 			return d, err
 		}
-		d.AgentName = agent.Name
+		d.AgentName = agent.Agent.Name
 		runner, err := a.Settings().Acting.Runner(ctx, visitOf(ctx).caller.Operator.Name)
 		d.Runner = runner.Name
 		return d, err
@@ -160,11 +160,11 @@ func onAgent[T any](ctx context.Context, a *operators.Admin, k AppKey, do func(*
 }
 
 func actingClient(ctx context.Context, a *operators.Admin, o store.Operator, agent string) (*client.Client, error) {
-	found, _, err := a.Agents.Get(ctx, agent, 0)
+	found, err := a.Agents.Get(ctx, agent, 0)
 	if err != nil {
 		return nil, err
 	}
-	return a.Settings().Acting.Client(ctx, o.Name, found.ID)
+	return a.Settings().Acting.Client(ctx, o.Name, found.Agent.ID)
 }
 
 // AppLog is a part of an App's log.

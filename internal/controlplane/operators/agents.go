@@ -33,6 +33,8 @@ type Found struct {
 	Agents       []announce.Agent
 	Total, Wrong int
 	States       map[announce.State]int
+	// FailedChecks are the names of the checks that failed, by the agent's ID.
+	FailedChecks map[string][]string
 }
 
 // Find returns the agents that a query selects, as they are announced.
@@ -41,7 +43,7 @@ func (a *Agents) Find(ctx context.Context, q store.AgentQuery) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	found := Found{Agents: make([]announce.Agent, len(page)), Total: total}
+	found := Found{Agents: make([]announce.Agent, len(page)), Total: total, FailedChecks: map[string][]string{}}
 	if found.States, err = a.store.AgentStates(ctx); err != nil {
 		return found, err
 	}
@@ -56,6 +58,9 @@ func (a *Agents) Find(ctx context.Context, q store.AgentQuery) (Found, error) {
 	}
 	for i := range page {
 		found.Agents[i] = d.Announced(page[i])
+		if failed := page[i].FailedChecks(); len(failed) > 0 {
+			found.FailedChecks[page[i].ID] = failed
+		}
 		if found.Agents[i].Hosts = hosts[page[i].ID]; q.Limit == 0 {
 			continue
 		}
@@ -66,18 +71,25 @@ func (a *Agents) Find(ctx context.Context, q store.AgentQuery) (Found, error) {
 	return found, nil
 }
 
+// Detail is an agent with what only operators see of it.
+type Detail struct {
+	Agent  announce.Agent
+	Checks *store.Checks
+	Events []announce.Event
+}
+
 // Get returns an agent by name or ID, with its newest events.
-func (a *Agents) Get(ctx context.Context, nameOrID string, events int) (announce.Agent, []announce.Event, error) {
+func (a *Agents) Get(ctx context.Context, nameOrID string, events int) (detail Detail, err error) {
 	found, err := findAgent(ctx, a.store, nameOrID)
 	if err != nil {
-		return announce.Agent{}, nil, err
+		return detail, err
 	}
-	told := a.directory(ctx).Announced(found)
-	if told.Hosts, err = a.store.HostsOf(ctx, found.ID, announce.MaxHosts); err != nil {
-		return announce.Agent{}, nil, err
+	detail.Agent, detail.Checks = a.directory(ctx).Announced(found), found.Checks
+	if detail.Agent.Hosts, err = a.store.HostsOf(ctx, found.ID, announce.MaxHosts); err != nil {
+		return detail, err
 	}
-	timeline, err := a.store.Timeline(ctx, found.ID, events)
-	return told, timeline, err
+	detail.Events, err = a.store.Timeline(ctx, found.ID, events)
+	return detail, err
 }
 
 type agentFinder interface {

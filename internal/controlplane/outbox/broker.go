@@ -10,7 +10,6 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
@@ -109,7 +108,7 @@ func Remember(ctx context.Context, s *store.Store, webhooks *webhook.Dispatcher,
 	defer cancel()
 	err := s.Update(ctx, func(tx *store.Tx) error {
 		for _, e := range events {
-			if directory.Hides(e) {
+			if store.Hides(e) {
 				continue
 			}
 			if err := tx.AddToTimeline(ctx, e); err != nil {

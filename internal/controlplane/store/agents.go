@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -29,6 +30,9 @@ type Agent struct {
 
 	Components []announce.Component
 
+	// Checks is what the agent's own checks found last; nil before the first.
+	Checks *Checks
+
 	// Clones are those that were seen with the agent's identity and are not it.
 	Clones []announce.Clone
 
@@ -46,14 +50,14 @@ const agentColumns = `id, name, cluster_uid, labels, state, key_print, previous_
 	agent_version, runner_api_version, kubernetes_version, distribution, provider, capacity,
 	edge_address, sequence, registered_at, last_seen, revoked_at, self_update, components`
 
-// agentSelect has what SetClones alone writes as well.
-const agentSelect = agentColumns + `, clones`
+// agentSelect has what SetClones and SetChecks alone write as well.
+const agentSelect = agentColumns + `, clones, checks`
 
 func scanAgent(row scanner, a *Agent) error {
 	return row.Scan(&a.ID, &a.Name, &a.ClusterUID, document{&a.Labels}, &a.State, &a.Key, &a.PreviousKey, &a.TokenID,
 		&a.AgentVersion, &a.RunnerAPIVersion, &a.KubernetesVersion, &a.Distribution, &a.Provider, document{&a.Capacity},
 		&a.EdgeAddress, &a.Sequence, moment{&a.RegisteredAt}, moment{&a.LastSeen}, moment{&a.RevokedAt}, document{&a.Update},
-		document{&a.Components}, document{&a.Clones})
+		document{&a.Components}, document{&a.Clones}, document{&a.Checks})
 }
 
 // agentTable has the statements about agents.
@@ -122,6 +126,38 @@ func (q agentTable) UpdateAgent(ctx context.Context, a Agent) error {
 // SetClones writes the other holders of the agent's identity.
 func (q agentTable) SetClones(ctx context.Context, id string, clones []announce.Clone) error {
 	return q.execOne(ctx, `UPDATE agents SET clones = $1 WHERE id = $2`, asJSON(clones), id)
+}
+
+// Checks is what an agent's own checks found.
+type Checks struct {
+	Findings []Finding `json:"findings" nullable:"false" doc:"What failed or is a warning, failures first; none if all is well."`
+}
+
+// Finding is a check of an agent that failed, or a warning of one.
+type Finding struct {
+	Check  string    `json:"check" doc:"As pipeops-agent doctor names it."`
+	Status string    `json:"status" enum:"failed,warning"`
+	Detail string    `json:"detail"`
+	Fix    string    `json:"fix,omitempty"`
+	Since  time.Time `json:"since" doc:"When the control plane first heard of it."`
+}
+
+// FailedChecks returns the names of the checks that failed, each once.
+func (a *Agent) FailedChecks() (names []string) {
+	if a.Checks == nil || a.Revoked() {
+		return nil
+	}
+	for _, f := range a.Checks.Findings {
+		if f.Status == "failed" && !slices.Contains(names, f.Check) {
+			names = append(names, f.Check)
+		}
+	}
+	return names
+}
+
+// SetChecks writes what the agent's own checks found.
+func (q agentTable) SetChecks(ctx context.Context, id string, checks *Checks) error {
+	return q.execOne(ctx, `UPDATE agents SET checks = $1 WHERE id = $2`, asJSON(checks), id)
 }
 
 // Beat is what a heartbeat changes; a nil capacity is unknown and stays unchanged.

@@ -23,9 +23,10 @@ type AgentQuery struct {
 	Offset, Limit int
 }
 
-// urgency is 0 to 3 for agents that need attention, worst first. JSON in columns has no spaces.
+// urgency is 0 to 4 for agents that need attention, worst first. JSON in columns has no spaces.
 const urgency = `CASE WHEN revoked_at <> 0 THEN 9 WHEN state = 'offline' THEN 0 WHEN clones NOT IN ('null', '[]') THEN 1
-	WHEN self_update LIKE '%"state":"failed"%' THEN 2 WHEN components LIKE '%"ready":false%' THEN 3 WHEN state = 'pending' THEN 4 ELSE 5 END`
+	WHEN self_update LIKE '%"state":"failed"%' THEN 2 WHEN checks LIKE '%"status":"failed"%' THEN 3
+	WHEN components LIKE '%"ready":false%' THEN 4 WHEN state = 'pending' THEN 5 ELSE 6 END`
 
 // searched is the text that AgentQuery.Search looks in.
 const searched = `LOWER(name || ' ' || id || ' ' || labels || ' ' || agent_version || ' ' || kubernetes_version || ' ' || distribution || ' ' || provider)`
@@ -51,7 +52,7 @@ func (q agentTable) FindAgents(ctx context.Context, find AgentQuery) (page []Age
 
 // AgentsWrong returns how many agents need attention.
 func (q agentTable) AgentsWrong(ctx context.Context) (n int, err error) {
-	err = q.q.QueryRowContext(ctx, `SELECT COUNT(*) FROM agents WHERE `+urgency+` < 4`).Scan(&n)
+	err = q.q.QueryRowContext(ctx, `SELECT COUNT(*) FROM agents WHERE `+urgency+` < 5`).Scan(&n)
 	return n, err
 }
 
@@ -75,7 +76,7 @@ func (f *AgentQuery) where() (where string, args []any) {
 		parts = append(parts, fmt.Sprintf("revoked_at = 0 AND state = $%d", len(args)))
 	}
 	if f.Wrong {
-		parts = append(parts, urgency+" < 4")
+		parts = append(parts, urgency+" < 5")
 	}
 	return strings.Join(parts, " AND "), args
 }

@@ -17,7 +17,10 @@ func (t *Tx) Enqueue(ctx context.Context, e announce.Event) error {
 	t.queued = true
 	_, err = t.exec(ctx, `INSERT INTO outbox (event_id, agent_id, body, at, type, subject, size) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 		e.ID, e.AgentID, string(body), micros(e.Time), e.Type, subjectOf(e), len(body))
-	return err
+	if err != nil || !t.keepTimelines || Hides(e) {
+		return err
+	}
+	return t.AddToTimeline(ctx, e)
 }
 
 // eventTable has the statements about events that agents sent, and settings.

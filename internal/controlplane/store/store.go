@@ -26,6 +26,9 @@ type Store struct {
 	engine engine
 	queued chan struct{}
 	dry    bool // transactions are rolled back
+	// KeepTimelines adds events to the timelines as they happen, where no broker brings them back.
+	// Set it before use.
+	KeepTimelines bool
 	// Observed is called after each transaction, for metrics: how long it took, including the wait
 	// for others, and whether the database failed. It may be nil; set it before use.
 	Observed func(took time.Duration, failed bool)
@@ -58,7 +61,8 @@ type transaction interface {
 // Tx is a transaction: all of it happens or nothing.
 type Tx struct {
 	queries
-	queued bool
+	queued        bool
+	keepTimelines bool
 }
 
 // queries are the statements, which run in a transaction or outside of one. Each group of tables
@@ -174,7 +178,7 @@ func (s *Store) update(ctx context.Context, quietly bool, change func(*Tx) error
 			err = errors.Join(err, ignoreDone(tx.Rollback()))
 		}
 	}()
-	t := &Tx{queries: in}
+	t := &Tx{queries: in, keepTimelines: s.KeepTimelines}
 	if err := change(t); err != nil || s.dry {
 		return err
 	}

@@ -62,6 +62,21 @@ func (t *Tx) AddToTimeline(ctx context.Context, e announce.Event) error {
 	return t.trimAgent(ctx, e.AgentID)
 }
 
+// Hides reports whether an event is for Runners that may no longer see its agent, although the
+// agent exists.
+func Hides(e announce.Event) bool {
+	if e.Type != announce.AgentRemoved {
+		return false
+	}
+	agent, err := e.Agent()
+	return err == nil && IsHiding(e.Type, agent)
+}
+
+// IsHiding is Hides for an event whose agent is decoded.
+func IsHiding(t announce.Type, agent announce.Agent) bool {
+	return t == announce.AgentRemoved && agent.State != announce.StateRevoked
+}
+
 // appOf returns namespace and name of the App with whose events this one is kept, if there is one.
 func appOf(e announce.Event) (about announce.AppEvent, err error) {
 	switch {

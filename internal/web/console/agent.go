@@ -12,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -29,12 +30,12 @@ const (
 type agentData struct {
 	announce.Agent
 	Troubles []trouble
+	Checks   *store.Checks // nil before the agent's first report
 	Apps     []appRow
 	Events   []eventRow
 	Older    string // query of older events; empty for none
 	First    bool   // these are the newest events
 	Routes   routes.List
-	Without  string // why the control plane keeps no events; empty if it does
 }
 
 // appRow is the last that was heard of an App.
@@ -74,8 +75,8 @@ func (c *Console) readAgent(name string, query url.Values) func(context.Context)
 		if err != nil {
 			return data, err
 		}
-		data.Agent, data.Troubles, data.First = found.Agent, troublesOf(found.Agent), before == 0
-		data.Without = c.withoutBroker()
+		data.Agent, data.Checks, data.First = found.Agent, found.Checks, before == 0
+		data.Troubles = append(troublesOf(found.Agent), failedChecks(found.Agent, found.Checks)...)
 		if err := data.readEvents(ctx, c.opts.API, before); err != nil {
 			return data, err
 		}
@@ -155,6 +156,19 @@ func troublesOf(a announce.Agent) (list []trouble) {
 	for _, component := range a.Components {
 		if !component.Ready {
 			list = append(list, trouble{Title: component.Name + " is not ready", Tone: "warn", Detail: component.String()})
+		}
+	}
+	return list
+}
+
+// failedChecks returns the checks that failed, for the list of what is wrong.
+func failedChecks(a announce.Agent, checks *store.Checks) (list []trouble) {
+	if checks == nil || a.State == announce.StateRevoked {
+		return nil
+	}
+	for _, f := range checks.Findings {
+		if f.Status == "failed" {
+			list = append(list, trouble{Title: checkFailed + f.Check, Tone: "warn", Detail: web.Sentence(f.Detail), Fix: f.Fix})
 		}
 	}
 	return list

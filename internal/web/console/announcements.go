@@ -27,7 +27,7 @@ func (c *Console) withoutBroker() string {
 	if c.opts.Broker {
 		return ""
 	}
-	return "This control plane sends no announcements, and keeps no timelines. Start `pipeops-controlplane serve` with " +
+	return "This control plane sends no announcements. Start `pipeops-controlplane serve` with " +
 		"`--broker-url-file FILE`, which has the URL of a RabbitMQ."
 }
 

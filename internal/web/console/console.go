@@ -44,8 +44,7 @@ type Options struct {
 	ReadsApps func(ctx context.Context) error
 	// Elsewhere is the identity provider; nil for none.
 	Elsewhere web.Elsewhere
-	// Broker reports that announcements have a broker. Without one there are no dead letters, and
-	// no timelines.
+	// Broker reports that announcements have a broker. Without one there are no dead letters.
 	Broker bool
 	// Hosts reports whether a Host header is one of the control plane's.
 	Hosts   func(host string) bool

@@ -31,6 +31,9 @@ type fleetRow struct {
 	Troubles []trouble
 }
 
+// checkFailed begins the title of a failed check.
+const checkFailed = "Check failed: "
+
 // trouble is one thing that is wrong, and what to do about it: component "trouble".
 type trouble struct{ Title, Detail, Fix, Href, Tone string }
 
@@ -67,6 +70,9 @@ func (c *Console) readFleet(query url.Values) func(context.Context) (fleetData, 
 		rows := make([]fleetRow, len(list.Agents))
 		for i, a := range list.Agents {
 			rows[i] = fleetRow{a, troublesOf(a)}
+			for _, name := range list.FailedChecks[a.ID] {
+				rows[i].Troubles = append(rows[i].Troubles, trouble{Title: checkFailed + name})
+			}
 		}
 		data := fleetData{Rows: web.Window(rows, list.Total, query), Find: find, Show: query.Get("show"), Wrong: list.Wrong, Waiting: pending(list.Waiting)}
 		for _, state := range agentStates {

@@ -47,7 +47,9 @@ CREATE TABLE agents (
     -- How the components of its cluster are.
     components         TEXT   NOT NULL,
     -- Other clusters that were seen with the agent's identity.
-    clones             TEXT   NOT NULL DEFAULT 'null'
+    clones             TEXT   NOT NULL DEFAULT 'null',
+    -- What the agent's own checks found last; null before the first.
+    checks             TEXT   NOT NULL DEFAULT 'null'
 );
 
 -- The name of a revoked agent is free again.

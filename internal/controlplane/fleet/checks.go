@@ -1,0 +1,62 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+)
+
+// noteChecks writes what an agent's own checks found, if that has changed. Runners are told nothing
+// of it: it concerns those who look after the agent.
+func (r *Fleet) noteChecks(ctx context.Context, a store.Agent, reported *controlapi.Checks) error {
+	if reported == nil {
+		return nil // a leader that has not looked yet
+	}
+	now := store.Checks{Findings: make([]store.Finding, 0, len(reported.Findings))}
+	for _, f := range reported.Findings {
+		now.Findings = append(now.Findings, store.Finding{
+			Check: f.Check, Status: f.Status, Detail: printable.Text(f.Detail), Fix: printable.Text(f.Fix), Since: r.cfg.Now().UTC(),
+		})
+	}
+	if a.Checks != nil {
+		if slices.EqualFunc(a.Checks.Findings, now.Findings, sameFinding) {
+			return nil
+		}
+		keepSince(now.Findings, a.Checks.Findings)
+	}
+	err := r.store.Update(ctx, func(tx *store.Tx) error { return tx.SetChecks(ctx, a.ID, &now) })
+	if errors.Is(err, store.ErrNotFound) {
+		return authn.UnknownAgent(a.ID)
+	}
+	return err
+}
+
+// keepSince carries over since when each finding is known.
+func keepSince(now, before []store.Finding) {
+	for i, f := range now {
+		if j := slices.IndexFunc(before, func(b store.Finding) bool { return sameFinding(b, f) }); j >= 0 {
+			now[i].Since = before[j].Since
+		}
+	}
+}
+
+// sameFinding leaves out figures in the detail, such as free memory, which always change: each
+// change is a write.
+func sameFinding(a, b store.Finding) bool {
+	return a.Check == b.Check && a.Status == b.Status && a.Fix == b.Fix && withoutFigures(a.Detail) == withoutFigures(b.Detail)
+}
+
+func withoutFigures(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, text)
+}
