@@ -38,6 +38,6 @@ func (a *Agent) compose() {
 			updates: a.updates, components: a.componentStates,
 		},
 		tracer: a.opts.Tracer, log: a.log, store: store, current: a.current, nodes: nodes, news: a.news,
-		instruments: a.instruments, beat: a.beat, process: rand.Text(),
+		instruments: a.instruments, health: a.health, beat: a.beat, process: rand.Text(),
 	}
 }

@@ -31,7 +31,6 @@ var largeTypes = map[string]large{
 	"internal/controlplane.ControlPlane":  {40, "wires all parts of the control plane"},
 	"internal/manifests.run":              {36, "the state of one apply, from resolving to pruning"},
 	"internal/web/console.Console":        {39, "a method for each page and action"},
-	"internal/web/dashboard.Dashboard":    {36, "a method for each page and action"},
 	"scripts/release.release":             {46, "the state of one release, a method for each step"},
 	"tunnel/server.session":               {37, "the state of one session under one lock"},
 	"internal/controlplane.plane (tests)": {49, "the control plane as its own tests use it"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,26 +32,34 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/browser"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// scene is a dashboard on a real API server, without an agent, a control plane or the internet:
-// what it shows must not need them.
+// scene is a dashboard on a real API server, with an agent that is limited to a namespace of its own.
 type scene struct {
-	env  *kubetest.Env
-	site string // the dashboard's address
-	link string // signs one browser in
-	log  audit.Files
+	env     *kubetest.Env
+	machine *machine
+	network *faultproxy.Proxy // between the dashboard and the cluster
+	site    string            // the dashboard's address
+	link    string            // signs one browser in
+	log     audit.Files
 }
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{env: kubetest.ControlPlane(t), log: audit.Files{Dir: t.TempDir()}}
+	s.machine = newMachine(t, s.env)
+	server, err := url.Parse(s.env.Admin.Host)
+	require.NoError(t, err)
+	s.network = faultproxy.New(t, server.Host)
+	admin := rest.CopyConfig(s.env.Admin)
+	admin.Host, admin.TLSClientConfig.ServerName = "https://"+s.network.Addr(), server.Hostname()
 	d, err := dashboard.New(dashboard.Options{
-		Kubernetes: s.env.Admin, Namespace: kubetest.AgentNamespace, Place: "test", Version: "v1.2.3",
+		Kubernetes: admin, Readiness: s.machine.readiness, Namespace: kubetest.AgentNamespace, Place: "test", Version: "v1.2.3",
 		Log: zerolog.New(zerolog.NewTestWriter(t)), Now: time.Now, Audit: s.log,
 		Doctor: func(context.Context) (doctor.Report, error) {
 			return doctor.Report{Time: time.Now(), Findings: []doctor.Finding{
@@ -167,6 +177,7 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	s.look(t, b, "empty-", map[string]string{"overview": "/", "apps": "/apps", "audit": "/audit", "routes": "/routes"}, "wide")
 	s.follow(t, b)
 	s.fill(t)
+	s.measure(t)
 	for name, path := range map[string]string{
 		"app": "/apps/production/web", "app-long": "/apps/production/" + long, "logs": "/apps/production/web/logs", "scale": "/apps/production/web/scale",
 		"restart": "/apps/production/web/restart", "pause": "/policy/pause", "missing": "/apps/production/nowhere",
@@ -174,6 +185,7 @@ func TestTheDashboardInABrowser(t *testing.T) {
 		pages[name] = path
 	}
 	s.look(t, b, "", pages, "wide", "phone")
+	s.offline(t, b)
 	s.change(t, b)
 }
 
