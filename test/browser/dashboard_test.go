@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -123,7 +124,7 @@ func (s *scene) fill(t *testing.T) {
 			st.Phase, st.ReadyReplicas, st.DesiredReplicas = runnerapi.PhaseHealthy, 1, 1
 		})
 	}
-	require.NoError(t, s.env.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}))
+	s.nodes(t)
 	l := audit.New(s.log, "pipeops-agent-0", zerolog.Nop())
 	for i := range 130 {
 		r := runnerapi.AuditRecord{Time: time.Now(), Runner: "ci", Command: "put-app", Namespace: "production", Name: "web", Outcome: runnerapi.AuditDone}
@@ -141,6 +142,23 @@ func (s *scene) fill(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-policy"},
 		Data:       map[string]string{"policy.yaml": "rules:\n  - name: ci deploys\n    runners: [ci]\n    namespaces: [production]\n  - name: support reads\n    runners: [\"support-*\"]\n    commands: [read]\n"},
 	}))
+}
+
+// nodes puts a node that is ready and one that is not into the cluster.
+func (s *scene) nodes(t *testing.T) {
+	t.Helper()
+	for name, ready := range map[string]corev1.ConditionStatus{"node-1": corev1.ConditionTrue, "a-node-with-a-long-name.frankfurt.internal.example.com": corev1.ConditionFalse} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
+		require.NoError(t, s.env.Client.Create(t.Context(), node))
+		room := corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		}
+		node.Status = corev1.NodeStatus{
+			Capacity: room, Allocatable: room, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
+			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.36.3+k3s1", OperatingSystem: "linux", Architecture: "amd64"},
+		}
+		require.NoError(t, s.env.Client.Status().Update(t.Context(), node))
+	}
 }
 
 func (s *scene) app(t *testing.T, name string, status func(*v1alpha1.Status)) {
@@ -184,6 +202,8 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	} {
 		pages[name] = path
 	}
+	b.Visit(s.site+"/apps/production/web", "figure.chart svg")
+	assert.Equal(t, 2, browser.Get(b, chromedp.Evaluate[int](`document.querySelectorAll("figure.chart").length`)), "CPU and memory")
 	s.look(t, b, "", pages, "wide", "phone")
 	s.offline(t, b)
 	s.change(t, b)

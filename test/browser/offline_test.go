@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/agent"
@@ -110,6 +111,7 @@ func (s *scene) offline(t *testing.T, b *browser.Browser) {
 	s.machine.plane.Stop()
 	shows(t, b, "Runners do not reach this cluster", true)
 	shows(t, b, "Control plane down", true)
+	assert.Contains(t, text(b), "The tunnel is down")
 	assert.Regexp(t, `Control plane: [^\n]+, since 20\d\d-`, text(b))
 	assert.Regexp(t, `Tunnel: [^\n]+, since 20\d\d-`, text(b))
 	b.Accessible("control plane away")
@@ -132,8 +134,18 @@ func (s *scene) offline(t *testing.T, b *browser.Browser) {
 	b.Fits("cluster away")
 	b.Picture("cluster-away")
 
+	b.Visit(s.site+"/nodes", "h1")
+	assert.Contains(t, text(b), "The Kubernetes API cannot be reached", "a page that cannot be loaded says so")
+	b.Picture("cluster-away-nodes")
+	s.network.Set(faultproxy.Condition{})
+	await.Until(t, "that page comes back by itself", func() bool { return strings.Contains(text(b), "Kubelet") })
+	s.network.Set(faultproxy.Condition{Cut: true})
+	browser.Get(b, chromedp.Evaluate[bool](`window.stays = true`))
+	shows(t, b, "The Kubernetes API cannot be reached", true)
 	s.network.Set(faultproxy.Condition{})
 	shows(t, b, "The Kubernetes API cannot be reached", false)
+	b.Visit(s.site+"/", "h1")
+	browser.Get(b, chromedp.Evaluate[bool](`window.stays = true`))
 	s.machine.plane.Restart(t)
 	s.machine.run()
 	shows(t, b, "Runners reach this cluster", true)
@@ -169,6 +181,12 @@ func (s *scene) measure(t *testing.T) {
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{at.Hostname()}}},
 		Ports:     []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(port))}},
 	}))
+	api, err := kubernetes.NewForConfig(s.env.Admin)
+	require.NoError(t, err)
+	await.Until(t, "the API server's proxy reaches Prometheus", func() bool {
+		_, err := api.CoreV1().Services("monitoring").ProxyGet("http", "prometheus", "80", monitoringtest.QueryRange, nil).DoRaw(t.Context())
+		return err == nil
+	})
 }
 
 // wave is a series that goes up and down, with a gap.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
 )
 
 // agentState is how the agent is, as far as the cluster or the agent itself tells.
@@ -165,17 +166,29 @@ func (s *agentState) report(r Readiness) {
 		s.State = "ready"
 	}
 	s.Detail = "tunnel, identity, Apps and policy are in order"
-	if len(r.Missing) > 0 {
-		s.Detail = strings.Join(r.Missing, "; ")
-	}
+	var checks []string
 	for _, line := range r.Missing {
 		check, state, _ := strings.Cut(line, ": ")
-		s.Wrong = append(s.Wrong, trouble{Title: "Agent: " + check, Detail: cmp.Or(state, line), Tone: "bad", Href: "/doctor",
+		checks = append(checks, check)
+		s.Wrong = append(s.Wrong, trouble{Title: cmp.Or(wrongOf[check], "Agent: "+check), Detail: web.Sentence(cmp.Or(state, line)), Tone: "bad", Href: "/doctor",
 			Fix: "run the checks on the page Doctor"})
 	}
+	if len(checks) > 0 {
+		s.Detail = "not in order: " + strings.Join(checks, ", ")
+	}
 	for _, line := range r.Worse {
+		check, state, _ := strings.Cut(line, ": ")
+		if title := wrongOf[check]; title != "" {
+			s.Wrong = append(s.Wrong, trouble{Title: title, Detail: web.Sentence(state), Tone: "warn", Href: "/doctor"})
+			continue
+		}
 		s.Wrong = append(s.Wrong, trouble{Title: "Agent: degraded", Detail: line, Tone: "warn", Href: "/doctor"})
 	}
+}
+
+// wrongOf are the titles of what is wrong, by the agent's check.
+var wrongOf = map[string]string{
+	"tunnel": "The tunnel is down", "tunnels": "A tunnel is down", "control plane": "The control plane does not answer", "apps": "The agent does not keep Apps yet",
 }
 
 // readPods takes over what the agent's pods report. One that is ready speaks for all.

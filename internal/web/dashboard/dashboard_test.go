@@ -375,9 +375,10 @@ func TestNoPageIsShownWithoutASession(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	for text, want := range map[string]Readiness{
-		`{"status":"ready","version":"v1"}`:                                   {Ready: true, Version: "v1"},
-		`{"status":"ready","version":"v1","degraded":"a; b"}`:                 {Ready: true, Version: "v1", Worse: []string{"a", "b"}},
-		`{"status":503,"detail":"not ready: apps: starting; tunnel: no way"}`: {Missing: []string{"apps: starting", "tunnel: no way"}},
+		`{"status":"ready","version":"v1"}`:                                                                             {Ready: true, Version: "v1"},
+		`{"status":"ready","version":"v1","degraded":"a; b"}`:                                                           {Ready: true, Version: "v1", Worse: []string{"a", "b"}},
+		`{"status":503,"detail":"not ready: apps: starting; tunnel: no way"}`:                                           {Missing: []string{"apps: starting", "tunnel: no way"}},
+		`{"status":503,"detail":"not ready: tunnel: waiting: no way; look at it; by itself; control plane: no answer"}`: {Missing: []string{"tunnel: waiting: no way; look at it; by itself", "control plane: no answer"}},
 	} {
 		got, err := DecodeReadiness([]byte(text))
 		require.NoError(t, err)

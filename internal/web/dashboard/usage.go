@@ -61,7 +61,9 @@ func (d *appPages) usage(ctx context.Context, key runnerapi.Key, query url.Value
 	history, err := d.history.read(ctx, key, chosen)
 	if p := unread(err, "reading Prometheus"); p != nil {
 		data.Missing = p.Code == runnerapi.CodeNotSupported
-		data.Problem = p
+		if data.Problem = p; !data.Missing {
+			data.Problem = problem.Errorf(p.Code, "look at the component: `pipeops-agent component list`", "%s", p.Detail) // its reader is the owner
+		}
 		return data
 	}
 	for _, series := range history.Series {
