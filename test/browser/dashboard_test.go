@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,9 +46,11 @@ type scene struct {
 	env     *kubetest.Env
 	machine *machine
 	network *faultproxy.Proxy // between the dashboard and the cluster
-	site    string            // the dashboard's address
-	link    string            // signs one browser in
-	log     audit.Files
+	// prometheus is the address of what the API server's proxy would reach.
+	prometheus atomic.Pointer[string]
+	site       string // the dashboard's address
+	link       string // signs one browser in
+	log        audit.Files
 }
 
 func newScene(t *testing.T) *scene {
@@ -59,6 +62,7 @@ func newScene(t *testing.T) *scene {
 	s.network = faultproxy.New(t, server.Host)
 	admin := rest.CopyConfig(s.env.Admin)
 	admin.Host, admin.TLSClientConfig.ServerName = "https://"+s.network.Addr(), server.Hostname()
+	admin.Wrap(s.proxied)
 	d, err := dashboard.New(dashboard.Options{
 		Kubernetes: admin, Readiness: s.machine.readiness, Namespace: kubetest.AgentNamespace, Place: "test", Version: "v1.2.3",
 		Log: zerolog.New(zerolog.NewTestWriter(t)), Now: time.Now, Audit: s.log,
