@@ -135,7 +135,7 @@ func (s *scene) offline(t *testing.T, b *browser.Browser) {
 	assert.Contains(t, text(b), "The Kubernetes API cannot be reached", "a page that cannot be loaded says so")
 	b.Picture("cluster-away-nodes")
 	s.network.Set(faultproxy.Condition{})
-	await.Until(t, "that page comes back by itself", func() bool { return strings.Contains(text(b), "Kubelet") })
+	b.Do(chromedp.WaitVisible("div.table")) // that page comes back by itself
 	s.network.Set(faultproxy.Condition{Cut: true})
 	browser.Get(b, chromedp.Evaluate[bool](`window.stays = true`))
 	shows(t, b, "The Kubernetes API cannot be reached", true)

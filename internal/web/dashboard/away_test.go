@@ -68,6 +68,7 @@ func TestAClusterThatIsAway(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	assert.Equal(t, "10", resp.Header.Get("Refresh"), "the page comes back by itself")
+	assert.Regexp(t, `The Kubernetes API cannot be reached, since 20\d\d-[^;]+; this page tries again by itself`, r.get("/nodes", http.StatusServiceUnavailable))
 }
 
 func TestOutagesKeepTheirBeginning(t *testing.T) {

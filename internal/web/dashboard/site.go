@@ -79,11 +79,8 @@ func (v view[T]) show(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
 	data, err := v.observe(v.read(r)(ctx))
-	if away(err) {
-		w.Header().Set("Refresh", strconv.Itoa(int(lookAgain/time.Second))) // there is no stream to come back by
-	}
 	if err != nil {
-		return kubeproblem.From(err, "reading the cluster")
+		return v.site.unshown(w, kubeproblem.From(err, "reading the cluster"))
 	}
 	of := v.page(r)
 	if of.Data = data; v.watch != nil {
@@ -91,6 +88,17 @@ func (v view[T]) show(w http.ResponseWriter, r *http.Request) error {
 	}
 	v.site.pages.Render(w, r, http.StatusOK, v.name, of)
 	return nil
+}
+
+// unshown returns why a page is not shown. While the cluster is away, it says since when, and the
+// browser loads the page again: there is no stream to come back by.
+func (s *site) unshown(w http.ResponseWriter, err error) error {
+	if !away(err) {
+		return err
+	}
+	w.Header().Set("Refresh", strconv.Itoa(int(lookAgain/time.Second)))
+	p := web.ProblemOf(err)
+	return problem.Errorf(p.Code, p.Fix, "%s, since %s; this page tries again by itself", p.Detail, s.since(err).UTC().Format("2006-01-02 15:04:05 UTC"))
 }
 
 // follow keeps the page up to date. While it cannot be read, the page stays as it is, with a line
