@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// recordPictures is the environment variable with which `make pictures` records what the pictures
-	// show, after it has made them.
+	// recordPictures is the environment variable with which `make pictures` records what the
+	// pictures show, after it has made them.
 	recordPictures = "PIPEOPS_RECORD_PICTURES"
 	pictureRecord  = "images/PAGES.sha256"
 )

@@ -62,7 +62,8 @@ func New(apps Apps, find func(ctx context.Context, component string) (*Component
 	}
 }
 
-// Through has components asked by this client instead, such as one that goes through the API server.
+// Through has components asked by this client instead, such as one that goes through the API
+// server.
 func (r *Reader) Through(c *http.Client) { r.http = c }
 
 // The components that are asked, by the names that `pipeops-agent component` has for them.

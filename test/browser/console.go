@@ -8,10 +8,10 @@ import (
 const (
 	// streamCut is what htmx says of a stream that ends in the middle, whatever the reason.
 	streamCut = "htmx:sse:error: network error"
-	// networkChanged is what Chromium says when it closes a connection of HTTP/2 because an interface
-	// of the machine got or lost an address: tests beside this one make networks for pods. It leaves
-	// connections of HTTP/1.1 open. Any other reason, such as ERR_INCOMPLETE_CHUNKED_ENCODING, is a
-	// mistake of the server.
+	// networkChanged is what Chromium says when it closes a connection of HTTP/2 because an
+	// interface of the machine got or lost an address: tests beside this one make networks for
+	// pods. It leaves connections of HTTP/1.1 open. Any other reason, such as
+	// ERR_INCOMPLETE_CHUNKED_ENCODING, is a mistake of the server.
 	networkChanged = "net::ERR_NETWORK_CHANGED"
 	// noServer is what htmx says when it connects again and nothing listens.
 	noServer = "htmx:sse:error: Failed to fetch"

@@ -41,7 +41,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// scene is a dashboard on a real API server, with an agent that is limited to a namespace of its own.
+// scene is a dashboard on a real API server, with an agent that is limited to a namespace of its
+// own.
 type scene struct {
 	env     *kubetest.Env
 	machine *machine
