@@ -42,6 +42,6 @@ func (a *Agent) compose() {
 			updates: a.updates, components: a.componentStates, checkup: a.checkup,
 		},
 		tracer: a.opts.Tracer, log: a.log, store: store, current: a.current, nodes: nodes, news: a.news,
-		instruments: a.instruments, beat: a.beat, process: rand.Text(),
+		instruments: a.instruments, health: a.health, beat: a.beat, process: rand.Text(),
 	}
 }

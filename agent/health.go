@@ -34,6 +34,8 @@ type health struct {
 	mu     sync.Mutex
 	checks map[string]func() string
 	worse  map[string]func() string // called by degraded
+	// silent is when the control plane did not answer first; the zero time while it does.
+	silent time.Time
 }
 
 func newHealth() *health {
@@ -67,7 +69,7 @@ func (h *health) all() map[string]bool {
 	return all
 }
 
-// ready returns nil, or an error that lists all that is missing.
+// ready returns nil, or an error that lists all that is missing, and what is worse beside that.
 func (h *health) ready(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,7 +83,24 @@ func (h *health) ready(context.Context) error {
 		return nil
 	}
 	slices.Sort(missing)
-	return errors.New(strings.Join(missing, "; "))
+	return errors.New(strings.Join(append(missing, h.remarks()...), "; "))
+}
+
+// answered records whether the control plane answered a heartbeat. While it does not, the agent
+// stays ready: Runners may reach it all the same.
+func (h *health) answered(now time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil {
+		h.silent = time.Time{}
+		delete(h.worse, "control plane")
+		return
+	}
+	if h.silent.IsZero() {
+		h.silent = now
+	}
+	line := "control plane: no answer since " + h.silent.UTC().Format(time.RFC3339) + ": " + strings.ReplaceAll(err.Error(), "; ", ", ")
+	h.worse["control plane"] = func() string { return line }
 }
 
 // remark registers a function that returns a problem of a kind that leaves the agent ready; nil
@@ -98,13 +117,17 @@ func (h *health) remark(kind string, worse func() string) {
 func (h *health) degraded() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var all []string
+	return strings.Join(h.remarks(), "; ")
+}
+
+// remarks returns the problems that leave the agent ready. The caller holds mu.
+func (h *health) remarks() (all []string) {
 	for _, kind := range slices.Sorted(maps.Keys(h.worse)) {
 		if worse := h.worse[kind](); worse != "" {
 			all = append(all, worse)
 		}
 	}
-	return strings.Join(all, "; ")
+	return all
 }
 
 // status implements sdnotify.Look.

@@ -34,6 +34,7 @@ type heartbeats struct {
 	nodes       *tunnelNodes
 	news        *news
 	instruments *instruments
+	health      *health
 	beat        signal // a heartbeat is due
 	// process names this process, and ticket is from the last answer. With them the control plane
 	// detects duplicate instances.
@@ -98,6 +99,7 @@ func (h *heartbeats) send(ctx context.Context, control *controlapi.Client, beat 
 	done(err)
 	if ctx.Err() == nil {
 		h.instruments.beat(err)
+		h.health.answered(h.now(), err)
 	}
 	return answer, err
 }

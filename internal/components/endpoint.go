@@ -16,6 +16,8 @@ import (
 type Endpoint struct {
 	Namespace string
 	URL       string // of its Service's cluster IP, so that it needs no cluster DNS
+	Service   string // its name, for those who are outside of the cluster
+	Port      int32
 }
 
 // apiPorts are the ports of the components' APIs, by the names that charts give them.
@@ -52,7 +54,10 @@ func FindEndpoint(ctx context.Context, api kubernetes.Interface, component strin
 				continue
 			}
 		}
-		return &Endpoint{Namespace: s.Namespace, URL: "http://" + net.JoinHostPort(s.Spec.ClusterIP, strconv.Itoa(int(port)))}, nil
+		return &Endpoint{
+			Namespace: s.Namespace, Service: s.Name, Port: port,
+			URL: "http://" + net.JoinHostPort(s.Spec.ClusterIP, strconv.Itoa(int(port))),
+		}, nil
 	}
 	return nil, nil //nolint:nilnil // there is none
 }

@@ -62,6 +62,10 @@ func New(apps Apps, find func(ctx context.Context, component string) (*Component
 	}
 }
 
+// Through has components asked by this client instead, such as one that goes through the API
+// server.
+func (r *Reader) Through(c *http.Client) { r.http = c }
+
 // The components that are asked, by the names that `pipeops-agent component` has for them.
 const (
 	prometheus = "prometheus"
@@ -136,7 +140,7 @@ func unreachable(ctx context.Context, component string, err error) error {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return problem.Errorf(problem.Timeout, fixOf(component)+"; a shorter --since is answered sooner", "the component %s did not answer in time", component)
 	}
-	return failed(component, "the agent cannot connect to it, or the connection broke off")
+	return failed(component, "no connection to it was made, or the connection broke off")
 }
 
 func failed(component, reason string) error {

@@ -78,11 +78,11 @@ func dict(pairs ...any) (map[string]any, error) {
 var tones = map[string]string{
 	"healthy": "good", "ready": "good", "ok": "good", "done": "good", "serving": "good", "running": "good",
 	"succeeded": "good", "deployed": "good", "active": "good", "default": "good", "true": "good",
-	"online": "good", "live": "good", "valid": "good", "delivered": "good", "approved": "good", "signs": "good",
+	"online": "good", "live": "good", "valid": "good", "delivered": "good", "approved": "good", "signs": "good", "up": "good",
 	"progressing": "busy", "begun": "busy", "updating": "busy", "starting": "busy", "pending": "busy", "deleting": "busy", "waiting": "busy",
 	"degraded": "warn", "warning": "warn", "paused": "warn", "readonly": "warn", "refused": "warn", "cordoned": "warn", "unknown": "warn", "suspended": "warn", "expired": "warn",
 	"failed": "bad", "not ready": "bad", "invalid": "bad", "crashloop": "bad", "false": "bad",
-	"offline": "bad", "unreachable": "bad", "given up": "bad", "denied": "bad",
+	"offline": "bad", "unreachable": "bad", "down": "bad", "given up": "bad", "denied": "bad",
 }
 
 // Tone returns the color of a state: good, busy, warn, bad, or plain for all others.

@@ -34,6 +34,8 @@ type Page struct {
 	Notice  string // what was done just now
 	// Live is the path of the stream that keeps the page's part "live" up to date; empty for none.
 	Live string
+	// Away says why an open page cannot be kept up to date; nil while it is.
+	Away *Away
 	Data any
 	// May reports whether the session has a right; that of Pages if nil.
 	May func(right string) bool
@@ -43,6 +45,12 @@ type Page struct {
 	CSRF   string
 	Signed bool
 	Who    string // has signed in
+}
+
+// Away is why an open page shows an old state, and since when.
+type Away struct {
+	Since   time.Time
+	Problem *problem.Error
 }
 
 // Pages renders pages from templates.
@@ -110,6 +118,12 @@ func (p Page) Shows(l Link) bool { return l.Needs == "" || p.May == nil || p.May
 // Part returns the part of a page that its stream keeps up to date.
 func (p *Pages) Part(r *http.Request, name string, page Page) ([]byte, error) {
 	return p.execute(r, name, "live", page)
+}
+
+// Status returns what a stream sends, beside a part of the page or alone, to say whether the open
+// page is up to date.
+func (p *Pages) Status(r *http.Request, page Page) ([]byte, error) {
+	return p.execute(r, "problem", "status", page)
 }
 
 func (p *Pages) execute(r *http.Request, name, part string, page Page) ([]byte, error) {

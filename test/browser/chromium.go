@@ -33,18 +33,15 @@ const Screenshots = "PIPEOPS_TEST_SCREENSHOTS"
 // patience is how long a page may take on a busy machine.
 const patience = 2 * time.Minute
 
-// networkError is what htmx says when Chromium ends a stream because a network of another test came
-// or went. The page connects again.
-const networkError = "htmx:sse:error: network error"
-
 // nowhere is a proxy that is not there: what goes to it, goes nowhere.
 const nowhere = "http://127.0.0.1:1"
 
 // Browser is a Chromium that sends its requests to loopback alone. It fails the test at the first
 // message in a page's console, such as a violation of the Content-Security-Policy.
 type Browser struct {
-	t   *testing.T
-	ctx context.Context //nolint:containedctx // chromedp keeps the browser in it
+	t       *testing.T
+	ctx     context.Context //nolint:containedctx // chromedp keeps the browser in it
+	console console
 }
 
 // Open starts a Chromium for the time of a test.
@@ -63,7 +60,7 @@ func Open(t *testing.T, more ...chromedp.ExecAllocatorOption) *Browser {
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(stop)
-	b := &Browser{t, ctx}
+	b := &Browser{t: t, ctx: ctx}
 	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate("about:blank"))) // the browser ends with this context
 	var hearing sync.WaitGroup
 	t.Cleanup(hearing.Wait)
@@ -74,15 +71,28 @@ func Open(t *testing.T, more ...chromedp.ExecAllocatorOption) *Browser {
 
 // hear fails the test for what a page should not do. A page that the server refuses is no mistake.
 func (b *Browser) hear() {
+	defer func() {
+		for _, wrong := range b.console.wrong() {
+			b.t.Errorf("the console says: %s", wrong)
+		}
+	}()
 	for m, err := range chromedp.Console(b.ctx) {
 		if err != nil {
 			return
 		}
-		wrong := m.Type == chromedp.ConsoleError || m.Type == chromedp.ConsoleWarning || m.Type == chromedp.ConsoleException
-		if wrong && m.Source != "network" && !strings.Contains(m.String(), networkError) {
-			b.t.Errorf("the console says: %s", m)
+		if m.Type == chromedp.ConsoleError || m.Type == chromedp.ConsoleWarning || m.Type == chromedp.ConsoleException {
+			b.console.add(m.Source, m.String())
 		}
 	}
+}
+
+// Lose does something during which the open page cannot reach its server, and allows what its
+// console says about that.
+func (b *Browser) Lose(during func()) {
+	b.t.Helper()
+	b.console.lose(true)
+	defer b.console.lose(false)
+	during()
 }
 
 // Do carries out actions.

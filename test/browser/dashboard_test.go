@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,26 +34,38 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/browser"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// scene is a dashboard on a real API server, without an agent, a control plane or the internet:
-// what it shows must not need them.
+// scene is a dashboard on a real API server, with an agent that is limited to a namespace of its
+// own.
 type scene struct {
-	env  *kubetest.Env
-	site string // the dashboard's address
-	link string // signs one browser in
-	log  audit.Files
+	env     *kubetest.Env
+	machine *machine
+	network *faultproxy.Proxy // between the dashboard and the cluster
+	// prometheus is the address of what the API server's proxy would reach.
+	prometheus atomic.Pointer[string]
+	site       string // the dashboard's address
+	link       string // signs one browser in
+	log        audit.Files
 }
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{env: kubetest.ControlPlane(t), log: audit.Files{Dir: t.TempDir()}}
+	s.machine = newMachine(t, s.env)
+	server, err := url.Parse(s.env.Admin.Host)
+	require.NoError(t, err)
+	s.network = faultproxy.New(t, server.Host)
+	admin := rest.CopyConfig(s.env.Admin)
+	admin.Host, admin.TLSClientConfig.ServerName = "https://"+s.network.Addr(), server.Hostname()
+	admin.Wrap(s.proxied)
 	d, err := dashboard.New(dashboard.Options{
-		Kubernetes: s.env.Admin, Namespace: kubetest.AgentNamespace, Place: "test", Version: "v1.2.3",
+		Kubernetes: admin, Readiness: s.machine.readiness, Namespace: kubetest.AgentNamespace, Place: "test", Version: "v1.2.3",
 		Log: zerolog.New(zerolog.NewTestWriter(t)), Now: time.Now, Audit: s.log,
 		Doctor: func(context.Context) (doctor.Report, error) {
 			return doctor.Report{Time: time.Now(), Findings: []doctor.Finding{
@@ -113,7 +129,7 @@ func (s *scene) fill(t *testing.T) {
 			st.Phase, st.ReadyReplicas, st.DesiredReplicas = runnerapi.PhaseHealthy, 1, 1
 		})
 	}
-	require.NoError(t, s.env.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}))
+	s.nodes(t)
 	l := audit.New(s.log, "pipeops-agent-0", zerolog.Nop())
 	for i := range 130 {
 		r := runnerapi.AuditRecord{Time: time.Now(), Runner: "ci", Command: "put-app", Namespace: "production", Name: "web", Outcome: runnerapi.AuditDone}
@@ -131,6 +147,23 @@ func (s *scene) fill(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-policy"},
 		Data:       map[string]string{"policy.yaml": "rules:\n  - name: ci deploys\n    runners: [ci]\n    namespaces: [production]\n  - name: support reads\n    runners: [\"support-*\"]\n    commands: [read]\n"},
 	}))
+}
+
+// nodes puts a node that is ready and one that is not into the cluster.
+func (s *scene) nodes(t *testing.T) {
+	t.Helper()
+	for name, ready := range map[string]corev1.ConditionStatus{"node-1": corev1.ConditionTrue, "a-node-with-a-long-name.frankfurt.internal.example.com": corev1.ConditionFalse} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
+		require.NoError(t, s.env.Client.Create(t.Context(), node))
+		room := corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		}
+		node.Status = corev1.NodeStatus{
+			Capacity: room, Allocatable: room, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
+			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.36.3+k3s1", OperatingSystem: "linux", Architecture: "amd64"},
+		}
+		require.NoError(t, s.env.Client.Status().Update(t.Context(), node))
+	}
 }
 
 func (s *scene) app(t *testing.T, name string, status func(*v1alpha1.Status)) {
@@ -167,13 +200,17 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	s.look(t, b, "empty-", map[string]string{"overview": "/", "apps": "/apps", "audit": "/audit", "routes": "/routes"}, "wide")
 	s.follow(t, b)
 	s.fill(t)
+	s.measure(t)
 	for name, path := range map[string]string{
 		"app": "/apps/production/web", "app-long": "/apps/production/" + long, "logs": "/apps/production/web/logs", "scale": "/apps/production/web/scale",
 		"restart": "/apps/production/web/restart", "pause": "/policy/pause", "missing": "/apps/production/nowhere",
 	} {
 		pages[name] = path
 	}
+	b.Visit(s.site+"/apps/production/web", "figure.chart svg")
+	assert.Equal(t, 2, browser.Get(b, chromedp.Evaluate[int](`document.querySelectorAll("figure.chart").length`)), "CPU and memory")
 	s.look(t, b, "", pages, "wide", "phone")
+	s.offline(t, b)
 	s.change(t, b)
 }
 

@@ -63,7 +63,8 @@ func TestTheDashboardServesLoopback(t *testing.T) {
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	assert.Equal(t, http.StatusOK, resp.StatusCode, "a cluster that is away has a page too")
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	assert.Equal(t, "10", resp.Header.Get("Refresh"), "the page comes back by itself")
 	assert.Contains(t, string(body), "shop")
 
 	stop()

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -30,6 +33,7 @@ type appData struct {
 	Revisions []runnerapi.Revision
 	Lines     []runnerapi.LogLine
 	Unread    []*problem.Error
+	Usage     usageData
 	CanScale  bool
 	CanStart  bool // a restart makes sense
 }
@@ -44,17 +48,18 @@ func keyOf(r *http.Request) runnerapi.Key {
 	return runnerapi.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 }
 
-func (d *Dashboard) app(w http.ResponseWriter, r *http.Request) error {
-	key := keyOf(r)
-	return show(d, w, r, "app", page(r, key.Name, "/apps", "/live"+r.URL.EscapedPath(), nil), d.readApp(key))
+func (d *appPages) app() view[appData] {
+	return view[appData]{
+		site: d.site, name: "app",
+		page: func(r *http.Request) web.Page { return page(r, keyOf(r).Name, "/apps", nil) },
+		read: func(r *http.Request) func(context.Context) (appData, error) {
+			return d.readApp(keyOf(r), r.URL.Query())
+		},
+		watch: func(r *http.Request) []watched { return ofApp(keyOf(r)) },
+	}
 }
 
-func (d *Dashboard) appLive(w http.ResponseWriter, r *http.Request) error {
-	key := keyOf(r)
-	return follow(d, w, r, "app", page(r, key.Name, "/apps", "", nil), d.readApp(key), ofApp(key)...)
-}
-
-func (d *Dashboard) readApp(key runnerapi.Key) func(context.Context) (appData, error) {
+func (d *appPages) readApp(key runnerapi.Key, query url.Values) func(context.Context) (appData, error) {
 	return func(ctx context.Context) (appData, error) {
 		a, err := d.cluster.store.Get(ctx, key)
 		if err != nil {
@@ -64,6 +69,8 @@ func (d *Dashboard) readApp(key runnerapi.Key) func(context.Context) (appData, e
 		shown.Path = pathOf(shown.App)
 		shown.CanScale = a.Spec.Type.Scales() && a.DeletionTimestamp.IsZero()
 		shown.CanStart = a.Spec.Type != runnerapi.TypeCronJob && a.DeletionTimestamp.IsZero()
+		var reading sync.WaitGroup
+		reading.Go(func() { shown.Usage = d.usage(ctx, key, query) })
 		pods, podsErr := d.cluster.store.Pods(ctx, a)
 		shown.addPods(pods)
 		lines, linesErr := d.lastLines(ctx, key, len(pods) > 0)
@@ -73,6 +80,7 @@ func (d *Dashboard) readApp(key runnerapi.Key) func(context.Context) (appData, e
 				shown.Unread = append(shown.Unread, p)
 			}
 		}
+		reading.Wait()
 		return shown, nil
 	}
 }
@@ -106,7 +114,7 @@ func podRowOf(pod *corev1.Pod) podRow {
 }
 
 // addRevisions reads the revisions and stores none: only a change does.
-func (d *Dashboard) addRevisions(ctx context.Context, a *v1alpha1.App, shown *appData) error {
+func (d *appPages) addRevisions(ctx context.Context, a *v1alpha1.App, shown *appData) error {
 	all, err := d.cluster.history.List(ctx, a)
 	for i := range all {
 		r := revision.Describe(&all[i])
@@ -118,7 +126,7 @@ func (d *Dashboard) addRevisions(ctx context.Context, a *v1alpha1.App, shown *ap
 }
 
 // lastLines returns the newest lines of the App's log.
-func (d *Dashboard) lastLines(ctx context.Context, key runnerapi.Key, any bool) (lines []runnerapi.LogLine, err error) {
+func (d *appPages) lastLines(ctx context.Context, key runnerapi.Key, any bool) (lines []runnerapi.LogLine, err error) {
 	if !any {
 		return nil, nil
 	}

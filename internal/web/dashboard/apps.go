@@ -19,8 +19,14 @@ func pathOf(a runnerapi.App) string {
 	return "/apps/" + url.PathEscape(a.Namespace) + "/" + url.PathEscape(a.Name)
 }
 
+// appPages are the pages about Apps.
+type appPages struct {
+	*site
+	history *histories
+}
+
 // listApps returns all Apps that the caller may see, those in trouble first.
-func (d *Dashboard) listApps(ctx context.Context) ([]runnerapi.App, error) {
+func (d *site) listApps(ctx context.Context) ([]runnerapi.App, error) {
 	var list v1alpha1.List
 	if err := d.cluster.client.List(ctx, &list); err != nil {
 		return nil, kubeproblem.From(err, "listing Apps")
@@ -58,16 +64,15 @@ type appRow struct {
 	Why  string
 }
 
-func (d *Dashboard) apps(w http.ResponseWriter, r *http.Request) error {
-	live := "/live/apps?" + r.URL.RawQuery
-	return show(d, w, r, "apps", page(r, "Apps", "/apps", live, nil), d.readApps(r.URL.Query()))
+func (d *appPages) apps() view[appsData] {
+	return view[appsData]{
+		site: d.site, name: "apps", page: titled("Apps", "/apps"),
+		read:  func(r *http.Request) func(context.Context) (appsData, error) { return d.readApps(r.URL.Query()) },
+		watch: func(*http.Request) []watched { return []watched{allApps()} },
+	}
 }
 
-func (d *Dashboard) appsLive(w http.ResponseWriter, r *http.Request) error {
-	return follow(d, w, r, "apps", page(r, "Apps", "/apps", "", nil), d.readApps(r.URL.Query()), allApps())
-}
-
-func (d *Dashboard) readApps(query url.Values) func(context.Context) (appsData, error) {
+func (d *appPages) readApps(query url.Values) func(context.Context) (appsData, error) {
 	return func(ctx context.Context) (appsData, error) {
 		apps, err := d.listApps(ctx)
 		if err != nil {

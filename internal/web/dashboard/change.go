@@ -22,7 +22,7 @@ const ownersName = "dashboard"
 type action struct {
 	title string
 	ask   func(a *v1alpha1.App, form url.Values) (web.Question, error)
-	do    func(ctx context.Context, d *Dashboard, key runnerapi.Key, form url.Values) error
+	do    func(ctx context.Context, d *appPages, key runnerapi.Key, form url.Values) error
 }
 
 var actions = map[string]action{
@@ -35,7 +35,7 @@ func writeOptions() runnerapi.WriteOptions {
 	return runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: ownersName}}
 }
 
-func (d *Dashboard) askChange(w http.ResponseWriter, r *http.Request) error {
+func (d *appPages) askChange(w http.ResponseWriter, r *http.Request) error {
 	key := keyOf(r)
 	act, known := actions[r.PathValue("action")]
 	if !known {
@@ -50,11 +50,11 @@ func (d *Dashboard) askChange(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q.Action, q.Back, q.BackText, q.With = r.URL.EscapedPath(), pathOf(a.Wire()), key.String(), "kubectl"
-	d.pages.Render(w, r, http.StatusOK, "confirm", page(r, act.title+" "+key.Name, "/apps", "", q))
+	d.pages.Render(w, r, http.StatusOK, "confirm", page(r, act.title+" "+key.Name, "/apps", q))
 	return nil
 }
 
-func (d *Dashboard) change(w http.ResponseWriter, r *http.Request) error {
+func (d *appPages) change(w http.ResponseWriter, r *http.Request) error {
 	key, name := keyOf(r), r.PathValue("action")
 	act, known := actions[name]
 	if !known {
@@ -79,7 +79,7 @@ func askRestart(a *v1alpha1.App, _ url.Values) (web.Question, error) {
 	}, nil
 }
 
-func restart(ctx context.Context, d *Dashboard, key runnerapi.Key, _ url.Values) error {
+func restart(ctx context.Context, d *appPages, key runnerapi.Key, _ url.Values) error {
 	_, err := d.cluster.writer.Restart(ctx, key, writeOptions())
 	return err
 }
@@ -100,7 +100,7 @@ func askScale(a *v1alpha1.App, _ url.Values) (web.Question, error) {
 	}, nil
 }
 
-func scale(ctx context.Context, d *Dashboard, key runnerapi.Key, form url.Values) error {
+func scale(ctx context.Context, d *appPages, key runnerapi.Key, form url.Values) error {
 	n, err := strconv.ParseInt(form.Get("replicas"), 10, 32)
 	if err != nil || n < 0 || n > mostReplicas {
 		return problem.Errorf(problem.Invalid, fmt.Sprintf("enter a number from 0 to %d", mostReplicas), "%.20q is no number of pods", form.Get("replicas"))
@@ -123,7 +123,7 @@ func askRollback(a *v1alpha1.App, form url.Values) (web.Question, error) {
 	}, nil
 }
 
-func rollback(ctx context.Context, d *Dashboard, key runnerapi.Key, form url.Values) error {
+func rollback(ctx context.Context, d *appPages, key runnerapi.Key, form url.Values) error {
 	to, err := revisionIn(form)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/zerologr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,6 +61,8 @@ type cluster struct {
 	writer    *rollout.Writer
 	logs      *logs.Reader
 	readiness func(ctx context.Context, pod *corev1.Pod) (Readiness, error)
+	// metrics returns an App's metrics over time, from the cluster's Prometheus.
+	metrics func(ctx context.Context, key runnerapi.Key, opts runnerapi.HistoryOptions) (runnerapi.MetricsHistory, error)
 }
 
 func newCluster(opts Options) (*cluster, error) {
@@ -86,6 +89,11 @@ func newCluster(opts Options) (*cluster, error) {
 	}
 	made := makeCluster(opts, c, core, clusterFacts{k.Cluster(), k.Nodes()}, k.Approvals())
 	made.readiness = podReadiness(core.RESTClient())
+	api, err := kubernetes.NewForConfigAndClient(rc, hc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	made.metrics = metricsThrough(hc, api, made.store)
 	return made, nil
 }
 
@@ -148,6 +156,7 @@ func (c *cluster) watch(ctx context.Context, what watched, wake func()) {
 			return
 		case event, more := <-w.ResultChan():
 			if !more {
+				wake() // the cluster may be away
 				return
 			}
 			if what.seen != nil {

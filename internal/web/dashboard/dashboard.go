@@ -43,10 +43,7 @@ type Options struct {
 
 // Dashboard serves the pages.
 type Dashboard struct {
-	opts     Options
-	cluster  *cluster
-	pages    *web.Pages
-	streams  *web.Streams
+	*site
 	sessions *web.Sessions
 }
 
@@ -76,7 +73,7 @@ func newDashboard(opts Options, c *cluster) (*Dashboard, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dashboard{opts: opts, cluster: c, pages: pages, streams: web.NewStreams(maxStreams)}, nil
+	return &Dashboard{site: &site{opts: opts, cluster: c, pages: pages, streams: web.NewStreams(maxStreams), outages: newOutages(opts.Now)}}, nil
 }
 
 // Serve serves the pages on a listener on loopback until ctx ends. It calls ready with the address
@@ -106,32 +103,33 @@ func (d *Dashboard) Link(address string) string {
 }
 
 func (d *Dashboard) routes() http.Handler {
-	mux := http.NewServeMux()
-	for pattern, handler := range map[string]web.Handler{
-		"GET /{$}":            d.overview,
-		"GET /live/overview":  d.overviewLive,
-		"GET /apps":           d.apps,
-		"GET /live/apps":      d.appsLive,
-		"GET /routes":         d.publicRoutes,
-		"GET /nodes":          d.nodes,
-		"GET /policy":         d.policy,
-		"GET /policy/pause":   d.askPause,
-		"POST /policy/pause":  d.pause,
-		"POST /approve":       d.approve,
-		"GET /audit":          d.audit,
-		"GET /components":     d.components,
-		"GET /updates":        d.updates,
-		"GET /doctor":         d.doctor,
-		"POST /doctor":        d.doctor,
-		"POST /doctor/bundle": d.bundle,
+	policy, doctor := &policyPages{d.site}, &doctorPages{d.site}
+	apps := &appPages{d.site, newHistories(d.cluster.metrics, d.opts.Now)}
+	shown := &clusterPages{d.site}
+	handlers := map[string]web.Handler{
+		"GET /policy/pause":   policy.askPause,
+		"POST /policy/pause":  policy.pause,
+		"POST /approve":       policy.approve,
+		"GET /doctor":         doctor.doctor,
+		"POST /doctor":        doctor.doctor,
+		"POST /doctor/bundle": doctor.bundle,
 
-		"GET /apps/{namespace}/{name}":           d.app,
-		"GET /live/apps/{namespace}/{name}":      d.appLive,
-		"GET /apps/{namespace}/{name}/logs":      d.logs,
-		"GET /live/apps/{namespace}/{name}/logs": d.logsLive,
-		"GET /apps/{namespace}/{name}/{action}":  d.askChange,
-		"POST /apps/{namespace}/{name}/{action}": d.change,
-	} {
+		"GET /live/apps/{namespace}/{name}/logs": apps.logsLive,
+		"GET /apps/{namespace}/{name}/{action}":  apps.askChange,
+		"POST /apps/{namespace}/{name}/{action}": apps.change,
+	}
+	(&overviewPage{d.site, policy}).overview().at(handlers, "/{$}")
+	apps.apps().at(handlers, "/apps")
+	apps.app().at(handlers, "/apps/{namespace}/{name}")
+	apps.logs().at(handlers, "/apps/{namespace}/{name}/logs")
+	policy.policy().at(handlers, "/policy")
+	shown.routes().at(handlers, "/routes")
+	shown.nodes().at(handlers, "/nodes")
+	shown.audit().at(handlers, "/audit")
+	shown.components().at(handlers, "/components")
+	shown.updates().at(handlers, "/updates")
+	mux := http.NewServeMux()
+	for pattern, handler := range handlers {
 		mux.Handle(pattern, d.pages.Handle(handler))
 	}
 	mux.Handle("/", d.pages.Handle(func(http.ResponseWriter, *http.Request) error { return notFound() }))

@@ -91,6 +91,7 @@ type rig struct {
 	client    client.WithWatch
 	facts     *fakeFacts
 	approvals *fakeApprovals
+	metrics   func() (runnerapi.MetricsHistory, error)
 	csrf      string
 }
 
@@ -116,6 +117,9 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: objectmeta.Labels()}})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().Build()
 	r := &rig{t: t, client: c, facts: &fakeFacts{client: c}, approvals: &fakeApprovals{}}
+	r.metrics = func() (runnerapi.MetricsHistory, error) {
+		return runnerapi.MetricsHistory{}, runnerapi.NotSupported("", "the cluster has no component prometheus")
+	}
 	opts := Options{
 		Namespace: "pipeops", Place: "test", Version: "v1.2.3", Log: zerolog.Nop(), Now: time.Now,
 		Audit: audit.Files{Dir: t.TempDir()},
@@ -127,7 +131,11 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 		},
 		Updates: func(context.Context) (update.Record, error) { return update.Record{}, nil },
 	}
-	r.d, err = newDashboard(opts, makeCluster(opts, c, kubernetesfake.NewClientset().CoreV1(), r.facts, r.approvals))
+	made := makeCluster(opts, c, kubernetesfake.NewClientset().CoreV1(), r.facts, r.approvals)
+	made.metrics = func(context.Context, runnerapi.Key, runnerapi.HistoryOptions) (runnerapi.MetricsHistory, error) {
+		return r.metrics()
+	}
+	r.d, err = newDashboard(opts, made)
 	require.NoError(t, err)
 	r.serve()
 	return r
@@ -357,7 +365,7 @@ func TestAnOpenPageFollows(t *testing.T) {
 func TestNoPageIsShownWithoutASession(t *testing.T) {
 	r := newRig(t, app("shop", "web"))
 	r.browser.Jar = nil
-	for _, path := range append(paths(), "/apps/shop/web", "/apps/shop/web/logs", "/live/apps", "/live/overview", "/live/apps/shop/web", "/live/apps/shop/web/logs", "/apps/shop/web/restart") {
+	for _, path := range append(paths(), "/apps/shop/web", "/apps/shop/web/logs", "/live/apps", "/live/", "/live/nodes", "/live/policy", "/live/routes", "/live/audit", "/live/updates", "/live/apps/shop/web", "/live/apps/shop/web/logs", "/apps/shop/web/restart") {
 		assert.NotContains(t, r.get(path, http.StatusUnauthorized), "registry.example.com", path)
 	}
 	for _, path := range []string{"/policy/pause", "/approve", "/doctor", "/doctor/bundle", "/apps/shop/web/restart", "/apps/shop/web/scale", "/apps/shop/web/rollback"} {
@@ -367,9 +375,10 @@ func TestNoPageIsShownWithoutASession(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	for text, want := range map[string]Readiness{
-		`{"status":"ready","version":"v1"}`:                                   {Ready: true, Version: "v1"},
-		`{"status":"ready","version":"v1","degraded":"a; b"}`:                 {Ready: true, Version: "v1", Worse: []string{"a", "b"}},
-		`{"status":503,"detail":"not ready: apps: starting; tunnel: no way"}`: {Missing: []string{"apps: starting", "tunnel: no way"}},
+		`{"status":"ready","version":"v1"}`:                                                                             {Ready: true, Version: "v1"},
+		`{"status":"ready","version":"v1","degraded":"a; b"}`:                                                           {Ready: true, Version: "v1", Worse: []string{"a", "b"}},
+		`{"status":503,"detail":"not ready: apps: starting; tunnel: no way"}`:                                           {Missing: []string{"apps: starting", "tunnel: no way"}},
+		`{"status":503,"detail":"not ready: tunnel: waiting: no way; look at it; by itself; control plane: no answer"}`: {Missing: []string{"tunnel: waiting: no way; look at it; by itself", "control plane: no answer"}},
 	} {
 		got, err := DecodeReadiness([]byte(text))
 		require.NoError(t, err)

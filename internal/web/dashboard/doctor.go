@@ -17,8 +17,11 @@ type doctorData struct {
 	Failed int
 }
 
+// doctorPages are the checks, and the bundle for support.
+type doctorPages struct{ *site }
+
 // doctor runs the checks when its button is pressed: they take seconds, and call the control plane.
-func (d *Dashboard) doctor(w http.ResponseWriter, r *http.Request) error {
+func (d *doctorPages) doctor(w http.ResponseWriter, r *http.Request) error {
 	data := doctorData{}
 	if r.Method == http.MethodPost {
 		report, err := d.opts.Doctor(r.Context())
@@ -46,7 +49,7 @@ func ordered(r doctor.Report) doctor.Report {
 }
 
 // bundle sends what support needs, without secrets.
-func (d *Dashboard) bundle(w http.ResponseWriter, r *http.Request) error {
+func (d *doctorPages) bundle(w http.ResponseWriter, r *http.Request) error {
 	dir, err := os.MkdirTemp("", "pipeops-support-")
 	if err != nil {
 		return err

@@ -23,27 +23,34 @@ type logsData struct {
 	Live     string // path of the lines that follow; empty for none
 }
 
-// logs is a page that shows the end of a log, and follows it where scripts run.
-func (d *Dashboard) logs(w http.ResponseWriter, r *http.Request) error {
-	key := keyOf(r)
-	path := "/apps/" + key.Namespace + "/" + key.Name
-	previous := r.URL.Query().Get("previous") == "true"
-	return show(d, w, r, "logs", page(r, "Log of "+key.Name, "/apps", "", nil), func(ctx context.Context) (logsData, error) {
-		data := logsData{Key: key, Path: path, Previous: previous}
+// logs is a page that shows the end of a log, and follows it where scripts run. Its stream has
+// lines and no part of the page, so it is none of view's.
+func (d *appPages) logs() view[logsData] {
+	return view[logsData]{
+		site: d.site, name: "logs",
+		page: func(r *http.Request) web.Page { return page(r, "Log of "+keyOf(r).Name, "/apps", nil) },
+		read: d.readLog,
+	}
+}
+
+func (d *appPages) readLog(r *http.Request) func(context.Context) (logsData, error) {
+	return func(ctx context.Context) (logsData, error) {
+		key := keyOf(r)
+		data := logsData{Key: key, Path: "/apps/" + key.Namespace + "/" + key.Name, Previous: r.URL.Query().Get("previous") == "true"}
 		last := d.opts.Now()
-		err := d.cluster.logs.Logs(ctx, key, runnerapi.LogOptions{Tail: logTail, Previous: previous}, func(l runnerapi.LogLine) error {
+		err := d.cluster.logs.Logs(ctx, key, runnerapi.LogOptions{Tail: logTail, Previous: data.Previous}, func(l runnerapi.LogLine) error {
 			data.Lines, last = append(data.Lines, l), l.Time
 			return nil
 		})
-		if !previous {
+		if !data.Previous {
 			data.Live = "/live" + r.URL.EscapedPath() + "?" + url.Values{"after": {last.Format(time.RFC3339Nano)}}.Encode()
 		}
 		return data, err
-	})
+	}
 }
 
 // logsLive sends lines as they are written, from the last one that the page has on.
-func (d *Dashboard) logsLive(w http.ResponseWriter, r *http.Request) error {
+func (d *appPages) logsLive(w http.ResponseWriter, r *http.Request) error {
 	key := keyOf(r)
 	stream, end, err := d.streams.Open(w)
 	if err != nil {

@@ -38,27 +38,37 @@ type phaseCount struct {
 	Count int
 }
 
-func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
-	return show(d, w, r, "overview", page(r, "Overview", "/", "/live/overview", nil), d.readOverview)
+// overviewPage is the first page.
+type overviewPage struct {
+	*site
+	policy *policyPages
 }
 
-func (d *Dashboard) overviewLive(w http.ResponseWriter, r *http.Request) error {
-	return follow(d, w, r, "overview", page(r, "Overview", "/", "", nil), d.readOverview, allApps(),
-		inNamespace(&corev1.ConfigMapList{}, d.opts.Namespace), inNamespace(&corev1.PodList{}, d.opts.Namespace))
+func (d *overviewPage) overview() view[overviewData] {
+	return view[overviewData]{
+		site: d.site, name: "overview", page: titled("Overview", "/"),
+		read: func(*http.Request) func(context.Context) (overviewData, error) { return d.readOverview },
+		watch: func(*http.Request) []watched {
+			return []watched{allApps(), inNamespace(&corev1.ConfigMapList{}, d.opts.Namespace), inNamespace(&corev1.PodList{}, d.opts.Namespace)}
+		},
+	}
 }
 
 // readOverview reads all parts at the same time. A part that cannot be read does not hide the
-// others.
-func (d *Dashboard) readOverview(ctx context.Context) (o overviewData, _ error) {
+// others, unless the cluster itself does not respond.
+func (d *overviewPage) readOverview(ctx context.Context) (o overviewData, _ error) {
 	var apps []runnerapi.App
 	var factsErr, appsErr, waitErr error
 	var all sync.WaitGroup
 	all.Go(func() { o.Agent = d.agent(ctx) })
-	all.Go(func() { o.Policy = d.readPolicy(ctx) })
+	all.Go(func() { o.Policy = d.policy.read(ctx) })
 	all.Go(func() { o.Facts, factsErr = d.cluster.facts.Facts(ctx) })
 	all.Go(func() { apps, appsErr = d.listApps(ctx) })
 	all.Go(func() { o.Waiting, waitErr = d.cluster.approvals.List(ctx) })
 	all.Wait()
+	if away(factsErr) && away(appsErr) {
+		return o, factsErr
+	}
 	for _, p := range []*problem.Error{o.Agent.Problem, o.Policy.Problem, unread(factsErr, "reading the nodes"), unread(appsErr, "listing Apps"), unread(waitErr, "reading requests for approvals")} {
 		if p != nil {
 			o.Unread = append(o.Unread, p)

@@ -30,10 +30,13 @@ type policyState struct {
 	Command string // what the switch does, as a command
 }
 
+// policyPages are the policy, its switch and its approvals.
+type policyPages struct{ *site }
+
 const pausedKey = "paused" // of the policy's ConfigMap
 
-// readPolicy reads the policy by the code that the agent has for it.
-func (d *Dashboard) readPolicy(ctx context.Context) policyState {
+// read reads the policy by the code that the agent has for it.
+func (d *policyPages) read(ctx context.Context) policyState {
 	var doc policy.Document
 	var text string
 	var err error
@@ -67,18 +70,30 @@ func (s policyState) wrong() []trouble {
 	return nil
 }
 
-func (d *Dashboard) policy(w http.ResponseWriter, r *http.Request) error {
-	return show(d, w, r, "policy", page(r, "Policy", "/policy", "", nil), func(ctx context.Context) (policyState, error) {
-		s := d.readPolicy(ctx)
-		var err error
-		if s.Waiting, err = d.cluster.approvals.List(ctx); err != nil && s.Problem == nil {
-			s.Problem = unread(err, "reading requests for approvals")
-		}
-		return s, nil
-	})
+func (d *policyPages) policy() view[policyState] {
+	return view[policyState]{
+		site: d.site, name: "policy", page: titled("Policy", "/policy"),
+		read: func(*http.Request) func(context.Context) (policyState, error) { return d.readAll },
+		watch: func(*http.Request) []watched {
+			return []watched{inNamespace(&corev1.ConfigMapList{}, d.opts.Namespace)}
+		},
+	}
 }
 
-func (d *Dashboard) askPause(w http.ResponseWriter, r *http.Request) error {
+// readAll reads the policy, and the commands that wait for an approval.
+func (d *policyPages) readAll(ctx context.Context) (policyState, error) {
+	s := d.read(ctx)
+	waiting, err := d.cluster.approvals.List(ctx)
+	if s.Waiting = waiting; s.Problem == nil {
+		s.Problem = unread(err, "reading requests for approvals")
+	}
+	if away(err) && s.Problem != nil {
+		return s, err
+	}
+	return s, nil
+}
+
+func (d *policyPages) askPause(w http.ResponseWriter, r *http.Request) error {
 	on := r.URL.Query().Get("on") != "false"
 	q := web.Question{
 		Text:   "Every call of every Runner is refused, reading too, and what is followed ends. Apps run on, and the agent keeps them as they are.",
@@ -91,12 +106,12 @@ func (d *Dashboard) askPause(w http.ResponseWriter, r *http.Request) error {
 		q.Text = "Runners can send the commands again that the policy allows."
 	}
 	q.Command = "kubectl -n " + d.opts.Namespace + " patch configmap " + kube.PolicyConfigMap + ` --type merge -p '{"data":{"paused":"` + strconv.FormatBool(on) + `"}}'`
-	d.pages.Render(w, r, http.StatusOK, "confirm", page(r, title, "/policy", "", q))
+	d.pages.Render(w, r, http.StatusOK, "confirm", page(r, title, "/policy", q))
 	return nil
 }
 
 // pause sets the switch that stops all, which is a key of the policy's ConfigMap.
-func (d *Dashboard) pause(w http.ResponseWriter, r *http.Request) error {
+func (d *policyPages) pause(w http.ResponseWriter, r *http.Request) error {
 	if d.opts.PolicyFile != "" {
 		return problem.Errorf(problem.Conflict, "set paused in "+d.opts.PolicyFile, "the policy is a file of this machine, which the dashboard does not change")
 	}
@@ -110,7 +125,7 @@ func (d *Dashboard) pause(w http.ResponseWriter, r *http.Request) error {
 	what := "resume"
 	if on {
 		what = "pause"
-	} else if s := d.readPolicy(ctx); s.State == "paused" {
+	} else if s := d.read(ctx); s.State == "paused" {
 		return problem.Errorf(problem.Conflict, "set paused to false in the document too: kubectl -n "+d.opts.Namespace+" edit configmap "+kube.PolicyConfigMap,
 			"policy.yaml itself pauses all commands")
 	}
@@ -118,7 +133,7 @@ func (d *Dashboard) pause(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (d *Dashboard) setPaused(ctx context.Context, on bool) error {
+func (d *policyPages) setPaused(ctx context.Context, on bool) error {
 	named := metav1.ObjectMeta{Namespace: d.opts.Namespace, Name: kube.PolicyConfigMap}
 	value := strconv.FormatBool(on)
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"data":{"`+pausedKey+`":"`+value+`"}}`))
@@ -130,7 +145,7 @@ func (d *Dashboard) setPaused(ctx context.Context, on bool) error {
 }
 
 // approve approves a command that waits for the owner.
-func (d *Dashboard) approve(w http.ResponseWriter, r *http.Request) error {
+func (d *policyPages) approve(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
 	if _, err := d.cluster.approvals.Approve(ctx, r.PostForm.Get("id")); err != nil {

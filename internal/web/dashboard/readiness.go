@@ -40,11 +40,20 @@ func DecodeReadiness(body []byte) (Readiness, error) {
 	}, nil
 }
 
-func list(text string) []string {
+// list returns the lines of a text. The line about tunnels has semicolons of its own, and is
+// followed by that about the control plane, if by any.
+func list(text string) (lines []string) {
 	if text == "" {
 		return nil
 	}
-	return strings.Split(text, "; ")
+	for _, part := range strings.Split(text, "; ") {
+		if n := len(lines) - 1; n >= 0 && strings.HasPrefix(lines[n], "tunnel") && !strings.HasPrefix(part, "tunnel") && !strings.HasPrefix(part, "control plane: ") {
+			lines[n] += "; " + part
+			continue
+		}
+		lines = append(lines, part)
+	}
+	return lines
 }
 
 // podReadiness asks the health port of a pod, through the API server and with its caller's right to
