@@ -14,7 +14,8 @@ import (
 // fakeKubectl answers by files in its folder: "fails" has a pattern of the calls
 // that fail, "in-NAMESPACE" what its template would print of one, "crd" and "apps"
 // those, "agent" what its template would of the agent, "logs" what that has
-// logged, "report" what that finds itself. It notes down every call. TestOffline does it with the real one.
+// logged, "report" what that finds itself. It notes down every call. TestOffline does it with the
+// real one.
 const fakeKubectl = `#!/bin/bash
 cd "${0%/*}" && echo "$*" >>calls
 if [[ -s fails && $* =~ $(<fails) ]]; then

@@ -39,7 +39,7 @@ type Claim struct {
 // creation.
 func unbound(pod *corev1.Pod, cond corev1.PodCondition, ev *Evidence) Finding {
 	if m := noClaim.FindStringSubmatch(cond.Message); m != nil {
-		// The scheduler says nothing more while it waits for a volume of a claim that appeared since.
+		// A claim may have appeared since: the scheduler is silent while it waits for a volume.
 		if classOf(m[1], ev) != "" || ev.Claims[pod.UID].Message != "" {
 			return unmade(pod, pod.CreationTimestamp.Time, ev)
 		}

@@ -36,8 +36,8 @@ func TestEveryVolumeInTheMakingHasTheSameTime(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("gp3")},
 	}}}}
 	for name, conditions := range map[string][]corev1.PodCondition{
-		"at once":            {{Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."}},
-		"the first consumer": nil,
+		"at once":                              {{Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."}},
+		"the first consumer":                   nil,
 		"the first consumer, before its claim": {{Reason: corev1.PodReasonUnschedulable, Message: `0/1 nodes are available: persistentvolumeclaim "data-db-0" not found.`}},
 		"given up": {{
 			Reason:  corev1.PodReasonSchedulerError,

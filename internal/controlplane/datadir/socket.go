@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// fileSocket is where the control plane that serves the directory takes operators' calls of this
-	// machine.
+	// fileSocket is where the control plane that serves the directory takes operators' calls of
+	// this machine.
 	fileSocket = "operators.sock"
 	// maxSocketPath is how long the path of a socket may be, in bytes. The kernel has room for one
 	// more, which ends it.
@@ -23,8 +23,8 @@ const (
 // Socket returns the path of the socket for operators' calls.
 func (d Data) Socket() string { return filepath.Join(d.Dir, fileSocket) }
 
-// ListenSocket listens at the socket. The caller has the directory's lock, so a socket that is there
-// is a former control plane's.
+// ListenSocket listens at the socket. The caller has the directory's lock, so a socket that is
+// there is a former control plane's.
 func (d Data) ListenSocket(ctx context.Context) (net.Listener, error) {
 	path := d.Socket()
 	if len(path) > maxSocketPath {
