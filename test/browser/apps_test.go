@@ -147,7 +147,7 @@ func TestAppsInTheConsoleInABrowser(t *testing.T) {
 func (br *branch) deploy() {
 	b := br.browser
 	b.Visit(br.site+"/agents/"+shop, "h1")
-	assert.Contains(br.t, text(b), "keeps no timelines", "this control plane has no broker")
+	assert.Contains(br.t, text(b), "No App is known", "none was deployed yet")
 	br.examine("agent-no-apps")
 	b.Follow(`//a[text()="Deploy an App"]`)
 	assert.Contains(br.t, text(b), "Deploy an App to "+shop, "the link has the agent's ID")
@@ -204,6 +204,8 @@ func (br *branch) fail() {
 	br.send("Deploy")
 	br.shows("Fix:")
 	assert.Contains(br.t, text(b), string(runnerapi.CauseImageNotFound))
+	b.Visit(br.site+"/agents/"+shop, "h1")
+	br.shows(string(runnerapi.CauseImageNotFound) + ": ") // the control plane knows it, without a broker
 }
 
 // look examines each page, wide and on a phone, with an App that has failed and one that has the

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// streamCut is what htmx says of a stream that ends in the middle, whatever the reason.
+	// streamCut is what htmx says of a stream that ends in the middle, for any reason.
 	streamCut = "htmx:sse:error: network error"
 	// networkChanged is what Chromium says when it closes a connection of HTTP/2 because an
 	// interface of the machine got or lost an address: tests beside this one make networks for

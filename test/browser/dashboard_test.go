@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,6 +52,7 @@ type scene struct {
 	prometheus atomic.Pointer[string]
 	site       string // the dashboard's address
 	link       string // signs one browser in
+	end        func() // ends the dashboard
 	log        audit.Files
 }
 
@@ -62,7 +64,7 @@ func newScene(t *testing.T) *scene {
 	require.NoError(t, err)
 	s.network = faultproxy.New(t, server.Host)
 	admin := rest.CopyConfig(s.env.Admin)
-	admin.Host, admin.TLSClientConfig.ServerName = "https://"+s.network.Addr(), server.Hostname()
+	admin.Host, admin.ServerName = "https://"+s.network.Addr(), server.Hostname()
 	admin.Wrap(s.proxied)
 	d, err := dashboard.New(dashboard.Options{
 		Kubernetes: admin, Readiness: s.machine.readiness, Namespace: kubetest.AgentNamespace, Place: "test", Version: "v1.2.3",
@@ -96,10 +98,11 @@ func newScene(t *testing.T) *scene {
 	links, ended := make(chan string, 1), make(chan error, 1)
 	go func() { ended <- d.Serve(ctx, ln, func(link string) { links <- link }) }()
 	s.link = await.Receive(t, links, "the dashboard's link")
-	t.Cleanup(func() {
+	s.end = sync.OnceFunc(func() {
 		stop()
 		assert.NoError(t, await.Receive(t, ended, "the end of the dashboard"))
 	})
+	t.Cleanup(s.end)
 	return s
 }
 
@@ -212,6 +215,20 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	s.look(t, b, "", pages, "wide", "phone")
 	s.offline(t, b)
 	s.change(t, b)
+	s.ends(t, b)
+}
+
+// ends has the dashboard's own program end while a page is open.
+func (s *scene) ends(t *testing.T, b *browser.Browser) {
+	t.Helper()
+	b.Visit(s.site+"/", "h1")
+	b.Lose(func() {
+		s.end()
+		await.Until(t, "the page says so", func() bool {
+			return strings.Contains(text(b), "The server of this page has not responded since")
+		})
+		b.Do(chromedp.Navigate("about:blank"))
+	})
 }
 
 // look examines and pictures pages.

@@ -54,14 +54,14 @@ const askTimeout = 3 * time.Second
 
 // agent returns how the agent is: of this machine, or in pods. It names since when something is
 // away.
-func (s *site) agent(ctx context.Context) agentState {
+func (d *site) agent(ctx context.Context) agentState {
 	var found agentState
-	if s.opts.Readiness != nil {
-		found = s.agentOfMachine(ctx)
+	if d.opts.Readiness != nil {
+		found = d.agentOfMachine(ctx)
 	} else {
-		found = s.agentInPods(ctx)
+		found = d.agentInPods(ctx)
 	}
-	found.connect(s.outages)
+	found.connect(d.outages)
 	return found
 }
 
@@ -166,7 +166,7 @@ func (s *agentState) report(r Readiness) {
 		s.State = "ready"
 	}
 	s.Detail = "tunnel, identity, Apps and policy are in order"
-	var checks []string
+	checks := make([]string, 0, len(r.Missing))
 	for _, line := range r.Missing {
 		check, state, _ := strings.Cut(line, ": ")
 		checks = append(checks, check)

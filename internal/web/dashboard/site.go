@@ -92,13 +92,13 @@ func (v view[T]) show(w http.ResponseWriter, r *http.Request) error {
 
 // unshown returns why a page is not shown. While the cluster is away, it says since when, and the
 // browser loads the page again: there is no stream to come back by.
-func (s *site) unshown(w http.ResponseWriter, err error) error {
+func (d *site) unshown(w http.ResponseWriter, err error) error {
 	if !away(err) {
 		return err
 	}
 	w.Header().Set("Refresh", strconv.Itoa(int(lookAgain/time.Second)))
 	p := web.ProblemOf(err)
-	return problem.Errorf(p.Code, p.Fix, "%s, since %s; this page tries again by itself", p.Detail, s.since(err).UTC().Format("2006-01-02 15:04:05 UTC"))
+	return problem.Errorf(p.Code, p.Fix, "%s, since %s; this page tries again by itself", p.Detail, d.since(err).UTC().Format("2006-01-02 15:04:05 UTC"))
 }
 
 // follow keeps the page up to date. While it cannot be read, the page stays as it is, with a line
@@ -135,12 +135,12 @@ func (v view[T]) follow(w http.ResponseWriter, r *http.Request) error {
 }
 
 // whole returns an open page's part, and that it is up to date.
-func (s *site) whole(r *http.Request, name string, of web.Page) ([]byte, error) {
-	part, err := s.pages.Part(r, name, of)
+func (d *site) whole(r *http.Request, name string, of web.Page) ([]byte, error) {
+	part, err := d.pages.Part(r, name, of)
 	if err != nil {
 		return nil, err
 	}
-	status, err := s.pages.Status(r, of)
+	status, err := d.pages.Status(r, of)
 	return append(part, status...), err
 }
 
@@ -151,11 +151,11 @@ func (v view[T]) observe(data T, err error) (T, error) {
 }
 
 // since returns since when a page cannot be read.
-func (s *site) since(err error) time.Time {
+func (d *site) since(err error) time.Time {
 	if away(err) {
-		return s.outages.saw(theCluster, true)
+		return d.outages.saw(theCluster, true)
 	}
-	return s.opts.Now()
+	return d.opts.Now()
 }
 
 // away reports whether the cluster did not respond.
