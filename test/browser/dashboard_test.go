@@ -201,7 +201,7 @@ func TestTheDashboardInABrowser(t *testing.T) {
 		"components": "/components", "updates": "/updates", "doctor": "/doctor",
 	}
 	s.look(t, b, "empty-", map[string]string{"overview": "/", "apps": "/apps", "audit": "/audit", "routes": "/routes"}, "wide")
-	s.follow(t, b)
+	s.follow(t, b, "fresh")
 	s.fill(t)
 	s.measure(t)
 	for name, path := range map[string]string{
@@ -215,13 +215,15 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	s.look(t, b, "", pages, "wide", "phone")
 	s.offline(t, b)
 	s.change(t, b)
-	s.ends(t, b)
 }
 
-// ends has the dashboard's own program end while a page is open.
-func (s *scene) ends(t *testing.T, b *browser.Browser) {
-	t.Helper()
-	b.Visit(s.site+"/", "h1")
+// TestADashboardThatEnds has the program end while a page is open.
+func TestADashboardThatEnds(t *testing.T) {
+	suite.Release(t, "the dashboard in a real Chromium, without its program")
+	b := browser.Open(t)
+	s := newScene(t)
+	b.Visit(s.link, "nav.side")
+	s.follow(t, b, "latest") // the page has its stream
 	b.Lose(func() {
 		s.end()
 		await.Until(t, "the page says so", func() bool {
@@ -257,14 +259,14 @@ func (s *scene) look(t *testing.T, b *browser.Browser, prefix string, pages map[
 }
 
 // follow has an open page show an App that comes, without being loaded again.
-func (s *scene) follow(t *testing.T, b *browser.Browser) {
+func (s *scene) follow(t *testing.T, b *browser.Browser, app string) {
 	t.Helper()
 	b.Visit(s.site+"/apps", "h1")
 	browser.Get(b, chromedp.Evaluate[bool](`window.stays = true`))
-	s.app(t, "fresh", func(st *v1alpha1.Status) {
+	s.app(t, app, func(st *v1alpha1.Status) {
 		st.Phase, st.ReadyReplicas, st.DesiredReplicas = runnerapi.PhaseHealthy, 1, 1
 	})
-	await.Until(t, "the page shows the new App", func() bool { return strings.Contains(text(b), "fresh") })
+	await.Until(t, "the page shows the new App", func() bool { return strings.Contains(text(b), app) })
 	assert.True(t, browser.Get(b, chromedp.Evaluate[bool](`window.stays === true`)), "the page was not loaded again")
 }
 
