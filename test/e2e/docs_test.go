@@ -145,11 +145,12 @@ func TestTheGuidesControlPlaneRuns(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(s.dir, "me.json")))
 	data := filepath.Join(s.dir, "control-plane")
 	const edge, listen = "--advertise-edge cp.example.com:8444", " --api-listen 127.0.0.1:0 --tunnel-listen 127.0.0.1:0 --edge-listen 127.0.0.1:0"
-	s.serve(t, guided(t, "serve --data-dir ./control-plane", edge, edge+listen), data, "")
-	s.run(t, guided(t, "token create --data-dir ./control-plane"))
+	s.serve(t, guided(t, "serve --data-dir ./control-plane", edge, edge+listen), data, "", func() {
+		s.run(t, guided(t, "token create --data-dir ./control-plane"))
+	})
 	s.serve(t, guided(t, "PIPEOPS_BROKER_URL", "/var/lib/pipeops-controlplane", data,
 		"amqps://USER:PASSWORD@broker.example.com:5671/", sys.Broker.URL(broker.UserControlPlane),
-		edge, edge+" --broker-ca "+sys.Broker.CAFile()+listen), data, "broker:ok")
+		edge, edge+" --broker-ca "+sys.Broker.CAFile()+listen), data, "broker:ok", func() {})
 	token, err := os.ReadFile(filepath.Join(s.dir, "agent-token"))
 	require.NoError(t, err)
 	assert.Contains(t, string(token), "pipeops_")
@@ -158,8 +159,8 @@ func TestTheGuidesControlPlaneRuns(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), credentials.Mode().Perm())
 }
 
-// serve runs a control plane until it is ready with a check.
-func (s *shell) serve(t *testing.T, text, data, check string) {
+// serve runs a control plane until it is ready with a check, and meanwhile has returned.
+func (s *shell) serve(t *testing.T, text, data, check string, meanwhile func()) {
 	t.Helper()
 	api := regexp.MustCompile(`API .* listens on (\S+)`)
 	s.until(t, text, func(ctx context.Context, said string) error {
@@ -170,6 +171,9 @@ func (s *shell) serve(t *testing.T, text, data, check string) {
 		answer, err := harness.Readiness(ctx, "https://"+listens[1], filepath.Join(data, "ca.pem"))
 		if err == nil && !strings.Contains(fmt.Sprint(answer), check) {
 			err = fmt.Errorf("it is ready with %v", answer)
+		}
+		if err == nil {
+			meanwhile()
 		}
 		return err
 	})
