@@ -99,10 +99,10 @@ func TestATokenThatStaysIsTold(t *testing.T) {
 
 	r, log, ready := observed(t, p, dir, given, inSecret)
 	p.AwaitOnline(t, time.Time{})
-	await.Until(t, "/readyz says it", func() bool {
-		return strings.Contains(ready(), "the enrolment token is still in secret pipeops/pipeops-agent")
+	await.Until(t, "/readyz says it, of an agent that is ready", func() bool {
+		said := ready()
+		return strings.Contains(said, "the enrolment token is still in secret pipeops/pipeops-agent") && strings.Contains(said, `"status":"ready"`)
 	})
-	assert.Contains(t, ready(), `"status":"ready"`)
 	assert.Equal(t, 1, strings.Count(log.String(), "the enrolment token stays in secret pipeops/pipeops-agent"))
 	assert.Contains(t, log.String(), "kubectl -n pipeops patch secret pipeops-agent")
 	examine := func(c config.Config) doctor.Finding {
