@@ -33,22 +33,15 @@ const Screenshots = "PIPEOPS_TEST_SCREENSHOTS"
 // patience is how long a page may take on a busy machine.
 const patience = 2 * time.Minute
 
-// tries is how often a page is loaded.
-const tries = 4
-
 // nowhere is a proxy that is not there: what goes to it, goes nowhere.
 const nowhere = "http://127.0.0.1:1"
 
 // Browser is a Chromium that sends its requests to loopback alone. It fails the test at the first
 // message in a page's console, such as a violation of the Content-Security-Policy.
 type Browser struct {
-	t             *testing.T
-	browser       context.Context //nolint:containedctx // chromedp keeps the browser in it
-	ctx           context.Context //nolint:containedctx // and the tab in this one
-	width, height int64           // of the screen; zero for Chromium's own
-	dark          bool
-	console       console
-	hearing       sync.WaitGroup
+	t       *testing.T
+	ctx     context.Context //nolint:containedctx // chromedp keeps the browser in it
+	console console
 }
 
 // Open starts a Chromium for the time of a test.
@@ -67,22 +60,23 @@ func Open(t *testing.T, more ...chromedp.ExecAllocatorOption) *Browser {
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(stop)
-	b := &Browser{t: t, browser: ctx, ctx: ctx}
+	b := &Browser{t: t, ctx: ctx}
 	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate("about:blank"))) // the browser ends with this context
-	t.Cleanup(func() {
-		b.hearing.Wait()
-		for _, wrong := range b.console.wrong() {
-			t.Errorf("the console says: %s", wrong)
-		}
-	})
+	var hearing sync.WaitGroup
+	t.Cleanup(hearing.Wait)
 	t.Cleanup(stop)
-	b.hearing.Go(func() { b.hear(ctx) })
+	hearing.Go(b.hear)
 	return b
 }
 
-// hear takes down what pages should not do. A page that the server refuses is no mistake.
-func (b *Browser) hear(ctx context.Context) {
-	for m, err := range chromedp.Console(ctx) {
+// hear fails the test for what a page should not do. A page that the server refuses is no mistake.
+func (b *Browser) hear() {
+	defer func() {
+		for _, wrong := range b.console.wrong() {
+			b.t.Errorf("the console says: %s", wrong)
+		}
+	}()
+	for m, err := range chromedp.Console(b.ctx) {
 		if err != nil {
 			return
 		}
@@ -109,37 +103,23 @@ func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
 	require.NoError(b.t, chromedp.Do(ctx, actions...))
 }
 
-// renew opens another tab, in which pages look the same.
-func (b *Browser) renew() {
-	b.t.Helper()
-	ctx, stop := chromedp.NewContext(b.browser)
-	b.t.Cleanup(stop)
-	b.ctx = ctx
-	b.Do(chromedp.Navigate("about:blank"))
-	b.hearing.Go(func() { b.hear(ctx) })
-	if b.width > 0 {
-		b.Resize(b.width, b.height)
-	}
-	b.Dark(b.dark)
-}
-
-// Visit loads a page and waits for an element. It tries again in another tab: Chromium drops
-// requests when networks of other tests come or go, and some tabs answer no search of their DOM.
+// Visit loads a page and waits for an element. It tries again: Chromium drops requests when
+// networks of other tests come or go.
 func (b *Browser) Visit(url, element string) {
 	b.t.Helper()
-	for try := 1; ; try++ {
-		ctx, cancel := context.WithTimeout(b.ctx, patience/tries)
-		err := chromedp.Do(ctx, chromedp.Navigate(url), chromedp.WaitVisible(element))
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	var err error
+	for ctx.Err() == nil {
+		once, cancel := context.WithTimeout(ctx, patience/4)
+		err = chromedp.Do(once, chromedp.Navigate(url), chromedp.WaitVisible(element))
 		cancel()
 		if err == nil {
 			return
 		}
-		if try == tries {
-			require.NoError(b.t, err, url)
-		}
 		b.t.Logf("%s: %v", url, err)
-		b.renew()
 	}
+	require.NoError(b.t, err, url)
 }
 
 // Follow clicks what leads to another page, and waits for that.
@@ -164,14 +144,12 @@ func Get[T any](b *Browser, action chromedp.Action[T]) T {
 // Resize sets the window's size.
 func (b *Browser) Resize(width, height int64) {
 	b.t.Helper()
-	b.width, b.height = width, height
 	b.Do(chromedp.EmulateViewport(width, height))
 }
 
 // Dark sets whether the person prefers dark pages.
 func (b *Browser) Dark(dark bool) {
 	b.t.Helper()
-	b.dark = dark
 	scheme := "light"
 	if dark {
 		scheme = "dark"
