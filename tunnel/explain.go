@@ -39,7 +39,7 @@ func (e explainer) wrap(op string, err error, action string) *Error {
 	return &Error{Op: op, Where: e.where, Action: action, Err: err}
 }
 
-// connect explains why there is no connection.
+// connect explains why connecting failed.
 func (e explainer) connect(err error) error {
 	var already *Error
 	if errors.As(err, &already) {
@@ -66,7 +66,7 @@ func (e explainer) connectFailure(err error) *Error {
 	}
 }
 
-// login explains why frpc was not let in.
+// login explains why the server refused frpc.
 func (e explainer) login(err error) error {
 	if refusal, ok := link.ParseRefusal(err.Error()); ok {
 		explained := e.wrap(opLogIn, errors.New(refusal.Reason), actWait)

@@ -17,6 +17,10 @@ type Commands struct {
 	Named func() string
 	// Missing returns the program's error for a context that does not exist.
 	Missing func(error) error
+	// Holder returns the Runner or operator, and the control plane, that a credentials file names.
+	Holder func(path string) (name, controlPlane string, err error)
+	// Defaults reports that a context also has a default agent and namespace: a Runner's.
+	Defaults bool
 	// Say prints hints for people.
 	Say func(format string, args ...any)
 }

@@ -51,13 +51,13 @@ func TestRoutesAreKeptListedAndAnnounced(t *testing.T) {
 	api.TLS = true
 	news := tell(shop, web, api)
 	require.Equal(t, []announce.Type{announce.AgentUpdated}, typesOf(news))
-	told, err := news[0].Agent()
+	announced, err := news[0].Agent()
 	require.NoError(t, err)
-	assert.Equal(t, []string{"a.example.com", "b.example.com"}, told.Hosts)
-	require.NoError(t, told.Validate())
+	assert.Equal(t, []string{"a.example.com", "b.example.com"}, announced.Hosts)
+	require.NoError(t, announced.Validate())
 	shown, err := p.admin.Agents.Get(t.Context(), "shop", 0)
 	require.NoError(t, err)
-	assert.Equal(t, told.Hosts, shown.Agent.Hosts)
+	assert.Equal(t, announced.Hosts, shown.Agent.Hosts)
 
 	web.Ready, web.Reason = false, "no pod is ready"
 	assert.Empty(t, tell(shop, web, api), "the hosts are the same")
@@ -73,7 +73,7 @@ func TestRoutesAreKeptListedAndAnnounced(t *testing.T) {
 		var body struct{ Agents []announce.Agent }
 		require.NoError(t, json.NewDecoder(resp.Body).Decode(&body))
 		require.Len(t, body.Agents, 1)
-		assert.Equal(t, told.Hosts, body.Agents[0].Hosts, "a Runner starts with what it would have heard")
+		assert.Equal(t, announced.Hosts, body.Agents[0].Hosts, "a Runner starts with what it would have heard")
 	})
 	assert.Equal(t, []announce.Type{announce.AgentUpdated}, typesOf(tell(shop)), "they are gone")
 	assert.Empty(t, p.routes(""))

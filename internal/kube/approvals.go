@@ -203,7 +203,7 @@ func decodeWaiting(r *appsv1.ControllerRevision) (waiting, error) {
 	if text, there := r.Annotations[objectmeta.Approved]; there {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return waiting{}, fmt.Errorf("ControllerRevision %s has an annotation %s that is no time: %w", r.Name, objectmeta.Approved, err)
+			return waiting{}, fmt.Errorf("ControllerRevision %s: annotation %s is not a time: %w", r.Name, objectmeta.Approved, err)
 		}
 		w.Approved = &at
 	}

@@ -34,7 +34,7 @@ type ChartPoint struct {
 	X, Width float64
 }
 
-// Empty reports whether there is no value at all.
+// Empty reports whether the series has no values.
 func (c Chart) Empty() bool { return len(c.Points) == 0 }
 
 // NewChart draws values that follow each other by step; nil is a missing one. Text returns a value

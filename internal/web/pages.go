@@ -158,6 +158,11 @@ func (p *Pages) Error(w http.ResponseWriter, r *http.Request, err error) {
 	p.Render(w, r, shown.Status, "problem", Page{Title: title, Data: shown})
 }
 
+// NotFound returns the error for a page that does not exist.
+func NotFound() error {
+	return problem.Errorf(problem.NotFound, "choose a page in the navigation", "the page does not exist")
+}
+
 // ProblemOf returns any error as a problem.
 func ProblemOf(err error) *problem.Error {
 	var p *problem.Error

@@ -70,7 +70,7 @@ func eventsReference(t *testing.T) string {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.kind, linked(dataOf(k.kind).Name()), k.summary)
 	}
 	b.WriteString("\n## Envelope\n\nCloudEvents 1.0 in structured JSON, content type `" + announce.ContentType + "`.\n\n")
-	tableOfFields(&b, envelope("TYPE", object{"$ref": "#/components/schemas/data"}), nil)
+	tableOfFields(&b, envelope("TYPE", object{"$ref": "#/components/schemas/data", "description": "The data of the type."}), nil)
 	schemas := schemasOf(doc)
 	data := []string{"Agent", "AppEvent", "RouteEvent", "AlertEvent"}
 	others := slices.DeleteFunc(slices.Sorted(maps.Keys(schemas)), func(name string) bool { return slices.Contains(data, name) })

@@ -218,7 +218,7 @@ func TestDashboardQueriesAreValid(t *testing.T) {
 
 //go:generate go test . -run TestEveryMetricIsInTheDocumentation -update
 
-var update = flag.Bool("update", false, "write the tables of metrics anew")
+var update = flag.Bool("update", false, "rewrite the tables of metrics")
 
 // TestEveryMetricIsInTheDocumentation as it is declared: the tables are these.
 func TestEveryMetricIsInTheDocumentation(t *testing.T) {

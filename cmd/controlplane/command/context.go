@@ -2,7 +2,6 @@ package command
 
 import (
 	"errors"
-	"io"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -15,94 +14,13 @@ import (
 func newContext(a *app) *cobra.Command {
 	shared := contextfile.Commands{
 		Kind: contextfile.Operator, Named: a.operator.Context, Say: a.say, Missing: func(err error) error { return err },
+		Holder: func(path string) (name, controlPlane string, err error) {
+			c, err := operators.LoadCredentials(path)
+			return c.Operator, c.ControlPlane, err
+		},
 	}
 	return cli.Group("context", "Manage contexts: operators' credentials, by name",
-		newContextList(a), shared.Use(), newContextGet(a, shared), newContextSet(a), shared.Delete())
-}
-
-// contextView is a context as it is shown. Error says why its credentials cannot be read.
-type contextView struct {
-	contextfile.Context
-	Current      bool   `json:"current"`
-	Operator     string `json:"operator,omitempty"`
-	ControlPlane string `json:"controlPlane,omitempty"`
-	Error        string `json:"error,omitempty"`
-}
-
-func viewContext(file *contextfile.File, c contextfile.Context) contextView {
-	v := contextView{Context: c, Current: c.Name == file.CurrentContext}
-	creds, err := operators.LoadCredentials(c.Credentials)
-	if err != nil {
-		v.Error = err.Error()
-	}
-	v.Operator, v.ControlPlane = creds.Operator, creds.ControlPlane
-	return v
-}
-
-func newContextList(a *app) *cobra.Command {
-	var out cli.Output
-	cmd := &cobra.Command{
-		Use: "list", Short: "List the contexts",
-		Example: "  pipeops-controlplane context list",
-		Args:    cli.ExactArgs(),
-		RunE: func(*cobra.Command, []string) error {
-			file, err := contextfile.Operator.Load()
-			if err != nil {
-				return cli.Usage(err)
-			}
-			if a.none(out, len(file.Contexts), "there are none; create one with `pipeops-controlplane login FILE`") {
-				return nil
-			}
-			views := make([]contextView, len(file.Contexts))
-			for i, c := range file.Contexts {
-				views[i] = viewContext(file, c)
-			}
-			return out.Write(a.out, listOf(views), func(w io.Writer) { contextTable(w, views) })
-		},
-	}
-	out.AddList(cmd)
-	return cmd
-}
-
-func contextTable(w io.Writer, views []contextView) {
-	cli.Row(w, "CURRENT", "NAME", "OPERATOR", "CONTROL PLANE", "CREDENTIALS")
-	for _, v := range views {
-		mark := ""
-		if v.Current {
-			mark = "*"
-		}
-		cli.Row(w, mark, v.Name, v.Operator, v.ControlPlane, v.Credentials)
-	}
-}
-
-func newContextGet(a *app, shared contextfile.Commands) *cobra.Command {
-	var out cli.Output
-	cmd := &cobra.Command{
-		Use: "get [NAME]", Short: "Show a context: by default, the current one",
-		Example: "  pipeops-controlplane context get\n  pipeops-controlplane context get staging -o json",
-		Args:    cli.RangeArgs(0, "NAME"), ValidArgsFunction: shared.Complete,
-		RunE: func(_ *cobra.Command, args []string) error {
-			file, c, err := shared.Load(args)
-			if err != nil {
-				return err
-			}
-			v := viewContext(file, *c)
-			return out.Write(a.out, v, func(w io.Writer) { showContext(w, v) })
-		},
-	}
-	out.Add(cmd)
-	return cmd
-}
-
-func showContext(w io.Writer, v contextView) {
-	cli.Row(w, "Name:", v.Name)
-	cli.Row(w, "Current:", v.Current)
-	cli.Row(w, "Operator:", v.Operator)
-	cli.Row(w, "Control plane:", v.ControlPlane)
-	cli.Row(w, "Credentials:", v.Credentials)
-	if v.Error != "" {
-		cli.Row(w, "Error:", v.Error)
-	}
+		shared.List(), shared.Use(), shared.Get(), newContextSet(a), shared.Delete())
 }
 
 func newContextSet(a *app) *cobra.Command {

@@ -50,11 +50,11 @@ func (d Directory) Write(ctx context.Context, tx *store.Tx, kind announce.Type, 
 	if err != nil {
 		return err
 	}
-	told := d.Announced(a)
-	if told.Hosts, err = tx.HostsOf(ctx, a.ID, announce.MaxHosts); err != nil {
+	announced := d.Announced(a)
+	if announced.Hosts, err = tx.HostsOf(ctx, a.ID, announce.MaxHosts); err != nil {
 		return err
 	}
-	event, err := announce.NewAgentEvent(kind, EventSource, told, n, at)
+	event, err := announce.NewAgentEvent(kind, EventSource, announced, n, at)
 	if err != nil {
 		return err
 	}

@@ -57,9 +57,9 @@ func (v *View) Snapshot(ctx context.Context, runner string) ([]announce.Agent, e
 			continue
 		}
 		v.seen(&a)
-		told := v.directory.Announced(a)
-		told.Hosts = hosts[a.ID]
-		list = append(list, told)
+		announced := v.directory.Announced(a)
+		announced.Hosts = hosts[a.ID]
+		list = append(list, announced)
 	}
 	return v.visible(ctx, runner, list)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
-// noteChecks writes what an agent's own checks found, if that has changed. Runners are told nothing
-// of it: it concerns those who look after the agent.
+// noteChecks stores the findings of an agent's own checks if they changed. It announces nothing to
+// Runners: the findings are for operators.
 func (r *Fleet) noteChecks(ctx context.Context, a store.Agent, reported *controlapi.Checks) error {
 	if reported == nil {
 		return nil // a leader that has not looked yet

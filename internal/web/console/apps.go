@@ -54,7 +54,7 @@ func (c *Console) appLive(w http.ResponseWriter, r *http.Request) error {
 func (c *Console) readApp(key operatorapi.AppKey) func(context.Context) (appData, error) {
 	return func(ctx context.Context) (appData, error) {
 		if key.Namespace == "" || key.App == "" {
-			return appData{}, notFound()
+			return appData{}, web.NotFound()
 		}
 		found, err := operatorapi.GetApp.Do(ctx, c.opts.API, operatorapi.GetAppInput{AppKey: key})
 		return appData{

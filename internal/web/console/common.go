@@ -8,17 +8,12 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 )
 
 // readTimeout bounds what one page reads.
 const readTimeout = 30 * time.Second
-
-func notFound() error {
-	return problem.Errorf(problem.NotFound, "choose a page in the navigation", "there is no such page")
-}
 
 // visitor returns the operator who has signed in. The zero value, which has no right, is for a
 // request without a session.

@@ -128,6 +128,6 @@ func (c *Console) routes() http.Handler {
 		mux.Handle("GET "+operatorapi.ConsolePath+path, c.pages.Handle(c.ask(change)))
 		mux.Handle("POST "+operatorapi.ConsolePath+path, c.pages.Handle(c.change(change)))
 	}
-	mux.Handle("/", c.pages.Handle(func(http.ResponseWriter, *http.Request) error { return notFound() }))
+	mux.Handle("/", c.pages.Handle(func(http.ResponseWriter, *http.Request) error { return web.NotFound() }))
 	return mux
 }

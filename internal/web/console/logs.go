@@ -32,7 +32,7 @@ func (c *Console) logs(w http.ResponseWriter, r *http.Request) error {
 	previous := r.URL.Query().Get("previous") == "true"
 	return show(c, w, r, "logs", page(r, "Log of "+key.App, "/console/", ""), func(ctx context.Context) (logsData, error) {
 		if key.Namespace == "" || key.App == "" {
-			return logsData{}, notFound()
+			return logsData{}, web.NotFound()
 		}
 		data, last := logsData{Key: key, Previous: previous}, c.opts.Now()
 		err := c.opts.Logs(ctx, operatorapi.AppLog{AppKey: key, LogOptions: runnerapi.LogOptions{Tail: logTail, Previous: previous}}, func(l runnerapi.LogLine) error {

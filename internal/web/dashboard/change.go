@@ -39,7 +39,7 @@ func (d *appPages) askChange(w http.ResponseWriter, r *http.Request) error {
 	key := keyOf(r)
 	act, known := actions[r.PathValue("action")]
 	if !known {
-		return notFound()
+		return web.NotFound()
 	}
 	a, err := d.cluster.store.Get(r.Context(), key)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *appPages) change(w http.ResponseWriter, r *http.Request) error {
 	key, name := keyOf(r), r.PathValue("action")
 	act, known := actions[name]
 	if !known {
-		return notFound()
+		return web.NotFound()
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()

@@ -132,6 +132,6 @@ func (d *Dashboard) routes() http.Handler {
 	for pattern, handler := range handlers {
 		mux.Handle(pattern, d.pages.Handle(handler))
 	}
-	mux.Handle("/", d.pages.Handle(func(http.ResponseWriter, *http.Request) error { return notFound() }))
+	mux.Handle("/", d.pages.Handle(func(http.ResponseWriter, *http.Request) error { return web.NotFound() }))
 	return mux
 }

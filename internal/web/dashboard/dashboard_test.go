@@ -209,7 +209,7 @@ func TestEveryPageOfAnEmptyCluster(t *testing.T) {
 		assert.NotContains(t, body, "ZgotmplZ", path)
 		assert.NotContains(t, body, "&lt;no value&gt;", path)
 	}
-	assert.Contains(t, r.get("/nowhere", http.StatusNotFound), "There is no such page")
+	assert.Contains(t, r.get("/nowhere", http.StatusNotFound), "The page does not exist")
 	assert.Contains(t, r.get("/apps/shop/nowhere", http.StatusNotFound), "There is no App shop/nowhere")
 	r.get("/apps/shop/nowhere/explode", http.StatusNotFound)
 }

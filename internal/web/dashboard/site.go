@@ -32,10 +32,6 @@ type site struct {
 	outages *outages
 }
 
-func notFound() error {
-	return problem.Errorf(problem.NotFound, "choose a page in the navigation", "there is no such page")
-}
-
 // done are the notices after a change, by the query that a redirect carries.
 var done = map[string]string{
 	"restart":  "The restart is under way. Pods are replaced a few at a time.",
@@ -90,8 +86,8 @@ func (v view[T]) show(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// unshown returns why a page is not shown. While the cluster is away, it says since when, and the
-// browser loads the page again: there is no stream to come back by.
+// unshown returns the error of a page that cannot be read. While the cluster is away, the error says
+// since when, and the browser reloads the page: without its first state, a page has no stream.
 func (d *site) unshown(w http.ResponseWriter, err error) error {
 	if !away(err) {
 		return err

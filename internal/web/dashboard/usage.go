@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strconv"
 	"sync"
@@ -118,6 +119,9 @@ func (h *histories) read(ctx context.Context, key runnerapi.Key, of span) (runne
 		return kept.history, kept.err
 	}
 	history, err := h.from(ctx, key, runnerapi.HistoryOptions{Since: of.since, Step: of.step})
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return history, err // the page was closed: others may succeed
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.kept[at] = keptHistory{now, history, err}

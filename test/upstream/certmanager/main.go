@@ -28,7 +28,7 @@ func main() {
 	name := filepath.Base(os.Args[0])
 	run, known := programs[name]
 	if !known {
-		fmt.Fprintf(os.Stderr, "%s is no program of cert-manager\n", name)
+		fmt.Fprintf(os.Stderr, "%s is not a program of cert-manager\n", name)
 		os.Exit(2)
 	}
 	logs.InitLogs()
