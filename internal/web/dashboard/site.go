@@ -86,8 +86,8 @@ func (v view[T]) show(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// unshown returns the error of a page that cannot be read. While the cluster is away, the error says
-// since when, and the browser reloads the page: without its first state, a page has no stream.
+// unshown returns the error of a page that cannot be read. While the cluster is away, the error
+// says since when, and the browser reloads the page: without its first state, a page has no stream.
 func (d *site) unshown(w http.ResponseWriter, err error) error {
 	if !away(err) {
 		return err
