@@ -133,7 +133,8 @@ func TestTheMomentIsRandomInTheSpread(t *testing.T) {
 			}
 		})
 	}
-	await.Until(t, "all have chosen", func() bool { return len(chosen.seen()) == agents })
+	// An agent that chose a moment soon has come again meanwhile, and has chosen another.
+	await.Until(t, "all have chosen", func() bool { return len(chosen.seen()) >= agents })
 	var quarters [4]int
 	for _, wait := range chosen.seen() {
 		if wait < 0 || wait >= spread {
