@@ -33,10 +33,7 @@ const Screenshots = "PIPEOPS_TEST_SCREENSHOTS"
 // patience is how long a page may take on a busy machine.
 const patience = 2 * time.Minute
 
-// nowhere is a proxy that is not there: what goes to it, goes nowhere.
-const nowhere = "http://127.0.0.1:1"
-
-// Browser is a Chromium that sends its requests to loopback alone. It fails the test at the first
+// Browser is a Chromium that reaches loopback alone. It fails the test at the first
 // message in a page's console, such as a violation of the Content-Security-Policy.
 type Browser struct {
 	t       *testing.T
@@ -54,14 +51,14 @@ func Open(t *testing.T, more ...chromedp.ExecAllocatorOption) *Browser {
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.WSURLReadTimeout(patience),
-		chromedp.Flag("proxy-server", nowhere), chromedp.Flag("proxy-bypass-list", "127.0.0.1"))
+		chromedp.ModifyCmdFunc(apart), chromedp.Flag("proxy-server", "socks5://"+gate), chromedp.Flag("proxy-bypass-list", "<-loopback>"))
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), append(opts, more...)...)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(stop)
 	b := &Browser{t: t, ctx: ctx}
 	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate("about:blank"))) // the browser ends with this context
+	openGate(t, chromedp.FromContext(ctx).Browser.Process().Pid)
 	var hearing sync.WaitGroup
 	t.Cleanup(hearing.Wait)
 	t.Cleanup(stop)
@@ -69,7 +66,7 @@ func Open(t *testing.T, more ...chromedp.ExecAllocatorOption) *Browser {
 	return b
 }
 
-// hear fails the test for what a page should not do. A page that the server refuses is no mistake.
+// hear fails the test for what a page should not do.
 func (b *Browser) hear() {
 	defer func() {
 		for _, wrong := range b.console.wrong() {
@@ -103,23 +100,10 @@ func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
 	require.NoError(b.t, chromedp.Do(ctx, actions...))
 }
 
-// Visit loads a page and waits for an element. It tries again: Chromium drops requests when
-// networks of other tests come or go.
+// Visit loads a page and waits for an element.
 func (b *Browser) Visit(url, element string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	var err error
-	for ctx.Err() == nil {
-		once, cancel := context.WithTimeout(ctx, patience/4)
-		err = chromedp.Do(once, chromedp.Navigate(url), chromedp.WaitVisible(element))
-		cancel()
-		if err == nil {
-			return
-		}
-		b.t.Logf("%s: %v", url, err)
-	}
-	require.NoError(b.t, err, url)
+	b.Do(chromedp.Navigate(url), chromedp.WaitVisible(element))
 }
 
 // Follow clicks what leads to another page, and waits for that.
