@@ -75,11 +75,11 @@ cover: ## `make test` and what it leaves out of the product's packages, with the
 t: ## One package as `make test` runs it: PKG=./internal/app RUN=TestScale
 	@$(if $(CLUSTER),PIPEOPS_TEST_CLUSTER=$(CLUSTER)) $(SUITE) package $(or $(PKG),$(error name a package: make t PKG=./internal/app)) $(if $(RUN),'$(RUN)')
 
-.PHONY: bench bench-short bench-apps bench-streams bench-tunnel bench-agents bench-gateway
-bench: ## Measure everything against its bounds: Apps, streams, tunnel, agents, gateway; some 45 minutes (docs/contributing/bench.md)
+.PHONY: bench bench-short bench-apps bench-streams bench-monitoring bench-tunnel bench-agents bench-gateway
+bench: ## Measure everything against its bounds: Apps, streams, monitoring, tunnel, agents, gateway; some 65 minutes (docs/contributing/bench.md)
 bench-short: ## Tunnel and agents, small and short, for working on what is measured: two minutes. `make bench-apps SHORT=yes` does another part so
 bench-short: export SHORT := yes
-bench: PARTS := apps streams tunnel agents gateway
+bench: PARTS := apps streams monitoring tunnel agents gateway
 bench-short: PARTS := tunnel agents gateway
 bench bench-short:
 	@$(if $(SHORT),,go run ./test/setup bench)
@@ -98,6 +98,11 @@ bench-streams: ## Of these followed logs, port-forwards and copies: some 15 minu
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/bench ./test/bench
 	@exec $(BIN)/bench streams $(if $(SHORT),-apps 2 -streams 10 -seconds 20 -bytes 67108864 -rounds 2 -inside 5,-out docs/bench -page docs/contributing/bench.md)
+bench-monitoring: ## Of these the memory of agent, Prometheus and Loki on a small machine: some 20 minutes
+	@go run ./test/setup bench-monitoring
+	@mkdir -p $(BIN)
+	@go build -trimpath -o $(BIN)/bench ./test/bench
+	@exec $(BIN)/bench monitoring $(if $(SHORT),-apps 2 -seconds 30,-out docs/bench -page docs/contributing/bench.md)
 bench-tunnel: ## Of these the tunnel beside its peers: some ten minutes
 bench-agents: ## Of these a control plane with 10 000 agents, and its console: some eight minutes
 bench-gateway: ## Of these the gateway beside direct connections and frp's HTTPS vhost: some three minutes

@@ -19,16 +19,25 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	measure := measureApps
-	if len(os.Args) > 1 && os.Args[1] == "streams" {
-		measure = measureStreams
-	}
-	err := measure(ctx)
+	err := measures()(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench: failed:", err)
 		os.Exit(1)
 	}
+}
+
+// measures returns what the first argument names: the agent beside many Apps unless it names another.
+func measures() func(context.Context) error {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case figures.Streams.Name:
+			return measureStreams
+		case figures.Monitoring.Name:
+			return measureMonitoring
+		}
+	}
+	return measureApps
 }
 
 // size is how much there is and how often it is measured.

@@ -101,6 +101,8 @@ type Program struct {
 	LDFlags string
 	// Module is the folder of another module than the repository's, from the top of that.
 	Module string
+	// Tags are build tags, with commas between.
+	Tags   string
 	Labels map[string]string
 }
 
@@ -136,7 +138,7 @@ func BuildProgram(ctx context.Context, program Program) (v1.Image, error) {
 	if program.Name == "" {
 		program.Name = path.Base(program.Package)
 	}
-	build := programs.Program{Package: program.Package, Name: program.Name, Version: program.Version, LDFlags: program.LDFlags, Module: program.Module}
+	build := programs.Program{Package: program.Package, Name: program.Name, Version: program.Version, LDFlags: program.LDFlags, Module: program.Module, Tags: program.Tags}
 	binary, err := build.Build(ctx)
 	if err != nil {
 		return nil, err

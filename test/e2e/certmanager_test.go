@@ -22,19 +22,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/upstream"
 )
 
-// certManagerComponents names the images that are made of the module, and the DNS server by which
-// the controller tries a challenge itself before the CA does.
-const certManagerComponents = `components:
-  cert-manager:
-    mode: always
-    values:
-      cert-manager:
-        image: {tag: %[1]s}
-        webhook: {image: {tag: %[1]s}}
-        cainjector: {image: {tag: %[1]s}}
-        acmesolver: {image: {tag: %[1]s}}
-        extraArgs: ["--acme-http01-solver-nameservers=%[2]s"]
-`
+// certManager names the images that are made of the module, and the DNS server by which the
+// controller tries a challenge itself before the CA does.
+func certManager(dns string) component {
+	image := map[string]any{"tag": upstream.CertManagerVersion}
+	return component{Mode: "always", Values: map[string]any{"cert-manager": map[string]any{
+		"image": image, "extraArgs": []string{"--acme-http01-solver-nameservers=" + dns},
+		"webhook": map[string]any{"image": image}, "cainjector": map[string]any{"image": image}, "acmesolver": map[string]any{"image": image},
+	}}}
+}
 
 // certManagerPolicy lets Apps name an issuer, as docs/cluster-owner/components.md has it.
 const certManagerPolicy = `rules:
@@ -51,7 +47,7 @@ func TestAnAppHasACertificateOfAnACMECA(t *testing.T) {
 	dns.Set(t, host, "A "+sys.Cluster.NodeIP())
 	load(t, upstream.CertManager...)
 	installTraefik(t)
-	installComponents(t, fmt.Sprintf(certManagerComponents, upstream.CertManagerVersion, dns.Address), "cert-manager")
+	installComponents(t, map[string]component{"cert-manager": certManager(dns.Address)})
 
 	await.Until(t, "component list shows cert-manager ready", func() bool {
 		return regexp.MustCompile(`cert-manager\s+ready`).MatchString(components(t.Context(), t, "list"))

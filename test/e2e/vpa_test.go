@@ -13,38 +13,26 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/test/monitoringtest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 	"github.com/pipeops/pipeops-vm-agent/test/upstream"
 )
 
-// vpaComponents name the image that is made of the module. The recommender looks often.
-const vpaComponents = `components:
-  vpa:
-    mode: always
-    values:
-      vertical-pod-autoscaler:
-        recommender:
-          image: {tag: "` + upstream.RecommenderVersion + `"}
-          extraArgs: [--recommender-interval=5s]
-  prometheus: {mode: always}
-`
+// eagerVPA names the image that is made of the module. The recommender looks often.
+var eagerVPA = component{Mode: "always", Values: map[string]any{"vertical-pod-autoscaler": map[string]any{"recommender": map[string]any{
+	"image": map[string]any{"tag": upstream.RecommenderVersion}, "extraArgs": []string{"--recommender-interval=5s"},
+}}}}
 
 // TestVPARecommendsBesideRightSizing: the agent applies what it finds right for an App, a
-// VerticalPodAutoscaler that is off recommends beside it, and a Runner sees both. The recommender
-// and kube-state-metrics are the real ones, from the real charts, and Prometheus is Debian's.
+// VerticalPodAutoscaler that is off recommends beside it, and a Runner sees both. The recommender,
+// kube-state-metrics and Prometheus are the real ones, from the real charts.
 func TestVPARecommendsBesideRightSizing(t *testing.T) {
 	suite.Release(t, "what VPA recommends, beside right-sizing")
-	monitoringtest.NeedPrograms(t)
 	const app = "sized"
-	load(t, upstream.Recommender, upstream.KubeStateMetrics)
-	installMonitoring(t, vpaComponents, "prometheus", "vpa")
+	load(t, upstream.Recommender)
+	load(t, upstream.Monitoring...)
+	installMonitoring(t, map[string]component{"prometheus": watchful(t), "vpa": eagerVPA})
 	removeApp(t, app)
 	pipeops(t, "deploy", agentName, app, "--image", image, "--port", "8080", "--replicas", "1", "--right-sizing", "apply", "--wait=2m")
-
-	nobody := monitoringtest.FreeAddress(t) // takes no alerts
-	prometheus := monitoringtest.StartPrometheusAt(t, sys.HostIP(), nobody, map[string]monitoringtest.Target{"monitoring": stateMetrics(t)})
-	standIn(t, "prometheus-server", "http", prometheus)
 
 	off := autoscaler(app)
 	require.NoError(t, sys.Kube.Apply(t.Context(), off))

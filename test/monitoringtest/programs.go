@@ -13,23 +13,14 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 // Values are those of the component prometheus, seen from the repository's root.
 const Values = "internal/components/values/prometheus.yaml"
 
-// NeedPrograms skips a test where Debian's Prometheus and Alertmanager are not installed.
-func NeedPrograms(t *testing.T) {
-	t.Helper()
-	for _, program := range []string{"prometheus", "prometheus-alertmanager"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip("Prometheus and Alertmanager are not installed: make test-all installs them")
-		}
-	}
-}
-
 // Jobs returns the scrape jobs of the component prometheus, by name, without what finds their
-// targets: Debian's Prometheus and promtool are built without Kubernetes.
+// targets in Kubernetes.
 func Jobs(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	var values struct{ ExtraScrapeConfigs string }
@@ -47,7 +38,7 @@ func Jobs(t *testing.T) map[string]map[string]any {
 	return all
 }
 
-// StartAlertmanager starts Debian's Alertmanager with the component's configuration, and returns
+// StartAlertmanager starts an Alertmanager with the component's configuration, and returns
 // its address. It sends alerts to the webhook, with the token in the file.
 func StartAlertmanager(t *testing.T, webhook, tokenFile string) string {
 	t.Helper()
@@ -62,7 +53,7 @@ func StartAlertmanager(t *testing.T, webhook, tokenFile string) string {
 	hook["url"] = webhook
 	hook["http_config"].(map[string]any)["authorization"].(map[string]any)["credentials_file"] = tokenFile
 	address := FreeAddress(t)
-	runs(t, "prometheus-alertmanager", address, "--config.file="+written(t, config), "--storage.path="+t.TempDir(),
+	runs(t, programs.Alertmanager, address, "--config.file="+written(t, config), "--storage.path="+t.TempDir(),
 		"--cluster.listen-address=", "--web.listen-address="+address)
 	return address
 }
@@ -73,17 +64,11 @@ type Target struct {
 	Labels  map[string]string
 }
 
-// StartPrometheus starts Debian's Prometheus with the component's jobs and rules, which do not wait
-// before they fire, and returns its address. The targets are those of the jobs by their names.
+// StartPrometheus starts a Prometheus with the component's jobs and rules, which do not wait before
+// they fire, and returns its address. The targets are those of the jobs by their names.
 func StartPrometheus(t *testing.T, alertmanager string, targets map[string]Target) string {
 	t.Helper()
-	return StartPrometheusAt(t, "127.0.0.1", alertmanager, targets)
-}
-
-// StartPrometheusAt is like StartPrometheus, at an address of this machine, and with more jobs.
-func StartPrometheusAt(t *testing.T, host, alertmanager string, targets map[string]Target, more ...any) string {
-	t.Helper()
-	list := more
+	var list []any
 	for name, job := range Jobs(t) {
 		if at, ok := targets[name]; ok {
 			job["static_configs"] = []any{map[string]any{"targets": []string{at.Address}, "labels": at.Labels}}
@@ -92,18 +77,18 @@ func StartPrometheusAt(t *testing.T, host, alertmanager string, targets map[stri
 	}
 	config := written(t, map[string]any{
 		"global":         map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-		"rule_files":     []string{written(t, rulesThatFireAtOnce(t))},
+		"rule_files":     []string{written(t, RulesThatFireAtOnce(t))},
 		"scrape_configs": list,
 		"alerting":       map[string]any{"alertmanagers": []any{map[string]any{"static_configs": []any{map[string]any{"targets": []string{alertmanager}}}}}},
 	})
-	address := freeAt(t, host)
-	runs(t, "prometheus", address, "--config.file="+config, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address)
+	address := FreeAddress(t)
+	runs(t, programs.Prometheus, address, "--config.file="+config, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address)
 	return address
 }
 
-// rulesThatFireAtOnce returns our alert rules but those about the control plane, which no
+// RulesThatFireAtOnce returns our alert rules but those about the control plane, which no
 // Prometheus of a cluster has.
-func rulesThatFireAtOnce(t *testing.T) any {
+func RulesThatFireAtOnce(t *testing.T) any {
 	t.Helper()
 	var file struct {
 		Groups []map[string]any `json:"groups"`
@@ -144,21 +129,19 @@ func written(t *testing.T, config any) (path string) {
 // FreeAddress returns an address on the loopback interface that nothing listens on.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
-	return freeAt(t, "127.0.0.1")
-}
-
-func freeAt(t *testing.T, host string) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
 
-// runs starts one of Debian's programs and waits until it is ready at its address.
-func runs(t *testing.T, program, address string, args ...string) {
+// runs starts a program and waits until it is ready at its address.
+func runs(t *testing.T, program programs.Program, address string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, args...)
+	file, err := program.Build(t.Context())
+	must(t, err)
+	name := filepath.Base(file)
+	cmd := exec.CommandContext(t.Context(), file, args...)
 	said, err := os.Create(filepath.Join(t.TempDir(), "said"))
 	must(t, err)
 	cmd.Stdout, cmd.Stderr = said, said
@@ -167,11 +150,11 @@ func runs(t *testing.T, program, address string, args ...string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if text, err := os.ReadFile(said.Name()); err == nil && t.Failed() {
-			t.Logf("%s: %s", program, text)
+			t.Logf("%s: %s", name, text)
 		}
 		_ = said.Close()
 	})
-	await.Until(t, program+" is ready", func() bool {
+	await.Until(t, name+" is ready", func() bool {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/-/ready", nil)
 		must(t, err)
 		resp, err := http.DefaultClient.Do(r)

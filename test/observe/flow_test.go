@@ -26,7 +26,6 @@ import (
 // App that exposes the agent's metrics raises no alert.
 func TestAnAppThatFailsBecomesAnEvent(t *testing.T) {
 	suite.Release(t, "alerts through a real Prometheus and Alertmanager")
-	monitoringtest.NeedPrograms(t)
 	const failing = `pipeops_agent_app_failing{namespace=%q,app="web",phase="Failed",cause="ImageNotFound"} 1` + "\n"
 	var well atomic.Bool
 	agents := metricsOf(t, func() string {

@@ -18,7 +18,6 @@ import (
 // that OpenCost, here a fake, names, and not OpenCost's own. OpenCost finds Apps by these series.
 func TestPodsLabelsAreThoseThatOpenCostExposes(t *testing.T) {
 	suite.Release(t, "scraping OpenCost by a real Prometheus")
-	monitoringtest.NeedPrograms(t)
 	fake := metricsOf(t, func() string {
 		return `kube_pod_labels{namespace="production",pod="web-1",label_pipeops_io_app="web"} 1` + "\n"
 	})

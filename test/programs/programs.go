@@ -59,7 +59,9 @@ var (
 	// Dex is an OpenID provider, with a main package of the test's own.
 	Dex = Program{Package: ".", Name: "dex", Module: "test/dex/program"}
 	// Promtool is without service discovery, which is most of it.
-	Promtool = Program{Package: "github.com/prometheus/prometheus/cmd/promtool", Module: "test/observe/tools", Tags: "remove_all_sd"}
+	Promtool     = Program{Package: "github.com/prometheus/prometheus/cmd/promtool", Module: "test/upstream/prometheus", Tags: "remove_all_sd"}
+	Prometheus   = Program{Package: "github.com/prometheus/prometheus/cmd/prometheus", Module: "test/upstream/prometheus", Tags: "remove_all_sd,enable_kubernetes_sd"}
+	Alertmanager = Program{Package: "github.com/prometheus/alertmanager/cmd/alertmanager", Module: "test/upstream/prometheus"}
 )
 
 // At returns the program as another version.

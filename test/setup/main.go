@@ -58,7 +58,7 @@ var (
 	// The documentation's site is made by it, with these flags.
 	hugo = compile{flags: []string{"-modfile=internal/tools/hugo/go.mod"}, patterns: []string{"tool"}}
 	// The alert rules' tests build it with these flags.
-	promtool = compile{dir: "test/observe/tools", flags: []string{"-tags=remove_all_sd"}, patterns: []string{"tool"}}
+	promtool = compile{dir: "test/upstream/prometheus", flags: []string{"-tags=remove_all_sd"}, patterns: []string{"github.com/prometheus/prometheus/cmd/promtool"}}
 	// The gateway's tests of HTTP/2 build it with these flags.
 	h2spec = compile{dir: "test/h2spec/tools", patterns: []string{"tool"}}
 	// The test of the Runner in TypeScript builds it with these flags.
@@ -86,6 +86,7 @@ func stepsFor(what string) []step {
 	getMachines := step{"get Debian 11, 12 and 13 for test machines, and one with OpenRC", goRun("./test/machine/cmd/rootfs", "bullseye", "bookworm", "trixie", "bookworm-openrc")}
 	getBrowser := step{"get Chromium", packages("chromium")}
 	getLanguages := step{"get what the Runners of examples/ need", packages("python3", "python3-pika", "node")}
+	compileUpstream := step{"compile Traefik, cert-manager, VPA's recommender, Prometheus and Loki (some minutes the first time)", goRun("./test/upstream/cmd/upstream")}
 	compileTests := step{"compile the tests", tests.run}
 	compileRaces := step{"compile the tests with the race detector", raced.run}
 	switch what {
@@ -95,11 +96,13 @@ func stepsFor(what string) []step {
 		}
 		return []step{compilePrograms, getCluster, getBroker}
 	case "bench":
-		return []step{compilePrograms, compilePeers, getSimulation, getBroker, getBrowser}
+		return []step{compilePrograms, compilePeers, getSimulation, getBroker, getBrowser, compileUpstream}
 	case "bench-apps":
 		return []step{compilePrograms, getSimulation, getBroker}
 	case "bench-streams":
 		return []step{compilePrograms, getCluster, getBroker}
+	case "bench-monitoring":
+		return []step{compilePrograms, getCluster, getBroker, compileUpstream}
 	case "bench-tunnel", "bench-gateway":
 		return []step{compilePeers}
 	case "bench-agents":
@@ -108,14 +111,13 @@ func stepsFor(what string) []step {
 		return []step{compilePrograms, getSimulation, getBroker, getPostgres}
 	case "test", "test-all":
 		getTools := step{"get what the tests and the documentation's examples use", packages("curl", "jq", "minisign", "openssl", "python3")}
-		getMonitoring := step{"get Prometheus and Alertmanager", packages("prometheus", "prometheus-alertmanager")}
 		steps := []step{
 			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run}, {"compile BuildKit", buildkit.run},
 			compileTests, compilePeerTests,
 		}
 		if what == "test-all" {
-			steps = append(steps, getMachines, getSimulation, getMonitoring, getBrowser, getLanguages, step{"compile h2spec", h2spec.run}, step{"compile esbuild", esbuild.run}, step{"compile dex", dex.run},
-				step{"compile Traefik, cert-manager, VPA's recommender and kube-state-metrics (some minutes the first time)", goRun("./test/upstream/cmd/upstream")},
+			steps = append(steps, getMachines, getSimulation, getBrowser, getLanguages, step{"compile h2spec", h2spec.run}, step{"compile esbuild", esbuild.run}, step{"compile dex", dex.run},
+				compileUpstream,
 				step{"compile Helm 3", helm3.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
 		}
 		return steps
@@ -129,7 +131,7 @@ func stepsFor(what string) []step {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	steps := stepsFor(strings.Join(args, " "))
 	if steps == nil {
-		return errors.New("say what for: `setup demo`, `setup test`, `setup test-all`, `setup bench` (or bench-apps, bench-streams, bench-tunnel, bench-agents, bench-gateway), `setup chaos` or `setup check`")
+		return errors.New("say what for: `setup demo`, `setup test`, `setup test-all`, `setup bench` (or bench-apps, bench-streams, bench-monitoring, bench-tunnel, bench-agents, bench-gateway), `setup chaos` or `setup check`")
 	}
 	for i, s := range steps {
 		fmt.Fprintf(out, "== setup %d/%d: %s\n", i+1, len(steps), s.title)

@@ -7,10 +7,12 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 // Program is a program whose image a cluster can have.
@@ -20,12 +22,19 @@ type Program struct {
 	prepare func(ctx context.Context) error
 }
 
+const prometheusModule = "test/upstream/prometheus"
+
 // The versions are those of the modules.
 const (
 	TraefikVersion          = "v3.7.13"
 	CertManagerVersion      = "v1.21.2"
 	RecommenderVersion      = "1.8.1"
 	KubeStateMetricsVersion = "v2.20.0"
+	PrometheusVersion       = "v3.14.0"
+	AlertmanagerVersion     = "v0.34.0"
+	NodeExporterVersion     = "v1.12.1"
+	ConfigReloaderVersion   = "v0.93.1"
+	LokiVersion             = "3.7.8"
 )
 
 // The images have the names that upstream's charts use, with the modules' versions.
@@ -45,7 +54,31 @@ var (
 		Module: "test/upstream/vpa", Package: "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender",
 		Ref: "registry.k8s.io/autoscaling/vpa-recommender:" + RecommenderVersion,
 	}}
-	// KubeStateMetrics makes metrics of objects. It is of the version that Prometheus' chart has.
+	// Prometheus keeps metrics and raises alerts. It and what follows are of the versions that its
+	// chart has.
+	Prometheus = Program{Program: cluster.Program{
+		Module: prometheusModule, Package: programs.Prometheus.Package, Tags: programs.Prometheus.Tags, Ref: "quay.io/prometheus/prometheus:" + PrometheusVersion,
+	}}
+	// Alertmanager sends alerts on.
+	Alertmanager = Program{Program: cluster.Program{
+		Module: prometheusModule, Package: programs.Alertmanager.Package, Ref: "quay.io/prometheus/alertmanager:" + AlertmanagerVersion,
+	}}
+	// NodeExporter makes metrics of a machine.
+	NodeExporter = Program{Program: cluster.Program{
+		Module: prometheusModule, Package: "github.com/prometheus/node_exporter", Ref: "quay.io/prometheus/node-exporter:" + NodeExporterVersion,
+	}}
+	// ConfigReloader has Prometheus read a changed configuration.
+	ConfigReloader = Program{Program: cluster.Program{
+		Module: prometheusModule, Package: "github.com/prometheus-operator/prometheus-operator/cmd/prometheus-config-reloader",
+		Ref: "quay.io/prometheus-operator/prometheus-config-reloader:" + ConfigReloaderVersion,
+	}}
+	// Monitoring are the programs of Prometheus' chart.
+	Monitoring = []Program{Prometheus, Alertmanager, NodeExporter, ConfigReloader, KubeStateMetrics}
+	// Loki keeps logs.
+	Loki = Program{Program: cluster.Program{
+		Module: "test/upstream/loki", Package: "github.com/grafana/loki/v3/cmd/loki", Ref: "docker.io/grafana/loki:" + LokiVersion,
+	}}
+	// KubeStateMetrics makes metrics of objects.
 	KubeStateMetrics = Program{Program: cluster.Program{
 		Module: "test/upstream/kubestatemetrics", Package: "k8s.io/kube-state-metrics/v2", Name: "kube-state-metrics",
 		Ref: "registry.k8s.io/kube-state-metrics/kube-state-metrics:" + KubeStateMetricsVersion,
@@ -60,7 +93,7 @@ func certManager(name string) Program {
 
 // All returns the programs.
 func All() []Program {
-	return append([]Program{Traefik, Recommender, KubeStateMetrics}, CertManager...)
+	return slices.Concat([]Program{Traefik, Recommender}, Monitoring, CertManager, []Program{Loki})
 }
 
 // Load compiles the program and loads its image into the cluster, under the name Ref.

@@ -21,7 +21,7 @@ type Part struct {
 }
 
 // Parts returns all parts.
-func Parts() []*Part { return []*Part{Apps, Streams, Tunnel, Agents, Gateway, Chaos} }
+func Parts() []*Part { return []*Part{Apps, Streams, Monitoring, Tunnel, Agents, Gateway, Chaos} }
 
 // JSON returns where the newest run is kept, below docs.
 func (p *Part) JSON() string { return path.Join("bench", p.file()) }

@@ -35,6 +35,7 @@ type report struct {
 	tests    int
 	jobs     []*job       // that have been started
 	ran      map[*job]int // tests of it that have ended
+	passed   map[*job]int // packages of it that have
 }
 
 // key names a package or a test. The same one may run in two jobs at a time.
@@ -58,7 +59,8 @@ type timing struct {
 func newReport(out io.Writer, known knowledge) *report {
 	return &report{
 		out: out, known: known, start: time.Now(), lastSay: time.Now(),
-		running: map[key]time.Time{}, output: map[key][]string{}, builds: map[string][]string{}, ran: map[*job]int{},
+		running: map[key]time.Time{}, output: map[key][]string{}, builds: map[string][]string{},
+		ran: map[*job]int{}, passed: map[*job]int{},
 	}
 }
 
@@ -137,6 +139,9 @@ func (r *report) end(e event, k key) {
 
 func (r *report) endPackage(e event, output []string) {
 	r.done++
+	if e.Action == "pass" {
+		r.passed[e.job]++
+	}
 	switch {
 	case e.Action == "fail":
 		r.say("FAIL  %s%s  %.1fs", e.job.label(), e.Package, e.Elapsed)

@@ -77,6 +77,13 @@ func TestAPatternThatMatchesNoTestIsAFailure(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestWhatAnInterruptKeptFromRunningIsNoPatternWithoutTests(t *testing.T) {
+	j := job{name: "outages", part: "outages", args: []string{"-run", "TestX"}, packages: []string{"m/a"}}
+	out, err := print(j, nil, `{"Action":"start","Package":"m/a"}`)
+	require.Error(t, err)
+	require.NotContains(t, out, "matches no test")
+}
+
 func TestFailedSaysHowToRunItAgain(t *testing.T) {
 	out, err := print(job{race: true, env: []string{"DATABASE=postgres"}}, nil,
 		`{"Action":"run","Package":"m/a","Test":"TestX"}`,

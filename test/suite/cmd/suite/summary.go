@@ -91,9 +91,10 @@ func (r *report) skips() (unexpected int) {
 }
 
 // empty fails the jobs whose pattern matched no test: their packages passed, and showed nothing.
+// What an interrupt kept from running is none of these.
 func (r *report) empty() {
 	for _, j := range r.jobs {
-		if j.selects() && r.ran[j] == 0 && !r.hasFailed(j) {
+		if j.selects() && r.passed[j] > 0 && r.ran[j] == 0 && !r.hasFailed(j) {
 			r.say("FAIL  %s%s: its pattern matches no test: %s", j.label(), j.name, strings.Join(j.args, " "))
 			r.failed = append(r.failed, failure{job: j, pkg: strings.Join(j.packages, " ")})
 		}
