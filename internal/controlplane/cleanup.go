@@ -7,26 +7,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
-
-// dropRevoked closes the tunnels of agents that another process revoked.
-func (c *ControlPlane) dropRevoked(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
-	defer cancel()
-	revoked, err := c.store.RevokedAgents(ctx)
-	if err != nil {
-		c.cfg.Log.Error().Err(err).Msg("cannot read which agents are revoked")
-		return
-	}
-	for _, id := range revoked {
-		if c.tunnel.Connected(id) {
-			c.cfg.Log.Info().Str("agent", id).Msg("agent was revoked: closing its tunnel")
-			c.tunnel.Disconnect(id)
-		}
-	}
-}
 
 const cleanEvery = time.Hour
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -223,4 +224,13 @@ func (c *Config) serverNames() []string {
 		names = append(names, u.Hostname())
 	}
 	return names
+}
+
+// servesHost reports whether a Host header is a name that our certificate is for.
+func (c *Config) servesHost(host string) bool {
+	name := host
+	if bare, _, err := net.SplitHostPort(host); err == nil {
+		name = bare
+	}
+	return slices.Contains(c.serverNames(), strings.ToLower(strings.Trim(name, "[]")))
 }

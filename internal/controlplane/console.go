@@ -3,11 +3,8 @@ package controlplane
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
@@ -36,20 +33,11 @@ func (c *ControlPlane) openConsole(s *store.Store) (err error) {
 			_, err := c.operators.ReadsApps(ctx)
 			return err
 		},
-		API: c.operators.Within(), Sessions: consoleSessions{c.authn}, Hosts: c.servesHost, Place: place, Version: c.cfg.Version, Now: c.cfg.Now,
+		API: c.operators.Within(), Sessions: consoleSessions{c.authn}, Hosts: c.cfg.servesHost, Place: place, Version: c.cfg.Version, Now: c.cfg.Now,
 		Watch: func(ctx context.Context, changed func()) error { return s.Watch(ctx, consoleLooks, changed) },
 	})
 	c.api.console = c.console
 	return err
-}
-
-// servesHost reports whether a Host header is a name that our certificate is for.
-func (c *ControlPlane) servesHost(host string) bool {
-	name := host
-	if bare, _, err := net.SplitHostPort(host); err == nil {
-		name = bare
-	}
-	return slices.Contains(c.cfg.serverNames(), strings.ToLower(strings.Trim(name, "[]")))
 }
 
 // consoleSessions keeps the sessions in the database, so that any of several control planes serves

@@ -25,7 +25,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
 // ControlPlane is a whole control plane in one process. New creates one, Run runs it.
@@ -44,7 +43,7 @@ type ControlPlane struct {
 	clones      *fleet.Clones
 	view        *directory.View
 	shared      *liveness.Shared // nil if there is only one control plane
-	tunnel      *server.Server
+	tunnels     *tunnels
 	api         *api
 	health      *health
 	refresher   *fleet.Refresher

@@ -91,10 +91,10 @@ func TestRevokingClosesTheTunnel(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	tun, _ := c.connect()
-	await.Until(t, "connected", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+	await.Until(t, "connected", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
 	_, err := p.admin.Agents.Revoke(t.Context(), "shop") // as the CLI does, beside serve
 	require.NoError(t, err)
-	await.Until(t, "the tunnel is closed", func() bool { return !p.tunnel.Connected(c.id.AgentID) })
+	await.Until(t, "the tunnel is closed", func() bool { return !p.tunnels.own.Connected(c.id.AgentID) })
 	await.Until(t, "and the agent knows that it is for good", func() bool { return tun.Status().Phase == tunnel.Refused })
 	_, err = p.throughEdge(c)
 	require.Error(t, err)

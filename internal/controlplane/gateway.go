@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"net"
 	"time"
 
@@ -17,12 +16,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
 // public has the parts of the gateway.
 type public struct {
+	domain   string
+	now      func() time.Time
 	store    *store.Store
+	metrics  *gateway.Metrics
 	table    *gateway.Table
 	follower *gateway.Follower
 	checker  *hosts.Checker
@@ -57,7 +58,7 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 	if lost > 0 {
 		c.cfg.Log.Warn().Int("files", lost).Msg("the gateway's key is missing in the data directory: certificates that it encrypted are removed, and obtained anew")
 	}
-	p := &public{store: c.store, table: gateway.NewTable(c.store, c.cfg.Now)}
+	p := &public{domain: cfg.Domain, now: c.cfg.Now, store: c.store, metrics: c.instruments.gateway, table: gateway.NewTable(c.store, c.cfg.Now)}
 	p.certs = newCertificates(&c.cfg, storage, p.table, c.listeners.https, c.listeners.http)
 	c.public = p
 	if err := p.certs.ReadFiles(ctx); err != nil {
@@ -73,8 +74,8 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 	log := c.cfg.Log.With().Str("part", "gateway").Logger()
 	names := directory.NewNames(c.store)
 	p.events = routes.NewEvents(c.store, p.table, c.cfg.Now, log)
-	p.keeper = gateway.NewKeeper(gateway.Keeper{Table: p.table, Ensure: p.certs.Ensure, Covered: p.certs.Covered, Failures: c.store, Metrics: c.instruments.gateway, Log: log})
-	p.follower = gateway.NewFollower(gateway.Follower{Table: p.table, Metrics: c.instruments.gateway, Log: log, Refreshed: func(ctx context.Context) {
+	p.keeper = gateway.NewKeeper(gateway.Keeper{Table: p.table, Ensure: p.certs.Ensure, Covered: p.certs.Covered, Failures: c.store, Metrics: p.metrics, Log: log})
+	p.follower = gateway.NewFollower(gateway.Follower{Table: p.table, Metrics: p.metrics, Log: log, Refreshed: func(ctx context.Context) {
 		names.Refresh(ctx)
 		if p.gateway != nil {
 			p.gateway.Follow()
@@ -86,14 +87,11 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 		Store: c.store, Resolver: resolver, Domain: cfg.Domain, Now: c.cfg.Now, Log: log, Changed: p.follower.Look,
 	})
 	if !cfg.Apart {
-		p.gateway = newGateway(&c.cfg, p, names, c.dialPublic, c.instruments.gateway, publicPort(&c.cfg, c.listeners.https), c.listeners.http3 != nil)
+		p.gateway = newGateway(&c.cfg, p, names, c.tunnels.dialPublic, publicPort(&c.cfg, c.listeners.https), c.listeners.http3 != nil)
 	}
 	c.health.public = p
 	c.routes.Certificate = p.certificate
-	c.routes.OnRoutes = func() {
-		p.checker.Look()
-		p.follower.Look()
-	}
+	c.routes.OnRoutes = p.look
 	return nil
 }
 
@@ -106,7 +104,7 @@ func publicPort(c *Config, https net.Listener) int {
 }
 
 // newGateway returns a gateway for what visitors reach at a port.
-func newGateway(c *Config, p *public, names *directory.Names, dial func(context.Context, string) (net.Conn, error), m *gateway.Metrics, at int, http3 bool) *gateway.Gateway {
+func newGateway(c *Config, p *public, names *directory.Names, dial func(context.Context, string) (net.Conn, error), at int, http3 bool) *gateway.Gateway {
 	log := c.Log.With().Str("part", "gateway").Logger()
 	p.modes = routes.NewModes(p.store, log)
 	cfg := gateway.Config{
@@ -114,7 +112,7 @@ func newGateway(c *Config, p *public, names *directory.Names, dial func(context.
 			Mode: c.Gateway.Mode, Allowed: c.Gateway.DirectAllow, Refused: c.Gateway.DirectDeny, Port: c.Gateway.DirectPort, Changed: p.modes.Look,
 		},
 		Table: p.table, Dial: dial, TLS: p.certs.TLS(), Challenge: p.certs.Challenge(), HTTPSPort: at,
-		HSTS: c.Gateway.HSTS, AccessLog: c.Gateway.AccessLog, AgentName: names.Of, Metrics: m, Tracer: c.Tracer, Log: log,
+		HSTS: c.Gateway.HSTS, AccessLog: c.Gateway.AccessLog, AgentName: names.Of, Metrics: p.metrics, Tracer: c.Tracer, Log: log,
 	}
 	if http3 {
 		cfg.HTTP3Port = at
@@ -146,16 +144,6 @@ func newCertificates(c *Config, storage *webcerts.Storage, table *gateway.Table,
 	return webcerts.New(made)
 }
 
-// dialPublic opens a stream of public traffic to an agent, at whichever control plane has its
-// tunnel.
-func (c *ControlPlane) dialPublic(ctx context.Context, agentID string) (net.Conn, error) {
-	conn, err := c.tunnel.DialPublic(ctx, agentID)
-	if c.peers == nil || !errors.Is(err, server.ErrNotConnected) {
-		return conn, err
-	}
-	return c.peers.DialPublic(ctx, agentID)
-}
-
 // serveGateway runs the gateway, if there is one.
 func (c *ControlPlane) serveGateway(ctx context.Context, group *errgroup.Group) {
 	p := c.public
@@ -163,7 +151,7 @@ func (c *ControlPlane) serveGateway(ctx context.Context, group *errgroup.Group) 
 		return
 	}
 	group.Go(func() error { return p.follower.Run(ctx) })
-	group.Go(func() error { return c.watchPublicHealth(ctx) })
+	group.Go(func() error { return p.watchHealth(ctx) })
 	group.Go(func() error { return c.leader.While(ctx, p.checker.Run) })
 	group.Go(func() error { return c.leader.While(ctx, p.events.Run) })
 	if c.cfg.Gateway.Apart {
@@ -185,6 +173,14 @@ func (p *public) serve(ctx context.Context, group *errgroup.Group, https, http n
 	}
 }
 
+// look is called when routes have changed. It does nothing if there is no gateway.
+func (p *public) look() {
+	if p != nil {
+		p.follower.Look()
+		p.checker.Look()
+	}
+}
+
 // readFiles reads the operator's certificate again when it changes.
 func (p *public) readFiles(ctx context.Context, log zerolog.Logger) error {
 	tick := time.NewTicker(certificateCheck)
@@ -198,13 +194,5 @@ func (p *public) readFiles(ctx context.Context, log zerolog.Logger) error {
 		if err := p.certs.ReadFiles(ctx); err != nil {
 			log.Error().Err(err).Msg("the gateway goes on with the certificate that it has")
 		}
-	}
-}
-
-// lookAtRoutes is called when another process has changed the database.
-func (c *ControlPlane) lookAtRoutes() {
-	if c.public != nil {
-		c.public.follower.Look()
-		c.public.checker.Look()
 	}
 }

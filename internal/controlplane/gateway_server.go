@@ -85,7 +85,6 @@ type GatewayServer struct {
 	storage *webcerts.Storage
 	link    *peerlink.Client
 	public  *public
-	metrics *gateway.Metrics
 	ports   *metrics.Ports
 
 	https, http, health net.Listener
@@ -129,15 +128,14 @@ func (g *GatewayServer) open(ctx context.Context, cfg GatewayServerConfig) error
 	}
 	g.health = g.cfg.limited("health", health)
 	registry := metrics.NewRegistry(metricsNamespace, cfg.Version)
-	g.metrics = gateway.NewMetrics(registry, metricsNamespace)
 	if g.ports, err = metrics.Open(ctx, metrics.PortsConfig{Metrics: cfg.MetricsListen, MetricsName: flagMetrics, Gatherer: registry, Log: cfg.Log}); err != nil {
 		return err
 	}
-	return g.assemble(ctx)
+	return g.assemble(ctx, gateway.NewMetrics(registry, metricsNamespace))
 }
 
-func (g *GatewayServer) assemble(ctx context.Context) error {
-	p := &public{store: g.store, table: gateway.NewTable(g.store, g.cfg.Now)}
+func (g *GatewayServer) assemble(ctx context.Context, m *gateway.Metrics) error {
+	p := &public{store: g.store, metrics: m, table: gateway.NewTable(g.store, g.cfg.Now)}
 	g.public = p
 	p.certs = newCertificates(&g.cfg, g.storage, p.table, g.https, g.http)
 	if err := p.certs.ReadFiles(ctx); err != nil {
@@ -145,14 +143,14 @@ func (g *GatewayServer) assemble(ctx context.Context) error {
 	}
 	log := g.cfg.Log.With().Str("part", "gateway").Logger()
 	names := directory.NewNames(g.store)
-	p.keeper = gateway.NewKeeper(gateway.Keeper{Table: p.table, Ensure: p.certs.Ensure, Covered: p.certs.Covered, Failures: g.store, Metrics: g.metrics, Log: log})
-	p.follower = gateway.NewFollower(gateway.Follower{Table: p.table, Metrics: g.metrics, Log: log, Refreshed: func(ctx context.Context) {
+	p.keeper = gateway.NewKeeper(gateway.Keeper{Table: p.table, Ensure: p.certs.Ensure, Covered: p.certs.Covered, Failures: g.store, Metrics: m, Log: log})
+	p.follower = gateway.NewFollower(gateway.Follower{Table: p.table, Metrics: m, Log: log, Refreshed: func(ctx context.Context) {
 		names.Refresh(ctx)
 		p.gateway.Follow()
 		p.keeper.Look()
 	}})
 	dialer := peers.NewDialer(g.store, g.link)
-	p.gateway = newGateway(&g.cfg, p, names, dialer.DialPublic, g.metrics, publicPort(&g.cfg, g.https), g.http3 != nil)
+	p.gateway = newGateway(&g.cfg, p, names, dialer.DialPublic, publicPort(&g.cfg, g.https), g.http3 != nil)
 	return nil
 }
 

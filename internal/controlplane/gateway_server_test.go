@@ -165,7 +165,7 @@ func TestRestartsInTurnLoseNoRequest(t *testing.T) {
 		for _, m := range planes {
 			await.Until(t, "the agent's tunnel is there", func() bool {
 				at, err := m.store.PeersOf(t.Context(), agent.id.AgentID)
-				return err == nil && len(at) == len(planes) && m.tunnel.Connected(agent.id.AgentID)
+				return err == nil && len(at) == len(planes) && m.tunnels.own.Connected(agent.id.AgentID)
 			})
 		}
 	}

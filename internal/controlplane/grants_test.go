@@ -179,7 +179,7 @@ func (c *cluster) serveRefreshes() *refreshable {
 			})})
 	}()
 	c.t.Cleanup(func() { cancel(); assert.NoError(c.t, await.Receive(c.t, done, "the end of the Runner API")) })
-	await.Until(c.t, "the agent is online", func() bool { return c.p.tunnel.Connected(c.id.AgentID) })
+	await.Until(c.t, "the agent is online", func() bool { return c.p.tunnels.own.Connected(c.id.AgentID) })
 	return n
 }
 

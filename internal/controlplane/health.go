@@ -185,11 +185,3 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // the peer is gone if this fails
 }
-
-// DeadLetters returns how many dead letters wait for the operator, if that is known.
-func (c *ControlPlane) DeadLetters() (n int, known bool) {
-	return c.broker.DeadLetters()
-}
-
-// Outbox returns the state of announcing, for metrics.
-func (c *ControlPlane) Outbox(ctx context.Context) (outbox.Stats, error) { return c.outbox.Stats(ctx) }

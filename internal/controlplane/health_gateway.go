@@ -35,12 +35,12 @@ type finding struct {
 	text string
 }
 
-// watchPublicHealth looks until the context ends.
-func (c *ControlPlane) watchPublicHealth(ctx context.Context) error {
+// watchHealth looks until the context ends.
+func (p *public) watchHealth(ctx context.Context) error {
 	tick := time.NewTicker(publicHealthEvery)
 	defer tick.Stop()
 	for {
-		c.lookAtPublicHealth(ctx)
+		p.lookAtHealth(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -49,17 +49,16 @@ func (c *ControlPlane) watchPublicHealth(ctx context.Context) error {
 	}
 }
 
-func (c *ControlPlane) lookAtPublicHealth(ctx context.Context) {
-	p := c.public
-	p.health.domain.Store(domainHealth(ctx, p.resolver, c.cfg.Gateway.Domain))
+func (p *public) lookAtHealth(ctx context.Context) {
+	p.health.domain.Store(domainHealth(ctx, p.resolver, p.domain))
 	found, missing := certificateHealth(ctx, p.table, p.certificate)
 	p.health.certificates.Store(found)
-	c.instruments.gateway.ObserveCertificates(missing, p.certs.Ends(p.table.Hosts()))
+	p.metrics.ObserveCertificates(missing, p.certs.Ends(p.table.Hosts()))
 	limited, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
-	if f, named, unproven, err := proofHealth(limited, c.store, c.cfg.Now()); err == nil {
+	if f, named, unproven, err := proofHealth(limited, p.store, p.now()); err == nil {
 		p.health.proofs.Store(f)
-		c.instruments.gateway.ObserveClaims(named, unproven)
+		p.metrics.ObserveClaims(named, unproven)
 	}
 }
 

@@ -29,7 +29,7 @@ func hurried(t *testing.T, p *plane) (*limit.Listener, hostile.Target) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	limited := limit.Listen(ln, limit.Config{Handshakes: 100})
-	s := p.api.apiServer(p.tunnel.Websockets(t.Context()))
+	s := p.api.apiServer(p.tunnels.own.Websockets(t.Context()))
 	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = time.Second, 2*time.Second, 2*time.Second, 2*time.Second
 	served := make(chan error, 1)
 	go func() { served <- s.ServeTLS(limited, "", "") }()
@@ -116,7 +116,7 @@ func TestFailuresAreCountedByAddress(t *testing.T) {
 	limits.failures = limit.NewFailures(3, 1, nil)
 	now := time.Now()
 	limits.now = func() time.Time { return now }
-	handler := limits.wrap(p.api.handler(p.tunnel.Websockets(t.Context())))
+	handler := limits.wrap(p.api.handler(p.tunnels.own.Websockets(t.Context())))
 	ask := func(from string, cs *tls.ConnectionState) *http.Response {
 		return answer(t, handler, from, cs, "POST", "/v1/tokens/check", "Authorization", "Bearer nonsense")
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peerlink"
 )
 
 // Addrs are the addresses on which a control plane listens.
@@ -34,6 +35,27 @@ func listen(ctx context.Context, cfg *Config) (l listeners, err error) {
 		*want.to = cfg.limited(want.name, ln)
 	}
 	return l, nil
+}
+
+// listenPeer opens the port for other control planes, if there may be any.
+func (l *listeners) listenPeer(ctx context.Context, cfg *Config) error {
+	if !cfg.data().Shared() {
+		return nil
+	}
+	ln, err := (&net.ListenConfig{KeepAliveConfig: peerlink.KeepAlive()}).Listen(ctx, "tcp", cfg.PeerListen)
+	if err != nil {
+		return fmt.Errorf("--peer-listen: %w; free the port or choose another with --peer-listen", err)
+	}
+	l.peer = cfg.limited(listenerPeer, ln)
+	if cfg.AdvertisePeer != "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(ln.Addr().String())
+	if ip := net.ParseIP(host); err != nil || ip == nil || ip.IsUnspecified() {
+		return errors.New("--advertise-peer: is missing; name host:port at which the other control planes reach this one, for example 10.0.0.4:8445")
+	}
+	cfg.AdvertisePeer = ln.Addr().String()
+	return nil
 }
 
 // Addrs returns the addresses on which the control plane listens.

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net/http"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
 func open(ctx context.Context, cfg Config) (*ControlPlane, error) {
@@ -59,7 +57,7 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if c.listeners, err = listen(ctx, &c.cfg); err != nil {
 		return err
 	}
-	if err := c.listenPeers(ctx); err != nil {
+	if err := c.listeners.listenPeer(ctx, &c.cfg); err != nil {
 		return err
 	}
 	c.cfg.advertise(c.listeners.api.Addr(), c.listeners.tunnel.Addr(), c.listeners.edge.Addr())
@@ -129,18 +127,18 @@ func (c *ControlPlane) assemble(seal []byte) error {
 		return err
 	}
 	c.api = newAPI(&c.cfg, c.authn, c.view, c.certificate, c.instruments, backend{c.enrolment, c.fleet, c.routes})
-	if c.tunnel, err = c.newTunnel(); err != nil {
+	if c.tunnels, err = c.newTunnels(); err != nil {
 		return err
 	}
-	c.refresher = fleet.NewRefresher(c.store, c.ca, c.tunnel, c.directory, fleet.RefresherConfig{
+	c.refresher = fleet.NewRefresher(c.store, c.ca, c.tunnels.own, c.directory, fleet.RefresherConfig{
 		TrustDomain: c.cfg.TrustDomain, Shared: c.peers != nil, AtATime: c.cfg.Limits.Refreshes, Log: c.cfg.Log, Now: c.cfg.Now,
 		Refreshed: func(result string) { c.instruments.refreshes.WithLabelValues(result).Inc() },
 	})
 	c.health = &health{
-		outbox: c.outbox, liveness: c.liveness, broker: c.broker, ca: c.ca.Trust, certificate: c.certificate, tunnel: c.tunnel,
+		outbox: c.outbox, liveness: c.liveness, broker: c.broker, ca: c.ca.Trust, certificate: c.certificate, tunnel: c.tunnels.own,
 		peers: c.peers, leader: c.leader, serving: &c.serving, connections: c.Connections, log: c.cfg.Log, now: c.cfg.Now,
 	}
-	c.api.tunnel, c.api.ready = c.tunnel, http.HandlerFunc(c.health.serveReady)
+	c.api.tunnel, c.api.ready = c.tunnels.own, http.HandlerFunc(c.health.serveReady)
 	c.instruments.watch(c)
 	return nil
 }
@@ -158,24 +156,4 @@ func (c *ControlPlane) openRegistries() {
 		Edge: func() string { return c.peers.Edge(c.cfg.AdvertiseEdge) }, Log: c.cfg.Log, Now: c.cfg.Now,
 	})
 	c.routes = routes.New(c.store, c.directory, c.cfg.Gateway.Domain, c.cfg.Now)
-}
-
-// newTunnel returns the server of the agents' tunnels. It sends the CA only to agents that have
-// none.
-func (c *ControlPlane) newTunnel() (*server.Server, error) {
-	return server.New(server.Config{
-		TLS: &tls.Config{
-			MinVersion: tls.VersionTLS13,
-			GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-				certificate := c.certificate.GetShort
-				if server.WantsCA(hello) {
-					certificate = c.certificate.Get
-				}
-				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate, ClientCAs: c.ca.PoolFor(ca.RoleAgent), Time: c.cfg.Now}, nil
-			},
-		},
-		Identify: c.authn.AgentOfTunnel, Admit: c.authn.Admit,
-		OnUp: c.tunnelUp, OnDown: c.tunnelDown, Calls: c.api.inTunnels.take,
-		Log: c.cfg.Log.With().Str("part", "tunnel").Logger(),
-	})
 }

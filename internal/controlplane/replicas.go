@@ -34,7 +34,7 @@ func (c *ControlPlane) report(ctx context.Context) peerlink.Replica {
 	found := c.health.readiness(ctx)
 	return peerlink.Replica{
 		Name: hostname(), Version: c.cfg.Version, StartedAt: c.startedAt, Tunnel: c.cfg.AdvertiseTunnel, Edge: c.cfg.AdvertiseEdge,
-		State: found.state(), Leads: c.peers == nil || c.leader.Leads(), Agents: c.tunnel.Stats().Agents, Checks: found.list(),
+		State: found.state(), Leads: c.peers == nil || c.leader.Leads(), Agents: c.tunnels.own.Stats().Agents, Checks: found.list(),
 	}
 }
 

@@ -248,7 +248,7 @@ func TestAnyControlPlaneAnswersAnyAgent(t *testing.T) {
 	t.Run("a revoked agent is disconnected wherever it is", func(t *testing.T) {
 		_, err := b.admin.Agents.Revoke(t.Context(), agent.id.AgentID)
 		require.NoError(t, err)
-		await.Until(t, "it is disconnected", func() bool { return !c.tunnel.Connected(agent.id.AgentID) })
+		await.Until(t, "it is disconnected", func() bool { return !c.tunnels.own.Connected(agent.id.AgentID) })
 	})
 }
 

@@ -81,7 +81,7 @@ func TestIntermediateCAsAreRenewedWhileServing(t *testing.T) {
 	tun, down := c.connect()
 	defer down()
 	c.answer(tun)
-	await.Until(t, "connected", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+	await.Until(t, "connected", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
 	down()
 }
 

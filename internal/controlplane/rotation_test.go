@@ -187,11 +187,11 @@ func TestTheTunnelFollowsTheRotation(t *testing.T) {
 		tun, down := c.connect()
 		defer down()
 		c.answer(tun)
-		await.Until(t, "connected", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+		await.Until(t, "connected", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
 		_, err := p.throughEdge(c)
 		require.NoError(t, err)
 		down()
-		await.Until(t, "disconnected", func() bool { return !p.tunnel.Connected(c.id.AgentID) })
+		await.Until(t, "disconnected", func() bool { return !p.tunnels.own.Connected(c.id.AgentID) })
 	}
 	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
 		connects()

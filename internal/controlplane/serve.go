@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/sdnotify"
 )
 
@@ -21,14 +20,14 @@ func (c *ControlPlane) start(ctx context.Context) error {
 		return err
 	}
 	c.liveness.Resume(agents, c.cfg.StartGrace)
-	return c.moveEndpoints(ctx, agents, c.cfg.AdvertiseEdge)
+	return c.directory.Move(ctx, c.store, agents, c.cfg.AdvertiseEdge, c.cfg.Now)
 }
 
 func (c *ControlPlane) serve(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
-	router := edge.New(edge.Config{Domain: c.cfg.AgentsDomain, Handover: c.reach, Log: c.cfg.Log})
+	router := edge.New(edge.Config{Domain: c.cfg.AgentsDomain, Handover: c.tunnels.reach, Log: c.cfg.Log})
 	group.Go(func() error { return c.api.serveAPI(running, c.listeners.api) })
-	group.Go(func() error { return c.tunnel.Serve(running, c.listeners.tunnel) })
+	group.Go(func() error { return c.tunnels.own.Serve(running, c.listeners.tunnel) })
 	group.Go(func() error { return c.api.serveTunnelCalls(running) })
 	group.Go(func() error {
 		defer c.peers.Close() // once nothing more can arrive
@@ -39,10 +38,10 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	c.serveGateway(running, group)
 	group.Go(func() error {
 		return c.store.Watch(running, time.Second, func() {
-			c.dropRevoked(running)
+			c.tunnels.dropRevoked(running)
 			c.refresher.Look()
 			c.upkeep.Look()
-			c.lookAtRoutes()
+			c.public.look()
 			c.webhooks.Look()
 		})
 	})
@@ -64,9 +63,4 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	defer sdnotify.Start(ctx, c.health.status, c.cfg.Log)()
 	c.cfg.Log.Info().Str("api", c.cfg.AdvertiseAPI).Str("tunnel", c.cfg.AdvertiseTunnel).Str("edge", c.cfg.AdvertiseEdge).Msg("control plane is serving")
 	return group.Wait()
-}
-
-// moveEndpoints announces the agents again if Runners reach them at another address.
-func (c *ControlPlane) moveEndpoints(ctx context.Context, agents []store.Agent, to string) error {
-	return c.directory.Move(ctx, c.store, agents, to, c.cfg.Now)
 }

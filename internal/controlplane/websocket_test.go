@@ -43,7 +43,7 @@ func TestATunnelOverTheAPI(t *testing.T) {
 	c := p.cluster("blocked")
 	require.NoError(t, c.register(p.token()))
 	tun := c.blocked()
-	await.Until(t, "the tunnel is up", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+	await.Until(t, "the tunnel is up", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
 	await.Until(t, "the agent knows its way", func() bool { return tun.Status().Transport == tunnel.Websocket })
 
 	// Runners come through the edge as to any other.
@@ -101,7 +101,7 @@ func TestIPv6Alone(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- tun.Run(ctx) }()
 	defer func() { cancel(); assert.NoError(t, await.Receive(t, done, "the end of the tunnel")) }()
-	await.Until(t, "the tunnel is up", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+	await.Until(t, "the tunnel is up", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
 	await.Until(t, "the agent knows its way", func() bool { return tun.Status().Transport == tunnel.TCP })
 
 	runner, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", told.Edge)

@@ -52,7 +52,7 @@ func (s *Server) handle(ctx context.Context, raw net.Conn, place *limit.Place) {
 		return
 	}
 	s.counts.accepted.Add(1)
-	session := newSession(s, raw, g.conn, g.below, g.agentID, proof{state: g.conn.ConnectionState})
+	session := newSession(s, raw, g.conn, g.below, g.agentID, g.conn.ConnectionState)
 	session.leave = place.Leave // after the login
 	session.serve(ctx)
 }

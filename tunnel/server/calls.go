@@ -18,11 +18,6 @@ func WantsCA(hello *tls.ClientHelloInfo) bool {
 	return slices.Contains(hello.SupportedProtos, link.ALPNSendCA)
 }
 
-// proof is what an agent's connection has proven.
-type proof struct {
-	state func() tls.ConnectionState
-}
-
 // beginMarked reads what a stream begins with. Where that is the mark of a call or a proof it does
 // what is asked; else it puts it back, for FRP's message.
 func (s *session) beginMarked(ctx context.Context, stream *link.Stream) (rest io.Reader, err error) {
@@ -74,7 +69,7 @@ func (s *session) call(stream *link.Stream) error {
 	s.server.cfg.Calls(link.NewStream(stream.Stream, func() {
 		s.calling.leave()
 		leave()
-	}), s.proven())
+	}), s.proof.state())
 	return nil
 }
 
@@ -130,14 +125,14 @@ func (c *calls) shut() <-chan struct{} {
 	return c.idle
 }
 
-// drainCalls waits for the calls that are under way, though not for long.
-func (s *session) drainCalls() {
-	through := s.calling.shut()
-	late := time.NewTimer(s.server.cfg.Limits.CallsDrain)
+// drain lets no more in, and waits for those that are under way: not for long, and not after the
+// session's end.
+func (c *calls) drain(limit time.Duration, over <-chan struct{}) {
+	late := time.NewTimer(limit)
 	defer late.Stop()
 	select {
-	case <-through:
-	case <-s.done:
+	case <-c.shut():
+	case <-over:
 	case <-late.C:
 	}
 }

@@ -1,6 +1,9 @@
 package server
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // doubtFor is how long a session that did not answer a dial is tried last. By then the keep-alive
 // has ended it, or it responds again.
@@ -51,15 +54,18 @@ func (r *agents) chosen(s *session) {
 	s.turn = r.turn
 }
 
+// doubt is that of a session that did not answer a dial in time.
+type doubt struct{ until atomic.Int64 } // UnixNano
+
+func (d *doubt) begin() { d.until.Store(time.Now().Add(doubtFor).UnixNano()) }
+func (d *doubt) end()   { d.until.Store(0) }
+
+func (d *doubt) holds(now time.Time) bool { return d.until.Load() > now.UnixNano() }
+
 // before reports whether s is the better choice.
 func (s *session) before(other *session, now time.Time) bool {
-	if doubt := s.doubted(now); doubt != other.doubted(now) {
-		return !doubt
+	if doubted := s.doubt.holds(now); doubted != other.doubt.holds(now) {
+		return !doubted
 	}
 	return s.turn < other.turn
 }
-
-// doubt notes that s did not answer a dial in time.
-func (s *session) doubt() { s.doubtedUntil.Store(time.Now().Add(doubtFor).UnixNano()) }
-
-func (s *session) doubted(now time.Time) bool { return s.doubtedUntil.Load() > now.UnixNano() }

@@ -157,7 +157,7 @@ func (d *dialling) beLate() {
 	d.late = true
 	for session, pending := range d.tried {
 		if pending {
-			session.doubt()
+			session.doubt.begin()
 		}
 	}
 }

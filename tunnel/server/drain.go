@@ -34,26 +34,13 @@ func (s *session) drain(ctx context.Context, stream *link.Stream, m *msg.ClosePr
 	}
 	s.drainOnce.Do(func() {
 		s.server.agents.drain(s)
-		close(s.draining)
+		s.dials.shut()
 		s.log.Info().Msg("agent's tunnel drains")
 		ctx, cancel := context.WithTimeout(ctx, s.server.cfg.Limits.DialTimeout)
 		defer cancel()
-		s.awaitDials(ctx)
+		s.dials.wait(ctx)
 	})
 	return stream.Close()
-}
-
-// awaitDials takes all places for dials, and with each waits for the dial that had it.
-func (s *session) awaitDials(ctx context.Context) {
-	for range cap(s.dials) {
-		select {
-		case s.dials <- struct{}{}:
-		case <-s.done:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 func (s *session) isReady() bool { return isClosed(s.ready) }

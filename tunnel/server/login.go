@@ -28,12 +28,12 @@ func (s *session) login(ctx context.Context, stream *link.Stream, m *msg.Login) 
 		if !link.ValidInstance(r.instance) {
 			reason = "a replica cannot have that name; use letters, digits, dots, dashes and underscores"
 		}
-		s.refuse(stream, reason, true)
+		s.refuse(stream, link.Refusal(reason, true))
 		return err
 	}
 	s.replica = r
 	if within, busy := s.server.busy(); busy {
-		s.refuseText(stream, link.Later(errBusy.Error(), within))
+		s.refuse(stream, link.Later(errBusy.Error(), within))
 		s.kill(errBusy)
 		return errBusy
 	}
@@ -43,7 +43,7 @@ func (s *session) login(ctx context.Context, stream *link.Stream, m *msg.Login) 
 	}
 	leave, err := s.server.agents.takeOver(s)
 	if errors.Is(err, errCrowded) {
-		s.refuse(stream, err.Error(), false)
+		s.refuse(stream, link.Refusal(err.Error(), false))
 		s.kill(err)
 	}
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *session) start(ctx context.Context, stream *link.Stream, m *msg.Login) 
 	s.control = control
 	s.mu.Unlock()
 	answer := &msg.LoginResp{Version: version.Full(), RunID: control.RunID()}
-	if err := s.answer(stream, answer); err != nil || !control.Start() {
+	if err := sendAnswer(stream, answer); err != nil || !control.Start() {
 		s.server.engine.drop(control)
 		s.kill(errors.Join(err, errReplaced))
 		return nil
@@ -95,12 +95,12 @@ func (s *session) authorize(ctx context.Context, stream *link.Stream, m *msg.Log
 	case err == nil:
 		return nil
 	case errors.As(err, &refusal):
-		s.refuse(stream, refusal.Reason, true)
+		s.refuse(stream, link.Refusal(refusal.Reason, true))
 	case errors.Is(err, ErrRevoked):
-		s.refuse(stream, err.Error(), true)
+		s.refuse(stream, link.Refusal(err.Error(), true))
 	default:
 		s.log.Warn().Err(err).Msg("cannot tell whether the agent may connect")
-		s.refuse(stream, "the control plane cannot check the agent at present", false)
+		s.refuse(stream, link.Refusal("the control plane cannot check the agent at present", false))
 	}
 	return err
 }
@@ -117,21 +117,17 @@ func (s *session) loginOf(m *msg.Login) Login {
 	return l
 }
 
-// refuse sends the agent the reason for the refusal and waits until the agent has hung up.
-func (s *session) refuse(stream *link.Stream, reason string, final bool) {
-	s.refuseText(stream, link.Refusal(reason, final))
-}
-
-func (s *session) refuseText(stream *link.Stream, text string) {
+// refuse sends the agent a refusal and waits until the agent has hung up.
+func (s *session) refuse(stream *link.Stream, text string) {
 	s.server.counts.refused.Add(1)
-	if s.answer(stream, &msg.LoginResp{Version: version.Full(), Error: text}) != nil {
+	if sendAnswer(stream, &msg.LoginResp{Version: version.Full(), Error: text}) != nil {
 		return
 	}
 	_ = stream.SetReadDeadline(time.Now().Add(lingerTimeout))
 	_, _ = stream.Read(make([]byte, 1))
 }
 
-func (s *session) answer(stream *link.Stream, m msg.Message) error {
+func sendAnswer(stream *link.Stream, m msg.Message) error {
 	_ = stream.SetWriteDeadline(time.Now().Add(answerTimeout))
 	defer func() { _ = stream.SetWriteDeadline(time.Time{}) }()
 	return msg.WriteMsg(stream, m)

@@ -16,13 +16,13 @@ import (
 // contexts. With prove it also waits for a sign of life: frps keeps a connection ready,
 // and writing to one of a dead session fails much later.
 func (s *session) open(ctx context.Context, from net.Addr, prove bool) (net.Conn, error) {
-	if err := s.enterDial(ctx); err != nil {
+	if err := s.dials.enter(ctx); err != nil {
 		return nil, err
 	}
 	s.server.counts.dialing.Add(1)
 	defer func() {
 		s.server.counts.dialing.Add(-1)
-		<-s.dials
+		s.dials.leave()
 	}()
 	var alive <-chan struct{}
 	if prove {
@@ -41,10 +41,10 @@ func (s *session) open(ctx context.Context, from net.Addr, prove bool) (net.Conn
 // openPublic opens a stream of public traffic. Nothing is asked of frps: the agent learns of the
 // stream, and of what it is, from the first frame.
 func (s *session) openPublic(ctx context.Context, prove bool) (net.Conn, error) {
-	if err := s.enterDial(ctx); err != nil {
+	if err := s.dials.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { <-s.dials }()
+	defer s.dials.leave()
 	if s.mux.NumStreams() >= s.server.cfg.Limits.Public {
 		return nil, ErrBusy
 	}
@@ -77,32 +77,12 @@ func (s *session) await(ctx context.Context, alive <-chan struct{}) error {
 	}
 }
 
-// enterDial waits for one of the session's places for dials. When it drains there is none.
-func (s *session) enterDial(ctx context.Context) error {
-	select {
-	case s.dials <- struct{}{}:
-	case <-s.draining:
-		return ErrNotConnected
-	case <-s.done:
-		return ErrNotConnected
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case <-s.draining:
-		<-s.dials
-		return ErrNotConnected
-	default:
-		return nil
-	}
-}
-
 // ping asks the agent for a sign of life.
 func (s *session) ping() (alive <-chan struct{}) {
 	answered := make(chan struct{})
 	s.work.Go(func() {
 		if _, err := s.mux.Ping(); err == nil {
-			s.doubtedUntil.Store(0)
+			s.doubt.end()
 			close(answered)
 		}
 	})

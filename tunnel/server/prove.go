@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
@@ -12,6 +14,37 @@ import (
 // proveEvery is the interval at which a session's agent may try to prove another certificate: a
 // handshake is expensive, and here it does not wait for its turn.
 const proveEvery = 10 * time.Second
+
+// proof is what a session's agent has proven: the certificate that its connection began with, or a
+// newer one.
+type proof struct {
+	first func() tls.ConnectionState
+	newer atomic.Pointer[tls.ConnectionState]
+
+	proving sync.Mutex // held during a handshake
+	begun   time.Time  // the last handshake
+}
+
+// state returns the TLS state that the agent has proven last.
+func (p *proof) state() tls.ConnectionState {
+	if newer := p.newer.Load(); newer != nil {
+		return *newer
+	}
+	return p.first()
+}
+
+// begin reports whether the agent may try another proof now. If so, end must be called after it.
+func (p *proof) begin() (end func(), ok bool) {
+	if !p.proving.TryLock() {
+		return nil, false
+	}
+	if !p.begun.IsZero() && time.Since(p.begun) < proveEvery {
+		p.proving.Unlock()
+		return nil, false
+	}
+	p.begun = time.Now()
+	return p.proving.Unlock, true
+}
 
 // prove lets the session's agent prove another certificate, such as a renewed one, in a TLS
 // handshake inside the session. The agent's calls use that certificate from then on. The handshake
@@ -23,14 +56,11 @@ func (s *session) prove(ctx context.Context, stream *link.Stream) error {
 		return err
 	}
 	defer func() { _ = stream.Close() }()
-	if !s.proving.TryLock() {
+	end, ok := s.proof.begin()
+	if !ok {
 		return nil
 	}
-	defer s.proving.Unlock()
-	if !s.proved.IsZero() && time.Since(s.proved) < proveEvery {
-		return nil
-	}
-	s.proved = time.Now()
+	defer end()
 	timeout := s.server.cfg.Limits.HandshakeTimeout
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -51,16 +81,8 @@ func (s *session) prove(ctx context.Context, stream *link.Stream) error {
 	if id != s.agentID {
 		return fmt.Errorf("%w: it proves to be %q", errForeign, id)
 	}
-	s.newer.Store(&state)
+	s.proof.newer.Store(&state)
 	_ = stream.SetDeadline(time.Now().Add(timeout))
 	_, err = conn.Write([]byte{link.ProofMark}) // the agent is done before this end has checked it
 	return err
-}
-
-// proven returns the TLS state that the session's agent has proven last.
-func (s *session) proven() tls.ConnectionState {
-	if newer := s.newer.Load(); newer != nil {
-		return *newer
-	}
-	return s.proof.state()
 }

@@ -36,18 +36,14 @@ type session struct {
 	log     sessionLog
 	proof   proof
 	calling calls
-	newer   atomic.Pointer[tls.ConnectionState] // what it has proven since, if anything
-	proving sync.Mutex
-	proved  time.Time
-	dials   chan struct{} // one place per dial in progress
-	asked   atomic.Int64  // work connections that frps asked for and that have not arrived
-	drains  atomic.Int64  // requests to drain
+	dials   dials
+	doubt   doubt
+	asked   atomic.Int64 // work connections that frps asked for and that have not arrived
+	drains  atomic.Int64 // requests to drain
 	// The fields that the registry keeps here, under its own lock.
 	instance *instance // once it has logged in
 	takes    bool      // it can be dialled
 	turn     uint64    // of its newest dial
-
-	doubtedUntil atomic.Int64 // UnixNano
 
 	replica replica // the replica, once it has logged in
 
@@ -63,19 +59,18 @@ type session struct {
 	ready     chan struct{} // closed when the agent can be dialled
 	up        sync.Once
 	drainOnce sync.Once
-	draining  chan struct{} // closed when the agent wants no more dials
 	done      chan struct{} // closed when the session is over
 	killed    sync.Once
 	work      link.Gate // the goroutines of dials and relays
 }
 
-func newSession(s *Server, raw, conn net.Conn, below *link.Socket, agentID string, proven proof) *session {
+func newSession(s *Server, raw, conn net.Conn, below *link.Socket, agentID string, proven func() tls.ConnectionState) *session {
+	done := make(chan struct{})
 	return &session{
-		server: s, agentID: agentID, raw: raw, conn: conn, below: below, proof: proven,
+		server: s, agentID: agentID, raw: raw, conn: conn, below: below, proof: proof{first: proven},
 		log:   sessionLog{&s.cfg.Log, agentID, raw},
-		dials: make(chan struct{}, s.cfg.Limits.Dials),
-		ready: make(chan struct{}), draining: make(chan struct{}),
-		done: make(chan struct{}), leave: func() {},
+		dials: newDials(s.cfg.Limits.Dials, done),
+		ready: make(chan struct{}), done: done, leave: func() {},
 	}
 }
 
@@ -99,7 +94,7 @@ func (s *session) serve(ctx context.Context) {
 	defer s.server.counts.sessions.Add(-1)
 	s.server.agents.add(s)
 	stop := context.AfterFunc(ctx, func() {
-		s.drainCalls()
+		s.calling.drain(s.server.cfg.Limits.CallsDrain, s.done)
 		s.goAway()
 		s.kill(errStopping)
 	})
@@ -221,7 +216,7 @@ func (s *session) workConn(stream *link.Stream, m *msg.NewWorkConn) error {
 	conn := msg.NewConn(stream, msg.NewV1ReadWriter(stream))
 	if err := s.server.engine.controls.RegisterWorkConn(control, proxy.NewWorkConn(conn)); err != nil {
 		// More connections were requested than are needed by now: the usual end of a burst.
-		return errors.Join(err, s.answer(stream, &msg.StartWorkConn{Error: err.Error()}))
+		return errors.Join(err, sendAnswer(stream, &msg.StartWorkConn{Error: err.Error()}))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func TestATruncatedMessage(t *testing.T) {
 				near, far := net.Pipe()
 				log := zerolog.Nop()
 				cfg := Config{Limits: Limits{}.withDefaults(), Log: log}
-				s := newSession(&Server{cfg: cfg}, near, near, nil, "evil", proof{})
+				s := newSession(&Server{cfg: cfg}, near, near, nil, "evil", nil)
 				var streams sync.WaitGroup
 				s.mux = link.NewServer(near, nil, func(opened *mux.Stream) { s.accept(t.Context(), &streams, opened) })
 				served := make(chan error, 1)

@@ -44,7 +44,7 @@ func (u *Websockets) Serve(w http.ResponseWriter, r *http.Request, agentID strin
 	}
 	conn := link.NewWebsocket(socket)
 	secure := r.TLS // keeps the TLS state and not the request
-	proven := proof{state: func() tls.ConnectionState { return *secure }}
+	proven := func() tls.ConnectionState { return *secure }
 	if socket.Subprotocol() == "" || !u.sessions.Go(func() {
 		defer func() { _ = conn.Close() }()
 		u.server.counts.accepted.Add(1)

@@ -77,7 +77,7 @@ Exit codes:
 	root.PersistentFlags().StringVar(&a.Credentials, "credentials", "", "file with the Runner's credentials (environment: "+base.EnvCredentials+")")
 	root.PersistentFlags().StringVar(&a.Context, "context", "", "context with credentials and defaults (environment: "+base.EnvContext+"; default: the current one)")
 	root.PersistentFlags().DurationVar(&a.Patience, "patience", client.DefaultPatience, "how long to retry until the control plane and the agent are reachable; 0 for one try")
-	a.AddVerbose(root)
+	root.PersistentFlags().CountVarP(&a.Verbose, "verbose", "v", "print each HTTP call to standard error; -v=2 also prints its headers, without secrets")
 	_ = root.MarkPersistentFlagFilename("credentials", "json") // fails for an unknown flag only
 	_ = root.RegisterFlagCompletionFunc("context", contextfile.Runner.Complete)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cli.FlagError(cmd, err)) })

@@ -50,8 +50,8 @@ type eventRow struct {
 	Text string
 }
 
-func (c *Console) agent(w http.ResponseWriter, r *http.Request) error {
-	read := c.readAgent(r.PathValue("name"), r.URL.Query())
+func (p *fleetPages) agent(w http.ResponseWriter, r *http.Request) error {
+	read := p.readAgent(r.PathValue("name"), r.URL.Query())
 	ctx, cancel := context.WithTimeout(calling(r.Context()), readTimeout)
 	defer cancel()
 	data, err := read(ctx)
@@ -60,30 +60,30 @@ func (c *Console) agent(w http.ResponseWriter, r *http.Request) error {
 	}
 	of := page(r, data.Name, "/console/", operatorapi.ConsolePath+"/live/agents/"+url.PathEscape(data.ID)+"?"+r.URL.RawQuery)
 	of.Data = data
-	c.pages.Render(w, r, http.StatusOK, "agent", of)
+	p.pages.Render(w, r, http.StatusOK, "agent", of)
 	return nil
 }
 
-func (c *Console) agentLive(w http.ResponseWriter, r *http.Request) error {
-	return follow(c, w, r, "agent", c.readAgent(r.PathValue("name"), r.URL.Query()))
+func (p *fleetPages) agentLive(w http.ResponseWriter, r *http.Request) error {
+	return follow(p.site, w, r, "agent", p.readAgent(r.PathValue("name"), r.URL.Query()))
 }
 
-func (c *Console) readAgent(name string, query url.Values) func(context.Context) (agentData, error) {
+func (p *fleetPages) readAgent(name string, query url.Values) func(context.Context) (agentData, error) {
 	before, _ := strconv.ParseUint(query.Get("before"), 10, 64) // 0 for what is no number: the newest
 	return func(ctx context.Context) (data agentData, err error) {
-		found, err := operatorapi.GetAgent.Do(ctx, c.opts.API, operatorapi.GetAgentInput{Agent: name})
+		found, err := operatorapi.GetAgent.Do(ctx, p.opts.API, operatorapi.GetAgentInput{Agent: name})
 		if err != nil {
 			return data, err
 		}
 		data.Agent, data.Checks, data.First = found.Agent, found.Checks, before == 0
 		data.Troubles = append(troublesOf(found.Agent), failedChecks(found.Agent, found.Checks)...)
-		if err := data.readEvents(ctx, c.opts.API, before); err != nil {
+		if err := data.readEvents(ctx, p.opts.API, before); err != nil {
 			return data, err
 		}
-		if err := data.readApps(ctx, c.opts.API); err != nil {
+		if err := data.readApps(ctx, p.opts.API); err != nil {
 			return data, err
 		}
-		data.Routes, err = operatorapi.ListRoutes.Do(ctx, c.opts.API, operatorapi.RoutesInput{Agent: data.ID})
+		data.Routes, err = operatorapi.ListRoutes.Do(ctx, p.opts.API, operatorapi.RoutesInput{Agent: data.ID})
 		return data, err
 	}
 }
@@ -180,14 +180,14 @@ type auditData struct {
 	operatorapi.AgentAudit
 }
 
-func (c *Console) agentAudit(w http.ResponseWriter, r *http.Request) error {
-	return show(c, w, r, "agent-audit", page(r, "Audit log of an agent", "/console/", ""), func(ctx context.Context) (data auditData, err error) {
-		found, err := operatorapi.GetAgent.Do(ctx, c.opts.API, operatorapi.GetAgentInput{Agent: r.PathValue("name")})
+func (p *fleetPages) agentAudit(w http.ResponseWriter, r *http.Request) error {
+	return show(p.site, w, r, "agent-audit", page(r, "Audit log of an agent", "/console/", ""), func(ctx context.Context) (data auditData, err error) {
+		found, err := operatorapi.GetAgent.Do(ctx, p.opts.API, operatorapi.GetAgentInput{Agent: r.PathValue("name")})
 		if err != nil {
 			return data, err
 		}
 		data.Agent = found.Agent
-		data.AgentAudit, err = operatorapi.GetAgentAudit.Do(ctx, c.opts.API, operatorapi.AgentAuditInput{Agent: found.Agent.ID, Limit: recordsShown})
+		data.AgentAudit, err = operatorapi.GetAgentAudit.Do(ctx, p.opts.API, operatorapi.AgentAuditInput{Agent: found.Agent.ID, Limit: recordsShown})
 		slices.Reverse(data.Items) // the newest first
 		return data, err
 	})

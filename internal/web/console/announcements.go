@@ -22,21 +22,17 @@ type lettersData struct {
 	Unread  *problem.Error // why they could not be read
 }
 
-// withoutBroker says what a control plane without a broker lacks; empty for one that has a broker.
-func (c *Console) withoutBroker() string {
-	if c.opts.Broker {
-		return ""
-	}
-	return "This control plane sends no announcements. Start `pipeops-controlplane serve` with " +
-		"`--broker-url-file FILE`, which has the URL of a RabbitMQ."
-}
+// withoutBroker says what a control plane without a broker lacks.
+const withoutBroker = "This control plane sends no announcements. Start `pipeops-controlplane serve` with " +
+	"`--broker-url-file FILE`, which has the URL of a RabbitMQ."
 
-func (c *Console) announcements(w http.ResponseWriter, r *http.Request) error {
-	return show(c, w, r, "announcements", page(r, "Announcements", announcementsPath, ""), func(ctx context.Context) (data lettersData, err error) {
-		if data.Without = c.withoutBroker(); data.Without != "" {
-			return data, nil // the answer would be a refusal
+func (p *controlPlanePages) announcements(w http.ResponseWriter, r *http.Request) error {
+	return show(p.site, w, r, "announcements", page(r, "Announcements", announcementsPath, ""), func(ctx context.Context) (data lettersData, err error) {
+		if !p.opts.Broker {
+			data.Without = withoutBroker
+			return data, nil // the API would refuse the call
 		}
-		data.DeadLetters, err = operatorapi.ListDeadLetters.Do(ctx, c.opts.API, operatorapi.DeadLettersInput{Limit: lettersShown})
+		data.DeadLetters, err = operatorapi.ListDeadLetters.Do(ctx, p.opts.API, operatorapi.DeadLettersInput{Limit: lettersShown})
 		if err != nil {
 			data.Unread = web.ProblemOf(err)
 		}

@@ -41,22 +41,25 @@ func appQuery(k operatorapi.AppKey) string {
 	return url.Values{"namespace": {k.Namespace}, "app": {k.App}}.Encode()
 }
 
-func (c *Console) app(w http.ResponseWriter, r *http.Request) error {
+// appPages are the pages about an App.
+type appPages struct{ *site }
+
+func (p *appPages) app(w http.ResponseWriter, r *http.Request) error {
 	key := appIn(r.PathValue("name"), r.URL.Query())
 	live := operatorapi.ConsolePath + "/live/agents/" + url.PathEscape(key.Agent) + "/app?" + appQuery(key)
-	return show(c, w, r, "app", page(r, key.App, "/console/", live), c.readApp(key))
+	return show(p.site, w, r, "app", page(r, key.App, "/console/", live), p.readApp(key))
 }
 
-func (c *Console) appLive(w http.ResponseWriter, r *http.Request) error {
-	return follow(c, w, r, "app", c.readApp(appIn(r.PathValue("name"), r.URL.Query())))
+func (p *appPages) appLive(w http.ResponseWriter, r *http.Request) error {
+	return follow(p.site, w, r, "app", p.readApp(appIn(r.PathValue("name"), r.URL.Query())))
 }
 
-func (c *Console) readApp(key operatorapi.AppKey) func(context.Context) (appData, error) {
+func (p *appPages) readApp(key operatorapi.AppKey) func(context.Context) (appData, error) {
 	return func(ctx context.Context) (appData, error) {
 		if key.Namespace == "" || key.App == "" {
 			return appData{}, web.NotFound()
 		}
-		found, err := operatorapi.GetApp.Do(ctx, c.opts.API, operatorapi.GetAppInput{AppKey: key})
+		found, err := operatorapi.GetApp.Do(ctx, p.opts.API, operatorapi.GetAppInput{AppKey: key})
 		return appData{
 			AppDetail: found, Agent: key.Agent,
 			CanScale: found.Spec.Type.Scales(), CanStart: found.Spec.Type != runnerapi.TypeCronJob,

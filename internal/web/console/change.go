@@ -109,49 +109,52 @@ func changes() map[string]change {
 	return all
 }
 
+// changePages ask before each change, and carry it out.
+type changePages struct{ *site }
+
 // ask shows the page that asks before a change.
-func (c *Console) ask(change change) web.Handler {
+func (p *changePages) ask(change change) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if v := visitor(r.Context()); !v.may(change.call) {
 			return problem.Errorf(problem.Forbidden, "have an operator with the role "+roles()[change.call]+" do it",
 				"operator %s has the role %s, and %s needs %s", v.Operator.Name, v.Operator.Role, change.call, roles()[change.call])
 		}
-		q, title, err := c.question(change, r)
+		q, title, err := p.question(change, r)
 		if err != nil {
 			return err
 		}
-		c.showQuestion(w, r, http.StatusOK, change, title, q)
+		p.showQuestion(w, r, http.StatusOK, change, title, q)
 		return nil
 	}
 }
 
 // showQuestion renders a question. A form that is sent twice is carried out once.
-func (c *Console) showQuestion(w http.ResponseWriter, r *http.Request, status int, change change, title string, q web.Question) {
+func (p *changePages) showQuestion(w http.ResponseWriter, r *http.Request, status int, change change, title string, q web.Question) {
 	q.Action, q.With = r.URL.RequestURI(), cmp.Or(q.With, program)
 	q.Hidden = append(q.Hidden, web.Hidden{Name: "key", Value: web.Secret()})
 	of := page(r, title, change.page, "")
 	of.Data = q
-	c.pages.Render(w, r, status, "confirm", of)
+	p.pages.Render(w, r, status, "confirm", of)
 }
 
 // question returns what is asked before a change, and the page's title.
-func (c *Console) question(change change, r *http.Request) (q web.Question, title string, err error) {
+func (p *changePages) question(change change, r *http.Request) (q web.Question, title string, err error) {
 	ctx, cancel := context.WithTimeout(calling(r.Context()), readTimeout)
 	defer cancel()
 	name := r.PathValue("name")
 	called := name
 	if change.agent {
-		if called, err = c.agentName(ctx, name); err != nil {
+		if called, err = p.agentName(ctx, name); err != nil {
 			return q, "", err
 		}
 	}
 	if change.acts {
-		if err := c.opts.ReadsApps(ctx); err != nil { // before a long form is filled in
+		if err := p.opts.ReadsApps(ctx); err != nil { // before a long form is filled in
 			return q, "", err
 		}
 	}
 	if change.askOf != nil {
-		q, err = change.askOf(ctx, c.opts.API, name, r.URL.Query())
+		q, err = change.askOf(ctx, p.opts.API, name, r.URL.Query())
 	} else {
 		q = change.ask(name, r.URL.Query())
 	}
@@ -163,8 +166,8 @@ func (c *Console) question(change change, r *http.Request) (q web.Question, titl
 }
 
 // agentName returns what an agent is called. The change itself refuses an agent that is not there.
-func (c *Console) agentName(ctx context.Context, agent string) (string, error) {
-	found, err := operatorapi.GetAgent.Do(ctx, c.opts.API, operatorapi.GetAgentInput{Agent: agent})
+func (p *changePages) agentName(ctx context.Context, agent string) (string, error) {
+	found, err := operatorapi.GetAgent.Do(ctx, p.opts.API, operatorapi.GetAgentInput{Agent: agent})
 	if err != nil && web.ProblemOf(err).Code == problem.NotFound {
 		return agent, nil
 	}
@@ -173,12 +176,12 @@ func (c *Console) agentName(ctx context.Context, agent string) (string, error) {
 
 // askAgain shows the form again, with what was sent and why that was refused. It reports whether it
 // did: some errors are not about the form.
-func (c *Console) askAgain(w http.ResponseWriter, r *http.Request, change change, why error) bool {
+func (p *changePages) askAgain(w http.ResponseWriter, r *http.Request, change change, why error) bool {
 	shown := web.ProblemOf(why)
 	if about := shown.Status; about == http.StatusUnauthorized || about == http.StatusForbidden || about >= http.StatusInternalServerError {
 		return false
 	}
-	q, title, err := c.question(change, r)
+	q, title, err := p.question(change, r)
 	if err != nil || len(q.Fields) == 0 {
 		return false
 	}
@@ -186,18 +189,18 @@ func (c *Console) askAgain(w http.ResponseWriter, r *http.Request, change change
 	for i := range q.Fields {
 		q.Fields[i].Value = r.PostForm.Get(q.Fields[i].Name)
 	}
-	c.showQuestion(w, r, shown.Status, change, title, q)
+	p.showQuestion(w, r, shown.Status, change, title, q)
 	return true
 }
 
 // change carries a change out.
-func (c *Console) change(change change) web.Handler {
+func (p *changePages) change(change change) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := context.WithTimeout(calling(r.Context()), readTimeout)
 		defer cancel()
-		out, err := change.do(ctx, c.opts.API, form{r.PathValue("name"), r.PostForm})
+		out, err := change.do(ctx, p.opts.API, form{r.PathValue("name"), r.PostForm})
 		if err != nil {
-			if c.askAgain(w, r, change, err) {
+			if p.askAgain(w, r, change, err) {
 				return nil
 			}
 			return err
@@ -205,7 +208,7 @@ func (c *Console) change(change change) web.Handler {
 		if out.made != nil {
 			of := page(r, strings.ReplaceAll(change.title, "{name}", r.PathValue("name")), change.page, "")
 			of.Data = *out.made
-			c.pages.Render(w, r, http.StatusOK, "made", of)
+			p.pages.Render(w, r, http.StatusOK, "made", of)
 			return nil
 		}
 		sep := "?"

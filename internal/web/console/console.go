@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -26,13 +25,6 @@ const maxStreams = 256
 const lookAgain = 15 * time.Second
 
 const signIn = "run `pipeops-controlplane console --credentials FILE` and open the link that it prints; each link works once"
-
-// Visitor is the Value of a session: the operator who has signed in.
-type Visitor struct {
-	Operator store.Operator
-	// Identify returns the caller of the operator API, as it is at the time of each call.
-	Identify func(context.Context) (operatorapi.Caller, error)
-}
 
 // Options say what the pages are about.
 type Options struct {
@@ -58,10 +50,7 @@ type Options struct {
 // Console serves the pages.
 type Console struct {
 	http.Handler
-	opts    Options
-	pages   *web.Pages
-	streams *web.Streams
-	changes broadcast
+	*site
 }
 
 // nav is the order of the pages.
@@ -87,7 +76,7 @@ func New(opts Options) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Console{opts: opts, pages: pages, streams: web.NewStreams(maxStreams)}
+	c := &Console{site: &site{opts: opts, pages: pages, streams: web.NewStreams(maxStreams)}}
 	c.Handler = web.NewGuard(web.Guard{
 		Hosts: opts.Hosts, Sessions: opts.Sessions, Cookie: Cookie, Form: true, Elsewhere: opts.Elsewhere, Pages: pages, Next: c.routes(), Now: opts.Now,
 	})
@@ -112,21 +101,25 @@ func (c *Console) Run(ctx context.Context) error {
 }
 
 func (c *Console) routes() http.Handler {
+	fleet, apps, changing := &fleetPages{c.site}, &appPages{c.site}, &changePages{c.site}
+	access, plane := &accessPages{c.site}, &controlPlanePages{c.site}
 	mux := http.NewServeMux()
 	for pattern, handler := range map[string]web.Handler{
-		"/{$}": c.fleet, "/live/fleet": c.fleetLive,
-		"/agents/{name}": c.agent, "/live/agents/{name}": c.agentLive, "/agents/{name}/audit": c.agentAudit,
-		"/agents/{name}/nodes": c.nodes, "/live/agents/{name}/nodes": c.nodesLive,
-		"/agents/{name}/app": c.app, "/live/agents/{name}/app": c.appLive, "/agents/{name}/app/logs": c.logs, "/live/agents/{name}/app/logs": c.logsLive,
-		"/enrolment": c.enrolment, "/runners": c.runners, "/hosts": c.hosts, "/webhooks": c.webhooks, "/webhooks/{name}": c.webhook,
-		"/announcements": c.announcements, "/releases": c.releases, "/ca": c.ca, "/operators": c.operators,
-		"/replicas": c.replicas, "/live/replicas": c.replicasLive, "/audit": c.audit,
+		"/{$}": fleet.fleet, "/live/fleet": fleet.fleetLive,
+		"/agents/{name}": fleet.agent, "/live/agents/{name}": fleet.agentLive, "/agents/{name}/audit": fleet.agentAudit,
+		"/agents/{name}/nodes": fleet.nodes, "/live/agents/{name}/nodes": fleet.nodesLive,
+		"/agents/{name}/app": apps.app, "/live/agents/{name}/app": apps.appLive,
+		"/agents/{name}/app/logs": apps.logs, "/live/agents/{name}/app/logs": apps.logsLive,
+		"/enrolment": access.enrolment, "/runners": access.runners, "/operators": access.operators, "/audit": access.audit,
+		"/hosts": plane.hosts, "/webhooks": plane.webhooks, "/webhooks/{name}": plane.webhook,
+		"/announcements": plane.announcements, "/releases": plane.releases, "/ca": plane.ca,
+		"/replicas": plane.replicas, "/live/replicas": plane.replicasLive,
 	} {
 		mux.Handle("GET "+operatorapi.ConsolePath+pattern, c.pages.Handle(handler))
 	}
 	for path, change := range changes() {
-		mux.Handle("GET "+operatorapi.ConsolePath+path, c.pages.Handle(c.ask(change)))
-		mux.Handle("POST "+operatorapi.ConsolePath+path, c.pages.Handle(c.change(change)))
+		mux.Handle("GET "+operatorapi.ConsolePath+path, c.pages.Handle(changing.ask(change)))
+		mux.Handle("POST "+operatorapi.ConsolePath+path, c.pages.Handle(changing.change(change)))
 	}
 	mux.Handle("/", c.pages.Handle(func(http.ResponseWriter, *http.Request) error { return web.NotFound() }))
 	return mux

@@ -27,9 +27,12 @@ type waitingRow struct {
 	ShortKey, Cluster string
 }
 
-func (c *Console) enrolment(w http.ResponseWriter, r *http.Request) error {
-	return show(c, w, r, "enrolment", page(r, "Enrolment", enrolmentPath, ""), func(ctx context.Context) (data enrolmentData, err error) {
-		list, err := operatorapi.ListAgents.Do(ctx, c.opts.API, operatorapi.ListAgentsInput{Limit: 1})
+// accessPages are the pages about who may register, send commands and operate.
+type accessPages struct{ *site }
+
+func (p *accessPages) enrolment(w http.ResponseWriter, r *http.Request) error {
+	return show(p.site, w, r, "enrolment", page(r, "Enrolment", enrolmentPath, ""), func(ctx context.Context) (data enrolmentData, err error) {
+		list, err := operatorapi.ListAgents.Do(ctx, p.opts.API, operatorapi.ListAgentsInput{Limit: 1})
 		if err != nil {
 			return data, err
 		}
@@ -41,7 +44,7 @@ func (c *Console) enrolment(w http.ResponseWriter, r *http.Request) error {
 			}
 			data.Decided = append(data.Decided, row)
 		}
-		tokens, err := operatorapi.ListTokens.Do(ctx, c.opts.API, struct{}{})
+		tokens, err := operatorapi.ListTokens.Do(ctx, p.opts.API, struct{}{})
 		data.Tokens = web.Paged(newestFirst(tokens.Items), r.URL.Query())
 		return data, err
 	})

@@ -39,16 +39,19 @@ type trouble struct{ Title, Detail, Fix, Href, Tone string }
 
 var agentStates = []announce.State{announce.StateOnline, announce.StateOffline, announce.StatePending, announce.StateRevoked}
 
-func (c *Console) fleet(w http.ResponseWriter, r *http.Request) error {
+// fleetPages are the pages about agents: all of them, one, its nodes and its audit log.
+type fleetPages struct{ *site }
+
+func (p *fleetPages) fleet(w http.ResponseWriter, r *http.Request) error {
 	live := operatorapi.ConsolePath + "/live/fleet?" + r.URL.RawQuery
-	return show(c, w, r, "fleet", page(r, "Fleet", "/console/", live), c.readFleet(r.URL.Query()))
+	return show(p.site, w, r, "fleet", page(r, "Fleet", "/console/", live), p.readFleet(r.URL.Query()))
 }
 
-func (c *Console) fleetLive(w http.ResponseWriter, r *http.Request) error {
-	return follow(c, w, r, "fleet", c.readFleet(r.URL.Query()))
+func (p *fleetPages) fleetLive(w http.ResponseWriter, r *http.Request) error {
+	return follow(p.site, w, r, "fleet", p.readFleet(r.URL.Query()))
 }
 
-func (c *Console) readFleet(query url.Values) func(context.Context) (fleetData, error) {
+func (p *fleetPages) readFleet(query url.Values) func(context.Context) (fleetData, error) {
 	in := operatorapi.ListAgentsInput{Order: "urgency", Offset: web.Offset(query), Limit: web.PageSize}
 	find, others := strings.TrimSpace(query.Get("find")), []string{}
 	for _, word := range words(find) {
@@ -63,7 +66,7 @@ func (c *Console) readFleet(query url.Values) func(context.Context) (fleetData, 
 		in.State, in.Wrong = "", true
 	}
 	return func(ctx context.Context) (fleetData, error) {
-		list, err := operatorapi.ListAgents.Do(ctx, c.opts.API, in)
+		list, err := operatorapi.ListAgents.Do(ctx, p.opts.API, in)
 		if err != nil {
 			return fleetData{}, err
 		}

@@ -6,20 +6,12 @@ import (
 	"net/url"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 )
 
 const hostsPath = operatorapi.ConsolePath + "/hosts"
-
-// caData is what the page Certificates shows.
-type caData struct {
-	operators.CAStatus
-	Issued []operators.IssuedCertificate
-	Find   string
-}
 
 // hostsData is what the page Public hosts shows.
 type hostsData struct {
@@ -28,14 +20,14 @@ type hostsData struct {
 	Grants  []store.HostGrant
 }
 
-func (c *Console) hosts(w http.ResponseWriter, r *http.Request) error {
-	return show(c, w, r, "hosts", page(r, "Public hosts", hostsPath, ""), func(ctx context.Context) (data hostsData, err error) {
-		list, err := operatorapi.ListRoutes.Do(ctx, c.opts.API, operatorapi.RoutesInput{})
+func (p *controlPlanePages) hosts(w http.ResponseWriter, r *http.Request) error {
+	return show(p.site, w, r, "hosts", page(r, "Public hosts", hostsPath, ""), func(ctx context.Context) (data hostsData, err error) {
+		list, err := operatorapi.ListRoutes.Do(ctx, p.opts.API, operatorapi.RoutesInput{})
 		if err != nil {
 			return data, err
 		}
 		data.Rows, data.Omitted = web.Paged(list.Items, r.URL.Query()), list.Omitted
-		grants, err := operatorapi.ListHostGrants.Do(ctx, c.opts.API, struct{}{})
+		grants, err := operatorapi.ListHostGrants.Do(ctx, p.opts.API, struct{}{})
 		data.Grants = grants.Items
 		return data, err
 	})

@@ -27,15 +27,15 @@ type logsData struct {
 }
 
 // logs is a page that shows the end of a log, and follows it where scripts run.
-func (c *Console) logs(w http.ResponseWriter, r *http.Request) error {
+func (p *appPages) logs(w http.ResponseWriter, r *http.Request) error {
 	key := appIn(r.PathValue("name"), r.URL.Query())
 	previous := r.URL.Query().Get("previous") == "true"
-	return show(c, w, r, "logs", page(r, "Log of "+key.App, "/console/", ""), func(ctx context.Context) (logsData, error) {
+	return show(p.site, w, r, "logs", page(r, "Log of "+key.App, "/console/", ""), func(ctx context.Context) (logsData, error) {
 		if key.Namespace == "" || key.App == "" {
 			return logsData{}, web.NotFound()
 		}
-		data, last := logsData{Key: key, Previous: previous}, c.opts.Now()
-		err := c.opts.Logs(ctx, operatorapi.AppLog{AppKey: key, LogOptions: runnerapi.LogOptions{Tail: logTail, Previous: previous}}, func(l runnerapi.LogLine) error {
+		data, last := logsData{Key: key, Previous: previous}, p.opts.Now()
+		err := p.opts.Logs(ctx, operatorapi.AppLog{AppKey: key, LogOptions: runnerapi.LogOptions{Tail: logTail, Previous: previous}}, func(l runnerapi.LogLine) error {
 			data.Lines, last = append(data.Lines, l), l.Time
 			return nil
 		})
@@ -49,26 +49,26 @@ func (c *Console) logs(w http.ResponseWriter, r *http.Request) error {
 
 // logsLive sends lines as they are written, from the last one that the page has on. It ends with
 // the session, and with the right to act as the Runner.
-func (c *Console) logsLive(w http.ResponseWriter, r *http.Request) error {
+func (p *appPages) logsLive(w http.ResponseWriter, r *http.Request) error {
 	key := appIn(r.PathValue("name"), r.URL.Query())
 	var identifying sync.WaitGroup
 	defer identifying.Wait()
 	ctx, cancel := context.WithCancel(calling(r.Context()))
 	defer cancel()
-	if err := c.opts.ReadsApps(ctx); err != nil {
+	if err := p.opts.ReadsApps(ctx); err != nil {
 		return err
 	}
-	stream, end, err := c.streams.Open(w)
+	stream, end, err := p.streams.Open(w)
 	if err != nil {
 		return err
 	}
 	defer end()
-	identifying.Go(func() { c.identifyAgain(ctx, cancel) })
+	identifying.Go(func() { p.identifyAgain(ctx, cancel) })
 	last := web.LastLine(r)
 	opts := runnerapi.LogOptions{Follow: true}
-	opts.Tail, opts.Since = web.LinesAfter(last, c.opts.Now(), logTail)
+	opts.Tail, opts.Since = web.LinesAfter(last, p.opts.Now(), logTail)
 	return stream.Lines(ctx, func(ctx context.Context, emit func(web.Line) error) error {
-		return c.opts.Logs(ctx, operatorapi.AppLog{AppKey: key, LogOptions: opts}, func(l runnerapi.LogLine) error {
+		return p.opts.Logs(ctx, operatorapi.AppLog{AppKey: key, LogOptions: opts}, func(l runnerapi.LogLine) error {
 			if !l.Time.After(last) {
 				return nil // Kubernetes begins at a whole second
 			}
@@ -78,7 +78,7 @@ func (c *Console) logsLive(w http.ResponseWriter, r *http.Request) error {
 }
 
 // identifyAgain ends what a caller follows, once the caller may not do that any more.
-func (c *Console) identifyAgain(ctx context.Context, end func()) {
+func (p *appPages) identifyAgain(ctx context.Context, end func()) {
 	tick := time.NewTicker(identifyAgain)
 	defer tick.Stop()
 	for {
@@ -86,7 +86,7 @@ func (c *Console) identifyAgain(ctx context.Context, end func()) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if c.opts.ReadsApps(ctx) != nil {
+			if p.opts.ReadsApps(ctx) != nil {
 				end()
 				return
 			}

@@ -31,10 +31,10 @@ type nodeRow struct {
 	Wrong []string
 }
 
-func (c *Console) nodes(w http.ResponseWriter, r *http.Request) error {
+func (p *fleetPages) nodes(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(calling(r.Context()), readTimeout)
 	defer cancel()
-	data, err := c.readNodes(r.PathValue("name"), r.URL.Query())(ctx)
+	data, err := p.readNodes(r.PathValue("name"), r.URL.Query())(ctx)
 	if err != nil {
 		return err
 	}
@@ -44,13 +44,13 @@ func (c *Console) nodes(w http.ResponseWriter, r *http.Request) error {
 	}
 	of := page(r, "Nodes of "+data.Agent.Name, "/console/", live)
 	of.Data = data
-	c.pages.Render(w, r, http.StatusOK, "nodes", of)
+	p.pages.Render(w, r, http.StatusOK, "nodes", of)
 	return nil
 }
 
-func (c *Console) nodesLive(w http.ResponseWriter, r *http.Request) error {
-	read := c.readNodes(r.PathValue("name"), r.URL.Query())
-	return follow(c, w, r, "nodes", paced(nodesRest, func(ctx context.Context) (nodesData, error) {
+func (p *fleetPages) nodesLive(w http.ResponseWriter, r *http.Request) error {
+	read := p.readNodes(r.PathValue("name"), r.URL.Query())
+	return follow(p.site, w, r, "nodes", paced(nodesRest, func(ctx context.Context) (nodesData, error) {
 		data, err := read(ctx)
 		if err == nil && data.Problem != nil {
 			err = data.Problem
@@ -59,14 +59,14 @@ func (c *Console) nodesLive(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-func (c *Console) readNodes(name string, query url.Values) func(context.Context) (nodesData, error) {
+func (p *fleetPages) readNodes(name string, query url.Values) func(context.Context) (nodesData, error) {
 	return func(ctx context.Context) (data nodesData, err error) {
-		found, err := operatorapi.GetAgent.Do(ctx, c.opts.API, operatorapi.GetAgentInput{Agent: name})
+		found, err := operatorapi.GetAgent.Do(ctx, p.opts.API, operatorapi.GetAgentInput{Agent: name})
 		if err != nil {
 			return data, err
 		}
 		data.Agent = found.Agent
-		list, err := c.askForNodes(ctx, found.Agent)
+		list, err := p.askForNodes(ctx, found.Agent)
 		if err != nil {
 			data.Problem, err = shownOnPage(err)
 			return data, err
@@ -82,15 +82,15 @@ func (c *Console) readNodes(name string, query url.Values) func(context.Context)
 
 // askForNodes asks the agent. What is known to fail is not tried: it would be a refusal in the
 // audit log.
-func (c *Console) askForNodes(ctx context.Context, agent announce.Agent) ([]runnerapi.Node, error) {
-	if err := c.opts.ReadsApps(ctx); err != nil {
+func (p *fleetPages) askForNodes(ctx context.Context, agent announce.Agent) ([]runnerapi.Node, error) {
+	if err := p.opts.ReadsApps(ctx); err != nil {
 		return nil, err
 	}
 	if agent.State != announce.StateOnline {
 		return nil, problem.Errorf(problem.Unavailable, "run pipeops-agent doctor in its cluster; it names what does not connect",
 			"the agent is %s, and was last seen %s; only an agent that is online reports its nodes", agent.State, cli.Ago(agent.LastSeen))
 	}
-	list, err := operatorapi.ListAgentNodes.Do(ctx, c.opts.API, operatorapi.AgentNodesInput{Agent: agent.ID})
+	list, err := operatorapi.ListAgentNodes.Do(ctx, p.opts.API, operatorapi.AgentNodesInput{Agent: agent.ID})
 	return list.Items, err
 }
 

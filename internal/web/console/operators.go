@@ -4,10 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -47,20 +45,20 @@ func sessionsOf(list []operatorapi.ConsoleSession) (rows []sessionRow) {
 	return rows
 }
 
-func (c *Console) operators(w http.ResponseWriter, r *http.Request) error {
-	return show(c, w, r, "operators", page(r, "Operators", operatorsPath, ""), func(ctx context.Context) (operatorsData, error) {
-		list, err := operatorapi.ListOperators.Do(ctx, c.opts.API, struct{}{})
+func (p *accessPages) operators(w http.ResponseWriter, r *http.Request) error {
+	return show(p.site, w, r, "operators", page(r, "Operators", operatorsPath, ""), func(ctx context.Context) (operatorsData, error) {
+		list, err := operatorapi.ListOperators.Do(ctx, p.opts.API, struct{}{})
 		if err != nil {
 			return operatorsData{}, err
 		}
-		acting, err := operatorapi.ListOperatorRunners.Do(ctx, c.opts.API, struct{}{})
+		acting, err := operatorapi.ListOperatorRunners.Do(ctx, p.opts.API, struct{}{})
 		if err != nil {
 			return operatorsData{}, err
 		}
-		sessions, err := operatorapi.ListConsoleSessions.Do(ctx, c.opts.API, struct{}{})
+		sessions, err := operatorapi.ListConsoleSessions.Do(ctx, p.opts.API, struct{}{})
 		rows := make([]operatorRow, len(list.Items))
 		for i, o := range list.Items {
-			rows[i] = operatorRow{o, operatorState(o, c.opts.Now())}
+			rows[i] = operatorRow{o, operatorState(o, p.opts.Now())}
 		}
 		return operatorsData{web.Paged(rows, r.URL.Query()), acting.Items, sessionsOf(sessions.Items)}, err
 	})
@@ -176,47 +174,4 @@ var operatorChanges = map[string]change{
 			return outcome{to: operatorsPath, done: "revoke-operator"}, err
 		},
 	},
-}
-
-// operatorAudit is what the page of the operators' audit log shows.
-type operatorAudit struct {
-	operatorapi.OperatorAudit
-	Report       *audit.Report // of the verification, if that was asked for
-	Older, Newer string        // queries of the pages beside this one; empty for none
-	First, Last  int64
-}
-
-func (c *Console) audit(w http.ResponseWriter, r *http.Request) error {
-	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
-	if err != nil || after < 0 {
-		after = -1
-	}
-	return show(c, w, r, "audit", page(r, "Operators' audit log", operatorapi.ConsolePath+"/audit", ""), func(ctx context.Context) (data operatorAudit, err error) {
-		data.OperatorAudit, err = operatorapi.GetOperatorAudit.Do(ctx, c.opts.API, operatorapi.OperatorAuditInput{After: after, Limit: recordsShown})
-		if err != nil {
-			return data, err
-		}
-		data.turn()
-		if r.URL.Query().Get("verify") != "" {
-			report, err := operatorapi.VerifyOperatorAudit.Do(ctx, c.opts.API, operatorapi.VerifyAuditInput{})
-			data.Report = &report
-			return data, err
-		}
-		return data, nil
-	})
-}
-
-// turn orders the records, the newest first, and finds the pages beside this one.
-func (d *operatorAudit) turn() {
-	d.Items = newestFirst(d.Items)
-	if len(d.Items) == 0 {
-		return
-	}
-	d.First, d.Last = d.Items[len(d.Items)-1].Seq, d.Items[0].Seq
-	if d.First > 1 {
-		d.Older = "?after=" + strconv.FormatInt(max(0, d.First-1-recordsShown), 10)
-	}
-	if d.Last < d.Head.Seq {
-		d.Newer = "?after=" + strconv.FormatInt(d.Last, 10)
-	}
 }

@@ -12,9 +12,9 @@ import (
 
 const releasesPath = operatorapi.ConsolePath + "/releases"
 
-func (c *Console) releases(w http.ResponseWriter, r *http.Request) error {
-	return show(c, w, r, "releases", page(r, "Releases", releasesPath, ""), func(ctx context.Context) (web.Rows[operators.Offered], error) {
-		list, err := operatorapi.ListReleases.Do(ctx, c.opts.API, struct{}{})
+func (p *controlPlanePages) releases(w http.ResponseWriter, r *http.Request) error {
+	return show(p.site, w, r, "releases", page(r, "Releases", releasesPath, ""), func(ctx context.Context) (web.Rows[operators.Offered], error) {
+		list, err := operatorapi.ListReleases.Do(ctx, p.opts.API, struct{}{})
 		return web.Paged(list.Items, r.URL.Query()), err
 	})
 }
@@ -33,18 +33,4 @@ var releaseChanges = map[string]change{
 			return outcome{to: releasesPath, done: "withdraw"}, err
 		},
 	},
-}
-
-// certificatesShown is how many of the newest certificates a page shows.
-const certificatesShown = 100
-
-func (c *Console) ca(w http.ResponseWriter, r *http.Request) error {
-	return show(c, w, r, "ca", page(r, "Certificates", operatorapi.ConsolePath+"/ca", ""), func(ctx context.Context) (data caData, err error) {
-		if data.CAStatus, err = operatorapi.GetCA.Do(ctx, c.opts.API, struct{}{}); err != nil {
-			return data, err
-		}
-		list, err := operatorapi.ListCertificates.Do(ctx, c.opts.API, operatorapi.CertificatesInput{Limit: certificatesShown, Name: r.URL.Query().Get("find")})
-		data.Issued, data.Find = list.Items, r.URL.Query().Get("find")
-		return data, err
-	})
 }

@@ -22,16 +22,19 @@ type replicasData struct {
 	Troubles []trouble
 }
 
-func (c *Console) replicas(w http.ResponseWriter, r *http.Request) error {
-	return show(c, w, r, "replicas", page(r, "Control planes", replicasPath, operatorapi.ConsolePath+"/live/replicas"), c.readReplicas)
+// controlPlanePages are the pages about the control planes and what they do by themselves.
+type controlPlanePages struct{ *site }
+
+func (p *controlPlanePages) replicas(w http.ResponseWriter, r *http.Request) error {
+	return show(p.site, w, r, "replicas", page(r, "Control planes", replicasPath, operatorapi.ConsolePath+"/live/replicas"), p.readReplicas)
 }
 
-func (c *Console) replicasLive(w http.ResponseWriter, r *http.Request) error {
-	return follow(c, w, r, "replicas", paced(replicasRest, c.readReplicas))
+func (p *controlPlanePages) replicasLive(w http.ResponseWriter, r *http.Request) error {
+	return follow(p.site, w, r, "replicas", paced(replicasRest, p.readReplicas))
 }
 
-func (c *Console) readReplicas(ctx context.Context) (data replicasData, err error) {
-	list, err := operatorapi.ListReplicas.Do(ctx, c.opts.API, struct{}{})
+func (p *controlPlanePages) readReplicas(ctx context.Context) (data replicasData, err error) {
+	list, err := operatorapi.ListReplicas.Do(ctx, p.opts.API, struct{}{})
 	data.Items = list.Items
 	for _, replica := range list.Items {
 		data.Troubles = append(data.Troubles, replicaTroubles(replica)...)

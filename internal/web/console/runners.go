@@ -12,9 +12,9 @@ import (
 
 const runnersPath = operatorapi.ConsolePath + "/runners"
 
-func (c *Console) runners(w http.ResponseWriter, r *http.Request) error {
-	return show(c, w, r, "runners", page(r, "Runners", runnersPath, ""), func(ctx context.Context) (web.Rows[operatorapi.Runner], error) {
-		list, err := operatorapi.ListRunners.Do(ctx, c.opts.API, struct{}{})
+func (p *accessPages) runners(w http.ResponseWriter, r *http.Request) error {
+	return show(p.site, w, r, "runners", page(r, "Runners", runnersPath, ""), func(ctx context.Context) (web.Rows[operatorapi.Runner], error) {
+		list, err := operatorapi.ListRunners.Do(ctx, p.opts.API, struct{}{})
 		return web.Paged(list.Items, r.URL.Query()), err
 	})
 }

@@ -17,9 +17,9 @@ const webhooksPath = operatorapi.ConsolePath + "/webhooks"
 // deliveriesShown is how many deliveries a webhook's page shows.
 const deliveriesShown = 200
 
-func (c *Console) webhooks(w http.ResponseWriter, r *http.Request) error {
-	return show(c, w, r, "webhooks", page(r, "Webhooks", webhooksPath, ""), func(ctx context.Context) (web.Rows[operatorapi.Webhook], error) {
-		list, err := operatorapi.ListWebhooks.Do(ctx, c.opts.API, struct{}{})
+func (p *controlPlanePages) webhooks(w http.ResponseWriter, r *http.Request) error {
+	return show(p.site, w, r, "webhooks", page(r, "Webhooks", webhooksPath, ""), func(ctx context.Context) (web.Rows[operatorapi.Webhook], error) {
+		list, err := operatorapi.ListWebhooks.Do(ctx, p.opts.API, struct{}{})
 		return web.Paged(list.Items, r.URL.Query()), err
 	})
 }
@@ -32,11 +32,11 @@ type webhookData struct {
 	States     []store.DeliveryState
 }
 
-func (c *Console) webhook(w http.ResponseWriter, r *http.Request) error {
+func (p *controlPlanePages) webhook(w http.ResponseWriter, r *http.Request) error {
 	name, state := r.PathValue("name"), r.URL.Query().Get("state")
-	return show(c, w, r, "webhook", page(r, name, webhooksPath, ""), func(ctx context.Context) (webhookData, error) {
+	return show(p.site, w, r, "webhook", page(r, name, webhooksPath, ""), func(ctx context.Context) (webhookData, error) {
 		data := webhookData{State: state, States: []store.DeliveryState{store.DeliveryPending, store.DeliveryDelivered, store.DeliveryGivenUp}}
-		list, err := operatorapi.ListWebhooks.Do(ctx, c.opts.API, struct{}{})
+		list, err := operatorapi.ListWebhooks.Do(ctx, p.opts.API, struct{}{})
 		if err != nil {
 			return data, err
 		}
@@ -48,7 +48,7 @@ func (c *Console) webhook(w http.ResponseWriter, r *http.Request) error {
 		if data.Name == "" {
 			return data, problem.Errorf(problem.NotFound, "choose one in the list of webhooks", "there is no webhook %.100q", name)
 		}
-		found, err := operatorapi.ListDeliveries.Do(ctx, c.opts.API, operatorapi.DeliveriesInput{Webhook: name, State: store.DeliveryState(state), Limit: deliveriesShown})
+		found, err := operatorapi.ListDeliveries.Do(ctx, p.opts.API, operatorapi.DeliveriesInput{Webhook: name, State: store.DeliveryState(state), Limit: deliveriesShown})
 		data.Deliveries = found.Items
 		return data, err
 	})

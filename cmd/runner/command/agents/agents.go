@@ -57,7 +57,7 @@ func (c *agentsCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	agents, err := c.Agents(ctx, l)
+	agents, err := l.Agents(ctx)
 	if err != nil {
 		return err
 	}

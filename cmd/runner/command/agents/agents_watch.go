@@ -28,7 +28,7 @@ func (c *agentsCommand) runWatch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.Agents(ctx, l); err != nil { // an error now is one to end with
+	if _, err := l.Agents(ctx); err != nil { // an error now is one to end with
 		return err
 	}
 	log := zerolog.New(zerolog.ConsoleWriter{Out: c.Err, NoColor: !c.Terminal, TimeFormat: time.TimeOnly}).Level(zerolog.WarnLevel)

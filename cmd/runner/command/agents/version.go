@@ -82,7 +82,7 @@ func (v *version) askControlPlane(ctx context.Context) *cli.ServerVersion {
 	if err != nil {
 		return cli.NewServerVersion("", "", err)
 	}
-	number, err := v.ServerVersion(ctx, l)
+	number, err := l.ServerVersion(ctx)
 	return cli.NewServerVersion(l.ControlPlane, number, err)
 }
 

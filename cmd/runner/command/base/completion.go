@@ -67,7 +67,7 @@ func (a *CLI) CompleteNode(cmd *cobra.Command, args []string, typed string) ([]s
 func (a *CLI) completed(cmd *cobra.Command, agent string, ask func(context.Context, *Target) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
 	defer cancel()
-	quiet := &CLI{Streams: Streams{Err: nowhere{}}, Credentials: a.Credentials, Context: a.Context, Patience: completionPatience}
+	quiet := &CLI{Streams: Streams{Err: nowhere{}}, Defaults: a.Defaults, Patience: completionPatience}
 	var names []string
 	_ = quiet.On(ctx, agent, func(ctx context.Context, t *Target) (err error) {
 		names, err = ask(ctx, t)

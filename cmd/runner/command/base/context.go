@@ -2,6 +2,7 @@ package base
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 
@@ -12,20 +13,55 @@ import (
 )
 
 const (
+	// EnvCredentials is the variable that names the file with the credentials.
+	EnvCredentials = "PIPEOPS_RUNNER_CREDENTIALS" //nolint:gosec // a variable's name
 	// EnvContext is the variable that names the context.
 	EnvContext = "PIPEOPS_CONTEXT"
 	// EnvAgent is the variable that names the agent of commands without AGENT.
 	EnvAgent = "PIPEOPS_AGENT"
+
+	defaultNamespace = "production"
 )
 
+// Defaults finds what a command line leaves out: the credentials, the agent and the namespace. They
+// come from the environment, or from a context.
+type Defaults struct {
+	Credentials string // of the flag --credentials
+	Context     string // of the flag --context
+}
+
+// CredentialsFile returns where the credentials are. A flag wins over a variable, and a variable
+// over the current context.
+func (d *Defaults) CredentialsFile() (string, error) {
+	path := os.Getenv(EnvCredentials)
+	switch {
+	case d.Credentials != "":
+		return d.Credentials, nil
+	case path != "" && d.Context == "":
+		return path, nil
+	}
+	c, err := d.context()
+	if err != nil {
+		return "", err
+	}
+	if c.Credentials == "" {
+		return "", &ExitError{
+			Err: errors.New("no credentials were given"), Code: ExitUsage,
+			Fix: "log in with `pipeops-runner login FILE`, or use --credentials FILE or " + EnvCredentials +
+				"; the operator makes the file with `pipeops-controlplane runner create NAME -o FILE`",
+		}
+	}
+	return c.Credentials, nil
+}
+
 // ContextNamed returns the context that --context or the environment names; "" for none.
-func (a *CLI) ContextNamed() string { return cmp.Or(a.Context, os.Getenv(EnvContext)) }
+func (d *Defaults) ContextNamed() string { return cmp.Or(d.Context, os.Getenv(EnvContext)) }
 
 // context returns the context that applies, which is empty if there is none. Credentials from
 // elsewhere are for another control plane: only a context that is named applies beside them.
-func (a *CLI) context() (contextfile.Context, error) {
-	name := a.ContextNamed()
-	if name == "" && (a.Credentials != "" || os.Getenv(EnvCredentials) != "") {
+func (d *Defaults) context() (contextfile.Context, error) {
+	name := d.ContextNamed()
+	if name == "" && (d.Credentials != "" || os.Getenv(EnvCredentials) != "") {
 		return contextfile.Context{}, nil
 	}
 	file, err := contextfile.Runner.Load()
@@ -46,11 +82,11 @@ func (a *CLI) context() (contextfile.Context, error) {
 }
 
 // DefaultAgent returns the agent of commands without AGENT; "" if there is none.
-func (a *CLI) DefaultAgent() (string, error) {
+func (d *Defaults) DefaultAgent() (string, error) {
 	if name := os.Getenv(EnvAgent); name != "" {
 		return name, nil
 	}
-	c, err := a.context()
+	c, err := d.context()
 	return c.Agent, err
 }
 
@@ -64,7 +100,7 @@ func NamespaceFlag(cmd *cobra.Command, to *string) {
 }
 
 // UseContext gives --namespace the context's default.
-func (a *CLI) UseContext(cmd *cobra.Command) error {
+func (d *Defaults) UseContext(cmd *cobra.Command) error {
 	flag := cmd.Flags().Lookup("namespace")
 	if flag == nil || flag.Changed {
 		return nil
@@ -72,7 +108,7 @@ func (a *CLI) UseContext(cmd *cobra.Command) error {
 	if _, marked := flag.Annotations[ofContext]; !marked {
 		return nil
 	}
-	c, err := a.context()
+	c, err := d.context()
 	if err != nil || c.Namespace == "" {
 		return err
 	}
@@ -81,14 +117,14 @@ func (a *CLI) UseContext(cmd *cobra.Command) error {
 
 // AgentOptional lets the user leave out AGENT, the first argument of a command. Arguments that are
 // valid as they are stay so. Otherwise, the default agent comes before them.
-func (a *CLI) AgentOptional(cmd *cobra.Command) {
+func (d *Defaults) AgentOptional(cmd *cobra.Command) {
 	valid, run, complete := cmd.Args, cmd.RunE, cmd.ValidArgsFunction
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		_, err := a.withAgent(cmd, valid, args)
+		_, err := d.withAgent(cmd, valid, args)
 		return err
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		args, err := a.withAgent(cmd, valid, args)
+		args, err := d.withAgent(cmd, valid, args)
 		if err != nil {
 			return err
 		}
@@ -96,7 +132,7 @@ func (a *CLI) AgentOptional(cmd *cobra.Command) {
 	}
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		names, directive := complete(cmd, args, typed)
-		if agent, err := a.DefaultAgent(); err == nil && agent != "" {
+		if agent, err := d.DefaultAgent(); err == nil && agent != "" {
 			more, _ := complete(cmd, append([]string{agent}, args...), typed)
 			names = append(names, more...)
 		}
@@ -104,7 +140,7 @@ func (a *CLI) AgentOptional(cmd *cobra.Command) {
 	}
 }
 
-func (a *CLI) withAgent(cmd *cobra.Command, valid cobra.PositionalArgs, args []string) ([]string, error) {
+func (d *Defaults) withAgent(cmd *cobra.Command, valid cobra.PositionalArgs, args []string) ([]string, error) {
 	if forFleet(cmd) {
 		full := append([]string{""}, args...)
 		if valid(cmd, full) != nil {
@@ -116,7 +152,7 @@ func (a *CLI) withAgent(cmd *cobra.Command, valid cobra.PositionalArgs, args []s
 	if wrong == nil {
 		return args, nil
 	}
-	agent, err := a.DefaultAgent()
+	agent, err := d.DefaultAgent()
 	if err != nil {
 		return nil, err
 	}

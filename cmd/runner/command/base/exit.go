@@ -91,9 +91,6 @@ func (a *CLI) Exit(ctx context.Context, command string, err error) int {
 	return code
 }
 
-// SayFailure prints an error in the form of all programs.
-func (a *CLI) SayFailure(f cli.Failure) { f.Print(a.Err, program) }
-
 func exitCode(ctx context.Context, err error) int {
 	var own *ExitError
 	known := &runnerapi.Error{}

@@ -78,7 +78,7 @@ func (f *Fleet) matching(ctx context.Context, a *CLI) (l *Login, agents []announ
 	if l, err = a.Login(); err != nil {
 		return nil, nil, 0, err
 	}
-	all, err := a.Agents(ctx, l)
+	all, err := l.Agents(ctx)
 	if err != nil {
 		return nil, nil, 0, err
 	}

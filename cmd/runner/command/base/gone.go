@@ -76,12 +76,3 @@ func (a *CLI) untilGone(ctx context.Context, t *Target, what string, limit time.
 		}
 	}
 }
-
-// SayDeleted says that something is deleted, or would be.
-func (a *CLI) SayDeleted(what string, dryRun bool) {
-	if dryRun {
-		a.Say("dry run: %s would be deleted; nothing was changed", what)
-		return
-	}
-	a.Say("deleted: %s", what)
-}

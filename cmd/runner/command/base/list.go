@@ -67,12 +67,3 @@ func (l Listing[T]) items(ctx context.Context, t *Target, scope Scope) ([]T, err
 	}
 	return In(ctx, t, scope, l.Of(t.Client).List)
 }
-
-// SayNone says that a list is empty.
-func (a *CLI) SayNone(scope Scope) {
-	if scope.All {
-		a.Say("there are none in the namespaces that the agent manages")
-		return
-	}
-	a.Say("there are none in namespace %s; -n names another, -A all", scope.Namespace)
-}

@@ -84,14 +84,6 @@ func DiagnosisRows(w io.Writer, d *runnerapi.Diagnosis) {
 	}
 }
 
-// PrintLog prints a line as the container wrote it, but for what would steer a terminal.
-func (a *CLI) PrintLog(line string, raw bool) error {
-	if a.Screen && !raw {
-		return cli.Print(a.Out, line)
-	}
-	return cli.Raw(a.Out, []byte(line+"\n"))
-}
-
 // UndoneText describes a rollout that failed and was taken back.
 func UndoneText(u *runnerapi.Undone) string {
 	text := fmt.Sprintf("revision %d failed and was taken back to revision %d", u.Revision, u.Restored)
@@ -99,10 +91,4 @@ func UndoneText(u *runnerapi.Undone) string {
 		text += fmt.Sprintf(": %s: %s", u.Diagnosis.Cause, u.Diagnosis.Message)
 	}
 	return text
-}
-
-// FailedObject returns the error of an object that is not well, with the evidence.
-func FailedObject(a *CLI, object, message string, d *runnerapi.Diagnosis) error {
-	a.SayFailure(Diagnosed(fmt.Sprintf("%s is not well: %s", cli.Printable(object), cli.Printable(message)), d))
-	return &ExitError{Err: fmt.Errorf("%s is not well", object), Code: ExitAppFailed, Told: true}
 }

@@ -16,14 +16,14 @@ const logEvery = 10 * time.Second
 // slowness informs people that a call takes its time: with a line that changes and disappears on a
 // terminal, and with a line at intervals elsewhere.
 type slowness struct {
-	*CLI
+	Streams
 	peer string
 
 	mu   sync.Mutex
 	said time.Duration
 }
 
-func newSlowness(a *CLI, peer string) *slowness { return &slowness{CLI: a, peer: peer} }
+func newSlowness(s Streams, peer string) *slowness { return &slowness{Streams: s, peer: peer} }
 
 func (s *slowness) tell(c client.Slow) {
 	s.mu.Lock()
@@ -46,8 +46,8 @@ func (s *slowness) tell(c client.Slow) {
 }
 
 // tellSlow informs people that a peer takes its time, until answered is called.
-func (a *CLI) tellSlow(ctx context.Context, peer, call string) (answered func()) {
-	s, begun := newSlowness(a, peer), time.Now()
+func (s Streams) tellSlow(ctx context.Context, peer, call string) (answered func()) {
+	slow, begun := newSlowness(s, peer), time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	var telling sync.WaitGroup
 	telling.Go(func() {
@@ -56,10 +56,10 @@ func (a *CLI) tellSlow(ctx context.Context, peer, call string) (answered func())
 		for told := false; ; told = true {
 			select {
 			case <-tick.C:
-				s.tell(client.Slow{Call: call, Took: time.Since(begun)})
+				slow.tell(client.Slow{Call: call, Took: time.Since(begun)})
 			case <-ctx.Done():
 				if told {
-					s.tell(client.Slow{Call: call, Took: time.Since(begun), Answered: true})
+					slow.tell(client.Slow{Call: call, Took: time.Since(begun), Answered: true})
 				}
 				return
 			}

@@ -7,16 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
-
-// AddVerbose adds the flag -v to all commands. `-v=2` and `-vv` are the same.
-func (a *CLI) AddVerbose(root *cobra.Command) {
-	root.PersistentFlags().CountVarP(&a.Verbose, "verbose", "v", "print each HTTP call to standard error; -v=2 also prints its headers, without secrets")
-}
 
 // shownHeaders are those whose values are printed: no other party's secrets are in them.
 var shownHeaders = []string{
@@ -30,12 +23,13 @@ func (a *CLI) inspected(next http.RoundTripper) http.RoundTripper {
 	if a.Verbose == 0 {
 		return next
 	}
-	return inspector{a, next}
+	return inspector{a.Streams, a.Verbose, next}
 }
 
 type inspector struct {
-	*CLI
-	next http.RoundTripper
+	Streams
+	level int // of -v
+	next  http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -64,7 +58,7 @@ func (i inspector) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (i inspector) headers(direction string, all http.Header) {
-	if i.Verbose < 2 {
+	if i.level < 2 {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {

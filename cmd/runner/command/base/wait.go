@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -129,28 +128,6 @@ func (a *CLI) Verdict(t *Target, app runnerapi.App, generation int64, waited tim
 		Err: fmt.Errorf("%s: %s/%s has not settled after %s: %s", t, app.Namespace, app.Name, waited, summary(app)), Code: ExitTimeout,
 		Fix: fmt.Sprintf("it goes on in the cluster; see how it ends with: pipeops-runner status %s %s -n %s --wait", t.Agent.Name, app.Name, app.Namespace),
 	}
-}
-
-// sayDiagnosis prints why an App is not healthy.
-func (a *CLI) sayDiagnosis(app runnerapi.App) {
-	d := app.Status.Diagnosis
-	state := fmt.Sprintf("%s/%s is %s", app.Namespace, app.Name, strings.ToLower(string(app.Status.Phase)))
-	if d == nil {
-		if app.Settled() {
-			a.SayFailure(cli.Failure{What: state})
-		}
-		return
-	}
-	a.SayFailure(Diagnosed(state+": "+cli.Printable(d.Message), d))
-}
-
-// sayUndone prints why a rollout was taken back.
-func (a *CLI) sayUndone(app runnerapi.App, undone *runnerapi.Undone) {
-	f := cli.Failure{What: fmt.Sprintf("%s/%s: %s", app.Namespace, app.Name, cli.Printable(UndoneText(undone)))}
-	if undone.Diagnosis != nil {
-		f.Fix, f.Name = cli.Printable(undone.Diagnosis.Fix), string(undone.Diagnosis.Cause)
-	}
-	a.SayFailure(f)
 }
 
 // Diagnosed returns a failure with the evidence of a diagnosis, if there is one.

@@ -196,7 +196,7 @@ func (c *applyCommand) verdict(key runnerapi.Key, result runnerapi.ApplyResult) 
 	}
 	for _, o := range result.Objects {
 		if o.State == runnerapi.ObjectFailed {
-			return base.FailedObject(c.CLI, o.String(), o.Message, o.Diagnosis)
+			return c.FailedObject(o.String(), o.Message, o.Diagnosis)
 		}
 	}
 	return &base.ExitError{Err: fmt.Errorf("set %s is not ready after %s", key, c.wait.Limit), Code: base.ExitTimeout, Fix: "it goes on in the cluster: see pipeops-runner applyset get"}

@@ -203,7 +203,7 @@ func releaseVerdict(a *base.CLI, t *base.Target, revision int, release runnerapi
 	}
 	for _, o := range release.Objects {
 		if o.State == runnerapi.ObjectFailed || o.State == runnerapi.ObjectMissing {
-			return base.FailedObject(a, o.Kind+"/"+o.Name, o.Message, o.Diagnosis)
+			return a.FailedObject(o.Kind+"/"+o.Name, o.Message, o.Diagnosis)
 		}
 	}
 	return nil

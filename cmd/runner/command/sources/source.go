@@ -248,7 +248,7 @@ func sourceOutcome(ctx context.Context, a *base.CLI, t *base.Target, source runn
 		return &base.ExitError{Err: errors.New("the source failed"), Code: base.ExitAppFailed, Told: true}
 	}
 	if h := newest.Status.Health; h != nil && newest.Status.Phase == runnerapi.SourceDegraded {
-		return base.FailedObject(a, h.Object, h.Message, h.Diagnosis)
+		return a.FailedObject(h.Object, h.Message, h.Diagnosis)
 	}
 	return nil
 }

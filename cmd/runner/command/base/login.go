@@ -1,0 +1,143 @@
+package base
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
+	kept "github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+)
+
+// Login is the Runner's credentials, ready for use. The certificate, which may be renewed during
+// use, comes from keep.
+type Login struct {
+	credentials.Credentials
+	Keep *kept.Login
+
+	streams  Streams
+	patience time.Duration
+	around   func(http.RoundTripper) http.RoundTripper
+}
+
+// Login reads the credentials.
+func (a *CLI) Login() (*Login, error) {
+	path, err := a.CredentialsFile()
+	if err != nil {
+		return nil, err
+	}
+	creds, err := credentials.Load(path)
+	if err != nil {
+		return nil, &ExitError{Err: err, Code: ExitUsage}
+	}
+	keep, err := kept.New(kept.Config{
+		Credentials: creds, Note: func(err error) { a.Say("%v", err) },
+		Save: kept.To(path),
+	})
+	if err != nil {
+		return nil, &ExitError{Err: err, Code: ExitUsage}
+	}
+	return &Login{Credentials: creds, Keep: keep, streams: a.Streams, patience: a.Patience, around: a.inspected}, nil
+}
+
+// Snapshot sends one request to the control plane, with the few retries of its client.
+func (l *Login) Snapshot(ctx context.Context) ([]announce.Agent, error) {
+	defer l.Keep.Close()
+	return l.Snapshots().Agents(ctx)
+}
+
+// Snapshots returns a client of the control plane.
+func (l *Login) Snapshots() *announce.SnapshotClient {
+	caller := l.Keep.HTTPClient()
+	caller.Transport = l.around(caller.Transport)
+	return &announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: caller}
+}
+
+// leastTry is the minimum time for one request to the control plane, regardless of patience:
+// connections to a distant or busy server take time.
+const leastTry = 2 * time.Second
+
+// Agents asks the control plane for all agents, and retries for as long as patience lasts.
+func (l *Login) Agents(ctx context.Context) (agents []announce.Agent, err error) {
+	defer l.streams.tellSlow(ctx, "the control plane", "list-agents")()
+	err = l.patiently(ctx, func(ctx context.Context) (err error) {
+		agents, err = l.Snapshot(ctx)
+		return err
+	})
+	return agents, err
+}
+
+// Find asks the control plane for an agent by its name or ID, and retries for as long as patience
+// lasts.
+func (l *Login) Find(ctx context.Context, nameOrID string) (agent announce.Agent, err error) {
+	defer l.streams.tellSlow(ctx, "the control plane", "get-agent")()
+	err = l.patiently(ctx, func(ctx context.Context) (err error) {
+		defer l.Keep.Close()
+		agent, err = l.Snapshots().Agent(ctx, nameOrID)
+		return err
+	})
+	return agent, err
+}
+
+// ServerVersion asks the control plane for its version, and retries for as long as patience lasts.
+func (l *Login) ServerVersion(ctx context.Context) (version string, err error) {
+	defer l.streams.tellSlow(ctx, "the control plane", "get-version")()
+	err = l.patiently(ctx, func(ctx context.Context) (err error) {
+		defer l.Keep.Close()
+		version, err = l.Snapshots().Version(ctx)
+		return err
+	})
+	return version, err
+}
+
+// patiently repeats a request to the control plane until it is answered, for as long as patience
+// lasts.
+func (l *Login) patiently(ctx context.Context, ask func(context.Context) error) error {
+	end := time.Now().Add(l.patience)
+	for {
+		// A server that accepts connections and sends nothing is not waited for any longer either.
+		asking, cancel := context.WithTimeout(ctx, max(time.Until(end), leastTry))
+		err := ask(asking)
+		cancel()
+		var refused *problem.Error
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden):
+			return &ExitError{Err: err, Code: ExitRefused}
+		case errors.As(err, &refused) && refused.Status < 500 && refused.Status != http.StatusTooManyRequests:
+			return err // a server answers, and a retry will not change that
+		case isTrust(err):
+			return &ExitError{
+				Err: fmt.Errorf("control plane %s: %w", l.ControlPlane, err), Code: ExitRefused,
+				Fix: "check this machine's clock; renew the credentials with: pipeops-controlplane runner create NAME -o FILE",
+			}
+		case time.Now().After(end):
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = errors.New("it does not answer")
+			}
+			return &ExitError{
+				Err: fmt.Errorf("the control plane could not be reached for %s: %w", l.patience, err), Code: ExitUnreachable,
+				Fix: "check that it runs at " + l.ControlPlane + " and that nothing on the way refuses it",
+			}
+		}
+		if !retry.Wait(ctx, time.Second) {
+			return ctx.Err()
+		}
+	}
+}
+
+// isTrust reports whether one side refused the other's certificate.
+func isTrust(err error) bool {
+	var verification *tls.CertificateVerificationError
+	return errors.As(err, &verification) || strings.Contains(err.Error(), "remote error: tls:")
+}
