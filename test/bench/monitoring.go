@@ -117,7 +117,7 @@ func (b *monitored) install(ctx context.Context) error {
 }
 
 // smallValues returns a component's values for a small machine, since the test's own is a large one.
-// The test cluster has no volumes.
+// The test cluster has no volumes, and the modules other versions than the charts.
 func smallValues(component string) (values map[string]any, err error) {
 	text, err := os.ReadFile(inputs.Path("internal/components/values/" + component + ".small.yaml"))
 	if err != nil {
@@ -135,6 +135,7 @@ func smallValues(component string) (values map[string]any, err error) {
 	} else {
 		set(false, "server", "persistentVolume", "enabled")
 		set(false, "alertmanager", "persistence", "enabled")
+		set(upstream.AlertmanagerVersion, "alertmanager", "image", "tag")
 	}
 	return values, err
 }

@@ -69,6 +69,7 @@ func watchful(t *testing.T) component {
 			"persistentVolume": map[string]any{"enabled": false},
 		},
 		"alertmanager": map[string]any{
+			"image":       map[string]any{"tag": upstream.AlertmanagerVersion},
 			"persistence": map[string]any{"enabled": false},
 			"config":      map[string]any{"route": map[string]any{"group_wait": "1s", "group_interval": "1s"}},
 		},

@@ -61,7 +61,7 @@ var (
 	// Promtool is without service discovery, which is most of it.
 	Promtool     = Program{Package: "github.com/prometheus/prometheus/cmd/promtool", Module: "test/upstream/prometheus", Tags: "remove_all_sd"}
 	Prometheus   = Program{Package: "github.com/prometheus/prometheus/cmd/prometheus", Module: "test/upstream/prometheus", Tags: "remove_all_sd,enable_kubernetes_sd"}
-	Alertmanager = Program{Package: "github.com/prometheus/alertmanager/cmd/alertmanager", Module: "test/upstream/prometheus"}
+	Alertmanager = Program{Package: "github.com/prometheus/alertmanager/cmd/alertmanager", Module: "test/upstream/alertmanager"}
 )
 
 // At returns the program as another version.

@@ -22,8 +22,6 @@ type Program struct {
 	prepare func(ctx context.Context) error
 }
 
-const prometheusModule = "test/upstream/prometheus"
-
 // The versions are those of the modules.
 const (
 	TraefikVersion          = "v3.7.13"
@@ -31,7 +29,7 @@ const (
 	RecommenderVersion      = "1.8.1"
 	KubeStateMetricsVersion = "v2.20.0"
 	PrometheusVersion       = "v3.14.0"
-	AlertmanagerVersion     = "v0.34.0"
+	AlertmanagerVersion     = "v0.31.1"
 	NodeExporterVersion     = "v1.12.1"
 	ConfigReloaderVersion   = "v0.93.1"
 	LokiVersion             = "3.7.8"
@@ -55,21 +53,21 @@ var (
 		Ref: "registry.k8s.io/autoscaling/vpa-recommender:" + RecommenderVersion,
 	}}
 	// Prometheus keeps metrics and raises alerts. It and what follows are of the versions that its
-	// chart has.
+	// chart has, but for Alertmanager.
 	Prometheus = Program{Program: cluster.Program{
-		Module: prometheusModule, Package: programs.Prometheus.Package, Tags: programs.Prometheus.Tags, Ref: "quay.io/prometheus/prometheus:" + PrometheusVersion,
+		Module: programs.Prometheus.Module, Package: programs.Prometheus.Package, Tags: programs.Prometheus.Tags, Ref: "quay.io/prometheus/prometheus:" + PrometheusVersion,
 	}}
-	// Alertmanager sends alerts on.
+	// Alertmanager sends alerts on. It is of the last version whose module has its pages.
 	Alertmanager = Program{Program: cluster.Program{
-		Module: prometheusModule, Package: programs.Alertmanager.Package, Ref: "quay.io/prometheus/alertmanager:" + AlertmanagerVersion,
+		Module: programs.Alertmanager.Module, Package: programs.Alertmanager.Package, Ref: "quay.io/prometheus/alertmanager:" + AlertmanagerVersion,
 	}}
 	// NodeExporter makes metrics of a machine.
 	NodeExporter = Program{Program: cluster.Program{
-		Module: prometheusModule, Package: "github.com/prometheus/node_exporter", Ref: "quay.io/prometheus/node-exporter:" + NodeExporterVersion,
+		Module: programs.Prometheus.Module, Package: "github.com/prometheus/node_exporter", Ref: "quay.io/prometheus/node-exporter:" + NodeExporterVersion,
 	}}
 	// ConfigReloader has Prometheus read a changed configuration.
 	ConfigReloader = Program{Program: cluster.Program{
-		Module: prometheusModule, Package: "github.com/prometheus-operator/prometheus-operator/cmd/prometheus-config-reloader",
+		Module: programs.Prometheus.Module, Package: "github.com/prometheus-operator/prometheus-operator/cmd/prometheus-config-reloader",
 		Ref: "quay.io/prometheus-operator/prometheus-config-reloader:" + ConfigReloaderVersion,
 	}}
 	// Monitoring are the programs of Prometheus' chart.
