@@ -50,7 +50,11 @@ func arrangeMounts(dir string, config Config) error {
 	if err := cgroup.Mount(config.CgroupV2); err != nil {
 		return err
 	}
-	return errors.Join(shadowSysctls(), silenceDNS())
+	if err := errors.Join(shadowSysctls(), silenceDNS()); err != nil {
+		return err
+	}
+	// As systemd has it: pods that mount the node's root ask for it.
+	return unix.Mount("", "/", "", unix.MS_SHARED, "")
 }
 
 // mountRun puts a fresh file system over /run with the cluster's directory and
