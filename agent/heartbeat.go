@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -121,8 +121,7 @@ func (h *heartbeats) wait(ctx context.Context, d time.Duration) bool {
 // catchUp loads what another replica has stored when the control plane no longer accepts this one's
 // certificate: this replica was suspended while the others renewed twice, or registered anew.
 func (h *heartbeats) catchUp(ctx context.Context, refusal error) {
-	var e *controlapi.Error
-	if !errors.As(refusal, &e) || e.Code != controlapi.CodeCertificateUnknown {
+	if !problem.Is(refusal, controlapi.CodeCertificateUnknown) {
 		return
 	}
 	if id, err := h.store.newer(ctx, h.current.Load()); err == nil && id != nil && id.AgentID == h.current.Load().AgentID {

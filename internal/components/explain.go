@@ -69,8 +69,7 @@ func translated(err error, doing string) error {
 		}
 	}
 	result := kubeproblem.From(err, doing)
-	known := &problem.Error{}
-	if !errors.As(result, &known) || known.Code != problem.Forbidden || !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "quota") {
+	if !problem.Is(result, problem.Forbidden) || !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "quota") {
 		return result
 	}
 	return problem.Errorf(problem.Forbidden, "run it with the rights of an administrator of the cluster", "%s: %v", doing, err)

@@ -137,7 +137,7 @@ func (a *applier) bringApp(ctx context.Context, o *object, commit string, files 
 		return 0, err
 	}
 	generation, err := a.deploy(ctx, o, commit, spec, dryRun)
-	if p := (*problem.Error)(nil); errors.As(err, &p) && p.Code == problem.Invalid {
+	if problem.Is(err, problem.Invalid) {
 		err = inFile(err, o.Spec.Path)
 	}
 	return generation, err

@@ -219,8 +219,7 @@ func (c *core) request(ctx context.Context, r *request) (*retryablehttp.Request,
 // and its answer lost.
 func (c *core) remove(ctx context.Context, r *request, opts runnerapi.WriteOptions) error {
 	tries, err := c.call(ctx, r.write(opts), nil)
-	known := &runnerapi.Error{}
-	if tries > 1 && errors.As(err, &known) && known.Code == runnerapi.CodeNotFound {
+	if tries > 1 && problem.Is(err, runnerapi.CodeNotFound) {
 		return nil
 	}
 	return err

@@ -105,7 +105,7 @@ func (r *Registrar) enrol(ctx context.Context, tx *store.Tx, token controlapi.To
 	ended := endedToken(known, now)
 	switch {
 	case repeated && known.Approve: // regardless of the token's state, or the approval would be in vain
-	case authn.HasCode(ended, controlapi.CodeTokenRevoked):
+	case problem.Is(ended, controlapi.CodeTokenRevoked):
 		return none, nil, ended
 	case known.Approve:
 		held, err = place.hold(ctx, tx, known, agent, req, key)

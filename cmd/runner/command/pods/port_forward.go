@@ -101,8 +101,7 @@ func parsePorts(texts []string) ([]portPair, error) {
 func (c *portForward) run(ctx context.Context, t *base.Target, key runnerapi.Key, pairs []portPair, command []string) error {
 	// Otherwise the first connection would report it, which has to do for a Runner that may not
 	// read Apps.
-	known := &runnerapi.Error{}
-	if _, err := t.Apps().Get(ctx, key); errors.As(err, &known) && known.Code == runnerapi.CodeNotFound {
+	if _, err := t.Apps().Get(ctx, key); problem.Is(err, runnerapi.CodeNotFound) {
 		return base.At(t, key.String(), err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
