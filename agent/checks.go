@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 const (
@@ -25,8 +26,8 @@ const (
 // right that the agent lacks.
 type checkup struct {
 	opts doctor.Options
-	due  signal // this replica leads
-	beat signal
+	due  wake.Signal // this replica leads
+	beat wake.Signal
 	last atomic.Pointer[controlapi.Checks]
 }
 
@@ -48,7 +49,7 @@ func (c *checkup) run(ctx context.Context, leads func() bool) error {
 		report := doctor.ExamineRunning(ctx, c.opts)
 		if ctx.Err() == nil { // or everything has failed
 			c.last.Store(checksOf(report))
-			c.beat.raise()
+			c.beat.Raise()
 		}
 	}
 }

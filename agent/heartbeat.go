@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -35,7 +36,7 @@ type heartbeats struct {
 	news        *news
 	instruments *instruments
 	health      *health
-	beat        signal // a heartbeat is due
+	beat        wake.Signal // a heartbeat is due
 	// process names this process, and ticket is from the last answer. With them the control plane
 	// detects duplicate instances.
 	process, ticket string

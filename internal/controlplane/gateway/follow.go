@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 const (
@@ -30,21 +31,18 @@ type Follower struct {
 	Refreshed func(context.Context)
 	Log       zerolog.Logger
 
-	wake chan struct{}
+	wake wake.Signal
 }
 
 // NewFollower returns a Follower.
 func NewFollower(f Follower) *Follower {
-	f.wake = make(chan struct{}, 1)
+	f.wake = wake.New()
 	return &f
 }
 
 // Look makes the table be read soon: something may have changed.
 func (f *Follower) Look() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	f.wake.Raise()
 }
 
 // Run follows until the context ends.
@@ -93,7 +91,7 @@ type Keeper struct {
 	Metrics  *Metrics
 	Log      zerolog.Logger
 
-	wake  chan struct{}
+	wake  wake.Signal
 	known map[string]kept
 }
 
@@ -115,16 +113,13 @@ type kept struct {
 
 // NewKeeper returns a Keeper.
 func NewKeeper(k Keeper) *Keeper {
-	k.wake = make(chan struct{}, 1)
+	k.wake = wake.New()
 	return &k
 }
 
 // Look makes the keeper look now: there may be new hosts.
 func (k *Keeper) Look() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	k.wake.Raise()
 }
 
 // Run keeps certificates until the context ends. It should run in one process at a time.
