@@ -51,7 +51,6 @@ type PortsConfig struct {
 
 // Ports are the open ports. The zero value has none.
 type Ports struct {
-	log            zerolog.Logger
 	metrics, pprof net.Listener
 	gatherer       prometheus.Gatherer
 	also           map[string]http.Handler
@@ -70,7 +69,7 @@ func CheckAddress(address string) error {
 
 // Open opens the configured ports. Call Close if Run is not called.
 func Open(ctx context.Context, cfg PortsConfig) (*Ports, error) {
-	p := &Ports{log: cfg.Log, gatherer: cfg.Gatherer, also: cfg.Also}
+	p := &Ports{gatherer: cfg.Gatherer, also: cfg.Also}
 	for _, port := range []struct {
 		to            *net.Listener
 		name, address string

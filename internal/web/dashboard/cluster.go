@@ -54,7 +54,6 @@ type approvals interface {
 // cluster reads and changes the cluster with its caller's rights, and keeps nothing of it.
 type cluster struct {
 	client    client.WithWatch
-	pods      corev1client.PodsGetter
 	facts     facts
 	approvals approvals
 	store     *store.Store
@@ -103,7 +102,7 @@ func makeCluster(opts Options, c client.WithWatch, pods corev1client.PodsGetter,
 	kept.SetReady(true) // there is no cache to fill
 	history := revision.New(kept)
 	return &cluster{
-		client: c, pods: pods, facts: f, approvals: a, store: kept, history: history,
+		client: c, facts: f, approvals: a, store: kept, history: history,
 		writer: rollout.New(kept, nil, history, opts.Log, opts.Now), // nil: it deploys nothing
 		logs:   logs.New(kept, pods, opts.Log, opts.Now),
 	}
