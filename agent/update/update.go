@@ -268,8 +268,7 @@ func (u *Updater) failed(offer string, err error) error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	refusal := &RefusedError{}
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*RefusedError](err); ok {
 		u.refused, u.refusal = offer, refusal.reason
 		return nil
 	}

@@ -44,8 +44,7 @@ func explained(err error) error {
 		return problem.Errorf(problem.Conflict, definitionsFix, "the cluster does not serve the kind %s of %s, which the chart needs", found[1], found[2])
 	}
 	result := translated(err, "applying the chart")
-	known := &problem.Error{}
-	if errors.As(result, &known) {
+	if known, ok := errors.AsType[*problem.Error](result); ok {
 		if known.Fix == "" {
 			known.Fix = runAgain
 		}

@@ -294,8 +294,7 @@ func beside(name, location string) string {
 
 // inFile puts a file's name before what is wrong with a document of it.
 func inFile(err error, name string) error {
-	p := &problem.Error{}
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem.Error](err); ok {
 		q := *p
 		mistake := problem.FieldError{Field: p.Field, Location: p.Location, Message: p.Detail}
 		q.Detail, q.Location, q.Fields = name+": "+mistake.String(), beside(name, p.Location), nil

@@ -41,8 +41,8 @@ func explain(err error, key runnerapi.Key, doing string) error {
 
 // unknownResource reports that the API server has no such resource, rather than no such object.
 func unknownResource(err error) bool {
-	status, ok := errors.AsType[apierrors.APIStatus](err)
-	return ok && apierrors.IsNotFound(err) && (status.Status().Details == nil || status.Status().Details.Name == "")
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
 }
 
 // Set implements backend.Sources. A dry run gets the repository and applies it

@@ -13,8 +13,7 @@ import (
 
 // asProblem returns why a repository could not be got or applied, as an answer.
 func asProblem(err error) error {
-	var g *git.Error
-	if errors.As(err, &g) {
+	if g, ok := errors.AsType[*git.Error](err); ok {
 		return g.Problem()
 	}
 	return kubeproblem.From(err, "trying the source")

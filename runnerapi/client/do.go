@@ -98,8 +98,7 @@ func (c *core) call(ctx context.Context, r *request, out any) (int, error) {
 	ctx, t := withTry(ctx)
 	for n := 0; ; n++ {
 		body, err := c.exchange(ctx, t, r)
-		broken := &brokenOffError{}
-		if errors.As(err, &broken) {
+		if _, ok := errors.AsType[*brokenOffError](err); ok {
 			t.failed(err)
 			if time.Since(t.start) < c.config.Patience && pause(ctx, n) == nil {
 				continue

@@ -89,7 +89,7 @@ var missingProgram = regexp.MustCompile(`exec: "([^"]+)": (?:executable file not
 // insideProblem turns Kubernetes' text about a container that could not be reached into a problem.
 // The text is the runtime's own, for example that a program does not exist.
 func insideProblem(err error, pod string) error {
-	if upgrade := (*httpstream.UpgradeFailureError)(nil); errors.As(err, &upgrade) {
+	if upgrade, ok := errors.AsType[*httpstream.UpgradeFailureError](err); ok {
 		return kubeproblem.From(upgrade.Cause, "reaching into pod "+pod)
 	}
 	if missing := missingProgram.FindStringSubmatch(err.Error()); missing != nil {

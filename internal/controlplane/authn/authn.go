@@ -161,8 +161,7 @@ func (p *Authenticator) Admit(ctx context.Context, id string, login server.Login
 		return err
 	}
 	err = p.ofCluster(ctx, a, controlapi.Origin{ClusterUID: login.Cluster, Instance: login.Instance, Address: login.Address})
-	var refusal *problem.Error
-	if errors.As(err, &refusal) && refusal != errNoCluster { // which passes
+	if refusal, ok := errors.AsType[*problem.Error](err); ok && refusal != errNoCluster { // which passes
 		return &server.RefusalError{Reason: refusal.Detail}
 	}
 	return err

@@ -137,8 +137,7 @@ func (b *Broker) Check() (bool, string) {
 	if status.Since.IsZero() {
 		text = "down since the start"
 	}
-	var e *rabbitmq.Error
-	if errors.As(status.Err, &e) {
+	if e, ok := errors.AsType[*rabbitmq.Error](status.Err); ok {
 		text += fmt.Sprintf(" (%s); %s", e.Code, e.Fix)
 	}
 	return false, text + "; announcements are kept until it is back"

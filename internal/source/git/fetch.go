@@ -34,8 +34,7 @@ func (r Remote) CheckHost() *Error {
 	if err != nil {
 		return failed(NotGit, "correct url", "url %v", err)
 	}
-	var refused *egress.RefusedError
-	if errors.As(r.Guard.CheckHost(u.Hostname()), &refused) {
+	if refused, ok := errors.AsType[*egress.RefusedError](r.Guard.CheckHost(u.Hostname())); ok {
 		return forbidden(refused, u.Host)
 	}
 	return nil

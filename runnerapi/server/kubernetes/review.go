@@ -171,7 +171,7 @@ func (a *selfReview) impersonate() error {
 // decide writes the policy's decision as the answer.
 func (a *selfReview) decide(err error) {
 	reason := ""
-	if known := (*runnerapi.Error)(nil); errors.As(err, &known) {
+	if known, ok := errors.AsType[*runnerapi.Error](err); ok {
 		reason = kubernetesMessage(known)
 	}
 	if a.access != nil {

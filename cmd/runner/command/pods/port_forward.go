@@ -137,8 +137,7 @@ func (c *portForward) during(ctx context.Context, command []string, port int) er
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 5 * time.Second
 	err := cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() > 0 {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
 		return &base.ExitError{Err: err, Code: exit.ExitCode(), Told: true}
 	}
 	return err
@@ -173,8 +172,7 @@ func (c *portForward) serve(ctx context.Context, t *base.Target, key runnerapi.K
 
 // problemText returns an error with its fix, in one line.
 func problemText(err error) string {
-	known := &problem.Error{}
-	if errors.As(err, &known) && known.Fix != "" {
+	if known, ok := errors.AsType[*problem.Error](err); ok && known.Fix != "" {
 		return known.Detail + " (fix: " + known.Fix + ")"
 	}
 	return err.Error()
