@@ -33,16 +33,7 @@ type checkup struct {
 
 // run examines the agent while this replica leads, until ctx ends.
 func (c *checkup) run(ctx context.Context, leads func() bool) error {
-	for {
-		timer := time.NewTimer(retry.Jitter(checksInterval))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-c.due:
-			timer.Stop()
-		case <-timer.C:
-		}
+	for c.due.WaitFor(ctx, retry.Jitter(checksInterval)) {
 		if !leads() {
 			continue
 		}
@@ -52,6 +43,7 @@ func (c *checkup) run(ctx context.Context, leads func() bool) error {
 			c.beat.Raise()
 		}
 	}
+	return nil
 }
 
 // checksOf returns what is wrong in a report, failures first.

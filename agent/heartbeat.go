@@ -87,7 +87,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 		if h.draining.Load() {
 			next = drainInterval
 		}
-		if !h.wait(ctx, min(next, idle)) {
+		if !h.beat.WaitFor(ctx, min(next, idle)) {
 			return nil
 		}
 	}
@@ -103,20 +103,6 @@ func (h *heartbeats) send(ctx context.Context, control *controlapi.Client, beat 
 		h.health.answered(h.now(), err)
 	}
 	return answer, err
-}
-
-// wait waits until the next heartbeat is due or something changes. It returns false once ctx has
-// ended.
-func (h *heartbeats) wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-h.beat:
-	case <-timer.C:
-	}
-	return true
 }
 
 // catchUp loads what another replica has stored when the control plane no longer accepts this one's

@@ -54,14 +54,7 @@ func (r *renewal) run(ctx context.Context, control *controlapi.Client) error {
 // earlier.
 func (r *renewal) sleep(ctx context.Context) bool {
 	for due := r.due(); due > 0; due = r.due() {
-		timer := time.NewTimer(retry.Jitter(min(due, cmp.Or(r.check, time.Minute))))
-		select {
-		case <-ctx.Done():
-		case <-r.hurry:
-		case <-timer.C:
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
+		if !r.hurry.WaitFor(ctx, retry.Jitter(min(due, cmp.Or(r.check, time.Minute)))) {
 			return false
 		}
 	}

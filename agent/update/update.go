@@ -146,13 +146,7 @@ func (u *Updater) Run(ctx context.Context) error {
 		if errors.Is(err, ErrRelaunch) {
 			return err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-u.news:
-		case <-timer.C:
-		}
-		timer.Stop()
+		u.news.WaitFor(ctx, wait)
 	}
 }
 

@@ -1,7 +1,10 @@
 // Package wake makes a goroutine look at something soon.
 package wake
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Signal requests a look: one, however often it is raised until then.
 type Signal chan struct{}
@@ -25,4 +28,18 @@ func (s Signal) Wait(ctx context.Context) bool {
 	case <-s:
 		return true
 	}
+}
+
+// WaitFor waits until the signal is raised or that time has passed, and reports whether that was
+// before the context ended.
+func (s Signal) WaitFor(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s:
+	case <-timer.C:
+	}
+	return true
 }

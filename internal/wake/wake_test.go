@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -29,5 +30,19 @@ func TestRequestsBeforeALookAreOne(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		assert.False(t, s.Wait(ctx))
+	})
+}
+
+func TestAWaitEndsWithItsTimeTheSignalOrTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, start := wake.New(), time.Now()
+		assert.True(t, s.WaitFor(t.Context(), time.Minute))
+		assert.Equal(t, time.Minute, time.Since(start))
+		s.Raise()
+		assert.True(t, s.WaitFor(t.Context(), time.Minute))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.False(t, s.WaitFor(ctx, time.Minute))
+		assert.Equal(t, time.Minute+time.Second, time.Since(start))
 	})
 }

@@ -76,13 +76,7 @@ func (u *Upkeep) await(ctx context.Context) {
 		retry.Wait(ctx, followEvery)
 		return
 	}
-	timer := time.NewTimer(followAnyway)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-u.wake:
-	}
+	u.wake.WaitFor(ctx, followAnyway)
 }
 
 // Look makes run check the CA soon.
