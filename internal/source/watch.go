@@ -96,14 +96,9 @@ func (k *Keeper) follow(ctx context.Context) {
 	})
 	all.Go(func() error {
 		defer cancel()
-		tick := time.NewTicker(turnedOn)
-		defer tick.Stop()
 		for k.config.Leads() {
-			select {
-			case <-ctx.Done():
+			if !k.wake.WaitFor(ctx, turnedOn) {
 				return nil
-			case <-k.wake:
-			case <-tick.C:
 			}
 		}
 		k.Wake() // it may lead again by now

@@ -47,8 +47,6 @@ func (f *Follower) Look() {
 
 // Run follows until the context ends.
 func (f *Follower) Run(ctx context.Context) error {
-	tick := time.NewTicker(refreshEvery)
-	defer tick.Stop()
 	for {
 		limited, cancel := context.WithTimeout(ctx, refreshTimeout)
 		err := f.Table.Refresh(limited)
@@ -61,11 +59,8 @@ func (f *Follower) Run(ctx context.Context) error {
 			f.Refreshed(ctx)
 		}
 		retry.Wait(ctx, refreshPause)
-		select {
-		case <-ctx.Done():
+		if !f.wake.WaitFor(ctx, refreshEvery-refreshPause) {
 			return nil
-		case <-tick.C:
-		case <-f.wake:
 		}
 	}
 }
@@ -124,8 +119,6 @@ func (k *Keeper) Look() {
 
 // Run keeps certificates until the context ends. It should run in one process at a time.
 func (k *Keeper) Run(ctx context.Context) error {
-	tick := time.NewTicker(keepEvery)
-	defer tick.Stop()
 	k.known = nil // another process may have kept them meanwhile
 	for {
 		switch err := k.read(ctx); {
@@ -134,11 +127,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case k.Table.Known():
 			k.pass(ctx)
 		}
-		select {
-		case <-ctx.Done():
+		if !k.wake.WaitFor(ctx, keepEvery) {
 			return nil
-		case <-tick.C:
-		case <-k.wake:
 		}
 	}
 }

@@ -46,18 +46,13 @@ func (c *Checker) Look() {
 
 // Run looks at claims until the context ends. It must run in one process at a time.
 func (c *Checker) Run(ctx context.Context) error {
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
 	for {
 		more := true
 		for more && ctx.Err() == nil {
 			more = c.pass(ctx) == batch
 		}
-		select {
-		case <-ctx.Done():
+		if !c.wake.WaitFor(ctx, checkEvery) {
 			return nil
-		case <-tick.C:
-		case <-c.wake:
 		}
 	}
 }
