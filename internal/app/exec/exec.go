@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -103,10 +104,7 @@ func insideProblem(err error, pod string) error {
 // shortly returns the first line of an error, of a length to be shown.
 func shortly(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
-	if len(text) > 512 {
-		text = strings.ToValidUTF8(text[:512], "") + "…"
-	}
-	return text
+	return printable.Shorten(text, 512)
 }
 
 // podInside returns the pod whose container is meant: the one of that name, or the newest that is
