@@ -33,6 +33,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/render/cage"
 	"github.com/pipeops/pipeops-vm-agent/internal/sdnotify"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -98,7 +99,7 @@ type Agent struct {
 	checkup    *checkup
 	updates    *selfUpdate
 
-	beat           signal         // requests a heartbeat soon, because something changed
+	beat           wake.Signal    // requests a heartbeat soon, because something changed
 	news           *news          // what the control plane reports about Runners
 	componentWatch componentWatch // the heartbeats' alone
 	routes         *routes.Registrar
@@ -125,7 +126,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k, kubernetes: kubernetes, builds: builds,
-		health: newHealth(), policy: owner, guard: guard, beat: newSignal(), news: newNews(),
+		health: newHealth(), policy: owner, guard: guard, beat: wake.New(), news: newNews(),
 		instruments: newInstruments(opts.Version), public: gateway.NewHandler(opts.Tracer, opts.Log),
 	}
 	a.public.Endpoints = gateway.Endpoints{Allowed: opts.Config.DirectAddresses, Port: opts.DirectPort}
@@ -213,8 +214,8 @@ func (a *Agent) serve(ctx context.Context) error {
 		Announce:      sendEvents(control), Contents: a.kube.Contents(), Replica: a.replica, Routed: a.routes.Changed(),
 		DirectAddresses: a.opts.Config.DirectAddresses,
 		Led: func() {
-			a.beat.raise()
-			a.checkup.due.raise()
+			a.beat.Raise()
+			a.checkup.due.Raise()
 			a.routes.Soon()
 			sources.Wake()
 		},
@@ -299,7 +300,7 @@ func (a *Agent) serve(ctx context.Context) error {
 // of Runners go to them.
 func (a *Agent) leave(life context.Context, tun *tunnel.Set, engine *app.Engine) {
 	a.heartbeats.draining.Store(true)
-	a.beat.raise()
+	a.beat.Raise()
 	engine.StepDown()
 	ctx, cancel := context.WithTimeout(life, handoverTimeout)
 	defer cancel()

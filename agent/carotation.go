@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 // storeTimeout bounds keeping what a heartbeat brought: the next one brings it again.
@@ -18,7 +19,7 @@ type caRotation struct {
 	store   *identityStore
 	current *currentIdentity
 	renewal *renewal
-	beat    signal
+	beat    wake.Signal
 	log     zerolog.Logger
 	// wanted is the hash of the bundle to trust. A control plane that sent none does not expect a
 	// report either.
@@ -50,7 +51,7 @@ func (c *caRotation) take(ctx context.Context, answer controlapi.HeartbeatAnswer
 		return
 	case answer.CAs == nil: // it does not know yet what this replica has
 		if news {
-			c.beat.raise()
+			c.beat.Raise()
 		}
 		return
 	}
@@ -62,7 +63,7 @@ func (c *caRotation) take(ctx context.Context, answer controlapi.HeartbeatAnswer
 	// Unless the certificate was renewed meanwhile, which brought the CAs as well.
 	if next != id && c.current.CompareAndSwap(id, next) {
 		c.log.Info().Str("caBundle", controlapi.BundleHash(next.CABundle)).Msg("the control plane's CAs changed: trusting these from now on")
-		c.beat.raise()
+		c.beat.Raise()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 const (
@@ -25,32 +26,24 @@ const (
 // right that the agent lacks.
 type checkup struct {
 	opts doctor.Options
-	due  signal // this replica leads
-	beat signal
+	due  wake.Signal // this replica leads
+	beat wake.Signal
 	last atomic.Pointer[controlapi.Checks]
 }
 
 // run examines the agent while this replica leads, until ctx ends.
 func (c *checkup) run(ctx context.Context, leads func() bool) error {
-	for {
-		timer := time.NewTimer(retry.Jitter(checksInterval))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-c.due:
-			timer.Stop()
-		case <-timer.C:
-		}
+	for c.due.WaitFor(ctx, retry.Jitter(checksInterval)) {
 		if !leads() {
 			continue
 		}
 		report := doctor.ExamineRunning(ctx, c.opts)
 		if ctx.Err() == nil { // or everything has failed
 			c.last.Store(checksOf(report))
-			c.beat.raise()
+			c.beat.Raise()
 		}
 	}
+	return nil
 }
 
 // checksOf returns what is wrong in a report, failures first.

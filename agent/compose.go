@@ -5,6 +5,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 // compose makes the parts that keep the agent registered and connected.
@@ -15,14 +16,14 @@ func (a *Agent) compose() {
 	if c.StateDir != "" {
 		store.Store = identity.File{Dir: c.StateDir}
 	}
-	a.current = &currentIdentity{now: a.now, health: a.health, fresh: newSignal()}
+	a.current = &currentIdentity{now: a.now, health: a.health, fresh: wake.New()}
 	a.clients = &clients{config: c, now: a.now, log: a.log, cluster: cluster, current: a.current}
 	a.enrolment = &enrolment{
 		opts: a.opts, now: a.now, log: a.log, health: a.health, kube: a.kube,
 		cluster: cluster, store: store, current: a.current, clients: a.clients,
 	}
 	a.renewal = &renewal{
-		check: a.opts.RenewalCheck, now: a.now, log: a.log, store: store, current: a.current, beat: a.beat, hurry: newSignal(),
+		check: a.opts.RenewalCheck, now: a.now, log: a.log, store: store, current: a.current, beat: a.beat, hurry: wake.New(),
 	}
 	nodes := &tunnelNodes{store: store, current: a.current, now: a.now, log: a.log}
 	a.tunnels = &tunnels{
@@ -32,7 +33,7 @@ func (a *Agent) compose() {
 	a.updates = &selfUpdate{
 		opts: a.opts, now: a.now, started: a.now(), log: a.log, kube: a.kube, health: a.health, beat: a.beat,
 	}
-	a.checkup = &checkup{beat: a.beat, due: newSignal(), opts: doctor.Options{
+	a.checkup = &checkup{beat: a.beat, due: wake.New(), opts: doctor.Options{
 		Config: c, Kubernetes: a.opts.Kubernetes, Version: a.opts.Version, ReleaseKeys: a.opts.ReleaseKeys, Now: a.now,
 	}}
 	a.heartbeats = &heartbeats{

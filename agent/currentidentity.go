@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 // currentIdentity is the identity that the agent uses now, nil until there is one. The TLS
@@ -15,13 +16,13 @@ type currentIdentity struct {
 	atomic.Pointer[identity.Identity]
 	now    func() time.Time
 	health *health
-	fresh  signal // a new certificate
+	fresh  wake.Signal // a new certificate
 }
 
 // adopt makes id the agent's identity from now on.
 func (c *currentIdentity) adopt(id *identity.Identity) {
 	c.Store(id)
-	c.fresh.raise()
+	c.fresh.Raise()
 	c.health.set("identity", stateOK)
 }
 

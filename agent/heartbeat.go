@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -35,7 +36,7 @@ type heartbeats struct {
 	news        *news
 	instruments *instruments
 	health      *health
-	beat        signal // a heartbeat is due
+	beat        wake.Signal // a heartbeat is due
 	// process names this process, and ticket is from the last answer. With them the control plane
 	// detects duplicate instances.
 	process, ticket string
@@ -86,7 +87,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 		if h.draining.Load() {
 			next = drainInterval
 		}
-		if !h.wait(ctx, min(next, idle)) {
+		if !h.beat.WaitFor(ctx, min(next, idle)) {
 			return nil
 		}
 	}
@@ -104,25 +105,10 @@ func (h *heartbeats) send(ctx context.Context, control *controlapi.Client, beat 
 	return answer, err
 }
 
-// wait waits until the next heartbeat is due or something changes. It returns false once ctx has
-// ended.
-func (h *heartbeats) wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-h.beat:
-	case <-timer.C:
-	}
-	return true
-}
-
 // catchUp loads what another replica has stored when the control plane no longer accepts this one's
 // certificate: this replica was suspended while the others renewed twice, or registered anew.
 func (h *heartbeats) catchUp(ctx context.Context, refusal error) {
-	var e *controlapi.Error
-	if !errors.As(refusal, &e) || e.Code != controlapi.CodeCertificateUnknown {
+	if !problem.Is(refusal, controlapi.CodeCertificateUnknown) {
 		return
 	}
 	if id, err := h.store.newer(ctx, h.current.Load()); err == nil && id != nil && id.AgentID == h.current.Load().AgentID {

@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 // renewal renews the agent's certificate.
@@ -22,10 +23,10 @@ type renewal struct {
 	log     zerolog.Logger
 	store   *identityStore
 	current *currentIdentity
-	beat    signal
+	beat    wake.Signal
 	// by is when the control plane wants the certificate renewed, or nil. hurry signals a change.
 	by    atomic.Pointer[time.Time]
-	hurry signal
+	hurry wake.Signal
 }
 
 // run keeps the certificate fresh: a new key and certificate at two
@@ -44,7 +45,7 @@ func (r *renewal) run(ctx context.Context, control *controlapi.Client) error {
 		if err != nil {
 			return err
 		}
-		r.beat.raise()
+		r.beat.Raise()
 	}
 }
 
@@ -53,14 +54,7 @@ func (r *renewal) run(ctx context.Context, control *controlapi.Client) error {
 // earlier.
 func (r *renewal) sleep(ctx context.Context) bool {
 	for due := r.due(); due > 0; due = r.due() {
-		timer := time.NewTimer(retry.Jitter(min(due, cmp.Or(r.check, time.Minute))))
-		select {
-		case <-ctx.Done():
-		case <-r.hurry:
-		case <-timer.C:
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
+		if !r.hurry.WaitFor(ctx, retry.Jitter(min(due, cmp.Or(r.check, time.Minute)))) {
 			return false
 		}
 	}
@@ -115,7 +109,7 @@ func (r *renewal) within(d time.Duration) {
 	}
 	at := r.now().Add(rand.N(d)) //nolint:gosec // spreading load needs no secrecy
 	r.by.Store(&at)
-	r.hurry.raise()
+	r.hurry.Raise()
 }
 
 // due returns how long the certificate may wait.

@@ -117,6 +117,6 @@ func (a *Agent) runnerTLS(refusals *refusals) *tls.Config {
 // refreshed handles a refresh request: it requests news and returns once they have arrived.
 func (a *Agent) refreshed(ctx context.Context) error {
 	a.news.expire()
-	a.beat.raise()
+	a.beat.Raise()
 	return a.news.current(ctx)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 // selfUpdate replaces the agent's program, if the cluster owner has enabled that.
@@ -24,7 +25,7 @@ type selfUpdate struct {
 	log     zerolog.Logger
 	kube    *kube.Client
 	health  *health
-	beat    signal
+	beat    wake.Signal
 	updater *update.Updater // nil unless enabled
 }
 
@@ -49,7 +50,7 @@ func (u *selfUpdate) open(engine *app.Engine) error {
 		return err
 	}
 	u.updater = update.New(update.Config{
-		Rules: rules, Target: target, Now: u.now, Leads: engine.Leads, Changed: u.beat.raise, Log: u.log,
+		Rules: rules, Target: target, Now: u.now, Leads: engine.Leads, Changed: u.beat.Raise, Log: u.log,
 	})
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -30,7 +31,7 @@ type tunnels struct {
 	clients *clients
 	nodes   *tunnelNodes
 	news    *news
-	beat    signal
+	beat    wake.Signal
 }
 
 // open creates the tunnels to the nodes that were stored last, which may be gone. In that case the
@@ -67,7 +68,7 @@ const refusedPause = 15 * time.Second
 // again. The other tunnel is not affected.
 func (t *tunnels) refused(at tunnel.Endpoint, err error) {
 	t.log.Error().Err(err).Str("node", at.Address).Dur("retryIn", refusedPause).Msg("the tunnel is refused")
-	t.beat.raise()
+	t.beat.Raise()
 }
 
 // watch makes the readiness follow the tunnels and the App engine, and requests a heartbeat when a
@@ -91,7 +92,7 @@ func (t *tunnels) watch(ctx context.Context, tun *tunnel.Set, engine *app.Engine
 		}
 		if up := nodesUp(s); returns != s.Returns || !slices.Equal(up, told) {
 			told = up
-			t.beat.raise()
+			t.beat.Raise()
 		}
 		returns = s.Returns
 		select {

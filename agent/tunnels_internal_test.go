@@ -21,6 +21,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -65,13 +66,13 @@ func newTold(t *testing.T, id *identity.Identity) *told {
 	t.Helper()
 	a := &told{t: t, at: time.Now()}
 	log, now, health := zerolog.New(&a.log), func() time.Time { return a.at }, newHealth()
-	current, cluster := &currentIdentity{now: now, health: health, fresh: newSignal()}, &clusterID{}
+	current, cluster := &currentIdentity{now: now, health: health, fresh: wake.New()}, &clusterID{}
 	cluster.uid.Store(new("cluster"))
 	store := &identityStore{Store: identity.File{Dir: t.TempDir()}, replica: "one", health: health, log: log}
 	a.tunnels = &tunnels{
 		replica: "one", log: log, health: health, cluster: cluster, current: current,
 		clients: &clients{now: now, log: log, cluster: cluster, current: current},
-		nodes:   &tunnelNodes{store: store, current: current, now: now, log: log}, news: newNews(), beat: newSignal(),
+		nodes:   &tunnelNodes{store: store, current: current, now: now, log: log}, news: newNews(), beat: wake.New(),
 	}
 	a.current.Store(id)
 	parts, err := id.Encode()

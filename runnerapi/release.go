@@ -64,14 +64,8 @@ func (c ChartSource) validate() (fields []FieldError) {
 	add := func(field, message string) {
 		fields = append(fields, FieldError{Field: "chart" + field, Message: message})
 	}
-	given := 0
-	for _, is := range []bool{c.Repository != "", c.OCI != "", len(c.Archive) > 0} {
-		if is {
-			given++
-		}
-	}
 	switch {
-	case given != 1:
+	case count(c.Repository != "", c.OCI != "", len(c.Archive) > 0) != 1:
 		add("", "give exactly one of repository, oci and archive")
 	case c.Repository != "" && c.Name == "":
 		add(".name", "a chart of a repository has a name")

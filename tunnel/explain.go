@@ -41,8 +41,7 @@ func (e explainer) wrap(op string, err error, action string) *Error {
 
 // connect explains why connecting failed.
 func (e explainer) connect(err error) error {
-	var already *Error
-	if errors.As(err, &already) {
+	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
 	return e.connectFailure(err)

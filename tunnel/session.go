@@ -129,8 +129,7 @@ func (c *causeConn) Read(p []byte) (int, error) {
 func (c *causeConn) cause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var alert *net.OpError
-	if errors.As(c.err, &alert) && alert.Op == "remote error" {
+	if alert, ok := errors.AsType[*net.OpError](c.err); ok && alert.Op == "remote error" {
 		return c.err
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 const (
@@ -45,7 +47,7 @@ type Set struct {
 	fallback Endpoint
 	listener *listener
 	public   *listener
-	look     chan struct{} // that there is something to arrange
+	look     wake.Signal // that there is something to arrange
 
 	running sync.WaitGroup // of Run
 
@@ -95,7 +97,7 @@ func NewSet(cfg SetConfig) (*Set, error) {
 	fallback := Endpoint{Address: cfg.ServerAddress, ServerName: cfg.ServerName}.normal()
 	return &Set{
 		cfg: cfg, fallback: fallback, wanted: []Endpoint{fallback}, listener: newListener(cfg.AgentID), public: newListener(cfg.AgentID),
-		look: make(chan struct{}, 1), attempt: newAttempt(firstPatience), since: time.Now(), retried: make(chan struct{}), next: make(chan struct{}),
+		look: wake.New(), attempt: newAttempt(firstPatience), since: time.Now(), retried: make(chan struct{}), next: make(chan struct{}),
 	}, nil
 }
 
@@ -234,8 +236,5 @@ func (s *Set) changedLocked() {
 	}
 	close(s.next)
 	s.next = make(chan struct{})
-	select {
-	case s.look <- struct{}{}:
-	default: // it will
-	}
+	s.look.Raise()
 }

@@ -164,7 +164,7 @@ type transportError struct {
 func byTransport(failed []error) map[Transport]error {
 	failures := map[Transport]error{}
 	for _, err := range failed {
-		if known := (*transportError)(nil); errors.As(err, &known) {
+		if known, ok := errors.AsType[*transportError](err); ok {
 			failures[known.transport] = known.error
 		}
 	}

@@ -87,7 +87,6 @@ type Backoff struct {
 // Tunnel keeps one agent connected to one control plane.
 type Tunnel struct {
 	cfg        Config
-	host       string
 	explain    explainer
 	status     *tracker
 	transports *memory
@@ -123,7 +122,7 @@ func New(cfg Config) (*Tunnel, error) {
 	cfg.Fallback = cfg.Fallback.withDefaults()
 	link.RedirectFRPLog(cfg.Log)
 	return &Tunnel{
-		cfg: cfg, host: host, explain: explainer{cfg.ServerAddress}, status: newTracker(), listener: newListener(cfg.AgentID), public: newListener(cfg.AgentID), transports: &memory{patience: cfg.Fallback.Patience},
+		cfg: cfg, explain: explainer{cfg.ServerAddress}, status: newTracker(), listener: newListener(cfg.AgentID), public: newListener(cfg.AgentID), transports: &memory{patience: cfg.Fallback.Patience},
 	}, nil
 }
 

@@ -79,8 +79,7 @@ func (t *Tunnel) websocketURL() string {
 
 // websocketError describes the answer of the control plane, or of another server in its place.
 func (t *Tunnel) websocketError(resp *http.Response, err error) error {
-	already := &Error{}
-	if errors.As(err, &already) {
+	if already, ok := errors.AsType[*Error](err); ok {
 		return already
 	}
 	explained := t.explain.connectFailure(err)

@@ -3,6 +3,8 @@ package config
 import (
 	"crypto/x509"
 	"fmt"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 )
 
 // CAPool returns the CAs that the operator named for the control plane, or nil.
@@ -27,7 +29,7 @@ func (c Config) DownloadPool() (*x509.CertPool, error) {
 }
 
 func (c Config) addCAs(pool *x509.CertPool) (*x509.CertPool, error) {
-	text, err := readBounded(c.CAFile)
+	text, err := boundedfile.Read(c.CAFile, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("PIPEOPS_CA_FILE: %w", err)
 	}

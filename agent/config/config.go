@@ -3,15 +3,14 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 )
@@ -157,7 +156,7 @@ func readFile(path string) (map[string]any, error) {
 	if path == "" {
 		return nil, nil
 	}
-	text, err := readBounded(path)
+	text, err := boundedfile.Read(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
@@ -211,26 +210,10 @@ func (c *Config) readToken() []error {
 	if c.Token != "" {
 		return []error{fmt.Errorf("AGENT_TOKEN, AGENT_TOKEN_FILE: both are set (fix: set one)")}
 	}
-	text, err := readBounded(c.TokenFile)
+	text, err := boundedfile.Read(c.TokenFile, maxFile)
 	if err != nil {
 		return []error{fmt.Errorf("AGENT_TOKEN_FILE: %w", err)}
 	}
 	c.Token = strings.TrimSpace(string(text))
 	return nil
-}
-
-func readBounded(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
-	}
-	return text, nil
 }

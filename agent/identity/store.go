@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 )
 
 // Store keeps the stored parts of an Identity, for all replicas of the agent. In a cluster it is a
@@ -73,25 +75,8 @@ func (f File) Save(ctx context.Context, parts map[string][]byte, version string)
 	if err != nil {
 		return false, err
 	}
-	return true, f.replace(text)
-}
-
-func (f File) replace(text []byte) (err error) {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
-		return err
+		return false, err
 	}
-	tmp, err := os.CreateTemp(f.Dir, ".identity-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp.Name())
-		}
-	}()
-	_, err = tmp.Write(text)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), f.path())
+	return true, atomicfile.Write(f.path(), text)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
@@ -96,7 +97,7 @@ func (d Dir) recordFile() string { return d.file("record.json") }
 // Load reads the record; there need not be one.
 func (d Dir) Load() (Record, error) {
 	var r Record
-	text, err := readAtMost(d.recordFile(), maxRecord)
+	text, err := boundedfile.Read(d.recordFile(), maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
@@ -69,11 +70,11 @@ func (d Dir) Verified(version string, trust release.Trust) (path string, err err
 	if !release.ValidVersion(version) {
 		return "", fmt.Errorf("%q is no release's version", version)
 	}
-	manifest, err := readAtMost(d.file(version, release.ManifestName), release.MaxManifest)
+	manifest, err := boundedfile.Read(d.file(version, release.ManifestName), release.MaxManifest)
 	if err != nil {
 		return "", err
 	}
-	signature, err := readAtMost(d.file(version, release.SignatureName), release.MaxSignature)
+	signature, err := boundedfile.Read(d.file(version, release.SignatureName), release.MaxSignature)
 	if err != nil {
 		return "", err
 	}
@@ -126,20 +127,4 @@ func (d Dir) Keep(versions ...string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func readAtMost(file string, most int64) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(text)) > most {
-		return nil, fmt.Errorf("%s is larger than %d bytes", file, most)
-	}
-	return text, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -46,18 +47,15 @@ type Config struct {
 // Registrar registers the routes of an agent at its control plane.
 type Registrar struct {
 	Config
-	due chan struct{} // a comparison with the routes that the control plane has
+	due wake.Signal // a comparison with the routes that the control plane has
 }
 
 // New returns a Registrar. It makes no requests before Run.
-func New(c Config) *Registrar { return &Registrar{Config: c, due: make(chan struct{}, 1)} }
+func New(c Config) *Registrar { return &Registrar{Config: c, due: wake.New()} }
 
 // Soon requests a comparison of the routes now.
 func (r *Registrar) Soon() {
-	select {
-	case r.due <- struct{}{}:
-	default: // one is already due
-	}
+	r.due.Raise()
 }
 
 // Changed returns the function that the engine calls on changes; nil if the cluster owner has

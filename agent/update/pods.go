@@ -55,8 +55,7 @@ func (p Pods) Fits(m *release.Manifest) error {
 // Recall implements Target.
 func (p Pods) Recall(ctx context.Context) (Record, error) {
 	own, err := p.Cluster.Own(ctx)
-	var refused *problem.Error
-	if errors.As(err, &refused) && refused.Code == problem.Forbidden {
+	if problem.Is(err, problem.Forbidden) {
 		return Record{}, errors.New("rights: the agent may not change its own Deployment (fix: kubectl apply --server-side -f self-update.yaml; with Helm set selfUpdate.enabled=true)")
 	}
 	if err != nil {
@@ -147,8 +146,7 @@ func (p Pods) write(ctx context.Context, own kube.Own, image string, r Record) e
 		return err
 	}
 	err = p.Cluster.SetOwn(ctx, own, image, note)
-	var refused *problem.Error
-	if errors.As(err, &refused) && refused.Code == problem.Conflict {
+	if problem.Is(err, problem.Conflict) {
 		return nil
 	}
 	return err

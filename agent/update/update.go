@@ -14,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 const (
@@ -91,7 +92,7 @@ type Config struct {
 // Updater takes offers from the heartbeat and carries them out.
 type Updater struct {
 	cfg  Config
-	news chan struct{}
+	news wake.Signal
 
 	mu     sync.Mutex
 	heard  bool // whether anything is offered
@@ -106,7 +107,7 @@ type Updater struct {
 
 // New returns an Updater.
 func New(cfg Config) *Updater {
-	return &Updater{cfg: cfg, news: make(chan struct{}, 1), status: controlapi.Update{State: controlapi.UpdateIdle}}
+	return &Updater{cfg: cfg, news: wake.New(), status: controlapi.Update{State: controlapi.UpdateIdle}}
 }
 
 // Offered receives the offer in the last heartbeat's answer: nil if there is no offer, and without
@@ -121,10 +122,7 @@ func (u *Updater) Offered(offer *controlapi.Offer) {
 		return
 	}
 	u.heard, u.offer, u.retryAt = true, offer, time.Time{}
-	select {
-	case u.news <- struct{}{}:
-	default: // it looks already
-	}
+	u.news.Raise()
 }
 
 // Status returns the status for the heartbeat.
@@ -148,13 +146,7 @@ func (u *Updater) Run(ctx context.Context) error {
 		if errors.Is(err, ErrRelaunch) {
 			return err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-u.news:
-		case <-timer.C:
-		}
-		timer.Stop()
+		u.news.WaitFor(ctx, wait)
 	}
 }
 
@@ -270,8 +262,7 @@ func (u *Updater) failed(offer string, err error) error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	refusal := &RefusedError{}
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*RefusedError](err); ok {
 		u.refused, u.refusal = offer, refusal.reason
 		return nil
 	}

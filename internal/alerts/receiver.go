@@ -6,13 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/time/rate"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -106,7 +106,8 @@ func (r *Receiver) receive(ctx context.Context, w http.ResponseWriter, req *http
 
 // authorize compares the request's bearer token with that of the file.
 func (r *Receiver) authorize(req *http.Request) error {
-	want, err := readToken(r.cfg.TokenFile)
+	text, err := boundedfile.Head(r.cfg.TokenFile, maxToken)
+	want := strings.TrimSpace(string(text))
 	if err != nil || want == "" {
 		r.cfg.Log.Debug().Err(err).Msg("there is no token for alerts")
 		return problem.Errorf(problem.Unauthorized, "put a token into the file of PIPEOPS_ALERTS_TOKEN_FILE", "this agent has no token for alerts")
@@ -116,16 +117,6 @@ func (r *Receiver) authorize(req *http.Request) error {
 		return problem.Errorf(problem.Unauthorized, "give Alertmanager the token of this agent", "the token is missing or wrong")
 	}
 	return nil
-}
-
-func readToken(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxToken))
-	return strings.TrimSpace(string(text)), err
 }
 
 // pass sends those alerts that were not sent before, as far as the limit admits them.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"reflect"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
@@ -25,11 +24,10 @@ func (e *Engine) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.E
 	last := runnerapi.AppEvent{ID: opts.After}
 	for {
 		a, err := e.store.Get(ctx, key)
-		gone := &problem.Error{}
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.As(err, &gone) && gone.Code == problem.NotFound && last.Name != "":
+		case problem.Is(err, problem.NotFound) && last.Name != "":
 			return emit(e.removedEvent(last))
 		case err != nil:
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 )
 
 // Files stores each batch in a file of a directory, synced to disk before Put returns.
@@ -43,15 +43,11 @@ func (f Files) Put(_ context.Context, first int64, text []byte) (bool, error) {
 
 // Get implements Store.
 func (f Files) Get(_ context.Context, first int64) ([]byte, error) {
-	in, err := os.Open(f.name(first))
+	text, err := boundedfile.Head(f.name(first), MaxText+1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = in.Close() }()
-	return io.ReadAll(io.LimitReader(in, MaxText+1))
+	return text, err
 }
 
 // List implements Store.

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
@@ -36,8 +37,8 @@ type Log struct {
 	queue   chan entry
 	lost    atomic.Int64 // not yet reported in the log
 	dropped atomic.Int64 // since the start
-	grown   chan struct{}
-	hurry   chan struct{} // a caller waits for its record
+	grown   wake.Signal
+	hurry   wake.Signal // a caller waits for its record
 
 	// Only Run uses these.
 	head    runnerapi.AuditHead
@@ -68,7 +69,7 @@ var _ backend.Auditor = (*Log)(nil)
 func New(store Store, replica string, log zerolog.Logger) *Log {
 	return &Log{
 		store: store, replica: replica, log: log,
-		queue: make(chan entry, queueLength), grown: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		queue: make(chan entry, queueLength), grown: wake.New(), hurry: wake.New(),
 	}
 }
 
@@ -93,10 +94,7 @@ func (l *Log) Keep(ctx context.Context, r runnerapi.AuditRecord) error {
 	default:
 		return fmt.Errorf("%d records wait to be kept already", queueLength)
 	}
-	select {
-	case l.hurry <- struct{}{}: // a store that could not be written is tried now
-	default:
-	}
+	l.hurry.Raise() // a store that could not be written is tried now
 	select {
 	case <-kept:
 		return nil
@@ -206,10 +204,7 @@ func (l *Log) keep(ctx context.Context, entries []entry) {
 			l.log.Warn().Err(err).Msg("old audit records could not be removed; trying again later")
 		}
 	}
-	select {
-	case l.grown <- struct{}{}:
-	default:
-	}
+	l.grown.Raise()
 }
 
 // given reports whether the entry's caller gave it up.

@@ -38,7 +38,7 @@ func (c *Client) readNamespace(ctx context.Context, name string) (*corev1.Namesp
 // ready refuses what could not be built: before a Job is made, and with the field at fault.
 func (c *Client) ready(ctx context.Context, namespace string, spec runnerapi.BuildSpec) error {
 	ns, err := c.admit(ctx, namespace)
-	if known := (&problem.Error{}); errors.As(err, &known) && known.Code == runnerapi.CodeNamespaceNotManaged {
+	if known, ok := errors.AsType[*problem.Error](err); ok && known.Code == runnerapi.CodeNamespaceNotManaged {
 		known.Fix = letIn
 	}
 	if err != nil {

@@ -44,8 +44,7 @@ func (c *Client) Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.Log
 	if err == nil || ctx.Err() != nil && opts.Follow {
 		return nil
 	}
-	var refused *emitError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*emitError](err); ok {
 		return refused.err
 	}
 	return kubeproblem.From(err, "reading the log of build "+key.String())

@@ -23,8 +23,7 @@ type Failure struct {
 
 // FailureOf returns the parts of an error.
 func FailureOf(err error) Failure {
-	known := &problem.Error{}
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*problem.Error](err); ok {
 		return ofProblem(err, known)
 	}
 	f := Failure{What: err.Error()}

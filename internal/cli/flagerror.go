@@ -13,8 +13,7 @@ import (
 // parsers. For an unknown flag it names the one that was probably meant. It returns other errors
 // unchanged.
 func FlagError(cmd *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		return fmt.Errorf("%w%s", err, question(flagsNear(unknown.GetSpecifiedName(), cmd)))
 	}
 	var invalid *pflag.InvalidValueError

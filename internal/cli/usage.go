@@ -18,8 +18,8 @@ func Usage(err error) error { return usageError{err} }
 
 // IsUsage reports whether an error is a mistake on the command line.
 func IsUsage(err error) bool {
-	var mistake usageError
-	return errors.As(err, &mistake)
+	_, ok := errors.AsType[usageError](err)
+	return ok
 }
 
 // SeeHelp returns the fix for every mistake on a command line.

@@ -44,8 +44,7 @@ func explained(err error) error {
 		return problem.Errorf(problem.Conflict, definitionsFix, "the cluster does not serve the kind %s of %s, which the chart needs", found[1], found[2])
 	}
 	result := translated(err, "applying the chart")
-	known := &problem.Error{}
-	if errors.As(result, &known) {
+	if known, ok := errors.AsType[*problem.Error](result); ok {
 		if known.Fix == "" {
 			known.Fix = runAgain
 		}
@@ -69,8 +68,7 @@ func translated(err error, doing string) error {
 		}
 	}
 	result := kubeproblem.From(err, doing)
-	known := &problem.Error{}
-	if !errors.As(result, &known) || known.Code != problem.Forbidden || !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "quota") {
+	if !problem.Is(result, problem.Forbidden) || !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "quota") {
 		return result
 	}
 	return problem.Errorf(problem.Forbidden, "run it with the rights of an administrator of the cluster", "%s: %v", doing, err)

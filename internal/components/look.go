@@ -23,7 +23,6 @@ const agentBinding = "pipeops-agent"
 
 // Cluster is what components are decided by.
 type Cluster struct {
-	Version        string
 	APIGroups      map[string]bool
 	IngressClasses []string
 	// DefaultStorageClasses are those that volumes come from that name none.
@@ -63,11 +62,6 @@ func Look(ctx context.Context, client kubernetes.Interface) (Cluster, error) {
 }
 
 func (c *Cluster) lookAtAPIs(_ context.Context, client kubernetes.Interface) error {
-	version, err := client.Discovery().ServerVersion()
-	if err != nil {
-		return err
-	}
-	c.Version = version.GitVersion
 	groups, err := client.Discovery().ServerGroups()
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package controlapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -37,7 +36,7 @@ func (h *handler) withPeer(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	var p peer
 	if p.agentID, p.err = h.identify(r); p.err != nil {
-		p.agentID, p.recoverable = "", r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || hasCode(p.err, CodeCertificateExpired)
+		p.agentID, p.recoverable = "", r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || problem.Is(p.err, CodeCertificateExpired)
 	}
 	if p.err != nil && ctx.Operation().Path != pathRenew {
 		problem.Write(w, problem.RequestID(r.Context()), h.problem(r.Context(), p.err))
@@ -45,11 +44,6 @@ func (h *handler) withPeer(ctx huma.Context, next func(huma.Context)) {
 	}
 	noteAgent(r.Context(), p.agentID)
 	next(huma.WithValue(ctx, peerKey{}, p))
-}
-
-func hasCode(err error, code Code) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Code == code
 }
 
 // noted passes the agent's ID from inside a request to the line that is logged about the request.

@@ -98,9 +98,7 @@ func (a *api) serveAPI(ctx context.Context, ln net.Listener) error {
 	sockets := a.tunnel.Websockets(ctx)
 	defer sockets.Wait()
 	server := a.apiServer(sockets)
-	served := make(chan error, 1)
-	go func() { served <- httpserver.Serve(server, ln) }()
-	return shutDown(ctx, server, served)
+	return httpserver.Until(ctx, server, drainTimeout, func() error { return httpserver.Serve(server, ln) })
 }
 
 func (a *api) apiServer(sockets *server.Websockets) *http.Server {

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -95,9 +94,7 @@ func (a *api) tunnelHandler() http.Handler {
 // serveTunnelCalls serves the calls in tunnels until the context ends, then lets them finish.
 func (a *api) serveTunnelCalls(ctx context.Context) error {
 	server := a.tunnelCallServer()
-	served := make(chan error, 1)
-	go func() { served <- httpserver.Serve(server, a.inTunnels) }()
-	return shutDown(ctx, server, served)
+	return httpserver.Until(ctx, server, drainTimeout, func() error { return httpserver.Serve(server, a.inTunnels) })
 }
 
 func (a *api) tunnelCallServer() *http.Server {
@@ -115,22 +112,4 @@ func (a *api) tunnelCallServer() *http.Server {
 	}
 	server.Protocols.SetHTTP1(true)
 	return server
-}
-
-// shutDown waits until the context or the serving goroutine ends, and lets calls finish.
-func shutDown(ctx context.Context, server *http.Server, served <-chan error) error {
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		_ = server.Close()
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }

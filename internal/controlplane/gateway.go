@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // public has the parts of the gateway.
@@ -183,16 +184,10 @@ func (p *public) look() {
 
 // readFiles reads the operator's certificate again when it changes.
 func (p *public) readFiles(ctx context.Context, log zerolog.Logger) error {
-	tick := time.NewTicker(certificateCheck)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for retry.Wait(ctx, certificateCheck) {
 		if err := p.certs.ReadFiles(ctx); err != nil {
 			log.Error().Err(err).Msg("the gateway goes on with the certificate that it has")
 		}
 	}
+	return nil
 }

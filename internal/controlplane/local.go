@@ -57,9 +57,7 @@ func (l localAPI) serve(ctx context.Context) error {
 		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
 		ErrorLog: httpserver.ErrorLog(l.log, ""),
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l.socket) }()
-	return shutDown(ctx, server, served)
+	return httpserver.Until(ctx, server, drainTimeout, func() error { return server.Serve(l.socket) })
 }
 
 // peer is the process at the other end of a connection, as the kernel knows it.

@@ -114,13 +114,13 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	}
 	c.view = directory.NewView(c.store, c.directory, c.liveness.Seen)
 	c.instruments = newInstruments(c.cfg.Version)
-	c.outbox = outbox.New(c.store, c.cfg.Limits.Outbox, c.cfg.Log, c.cfg.Now)
+	c.outbox = outbox.New(c.store, c.cfg.Limits.Outbox, c.cfg.Log)
 	c.webhooks = webhook.NewDispatcher(c.store, webhook.Options{
 		Roots: c.cfg.WebhookRoots, UserAgent: "pipeops-controlplane/" + c.cfg.Version, Now: c.cfg.Now,
 		Tried: func(state store.DeliveryState) { c.instruments.webhooks.WithLabelValues(attempt(state)).Inc() },
 	}, c.cfg.Log)
 	c.openRegistries()
-	if c.broker, err = outbox.NewBroker(c.store, c.outbox, c.webhooks, outbox.BrokerConfig{
+	if c.broker, err = outbox.NewBroker(c.store, c.webhooks, outbox.BrokerConfig{
 		URLs: c.cfg.BrokerURLs, TLS: c.cfg.BrokerTLS, Seal: seal, Leader: c.leader,
 		Measured: c.instruments.publisher, Log: c.cfg.Log, Now: c.cfg.Now,
 	}); err != nil {

@@ -30,7 +30,7 @@ func testWithoutABrokerTheOutboxEndsGrowing(t *testing.T, on postgres.Engine) {
 	var log bytes.Buffer
 	p := startOn(t, on, func(c *Config) { c.Limits.Outbox = store.OutboxLimits{PerAgent: 20} })
 	shop := p.registered("shop")
-	o := outbox.New(p.store, p.cfg.Limits.Outbox, zerolog.New(&log), p.clock.now)
+	o := outbox.New(p.store, p.cfg.Limits.Outbox, zerolog.New(&log))
 	for i := range 8 {
 		var events []controlapi.Event
 		for _, kind := range []announce.Type{announce.AppProgressing, announce.AppDegraded, announce.AppFailed, announce.AppHealthy} {
@@ -88,7 +88,7 @@ func testAnOutboxOfLastWordsIsSaidOnce(t *testing.T, on postgres.Engine) {
 	for _, name := range []string{"a", "b", "c"} {
 		p.registered(name)
 	}
-	o := outbox.New(p.store, store.OutboxLimits{PerAgent: 2, Events: 2, Bytes: 1 << 20}, zerolog.New(&log), p.clock.now)
+	o := outbox.New(p.store, store.OutboxLimits{PerAgent: 2, Events: 2, Bytes: 1 << 20}, zerolog.New(&log))
 	for range 3 {
 		require.NoError(t, o.Shorten(context.Background()))
 	}

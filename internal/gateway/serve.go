@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"time"
@@ -25,20 +24,5 @@ func (h *Handler) Serve(ctx context.Context, ln net.Listener, drain time.Duratio
 		ErrorLog: httpserver.ErrorLog(h.log, ""),
 	}
 	defer h.Close()
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-	defer cancel()
-	if srv.Shutdown(limited) != nil {
-		_ = srv.Close() // those that are left are cut off
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return httpserver.Until(ctx, srv, drain, func() error { return srv.Serve(ln) })
 }

@@ -43,7 +43,7 @@ func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*obje
 		}
 		c.say("comparing %s with the cluster (%d of %d)", o, i+1, len(objects))
 		change, err := compareOne(ctx, client, mapper, key, o, objects, force)
-		if p := (*problem.Error)(nil); errors.As(err, &p) && !p.Passing() {
+		if p, ok := errors.AsType[*problem.Error](err); ok && !p.Passing() {
 			refused = append(refused, err)
 			continue
 		}

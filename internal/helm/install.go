@@ -34,16 +34,9 @@ func (r *Releases) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi
 			release, err = put.dryRun(ctx)
 			return err
 		})
-		return release, explainedOrNil(err)
+		return release, explained(err)
 	}
 	return s.work(ctx, 3*spec.TimeLimit()+overhead, func() error { return put.run(ctx) })
-}
-
-func explainedOrNil(err error) error {
-	if err == nil {
-		return nil
-	}
-	return explained(err)
 }
 
 // put installs or upgrades.

@@ -20,7 +20,7 @@ func (p *put) login(ctx context.Context) (*repository.Login, error) {
 	at, err := p.clients.core.Secrets(p.key.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		err = kubeproblem.From(err, "reading Secret "+name)
-		if known := (*problem.Error)(nil); errors.As(err, &known) {
+		if known, ok := errors.AsType[*problem.Error](err); ok {
 			return nil, known.WithField(repository.CredentialsField)
 		}
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -159,7 +159,7 @@ func objectsOf(crds []render.Text, files map[string]string) ([]*object, error) {
 		for i, e := range h.Events {
 			events[i] = e.String()
 		}
-		sort.Strings(events)
+		slices.Sort(events)
 		found, err := parseIn(files, h.Path, h.Manifest, strings.Join(events, ","))
 		if err != nil {
 			return nil, err

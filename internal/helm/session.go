@@ -269,6 +269,8 @@ func recovered(do func() error) (err error) {
 func explained(err error) error {
 	p := &problem.Error{}
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &p):
 		return p
 	case errors.Is(err, driver.ErrReleaseNotFound):

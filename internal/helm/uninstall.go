@@ -3,7 +3,6 @@ package helm
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"helm.sh/helm/v4/pkg/action"
@@ -47,7 +46,7 @@ func (r *Releases) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi
 		return was, err
 	}
 	release, err := s.work(ctx, 3*runnerapi.DefaultReleaseTimeout+overhead, func() error { return s.uninstall(last) })
-	if known := (*problem.Error)(nil); errors.As(err, &known) && known.Code == problem.NotFound && s.hasBegun() {
+	if problem.Is(err, problem.NotFound) && s.hasBegun() {
 		return was.Uninstalled(), nil // already done
 	}
 	return release, err

@@ -55,8 +55,7 @@ func FromObject(err error, doing string) error {
 		return problem.Errorf(problem.Timeout, "try again; if it stays, look at the cluster's API server",
 			"the Kubernetes API did not answer in time while %s", doing)
 	}
-	var netErr net.Error
-	if errors.As(err, &netErr) && !errors.Is(err, context.Canceled) {
+	if _, ok := errors.AsType[net.Error](err); ok && !errors.Is(err, context.Canceled) {
 		return unavailable("the Kubernetes API cannot be reached while " + doing)
 	}
 	return fmt.Errorf("%s: %w", doing, err)

@@ -35,19 +35,13 @@ type Documents struct {
 // Where returns where an object was read: "document 3, line 41".
 func (d Documents) Where(u *unstructured.Unstructured) string { return d.where[u] }
 
-// Decode decodes a stream of YAML documents, or JSON, which is also YAML. It replaces lists by
-// their items, and removes what only the cluster sets. Its errors name the document and the line.
-func Decode(r io.Reader) ([]*unstructured.Unstructured, error) {
-	docs, err := Read(r)
-	return docs.Objects, err
-}
-
 // reading is held while a stream is read: each takes a multiple of its size for that time.
 var reading sync.Mutex
 
-// Read is like Decode and also returns where each object was. Its error names all documents that
-// are wrong, up to problem.MaxTold. With the error, Read returns the objects of the others, so that
-// the caller can report what is wrong with these as well.
+// Read decodes a stream of YAML documents, or JSON, which is also YAML. It replaces lists by their
+// items, and removes what only the cluster sets. Its error names all documents that are wrong, up
+// to problem.MaxTold, each with the line. With the error, Read returns the objects of the others,
+// so that the caller can report what is wrong with these as well.
 func Read(r io.Reader) (Documents, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {

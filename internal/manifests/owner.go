@@ -103,8 +103,7 @@ func problemOf(err error, ref Ref, doing string) error {
 
 // asProblem returns err as a problem; any other error becomes one without detail.
 func asProblem(err error) *problem.Error {
-	p := &problem.Error{}
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem.Error](err); ok {
 		return p
 	}
 	if errors.Is(err, context.Canceled) {

@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"context"
-	"errors"
 	"reflect"
 
 	"golang.org/x/sync/errgroup"
@@ -136,7 +135,7 @@ func (r *run) admitLeft(ctx context.Context, i *item) error {
 		return err
 	}
 	mapping, _, err := r.mapping(ref)
-	if p := (*problem.Error)(nil); err != nil && errors.As(err, &p) && p.Code == problem.Invalid {
+	if problem.Is(err, problem.Invalid) {
 		i.out.Message = "the cluster does not know its kind any more"
 		return nil
 	}

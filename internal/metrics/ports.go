@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
@@ -51,7 +52,6 @@ type PortsConfig struct {
 
 // Ports are the open ports. The zero value has none.
 type Ports struct {
-	log            zerolog.Logger
 	metrics, pprof net.Listener
 	gatherer       prometheus.Gatherer
 	also           map[string]http.Handler
@@ -70,7 +70,7 @@ func CheckAddress(address string) error {
 
 // Open opens the configured ports. Call Close if Run is not called.
 func Open(ctx context.Context, cfg PortsConfig) (*Ports, error) {
-	p := &Ports{log: cfg.Log, gatherer: cfg.Gatherer, also: cfg.Also}
+	p := &Ports{gatherer: cfg.Gatherer, also: cfg.Also}
 	for _, port := range []struct {
 		to            *net.Listener
 		name, address string
@@ -174,19 +174,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler, timeout time.Dur
 		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: timeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve %s: %w", l.Addr(), err)
-	case <-ctx.Done():
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	if server.Shutdown(ctx) != nil {
-		_ = server.Close() // a running profile is cut off
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+	if err := httpserver.Until(ctx, server, stopTimeout, func() error { return server.Serve(l) }); err != nil {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
 	return nil

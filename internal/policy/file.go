@@ -3,24 +3,18 @@ package policy
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/fsnotify/fsnotify" // reports a change at once, without a timer that wakes an idle agent
 
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 // ReadFile reads a policy from a file. A missing file does not mean the default policy, because the
 // operator named it.
 func ReadFile(file string) (Document, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return Document{}, unreadable(err)
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	text, err := boundedfile.Head(file, MaxSize+1)
 	if err != nil {
 		return Document{}, unreadable(err)
 	}

@@ -5,6 +5,7 @@ package problem
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -89,6 +90,12 @@ func New(status int, code Code, fix, format string, args ...any) *Error {
 		Title: http.StatusText(status), Status: status, Code: code,
 		Fix: fix, Detail: fmt.Sprintf(format, args...),
 	}
+}
+
+// Is reports whether err is a problem with this code.
+func Is(err error, code Code) bool {
+	p, ok := errors.AsType[*Error](err)
+	return ok && p.Code == code
 }
 
 // WithRetryAfter sets the delay after which a retry makes sense.

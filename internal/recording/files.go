@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 )
 
 // Files stores recordings in a directory, each in a directory of its own with a file for each part.
@@ -40,15 +40,11 @@ func (f Files) Put(_ context.Context, id string, part int, text []byte) error {
 
 // Get implements Store.
 func (f Files) Get(_ context.Context, id string, part int) ([]byte, error) {
-	in, err := os.Open(f.name(id, part))
+	text, err := boundedfile.Head(f.name(id, part), MaxPart)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = in.Close() }()
-	return io.ReadAll(io.LimitReader(in, MaxPart))
+	return text, err
 }
 
 // List implements Store. The names of directories sort by time.

@@ -29,8 +29,7 @@ const (
 func unpack(data []byte) (*chartv2.Chart, *Problem) {
 	const fix = "pack it with helm package, and see what helm lint says"
 	bad := func(err error) *Problem {
-		p := &problem.Error{}
-		if errors.As(err, &p) {
+		if p, ok := errors.AsType[*problem.Error](err); ok {
 			return &Problem{Code: p.Code, Message: p.Detail, Fix: p.Fix}
 		}
 		return wrong(fix, "this is no chart: %v", err).Problem

@@ -148,7 +148,7 @@ func (p Process) run(ctx context.Context, j Job) (Result, error) {
 		return Result{}, problem.Errorf(problem.TooLarge, "give the agent more memory (of its pod: resources.limits.memory), or split the chart",
 			"rendering %swas ended by the system: the agent's pod or its node has no memory left", d.where())
 	}
-	if crashed := (*exec.ExitError)(nil); errors.As(ended, &crashed) && crashed.ExitCode() == crash {
+	if crashed, ok := errors.AsType[*exec.ExitError](ended); ok && crashed.ExitCode() == crash {
 		return Result{}, problem.Errorf(problem.Invalid, "report it, with the files", "rendering %sbroke down: %s", d.where(), firstLineOf(complaint))
 	}
 	return Result{}, fmt.Errorf("render in a process of its own: %w, %w: %s", said, ended, complaint)
@@ -201,8 +201,7 @@ func (d *downstream) answer(ctx context.Context, q Question) (r reply) {
 		d.looked = d.looked || object != nil
 		return reply{Object: object}
 	}
-	p := &problem.Error{}
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem.Error](err); ok {
 		return reply{Refused: clip(p.Detail)}
 	}
 	return reply{Refused: clip(err.Error())}

@@ -137,7 +137,7 @@ func (a *applier) bringApp(ctx context.Context, o *object, commit string, files 
 		return 0, err
 	}
 	generation, err := a.deploy(ctx, o, commit, spec, dryRun)
-	if p := (*problem.Error)(nil); errors.As(err, &p) && p.Code == problem.Invalid {
+	if problem.Is(err, problem.Invalid) {
 		err = inFile(err, o.Spec.Path)
 	}
 	return generation, err
@@ -294,8 +294,7 @@ func beside(name, location string) string {
 
 // inFile puts a file's name before what is wrong with a document of it.
 func inFile(err error, name string) error {
-	p := &problem.Error{}
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem.Error](err); ok {
 		q := *p
 		mistake := problem.FieldError{Field: p.Field, Location: p.Location, Message: p.Detail}
 		q.Detail, q.Location, q.Fields = name+": "+mistake.String(), beside(name, p.Location), nil

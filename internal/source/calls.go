@@ -3,6 +3,7 @@ package source
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -28,7 +29,7 @@ func explain(err error, key runnerapi.Key, doing string) error {
 	if err == nil {
 		return nil
 	}
-	if status := apierrors.APIStatus(nil); apierrors.IsForbidden(err) || apierrors.IsNotFound(err) && asStatus(err, &status) && unknown(status.Status()) {
+	if apierrors.IsForbidden(err) || unknownResource(err) {
 		return runnerapi.NotSupported("have the owner of the cluster apply deployments/sources.yaml (docs/deployer/git.md)",
 			"following Git repositories is not turned on in this cluster")
 	}
@@ -38,8 +39,11 @@ func explain(err error, key runnerapi.Key, doing string) error {
 	return kubeproblem.From(err, doing+" source "+key.String())
 }
 
-// unknown reports that the API server has no such resource, rather than no such object.
-func unknown(s metav1.Status) bool { return s.Details == nil || s.Details.Name == "" }
+// unknownResource reports that the API server has no such resource, rather than no such object.
+func unknownResource(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
+}
 
 // Set implements backend.Sources. A dry run gets the repository and applies it
 // without changing anything.

@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/rs/zerolog"
@@ -98,7 +97,7 @@ func (c *buildCleanup) remove(ctx context.Context, build runnerapi.Key) {
 		return
 	}
 	err := c.builds.Delete(ctx, build, runnerapi.WriteOptions{})
-	if p := (&problem.Error{}); err != nil && (!errors.As(err, &p) || p.Code != problem.NotFound) {
+	if err != nil && !problem.Is(err, problem.NotFound) {
 		c.log.Warn().Err(err).Stringer("build", build).Msg("the build of a source that has none any more cannot be removed")
 	}
 }

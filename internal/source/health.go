@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -54,7 +53,7 @@ func (r *reconciler) withHealth(ctx context.Context, o *object, s runnerapi.Sour
 func (r *reconciler) health(ctx context.Context, o *object) (runnerapi.SourcePhase, *runnerapi.SourceHealth, error) {
 	if o.Spec.Type == runnerapi.SourceApp {
 		app, err := r.apps.Get(ctx, appKey(o))
-		if p := (*problem.Error)(nil); errors.As(err, &p) && p.Code == problem.NotFound {
+		if problem.Is(err, problem.NotFound) {
 			return runnerapi.SourceDegraded, missing("App/" + appKey(o).String()), nil
 		}
 		if err != nil {

@@ -20,7 +20,6 @@ const (
 	Plural  = "sources"
 	Group   = "pipeops.io"
 	Version = "v1alpha1"
-	CRDName = Plural + "." + Group
 )
 
 var resource = schema.GroupVersionResource{Group: Group, Version: Version, Resource: Plural}

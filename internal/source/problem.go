@@ -5,20 +5,15 @@ import (
 	"errors"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func asStatus(err error, into *apierrors.APIStatus) bool { return errors.As(err, into) }
-
 // asProblem returns why a repository could not be got or applied, as an answer.
 func asProblem(err error) error {
-	var g *git.Error
-	if errors.As(err, &g) {
+	if g, ok := errors.AsType[*git.Error](err); ok {
 		return g.Problem()
 	}
 	return kubeproblem.From(err, "trying the source")

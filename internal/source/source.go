@@ -22,6 +22,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
@@ -96,7 +97,7 @@ type Config struct {
 type Keeper struct {
 	config Config
 	now    func() time.Time
-	wake   chan struct{}
+	wake   wake.Signal
 	work   workqueue.TypedDelayingInterface[runnerapi.Key]
 
 	cluster    *cluster
@@ -123,7 +124,7 @@ func New(c Config) *Keeper {
 	cleanup := &buildCleanup{builds: c.Builds, cluster: cluster, log: c.Log}
 	revoked := &revokedRunners{}
 	return &Keeper{
-		config: c, now: time.Now, wake: make(chan struct{}, 1), work: workqueue.NewTypedDelayingQueue[runnerapi.Key](),
+		config: c, now: time.Now, wake: wake.New(), work: workqueue.NewTypedDelayingQueue[runnerapi.Key](),
 		cluster: cluster, builder: builder, cleanup: cleanup, revoked: revoked,
 		reconciler: &reconciler{
 			apps: c.Apps, manifests: c.Manifests, applier: applier, builder: builder, cleanup: cleanup,
@@ -135,8 +136,5 @@ func New(c Config) *Keeper {
 // Wake makes a replica that has just become the leader check whether there is anything to follow.
 // It does not block.
 func (k *Keeper) Wake() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	k.wake.Raise()
 }

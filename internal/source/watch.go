@@ -43,7 +43,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 	all.Go(func() error {
 		defer k.work.ShutDown()
-		for k.awaken(ctx) {
+		for k.wake.WaitFor(ctx, turnedOn) {
 			if k.config.Leads() && k.there(ctx) {
 				k.follow(ctx)
 			}
@@ -51,19 +51,6 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return nil
 	})
 	return all.Wait()
-}
-
-// awaken waits for a reason to look; it returns false once ctx has ended.
-func (k *Keeper) awaken(ctx context.Context) bool {
-	timer := time.NewTimer(turnedOn)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-k.wake:
-	case <-timer.C:
-	}
-	return true
 }
 
 // there reports whether the cluster has sources and lets the agent see them.
@@ -109,14 +96,9 @@ func (k *Keeper) follow(ctx context.Context) {
 	})
 	all.Go(func() error {
 		defer cancel()
-		tick := time.NewTicker(turnedOn)
-		defer tick.Stop()
 		for k.config.Leads() {
-			select {
-			case <-ctx.Done():
+			if !k.wake.WaitFor(ctx, turnedOn) {
 				return nil
-			case <-k.wake:
-			case <-tick.C:
 			}
 		}
 		k.Wake() // it may lead again by now

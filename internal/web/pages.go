@@ -165,8 +165,7 @@ func NotFound() error {
 
 // ProblemOf returns any error as a problem.
 func ProblemOf(err error) *problem.Error {
-	var p *problem.Error
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem.Error](err); ok {
 		return p
 	}
 	return problem.Errorf(problem.Internal, "", "%v", err)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"maps"
 	"net/url"
 	"strconv"
 )
@@ -10,13 +11,10 @@ const PageSize = 50
 
 // Rows is one page of a longer table.
 type Rows[T any] struct {
-	Items       []T
-	From, To    int // of Total, from 1
-	Total       int
-	Prev, Next  string // queries of the pages beside this one; empty for none
-	Query       url.Values
-	Search      string
-	WithoutFind int // rows there are if nothing is searched for
+	Items      []T
+	From, To   int // of Total, from 1
+	Total      int
+	Prev, Next string // queries of the pages beside this one; empty for none
 }
 
 // Paged returns the page that a query names.
@@ -45,7 +43,7 @@ func Window[T any](items []T, total int, query url.Values) Rows[T] {
 
 func window[T any](items []T, from, total int, query url.Values) Rows[T] {
 	to, number := from+len(items), from/PageSize
-	rows := Rows[T]{Items: items, From: min(from+1, to), To: to, Total: total, Query: query}
+	rows := Rows[T]{Items: items, From: min(from+1, to), To: to, Total: total}
 	if len(items) == 0 {
 		rows.From, rows.To, number = 0, 0, min(number, (total+PageSize-1)/PageSize)
 	}
@@ -60,9 +58,7 @@ func window[T any](items []T, from, total int, query url.Values) Rows[T] {
 
 func withPage(query url.Values, number int) string {
 	q := url.Values{}
-	for key, values := range query {
-		q[key] = values
-	}
+	maps.Copy(q, query)
 	q.Set("page", strconv.Itoa(number))
 	return "?" + q.Encode()
 }

@@ -1,7 +1,6 @@
 package announce
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -60,16 +59,7 @@ func NewAlertEvent(t Type, source, agentID string, alert AlertEvent, sequence ui
 }
 
 // Alert returns the data of an alert.* event.
-func (e *Event) Alert() (AlertEvent, error) {
-	var a AlertEvent
-	if !e.Type.IsAlert() {
-		return a, fmt.Errorf("event %s: type %q is not about an alert", e.ID, e.Type)
-	}
-	if err := json.Unmarshal(e.Data, &a); err != nil {
-		return a, fmt.Errorf("event %s: data: %w", e.ID, err)
-	}
-	if err := a.Validate(); err != nil {
-		return a, fmt.Errorf("event %s: data.%w", e.ID, err)
-	}
-	return a, nil
+func (e *Event) Alert() (a AlertEvent, err error) {
+	err = e.read(&a, e.Type.IsAlert(), "an alert")
+	return a, err
 }

@@ -169,8 +169,7 @@ func (c *Consumer) ended(closed <-chan *amqp.Error) error {
 // error.
 func (c *Consumer) deliver(ctx context.Context, sub *subscription, d *amqp.Delivery, handler Handler) error {
 	event, err := c.decode(d)
-	var unknown *UnknownTypeError
-	if errors.As(err, &unknown) {
+	if _, ok := errors.AsType[*UnknownTypeError](err); ok {
 		c.log(zerolog.DebugLevel, d).Msg("announcement of an unknown type, skipped")
 		return sub.acks.handled(d)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
@@ -57,7 +58,7 @@ type Directory struct {
 	snapshot func(context.Context) ([]Agent, error)
 	consumer *Consumer
 	log      zerolog.Logger
-	wanted   chan struct{} // requests a snapshot; holds at most one request
+	wanted   wake.Signal   // requests a snapshot; holds at most one request
 	synced   chan struct{} // closed after the first snapshot
 
 	mu      sync.Mutex
@@ -166,10 +167,7 @@ func (d *Directory) refreshInterval() time.Duration {
 
 // Refresh requests a snapshot soon. Many calls at once result in one snapshot.
 func (d *Directory) Refresh() {
-	select {
-	case d.wanted <- struct{}{}:
-	default:
-	}
+	d.wanted.Raise()
 }
 
 func (d *Directory) firstSync() bool {

@@ -133,14 +133,8 @@ func newEvent(t Type, source, agentID string, sequence uint64, at time.Time, dat
 // Agent returns the data of an agent.* event.
 func (e *Event) Agent() (Agent, error) {
 	var a Agent
-	if !e.Type.IsAgent() {
-		return a, fmt.Errorf("event %s: type %q is not about an agent", e.ID, e.Type)
-	}
-	if err := json.Unmarshal(e.Data, &a); err != nil {
-		return a, fmt.Errorf("event %s: data: %w", e.ID, err)
-	}
-	if err := a.Validate(); err != nil {
-		return a, fmt.Errorf("event %s: data.%w", e.ID, err)
+	if err := e.read(&a, e.Type.IsAgent(), "an agent"); err != nil {
+		return a, err
 	}
 	if a.ID != e.AgentID {
 		return a, fmt.Errorf("event %s: data.id: is another agent's than agentid", e.ID)
@@ -150,18 +144,23 @@ func (e *Event) Agent() (Agent, error) {
 }
 
 // App returns the data of an app.* event.
-func (e *Event) App() (AppEvent, error) {
-	var a AppEvent
-	if !e.Type.IsApp() {
-		return a, fmt.Errorf("event %s: type %q is not about an app", e.ID, e.Type)
+func (e *Event) App() (a AppEvent, err error) {
+	err = e.read(&a, e.Type.IsApp(), "an app")
+	return a, err
+}
+
+// read decodes and checks the data of an event that is about that.
+func (e *Event) read(data interface{ Validate() error }, is bool, about string) error {
+	if !is {
+		return fmt.Errorf("event %s: type %q is not about %s", e.ID, e.Type, about)
 	}
-	if err := json.Unmarshal(e.Data, &a); err != nil {
-		return a, fmt.Errorf("event %s: data: %w", e.ID, err)
+	if err := json.Unmarshal(e.Data, data); err != nil {
+		return fmt.Errorf("event %s: data: %w", e.ID, err)
 	}
-	if err := a.Validate(); err != nil {
-		return a, fmt.Errorf("event %s: data.%w", e.ID, err)
+	if err := data.Validate(); err != nil {
+		return fmt.Errorf("event %s: data.%w", e.ID, err)
 	}
-	return a, nil
+	return nil
 }
 
 // subject names what the event is about, for readers that know only CloudEvents.

@@ -1,7 +1,6 @@
 package announce
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -50,16 +49,7 @@ func NewRouteEvent(t Type, source, agentID string, route RouteEvent, sequence ui
 }
 
 // Route returns the data of a route.* event.
-func (e *Event) Route() (RouteEvent, error) {
-	var r RouteEvent
-	if !e.Type.IsRoute() {
-		return r, fmt.Errorf("event %s: type %q is not about a route", e.ID, e.Type)
-	}
-	if err := json.Unmarshal(e.Data, &r); err != nil {
-		return r, fmt.Errorf("event %s: data: %w", e.ID, err)
-	}
-	if err := r.Validate(); err != nil {
-		return r, fmt.Errorf("event %s: data.%w", e.ID, err)
-	}
-	return r, nil
+func (e *Event) Route() (r RouteEvent, err error) {
+	err = e.read(&r, e.Type.IsRoute(), "a route")
+	return r, err
 }

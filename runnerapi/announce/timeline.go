@@ -96,8 +96,7 @@ func (b *TimelineBody) decode() (TimelinePage, error) {
 	page := TimelinePage{Events: make([]Event, 0, len(b.Events)), More: b.More}
 	for _, raw := range b.Events {
 		e, err := Decode(raw)
-		var unknown *UnknownTypeError
-		if errors.As(err, &unknown) {
+		if _, ok := errors.AsType[*UnknownTypeError](err); ok {
 			continue
 		}
 		if err != nil {

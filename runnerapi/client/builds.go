@@ -2,14 +2,9 @@ package client
 
 import (
 	"context"
-	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
-
-// buildPause is between two looks at a build that is waited for.
-const buildPause = time.Second
 
 // Builds are the calls about images that the agent builds.
 type Builds struct{ *core }
@@ -24,21 +19,11 @@ func (b Builds) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Build, er
 	return fetch[runnerapi.Build](ctx, b.core, objectRequest("get-build", key))
 }
 
-// Wait waits until the newest run has ended, and reports each look at it.
+// Wait waits until the newest run has ended, and reports each look at it. It outlives outages of
+// the agent.
 func (b Builds) Wait(ctx context.Context, key runnerapi.Key, report func(runnerapi.Build)) (runnerapi.Build, error) {
-	for {
-		build, err := b.Get(ctx, key)
-		if err != nil {
-			return build, err
-		}
-		report(build)
-		if build.Status.Phase.Ended() {
-			return build, nil
-		}
-		if !retry.Wait(ctx, buildPause) {
-			return build, ctx.Err()
-		}
-	}
+	return poll(ctx, func() (runnerapi.Build, error) { return b.Get(ctx, key) }, report,
+		func(b runnerapi.Build) bool { return b.Status.Phase.Ended() })
 }
 
 // List reads the newest run of each build of a namespace.

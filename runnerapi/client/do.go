@@ -98,8 +98,7 @@ func (c *core) call(ctx context.Context, r *request, out any) (int, error) {
 	ctx, t := withTry(ctx)
 	for n := 0; ; n++ {
 		body, err := c.exchange(ctx, t, r)
-		broken := &brokenOffError{}
-		if errors.As(err, &broken) {
+		if _, ok := errors.AsType[*brokenOffError](err); ok {
 			t.failed(err)
 			if time.Since(t.start) < c.config.Patience && pause(ctx, n) == nil {
 				continue
@@ -219,8 +218,7 @@ func (c *core) request(ctx context.Context, r *request) (*retryablehttp.Request,
 // and its answer lost.
 func (c *core) remove(ctx context.Context, r *request, opts runnerapi.WriteOptions) error {
 	tries, err := c.call(ctx, r.write(opts), nil)
-	known := &runnerapi.Error{}
-	if tries > 1 && errors.As(err, &known) && known.Code == runnerapi.CodeNotFound {
+	if tries > 1 && problem.Is(err, runnerapi.CodeNotFound) {
 		return nil
 	}
 	return err

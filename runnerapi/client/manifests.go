@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -39,26 +38,7 @@ func (m Manifests) Get(ctx context.Context, set runnerapi.Key) (runnerapi.Manife
 // Wait reads a set every other second and reports it, until all its objects are ready, one of
 // them has failed or ctx ends; it returns the newest state known.
 func (m Manifests) Wait(ctx context.Context, set runnerapi.Key, report func(runnerapi.ManifestSet)) (runnerapi.ManifestSet, error) {
-	var newest runnerapi.ManifestSet
-	for n := 0; ; n++ {
-		now, err := m.Get(ctx, set)
-		known := &runnerapi.Error{}
-		switch {
-		case err == nil:
-			newest = now
-			report(newest)
-			if newest.Settled() {
-				return newest, nil
-			}
-		case ctx.Err() != nil:
-			return newest, ctx.Err()
-		case !errors.As(err, &known) || !known.Passing() || known.Code == CodeUntrusted:
-			return newest, err
-		}
-		if err := pause(ctx, min(n, 3)); err != nil {
-			return newest, err
-		}
-	}
+	return poll(ctx, func() (runnerapi.ManifestSet, error) { return m.Get(ctx, set) }, report, runnerapi.ManifestSet.Settled)
 }
 
 // List reads the sets of a namespace, without their objects.

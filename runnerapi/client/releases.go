@@ -2,10 +2,7 @@ package client
 
 import (
 	"context"
-	"errors"
-	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -56,28 +53,10 @@ func (r Releases) command(ctx context.Context, req *request, opts runnerapi.Writ
 	return fetch[runnerapi.Release](ctx, r.core, req.write(opts))
 }
 
-// Wait waits until no command runs on a release, and reports the state about once a second.
+// Wait waits until no command runs on a release, and reports the state about every other second.
 // It outlives outages of the agent. If ctx ends first, it returns the newest known state with ctx's
 // error.
 func (r Releases) Wait(ctx context.Context, key runnerapi.Key, report func(runnerapi.Release)) (runnerapi.Release, error) {
-	var newest runnerapi.Release
-	for {
-		release, err := r.Get(ctx, key)
-		known := &runnerapi.Error{}
-		switch {
-		case err == nil:
-			newest = release
-			report(release)
-			if !release.Busy() {
-				return release, nil
-			}
-		case ctx.Err() != nil:
-			return newest, ctx.Err()
-		case errors.As(err, &known) && !known.Passing():
-			return newest, err
-		}
-		if !retry.Wait(ctx, time.Second) {
-			return newest, ctx.Err()
-		}
-	}
+	return poll(ctx, func() (runnerapi.Release, error) { return r.Get(ctx, key) }, report,
+		func(r runnerapi.Release) bool { return !r.Busy() })
 }

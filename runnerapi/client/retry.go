@@ -101,8 +101,7 @@ func passing(status int) bool {
 
 // withoutURL removes net/http's "Get https://…:" from an error.
 func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return err

@@ -2,15 +2,9 @@ package client
 
 import (
 	"context"
-	"errors"
-	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
-
-// sourcePause is between two looks at a source that is waited for.
-const sourcePause = time.Second
 
 // Sources are the calls about Git repositories that the agent follows.
 type Sources struct{ *core }
@@ -45,22 +39,6 @@ func (s Sources) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 // build, if any, has ended, or until ctx ends. It returns the newest state in both cases. It
 // outlives the agent's restarts.
 func (s Sources) Wait(ctx context.Context, key runnerapi.Key, report func(runnerapi.Source)) (runnerapi.Source, error) {
-	var newest runnerapi.Source
-	for {
-		source, err := s.Get(ctx, key)
-		known := &runnerapi.Error{}
-		switch {
-		case err == nil:
-			newest = source
-			report(source)
-			if source.Status.Phase.Settled() {
-				return source, nil
-			}
-		case ctx.Err() == nil && (!errors.As(err, &known) || !known.Passing()):
-			return newest, err
-		}
-		if !retry.Wait(ctx, sourcePause) {
-			return newest, ctx.Err()
-		}
-	}
+	return poll(ctx, func() (runnerapi.Source, error) { return s.Get(ctx, key) }, report,
+		func(s runnerapi.Source) bool { return s.Status.Phase.Settled() })
 }

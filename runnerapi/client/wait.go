@@ -54,7 +54,6 @@ func await[T any](ctx context.Context, c *core, r *request, generation int64, st
 		r.query = map[string]string{"wait": within(ctx, step).String(), "generation": strconv.FormatInt(generation, 10)}
 		var now T
 		_, err := c.call(ctx, r, &now)
-		known := &runnerapi.Error{}
 		switch {
 		case err == nil:
 			newest, failure, answered, n = now, nil, true, 0
@@ -64,7 +63,7 @@ func await[T any](ctx context.Context, c *core, r *request, generation int64, st
 			}
 		case ctx.Err() != nil:
 			failure = err
-		case errors.As(err, &known) && known.Passing() && known.Code != CodeUntrusted:
+		case isOutage(err):
 			failure = err
 			report(newest, err)
 		default:
@@ -79,6 +78,34 @@ func await[T any](ctx context.Context, c *core, r *request, generation int64, st
 		return newest, failure
 	}
 	return newest, nil
+}
+
+// poll reads an object about every other second, and reports each look, until it is settled or ctx
+// ends. It returns the newest known state, and outlives outages of the agent.
+func poll[T any](ctx context.Context, get func() (T, error), report func(T), settled func(T) bool) (T, error) {
+	var newest T
+	for n := 0; ; n++ {
+		now, err := get()
+		switch {
+		case err == nil:
+			newest = now
+			report(newest)
+			if settled(newest) {
+				return newest, nil
+			}
+		case ctx.Err() == nil && !isOutage(err):
+			return newest, err
+		}
+		if err := pause(ctx, min(n, 3)); err != nil {
+			return newest, err
+		}
+	}
+}
+
+// isOutage reports whether the agent cannot be reached for now.
+func isOutage(err error) bool {
+	known, ok := errors.AsType[*runnerapi.Error](err)
+	return ok && known.Passing() && known.Code != CodeUntrusted
 }
 
 // within shortens a wait so that its answer arrives before ctx ends.

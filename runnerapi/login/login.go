@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
@@ -194,13 +194,8 @@ func (l *Login) Run(ctx context.Context, every time.Duration) {
 		if err := l.Check(ctx); err != nil && ctx.Err() == nil {
 			l.note(err)
 		}
-		wait := l.next(every)
-		timer := time.NewTimer(wait - rand.N(wait/4+1)) //nolint:gosec // spreading load needs no secrecy
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Wait(ctx, retry.Jitter(l.next(every))) {
 			return
-		case <-timer.C:
 		}
 	}
 }

@@ -115,7 +115,7 @@ func (s *eventCalls) streamEvents(ctx context.Context, w http.ResponseWriter, ke
 			out.send(func(w io.Writer) error { _, err := io.WriteString(w, ": still there\n\n"); return err })
 		case err := <-done:
 			joined = true
-			if problem := (*runnerapi.Error)(nil); errors.As(err, &problem) {
+			if problem, ok := errors.AsType[*runnerapi.Error](err); ok {
 				out.send(func(w io.Writer) error { return wire.WriteEvent(w, wire.ErrorEvent, "", problem) })
 			}
 			return

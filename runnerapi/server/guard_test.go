@@ -80,8 +80,6 @@ func (a *asked) Visible(runner, command, namespace string) bool {
 	return a.Decide(runnerapi.Intent{Command: command, Runner: runner, Namespace: namespace}) == nil
 }
 
-func (a *asked) State() runnerapi.PolicyState { return runnerapi.PolicyState{} }
-
 // KubernetesGrant is somebody, or whom the request impersonates, where the fake allows it.
 func (a *asked) KubernetesGrant(i runnerapi.Intent) (runnerapi.KubernetesGrant, error) {
 	g := runnerapi.KubernetesGrant{As: runnerapi.KubernetesIdentity{User: "somebody", Groups: []string{"some", "people"}}}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/wire"
 )
@@ -34,14 +35,14 @@ type logStream struct {
 	room    *sync.Cond // pending was taken, or the caller is gone
 	gone    error      // why nothing can be written any more
 
-	wake chan struct{} // there is something pending
-	head bool          // the status was sent; of the writing goroutine alone
+	wake wake.Signal // there is something pending
+	head bool        // the status was sent; of the writing goroutine alone
 }
 
 func newLogStream(w http.ResponseWriter, contentType string, encode wire.Encoder, stall time.Duration) *logStream {
 	s := &logStream{
 		w: w, rc: http.NewResponseController(w), contentType: contentType, encode: encode, stall: stall,
-		wake: make(chan struct{}, 1),
+		wake: wake.New(),
 	}
 	s.room = sync.NewCond(&s.mu)
 	return s
@@ -83,10 +84,7 @@ func (s *logStream) emit(line runnerapi.LogLine) error {
 		return s.gone
 	}
 	s.encode(&s.pending, wire.LogRecord{LogLine: line})
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Raise()
 	return nil
 }
 

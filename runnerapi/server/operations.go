@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -78,11 +77,10 @@ func (s *operationCalls) releaseOutcome(ctx context.Context, r backend.Record) (
 		}
 	}
 	history, err := s.releases.History(ctx, r.Target)
-	known := &runnerapi.Error{}
 	switch {
-	case errors.As(err, &known) && known.Code == problem.NotFound && (r.Command == "delete-release" || was.Status == runnerapi.ReleaseUninstalled):
+	case problem.Is(err, problem.NotFound) && (r.Command == "delete-release" || was.Status == runnerapi.ReleaseUninstalled):
 		return runnerapi.OperationSucceeded, "", nil
-	case errors.As(err, &known) && known.Code == problem.NotFound:
+	case problem.Is(err, problem.NotFound):
 		return runnerapi.OperationSuperseded, "the release is not there any more", nil
 	case err != nil:
 		return "", "", err

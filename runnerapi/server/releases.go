@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -135,9 +134,8 @@ func (s *releaseCalls) outcome(ctx context.Context, key runnerapi.Key, was runne
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	now, err := s.releases.Wait(waiting, key)
-	known := &runnerapi.Error{}
 	switch {
-	case errors.As(err, &known) && known.Code == problem.NotFound:
+	case problem.Is(err, problem.NotFound):
 		return was.Uninstalled(), nil
 	case err != nil && ctx.Err() == nil && waiting.Err() != nil:
 		return was, nil

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 
@@ -80,7 +79,7 @@ func (s *appWork) getRun(ctx context.Context, in *getRunInput, kind runnerapi.Ap
 // run returns an App of this type; one of another is none.
 func (s *appWork) run(ctx context.Context, key runnerapi.Key, kind runnerapi.AppType) (runnerapi.App, error) {
 	app, err := request.Limited(ctx, s.timeout, func(ctx context.Context) (runnerapi.App, error) { return s.apps.Get(ctx, key) })
-	if none := (*problem.Error)(nil); errors.As(err, &none) && none.Code == problem.NotFound {
+	if problem.Is(err, problem.NotFound) {
 		return runnerapi.App{}, problem.Errorf(problem.NotFound, "check the name and the namespace, or run it first", "there is no %s %s", kind, key)
 	}
 	if err != nil || app.Spec.Type == kind {

@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
@@ -121,14 +120,6 @@ func openKey(flag, keyFile, passphraseFile string) (*published.SecretKey, error)
 	return &key, nil
 }
 
-func readSmall(file string) (content []byte, err error) { return readAtMost(file, maxPassphrase) }
-
-// readAtMost reads one byte more than the limit at most, which the caller refuses.
-func readAtMost(file string, most int64) (content []byte, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	return io.ReadAll(io.LimitReader(f, most+1))
+func readSmall(file string) (content []byte, err error) {
+	return boundedfile.Head(file, maxPassphrase+1)
 }

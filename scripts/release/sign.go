@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
@@ -61,7 +62,7 @@ With --expires, the release gets another time, and this signature takes the plac
 
 // run signs the manifest and the checksums, once they have been compared with the files.
 func (s signer) run() error {
-	manifest, err := readAtMost(s.path(published.ManifestName), published.MaxManifest)
+	manifest, err := boundedfile.Head(s.path(published.ManifestName), published.MaxManifest+1)
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func (s signer) run() error {
 	if err != nil {
 		return err
 	}
-	listed, err := readAtMost(s.path(published.SumsName), int64(len(sums)))
+	listed, err := boundedfile.Head(s.path(published.SumsName), int64(len(sums))+1)
 	if err != nil {
 		return err
 	}
@@ -142,7 +143,7 @@ func (s signer) sums(m *published.Manifest) ([]byte, error) {
 // add appends the signature to those of a file, unless this key has signed it already.
 func (s signer) add(version, name string, content []byte) error {
 	file := s.path(name) + signatureSuffix
-	before, err := readAtMost(file, published.MaxSignature)
+	before, err := boundedfile.Head(file, published.MaxSignature+1)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -3,13 +3,12 @@ package command
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"reflect"
 
 	"github.com/spf13/pflag"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -97,14 +96,9 @@ func (f *appFlags) read() (*runnerapi.AppSpec, error) {
 	if f.file == "" {
 		return &runnerapi.AppSpec{}, nil
 	}
-	in, err := os.Open(f.file)
+	text, err := boundedfile.Head(f.file, runnerapi.MaxAppBody+1)
 	if err != nil {
 		return nil, fmt.Errorf("--filename: %w", err)
-	}
-	defer func() { _ = in.Close() }()
-	text, err := io.ReadAll(io.LimitReader(in, runnerapi.MaxAppBody+1))
-	if err != nil {
-		return nil, fmt.Errorf("--filename: %s: %w", f.file, err)
 	}
 	app, err := appfile.Read(text)
 	if err != nil {

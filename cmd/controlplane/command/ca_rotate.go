@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -61,9 +60,8 @@ func (a *app) rotate(ctx context.Context, admin operatorapi.Target, step ca.Step
 	in.DryRun = opts.DryRun
 	after, err := operatorapi.RotateCA.Do(ctx, admin, in)
 	status, changed := after.CAStatus, after.Changed
-	var refused *problem.Error
 	switch {
-	case errors.As(err, &refused) && refused.Code == operatorapi.CodeNotReady:
+	case problem.Is(err, operatorapi.CodeNotReady):
 		in.DryRun, in.Body.Force = true, true // which tells what is not ready
 		if would, whyNot := operatorapi.RotateCA.Do(ctx, admin, in); whyNot == nil {
 			a.sayNotReady(would.NotReady)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
@@ -88,18 +89,9 @@ func readRelease(file string) (manifest, signature []byte, err error) {
 	if info, err := os.Stat(file); err == nil && info.IsDir() {
 		file = filepath.Join(file, release.ManifestName)
 	}
-	if manifest, err = readAtMost(file, release.MaxManifest); err != nil {
+	if manifest, err = boundedfile.Read(file, release.MaxManifest); err != nil {
 		return nil, nil, err
 	}
-	signature, err = readAtMost(file+strings.TrimPrefix(release.SignatureName, release.ManifestName), release.MaxSignature)
+	signature, err = boundedfile.Read(file+strings.TrimPrefix(release.SignatureName, release.ManifestName), release.MaxSignature)
 	return manifest, signature, err
-}
-
-func readAtMost(file string, most int64) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return io.ReadAll(io.LimitReader(f, most+1)) // one more byte, which the caller refuses
 }

@@ -1,12 +1,12 @@
 package flags
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 )
 
 // maxSecretFile bounds a file with a password or with URLs that contain one, in bytes.
@@ -60,17 +60,9 @@ func split(text string) []string {
 
 // ReadSecret reads a secret from the file that a flag names. It must not be empty.
 func ReadSecret(flag, file string) (string, error) {
-	f, err := os.Open(file)
+	text, err := boundedfile.Read(file, maxSecretFile)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", flag, err)
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
-	if err == nil && len(text) > maxSecretFile {
-		err = errors.New("it is larger than 16 KiB")
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %s: %w", flag, file, err)
 	}
 	secret := strings.TrimRight(string(text), "\r\n")
 	if strings.TrimSpace(secret) == "" {

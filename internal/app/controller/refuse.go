@@ -50,8 +50,7 @@ func (c *Controller) refuseSpec(ctx context.Context, a *v1alpha1.App) (*runnerap
 // refusalOf returns the diagnosis of an error that trying again does not cure; any other comes
 // back.
 func refusalOf(err error) (*runnerapi.Diagnosis, error) {
-	var foreign *apply.ForeignError
-	if errors.As(err, &foreign) {
+	if foreign, ok := errors.AsType[*apply.ForeignError](err); ok {
 		return &runnerapi.Diagnosis{
 			Cause: runnerapi.CauseConflict, Object: workload.KindPath(foreign.Kind, foreign.Name),
 			Message: foreign.Error(), Fix: foreign.Fix(),
@@ -98,8 +97,7 @@ func refused(err error, cause runnerapi.Cause) *runnerapi.Diagnosis {
 	d := &runnerapi.Diagnosis{
 		Cause: cause, Object: objectOf(err), Message: err.Error(), Fix: "change in the App's spec what the message names (kubectl explain app.spec)",
 	}
-	p := &problem.Error{}
-	if errors.As(kubeproblem.From(err, "applying the App"), &p) {
+	if p, ok := errors.AsType[*problem.Error](kubeproblem.From(err, "applying the App")); ok {
 		d.Message, d.Fix = p.Detail, p.Fix
 		if p.Field != "" {
 			d.Message = p.Field + ": " + p.Detail

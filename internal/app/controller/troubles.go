@@ -76,7 +76,7 @@ func lasting(err error, since time.Time) *runnerapi.Diagnosis {
 		Fix: "the agent goes on trying; look at the Kubernetes API server, and at what the message names " +
 			"(kubectl get --raw '/readyz?verbose')",
 	}
-	if p := (*problem.Error)(nil); errors.As(err, &p) && p.Fix != "" {
+	if p, ok := errors.AsType[*problem.Error](err); ok && p.Fix != "" {
 		d.Fix = p.Fix
 	}
 	return d

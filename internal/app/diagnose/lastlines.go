@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // The kubelet puts the last 2 KiB of a log into the termination message, 80 lines at most.
@@ -143,11 +145,7 @@ func lastLines(text string) []string {
 		}
 	}
 	for i, line := range lines {
-		line = strings.ToValidUTF8(strings.TrimRight(line, "\r"), "?")
-		if len(line) > maxLine {
-			line = strings.ToValidUTF8(line[:maxLine], "") + "…"
-		}
-		lines[i] = line
+		lines[i] = printable.Shorten(strings.ToValidUTF8(strings.TrimRight(line, "\r"), "?"), maxLine)
 	}
 	return lines
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -32,7 +33,7 @@ type Sender struct {
 	election *leader.Election
 	send     func(ctx context.Context, by leader.Leadership, events []Event) error
 	log      zerolog.Logger
-	wake     chan struct{}
+	wake     wake.Signal
 	heard    *leader.Term      // the leadership that the control plane knows of
 	by       leader.Leadership // its name
 	calls    int64             // that were made or tried
@@ -46,17 +47,14 @@ func New(
 	send func(ctx context.Context, by leader.Leadership, events []Event) error, log zerolog.Logger,
 ) *Sender {
 	return &Sender{
-		store: store, election: election, send: send, log: log, wake: make(chan struct{}, 1),
+		store: store, election: election, send: send, log: log, wake: wake.New(),
 		tombstones: tombstones{client: store.Live, namespace: namespace},
 	}
 }
 
 // Look makes the sender of events compare again.
 func (n *Sender) Look() {
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	n.wake.Raise()
 }
 
 // Start implements manager.Runnable. It runs until ctx ends.
@@ -80,10 +78,8 @@ func (n *Sender) Start(ctx context.Context) error {
 			wait.Reset()
 		default:
 			wait.Reset()
-			select {
-			case <-ctx.Done():
+			if !n.wake.Wait(ctx) {
 				return nil
-			case <-n.wake:
 			}
 		}
 	}

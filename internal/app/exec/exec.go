@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -89,7 +90,7 @@ var missingProgram = regexp.MustCompile(`exec: "([^"]+)": (?:executable file not
 // insideProblem turns Kubernetes' text about a container that could not be reached into a problem.
 // The text is the runtime's own, for example that a program does not exist.
 func insideProblem(err error, pod string) error {
-	if upgrade := (*httpstream.UpgradeFailureError)(nil); errors.As(err, &upgrade) {
+	if upgrade, ok := errors.AsType[*httpstream.UpgradeFailureError](err); ok {
 		return kubeproblem.From(upgrade.Cause, "reaching into pod "+pod)
 	}
 	if missing := missingProgram.FindStringSubmatch(err.Error()); missing != nil {
@@ -103,10 +104,7 @@ func insideProblem(err error, pod string) error {
 // shortly returns the first line of an error, of a length to be shown.
 func shortly(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
-	if len(text) > 512 {
-		text = strings.ToValidUTF8(text[:512], "") + "…"
-	}
-	return text
+	return printable.Shorten(text, 512)
 }
 
 // podInside returns the pod whose container is meant: the one of that name, or the newest that is

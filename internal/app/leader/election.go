@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 // defaultLease is how long the other replicas wait for a dead leader; one that steps down releases
@@ -48,7 +49,7 @@ type Election struct {
 	namespace string
 	store     *store.Store
 	log       zerolog.Logger
-	gained    chan struct{}
+	gained    wake.Signal
 	stands    context.Context // ends when this replica resigns for good
 	resign    context.CancelFunc
 }
@@ -64,7 +65,7 @@ type Term struct {
 func New(store *store.Store, cfg Config, rc *rest.Config) (*Election, error) {
 	l := &Election{
 		duration: cmp.Or(cfg.Lease, defaultLease), replica: cfg.Replica, namespace: cfg.Namespace,
-		store: store, log: cfg.Log, gained: make(chan struct{}, 1),
+		store: store, log: cfg.Log, gained: wake.New(),
 	}
 	l.stands, l.resign = context.WithCancel(context.Background())
 	var err error
@@ -170,8 +171,5 @@ func (l *Election) Gained() <-chan struct{} { return l.gained }
 
 // gain reports that the lease was got. One report is enough: Begin looks at the newest term.
 func (l *Election) gain() {
-	select {
-	case l.gained <- struct{}{}:
-	default:
-	}
+	l.gained.Raise()
 }

@@ -74,8 +74,7 @@ func logProblem(ctx context.Context, err error, key runnerapi.Key) error {
 	if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
 	}
-	var refused *emitError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*emitError](err); ok {
 		return refused.err
 	}
 	return kubeproblem.From(err, "reading the logs of App "+key.String())

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -51,16 +52,9 @@ func change(field, from, to string, had, has bool) runnerapi.Change {
 		c.Kind = "removed"
 	}
 	if slices.ContainsFunc(telling, func(t string) bool { return strings.HasPrefix(field, t) }) {
-		c.From, c.To = short(from), short(to)
+		c.From, c.To = printable.Shorten(from, maxChangeValue), printable.Shorten(to, maxChangeValue)
 	}
 	return c
-}
-
-func short(s string) string {
-	if len(s) <= maxChangeValue {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxChangeValue], "") + "…"
 }
 
 // flatten turns a tree into values by path. Lists of named things go by their

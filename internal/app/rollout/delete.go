@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,8 +38,7 @@ func (w *Writer) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	defer stop()
 	for {
 		left, err := w.store.Get(ctx, key)
-		p := &problem.Error{}
-		if errors.As(err, &p) && p.Code == problem.NotFound || err == nil && left.UID != a.UID {
+		if problem.Is(err, problem.NotFound) || err == nil && left.UID != a.UID {
 			return nil
 		}
 		select {

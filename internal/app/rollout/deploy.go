@@ -205,8 +205,7 @@ func sign(a *v1alpha1.App, caller runnerapi.Caller) {
 }
 
 func deployProblem(err error, key runnerapi.Key) error {
-	var foreign *apply.ForeignError
-	if errors.As(err, &foreign) {
+	if foreign, ok := errors.AsType[*apply.ForeignError](err); ok {
 		return problem.Errorf(problem.Conflict, foreign.Fix(), "%s", foreign.Error()).WithField("path.name")
 	}
 	return kubeproblem.From(err, fmt.Sprintf("deploying App %s", key))

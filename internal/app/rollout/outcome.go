@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"errors"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
@@ -18,8 +17,7 @@ func (w *Writer) Outcome(ctx context.Context, r backend.Record) (runnerapi.Outco
 		return runnerapi.Outcome{}, store.NotReady()
 	}
 	a, err := w.store.Get(ctx, r.Target)
-	gone := &problem.Error{}
-	if errors.As(err, &gone) && gone.Code == problem.NotFound {
+	if problem.Is(err, problem.NotFound) {
 		err = nil
 	}
 	switch {

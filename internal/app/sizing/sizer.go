@@ -16,6 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -106,8 +107,7 @@ func (s *Sizer) complain(err error) {
 }
 
 func noMetricsServer(err error) bool {
-	p := &runnerapi.Error{}
-	return errors.As(err, &p) && p.Code == runnerapi.CodeNotSupported
+	return problem.Is(err, runnerapi.CodeNotSupported)
 }
 
 // round measures every App once.

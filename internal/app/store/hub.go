@@ -3,6 +3,7 @@ package store
 import (
 	"sync"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -10,20 +11,20 @@ import (
 // if there is something to look at.
 type hub struct {
 	mu   sync.Mutex
-	subs map[runnerapi.Key]map[chan struct{}]struct{}
+	subs map[runnerapi.Key]map[wake.Signal]struct{}
 }
 
 // Subscribe returns a channel that signals each change of the App or its pods, until it is
 // cancelled.
 func (h *hub) Subscribe(key runnerapi.Key) (news <-chan struct{}, cancel func()) {
-	ch := make(chan struct{}, 1)
+	ch := wake.New()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.subs == nil {
-		h.subs = map[runnerapi.Key]map[chan struct{}]struct{}{}
+		h.subs = map[runnerapi.Key]map[wake.Signal]struct{}{}
 	}
 	if h.subs[key] == nil {
-		h.subs[key] = map[chan struct{}]struct{}{}
+		h.subs[key] = map[wake.Signal]struct{}{}
 	}
 	h.subs[key][ch] = struct{}{}
 	return ch, func() {
@@ -41,14 +42,6 @@ func (h *hub) Notify(key runnerapi.Key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for ch := range h.subs[key] {
-		wake(ch)
-	}
-}
-
-// wake leaves a note in a channel of capacity one.
-func wake(ch chan<- struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
+		ch.Raise()
 	}
 }

@@ -98,8 +98,7 @@ func readSecret(dir string) (map[string][]byte, error) {
 }
 
 func fetchError(err error) error {
-	var known *git.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*git.Error](err); ok {
 		return &failure{string(known.Reason), known.Message, known.Fix}
 	}
 	return err

@@ -132,7 +132,7 @@ func (p *Authenticator) AgentOfTunnel(cs tls.ConnectionState) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), store.Timeout)
 	defer cancel()
 	a, err := p.agent(ctx, cert)
-	if HasCode(err, controlapi.CodeRevoked) || HasCode(err, controlapi.CodeAgentUnknown) {
+	if problem.Is(err, controlapi.CodeRevoked) || problem.Is(err, controlapi.CodeAgentUnknown) {
 		// Admit is called next, and can report to the agent that the refusal is final.
 		return p.nameOnly(cert)
 	}
@@ -161,8 +161,7 @@ func (p *Authenticator) Admit(ctx context.Context, id string, login server.Login
 		return err
 	}
 	err = p.ofCluster(ctx, a, controlapi.Origin{ClusterUID: login.Cluster, Instance: login.Instance, Address: login.Address})
-	var refusal *problem.Error
-	if errors.As(err, &refusal) && refusal != errNoCluster { // which passes
+	if refusal, ok := errors.AsType[*problem.Error](err); ok && refusal != errNoCluster { // which passes
 		return &server.RefusalError{Reason: refusal.Detail}
 	}
 	return err
@@ -235,12 +234,6 @@ func CertificateOf(cs *tls.ConnectionState) *x509.Certificate {
 
 // KeyPrint names the key of a certificate.
 func KeyPrint(cert *x509.Certificate) string { return controlapi.Fingerprint(cert) }
-
-// HasCode reports whether an error is a problem with a code.
-func HasCode(err error, code problem.Code) bool {
-	var e *problem.Error
-	return errors.As(err, &e) && e.Code == code
-}
 
 type callKey struct{}
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 const (
@@ -90,7 +91,7 @@ func (p *Authenticator) ConsoleSession(ctx context.Context, id string) (store.Co
 		return session, store.Operator{}, err
 	}
 	known, err := p.OperatorOfConsole(ctx, session)
-	if HasCode(err, controlapi.CodeCertificateUnknown) || HasCode(err, controlapi.CodeCertificateExpired) {
+	if problem.Is(err, controlapi.CodeCertificateUnknown) || problem.Is(err, controlapi.CodeCertificateExpired) {
 		err = store.ErrNotFound
 	}
 	return session, known, err

@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 const (
@@ -34,12 +35,12 @@ type Upkeep struct {
 	// Changed is called when a command has changed the CA.
 	Changed func(ctx context.Context)
 
-	wake chan struct{} // a command may have changed the CA
+	wake wake.Signal // a command may have changed the CA
 }
 
 // NewUpkeep returns what keeps a CA usable.
 func NewUpkeep(u Upkeep) *Upkeep {
-	u.wake = make(chan struct{}, 1)
+	u.wake = wake.New()
 	return &u
 }
 
@@ -75,21 +76,12 @@ func (u *Upkeep) await(ctx context.Context) {
 		retry.Wait(ctx, followEvery)
 		return
 	}
-	timer := time.NewTimer(followAnyway)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-u.wake:
-	}
+	u.wake.WaitFor(ctx, followAnyway)
 }
 
 // Look makes run check the CA soon.
 func (u *Upkeep) Look() {
-	select {
-	case u.wake <- struct{}{}:
-	default: // a check is already scheduled
-	}
+	u.wake.Raise()
 }
 
 func (u *Upkeep) warnOfEnd(now time.Time) {

@@ -102,10 +102,7 @@ func (e registration) hold(ctx context.Context, tx *store.Tx, token store.Token,
 	if waiting >= mostEnrolments(token) {
 		return nil, crowded(token, waiting)
 	}
-	fresh, err := newEnrolment(ctx, token, req, key, e.now)
-	if err != nil {
-		return nil, err
-	}
+	fresh := newEnrolment(ctx, token, req, key, e.now)
 	return answerAfter(pending(fresh), tx.InsertEnrolment(ctx, fresh))
 }
 
@@ -124,13 +121,12 @@ func mostEnrolments(t store.Token) int {
 	return min(maxEnrolments, max(0, t.MaxUses-t.Uses)+SpareEnrolments)
 }
 
-func newEnrolment(ctx context.Context, token store.Token, req controlapi.RegisterRequest, key string, now time.Time) (store.Enrolment, error) {
-	id, err := store.NewID()
+func newEnrolment(ctx context.Context, token store.Token, req controlapi.RegisterRequest, key string, now time.Time) store.Enrolment {
 	req.CSR = "" // the agent sends it again
 	return store.Enrolment{
-		ID: id, TokenID: token.ID, Key: key, Name: req.Name, ClusterUID: req.ClusterUID, Address: controlapi.OriginFrom(ctx).Address,
+		ID: store.NewID(), TokenID: token.ID, Key: key, Name: req.Name, ClusterUID: req.ClusterUID, Address: controlapi.OriginFrom(ctx).Address,
 		Request: req, State: store.EnrolmentPending, AskedAt: now, LastAsked: now,
-	}, err
+	}
 }
 
 // askedAgain keeps what the operator sees up to date, with few database writes.

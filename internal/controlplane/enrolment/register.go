@@ -3,6 +3,7 @@
 package enrolment
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -105,7 +106,7 @@ func (r *Registrar) enrol(ctx context.Context, tx *store.Tx, token controlapi.To
 	ended := endedToken(known, now)
 	switch {
 	case repeated && known.Approve: // regardless of the token's state, or the approval would be in vain
-	case authn.HasCode(ended, controlapi.CodeTokenRevoked):
+	case problem.Is(ended, controlapi.CodeTokenRevoked):
 		return none, nil, ended
 	case known.Approve:
 		held, err = place.hold(ctx, tx, known, agent, req, key)
@@ -171,11 +172,7 @@ func nameFree(ctx context.Context, tx *store.Tx, name, agentID string) error {
 func (e registration) put(ctx context.Context, tx *store.Tx, a store.Agent, req controlapi.RegisterRequest, token store.Token, key string) (store.Agent, error) {
 	before := a
 	if a.ID == "" {
-		id, err := e.newID()
-		if err != nil {
-			return store.Agent{}, err
-		}
-		a = store.Agent{ID: id, ClusterUID: req.ClusterUID, State: announce.StatePending, RegisteredAt: e.now}
+		a = store.Agent{ID: cmp.Or(e.id, store.NewID()), ClusterUID: req.ClusterUID, State: announce.StatePending, RegisteredAt: e.now}
 	}
 	if a.Key != key { // another installation: the earlier one's certificates end
 		a.Key, a.PreviousKey = key, ""
@@ -205,13 +202,6 @@ func (e registration) write(ctx context.Context, tx *store.Tx, before, a store.A
 		return e.directory.Relabel(ctx, tx, before, a, e.now)
 	}
 	return e.directory.Write(ctx, tx, announce.AgentUpdated, a, e.now)
-}
-
-func (e registration) newID() (string, error) {
-	if e.id != "" {
-		return e.id, nil
-	}
-	return store.NewID()
 }
 
 // mergeLabels merges both sets of labels; the operator's labels, from the token, win.

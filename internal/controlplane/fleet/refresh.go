@@ -15,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
@@ -50,7 +51,7 @@ type Refresher struct {
 	// refreshed is called with the result of each refresh request; it may be nil.
 	refreshed func(result string)
 
-	wake chan struct{}
+	wake wake.Signal
 	all  atomic.Bool // there are news for all
 	last int64       // news up to this number have been heard; only run uses it once it runs
 
@@ -76,16 +77,13 @@ type RefresherConfig struct {
 func NewRefresher(s *store.Store, authority *ca.CA, tunnels *server.Server, d directory.Directory, cfg RefresherConfig) *Refresher {
 	return &Refresher{
 		store: s, ca: authority, tunnel: tunnels, directory: d, trustDomain: cfg.TrustDomain, shared: cfg.Shared, atATime: cfg.AtATime,
-		refreshed: cfg.Refreshed, now: cfg.Now, log: cfg.Log, wake: make(chan struct{}, 1),
+		refreshed: cfg.Refreshed, now: cfg.Now, log: cfg.Log, wake: wake.New(),
 	}
 }
 
 // Look makes run check soon for news.
 func (n *Refresher) Look() {
-	select {
-	case n.wake <- struct{}{}:
-	default: // a check is already scheduled
-	}
+	n.wake.Raise()
 }
 
 // lookAtAll makes all agents that are connected here request their news soon.
@@ -122,10 +120,8 @@ func (n *Refresher) Run(ctx context.Context) error {
 		for _, id := range agents {
 			running.Go(func() { n.refresh(ctx, id, spread, places) })
 		}
-		select {
-		case <-ctx.Done():
+		if !n.wake.Wait(ctx) {
 			return nil
-		case <-n.wake:
 		}
 	}
 }

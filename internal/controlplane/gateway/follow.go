@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 const (
@@ -30,27 +31,22 @@ type Follower struct {
 	Refreshed func(context.Context)
 	Log       zerolog.Logger
 
-	wake chan struct{}
+	wake wake.Signal
 }
 
 // NewFollower returns a Follower.
 func NewFollower(f Follower) *Follower {
-	f.wake = make(chan struct{}, 1)
+	f.wake = wake.New()
 	return &f
 }
 
 // Look makes the table be read soon: something may have changed.
 func (f *Follower) Look() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	f.wake.Raise()
 }
 
 // Run follows until the context ends.
 func (f *Follower) Run(ctx context.Context) error {
-	tick := time.NewTicker(refreshEvery)
-	defer tick.Stop()
 	for {
 		limited, cancel := context.WithTimeout(ctx, refreshTimeout)
 		err := f.Table.Refresh(limited)
@@ -63,11 +59,8 @@ func (f *Follower) Run(ctx context.Context) error {
 			f.Refreshed(ctx)
 		}
 		retry.Wait(ctx, refreshPause)
-		select {
-		case <-ctx.Done():
+		if !f.wake.WaitFor(ctx, refreshEvery-refreshPause) {
 			return nil
-		case <-tick.C:
-		case <-f.wake:
 		}
 	}
 }
@@ -93,7 +86,7 @@ type Keeper struct {
 	Metrics  *Metrics
 	Log      zerolog.Logger
 
-	wake  chan struct{}
+	wake  wake.Signal
 	known map[string]kept
 }
 
@@ -115,22 +108,17 @@ type kept struct {
 
 // NewKeeper returns a Keeper.
 func NewKeeper(k Keeper) *Keeper {
-	k.wake = make(chan struct{}, 1)
+	k.wake = wake.New()
 	return &k
 }
 
 // Look makes the keeper look now: there may be new hosts.
 func (k *Keeper) Look() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	k.wake.Raise()
 }
 
 // Run keeps certificates until the context ends. It should run in one process at a time.
 func (k *Keeper) Run(ctx context.Context) error {
-	tick := time.NewTicker(keepEvery)
-	defer tick.Stop()
 	k.known = nil // another process may have kept them meanwhile
 	for {
 		switch err := k.read(ctx); {
@@ -139,11 +127,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case k.Table.Known():
 			k.pass(ctx)
 		}
-		select {
-		case <-ctx.Done():
+		if !k.wake.WaitFor(ctx, keepEvery) {
 			return nil
-		case <-tick.C:
-		case <-k.wake:
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 const (
@@ -29,37 +30,29 @@ type Checker struct {
 	// Changed is called after claims have changed.
 	Changed func()
 
-	wake chan struct{}
+	wake wake.Signal
 }
 
 // NewChecker returns a Checker.
 func NewChecker(c Checker) *Checker {
-	c.wake = make(chan struct{}, 1)
+	c.wake = wake.New()
 	return &c
 }
 
 // Look makes the checker look now: there may be new claims.
 func (c *Checker) Look() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	c.wake.Raise()
 }
 
 // Run looks at claims until the context ends. It must run in one process at a time.
 func (c *Checker) Run(ctx context.Context) error {
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
 	for {
 		more := true
 		for more && ctx.Err() == nil {
 			more = c.pass(ctx) == batch
 		}
-		select {
-		case <-ctx.Done():
+		if !c.wake.WaitFor(ctx, checkEvery) {
 			return nil
-		case <-tick.C:
-		case <-c.wake:
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -55,7 +56,7 @@ type Liveness struct {
 
 	mu     sync.Mutex
 	agents map[string]*vitals
-	wake   chan struct{}
+	wake   wake.Signal
 }
 
 // vitals is what is known about an agent now.
@@ -83,7 +84,7 @@ func New(s *store.Store, d directory.Directory, cfg Config) *Liveness {
 	return &Liveness{
 		store: s, directory: d, log: cfg.Log, now: cfg.Now, grace: cfg.OfflineGrace,
 		lease: MissedBeats * cfg.HeartbeatInterval, flushEvery: min(flushEvery, cfg.HeartbeatInterval),
-		agents: map[string]*vitals{}, wake: make(chan struct{}, 1),
+		agents: map[string]*vitals{}, wake: wake.New(),
 	}
 }
 
@@ -147,10 +148,7 @@ func (l *Liveness) Beat(agentID string, at time.Time, capacity *announce.Capacit
 }
 
 func (l *Liveness) poke() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	l.wake.Raise()
 }
 
 // Seen adds what is not written yet to what is stored.

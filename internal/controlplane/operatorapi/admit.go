@@ -79,8 +79,7 @@ var crossOrigin = http.NewCrossOriginProtection()
 
 // unadmitted returns the answer to a caller that may not call.
 func (s *server) unadmitted(ctx context.Context, err error) error {
-	var known *problem.Error
-	if errors.As(err, &known) {
+	if _, ok := errors.AsType[*problem.Error](err); ok {
 		return err
 	}
 	return s.wireError(ctx, err)

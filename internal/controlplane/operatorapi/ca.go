@@ -62,8 +62,7 @@ type CARotation struct {
 
 func rotateCA(ctx context.Context, a *operators.Admin, in *RotateCAInput) (CARotation, error) {
 	status, changed, err := a.CA.Rotate(ctx, in.Step, operators.RotateOptions{Force: in.Body.Force, DryRun: a.IsDryRun()})
-	var waiting *operators.NotReadyError
-	if errors.As(err, &waiting) {
+	if _, ok := errors.AsType[*operators.NotReadyError](err); ok {
 		err = problem.New(409, CodeNotReady, "", "%s", err.Error())
 	}
 	return CARotation{status, changed}, err

@@ -38,12 +38,8 @@ func (a *Releases) Offer(ctx context.Context, opts ReleaseOptions) (store.Releas
 	if err := enrolment.CheckLabels(opts.Labels); err != nil {
 		return store.Release{}, err
 	}
-	id, err := store.NewID()
-	if err != nil {
-		return store.Release{}, err
-	}
 	offer := store.Release{
-		ID: id, Version: manifest.Version, URL: strings.TrimRight(opts.URL, "/"), Labels: opts.Labels, OfferedAt: a.now(), ExpiresAt: manifest.Expires,
+		ID: store.NewID(), Version: manifest.Version, URL: strings.TrimRight(opts.URL, "/"), Labels: opts.Labels, OfferedAt: a.now(), ExpiresAt: manifest.Expires,
 		Manifest: opts.Manifest, Signature: opts.Signature,
 	}
 	for _, nameOrID := range opts.Agents {

@@ -126,8 +126,7 @@ func (a *Authority) Rotate(ctx context.Context, step ca.Step, opts RotateOptions
 
 // stepRefused returns the error for a step that does not fit the stage.
 func stepRefused(err error) error {
-	var away *ca.RootAwayError
-	if errors.As(err, &away) {
+	if _, ok := errors.AsType[*ca.RootAwayError](err); ok {
 		return err
 	}
 	return conflict("", "%s", err.Error())

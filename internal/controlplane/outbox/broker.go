@@ -22,7 +22,6 @@ import (
 // timeline. No other part waits for it: without a broker the outbox grows.
 type Broker struct {
 	store     *store.Store
-	link      rabbitmq.Config
 	publisher *publish.Publisher
 	consumer  *announce.Consumer
 	relay     *relay
@@ -57,7 +56,7 @@ type BrokerConfig struct {
 }
 
 // NewBroker returns nil if no broker is configured.
-func NewBroker(s *store.Store, o *Outbox, webhooks *webhook.Dispatcher, cfg BrokerConfig) (*Broker, error) {
+func NewBroker(s *store.Store, webhooks *webhook.Dispatcher, cfg BrokerConfig) (*Broker, error) {
 	if len(cfg.URLs) == 0 {
 		return nil, nil
 	}
@@ -80,8 +79,8 @@ func NewBroker(s *store.Store, o *Outbox, webhooks *webhook.Dispatcher, cfg Brok
 	}
 	return &Broker{
 		dead:  &deadCount{letters: dead, log: link.Log},
-		store: s, link: link, publisher: sender, consumer: consumer, leader: cfg.Leader, webhooks: webhooks,
-		relay: &relay{store: s, publisher: out, log: cfg.Log, pause: time.Second, now: cfg.Now, counts: o},
+		store: s, publisher: sender, consumer: consumer, leader: cfg.Leader, webhooks: webhooks,
+		relay: &relay{store: s, publisher: out, log: cfg.Log, pause: time.Second, now: cfg.Now},
 	}, nil
 }
 
@@ -138,8 +137,7 @@ func (b *Broker) Check() (bool, string) {
 	if status.Since.IsZero() {
 		text = "down since the start"
 	}
-	var e *rabbitmq.Error
-	if errors.As(status.Err, &e) {
+	if e, ok := errors.AsType[*rabbitmq.Error](status.Err); ok {
 		text += fmt.Sprintf(" (%s); %s", e.Code, e.Fix)
 	}
 	return false, text + "; announcements are kept until it is back"

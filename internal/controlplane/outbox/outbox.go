@@ -31,9 +31,6 @@ type Stats struct {
 	// Dropped is how many announcements were dropped since the start because a later one supersedes
 	// them.
 	Dropped uint64
-	// Announced is how many the broker has confirmed since the start, Failures how
-	// often a batch was not confirmed whole.
-	Announced, Failures uint64
 }
 
 // Outbox keeps what waits to be announced within its limits, with and without a broker.
@@ -41,15 +38,14 @@ type Outbox struct {
 	store  *store.Store
 	limits store.OutboxLimits
 	log    zerolog.Logger
-	now    func() time.Time
 
-	Dropped, announced, failures atomic.Uint64
-	crowded                      bool // the log has reported that no more can be dropped
+	Dropped atomic.Uint64
+	crowded bool // the log has reported that no more can be dropped
 }
 
 // New returns the outbox of a store.
-func New(s *store.Store, limits store.OutboxLimits, log zerolog.Logger, now func() time.Time) *Outbox {
-	return &Outbox{store: s, limits: limits, log: log, now: now}
+func New(s *store.Store, limits store.OutboxLimits, log zerolog.Logger) *Outbox {
+	return &Outbox{store: s, limits: limits, log: log}
 }
 
 // Run drops until the context ends.
@@ -88,7 +84,7 @@ func (o *Outbox) Shorten(ctx context.Context) error {
 // Stats returns how announcing stands.
 func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	state, err := o.store.OutboxState(ctx)
-	return Stats{OutboxState: state, Dropped: o.Dropped.Load(), Announced: o.announced.Load(), Failures: o.failures.Load()}, err
+	return Stats{OutboxState: state, Dropped: o.Dropped.Load()}, err
 }
 
 // Describe returns the text for /readyz.

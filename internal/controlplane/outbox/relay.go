@@ -34,8 +34,6 @@ type relay struct {
 	// pause is the first wait after a failure; it doubles up to half a minute.
 	pause time.Duration
 	now   func() time.Time
-	// counts, if set, has what went out counted.
-	counts *Outbox
 	// ahead is what was read past the last batch while that was on its way.
 	ahead []store.Waiting
 }
@@ -106,7 +104,6 @@ func (a *relay) publish(ctx context.Context, waiting []store.Waiting, events []a
 	defer cancel()
 	// It waits for a broker if there is none: nothing here asks again and again.
 	confirmed, err = a.publisher.PublishEncoded(publishing, events)
-	a.count(confirmed, err)
 	if confirmed == 0 {
 		return 0, err
 	}
@@ -117,14 +114,4 @@ func (a *relay) publish(ctx context.Context, waiting []store.Waiting, events []a
 		return 0, noted
 	}
 	return confirmed, err
-}
-
-func (a *relay) count(confirmed int, err error) {
-	if a.counts == nil {
-		return
-	}
-	a.counts.announced.Add(uint64(confirmed)) // #nosec G115 -- a number of events
-	if err != nil {
-		a.counts.failures.Add(1)
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 const (
@@ -35,13 +36,13 @@ type membership struct {
 	mu     sync.Mutex
 	held   map[string]time.Time // the agents with a tunnel here, since when
 	unsaid map[string]struct{}  // of which the database does not know that, or that it is over
-	wake   chan struct{}
+	wake   wake.Signal
 }
 
 func newMembership(s *store.Store, self store.Peer, log zerolog.Logger, now func() time.Time) *membership {
 	n := &membership{
 		store: s, self: self, log: log, now: now,
-		held: map[string]time.Time{}, unsaid: map[string]struct{}{}, wake: make(chan struct{}, 1),
+		held: map[string]time.Time{}, unsaid: map[string]struct{}{}, wake: wake.New(),
 	}
 	n.live.Store(&[]store.Peer{self})
 	return n
@@ -65,10 +66,7 @@ func (n *membership) note(agentID string, since time.Time) {
 	}
 	n.unsaid[agentID] = struct{}{}
 	n.mu.Unlock()
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	n.wake.Raise()
 }
 
 // join registers this control plane, before agents connect.

@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -23,20 +24,17 @@ type Events struct {
 	table *gateway.Table
 	now   func() time.Time
 	log   zerolog.Logger
-	wake  chan struct{}
+	wake  wake.Signal
 }
 
 // NewEvents returns Events about the hosts of the table.
 func NewEvents(s *store.Store, table *gateway.Table, now func() time.Time, log zerolog.Logger) *Events {
-	return &Events{store: s, table: table, now: now, log: log, wake: make(chan struct{}, 1)}
+	return &Events{store: s, table: table, now: now, log: log, wake: wake.New()}
 }
 
 // Look makes Run compare soon: the table may have changed.
 func (e *Events) Look() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
+	e.wake.Raise()
 }
 
 // Run compares until the context ends. The follower of the table wakes it at least every 30
@@ -48,10 +46,8 @@ func (e *Events) Run(ctx context.Context) error {
 			announced = nil // read it again
 			e.log.Error().Err(err).Msg("changes of public hosts were not announced; trying again")
 		}
-		select {
-		case <-ctx.Done():
+		if !e.wake.Wait(ctx) {
 			return nil
-		case <-e.wake:
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 // modesPause is the least time between two writes of modes.
@@ -20,21 +21,18 @@ const modesPause = time.Second
 type Modes struct {
 	store   *store.Store
 	log     zerolog.Logger
-	wake    chan struct{}
+	wake    wake.Signal
 	written map[string]store.HostMode // by host
 }
 
 // NewModes returns Modes that writes into the database.
 func NewModes(s *store.Store, log zerolog.Logger) *Modes {
-	return &Modes{store: s, log: log, wake: make(chan struct{}, 1), written: map[string]store.HostMode{}}
+	return &Modes{store: s, log: log, wake: wake.New(), written: map[string]store.HostMode{}}
 }
 
 // Look makes Run compare soon.
 func (m *Modes) Look() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.wake.Raise()
 }
 
 // Run writes changes until the context ends.
@@ -48,10 +46,8 @@ func (m *Modes) Run(ctx context.Context, g *gateway.Gateway) error {
 			time.AfterFunc(modesPause, m.Look)
 		}
 		retry.Wait(ctx, modesPause)
-		select {
-		case <-ctx.Done():
+		if !m.wake.Wait(ctx) {
 			return nil
-		case <-m.wake:
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 // This engine is a database on a server.
@@ -54,7 +56,7 @@ func OpenPostgres(ctx context.Context, p Postgres) (*Store, error) {
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	db.SetConnMaxLifetime(time.Hour) // so that an added server gets its share
 	e := &postgres{db: db, cfg: cfg, log: p.Log, me: rand.Text(), writer: make(chan struct{}, 1)}
-	return &Store{queries: newQueries(alone{timed{db}, e}), engine: e, queued: make(chan struct{}, 1)}, nil
+	return &Store{queries: newQueries(alone{timed{db}, e}), engine: e, queued: wake.New()}, nil
 }
 
 // prepare checks whether the database is suitable, and creates its tables. Creating an index of a

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite" // the driver
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 // sqlite is a database in a file. Several processes may use it.
@@ -39,7 +41,7 @@ func Open(ctx context.Context, file string) (*Store, error) {
 	}
 	writer.SetMaxOpenConns(1)
 	e := &sqlite{db: newPrepared(db), writer: newPrepared(writer)}
-	return &Store{queries: newQueries(e.db), engine: e, queued: make(chan struct{}, 1)}, nil
+	return &Store{queries: newQueries(e.db), engine: e, queued: wake.New()}, nil
 }
 
 func openFile(file string) (*sql.DB, error) {

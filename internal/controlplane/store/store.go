@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 // ErrNotFound is returned by a query for one row that does not exist.
@@ -24,7 +26,7 @@ const Timeout = 10 * time.Second
 type Store struct {
 	queries
 	engine engine
-	queued chan struct{}
+	queued wake.Signal
 	dry    bool // transactions are rolled back
 	// KeepTimelines adds events to the timelines as they happen, where no broker brings them back.
 	// Set it before use.
@@ -149,7 +151,7 @@ func (s *Store) quiet() queries { return s.engine.quiet() }
 func (s *Store) Watch(ctx context.Context, every time.Duration, changed func()) error {
 	return s.engine.watch(ctx, every, func() {
 		changed()
-		s.wake()
+		s.queued.Raise()
 	})
 }
 
@@ -188,7 +190,7 @@ func (s *Store) update(ctx context.Context, quietly bool, change func(*Tx) error
 		return fmt.Errorf("database: commit: %w", err)
 	}
 	if t.queued {
-		s.wake()
+		s.queued.Raise()
 	}
 	return nil
 }
@@ -208,10 +210,3 @@ func ignoreDone(err error) error {
 
 // Queued returns a channel that gets a value after a commit that added to the outbox.
 func (s *Store) Queued() <-chan struct{} { return s.queued }
-
-func (s *Store) wake() {
-	select {
-	case s.queued <- struct{}{}:
-	default: // a value is already waiting
-	}
-}

@@ -13,8 +13,7 @@ import (
 // Away reports whether the database could not be reached, or aborted a query because it stops,
 // starts or is full: a retry will succeed later. Other errors would occur again.
 func Away(err error) bool {
-	var answer *pgconn.PgError
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
 		for _, class := range []string{"08", "53", "57"} { // connection, resources, operator intervention
 			if strings.HasPrefix(answer.Code, class) {
 				return true

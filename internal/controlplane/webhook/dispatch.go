@@ -10,6 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -43,7 +44,7 @@ type Dispatcher struct {
 	options Options
 	log     zerolog.Logger
 	now     func() time.Time
-	wake    chan struct{}
+	wake    wake.Signal
 
 	firstRetry time.Duration
 	mostWait   int
@@ -55,7 +56,7 @@ func NewDispatcher(s *store.Store, o Options, log zerolog.Logger) *Dispatcher {
 		o.Now = time.Now
 	}
 	return &Dispatcher{
-		store: s, options: o, log: log.With().Str("part", "webhooks").Logger(), now: o.Now, wake: make(chan struct{}, 1),
+		store: s, options: o, log: log.With().Str("part", "webhooks").Logger(), now: o.Now, wake: wake.New(),
 		firstRetry: firstRetry, mostWait: MaxPending,
 	}
 }
@@ -104,10 +105,7 @@ func labels(ctx context.Context, tx *store.Tx, e announce.Event) (map[string]str
 
 // Look makes Run check the database soon, for events and for changed webhooks.
 func (d *Dispatcher) Look() {
-	select {
-	case d.wake <- struct{}{}:
-	default: // it will be
-	}
+	d.wake.Raise()
 }
 
 // Run sends until the context ends. Each webhook has a queue of its own, so that none waits for
@@ -125,10 +123,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			d.Look()
 			retry.Wait(ctx, troublePause)
 		}
-		select {
-		case <-ctx.Done():
+		if !d.wake.Wait(ctx) {
 			return nil
-		case <-d.wake:
 		}
 		retry.Wait(ctx, lookPause)
 	}
@@ -176,7 +172,7 @@ func (d *Dispatcher) begin(ctx context.Context, hook store.Webhook) *queue {
 	ctx, cancel := context.WithCancel(ctx)
 	q := &queue{
 		Dispatcher: d, hook: hook, sender: NewSender(hook, d.options), log: d.log.With().Str("webhook", hook.Name).Logger(),
-		wake: make(chan struct{}, 1), ended: make(chan string, lanesAtATime), busy: map[string]bool{}, cancel: cancel,
+		wake: wake.New(), ended: make(chan string, lanesAtATime), busy: map[string]bool{}, cancel: cancel,
 	}
 	q.running = sync.WaitGroup{}
 	q.running.Go(func() { q.run(ctx) })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 // laneBatch is how many of an agent's events are read at a time.
@@ -24,7 +25,7 @@ type queue struct {
 	sender *Sender
 	log    zerolog.Logger
 
-	wake    chan struct{}
+	wake    wake.Signal
 	ended   chan string // the agents whose lanes have ended
 	busy    map[string]bool
 	running sync.WaitGroup
@@ -35,10 +36,7 @@ type queue struct {
 }
 
 func (q *queue) look() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.wake.Raise()
 }
 
 // end stops it, and what is under way: that is sent again.

@@ -140,8 +140,7 @@ func (s *Sender) request(ctx context.Context, id string, body []byte) (*http.Req
 
 // explain removes the URL from an error, and describes a timeout.
 func explain(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		if u.Timeout() {
 			return fmt.Errorf("it did not answer within %s", callTimeout)
 		}

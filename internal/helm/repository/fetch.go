@@ -121,12 +121,10 @@ func refused(at *url.URL, status int, sent bool) error {
 
 // unfetched returns the failure of a transfer, without what may be secret in its URL.
 func unfetched(at *url.URL, err error) error {
-	p := &problem.Error{}
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem.Error](err); ok {
 		return p
 	}
-	var at2 *url.Error
-	if errors.As(err, &at2) { // it quotes the URL
+	if at2, ok := errors.AsType[*url.Error](err); ok { // it quotes the URL
 		err = at2.Err
 	}
 	var dns *net.DNSError

@@ -86,8 +86,7 @@ func chartOf(image v1.Image) (v1.Layer, error) {
 }
 
 func unpulled(at *url.URL, err error, sent bool) error {
-	answer := &transport.Error{}
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*transport.Error](err); ok {
 		if answer.StatusCode == http.StatusNotFound {
 			return problem.Errorf(problem.Invalid, "check the reference and the version", "the registry has no such chart: %s", shown(at)).WithField("chart")
 		}

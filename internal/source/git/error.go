@@ -82,8 +82,7 @@ func network(err error, host string) error {
 	case errors.As(err, &dns):
 		return failed(Unreachable, "correct the host in url, or the DNS of the agent's network", "the host %s has no address", dns.Name)
 	}
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return failed(Unreachable, "see that the agent's network lets it out to there, and that the server runs", "%s cannot be reached: %v", host, op.Err)
 	}
 	return failed(Unreachable, "try again; if it stays, see what is between the agent and the server", "the connection to %s broke: %v", host, err)

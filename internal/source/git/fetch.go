@@ -15,6 +15,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -34,8 +35,7 @@ func (r Remote) CheckHost() *Error {
 	if err != nil {
 		return failed(NotGit, "correct url", "url %v", err)
 	}
-	var refused *egress.RefusedError
-	if errors.As(r.Guard.CheckHost(u.Hostname()), &refused) {
+	if refused, ok := errors.AsType[*egress.RefusedError](r.Guard.CheckHost(u.Hostname())); ok {
 		return forbidden(refused, u.Host)
 	}
 	return nil
@@ -244,14 +244,5 @@ const maxClip = 200
 
 // clip makes what a server or a user wrote fit for an error.
 func clip(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
-	if len(s) > maxClip {
-		s = strings.ToValidUTF8(s[:maxClip], "") + "…"
-	}
-	return s
+	return printable.Shorten(printable.Line(s, false), maxClip)
 }

@@ -134,8 +134,7 @@ func (s *overHTTPS) do(ctx context.Context, method, address string, body []byte,
 
 // explain leaves the address out, which net/http puts before every error.
 func (s *overHTTPS) explain(err error) error {
-	var at *url.Error
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*url.Error](err); ok {
 		err = at.Err
 	}
 	var verification *tls.CertificateVerificationError

@@ -51,7 +51,7 @@ func (s *overSSH) advertised(ctx context.Context, ref runnerapi.GitRef) (*packp.
 		return nil, err
 	}
 	refs, err := decodeAdvertised(limited(s.out, s.limits.Advertised), ref, s.url.Host)
-	if known := (*Error)(nil); errors.As(err, &known) && known.Reason == TooLarge {
+	if known, ok := errors.AsType[*Error](err); ok && known.Reason == TooLarge {
 		return nil, err
 	}
 	if err != nil {

@@ -1,25 +1,29 @@
 package console
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
+)
 
 // broadcast notifies all open pages of changes.
 type broadcast struct {
 	mu    sync.Mutex
 	ended bool
-	to    map[chan struct{}]bool
+	to    map[wake.Signal]bool
 }
 
 // listen returns a channel that has a value after changes. It is closed at the end.
 func (b *broadcast) listen() (changed <-chan struct{}, stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := make(chan struct{}, 1)
+	c := wake.New()
 	if b.ended {
 		close(c)
 		return c, func() {}
 	}
 	if b.to == nil {
-		b.to = map[chan struct{}]bool{}
+		b.to = map[wake.Signal]bool{}
 	}
 	b.to[c] = true
 	return c, func() {
@@ -33,10 +37,7 @@ func (b *broadcast) notify() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c := range b.to {
-		select {
-		case c <- struct{}{}:
-		default: // it has not read the last one
-		}
+		c.Raise()
 	}
 }
 

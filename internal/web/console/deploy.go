@@ -206,8 +206,7 @@ func askDeploy(ctx context.Context, t operatorapi.Target, agent string, query ur
 		}
 	} else {
 		found, err := operatorapi.GetApp.Do(ctx, t, operatorapi.GetAppInput{AppKey: key})
-		var missing *problem.Error
-		if err != nil && (!errors.As(err, &missing) || missing.Code != problem.NotFound) {
+		if err != nil && (!problem.Is(err, problem.NotFound)) {
 			return q, err
 		}
 		spec = found.Spec

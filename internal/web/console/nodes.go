@@ -96,8 +96,7 @@ func (p *fleetPages) askForNodes(ctx context.Context, agent announce.Agent) ([]r
 
 // shownOnPage returns a refusal as a part of the page, and anything else as an error.
 func shownOnPage(err error) (*problem.Error, error) {
-	var known *problem.Error
-	if errors.As(err, &known) && known.Status != http.StatusUnauthorized {
+	if known, ok := errors.AsType[*problem.Error](err); ok && known.Status != http.StatusUnauthorized {
 		return known, nil
 	}
 	return nil, err

@@ -22,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -53,7 +54,6 @@ type approvals interface {
 // cluster reads and changes the cluster with its caller's rights, and keeps nothing of it.
 type cluster struct {
 	client    client.WithWatch
-	pods      corev1client.PodsGetter
 	facts     facts
 	approvals approvals
 	store     *store.Store
@@ -102,7 +102,7 @@ func makeCluster(opts Options, c client.WithWatch, pods corev1client.PodsGetter,
 	kept.SetReady(true) // there is no cache to fill
 	history := revision.New(kept)
 	return &cluster{
-		client: c, pods: pods, facts: f, approvals: a, store: kept, history: history,
+		client: c, facts: f, approvals: a, store: kept, history: history,
 		writer: rollout.New(kept, nil, history, opts.Log, opts.Now), // nil: it deploys nothing
 		logs:   logs.New(kept, pods, opts.Log, opts.Now),
 	}
@@ -118,17 +118,11 @@ type watched struct {
 // changes returns a channel that signals that something of it may have changed, until ctx ends. It
 // also does so at intervals, for what cannot be watched.
 func (c *cluster) changes(ctx context.Context, all ...watched) <-chan struct{} {
-	out := make(chan struct{}, 1)
-	wake := func() {
-		select {
-		case out <- struct{}{}:
-		default: // it is awake already
-		}
-	}
+	out := wake.New()
 	for _, w := range all {
 		go func() {
 			for {
-				c.watch(ctx, w, wake)
+				c.watch(ctx, w, out)
 				if !retry.Wait(ctx, retry.Jitter(watchPause)) {
 					return
 				}
@@ -137,14 +131,14 @@ func (c *cluster) changes(ctx context.Context, all ...watched) <-chan struct{} {
 	}
 	go func() {
 		for retry.Wait(ctx, lookAgain) {
-			wake()
+			out.Raise()
 		}
 	}()
 	return out
 }
 
 // watch passes on changes until the watch ends, or cannot begin: the caller may lack the right.
-func (c *cluster) watch(ctx context.Context, what watched, wake func()) {
+func (c *cluster) watch(ctx context.Context, what watched, changed wake.Signal) {
 	w, err := c.client.Watch(ctx, what.list.DeepCopyObject().(client.ObjectList), what.opts...)
 	if err != nil {
 		return
@@ -156,13 +150,13 @@ func (c *cluster) watch(ctx context.Context, what watched, wake func()) {
 			return
 		case event, more := <-w.ResultChan():
 			if !more {
-				wake() // the cluster may be away
+				changed.Raise() // the cluster may be away
 				return
 			}
 			if what.seen != nil {
 				what.seen(event)
 			}
-			wake()
+			changed.Raise()
 		}
 	}
 }

@@ -27,7 +27,6 @@ type policyState struct {
 	InFile  bool   // the policy is a file, which no page changes
 	Problem *problem.Error
 	Waiting []runnerapi.Approval
-	Command string // what the switch does, as a command
 }
 
 // policyPages are the policy, its switch and its approvals.

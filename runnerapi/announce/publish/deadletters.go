@@ -114,7 +114,7 @@ func (r *reading) hasQueue(ctx context.Context, name string) (bool, error) {
 	}
 	defer func() { _ = ch.Close() }() // already closed if the queue is missing
 	_, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
-	if missing := (*amqp.Error)(nil); errors.As(err, &missing) && missing.Code == amqp.NotFound {
+	if missing, ok := errors.AsType[*amqp.Error](err); ok && missing.Code == amqp.NotFound {
 		return false, nil
 	}
 	return err == nil, err
@@ -180,8 +180,7 @@ func (d *DeadLetters) open(ctx context.Context, conn *rabbitmq.Connection) (*rea
 		return nil, fmt.Errorf("open a channel: %w", err)
 	}
 	q, err := ch.QueueDeclarePassive(rabbitmq.DeadQueue, true, false, false, false, nil)
-	var missing *amqp.Error
-	if errors.As(err, &missing) && missing.Code == amqp.NotFound {
+	if missing, ok := errors.AsType[*amqp.Error](err); ok && missing.Code == amqp.NotFound {
 		return nil, &rabbitmq.Error{Op: "look at queue " + rabbitmq.DeadQueue, Code: rabbitmq.CodeNoExchange, Err: err,
 			Fix: "the control plane makes it when it first connects: is this its broker and its virtual host?"}
 	}

@@ -61,8 +61,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // CodeOf returns the code of the broker error in err, or "".
 func CodeOf(err error) Code {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return ""

@@ -121,8 +121,7 @@ func lostError(addr string, reason *amqp.Error) error {
 
 // WithBroker adds the address to errors that were created without it.
 func WithBroker(err error, addr string) error {
-	var e *Error
-	if errors.As(err, &e) && e.Broker == "" {
+	if e, ok := errors.AsType[*Error](err); ok && e.Broker == "" {
 		e.Broker = addr
 	}
 	return err

@@ -132,8 +132,7 @@ func (q *Queue) Arguments() amqp.Table {
 
 // DeclareError explains why an exchange or a queue could not be declared.
 func DeclareError(kind, name string, err error) error {
-	var e *amqp.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*amqp.Error](err); ok {
 		switch e.Code {
 		case amqp.AccessRefused:
 			return &Error{Op: "declare " + kind + " " + name, Code: CodeForbidden, Err: err,
@@ -148,8 +147,7 @@ func DeclareError(kind, name string, err error) error {
 
 func bindError(queue, exchange string, err error) error {
 	op := "bind queue " + queue + " to exchange " + exchange
-	var e *amqp.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*amqp.Error](err); ok {
 		switch e.Code {
 		case amqp.NotFound:
 			return &Error{Op: op, Code: CodeNoExchange, Err: err,

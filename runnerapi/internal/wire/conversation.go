@@ -41,7 +41,7 @@ func (c *Channels) Resize(sizes <-chan runnerapi.TerminalSize, done <-chan struc
 // ended then.
 func (c *Channels) Watch(ctx context.Context, take func(byte, []byte, bool) error, ended func(error)) *Conversation {
 	ctx, cancel := context.WithCancel(ctx)
-	v := &Conversation{ch: c, cancel: cancel, done: make(chan struct{})}
+	v := &Conversation{cancel: cancel, done: make(chan struct{})}
 	attending, gone := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { c.Attend(attending, func(err error) { gone(err); cancel() }) })
@@ -72,7 +72,6 @@ func (c *Channels) Watch(ctx context.Context, take func(byte, []byte, bool) erro
 
 // Conversation is the reading of one WebSocket until its end.
 type Conversation struct {
-	ch     *Channels
 	cancel context.CancelFunc
 	done   chan struct{}
 	code   int

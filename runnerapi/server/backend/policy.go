@@ -53,8 +53,6 @@ type Policy interface {
 	Approval(runnerapi.Intent) time.Duration
 	// Visible reports whether a call over all namespaces may show a Runner what is in one.
 	Visible(runner, command, namespace string) bool
-	// State describes the policy for the cluster call.
-	State() runnerapi.PolicyState
 }
 
 // Recorder records exec sessions for the cluster's owner.

@@ -273,7 +273,7 @@ var errDraining = problem.Errorf(problem.Unavailable, "call again: another insta
 
 // passing returns the error of a request that could not be forwarded.
 func (a *API) passing(ctx context.Context, err error) error {
-	if known := (*runnerapi.Error)(nil); errors.As(err, &known) {
+	if _, ok := errors.AsType[*runnerapi.Error](err); ok {
 		return err
 	}
 	if why := whyEnded(ctx); why != nil {

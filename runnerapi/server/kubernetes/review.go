@@ -131,13 +131,13 @@ func (a *API) decideReview(ctx context.Context, i runnerapi.Intent, asked *selfR
 	}
 	i.Namespace, i.Kubernetes = asked.about.Namespace, &asked.about
 	grant, err := a.Policy.KubernetesGrant(i)
-	if known := (*runnerapi.Error)(nil); err != nil && (!errors.As(err, &known) || known.Code != runnerapi.CodePolicyDenied) {
+	if err != nil && !problem.Is(err, runnerapi.CodePolicyDenied) {
 		return false, err
 	}
 	if err == nil && !impersonation {
 		asked.about.Grant = grant
 		err = a.guardAllNamespaces(ctx, &asked.about)
-		if known := (*runnerapi.Error)(nil); err != nil && (!errors.As(err, &known) || known.Code != runnerapi.CodePolicyDenied) {
+		if err != nil && !problem.Is(err, runnerapi.CodePolicyDenied) {
 			return false, err
 		}
 	}
@@ -171,7 +171,7 @@ func (a *selfReview) impersonate() error {
 // decide writes the policy's decision as the answer.
 func (a *selfReview) decide(err error) {
 	reason := ""
-	if known := (*runnerapi.Error)(nil); errors.As(err, &known) {
+	if known, ok := errors.AsType[*runnerapi.Error](err); ok {
 		reason = kubernetesMessage(known)
 	}
 	if a.access != nil {

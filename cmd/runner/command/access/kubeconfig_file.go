@@ -5,10 +5,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 )
 
@@ -29,15 +28,10 @@ type kubeEntry struct {
 
 // readKubeconfig reads a file; one that is not there is empty.
 func readKubeconfig(path string) (kubeconfig, error) {
-	f, err := os.Open(path)
+	text, err := boundedfile.Head(path, maxKubeconfig+1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return kubeconfig{}, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxKubeconfig+1))
 	if err != nil {
 		return nil, err
 	}

@@ -176,8 +176,7 @@ func (c *timelineCommand) print(l eventLine) error {
 
 // timelineError words a missing agent in the same way as other commands.
 func timelineError(err error) error {
-	known := &problem.Error{}
-	if errors.As(err, &known) && known.Code == problem.NotFound {
+	if problem.Is(err, problem.NotFound) {
 		return &base.ExitError{Err: err, Code: base.ExitNotFound, Fix: "list the agents with: pipeops-runner agents"}
 	}
 	return err

@@ -47,8 +47,7 @@ var agentWord = regexp.MustCompile(`\bAGENT\b`)
 
 // At adds to an error where it happened.
 func At(t *Target, what string, err error) error {
-	known := &runnerapi.Error{}
-	if errors.As(err, &known) { // the agent does not know by which name it was called
+	if known, ok := errors.AsType[*runnerapi.Error](err); ok { // the agent does not know by which name it was called
 		known.Fix = agentWord.ReplaceAllString(known.Fix, t.Agent.Name)
 	}
 	if what != "" {

@@ -90,7 +90,7 @@ func (j *manifestFiles) locateIn(p *runnerapi.Error) {
 
 // locateError does so in the problem that an error is about.
 func (j *manifestFiles) locateError(err error) error {
-	if p := (*runnerapi.Error)(nil); errors.As(err, &p) {
+	if p, ok := errors.AsType[*runnerapi.Error](err); ok {
 		j.locateIn(p)
 	}
 	return err

@@ -101,8 +101,7 @@ func parsePorts(texts []string) ([]portPair, error) {
 func (c *portForward) run(ctx context.Context, t *base.Target, key runnerapi.Key, pairs []portPair, command []string) error {
 	// Otherwise the first connection would report it, which has to do for a Runner that may not
 	// read Apps.
-	known := &runnerapi.Error{}
-	if _, err := t.Apps().Get(ctx, key); errors.As(err, &known) && known.Code == runnerapi.CodeNotFound {
+	if _, err := t.Apps().Get(ctx, key); problem.Is(err, runnerapi.CodeNotFound) {
 		return base.At(t, key.String(), err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -138,8 +137,7 @@ func (c *portForward) during(ctx context.Context, command []string, port int) er
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 5 * time.Second
 	err := cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() > 0 {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
 		return &base.ExitError{Err: err, Code: exit.ExitCode(), Told: true}
 	}
 	return err
@@ -174,8 +172,7 @@ func (c *portForward) serve(ctx context.Context, t *base.Target, key runnerapi.K
 
 // problemText returns an error with its fix, in one line.
 func problemText(err error) string {
-	known := &problem.Error{}
-	if errors.As(err, &known) && known.Fix != "" {
+	if known, ok := errors.AsType[*problem.Error](err); ok && known.Fix != "" {
 		return known.Detail + " (fix: " + known.Fix + ")"
 	}
 	return err.Error()

@@ -4,7 +4,6 @@ package releases
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
@@ -145,9 +145,8 @@ func releaseOutcome(ctx context.Context, a *base.CLI, t *base.Target, release ru
 		waitCtx, cancel := context.WithTimeout(ctx, f.Limit)
 		defer cancel()
 		newest, err := watchRelease(waitCtx, a, t, key)
-		known := &runnerapi.Error{}
 		switch {
-		case errors.As(err, &known) && known.Code == runnerapi.CodeNotFound:
+		case problem.Is(err, runnerapi.CodeNotFound):
 			release = release.Uninstalled()
 		case ctx.Err() != nil:
 			a.Say("stopped waiting; it goes on. See how it ends with: pipeops-runner helm status %s %s -n %s --wait", t.Agent.Name, key.Name, key.Namespace)

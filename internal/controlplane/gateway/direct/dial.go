@@ -86,8 +86,7 @@ func (t *target) connect(ctx context.Context, name string, protocol string) (net
 	d := &net.Dialer{Control: t.p.control}
 	raw, err := d.DialContext(ctx, "tcp", net.JoinHostPort(t.endpoint, strconv.Itoa(t.p.cfg.Port)))
 	if err != nil {
-		var refused refusedError
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[refusedError](err); ok {
 			return nil, unsentError{refused}
 		}
 		return nil, unsentError{unreachableError{err}}

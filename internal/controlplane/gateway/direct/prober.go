@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 // Host is a host that may be reached at an endpoint.
@@ -63,7 +65,7 @@ func (t Timing) withDefaults() Timing {
 type Prober struct {
 	cfg     Config
 	own     ownAddresses
-	changed chan struct{}
+	changed wake.Signal
 
 	mu      sync.RWMutex
 	hosts   map[string]*host // by name
@@ -81,7 +83,7 @@ func New(cfg Config) *Prober {
 	if cfg.Changed == nil {
 		cfg.Changed = func() {}
 	}
-	return &Prober{cfg: cfg, changed: make(chan struct{}, 1), hosts: map[string]*host{}, targets: map[targetKey]*target{}}
+	return &Prober{cfg: cfg, changed: wake.New(), hosts: map[string]*host{}, targets: map[targetKey]*target{}}
 }
 
 // Set replaces the hosts. What is proven of those that stay goes on.
@@ -104,7 +106,7 @@ func (p *Prober) Set(hosts []Host) {
 			p.remove(h)
 		}
 	}
-	wake(p.changed)
+	p.changed.Raise()
 }
 
 func (p *Prober) add(h Host) {
@@ -182,11 +184,4 @@ func (p *Prober) States() []State {
 	}
 	slices.SortFunc(states, func(a, b State) int { return strings.Compare(a.Name, b.Name) })
 	return states
-}
-
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
 const (
@@ -51,7 +53,7 @@ type target struct {
 	endpoint string
 	started  bool // guarded by Prober.mu
 	gone     chan struct{}
-	look     chan struct{}
+	look     wake.Signal
 	used     atomic.Int64         // when a request came, in nanoseconds
 	link     atomic.Pointer[link] // nil while the endpoint does not answer
 
@@ -66,14 +68,14 @@ type target struct {
 }
 
 func newTarget(p *Prober, endpoint string) *target {
-	return &target{p: p, endpoint: endpoint, gone: make(chan struct{}), look: make(chan struct{}, 1), hosts: map[string]*host{}}
+	return &target{p: p, endpoint: endpoint, gone: make(chan struct{}), look: wake.New(), hosts: map[string]*host{}}
 }
 
 func (t *target) add(h *host) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.hosts[h.Name] = h
-	wake(t.look)
+	t.look.Raise()
 }
 
 // remove removes a host, and reports whether the target has no other; then it ends.
@@ -107,7 +109,7 @@ func (t *target) hurry() {
 	t.mu.Lock()
 	t.check = time.Time{}
 	t.mu.Unlock()
-	wake(t.look)
+	t.look.Raise()
 }
 
 func (t *target) run(ctx context.Context) {

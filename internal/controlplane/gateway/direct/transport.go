@@ -136,7 +136,7 @@ func (h *host) doubt() {
 	h.target.mu.Lock()
 	h.next, h.reason = time.Time{}, errKey.Error()
 	h.target.mu.Unlock()
-	wake(h.target.look)
+	h.target.look.Raise()
 	h.target.p.cfg.Changed()
 }
 

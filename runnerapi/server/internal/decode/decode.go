@@ -117,7 +117,7 @@ func takeBody(w http.ResponseWriter, r *http.Request, limit int64, of *huma.Requ
 func Bodyless(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	_, err := request.ReadBody(w, r, 0)
-	if known := (*runnerapi.Error)(nil); errors.As(err, &known) && known.Code == runnerapi.CodeTooLarge {
+	if problem.Is(err, runnerapi.CodeTooLarge) {
 		err = problem.Errorf(problem.BadRequest, "send no body", "this call takes no body").WithField("body")
 	}
 	if err != nil {

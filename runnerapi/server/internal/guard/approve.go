@@ -3,7 +3,6 @@ package guard
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -24,12 +23,6 @@ func approvalPending(a runnerapi.Approval) *runnerapi.Error {
 	return problem.New(http.StatusForbidden, runnerapi.CodeApprovalRequired,
 		"have the owner of the cluster run: pipeops-agent approve "+a.ID+"; then send the same command again",
 		"the customer's policy requires an approval by the owner of the cluster: request %s waits until %s", a.ID, a.Until.UTC().Format(time.RFC3339))
-}
-
-// needsApproval reports whether a decision only lacks an approval.
-func needsApproval(err error) bool {
-	known := (*runnerapi.Error)(nil)
-	return errors.As(err, &known) && known.Code == runnerapi.CodeApprovalRequired
 }
 
 // approve lets a command pass that the owner has approved. done ends what holds its body in memory.

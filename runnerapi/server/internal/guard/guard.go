@@ -3,13 +3,13 @@ package guard
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"regexp"
 	"strings"
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/audit"
@@ -40,7 +40,7 @@ func (g *Guard) Check(next http.Handler) http.Handler {
 		call := request.CallOf(calls, r)
 		intent, err := g.intend(w, r, call)
 		if err == nil {
-			if err = g.decide(intent); needsApproval(err) {
+			if err = g.decide(intent); problem.Is(err, runnerapi.CodeApprovalRequired) {
 				var done func()
 				done, err = g.approve(w, r, call, &intent, err)
 				defer done()
@@ -84,7 +84,7 @@ func (g *Guard) intend(w http.ResponseWriter, r *http.Request, c runnerapi.Call)
 	if id := request.PathParam(r, "id"); operationID.MatchString(id) && g.Journal != nil { // the call refuses others
 		// An operation is of the namespace that its command was about.
 		record, err := request.Limited(r.Context(), request.JournalLimit, func(ctx context.Context) (backend.Record, error) { return g.Journal.Find(ctx, id) })
-		if known := (*runnerapi.Error)(nil); err != nil && (!errors.As(err, &known) || known.Code != runnerapi.CodeNotFound) {
+		if err != nil && !problem.Is(err, runnerapi.CodeNotFound) {
 			return runnerapi.Intent{}, err
 		}
 		i.Namespace = record.Target.Namespace

@@ -4,7 +4,6 @@ package once
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"regexp"
@@ -127,8 +126,7 @@ func (s *Commands) AnsweredElsewhere(ctx context.Context, c *Command) (bool, err
 	ctx, cancel := context.WithTimeout(ctx, request.JournalLimit)
 	defer cancel()
 	now, err := s.Journal.Find(ctx, c.ID)
-	known := (*runnerapi.Error)(nil)
-	gone := errors.As(err, &known) && known.Code == runnerapi.CodeNotFound
+	gone := problem.Is(err, runnerapi.CodeNotFound)
 	switch {
 	case gone, err == nil && (&Command{Record: now}).Name() != c.Name():
 		return false, problem.Errorf(problem.Unavailable, "send it again", "the command was held up until its record was gone")

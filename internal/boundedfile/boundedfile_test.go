@@ -1,0 +1,28 @@
+package boundedfile_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
+)
+
+func TestALargerFileIsNotRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, []byte("12345"), 0o600))
+	text, err := boundedfile.Read(file, 5)
+	require.NoError(t, err)
+	assert.Equal(t, "12345", string(text))
+	_, err = boundedfile.Read(file, 4)
+	require.EqualError(t, err, file+" is larger than 4 bytes")
+	text, err = boundedfile.Head(file, 4)
+	require.NoError(t, err)
+	assert.Equal(t, "1234", string(text))
+	_, err = boundedfile.Head(file+"x", 4)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
