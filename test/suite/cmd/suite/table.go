@@ -100,19 +100,19 @@ type part struct {
 var pages = []string{"docs", "README.md"}
 
 // parts are in the order in which a change should hear of a failure. `make test-all` runs them
-// after `make test` in lanes: race, machines, journeys and clusters beside databases, hostile,
+// after `make test` in lanes: machines, journeys and clusters beside race, databases, hostile,
 // contract and failures, with fuzz in the time that these leave; then chaos alone. The estimates
 // are rather long than short, because CI starts only what fits into its hour.
 var parts = []part{
 	{
-		name: "race", what: "the race detector over all other packages, with their tests that take long: outages of brokers and receivers, releases", estimate: 20 * time.Minute, lane: machinesLane, product: true, files: pages,
+		name: "race", what: "the race detector over all other packages, with their tests that take long: outages of brokers and receivers, releases", estimate: 16 * time.Minute, lane: serversLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			_, own := m.groups()
 			return []job{{name: "with the race detector", env: release, race: true, args: []string{"-p", "2"}, packages: slowestFirst(own)}}
 		},
 	},
 	{
-		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 17 * time.Minute, lane: serversLane, files: pages,
+		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 9 * time.Minute, lane: serversLane, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{
 				name: "on PostgreSQL", env: []string{"PIPEOPS_TEST_DATABASE=postgres"}, args: []string{"-p", "1"},
@@ -121,7 +121,7 @@ var parts = []part{
 		},
 	},
 	{
-		name: "hostile", what: "100 000 hostile connections to a control plane's listeners, 10 000 to the gateway; attackers of the whole system", estimate: 15 * time.Minute, lane: serversLane, product: true,
+		name: "hostile", what: "100 000 hostile connections to a control plane's listeners, 10 000 to the gateway; attackers of the whole system", estimate: 7 * time.Minute, lane: serversLane, product: true,
 		jobs: func(m *module) []job {
 			return []job{
 				{name: "hostile connections", env: append([]string{"PIPEOPS_TEST_HOSTILE_CONNECTIONS=100000"}, release...), args: []string{"-p", "1"}, packages: m.below("test/hostile")},
@@ -130,20 +130,20 @@ var parts = []part{
 		},
 	},
 	{
-		name: "contract", what: "20 000 generated requests to the Runner API, each answer held against its document", estimate: 10 * time.Minute, lane: serversLane, product: true,
+		name: "contract", what: "20 000 generated requests to the Runner API, each answer held against its document", estimate: 7 * time.Minute, lane: serversLane, product: true,
 		files: []string{"docs/openapi.json"},
 		jobs: func(m *module) []job {
 			return []job{{name: "generated requests", env: []string{"PIPEOPS_TEST_CONTRACT_REQUESTS=20000"}, packages: m.below("test/contract")}}
 		},
 	},
 	{
-		name: "failures", what: "each failure of workloads, as an App, a set and a release", estimate: 15 * time.Minute, lane: serversLane,
+		name: "failures", what: "each failure of workloads, as an App, a set and a release", estimate: 9 * time.Minute, lane: serversLane,
 		jobs: func(m *module) []job {
 			return []job{{name: "failures", env: release, args: []string{"-v"}, packages: m.below("test/failures")}}
 		},
 	},
 	{
-		name: "machines", what: "the installer's life on Debian 11, 12 and 13; systemd and OpenRC services; self-updates; the charts' further lives", estimate: 22 * time.Minute, lane: machinesLane, product: true, files: pages,
+		name: "machines", what: "the installer's life on Debian 11, 12 and 13; systemd and OpenRC services; self-updates; the charts' further lives", estimate: 13 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{
 				name: "machines", env: release, args: []string{"-p", "2"},
@@ -152,26 +152,26 @@ var parts = []part{
 		},
 	},
 	{
-		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, Traefik, cert-manager, VPA, the documents' commands; the demo; lives of test clusters; alerts through Prometheus; the pages in Chromium; the documentation's site", estimate: 24 * time.Minute, lane: machinesLane, product: true, files: pages,
+		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, Traefik, cert-manager, VPA, the documents' commands; the demo; lives of test clusters; alerts through Prometheus; the pages in Chromium; the documentation's site", estimate: 18 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			return furtherJobs(m, slices.Concat(m.below("test/e2e"), m.below("test/demo"), m.below("test/cluster"), m.below("test/observe"), m.below("test/browser"), m.below("test/site"))...)
 		},
 	},
 	{
-		name: "clusters", what: "the race detector over the packages on real parts, with their tests that take long", estimate: 35 * time.Minute, lane: machinesLane, product: true, files: pages,
+		name: "clusters", what: "the race detector over the packages on real parts, with their tests that take long", estimate: 26 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			real, _ := m.groups()
 			return []job{{name: "real parts with the race detector", env: release, race: true, args: []string{"-p", "2"}, packages: slowestFirst(ofProduct(real))}}
 		},
 	},
 	{
-		name: "chaos", what: "everything fails at random, from fixed seeds; the accountant's own check", estimate: 15 * time.Minute, lane: aloneLane, product: true,
+		name: "chaos", what: "everything fails at random, from fixed seeds; the accountant's own check", estimate: 18 * time.Minute, lane: aloneLane, product: true,
 		jobs: func(m *module) []job {
 			return []job{{name: "chaos", env: release, args: []string{"-v", "-run", "^TestChaos$", "-count=1"}, packages: []string{modulePath + "/test/chaos"}}}
 		},
 	},
 	{
-		name: "fuzz", what: "each fuzz target for " + fuzzTime, estimate: 26 * time.Minute, lane: idleLane,
+		name: "fuzz", what: "each fuzz target for " + fuzzTime, estimate: 45 * time.Minute, lane: idleLane,
 		jobs: fuzzJobs,
 	},
 }
