@@ -116,8 +116,8 @@ func (b *monitored) install(ctx context.Context) error {
 	return err
 }
 
-// smallValues returns a component's values for a small machine, since the test's own is a large one.
-// The test cluster has no volumes, and the modules other versions than the charts.
+// smallValues returns a component's values for a small machine, since the test's own is a large
+// one. The test cluster has no volumes, and the modules other versions than the charts.
 func smallValues(component string) (values map[string]any, err error) {
 	text, err := os.ReadFile(inputs.Path("internal/components/values/" + component + ".small.yaml"))
 	if err != nil {

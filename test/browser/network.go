@@ -68,14 +68,14 @@ func enterAndListen(pid int) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the browser's network namespace: %w", err)
 	}
-	defer unix.Close(ns)
+	defer func() { _ = unix.Close(ns) }()
 	if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
 		return nil, fmt.Errorf("enter the browser's network namespace: %w", err)
 	}
 	if err := loopbackUp(); err != nil {
 		return nil, fmt.Errorf("switch loopback on: %w", err)
 	}
-	return net.Listen("tcp", gate)
+	return new(net.ListenConfig).Listen(context.Background(), "tcp", gate)
 }
 
 // loopbackUp switches on the loopback of the thread's network namespace (netdevice(7)).
@@ -84,7 +84,7 @@ func loopbackUp() error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(s)
+	defer func() { _ = unix.Close(s) }()
 	lo, err := unix.NewIfreq("lo")
 	if err != nil {
 		return err

@@ -57,8 +57,8 @@ var (
 	Prometheus = Program{Program: cluster.Program{
 		Module: programs.Prometheus.Module, Package: programs.Prometheus.Package, Tags: programs.Prometheus.Tags, Ref: "quay.io/prometheus/prometheus:" + PrometheusVersion,
 	}}
-	// Alertmanager sends alerts on. It is of the last version whose module has its pages. Its name is
-	// not alertmanager, because its chart mounts a volume at /alertmanager.
+	// Alertmanager sends alerts on. It is of the last version whose module has its pages. Its name
+	// is not alertmanager, because its chart mounts a volume at /alertmanager.
 	Alertmanager = Program{Program: cluster.Program{
 		Module: programs.Alertmanager.Module, Package: programs.Alertmanager.Package, Name: "alertmanager-program", Ref: "quay.io/prometheus/alertmanager:" + AlertmanagerVersion,
 	}}
