@@ -79,7 +79,7 @@ var (
 	}}
 	// KubeStateMetrics makes metrics of objects.
 	KubeStateMetrics = Program{Program: cluster.Program{
-		Module: "test/upstream/kubestatemetrics", Package: "k8s.io/kube-state-metrics/v2", Name: "kube-state-metrics",
+		Module: programs.Prometheus.Module, Package: "k8s.io/kube-state-metrics/v2", Name: "kube-state-metrics",
 		Ref: "registry.k8s.io/kube-state-metrics/kube-state-metrics:" + KubeStateMetricsVersion,
 	}}
 )
