@@ -27,8 +27,8 @@ func main() {
 	}
 }
 
-// measures returns the run that the first argument names. Without one, that is the agent beside many
-// Apps.
+// measures returns the run that the first argument names. Without one, that is the agent beside
+// many Apps.
 func measures() func(context.Context) error {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
