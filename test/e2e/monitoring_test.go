@@ -7,7 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,14 +16,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/monitoringtest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 	"github.com/pipeops/pipeops-vm-agent/test/upstream"
@@ -32,18 +30,19 @@ import (
 // TestAFreshClusterIsMonitored from the components to what a Runner reads through the tunnel: an
 // App's CPU, memory and requests, its certificate, a log line and its cost. An alert reaches a
 // Runner over RabbitMQ. The charts are the real ones, and so are Prometheus with all that its chart
-// has, and Loki. The test stands in for Alloy, and a fake for OpenCost.
+// has, and Loki. Stand-ins for Alloy, Grafana and OpenCost run in their pods.
 func TestAFreshClusterIsMonitored(t *testing.T) {
 	suite.Release(t, "monitoring, end to end")
 	load(t, upstream.Loki)
 	load(t, upstream.Monitoring...)
-	installMonitoring(t, map[string]component{"prometheus": watchful(t), "loki": lokiWithoutVolume, "opencost": {Mode: "always"}})
+	wanted := map[string]component{"prometheus": watchful(t), "loki": loki(t), "grafana": grafana(t), "opencost": opencost(t)}
+	installMonitoring(t, wanted)
 	removeApp(t, "observed")
 	removeApp(t, "broken")
 	pipeops(t, "deploy", agentName, "observed", "--image", image, "--port", "8080", "--metrics", "8080/metrics", "--public", "--wait=2m")
 	heard := listen(t)
-	standIn(t, "opencost", "http", fakeOpenCost(t))
 
+	t.Run("components", func(t *testing.T) { componentsBecomeReady(t, wanted) })
 	t.Run("machine", machinesAreWatched)
 	t.Run("usage", func(t *testing.T) { usageIsReadBack(t, appPod(t, "observed").Status.PodIP) })
 	t.Run("log", func(t *testing.T) { theLogOfAPodThatIsGoneIsReadBack(t, "observed") })
@@ -54,11 +53,60 @@ func TestAFreshClusterIsMonitored(t *testing.T) {
 	t.Run("alert", func(t *testing.T) { anAlertReachesARunner(t, heard) })
 }
 
-// lokiWithoutVolume names the image that is made of the module. The test cluster has no volumes.
-var lokiWithoutVolume = component{Mode: "always", Values: map[string]any{"loki": map[string]any{
-	"loki":         map[string]any{"image": map[string]any{"tag": upstream.LokiVersion}},
-	"singleBinary": map[string]any{"persistence": map[string]any{"enabled": false}},
-}}}
+// loki is of the module's version. The test cluster has no volumes.
+func loki(t *testing.T) component {
+	t.Helper()
+	return component{Mode: "always", Values: map[string]any{
+		"loki": map[string]any{
+			"loki":         map[string]any{"image": map[string]any{"tag": upstream.LokiVersion}},
+			"singleBinary": map[string]any{"persistence": map[string]any{"enabled": false}},
+		},
+		"alloy": map[string]any{
+			"image":          standIn(t, "alloy"),
+			"configReloader": map[string]any{"image": map[string]any{"tag": upstream.ConfigReloaderVersion}},
+		},
+	}}
+}
+
+func grafana(t *testing.T) component {
+	t.Helper()
+	return component{Mode: "always", Values: map[string]any{"grafana": map[string]any{
+		"image": standIn(t, "grafana"), "persistence": map[string]any{"enabled": false},
+		"sidecar": map[string]any{"image": standIn(t, "k8s-sidecar")},
+	}}}
+}
+
+func opencost(t *testing.T) component {
+	t.Helper()
+	return component{Mode: "always", Values: map[string]any{"opencost": map[string]any{"opencost": map[string]any{
+		"exporter": map[string]any{"image": standIn(t, "opencost")}, "ui": map[string]any{"image": standIn(t, "opencost-ui")},
+	}}}}
+}
+
+// standIn loads the image of a stand-in, and returns it as charts name images.
+func standIn(t *testing.T, program string) map[string]any {
+	t.Helper()
+	const registry = "apps.test"
+	ref, err := sys.Cluster.LoadProgram(t.Context(), cluster.Program{
+		Package: "./test/apps/standin", Name: program, Ref: registry + "/stand-in-for-" + program,
+	})
+	require.NoError(t, err)
+	repository, tag, _ := strings.Cut(strings.TrimPrefix(ref, registry+"/"), ":")
+	return map[string]any{"registry": registry, "repository": repository, "tag": tag}
+}
+
+// componentsBecomeReady: all their pods run.
+func componentsBecomeReady(t *testing.T, wanted map[string]component) {
+	await.Until(t, "component list shows them ready", func() bool {
+		list := components(t.Context(), t, "list")
+		for name := range wanted {
+			if !regexp.MustCompile(`(?m)^` + name + `\s+ready`).MatchString(list) {
+				return false
+			}
+		}
+		return true
+	})
+}
 
 // watchful is a Prometheus that looks often and keeps nothing, and whose alerts fire at once.
 func watchful(t *testing.T) component {
@@ -153,42 +201,6 @@ func accepts(t *testing.T, address string) bool {
 		return false
 	}
 	return assert.NoError(t, conn.Close())
-}
-
-// standIn has a component's Service lead to an address of this machine.
-func standIn(t *testing.T, name, port, address string) {
-	t.Helper()
-	services := sys.Kube.Clientset.CoreV1().Services("monitoring")
-	_, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"selector":null}}`), metav1.PatchOptions{})
-	require.NoError(t, err)
-	host, number, err := net.SplitHostPort(address)
-	require.NoError(t, err)
-	n, err := net.LookupPort("tcp", number)
-	require.NoError(t, err)
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: name + "-stand-in", Labels: map[string]string{discoveryv1.LabelServiceName: name}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{host}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: &port, Port: ptr.To(int32(n))}},
-	}
-	all := sys.Kube.Clientset.DiscoveryV1().EndpointSlices("monitoring")
-	_, err = all.Create(t.Context(), slice, metav1.CreateOptions{})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, all.Delete(context.Background(), slice.Name, metav1.DeleteOptions{})) })
-}
-
-func fakeOpenCost(t *testing.T) (address string) {
-	t.Helper()
-	f := monitoringtest.StartAt(t, sys.HostIP())
-	f.Answer(monitoringtest.Allocation, func(url.Values) any { return monitoringtest.Allocations(namespace + "/observed") })
-	return hostOf(t, f)
-}
-
-func hostOf(t *testing.T, f *monitoringtest.Fake) string {
-	t.Helper()
-	at, err := url.Parse(f.URL)
-	require.NoError(t, err)
-	return at.Host
 }
 
 // appPod returns the only pod of an App, which has an address.
