@@ -152,7 +152,7 @@ var parts = []part{
 		},
 	},
 	{
-		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, Traefik, cert-manager, VPA, the documents' commands; the demo; lives of test clusters; alerts through Prometheus; the pages in Chromium; the documentation's site", estimate: 18 * time.Minute, lane: machinesLane, product: true, files: pages,
+		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, Traefik, cert-manager, VPA, the documents' commands; the demo; lives of test clusters; alerts through Prometheus; the pages in Chromium; the documentation's site", estimate: 35 * time.Minute, lane: machinesLane, product: true, files: pages, // 18 where others' programs are compiled
 		jobs: func(m *module) []job {
 			return furtherJobs(m, slices.Concat(m.below("test/e2e"), m.below("test/demo"), m.below("test/cluster"), m.below("test/observe"), m.below("test/browser"), m.below("test/site"))...)
 		},
