@@ -174,7 +174,7 @@ func (p *public) serve(ctx context.Context, group *errgroup.Group, https, http n
 	}
 }
 
-// look is called when routes have changed. It does nothing if there is no gateway.
+// look wakes the follower of routes and the checker of hosts. Without a gateway it does nothing.
 func (p *public) look() {
 	if p != nil {
 		p.follower.Look()

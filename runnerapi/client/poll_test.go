@@ -34,6 +34,6 @@ func TestAWaitOutlivesAnOutage(t *testing.T) {
 	defer c.Close()
 
 	_, err = c.Builds().Wait(ctxFor(t), web, func(runnerapi.Build) {})
-	require.True(t, problem.Is(err, runnerapi.CodeNotFound), "what is no outage ends it: %v", err)
+	require.True(t, problem.Is(err, runnerapi.CodeNotFound), "an error other than an outage ends the wait: %v", err)
 	assert.Equal(t, 3, looks)
 }

@@ -73,8 +73,8 @@ func (b *monitored) query(ctx context.Context, query string) (float64, error) {
 	return strconv.ParseFloat(fmt.Sprint(answer.Data.Result[0].Value[1]), 64)
 }
 
-// push sends a second's lines to Loki, with the labels that our configuration of Alloy gives. Alloy
-// is no Go module, so the benchmark stands in for it.
+// push sends a second's lines to Loki, with the labels that our configuration of Alloy sets. The
+// benchmark sends them itself, because Alloy is not available as a Go module.
 func (b *monitored) push(ctx context.Context) error {
 	var streams []any
 	for i := range b.Lines {

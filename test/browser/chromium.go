@@ -48,6 +48,7 @@ func Open(t *testing.T, more ...chromedp.ExecAllocatorOption) *Browser {
 	if err != nil {
 		t.Skip("Chromium is not installed: make test-all installs it")
 	}
+	require.Zero(t, os.Geteuid(), "Chromium gets a network namespace, which needs root: run the tests as root")
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),

@@ -19,8 +19,8 @@ type console struct {
 	losing   bool
 }
 
-// add adds an error or a warning. The source is network for what Chromium says of a request: a page
-// that the server refuses is no mistake.
+// add adds an error or a warning. It ignores messages of the source network: tests ask for pages
+// that the server refuses.
 func (c *console) add(source, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

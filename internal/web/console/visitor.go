@@ -10,15 +10,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 )
 
-// Visitor is the Value of a session: the operator who has signed in.
+// Visitor is the signed-in operator, which a session keeps as its Value.
 type Visitor struct {
 	Operator store.Operator
 	// Identify returns the caller of the operator API, as it is at the time of each call.
 	Identify func(context.Context) (operatorapi.Caller, error)
 }
 
-// visitor returns the operator who has signed in. The zero value, which has no right, is for a
-// request without a session.
+// visitor returns the signed-in operator. Without a session it returns the zero value, which has no
+// right.
 func visitor(ctx context.Context) Visitor {
 	session := web.SessionOf(ctx)
 	if session == nil {
@@ -28,7 +28,7 @@ func visitor(ctx context.Context) Visitor {
 	return v
 }
 
-// calling returns the context for calls of the operator API by the operator who has signed in.
+// calling returns a context in which the signed-in operator calls the operator API.
 func calling(ctx context.Context) context.Context {
 	return operatorapi.WithCaller(ctx, visitor(ctx).Identify)
 }

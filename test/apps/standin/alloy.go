@@ -123,7 +123,7 @@ func (s *shipper) follow(ctx context.Context, pod *corev1.Pod, container string)
 	return lines.Err()
 }
 
-// push sends what there is, and tries again until Loki takes it.
+// push sends lines in batches. It retries each batch until Loki accepts it.
 func (s *shipper) push(ctx context.Context) {
 	for {
 		var all []entry

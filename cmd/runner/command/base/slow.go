@@ -25,7 +25,7 @@ type slowness struct {
 
 func newSlowness(s Streams, peer string) *slowness { return &slowness{Streams: s, peer: peer} }
 
-func (s *slowness) tell(c client.Slow) {
+func (s *slowness) report(c client.Slow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := fmt.Sprintf("waiting for %s: %s, %s", s.peer, c.Call, c.Took.Round(time.Second))
@@ -45,8 +45,8 @@ func (s *slowness) tell(c client.Slow) {
 	}
 }
 
-// tellSlow informs people that a peer takes its time, until answered is called.
-func (s Streams) tellSlow(ctx context.Context, peer, call string) (answered func()) {
+// reportSlow prints that a peer is slow to answer, until answered is called.
+func (s Streams) reportSlow(ctx context.Context, peer, call string) (answered func()) {
 	slow, begun := newSlowness(s, peer), time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	var telling sync.WaitGroup
@@ -56,10 +56,10 @@ func (s Streams) tellSlow(ctx context.Context, peer, call string) (answered func
 		for told := false; ; told = true {
 			select {
 			case <-tick.C:
-				slow.tell(client.Slow{Call: call, Took: time.Since(begun)})
+				slow.report(client.Slow{Call: call, Took: time.Since(begun)})
 			case <-ctx.Done():
 				if told {
-					slow.tell(client.Slow{Call: call, Took: time.Since(begun), Answered: true})
+					slow.report(client.Slow{Call: call, Took: time.Since(begun), Answered: true})
 				}
 				return
 			}

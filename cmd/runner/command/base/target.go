@@ -65,7 +65,7 @@ func (a *CLI) Reach(l *Login, agent announce.Agent) (*Target, error) {
 		AgentID: agent.ID, ServerName: agent.ID + "." + l.AgentsDomain, EdgeAddresses: []string{l.Edge},
 		TrustDomain: l.TrustDomain, Roots: l.Keep.Roots(), Certificate: l.Keep.Certificate,
 		Patience: max(a.Patience, 1), UserAgent: "pipeops-runner/" + a.Version,
-		Slow:   newSlowness(a.Streams, "agent "+agent.Name).tell,
+		Slow:   newSlowness(a.Streams, "agent "+agent.Name).report,
 		Around: a.around(),
 	}
 	for i, e := range agent.Endpoints {
