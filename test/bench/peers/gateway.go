@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+	"net/rpc"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +32,8 @@ type gatewayBench struct {
 	measure, bulk     time.Duration
 	hosts, changes    int
 	dir               string
-	app               *proc.Process
+	app, flooding     *proc.Process
+	flood             *rpc.Client
 	instances         []*instance
 	visitors          []*contender
 	runner            *http.Client
@@ -101,6 +103,9 @@ func (b *gatewayBench) begin(ctx context.Context) error {
 	if b.app, err = proc.Start("the App", filepath.Join(b.dir, "app.log"), roleCommand, roleApp, addresses[0]); err != nil {
 		return err
 	}
+	if b.flooding, b.flood, err = proc.StartServing("the flood", filepath.Join(b.dir, "flood.log"), roleCommand, roleFlood); err != nil {
+		return err
+	}
 	for _, w := range way.ToApps() {
 		i, err := startInstanceTo(w, b.dir, addresses[0])
 		if err != nil {
@@ -160,13 +165,7 @@ func (b *gatewayBench) measureWays(ctx context.Context) error {
 func (b *gatewayBench) measureBeside(ctx context.Context) error {
 	i := slices.IndexFunc(b.visitors, func(c *contender) bool { return c.name == way.GatewayTunnel && c.protocol == way.HTTP1 })
 	own := b.visitors[i]
-	floods := map[string]*http.Client{}
-	for beside, at := range map[string]string{"flood": own.at.at.Public, "flood past": b.instances[0].at.Public} {
-		var err error
-		if floods[beside], err = way.Visitor(b.dir, at, way.HTTP1); err != nil {
-			return err
-		}
-	}
+	floods := map[string]string{"flood": own.at.at.Public, "flood past": b.instances[0].at.Public}
 	for round := range b.rounds {
 		for _, what := range []struct {
 			name, url string
@@ -174,8 +173,8 @@ func (b *gatewayBench) measureBeside(ctx context.Context) error {
 		}{{"runner", way.BaseURL, b.runner}, {"host", visitorURL, own.client}} {
 			for _, beside := range []string{"alone", "flood", "flood past"} {
 				stop := func() error { return nil }
-				if flood := floods[beside]; flood != nil {
-					stop = floodOf(ctx, flood, warmUp+b.measure)
+				if address := floods[beside]; address != "" {
+					stop = b.floodAt(address)
 				}
 				got, err := load.RunClosed(ctx, what.client, what.url+load.PathSmall, measuredClients, warmUp, b.measure)
 				if err = errors.Join(err, stop()); err != nil {
@@ -187,17 +186,6 @@ func (b *gatewayBench) measureBeside(ctx context.Context) error {
 		b.say("round %d of %d", round+1, b.rounds)
 	}
 	return nil
-}
-
-// floodOf has visitors of the other host come until the function that it returns is called. They
-// come for as long as the measurement, and a little longer.
-func floodOf(ctx context.Context, client *http.Client, measured time.Duration) (stop func() error) {
-	done := make(chan error, 1)
-	go func() {
-		_, err := load.RunClosed(ctx, client, otherURL+load.PathSmall, floodClients, 0, measured+warmUp)
-		done <- err
-	}()
-	return func() error { return <-done }
 }
 
 func (b *gatewayBench) figures(set *figures.Set) {
@@ -225,8 +213,10 @@ func (b *gatewayBench) close() error {
 	for _, i := range b.instances {
 		i.stop()
 	}
-	if b.app != nil {
-		b.app.Kill()
+	for _, p := range []*proc.Process{b.app, b.flooding} {
+		if p != nil {
+			p.Kill()
+		}
 	}
 	return os.RemoveAll(b.dir)
 }

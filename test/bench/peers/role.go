@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
@@ -24,6 +25,7 @@ const (
 	roleDelay = "delay"
 	roleCrowd = "crowd"
 	roleApp   = "app"
+	roleFlood = "flood"
 )
 
 func runRole(ctx context.Context, args []string) error {
@@ -53,6 +55,8 @@ func runRole(ctx context.Context, args []string) error {
 		return load.Delay{OneWay: oneWay, Target: args[2]}.Serve(ctx, ln)
 	case len(args) == 2 && args[0] == roleApp:
 		return way.App(ctx, args[1])
+	case len(args) == 1 && args[0] == roleFlood:
+		return proc.Serve(&Flood{clients: map[string]*http.Client{}})
 	case len(args) == 1 && args[0] == roleCrowd:
 		return proc.Serve(crowd.New())
 	}
