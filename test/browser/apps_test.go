@@ -88,7 +88,7 @@ func (br *branch) app(name, below string) string {
 func (br *branch) shows(what string) {
 	br.t.Helper()
 	browser.Get(br.browser, chromedp.Evaluate[bool](`window.stays = true`))
-	await.Until(br.t, "the page shows "+what, func() bool { return strings.Contains(text(br.browser), what) })
+	await.Until(br.t, "the page shows "+what, func() bool { return strings.Contains(br.browser.Text(), what) })
 	assert.True(br.t, browser.Get(br.browser, chromedp.Evaluate[bool](`window.stays === true`)), "the page was not loaded again")
 }
 
@@ -103,7 +103,7 @@ func (br *branch) examine(name string) {
 // fill sets a field of a form.
 func (br *branch) fill(field, value string) {
 	br.t.Helper()
-	br.browser.Do(chromedp.SetValue(`[name="`+field+`"]`, value))
+	br.browser.Fill(`[name="`+field+`"]`, value)
 }
 
 // send presses the form's button.
@@ -122,7 +122,7 @@ func TestAppsInTheConsoleInABrowser(t *testing.T) {
 	br.signIn(b, br.as("alice", operators.RoleOperator))
 	for _, path := range []string{br.app("web", ""), "/agents/" + shop + "/deploy"} {
 		b.Visit(br.site+path, "h1")
-		assert.Contains(t, text(b), "operator runner set alice RUNNER")
+		assert.Contains(t, b.Text(), "operator runner set alice RUNNER")
 	}
 	br.examine("app-no-runner")
 	_, err := br.Runners.Issue(t.Context(), operators.RunnerOptions{Name: "ops", TTL: 24 * time.Hour, Agents: credentials.Grant{}})
@@ -147,19 +147,19 @@ func TestAppsInTheConsoleInABrowser(t *testing.T) {
 func (br *branch) deploy() {
 	b := br.browser
 	b.Visit(br.site+"/agents/"+shop, "h1")
-	assert.Contains(br.t, text(b), "No App is known", "none was deployed yet")
+	assert.Contains(br.t, b.Text(), "No App is known", "none was deployed yet")
 	br.examine("agent-no-apps")
 	b.Follow(`//a[text()="Deploy an App"]`)
-	assert.Contains(br.t, text(b), "Deploy an App to "+shop, "the link has the agent's ID")
+	assert.Contains(br.t, b.Text(), "Deploy an App to "+shop, "the link has the agent's ID")
 	br.fill("namespace", "production")
 	br.fill("app", "web")
 	br.fill("spec.image", br.image)
 	br.fill("spec.ports", `[{"port": 8080}]`)
-	b.Do(chromedp.Click("details summary"))
+	b.Click("details summary")
 	br.fill("spec.args", `["--lines", "3"]`)
 	br.examine("deploy-filled-in")
 	br.send("Deploy")
-	assert.Contains(br.t, text(b), "The agent deploys the App.")
+	assert.Contains(br.t, b.Text(), "The agent deploys the App.")
 	br.examine("app-deploying")
 	br.shows("1 of 1 ready")
 	br.shows("Healthy")
@@ -175,7 +175,7 @@ func (br *branch) logs() {
 	}
 	before := count()
 	await.Until(br.t, "the log goes on", func() bool { return count() > before+5 })
-	assert.Contains(br.t, text(b), "listening on")
+	assert.Contains(br.t, b.Text(), "listening on")
 	lines := browser.Get(b, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#lines li")].map(l => l.textContent)`))
 	seen := map[string]bool{}
 	for _, line := range lines {
@@ -189,8 +189,10 @@ func (br *branch) scale() {
 	b := br.browser
 	b.Visit(br.site+br.app("web", ""), "h1")
 	b.Follow(`//a[text()="Scale"]`)
-	assert.Equal(br.t, "1", browser.Get(b, chromedp.Value("#replicas")))
-	b.Do(chromedp.SetValue("#replicas", "2"), chromedp.SendKeys("#replicas", "\r"), chromedp.WaitVisible(".notice"))
+	assert.Equal(br.t, "1", b.Value("#replicas"))
+	b.Fill("#replicas", "2")
+	b.Enter("#replicas")
+	b.Await(".notice")
 	br.shows("2 of 2 ready")
 }
 
@@ -199,11 +201,11 @@ func (br *branch) fail() {
 	b := br.browser
 	b.Visit(br.site+br.app("web", ""), "h1")
 	b.Follow(`//a[text()="Change"]`)
-	assert.Equal(br.t, br.image, browser.Get(b, chromedp.Value(`[name="spec.image"]`)))
+	assert.Equal(br.t, br.image, b.Value(`[name="spec.image"]`))
 	br.fill("spec.image", "registry.example.com/shop/web:2.0.0")
 	br.send("Deploy")
 	br.shows("Fix:")
-	assert.Contains(br.t, text(b), string(runnerapi.CauseImageNotFound))
+	assert.Contains(br.t, b.Text(), string(runnerapi.CauseImageNotFound))
 	b.Visit(br.site+"/agents/"+shop, "h1")
 	br.shows(string(runnerapi.CauseImageNotFound) + ": ") // the control plane knows it, without a broker
 }
@@ -242,11 +244,11 @@ func (br *branch) restart() {
 	b.Visit(br.site+br.app("web", ""), "h1")
 	b.Follow(`//tbody/tr[last()]//a[contains(text(), "Roll back")]`)
 	b.Follow(`//main//form//button[contains(text(), "Roll back to revision")]`)
-	assert.Contains(br.t, text(b), "The App goes back to the revision.")
+	assert.Contains(br.t, b.Text(), "The App goes back to the revision.")
 	br.shows("2 of 2 ready, 2 with the newest spec")
 	b.Follow(`//a[text()="Restart"]`)
 	br.send("Restart")
-	assert.Contains(br.t, text(b), "The App restarts.")
+	assert.Contains(br.t, b.Text(), "The App restarts.")
 }
 
 // refused sends what the form, the agent or the cluster owner's policy does not accept.
@@ -256,12 +258,12 @@ func (br *branch) refused() {
 	b.Follow(`//a[text()="Change"]`)
 	br.fill("spec.ports", "8080")
 	br.send("Deploy")
-	assert.Contains(br.t, text(b), "Ports: takes another kind of value than a JSON number")
-	assert.Equal(br.t, "8080", browser.Get(b, chromedp.Value(`[name="spec.ports"]`)), "the form has what was sent")
+	assert.Contains(br.t, b.Text(), "Ports: takes another kind of value than a JSON number")
+	assert.Equal(br.t, "8080", b.Value(`[name="spec.ports"]`), "the form has what was sent")
 	br.examine("app-refused")
 	br.fill("spec.ports", `[{"port": 8080}]`)
 	br.send("Deploy")
-	assert.Contains(br.t, text(b), "The agent deploys the App.", "the form is sent again")
+	assert.Contains(br.t, b.Text(), "The agent deploys the App.", "the form is sent again")
 }
 
 // away has the agent end.
@@ -269,10 +271,10 @@ func (br *branch) away() {
 	br.stop()
 	b := br.browser
 	b.Visit(br.site+br.app("web", ""), "h1")
-	assert.Contains(br.t, text(b), "Fix:")
+	assert.Contains(br.t, b.Text(), "Fix:")
 	br.examine("app-away")
-	assert.NotContains(br.t, text(b), "Operators", "the navigation of an operator, who is no admin")
+	assert.NotContains(br.t, b.Text(), "Operators", "the navigation of an operator, who is no admin")
 	b.Visit(br.site+br.app("web", "/logs"), "h1")
-	assert.Contains(br.t, text(b), "Fix:")
+	assert.Contains(br.t, b.Text(), "Fix:")
 	br.examine("app-logs-away")
 }

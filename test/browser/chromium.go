@@ -104,16 +104,8 @@ func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
 // Visit loads a page and waits for an element.
 func (b *Browser) Visit(url, element string) {
 	b.t.Helper()
-	b.Do(chromedp.Navigate(url), chromedp.WaitVisible(element))
-}
-
-// Follow clicks what leads to another page, and waits for that.
-func (b *Browser) Follow(what string) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	_, err := chromedp.RunResponse(ctx, chromedp.Click(what))
-	require.NoError(b.t, err, what)
+	b.Do(chromedp.Navigate(url))
+	b.Await(element)
 }
 
 // Get returns what an action finds out.

@@ -209,17 +209,17 @@ func (o *office) operate(b *browser.Browser) {
 	b.Resize(browser.Screens["wide"][0], browser.Screens["wide"][1])
 	b.Visit(o.site+"/", "h1")
 	b.Follow(`//a[text()="Enrol machines"]`)
-	b.Do(chromedp.SetValue("#name", "in the browser"))
+	b.Fill("#name", "in the browser")
 	b.Follow(`//button[text()="Make the token"]`)
-	assert.Contains(o.t, text(b), "CLUSTER_NAME=NAME bash")
+	assert.Contains(o.t, b.Text(), "CLUSTER_NAME=NAME bash")
 	b.Accessible("made")
 	b.Picture("console-made")
 	b.Visit(o.site+"/?find=bakery", "h1")
 	b.Follow(`//a[text()="bakery"]`)
 	b.Follow(`//a[text()="Label"]`)
-	b.Do(chromedp.SetValue("#labels", "tier=gold env-"))
+	b.Fill("#labels", "tier=gold env-")
 	b.Follow(`//button[text()="Set the labels"]`)
-	assert.Contains(o.t, text(b), "The labels are set.")
+	assert.Contains(o.t, b.Text(), "The labels are set.")
 	found, err := o.Agents.List(o.t.Context())
 	require.NoError(o.t, err)
 	for _, a := range found {
@@ -235,7 +235,7 @@ func (o *office) follow(b *browser.Browser) {
 	b.Visit(o.site+"/?show=offline", "h1")
 	browser.Get(b, chromedp.Evaluate[bool](`window.stays = true`))
 	o.agent(300, func(a *store.Agent) { a.Name, a.State = "fresh", announce.StateOffline })
-	await.Until(o.t, "the fleet shows the agent", func() bool { return strings.Contains(text(b), "fresh") })
+	await.Until(o.t, "the fleet shows the agent", func() bool { return strings.Contains(b.Text(), "fresh") })
 	assert.True(o.t, browser.Get(b, chromedp.Evaluate[bool](`window.stays === true`)), "the page was not loaded again")
 }
 
@@ -243,7 +243,7 @@ func (o *office) follow(b *browser.Browser) {
 func (o *office) views(t *testing.T, b *browser.Browser) {
 	b.Follow(`//button[text()="Sign out"]`)
 	b.Visit(o.site+"/runners", "#code")
-	assert.NotContains(t, text(b), "support-team", "a tab that has signed out shows nothing")
+	assert.NotContains(t, b.Text(), "support-team", "a tab that has signed out shows nothing")
 	o.signIn(b, o.as("victor", operators.RoleViewer))
 	for _, path := range []string{"/", "/agents/bakery", "/enrolment", "/runners", "/webhooks/pager"} {
 		b.Visit(o.site+path, "h1")
@@ -253,7 +253,7 @@ func (o *office) views(t *testing.T, b *browser.Browser) {
 	}
 	b.Picture("console-viewer")
 	b.Visit(o.site+"/operators", "h1")
-	assert.Contains(t, text(b), "has the role viewer")
+	assert.Contains(t, b.Text(), "has the role viewer")
 	b.Accessible("forbidden")
 	b.Picture("console-forbidden")
 }

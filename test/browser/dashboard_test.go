@@ -190,7 +190,7 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	s := newScene(t)
 
 	b.Visit(s.site+"/", "h1")
-	assert.Contains(t, text(b), "You are not signed in")
+	assert.Contains(t, b.Text(), "You are not signed in")
 	b.Accessible("signed out")
 	b.Picture("signed-out")
 	b.Visit(s.link, "nav.side")
@@ -227,7 +227,7 @@ func TestADashboardThatEnds(t *testing.T) {
 	b.Lose(func() {
 		s.end()
 		await.Until(t, "the page says so", func() bool {
-			return strings.Contains(text(b), "The server of this page has not responded since")
+			return strings.Contains(b.Text(), "The server of this page has not responded since")
 		})
 		b.Do(chromedp.Navigate("about:blank"))
 	})
@@ -266,7 +266,7 @@ func (s *scene) follow(t *testing.T, b *browser.Browser, app string) {
 	s.app(t, app, func(st *v1alpha1.Status) {
 		st.Phase, st.ReadyReplicas, st.DesiredReplicas = runnerapi.PhaseHealthy, 1, 1
 	})
-	await.Until(t, "the page shows the new App", func() bool { return strings.Contains(text(b), app) })
+	await.Until(t, "the page shows the new App", func() bool { return strings.Contains(b.Text(), app) })
 	assert.True(t, browser.Get(b, chromedp.Evaluate[bool](`window.stays === true`)), "the page was not loaded again")
 }
 
@@ -276,7 +276,9 @@ func (s *scene) change(t *testing.T, b *browser.Browser) {
 	b.Resize(browser.Screens["wide"][0], browser.Screens["wide"][1])
 	b.Visit(s.site+"/apps/production/api", "h1")
 	b.Follow(`//a[text()="Scale"]`)
-	b.Do(chromedp.SetValue("#replicas", "4"), chromedp.SendKeys("#replicas", "\r"), chromedp.WaitVisible(".notice"))
+	b.Fill("#replicas", "4")
+	b.Enter("#replicas")
+	b.Await(".notice")
 	a := &v1alpha1.App{}
 	require.NoError(t, s.env.Client.Get(t.Context(), client.ObjectKey{Namespace: "production", Name: "api"}, a))
 	assert.EqualValues(t, 4, a.Replicas())
@@ -291,7 +293,5 @@ func (s *scene) change(t *testing.T, b *browser.Browser) {
 	b.Accessible("paused")
 	b.Follow(`//button[text()="Sign out"]`)
 	b.Visit(s.site+"/apps", "h1")
-	assert.NotContains(t, text(b), "production", "a tab that has signed out shows nothing")
+	assert.NotContains(t, b.Text(), "production", "a tab that has signed out shows nothing")
 }
-
-func text(b *browser.Browser) string { return browser.Get(b, chromedp.Text("body")) }

@@ -93,7 +93,7 @@ func (m *machine) readiness(ctx context.Context) (dashboard.Readiness, error) {
 // shows waits until the open page shows, or no longer shows, a text, without being loaded again.
 func shows(t *testing.T, b *browser.Browser, what string, want bool) {
 	t.Helper()
-	await.Until(t, fmt.Sprintf("the page shows %q: %v", what, want), func() bool { return strings.Contains(text(b), what) == want })
+	await.Until(t, fmt.Sprintf("the page shows %q: %v", what, want), func() bool { return strings.Contains(b.Text(), what) == want })
 	assert.True(t, browser.Get(b, chromedp.Evaluate[bool](`window.stays === true`)), "the page was not loaded again")
 }
 
@@ -108,15 +108,15 @@ func (s *scene) offline(t *testing.T, b *browser.Browser) {
 	s.machine.plane.Stop()
 	shows(t, b, "Runners do not reach this cluster", true)
 	shows(t, b, "Control plane down", true)
-	assert.Contains(t, text(b), "The tunnel is down")
-	assert.Regexp(t, `Control plane: [^\n]+, since 20\d\d-`, text(b))
-	assert.Regexp(t, `Tunnel: [^\n]+, since 20\d\d-`, text(b))
+	assert.Contains(t, b.Text(), "The tunnel is down")
+	assert.Regexp(t, `Control plane: [^\n]+, since 20\d\d-`, b.Text())
+	assert.Regexp(t, `Tunnel: [^\n]+, since 20\d\d-`, b.Text())
 	b.Accessible("control plane away")
 	b.Picture("control-plane-away")
 
 	s.machine.stop()
 	shows(t, b, "The agent does not respond", true)
-	assert.Regexp(t, `it does not respond, since 20\d\d-`, text(b))
+	assert.Regexp(t, `it does not respond, since 20\d\d-`, b.Text())
 	s.app(t, "while-away", func(st *v1alpha1.Status) {
 		st.Phase, st.Diagnosis = runnerapi.PhaseFailed, &runnerapi.Diagnosis{Cause: runnerapi.CauseCrashLoop, Message: "it ends"}
 	})
@@ -125,17 +125,17 @@ func (s *scene) offline(t *testing.T, b *browser.Browser) {
 
 	s.network.Set(faultproxy.Condition{Cut: true})
 	shows(t, b, "The Kubernetes API cannot be reached", true)
-	assert.Regexp(t, `Since 20\d\d-[^\n]+ The page shows the state of then, and goes on by itself`, text(b))
-	assert.Contains(t, text(b), "production/while-away", "what was read stays")
+	assert.Regexp(t, `Since 20\d\d-[^\n]+ The page shows the state of then, and goes on by itself`, b.Text())
+	assert.Contains(t, b.Text(), "production/while-away", "what was read stays")
 	b.Accessible("cluster away")
 	b.Fits("cluster away")
 	b.Picture("cluster-away")
 
 	b.Visit(s.site+"/nodes", "h1")
-	assert.Contains(t, text(b), "The Kubernetes API cannot be reached", "a page that cannot be loaded says so")
+	assert.Contains(t, b.Text(), "The Kubernetes API cannot be reached", "a page that cannot be loaded says so")
 	b.Picture("cluster-away-nodes")
 	s.network.Set(faultproxy.Condition{})
-	b.Do(chromedp.WaitVisible("div.table")) // that page comes back by itself
+	b.Await("div.table") // that page comes back by itself
 	s.network.Set(faultproxy.Condition{Cut: true})
 	browser.Get(b, chromedp.Evaluate[bool](`window.stays = true`))
 	shows(t, b, "The Kubernetes API cannot be reached", true)

@@ -32,7 +32,7 @@ func TestSigningInAtDexInABrowser(t *testing.T) {
 	})
 	b := browser.Open(t, chromedp.Flag("ignore-certificate-errors", true))
 	b.Visit(o.site+"/sign-in", "h1")
-	assert.Contains(t, text(b), "cannot be used")
+	assert.Contains(t, b.Text(), "cannot be used")
 	b.Accessible("provider-away")
 	b.Picture("console-provider-away")
 	d.Start("console", "secret", o.site+"/sign-in/return")
@@ -41,12 +41,12 @@ func TestSigningInAtDexInABrowser(t *testing.T) {
 	b.Accessible("sign-in-at-provider")
 	b.Picture("console-sign-in-at-provider")
 	o.Clock.Advance(3 * time.Second)
-	b.Do(chromedp.Click(`//a[contains(text(), "Sign in at")]`))
+	b.Click(`//a[contains(text(), "Sign in at")]`)
 	await.Until(t, "the console opens by itself", func() bool {
 		return browser.Get(b, chromedp.Location()) == o.site+"/"
 	})
 	b.Visit(o.site+"/operators", "h1")
-	assert.Contains(t, text(b), "openid/"+dex.Email+", admin")
+	assert.Contains(t, b.Text(), "openid/"+dex.Email+", admin")
 	b.Follow(`//button[text()="Sign out"]`)
 	b.Visit(o.site+"/operators", "#code")
 }

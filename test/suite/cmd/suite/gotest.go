@@ -23,7 +23,7 @@ const (
 	stopTimeout = 2 * time.Minute
 	maxLine     = 16 << 20
 	// packageTimeout ends a package whose tests hang.
-	packageTimeout = "25m"
+	packageTimeout = "40m"
 )
 
 // job is one `go test` command.

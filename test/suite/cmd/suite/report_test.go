@@ -99,12 +99,12 @@ func TestFailedSaysHowToRunItAgain(t *testing.T) {
 	require.Contains(t, out, "expected 1")
 	require.Contains(t, out, "b.go:1:1: syntax error")
 	_, again, _ := strings.Cut(out, "to run again what failed:\n")
-	flags := "  DATABASE=postgres CGO_ENABLED=1 go test -trimpath -timeout 25m -vet=off " + strings.Join(suite.RaceFlags, " ") + " "
+	flags := "  DATABASE=postgres CGO_ENABLED=1 go test -trimpath -timeout 40m -vet=off " + strings.Join(suite.RaceFlags, " ") + " "
 	require.Equal(t, flags+"-run '^TestX$/^part$' -count=1 m/a\n"+flags+"-count=1 m/b\n", again)
 }
 
 func TestAnotherModuleIsRunAgainInItsFolder(t *testing.T) {
-	require.Equal(t, "(cd sub && go test -trimpath -timeout 25m -vet=off -count=1 m/a)", job{dir: "sub"}.again("m/a", ""))
+	require.Equal(t, "(cd sub && go test -trimpath -timeout 40m -vet=off -count=1 m/a)", job{dir: "sub"}.again("m/a", ""))
 }
 
 func TestPanicShowsWhatUnfinishedTestsPrinted(t *testing.T) {
@@ -115,7 +115,7 @@ func TestPanicShowsWhatUnfinishedTestsPrinted(t *testing.T) {
 	)
 	require.Error(t, err)
 	require.Contains(t, out, "panic: test timed out")
-	require.Contains(t, out, "go test -trimpath -timeout 25m -vet=off -count=1 m/a")
+	require.Contains(t, out, "go test -trimpath -timeout 40m -vet=off -count=1 m/a")
 }
 
 func TestVerboseNamesEachTest(t *testing.T) {
