@@ -43,12 +43,7 @@ func TestTraefikServesAnApp(t *testing.T) {
 
 	_, err = sys.ControlPlane(t.Context(), "gateway", "grant", "create", host, agentName)
 	require.NoError(t, err)
-	certificate, key := selfSigned(t, host)
-	pipeops(t, "secret", "set", agentName, secret, "--type", "tls", "--cert", certificate, "--key", key)
-	t.Cleanup(func() {
-		_, err := sys.Runner(context.Background(), runner, "secret", "delete", agentName, secret)
-		assert.NoError(t, err)
-	})
+	certificate := tlsSecret(t, secret, host)
 	removeApp(t, app)
 	pipeops(t, "deploy", agentName, app, "--image", image, "--port", "8080", "--host", host, "--tls-secret", secret, "--wait=2m")
 	answersAtTheBalancer(t, host, trusting(t, certificate))
@@ -77,8 +72,14 @@ func installTraefik(t *testing.T) {
 		"--set", "providers.kubernetesCRD.enabled=false", "--set", "image.tag="+upstream.TraefikVersion,
 		"--set", "global.checkNewVersion=false", "--set", "accessLog.enabled=true")
 	t.Cleanup(func() { helm(t, "uninstall", traefik, "--namespace", traefik, "--wait") })
-	services := sys.Kube.Clientset.CoreV1().Services(traefik)
-	service, err := services.Get(t.Context(), traefik, metav1.GetOptions{})
+	balance(t, traefik, traefik)
+}
+
+// balance stands in for the cloud: it gives a Service the node's address, which kube-proxy serves.
+func balance(t *testing.T, namespace, name string) {
+	t.Helper()
+	services := sys.Kube.Clientset.CoreV1().Services(namespace)
+	service, err := services.Get(t.Context(), name, metav1.GetOptions{})
 	require.NoError(t, err)
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: sys.Cluster.NodeIP()}}
 	_, err = services.UpdateStatus(t.Context(), service, metav1.UpdateOptions{})
@@ -126,13 +127,22 @@ func trusting(t *testing.T, certificate string) *x509.CertPool {
 // certificate of these authorities.
 func answersAtTheBalancer(t *testing.T, host string, roots *x509.CertPool) {
 	t.Helper()
-	c := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+	c := atTheBalancer(roots)
+	await.Until(t, "the App answers at the load balancer's address", func() bool { return fetch(t, c, "https://"+host+"/") == nil })
+}
+
+// atTheBalancer is a visitor who finds every host at the load balancer's address.
+func atTheBalancer(roots *x509.CertPool) *http.Client {
+	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(sys.Cluster.NodeIP(), "443"))
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			_, port, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(sys.Cluster.NodeIP(), port))
 		},
 	}}
-	await.Until(t, "the App answers at the load balancer's address", func() bool { return fetch(t, c, "https://"+host+"/") == nil })
 }
 
 // reachedIn waits until a host is in a mode, and wants requests to come through Traefik in direct
@@ -169,6 +179,19 @@ func traefikLog(t *testing.T) string {
 	out, err := sys.Cluster.Kubectl(t.Context(), "logs", "--namespace", traefik, "deployment/"+traefik)
 	require.NoError(t, err)
 	return string(out)
+}
+
+// tlsSecret has a Runner set a Secret with a certificate for a host, and returns the certificate's
+// file.
+func tlsSecret(t *testing.T, name, host string) (certificate string) {
+	t.Helper()
+	certificate, key := selfSigned(t, host)
+	pipeops(t, "secret", "set", agentName, name, "--type", "tls", "--cert", certificate, "--key", key)
+	t.Cleanup(func() {
+		_, err := sys.Runner(context.Background(), runner, "secret", "delete", agentName, name)
+		assert.NoError(t, err)
+	})
+	return certificate
 }
 
 // selfSigned writes a certificate for a host, which is its own authority, and its key.

@@ -1,6 +1,6 @@
-// Command standin stands in for programs that are no Go modules, and cannot be had here: Alloy,
-// Grafana and OpenCost. It has the part of their APIs that their charts and the agent use. The name
-// of its file says which of them it is.
+// Command standin stands in for programs that cannot be built here: Alloy, Grafana, OpenCost and
+// F5's ingress controller. It has the part of their APIs that their charts and the agent use. The
+// name of its file says which of them it is.
 package main
 
 import (
@@ -47,6 +47,8 @@ func run(ctx context.Context, name string) error {
 	case "k8s-sidecar": // beside Grafana
 		<-ctx.Done()
 		return nil
+	case "nginx-ingress":
+		return nginxIngress(ctx, client, os.Args[1:])
 	case "opencost":
 		return serve(ctx, ":9003", map[string]http.HandlerFunc{"/healthz": well, "/allocation": allocations(client)})
 	case "opencost-ui":
@@ -63,10 +65,18 @@ func serve(ctx context.Context, address string, handlers map[string]http.Handler
 	for path, h := range handlers {
 		mux.HandleFunc(path, h)
 	}
-	srv := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: headerTimeout}
+	return listen(ctx, &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: headerTimeout})
+}
+
+// listen has a server serve until ctx ends: HTTPS if it has certificates.
+func listen(ctx context.Context, srv *http.Server) error {
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
-	if err := srv.ListenAndServe(); ctx.Err() == nil {
+	serve := srv.ListenAndServe
+	if srv.TLSConfig != nil {
+		serve = func() error { return srv.ListenAndServeTLS("", "") }
+	}
+	if err := serve(); ctx.Err() == nil {
 		return err
 	}
 	return nil

@@ -1,0 +1,76 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
+)
+
+// TestAStandInForF5sControllerServesAnApp in the pod of F5's real chart, with our values and the
+// chart's rights: by HTTP, and by HTTPS with the certificate of the App's Secret. The App names no
+// class, so the component's is the default one.
+func TestAStandInForF5sControllerServesAnApp(t *testing.T) {
+	suite.Release(t, "the component ingress: an App behind F5's chart, in which a stand-in runs")
+	const app, plain, secure, secret = "behind-f5", "plain.f5.example", "secure.f5.example", "behind-f5-tls"
+	wanted := map[string]component{"ingress": ingress(t)}
+	installComponents(t, wanted)
+	await.Until(t, "component list shows that only the load balancer is left", func() bool {
+		return strings.Contains(components(t.Context(), t, "list"), "ingress: nginx-ingress/nginx-ingress-controller: the Service has no address yet")
+	})
+	balance(t, "nginx-ingress", "nginx-ingress-controller")
+	componentsBecomeReady(t, wanted)
+
+	certificate := tlsSecret(t, secret, secure)
+	removeApp(t, app)
+	pipeops(t, "deploy", agentName, "-f", twoHosts(t, app, plain, secure, secret), "--wait=2m")
+	answersAtTheBalancer(t, secure, trusting(t, certificate))
+	visitor := atTheBalancer(nil)
+	require.NoError(t, fetch(t, visitor, "http://"+plain+"/healthz"))
+	require.ErrorContains(t, fetch(t, visitor, "http://"+plain+"/"), "404", "the App's page is on the other host alone")
+	require.ErrorContains(t, fetch(t, visitor, "https://"+plain+"/healthz"), "tls", "the host has no certificate")
+
+	await.Until(t, "the Ingress has the load balancer's address", func() bool {
+		in, err := sys.Kube.Clientset.NetworkingV1().Ingresses(namespace).Get(t.Context(), app, metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, "nginx", ptr.Deref(in.Spec.IngressClassName, ""))
+		at := in.Status.LoadBalancer.Ingress
+		return len(at) == 1 && at[0].IP == sys.Cluster.NodeIP()
+	})
+}
+
+// ingress has a stand-in for F5's controller in the chart's pod. F5's image lets NGINX listen below
+// port 1024 by a capability of its file.
+func ingress(t *testing.T) component {
+	t.Helper()
+	image := standIn(t, "nginx-ingress")
+	image["repository"] = fmt.Sprint(image["registry"], "/", image["repository"]) // this chart knows no registry
+	return component{Mode: "always", Values: map[string]any{"nginx-ingress": map[string]any{"controller": map[string]any{
+		"image": image, "podSecurityContext": map[string]any{
+			"sysctls": []map[string]string{{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}},
+		},
+	}}}}
+}
+
+// twoHosts writes an App with a path of a host by HTTP, and a host by HTTPS.
+func twoHosts(t *testing.T, app, plain, secure, secret string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "app.yaml")
+	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `apiVersion: pipeops.io/v1alpha1
+kind: App
+metadata: {name: %s, namespace: %s}
+spec:
+  image: %s
+  ports: [{port: 8080}]
+  ingress: {hosts: [{host: %s, path: /healthz}, {host: %s, tlsSecret: %s}]}
+`, app, namespace, image, plain, secure, secret), 0o600))
+	return path
+}
