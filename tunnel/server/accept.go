@@ -80,6 +80,7 @@ func (s *Server) greet(ctx context.Context, raw net.Conn, place *limit.Place) (g
 		linger(ctx, raw)
 		return g
 	}
+	g.below.Conn = raw // the session does not keep the handshake's turn and timers
 	state := g.conn.ConnectionState()
 	if len(state.VerifiedChains) == 0 {
 		g.err = errors.New("the client certificate was not verified")

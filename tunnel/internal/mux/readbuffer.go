@@ -11,9 +11,6 @@ const (
 	// restingBuffer is enough for what a session at rest receives: the multiplexer's pings, and
 	// FRP's every half a minute.
 	restingBuffer = 128
-	// restsAfter is how many pings come one after another, with nothing between them, until the
-	// session is at rest: two come in five seconds.
-	restsAfter = 4
 )
 
 var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
@@ -26,7 +23,6 @@ type input struct {
 	whole      *[readBuffer]byte // nil at rest
 	begin, end int               // of what is in the buffer and has not been read
 	bulk       bool              // what came last was
-	pings      int               // since there was something else
 }
 
 func newInput(from io.Reader) *input { return &input{from: from} }
@@ -39,24 +35,18 @@ func (in *input) buffer() []byte {
 	return in.resting[:]
 }
 
-// heard is called with the next frame's header. In a busy session, a small frame finds its buffer
-// there. A session at rest may have to use the little buffer.
+// heard is called with the next frame's header. A ping, of which two come in five seconds, returns
+// the whole buffer if nothing is in it: after a heartbeat, its session rests at once. The next frame
+// that is not small takes one again.
 func (in *input) heard(h header) {
 	in.bulk = h.kind == frameData && h.length > readBuffer
 	switch {
-	case h.kind == framePing:
-		if in.pings++; in.pings >= restsAfter && in.whole != nil && in.Buffered() == 0 {
-			readBuffers.Put(in.whole)
-			in.whole = nil
-		}
-	case h.kind == frameData && h.length > restingBuffer-headerSize:
-		in.pings = 0
-		if in.whole == nil {
-			in.whole = readBuffers.Get().(*[readBuffer]byte)
-			in.begin, in.end = 0, copy(in.whole[:], in.resting[in.begin:in.end])
-		}
-	case in.whole != nil:
-		in.pings = 0
+	case h.kind == framePing && in.whole != nil && in.Buffered() == 0:
+		readBuffers.Put(in.whole)
+		in.whole = nil
+	case h.kind == frameData && h.length > restingBuffer-headerSize && in.whole == nil:
+		in.whole = readBuffers.Get().(*[readBuffer]byte)
+		in.begin, in.end = 0, copy(in.whole[:], in.resting[in.begin:in.end])
 	}
 }
 
