@@ -6,11 +6,12 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/time/rate"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
 // Config configures a Listener. Zero values select the defaults.
@@ -123,14 +124,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 			l.refuse(raw, from, reason)
 			continue
 		}
-		c := &conn{Conn: raw, leave: sync.OnceFunc(func() { l.leave(from, time.Now()) })}
+		c := &conn{Conn: wrapconn.Conn{Conn: raw}, leave: sync.OnceFunc(func() { l.leave(from, time.Now()) })}
 		var place *Place
 		if l.room != nil {
 			place = l.room.Take(raw)
 			c.settled = place.Leave
 		}
 		if l.cfg.Turns != nil {
-			c.Conn = l.cfg.Turns.Conn(raw, place)
+			c.Conn.Conn = l.cfg.Turns.Conn(raw, place)
 		}
 		return c, nil
 	}
@@ -231,7 +232,7 @@ func (l *Listener) Stats() Stats {
 
 // conn is a connection that is counted until it is closed.
 type conn struct {
-	net.Conn
+	wrapconn.Conn
 	leave, settled func()
 }
 
@@ -240,22 +241,6 @@ func (c *conn) Close() error {
 	c.settle()
 	c.leave()
 	return c.Conn.Close()
-}
-
-// CloseWrite ends one direction.
-func (c *conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return c.Close()
-}
-
-// SyscallConn implements syscall.Conn, for socket options.
-func (c *conn) SyscallConn() (syscall.RawConn, error) {
-	if system, ok := c.Conn.(syscall.Conn); ok {
-		return system.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
 }
 
 func (c *conn) settle() {

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -116,7 +117,7 @@ func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.HandoverTimeout)
 	defer cancel()
-	if err := e.cfg.Handover(ctx, agentID, &replayed{Conn: conn, head: hello}); err != nil {
+	if err := e.cfg.Handover(ctx, agentID, &replayed{Conn: wrapconn.Conn{Conn: conn}, head: hello}); err != nil {
 		alert := byte(alertInternal)
 		if errors.Is(err, server.ErrNotConnected) {
 			alert = alertUnrecognizedName
