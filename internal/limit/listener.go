@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -51,13 +52,10 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	for field, value := range map[*int]int{
-		&c.Connections: DefaultConnections, &c.PerPeer: DefaultPerPeer, &c.NewPerSecond: DefaultNewPerSecond, &c.Quiet: defaultQuiet,
-	} {
-		if *field <= 0 {
-			*field = value
-		}
-	}
+	c.Connections = cmp.Or(c.Connections, DefaultConnections)
+	c.PerPeer = cmp.Or(c.PerPeer, DefaultPerPeer)
+	c.NewPerSecond = cmp.Or(c.NewPerSecond, DefaultNewPerSecond)
+	c.Quiet = cmp.Or(c.Quiet, defaultQuiet)
 	return c
 }
 

@@ -4,6 +4,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -50,17 +51,11 @@ type Edge struct {
 
 // New returns an Edge.
 func New(cfg Config) *Edge {
-	for field, value := range map[*int]int{&cfg.Hellos: 4096, &cfg.Pending: 4096, &cfg.PendingPerAgent: 512} {
-		if *field <= 0 {
-			*field = value
-		}
-	}
-	if cfg.HelloTimeout <= 0 {
-		cfg.HelloTimeout = 5 * time.Second
-	}
-	if cfg.HandoverTimeout <= 0 {
-		cfg.HandoverTimeout = 10 * time.Second
-	}
+	cfg.Hellos = cmp.Or(cfg.Hellos, 4096)
+	cfg.Pending = cmp.Or(cfg.Pending, 4096)
+	cfg.PendingPerAgent = cmp.Or(cfg.PendingPerAgent, 512)
+	cfg.HelloTimeout = cmp.Or(cfg.HelloTimeout, 5*time.Second)
+	cfg.HandoverTimeout = cmp.Or(cfg.HandoverTimeout, 10*time.Second)
 	return &Edge{cfg: cfg, hellos: limit.NewRoom(cfg.Hellos), pending: limit.NewShares(cfg.Pending, cfg.PendingPerAgent)}
 }
 
