@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -37,13 +38,9 @@ type Fallback struct {
 }
 
 func (f Fallback) withDefaults() Fallback {
-	for field, value := range map[*time.Duration]time.Duration{
-		&f.HeadStart: 5 * time.Second, &f.Patience: 30 * time.Second, &f.Retry: 10 * time.Minute,
-	} {
-		if *field <= 0 {
-			*field = value
-		}
-	}
+	f.HeadStart = cmp.Or(f.HeadStart, 5*time.Second)
+	f.Patience = cmp.Or(f.Patience, 30*time.Second)
+	f.Retry = cmp.Or(f.Retry, 10*time.Minute)
 	return f
 }
 

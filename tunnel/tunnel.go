@@ -9,6 +9,7 @@
 package tunnel
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -148,14 +149,10 @@ func (t *Tunnel) Status() Status { return t.status.get() }
 func (t *Tunnel) Changed() <-chan struct{} { return t.status.changed() }
 
 func (b Backoff) withDefaults() Backoff {
-	if b.Initial <= 0 {
-		b.Initial = time.Second
-	}
+	b.Initial = cmp.Or(b.Initial, time.Second)
 	if b.Max < b.Initial {
 		b.Max = max(15*time.Second, b.Initial)
 	}
-	if b.Stable <= 0 {
-		b.Stable = 30 * time.Second
-	}
+	b.Stable = cmp.Or(b.Stable, 30*time.Second)
 	return b
 }

@@ -11,10 +11,11 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 )
 
 // bundleTimeout bounds the collecting of each part.
@@ -46,25 +47,17 @@ func newBundle(opts Options) *bundle {
 // WriteBundle writes what a support engineer needs into a .tar.gz that only its owner can read: the
 // report, versions, the configuration, the agent's pods and its recent log. All text goes through
 // the redactor.
-func WriteBundle(ctx context.Context, file string, opts Options, report Report) (err error) {
+func WriteBundle(ctx context.Context, file string, opts Options, report Report) error {
 	b := newBundle(opts)
 	parts, problems := b.collect(ctx, report)
 	if len(problems) > 0 {
 		parts = append(parts, part{"missing.txt", []byte(strings.Join(problems, "\n") + "\n")})
 	}
-	out, err := os.CreateTemp(filepath.Dir(file), ".bundle-*") // 0600
-	if err != nil {
+	secrets := newRedactor(b.secrets())
+	if err := atomicfile.Fill(file, func(f *os.File) error { return pack(f, parts, secrets, report.Time) }); err != nil {
 		return fmt.Errorf("--bundle: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(out.Name())
-		}
-	}()
-	if err := errors.Join(pack(out, parts, newRedactor(b.secrets()), report.Time), out.Close()); err != nil {
-		return fmt.Errorf("--bundle: %w", err)
-	}
-	return os.Rename(out.Name(), file)
+	return nil
 }
 
 func pack(w io.Writer, parts []part, secrets redactor, at time.Time) error {

@@ -10,9 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 )
 
 // Store keeps the stored parts of an Identity, for all replicas of the agent. In a cluster it is a
@@ -39,21 +39,10 @@ func (f File) String() string { return f.path() }
 // Load reads the file. One that others can read is refused: its key may be
 // known by now.
 func (f File) Load(context.Context) (map[string][]byte, string, error) {
-	info, err := os.Stat(f.path())
+	text, err := boundedfile.Secret(f.path(), 4*maxPart)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", nil
 	}
-	if err != nil {
-		return nil, "", err
-	}
-	// Windows knows no modes: there it is the directory's access list that counts.
-	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, "", fmt.Errorf("%s can be read by others, mode %04o (fix: chmod 600 %s)", f.path(), mode, f.path())
-	}
-	if info.Size() > 4*maxPart {
-		return nil, "", fmt.Errorf("%s is larger than %d bytes", f.path(), 4*maxPart)
-	}
-	text, err := os.ReadFile(f.path())
 	if err != nil {
 		return nil, "", err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
@@ -139,10 +140,10 @@ func (d Dir) Save(r Record) error {
 	if err != nil {
 		return err
 	}
-	return d.replace(d.recordFile(), 0o600, func(f *os.File) error {
-		_, err := f.Write(text)
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
-	})
+	}
+	return atomicfile.Write(d.recordFile(), text)
 }
 
 // Change reads the record, changes it and saves it.
@@ -153,25 +154,4 @@ func (d Dir) Change(change func(*Record)) error {
 	}
 	change(&r)
 	return d.Save(r)
-}
-
-// replace fills a file beside its place and moves it there.
-func (d Dir) replace(path string, mode fs.FileMode, fill func(*os.File) error) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp.Name())
-		}
-	}()
-	err = fill(tmp)
-	if err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
@@ -32,21 +33,21 @@ func (d Dir) Stage(m *release.Manifest, manifest, signature []byte, body io.Read
 	if !ok {
 		return fmt.Errorf("%s has no agent for %s/%s", m.Version, runtime.GOOS, runtime.GOARCH)
 	}
+	if err := os.MkdirAll(d.file(m.Version), 0o700); err != nil {
+		return err
+	}
 	for name, text := range map[string][]byte{release.ManifestName: manifest, release.SignatureName: signature} {
-		if err := d.replace(d.file(m.Version, name), 0o600, func(f *os.File) error {
-			_, err := f.Write(text)
-			return err
-		}); err != nil {
+		if err := atomicfile.Write(d.file(m.Version, name), text); err != nil {
 			return err
 		}
 	}
-	return d.replace(d.file(m.Version, program), 0o700, func(f *os.File) error {
+	return atomicfile.Fill(d.file(m.Version, program), func(f *os.File) error {
 		sum := sha256.New()
 		n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(body, want.Size+1))
 		if err != nil {
 			return err
 		}
-		return same(want, n, sum.Sum(nil))
+		return errors.Join(same(want, n, sum.Sum(nil)), f.Chmod(0o700))
 	})
 }
 

@@ -17,14 +17,23 @@ func Write(path string, text []byte) error {
 // Place writes the content beside path and has place move it there, for example by os.Link, which
 // refuses to replace a file.
 func Place(path string, text []byte, place func(tmp, path string) error) error {
+	return put(path, place, func(f *os.File) error {
+		_, err := f.Write(text)
+		return err
+	})
+}
+
+// Fill is like Write for content that fill writes. It may change the file's mode.
+func Fill(path string, fill func(*os.File) error) error { return put(path, os.Rename, fill) }
+
+func put(path string, place func(tmp, path string) error, fill func(*os.File) error) error {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, ".new-*") // 0600
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }()
-	_, err = tmp.Write(text)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+	if err = errors.Join(fill(tmp), tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
 	if err := place(tmp.Name(), path); err != nil {

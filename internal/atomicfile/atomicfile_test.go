@@ -48,3 +48,29 @@ func onlyFile(t *testing.T, path string) {
 	require.Len(t, entries, 1)
 	assert.Equal(t, filepath.Base(path), entries[0].Name())
 }
+
+// TestFillReplacesAFile with what it wrote whole, and with its mode.
+func TestFillReplacesAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	require.NoError(t, atomicfile.Write(path, []byte("old")))
+	failed := errors.New("no")
+	require.ErrorIs(t, atomicfile.Fill(path, func(f *os.File) error {
+		_, err := f.WriteString("half")
+		return errors.Join(err, failed)
+	}), failed)
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "old", string(got))
+
+	require.NoError(t, atomicfile.Fill(path, func(f *os.File) error {
+		_, err := f.WriteString("new")
+		return errors.Join(err, f.Chmod(0o700))
+	}))
+	got, err = os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "new", string(got))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, fs.FileMode(0o700), info.Mode().Perm())
+	onlyFile(t, path)
+}

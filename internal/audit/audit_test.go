@@ -337,3 +337,17 @@ func TestARecordThatIsAwaitedIsKept(t *testing.T) {
 	assert.Equal(t, "web-3", list.Items[len(list.Items)-1].Name, "it is there when Keep returns")
 	assert.Empty(t, verify(t, store, runnerapi.AuditHead{}).Problems)
 }
+
+func TestAHeadIsParsed(t *testing.T) {
+	hash := runnerapi.AuditHash(nil)
+	head, err := audit.ParseHead("12:" + hash)
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.AuditHead{Seq: 12, Hash: hash}, head)
+	head, err = audit.ParseHead("")
+	require.NoError(t, err)
+	assert.Zero(t, head)
+	for _, bad := range []string{"12", "12:", "12:abc", "0:" + hash, "-1:" + hash, "x:" + hash, ":" + hash, "12:" + hash + "0"} {
+		_, err = audit.ParseHead(bad)
+		require.ErrorContains(t, err, "write it as NUMBER:HASH", bad)
+	}
+}

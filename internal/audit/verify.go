@@ -2,7 +2,10 @@ package audit
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -81,4 +84,18 @@ func (r *Report) follow(b batch, isFirst, few bool) {
 	case b.first.Prev != r.Head.Hash:
 		r.add("record %d was changed, or what follows it", r.Head.Seq)
 	}
+}
+
+// ParseHead parses the flag --head, the end of a log that was noted before. Without the flag, it
+// returns the zero head.
+func ParseHead(text string) (runnerapi.AuditHead, error) {
+	if text == "" {
+		return runnerapi.AuditHead{}, nil
+	}
+	number, hash, _ := strings.Cut(text, ":")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || seq < 1 || len(hash) != 2*sha256.Size {
+		return runnerapi.AuditHead{}, fmt.Errorf("--head: %.100q is not the end of a log (fix: write it as NUMBER:HASH, the hash with %d digits)", text, 2*sha256.Size)
+	}
+	return runnerapi.AuditHead{Seq: seq, Hash: hash}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 )
 
 // Read reads a file. One of more than most bytes is an error.
@@ -13,6 +14,33 @@ func Read(file string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return within(text, file, most)
+}
+
+// Secret is like Read for a file that only its owner may be able to read.
+func Secret(file string, most int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, fmt.Errorf("%s is a directory; name the file in it", file)
+	case info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows": // Windows has no modes
+		return nil, fmt.Errorf("%s can be read by others; run `chmod 600 %s`", file, file)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, err
+	}
+	return within(text, file, most)
+}
+
+func within(text []byte, file string, most int64) ([]byte, error) {
 	if int64(len(text)) > most {
 		return nil, fmt.Errorf("%s is larger than %d bytes", file, most)
 	}

@@ -26,3 +26,23 @@ func TestALargerFileIsNotRead(t *testing.T) {
 	_, err = boundedfile.Head(file+"x", 4)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
+
+func TestASecretIsItsOwnersAlone(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, []byte("12345"), 0o600))
+	text, err := boundedfile.Secret(file, 5)
+	require.NoError(t, err)
+	assert.Equal(t, "12345", string(text))
+	_, err = boundedfile.Secret(file, 4)
+	require.EqualError(t, err, file+" is larger than 4 bytes")
+	for _, mode := range []fs.FileMode{0o640, 0o604, 0o620} {
+		require.NoError(t, os.Chmod(file, mode))
+		_, err = boundedfile.Secret(file, 5)
+		require.EqualError(t, err, file+" can be read by others; run `chmod 600 "+file+"`")
+	}
+	_, err = boundedfile.Secret(dir, 5)
+	require.ErrorContains(t, err, "is a directory")
+	_, err = boundedfile.Secret(file+"x", 5)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}

@@ -1,14 +1,10 @@
 package build
 
 import (
-	"bufio"
-	"errors"
-	"io"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -83,17 +79,6 @@ func FuzzReadLog(f *testing.F) {
 		}
 		if r, ok := step.Parse(log); ok && len(log) > 4096 {
 			t.Fatalf("%+v", r)
-		}
-		in := bufio.NewReaderSize(strings.NewReader(log), 16)
-		for {
-			line, err := readLine(in)
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			require.NoError(t, err)
-			if len(line) > 4*maxLine {
-				t.Fatal(len(line))
-			}
 		}
 	})
 }

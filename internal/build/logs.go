@@ -1,7 +1,6 @@
 package build
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
+	"github.com/pipeops/pipeops-vm-agent/internal/podlog"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -24,8 +24,6 @@ const (
 	// tailLines is how much of a log is enough to explain a failed build.
 	tailLines = 80
 	lastLines = 20
-	// maxLine bounds a line; the rest of a longer one is dropped.
-	maxLine = 16 << 10
 	// watchLimit is when a watch begins again.
 	watchLimit = 5 * time.Minute
 )
@@ -117,14 +115,7 @@ func (r *reader) pod(ctx context.Context, pod *corev1.Pod) (bool, error) {
 }
 
 func (r *reader) container(ctx context.Context, pod *corev1.Pod, name string) error {
-	o := &corev1.PodLogOptions{Container: name, Timestamps: true, Follow: r.opts.Follow}
-	if r.opts.Tail >= 0 {
-		o.TailLines = ptr.To(int64(r.opts.Tail))
-	}
-	if r.opts.Since > 0 {
-		o.SinceTime = ptr.To(metav1.NewTime(r.now.Add(-r.opts.Since)))
-	}
-	return r.c.lines(ctx, pod, o, func(l runnerapi.LogLine) error {
+	return r.c.lines(ctx, pod, podlog.Options(name, r.opts, r.now), func(l runnerapi.LogLine) error {
 		if err := r.emit(l); err != nil {
 			return &emitError{err}
 		}
@@ -151,47 +142,25 @@ func (r *reader) changed(ctx context.Context, since string) error {
 
 // lines passes on a container's log line by line; a slow reader slows it down.
 func (c *Client) lines(ctx context.Context, pod *corev1.Pod, o *corev1.PodLogOptions, emit func(runnerapi.LogLine) error) error {
-	body, err := c.core.Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
+	stream, err := podlog.Open(ctx, c.core, pod, o)
 	if apierrors.IsNotFound(err) {
 		return nil // it was deleted a moment ago
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { _ = body.Close() }()
-	in := bufio.NewReaderSize(body, 4<<10)
+	defer stream.Close()
 	for {
-		text, err := readLine(in)
+		line, err := stream.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		stamp, line, _ := strings.Cut(text, " ")
-		at, err := time.Parse(time.RFC3339Nano, stamp)
-		if err != nil {
-			line = text
-		}
-		if err := emit(runnerapi.LogLine{Time: at.UTC(), Pod: pod.Name, Line: line}); err != nil {
+		if err := emit(line); err != nil {
 			return err
 		}
-	}
-}
-
-// readLine reads up to a line's end and keeps the first maxLine bytes.
-func readLine(in *bufio.Reader) (string, error) {
-	var line strings.Builder
-	for {
-		part, err := in.ReadSlice('\n')
-		line.Write(part[:min(len(part), maxLine-line.Len())])
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case err != nil && (line.Len() == 0 || !errors.Is(err, io.EOF)):
-			return "", err
-		}
-		return strings.ToValidUTF8(strings.TrimRight(line.String(), "\r\n"), "�"), nil
 	}
 }
 

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -99,22 +100,17 @@ type Config struct {
 var domainPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
 func (c *Config) setDefaults() {
-	for field, value := range map[*string]string{
-		&c.APIListen: DefaultAPIListen, &c.TunnelListen: DefaultTunnelListen, &c.EdgeListen: DefaultEdgeListen, &c.PeerListen: DefaultPeerListen,
-		&c.AgentsDomain: datadir.DefaultAgentsDomain, &c.TrustDomain: datadir.DefaultTrustDomain, &c.Version: "dev",
-	} {
-		if *field == "" {
-			*field = value
-		}
-	}
-	for field, value := range map[*time.Duration]time.Duration{
-		&c.HeartbeatInterval: DefaultHeartbeatInterval, &c.CertificateTTL: DefaultCertificateTTL,
-		&c.OfflineGrace: 5 * time.Second, &c.StartGrace: 45 * time.Second,
-	} {
-		if *field == 0 {
-			*field = value
-		}
-	}
+	c.APIListen = cmp.Or(c.APIListen, DefaultAPIListen)
+	c.TunnelListen = cmp.Or(c.TunnelListen, DefaultTunnelListen)
+	c.EdgeListen = cmp.Or(c.EdgeListen, DefaultEdgeListen)
+	c.PeerListen = cmp.Or(c.PeerListen, DefaultPeerListen)
+	c.AgentsDomain = cmp.Or(c.AgentsDomain, datadir.DefaultAgentsDomain)
+	c.TrustDomain = cmp.Or(c.TrustDomain, datadir.DefaultTrustDomain)
+	c.Version = cmp.Or(c.Version, "dev")
+	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, DefaultHeartbeatInterval)
+	c.CertificateTTL = cmp.Or(c.CertificateTTL, DefaultCertificateTTL)
+	c.OfflineGrace = cmp.Or(c.OfflineGrace, 5*time.Second)
+	c.StartGrace = cmp.Or(c.StartGrace, 45*time.Second)
 	c.Limits.setDefaults()
 	c.Gateway.setDefaults()
 	if c.Now == nil {

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"crypto/x509"
 	"net"
 	"net/netip"
@@ -72,12 +73,8 @@ func (g *GatewayConfig) setDefaults() {
 	if g.Domain == "" {
 		return
 	}
-	if g.HTTPSListen == "" {
-		g.HTTPSListen = DefaultGatewayHTTPS
-	}
-	if g.CA == "" {
-		g.CA = DefaultGatewayCA
-	}
+	g.HTTPSListen = cmp.Or(g.HTTPSListen, DefaultGatewayHTTPS)
+	g.CA = cmp.Or(g.CA, DefaultGatewayCA)
 }
 
 func (g *GatewayConfig) validate(bad func(format string, args ...any)) {

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -37,17 +38,13 @@ type Limits struct {
 }
 
 func (l *Limits) setDefaults() {
-	for field, value := range map[*int]int{
-		&l.Connections: limit.DefaultConnections, &l.PerAddress: limit.DefaultPerPeer, &l.NewPerSecond: limit.DefaultNewPerSecond,
-		&l.Outbox.Events: outbox.DefaultEvents, &l.Outbox.PerAgent: outbox.DefaultPerAgent, &l.Refreshes: fleet.DefaultRefreshes,
-	} {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	if l.Outbox.Bytes == 0 {
-		l.Outbox.Bytes = outbox.DefaultBytes
-	}
+	l.Connections = cmp.Or(l.Connections, limit.DefaultConnections)
+	l.PerAddress = cmp.Or(l.PerAddress, limit.DefaultPerPeer)
+	l.NewPerSecond = cmp.Or(l.NewPerSecond, limit.DefaultNewPerSecond)
+	l.Outbox.Events = cmp.Or(l.Outbox.Events, outbox.DefaultEvents)
+	l.Outbox.PerAgent = cmp.Or(l.Outbox.PerAgent, outbox.DefaultPerAgent)
+	l.Refreshes = cmp.Or(l.Refreshes, fleet.DefaultRefreshes)
+	l.Outbox.Bytes = cmp.Or(l.Outbox.Bytes, outbox.DefaultBytes)
 }
 
 func (l *Limits) validate(bad func(format string, args ...any)) {

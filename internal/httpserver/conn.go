@@ -15,12 +15,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
 // conn is a connection of HTTP/1.1. While no request is with the handler, what is written is an
 // answer of net/http's own: it writes each with one call.
 type conn struct {
-	net.Conn
+	wrapconn.Conn
 	handled atomic.Bool // from the handler's begin until the answer is sent; for good when hijacked
 }
 
@@ -79,21 +80,12 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// CloseWrite makes net/http end the answer before it closes the connection, so that the client
-// receives it.
-func (c *conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
-
 // NetConn returns the connection below.
 func (c *conn) NetConn() net.Conn {
-	if secure, ok := c.Conn.(*tls.Conn); ok {
+	if secure, ok := c.Conn.NetConn().(*tls.Conn); ok {
 		return secure.NetConn()
 	}
-	return c.Conn
+	return c.Conn.NetConn()
 }
 
 // secureConn exposes its TLS state to net/http.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
 // Serve serves on a listener until it fails or the server is shut down, with TLS if the server has
@@ -92,7 +94,7 @@ func (s *server) take(raw net.Conn) {
 	}
 	next := net.Conn(secure)
 	if p := secure.ConnectionState().NegotiatedProtocol; err == nil && (p == "" || p == "http/1.1") {
-		next = secureConn{&conn{Conn: secure}, secure}
+		next = secureConn{&conn{Conn: wrapconn.Conn{Conn: secure}}, secure}
 	}
 	single := &one{conn: next}
 	if err := s.Serve(single); errors.Is(err, http.ErrServerClosed) && single.conn != nil {
@@ -138,5 +140,5 @@ func (l plainListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: raw}, nil
+	return &conn{Conn: wrapconn.Conn{Conn: raw}}, nil
 }

@@ -11,6 +11,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 )
 
 // Annotations by which an archive names what it holds: the first is the OCI
@@ -46,20 +48,8 @@ func WriteArchive(file, ref string, index v1.ImageIndex) (err error) {
 	if err := WriteLayout(dir, ref, index); err != nil {
 		return err
 	}
-	// Written beside its final place and renamed: a reader never sees half of it.
-	out, err := os.CreateTemp(filepath.Dir(file), ".image-archive-")
+	err = atomicfile.Fill(file, func(f *os.File) error { return errors.Join(tarDirectory(f, dir), f.Chmod(0o644)) })
 	if err != nil {
-		return fmt.Errorf("write image archive: %w", err)
-	}
-	defer func() {
-		if rmErr := os.Remove(out.Name()); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
-			err = errors.Join(err, rmErr)
-		}
-	}()
-	if err := errors.Join(tarDirectory(out, dir), out.Chmod(0o644), out.Close()); err != nil {
-		return fmt.Errorf("write image archive %s: %w", file, err)
-	}
-	if err := os.Rename(out.Name(), file); err != nil {
 		return fmt.Errorf("write image archive: %w", err)
 	}
 	return nil

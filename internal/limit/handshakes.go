@@ -7,8 +7,9 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
 // Turns computes a few TLS handshakes at a time, in the order of their requests. Thousands side by
@@ -59,7 +60,7 @@ func (t *Turns) Gone() uint64 { return t.gone.Load() }
 
 // TurnConn is a connection that can take a turn.
 type TurnConn struct {
-	net.Conn
+	wrapconn.Conn
 	turns *Turns
 	place *Place // in a waiting room; nil if there is none
 	since time.Time
@@ -71,7 +72,7 @@ type TurnConn struct {
 // Conn wraps a connection that has just arrived. While it waits for its turn, it keeps its place in
 // the waiting room, if it has one.
 func (t *Turns) Conn(conn net.Conn, place *Place) *TurnConn {
-	return &TurnConn{Conn: conn, turns: t, place: place, since: time.Now()}
+	return &TurnConn{Conn: wrapconn.Conn{Conn: conn}, turns: t, place: place, since: time.Now()}
 }
 
 // Take waits for the connection's turn, which ends with the next Read. It is for
@@ -148,25 +149,6 @@ func (c *TurnConn) Close() error {
 	return c.Conn.Close()
 }
 
-// NetConn returns the underlying connection.
-func (c *TurnConn) NetConn() net.Conn { return c.Conn }
-
-// CloseWrite ends one direction.
-func (c *TurnConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return c.Close()
-}
-
-// SyscallConn implements syscall.Conn, for socket options.
-func (c *TurnConn) SyscallConn() (syscall.RawConn, error) {
-	if system, ok := c.Conn.(syscall.Conn); ok {
-		return system.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
-}
-
 // TakeTurn waits for the turn of a connection of a Listener with Turns; for others it returns at
 // once.
 func TakeTurn(ctx context.Context, c net.Conn) error {
@@ -174,8 +156,6 @@ func TakeTurn(ctx context.Context, c net.Conn) error {
 		switch at := c.(type) {
 		case *TurnConn:
 			return at.Take(ctx)
-		case *conn:
-			c = at.Conn
 		case interface{ NetConn() net.Conn }:
 			c = at.NetConn()
 		default:

@@ -1,16 +1,18 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/time/rate"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
 // Config configures a Listener. Zero values select the defaults.
@@ -50,13 +52,10 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	for field, value := range map[*int]int{
-		&c.Connections: DefaultConnections, &c.PerPeer: DefaultPerPeer, &c.NewPerSecond: DefaultNewPerSecond, &c.Quiet: defaultQuiet,
-	} {
-		if *field <= 0 {
-			*field = value
-		}
-	}
+	c.Connections = cmp.Or(c.Connections, DefaultConnections)
+	c.PerPeer = cmp.Or(c.PerPeer, DefaultPerPeer)
+	c.NewPerSecond = cmp.Or(c.NewPerSecond, DefaultNewPerSecond)
+	c.Quiet = cmp.Or(c.Quiet, defaultQuiet)
 	return c
 }
 
@@ -123,14 +122,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 			l.refuse(raw, from, reason)
 			continue
 		}
-		c := &conn{Conn: raw, leave: sync.OnceFunc(func() { l.leave(from, time.Now()) })}
+		c := &conn{Conn: wrapconn.Conn{Conn: raw}, leave: sync.OnceFunc(func() { l.leave(from, time.Now()) })}
 		var place *Place
 		if l.room != nil {
 			place = l.room.Take(raw)
 			c.settled = place.Leave
 		}
 		if l.cfg.Turns != nil {
-			c.Conn = l.cfg.Turns.Conn(raw, place)
+			c.Conn.Conn = l.cfg.Turns.Conn(raw, place)
 		}
 		return c, nil
 	}
@@ -231,7 +230,7 @@ func (l *Listener) Stats() Stats {
 
 // conn is a connection that is counted until it is closed.
 type conn struct {
-	net.Conn
+	wrapconn.Conn
 	leave, settled func()
 }
 
@@ -240,22 +239,6 @@ func (c *conn) Close() error {
 	c.settle()
 	c.leave()
 	return c.Conn.Close()
-}
-
-// CloseWrite ends one direction.
-func (c *conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return c.Close()
-}
-
-// SyscallConn implements syscall.Conn, for socket options.
-func (c *conn) SyscallConn() (syscall.RawConn, error) {
-	if system, ok := c.Conn.(syscall.Conn); ok {
-		return system.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
 }
 
 func (c *conn) settle() {

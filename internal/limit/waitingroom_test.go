@@ -107,7 +107,7 @@ func TestWhoHasGoneGetsNoTurn(t *testing.T) {
 	stays := dial(t, l, "127.0.0.1")
 	second := accept(t, l)
 	require.NoError(t, gone.Close())
-	await.Until(t, "the connection has ended", func() bool { return hasEnded(first.(*conn).Conn.(*TurnConn).Conn) })
+	await.Until(t, "the connection has ended", func() bool { return hasEnded(first.(*conn).NetConn().(*TurnConn).NetConn()) })
 	_, err := stays.Write([]byte("hello"))
 	require.NoError(t, err)
 	await.Receive(t, turns.places, "a place that is taken")

@@ -3,18 +3,16 @@
 package credentials
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
-	"runtime"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
@@ -54,24 +52,10 @@ type Broker struct {
 // Load reads a credentials file. It refuses a file that other users can read.
 func Load(path string) (Credentials, error) {
 	const again = "make a new one with `pipeops-controlplane runner create NAME -o FILE`"
-	f, err := os.Open(path)
+	text, err := boundedfile.Secret(path, maxCredentials)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Credentials{}, fmt.Errorf("credentials file %s does not exist; %s", path, again)
 	}
-	if err != nil {
-		return Credentials{}, fmt.Errorf("credentials file: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return Credentials{}, fmt.Errorf("credentials file: %w", err)
-	case info.IsDir():
-		return Credentials{}, fmt.Errorf("credentials file %s is a directory; name the file in it", path)
-	case info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows": // Windows has no modes
-		return Credentials{}, fmt.Errorf("credentials file %s can be read by others; run `chmod 600 %s`", path, path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxCredentials+1))
 	if err != nil {
 		return Credentials{}, fmt.Errorf("credentials file: %w", err)
 	}
@@ -89,13 +73,8 @@ func Parse(text []byte) (Credentials, error) {
 	if len(text) > maxCredentials {
 		return c, errors.New("it is too large")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c); err != nil {
+	if err := decode.Strict(text, &c); err != nil {
 		return Credentials{}, fmt.Errorf("it is not a Runner's credentials: %w", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return Credentials{}, errors.New("it goes on after its end")
 	}
 	if err := c.validate(); err != nil {
 		return Credentials{}, err
@@ -159,16 +138,7 @@ func (c *Credentials) Write(path string) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".credentials-*") // 0600
-	if err != nil {
-		return fmt.Errorf("credentials file: %w", err)
-	}
-	_, err = tmp.Write(text)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(tmp.Name())
+	if err := atomicfile.Write(path, text); err != nil {
 		return fmt.Errorf("credentials file: %w", err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -120,27 +121,21 @@ type Stats struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	defaultTo(&l.Handshakes, 16384)
-	defaultTo(&l.HandshakeTimeout, 10*time.Second)
-	defaultTo(&l.Busy, 2048)
-	defaultTo(&l.Instances, 8)
-	defaultTo(&l.Logins, 32)
-	defaultTo(&l.Streams, 4096)
-	defaultTo(&l.Public, 2048)
-	defaultTo(&l.Calls, 32)
-	defaultTo(&l.CallsTotal, 16384)
-	defaultTo(&l.CallsDrain, 5*time.Second)
-	defaultTo(&l.Dials, 64)
-	defaultTo(&l.DialTimeout, 10*time.Second)
-	defaultTo(&l.HedgeAfter, 500*time.Millisecond)
-	defaultTo(&l.GoAway, 500*time.Millisecond)
+	l.Handshakes = cmp.Or(l.Handshakes, 16384)
+	l.HandshakeTimeout = cmp.Or(l.HandshakeTimeout, 10*time.Second)
+	l.Busy = cmp.Or(l.Busy, 2048)
+	l.Instances = cmp.Or(l.Instances, 8)
+	l.Logins = cmp.Or(l.Logins, 32)
+	l.Streams = cmp.Or(l.Streams, 4096)
+	l.Public = cmp.Or(l.Public, 2048)
+	l.Calls = cmp.Or(l.Calls, 32)
+	l.CallsTotal = cmp.Or(l.CallsTotal, 16384)
+	l.CallsDrain = cmp.Or(l.CallsDrain, 5*time.Second)
+	l.Dials = cmp.Or(l.Dials, 64)
+	l.DialTimeout = cmp.Or(l.DialTimeout, 10*time.Second)
+	l.HedgeAfter = cmp.Or(l.HedgeAfter, 500*time.Millisecond)
+	l.GoAway = cmp.Or(l.GoAway, 500*time.Millisecond)
 	return l
-}
-
-func defaultTo[T ~int | ~int64](v *T, d T) {
-	if *v <= 0 {
-		*v = d
-	}
 }
 
 // tlsConfig returns the configuration and enforces what the binding of sessions relies on: a client

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -99,7 +97,7 @@ func newAuditVerify() *cobra.Command {
 		Example: `  pipeops-agent audit verify --state-dir /var/lib/pipeops-agent
   kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent audit verify --head 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			noted, err := parseHead(head)
+			noted, err := audit.ParseHead(head)
 			if err != nil {
 				return wrong(err)
 			}
@@ -131,16 +129,4 @@ func verifyTable(w io.Writer, r audit.Report) {
 		cli.Say(w, "problem: %v", p)
 	}
 	cli.Say(w, "%d records, from %d; the last is %d:%s", r.Records, r.First, r.Head.Seq, r.Head.Hash)
-}
-
-func parseHead(text string) (runnerapi.AuditHead, error) {
-	if text == "" {
-		return runnerapi.AuditHead{}, nil
-	}
-	number, hash, _ := strings.Cut(text, ":")
-	seq, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || seq < 1 || len(hash) != 64 {
-		return runnerapi.AuditHead{}, fmt.Errorf("--head: %.100q is not the end of a log (fix: write it as NUMBER:HASH, the hash with 64 digits)", text)
-	}
-	return runnerapi.AuditHead{Seq: seq, Hash: hash}, nil
 }

@@ -3,13 +3,11 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 )
@@ -69,12 +67,12 @@ To notice records that are missing at the log's end, give a HEAD that was noted 
 		Example: "  pipeops-controlplane operator audit verify",
 		Args:    cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			noted, err := parseHead(head)
+			noted, err := audit.ParseHead(head)
 			if err != nil {
 				return cli.Usage(err)
 			}
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
-				report, err := operatorapi.VerifyOperatorAudit.Do(ctx, admin, noted)
+				report, err := operatorapi.VerifyOperatorAudit.Do(ctx, admin, operatorapi.VerifyAuditInput(noted))
 				if err != nil {
 					return err
 				}
@@ -92,18 +90,6 @@ To notice records that are missing at the log's end, give a HEAD that was noted 
 		},
 	}
 	out.Add(cmd)
-	cmd.Flags().StringVar(&head, "head", "", "HEAD that was noted before, as SEQ:HASH")
+	cmd.Flags().StringVar(&head, "head", "", "HEAD that was noted before, as NUMBER:HASH")
 	return cmd
-}
-
-func parseHead(text string) (noted operatorapi.VerifyAuditInput, err error) {
-	if text == "" {
-		return noted, nil
-	}
-	seq, hash, ok := strings.Cut(text, ":")
-	if noted.Seq, err = strconv.ParseInt(seq, 10, 64); err != nil || !ok || noted.Seq < 1 {
-		return noted, fmt.Errorf("--head: %q is not SEQ:HASH, as `operator audit list` prints it", text)
-	}
-	noted.Hash = hash
-	return noted, nil
 }

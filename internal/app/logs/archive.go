@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/podlog"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -57,7 +58,7 @@ func (a *archived) next() (podLine, error) {
 			return podLine{}, io.EOF
 		}
 		if from, living := a.from[line.Pod]; !living || line.Time.Before(from) {
-			line.Line = shown(line.Line[:min(len(line.Line), maxLogLine)], len(line.Line) > maxLogLine)
+			line.Line = podlog.Clean(line.Line)
 			return podLine{line: line}, nil
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/podlog"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -56,7 +57,7 @@ func TestTheArchiveHasWhatPodsHaveNoMore(t *testing.T) {
 	for _, err := range []error{nil, failed} {
 		archive := &written{err: err, lines: []runnerapi.LogLine{
 			at(1, "gone", "first"), at(2, "living", "rotated"), at(3, "living", "has this itself"), at(4, "gone", "last words\n"),
-			at(4, "gone", strings.Repeat("x", maxLogLine+1)),
+			at(4, "gone", strings.Repeat("x", podlog.MaxLine+1)),
 		}}
 		r := &reading{
 			Reader: &Reader{archive: archive, now: time.Now}, app: &v1alpha1.App{}, opts: runnerapi.LogOptions{Since: time.Hour, Tail: -1},
@@ -71,7 +72,7 @@ func TestTheArchiveHasWhatPodsHaveNoMore(t *testing.T) {
 			texts = append(texts, m.heads[0].line.line.Line)
 			require.NoError(t, m.advance())
 		}
-		assert.Equal(t, []string{"first", "rotated", "has this itself", "last words", strings.Repeat("x", maxLogLine) + cut, "now"}, texts)
+		assert.Equal(t, []string{"first", "rotated", "has this itself", "last words", strings.Repeat("x", podlog.MaxLine) + "… (line cut)", "now"}, texts)
 		assert.Equal(t, err, a.err, "it is for the end of the log")
 	}
 }

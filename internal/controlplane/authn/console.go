@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"time"
@@ -65,9 +64,7 @@ func (p *Authenticator) OpenConsole(ctx context.Context, o store.Operator) (id s
 
 // keepConsole stores a session or a code, and returns its secret.
 func (p *Authenticator) keepConsole(ctx context.Context, s store.ConsoleSession) (secret string, err error) {
-	var raw [32]byte
-	_, _ = rand.Read(raw[:]) // it never fails
-	secret = base64.RawURLEncoding.EncodeToString(raw[:])
+	secret = rand.Text()
 	s.Digest, s.CreatedAt = consoleDigest(secret), p.Now()
 	return secret, p.Store.Update(ctx, func(tx *store.Tx) error {
 		if err := tx.InsertConsoleSession(ctx, s); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 )
 
 // maxFile is room for some hundreds of rotations.
@@ -20,7 +21,7 @@ type inFile string
 func (f inFile) String() string { return string(f) }
 
 // Load implements Keeper.
-func (f inFile) Load() ([]byte, error) { return read(string(f)) }
+func (f inFile) Load() ([]byte, error) { return boundedfile.Secret(string(f), maxFile) }
 
 // Make implements Keeper. The file is linked into place, so that the first of several
 // processes wins.
@@ -63,19 +64,6 @@ func (c *core) Reload() (changed bool, err error) {
 		return false, err
 	}
 	return c.state.Load() != before, nil
-}
-
-func read(file string) ([]byte, error) {
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return nil, err
-	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("%s can be read by others: run `chmod 600 %s`", file, file)
-	case info.Size() > maxFile:
-		return nil, fmt.Errorf("%s is no certificate authority: it is too large", file)
-	}
-	return os.ReadFile(file)
 }
 
 // writeFile writes a file that only its owner can read and has it put into place,

@@ -242,7 +242,7 @@ func TestARootsKeyIsKeptElsewhere(t *testing.T) {
 	c := newTimed(t)
 	keys := c.export()
 	assert.True(t, c.RootAway())
-	text, err := read(c.file)
+	text, err := inFile(c.file).Load()
 	require.NoError(t, err)
 	s, err := parse(text)
 	require.NoError(t, err)

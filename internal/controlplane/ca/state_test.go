@@ -15,7 +15,7 @@ func FuzzFile(f *testing.F) {
 	c, err := Open(file, Domains{Trust: "trust", Agents: "agents"}, LogFunc(func(Record) error { return nil }), time.Now)
 	require.NoError(f, err)
 	for _, step := range []Step{Start, Sign, Finish, Start, Abort} {
-		text, err := read(file)
+		text, err := inFile(file).Load()
 		require.NoError(f, err)
 		f.Add(text)
 		_, err = c.Take(step)

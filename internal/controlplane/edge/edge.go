@@ -4,6 +4,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -49,17 +51,11 @@ type Edge struct {
 
 // New returns an Edge.
 func New(cfg Config) *Edge {
-	for field, value := range map[*int]int{&cfg.Hellos: 4096, &cfg.Pending: 4096, &cfg.PendingPerAgent: 512} {
-		if *field <= 0 {
-			*field = value
-		}
-	}
-	if cfg.HelloTimeout <= 0 {
-		cfg.HelloTimeout = 5 * time.Second
-	}
-	if cfg.HandoverTimeout <= 0 {
-		cfg.HandoverTimeout = 10 * time.Second
-	}
+	cfg.Hellos = cmp.Or(cfg.Hellos, 4096)
+	cfg.Pending = cmp.Or(cfg.Pending, 4096)
+	cfg.PendingPerAgent = cmp.Or(cfg.PendingPerAgent, 512)
+	cfg.HelloTimeout = cmp.Or(cfg.HelloTimeout, 5*time.Second)
+	cfg.HandoverTimeout = cmp.Or(cfg.HandoverTimeout, 10*time.Second)
 	return &Edge{cfg: cfg, hellos: limit.NewRoom(cfg.Hellos), pending: limit.NewShares(cfg.Pending, cfg.PendingPerAgent)}
 }
 
@@ -116,7 +112,7 @@ func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.HandoverTimeout)
 	defer cancel()
-	if err := e.cfg.Handover(ctx, agentID, &replayed{Conn: conn, head: hello}); err != nil {
+	if err := e.cfg.Handover(ctx, agentID, &replayed{Conn: wrapconn.Conn{Conn: conn}, head: hello}); err != nil {
 		alert := byte(alertInternal)
 		if errors.Is(err, server.ErrNotConnected) {
 			alert = alertUnrecognizedName

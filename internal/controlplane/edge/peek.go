@@ -6,8 +6,9 @@ import (
 	"errors"
 	"io"
 	"net"
-	"syscall"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
 // maxHello bounds a ClientHello: with large post-quantum key shares and many
@@ -55,7 +56,7 @@ func (readOnly) SetWriteDeadline(time.Time) error { return nil }
 
 // replayed is a connection of which the beginning was read already.
 type replayed struct {
-	net.Conn
+	wrapconn.Conn
 	head []byte
 }
 
@@ -66,20 +67,4 @@ func (c *replayed) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	return c.Conn.Read(p)
-}
-
-// SyscallConn gives the tunnel direct access to the socket.
-func (c *replayed) SyscallConn() (syscall.RawConn, error) {
-	if system, ok := c.Conn.(syscall.Conn); ok {
-		return system.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
-}
-
-// CloseWrite passes on the end of one direction.
-func (c *replayed) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return c.Close()
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"strings"
@@ -16,13 +17,10 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	for field, value := range map[*int]int{
-		&l.Requests: 16384, &l.RequestsPerAddress: 512, &l.RequestsPerHost: 1024, &l.RequestsPerAgent: 1536,
-	} {
-		if *field <= 0 {
-			*field = value
-		}
-	}
+	l.Requests = cmp.Or(l.Requests, 16384)
+	l.RequestsPerAddress = cmp.Or(l.RequestsPerAddress, 512)
+	l.RequestsPerHost = cmp.Or(l.RequestsPerHost, 1024)
+	l.RequestsPerAgent = cmp.Or(l.RequestsPerAgent, 1536)
 	return l
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
 const (
@@ -133,7 +134,7 @@ func readProxyHeader(conn net.Conn, within time.Duration) (net.Conn, error) {
 	if _, err := proxied.Read(nil); err != nil {
 		return nil, err
 	}
-	return &proxiedConn{proxied, conn}, nil
+	return &proxiedConn{proxied, wrapconn.Conn{Conn: conn}}, nil
 }
 
 func validProxyHeader(h *proxyproto.Header) error {
@@ -143,24 +144,14 @@ func validProxyHeader(h *proxyproto.Header) error {
 	return fmt.Errorf("the PROXY header is about %s, not TCP", h.SourceAddr.Network())
 }
 
-// proxiedConn has the abilities of the connection below that its listeners use.
+// proxiedConn is without SyscallConn: what the socket has to read is not all that there is.
 type proxiedConn struct {
 	*proxyproto.Conn
-	below net.Conn
+	below wrapconn.Conn
 }
 
 // CloseWrite ends what is sent.
-func (c *proxiedConn) CloseWrite() error {
-	if half, ok := c.below.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return c.Close()
-}
+func (c *proxiedConn) CloseWrite() error { return c.below.CloseWrite() }
 
-// SetLinger is for refusing a connection by a reset.
-func (c *proxiedConn) SetLinger(seconds int) error {
-	if tcp, ok := c.below.(interface{ SetLinger(int) error }); ok {
-		return tcp.SetLinger(seconds)
-	}
-	return nil
-}
+// SetLinger serves to refuse a connection by a reset.
+func (c *proxiedConn) SetLinger(seconds int) error { return c.below.SetLinger(seconds) }

@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/direct"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
 const (
@@ -158,11 +159,11 @@ func (m moving) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &movingConn{conn, m.within}, nil
+	return &movingConn{wrapconn.Conn{Conn: conn}, m.within}, nil
 }
 
 type movingConn struct {
-	net.Conn
+	wrapconn.Conn
 	within time.Duration
 }
 
@@ -172,15 +173,4 @@ func (c *movingConn) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return c.Conn.Write(p)
-}
-
-// NetConn returns the connection below.
-func (c *movingConn) NetConn() net.Conn { return c.Conn }
-
-// CloseWrite ends what is sent.
-func (c *movingConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return c.Close()
 }

@@ -1,6 +1,7 @@
 package openid
 
 import (
+	"crypto/rand"
 	"fmt"
 	"testing"
 
@@ -70,7 +71,7 @@ func TestSessionsEndWithTheSettings(t *testing.T) {
 
 // TestALoginFollowsFromItsSecret, and shows nothing of it.
 func TestALoginFollowsFromItsSecret(t *testing.T) {
-	a, b := newSecret(), newSecret()
+	a, b := rand.Text(), rand.Text()
 	assert.Equal(t, loginOf(a), loginOf(a))
 	assert.NotEqual(t, loginOf(a), loginOf(b))
 	l := loginOf(a)

@@ -2,7 +2,6 @@ package openid
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -11,12 +10,6 @@ import (
 // login is a sign-in that has begun. Everything of it follows from a secret that the browser keeps,
 // so the control plane keeps nothing, and any of several control planes ends it.
 type login struct{ state, nonce, verifier string }
-
-func newSecret() string {
-	var raw [32]byte
-	_, _ = rand.Read(raw[:]) // it never fails
-	return base64.RawURLEncoding.EncodeToString(raw[:])
-}
 
 func loginOf(secret string) login {
 	derive := func(what string) string {

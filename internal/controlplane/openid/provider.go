@@ -5,6 +5,7 @@ package openid
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -85,7 +86,7 @@ func (p *Provider) Begin(ctx context.Context) (address, secret string, err error
 	if err != nil {
 		return "", "", err
 	}
-	secret = newSecret()
+	secret = rand.Text()
 	l := loginOf(secret)
 	return found.oauth.AuthCodeURL(l.state, oidc.Nonce(l.nonce), oauth2.S256ChallengeOption(l.verifier)), secret, nil
 }

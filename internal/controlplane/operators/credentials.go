@@ -1,17 +1,17 @@
 package operators
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
@@ -31,21 +31,10 @@ type Credentials struct {
 
 // LoadCredentials reads a credentials file, which only its owner may be able to read.
 func LoadCredentials(path string) (Credentials, error) {
-	f, err := os.Open(path)
-	if err != nil {
+	text, err := boundedfile.Secret(path, maxCredentials)
+	if errors.Is(err, fs.ErrNotExist) {
 		return Credentials{}, fmt.Errorf("operator's credentials: %w; name the file that `pipeops-controlplane operator create NAME -o FILE` wrote", err)
 	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return Credentials{}, fmt.Errorf("operator's credentials: %w", err)
-	case !info.Mode().IsRegular():
-		return Credentials{}, fmt.Errorf("operator's credentials: %s is not a regular file", path)
-	case info.Mode().Perm()&0o077 != 0:
-		return Credentials{}, fmt.Errorf("operator's credentials: %s can be read by others; run `chmod 600 %s`", path, path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxCredentials+1))
 	if err != nil {
 		return Credentials{}, fmt.Errorf("operator's credentials: %w", err)
 	}
@@ -63,13 +52,8 @@ func ParseCredentials(text []byte) (Credentials, error) {
 	if len(text) > maxCredentials {
 		return c, errors.New("it is too large")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c); err != nil {
+	if err := decode.Strict(text, &c); err != nil {
 		return Credentials{}, fmt.Errorf("it is not an operator's credentials: %w", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return Credentials{}, errors.New("it goes on after its end")
 	}
 	for _, field := range [][2]string{{"operator", c.Operator}, {"controlPlane", c.ControlPlane}, {"trustDomain", c.TrustDomain}} {
 		if field[1] == "" {

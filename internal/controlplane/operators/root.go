@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 )
 
 // maxRootFile bounds a file with root CAs' keys: there are two at most.
@@ -92,16 +93,7 @@ func (a *Authority) ImportRoot(ctx context.Context, file string) (status CAStatu
 }
 
 func readRootFile(file string) ([]byte, error) {
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("root CA's key: %w", err)
-	case !info.Mode().IsRegular() || info.Size() > maxRootFile:
-		return nil, fmt.Errorf("%s is no file of `pipeops-controlplane ca root export`", file)
-	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("%s can be read by others: run `chmod 600 %s`", file, file)
-	}
-	text, err := os.ReadFile(file)
+	text, err := boundedfile.Secret(file, maxRootFile)
 	if err != nil {
 		return nil, fmt.Errorf("root CA's key: %w", err)
 	}

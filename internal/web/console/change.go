@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"maps"
 	"net/http"
 	"net/url"
@@ -131,7 +132,7 @@ func (p *changePages) ask(change change) web.Handler {
 // showQuestion renders a question. A form that is sent twice is carried out once.
 func (p *changePages) showQuestion(w http.ResponseWriter, r *http.Request, status int, change change, title string, q web.Question) {
 	q.Action, q.With = r.URL.RequestURI(), cmp.Or(q.With, program)
-	q.Hidden = append(q.Hidden, web.Hidden{Name: "key", Value: web.Secret()})
+	q.Hidden = append(q.Hidden, web.Hidden{Name: "key", Value: rand.Text()})
 	of := page(r, title, change.page, "")
 	of.Data = q
 	p.pages.Render(w, r, status, "confirm", of)

@@ -1,6 +1,9 @@
 package transport
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Limits bounds what Runners can use of an agent. Behind the tunnel a peer is identified by its
 // certificate, so a Runner is one peer from all of its addresses. Zero values select the defaults,
@@ -26,17 +29,15 @@ type Limits struct {
 
 // WithDefaults returns the limits with the defaults where they are zero.
 func (l Limits) WithDefaults() Limits {
-	for field, value := range map[*int]int{
-		&l.Connections: 1024, &l.ConnectionsPerRunner: 512, &l.Handshakes: 256,
-		&l.Calls: 2048, &l.CallsPerRunner: 1024, &l.Bodies: 16, &l.BodiesPerRunner: 8,
-		&l.Streams: 256, &l.StreamsPerRunner: 128,
-	} {
-		if *field <= 0 {
-			*field = value
-		}
-	}
-	if l.Stall <= 0 {
-		l.Stall = time.Minute
-	}
+	l.Connections = cmp.Or(l.Connections, 1024)
+	l.ConnectionsPerRunner = cmp.Or(l.ConnectionsPerRunner, 512)
+	l.Handshakes = cmp.Or(l.Handshakes, 256)
+	l.Calls = cmp.Or(l.Calls, 2048)
+	l.CallsPerRunner = cmp.Or(l.CallsPerRunner, 1024)
+	l.Bodies = cmp.Or(l.Bodies, 16)
+	l.BodiesPerRunner = cmp.Or(l.BodiesPerRunner, 8)
+	l.Streams = cmp.Or(l.Streams, 256)
+	l.StreamsPerRunner = cmp.Or(l.StreamsPerRunner, 128)
+	l.Stall = cmp.Or(l.Stall, time.Minute)
 	return l
 }

@@ -7,6 +7,7 @@
 package direct
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -51,13 +52,11 @@ type Timing struct {
 func DefaultTiming() Timing { return Timing{}.withDefaults() }
 
 func (t Timing) withDefaults() Timing {
-	for field, value := range map[*time.Duration]time.Duration{
-		&t.Check: time.Second, &t.Idle: 30 * time.Second, &t.Connect: 2 * time.Second, &t.Prove: 5 * time.Minute, &t.Again: 5 * time.Second,
-	} {
-		if *field <= 0 {
-			*field = value
-		}
-	}
+	t.Check = cmp.Or(t.Check, time.Second)
+	t.Idle = cmp.Or(t.Idle, 30*time.Second)
+	t.Connect = cmp.Or(t.Connect, 2*time.Second)
+	t.Prove = cmp.Or(t.Prove, 5*time.Minute)
+	t.Again = cmp.Or(t.Again, 5*time.Second)
 	return t
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -137,26 +138,13 @@ func makeRoot(now time.Time) ([]byte, error) {
 }
 
 func parseRoot(text []byte) (*rootCA, error) {
-	damaged := errors.New("the gateway's CA in the database is damaged")
-	first, rest := pem.Decode(text)
-	if first == nil {
-		return nil, damaged
-	}
-	second, _ := pem.Decode(rest)
-	if second == nil {
-		return nil, damaged
-	}
-	cert, err := x509.ParseCertificate(first.Bytes)
+	pair, err := tls.X509KeyPair(text, text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", damaged, err)
+		return nil, fmt.Errorf("the gateway's CA in the database is damaged: %w", err)
 	}
-	key, err := x509.ParsePKCS8PrivateKey(second.Bytes)
-	if err != nil {
-		return nil, damaged
-	}
-	secret, ok := key.(*ecdsa.PrivateKey)
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, damaged
+		return nil, errors.New("the gateway's CA in the database is damaged: its key is not ECDSA")
 	}
-	return &rootCA{cert, secret}, nil
+	return &rootCA{pair.Leaf, key}, nil
 }
