@@ -34,10 +34,6 @@ func Sources() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// GrantedForSources returns the rights that an agent needs beside its own to follow Git
-// repositories.
-func GrantedForSources() (Grants, error) { return grantsIn(sourcesPart) }
-
 // sourcesTemplate is the same in the chart. An agent that is limited to some namespaces has the
 // rights only in those.
 func sourcesTemplate() (string, error) {

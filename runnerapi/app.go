@@ -1,6 +1,9 @@
 package runnerapi
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // App is one application as the Runner sees it: what was asked for and what is
 // there. In the cluster it is the custom resource apps.pipeops.io.
@@ -133,10 +136,7 @@ type Port struct {
 
 // ServicePort returns the port of the Service: the container's unless set.
 func (p Port) ServicePort() int32 {
-	if p.Service != 0 {
-		return p.Service
-	}
-	return p.Port
+	return cmp.Or(p.Service, p.Port)
 }
 
 // EnvVar is an environment variable: a value, or a key of a Secret or

@@ -1,6 +1,7 @@
 package runnerapi
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/url"
@@ -70,9 +71,7 @@ func parseSCP(text string) (GitURL, error) {
 		return GitURL{}, errors.New("is no address of a repository; give https://HOST/PATH, ssh://git@HOST/PATH or git@HOST:PATH")
 	}
 	g := GitURL{SSH: true, User: m[1], Host: strings.ToLower(m[2]), Path: m[3]}
-	if g.User == "" {
-		g.User = "git"
-	}
+	g.User = cmp.Or(g.User, "git")
 	return g.checked()
 }
 

@@ -1,6 +1,7 @@
 package runnerapi
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,10 +22,7 @@ func SpecRules() []Rule {
 }
 
 func (s AppSpec) is(types ...AppType) bool {
-	t := s.Type
-	if t == "" {
-		t = TypeDeployment
-	}
+	t := cmp.Or(s.Type, TypeDeployment)
 	return slices.Contains(types, t)
 }
 
@@ -294,10 +292,7 @@ var podRules = []Rule{
 func (p Port) tcp() bool { return p.Protocol == "" || p.Protocol == "TCP" }
 
 func (h IngressHost) prefix() string {
-	if h.Path == "" {
-		return "/"
-	}
-	return h.Path
+	return cmp.Or(h.Path, "/")
 }
 
 func every[T any](all []T, holds func(T) bool) bool {

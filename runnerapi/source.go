@@ -1,6 +1,7 @@
 package runnerapi
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -258,8 +259,5 @@ func (s SourceSpec) Every() (time.Duration, error) {
 
 // AppName returns the name of the App that a source of type app brings.
 func (s Source) AppName() string {
-	if s.Spec.App != "" {
-		return s.Spec.App
-	}
-	return s.Name
+	return cmp.Or(s.Spec.App, s.Name)
 }

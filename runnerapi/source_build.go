@@ -1,6 +1,7 @@
 package runnerapi
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -51,10 +52,7 @@ func (s Source) BuildKey() Key {
 // BuildSpec returns what to build of a commit.
 func (s SourceSpec) BuildSpec(commit, run string) BuildSpec {
 	b := s.Build
-	credentials := b.GitCredentials
-	if credentials == "" {
-		credentials = s.Credentials
-	}
+	credentials := cmp.Or(b.GitCredentials, s.Credentials)
 	return BuildSpec{
 		Git:           BuildGit{URL: s.URL, Ref: GitRef{Commit: commit}, Path: b.Context, Credentials: credentials},
 		BuildTemplate: b.BuildTemplate, Run: run,

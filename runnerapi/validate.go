@@ -87,9 +87,7 @@ func (s AppSpec) claims() map[string]VolumeClaim {
 	for _, volume := range s.Volumes {
 		if c := volume.Claim; c != nil {
 			claim := *c
-			if claim.AccessMode == "" {
-				claim.AccessMode = "ReadWriteOnce"
-			}
+			claim.AccessMode = cmp.Or(claim.AccessMode, "ReadWriteOnce")
 			out[volume.Name] = claim
 		}
 	}
@@ -165,10 +163,7 @@ func (v *validation) ports(ports []Port) {
 			v.add(at+".name", "%q is the name of another port", p.Name)
 		}
 		names[p.Name] = true
-		protocol := p.Protocol
-		if protocol == "" {
-			protocol = "TCP"
-		}
+		protocol := cmp.Or(p.Protocol, "TCP")
 		v.unique(container, fmt.Sprintf("%s/%d", protocol, p.Port), at+".port", "port")
 		v.unique(service, fmt.Sprintf("%s/%d", protocol, p.ServicePort()), at+".service", "port of the Service")
 	}

@@ -9,6 +9,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
+// stable is how long a connection must have lived for the waits to start over.
+const stable = 30 * time.Second
+
 // Run keeps the tunnel up until ctx ends, then closes it in an orderly way, joins its
 // goroutines and returns nil. It returns early, with an *Error whose Final is true, only
 // if the server refuses this agent for good. It may be called again afterwards, but not
@@ -23,7 +26,7 @@ func (t *Tunnel) Run(ctx context.Context) error {
 			t.status.set(Refused, err)
 			return err
 		}
-		if t.Status().Phase == Connected && time.Since(started) >= t.cfg.Backoff.Stable {
+		if t.Status().Phase == Connected && time.Since(started) >= stable {
 			waits.Reset()
 		}
 		if errors.Is(err, errBetterTransport) && ctx.Err() == nil {

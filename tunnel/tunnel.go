@@ -81,8 +81,6 @@ type Backoff struct {
 	Initial time.Duration
 	// Max is the mean wait after many failures (15 s).
 	Max time.Duration
-	// Stable is how long a connection must have lived for the waits to start over (30 s).
-	Stable time.Duration
 }
 
 // Tunnel keeps one agent connected to one control plane.
@@ -113,9 +111,7 @@ func New(cfg Config) (*Tunnel, error) {
 	case cfg.TLS == nil:
 		return nil, errors.New("tunnel: no TLS source; the tunnel only runs over mutual TLS")
 	}
-	if cfg.ServerName == "" {
-		cfg.ServerName = host
-	}
+	cfg.ServerName = cmp.Or(cfg.ServerName, host)
 	if cfg.Cluster == nil {
 		cfg.Cluster = func() string { return "" }
 	}
@@ -153,6 +149,5 @@ func (b Backoff) withDefaults() Backoff {
 	if b.Max < b.Initial {
 		b.Max = max(15*time.Second, b.Initial)
 	}
-	b.Stable = cmp.Or(b.Stable, 30*time.Second)
 	return b
 }

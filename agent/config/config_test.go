@@ -3,6 +3,7 @@ package config_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,12 +36,8 @@ var sound = map[string]string{"PIPEOPS_CONTROL_PLANE_URL": "https://cp.example.c
 
 func with(more map[string]string) map[string]string {
 	all := map[string]string{}
-	for k, v := range sound {
-		all[k] = v
-	}
-	for k, v := range more {
-		all[k] = v
-	}
+	maps.Copy(all, sound)
+	maps.Copy(all, more)
 	return all
 }
 

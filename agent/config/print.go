@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/netip"
@@ -46,10 +47,7 @@ func (c Config) shown(s setting) string {
 	if s.secret && value != "" {
 		return masked
 	}
-	if value == "" {
-		return "-"
-	}
-	return value
+	return cmp.Or(value, "-")
 }
 
 // String keeps the secrets out of anything that prints a Config.

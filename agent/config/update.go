@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -24,10 +25,7 @@ func (c Config) Windows() (updatewindow.Windows, error) { return updatewindow.Pa
 // ReleaseTrust returns the signatures that a release needs: as many as the cluster owner asks for,
 // of the cluster owner's keys, or otherwise of those that the program was built with.
 func (c Config) ReleaseTrust(builtWith string) (release.Trust, error) {
-	text := strings.Join(c.UpdateKeys, ",")
-	if text == "" {
-		text = builtWith
-	}
+	text := cmp.Or(strings.Join(c.UpdateKeys, ","), builtWith)
 	keys, err := release.ParseKeys(text)
 	switch {
 	case err != nil:

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -74,10 +75,7 @@ func dial(ctx context.Context, address string) error {
 
 // addressOf returns host:port of a URL.
 func addressOf(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "socks5": "1080"}[u.Scheme]
-	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "socks5": "1080"}[u.Scheme])
 	if port == "" {
 		port = "443"
 	}

@@ -51,7 +51,7 @@ func leftOfLimit(root string) uint64 {
 	if err != nil {
 		return left
 	}
-	for _, line := range strings.Split(string(own), "\n") {
+	for line := range strings.SplitSeq(string(own), "\n") {
 		dir, unified := strings.CutPrefix(line, "0::")
 		if !unified {
 			continue

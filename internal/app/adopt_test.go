@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
@@ -173,7 +172,7 @@ func TestWhatIsNotAdopted(t *testing.T) {
 		says   string
 	}{
 		"controlled": {func(o client.Object) {
-			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Shop", Name: "big", UID: "1", Controller: ptr.To(true)}})
+			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Shop", Name: "big", UID: "1", Controller: new(true)}})
 		}, "belongs to Shop big"},
 		"helm": {noted("meta.helm.sh/release-name", "guide"), "belongs to Helm release guide"},
 		"set":  {noted("pipeops.io/set", ns+"/extras"), "belongs to set " + ns + "/extras"},

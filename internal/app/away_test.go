@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
@@ -32,7 +31,7 @@ func TestAfterALongAbsenceTheLastWordsArrive(t *testing.T) {
 	deploy(t, e, busy, web())
 	const rounds = 6
 	for n := range rounds {
-		_, err := e.Scale(t.Context(), busy, runnerapi.Scale{Replicas: ptr.To(int32(n + 2))}, byTest)
+		_, err := e.Scale(t.Context(), busy, runnerapi.Scale{Replicas: new(int32(n + 2))}, byTest)
 		require.NoError(t, err)
 		eventually(t, "the deployment follows", func() bool {
 			d := &appsv1.Deployment{}

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
@@ -95,7 +94,7 @@ func TestADeletedAppStaysUntilItsPodsAreGone(t *testing.T) {
 			k := key(ownNamespace(t, env), name)
 			e, _ := start(t, env, k.Namespace, nil)
 			spec := runnerapi.AppSpec{
-				Image: helloImage(t, env), Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080), GraceSeconds: ptr.To(max(test.grace, 1)),
+				Image: helloImage(t, env), Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080), GraceSeconds: new(max(test.grace, 1)),
 			}
 			if test.grace > 0 {
 				spec.Args = []string{"-ignore-term"}

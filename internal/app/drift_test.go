@@ -58,7 +58,7 @@ func TestDriftIsCounted(t *testing.T) {
 	settle(deploy(t, e, k, spec))
 	spec.Disruption = &runnerapi.Disruption{MaxUnavailable: "1"}
 	settle(deploy(t, e, k, spec))
-	a, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](2)}, byTest)
+	a, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(int32(2))}, byTest)
 	require.NoError(t, err)
 	settle(a)
 	a, err = e.Restart(t.Context(), k, byTest)

@@ -119,15 +119,15 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{cfg: cfg, log: cfg.Log, now: time.Now}
 	rc := kubeclient.Config(cfg.RESTConfig)
 	mapper := store.NewMapper()
-	logger := zerologr.New(ptr.To(cfg.Log.Level(zerolog.WarnLevel)))
+	logger := zerologr.New(new(cfg.Log.Level(zerolog.WarnLevel)))
 	e.mgr, err = manager.New(rc, manager.Options{
 		Scheme: scheme, Logger: logger,
 		MapperProvider:          func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 		Cache:                   store.CacheOptions(cfg.Namespaces),
 		Client:                  store.ClientOptions(),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
-		GracefulShutdownTimeout: ptr.To(stopTimeout),
-		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
+		GracefulShutdownTimeout: new(stopTimeout),
+		Controller:              config.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the App engine: %w", err)

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
@@ -137,9 +136,9 @@ func TestDriftIsPutBack(t *testing.T) {
 	d := &appsv1.Deployment{}
 	eventually(t, "the deployment is there", func() bool { return exists(t, env, k, d) })
 
-	d.Spec.Replicas = ptr.To[int32](7)
+	d.Spec.Replicas = new(int32(7))
 	d.Spec.Template.Spec.Containers[0].Image = "example.com/evil:1"
-	d.Spec.Template.Spec.SecurityContext.RunAsNonRoot = ptr.To(false)
+	d.Spec.Template.Spec.SecurityContext.RunAsNonRoot = new(false)
 	d.Annotations["owner"] = "somebody"
 	require.NoError(t, env.Client.Update(t.Context(), d))
 	eventually(t, "the deployment is as it was", func() bool {
@@ -231,7 +230,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, code(err), "and nothing waits for a change that never comes")
 
 	deploy(t, e, k, web())
-	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](9)}, dry)
+	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(int32(9))}, dry)
 	require.NoError(t, err)
 	_, err = e.Restart(t.Context(), k, dry)
 	require.NoError(t, err)
@@ -248,7 +247,7 @@ func TestReadsNeverGoBehindWrites(t *testing.T) {
 	k := key(ns, "fresh")
 	deploy(t, e, k, web())
 	for n := int32(2); n < 30; n++ {
-		wrote, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To(n)}, byTest)
+		wrote, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(n)}, byTest)
 		require.NoError(t, err)
 		read, err := e.Get(t.Context(), k)
 		require.NoError(t, err)
@@ -274,7 +273,7 @@ func TestReadsNeverGoBehindWritesBesideOthers(t *testing.T) {
 	for range 4 {
 		busy.Go(func() {
 			for n := int32(1); ctx.Err() == nil; n = n%30 + 1 {
-				_, _ = e.Scale(ctx, key(other, "busy"), runnerapi.Scale{Replicas: ptr.To(n)}, byTest)
+				_, _ = e.Scale(ctx, key(other, "busy"), runnerapi.Scale{Replicas: new(n)}, byTest)
 			}
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -21,7 +20,7 @@ func TestAFormerLeaderUndoesNothing(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "web")
 	e, _ := start(t, env, k.Namespace, nil)
-	spec := runnerapi.AppSpec{Image: "example.com/web:1", Replicas: ptr.To[int32](2)}
+	spec := runnerapi.AppSpec{Image: "example.com/web:1", Replicas: new(int32(2))}
 	followed := func(generation int64) (*v1alpha1.App, *appsv1.Deployment) {
 		t.Helper()
 		eventually(t, "the Deployment follows", func() bool {

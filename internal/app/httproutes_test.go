@@ -27,7 +27,7 @@ func gatewayAPI(t *testing.T) (crds []*unstructured.Unstructured) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/gatewayapi.yaml")
 	require.NoError(t, err)
-	for _, document := range strings.Split(string(text), "\n---\n") {
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		crd := &unstructured.Unstructured{}
 		require.NoError(t, yaml.Unmarshal([]byte(document), &crd.Object))
 		if crd.Object != nil {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
@@ -72,7 +71,7 @@ func TestWhatStandsBesideComesAndGoes(t *testing.T) {
 	eventually(t, "drift is put back", func() bool { return get(t, env, k, &networkingv1.Ingress{}).Spec.Rules[0].Host == "a.example.com" })
 
 	less := full()
-	less.Ingress, less.Autoscaling, less.Disruption, less.Ports, less.Replicas = nil, nil, nil, nil, ptr.To[int32](1)
+	less.Ingress, less.Autoscaling, less.Disruption, less.Ports, less.Replicas = nil, nil, nil, nil, new(int32(1))
 	deploy(t, e, k, less)
 	for _, o := range besides {
 		eventually(t, "it is gone", func() bool { return !exists(t, env, k, o) })
@@ -91,25 +90,25 @@ func TestADeployKeepsWhatItDoesNotName(t *testing.T) {
 		return deploy(t, e, k, spec).Spec
 	}
 	assert.Nil(t, put(image("1")).Replicas, "a new App has none to keep")
-	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](5)}, byTest)
+	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(int32(5))}, byTest)
 	require.NoError(t, err)
 	_, err = e.Pause(t.Context(), k, byTest)
 	require.NoError(t, err)
 	kept := put(image("2"))
-	assert.Equal(t, ptr.To[int32](5), kept.Replicas)
+	assert.Equal(t, new(int32(5)), kept.Replicas)
 	assert.True(t, kept.IsPaused())
 	named := image("3")
-	named.Replicas = ptr.To[int32](2)
+	named.Replicas = new(int32(2))
 	kept = put(named)
-	assert.Equal(t, ptr.To[int32](2), kept.Replicas)
+	assert.Equal(t, new(int32(2)), kept.Replicas)
 	assert.True(t, kept.IsPaused(), "the pause is not named")
 	resumed := image("3")
-	resumed.Paused = ptr.To(false)
+	resumed.Paused = new(false)
 	kept = put(resumed)
-	assert.Equal(t, ptr.To[int32](2), kept.Replicas)
+	assert.Equal(t, new(int32(2)), kept.Replicas)
 	assert.Nil(t, kept.Paused)
 	assert.Equal(t, get(t, env, k, &v1alpha1.App{}).Generation, deploy(t, e, k, resumed).Generation, "the same again is no change")
-	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Min: ptr.To[int32](2), Max: ptr.To[int32](4)}, byTest)
+	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Min: new(int32(2)), Max: new(int32(4))}, byTest)
 	require.NoError(t, err)
 	kept = put(image("4"))
 	require.NotNil(t, kept.Autoscaling)
@@ -124,7 +123,7 @@ func TestADeployKeepsWhatItDoesNotName(t *testing.T) {
 	assert.Equal(t, runnerapi.CodePolicyDenied, code(err))
 	assert.EqualValues(t, 4, asked.Autoscaling.Max, "the policy is asked about what stays")
 	fixed := image("5")
-	fixed.Replicas = ptr.To[int32](1)
+	fixed.Replicas = new(int32(1))
 	assert.Nil(t, put(fixed).Autoscaling, "a number of pods turns autoscaling off")
 }
 
@@ -178,7 +177,7 @@ func TestTheAutoscalersNumberStays(t *testing.T) {
 	})
 	assert.EqualValues(t, 4, replicas(), "a deploy leaves the autoscaler's number alone")
 
-	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Max: ptr.To[int32](3), CPUPercent: ptr.To[int32](60)}, byTest)
+	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Max: new(int32(3)), CPUPercent: new(int32(60))}, byTest)
 	require.NoError(t, err)
 	eventually(t, "within the new bounds", func() bool { return replicas() == 3 })
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
@@ -188,16 +187,16 @@ func TestTheAutoscalersNumberStays(t *testing.T) {
 	})
 	assert.EqualValues(t, 2, *hpa.Spec.MinReplicas)
 
-	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Min: ptr.To[int32](4)}, byTest)
+	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Min: new(int32(4))}, byTest)
 	assert.Equal(t, runnerapi.CodeInvalid, code(err), "the cluster holds the bounds against each other")
 	_, err = e.Scale(t.Context(), k, runnerapi.Scale{}, byTest)
 	assert.Equal(t, runnerapi.CodeInvalid, code(err))
 
-	a, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](1)}, byTest)
+	a, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(int32(1))}, byTest)
 	require.NoError(t, err)
 	assert.Nil(t, a.Spec.Autoscaling)
 	eventually(t, "a fixed number", func() bool { return replicas() == 1 && !exists(t, env, k, hpa) })
-	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Max: ptr.To[int32](3)}, byTest)
+	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Max: new(int32(3))}, byTest)
 	assert.Equal(t, runnerapi.CodeInvalid, code(err), "no bounds yet: both are needed")
 
 	out, err := env.Cluster.Kubectl(t.Context(), "-n", k.Namespace, "scale", "apps.pipeops.io/"+k.Name, "--replicas=2")
@@ -246,7 +245,7 @@ func TestWhatCannotChangeIsRefused(t *testing.T) {
 	} {
 		k := key(k.Namespace, strings.ToLower(string(fixed.Type)))
 		deploy(t, e, k, fixed)
-		_, err = e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](2)}, byTest)
+		_, err = e.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(int32(2))}, byTest)
 		assert.Equal(t, runnerapi.CodeInvalid, code(err))
 		assert.ErrorContains(t, err, "which has no number of pods to set")
 	}
@@ -289,7 +288,7 @@ func TestJobRunsOnceForEachSpec(t *testing.T) {
 	k := key(ns, "migrate")
 	spec := runnerapi.AppSpec{
 		Image: image, Type: runnerapi.TypeJob, Args: []string{"-crash-after=500ms", "-exit-code=0"},
-		Job: &runnerapi.JobOptions{TTLSeconds: ptr.To[int32](0)},
+		Job: &runnerapi.JobOptions{TTLSeconds: new(int32(0))},
 	}
 	deploy(t, e, k, spec)
 	a := settled(t, e, k, 1)
@@ -309,7 +308,7 @@ func TestJobRunsOnceForEachSpec(t *testing.T) {
 	assert.Len(t, a.Status.Runs, 1, "the outcome stays")
 	assert.False(t, exists(t, env, k, &batchv1.Job{}), "it does not run again")
 
-	spec.Args, spec.Job = []string{"-crash-after=50ms", "-exit-code=7"}, &runnerapi.JobOptions{Retries: ptr.To[int32](0)}
+	spec.Args, spec.Job = []string{"-crash-after=50ms", "-exit-code=7"}, &runnerapi.JobOptions{Retries: new(int32(0))}
 	failing := deploy(t, e, k, spec)
 	a = settled(t, e, k, failing.Generation)
 	assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
@@ -326,7 +325,7 @@ func TestJobRunsOnceForEachSpec(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseJobFailed, a.Status.Diagnosis.Cause)
 	assert.NotEqual(t, first, get(t, env, k, &batchv1.Job{}).UID, "a restart runs it again")
 
-	spec.Args, spec.Job = nil, &runnerapi.JobOptions{DeadlineSeconds: ptr.To[int64](2)}
+	spec.Args, spec.Job = nil, &runnerapi.JobOptions{DeadlineSeconds: new(int64(2))}
 	late := deploy(t, e, k, spec)
 	a = settled(t, e, k, late.Generation)
 	assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
@@ -347,7 +346,7 @@ func TestCronJob(t *testing.T) {
 	k := key(ns, "nightly")
 	spec := runnerapi.AppSpec{
 		Image: helloImage(t, env), Type: runnerapi.TypeCronJob, Args: []string{"-crash-after=50ms", "-exit-code=0"},
-		Schedule: &runnerapi.Schedule{Cron: "0 0 1 1 *"}, Job: &runnerapi.JobOptions{Retries: ptr.To[int32](0)},
+		Schedule: &runnerapi.Schedule{Cron: "0 0 1 1 *"}, Job: &runnerapi.JobOptions{Retries: new(int32(0))},
 	}
 	deploy(t, e, k, spec)
 	a := settled(t, e, k, 1)
@@ -449,7 +448,7 @@ func volume(t *testing.T, env *kubetest.Env, name, class string) {
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{
-				Path: t.TempDir(), Type: ptr.To(corev1.HostPathDirectoryOrCreate),
+				Path: t.TempDir(), Type: new(corev1.HostPathDirectoryOrCreate),
 			}},
 		},
 	}
@@ -465,7 +464,7 @@ func TestStatefulSet(t *testing.T) {
 	e, _ := start(t, env, ns, nil)
 	k := key(ns, "db")
 	spec := runnerapi.AppSpec{
-		Image: helloImage(t, env), Type: runnerapi.TypeStatefulSet, Replicas: ptr.To[int32](2),
+		Image: helloImage(t, env), Type: runnerapi.TypeStatefulSet, Replicas: new(int32(2)),
 		Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080),
 		Volumes: []runnerapi.Volume{{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi", StorageClass: ns}}},
 	}
@@ -525,7 +524,7 @@ func TestWhatIsInAPod(t *testing.T) {
 		},
 		Volumes:        []runnerapi.Volume{{Name: "tmp", MountPath: "/tmp", EmptyDir: &runnerapi.EmptyDir{Memory: true, Size: "8Mi"}}},
 		InitContainers: []runnerapi.InitContainer{{Name: "prepare", Args: []string{"-crash-after=50ms", "-exit-code=4"}}},
-		Security:       &runnerapi.Security{RunAsUser: ptr.To[int64](1234), ReadOnlyRootFilesystem: true, AddCapabilities: []string{"NET_BIND_SERVICE"}},
+		Security:       &runnerapi.Security{RunAsUser: new(int64(1234)), ReadOnlyRootFilesystem: true, AddCapabilities: []string{"NET_BIND_SERVICE"}},
 		PodLabels:      map[string]string{"team": "shop"},
 	}
 	cause := func(want runnerapi.Cause, message string) {

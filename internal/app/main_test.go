@@ -12,7 +12,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
@@ -155,7 +154,7 @@ func everywhere(env *kubetest.Env) app.Config {
 }
 
 // soon is a stabilization that tests can wait for.
-func soon() *diagnose.Stabilization { return ptr.To(app.StabilizationFor(time.Second)) }
+func soon() *diagnose.Stabilization { return new(app.StabilizationFor(time.Second)) }
 
 func startWith(t *testing.T, config app.Config, change ...func(*app.Engine)) (e *app.Engine, stop func()) {
 	t.Helper()

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -109,7 +108,7 @@ func (n *simulated) run(t *testing.T) {
 			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
 		}
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image, Ready: true, Started: ptr.To(true),
+			Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image, Ready: true, Started: new(true),
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		}}
 		require.NoError(t, client.IgnoreNotFound(n.env.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before))))
@@ -130,7 +129,7 @@ func TestNodeLost(t *testing.T) {
 	large := runnerapi.Resources{Requests: runnerapi.ResourceAmounts{CPU: "800"}}
 	apps := map[string]runnerapi.AppSpec{
 		"web":  {Image: image, Resources: large},
-		"db":   {Image: image, Resources: large, Type: runnerapi.TypeStatefulSet, GraceSeconds: ptr.To[int64](1)},
+		"db":   {Image: image, Resources: large, Type: runnerapi.TypeStatefulSet, GraceSeconds: new(int64(1))},
 		"logs": {Image: image, Type: runnerapi.TypeDaemonSet},
 	}
 	all := func(what string, is func(string, runnerapi.App) bool) {

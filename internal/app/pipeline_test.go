@@ -11,7 +11,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -40,7 +39,7 @@ func TestPipelineStopsAtTheFirstFailure(t *testing.T) {
 	ns := ownNamespace(t, env)
 	e, stop := start(t, env, ns, nil)
 	k := key(ns, "release")
-	none := ptr.To[int32](0)
+	none := new(int32(0))
 	spec := runnerapi.PipelineSpec{
 		Image: image, Retries: none,
 		Jobs: []runnerapi.PipelineJob{{Name: "test", Args: ends("0")}, {Name: "migrate", Args: ends("7")}, {Name: "deploy", Args: ends("0")}},
@@ -109,7 +108,7 @@ func TestPipelineThatCannotGoOn(t *testing.T) {
 	k := key(ns, "stuck")
 	foreign := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "stuck-second"},
-		Spec: batchv1.JobSpec{Suspend: ptr.To(true), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Spec: batchv1.JobSpec{Suspend: new(true), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: image}},
 		}}},
 	}
@@ -147,7 +146,7 @@ func TestJobRunsAgainUnderAnotherName(t *testing.T) {
 	ns := ownNamespace(t, env)
 	e, _ := start(t, env, ns, nil)
 	k := key(ns, "migrate")
-	spec := runnerapi.JobSpec{Image: helloImage(t, env), Args: ends("3"), Retries: ptr.To[int32](1), Run: "one"}
+	spec := runnerapi.JobSpec{Image: helloImage(t, env), Args: ends("3"), Retries: new(int32(1)), Run: "one"}
 	log := followUntilDone(t, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {
 		deploy(t, e, k, spec.AppSpec())
 		return e.Logs(ctx, k, runnerapi.LogOptions{Follow: true, Tail: -1, UntilDone: true}, emit)
@@ -159,7 +158,7 @@ func TestJobRunsAgainUnderAnotherName(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(log, "crashing on purpose"), "both tries, to their ends: %s", log)
 	first := get(t, env, k, &batchv1.Job{}).UID
 
-	spec.Run, spec.Retries = "two", ptr.To[int32](0)
+	spec.Run, spec.Retries = "two", new(int32(0))
 	again := deploy(t, e, k, spec.AppSpec())
 	j = runnerapi.JobOf(settled(t, e, k, again.Generation))
 	assert.Equal(t, runnerapi.JobFailed, j.Status.State)

@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
@@ -109,21 +108,21 @@ func TestRealLife(t *testing.T) {
 		return err == nil && a.Status.Phase == runnerapi.PhaseHealthy
 	}))
 
-	scaled, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](3)}, byTest)
+	scaled, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(int32(3))}, byTest)
 	require.NoError(t, err)
 	a = settled(t, e, k, scaled.Generation)
 	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
 	assert.EqualValues(t, 3, a.Status.ReadyReplicas)
 
 	bad := spec
-	bad.Image, bad.Replicas = "apps.test/no-such-image:3", ptr.To[int32](3)
+	bad.Image, bad.Replicas = "apps.test/no-such-image:3", new(int32(3))
 	broken := deploy(t, e, k, bad)
 	a = settled(t, e, k, broken.Generation)
 	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "the old version serves")
 	assert.Equal(t, runnerapi.CauseImageNotFound, a.Status.Diagnosis.Cause)
 	assert.EqualValues(t, 3, a.Status.ReadyReplicas)
 
-	spec.Replicas = ptr.To[int32](2)
+	spec.Replicas = new(int32(2))
 	cured := deploy(t, e, k, spec)
 	a = settled(t, e, k, cured.Generation)
 	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, a.Status.Diagnosis)
@@ -171,7 +170,7 @@ func TestLogs(t *testing.T) {
 	ns := ownNamespace(t, env)
 	e, _ := start(t, env, ns, nil)
 	k := key(ns, "talker")
-	spec := runnerapi.AppSpec{Image: helloImage(t, env), Replicas: ptr.To[int32](2), Probes: ready(8080)}
+	spec := runnerapi.AppSpec{Image: helloImage(t, env), Replicas: new(int32(2)), Probes: ready(8080)}
 	deploy(t, e, k, spec)
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, 1).Status.Phase)
 

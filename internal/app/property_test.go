@@ -82,10 +82,10 @@ func carryOut(t *testing.T, e *app.Engine, k runnerapi.Key, c command) error {
 	switch c.verb {
 	case "deploy":
 		spec := image(fmt.Sprint(c.n))
-		spec.Replicas = ptr.To(int32(c.n + 1))
+		spec.Replicas = new(int32(c.n + 1))
 		_, err = e.Deploy(ctx, k, spec, byTest)
 	case "scale":
-		_, err = e.Scale(ctx, k, runnerapi.Scale{Replicas: ptr.To(int32(c.n))}, byTest)
+		_, err = e.Scale(ctx, k, runnerapi.Scale{Replicas: new(int32(c.n))}, byTest)
 	case "rollback":
 		_, err = e.Rollback(ctx, k, runnerapi.RollbackTo{}, byTest)
 	case "pause":

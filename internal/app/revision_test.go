@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apitypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
@@ -50,14 +49,14 @@ func TestRevisionsTellWhoWhenAndWhat(t *testing.T) {
 	e, _ := start(t, env, ns, nil)
 	k := key(ns, "told")
 	deploy(t, e, k, image("1"))
-	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](3)}, byTest)
+	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(int32(3))}, byTest)
 	require.NoError(t, err)
 	_, err = e.Pause(t.Context(), k, byTest)
 	require.NoError(t, err)
 	_, err = e.Resume(t.Context(), k, byTest)
 	require.NoError(t, err)
 	second := image("2")
-	second.Replicas = ptr.To[int32](3)
+	second.Replicas = new(int32(3))
 	second.Env[0].Value, second.Args = "hunter2", []string{"--token=hunter3"}
 	deploy(t, e, k, second)
 	deploy(t, e, k, second)
@@ -95,7 +94,7 @@ func TestRollbackGoesToAnyRevision(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeConflict, code(err), "there is nothing before the first")
 	deploy(t, e, k, image("2"))
 	deploy(t, e, k, image("3"))
-	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](4)}, byTest)
+	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(int32(4))}, byTest)
 	require.NoError(t, err)
 
 	dry, err := e.Rollback(t.Context(), k, runnerapi.RollbackTo{Revision: 1}, runnerapi.WriteOptions{DryRun: true})
@@ -143,9 +142,9 @@ func TestRevisionsAreBoundedAndGoWithTheApp(t *testing.T) {
 	ns := ownNamespace(t, env)
 	e, _ := start(t, env, ns, nil)
 	k := key(ns, "bounded")
-	for _, tag := range strings.Split("abcdef", "") {
+	for tag := range strings.SplitSeq("abcdef", "") {
 		spec := image(tag)
-		spec.RevisionHistoryLimit = ptr.To[int32](3)
+		spec.RevisionHistoryLimit = new(int32(3))
 		deploy(t, e, k, spec)
 	}
 	eventually(t, "the oldest are gone", func() bool { return slices.Equal([]int64{6, 5, 4}, numbers(revisions(t, e, k))) })
@@ -176,7 +175,7 @@ func TestPausedIsLeftAsItIs(t *testing.T) {
 	assert.Equal(t, runnerapi.OperationSucceeded, outcome(t, e, "pause-app", a).State)
 
 	changed := image("2")
-	changed.Paused, changed.Replicas = ptr.To(true), ptr.To[int32](5)
+	changed.Paused, changed.Replicas = new(true), new(int32(5))
 	a = deploy(t, e, k, changed)
 	d := get(t, env, k, &appsv1.Deployment{})
 	d.Spec.Template.Spec.Containers[0].Image = "example.com/web:by-hand"

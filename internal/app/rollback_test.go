@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
@@ -70,7 +69,7 @@ func TestFailedRolloutIsTakenBackOnce(t *testing.T) {
 	settledIn(t, e, k, runnerapi.PhaseHealthy)
 
 	failed := deploy(t, e, k, bad)
-	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](2)}, byTest)
+	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(int32(2))}, byTest)
 	require.NoError(t, err)
 	eventually(t, "the deployment is scaled", func() bool { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas == 2 })
 	failRollout(t, env, k, bad.Image)

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -89,7 +88,7 @@ func TestHostPortClash(t *testing.T) {
 		return len(pod.Spec.Containers[0].Ports) == 1
 	})
 	c := failures.Failure{
-		Spec: runnerapi.AppSpec{Image: image, Replicas: ptr.To[int32](2)}, Signal: failures.Unscheduled, Lives: true,
+		Spec: runnerapi.AppSpec{Image: image, Replicas: new(int32(2))}, Signal: failures.Unscheduled, Lives: true,
 		Cause: runnerapi.CausePortClash, Message: "no node has host port 19100 free", Fix: "hostPort",
 	}
 	seen.Expect("monitored", c.Cause, c.Signal)

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
@@ -55,7 +54,7 @@ func TestTheClusterKeepsTheSchemasBounds(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	for name, spec := range map[string]runnerapi.AppSpec{
 		"no image":        {},
-		"too many pods":   {Image: "a", Replicas: ptr.To[int32](1001)},
+		"too many pods":   {Image: "a", Replicas: new(int32(1001))},
 		"no such type":    {Image: "a", Type: "Pod"},
 		"a port too high": {Image: "a", Ports: []runnerapi.Port{{Port: 70000}}},
 	} {

@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
@@ -94,7 +93,7 @@ func TestAnnouncementsSurvive(t *testing.T) {
 	assert.Equal(t, tried[len(tried)-1].ID, got[1].ID, "sent again, the same event has the same ID")
 	assert.Equal(t, []events.Type{events.Removed}, types(r.of(ended.Name)))
 
-	_, err := second.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](2)}, byTest)
+	_, err := second.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(int32(2))}, byTest)
 	require.NoError(t, err)
 	eventually(t, "the change is announced", func() bool { return len(r.of(k.Name)) == 3 })
 	eventually(t, "and noted: else it would be sent once more", func() bool {

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
@@ -66,7 +65,7 @@ func TestARunThatIsTriedAgainHasNotFailed(t *testing.T) {
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
 	e, _ := start(t, env, ns, nil)
-	image, once := helloImage(t, env), ptr.To[int32](1)
+	image, once := helloImage(t, env), new(int32(1))
 	specs := map[string]runnerapi.AppSpec{
 		"job": runnerapi.JobSpec{Image: image, Args: ends("3"), Retries: once}.AppSpec(),
 		"pipeline": runnerapi.PipelineSpec{

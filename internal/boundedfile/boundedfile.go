@@ -29,9 +29,9 @@ func Secret(file string, most int64) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case info.IsDir():
-		return nil, fmt.Errorf("%s is a directory; name the file in it", file)
+		return nil, fmt.Errorf("%s is a directory (fix: name the file in it)", file)
 	case info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows": // Windows has no modes
-		return nil, fmt.Errorf("%s can be read by others; run `chmod 600 %s`", file, file)
+		return nil, fmt.Errorf("%s can be read by others (fix: chmod 600 %s)", file, file)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {

@@ -39,7 +39,7 @@ func TestASecretIsItsOwnersAlone(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o640, 0o604, 0o620} {
 		require.NoError(t, os.Chmod(file, mode))
 		_, err = boundedfile.Secret(file, 5)
-		require.EqualError(t, err, file+" can be read by others; run `chmod 600 "+file+"`")
+		require.EqualError(t, err, file+" can be read by others (fix: chmod 600 "+file+")")
 	}
 	_, err = boundedfile.Secret(dir, 5)
 	require.ErrorContains(t, err, "is a directory")

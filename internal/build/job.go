@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/build/step"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
@@ -87,8 +86,8 @@ func (t jobTemplate) job(key runnerapi.Key, spec runnerapi.BuildSpec, by runnera
 			Annotations: map[string]string{specNote: string(text), objectmeta.ChangedBy: by.Runner, objectmeta.RequestID: by.RequestID},
 		},
 		Spec: batchv1.JobSpec{
-			BackoffLimit: ptr.To[int32](0), TTLSecondsAfterFinished: &ttl,
-			ActiveDeadlineSeconds: ptr.To(deadline + int64(startGrace/time.Second)),
+			BackoffLimit: new(int32(0)), TTLSecondsAfterFinished: &ttl,
+			ActiveDeadlineSeconds: new(deadline + int64(startGrace/time.Second)),
 			Template:              corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod},
 		},
 	}, nil
@@ -96,10 +95,10 @@ func (t jobTemplate) job(key runnerapi.Key, spec runnerapi.BuildSpec, by runnera
 
 func (t jobTemplate) pod(spec runnerapi.BuildSpec) corev1.PodSpec {
 	return corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
-		TerminationGracePeriodSeconds: ptr.To[int64](5),
+		RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
+		TerminationGracePeriodSeconds: new(int64(5)),
 		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](builderID), RunAsGroup: ptr.To[int64](builderID), FSGroup: ptr.To[int64](builderID),
+			RunAsNonRoot: new(true), RunAsUser: new(int64(builderID)), RunAsGroup: new(int64(builderID)), FSGroup: new(int64(builderID)),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		InitContainers: []corev1.Container{t.fetch(spec), t.builder(spec)},
@@ -121,7 +120,7 @@ func (t jobTemplate) tool(name string, spec runnerapi.BuildSpec, args ...string)
 			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(toolMemory)},
 		},
 		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}
@@ -179,7 +178,7 @@ func (t jobTemplate) builder(spec runnerapi.BuildSpec) corev1.Container {
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources:                corev1.ResourceRequirements{Requests: amounts(spec.Resources.Requests), Limits: amounts(spec.Resources.Limits)},
 		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: ptr.To(true), // by newuidmap
+			AllowPrivilegeEscalation: new(true), // by newuidmap
 			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined},
 			AppArmorProfile:          &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined},
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"SETUID", "SETGID"}},

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -126,7 +125,7 @@ func (r *reader) container(ctx context.Context, pod *corev1.Pod, name string) er
 // changed waits until anything about the pod has.
 func (r *reader) changed(ctx context.Context, since string) error {
 	w, err := r.c.core.Pods(r.job.Namespace).Watch(ctx, metav1.ListOptions{
-		LabelSelector: r.selector(), ResourceVersion: since, TimeoutSeconds: ptr.To(int64(watchLimit / time.Second)),
+		LabelSelector: r.selector(), ResourceVersion: since, TimeoutSeconds: new(int64(watchLimit / time.Second)),
 	})
 	if err != nil {
 		return err
@@ -171,7 +170,7 @@ func (c *Client) addLog(ctx context.Context, pod *corev1.Pod, f *runnerapi.Build
 		return
 	}
 	var all []string
-	err := c.lines(ctx, pod, &corev1.PodLogOptions{Container: f.Stage, Timestamps: true, TailLines: ptr.To[int64](tailLines)}, func(l runnerapi.LogLine) error {
+	err := c.lines(ctx, pod, &corev1.PodLogOptions{Container: f.Stage, Timestamps: true, TailLines: new(int64(tailLines))}, func(l runnerapi.LogLine) error {
 		all = append(all, l.Line)
 		return nil
 	})

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -42,10 +43,7 @@ func RangeArgs(least int, names ...string) cobra.PositionalArgs {
 				return Usage(fmt.Errorf("the time to wait is given with an equals sign: --wait=%s", args[n-1]))
 			}
 		}
-		want := strings.Join(names, " ")
-		if want == "" {
-			want = "no arguments"
-		}
+		want := cmp.Or(strings.Join(names, " "), "no arguments")
 		return Usage(fmt.Errorf("%s takes %s, not %d arguments", cmd.CommandPath(), want, len(args)))
 	}
 }

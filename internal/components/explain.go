@@ -1,6 +1,7 @@
 package components
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"regexp"
@@ -45,9 +46,7 @@ func explained(err error) error {
 	}
 	result := translated(err, "applying the chart")
 	if known, ok := errors.AsType[*problem.Error](result); ok {
-		if known.Fix == "" {
-			known.Fix = runAgain
-		}
+		known.Fix = cmp.Or(known.Fix, runAgain)
 		return result
 	}
 	for _, words := range ofHelm {

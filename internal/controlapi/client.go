@@ -1,6 +1,7 @@
 package controlapi
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/tls"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -80,9 +82,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if cfg.Proxy == nil {
 		cfg.Proxy = http.ProxyFromEnvironment
 	}
-	if cfg.Retries == 0 {
-		cfg.Retries = 3
-	}
+	cfg.Retries = cmp.Or(cfg.Retries, 3)
 	if cfg.WaitMin <= 0 {
 		cfg.WaitMin = 500 * time.Millisecond
 	}
@@ -177,9 +177,7 @@ func (c *Client) send(ctx context.Context, method string, via http.RoundTripper,
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	for k, v := range header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, header)
 	if c.retry.Origin != nil {
 		c.retry.Origin().header(req.Header)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -167,7 +168,7 @@ func (h *handler) checkIdentity(context.Context, *struct{}) (*struct{}, error) {
 // bearer returns the enrolment token in the Authorization header.
 func bearer(auth string) (string, error) {
 	const scheme = "bearer "
-	if len(auth) <= len(scheme) || !equalFoldASCII(auth[:len(scheme)], scheme) {
+	if len(auth) <= len(scheme) || !strings.EqualFold(auth[:len(scheme)], scheme) {
 		return "", Errorf(CodeTokenUnknown, "set AGENT_TOKEN to what `pipeops-controlplane token create` printed",
 			"no enrolment token was sent")
 	}
@@ -224,13 +225,4 @@ func (h *handler) problem(ctx context.Context, err error) error {
 	answer := *found
 	answer.RequestID = requestID
 	return &answer
-}
-
-func equalFoldASCII(a, b string) bool {
-	for i := range a {
-		if a[i]|0x20 != b[i]|0x20 {
-			return false
-		}
-	}
-	return true
 }

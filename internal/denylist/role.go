@@ -1,6 +1,7 @@
 package denylist
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -36,10 +37,7 @@ func (a Agent) role(u *unstructured.Unstructured) error {
 }
 
 func (a Agent) isAgent(subject map[string]any) bool {
-	account := a.ServiceAccount
-	if account == "" {
-		account = objectmeta.FieldManager
-	}
+	account := cmp.Or(a.ServiceAccount, objectmeta.FieldManager)
 	name := word(subject, "name")
 	switch word(subject, "kind") {
 	case "ServiceAccount":

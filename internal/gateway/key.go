@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -59,10 +60,7 @@ func (t table) endpoint(host string) string {
 func (e Endpoints) look(ctx context.Context, endpoint, host string) (key string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	port := e.Port
-	if port == 0 {
-		port = 443
-	}
+	port := cmp.Or(e.Port, 443)
 	d := &tls.Dialer{NetDialer: &net.Dialer{Control: e.control}, Config: &tls.Config{
 		ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 		InsecureSkipVerify: true, //nolint:gosec // the key is what is asked for: the gateway compares it with the one that it sees

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -167,10 +168,7 @@ func (g Gatherer) recreated(ctx context.Context, w client.Object, now time.Time)
 
 // firstSeen returns when an event happened first.
 func firstSeen(ev *corev1.Event) time.Time {
-	if !ev.FirstTimestamp.IsZero() {
-		return ev.FirstTimestamp.Time
-	}
-	return ev.EventTime.Time
+	return cmp.Or(ev.FirstTimestamp.Time, ev.EventTime.Time)
 }
 
 // lastSeen returns when an event happened last, in whichever of its fields.

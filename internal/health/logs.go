@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 )
@@ -31,7 +30,7 @@ func Logs(pods corev1client.PodsGetter) ReadLog {
 		ctx, cancel := context.WithTimeout(ctx, logTimeout)
 		defer cancel()
 		read := func(lines int64) (string, error) {
-			opts := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &lines, LimitBytes: ptr.To[int64](tailBytes)}
+			opts := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &lines, LimitBytes: new(int64(tailBytes))}
 			body, err := pods.Pods(pod.Namespace).GetLogs(pod.Name, opts).Stream(ctx)
 			if err != nil {
 				return "", err

@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -21,7 +20,7 @@ func TestAStopOutlivesChangesOfStatus(t *testing.T) {
 	d := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Generation: 1},
-		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 	}
 	api := fake.NewClientBuilder().WithObjects(d).WithStatusSubresource(d).Build()
 	key := client.ObjectKeyFromObject(d)
@@ -38,7 +37,7 @@ func TestAStopOutlivesChangesOfStatus(t *testing.T) {
 	require.NoError(t, api.Get(t.Context(), key, now))
 	assert.EqualValues(t, 0, *now.Spec.Replicas)
 
-	now.Spec.Replicas, now.Generation = ptr.To[int32](3), 2
+	now.Spec.Replicas, now.Generation = new(int32(3)), 2
 	require.NoError(t, api.Update(t.Context(), now))
 	err := hold(t.Context(), api, live, d, "pipeops", &runnerapi.Diagnosis{Cause: runnerapi.CauseAdmissionRefused})
 	assert.EqualError(t, err, "its spec has changed meanwhile", "another spec is not stopped for the former's fault")

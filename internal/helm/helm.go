@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -94,15 +95,11 @@ type clients struct {
 
 // New returns Releases. It makes no requests.
 func New(config *rest.Config, opts Options) *Releases {
-	if opts.Patience == 0 {
-		opts.Patience = patience
-	}
+	opts.Patience = cmp.Or(opts.Patience, patience)
 	if opts.GoneWait == 0 {
 		opts.GoneWait = runnerapi.DefaultReleaseTimeout
 	}
-	if opts.Render.Patience == 0 {
-		opts.Render.Patience = renderTimeout
-	}
+	opts.Render.Patience = cmp.Or(opts.Render.Patience, renderTimeout)
 	r := &Releases{opts: opts, config: kubeclient.Config(config), fetch: repository.New(opts.Charts), holder: rand.Text(), slots: make(chan struct{}, maxAtWork)}
 	r.life, r.stop = context.WithCancel(context.Background())
 	return r

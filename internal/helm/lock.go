@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -108,14 +109,7 @@ func (r *Releases) take(ctx context.Context, c *clients, key runnerapi.Key, comm
 
 func atWork(key runnerapi.Key, h *holding) error {
 	return problem.Errorf(problem.Conflict, "wait for its end: pipeops-runner helm status AGENT "+key.Name+" -n "+key.Namespace+" --wait",
-		"%s of Runner %s is at work on release %s since %s (%s)", h.Command, h.Runner, key.Name, h.StartedAt.Format(time.RFC3339), orBegun(h.Progress))
-}
-
-func orBegun(progress string) string {
-	if progress == "" {
-		return "it has just begun"
-	}
-	return progress
+		"%s of Runner %s is at work on release %s since %s (%s)", h.Command, h.Runner, key.Name, h.StartedAt.Format(time.RFC3339), cmp.Or(h.Progress, "it has just begun"))
 }
 
 // say records the command's progress, which others see with the next renewal.

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -16,9 +17,7 @@ const fieldOverhead = 32
 // a client that ignores SETTINGS_MAX_HEADER_LIST_SIZE goes beyond that, and receives the page.
 func boundHeaders(srv *http.Server) {
 	bound, inner := srv.MaxHeaderBytes, srv.Handler
-	if bound == 0 {
-		bound = http.DefaultMaxHeaderBytes
-	}
+	bound = cmp.Or(bound, http.DefaultMaxHeaderBytes)
 	srv.MaxHeaderBytes = 2 * bound
 	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if headerSize(r) > bound {

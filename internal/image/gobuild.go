@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -45,10 +46,7 @@ func (b GoBuild) Run(ctx context.Context) error {
 	args := slices.Concat([]string{"build"}, GoFlags, []string{"-ldflags", strings.TrimSpace("-s -w " + b.LDFlags)}, b.Flags)
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", b.Output, b.Package)...)
 	cmd.Dir = b.Dir
-	system := b.Platform.OS
-	if system == "" {
-		system = "linux"
-	}
+	system := cmp.Or(b.Platform.OS, "linux")
 	cmd.Env = append(slices.Concat(os.Environ(), b.Env, GoEnvironment), "GOOS="+system)
 	if b.Platform.Architecture != "" {
 		cmd.Env = append(cmd.Env, "GOARCH="+b.Platform.Architecture)

@@ -2,6 +2,7 @@ package image
 
 import (
 	"archive/tar"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -94,9 +95,7 @@ func openLayout(dir, tmp string) (*Archive, error) {
 
 func fromDescriptor(index v1.ImageIndex, descriptor v1.Descriptor) (named Named, err error) {
 	named.Ref = descriptor.Annotations[AnnotationImageName]
-	if named.Ref == "" {
-		named.Ref = descriptor.Annotations[AnnotationRefName]
-	}
+	named.Ref = cmp.Or(named.Ref, descriptor.Annotations[AnnotationRefName])
 	if descriptor.MediaType.IsIndex() {
 		named.Index, err = index.ImageIndex(descriptor.Digest)
 	} else {

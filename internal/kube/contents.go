@@ -6,7 +6,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
@@ -99,7 +98,7 @@ func (c objects[O]) remove(ctx context.Context, key runnerapi.Key, opts runnerap
 	if late, err := opts.Late(ctx); late || err != nil {
 		return err
 	}
-	err = c.writer(opts).Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID())})
+	err = c.writer(opts).Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})
 	return kubeproblem.From(err, "deleting "+c.what+" "+key.String())
 }
 

@@ -92,20 +92,11 @@ func eventOf(e *corev1.Event) runnerapi.ClusterEvent {
 		Namespace: e.Namespace, Type: e.Type, Reason: e.Reason, Message: e.Message,
 		Object: runnerapi.EventOf{Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name},
 		Source: cmp.Or(e.Source.Component, e.ReportingController), Count: max(e.Count, 1),
-		FirstSeen: firstOf(e.FirstTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time),
-		LastSeen:  firstOf(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time),
+		FirstSeen: cmp.Or(e.FirstTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time),
+		LastSeen:  cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time),
 	}
 	if s := e.Series; s != nil {
-		out.Count, out.LastSeen = max(s.Count, 1), firstOf(s.LastObservedTime.Time, out.LastSeen)
+		out.Count, out.LastSeen = max(s.Count, 1), cmp.Or(s.LastObservedTime.Time, out.LastSeen)
 	}
 	return out
-}
-
-func firstOf(times ...time.Time) time.Time {
-	for _, t := range times {
-		if !t.IsZero() {
-			return t
-		}
-	}
-	return time.Time{}
 }

@@ -7,6 +7,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,9 +69,7 @@ var (
 
 // New returns a Client. It makes no requests yet.
 func New(given *rest.Config, opts Options) (*Client, error) {
-	if opts.ServiceAccount == "" {
-		opts.ServiceAccount = objectmeta.FieldManager
-	}
+	opts.ServiceAccount = cmp.Or(opts.ServiceAccount, objectmeta.FieldManager)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme} {
 		if err := add(scheme); err != nil {

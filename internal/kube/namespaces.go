@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
@@ -244,7 +243,7 @@ func (k Namespaces) Delete(ctx context.Context, name string, opts runnerapi.Writ
 	if err != nil {
 		return kubeproblem.From(err, "deleting the Apps of namespace "+name)
 	}
-	err = k.writer(opts).Delete(ctx, ns, client.Preconditions{UID: ptr.To(ns.UID)})
+	err = k.writer(opts).Delete(ctx, ns, client.Preconditions{UID: new(ns.UID)})
 	if err == nil && !opts.DryRun {
 		k.opts.Log.Info().Str("namespace", name).Strs("apps", removed).Msg("namespace deleted with all that was in it")
 	}

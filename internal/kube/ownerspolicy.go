@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,8 +111,6 @@ func policyData(cm *corev1.ConfigMap) map[string]string {
 	for key := range cm.BinaryData {
 		data[key] = ""
 	}
-	for key, value := range cm.Data {
-		data[key] = value
-	}
+	maps.Copy(data, cm.Data)
 	return data
 }

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
@@ -97,7 +96,7 @@ func (k Namespaces) applyPart(ctx context.Context, want client.Object, wanted bo
 	case wanted:
 		return kubeproblem.From(k.applyObject(ctx, want, opts), "writing "+what)
 	case err == nil:
-		err = k.writer(opts).Delete(ctx, have, client.Preconditions{UID: ptr.To(have.UID)})
+		err = k.writer(opts).Delete(ctx, have, client.Preconditions{UID: new(have.UID)})
 		return kubeproblem.From(client.IgnoreNotFound(err), "deleting "+what)
 	}
 	return nil
@@ -271,7 +270,7 @@ func wireQuota(list corev1.ResourceList) *runnerapi.NamespaceQuota {
 		Storage:  amount(list, corev1.ResourceRequestsStorage),
 	}
 	if pods, ok := list[corev1.ResourcePods]; ok {
-		q.Pods = ptr.To(int32(min(pods.Value(), 1<<30))) //nolint:gosec // bounded
+		q.Pods = new(int32(min(pods.Value(), 1<<30))) //nolint:gosec // bounded
 	}
 	return q
 }

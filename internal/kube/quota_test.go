@@ -10,7 +10,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -29,7 +28,7 @@ func TestNamespaceBounds(t *testing.T) {
 	spec := runnerapi.NamespaceSpec{
 		Quota: &runnerapi.NamespaceQuota{
 			Requests: runnerapi.ResourceAmounts{CPU: "2", Memory: "4Gi"}, Limits: runnerapi.ResourceAmounts{Memory: "8Gi"},
-			Pods: ptr.To[int32](20), Storage: "50Gi",
+			Pods: new(int32(20)), Storage: "50Gi",
 		},
 		Limits:  &runnerapi.NamespaceDefaults{Requests: runnerapi.ResourceAmounts{CPU: "50m"}, Limits: runnerapi.ResourceAmounts{Memory: "256Mi"}},
 		Network: &runnerapi.NamespaceNetwork{AllowFrom: []string{"monitoring"}},
@@ -57,7 +56,7 @@ func TestNamespaceBounds(t *testing.T) {
 	require.NoError(t, env.Client.Get(t.Context(), boundsAt("bounded"), quota))
 	quota.Spec.Hard = corev1.ResourceList{}
 	require.NoError(t, env.Client.Update(t.Context(), quota))
-	ns, err = k.Namespaces().Set(t.Context(), "bounded", runnerapi.NamespaceSpec{Quota: &runnerapi.NamespaceQuota{Pods: ptr.To[int32](3)}}, byTest)
+	ns, err = k.Namespaces().Set(t.Context(), "bounded", runnerapi.NamespaceSpec{Quota: &runnerapi.NamespaceQuota{Pods: new(int32(3))}}, byTest)
 	require.NoError(t, err, "what somebody changed is taken back")
 	assert.EqualValues(t, 3, *ns.Quota.Pods)
 	assert.Empty(t, ns.Quota.Requests.CPU, "a part that is no longer asked for goes")
@@ -86,7 +85,7 @@ func TestBoundsOfOthersStay(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.NetworkOpen, ns.Network.Mode, "nor later")
 	assert.Nil(t, ns.Quota, "theirs is not told of as the agent's")
-	_, err = k.Namespaces().Set(t.Context(), "owned", runnerapi.NamespaceSpec{Quota: &runnerapi.NamespaceQuota{Pods: ptr.To[int32](1)}}, byTest)
+	_, err = k.Namespaces().Set(t.Context(), "owned", runnerapi.NamespaceSpec{Quota: &runnerapi.NamespaceQuota{Pods: new(int32(1))}}, byTest)
 	assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code)
 
 	agent, err := client.New(env.Agent, client.Options{Scheme: env.Client.Scheme()})
@@ -103,7 +102,7 @@ func TestQuotaShowsWhatIsUsed(t *testing.T) {
 	env := kubetest.Full(t)
 	k := asAgent(t, env)
 	spec := runnerapi.NamespaceSpec{
-		Quota:  &runnerapi.NamespaceQuota{Requests: runnerapi.ResourceAmounts{CPU: "1"}, Pods: ptr.To[int32](1)},
+		Quota:  &runnerapi.NamespaceQuota{Requests: runnerapi.ResourceAmounts{CPU: "1"}, Pods: new(int32(1))},
 		Limits: &runnerapi.NamespaceDefaults{Requests: runnerapi.ResourceAmounts{CPU: "20m"}},
 	}
 	_, err := k.Namespaces().Set(t.Context(), "metered", spec, byTest)

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -16,9 +17,7 @@ import (
 // checkSecret refuses what its type would not work with, and returns all values as bytes. No error
 // of it holds a value.
 func checkSecret(spec *runnerapi.SecretSpec) (map[string][]byte, error) {
-	if spec.Type == "" {
-		spec.Type = string(corev1.SecretTypeOpaque)
-	}
+	spec.Type = cmp.Or(spec.Type, string(corev1.SecretTypeOpaque))
 	if errs := spec.Validate(); len(errs) > 0 {
 		p := invalid(errs[0].Field, "correct the field", errs[0].Message)
 		if len(errs) > 1 {

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -93,10 +94,7 @@ func parseEntries(text string) (entries []Ref, err error) {
 func formatEntries(entries []Ref) string {
 	var text strings.Builder
 	for _, r := range entries {
-		namespace := r.Namespace
-		if namespace == "" {
-			namespace = "-"
-		}
+		namespace := cmp.Or(r.Namespace, "-")
 		fmt.Fprintf(&text, "%s %s %s %s\n", r.APIVersion, r.Kind, namespace, r.Name)
 	}
 	return text.String()

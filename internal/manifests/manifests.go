@@ -10,6 +10,7 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -100,9 +101,7 @@ type Applier struct {
 
 // New returns an Applier. It makes no requests and loads nothing yet.
 func New(c Config) *Applier {
-	if c.ServiceAccount == "" {
-		c.ServiceAccount = objectmeta.FieldManager
-	}
+	c.ServiceAccount = cmp.Or(c.ServiceAccount, objectmeta.FieldManager)
 	return &Applier{config: c, scope: objectmeta.Scope{Agent: c.Namespace, Only: c.Namespaces}, inWork: map[Set]bool{}, room: semaphore.NewWeighted(int64(limits.Values))}
 }
 

@@ -2,6 +2,7 @@ package monitoring_test
 
 import (
 	"context"
+	"maps"
 	"net/url"
 	"testing"
 
@@ -21,9 +22,7 @@ func (metered) Metrics(_ context.Context, key runnerapi.Key) (runnerapi.AppMetri
 
 func sizedBy(metric, namespace, app string, value string, more map[string]string) monitoringtest.Object {
 	labels := map[string]string{"__name__": metric, "namespace": namespace, "target_name": app, "verticalpodautoscaler": "web-vpa"}
-	for k, v := range more {
-		labels[k] = v
-	}
+	maps.Copy(labels, more)
 	return monitoringtest.Object{"metric": labels, "value": []any{1.5, value}}
 }
 

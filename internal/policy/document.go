@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -115,9 +116,7 @@ var lookupCommands = []string{"put-release"}
 // Commands returns all that a policy may name, by their access.
 func Commands() map[string]runnerapi.Access {
 	all := map[string]runnerapi.Access{}
-	for name, access := range planned {
-		all[name] = access
-	}
+	maps.Copy(all, planned)
 	for _, c := range runnerapi.Calls() {
 		if c.Access != runnerapi.Open {
 			all[c.ID] = c.Access

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -168,8 +169,6 @@ func what(k *runnerapi.KubernetesRequest) string {
 	if k.Subresource != "" {
 		name += "/" + k.Subresource
 	}
-	if name == "" {
-		name = k.Path
-	}
+	name = cmp.Or(name, k.Path)
 	return fmt.Sprintf("%.100s", name)
 }

@@ -1,10 +1,12 @@
 package problem
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"strconv"
@@ -22,12 +24,8 @@ func Write(w http.ResponseWriter, requestID string, err error) {
 		e = Unexpected()
 	}
 	answer := *e
-	if answer.RequestID == "" {
-		answer.RequestID = requestID
-	}
-	for k, v := range answer.GetHeaders() {
-		w.Header()[k] = v
-	}
+	answer.RequestID = cmp.Or(answer.RequestID, requestID)
+	maps.Copy(w.Header(), answer.GetHeaders())
 	w.Header().Set("Content-Type", ContentType)
 	w.WriteHeader(answer.Status)
 	_ = json.NewEncoder(w).Encode(answer) // the peer is gone if this fails

@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/gob"
 	"errors"
@@ -83,9 +84,7 @@ func (p Process) Run(ctx context.Context, j Job) (Result, error) {
 			return Result{}, fmt.Errorf("find the agent's own program: %w", err)
 		}
 	}
-	if p.Patience == 0 {
-		p.Patience = Patience
-	}
+	p.Patience = cmp.Or(p.Patience, Patience)
 	select {
 	case turn <- struct{}{}:
 	case <-ctx.Done():

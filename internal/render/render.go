@@ -10,6 +10,7 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -87,10 +88,7 @@ const Withheld = "the text of the error is withheld, because the chart looked so
 
 // withheld returns a problem without its text.
 func (p *Problem) withheld() *Problem {
-	where := p.Where
-	if where == "" {
-		where = "the chart does not render"
-	}
+	where := cmp.Or(p.Where, "the chart does not render")
 	return &Problem{Code: p.Code, Message: where + ": " + Withheld, Fix: p.Fix, Where: p.Where}
 }
 
@@ -99,10 +97,7 @@ func (r Result) Err() error {
 	if r.Problem == nil {
 		return nil
 	}
-	code := r.Problem.Code
-	if code == "" {
-		code = problem.Invalid
-	}
+	code := cmp.Or(r.Problem.Code, problem.Invalid)
 	return problem.Errorf(code, r.Problem.Fix, "%s", r.Problem.Message)
 }
 

@@ -4,6 +4,7 @@
 package scope
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/url"
@@ -86,9 +87,6 @@ func checkURLPath(u *url.URL) error {
 }
 
 func address(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = ports[u.Scheme]
-	}
+	port := cmp.Or(u.Port(), ports[u.Scheme])
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -77,9 +78,7 @@ func healthOfApp(a runnerapi.App) (runnerapi.SourcePhase, *runnerapi.SourceHealt
 		h.Message = h.Diagnosis.Message
 		return runnerapi.SourceDegraded, h, nil
 	}
-	if h.Message == "" {
-		h.Message = "the agent to look at it"
-	}
+	h.Message = cmp.Or(h.Message, "the agent to look at it")
 	h.Message = "waits for " + h.Message
 	return runnerapi.SourceProgressing, h, nil
 }

@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,9 +58,7 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	if cfg.Queue.Name == "" {
 		return nil, errors.New("consumer: the queue has no name")
 	}
-	if cfg.Name == "" {
-		cfg.Name = "pipeops consumer of " + cfg.Queue.Name
-	}
+	cfg.Name = cmp.Or(cfg.Name, "pipeops consumer of "+cfg.Queue.Name)
 	if cfg.Prefetch <= 0 {
 		cfg.Prefetch = 64
 	}

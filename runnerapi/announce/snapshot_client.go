@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,9 +85,7 @@ func (c *SnapshotClient) client() *retryablehttp.Client {
 		own = *c.HTTPClient
 	}
 	client.HTTPClient = &own
-	if client.HTTPClient.Timeout == 0 {
-		client.HTTPClient.Timeout = snapshotCallLimit
-	}
+	client.HTTPClient.Timeout = cmp.Or(client.HTTPClient.Timeout, snapshotCallLimit)
 	return client
 }
 

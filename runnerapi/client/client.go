@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -105,15 +106,11 @@ func New(c Config) (*Client, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	if c.Patience == 0 {
-		c.Patience = DefaultPatience
-	}
+	c.Patience = cmp.Or(c.Patience, DefaultPatience)
 	if c.AgentID == "" {
 		c.AgentID = c.ServerName
 	}
-	if c.UserAgent == "" {
-		c.UserAgent = "pipeops-runnerapi"
-	}
+	c.UserAgent = cmp.Or(c.UserAgent, "pipeops-runnerapi")
 	known := newEndpoints(c.EdgeAddresses)
 	shared := &core{config: c, upgrades: newDialer(c, wire.HTTP1, known), maxAnswer: maxAnswer}
 	shared.calls = shared.over(newTransport(newDialer(c, wire.HTTP2, known), wire.StreamWindow))

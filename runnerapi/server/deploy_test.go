@@ -16,21 +16,21 @@ func TestWhatASpecDoesNotNameStays(t *testing.T) {
 	for name, c := range map[string]struct{ named, has, want runnerapi.AppSpec }{
 		"nothing is named": {
 			runnerapi.AppSpec{Image: "b"},
-			runnerapi.AppSpec{Image: "a", Replicas: ptr[int32](5), Autoscaling: bounds, Paused: ptr(true), Command: []string{"x"}},
-			runnerapi.AppSpec{Image: "b", Replicas: ptr[int32](5), Autoscaling: bounds, Paused: ptr(true)},
+			runnerapi.AppSpec{Image: "a", Replicas: ptr[int32](5), Autoscaling: bounds, Paused: new(true), Command: []string{"x"}},
+			runnerapi.AppSpec{Image: "b", Replicas: ptr[int32](5), Autoscaling: bounds, Paused: new(true)},
 		},
 		"a number of pods": {
-			runnerapi.AppSpec{Replicas: ptr[int32](0)}, runnerapi.AppSpec{Replicas: ptr[int32](2), Autoscaling: bounds, Paused: ptr(true)},
-			runnerapi.AppSpec{Replicas: ptr[int32](0), Paused: ptr(true)},
+			runnerapi.AppSpec{Replicas: ptr[int32](0)}, runnerapi.AppSpec{Replicas: ptr[int32](2), Autoscaling: bounds, Paused: new(true)},
+			runnerapi.AppSpec{Replicas: ptr[int32](0), Paused: new(true)},
 		},
 		"autoscaling": {
 			runnerapi.AppSpec{Autoscaling: bounds}, runnerapi.AppSpec{Replicas: ptr[int32](9)}, runnerapi.AppSpec{Autoscaling: bounds},
 		},
 		"no pause": {
-			runnerapi.AppSpec{Paused: ptr(false)}, runnerapi.AppSpec{Replicas: ptr[int32](3), Paused: ptr(true)},
+			runnerapi.AppSpec{Paused: new(false)}, runnerapi.AppSpec{Replicas: ptr[int32](3), Paused: new(true)},
 			runnerapi.AppSpec{Replicas: ptr[int32](3)},
 		},
-		"a new App": {runnerapi.AppSpec{Image: "a", Paused: ptr(false)}, runnerapi.AppSpec{}, runnerapi.AppSpec{Image: "a"}},
+		"a new App": {runnerapi.AppSpec{Image: "a", Paused: new(false)}, runnerapi.AppSpec{}, runnerapi.AppSpec{Image: "a"}},
 	} {
 		assert.Equal(t, c.want, c.named.KeepUnnamed(c.has), name)
 	}
@@ -54,7 +54,7 @@ func TestADeployOfTheGoClientKeepsTheScale(t *testing.T) {
 	require.NoError(t, err)
 	app, err := client.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a:2"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, runnerapi.AppSpec{Type: app.Spec.Type, Image: "a:2", Replicas: ptr[int32](5), Paused: ptr(true)}, app.Spec)
+	assert.Equal(t, runnerapi.AppSpec{Type: app.Spec.Type, Image: "a:2", Replicas: ptr[int32](5), Paused: new(true)}, app.Spec)
 
 	_, err = client.Apps().Scale(ctx, web, runnerapi.Scale{Replicas: ptr[int32](8)}, runnerapi.WriteOptions{})
 	require.NoError(t, err)

@@ -35,7 +35,8 @@ func codeOf(t *testing.T, err error) runnerapi.Code {
 	return e.Code
 }
 
-func ptr[T any](v T) *T { return &v }
+//go:fix inline
+func ptr[T any](v T) *T { return new(v) }
 
 func TestAnAppsLife(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
@@ -52,7 +53,7 @@ func TestAnAppsLife(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.PhaseHealthy, app.Status.Phase)
 
-	app, err = c.Apps().Scale(ctx, web, runnerapi.Scale{Replicas: ptr(int32(3))}, runnerapi.WriteOptions{})
+	app, err = c.Apps().Scale(ctx, web, runnerapi.Scale{Replicas: new(int32(3))}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	var seen []client.Progress
 	app, err = c.Apps().Watch(ctx, web, app.Generation, func(p client.Progress) { seen = append(seen, p) })

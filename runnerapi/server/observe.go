@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -43,9 +44,7 @@ func (s *server) observed(next http.Handler) http.Handler {
 			if call := request.CallOf(calls, r); call.ID != "" {
 				id = observedID(call, r)
 			}
-			if status == 0 {
-				status = http.StatusOK
-			}
+			status = cmp.Or(status, http.StatusOK)
 			if !whole {
 				status = http.StatusInternalServerError
 			}

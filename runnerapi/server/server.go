@@ -2,6 +2,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -101,9 +102,7 @@ func OpenAPI(version string) ([]byte, error) {
 }
 
 func newRouter(c Config) (chi.Router, huma.API) {
-	if c.CallTimeout == 0 {
-		c.CallTimeout = runnerapi.DefaultCallTimeout
-	}
+	c.CallTimeout = cmp.Or(c.CallTimeout, runnerapi.DefaultCallTimeout)
 	l := c.Limits.WithDefaults()
 	s := &server{trustDomain: c.TrustDomain, observation: c.Observation, calls: limit.NewShares(l.Calls, l.CallsPerRunner), log: c.Log}
 	shared := newCalls(c, l)

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,10 +132,7 @@ func (o *options) build(ctx context.Context, tmp string) (v1.ImageIndex, error) 
 }
 
 func (o *options) name() string {
-	if o.binary != "" {
-		return o.binary
-	}
-	return "pipeops-" + path.Base(filepath.ToSlash(o.pkg))
+	return cmp.Or(o.binary, "pipeops-"+path.Base(filepath.ToSlash(o.pkg)))
 }
 
 func (o *options) labels() map[string]string {

@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
@@ -48,7 +47,7 @@ func (b *bench) app(i int) runnerapi.Key {
 // limits. Each version of it is another spec.
 func (b *bench) spec(version int) runnerapi.AppSpec {
 	return runnerapi.AppSpec{
-		Image: b.image, Replicas: ptr.To(int32(b.Replicas)),
+		Image: b.image, Replicas: new(int32(b.Replicas)),
 		Ports: []runnerapi.Port{{Name: "http", Port: 8080}},
 		Env: []runnerapi.EnvVar{
 			{Name: versionVariable, Value: fmt.Sprint(version)}, {Name: "MODE", Value: "production"},

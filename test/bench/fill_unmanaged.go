@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -71,7 +70,7 @@ func othersPod(i int, node string) *corev1.Pod {
 			Labels: map[string]string{"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "somebody-else"},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: node, AutomountServiceAccountToken: ptr.To(false),
+			NodeName: node, AutomountServiceAccountToken: new(false),
 			Containers: []corev1.Container{{
 				Name: "main", Image: "apps.test/others:1",
 				Env: []corev1.EnvVar{{Name: "PORT", Value: "8080"}, {Name: "MODE", Value: "production"}},

@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -94,7 +93,7 @@ func (b *bench) once(ctx context.Context, w *way) (time.Duration, error) {
 // can take.
 func (b *bench) ways(ctx context.Context) ([]*way, error) {
 	spec := b.spec(0)
-	spec.Replicas, spec.GraceSeconds = ptr.To[int32](1), ptr.To[int64](1)
+	spec.Replicas, spec.GraceSeconds = new(int32(1)), new(int64(1))
 	spec.Probes = runnerapi.Probes{} // the kubelet's first look may come a period late, independently of the deployer
 	objects, err := b.export(ctx, spec)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
@@ -137,7 +136,7 @@ func (b *streams) fill(ctx context.Context) (err error) {
 }
 
 func (b *streams) app(args ...string) runnerapi.AppSpec {
-	return runnerapi.AppSpec{Image: b.image, Args: args, GraceSeconds: ptr.To[int64](0)}
+	return runnerapi.AppSpec{Image: b.image, Args: args, GraceSeconds: new(int64(0))}
 }
 
 func (b *streams) logging(lines int) runnerapi.AppSpec {

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -275,7 +274,7 @@ func (b *streams) jobEnds(ctx context.Context) (time.Duration, error) {
 		return ok && job.Status.CompletionTime != nil
 	})
 	key := runnerapi.Key{Namespace: streamsNamespace, Name: "ends"}
-	spec := runnerapi.JobSpec{Image: b.image, Args: []string{"-crash-after", jobTime.String(), "-exit-code", "0"}, Retries: ptr.To[int32](0)}
+	spec := runnerapi.JobSpec{Image: b.image, Args: []string{"-crash-after", jobTime.String(), "-exit-code", "0"}, Retries: new(int32(0))}
 	if _, err := b.client.Jobs().Run(ctx, key, spec, runnerapi.WriteOptions{}); err != nil {
 		return 0, err
 	}

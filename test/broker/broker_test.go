@@ -160,7 +160,7 @@ func checkLoopback(t *testing.T, b *Broker) {
 		if err != nil {
 			continue // no IPv6 here
 		}
-		for _, line := range strings.Split(string(body), "\n") {
+		for line := range strings.SplitSeq(string(body), "\n") {
 			fields := strings.Fields(line)
 			if len(fields) < 4 || fields[3] != "0A" { // LISTEN
 				continue

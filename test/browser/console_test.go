@@ -12,7 +12,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
@@ -76,7 +75,7 @@ func (o *office) agent(n int, change func(*store.Agent)) store.Agent {
 		ID: fmt.Sprintf("agent%05d", n), Name: fmt.Sprintf("shop-%05d", n), ClusterUID: fmt.Sprintf("uid-%05d", n), State: announce.StateOnline,
 		Labels: map[string]string{"env": "prod", "region": []string{"eu", "us", "ap"}[n%3]}, AgentVersion: "v1.4.2", KubernetesVersion: "v1.34.1+k3s1", Distribution: "k3s", Provider: "hetzner",
 		Capacity: announce.Capacity{
-			Nodes: 1 + n%5, Pods: 110, RunningPods: 37, CPUMillis: 8000, MemoryBytes: 16 << 30, UsedCPUMillis: ptr.To[int64](2600), UsedMemoryBytes: ptr.To[int64](9 << 30),
+			Nodes: 1 + n%5, Pods: 110, RunningPods: 37, CPUMillis: 8000, MemoryBytes: 16 << 30, UsedCPUMillis: new(int64(2600)), UsedMemoryBytes: new(int64(9 << 30)),
 		},
 		EdgeAddress: "cp.example.com:8444", RegisteredAt: now.Add(-time.Hour), LastSeen: now,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -21,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
@@ -116,7 +116,7 @@ func (s *scene) fill(t *testing.T) {
 		st.Phase, st.Restarts, st.DesiredReplicas = runnerapi.PhaseFailed, 14, 3
 		st.Diagnosis = &runnerapi.Diagnosis{
 			Cause: runnerapi.CauseCrashLoop, Message: "container web of pod web-7d9c8b6f4-x2x9p ends with exit code 1 soon after its start",
-			Fix: "correct what its last lines complain about, then deploy again", Object: "pod/web-7d9c8b6f4-x2x9p", Container: "web", ExitCode: ptr.To[int32](1),
+			Fix: "correct what its last lines complain about, then deploy again", Object: "pod/web-7d9c8b6f4-x2x9p", Container: "web", ExitCode: new(int32(1)),
 			LastLines: []string{"listening on :8080", "cannot connect to postgres://db:5432: connection refused", "panic: no database"},
 		}
 	})
@@ -172,7 +172,7 @@ func (s *scene) nodes(t *testing.T) {
 func (s *scene) app(t *testing.T, name string, status func(*v1alpha1.Status)) {
 	t.Helper()
 	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: name}}
-	a.Spec.Image, a.Spec.Replicas = "registry.example.com/shop/"+name+":1.4.2", ptr.To[int32](1)
+	a.Spec.Image, a.Spec.Replicas = "registry.example.com/shop/"+name+":1.4.2", new(int32(1))
 	if name == "api" || name == "web" {
 		a.Spec.Ingress = &runnerapi.Ingress{Hosts: []runnerapi.IngressHost{{Host: name + ".example.com"}}}
 		a.Spec.Ports = []runnerapi.Port{{Port: 8080}}
@@ -204,12 +204,10 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	s.follow(t, b, "fresh")
 	s.fill(t)
 	s.measure(t)
-	for name, path := range map[string]string{
+	maps.Copy(pages, map[string]string{
 		"app": "/apps/production/web", "app-long": "/apps/production/" + long, "logs": "/apps/production/web/logs", "scale": "/apps/production/web/scale",
 		"restart": "/apps/production/web/restart", "pause": "/policy/pause", "missing": "/apps/production/nowhere",
-	} {
-		pages[name] = path
-	}
+	})
 	b.Visit(s.site+"/apps/production/web", "figure.chart svg")
 	assert.Equal(t, 2, browser.Get(b, chromedp.Evaluate[int](`document.querySelectorAll("figure.chart").length`)), "CPU and memory")
 	s.look(t, b, "", pages, "wide", "phone")

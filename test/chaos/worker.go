@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
@@ -268,7 +266,7 @@ func (w *worker) once(ctx context.Context, c *ledger.Command) error {
 
 func spec(c *ledger.Command) runnerapi.AppSpec {
 	return runnerapi.AppSpec{
-		Image: image, Replicas: ptr.To(c.Replicas), Ports: []runnerapi.Port{{Port: 8080}},
+		Image: image, Replicas: new(c.Replicas), Ports: []runnerapi.Port{{Port: 8080}},
 		Env: []runnerapi.EnvVar{{Name: valueVariable, Value: c.Value}},
 	}
 }

@@ -143,7 +143,7 @@ func isCarried(t *testing.T, chart, values, object string, c carried) {
 // at is the field of an object at a path, whose numbers are indices.
 func at(t *testing.T, value any, path string) any {
 	t.Helper()
-	for _, key := range strings.Split(path, ".") {
+	for key := range strings.SplitSeq(path, ".") {
 		if i, err := strconv.Atoi(key); err == nil {
 			value = value.([]any)[i]
 			continue

@@ -134,7 +134,7 @@ func (b *bench) makeEngine(t *testing.T, namespaces []string) func(context.Conte
 	t.Helper()
 	engine, err := app.New(app.Config{
 		RESTConfig: b.env.Agent, Namespace: kubetest.AgentOf(namespaces[0]), Namespaces: namespaces,
-		Stabilization: ptr.To(settling()),
+		Stabilization: new(settling()),
 		Log:           zerolog.New(os.Stderr).Level(zerolog.WarnLevel), // controller-runtime logs to it as long as the process lives
 	})
 	require.NoError(t, err)

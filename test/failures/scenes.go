@@ -12,7 +12,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -52,7 +51,7 @@ func Furnish(t *testing.T, env *kubetest.Env, namespace string) {
 		&corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: unboundClaim},
 			Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To(""),
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new(""),
 				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 			},
 		},
@@ -68,7 +67,7 @@ func Classes(t *testing.T, env *kubetest.Env) {
 		classAtOnce: storagev1.VolumeBindingImmediate, classForConsumer: storagev1.VolumeBindingWaitForFirstConsumer,
 	} {
 		create(t, env, &storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "nowhere.example.com", VolumeBindingMode: ptr.To(mode),
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "nowhere.example.com", VolumeBindingMode: new(mode),
 		})
 	}
 }

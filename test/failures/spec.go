@@ -3,8 +3,6 @@ package failures
 import (
 	"cmp"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -16,7 +14,7 @@ func light(spec runnerapi.AppSpec) runnerapi.AppSpec {
 		requests.Memory = cmp.Or(requests.Memory, "8Mi")
 	}
 	if spec.GraceSeconds == nil {
-		spec.GraceSeconds = ptr.To[int64](1)
+		spec.GraceSeconds = new(int64(1))
 	}
 	return spec
 }
@@ -40,7 +38,7 @@ func as(kind runnerapi.AppType, spec runnerapi.AppSpec) runnerapi.AppSpec {
 
 // once returns a Job that is not tried again.
 func once(spec runnerapi.AppSpec) runnerapi.AppSpec {
-	spec.Type, spec.Job = runnerapi.TypeJob, &runnerapi.JobOptions{Retries: ptr.To[int32](0)}
+	spec.Type, spec.Job = runnerapi.TypeJob, &runnerapi.JobOptions{Retries: new(int32(0))}
 	return spec
 }
 

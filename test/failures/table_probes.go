@@ -2,7 +2,6 @@ package failures
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -63,7 +62,7 @@ func ofProbes(i Images) []Failure {
 		{
 			Name: "never-done", Signal: Stalled, // and no signal has the reason
 			Spec: with(probed(runnerapi.Probes{Readiness: &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 8080}, InitialDelaySeconds: 3600}}),
-				func(s *runnerapi.AppSpec) { s.ProgressDeadline = ptr.To[int32](10) }),
+				func(s *runnerapi.AppSpec) { s.ProgressDeadline = new(int32(10)) }),
 			Cause: runnerapi.CauseDeadlinePassed, Object: "deployment/", Message: "no progress for 10 s", Fix: "raise progressDeadlineSeconds",
 		},
 	}

@@ -2,7 +2,6 @@ package failures
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -45,7 +44,7 @@ func ofRefusals(i Images) []Failure {
 		},
 		{
 			Name: "no-runtime", Spec: hello, NoApp: "an App chooses no runtime", Signal: RefusedPods,
-			Change: pod(func(p *corev1.PodSpec) { p.RuntimeClassName = ptr.To("nowhere") }),
+			Change: pod(func(p *corev1.PodSpec) { p.RuntimeClassName = new("nowhere") }),
 			Cause:  runnerapi.CauseAdmissionRefused, Object: "replicaset/", Message: `RuntimeClass "nowhere" not found`, Fix: "what the message names",
 		},
 		{
@@ -100,7 +99,7 @@ func ofTime(i Images) []Failure {
 		{
 			Name: "init-hanging", Slow: true, Signal: Stalled,
 			Spec: with(runs(i.Hello), func(s *runnerapi.AppSpec) {
-				s.ProgressDeadline = ptr.To[int32](45)
+				s.ProgressDeadline = new(int32(45))
 				s.InitContainers = []runnerapi.InitContainer{{Name: "migrate", Args: []string{"-lines=1"}}}
 			}),
 			Cause: runnerapi.CauseDeadlinePassed, Object: "deployment/", Message: "container migrate", Fix: "raise progressDeadlineSeconds",

@@ -3,7 +3,6 @@ package failures
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -21,13 +20,13 @@ func ofRuns(i Images) []Failure {
 		},
 		{
 			Name: "retried-job", Signal: FailedRun, Slow: true,
-			Spec:  with(once(fails), func(s *runnerapi.AppSpec) { s.Job.Retries = ptr.To[int32](1) }),
+			Spec:  with(once(fails), func(s *runnerapi.AppSpec) { s.Job.Retries = new(int32(1)) }),
 			Cause: runnerapi.CauseJobFailed, Object: "pod/", Message: "after 2 tries", Fix: "read why",
 		},
 		{
 			Name: "late-job", Signal: FailedRun,
 			Spec: with(as(runnerapi.TypeJob, runs(i.Hello)), func(s *runnerapi.AppSpec) {
-				s.Job = &runnerapi.JobOptions{DeadlineSeconds: ptr.To[int64](2)}
+				s.Job = &runnerapi.JobOptions{DeadlineSeconds: new(int64(2))}
 			}),
 			Cause: runnerapi.CauseDeadlinePassed, Object: "job/", Message: "deadline of 2 s", Fix: "eadlineSeconds",
 		},
@@ -37,14 +36,14 @@ func ofRuns(i Images) []Failure {
 		},
 		{
 			Name: "failing-cron", Spec: with(cron(runnerapi.Schedule{Cron: "* * * * *"}), func(s *runnerapi.AppSpec) {
-				s.Job = &runnerapi.JobOptions{Retries: ptr.To[int32](0)}
+				s.Job = &runnerapi.JobOptions{Retries: new(int32(0))}
 			}),
 			Later: true, Slow: true, Lives: true, Signal: FailedRun,
 			Cause: runnerapi.CauseJobFailed, Object: "pod/failing-cron-", Message: "with exit code 7", Fix: "read why",
 		},
 		{
 			Name: "skipped-cron", Later: true, Slow: true, Lives: true,
-			Spec:  with(cron(runnerapi.Schedule{Cron: "* * * * *", StartingDeadlineSeconds: ptr.To[int64](10)}), func(s *runnerapi.AppSpec) { s.Args = nil }),
+			Spec:  with(cron(runnerapi.Schedule{Cron: "* * * * *", StartingDeadlineSeconds: new(int64(10))}), func(s *runnerapi.AppSpec) { s.Args = nil }),
 			Cause: runnerapi.CauseRunsSkipped, Object: "job/skipped-cron-", Message: "has not ended", Fix: "eadlineSeconds",
 		},
 		{

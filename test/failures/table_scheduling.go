@@ -4,7 +4,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -59,7 +58,7 @@ func ofScheduling(i Images) []Failure {
 		s.Spread = &runnerapi.Spread{When: "Required", Over: []string{noNode}}
 	})
 	return append(all, large, larger, spread, Failure{
-		Name: "host-port", Spec: with(runs(i.Hello), func(s *runnerapi.AppSpec) { s.Replicas = ptr.To[int32](2) }),
+		Name: "host-port", Spec: with(runs(i.Hello), func(s *runnerapi.AppSpec) { s.Replicas = new(int32(2)) }),
 		NoApp: "an App asks for no port of its node", Lives: true,
 		Change: pod(func(p *corev1.PodSpec) {
 			p.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 19101}}

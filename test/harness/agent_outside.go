@@ -8,7 +8,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // tokenSeconds is the life of the token of an agent outside: longer than any run.
@@ -36,7 +35,7 @@ func (s *System) ApplyAgentObjects(ctx context.Context) error {
 // reaches the API server at an address of ours.
 func (s *System) AgentKubeconfig(ctx context.Context, server, file string) error {
 	answer, err := s.Kube.Clientset.CoreV1().ServiceAccounts(agentNamespace).CreateToken(ctx, agentObject,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenSeconds))}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds))}}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("a token for the agent: %w", err)
 	}

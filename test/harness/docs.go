@@ -44,7 +44,7 @@ func CommandLine(command string) ([]string, error) {
 	}
 	blocks := shell(text)
 	var lines []string
-	for _, line := range strings.Split(strings.TrimSpace(strings.Join(blocks, "")), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(strings.Join(blocks, "")), "\n") {
 		if command == "" || strings.HasPrefix(line, "pipeops-runner "+command+" ") {
 			lines = append(lines, line)
 		}

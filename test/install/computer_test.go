@@ -64,9 +64,7 @@ func newComputer(t *testing.T, w *world, name, suite string) *computer {
 func (c *computer) with(settings ...string) *computer {
 	other := *c
 	other.env = map[string]string{}
-	for name, value := range c.env {
-		other.env[name] = value
-	}
+	maps.Copy(other.env, c.env)
 	for i := 0; i < len(settings); i += 2 {
 		other.env[settings[i]] = settings[i+1]
 	}

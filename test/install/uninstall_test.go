@@ -1,6 +1,7 @@
 package install
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,9 +57,7 @@ func newExistingCluster(t *testing.T, files map[string]string) existingCluster {
 		"state/installed":  "agent " + kubectl + "\nnamespace pipeops\nnamespace production\n",
 		"state/agent.yaml": "kind: Namespace\n",
 	}
-	for name, content := range files {
-		all[name] = content
-	}
+	maps.Copy(all, files)
 	for name, content := range all {
 		add(t, c.dir, name, content)
 	}

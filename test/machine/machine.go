@@ -170,7 +170,7 @@ func (m *Machine) mount(base string) error {
 func (m *Machine) awaitLeader(ctx context.Context) (pid int, err error) {
 	err = m.eventually(ctx, "process 1 starts", func() bool {
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", m.nspawn.Process.Pid))
-		for _, child := range strings.Fields(string(children)) {
+		for child := range strings.FieldsSeq(string(children)) {
 			comm, _ := os.ReadFile("/proc/" + child + "/comm")
 			if strings.TrimSpace(string(comm)) == m.init.comm {
 				pid, _ = strconv.Atoi(child)

@@ -101,7 +101,7 @@ func readGuide(t *testing.T, page string) map[string]string {
 	require.NoError(t, err)
 	guide, about := map[string]string{}, ""
 	inside := false
-	for _, line := range strings.Split(string(text), "\n") {
+	for line := range strings.SplitSeq(string(text), "\n") {
 		switch {
 		case strings.HasPrefix(line, "```"):
 			inside = line == "```sh"

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -66,10 +67,7 @@ offered any more, and not taken.`,
 
 // trusted returns the given keys, or otherwise those of this build.
 func trusted(given []string, signatures int) ([]string, error) {
-	text := strings.Join(given, ",")
-	if text == "" {
-		text = releaseKeys
-	}
+	text := cmp.Or(strings.Join(given, ","), releaseKeys)
 	keys, err := release.ParseKeys(text)
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("--key: %w", err))

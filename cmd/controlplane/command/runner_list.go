@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -59,10 +60,7 @@ func runnerTable(w io.Writer, runners []operatorapi.Runner) {
 		case time.Now().After(r.ExpiresAt):
 			state = "expired"
 		}
-		agents := r.Agents
-		if agents == "" {
-			agents = "all"
-		}
+		agents := cmp.Or(r.Agents, "all")
 		cli.Row(w, r.Name, state, agents, cli.Ago(r.CreatedAt), cli.Until(r.ExpiresAt), cli.Short(time.Duration(r.TTL)))
 	}
 }

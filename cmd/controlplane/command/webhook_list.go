@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"strings"
@@ -43,9 +44,7 @@ func webhookTable(w io.Writer, lines []operatorapi.Webhook) {
 		if !l.DisabledAt.IsZero() {
 			state = "off: " + l.Reason
 		}
-		if types == "" {
-			types = "all"
-		}
+		types = cmp.Or(types, "all")
 		if agents == "" {
 			agents = "all"
 		}

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -185,9 +186,7 @@ func merged(into, from map[string]string) map[string]string {
 // tryAdoption checks by a dry run whether the API server accepts all changes.
 func (p *Applier) tryAdoption(ctx context.Context, a *v1alpha1.App, found []client.Object) error {
 	a = a.DeepCopy()
-	if a.UID == "" {
-		a.UID = types.UID("00000000-0000-0000-0000-000000000000")
-	}
+	a.UID = cmp.Or(a.UID, types.UID("00000000-0000-0000-0000-000000000000"))
 	for _, child := range workload.Children(a) {
 		for _, have := range found {
 			if workload.KindOf(have) != workload.KindOf(child) || have.GetName() != child.GetName() {

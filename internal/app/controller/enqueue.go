@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	kubeevent "sigs.k8s.io/controller-runtime/pkg/event"
@@ -95,13 +94,13 @@ func onNewsOfApp() handler.EventHandler {
 }
 
 func news() priorityqueue.AddOpts {
-	return priorityqueue.AddOpts{After: gather, Priority: ptr.To(0)}
+	return priorityqueue.AddOpts{After: gather, Priority: new(0)}
 }
 
 // createOpts gives objects that existed at the start a lower priority than new events.
 func createOpts(e kubeevent.CreateEvent) priorityqueue.AddOpts {
 	if e.IsInInitialList {
-		return priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}
+		return priorityqueue.AddOpts{Priority: new(handler.LowPriority)}
 	}
 	return priorityqueue.AddOpts{}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	kubeevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -70,7 +69,7 @@ func TestWhatTheAgentWroteItselfIsNews(t *testing.T) {
 
 func TestThatAnAppWasAnnouncedIsNoNewsOfIt(t *testing.T) {
 	was := appAt(1, "a")
-	was.Status.LastTransition = ptr.To(time.Now())
+	was.Status.LastTransition = new(time.Now())
 	announced := was.DeepCopy()
 	announced.ResourceVersion, announced.Status.Announced = "2", &v1alpha1.Announced{Phase: runnerapi.PhaseHealthy}
 	also := announced.DeepCopy()

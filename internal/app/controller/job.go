@@ -10,7 +10,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
@@ -172,7 +171,7 @@ func exitCodeOf(j *batchv1.Job, pods []*corev1.Pod) *int32 {
 	if last == nil {
 		return nil
 	}
-	return ptr.To(last.ExitCode)
+	return new(last.ExitCode)
 }
 
 // currentRuns returns the runs of the newest spec: older runs are no evidence about it.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
@@ -39,6 +37,6 @@ func (c *Controller) lastGood(ctx context.Context, a *v1alpha1.App) (*v1alpha1.A
 			}
 		}
 	}
-	held.Spec.Replicas, held.Spec.Autoscaling = ptr.To[int32](0), nil
+	held.Spec.Replicas, held.Spec.Autoscaling = new(int32(0)), nil
 	return held, nil
 }

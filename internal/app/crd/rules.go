@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -89,7 +88,7 @@ func addRules(spec *apiextensions.JSONSchemaProps) {
 // keyed makes the API server refuse two items with the same key.
 func keyed(parent *apiextensions.JSONSchemaProps, name, key string) {
 	p := parent.Properties[name]
-	p.XListType, p.XListMapKeys = ptr.To("map"), []string{key}
+	p.XListType, p.XListMapKeys = new("map"), []string{key}
 	parent.Properties[name] = p
 }
 

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,7 +114,7 @@ func neverDue(w *batchv1.CronJob, why, fix string) *runnerapi.Diagnosis {
 // is none.
 func unstarted(w *batchv1.CronJob, said CronEvent) *runnerapi.Diagnosis {
 	switch {
-	case contains(noSuchTimes, said.Reason):
+	case slices.Contains(noSuchTimes, said.Reason):
 		return neverDue(w, clip(said.Message), "correct schedule.cron and schedule.timeZone")
 	case said.Reason == "FailedCreate":
 		return Refused(createPrefix.ReplaceAllString(said.Message, ""), "cronjob/"+w.Name)

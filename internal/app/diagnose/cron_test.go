@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -19,7 +18,7 @@ func hourly(change func(*batchv1.CronJob)) *batchv1.CronJob {
 	last := metav1.NewTime(time.Date(2026, 3, 4, 11, 0, 0, 0, time.UTC))
 	w := &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "report", CreationTimestamp: metav1.NewTime(last.Add(-48 * time.Hour))},
-		Spec:       batchv1.CronJobSpec{Schedule: "0 * * * *", TimeZone: ptr.To("Etc/UTC"), ConcurrencyPolicy: batchv1.ForbidConcurrent},
+		Spec:       batchv1.CronJobSpec{Schedule: "0 * * * *", TimeZone: new("Etc/UTC"), ConcurrencyPolicy: batchv1.ForbidConcurrent},
 		Status:     batchv1.CronJobStatus{LastScheduleTime: &last},
 	}
 	change(w)
@@ -52,14 +51,14 @@ func TestRunsThatNeverStart(t *testing.T) {
 		},
 		"a leap day": {change: func(w *batchv1.CronJob) { w.Spec.Schedule = "0 0 29 2 *" }, now: "11:30:00"},
 		"suspended by its owner": {
-			change: func(w *batchv1.CronJob) { w.Spec.Suspend, w.Spec.Schedule = ptr.To(true), "0 0 31 2 *" }, now: "11:30:00",
+			change: func(w *batchv1.CronJob) { w.Spec.Suspend, w.Spec.Schedule = new(true), "0 0 31 2 *" }, now: "11:30:00",
 		},
 		"a run that may still be started": {change: active, now: "12:30:00", recheck: 30*time.Minute + startedBy},
 		"a run that hangs": {
 			change: active, now: "13:00:10", cause: runnerapi.CauseRunsSkipped, message: "run report-1 has not ended, so the run of 2026-03-04T12:00:00Z",
 		},
 		"a run that hangs past the starting deadline": {
-			change: func(w *batchv1.CronJob) { active(w); w.Spec.StartingDeadlineSeconds = ptr.To[int64](60) },
+			change: func(w *batchv1.CronJob) { active(w); w.Spec.StartingDeadlineSeconds = new(int64(60)) },
 			now:    "12:01:10", cause: runnerapi.CauseRunsSkipped, message: "run report-1 has not ended",
 		},
 		"runs that may overlap": {
@@ -75,7 +74,7 @@ func TestRunsThatNeverStart(t *testing.T) {
 			cause: runnerapi.CauseQuotaExceeded, message: "quota none", recheck: 15 * time.Second,
 		},
 		"a time zone that nobody knows": {
-			change: func(w *batchv1.CronJob) { w.Spec.TimeZone = ptr.To("Mars/Olympus") }, now: "11:30:00",
+			change: func(w *batchv1.CronJob) { w.Spec.TimeZone = new("Mars/Olympus") }, now: "11:30:00",
 			said:  CronEvent{"UnknownTimeZone", `invalid timeZone: "Mars/Olympus": unknown time zone Mars/Olympus`},
 			cause: runnerapi.CauseNeverDue, message: "Mars/Olympus", recheck: 5 * time.Second,
 		},

@@ -1,7 +1,9 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
@@ -27,10 +29,7 @@ func image(c container, ev *Evidence) Finding {
 }
 
 func (c container) imageName() string {
-	if c.spec.Image != "" {
-		return c.spec.Image
-	}
-	return c.status.Image
+	return cmp.Or(c.spec.Image, c.status.Image)
 }
 
 // pulls are the ways in which a pull fails, distinguished by the texts of containerd, CRI-O and
@@ -126,12 +125,7 @@ func isPull(cause runnerapi.Cause) bool {
 }
 
 func containsAny(s string, parts []string) bool {
-	for _, p := range parts {
-		if strings.Contains(s, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(s, part) })
 }
 
 // maxMessage bounds what is taken over from others' messages.

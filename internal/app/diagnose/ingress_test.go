@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -23,7 +22,7 @@ func TestWhetherAnIngressIsServed(t *testing.T) {
 		return c
 	}
 	named := func(name string) func(*networkingv1.Ingress) {
-		return func(in *networkingv1.Ingress) { in.Spec.IngressClassName = ptr.To(name) }
+		return func(in *networkingv1.Ingress) { in.Spec.IngressClassName = new(name) }
 	}
 	taken := func(in *networkingv1.Ingress) {
 		in.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.1"}}

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -20,7 +19,7 @@ import (
 func failedJob(name, reason string) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
-		Spec:       batchv1.JobSpec{ActiveDeadlineSeconds: ptr.To[int64](60)},
+		Spec:       batchv1.JobSpec{ActiveDeadlineSeconds: new(int64(60))},
 		Status: batchv1.JobStatus{Failed: 4, Conditions: []batchv1.JobCondition{
 			{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: reason, Message: "Job has reached the specified backoff limit"},
 		}},

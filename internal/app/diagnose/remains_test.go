@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 func TestRemainsSaysWhatHoldsAPod(t *testing.T) {
@@ -19,7 +18,7 @@ func TestRemainsSaysWhatHoldsAPod(t *testing.T) {
 	told := func(end time.Time, grace int64, change ...func(*corev1.Pod)) *corev1.Pod {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: "web-1", DeletionTimestamp: ptr.To(metav1.NewTime(end)), DeletionGracePeriodSeconds: ptr.To(grace),
+				Name: "web-1", DeletionTimestamp: new(metav1.NewTime(end)), DeletionGracePeriodSeconds: new(grace),
 			},
 			Spec: corev1.PodSpec{NodeName: "n1"}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
 		}

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,7 +126,7 @@ func unschedulable(pod *corev1.Pod, message string, tainted []*corev1.Node) *run
 func unschedulableFix(pod *corev1.Pod, message string, taints []string) string {
 	var fixes []string
 	for _, m := range insufficient.FindAllStringSubmatch(message, -1) {
-		if fix := resourceFix(pod, m[1]); !contains(fixes, fix) {
+		if fix := resourceFix(pod, m[1]); !slices.Contains(fixes, fix) {
 			fixes = append(fixes, fix)
 		}
 	}
@@ -184,13 +185,4 @@ func resourceFix(pod *corev1.Pod, name string) string {
 		return fmt.Sprintf("ask for less in resources.requests.%s%s, free %s on the nodes, or add a node", name, asked, name)
 	}
 	return fmt.Sprintf("free %s on the nodes (kubectl describe nodes), or add a node that has it%s", name, asked)
-}
-
-func contains(all []string, s string) bool {
-	for _, x := range all {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }

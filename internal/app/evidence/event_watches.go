@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -79,7 +78,7 @@ func (w *eventWatches) comes(ctx context.Context, namespace string, of fields.Se
 	ctx, cancel := context.WithTimeout(ctx, awaitFor)
 	defer cancel()
 	stream, err := w.events.Events(namespace).Watch(ctx, metav1.ListOptions{
-		FieldSelector: of.AsSelector().String(), ResourceVersion: version, TimeoutSeconds: ptr.To(int64(awaitFor / time.Second)),
+		FieldSelector: of.AsSelector().String(), ResourceVersion: version, TimeoutSeconds: new(int64(awaitFor / time.Second)),
 	})
 	if err != nil {
 		return false

@@ -41,10 +41,7 @@ func New(store *store.Store, config *rest.Config, core rest.Interface) *Executor
 
 // Exec implements backend.Sessions.
 func (x *Executor) Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.ExecOptions) (runnerapi.Execution, error) {
-	container := opts.Container
-	if container == "" {
-		container = key.Name
-	}
+	container := cmp.Or(opts.Container, key.Name)
 	pod, err := x.podInside(ctx, key, opts.Pod, container)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"slices"
@@ -66,10 +67,7 @@ func (t *Router) podAddresses(ctx context.Context, s *corev1.Service, port corev
 	if len(s.Spec.Selector) == 0 || port.TargetPort.Type == intstr.String {
 		return nil
 	}
-	target := port.TargetPort.IntVal
-	if target == 0 {
-		target = port.Port
-	}
+	target := cmp.Or(port.TargetPort.IntVal, port.Port)
 	var pods corev1.PodList
 	err := t.store.Cached.List(ctx, &pods, store.Untouched, client.InNamespace(s.Namespace), client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(s.Spec.Selector)})
 	if err != nil {

@@ -14,13 +14,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// optionalKind has the objects of a kind that the cluster may lack.
-type optionalKind interface {
-	Known() bool
-	List(context.Context) ([]unstructured.Unstructured, error)
-	Run(context.Context) error
-}
-
 // readGatewayAPI makes the caches of the kinds of the Gateway API.
 func (t *Router) readGatewayAPI(from store.Sources) {
 	t.httpRoutes = store.NewOptional(store.HTTPRouteKind, labels.SelectorFromSet(objectmeta.Labels()), from, t.routed, t.log)

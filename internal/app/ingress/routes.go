@@ -57,7 +57,7 @@ type Router struct {
 	public      atomic.Pointer[Public] // nil while nothing is known of the gateway
 	leadsToPods atomic.Bool            // a route leads to a Service without an address of its own
 
-	httpRoutes, grants optionalKind // of the Gateway API
+	httpRoutes, grants *store.Optional // of the Gateway API
 	// DirectAddresses are networks whose load balancers count as public.
 	DirectAddresses []netip.Prefix
 

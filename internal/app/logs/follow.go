@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
@@ -76,7 +75,7 @@ func (r *reading) followOptions(pod *corev1.Pod) *corev1.PodLogOptions {
 	opts := &corev1.PodLogOptions{Container: r.container(), Timestamps: true}
 	switch from := r.seen[pod.UID]; {
 	case !from.at.IsZero():
-		opts.SinceTime = ptr.To(metav1.NewTime(from.at)) // whole seconds: what was read comes again
+		opts.SinceTime = new(metav1.NewTime(from.at)) // whole seconds: what was read comes again
 	case r.first[pod.UID]:
 		opts = r.logOptions()
 	}

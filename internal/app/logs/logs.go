@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -129,10 +130,7 @@ func (r *reading) pods(ctx context.Context) ([]*corev1.Pod, error) {
 }
 
 func (r *reading) container() string {
-	if r.opts.Container != "" {
-		return r.opts.Container
-	}
-	return r.app.Name
+	return cmp.Or(r.opts.Container, r.app.Name)
 }
 
 func (r *reading) hasContainer(pod *corev1.Pod) bool {

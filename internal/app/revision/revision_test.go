@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -26,7 +25,7 @@ func TestDifferenceShowsNoValueThatMayBeSecret(t *testing.T) {
 	is := *was.DeepCopy()
 	is.Image, is.Command[1], is.Env[0].Value, is.Env[1].Name = "a:2", "secret4", "secret5", "C"
 	is.Resources.Limits.Memory, is.Probes.Readiness.Exec[1] = "2Gi", "secret6"
-	is.Replicas, is.Paused = ptr.To[int32](7), ptr.To(true)
+	is.Replicas, is.Paused = new(int32(7)), new(true)
 	before, err := content(was)
 	require.NoError(t, err)
 	now, err := content(is)
@@ -59,9 +58,9 @@ func TestDifferenceIsBounded(t *testing.T) {
 
 func TestRollbackLeavesHowManyThereAre(t *testing.T) {
 	r := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: []byte(`{"image":"a:1","replicas":9,"paused":true}`)}}
-	spec, err := Restored(r, runnerapi.AppSpec{Image: "a:2", Args: []string{"x"}, Replicas: ptr.To[int32](3)})
+	spec, err := Restored(r, runnerapi.AppSpec{Image: "a:2", Args: []string{"x"}, Replicas: new(int32(3))})
 	require.NoError(t, err)
-	assert.Equal(t, runnerapi.AppSpec{Image: "a:1", Replicas: ptr.To[int32](3)}, spec)
+	assert.Equal(t, runnerapi.AppSpec{Image: "a:1", Replicas: new(int32(3))}, spec)
 }
 
 func FuzzRevision(f *testing.F) {

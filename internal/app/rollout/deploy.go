@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
@@ -173,7 +172,7 @@ func (w *Writer) create(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: key.Namespace, Name: key.Name, Labels: objectmeta.AppLabels(key.Name), Finalizers: []string{v1alpha1.Finalizer},
 		},
-		Spec: *ptr.To(spec.KeepUnnamed(runnerapi.AppSpec{})).DeepCopy(),
+		Spec: *new(spec.KeepUnnamed(runnerapi.AppSpec{})).DeepCopy(),
 	}
 	sign(a, opts.Caller)
 	objectmeta.RecordCommand(a, opts.Command)

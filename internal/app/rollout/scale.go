@@ -36,7 +36,7 @@ func scale(a *v1alpha1.App, to runnerapi.Scale) error {
 			"App %s is a %s, which has no number of pods to set", a.Key(), a.Spec.Type)
 	}
 	if to.Replicas != nil {
-		a.Spec.Replicas, a.Spec.Autoscaling = ptr.To(*to.Replicas), nil
+		a.Spec.Replicas, a.Spec.Autoscaling = new(*to.Replicas), nil
 		return nil
 	}
 	if a.Spec.Autoscaling == nil && (to.Min == nil || to.Max == nil) {
@@ -49,7 +49,7 @@ func scale(a *v1alpha1.App, to runnerapi.Scale) error {
 	bounds.Min, bounds.Max = ptr.Deref(to.Min, bounds.Min), ptr.Deref(to.Max, bounds.Max)
 	bounds.CPUPercent = ptr.Deref(to.CPUPercent, bounds.CPUPercent)
 	if to.Min != nil {
-		a.Spec.Replicas = ptr.To(*to.Min)
+		a.Spec.Replicas = new(*to.Min)
 	}
 	return nil
 }

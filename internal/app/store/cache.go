@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -203,7 +202,7 @@ func ofTheNode(ports []corev1.ContainerPort) []corev1.ContainerPort {
 
 // ClientOptions makes a read after a write see that write.
 func ClientOptions() client.Options {
-	return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}}
+	return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}}
 }
 
 // Untouched makes a list share its contents with the cache and not copy them. It is for callers

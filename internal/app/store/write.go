@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
@@ -26,7 +25,7 @@ func (s *Store) DeleteOwn(ctx context.Context, a *v1alpha1.App, o client.Object)
 // Delete deletes exactly this object and its dependents: in the background, or before the
 // object itself.
 func (s *Store) Delete(ctx context.Context, o client.Object, how metav1.DeletionPropagation) error {
-	err := s.Live.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID())}, client.PropagationPolicy(how))
+	err := s.Live.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())}, client.PropagationPolicy(how))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %T %s: %w", o, o.GetName(), err)
 	}

@@ -28,7 +28,7 @@ func autoscaler(a *v1alpha1.App) *autoscalingv2.HorizontalPodAutoscaler {
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
 				APIVersion: appsv1.SchemeGroupVersion.String(), Kind: Of(a).GetObjectKind().GroupVersionKind().Kind, Name: a.Name,
 			},
-			MinReplicas: ptr.To(spec.Min), MaxReplicas: spec.Max,
+			MinReplicas: new(spec.Min), MaxReplicas: spec.Max,
 		},
 	}
 	for _, target := range []struct {
@@ -41,7 +41,7 @@ func autoscaler(a *v1alpha1.App) *autoscalingv2.HorizontalPodAutoscaler {
 		out.Spec.Metrics = append(out.Spec.Metrics, autoscalingv2.MetricSpec{
 			Type: autoscalingv2.ResourceMetricSourceType,
 			Resource: &autoscalingv2.ResourceMetricSource{Name: target.name, Target: autoscalingv2.MetricTarget{
-				Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To(target.percent),
+				Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(target.percent),
 			}},
 		})
 	}
@@ -63,11 +63,11 @@ func KeepScale(a *v1alpha1.App, desired, have any) {
 	switch d := desired.(type) {
 	case *appsv1.Deployment:
 		if h, ok := have.(*appsv1.Deployment); ok {
-			d.Spec.Replicas = ptr.To(wanted(a, h.Spec.Replicas))
+			d.Spec.Replicas = new(wanted(a, h.Spec.Replicas))
 		}
 	case *appsv1.StatefulSet:
 		if h, ok := have.(*appsv1.StatefulSet); ok {
-			d.Spec.Replicas = ptr.To(wanted(a, h.Spec.Replicas))
+			d.Spec.Replicas = new(wanted(a, h.Spec.Replicas))
 		}
 	}
 }

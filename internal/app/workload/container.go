@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -77,15 +79,12 @@ func probe(p *runnerapi.Probe) *corev1.Probe {
 	}
 	out := &corev1.Probe{
 		InitialDelaySeconds: p.InitialDelaySeconds, SuccessThreshold: 1,
-		PeriodSeconds: orDefault(p.PeriodSeconds, 10), TimeoutSeconds: orDefault(p.TimeoutSeconds, 1),
-		FailureThreshold: orDefault(p.FailureThreshold, 3),
+		PeriodSeconds: cmp.Or(p.PeriodSeconds, 10), TimeoutSeconds: cmp.Or(p.TimeoutSeconds, 1),
+		FailureThreshold: cmp.Or(p.FailureThreshold, 3),
 	}
 	switch {
 	case p.HTTP != nil:
-		path := p.HTTP.Path
-		if path == "" {
-			path = "/"
-		}
+		path := cmp.Or(p.HTTP.Path, "/")
 		out.HTTPGet = &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(p.HTTP.Port), Scheme: corev1.URISchemeHTTP}
 	case p.TCP != nil:
 		out.TCPSocket = &corev1.TCPSocketAction{Port: intstr.FromInt32(p.TCP.Port)}
@@ -93,11 +92,4 @@ func probe(p *runnerapi.Probe) *corev1.Probe {
 		out.Exec = &corev1.ExecAction{Command: p.Exec}
 	}
 	return out
-}
-
-func orDefault(n, fallback int32) int32 {
-	if n == 0 {
-		return fallback
-	}
-	return n
 }

@@ -1,10 +1,11 @@
 package workload
 
 import (
+	"cmp"
+
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -25,7 +26,7 @@ func budget(a *v1alpha1.App) *policyv1.PodDisruptionBudget {
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: amount(spec.MinAvailable), MaxUnavailable: amount(spec.MaxUnavailable),
 			Selector:                   &metav1.LabelSelector{MatchLabels: objectmeta.AppLabels(a.Name)},
-			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
+			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		},
 	}
 }
@@ -35,12 +36,10 @@ func amount(s string) *intstr.IntOrString {
 	if s == "" {
 		return nil
 	}
-	return ptr.To(intstr.Parse(s))
+	return new(intstr.Parse(s))
 }
 
 func amountOr(s, fallback string) *intstr.IntOrString {
-	if s == "" {
-		s = fallback
-	}
+	s = cmp.Or(s, fallback)
 	return amount(s)
 }

@@ -1,11 +1,11 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -39,7 +39,7 @@ func emptyDir(e *runnerapi.EmptyDir) *corev1.EmptyDirVolumeSource {
 		out.Medium = corev1.StorageMediumMemory
 	}
 	if size, ok := Quantity(e.Size); ok {
-		out.SizeLimit = ptr.To(size)
+		out.SizeLimit = new(size)
 	}
 	return out
 }
@@ -88,10 +88,7 @@ func claims(a *v1alpha1.App) []corev1.PersistentVolumeClaim {
 		if v.Claim == nil {
 			continue
 		}
-		mode := corev1.PersistentVolumeAccessMode(v.Claim.AccessMode)
-		if mode == "" {
-			mode = corev1.ReadWriteOnce
-		}
+		mode := cmp.Or(corev1.PersistentVolumeAccessMode(v.Claim.AccessMode), corev1.ReadWriteOnce)
 		size, _ := Quantity(v.Claim.Size)
 		claim := corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: v.Name, Labels: objectmeta.AppLabels(a.Name)},
@@ -101,7 +98,7 @@ func claims(a *v1alpha1.App) []corev1.PersistentVolumeClaim {
 			},
 		}
 		if v.Claim.StorageClass != "" {
-			claim.Spec.StorageClassName = ptr.To(v.Claim.StorageClass)
+			claim.Spec.StorageClassName = new(v.Claim.StorageClass)
 		}
 		out = append(out, claim)
 	}

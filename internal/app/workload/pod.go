@@ -19,9 +19,9 @@ func podTemplate(a *v1alpha1.App) corev1.PodTemplateSpec {
 		ObjectMeta: metav1.ObjectMeta{Labels: objectmeta.AppLabels(a.Name)},
 		Spec: corev1.PodSpec{
 			Containers:                    []corev1.Container{containerOf(a)},
-			AutomountServiceAccountToken:  ptr.To(false),
-			EnableServiceLinks:            ptr.To(false),
-			TerminationGracePeriodSeconds: ptr.To(ptr.Deref(a.Spec.GraceSeconds, gracePeriod)),
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			TerminationGracePeriodSeconds: new(ptr.Deref(a.Spec.GraceSeconds, gracePeriod)),
 			SecurityContext:               podSecurity(a.Spec.Security),
 			TopologySpreadConstraints:     spread(a),
 			Volumes:                       volumes(a),
@@ -41,7 +41,7 @@ func podTemplate(a *v1alpha1.App) corev1.PodTemplateSpec {
 		}
 	}
 	if sa := a.Spec.ServiceAccount; sa != nil {
-		t.Spec.ServiceAccountName, t.Spec.AutomountServiceAccountToken = sa.Name, ptr.To(sa.Token)
+		t.Spec.ServiceAccountName, t.Spec.AutomountServiceAccountToken = sa.Name, new(sa.Token)
 	}
 	if a.Spec.Type.Runs() {
 		t.Spec.RestartPolicy = corev1.RestartPolicyNever // a failed pod stays for the diagnosis
@@ -86,10 +86,7 @@ func containerOf(a *v1alpha1.App) corev1.Container {
 func initContainers(a *v1alpha1.App) []corev1.Container {
 	out := make([]corev1.Container, 0, len(a.Spec.InitContainers))
 	for _, spec := range a.Spec.InitContainers {
-		image := spec.Image
-		if image == "" {
-			image = a.Spec.Image
-		}
+		image := cmp.Or(spec.Image, a.Spec.Image)
 		out = append(out, corev1.Container{
 			Name: spec.Name, Image: image, Command: spec.Command, Args: spec.Args,
 			Env: env(overlaid(a.Spec.Env, spec.Env)), EnvFrom: envFrom(a.Spec.EnvFrom),
@@ -120,13 +117,13 @@ func overlaid(below, above []runnerapi.EnvVar) []runnerapi.EnvVar {
 // allows it.
 func podSecurity(s *runnerapi.Security) *corev1.PodSecurityContext {
 	out := &corev1.PodSecurityContext{
-		RunAsNonRoot:   ptr.To(s == nil || !s.AllowRoot),
+		RunAsNonRoot:   new(s == nil || !s.AllowRoot),
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 	if s != nil {
 		out.RunAsUser, out.RunAsGroup, out.FSGroup = s.RunAsUser, s.RunAsGroup, s.FSGroup
 		if s.FSGroup != nil { // do not walk the files of a large volume at each start
-			out.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
+			out.FSGroupChangePolicy = new(corev1.FSGroupChangeOnRootMismatch)
 		}
 	}
 	return out
@@ -134,12 +131,12 @@ func podSecurity(s *runnerapi.Security) *corev1.PodSecurityContext {
 
 func containerSecurity(s *runnerapi.Security) *corev1.SecurityContext {
 	out := &corev1.SecurityContext{
-		AllowPrivilegeEscalation: ptr.To(false),
+		AllowPrivilegeEscalation: new(false),
 		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 	if s != nil {
-		out.AllowPrivilegeEscalation = ptr.To(s.AllowPrivilegeEscalation)
-		out.ReadOnlyRootFilesystem = ptr.To(s.ReadOnlyRootFilesystem)
+		out.AllowPrivilegeEscalation = new(s.AllowPrivilegeEscalation)
+		out.ReadOnlyRootFilesystem = new(s.ReadOnlyRootFilesystem)
 		for _, c := range s.AddCapabilities {
 			out.Capabilities.Add = append(out.Capabilities.Add, corev1.Capability(c))
 		}
@@ -167,7 +164,7 @@ func spread(a *v1alpha1.App) []corev1.TopologySpreadConstraint {
 	var out []corev1.TopologySpreadConstraint
 	for _, key := range over {
 		out = append(out, corev1.TopologySpreadConstraint{
-			MaxSkew: orDefault(s.MaxSkew, 1), TopologyKey: key, WhenUnsatisfiable: when,
+			MaxSkew: cmp.Or(s.MaxSkew, 1), TopologyKey: key, WhenUnsatisfiable: when,
 			LabelSelector: &metav1.LabelSelector{MatchLabels: objectmeta.AppLabels(a.Name)},
 		})
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
@@ -18,7 +17,7 @@ import (
 // whatever a Runner sends, it gets no part of the node.
 func TestNoSpecGoesBeyondBaseline(t *testing.T) {
 	loosest := runnerapi.Security{
-		RunAsUser: ptr.To[int64](0), RunAsGroup: ptr.To[int64](0), FSGroup: ptr.To[int64](0),
+		RunAsUser: new(int64(0)), RunAsGroup: new(int64(0)), FSGroup: new(int64(0)),
 		AllowRoot: true, AllowPrivilegeEscalation: true, AddCapabilities: []string{"SETUID"},
 	}
 	fields := reflect.TypeFor[runnerapi.Security]().NumField()

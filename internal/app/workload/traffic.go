@@ -9,7 +9,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -76,7 +75,7 @@ func ingress(a *v1alpha1.App) *networkingv1.Ingress {
 	}
 	out.Annotations = spec.Annotations
 	if spec.Class != "" {
-		out.Spec.IngressClassName = ptr.To(spec.Class)
+		out.Spec.IngressClassName = new(spec.Class)
 	}
 	for _, h := range spec.Hosts {
 		out.Spec.Rules = addRule(out.Spec.Rules, h, a)
@@ -88,7 +87,7 @@ func ingress(a *v1alpha1.App) *networkingv1.Ingress {
 // addRule puts the paths of one host into one rule, as ingress controllers expect.
 func addRule(rules []networkingv1.IngressRule, h runnerapi.IngressHost, a *v1alpha1.App) []networkingv1.IngressRule {
 	path := networkingv1.HTTPIngressPath{
-		Path: PathOf(h), PathType: ptr.To(networkingv1.PathTypePrefix),
+		Path: PathOf(h), PathType: new(networkingv1.PathTypePrefix),
 		Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: a.Name}},
 	}
 	path.Backend.Service.Port.Number = cmp.Or(h.Port, FirstTCPPort(a))
@@ -129,10 +128,7 @@ func addTLS(all []networkingv1.IngressTLS, h runnerapi.IngressHost) []networking
 
 // PathOf returns the path of a host, which is never empty.
 func PathOf(h runnerapi.IngressHost) string {
-	if h.Path == "" {
-		return "/"
-	}
-	return h.Path
+	return cmp.Or(h.Path, "/")
 }
 
 // PublicURLs returns the URLs at which the ingress controller serves the App. It leaves out the

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -68,10 +69,10 @@ func deployment(a *v1alpha1.App) *appsv1.Deployment {
 		TypeMeta:   appsMeta("Deployment"),
 		ObjectMeta: ChildMeta(a),
 		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(wanted(a, nil)), Selector: selectorOf(a), Template: podTemplate(a),
+			Replicas: new(wanted(a, nil)), Selector: selectorOf(a), Template: podTemplate(a),
 			Strategy: strategy, MinReadySeconds: minReady(a),
-			RevisionHistoryLimit:    ptr.To[int32](keptReplicaSets),
-			ProgressDeadlineSeconds: ptr.To(ptr.Deref(a.Spec.ProgressDeadline, progressDeadline)),
+			RevisionHistoryLimit:    new(int32(keptReplicaSets)),
+			ProgressDeadlineSeconds: new(ptr.Deref(a.Spec.ProgressDeadline, progressDeadline)),
 		},
 	}
 }
@@ -83,11 +84,11 @@ func statefulSet(a *v1alpha1.App) *appsv1.StatefulSet {
 		TypeMeta:   appsMeta("StatefulSet"),
 		ObjectMeta: ChildMeta(a),
 		Spec: appsv1.StatefulSetSpec{
-			Replicas: ptr.To(wanted(a, nil)), Selector: selectorOf(a), Template: podTemplate(a),
+			Replicas: new(wanted(a, nil)), Selector: selectorOf(a), Template: podTemplate(a),
 			ServiceName: ptr.Deref(AdoptionOf(a).ServiceName, headlessName(a.Name)), MinReadySeconds: minReady(a),
 			PodManagementPolicy:  appsv1.OrderedReadyPodManagement,
 			UpdateStrategy:       appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
-			RevisionHistoryLimit: ptr.To[int32](keptReplicaSets),
+			RevisionHistoryLimit: new(int32(keptReplicaSets)),
 			VolumeClaimTemplates: claims(a),
 			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 				WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
@@ -114,7 +115,7 @@ func daemonSet(a *v1alpha1.App) *appsv1.DaemonSet {
 					MaxUnavailable: amountOr(u.MaxUnavailable, unavailable), MaxSurge: amountOr(u.MaxSurge, "0"),
 				},
 			},
-			RevisionHistoryLimit: ptr.To[int32](keptReplicaSets),
+			RevisionHistoryLimit: new(int32(keptReplicaSets)),
 		},
 	}
 }
@@ -131,8 +132,8 @@ func Job(a *v1alpha1.App) *batchv1.Job {
 func jobSpec(a *v1alpha1.App) batchv1.JobSpec {
 	o := ptr.Deref(a.Spec.Job, runnerapi.JobOptions{})
 	return batchv1.JobSpec{
-		BackoffLimit: ptr.To(ptr.Deref(o.Retries, defaultRetries)), ActiveDeadlineSeconds: o.DeadlineSeconds,
-		Completions: ptr.To(orDefault(o.Completions, 1)), Parallelism: ptr.To(orDefault(o.Parallelism, 1)),
+		BackoffLimit: new(ptr.Deref(o.Retries, defaultRetries)), ActiveDeadlineSeconds: o.DeadlineSeconds,
+		Completions: new(cmp.Or(o.Completions, 1)), Parallelism: new(cmp.Or(o.Parallelism, 1)),
 		Template: podTemplate(a),
 	}
 }
@@ -143,10 +144,10 @@ func cronJob(a *v1alpha1.App) *batchv1.CronJob {
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "CronJob"},
 		ObjectMeta: ChildMeta(a),
 		Spec: batchv1.CronJobSpec{
-			Schedule: s.Cron, TimeZone: ptr.To("Etc/UTC"), Suspend: ptr.To(s.Suspended),
+			Schedule: s.Cron, TimeZone: new("Etc/UTC"), Suspend: new(s.Suspended),
 			ConcurrencyPolicy:          batchv1.ForbidConcurrent,
-			StartingDeadlineSeconds:    ptr.To(ptr.Deref(s.StartingDeadlineSeconds, startingDeadline)),
-			SuccessfulJobsHistoryLimit: ptr.To[int32](keptRuns), FailedJobsHistoryLimit: ptr.To[int32](keptRuns),
+			StartingDeadlineSeconds:    new(ptr.Deref(s.StartingDeadlineSeconds, startingDeadline)),
+			SuccessfulJobsHistoryLimit: new(int32(keptRuns)), FailedJobsHistoryLimit: new(int32(keptRuns)),
 			JobTemplate: batchv1.JobTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
 					Labels: objectmeta.AppLabels(a.Name), Annotations: map[string]string{objectmeta.Run: RunKey(a)},
@@ -159,7 +160,7 @@ func cronJob(a *v1alpha1.App) *batchv1.CronJob {
 		out.Spec.ConcurrencyPolicy = batchv1.ConcurrencyPolicy(s.Concurrency)
 	}
 	if s.TimeZone != "" {
-		out.Spec.TimeZone = ptr.To(s.TimeZone)
+		out.Spec.TimeZone = new(s.TimeZone)
 	}
 	if a.Spec.Job != nil {
 		out.Spec.JobTemplate.Spec.TTLSecondsAfterFinished = a.Spec.Job.TTLSeconds

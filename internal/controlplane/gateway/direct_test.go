@@ -268,12 +268,6 @@ func TestALoadBalancerIsCut(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoticedInTime: the time to notice that an endpoint is silent is less than five seconds.
-func TestWhatIsNoticedInTime(t *testing.T) {
-	timing := direct.DefaultTiming()
-	assert.Less(t, timing.Check+timing.Connect, 5*time.Second)
-}
-
 // TestAnotherKeyIsNotAccepted: the certificate must be the one that the agent's cluster presents.
 func TestAnotherKeyIsNotAccepted(t *testing.T) {
 	s := newSite(t)

@@ -77,10 +77,10 @@ func TestEveryCallIsDescribed(t *testing.T) {
 	require.NoError(t, err)
 	var doc struct {
 		Paths map[string]map[string]struct {
-			OperationID string                            `json:"operationId"`
-			Role        string                            `json:"x-role"`
-			Parameters  []struct{ Name string }           `json:"parameters"`
-			Responses   map[string]map[string]interface{} `json:"responses"`
+			OperationID string                    `json:"operationId"`
+			Role        string                    `json:"x-role"`
+			Parameters  []struct{ Name string }   `json:"parameters"`
+			Responses   map[string]map[string]any `json:"responses"`
 		}
 	}
 	require.NoError(t, json.Unmarshal(text, &doc))

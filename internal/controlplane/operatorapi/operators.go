@@ -1,6 +1,7 @@
 package operatorapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -107,10 +108,7 @@ type CreateOperatorBody struct {
 }
 
 func createOperator(ctx context.Context, a *operators.Admin, in *CreateOperatorInput) (operators.Credentials, error) {
-	ttl := time.Duration(in.Body.TTL)
-	if ttl == 0 {
-		ttl = operators.DefaultOperatorTTL
-	}
+	ttl := cmp.Or(time.Duration(in.Body.TTL), operators.DefaultOperatorTTL)
 	return a.Operators.Create(ctx, operators.OperatorOptions{Name: in.Body.Name, Role: in.Body.Role, TTL: ttl, Replace: in.Body.Replace})
 }
 

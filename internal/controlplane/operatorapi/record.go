@@ -1,6 +1,7 @@
 package operatorapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,9 +77,7 @@ func (r *record) about(d *Description, in any) {
 	sent := inputOf(in)
 	arguments := map[string]any{}
 	for _, name := range sent.order {
-		if r.Name == "" {
-			r.Name = sent.path[name]
-		}
+		r.Name = cmp.Or(r.Name, sent.path[name])
 		arguments[name] = sent.path[name]
 	}
 	for name := range sent.query {

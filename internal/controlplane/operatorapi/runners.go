@@ -1,6 +1,7 @@
 package operatorapi
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -95,10 +96,7 @@ func createRunner(ctx context.Context, a *operators.Admin, in *CreateRunnerInput
 	if err != nil {
 		return credentials.Credentials{}, err
 	}
-	ttl := time.Duration(in.Body.TTL)
-	if ttl == 0 {
-		ttl = operators.DefaultRunnerTTL
-	}
+	ttl := cmp.Or(time.Duration(in.Body.TTL), operators.DefaultRunnerTTL)
 	return a.Runners.Issue(ctx, operators.RunnerOptions{
 		Name: in.Body.Name, TTL: ttl, Agents: grant, BrokerURL: in.Body.BrokerURL, Replace: in.Body.Replace,
 	})

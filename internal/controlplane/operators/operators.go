@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -69,9 +70,7 @@ func (a *Operators) Create(ctx context.Context, opts OperatorOptions) (Credentia
 	if err := opts.validate(); err != nil {
 		return Credentials{}, err
 	}
-	if opts.reason == "" {
-		opts.reason = "operator create"
-	}
+	opts.reason = cmp.Or(opts.reason, "operator create")
 	at, err := a.Advertised(ctx)
 	if err != nil {
 		return Credentials{}, err

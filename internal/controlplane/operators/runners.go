@@ -98,9 +98,7 @@ func (a *Runners) Issue(ctx context.Context, opts RunnerOptions) (credentials.Cr
 	if err := opts.validate(); err != nil {
 		return credentials.Credentials{}, err
 	}
-	if opts.reason == "" {
-		opts.reason = "runner create"
-	}
+	opts.reason = cmp.Or(opts.reason, "runner create")
 	at, err := a.Advertised(ctx)
 	if err != nil {
 		return credentials.Credentials{}, err

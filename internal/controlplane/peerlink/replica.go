@@ -1,6 +1,7 @@
 package peerlink
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -45,10 +46,7 @@ const (
 
 // Title returns the name, or the ID of one that does not answer.
 func (r Replica) Title() string {
-	if r.Name != "" {
-		return r.Name
-	}
-	return r.ID
+	return cmp.Or(r.Name, r.ID)
 }
 
 // Wrong returns why it is unreachable, and the checks that failed.

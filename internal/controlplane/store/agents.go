@@ -178,7 +178,7 @@ func (q agentTable) SaveBeats(ctx context.Context, beats []Beat) error {
 		}
 		values = append(values, b.AgentID, micros(b.At), figures)
 	}
-	for part := range chunks(values, 3) {
+	for part := range slices.Chunk(values, rowsAtATime*3) {
 		// Both databases call the columns of VALUES so.
 		_, err := q.exec(ctx, `UPDATE agents SET last_seen = beats.column2, capacity = COALESCE(beats.column3, capacity)
 			FROM (VALUES `+rowsOf(len(part)/3, 3, 1, "CAST($%d AS TEXT), CAST($%d AS BIGINT), CAST($%d AS TEXT)")+`) AS beats

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -41,10 +42,7 @@ func (q agentTable) FindAgents(ctx context.Context, find AgentQuery) (page []Age
 	if find.ByUrgency {
 		order = urgency + `, name, id`
 	}
-	limit := find.Limit
-	if limit == 0 {
-		limit = max(total, 1)
-	}
+	limit := cmp.Or(find.Limit, max(total, 1))
 	page, err = all(ctx, q.q, scanAgent, fmt.Sprintf(`SELECT %s FROM agents WHERE %s ORDER BY %s LIMIT $%d OFFSET $%d`,
 		agentSelect, where, order, len(args)+1, len(args)+2), append(args, limit, find.Offset)...)
 	return page, total, err
@@ -62,7 +60,7 @@ func (f *AgentQuery) where() (where string, args []any) {
 		args = append(args, pattern)
 		parts = append(parts, fmt.Sprintf(`%s LIKE $%d ESCAPE '\'`, column, len(args)))
 	}
-	for _, word := range strings.Fields(f.Search) {
+	for word := range strings.FieldsSeq(f.Search) {
 		like(searched, "%"+literal(strings.ToLower(word))+"%")
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.Labels)) {

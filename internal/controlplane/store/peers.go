@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -76,14 +77,14 @@ func (s *Store) SetTunnels(ctx context.Context, nodeID string, since map[string]
 		}
 	}
 	q := s.quiet()
-	for part := range chunks(up, 2) {
+	for part := range slices.Chunk(up, rowsAtATime*2) {
 		_, err := q.exec(ctx, `INSERT INTO tunnels (peer_id, agent_id, since) VALUES `+rowsOf(len(part)/2, 2, 2, "$1, $%d, $%d")+`
 			ON CONFLICT (peer_id, agent_id) DO UPDATE SET since = excluded.since`, append([]any{nodeID}, part...)...)
 		if err != nil {
 			return err
 		}
 	}
-	for part := range chunks(down, 1) {
+	for part := range slices.Chunk(down, rowsAtATime) {
 		_, err := q.exec(ctx, `DELETE FROM tunnels WHERE peer_id = $1 AND agent_id IN `+rowsOf(1, len(part), 2, strings.TrimSuffix(strings.Repeat("$%d, ", len(part)), ", ")),
 			append([]any{nodeID}, part...)...)
 		if err != nil {
@@ -91,19 +92,6 @@ func (s *Store) SetTunnels(ctx context.Context, nodeID string, since map[string]
 		}
 	}
 	return nil
-}
-
-// chunks returns the values for one statement each.
-func chunks(values []any, perRow int) func(yield func([]any) bool) {
-	return func(yield func([]any) bool) {
-		for len(values) > 0 {
-			n := min(len(values), rowsAtATime*perRow)
-			if !yield(values[:n]) {
-				return
-			}
-			values = values[n:]
-		}
-	}
 }
 
 // rowsOf writes rows of a statement, whose values are numbered from first on.

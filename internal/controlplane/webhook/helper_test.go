@@ -140,7 +140,7 @@ func verify(secret string, h http.Header, body []byte, now time.Time) error {
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%s.%d.%s", h.Get("webhook-id"), seconds, body)
 	want := mac.Sum(nil)
-	for _, signature := range strings.Fields(h.Get("webhook-signature")) {
+	for signature := range strings.FieldsSeq(h.Get("webhook-signature")) {
 		version, text, _ := strings.Cut(signature, ",")
 		if got, err := base64.StdEncoding.DecodeString(text); version == "v1" && err == nil && hmac.Equal(got, want) {
 			return nil

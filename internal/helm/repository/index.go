@@ -3,6 +3,7 @@ package repository
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,10 +67,7 @@ func climbs(text string) bool {
 
 // newest returns the highest version that the spec accepts.
 func newest(entries []entry, source runnerapi.ChartSource) (entry, error) {
-	wanted := source.Version
-	if wanted == "" {
-		wanted = "*"
-	}
+	wanted := cmp.Or(source.Version, "*")
 	for _, e := range entries { // exactly this version, in any form
 		if e.Version == source.Version {
 			return e, nil

@@ -37,7 +37,7 @@ func TestEachEntryIsWholeAndItsCodeItsOwn(t *testing.T) {
 			assert.Regexp(t, `[.]$`, e.Fix, e.Code)
 			page, _, _ := strings.Cut(e.Page, "#")
 			assert.FileExists(t, "../../../"+page, e.Code)
-			for _, sentence := range strings.Split(e.Meaning+" "+e.Fix, ". ") {
+			for sentence := range strings.SplitSeq(e.Meaning+" "+e.Fix, ". ") {
 				assert.LessOrEqual(t, len(strings.Fields(sentence)), 25, "%s: %s", e.Code, sentence)
 			}
 			names[e.Name], last = true, e.Code

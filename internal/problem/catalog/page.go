@@ -81,7 +81,7 @@ func wrapped(text, indent string) string {
 
 func words(text string) (all []string) {
 	open := false
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if open {
 			all[len(all)-1] += " " + word
 		} else {

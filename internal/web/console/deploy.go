@@ -45,8 +45,8 @@ var specProperties = sync.OnceValue(func() []property {
 	of := reflect.TypeFor[runnerapi.AppSpec]()
 	spec := huma.SchemaFromType(registry, of)
 	var list []property
-	for i := range of.NumField() {
-		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+	for field := range of.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		schema := spec.Properties[name]
 		if schema == nil {
 			continue
@@ -57,7 +57,7 @@ var specProperties = sync.OnceValue(func() []property {
 			shown.Description = schema.Description
 		}
 		if shown.Description == "" {
-			shown.Description = of.Field(i).Tag.Get("doc")
+			shown.Description = field.Tag.Get("doc")
 		}
 		list = append(list, property{name, &shown})
 	}

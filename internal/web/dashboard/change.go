@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"strconv"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
@@ -105,7 +103,7 @@ func scale(ctx context.Context, d *appPages, key runnerapi.Key, form url.Values)
 	if err != nil || n < 0 || n > mostReplicas {
 		return problem.Errorf(problem.Invalid, fmt.Sprintf("enter a number from 0 to %d", mostReplicas), "%.20q is no number of pods", form.Get("replicas"))
 	}
-	_, err = d.cluster.writer.Scale(ctx, key, runnerapi.Scale{Replicas: ptr.To(int32(n))}, writeOptions())
+	_, err = d.cluster.writer.Scale(ctx, key, runnerapi.Scale{Replicas: new(int32(n))}, writeOptions())
 	return err
 }
 

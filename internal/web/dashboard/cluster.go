@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -74,7 +73,7 @@ func newCluster(opts Options) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	crlog.SetLogger(zerologr.New(ptr.To(opts.Log))) // it complains on its own otherwise
+	crlog.SetLogger(zerologr.New(new(opts.Log))) // it complains on its own otherwise
 	c, err := client.NewWithWatch(rc, client.Options{Scheme: scheme, Mapper: store.NewMapper(), HTTPClient: hc})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubernetesfake "k8s.io/client-go/kubernetes/fake"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -97,7 +96,7 @@ type rig struct {
 
 func app(namespace, name string, change ...func(*v1alpha1.App)) *v1alpha1.App {
 	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "1", Generation: 1}}
-	a.Spec.Image, a.Spec.Replicas = "registry.example.com/shop/web:1.4.2", ptr.To[int32](2)
+	a.Spec.Image, a.Spec.Replicas = "registry.example.com/shop/web:1.4.2", new(int32(2))
 	a.Status.Phase, a.Status.ObservedGeneration, a.Status.Revision = runnerapi.PhaseHealthy, 1, 1
 	for _, c := range change {
 		c(a)
@@ -258,7 +257,7 @@ func TestAThousandApps(t *testing.T) {
 func TestChangesAskOnceAndAreThoseOfKubectl(t *testing.T) {
 	first := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web.r1", Labels: objectmeta.AppLabels("web"), OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind, Name: "web", UID: "1", Controller: ptr.To(true)}}},
+			{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind, Name: "web", UID: "1", Controller: new(true)}}},
 		Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"image":"registry.example.com/shop/web:1.0.0"}`)},
 	}
 	r := newRig(t, app("shop", "web", func(a *v1alpha1.App) { a.Generation, a.Status.ObservedGeneration, a.Status.Revision = 2, 2, 2 }), first)

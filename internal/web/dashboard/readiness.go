@@ -46,7 +46,7 @@ func list(text string) (lines []string) {
 	if text == "" {
 		return nil
 	}
-	for _, part := range strings.Split(text, "; ") {
+	for part := range strings.SplitSeq(text, "; ") {
 		if n := len(lines) - 1; n >= 0 && strings.HasPrefix(lines[n], "tunnel") && !strings.HasPrefix(part, "tunnel") && !strings.HasPrefix(part, "control plane: ") {
 			lines[n] += "; " + part
 			continue

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -48,9 +49,7 @@ type DeadLetters struct {
 // NewDeadLetters returns a DeadLetters after it has checked the configuration. Each call connects
 // again.
 func NewDeadLetters(cfg rabbitmq.Config) (*DeadLetters, error) {
-	if cfg.Name == "" {
-		cfg.Name = "pipeops dead letters"
-	}
+	cfg.Name = cmp.Or(cfg.Name, "pipeops dead letters")
 	l, err := rabbitmq.NewLink(cfg)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,9 +44,7 @@ type session struct {
 
 // New returns a Publisher after it has checked the configuration. Run connects.
 func New(cfg rabbitmq.Config) (*Publisher, error) {
-	if cfg.Name == "" {
-		cfg.Name = "pipeops publisher"
-	}
+	cfg.Name = cmp.Or(cfg.Name, "pipeops publisher")
 	l, err := rabbitmq.NewLink(cfg)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 
 	"github.com/rs/zerolog"
@@ -22,9 +23,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, log zerolog.Logger, err 
 	}
 	e := request.Error(r.Context(), log, err)
 	audit.NoteProblem(r.Context(), e)
-	for k, v := range e.GetHeaders() {
-		w.Header()[k] = v
-	}
+	maps.Copy(w.Header(), e.GetHeaders())
 	if k, bad := Read(r); bad == nil && k.Discovery && !k.AsksOfItself() { // of which client-go shows text alone, and of a Status nothing
 		http.Error(w, kubernetesMessage(e), e.Status)
 		return

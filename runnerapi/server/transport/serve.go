@@ -3,6 +3,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -48,9 +49,7 @@ type ServeConfig struct {
 // Serve serves calls on the listener until ctx ends. It then lets open calls finish and closes the
 // listener. It returns nil if ctx ended it.
 func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
-	if c.Drain == 0 {
-		c.Drain = 10 * time.Second
-	}
+	c.Drain = cmp.Or(c.Drain, 10*time.Second)
 	drain, startDrain := context.WithCancel(context.WithoutCancel(ctx))
 	defer startDrain()
 	var upgraded sync.WaitGroup

@@ -2,6 +2,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,9 +129,7 @@ func (c *kubeconfigCommand) entry(l *base.Login, agent announce.Agent) (kubeEntr
 		name: c.context, namespace: c.namespace, address: l.Edge, serverName: agent.ID + "." + l.AgentsDomain,
 		ca: l.Keep.Credentials().CA, program: program, credentials: path,
 	}
-	if e.name == "" {
-		e.name = "pipeops-" + agent.Name
-	}
+	e.name = cmp.Or(e.name, "pipeops-"+agent.Name)
 	if len(agent.Endpoints) > 0 {
 		e.address, e.serverName = agent.Endpoints[0].Address, agent.Endpoints[0].ServerName
 	}

@@ -68,9 +68,7 @@ func (d *Defaults) context() (contextfile.Context, error) {
 	if err != nil {
 		return contextfile.Context{}, &ExitError{Err: err, Code: ExitUsage}
 	}
-	if name == "" {
-		name = file.CurrentContext
-	}
+	name = cmp.Or(name, file.CurrentContext)
 	if name == "" {
 		return contextfile.Context{}, nil
 	}

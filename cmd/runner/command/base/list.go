@@ -1,6 +1,7 @@
 package base
 
 import (
+	"cmp"
 	"context"
 	"io"
 
@@ -30,10 +31,7 @@ type Lister[T any] interface {
 func (l Listing[T]) Command(a *CLI) *cobra.Command {
 	var out cli.Output
 	var scope Scope
-	use := l.Use
-	if use == "" {
-		use = "list"
-	}
+	use := cmp.Or(l.Use, "list")
 	cmd := &cobra.Command{
 		Use: use + " [AGENT]", Short: l.Short,
 		Example:           "  " + l.Example,

@@ -1,6 +1,7 @@
 package contexts
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -30,17 +31,10 @@ func newSet(a *base.CLI) *cobra.Command {
 			if err := file.Save(); err != nil {
 				return err
 			}
-			a.Say("context %s: agent %s, namespace %s", c.Name, orNone(c.Agent), orNone(c.Namespace))
+			a.Say("context %s: agent %s, namespace %s", c.Name, cmp.Or(c.Agent, "not set"), cmp.Or(c.Namespace, "not set"))
 			return nil
 		},
 	}
 	d.add(cmd)
 	return cmd
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "not set"
-	}
-	return s
 }

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +21,7 @@ func (c *copyCommand) download(ctx context.Context, t *tarCall) error {
 	if base == "/" || base == ".." || base == "" {
 		dir, base = c.remote, "."
 	}
-	if dir == "" {
-		dir = "."
-	}
+	dir = cmp.Or(dir, ".")
 	args := []string{"-cf", "-", "-C", dir, "./" + base}
 	if c.local == "-" {
 		return t.receive(ctx, func(r io.Reader) error { return archive.ExtractFile(r, c.Out, &c.tally) }, args...)

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,9 +117,7 @@ func (c *portForward) run(ctx context.Context, t *base.Target, key runnerapi.Key
 		}
 		context.AfterFunc(ctx, func() { _ = ln.Close() })
 		local := ln.Addr().(*net.TCPAddr).Port
-		if first == 0 {
-			first = local
-		}
+		first = cmp.Or(first, local)
 		c.Say("%s goes to port %d of %s on %s", ln.Addr(), p.remote, key, t)
 		work.Go(func() { c.serve(ctx, t, key, int(p.remote), ln) })
 	}

@@ -38,24 +38,22 @@ type Config struct {
 	Log     zerolog.Logger
 }
 
+// proveEvery is how often each host is proven again.
+const proveEvery = 5 * time.Minute
+
 // Timing is how often endpoints are looked at. Zero values select the defaults.
 type Timing struct {
 	// Check is how often an endpoint in use is tried (1 s), and Idle how often another one (30 s).
 	// Connect is how long a connection may take (2 s).
 	Check, Idle, Connect time.Duration
-	// Prove is how often each host is proven again (5 min), and Again how soon after a failure at
-	// first (5 s).
-	Prove, Again time.Duration
+	// Again is how soon a host is proven again after a failure at first (5 s).
+	Again time.Duration
 }
-
-// DefaultTiming returns the defaults.
-func DefaultTiming() Timing { return Timing{}.withDefaults() }
 
 func (t Timing) withDefaults() Timing {
 	t.Check = cmp.Or(t.Check, time.Second)
 	t.Idle = cmp.Or(t.Idle, 30*time.Second)
 	t.Connect = cmp.Or(t.Connect, 2*time.Second)
-	t.Prove = cmp.Or(t.Prove, 5*time.Minute)
 	t.Again = cmp.Or(t.Again, 5*time.Second)
 	return t
 }
@@ -76,9 +74,7 @@ type targetKey struct{ agentID, endpoint string }
 // New returns a Prober without hosts.
 func New(cfg Config) *Prober {
 	cfg.Timing = cfg.Timing.withDefaults()
-	if cfg.Port == 0 {
-		cfg.Port = 443
-	}
+	cfg.Port = cmp.Or(cfg.Port, 443)
 	if cfg.Changed == nil {
 		cfg.Changed = func() {}
 	}

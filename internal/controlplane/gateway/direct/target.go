@@ -188,10 +188,10 @@ func (t *target) judge(h *host, err error, now time.Time) (changed bool) {
 	case err == nil:
 		h.proven.Store(true)
 		h.failed, h.reason = 0, ""
-		h.next = now.Add(timing.Prove + rand.N(timing.Prove/4)) //nolint:gosec // spreading load needs no secrecy
+		h.next = now.Add(proveEvery + rand.N(proveEvery/4)) //nolint:gosec // spreading load needs no secrecy
 		changed = t.succeeded(now) || changed || !was
 	case was && errors.As(err, &silent): // all hosts of the target: it does not answer
-		h.next = now.Add(timing.Prove)
+		h.next = now.Add(proveEvery)
 		t.bad++
 		t.check = now.Add(min(downPause, timing.Check<<min(t.bad-1, 10)))
 		changed = t.cut(t.link.Load(), err) || changed

@@ -74,3 +74,9 @@ func TestAnEndpointInUseIsTriedEverySecond(t *testing.T) {
 		assert.Equal(t, want, pause())
 	}
 }
+
+// TestWhatIsNoticedInTime: the time to notice that an endpoint is silent is less than five seconds.
+func TestWhatIsNoticedInTime(t *testing.T) {
+	timing := Timing{}.withDefaults()
+	assert.Less(t, timing.Check+timing.Connect, 5*time.Second)
+}

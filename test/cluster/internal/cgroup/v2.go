@@ -56,7 +56,7 @@ func enableControllers(root string) error {
 	if err != nil {
 		return err
 	}
-	for _, controller := range strings.Fields(string(available)) {
+	for controller := range strings.FieldsSeq(string(available)) {
 		err := write(filepath.Join(root, "cgroup.subtree_control"), "+"+controller)
 		if err != nil && (errors.Is(err, unix.EBUSY) || slices.Contains(required, controller)) {
 			return fmt.Errorf("enable controller %s: %w", controller, err)
@@ -73,7 +73,7 @@ func moveProcesses(from, to string) error {
 	if err != nil {
 		return err
 	}
-	for _, pid := range strings.Fields(string(pids)) {
+	for pid := range strings.FieldsSeq(string(pids)) {
 		if pid == "0" { // of another namespace: not ours to move
 			continue
 		}

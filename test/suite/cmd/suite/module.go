@@ -56,7 +56,7 @@ func (m *module) add(path, dir, deps string) {
 	} else if rel, err := filepath.Rel(m.root, dir); err == nil {
 		m.dirs[path] = filepath.ToSlash(rel)
 	}
-	for _, dep := range strings.Split(deps, ",") {
+	for dep := range strings.SplitSeq(deps, ",") {
 		dep, _, _ = strings.Cut(dep, " ") // "path [variant]"
 		if strings.HasPrefix(dep, modulePath) {
 			m.deps[pkg] = append(m.deps[pkg], dep)
