@@ -36,8 +36,8 @@ func (in *input) buffer() []byte {
 }
 
 // heard is called with the next frame's header. A ping, of which two come in five seconds, returns
-// the whole buffer if nothing is in it: after a heartbeat, its session rests at once. The next frame
-// that is not small takes one again.
+// the whole buffer if nothing is in it: after a heartbeat, its session rests at once. The next
+// frame that is not small takes one again.
 func (in *input) heard(h header) {
 	in.bulk = h.kind == frameData && h.length > readBuffer
 	switch {
