@@ -35,9 +35,9 @@ func (in *input) buffer() []byte {
 	return in.resting[:]
 }
 
-// heard is called with the next frame's header. A ping, of which two come in five seconds, returns
-// the whole buffer if nothing is in it: after a heartbeat, its session rests at once. The next
-// frame that is not small takes one again.
+// heard is called with the next frame's header. Two pings come in five seconds. A ping returns the
+// whole buffer if nothing is in it, so a session rests soon after a heartbeat. The next frame that
+// is not small takes one again.
 func (in *input) heard(h header) {
 	in.bulk = h.kind == frameData && h.length > readBuffer
 	switch {
