@@ -6,7 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // controlled is the stream of an agent's control messages, and the one at which a server has its
@@ -14,18 +16,16 @@ import (
 func controlled(t *testing.T) (*controlStream, net.Conn) {
 	t.Helper()
 	near, far := net.Pipe()
-	server := link.Server(far, nil)
-	c := &connector{mux: link.Client(near, nil)}
+	accepted := make(chan *mux.Stream, 1)
+	server := link.Server(far, nil, func(opened *mux.Stream) { accepted <- opened })
+	go func() { _ = server.Serve() }()
+	c := &connector{mux: link.Client(near, nil, nil)}
 	t.Cleanup(func() { _, _ = c.Close(), server.Close() })
 	control, err := c.openControl()
 	if err != nil {
 		t.Fatal(err)
 	}
-	answers, err := server.AcceptStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return control, answers
+	return control, await.Receive(t, accepted, "the control stream")
 }
 
 // TestSilentServerEndsTheSession has a server's FRP say something just in time, and then nothing

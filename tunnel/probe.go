@@ -36,7 +36,7 @@ func Probe(ctx context.Context, cfg Config) (Transport, error) {
 func (t *Tunnel) ping(ctx context.Context, conn *line) error {
 	defer func() { _ = conn.Close() }()
 	remembering := &causeConn{Conn: conn}
-	mux := link.Client(remembering, conn.below)
+	mux := link.Client(remembering, conn.below, nil)
 	defer func() { _ = mux.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = mux.Close() })()
 	// Only a server that has accepted the certificate answers.

@@ -26,7 +26,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 	var beside sync.WaitGroup // ends with the multiplexer
 	defer beside.Wait()
 	offers, public := &link.Gate{}, &atomic.Int64{}
-	mux := link.Accepting(remembering, conn.below, func(opened *mux.Stream) { beside.Go(func() { t.opened(opened, &sent, offers, public) }) })
+	mux := link.Client(remembering, conn.below, func(opened *mux.Stream) { beside.Go(func() { t.opened(opened, &sent, offers, public) }) })
 	defer func() { _ = mux.Close() }()
 	t.live.Store(mux)
 	defer t.live.Store(nil)

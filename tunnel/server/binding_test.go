@@ -29,7 +29,7 @@ type attacker struct {
 func (p *plane) attacker(t *testing.T, id string) *attacker {
 	t.Helper()
 	conn := dialTLS(t, p.addr, p.ca.Agent(id))
-	mux := link.Client(conn, nil)
+	mux := link.Client(conn, nil, func(*mux.Stream) {}) // it takes streams, and answers none
 	t.Cleanup(func() { _ = mux.Close() })
 	return &attacker{t: t, mux: mux}
 }

@@ -183,7 +183,7 @@ func (p *plane) speaking(t *testing.T, id string, protocols ...string) *attacker
 	t.Helper()
 	cfg := p.ca.Agent(id)
 	cfg.NextProtos = protocols
-	mux := link.Client(dialTLS(t, p.addr, cfg), nil)
+	mux := link.Client(dialTLS(t, p.addr, cfg), nil, func(*mux.Stream) {})
 	t.Cleanup(func() { _ = mux.Close() })
 	return &attacker{t: t, mux: mux}
 }

@@ -86,7 +86,7 @@ func (s *session) serve(ctx context.Context) {
 	}
 	defer loggedIn()
 	var streams sync.WaitGroup
-	mux := link.NewServer(s.conn, s.below, func(opened *mux.Stream) { s.accept(ctx, &streams, opened) })
+	mux := link.Server(s.conn, s.below, func(opened *mux.Stream) { s.accept(ctx, &streams, opened) })
 	s.mu.Lock()
 	s.mux = mux
 	s.mu.Unlock()

@@ -26,10 +26,10 @@ func TestATruncatedMessage(t *testing.T) {
 				cfg := Config{Limits: Limits{}.withDefaults(), Log: log}
 				s := newSession(&Server{cfg: cfg}, near, near, nil, "evil", nil)
 				var streams sync.WaitGroup
-				s.mux = link.NewServer(near, nil, func(opened *mux.Stream) { s.accept(t.Context(), &streams, opened) })
+				s.mux = link.Server(near, nil, func(opened *mux.Stream) { s.accept(t.Context(), &streams, opened) })
 				served := make(chan error, 1)
 				go func() { served <- s.mux.Serve() }()
-				evil := link.Client(far, nil)
+				evil := link.Client(far, nil, nil)
 				defer func() { _ = evil.Close() }()
 
 				stream, err := evil.Open()

@@ -31,27 +31,15 @@ const (
 	closeTimeout = time.Minute
 )
 
-// Client and Server start a multiplexer session on an established connection. Below is the socket
-// to which its TLS writes, nil if that is unknown.
-func Client(conn net.Conn, below *Socket) *mux.Session {
-	return mux.Client(conn, below.corked(), muxConfig(nil))
-}
-
-// Accepting is like Client with an accept function for streams that the other end opens: see
-// mux.Config.Accept.
-func Accepting(conn net.Conn, below *Socket, accept func(*mux.Stream)) *mux.Session {
+// Client starts a multiplexer session on an established connection. Below is the socket to which its
+// TLS writes, nil if that is unknown. For accept see mux.Config.Accept.
+func Client(conn net.Conn, below *Socket, accept func(*mux.Stream)) *mux.Session {
 	return mux.Client(conn, below.corked(), muxConfig(accept))
 }
 
-// Server returns the accepting side's Client.
-func Server(conn net.Conn, below *Socket) *mux.Session {
-	return mux.Server(conn, below.corked(), muxConfig(nil))
-}
-
-// NewServer returns the accepting side's Accepting, where the caller reads the session:
-// mux.Session.Serve.
-func NewServer(conn net.Conn, below *Socket, accept func(*mux.Stream)) *mux.Session {
-	return mux.NewServer(conn, below.corked(), muxConfig(accept))
+// Server returns the accepting side's Client. The caller reads the session: mux.Session.Serve.
+func Server(conn net.Conn, below *Socket, accept func(*mux.Stream)) *mux.Session {
+	return mux.Server(conn, below.corked(), muxConfig(accept))
 }
 
 func muxConfig(accept func(*mux.Stream)) mux.Config {

@@ -38,7 +38,9 @@ func TestADeadEndIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		near, far := &muted{Conn: a}, &muted{Conn: b}
-		sessions := []*mux.Session{Client(near, nil), Server(far, nil)}
+		server := Server(far, nil, nil)
+		go func() { _ = server.Serve() }()
+		sessions := []*mux.Session{Client(near, nil, nil), server}
 		time.Sleep(time.Second) // by then either end has answered a ping
 		near.now.Store(true)
 		far.now.Store(true)
@@ -57,16 +59,10 @@ func TestADeadEndIsNoticed(t *testing.T) {
 func pair(t *testing.T) (client, server *Stream) {
 	t.Helper()
 	a, b := net.Pipe()
-	near, far := Client(a, nil), Server(b, nil)
-	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
 	accepted := make(chan *mux.Stream, 1)
-	go func() {
-		s, err := far.AcceptStream()
-		if err != nil {
-			t.Error(err)
-		}
-		accepted <- s
-	}()
+	near, far := Client(a, nil, nil), Server(b, nil, func(opened *mux.Stream) { accepted <- opened })
+	go func() { _ = far.Serve() }()
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
 	s, err := near.OpenStream()
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func TestWhatIsNoProtocolEndsTheSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := line(t)
-			s := Server(a, nil, testConfig())
+			s := taking(served, a)
 			defer func() { _ = s.Close() }()
 			if _, err := b.Write(said); err != nil {
 				t.Fatal(err)
@@ -42,7 +42,7 @@ func TestWhatIsNoProtocolEndsTheSession(t *testing.T) {
 func TestWhoAsksAndNeverListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
-		s := Server(a, nil, testConfig())
+		s := taking(served, a)
 		for i := range uint32(3 * mostWaiting / headerSize) {
 			if _, err := b.Write(header{kind: framePing, flags: flagSYN, length: i}.append(nil)); err != nil {
 				t.Fatal(err)
@@ -97,10 +97,10 @@ func FuzzSession(f *testing.F) {
 	add(header{kind: framePing, flags: flagSYN, length: 7}.append(nil))
 	add(header{kind: frameGoAway}.append(header{kind: frameWindow, flags: flagACK, stream: 1, length: 1<<32 - 1}.append(open)))
 	f.Fuzz(func(t *testing.T, said []byte, reads bool) {
-		s := Server(&script{in: bytes.NewReader(said)}, nil, testConfig())
+		s := taking(served, &script{in: bytes.NewReader(said)})
 		read := 0
 		for {
-			stream, err := s.AcceptStream()
+			stream, err := s.acceptStream()
 			if err != nil {
 				break
 			}

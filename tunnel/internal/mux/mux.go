@@ -24,8 +24,7 @@ type Config struct {
 	CloseTimeout time.Duration
 	// Accept is called with each stream that the other end opens, in the goroutine that reads. It
 	// must not block, and in particular not wait for the session's end, as Close does. If it is
-	// nil, AcceptStream waits for streams, in a goroutine that a session at rest needs only for
-	// that.
+	// nil, streams of the other end are refused.
 	Accept func(*Stream)
 }
 

@@ -32,9 +32,38 @@ type end interface {
 	Close() error
 }
 
-type ours struct{ *Session }
+// served is a Server that is read.
+func served(conn net.Conn, below Corked, cfg Config) *Session {
+	s := Server(conn, below, cfg)
+	go func() { _ = s.Serve() }()
+	return s
+}
 
-func (e ours) accept() (net.Conn, error) { return e.AcceptStream() }
+// accepting is a session whose streams of the other end are accepted one by one.
+type accepting struct {
+	*Session
+	streams <-chan *Stream
+}
+
+func taking(begin func(net.Conn, Corked, Config) *Session, conn net.Conn) accepting {
+	streams := make(chan *Stream, 1<<12)
+	cfg := testConfig()
+	cfg.Accept = func(s *Stream) { streams <- s }
+	return accepting{begin(conn, nil, cfg), streams}
+}
+
+func (a accepting) acceptStream() (*Stream, error) {
+	select {
+	case s := <-a.streams:
+		return s, nil
+	case <-a.CloseChan():
+		return nil, a.ended()
+	}
+}
+
+type ours struct{ accepting }
+
+func (e ours) accept() (net.Conn, error) { return e.acceptStream() }
 
 type theirs struct{ *yamux.Session }
 
@@ -54,13 +83,13 @@ func newTheirs(t *testing.T, conn net.Conn, make func(io.ReadWriteCloser, *yamux
 // kinds are who may be at the ends.
 var kinds = map[string]func(t *testing.T, a, b net.Conn) (client, server end){
 	"ours": func(_ *testing.T, a, b net.Conn) (client, server end) {
-		return ours{Client(a, nil, testConfig())}, ours{Server(b, nil, testConfig())}
+		return ours{taking(Client, a)}, ours{taking(served, b)}
 	},
 	"to theirs": func(t *testing.T, a, b net.Conn) (client, server end) {
-		return ours{Client(a, nil, testConfig())}, newTheirs(t, b, yamux.Server)
+		return ours{taking(Client, a)}, newTheirs(t, b, yamux.Server)
 	},
 	"of theirs": func(t *testing.T, a, b net.Conn) (client, server end) {
-		return newTheirs(t, a, yamux.Client), ours{Server(b, nil, testConfig())}
+		return newTheirs(t, a, yamux.Client), ours{taking(served, b)}
 	},
 }
 
@@ -89,13 +118,13 @@ func pipe(testing.TB) (a, b net.Conn) { return net.Pipe() }
 func pair(t testing.TB, connect func(testing.TB) (a, b net.Conn)) (near, far *Stream) {
 	t.Helper()
 	a, b := connect(t)
-	client, server := Client(a, nil, testConfig()), Server(b, nil, testConfig())
+	client, server := Client(a, nil, testConfig()), taking(served, b)
 	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
 	near, err := client.OpenStream()
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, err = server.AcceptStream()
+	far, err = server.acceptStream()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +443,7 @@ func TestADeadEndIsNoticed(t *testing.T) {
 		if took := time.Since(began); took > 14*time.Second {
 			t.Errorf("noticed after %s", took)
 		}
-		if _, err := s.AcceptStream(); !errors.Is(err, ErrKeepAlive) {
+		if err := s.ended(); !errors.Is(err, ErrKeepAlive) {
 			t.Errorf("why: %v", err)
 		}
 	})
@@ -454,21 +483,25 @@ func TestAnEndThatNeverClosesIsForgotten(t *testing.T) {
 	})
 }
 
-// TestMoreStreamsThanAreAccepted are given up, and keep nobody up.
-func TestMoreStreamsThanAreAccepted(t *testing.T) {
+// TestStreamsWithoutAcceptAreRefused: nothing is left of them, and the session goes on.
+func TestStreamsWithoutAcceptAreRefused(t *testing.T) {
 	a, b := line(t)
-	client, server := Client(a, nil, testConfig()), Server(b, nil, testConfig())
+	client, server := Client(a, nil, testConfig()), served(b, nil, testConfig())
 	defer func() { _, _ = client.Close(), server.Close() }()
-	for range backlog {
-		if _, err := client.OpenStream(); err != nil {
+	for range 2 * backlog {
+		stream, err := client.OpenStream()
+		if err != nil {
 			t.Fatal(err)
 		}
+		if _, err := stream.Read(make([]byte, 1)); !errors.Is(err, ErrStreamReset) {
+			t.Fatalf("read: %v", err)
+		}
+		_ = stream.Close()
 	}
-	client.out.put(header{kind: frameWindow, flags: flagSYN, stream: 9999}, false)
 	if _, err := client.Ping(); err != nil {
 		t.Fatal(err)
 	}
-	if n := server.NumStreams(); n != backlog {
-		t.Errorf("%d streams wait", n)
+	if n := server.NumStreams(); n != 0 {
+		t.Errorf("%d streams are left", n)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	libp2p "github.com/libp2p/go-yamux/v5" // the multiplexer that ours is measured against, and nothing else
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 )
 
@@ -43,12 +44,21 @@ var multiplexers = []struct {
 	{
 		name: "ours",
 		client: func(_ *testing.B, conn *tls.Conn, below *link.Socket) session {
-			s := link.Client(conn, below)
+			s := link.Client(conn, below, nil)
 			return session{open: s.Open, close: s.Close}
 		},
 		server: func(_ *testing.B, conn *tls.Conn, below *link.Socket) session {
-			s := link.Server(conn, below)
-			return session{accept: func() (net.Conn, error) { return s.AcceptStream() }, close: s.Close}
+			streams := make(chan net.Conn, 1<<12)
+			s := link.Server(conn, below, func(opened *mux.Stream) { streams <- opened })
+			go func() { _ = s.Serve() }()
+			return session{accept: func() (net.Conn, error) {
+				select {
+				case stream := <-streams:
+					return stream, nil
+				case <-s.CloseChan():
+					return nil, net.ErrClosed
+				}
+			}, close: s.Close}
 		},
 	},
 	{name: "hashicorp", client: ofHashicorp(hashicorp.Client), server: ofHashicorp(hashicorp.Server)},

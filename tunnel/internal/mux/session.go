@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// backlog is how many streams may wait to be accepted, and how many may have been opened
-// that the other end has not accepted: what hashicorp's library has.
+// backlog is how many streams may have been opened that the other end has not accepted: what
+// hashicorp's library has.
 const backlog = 256
 
 // Session is one connection with streams on it.
@@ -25,7 +25,6 @@ type Session struct {
 	nextID   uint32
 	refuses  bool // the other end wants no more streams
 	err      error
-	accepts  chan *Stream  // nil where streams are given to Config.Accept
 	opening  chan struct{} // a place for each stream that is not accepted yet
 	done     chan struct{} // closed when the session is over
 	received chan struct{} // closed when nothing is read any more
@@ -39,15 +38,8 @@ func Client(conn net.Conn, below Corked, cfg Config) *Session {
 	return s
 }
 
-// Server is like Client at the end that has accepted the connection.
-func Server(conn net.Conn, below Corked, cfg Config) *Session {
-	s := NewServer(conn, below, cfg)
-	go s.receive()
-	return s
-}
-
-// NewServer is like Server for callers that call Serve, which is required.
-func NewServer(conn net.Conn, below Corked, cfg Config) *Session { return begin(conn, below, cfg, 2) }
+// Server is like Client at the end that has accepted the connection. The caller calls Serve.
+func Server(conn net.Conn, below Corked, cfg Config) *Session { return begin(conn, below, cfg, 2) }
 
 // Serve reads until the session's end, and returns why it ended. It is for a goroutine that has
 // nothing else to do meanwhile: with thousands of sessions, one more goroutine for each is a large
@@ -62,9 +54,6 @@ func begin(conn net.Conn, below Corked, cfg Config, first uint32) *Session {
 		cfg: cfg, conn: conn, in: newInput(conn), nextID: first,
 		streams: map[uint32]*Stream{}, opening: make(chan struct{}, backlog),
 		done: make(chan struct{}), received: make(chan struct{}),
-	}
-	if cfg.Accept == nil {
-		s.accepts = make(chan *Stream, backlog)
 	}
 	s.out = newBatch(conn, below, cfg.WriteTimeout, s.fail)
 	s.life.start(s)
@@ -115,19 +104,6 @@ func (s *Session) Open() (net.Conn, error) {
 		return nil, err // no nil *Stream in the interface
 	}
 	return stream, nil
-}
-
-// AcceptStream waits for one that the other end opens.
-func (s *Session) AcceptStream() (*Stream, error) {
-	select {
-	case stream := <-s.accepts:
-		if !s.out.put(header{kind: frameWindow, flags: flagACK, stream: stream.id}, false) {
-			return nil, s.unsent()
-		}
-		return stream, nil
-	case <-s.done:
-		return nil, s.ended()
-	}
 }
 
 // NumStreams returns how many streams there are, those included that only one end has closed.

@@ -55,7 +55,7 @@ func (s *Session) handle(h header) error {
 	if stream == nil {
 		return s.skip(h)
 	}
-	if opened && s.cfg.Accept != nil {
+	if opened {
 		s.cfg.Accept(stream)
 	}
 	if h.kind == frameWindow {
@@ -80,15 +80,10 @@ func (s *Session) streamOf(h header) (stream *Stream, opened bool, err error) {
 		return nil, false, s.complain("stream %d is opened again", h.stream)
 	}
 	answer := header{kind: frameWindow, flags: flagACK, stream: h.stream}
-	stream = newStream(s, h.stream)
-	if s.accepts != nil {
-		select {
-		case s.accepts <- stream: // AcceptStream answers
-			s.streams[h.stream] = stream
-			return stream, true, nil
-		default: // no goroutine accepts
-			stream, answer.flags = nil, flagRST
-		}
+	if s.cfg.Accept == nil {
+		answer.flags = flagRST
+	} else {
+		stream = newStream(s, h.stream)
 	}
 	if !s.out.put(answer, true) {
 		return nil, false, s.complain("too many streams at once")
