@@ -157,10 +157,10 @@ type measuredPublisher struct {
 	i *instruments
 }
 
-// PublishEncoded implements publisher. A failure counts once, for the event that it was about.
-func (m *measuredPublisher) PublishEncoded(ctx context.Context, events []announce.Encoded) (int, error) {
+// Publish implements publisher. A failure counts once, for the event that it was about.
+func (m *measuredPublisher) Publish(ctx context.Context, events []announce.Encoded) (int, error) {
 	start := time.Now()
-	confirmed, err := m.Publisher.PublishEncoded(ctx, events)
+	confirmed, err := m.Publisher.Publish(ctx, events)
 	if confirmed > 0 {
 		m.i.confirms.Observe(time.Since(start).Seconds())
 		m.i.announced.WithLabelValues(announcedConfirmed).Add(float64(confirmed))

@@ -130,7 +130,7 @@ func TestNumbersAreNamedAsPrometheusWants(t *testing.T) {
 // silentPublisher is a broker that does not confirm, for the numbers alone.
 type silentPublisher struct{ err error }
 
-func (s silentPublisher) PublishEncoded(_ context.Context, events []announce.Encoded) (int, error) {
+func (s silentPublisher) Publish(_ context.Context, events []announce.Encoded) (int, error) {
 	return len(events) - 1, s.err
 }
 
@@ -138,7 +138,7 @@ func TestAnnouncementsAreCountedByWhatBecameOfThem(t *testing.T) {
 	i := newInstruments("test")
 	for _, err := range []error{&rabbitmq.Error{Code: rabbitmq.CodeUnroutable}, &rabbitmq.Error{Code: rabbitmq.CodeRejected}} {
 		m := measuredPublisher{silentPublisher{err}, i}
-		n, got := m.PublishEncoded(t.Context(), make([]announce.Encoded, 3))
+		n, got := m.Publish(t.Context(), make([]announce.Encoded, 3))
 		assert.Equal(t, 2, n)
 		assert.Equal(t, err, got)
 	}

@@ -31,7 +31,7 @@ func TestASilentNetworkDoesNotHoldThePublisher(t *testing.T) {
 		n   int
 		err error
 	}
-	published, events := make(chan result, 1), makeEvents(t, "silent", 2, 2)
+	published, events := make(chan result, 1), encoded(t, makeEvents(t, "silent", 2, 2))
 	go func() {
 		n, err := p.Publish(ctx, events)
 		published <- result{n, err}
@@ -140,7 +140,7 @@ func testCrash(t *testing.T, b *broker.Broker) {
 				count += batch
 			}
 			call, done := context.WithTimeout(ctx, 10*time.Second)
-			n, err := p.Publish(call, outbox)
+			n, err := p.Publish(call, encoded(t, outbox))
 			done()
 			if outbox = outbox[n:]; err != nil {
 				failures++

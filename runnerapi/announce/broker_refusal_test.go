@@ -36,7 +36,7 @@ func refused(t *testing.T, p *publish.Publisher, code rabbitmq.Code) error {
 	await.Until(t, "the refusal", func() bool { return rabbitmq.CodeOf(p.Status().Err) == code })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	n, err := p.Publish(ctx, makeEvents(t, "forged", 1, 1))
+	n, err := p.Publish(ctx, encoded(t, makeEvents(t, "forged", 1, 1)))
 	if n != 0 || rabbitmq.CodeOf(err) != code {
 		t.Errorf("Publish = %d, %v, want %s", n, err, code)
 	}

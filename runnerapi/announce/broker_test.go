@@ -135,11 +135,24 @@ func makeEvents(t *testing.T, agent string, from, to uint64) []announce.Event {
 	return events
 }
 
+// encoded are events as the control plane's outbox keeps them.
+func encoded(t *testing.T, events []announce.Event) []announce.Encoded {
+	t.Helper()
+	all := make([]announce.Encoded, len(events))
+	for i := range events {
+		var err error
+		if all[i], err = events[i].Encoded(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
 func announced(t *testing.T, p *publish.Publisher, events []announce.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	if n, err := p.Publish(ctx, events); err != nil || n != len(events) {
+	if n, err := p.Publish(ctx, encoded(t, events)); err != nil || n != len(events) {
 		t.Fatalf("Publish = %d of %d, %v", n, len(events), err)
 	}
 }
@@ -220,13 +233,13 @@ func TestAnUnroutableEventIsNotConfirmed(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	n, err := p.Publish(ctx, makeEvents(t, "unrouted", 1, 3))
+	n, err := p.Publish(ctx, encoded(t, makeEvents(t, "unrouted", 1, 3)))
 	if n != 0 || rabbitmq.CodeOf(err) != rabbitmq.CodeUnroutable || !strings.Contains(err.Error(), rabbitmq.TimelineQueue) {
 		t.Errorf("Publish = %d, %v", n, err)
 	}
 	// Connecting again puts the queue back, so the next try succeeds.
 	await.Until(t, "the events to be taken", func() bool {
-		n, err := p.Publish(ctx, makeEvents(t, "unrouted", 1, 3))
+		n, err := p.Publish(ctx, encoded(t, makeEvents(t, "unrouted", 1, 3)))
 		return n == 3 && err == nil
 	})
 }

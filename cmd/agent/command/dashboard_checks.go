@@ -25,13 +25,17 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/launch"
 	"github.com/pipeops/pipeops-vm-agent/agent/update"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/dashboard"
 )
 
-// maxDoctorReport bounds what is read of a report, in bytes.
-const maxDoctorReport = 4 << 20
+// The bounds of what is read of a report, and of why there is none, in bytes.
+const (
+	maxDoctorReport = 4 << 20
+	maxDoctorError  = 64 << 10
+)
 
 // dashboardChecks are what other commands of this program find out, for the dashboard's pages.
 type dashboardChecks struct {
@@ -74,17 +78,15 @@ func (c *dashboardChecks) readiness(ctx context.Context) (dashboard.Readiness, e
 	if err != nil {
 		return dashboard.Readiness{}, err
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
-	resp, err := client.Do(req)                                                 //nolint:gosec // likewise
-	if err != nil {
-		return dashboard.Readiness{}, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReadyAnswer))
-	if err != nil {
-		return dashboard.Readiness{}, err
-	}
-	return dashboard.DecodeReadiness(body)
+	var found dashboard.Readiness
+	err = cli.AwaitReady("the agent", req, 0, nil, func(resp *http.Response) error {
+		body, err := io.ReadAll(resp.Body)
+		if err == nil {
+			found, err = dashboard.DecodeReadiness(body)
+		}
+		return err
+	})
+	return found, err
 }
 
 // doctor runs the checks where the agent runs: in its pod, or here.
@@ -140,7 +142,7 @@ func (c *dashboardChecks) doctorIn(ctx context.Context, api kubernetes.Interface
 		return report, err
 	}
 	var out, errOut bytes.Buffer
-	ran := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &limited{&out, maxDoctorReport}, Stderr: &limited{&errOut, maxReadyAnswer}})
+	ran := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &limited{&out, maxDoctorReport}, Stderr: &limited{&errOut, maxDoctorError}})
 	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
 		return report, errors.Join(ran, errors.New(cmp.Or(errOut.String(), err.Error())))
 	}

@@ -5,20 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
-	"github.com/pipeops/pipeops-vm-agent/internal/retry"
-)
-
-const (
-	readyTimeout   = 5 * time.Second // for one answer
-	readyInterval  = time.Second     // between two questions
-	maxReadyAnswer = 64 << 10
 )
 
 // newReady returns the command for health checks where there is neither a shell nor curl.
@@ -46,45 +38,29 @@ func newReady() *cobra.Command {
 	return cmd
 }
 
-// awaitReady asks until the agent is ready or the time is over; the error is
-// then the last answer.
-func awaitReady(ctx context.Context, url string, wait time.Duration) (version string, err error) {
-	client := &http.Client{Timeout: readyTimeout, Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
-	asking, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	for {
-		if version, err = askReady(ctx, client, url); err == nil || errors.Is(err, errUsage) {
-			return version, err
-		}
-		if !retry.Wait(asking, readyInterval) {
-			return "", err
-		}
-	}
-}
-
-// askReady returns the version and, on a line of its own, what is amiss although the agent is
+// awaitReady returns the version and, on a line of its own, what is amiss although the agent is
 // ready.
-func askReady(ctx context.Context, client *http.Client, url string) (version string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+func awaitReady(ctx context.Context, url string, wait time.Duration) (version string, err error) {
+	question, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
 	if err != nil {
 		return "", wrong(fmt.Errorf("--url: %w (fix: write it as http://HOST:PORT)", err))
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return "", fmt.Errorf("the agent does not answer: %w (fix: see whether it runs, and its log)", err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var answer struct{ Version, Detail, Degraded string }
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxReadyAnswer)).Decode(&answer); err != nil {
-		return "", fmt.Errorf("%s is not an agent's health port: %w (fix: correct --url)", url, err)
-	}
-	switch {
-	case resp.StatusCode == http.StatusOK && answer.Degraded != "":
-		return answer.Version + "\ndegraded: " + answer.Degraded, nil
-	case resp.StatusCode == http.StatusOK:
-		return answer.Version, nil
-	case answer.Detail != "":
-		return "", errors.New(answer.Detail + " (fix: see the agent's log)")
-	}
-	return "", fmt.Errorf("the agent answers %s (fix: see its log)", resp.Status)
+	err = cli.AwaitReady("the agent", question, wait, nil, func(resp *http.Response) error {
+		var answer struct{ Version, Detail, Degraded string }
+		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+			return fmt.Errorf("%s is not an agent's health port: %w (fix: correct --url)", url, err)
+		}
+		version = answer.Version
+		switch {
+		case resp.StatusCode == http.StatusOK && answer.Degraded != "":
+			version += "\ndegraded: " + answer.Degraded
+		case resp.StatusCode == http.StatusOK:
+		case answer.Detail != "":
+			return errors.New(answer.Detail + " (fix: see the agent's log)")
+		default:
+			return fmt.Errorf("the agent answers %s (fix: see its log)", resp.Status)
+		}
+		return nil
+	})
+	return version, err
 }

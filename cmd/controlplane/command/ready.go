@@ -18,13 +18,6 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
-	"github.com/pipeops/pipeops-vm-agent/internal/retry"
-)
-
-const (
-	readyTimeout   = 5 * time.Second // for one answer
-	readyInterval  = time.Second     // between two questions
-	maxReadyAnswer = 64 << 10
 )
 
 // ready is the subcommand for health checks where there is neither a shell nor curl.
@@ -76,19 +69,11 @@ func (r *ready) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Timeout: readyTimeout, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: cfg}}
-	asking, cancel := context.WithTimeout(ctx, r.wait)
-	defer cancel()
-	for {
-		checks, err := r.ask(ctx, client)
-		if err == nil {
-			printChecks(r.out, checks)
-			return nil
-		}
-		if !retry.Wait(asking, readyInterval) {
-			return err
-		}
+	question, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/readyz", nil)
+	if err != nil {
+		return cli.Usage(fmt.Errorf("--url: %w; write it as https://HOST:PORT", err))
 	}
+	return cli.AwaitReady("the control plane", question, r.wait, cfg, r.read)
 }
 
 func printChecks(w io.Writer, checks map[string]string) {
@@ -101,26 +86,18 @@ func printChecks(w io.Writer, checks map[string]string) {
 	}
 }
 
-// ask returns the checks of a control plane that is ready.
-func (r *ready) ask(ctx context.Context, client *http.Client) (map[string]string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/readyz", nil)
-	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("--url: %w; write it as https://HOST:PORT", err))
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("the control plane does not answer: %w (fix: see whether it runs, and its log)", err)
-	}
-	defer func() { _ = resp.Body.Close() }()
+// read prints the checks of a control plane that is ready.
+func (r *ready) read(resp *http.Response) error {
 	var answer struct {
 		Ready  bool
 		Checks map[string]string
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxReadyAnswer)).Decode(&answer); err != nil || len(answer.Checks) == 0 {
-		return nil, fmt.Errorf("%s is not a control plane's API (fix: correct --url)", r.url)
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || len(answer.Checks) == 0 {
+		return fmt.Errorf("%s is not a control plane's API (fix: correct --url)", r.url)
 	}
 	if answer.Ready {
-		return answer.Checks, nil
+		printChecks(r.out, answer.Checks)
+		return nil
 	}
 	var failed []string
 	for _, name := range slices.Sorted(maps.Keys(answer.Checks)) {
@@ -128,5 +105,5 @@ func (r *ready) ask(ctx context.Context, client *http.Client) (map[string]string
 			failed = append(failed, name+" "+answer.Checks[name])
 		}
 	}
-	return nil, errors.New("not ready: " + strings.Join(failed, "; ") + " (fix: see its log)")
+	return errors.New("not ready: " + strings.Join(failed, "; ") + " (fix: see its log)")
 }

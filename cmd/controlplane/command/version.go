@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -55,6 +56,9 @@ func sayVersions(w io.Writer, v versions) {
 	}
 }
 
+// versionTimeout is for one answer.
+const versionTimeout = 5 * time.Second
+
 // serverVersion asks the control plane of the credentials, or else the one at the URL.
 func (r *ready) serverVersion(cmd *cobra.Command) (url, number string, err error) {
 	file, err := r.operator.File(cmd)
@@ -74,7 +78,7 @@ func (r *ready) serverVersion(cmd *cobra.Command) (url, number string, err error
 	} else if cfg, err = r.tlsConfig(); err != nil {
 		return r.url, "", err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), readyTimeout)
+	ctx, cancel := context.WithTimeout(cmd.Context(), versionTimeout)
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: cfg, Proxy: http.ProxyFromEnvironment}
 	number, err = (&announce.SnapshotClient{BaseURL: r.url, HTTPClient: &http.Client{Transport: transport}}).Version(ctx)

@@ -22,7 +22,7 @@ const (
 
 // Publisher is the side of publish.Publisher that is used here.
 type Publisher interface {
-	PublishEncoded(ctx context.Context, events []announce.Encoded) (confirmed int, err error)
+	Publish(ctx context.Context, events []announce.Encoded) (confirmed int, err error)
 }
 
 // relay empties the outbox in order. An event leaves it when the broker has
@@ -103,7 +103,7 @@ func (a *relay) publish(ctx context.Context, waiting []store.Waiting, events []a
 	publishing, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	// It waits for a broker if there is none: nothing here asks again and again.
-	confirmed, err = a.publisher.PublishEncoded(publishing, events)
+	confirmed, err = a.publisher.Publish(publishing, events)
 	if confirmed == 0 {
 		return 0, err
 	}

@@ -27,7 +27,7 @@ type flaky struct {
 	got      []uint64
 }
 
-func (f *flaky) PublishEncoded(_ context.Context, events []announce.Encoded) (int, error) {
+func (f *flaky) Publish(_ context.Context, events []announce.Encoded) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n, err := len(events), error(nil)

@@ -137,18 +137,7 @@ func (p *Publisher) block(s *session, b amqp.Blocking) {
 // has stored: all of them, or those before the one that the error is about. Without a connection it
 // waits for one, for as long as the context allows. After an error, later events may still have
 // arrived. Send again from the first unconfirmed one: readers detect duplicates by the sequence.
-func (p *Publisher) Publish(ctx context.Context, events []announce.Event) (confirmed int, err error) {
-	encoded := make([]announce.Encoded, len(events))
-	for i := range events {
-		if encoded[i], err = events[i].Encoded(); err != nil {
-			return 0, fmt.Errorf("announce: event %d of %d: %w", i+1, len(events), err)
-		}
-	}
-	return p.PublishEncoded(ctx, encoded)
-}
-
-// PublishEncoded is like Publish, for encoded events.
-func (p *Publisher) PublishEncoded(ctx context.Context, events []announce.Encoded) (confirmed int, err error) {
+func (p *Publisher) Publish(ctx context.Context, events []announce.Encoded) (confirmed int, err error) {
 	if len(events) == 0 {
 		return 0, nil
 	}

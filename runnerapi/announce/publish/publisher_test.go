@@ -26,7 +26,11 @@ func TestPublishWithoutBrokerEndsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	confirmed, err := p.Publish(ctx, []announce.Event{event})
+	encoded, err := event.Encoded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	confirmed, err := p.Publish(ctx, []announce.Encoded{encoded})
 	if confirmed != 0 || rabbitmq.CodeOf(err) != rabbitmq.CodeUnreachable || strings.Contains(err.Error(), "geheim") {
 		t.Errorf("Publish = %d, %v", confirmed, err)
 	}
