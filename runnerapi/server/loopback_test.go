@@ -36,8 +36,6 @@ func codeOf(t *testing.T, err error) runnerapi.Code {
 }
 
 //go:fix inline
-func ptr[T any](v T) *T { return new(v) }
-
 func TestAnAppsLife(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
