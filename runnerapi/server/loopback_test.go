@@ -35,7 +35,6 @@ func codeOf(t *testing.T, err error) runnerapi.Code {
 	return e.Code
 }
 
-//go:fix inline
 func TestAnAppsLife(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
