@@ -71,7 +71,7 @@ func leftOfLimit(root string) uint64 {
 }
 
 func number(file string) (uint64, bool) {
-	text, err := os.ReadFile(file) //nolint:gosec // the kernel says where this process' group is
+	text, err := os.ReadFile(file) // the kernel says where this process' group is
 	if err != nil {
 		return 0, false
 	}

@@ -31,7 +31,7 @@ func AwaitReady(program string, question *http.Request, wait time.Duration, secu
 }
 
 func askReady(program string, client *http.Client, question *http.Request, read func(*http.Response) error) error {
-	resp, err := client.Do(question)
+	resp, err := client.Do(question) //nolint:gosec // the user names the program
 	if err != nil {
 		return fmt.Errorf("%s does not answer: %w (fix: see whether it runs, and its log)", program, err)
 	}

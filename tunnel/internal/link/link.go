@@ -31,8 +31,8 @@ const (
 	closeTimeout = time.Minute
 )
 
-// Client starts a multiplexer session on an established connection. Below is the socket to which its
-// TLS writes, nil if that is unknown. For accept see mux.Config.Accept.
+// Client starts a multiplexer session on an established connection. Below is the socket to which
+// its TLS writes, nil if that is unknown. For accept see mux.Config.Accept.
 func Client(conn net.Conn, below *Socket, accept func(*mux.Stream)) *mux.Session {
 	return mux.Client(conn, below.corked(), muxConfig(accept))
 }
