@@ -1,6 +1,7 @@
 package components
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -77,12 +78,7 @@ func (s *Settings) validate() error {
 }
 
 func (c *Component) has(chart string) bool {
-	for _, own := range c.Charts {
-		if own.Name == chart {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Charts, func(own Chart) bool { return own.Name == chart })
 }
 
 func (c *Component) chartNames() []string {

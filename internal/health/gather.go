@@ -7,6 +7,7 @@ package health
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -257,12 +258,7 @@ func Succeeded(j *batchv1.Job) bool { return jobIs(j, batchv1.JobComplete) }
 func ended(j *batchv1.Job) bool { return jobIs(j, batchv1.JobComplete) || jobIs(j, batchv1.JobFailed) }
 
 func jobIs(j *batchv1.Job, kind batchv1.JobConditionType) bool {
-	for _, c := range j.Status.Conditions {
-		if c.Type == kind && c.Status == corev1.ConditionTrue {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }
 
 // newestEnded returns the newest run that came to its end, or nil.

@@ -3,6 +3,7 @@ package limit
 import (
 	"net"
 	"net/netip"
+	"slices"
 )
 
 // prefix6 is how many bits of an IPv6 address count: a peer with one address of a network has all
@@ -45,10 +46,5 @@ func peer(ip netip.Addr) netip.Prefix {
 
 // within reports whether a peer is in one of the networks.
 func within(p netip.Prefix, networks []netip.Prefix) bool {
-	for _, n := range networks {
-		if n.Contains(p.Addr()) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(p.Addr()) })
 }

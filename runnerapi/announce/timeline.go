@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -53,6 +54,22 @@ func (p *TimelinePage) Next(q TimelineQuery) TimelineQuery {
 		q.Before = p.Events[n-1].Sequence
 	}
 	return q
+}
+
+// Newest reads pages, the newest first, until it has as many events as Limit says or there are no
+// more. It returns them oldest first.
+func (q TimelineQuery) Newest(read func(TimelineQuery) (TimelinePage, error)) (events []Event, err error) {
+	for more := true; more && len(events) < q.Limit; {
+		next := q
+		next.Limit -= len(events)
+		page, err := read(next)
+		if err != nil {
+			return nil, err
+		}
+		events, q, more = append(events, page.Events...), page.Next(q), page.More
+	}
+	slices.Reverse(events)
+	return events, nil
 }
 
 // TimelineBody is the page on the wire: events as CloudEvents, and whether to go on.

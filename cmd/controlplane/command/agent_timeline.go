@@ -74,9 +74,8 @@ func (c *agentTimeline) read() error {
 	return nil
 }
 
-// page returns a part of the timeline.
-func (c *agentTimeline) page(ctx context.Context, admin operatorapi.Target, agent string) (page announce.TimelinePage, err error) {
-	q := c.query
+// timelinePage returns a part of the timeline.
+func timelinePage(ctx context.Context, admin operatorapi.Target, agent string, q announce.TimelineQuery) (page announce.TimelinePage, err error) {
 	answer, err := operatorapi.GetTimeline.Do(ctx, admin, operatorapi.TimelineInput{
 		Agent: agent, Namespace: q.Namespace, App: q.App, Types: q.Types, Since: q.Since, Before: q.Before, Limit: min(q.Limit, announce.MaxTimelineLimit),
 	})
@@ -89,22 +88,15 @@ func (c *agentTimeline) page(ctx context.Context, admin operatorapi.Target, agen
 }
 
 func (c *agentTimeline) run(ctx context.Context, admin operatorapi.Target, agent string) error {
-	var events []announce.Event
-	for left := c.query.Limit; ; {
-		c.query.Limit = left
-		page, err := c.page(ctx, admin, agent)
-		if err != nil {
-			return err
-		}
-		events = append(events, page.Events...)
-		if left -= len(page.Events); left <= 0 || !page.More {
-			break
-		}
-		c.query = page.Next(c.query)
+	events, err := c.query.Newest(func(q announce.TimelineQuery) (announce.TimelinePage, error) {
+		return timelinePage(ctx, admin, agent, q)
+	})
+	if err != nil {
+		return err
 	}
 	lines := make([]timelineLine, len(events))
 	for i, e := range events {
-		line := &lines[len(events)-1-i] // they came newest first
+		line := &lines[i]
 		line.ID, line.timelineEntry = e.ID, timelineEntry{Sequence: e.Sequence, Time: e.Time, Type: e.Type, Summary: operatorapi.Summary(e)}
 		if app, err := e.App(); err == nil {
 			line.App = &app

@@ -134,12 +134,9 @@ func (r *reading) container() string {
 }
 
 func (r *reading) hasContainer(pod *corev1.Pod) bool {
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if c.Name == r.container() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool {
+		return c.Name == r.container()
+	})
 }
 
 // readable reports whether the container has a run whose log there is.

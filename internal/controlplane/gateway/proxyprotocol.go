@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/pires/go-proxyproto"
@@ -118,12 +119,7 @@ func (l *ProxyListener) fromBalancer(addr net.Addr) bool {
 	if err != nil {
 		return false
 	}
-	for _, network := range l.balancers {
-		if network.Contains(from.Addr().Unmap().WithZone("")) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.balancers, func(n netip.Prefix) bool { return n.Contains(from.Addr().Unmap().WithZone("")) })
 }
 
 // readProxyHeader returns the connection with the visitor's address. A balancer's own connections,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -81,12 +82,7 @@ func (h Hosts) of(address string) []ssh.PublicKey {
 }
 
 func (l hostLine) about(name string) bool {
-	for _, n := range l.names {
-		if strings.EqualFold(n, name) || hashed(n, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.names, func(n string) bool { return strings.EqualFold(n, name) || hashed(n, name) })
 }
 
 // hashed reports whether a name in the form |1|SALT|HASH is this one.

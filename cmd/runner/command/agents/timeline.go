@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -90,7 +89,9 @@ func (c *timelineCommand) run(ctx context.Context, nameOrID string) error {
 	}
 	defer l.Keep.Close()
 	client := l.Snapshots()
-	events, err := last(ctx, client, agent.ID, c.query)
+	events, err := c.query.Newest(func(q announce.TimelineQuery) (announce.TimelinePage, error) {
+		return client.Timeline(ctx, agent.ID, q)
+	})
 	if err != nil {
 		return timelineError(err)
 	}
@@ -110,24 +111,6 @@ func (c *timelineCommand) run(ctx context.Context, nameOrID string) error {
 			cli.Row(w, cli.Time(l.Time), l.Type, l.words())
 		}
 	})
-}
-
-// last returns the newest events that there are of what is asked for, oldest first.
-func last(ctx context.Context, client *announce.SnapshotClient, agentID string, q announce.TimelineQuery) (events []announce.Event, err error) {
-	for left := q.Limit; ; {
-		q.Limit = left
-		page, err := client.Timeline(ctx, agentID, q)
-		if err != nil {
-			return nil, err
-		}
-		events = append(events, page.Events...)
-		if left -= len(page.Events); left <= 0 || !page.More {
-			break
-		}
-		q = page.Next(q)
-	}
-	slices.Reverse(events)
-	return events, nil
 }
 
 // goOn prints what is there, and then what comes. The control plane may be away

@@ -163,12 +163,7 @@ func (c *Certificates) Covered(host string) bool {
 }
 
 func (c *Certificates) ofOperator(host string) bool {
-	for _, cert := range c.cache.AllMatchingCertificates(host) {
-		if cert.HasTag(tagOperator) && !cert.Expired() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.cache.AllMatchingCertificates(host), func(c certmagic.Certificate) bool { return c.HasTag(tagOperator) && !c.Expired() })
 }
 
 // Ends returns when the first of the hosts' certificates in memory ends; zero if there is none.
