@@ -105,10 +105,12 @@ var pages = []string{"docs", "README.md"}
 // are rather long than short, because CI starts only what fits into its hour.
 var parts = []part{
 	{
-		name: "race", what: "the race detector over all other packages, with their tests that take long: outages of brokers and receivers, releases", estimate: 16 * time.Minute, lane: serversLane, product: true, files: pages,
+		name: "race", what: "the race detector over the product's other packages, with their tests that take long: outages of brokers and receivers; releases, a broker's life", estimate: 18 * time.Minute, lane: serversLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			_, own := m.groups()
-			return []job{{name: "with the race detector", env: release, race: true, args: []string{"-p", "2"}, packages: slowestFirst(own)}}
+			raced := job{name: "with the race detector", env: release, race: true, args: []string{"-p", "2"}, packages: slowestFirst(ofProduct(own))}
+			others := slices.Concat(m.below("scripts"), m.below("test/broker"), m.below("test/programs"))
+			return append([]job{raced}, furtherJobs(m, others...)...)
 		},
 	},
 	{
@@ -176,10 +178,13 @@ var parts = []part{
 	},
 }
 
-// ofProduct leaves out the packages below test/: what those on real parts test runs in other
+// ofProduct leaves out the packages of tests, scripts and documents: what they test runs in other
 // processes.
 func ofProduct(pkgs []string) []string {
-	return slices.DeleteFunc(pkgs, func(p string) bool { return strings.HasPrefix(short(p), "test/") })
+	return slices.DeleteFunc(pkgs, func(p string) bool {
+		top, _, _ := strings.Cut(short(p), "/")
+		return slices.Contains([]string{"test", "scripts", "docs"}, top)
+	})
 }
 
 // neverRun is what no suite of this repository runs.
