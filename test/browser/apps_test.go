@@ -273,7 +273,7 @@ func (br *branch) away() {
 	b.Visit(br.site+br.app("web", ""), "h1")
 	assert.Contains(br.t, b.Text(), "Fix:")
 	br.examine("app-away")
-	assert.NotContains(br.t, b.Text(), "Operators", "the navigation of an operator, who is no admin")
+	assert.NotContains(br.t, b.Text(), "Operators", "the navigation of an operator who is not an admin")
 	b.Visit(br.site+br.app("web", "/logs"), "h1")
 	assert.Contains(br.t, b.Text(), "Fix:")
 	br.examine("app-logs-away")

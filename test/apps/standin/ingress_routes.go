@@ -87,7 +87,7 @@ func backend(in *networkingv1.Ingress, host, path string) *networkingv1.IngressS
 	return found
 }
 
-// hasPrefix compares by the elements of paths: /shop is no prefix of /shopping.
+// hasPrefix compares whole elements of a path: /shop is not a prefix of /shopping.
 func hasPrefix(path, prefix string) bool {
 	prefix = strings.TrimSuffix(prefix, "/")
 	return path == prefix || strings.HasPrefix(path, prefix+"/")
