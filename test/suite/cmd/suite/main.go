@@ -21,7 +21,7 @@ import (
 
 const usage = `usage: suite COMMAND
   test               what a change must pass
-  all                what a release must pass: test, and every part below
+  all                what a release must pass: the tests of test, and every part below
   short              unit tests alone: no cluster, no broker, no database
   race               the short tests with the race detector
   package PKG [RUN]  the tests of one package that match RUN, as test runs them
@@ -87,19 +87,6 @@ func runTest(ctx context.Context, out io.Writer, m *module) error {
 		fmt.Fprintf(out, "  %-10s %s\n", p.name, p.what)
 	}
 	return err
-}
-
-// runAll runs the whole release suite. A part that fails does not keep the others from running.
-func runAll(ctx context.Context, out io.Writer, m *module) error {
-	start := time.Now()
-	failed := failures{}
-	failed.add("test", runJobs(ctx, out, "test", testJobs(m)))
-	failed.add("parts", runNamed(ctx, out, m, parts))
-	fmt.Fprintf(out, "\nrelease suite: %s\nleft out, because it is not possible or not bounded here:\n", round(time.Since(start)))
-	for _, line := range neverRun {
-		fmt.Fprintln(out, "  "+line)
-	}
-	return failed.err()
 }
 
 func runParts(ctx context.Context, out io.Writer, m *module, names []string) error {

@@ -14,8 +14,10 @@ const (
 	// benchModule is a module of its own, for what only the benchmark needs.
 	benchModule = "test/bench/peers"
 	// fuzzTime is how long each fuzz target looks for new inputs.
-	fuzzTime  = "30s"
-	partNames = "race, clusters, databases, machines, hostile, contract, failures, chaos, fuzz, journeys"
+	fuzzTime = "30s"
+	// databaseVariable names the database that the tests use. Without it, that is SQLite.
+	databaseVariable = "PIPEOPS_TEST_DATABASE"
+	partNames        = "race, clusters, databases, machines, hostile, contract, failures, chaos, fuzz, journeys"
 )
 
 // release makes the tests run that are only in the release suite.
@@ -100,7 +102,7 @@ type part struct {
 var pages = []string{"docs", "README.md"}
 
 // parts are in the order in which a change should hear of a failure. `make test-all` runs them
-// after `make test` in lanes: machines, journeys and clusters beside race, databases, hostile,
+// after the tests that no part repeats, in lanes: machines, journeys and clusters beside race, databases, hostile,
 // contract and failures, with fuzz in the time that these leave; then chaos alone. The estimates
 // are rather long than short, because CI starts only what fits into its hour.
 var parts = []part{
@@ -117,7 +119,7 @@ var parts = []part{
 		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 9 * time.Minute, lane: serversLane, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{
-				name: "on PostgreSQL", env: []string{"PIPEOPS_TEST_DATABASE=postgres"}, args: []string{"-p", "1"},
+				name: "on PostgreSQL", env: []string{databaseVariable + "=postgres"}, args: []string{"-p", "1"},
 				packages: append(m.below("internal/controlplane"), m.below("cmd/controlplane")...),
 			}}
 		},
