@@ -17,6 +17,10 @@ import (
 // agentMemory is the soft limit of memory that deployments/agent.yaml sets.
 const agentMemory = "116MiB"
 
+// stabilization is short: by default, each round would end with half a minute of waiting for pods
+// that have no probe.
+const stabilization = "5s"
+
 // agentReplica is one replica of the agent, as a process of this machine with the
 // rights of a pod: it can be held and measured, and its way to Kubernetes fail.
 type agentReplica struct {
@@ -76,7 +80,7 @@ func (c *chaos) newAgent(ctx context.Context, name, token string) (*agentReplica
 	return &agentReplica{name: name, profilesAt: profiles, Program: c.sys.NewProgram(name, "unshare", args, []string{
 		"KUBECONFIG=" + c.kubeconfig(), "AGENT_TOKEN_FILE=" + file, "CLUSTER_NAME=" + agentName, "LOG_LEVEL=debug",
 		"PIPEOPS_CONTROL_PLANE_URL=https://" + c.wires[agentToAPI].Addr(), "PIPEOPS_HEALTH_ADDRESS=" + health,
-		"PIPEOPS_PPROF_ADDRESS=" + profiles, "GOMEMLIMIT=" + agentMemory,
+		"PIPEOPS_PPROF_ADDRESS=" + profiles, "GOMEMLIMIT=" + agentMemory, "PIPEOPS_STABILIZATION=" + stabilization,
 	})}, nil
 }
 
