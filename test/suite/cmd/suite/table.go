@@ -33,10 +33,12 @@ var realParts = []string{
 // usesRealParts reports whether a package's tests import one of them, or run a command line: that
 // is a child process, too.
 func (m *module) usesRealParts(pkg string) bool {
-	return strings.HasPrefix(m.dirs[pkg], "cmd/") || slices.ContainsFunc(m.deps[pkg], func(dep string) bool {
+	return m.isCommandLine(pkg) || slices.ContainsFunc(m.deps[pkg], func(dep string) bool {
 		return slices.ContainsFunc(realParts, func(part string) bool { return strings.HasPrefix(dep, modulePath+part) })
 	})
 }
+
+func (m *module) isCommandLine(pkg string) bool { return strings.HasPrefix(m.dirs[pkg], "cmd/") }
 
 // groups returns the packages with tests: those on real parts, and those whose tests run our code
 // in their own process.
@@ -162,10 +164,11 @@ var parts = []part{
 		},
 	},
 	{
-		name: "clusters", what: "the race detector over the packages on real parts, with their tests that take long", estimate: 26 * time.Minute, lane: machinesLane, product: true, files: pages,
+		name: "clusters", what: "the race detector over the product's packages on real parts, with their tests that take long", estimate: 24 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			real, _ := m.groups()
-			return []job{{name: "real parts with the race detector", env: release, race: true, args: []string{"-p", "2"}, packages: slowestFirst(ofProduct(real))}}
+			inProcess := slices.DeleteFunc(ofProduct(real), m.isCommandLine)
+			return []job{{name: "real parts with the race detector", env: release, race: true, args: []string{"-p", "2"}, packages: slowestFirst(inProcess)}}
 		},
 	},
 	{
