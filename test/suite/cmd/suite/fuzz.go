@@ -9,8 +9,8 @@ import (
 var fuzzTarget = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
 // fuzzJobs returns one job for each fuzz target: `go test -fuzz` takes one at a time. A target uses
-// one worker, because two jobs run at a time. They also run beside other parts, which they must not
-// slow down.
+// one worker, because several jobs run at a time. They also run beside other parts, which they must
+// not slow down.
 func fuzzJobs(m *module) (jobs []job) {
 	for _, pkg := range m.tested() {
 		for _, target := range fuzzTargets(filepath.Join(m.root, m.dirs[pkg])) {

@@ -26,7 +26,7 @@ func isStrict(suite string) bool {
 // runJobs runs `go test` commands side by side and reports on all of them as one.
 func runJobs(ctx context.Context, out io.Writer, suite string, jobs []job) error {
 	all := pointers(jobs)
-	return follow(out, suite, all, func(_ *report, events chan<- event) error { return streamAll(ctx, all, events) })
+	return follow(out, suite, all, func(_ *report, events chan<- event) error { return streamAll(ctx, all, together, events) })
 }
 
 // follow reports on the events that run sends until it returns.
@@ -59,13 +59,13 @@ func follow(out io.Writer, suite string, jobs []*job, run func(*report, chan<- e
 	return failed
 }
 
-// streamAll runs the jobs, some at a time, and returns when all have ended.
-func streamAll(ctx context.Context, jobs []*job, events chan<- event) error {
+// streamAll runs the jobs, atOnce at a time, and returns when all have ended.
+func streamAll(ctx context.Context, jobs []*job, atOnce int, events chan<- event) error {
 	var (
 		all    sync.WaitGroup
 		mu     sync.Mutex
 		failed []error
-		slots  = make(chan struct{}, together)
+		slots  = make(chan struct{}, atOnce)
 	)
 	for _, j := range jobs {
 		slots <- struct{}{}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func runPiece(ctx context.Context, r *report, p piece, events chan<- event) erro
 	for _, j := range p.jobs {
 		jobs = append(jobs, j.job)
 	}
-	err := streamAll(ctx, jobs, events)
+	err := streamAll(ctx, jobs, cmp.Or(p.atOnce, together), events)
 	done := make(chan error, 1)
 	events <- event{call: func() { done <- r.endPiece(p, err, time.Since(start)) }}
 	return <-done

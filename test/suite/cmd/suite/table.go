@@ -96,6 +96,7 @@ type part struct {
 	estimate   time.Duration // on two cores, with everything compiled, beside the other lanes
 	lane       lane
 	jobs       func(*module) []job
+	atOnce     int      // how many of its jobs run at a time; 0 for the usual number
 	product    bool     // its tests run the product's programs, scripts, charts and units
 	files      []string // files, and folders with all that is below, that its tests read beside
 }
@@ -179,7 +180,7 @@ var parts = []part{
 	},
 	{
 		name: "fuzz", what: "each fuzz target for " + fuzzTime, estimate: 45 * time.Minute, lane: idleLane,
-		jobs: fuzzJobs,
+		jobs: fuzzJobs, atOnce: 6, // a target's time passes while others are compiled
 	},
 }
 
