@@ -109,7 +109,7 @@ var pages = []string{"docs", "README.md"}
 // are rather long than short, because CI starts only what fits into its hour.
 var parts = []part{
 	{
-		name: "race", what: "the race detector over the product's other packages, with their tests that take long: outages of brokers and receivers; releases, a broker's life", estimate: 18 * time.Minute, lane: serversLane, product: true, files: pages,
+		name: "race", what: "the race detector over the product's other packages, with their tests that take long: outages of brokers and receivers; releases, a broker's life", estimate: 19 * time.Minute, lane: serversLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			_, own := m.groups()
 			raced := job{name: "with the race detector", env: release, race: true, args: []string{"-p", "2"}, packages: slowestFirst(ofProduct(own))}
@@ -118,7 +118,7 @@ var parts = []part{
 		},
 	},
 	{
-		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 9 * time.Minute, lane: serversLane, files: pages,
+		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 10 * time.Minute, lane: serversLane, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{
 				name: "on PostgreSQL", env: []string{databaseVariable + "=postgres"}, args: []string{"-p", "1"},
@@ -172,7 +172,7 @@ var parts = []part{
 		},
 	},
 	{
-		name: "chaos", what: "everything fails at random, from fixed seeds; the accountant's own check", estimate: 18 * time.Minute, lane: aloneLane, product: true,
+		name: "chaos", what: "everything fails at random, from fixed seeds; the accountant's own check", estimate: 15 * time.Minute, lane: aloneLane, product: true,
 		jobs: func(m *module) []job {
 			return []job{{name: "chaos", env: release, args: []string{"-v", "-run", "^TestChaos$", "-count=1"}, packages: []string{modulePath + "/test/chaos"}}}
 		},
