@@ -26,6 +26,18 @@ func (e *Engine) Get(ctx context.Context, key runnerapi.Key) (runnerapi.App, err
 	return a.Wire(), nil
 }
 
+// GetLive reads one App from the API server. The cache may be behind what another replica wrote.
+func (e *Engine) GetLive(ctx context.Context, key runnerapi.Key) (runnerapi.App, error) {
+	if err := e.store.Admit(ctx, key.Namespace); err != nil {
+		return runnerapi.App{}, err
+	}
+	a, err := e.store.GetLive(ctx, key)
+	if err != nil {
+		return runnerapi.App{}, store.ReadProblem(err, key)
+	}
+	return a.Wire(), nil
+}
+
 // List reads the Apps of a namespace, or of all managed ones.
 func (e *Engine) List(ctx context.Context, namespace string) ([]runnerapi.App, error) {
 	managedOnes := map[string]bool{namespace: true}

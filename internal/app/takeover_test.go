@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -107,6 +108,41 @@ func TestANewLeaderWaitsUntilItKnows(t *testing.T) {
 	deploy(t, next.Engine, marker, web())
 	eventually(t, "and tells what is", func() bool { return len(received.of(marker.Name)) > 0 })
 	assert.Equal(t, []events.Type{events.Removed}, types(received.of(k.Name)))
+}
+
+// TestAReplicaKnowsWhatAnotherOneWrote though it has not heard of it from its watch.
+func TestAReplicaKnowsWhatAnotherOneWrote(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	config := limitedTo(env, ns)
+	config.Replica = "writes"
+	writes := startReplica(t, config)
+	config.Replica = "behind"
+	behind := startReplica(t, config)
+	t.Cleanup(behind.watches.open)
+	known, created := key(ns, "known"), key(ns, "created")
+	deploy(t, writes.Engine, known, web())
+	rollOut(t, env, known)
+	settledIn(t, behind.Engine, known, runnerapi.PhaseHealthy)
+
+	behind.watches.close()
+	a := deploy(t, writes.Engine, created, web())
+	got, err := behind.Get(t.Context(), created)
+	require.NoError(t, err, "it is not in the cache")
+	assert.Equal(t, a.UID, got.UID)
+	assert.Equal(t, runnerapi.OperationPending, outcome(t, behind.Engine, "put-app", a).State, "the App was not deleted")
+	restarted, err := writes.Restart(t.Context(), known, byTest)
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.OperationPending, outcome(t, behind.Engine, "restart-app", restarted).State, "no later change came")
+	scaled, err := writes.Scale(t.Context(), known, runnerapi.Scale{Replicas: new(int32(7))}, byTest)
+	require.NoError(t, err)
+	got, err = behind.GetLive(t.Context(), known)
+	require.NoError(t, err)
+	assert.Equal(t, scaled.Generation, got.Generation)
+	require.NoError(t, writes.Delete(t.Context(), known, byTest))
+	_, err = behind.GetLive(t.Context(), known)
+	assert.True(t, problem.Is(err, problem.NotFound), "%v", err)
 }
 
 // TestANewLeaderLooksAfterItWasHeard has a former leader that was held take an App down and tell

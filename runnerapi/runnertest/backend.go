@@ -149,7 +149,11 @@ func (b *FakeBackend) change(app runnerapi.App, opts runnerapi.WriteOptions) run
 
 // Get implements backend.Apps.
 func (b fakeApps) Get(ctx context.Context, key runnerapi.Key) (runnerapi.App, error) {
-	if err := b.enter(ctx, Call{Verb: "Apps.Get", Key: key}); err != nil {
+	return b.read(ctx, "Apps.Get", key)
+}
+
+func (b *FakeBackend) read(ctx context.Context, verb string, key runnerapi.Key) (runnerapi.App, error) {
+	if err := b.enter(ctx, Call{Verb: verb, Key: key}); err != nil {
 		return runnerapi.App{}, err
 	}
 	b.mu.Lock()

@@ -66,6 +66,11 @@ func (j *fakeJournal) Find(_ context.Context, id string) (backend.Record, error)
 	return r.Record, nil
 }
 
+// GetLive implements backend.Outcomes.
+func (b *FakeBackend) GetLive(ctx context.Context, key runnerapi.Key) (runnerapi.App, error) {
+	return b.read(ctx, "GetLive", key)
+}
+
 // Outcome implements backend.Outcomes.
 func (b *FakeBackend) Outcome(_ context.Context, r backend.Record) (runnerapi.Outcome, error) {
 	b.mu.Lock()

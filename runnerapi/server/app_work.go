@@ -30,8 +30,8 @@ func (s *appWork) write(ctx context.Context, key runnerapi.Key, wp params.Write,
 	}
 	op := once.From(ctx)
 	app, err := request.Limited(ctx, s.timeout, func(ctx context.Context) (runnerapi.App, error) {
-		if op != nil && op.Known {
-			return s.apps.Get(ctx, key)
+		if op != nil && op.Known { // maybe to another replica
+			return s.outcomes.GetLive(ctx, key)
 		}
 		return command(ctx, s.writeOptions(ctx, wp))
 	})
@@ -62,9 +62,6 @@ func (s *appWork) write(ctx context.Context, key runnerapi.Key, wp params.Write,
 // addOutcome adds to the answer what became of the command itself: a later one may have come while
 // the call waited, and the App's status then describes that one.
 func (s *appWork) addOutcome(ctx context.Context, op *once.Command, out *appOutput) error {
-	if s.outcomes == nil {
-		return nil
-	}
 	outcome, err := request.Limited(ctx, s.timeout, func(ctx context.Context) (runnerapi.Outcome, error) { return s.outcomes.Outcome(ctx, op.Record) })
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -49,7 +50,11 @@ func TestTheSameCommandIsCarriedOutOnce(t *testing.T) {
 		id := first.Header.Get("Operation-Id")
 		require.NotEmpty(t, id, tc.verb)
 		assert.Equal(t, "/v1/operations/"+id, first.Header.Get("Location"))
+		live := count(agent.Backend, "GetLive")
 		again, repeated := r.do(tc.method, tc.path, tc.body, key...)
+		if strings.HasPrefix(tc.verb, "Apps.") && tc.method != "DELETE" {
+			assert.Equal(t, live+1, count(agent.Backend, "GetLive"), "%s: another replica may have carried it out", tc.verb)
+		}
 		assert.Equal(t, first.StatusCode, again.StatusCode, "%s: %s", tc.verb, repeated)
 		assert.Equal(t, string(body), string(repeated), tc.verb)
 		assert.Equal(t, id, again.Header.Get("Operation-Id"))

@@ -3,6 +3,8 @@ package rollout
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -17,18 +19,32 @@ func (w *Writer) Outcome(ctx context.Context, r backend.Record) (runnerapi.Outco
 		return runnerapi.Outcome{}, store.NotReady()
 	}
 	a, err := w.store.Get(ctx, r.Target)
-	if problem.Is(err, problem.NotFound) {
-		err = nil
-	}
-	switch {
-	case err != nil:
+	if err != nil && !problem.Is(err, problem.NotFound) {
 		return runnerapi.Outcome{}, err
-	case r.App == nil:
-		return outcomeOfDelete(a, r), nil
-	case a == nil || string(a.UID) != r.App.UID:
-		return runnerapi.Outcome{State: runnerapi.OperationSuperseded, Message: "the App was deleted"}, nil
 	}
-	return outcomeOf(a, r), nil
+	if out := outcome(a, r); out.State == runnerapi.OperationPending {
+		return out, nil
+	}
+	// The cache may be behind the command, if another replica carried it out.
+	a, err = w.store.GetLive(ctx, r.Target)
+	if apierrors.IsNotFound(err) {
+		a, err = nil, nil
+	}
+	if err != nil {
+		return runnerapi.Outcome{}, store.ReadProblem(err, r.Target)
+	}
+	return outcome(a, r), nil
+}
+
+// outcome returns the outcome of a command by its App; nil for one that does not exist.
+func outcome(a *v1alpha1.App, r backend.Record) runnerapi.Outcome {
+	switch {
+	case r.App == nil:
+		return outcomeOfDelete(a, r)
+	case a == nil || string(a.UID) != r.App.UID:
+		return runnerapi.Outcome{State: runnerapi.OperationSuperseded, Message: "the App was deleted"}
+	}
+	return outcomeOf(a, r)
 }
 
 // outcomeOfDelete only checks that the App is gone. An App of that name that is younger than the

@@ -19,17 +19,26 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Get reads an App from the cache, which is never older than the last write through it.
+// Get reads an App from the cache, which is never older than the last write through it. It asks the
+// API server about an App that the cache does not know: another replica may have created it.
 func (s *Store) Get(ctx context.Context, key runnerapi.Key) (*v1alpha1.App, error) {
 	a := &v1alpha1.App{}
 	err := s.Cached.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, a)
 	if apierrors.IsNotFound(err) {
-		return nil, problem.Errorf(problem.NotFound, "check the name and the namespace, or deploy it first", "there is no App %s", key)
+		a, err = s.GetLive(ctx, key)
 	}
 	if err != nil {
-		return nil, kubeproblem.From(err, "reading App "+key.String())
+		return nil, ReadProblem(err, key)
 	}
 	return a, nil
+}
+
+// ReadProblem returns what a caller is told of an App that could not be read.
+func ReadProblem(err error, key runnerapi.Key) error {
+	if apierrors.IsNotFound(err) {
+		return problem.Errorf(problem.NotFound, "check the name and the namespace, or deploy it first", "there is no App %s", key)
+	}
+	return kubeproblem.From(err, "reading App "+key.String())
 }
 
 // Admit refuses a command that comes too early or reaches too far.

@@ -135,6 +135,8 @@ type Journal interface {
 
 // Outcomes is what the server needs to know about an accepted command on an App.
 type Outcomes interface {
+	// GetLive is like Apps.Get, but includes what another replica of the agent wrote a moment ago.
+	GetLive(ctx context.Context, key runnerapi.Key) (runnerapi.App, error)
 	Outcome(ctx context.Context, record Record) (runnerapi.Outcome, error)
 }
 
