@@ -104,9 +104,9 @@ type part struct {
 var pages = []string{"docs", "README.md"}
 
 // parts are in the order in which a change should hear of a failure. `make test-all` runs them
-// after the tests that no part repeats, in lanes: machines, journeys and clusters beside race, databases, hostile,
-// contract and failures, with fuzz in the time that these leave; then chaos alone. The estimates
-// are rather long than short, because CI starts only what fits into its hour.
+// after the tests that no part repeats, in lanes: machines, journeys and clusters beside race,
+// databases, hostile, contract and failures, with fuzz in the time that these leave; then chaos
+// alone. The estimates are rather long than short, because CI starts only what fits into its hour.
 var parts = []part{
 	{
 		name: "race", what: "the race detector over the product's other packages, with their tests that take long: outages of brokers and receivers; releases, a broker's life", estimate: 19 * time.Minute, lane: serversLane, product: true, files: pages,
