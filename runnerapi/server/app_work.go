@@ -30,7 +30,7 @@ func (s *appWork) write(ctx context.Context, key runnerapi.Key, wp params.Write,
 	}
 	op := once.From(ctx)
 	app, err := request.Limited(ctx, s.timeout, func(ctx context.Context) (runnerapi.App, error) {
-		if op != nil && op.Known { // maybe to another replica
+		if op != nil && op.Known { // another replica may have carried it out
 			return s.outcomes.GetLive(ctx, key)
 		}
 		return command(ctx, s.writeOptions(ctx, wp))
