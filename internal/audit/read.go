@@ -21,7 +21,7 @@ func Head(ctx context.Context, s Store) (runnerapi.AuditHead, error) {
 	}
 	b, err := decode(text)
 	if err != nil {
-		return runnerapi.AuditHead{Seq: last + maxBatch, Hash: runnerapi.AuditHash(text)}, nil //nolint:nilerr // Verify's to tell
+		return runnerapi.AuditHead{Seq: last + maxBatch, Hash: runnerapi.AuditHash(text)}, nil //nolint:nilerr // Verify reports the damage
 	}
 	return b.head, nil
 }

@@ -66,8 +66,8 @@ func outcomeOf(a *v1alpha1.App, r backend.Record) runnerapi.Outcome {
 			of = s.Restart == r.App.Restart
 		}
 		if of {
-			if outcome := outcomeWith(s, a, r); outcome.State != runnerapi.OperationPending {
-				return outcome
+			if out := outcomeWith(s, a, r); out.State != runnerapi.OperationPending {
+				return out
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func (s *Store) Get(ctx context.Context, key runnerapi.Key) (*v1alpha1.App, erro
 	return a, nil
 }
 
-// ReadProblem returns what a caller is told of an App that could not be read.
+// ReadProblem turns an error of reading an App into a problem for the caller.
 func ReadProblem(err error, key runnerapi.Key) error {
 	if apierrors.IsNotFound(err) {
 		return problem.Errorf(problem.NotFound, "check the name and the namespace, or deploy it first", "there is no App %s", key)
