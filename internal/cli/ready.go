@@ -33,7 +33,7 @@ func AwaitReady(program string, question *http.Request, wait time.Duration, secu
 func askReady(program string, client *http.Client, question *http.Request, read func(*http.Response) error) error {
 	resp, err := client.Do(question) //nolint:gosec // the caller's own program, at the address of its flag
 	if err != nil {
-		return fmt.Errorf("%s does not answer: %w (fix: see whether it runs, and its log)", program, err)
+		return fmt.Errorf("%s does not answer: %w (fix: see whether it runs and listens at that address, and its log)", program, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	resp.Body = http.MaxBytesReader(nil, resp.Body, maxReadyAnswer)

@@ -47,5 +47,5 @@ func TestAProgramIsAskedUntilItIsReady(t *testing.T) {
 	program.Close()
 	err = cli.AwaitReady("the agent", question, 0, nil, read)
 	require.ErrorContains(t, err, "the agent does not answer: ")
-	require.ErrorContains(t, err, "(fix: see whether it runs, and its log)")
+	require.ErrorContains(t, err, "(fix: see whether it runs and listens at that address, and its log)")
 }

@@ -51,17 +51,17 @@ type Broker struct {
 
 // Load reads a credentials file. It refuses a file that other users can read.
 func Load(path string) (Credentials, error) {
-	const again = "make a new one with `pipeops-controlplane runner create NAME -o FILE`"
+	const again = "name the file that `pipeops-controlplane runner create NAME -o FILE` wrote"
 	text, err := boundedfile.Secret(path, maxCredentials)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Credentials{}, fmt.Errorf("credentials file %s does not exist; %s", path, again)
+		return Credentials{}, fmt.Errorf("credentials file %s does not exist (fix: %s)", path, again)
 	}
 	if err != nil {
 		return Credentials{}, fmt.Errorf("credentials file: %w", err)
 	}
 	c, err := Parse(text)
 	if err != nil {
-		return Credentials{}, fmt.Errorf("credentials file %s: %w; %s", path, err, again)
+		return Credentials{}, fmt.Errorf("credentials file %s: %w (fix: %s)", path, err, again)
 	}
 	return c, nil
 }
@@ -74,12 +74,21 @@ func Parse(text []byte) (Credentials, error) {
 		return c, errors.New("it is too large")
 	}
 	if err := decode.Strict(text, &c); err != nil {
-		return Credentials{}, fmt.Errorf("it is not a Runner's credentials: %w", err)
+		return Credentials{}, notRunners(text, err)
 	}
 	if err := c.validate(); err != nil {
 		return Credentials{}, err
 	}
 	return c, nil
+}
+
+// notRunners names a mix-up of two files, rather than each field in which they differ.
+func notRunners(text []byte, err error) error {
+	var other struct{ Operator string }
+	if json.Unmarshal(text, &other) == nil && other.Operator != "" {
+		return errors.New("it has an operator's credentials, which are for pipeops-controlplane, and not a Runner's")
+	}
+	return fmt.Errorf("it is not a Runner's credentials: %w", err)
 }
 
 func (c *Credentials) validate() error {

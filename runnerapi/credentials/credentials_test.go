@@ -78,6 +78,8 @@ func TestCredentialsAreRefusedByField(t *testing.T) {
 	}
 	_, err := credentials.Parse([]byte(`{"runnner":"x"}`))
 	require.ErrorContains(t, err, "runnner")
+	_, err = credentials.Parse([]byte(`{"operator":"alice","controlPlane":"https://cp.example.com"}`))
+	require.EqualError(t, err, "it has an operator's credentials, which are for pipeops-controlplane, and not a Runner's")
 	_, err = credentials.Parse(make([]byte, 1<<20))
 	require.ErrorContains(t, err, "too large")
 }

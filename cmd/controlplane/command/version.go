@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -82,5 +83,8 @@ func (r *ready) serverVersion(cmd *cobra.Command) (url, number string, err error
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: cfg, Proxy: http.ProxyFromEnvironment}
 	number, err = (&announce.SnapshotClient{BaseURL: r.url, HTTPClient: &http.Client{Transport: transport}}).Version(ctx)
+	if err != nil && file == "" {
+		err = fmt.Errorf("%w (fix: see whether it runs, and name the address at which it listens with --url)", err)
+	}
 	return r.url, number, err
 }

@@ -3,12 +3,14 @@ package operatorapi
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -117,10 +119,22 @@ func (c *Client) do(ctx context.Context, d *Description, in, out any, _ func(con
 	return nil
 }
 
+// unreachable returns the error of a call that got no answer.
+func (c *Client) unreachable(err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err // the rest of it is the call's own URL
+	}
+	fix := "check that it runs there, and that nothing on the way refuses it"
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		fix = "use the credentials of the control plane that answers there, and check this machine's clock"
+	}
+	return fmt.Errorf("the control plane at %s could not be reached: %w (fix: %s)", c.url, err, fix)
+}
+
 func (c *Client) send(req *retryablehttp.Request, out any) error {
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("operator API at %s: %w", c.url, err)
+		return c.unreachable(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {

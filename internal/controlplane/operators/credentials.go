@@ -18,6 +18,9 @@ import (
 // maxCredentials bounds a credentials file: a certificate with its chain, a key and two CAs.
 const maxCredentials = 256 << 10
 
+// theFile is the fix for a file that is not there, or holds something else.
+const theFile = "name the file that `pipeops-controlplane operator create NAME -o FILE` wrote"
+
 // Credentials are all that an operator needs to call the operator API. They are as secret as the
 // key in them.
 type Credentials struct {
@@ -33,15 +36,14 @@ type Credentials struct {
 func LoadCredentials(path string) (Credentials, error) {
 	text, err := boundedfile.Secret(path, maxCredentials)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Credentials{}, fmt.Errorf("operator's credentials: %w; name the file that `pipeops-controlplane operator create NAME -o FILE` wrote", err)
+		return Credentials{}, fmt.Errorf("operator's credentials: %w (fix: %s)", err, theFile)
 	}
 	if err != nil {
 		return Credentials{}, fmt.Errorf("operator's credentials: %w", err)
 	}
 	c, err := ParseCredentials(text)
 	if err != nil {
-		return Credentials{}, fmt.Errorf("operator's credentials: %s: %w; "+
-			"`pipeops-controlplane operator create NAME -o FILE` writes such a file", path, err)
+		return Credentials{}, fmt.Errorf("operator's credentials: %s: %w (fix: %s)", path, err, theFile)
 	}
 	return c, nil
 }
@@ -53,7 +55,7 @@ func ParseCredentials(text []byte) (Credentials, error) {
 		return c, errors.New("it is too large")
 	}
 	if err := decode.Strict(text, &c); err != nil {
-		return Credentials{}, fmt.Errorf("it is not an operator's credentials: %w", err)
+		return Credentials{}, notOperators(text, err)
 	}
 	for _, field := range [][2]string{{"operator", c.Operator}, {"controlPlane", c.ControlPlane}, {"trustDomain", c.TrustDomain}} {
 		if field[1] == "" {
@@ -64,6 +66,15 @@ func ParseCredentials(text []byte) (Credentials, error) {
 		return Credentials{}, err
 	}
 	return c, nil
+}
+
+// notOperators names a mix-up of two files, rather than each field in which they differ.
+func notOperators(text []byte, err error) error {
+	var other struct{ Runner string }
+	if json.Unmarshal(text, &other) == nil && other.Runner != "" {
+		return errors.New("it has a Runner's credentials, which are for pipeops-runner, and not an operator's")
+	}
+	return fmt.Errorf("it is not an operator's credentials: %w", err)
 }
 
 // TLSConfig returns the configuration of connections to the control plane.
