@@ -1,9 +1,11 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"regexp"
 	"testing"
 
@@ -11,6 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 // withWeb is a world in which the App web runs.
@@ -91,6 +96,27 @@ func TestPortForwardUntilInterrupted(t *testing.T) {
 	assert.Equal(t, base.ExitOK, r.ended(t))
 	_, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", addresses[0][1])
 	require.Error(t, err, "it listens no more")
+}
+
+// TestPortForwardEndsWhenItIsRefused, with the code and the exit code of the refusal.
+func TestPortForwardEndsWhenItIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.agent.Backend.Intercept = func(_ context.Context, call runnertest.Call) error {
+		if call.Verb == "Apps.PortForward" {
+			return problem.New(http.StatusForbidden, runnerapi.CodePolicyDenied, "ask the owner", "no rule allows it")
+		}
+		return nil
+	}
+	code, _, stderr := w.run(t, "deploy", "shop", "web", "--image", "a")
+	require.Equal(t, base.ExitOK, code, stderr)
+	r := w.start(t, false, "", "port-forward", "shop", "web", ":7")
+	r.sees(t, "goes to port 7")
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listens.FindStringSubmatch(r.err.String())[1])
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	assert.Equal(t, base.ExitRefused, r.ended(t), r.err.String())
+	assert.Contains(t, r.err.String(), "production/web: no rule allows it\n  fix: ask the owner\n  code: PO-3001 policy_denied")
 }
 
 func TestPortForwardDuringACommand(t *testing.T) {

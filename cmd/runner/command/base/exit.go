@@ -107,6 +107,12 @@ func exitCode(ctx context.Context, err error) int {
 	return ExitFailure
 }
 
+// IsRefused reports whether the credentials or the policy do not allow what was asked.
+func IsRefused(err error) bool {
+	known, ok := errors.AsType[*runnerapi.Error](err)
+	return ok && codeExit(known.Code) == ExitRefused
+}
+
 func codeExit(code runnerapi.Code) int {
 	switch code {
 	case runnerapi.CodeInvalid, runnerapi.CodeBadRequest, runnerapi.CodeTooLarge:

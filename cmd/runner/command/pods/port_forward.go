@@ -48,7 +48,8 @@ it. The pod does not need to declare the port.
 With a command after --, forwarding lasts until that command ends, and exits as that command did.
 The command finds the first local port in the environment variable PORT.
 
-The cluster owner's policy must name the command port-forward-app: nothing else allows it.`,
+The cluster owner's policy must name the command port-forward-app: nothing else allows it. The
+command ends at the first connection that the policy refuses.`,
 		Example: "  pipeops-runner port-forward shop web 8080\n  pipeops-runner port-forward shop db 15432:5432\n" +
 			`  pipeops-runner port-forward shop web :8080 -- sh -c 'curl -fsS "http://127.0.0.1:$PORT/"'`,
 		Args:              base.BeforeDash(portArgs),
@@ -105,10 +106,11 @@ func (c *portForward) run(ctx context.Context, t *base.Target, key runnerapi.Key
 	if _, err := t.Apps().Get(ctx, key); problem.Is(err, runnerapi.CodeNotFound) {
 		return base.At(t, key.String(), err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, end := context.WithCancelCause(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
-	defer cancel()
+	defer end(nil)
+	refuse := func(err error) { end(&refusedError{base.At(t, key.String(), err)}) }
 	first := 0
 	for _, p := range pairs {
 		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(c.address, strconv.Itoa(int(p.local))))
@@ -119,14 +121,23 @@ func (c *portForward) run(ctx context.Context, t *base.Target, key runnerapi.Key
 		local := ln.Addr().(*net.TCPAddr).Port
 		first = cmp.Or(first, local)
 		c.Say("%s goes to port %d of %s on %s", ln.Addr(), p.remote, key, t)
-		work.Go(func() { c.serve(ctx, t, key, int(p.remote), ln) })
+		work.Go(func() { c.serve(ctx, t, key, int(p.remote), ln, refuse) })
 	}
+	var err error
 	if len(command) > 0 {
-		return c.during(ctx, command, first)
+		err = c.during(ctx, command, first)
+	} else {
+		<-ctx.Done()
 	}
-	<-ctx.Done()
-	return nil
+	if refused, ok := errors.AsType[*refusedError](context.Cause(ctx)); ok {
+		return refused.error
+	}
+	return err
 }
+
+// refusedError is a refusal of the policy or of the credentials. It ends the command: every other
+// connection would be refused as well.
+type refusedError struct{ error }
 
 // during runs a command while the ports are forwarded.
 func (c *portForward) during(ctx context.Context, command []string, port int) error {
@@ -143,7 +154,7 @@ func (c *portForward) during(ctx context.Context, command []string, port int) er
 }
 
 // serve forwards the connections of one listener until it is closed.
-func (c *portForward) serve(ctx context.Context, t *base.Target, key runnerapi.Key, port int, ln net.Listener) {
+func (c *portForward) serve(ctx context.Context, t *base.Target, key runnerapi.Key, port int, ln net.Listener, refuse func(error)) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	places := make(chan struct{}, maxForwards)
@@ -162,7 +173,11 @@ func (c *portForward) serve(ctx context.Context, t *base.Target, key runnerapi.K
 		}
 		work.Go(func() {
 			defer func() { <-places }()
-			if err := c.forward(ctx, t, key, port, conn.(*net.TCPConn)); err != nil && ctx.Err() == nil {
+			switch err := c.forward(ctx, t, key, port, conn.(*net.TCPConn)); {
+			case err == nil || ctx.Err() != nil:
+			case base.IsRefused(err):
+				refuse(err)
+			default:
 				c.Say("a connection to port %d failed: %v", port, problemText(err))
 			}
 		})
