@@ -151,7 +151,7 @@ func TestCopySaysWhatIsWrong(t *testing.T) {
 		{base.ExitUsage, "the other a path on this machine", []string{"web:/x", "web:/y"}},
 		{base.ExitUsage, "the other a path on this machine", []string{here, here}},
 		{base.ExitUsage, "a path is missing", []string{"web:", here}},
-		{base.ExitUsage, "no such file", []string{here + "/none", "web:/tmp"}},
+		{base.ExitUsage, "error: SOURCE: " + here + "/none: no such file or directory\n  fix: name a file", []string{here + "/none", "web:/tmp"}},
 		{base.ExitUsage, "is no directory", []string{"web:" + here + "/f", here + "/none/"}},
 		{base.ExitUsage, "no such file", []string{"web:" + here + "/f", here + "/none/f"}},
 		{base.ExitUsage, "--max-size", []string{"web:/x", here, "--max-size", "much"}},
@@ -169,11 +169,13 @@ func TestCopyWithoutTar(t *testing.T) {
 	t.Parallel()
 	w := withWeb(t)
 	here := t.TempDir()
+	require.NoError(t, os.WriteFile(here+"/f", []byte("x"), 0o600))
 	for _, args := range [][]string{{"web:/x", here}, {here, "web:/x"}} {
 		code, _, stderr := w.run(t, append([]string{"cp", "shop"}, args...)...)
 		assert.Equal(t, base.ExitFailure, code)
 		assert.Contains(t, stderr, "there is no tar in the image of production/web")
 		assert.Contains(t, stderr, "fix: use an image that has it")
+		assert.NotContains(t, stderr, "not all was copied", "nothing was")
 	}
 }
 

@@ -128,7 +128,9 @@ func (c *copyCommand) run(ctx context.Context, t *base.Target, do func(context.C
 	case ctx.Err() != nil:
 		c.Say("interrupted; copied before: %s%s", &c.tally, c.caveat)
 		return &base.ExitError{Err: ctx.Err(), Code: base.ExitInterrupted, Told: true}
-	case err != nil && (c.tally.Bytes() > 0 || c.tally.Files() > 0):
+	case cli.IsUsage(err): // it is about this machine
+		return err
+	case err != nil && !errors.Is(err, errNoTar) && (c.tally.Bytes() > 0 || c.tally.Files() > 0):
 		c.Say("not all was copied; before it failed: %s%s", &c.tally, c.caveat)
 		return base.At(t, key.String(), err)
 	case err != nil:

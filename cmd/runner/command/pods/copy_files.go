@@ -63,13 +63,21 @@ func (c *copyCommand) upload(ctx context.Context, t *tarCall) error {
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return cli.Usage(err)
+		return c.noSource(err)
 	}
 	defer func() { _ = root.Close() }()
 	if _, err := root.Lstat(base); err != nil {
-		return cli.Usage(err)
+		return c.noSource(err)
 	}
 	return c.pack(ctx, t, archive.Packing{Root: root, From: base}, base)
+}
+
+// noSource names the path as it was typed, and not the call that failed at a part of it.
+func (c *copyCommand) noSource(err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		err = at.Err
+	}
+	return cli.Usage(fmt.Errorf("SOURCE: %s: %w (fix: name a file or a directory on this machine)", c.local, err))
 }
 
 func (c *copyCommand) pack(ctx context.Context, t *tarCall, p archive.Packing, name string) error {

@@ -16,6 +16,9 @@ import (
 // maxComplaints bounds what is kept of tar's messages.
 const maxComplaints = 4 << 10
 
+// errNoTar means that nothing was copied, though something may have been sent.
+var errNoTar = errors.New("there is no tar in the image")
+
 // tarCall runs programs in the container.
 type tarCall struct {
 	*client.Client
@@ -47,7 +50,7 @@ func (t *tarCall) run(ctx context.Context, stdin io.Reader, stdout io.Writer, ar
 	known := &runnerapi.Error{}
 	switch {
 	case errors.As(err, &known) && noProgram(known.Detail), code == 126, code == 127:
-		return &base.ExitError{Err: fmt.Errorf("there is no tar in the image of %s", t.key), Code: base.ExitFailure,
+		return &base.ExitError{Err: fmt.Errorf("%w of %s", errNoTar, t.key), Code: base.ExitFailure,
 			Fix: "use an image that has it, or a container beside that does (-c), or for a single file a program that there is: pipeops-runner exec"}
 	case err != nil:
 		return err
