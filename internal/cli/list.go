@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,8 @@ type listFlags struct {
 	noHeaders bool
 	sortBy    pathFlag
 	selector  selectorFlag
+	// warnings returns where a warning goes, which is no part of the list.
+	warnings func() io.Writer
 }
 
 // pathFlag is the path of --sort-by. A wrong one is refused before anything is asked for.
@@ -59,6 +62,7 @@ func (l *selectorFlag) Type() string { return "string" }
 // AddList is like Add for a command that lists items: it adds --no-headers and --sort-by.
 func (o *Output) AddList(cmd *cobra.Command) {
 	o.Add(cmd)
+	o.list.warnings = cmd.ErrOrStderr
 	cmd.Flags().BoolVar(&o.list.noHeaders, "no-headers", false, "print no header above a table")
 	cmd.Flags().Var(&o.list.sortBy, "sort-by", "JSONPath of the field to sort by, such as .name")
 }
@@ -130,9 +134,19 @@ func (f listFlags) order(raw []json.RawMessage) (*arranged, error) {
 		}
 	}
 	if f.sortBy != "" {
+		f.warnUnsorted(a, keys)
 		slices.SortStableFunc(a.order, func(i, j int) int { return compare(keys[i], keys[j]) })
 	}
 	return a, nil
+}
+
+// warnUnsorted tells a path that is mistyped. It is no error: a field may be one that no item has
+// at present.
+func (f listFlags) warnUnsorted(a *arranged, keys []any) {
+	has := func(i int) bool { return keys[i] != nil }
+	if len(a.order) > 0 && !slices.ContainsFunc(a.order, has) {
+		Say(f.warnings(), "warning: --sort-by: no item has %s, so the list is not sorted; -o json shows the fields", Printable(string(f.sortBy)))
+	}
 }
 
 func labelsOf(item map[string]any) labels.Set {

@@ -102,3 +102,22 @@ func TestFlagsOfAListThatAreWrongAreMistakes(t *testing.T) {
 	_, err := list(t, []map[string]int{{"size": 1}}, "-o=name")
 	assert.ErrorContains(t, err, "the output has no names")
 }
+
+func TestAListThatCannotBeSortedSaysSo(t *testing.T) {
+	for path, want := range map[string]string{
+		".legs":        "",
+		".labels.env":  "", // a field that some have
+		".status.legs": "warning: --sort-by: no item has .status.legs, so the list is not sorted; -o json shows the fields\n",
+	} {
+		var out cli.Output
+		var warned bytes.Buffer
+		cmd := &cobra.Command{RunE: func(*cobra.Command, []string) error {
+			return out.Write(io.Discard, animals, func(io.Writer) {})
+		}}
+		cmd.SetErr(&warned)
+		out.AddList(cmd)
+		cmd.SetArgs([]string{"--sort-by", path, "-o", "name"})
+		require.NoError(t, cmd.ExecuteContext(t.Context()))
+		assert.Equal(t, want, warned.String(), path)
+	}
+}
