@@ -62,7 +62,7 @@ var settings = []setting{
 		usage: "file with the token by which Alertmanager sends alerts to /alerts at the metrics address; without it the agent takes none (docs/operator/observability.md)",
 		field: func(c *Config) any { return &c.AlertsTokenFile }},
 	{key: "metricsOnDemand", env: "PIPEOPS_METRICS_ON_DEMAND", flag: "metrics-on-demand", def: "false",
-		usage: "open the metrics address only while the file of the alerts' token exists, which `pipeops-agent component install prometheus` makes",
+		usage: "open the metrics address only while the file of the alerts' token exists, which pipeops-agent component install prometheus makes",
 		field: func(c *Config) any { return &c.MetricsOnDemand }},
 	{key: "pprofAddress", env: "PIPEOPS_PPROF_ADDRESS", flag: "pprof-address",
 		usage: "address of /debug/pprof/ for developers, plain HTTP; without a host it is 127.0.0.1; when empty there is none",

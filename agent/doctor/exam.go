@@ -167,7 +167,8 @@ func failure(err error, fix string) []Finding {
 	case errors.As(err, &p):
 		return failed(p.Detail, p.Fix)
 	case errors.As(err, &t):
-		return failed(t.Op+" "+t.Where+": "+t.Err.Error(), t.Action)
+		// The other transport's error often ends with the same fix.
+		return failed(t.Op+" "+t.Where+": "+strings.TrimSuffix(t.Err.Error(), "; "+t.Action), t.Action)
 	case errors.Is(err, context.DeadlineExceeded):
 		return failed("no answer in time", fix)
 	}

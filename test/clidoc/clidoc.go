@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -33,6 +34,7 @@ type Reference struct {
 func (r Reference) Check(t *testing.T, root *cobra.Command, update bool) {
 	t.Helper()
 	pages := r.pages(root)
+	checkFlags(t, root)
 	if update {
 		r.write(t, pages)
 	}
@@ -45,6 +47,19 @@ func (r Reference) Check(t *testing.T, root *cobra.Command, update bool) {
 	require.NoError(t, err)
 	for _, file := range there {
 		assert.Contains(t, pages, file, "no group of commands has this page; run: %s", r.Made)
+	}
+}
+
+// checkFlags wants one word as the type of a flag: pflag takes it from backticks in the usage, which
+// are for the user's text elsewhere.
+func checkFlags(t *testing.T, cmd *cobra.Command) {
+	t.Helper()
+	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+		name, _ := pflag.UnquoteUsage(f)
+		assert.NotContains(t, name, " ", "%s --%s: leave out the backticks", cmd.CommandPath(), f.Name)
+	})
+	for _, c := range cmd.Commands() {
+		checkFlags(t, c)
 	}
 }
 

@@ -174,7 +174,7 @@ func found(c store.HostClaim, proof, reason string, now time.Time) store.HostCla
 func unsure(c store.HostClaim, err error, now time.Time) store.HostClaim {
 	c.CheckedAt, c.NextAt = now, now.Add(late)
 	if c.Proof == "" {
-		c.NextAt, c.Reason = now.Add(soon), "DNS could not be asked: "+err.Error()
+		c.NextAt, c.Reason = now.Add(soon), "the control plane's DNS resolver failed; have its operator check it: "+err.Error()
 	}
 	return c
 }
