@@ -44,7 +44,7 @@ func newAgentList(a *app) *cobra.Command {
 	out.AddList(cmd)
 	f := cmd.Flags()
 	f.StringVar(&find.Search, "search", "", "words that an agent's name, ID, labels, versions, distribution or provider have")
-	f.StringSliceVar(&find.Labels, "label", nil, "label that an agent has, as KEY=VALUE; may be repeated")
+	f.StringSliceVarP(&find.Labels, "label", "l", nil, "label that an agent has, as KEY=VALUE; may be repeated")
 	f.StringVar(&find.State, "state", "", "only agents in this state: pending, online, offline, revoked")
 	f.BoolVar(&find.Wrong, "wrong", false, "only agents that need attention: offline, in use twice, with a failed update or check, or a component that is not ready")
 	return cmd

@@ -3,7 +3,6 @@ package operators
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -12,13 +11,17 @@ import (
 // no grant could name them.
 func selectable(labels map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		wrong := validation.IsQualifiedName(key)
-		if len(wrong) == 0 {
-			wrong = validation.IsValidLabelValue(labels[key])
-		}
-		if len(wrong) > 0 {
-			return invalid("", "%s=%s is not a valid Kubernetes label: %s", key, labels[key], strings.Join(wrong, "; "))
+		switch {
+		case len(validation.IsQualifiedName(key)) > 0:
+			return invalid(labelFix+"; a key may have a DNS name and '/' before it",
+				"%s=%s is not a valid Kubernetes label: the key %q is not one", key, labels[key], key)
+		case len(validation.IsValidLabelValue(labels[key])) > 0:
+			return invalid(labelFix+"; a value may be empty",
+				"%s=%s is not a valid Kubernetes label: the value %q is not one", key, labels[key], labels[key])
 		}
 	}
 	return nil
 }
+
+// labelFix is in place of the texts of Kubernetes, which are regular expressions.
+const labelFix = "use letters, digits, '-', '_' and '.', at most 63, with a letter or a digit at both ends"
