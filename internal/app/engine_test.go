@@ -210,7 +210,13 @@ func TestDeleteRemovesExactlyItsOwn(t *testing.T) {
 	assert.False(t, exists(t, env, gone, &corev1.Service{}))
 	_, err := e.Get(t.Context(), gone)
 	assert.Equal(t, runnerapi.CodeNotFound, code(err))
-	assert.Equal(t, runnerapi.CodeNotFound, code(e.Delete(t.Context(), gone, byTest)))
+	_, scaled := e.Scale(t.Context(), gone, runnerapi.Scale{Replicas: new(int32(2))}, byTest)
+	_, back := e.Rollback(t.Context(), gone, runnerapi.RollbackTo{}, byTest)
+	_, listed := e.Revisions(t.Context(), gone)
+	for _, err := range []error{e.Delete(t.Context(), gone, byTest), scaled, back, listed} {
+		assert.Equal(t, runnerapi.CodeNotFound, code(err))
+		require.ErrorContains(t, err, "there is no App "+gone.String(), "in words that all calls share")
+	}
 	assert.True(t, exists(t, env, stays, &appsv1.Deployment{}))
 	assert.True(t, exists(t, env, stays, &corev1.Service{}))
 }

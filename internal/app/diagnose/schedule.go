@@ -118,7 +118,7 @@ func unschedulable(pod *corev1.Pod, message string, tainted []*corev1.Node) *run
 	}
 	return &runnerapi.Diagnosis{
 		Cause: runnerapi.CauseUnschedulable, Object: "pod/" + pod.Name,
-		Message: "no node takes the pod: " + said + tooLarge(pod, message, tainted),
+		Message: "no node takes the pod: " + joined(said, tooLarge(pod, message, tainted)),
 		Fix:     unschedulableFix(pod, message, taints),
 	}
 }
@@ -147,6 +147,14 @@ func unschedulableFix(pod *corev1.Pod, message string, taints []string) string {
 		return "add a node that fits, or change in the App's spec what the message names (kubectl describe nodes)"
 	}
 	return strings.Join(fixes, "; ")
+}
+
+// joined puts a further part behind a sentence of the scheduler's.
+func joined(said, more string) string {
+	if more == "" {
+		return said
+	}
+	return strings.TrimSuffix(said, ".") + more
 }
 
 // tooLarge names the largest node where no node could ever have what the pod asks for.

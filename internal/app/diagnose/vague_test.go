@@ -128,7 +128,7 @@ func TestTheLargestNodeIsNamed(t *testing.T) {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}}
 	}
 	d := Find(Evidence{Pods: []*corev1.Pod{p}, Tainted: []*corev1.Node{node("small", "2"), node("large", "8")}, Now: now}).Diagnosis
-	assert.Contains(t, d.Message, "it asks for 900 of cpu, and the largest node, large, has 8")
+	assert.Contains(t, d.Message, "2 Insufficient cpu; it asks for 900 of cpu, and the largest node, large, has 8")
 	d = Find(Evidence{Pods: []*corev1.Pod{p}, Tainted: []*corev1.Node{node("vast", "1000")}, Now: now}).Diagnosis
 	assert.NotContains(t, d.Message, "largest", "it is only full")
 }

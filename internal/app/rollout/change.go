@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -26,7 +27,7 @@ func (w *Writer) change(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var err error
 		if a, err = w.store.GetLive(ctx, key); err != nil {
-			return err
+			return store.ReadProblem(err, key)
 		}
 		before := a.DeepCopy()
 		if !objectmeta.RecordCommand(a, opts.Command) {

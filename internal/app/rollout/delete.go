@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -23,7 +24,7 @@ func (w *Writer) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	}
 	a, err := w.store.GetLive(ctx, key)
 	if err != nil {
-		return kubeproblem.From(err, "deleting App "+key.String())
+		return store.ReadProblem(err, key)
 	}
 	if late, err := opts.Late(ctx); late || err != nil {
 		return err

@@ -4,9 +4,8 @@ import (
 	"context"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
-
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -17,10 +16,10 @@ func (w *Writer) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.
 		return nil, err
 	}
 	a, err := w.store.GetLive(ctx, key)
-	var all []appsv1.ControllerRevision
-	if err == nil {
-		all, err = w.history.Keep(ctx, a)
+	if err != nil {
+		return nil, store.ReadProblem(err, key)
 	}
+	all, err := w.history.Keep(ctx, a)
 	if err != nil {
 		return nil, kubeproblem.From(err, "listing the revisions of App "+key.String())
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -29,7 +30,7 @@ func (w *Writer) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.R
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var err error
 		if a, err = w.store.GetLive(ctx, key); err != nil {
-			return err
+			return store.ReadProblem(err, key)
 		}
 		if !a.DeletionTimestamp.IsZero() {
 			return beingDeleted(key)
