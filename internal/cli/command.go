@@ -44,6 +44,10 @@ func RangeArgs(least int, names ...string) cobra.PositionalArgs {
 			}
 		}
 		want := cmp.Or(strings.Join(names, " "), "no arguments")
-		return Usage(fmt.Errorf("%s takes %s, not %d arguments", cmd.CommandPath(), want, len(args)))
+		given := fmt.Sprintf("%d arguments", len(args))
+		if len(args) == 1 {
+			given = "1 argument"
+		}
+		return Usage(fmt.Errorf("%s takes %s, not %s", cmd.CommandPath(), want, given))
 	}
 }

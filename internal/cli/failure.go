@@ -49,8 +49,19 @@ func ofProblem(err error, e *problem.Error) Failure {
 	case e.Location != "" && e.Field != "":
 		f.Details = []string{"field: " + Printable(e.Field)}
 	}
-	f.What = Printable(strings.Replace(err.Error(), e.Error(), what, 1))
+	f.What = Printable(strings.Replace(err.Error(), e.Error(), asTyped(what, e.Field), 1))
 	return f
+}
+
+// asTyped leaves out where in the HTTP request a value was: on a command line it was an argument or
+// a flag.
+func asTyped(what, field string) string {
+	for _, place := range []string{"path.", "query."} {
+		if name, ok := strings.CutPrefix(field, place); ok {
+			return strings.Replace(what, field+": ", name+": ", 1)
+		}
+	}
+	return what
 }
 
 // cutFix splits the fix from the text of an error, which ends with it in parentheses. Texts of

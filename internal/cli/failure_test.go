@@ -36,6 +36,8 @@ func TestAnErrorHasOneForm(t *testing.T) {
 		"error: two are wrong\n  field: a: x\n  field: b: y\n  fix: correct them\n  code: PO-1011 invalid (prog explain PO-1011)\n": several,
 		"error: line 3: no kind\n  field: kind\n  code: PO-1011 invalid (prog explain PO-1011)\n": of(problem.Invalid, "", "no kind").
 			WithField("kind").WithLocation("line 3"),
+		"error: agent shop: name: is empty\n  fix: correct it\n  code: PO-1011 invalid (prog explain PO-1011)\n": fmt.Errorf(
+			"agent shop: %w", of(problem.Invalid, "correct it", "is empty").WithField("path.name")),
 		"error: it is gone\n  code: of_tomorrow\n":                                   of("of_tomorrow", "", "it is gone").WithField("body"),
 		"error: no cluster\n  fix: name one (or two)\n":                              errors.New("no cluster (fix: name one (or two))"),
 		"error: a: x (fix: y)\nb: z (fix: w)\n":                                      errors.New("a: x (fix: y)\nb: z (fix: w)"),

@@ -138,7 +138,7 @@ func (f *File) Get(name string) (*Context, error) {
 	if len(f.Contexts) == 0 {
 		return nil, fmt.Errorf("no context %q, and no other: create one with `%s login FILE --context %s`", name, f.kind.Program, name)
 	}
-	return nil, fmt.Errorf("no context %q; `%s context list` lists them", name, f.kind.Program)
+	return nil, fmt.Errorf("no context %q (fix: list them with `%s context list`)", name, f.kind.Program)
 }
 
 // Put returns the context of that name, which it adds if there is none. A new one names the file to
