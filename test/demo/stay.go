@@ -34,8 +34,9 @@ Everything stays up until Ctrl-C. In another terminal:
   RabbitMQ's page: %s  (user %s, password %s)
   Logs: %s
 
-What Runners may do beyond deploying, such as exec, port-forward, apply and release, is their cluster's owner's to
-allow: docs/cluster-owner/policy.md.`,
+So that the demo is quick, an App without a probe is healthy after 2 s; elsewhere after 30 s.
+The owner of the cluster allows what goes beyond deploying, such as exec, port-forward, apply and
+helm: docs/cluster-owner/policy.md.`,
 		bin, d.sys.RunnerCredentials(runner),
 		agentName, app, namespace, agentName, app, namespace, agentName, d.sys.DataDir(),
 		d.sys.Kubeconfig(), own, namespace, app,
