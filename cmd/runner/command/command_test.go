@@ -277,6 +277,8 @@ func TestAControlPlaneThatIsDown(t *testing.T) {
 	assert.Equal(t, base.ExitUnreachable, code)
 	assert.Contains(t, stderr, "the control plane could not be reached for 100ms")
 	assert.Contains(t, stderr, "fix: check that it runs at https://127.0.0.1:")
+	_, _, stderr = w.run(t, "agents", "--patience", "0")
+	assert.Regexp(t, `error: the control plane could not be reached: dial tcp 127.0.0.1:[0-9]+: .*refused`, stderr)
 }
 
 func TestAControlPlaneThatDoesNotAnswerIsWaitedForNoLongerThanPatienceLasts(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -25,6 +26,24 @@ type Login struct {
 	streams  Streams
 	patience time.Duration
 	around   func(http.RoundTripper) http.RoundTripper
+	// failed is why the last connection failed, which the client's retries hide behind the end of
+	// the time for them.
+	failed atomic.Pointer[error]
+}
+
+// noting keeps the error of a connection.
+type noting struct {
+	http.RoundTripper
+	failed *atomic.Pointer[error]
+}
+
+// RoundTrip implements http.RoundTripper.
+func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := n.RoundTripper.RoundTrip(r)
+	if err != nil && r.Context().Err() == nil {
+		n.failed.Store(&err)
+	}
+	return resp, err
 }
 
 // Login reads the credentials.
@@ -56,7 +75,7 @@ func (l *Login) Snapshot(ctx context.Context) ([]announce.Agent, error) {
 // Snapshots returns a client of the control plane.
 func (l *Login) Snapshots() *announce.SnapshotClient {
 	caller := l.Keep.HTTPClient()
-	caller.Transport = l.around(caller.Transport)
+	caller.Transport = noting{l.around(caller.Transport), &l.failed}
 	return &announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: caller}
 }
 
@@ -103,6 +122,7 @@ func (l *Login) patiently(ctx context.Context, ask func(context.Context) error) 
 	end := time.Now().Add(l.patience)
 	for {
 		// A server that accepts connections and sends nothing is not waited for any longer either.
+		l.failed.Store(nil)
 		asking, cancel := context.WithTimeout(ctx, max(time.Until(end), leastTry))
 		err := ask(asking)
 		cancel()
@@ -122,11 +142,13 @@ func (l *Login) patiently(ctx context.Context, ask func(context.Context) error) 
 				Fix: "check this machine's clock; renew the credentials with: pipeops-controlplane runner create NAME -o FILE",
 			}
 		case time.Now().After(end):
-			if errors.Is(err, context.DeadlineExceeded) {
+			if failed := l.failed.Load(); failed != nil {
+				err = *failed
+			} else if errors.Is(err, context.DeadlineExceeded) {
 				err = errors.New("it does not answer")
 			}
 			return &ExitError{
-				Err: fmt.Errorf("the control plane could not be reached for %s: %w", l.patience, err), Code: ExitUnreachable,
+				Err: fmt.Errorf("the control plane could not be reached%s: %w", tried(l.patience), err), Code: ExitUnreachable,
 				Fix: "check that it runs at " + l.ControlPlane + " and that nothing on the way refuses it",
 			}
 		}
@@ -134,6 +156,14 @@ func (l *Login) patiently(ctx context.Context, ask func(context.Context) error) 
 			return ctx.Err()
 		}
 	}
+}
+
+// tried is for how long there were retries; nothing for one try.
+func tried(patience time.Duration) string {
+	if patience == 0 {
+		return ""
+	}
+	return " for " + patience.String()
 }
 
 // isTrust reports whether one side refused the other's certificate.
