@@ -140,8 +140,13 @@ func (b *FakeBackend) change(app runnerapi.App, opts runnerapi.WriteOptions) run
 	app.Generation++
 	app.Status.Phase = runnerapi.PhaseProgressing
 	app.Status.Diagnosis = nil
+	key := runnerapi.Key{Namespace: app.Namespace, Name: app.Name}
+	if runs, ok := b.apps[key]; ok && opts.DryRun { // as the agent: the status is of what runs
+		runs = settle(runs)
+		app.Status.URLs, app.Status.PublicURLs = runs.Status.URLs, runs.Status.PublicURLs
+	}
 	if !opts.DryRun {
-		b.apps[runnerapi.Key{Namespace: app.Namespace, Name: app.Name}] = app
+		b.apps[key] = app
 		b.notify()
 	}
 	return app

@@ -49,7 +49,10 @@ func (r *Rollout) Run(ctx context.Context, agent, name string,
 			return At(t, key.String(), err)
 		}
 		if r.DryRun {
-			a.Say("dry run: %s would be taken; nothing was changed", key)
+			a.Say("dry run: %s would be accepted; nothing was changed", key)
+			if r.Out.Table() { // they are those of the spec that runs
+				app.Status.URLs, app.Status.PublicURLs, app.Status.Conditions = nil, nil, nil
+			}
 			return a.printApp(app, &r.Out)
 		}
 		return a.Outcome(ctx, t, app, &r.Wait, &r.Out)

@@ -46,7 +46,7 @@ open, unless you give --network isolated.`,
 					return base.At(t, args[1], err)
 				}
 				if write.DryRun {
-					a.Say("dry run: namespace %s would be taken; nothing was changed", args[1])
+					a.Say("dry run: namespace %s would be accepted; nothing was changed", args[1])
 				}
 				return out.Write(a.Out, ns, func(w io.Writer) { namespaceTable(w, ns) })
 			})

@@ -40,7 +40,7 @@ Apps that use the config map restart when its content changes and their spec say
 					return base.At(t, key.String(), err)
 				}
 				if write.DryRun {
-					a.Say("dry run: config map %s would be taken; nothing was changed", key)
+					a.Say("dry run: config map %s would be accepted; nothing was changed", key)
 				}
 				return out.Write(a.Out, cm, func(w io.Writer) { configTable(w, cm) })
 			})

@@ -77,7 +77,7 @@ func (c *secretSet) run(ctx context.Context, t *base.Target, key runnerapi.Key, 
 		return base.At(t, key.String(), err)
 	}
 	if c.DryRun {
-		c.Say("dry run: secret %s would be taken; nothing was changed", key)
+		c.Say("dry run: secret %s would be accepted; nothing was changed", key)
 	}
 	return c.out.Write(c.Out, secret, func(w io.Writer) { secretTable(w, secret) })
 }

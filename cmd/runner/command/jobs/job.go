@@ -101,7 +101,7 @@ func (c *jobRunCommand) run(ctx context.Context, agent, name string) error {
 			return base.At(t, key.String(), err)
 		}
 		if c.DryRun {
-			c.Say("dry run: %s would be taken; nothing was changed", key)
+			c.Say("dry run: %s would be accepted; nothing was changed", key)
 			return c.Out.Write(c.CLI.Out, job, func(w io.Writer) { jobDetails(w, job) })
 		}
 		return jobs.conclude(ctx, c.CLI, t, job, &c.Wait, &c.Out)

@@ -97,7 +97,7 @@ func (f *runFlags) pipeline(ctx context.Context, agent, name, image string) erro
 			return base.At(t, key.String(), err)
 		}
 		if f.DryRun {
-			f.Say("dry run: %s would be taken; nothing was changed", key)
+			f.Say("dry run: %s would be accepted; nothing was changed", key)
 			return f.Out.Write(f.CLI.Out, p, func(w io.Writer) { pipelineDetails(w, p) })
 		}
 		return pipelines.conclude(ctx, f.CLI, t, p, &f.Wait, &f.Out)
