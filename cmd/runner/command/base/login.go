@@ -121,8 +121,8 @@ func (l *Login) ServerVersion(ctx context.Context) (version string, err error) {
 func (l *Login) patiently(ctx context.Context, ask func(context.Context) error) error {
 	end := time.Now().Add(l.patience)
 	for {
-		// A server that accepts connections and sends nothing is not waited for any longer either.
 		l.failed.Store(nil)
+		// A server that accepts connections and sends nothing is not waited for any longer either.
 		asking, cancel := context.WithTimeout(ctx, max(time.Until(end), leastTry))
 		err := ask(asking)
 		cancel()
@@ -142,13 +142,8 @@ func (l *Login) patiently(ctx context.Context, ask func(context.Context) error) 
 				Fix: "check this machine's clock; renew the credentials with: pipeops-controlplane runner create NAME -o FILE",
 			}
 		case time.Now().After(end):
-			if failed := l.failed.Load(); failed != nil {
-				err = *failed
-			} else if errors.Is(err, context.DeadlineExceeded) {
-				err = errors.New("it does not answer")
-			}
 			return &ExitError{
-				Err: fmt.Errorf("the control plane could not be reached%s: %w", tried(l.patience), err), Code: ExitUnreachable,
+				Err: fmt.Errorf("the control plane could not be reached%s: %w", tried(l.patience), l.cause(err)), Code: ExitUnreachable,
 				Fix: "check that it runs at " + l.ControlPlane + " and that nothing on the way refuses it",
 			}
 		}
@@ -156,6 +151,20 @@ func (l *Login) patiently(ctx context.Context, ask func(context.Context) error) 
 			return ctx.Err()
 		}
 	}
+}
+
+// cause returns why the last try failed.
+func (l *Login) cause(err error) error {
+	if _, answered := errors.AsType[*problem.Error](err); answered {
+		return err
+	}
+	if failed := l.failed.Load(); failed != nil {
+		return *failed
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("it does not answer")
+	}
+	return err
 }
 
 // tried is for how long there were retries; nothing for one try.
