@@ -58,8 +58,12 @@ func (r *jobs) convergeJob(ctx context.Context, a *v1alpha1.App) (client.Object,
 	return have, nil
 }
 
-// makeJob creates a Job, and recreates one that was deleted before it ended.
+// makeJob creates a Job, and recreates one that was deleted before it ended. The leader may have
+// been held since it read the App: the next one may have seen the run end, and removed its Job.
 func (r *jobs) makeJob(ctx context.Context, a *v1alpha1.App, want *batchv1.Job) error {
+	if err := r.applier.Current(ctx, a); err != nil {
+		return err
+	}
 	found := runnerapi.Drift{Object: workload.KindPath("Job", want.Name), Deleted: true}
 	if err := r.applier.Apply(ctx, want, false); err != nil || !a.HasMade(found.Object) {
 		return err
