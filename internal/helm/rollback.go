@@ -18,6 +18,9 @@ func (r *Releases) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
+	if is, late, err := s.answered(ctx, opts.WriteOptions); late {
+		return is, err
+	}
 	revision, next, err := s.target(to.Revision, opts.AdmitObjects)
 	if err != nil {
 		s.close()

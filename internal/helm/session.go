@@ -81,6 +81,20 @@ func (r *Releases) open(ctx context.Context, key runnerapi.Key, command string, 
 	return s, nil
 }
 
+// answered reports whether another replica has answered the command meanwhile, and then closes the
+// session. With the lock, no other command changes the release: what came after the answer is
+// spared.
+func (s *session) answered(ctx context.Context, opts runnerapi.WriteOptions) (is runnerapi.Release, late bool, err error) {
+	if late, err = opts.Late(ctx); !late && err == nil {
+		return is, false, nil
+	}
+	s.close()
+	if err == nil {
+		is, err = s.Get(ctx, s.key)
+	}
+	return is, true, err
+}
+
 // recover marks a revision without a running command as failed, so that the next command continues
 // from there.
 func (s *session) recover(ctx context.Context) error {
