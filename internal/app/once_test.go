@@ -102,3 +102,19 @@ func TestANewLeaderRunsNothingAgain(t *testing.T) {
 	assert.Equal(t, runnerapi.PhaseHealthy, get(t, env, k, &v1alpha1.App{}).Status.Phase)
 	assert.False(t, exists(t, env, k, &batchv1.Job{}), "it runs again")
 }
+
+// TestAJobThatIsNotSeenYetWasNotDeleted: the watch of Jobs lags behind that of Apps.
+func TestAJobThatIsNotSeenYetWasNotDeleted(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	k := key(ownNamespace(t, env), "migrate")
+	r := startReplica(t, limitedTo(env, k.Namespace))
+	t.Cleanup(r.jobs.open)
+	eventually(t, "it leads", r.Leads)
+	r.jobs.close()
+	deploy(t, r.Engine, k, runnerapi.JobSpec{Image: "example.com/web:1"}.AppSpec())
+	running(t, env, k, k)
+	require.NoError(t, r.Reconcile(t.Context(), k))
+	require.False(t, r.Caches(t.Context(), k, &batchv1.Job{}))
+	assert.Zero(t, driftOf(t, r.Engine, k).Corrections)
+}

@@ -40,9 +40,6 @@ func (r *jobs) convergePipeline(ctx context.Context, a *v1alpha1.App) (client.Ob
 			continue
 		case j == nil:
 			want := workload.PipelineJob(a, spec)
-			if err := r.applier.RefuseForeign(ctx, a, want); err != nil {
-				return nil, err
-			}
 			return want, r.makeJob(ctx, a, want)
 		case !j.DeletionTimestamp.IsZero() && a.Status.Finished != key:
 			return nil, nil // an event comes when it is gone
