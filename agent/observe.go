@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// observeTimeout bounds reading the cluster's figures: a heartbeat without them shows that the agent
-// lives, and its answer names the revoked Runners.
+// observeTimeout bounds reading the cluster's figures. A heartbeat without them shows that the
+// agent lives, and its answer names the revoked Runners.
 const observeTimeout = 10 * time.Second
 
 // observer observes what a heartbeat reports.

@@ -22,8 +22,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// replica is an Engine whose way to the API server can be cut, and whose watches of Apps and of Jobs
-// can be held back.
+// replica is an Engine whose way to the API server can be cut, and whose watches of Apps and of
+// Jobs can be held back.
 type replica struct {
 	*app.Engine
 	cut     atomic.Bool

@@ -171,8 +171,8 @@ func TestAHeldCommandSparesANewerRevision(t *testing.T) {
 	assert.Equal(t, "good day", s.Annotations["greeting"])
 }
 
-// TestACommandOnAReleaseIsCarriedOutOnce although its answer was lost. A rollback that is carried out
-// twice goes back to what it was to leave.
+// TestACommandOnAReleaseIsCarriedOutOnce although its answer was lost. A rollback that is carried
+// out twice goes back to what it was to leave.
 func TestACommandOnAReleaseIsCarriedOutOnce(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)

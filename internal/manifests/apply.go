@@ -97,7 +97,7 @@ func (r *run) do(ctx context.Context, objects []*unstructured.Unstructured) erro
 	if err != nil || r.opts.DryRun {
 		return err
 	}
-	if err := r.late(ctx); err != nil {
+	if err := r.opts.late(ctx); err != nil {
 		return err
 	}
 	if err := r.api.write(ctx, &next); err != nil {
@@ -111,11 +111,11 @@ func (r *run) do(ctx context.Context, objects []*unstructured.Unstructured) erro
 
 // late refuses a command that another replica has carried out and answered meanwhile. What came
 // since is spared: the inventory was read before, and is written only in that version.
-func (r *run) late(ctx context.Context) error {
-	if r.opts.Late == nil {
+func (o Options) late(ctx context.Context) error {
+	if o.Late == nil {
 		return nil
 	}
-	late, err := r.opts.Late(ctx)
+	late, err := o.Late(ctx)
 	if late {
 		return problem.Errorf(problem.Unavailable, "send it again with its Idempotency-Key: the answer is kept", "another replica of the agent has carried the command out")
 	}

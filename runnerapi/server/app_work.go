@@ -59,8 +59,8 @@ func (s *appWork) write(ctx context.Context, key runnerapi.Key, wp params.Write,
 	return out, err
 }
 
-// read reads an App. For a wait it includes what another replica of the agent wrote a moment ago: an
-// App that seems settled is not waited for.
+// read reads an App. For a wait it includes what another replica of the agent wrote a moment ago:
+// an App that seems settled is not waited for.
 func (s *appWork) read(ctx context.Context, key runnerapi.Key, wait time.Duration) (runnerapi.App, error) {
 	get := s.apps.Get
 	if wait > 0 {
