@@ -10,6 +10,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
+// observeTimeout bounds reading the cluster's figures. A heartbeat without them shows that the
+// agent lives, and its answer names the revoked Runners.
+const observeTimeout = 10 * time.Second
+
 // observer observes what a heartbeat reports.
 type observer struct {
 	version    string
@@ -35,6 +39,8 @@ func (o *observer) observe(ctx context.Context, tun *tunnel.Set, leads bool) (co
 	if !leads {
 		return beat, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
 	beat.Update = o.updates.status()
 	beat.Components, beat.Checks = o.components(ctx), o.checkup.last.Load()
 	facts, err := o.kube.Cluster().Facts(ctx)

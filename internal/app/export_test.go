@@ -5,11 +5,14 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // AdoptLoggers is adoptLoggers.
@@ -30,6 +33,17 @@ func (e *Engine) OutOfThePodsNetwork() {
 // Converge makes the cluster follow an App as it is given.
 func (e *Engine) Converge(ctx context.Context, a *v1alpha1.App) error {
 	return e.controller.Converge(ctx, a)
+}
+
+// Reconcile makes the cluster follow an App, by what the caches hold.
+func (e *Engine) Reconcile(ctx context.Context, key runnerapi.Key) error {
+	_, err := e.controller.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: key.Name}})
+	return err
+}
+
+// Caches reports whether an object is in the cache.
+func (e *Engine) Caches(ctx context.Context, key runnerapi.Key, o client.Object) bool {
+	return e.store.Cached.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, o) == nil
 }
 
 // ApplyOver writes an App's workload, which was read as have.

@@ -1,8 +1,10 @@
 package app_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/leader"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -172,4 +176,30 @@ func TestNamesakeBeginsAfterTheEnd(t *testing.T) {
 		}
 		last = ev
 	}
+}
+
+// TestAnAppMadeAnewIsAnnouncedFromItsBeginning though what became of the one before it was taken
+// after that one's end: the record of it belongs to that one.
+func TestAnAppMadeAnewIsAnnouncedFromItsBeginning(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	r := &receiver{}
+	k := key(ns, "anew")
+	var e *app.Engine
+	var replace sync.Once
+	e, _ = start(t, env, ns, func(ctx context.Context, by leader.Leadership, sent []events.Event) error {
+		err := r.take(ctx, by, sent)
+		if len(r.of(k.Name)) > 0 {
+			replace.Do(func() {
+				assert.NoError(t, e.Delete(ctx, k, byTest))
+				_, err := e.Deploy(ctx, k, web(), byTest)
+				assert.NoError(t, err)
+			})
+		}
+		return err
+	})
+	deploy(t, e, k, web())
+	eventually(t, "the second is announced", func() bool { return len(r.of(k.Name)) > 2 })
+	assert.Equal(t, []events.Type{events.Progressing, events.Removed, events.Progressing}, types(r.of(k.Name)))
 }

@@ -1,10 +1,12 @@
 package app_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -135,6 +137,16 @@ func TestAReplicaKnowsWhatAnotherOneWrote(t *testing.T) {
 	restarted, err := writes.Restart(t.Context(), known, byTest)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.OperationPending, outcome(t, behind.Engine, "restart-app", restarted).State, "no later change came")
+	over, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	got, err = behind.Wait(over, known, restarted.Generation)
+	require.NoError(t, err)
+	assert.False(t, got.Settled(), "it was healthy before the restart")
+	assert.Equal(t, restarted.RestartedAt, got.RestartedAt)
+	over, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.NoError(t, behind.Events(over, known, runnerapi.EventOptions{}, func(runnerapi.AppEvent) error { return nil }))
+	require.Error(t, over.Err(), "the events end when the App has settled, which was before the restart")
 	scaled, err := writes.Scale(t.Context(), known, runnerapi.Scale{Replicas: new(int32(7))}, byTest)
 	require.NoError(t, err)
 	got, err = behind.GetLive(t.Context(), known)

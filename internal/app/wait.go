@@ -5,13 +5,15 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // Wait blocks until the App of at least this generation is settled or ctx ends, and returns the
-// newest state either way. It wakes at changes only.
+// newest state either way. It wakes at changes only. An App that is settled in the cache is read
+// from the API server: another replica may have restarted it a moment ago, or made it anew.
 func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
 	if err := e.admitWait(ctx, key.Namespace); err != nil {
 		return runnerapi.App{}, err
@@ -30,9 +32,13 @@ func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) 
 		if err != nil {
 			return runnerapi.App{}, waitProblem(ctx, err)
 		}
-		w = a.Wire()
-		if a.Generation >= generation && a.Observed() && w.Settled() {
-			return w, nil
+		if w = a.Wire(); reached(a, w, generation) {
+			if a, err = e.lastLook(ctx, key); err != nil {
+				return runnerapi.App{}, waitProblem(ctx, err)
+			}
+			if w = a.Wire(); reached(a, w, generation) {
+				return w, nil
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -40,6 +46,11 @@ func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) 
 		case <-news:
 		}
 	}
+}
+
+// reached reports whether a wait for this generation is over.
+func reached(a *v1alpha1.App, w runnerapi.App, generation int64) bool {
+	return a.Generation >= generation && a.Observed() && w.Settled()
 }
 
 // lastTry bounds the look of a wait whose time was up before it saw anything.
@@ -52,11 +63,15 @@ func (e *Engine) admitWait(ctx context.Context, namespace string) error {
 	return e.store.Admit(ctx, namespace)
 }
 
-// lastLook reads the App though the time of the wait is up.
+// lastLook reads the App from the API server, though the time of the wait may be up.
 func (e *Engine) lastLook(ctx context.Context, key runnerapi.Key) (*v1alpha1.App, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTry)
 	defer cancel()
-	return e.store.Get(ctx, key)
+	a, err := e.store.GetLive(ctx, key)
+	if err != nil {
+		return nil, store.ReadProblem(err, key)
+	}
+	return a, nil
 }
 
 // waitProblem keeps a wait that ends while it reads from looking like a fault.

@@ -40,7 +40,9 @@ func (e *Engine) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.E
 		}
 		last = next
 		if last.Settled && !opts.Follow {
-			return nil
+			if a, err = e.lastLook(ctx, key); err != nil || reached(a, a.Wire(), 0) { // as in Wait
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -222,6 +222,43 @@ func TestAStoreThatFailsLosesNothingAndRepeatsNothing(t *testing.T) {
 	assert.Equal(t, 3, r.Records)
 }
 
+// away is a store that loses the answer to a write, as the agent stops, and then fails once.
+type away struct {
+	audit.Files
+	stop context.CancelFunc
+	lost bool
+}
+
+func (s *away) Put(ctx context.Context, first int64, text []byte) (bool, error) {
+	put, err := s.Files.Put(ctx, first, text)
+	if s.stop == nil {
+		return put, err
+	}
+	s.stop()
+	s.stop, s.lost = nil, true
+	return false, errors.New("the answer was lost")
+}
+
+func (s *away) Get(ctx context.Context, first int64) ([]byte, error) {
+	if s.lost {
+		s.lost = false
+		return nil, errors.New("the cluster is away")
+	}
+	return s.Files.Get(ctx, first)
+}
+
+// TestTheRestIsKeptThoughABatchWasGivenUp as the agent stopped.
+func TestTheRestIsKeptThoughABatchWasGivenUp(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	store := &away{Files: audit.Files{Dir: t.TempDir()}, stop: cancel}
+	l := audit.New(store, "r1", zerolog.Nop())
+	for n := range 20 {
+		l.Record(record(n))
+	}
+	require.NoError(t, l.Run(ctx))
+	assert.Equal(t, 20, verify(t, store, runnerapi.AuditHead{}).Records)
+}
+
 // TestWhatDoesNotFitIsCounted fills the queue of a log that is not written.
 func TestWhatDoesNotFitIsCounted(t *testing.T) {
 	store := audit.Files{Dir: t.TempDir()}

@@ -182,6 +182,7 @@ func (l *Log) keep(ctx context.Context, entries []entry) {
 		}
 		l.known = false
 		if last {
+			l.tried = nil // or the next records would be taken for these
 			l.lost.Add(lost + int64(len(all)))
 			l.dropped.Add(int64(len(all)))
 			l.log.Error().Err(err).Int("records", len(all)).Msg("the audit log could not be written before the end: records are lost")

@@ -23,6 +23,9 @@ func (r *Releases) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
+	if is, before, err := s.answered(ctx, opts.WriteOptions); before {
+		return is, err
+	}
 	put := &put{session: s, spec: spec, opts: opts}
 	if opts.DryRun {
 		defer s.close()

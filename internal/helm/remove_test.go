@@ -150,3 +150,53 @@ func TestAHeldDeleteSparesANewerRelease(t *testing.T) {
 	_, err = service(t, env, "held")
 	require.NoError(t, err)
 }
+
+// TestAHeldCommandSparesANewerRevision: another replica answered it, and later commands came.
+func TestAHeldCommandSparesANewerRevision(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	remove(t, env, "newer")
+	deploy(t, r, "newer", of(guide(t), map[string]any{"greeting": "hello"}))
+	deploy(t, r, "newer", of(guide(t), map[string]any{"greeting": "good day"}))
+	held := byTest
+	held.Answered = func(context.Context) (bool, error) { return true, nil }
+	_, err := r.Deploy(t.Context(), key("newer"), of(guide(t), map[string]any{"greeting": "hello"}), held)
+	require.NoError(t, err)
+	assert.Equal(t, 2, outcome(t, r, "newer").Revision)
+	_, err = r.Rollback(t.Context(), key("newer"), runnerapi.ReleaseRollback{}, held)
+	require.NoError(t, err)
+	assert.Equal(t, 2, outcome(t, r, "newer").Revision)
+	s, err := service(t, env, "newer")
+	require.NoError(t, err)
+	assert.Equal(t, "good day", s.Annotations["greeting"])
+}
+
+// TestACommandOnAReleaseIsCarriedOutOnce although its answer was lost. A rollback that is carried
+// out twice goes back to what it was to leave.
+func TestACommandOnAReleaseIsCarriedOutOnce(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	remove(t, env, "once")
+	named := func(command string) runnerapi.ReleaseOptions {
+		opts := byTest
+		opts.Command = command
+		return opts
+	}
+	deploy(t, r, "once", of(guide(t), map[string]any{"greeting": "hello"}))
+	for range 2 {
+		_, err := r.Deploy(t.Context(), key("once"), of(guide(t), map[string]any{"greeting": "good day"}), named("put"))
+		require.NoError(t, err)
+		assert.Equal(t, 2, outcome(t, r, "once").Revision)
+	}
+	for range 2 {
+		_, err := r.Rollback(t.Context(), key("once"), runnerapi.ReleaseRollback{}, named("back"))
+		require.NoError(t, err)
+		assert.Equal(t, 3, outcome(t, r, "once").Revision)
+	}
+	s, err := service(t, env, "once")
+	require.NoError(t, err)
+	assert.Equal(t, "hello", s.Annotations["greeting"])
+	_, err = r.Deploy(t.Context(), key("once"), of(guide(t), nil), named("put"))
+	require.NoError(t, err)
+	assert.Equal(t, 3, outcome(t, r, "once").Revision, "a later command came")
+}

@@ -3,6 +3,7 @@ package helm
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/kube"
@@ -17,6 +18,9 @@ func (r *Releases) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi
 	s, err := r.open(ctx, key, "rollback-release", opts.WriteOptions)
 	if err != nil {
 		return runnerapi.Release{}, err
+	}
+	if is, before, err := s.answered(ctx, opts.WriteOptions); before {
+		return is, err
 	}
 	revision, next, err := s.target(to.Revision, opts.AdmitObjects)
 	if err != nil {
@@ -83,10 +87,12 @@ func (s *session) undoes(c *cluster, next []*object) ([]runnerapi.ReleaseObject,
 	return c.remove(had, next)
 }
 
-// revision returns the revision with that number; for 0 the one that was deployed before.
+// revision returns the revision with that number; for 0 the one that was deployed before. What a
+// try of this command made that broke off does not count.
 func (s *session) revision(number int) (record, error) {
-	deployed := s.history[0].status != common.StatusDeployed // the newest failed: return to the current one
-	for i, r := range s.history {
+	history := slices.DeleteFunc(slices.Clone(s.history), s.own)
+	deployed := len(history) > 0 && history[0].status != common.StatusDeployed // the newest failed: return to the current one
+	for i, r := range history {
 		switch {
 		case number != 0 && r.version == number:
 			return r, nil

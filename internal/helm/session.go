@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -64,7 +66,7 @@ func (r *Releases) open(ctx context.Context, key runnerapi.Key, command string, 
 	s.ctx, s.cancel = context.WithCancelCause(fence)
 	context.AfterFunc(r.life, func() { s.cancel(errStopped) })
 	d, err := r.driverFor(fence, key.Namespace)
-	s.store = &store{Driver: d, fence: fence, held: l.stands, begun: make(chan struct{})}
+	s.store = &store{Driver: d, fence: fence, held: l.stands, begun: make(chan struct{}), command: objectmeta.CommandDigest(opts.Command)}
 	holding, unhold := context.WithCancel(fence)
 	s.unhold = unhold
 	go func() {
@@ -80,6 +82,33 @@ func (r *Releases) open(ctx context.Context, key runnerapi.Key, command string, 
 	}
 	return s, nil
 }
+
+// answered reports whether the command was carried out before, and then closes the session: its
+// answer was lost, or another replica has answered it meanwhile. With the lock, no other command
+// changes the release: what came after the answer is spared.
+func (s *session) answered(ctx context.Context, opts runnerapi.WriteOptions) (is runnerapi.Release, before bool, err error) {
+	if before = s.carriedOut(); !before {
+		before, err = opts.Late(ctx)
+	}
+	if !before && err == nil {
+		return is, false, nil
+	}
+	s.close()
+	if err == nil {
+		is, err = s.Get(ctx, s.key)
+	}
+	return is, true, err
+}
+
+// carriedOut reports whether the command has made a revision. If the newest one is its own and
+// failed, the command may have broken off, and is carried out again.
+func (s *session) carriedOut() bool {
+	newest := slices.IndexFunc(s.history, s.own)
+	return newest > 0 || newest == 0 && s.history[0].status != common.StatusFailed
+}
+
+// own reports whether this very command made a revision, when it was sent before.
+func (s *session) own(r record) bool { return r.command != "" && r.command == s.store.command }
 
 // recover marks a revision without a running command as failed, so that the next command continues
 // from there.

@@ -30,6 +30,9 @@ import (
 // program copies labels, so a revision of its own has another revision's number.
 const releaseLabel = objectmeta.Release
 
+// commandLabel marks a revision of the agent with the digest of the command that made it.
+const commandLabel = "pipeops.io/command"
+
 // brokeOff is the description of a revision whose command is no longer running.
 const brokeOff = "the command broke off: the agent ended in the middle of it. What it had made is there; the next command goes on"
 
@@ -49,6 +52,8 @@ type store struct {
 	remains func() error
 	once    sync.Once
 	begun   chan struct{}
+	// command is the digest of the command that works on the release; empty if it has no name.
+	command string
 	// made is the current chart, if any: a release is stored with the chart as it arrived.
 	made *rendered
 }
@@ -78,6 +83,9 @@ func (s *store) Create(key string, rel ri.Releaser) error {
 	marks := map[string]string{} // Helm may share the labels with an earlier revision
 	maps.Copy(marks, r.Labels)
 	marks[releaseLabel] = strconv.Itoa(r.Version)
+	if marks[commandLabel] = s.command; s.command == "" {
+		delete(marks, commandLabel)
+	}
 	r.Labels = marks
 	err := s.Driver.Create(key, r)
 	if err == nil {
@@ -116,6 +124,7 @@ type record struct {
 	version int
 	status  common.Status
 	mark    string
+	command string // digest of the command that made it; empty if that is not known
 	updated time.Time
 }
 
@@ -141,10 +150,14 @@ func records(ctx context.Context, c *clients, namespace, name string) ([]record,
 		if err != nil || m.Labels["name"] == "" {
 			continue
 		}
-		all = append(all, record{
+		r := record{
 			key: m.Name, name: m.Labels["name"], version: version, status: common.Status(m.Labels["status"]),
 			mark: m.Labels[releaseLabel], updated: stamp(m.Labels, m.CreationTimestamp.Time),
-		})
+		}
+		if r.mark == m.Labels["version"] { // or the helm program copied the labels
+			r.command = m.Labels[commandLabel]
+		}
+		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b record) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(b.version, a.version))

@@ -34,6 +34,9 @@ func (k Nodes) Cordon(ctx context.Context, name string, cordoned bool, opts runn
 	if err != nil {
 		return node, err
 	}
+	if late, err := opts.Late(ctx); late || err != nil {
+		return node, err
+	}
 	if err := k.setCordoned(ctx, name, cordoned, opts); err != nil {
 		return node, err
 	}
@@ -86,6 +89,9 @@ func (k Nodes) Drain(ctx context.Context, name string, options runnerapi.DrainOp
 	}
 	out.Skipped = skipped
 	if err := k.refuseDrain(name, pods, options); err != nil {
+		return out, err
+	}
+	if late, err := opts.Late(ctx); late || err != nil {
 		return out, err
 	}
 	if err := k.setCordoned(ctx, name, true, opts); err != nil {

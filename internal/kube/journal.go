@@ -175,10 +175,18 @@ func (j *Journal) Finish(ctx context.Context, record backend.Record) error {
 	})
 }
 
-// Release implements backend.Journal.
+// Release implements backend.Journal. A command that another replica carried out, while this one was
+// held, is not forgotten.
 func (j *Journal) Release(ctx context.Context, id string) error {
-	r := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: j.opts.Namespace, Name: recordPrefix + id}}
-	return client.IgnoreNotFound(j.client.Delete(ctx, r))
+	r, err := j.read(ctx, id)
+	if err != nil || r.Annotations[objectmeta.Operation] != "" {
+		return client.IgnoreNotFound(err)
+	}
+	err = j.client.Delete(ctx, r, client.Preconditions{UID: &r.UID, ResourceVersion: &r.ResourceVersion})
+	if apierrors.IsConflict(err) { // it was finished just now
+		return nil
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // Find implements backend.Journal.

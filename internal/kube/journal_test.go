@@ -72,6 +72,22 @@ func TestAReleasedKeyMayBeUsedAgain(t *testing.T) {
 	assert.False(t, known)
 }
 
+// TestACommandThatAnotherReplicaCarriedOutIsNotForgotten though this one refused it: it was held
+// until that made no sense any more.
+func TestACommandThatAnotherReplicaCarriedOutIsNotForgotten(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	held, other := asAgent(t, env).Journal(), asAgent(t, env).Journal()
+	r, _, err := held.Claim(t.Context(), claimOf("carried-out", "a"))
+	require.NoError(t, err)
+	r.Done, r.Status = true, 204
+	require.NoError(t, other.Finish(t.Context(), r))
+	require.NoError(t, held.Release(t.Context(), r.ID))
+	again, known, err := other.Claim(t.Context(), claimOf("carried-out", "a"))
+	require.NoError(t, err)
+	assert.True(t, known)
+	assert.Equal(t, r, again)
+}
+
 func TestOneOfManyClaimsWins(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	var wg sync.WaitGroup

@@ -173,6 +173,11 @@ func TestNamespaces(t *testing.T) {
 
 	ns, err = k.Namespaces().Set(t.Context(), "staging", runnerapi.NamespaceSpec{Labels: map[string]string{"team": "web"}}, byTest)
 	require.NoError(t, err)
+	late := byTest
+	late.Answered = func(context.Context) (bool, error) { return true, nil }
+	is, err := k.Namespaces().Set(t.Context(), "staging", runnerapi.NamespaceSpec{Labels: map[string]string{"team": "shop"}}, late)
+	require.NoError(t, err)
+	assert.Equal(t, ns, is, "another replica carried it out before the last command came")
 	assert.Equal(t, "web", ns.Labels["team"])
 	assert.NotContains(t, ns.Labels, "tier", "labels that are no longer asked for go")
 

@@ -73,6 +73,11 @@ func (k Namespaces) Set(ctx context.Context, name string, spec runnerapi.Namespa
 			"use another name, or send adopt: true to let the agent manage it as it is (the policy of the cluster's owner has to name adopt-namespace)",
 			"namespace %s exists and was not made by the agent", name).WithField("adopt")
 	}
+	if late, err := opts.Late(ctx); err != nil {
+		return runnerapi.Namespace{}, err
+	} else if late {
+		return k.Get(ctx, name)
+	}
 	if err := k.applyNamespace(ctx, name, spec.Labels, takeOver || have.Annotations[adopted] != "", opts); err != nil {
 		return runnerapi.Namespace{}, kubeproblem.From(err, "writing namespace "+name)
 	}

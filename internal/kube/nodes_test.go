@@ -130,6 +130,30 @@ func TestNodesAreLeftAloneWithoutTheRights(t *testing.T) {
 	assert.Contains(t, problemOf(t, err).Fix, "node-rights.yaml")
 }
 
+// TestAHeldCommandSparesANode for which another replica has carried it out, and a later command came.
+func TestAHeldCommandSparesANode(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	grantNodes(t, env)
+	makeNode(t, env, "spared")
+	podOn(t, env, "spared", "stays", "ReplicaSet", nil)
+	k := asAgent(t, env)
+	awaitRights(t, func() error {
+		_, err := k.Nodes().Cordon(t.Context(), "spared", false, byTest)
+		return err
+	})
+	held := byTest
+	held.Answered = func(context.Context) (bool, error) { return true, nil }
+	_, err := k.Nodes().Cordon(t.Context(), "spared", true, held)
+	require.NoError(t, err)
+	drain, err := k.Nodes().Drain(t.Context(), "spared", runnerapi.DrainOptions{}, held)
+	require.NoError(t, err)
+	assert.Empty(t, drain.Evicted)
+	node, err := k.Nodes().Get(t.Context(), "spared")
+	require.NoError(t, err)
+	assert.True(t, node.Schedulable)
+	assert.Equal(t, 1, node.Pods.Count)
+}
+
 func TestADrainRespectsDisruptionBudgets(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	makeNode(t, env, "drained")

@@ -97,6 +97,9 @@ func (r *run) do(ctx context.Context, objects []*unstructured.Unstructured) erro
 	if err != nil || r.opts.DryRun {
 		return err
 	}
+	if err := r.opts.late(ctx); err != nil {
+		return err
+	}
 	if err := r.api.write(ctx, &next); err != nil {
 		return err
 	}
@@ -104,6 +107,19 @@ func (r *run) do(ctx context.Context, objects []*unstructured.Unstructured) erro
 	r.prune(ctx)
 	r.settle(ctx, next)
 	return nil
+}
+
+// late refuses a command that another replica has carried out and answered meanwhile. What came
+// since is spared: the inventory was read before, and is written only in that version.
+func (o Options) late(ctx context.Context) error {
+	if o.Late == nil {
+		return nil
+	}
+	late, err := o.Late(ctx)
+	if late {
+		return problem.Errorf(problem.Unavailable, "send it again with its Idempotency-Key: the answer is kept", "another replica of the agent has carried the command out")
+	}
+	return err
 }
 
 // check finds all that is wrong before anything is done, and returns it as one error. It returns

@@ -735,6 +735,24 @@ func TestAHeldDeleteSparesANewerSet(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestAHeldApplySparesANewerOne: another replica answered it, and a later call came.
+func TestAHeldApplySparesANewerOne(t *testing.T) {
+	a := start(t)
+	set, o := a.set(), prune
+	_, err := a.apply(set, cm("spared", "newer"), prune)
+	require.NoError(t, err)
+	o.Late = func(context.Context) (bool, error) { return true, nil }
+	_, err = a.apply(set, cm("spared", "older"), o)
+	known := &problem.Error{}
+	require.ErrorAs(t, err, &known)
+	assert.Equal(t, problem.Unavailable, known.Code)
+	now := &corev1.ConfigMap{}
+	require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "spared"}, now))
+	assert.Equal(t, "newer", now.Data["mode"])
+	_, err = a.Delete(t.Context(), set, manifests.Options{})
+	require.NoError(t, err)
+}
+
 // TestADeletedSetStaysUntilItsPodsAreGone and says what holds them.
 func TestADeletedSetStaysUntilItsPodsAreGone(t *testing.T) {
 	suite.Release(t, "a set that is gone with its pods")

@@ -64,7 +64,7 @@ type Options struct {
 	Admit func(namespace string, o runnerapi.ObjectIntent) error
 	// By is recorded in the inventory: the sender of the call.
 	By string
-	// Late is asked before a set is deleted, when it is known what it holds: whether the
+	// Late is asked before a set is changed, when it is known what it holds: whether the
 	// command was carried out and answered meanwhile, by another replica. Nil for no.
 	Late func(context.Context) (bool, error)
 }

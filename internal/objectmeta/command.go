@@ -20,8 +20,7 @@ func RecordCommand(o metav1.Object, command string) (first bool) {
 	if command == "" {
 		return true
 	}
-	sum := sha256.Sum256([]byte(command))
-	digest := hex.EncodeToString(sum[:8])
+	digest := CommandDigest(command)
 	annotations := o.GetAnnotations()
 	done := strings.Fields(annotations[Commands])
 	if slices.Contains(done, digest) {
@@ -34,4 +33,13 @@ func RecordCommand(o metav1.Object, command string) (first bool) {
 	annotations[Commands] = strings.Join(done[max(len(done)-keptCommands, 0):], " ")
 	o.SetAnnotations(annotations)
 	return true
+}
+
+// CommandDigest returns what identifies a command on an object; an empty text for no command.
+func CommandDigest(command string) string {
+	if command == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(command))
+	return hex.EncodeToString(sum[:8])
 }

@@ -91,6 +91,9 @@ func put(ctx context.Context, sources dynamic.ResourceInterface, key runnerapi.K
 	case !apierrors.IsNotFound(err):
 		return nil, err
 	}
+	if !objectmeta.RecordCommand(o, opts.Command) {
+		return o, nil
+	}
 	o.Spec = spec
 	if o.Annotations == nil {
 		o.Annotations = map[string]string{}

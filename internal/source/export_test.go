@@ -2,7 +2,9 @@ package source
 
 import (
 	"context"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
@@ -19,6 +21,28 @@ func (k *Keeper) UseClock(c clock.WithTicker) {
 // UseBefore has a Keeper that has no sources yet store its records by another function.
 func (k *Keeper) UseBefore(f func(context.Context, runnerapi.AuditRecord) error) {
 	k.reconciler.journal.begin = f
+}
+
+// Look updates one source, and returns when to look again.
+func (k *Keeper) Look(ctx context.Context, key runnerapi.Key) time.Duration { return k.look(ctx, key) }
+
+// Again returns when a source is looked at again after an error.
+func (k *Keeper) Again(err error, every time.Duration) time.Duration {
+	return k.reconciler.again(err, every)
+}
+
+// Held reads a source, and returns what writes its status later.
+func (k *Keeper) Held(ctx context.Context, key runnerapi.Key) (func(runnerapi.SourceStatus) error, error) {
+	sources, err := k.cluster.on(ctx, key.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	o, err := read(u)
+	return func(s runnerapi.SourceStatus) error { return write(ctx, sources, o, s) }, err
 }
 
 // InBuild renames the field of a build's refusal.

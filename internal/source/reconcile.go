@@ -102,7 +102,7 @@ func (r *reconciler) again(err error, every time.Duration) time.Duration {
 	var g *git.Error
 	p := &problem.Error{}
 	switch {
-	case errors.As(err, &g) && (g.Reason == git.Unreachable || g.Reason == git.Timeout), errors.As(err, &p) && p.Passing():
+	case errors.As(err, &g) && (g.Reason == git.Unreachable || g.Reason == git.Timeout), errors.As(asProblem(err), &p) && p.Passing():
 		return spread(soon)
 	}
 	return spread(every)

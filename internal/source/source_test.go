@@ -60,6 +60,7 @@ type place struct {
 	policy    *policy.Policy
 	audited   *audited
 	leads     *atomic.Bool
+	idle      atomic.Int64 // how often a look was not had, for this replica did not lead
 }
 
 type audited struct {
@@ -144,7 +145,7 @@ func openWith(t *testing.T, env *kubetest.Env, builds source.Builds, by ...clock
 		Manifests: sets{manifests.New(manifests.Config{
 			REST: env.Agent, Namespace: agent, Namespaces: only, Workloads: health.New(env.Agent, settling),
 		})},
-		Builds: builds, Leads: p.leads.Load, Render: command, Log: zerolog.New(zerolog.NewTestWriter(t)),
+		Builds: builds, Leads: p.led, Render: command, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	})
 	for _, c := range by {
 		p.keeper.UseClock(c)
@@ -158,6 +159,14 @@ func openWith(t *testing.T, env *kubetest.Env, builds source.Builds, by ...clock
 	require.Eventually(t, engine.Ready, patience, 20*time.Millisecond)
 	p.leads.Store(true)
 	return p
+}
+
+func (p *place) led() bool {
+	if p.leads.Load() {
+		return true
+	}
+	p.idle.Add(1)
+	return false
 }
 
 // turned has a sync.Once for each cluster that was turned on.

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -23,6 +26,8 @@ const (
 	mergePatch = types.MergePatchType
 	// turnedOn is how often a leader checks whether sources were enabled.
 	turnedOn = 10 * time.Minute
+	// listAgain is the delay before sources are listed again, after that failed.
+	listAgain = 5 * time.Second
 	// soon is the delay before a retry after a temporary error, unless the interval is shorter.
 	soon = 30 * time.Second
 	// patience bounds one look at a source.
@@ -60,6 +65,7 @@ func (k *Keeper) there(ctx context.Context) bool {
 			return true
 		} else if !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 			k.config.Log.Warn().Err(err).Msg("Git sources cannot be listed; trying again")
+			retry.Wait(ctx, retry.Jitter(listAgain))
 			k.Wake()
 		}
 	}
@@ -165,10 +171,12 @@ func (k *Keeper) drain(ctx context.Context) {
 		if stopped {
 			return
 		}
+		next := soon // it may lead again before follow ends, whose informers then report nothing new
 		if ctx.Err() == nil && k.config.Leads() {
-			if next := k.look(ctx, key); next > 0 {
-				k.work.AddAfter(key, next)
-			}
+			next = k.look(ctx, key)
+		}
+		if next > 0 {
+			k.work.AddAfter(key, next)
 		}
 		k.work.Done(key)
 	}
@@ -181,6 +189,9 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	sources, err := k.cluster.on(ctx, key.Namespace)
 	if err != nil {
 		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("the source is not looked at")
+		if p, ok := errors.AsType[*problem.Error](err); ok && p.Passing() {
+			return soon
+		}
 		return turnedOn
 	}
 	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
@@ -207,10 +218,13 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	return next
 }
 
-// write writes the status into the cluster.
+// write writes the status into the cluster, unless the source is gone, or another one of its name
+// is there. That one would seem to have been looked at: its generations begin anew.
 func write(ctx context.Context, sources dynamic.ResourceInterface, o *object, s runnerapi.SourceStatus) error {
 	// As a whole, so that removed fields disappear.
-	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status", "value": s}})
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": o.UID}, {"op": "add", "path": "/status", "value": s},
+	})
 	if err != nil {
 		return err
 	}

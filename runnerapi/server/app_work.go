@@ -59,6 +59,16 @@ func (s *appWork) write(ctx context.Context, key runnerapi.Key, wp params.Write,
 	return out, err
 }
 
+// read reads an App. For a wait it includes what another replica of the agent wrote a moment ago:
+// an App that seems settled is not waited for.
+func (s *appWork) read(ctx context.Context, key runnerapi.Key, wait time.Duration) (runnerapi.App, error) {
+	get := s.apps.Get
+	if wait > 0 {
+		get = s.outcomes.GetLive
+	}
+	return request.Limited(ctx, s.timeout, func(ctx context.Context) (runnerapi.App, error) { return get(ctx, key) })
+}
+
 // addOutcome adds to the answer what became of the command itself: a later one may have come while
 // the call waited, and the App's status then describes that one.
 func (s *appWork) addOutcome(ctx context.Context, op *once.Command, out *appOutput) error {

@@ -77,7 +77,7 @@ func (s *appCalls) getApp(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	app, err := request.Limited(ctx, s.timeout, func(ctx context.Context) (runnerapi.App, error) { return s.apps.Get(ctx, appKey(in.App)) })
+	app, err := s.read(ctx, appKey(in.App), wait)
 	if err != nil {
 		return nil, err
 	}

@@ -161,7 +161,7 @@ func (s *appWork) registerLog(op huma.Operation, kind runnerapi.AppType) {
 	huma.Register(s.api, s.sendsLog(op), func(ctx context.Context, in *logsInput) (*streamOutput, error) {
 		opts, err := in.options()
 		if err == nil {
-			_, err = s.run(ctx, appKey(in.App), kind)
+			_, err = s.run(ctx, appKey(in.App), kind, 0)
 		}
 		if err != nil {
 			return nil, s.wireError(ctx, err)

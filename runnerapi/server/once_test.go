@@ -30,6 +30,23 @@ func count(b *runnertest.FakeBackend, verb string) int {
 	return n
 }
 
+// TestAWaitKnowsWhatAnotherReplicaWrote: an App that only seems settled would not be waited for.
+func TestAWaitKnowsWhatAnotherReplicaWrote(t *testing.T) {
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	r := newRaw(t, agent)
+	for path, body := range map[string]string{"apps/web": `{"image":"shop/web:1"}`, "jobs/migrate": `{"image":"shop/web:1"}`} {
+		path = "/v1/namespaces/production/" + path
+		resp, answer := r.do("PUT", path, body)
+		require.Less(t, resp.StatusCode, 300, "%s", answer)
+		for query, live := range map[string]int{"": 0, "?wait=0s": 0, "?wait=1s": 1} {
+			before := count(agent.Backend, "GetLive")
+			resp, answer := r.do("GET", path+query, "")
+			require.Equal(t, 200, resp.StatusCode, "%s", answer)
+			assert.Equal(t, before+live, count(agent.Backend, "GetLive"), path+query)
+		}
+	}
+}
+
 func TestTheSameCommandIsCarriedOutOnce(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)

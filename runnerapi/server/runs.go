@@ -4,11 +4,11 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
 )
 
 // What Jobs and Pipelines, the Apps that run to an end, have in common.
@@ -69,7 +69,7 @@ func (s *appWork) getRun(ctx context.Context, in *getRunInput, kind runnerapi.Ap
 	if err != nil {
 		return nil, err
 	}
-	app, err := s.run(ctx, appKey(in.App), kind)
+	app, err := s.run(ctx, appKey(in.App), kind, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +77,8 @@ func (s *appWork) getRun(ctx context.Context, in *getRunInput, kind runnerapi.Ap
 }
 
 // run returns an App of this type; one of another is none.
-func (s *appWork) run(ctx context.Context, key runnerapi.Key, kind runnerapi.AppType) (runnerapi.App, error) {
-	app, err := request.Limited(ctx, s.timeout, func(ctx context.Context) (runnerapi.App, error) { return s.apps.Get(ctx, key) })
+func (s *appWork) run(ctx context.Context, key runnerapi.Key, kind runnerapi.AppType, wait time.Duration) (runnerapi.App, error) {
+	app, err := s.read(ctx, key, wait)
 	if problem.Is(err, problem.NotFound) {
 		return runnerapi.App{}, problem.Errorf(problem.NotFound, "check the name and the namespace, or run it first", "there is no %s %s", kind, key)
 	}
@@ -102,7 +102,7 @@ func listRuns[T any](ctx context.Context, s *appWork, namespace string, kind run
 
 func (s *appWork) deleteRun(kind runnerapi.AppType) func(context.Context, *deleteRunInput) (*emptyOutput, error) {
 	return func(ctx context.Context, in *deleteRunInput) (*emptyOutput, error) {
-		if _, err := s.run(ctx, appKey(in.App), kind); err != nil {
+		if _, err := s.run(ctx, appKey(in.App), kind, 0); err != nil {
 			return nil, err
 		}
 		return &emptyOutput{}, s.apps.Delete(ctx, appKey(in.App), s.writeOptions(ctx, in.Write))

@@ -222,7 +222,7 @@ func (p *Applier) adoptObject(ctx context.Context, owner *v1alpha1.App, desired,
 	if foreign := foreignTo(kind, have); foreign.owner != "" {
 		return foreign
 	}
-	if err := p.current(ctx, owner); err != nil {
+	if err := p.Current(ctx, owner); err != nil {
 		return err
 	}
 	patch, err := becoming(desired, have)

@@ -134,19 +134,22 @@ func sameType(o client.Object) (client.Object, error) {
 	return empty, nil
 }
 
-// RefuseForeign asks the API server itself, because the cache holds only labelled objects.
-func (p *Applier) RefuseForeign(ctx context.Context, owner *v1alpha1.App, desired client.Object) error {
+// RefuseForeign asks the API server itself, because the cache holds only labelled objects. It
+// reports whether the object is there, and then is the App's.
+func (p *Applier) RefuseForeign(ctx context.Context, owner *v1alpha1.App, desired client.Object) (there bool, err error) {
 	have := &metav1.PartialObjectMetadata{}
 	gvk := desired.GetObjectKind().GroupVersionKind()
 	have.SetGroupVersionKind(gvk)
-	err := p.store.Live.Get(ctx, client.ObjectKeyFromObject(desired), have)
-	if apierrors.IsNotFound(err) || err == nil && metav1.IsControlledBy(have, owner) {
-		return nil
+	err = p.store.Live.Get(ctx, client.ObjectKeyFromObject(desired), have)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look for %s %s: %w", gvk.Kind, desired.GetName(), err)
+	case !metav1.IsControlledBy(have, owner):
+		return true, foreignTo(gvk.Kind, have)
 	}
-	if err != nil {
-		return fmt.Errorf("look for %s %s: %w", gvk.Kind, desired.GetName(), err)
-	}
-	return foreignTo(gvk.Kind, have)
+	return true, nil
 }
 
 // Apply sends desired by server-side apply. It takes back fields of our own objects by force. It

@@ -19,7 +19,7 @@ func (p *Applier) RefuseOrAdopt(ctx context.Context, a *v1alpha1.App, opts runne
 		return p.Adopt(ctx, a)
 	}
 	for _, child := range workload.Children(a) {
-		if err := p.RefuseForeign(ctx, a, child); err != nil {
+		if _, err := p.RefuseForeign(ctx, a, child); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ var errBehind = errors.New("it has changed since it was read")
 // written the workload for a newer App, have is outdated and the API server refuses the write.
 func (p *Applier) ApplyOver(ctx context.Context, owner *v1alpha1.App, desired, have client.Object) error {
 	if workload.IsWorkload(desired) {
-		if err := p.current(ctx, owner); err != nil {
+		if err := p.Current(ctx, owner); err != nil {
 			return err
 		}
 		desired.SetResourceVersion(have.GetResourceVersion())
@@ -32,14 +32,14 @@ func (p *Applier) ApplyOver(ctx context.Context, owner *v1alpha1.App, desired, h
 	return p.Apply(ctx, desired, true)
 }
 
-// current returns a conflict unless the App in the cluster equals the App here, as far as its pods
+// Current returns a conflict unless the App in the cluster equals the App here, as far as its pods
 // are concerned.
-func (p *Applier) current(ctx context.Context, a *v1alpha1.App) error {
+func (p *Applier) Current(ctx context.Context, a *v1alpha1.App) error {
 	now, err := p.store.GetLive(ctx, a.Key())
 	if err != nil {
 		return err
 	}
-	same := now.UID == a.UID && now.Generation == a.Generation
+	same := now.UID == a.UID && now.Generation == a.Generation && now.Status.Finished == a.Status.Finished
 	for _, mark := range []string{objectmeta.RestartedAt, objectmeta.Contents} {
 		same = same && now.Annotations[mark] == a.Annotations[mark]
 	}

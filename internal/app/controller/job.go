@@ -44,9 +44,6 @@ func (r *jobs) convergeJob(ctx context.Context, a *v1alpha1.App) (client.Object,
 	case have == nil && a.Status.Finished == key:
 		return nil, nil
 	case have == nil:
-		if err := r.applier.RefuseForeign(ctx, a, want); err != nil {
-			return nil, err
-		}
 		return want, r.makeJob(ctx, a, want)
 	case !workload.Owns(a, have):
 		return nil, &apply.ForeignError{Kind: "Job", Namespace: want.Namespace, Name: want.Name}
@@ -58,10 +55,19 @@ func (r *jobs) convergeJob(ctx context.Context, a *v1alpha1.App) (client.Object,
 	return have, nil
 }
 
-// makeJob creates a Job, and recreates one that was deleted before it ended.
+// makeJob creates a Job, and recreates one that was deleted before it ended. One that is there was
+// not deleted: the cache is behind. The leader may have been held since it read the App: the next
+// one may have seen the run end, and removed its Job.
 func (r *jobs) makeJob(ctx context.Context, a *v1alpha1.App, want *batchv1.Job) error {
+	there, err := r.applier.RefuseForeign(ctx, a, want)
+	if err != nil {
+		return err
+	}
+	if err := r.applier.Current(ctx, a); err != nil {
+		return err
+	}
 	found := runnerapi.Drift{Object: workload.KindPath("Job", want.Name), Deleted: true}
-	if err := r.applier.Apply(ctx, want, false); err != nil || !a.HasMade(found.Object) {
+	if err := r.applier.Apply(ctx, want, false); err != nil || there || !a.HasMade(found.Object) {
 		return err
 	}
 	return r.applier.NoteDrift(ctx, a, found)

@@ -40,9 +40,6 @@ func (r *jobs) convergePipeline(ctx context.Context, a *v1alpha1.App) (client.Ob
 			continue
 		case j == nil:
 			want := workload.PipelineJob(a, spec)
-			if err := r.applier.RefuseForeign(ctx, a, want); err != nil {
-				return nil, err
-			}
 			return want, r.makeJob(ctx, a, want)
 		case !j.DeletionTimestamp.IsZero() && a.Status.Finished != key:
 			return nil, nil // an event comes when it is gone
@@ -136,7 +133,7 @@ func (r *jobs) notePipeline(ctx context.Context, a *v1alpha1.App, s *v1alpha1.St
 			j, _ = m.workload.(*batchv1.Job)
 		}
 		switch earlier := resultIn(a, spec.Name, key); {
-		case j != nil && j.Annotations[objectmeta.Run] == key:
+		case j != nil && j.Annotations[objectmeta.Run] == key && !(goesOn(j) && jobEnded(a, spec.Name, key)): // see ranBefore
 			r = resultOf(spec.Name, j, pods)
 			if current {
 				r.Diagnosis = s.Diagnosis.DeepCopy()

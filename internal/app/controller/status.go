@@ -85,10 +85,15 @@ func (c *Controller) observe(ctx context.Context, a *v1alpha1.App, m made, numbe
 	return s, diagnose.Sooner(finding.Recheck, again), nil
 }
 
-// ranBefore reports whether the App's run has ended and was removed since: only the status still
-// describes it.
+// ranBefore reports whether only the status describes the App's run: it has ended, and its Job was
+// removed, or is cached as it was before its end. A new leader's watch of Jobs may lag behind that
+// of Apps. If the status followed such a Job, the run would begin again once the watch caught up.
 func ranBefore(a *v1alpha1.App, m made) bool {
-	return (a.Spec.Type == runnerapi.TypeJob || a.Spec.Type == runnerapi.TypePipeline) && m.workload == nil && m.refusal == nil && a.Status.Finished == workload.RunKey(a)
+	if a.Spec.Type != runnerapi.TypeJob && a.Spec.Type != runnerapi.TypePipeline || a.Status.Finished != workload.RunKey(a) {
+		return false
+	}
+	j, ok := m.workload.(*batchv1.Job)
+	return m.refusal == nil && (!ok || goesOn(j))
 }
 
 func count(s *v1alpha1.Status, a *v1alpha1.App, w client.Object, pods []*corev1.Pod, jobs []*batchv1.Job) {

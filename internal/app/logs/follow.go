@@ -99,7 +99,7 @@ func (r *reading) relay(
 			delete(reading, uid)
 			return true, nil
 		case <-news:
-			if _, err := r.store.Get(ctx, r.app.Key()); err != nil {
+			if a, err := r.store.Get(ctx, r.app.Key()); err != nil || a.UID != r.app.UID {
 				return false, nil //nolint:nilerr // the App is gone, and so is its log
 			}
 			return true, nil

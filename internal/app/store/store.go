@@ -58,16 +58,21 @@ func (s *Store) Resync(ctx context.Context, key runnerapi.Key) bool {
 	}
 }
 
-// PatchStatus merges into the status of the App with this UID. It changes no other App of that
-// name, and none that is gone.
+// PatchStatus sets fields of the status of the App with this UID. It changes no other App of that
+// name, and none that is gone. The test of the UID is part of the patch: a UID in a merge patch of
+// a status is ignored.
 func (s *Store) PatchStatus(ctx context.Context, key runnerapi.Key, uid types.UID, status map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": status})
+	ops := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": uid}}
+	for field, value := range status {
+		ops = append(ops, map[string]any{"op": "add", "path": "/status/" + field, "value": value})
+	}
+	patch, err := json.Marshal(ops)
 	if err != nil {
 		return err
 	}
 	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err = s.Cached.Status().Patch(ctx, a, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objectmeta.FieldManager))
-	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // it has another UID
+	err = s.Cached.Status().Patch(ctx, a, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(objectmeta.FieldManager))
+	if apierrors.IsInvalid(err) { // it has another UID, or no status yet
 		return nil
 	}
 	return client.IgnoreNotFound(err)

@@ -1,0 +1,138 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/source"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+)
+
+// TestASourceIsFollowedOn by a replica that did not lead for a moment: while the API server was
+// away, and no other replica was there.
+func TestASourceIsFollowedOn(t *testing.T) {
+	t.Parallel()
+	clock := clocktesting.NewFakeClock(time.Now())
+	p := open(t, clock)
+	p.secret("correct horse")
+	repo := p.git.Create(t, "shop/deploy.git")
+	repo.Commit(map[string]string{"one.yaml": configMapFile("one", "first")})
+	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceManifests, Interval: runnerapi.MinSourceInterval.String()})
+	require.Nil(t, p.settled("web").Error)
+	await.Until(t, "the next look is planned beside the queue's own heartbeat", func() bool { return clock.Waiters() > 1 })
+	p.leads.Store(false)
+	p.idle.Store(0)
+	clock.Step(runnerapi.MinSourceInterval * 11 / 10)
+	await.Until(t, "the look is not had", func() bool { return p.idle.Load() > 0 })
+	p.leads.Store(true)
+	p.keeper.Wake()
+
+	second := repo.Commit(map[string]string{"one.yaml": configMapFile("one", "second")})
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		clock.Step(runnerapi.MinSourceInterval)
+		followed, err := p.keeper.Get(t.Context(), p.key("web"))
+		if assert.NoError(c, err) {
+			assert.Equal(c, second, followed.Status.Commit)
+		}
+	}, patience, 100*time.Millisecond)
+	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
+}
+
+// TestAStatusIsOfItsSource, and not of one that was made under its name while it was looked at.
+func TestAStatusIsOfItsSource(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.leads.Store(false) // it is followed by nobody
+	p.secret("correct horse")
+	p.git.Create(t, "shop/deploy.git")
+	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceManifests, Path: "before"})
+	write, err := p.keeper.Held(t.Context(), p.key("web"))
+	require.NoError(t, err)
+	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
+	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceManifests, Path: "after"})
+	status := runnerapi.SourceStatus{ObservedGeneration: 1, Phase: runnerapi.SourceReady, Commit: strings.Repeat("a", 40)}
+	require.Error(t, write(status))
+	s, err := p.keeper.Get(t.Context(), p.key("web"))
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.SourcePending, s.Status.Phase)
+	write, err = p.keeper.Held(t.Context(), p.key("web"))
+	require.NoError(t, err)
+	require.NoError(t, write(status))
+	s, err = p.keeper.Get(t.Context(), p.key("web"))
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.SourceReady, s.Status.Phase)
+}
+
+// TestAHeldPutSparesANewerSpec: another replica carried the command out, and a later one came.
+func TestAHeldPutSparesANewerSpec(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.leads.Store(false) // it is followed by nobody
+	p.secret("correct horse")
+	p.git.Create(t, "shop/deploy.git")
+	put := func(path, command string) {
+		opts := runner
+		opts.Command = command
+		p.putBy("web", runnerapi.SourceSpec{Type: runnerapi.SourceManifests, Path: path}, opts)
+	}
+	put("first", "one")
+	put("second", "two")
+	put("first", "one")
+	s, err := p.keeper.Get(t.Context(), p.key("web"))
+	require.NoError(t, err)
+	assert.Equal(t, "second", s.Spec.Path)
+}
+
+type answers func(*http.Request) (*http.Response, error)
+
+func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func keeperOf(answer answers) *source.Keeper {
+	return source.New(source.Config{
+		REST:      &rest.Config{Host: "http://kubernetes.invalid", Transport: answer},
+		Namespace: "agent", Leads: func() bool { return true }, Log: zerolog.Nop(),
+	})
+}
+
+// TestAnAPIServerThatFailsIsNotFlooded with lists of the sources.
+func TestAnAPIServerThatFailsIsNotFlooded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		lists := 0
+		k := keeperOf(func(*http.Request) (*http.Response, error) {
+			if lists++; lists > 100 {
+				cancel()
+			}
+			return &http.Response{StatusCode: http.StatusInternalServerError, Body: io.NopCloser(strings.NewReader(""))}, nil
+		})
+		k.Wake()
+		require.NoError(t, k.Run(ctx))
+		assert.Greater(t, lists, 5, "it goes on trying")
+		assert.Less(t, lists, 50)
+	})
+}
+
+// TestWhatPassesIsTriedSoon although the source is looked at seldom.
+func TestWhatPassesIsTriedSoon(t *testing.T) {
+	k := keeperOf(func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") })
+	assert.LessOrEqual(t, k.Look(t.Context(), runnerapi.Key{Namespace: "shop", Name: "web"}), time.Minute, "the namespace could not be read")
+	busy := fmt.Errorf("read the Secret of source shop/web: %w", apierrors.NewServiceUnavailable("etcd has no leader"))
+	assert.LessOrEqual(t, k.Again(busy, time.Hour), time.Minute)
+	assert.Greater(t, k.Again(errors.New("the agent's own fault"), time.Hour), 50*time.Minute)
+}
