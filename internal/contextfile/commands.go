@@ -32,8 +32,10 @@ func (c Commands) Load(args []string) (*File, *Context, error) {
 	if err != nil {
 		return nil, nil, cli.Usage(err)
 	}
-	name := cmp.Or(append(args, c.Named(), file.CurrentContext)...)
-	if name == "" {
+	name := cmp.Or(c.Named(), file.CurrentContext)
+	if len(args) > 0 {
+		name = args[0] // also an empty one, such as of a variable that is not set
+	} else if name == "" {
 		return nil, nil, cli.Usage(fmt.Errorf("no context is in use: give NAME, or choose one with `%s context use NAME`", c.Program))
 	}
 	found, err := file.Get(name)

@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -99,6 +100,20 @@ func TestRevokingClosesTheTunnel(t *testing.T) {
 	_, err = p.throughEdge(c)
 	require.Error(t, err)
 	require.Error(t, c.beat())
+}
+
+// TestDeletingAtOnceClosesTheTunnel: nobody may have looked between the revocation and the
+// deletion.
+func TestDeletingAtOnceClosesTheTunnel(t *testing.T) {
+	p := start(t)
+	c, kept := p.registered("shop"), p.registered("kept")
+	tun, _ := c.connect()
+	_, _ = kept.connect()
+	await.Until(t, "connected", func() bool { return len(p.tunnels.own.Agents()) == 2 })
+	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error { return tx.DeleteAgent(t.Context(), c.id.AgentID) }))
+	await.Until(t, "the tunnel is closed", func() bool { return !p.tunnels.own.Connected(c.id.AgentID) })
+	await.Until(t, "and the agent knows that it is for good", func() bool { return tun.Status().Phase == tunnel.Refused })
+	assert.True(t, p.tunnels.own.Connected(kept.id.AgentID))
 }
 
 func TestRunnersGetTheSnapshot(t *testing.T) {

@@ -132,6 +132,7 @@ func newCertificates(c *Config, storage *webcerts.Storage, table *gateway.Table,
 			_, ok := table.Lookup(host)
 			return ok
 		},
+		Orders: func(ctx context.Context, host string) bool { return ordersCertificate(ctx, storage.DB, table, host) },
 	}
 	if https != nil {
 		made.HTTPSPort = port(https.Addr())
@@ -143,6 +144,19 @@ func newCertificates(c *Config, storage *webcerts.Storage, table *gateway.Table,
 		made.Internal = &webcerts.Internal{Storage: storage, Now: c.Now}
 	}
 	return webcerts.New(made)
+}
+
+// ordersCertificate reports whether a visitor's handshake may order the certificate of a host.
+// After a failed attempt only the keeper tries again: CAs limit how many may fail. Of a wildcard's
+// hosts visitors could name as many as they like.
+func ordersCertificate(ctx context.Context, s *store.Store, table *gateway.Table, host string) bool {
+	if !table.Named(host) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
+	defer cancel()
+	_, err := s.CertificateFailure(ctx, host)
+	return err != nil // without the database nothing can be ordered
 }
 
 // serveGateway runs the gateway, if there is one.

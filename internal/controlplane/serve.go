@@ -38,13 +38,14 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	c.serveGateway(running, group)
 	group.Go(func() error {
 		return c.store.Watch(running, time.Second, func() {
-			c.tunnels.dropRevoked(running)
+			c.tunnels.look.Raise()
 			c.refresher.Look()
 			c.upkeep.Look()
 			c.public.look()
 			c.webhooks.Look()
 		})
 	})
+	group.Go(func() error { return c.tunnels.endRevoked(running) })
 	group.Go(func() error { return c.refresher.Run(running) })
 	group.Go(func() error { return c.leader.While(running, c.clean) })
 	group.Go(func() error { return c.fleet.Run(running) })

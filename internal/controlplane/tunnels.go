@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -12,6 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -22,11 +26,12 @@ type tunnels struct {
 	liveness *liveness.Liveness
 	store    *store.Store
 	log      zerolog.Logger
+	look     wake.Signal // an agent may have been revoked
 }
 
 // newTunnels returns the agents' tunnels. Their server sends the CA only to agents that have none.
 func (c *ControlPlane) newTunnels() (t *tunnels, err error) {
-	t = &tunnels{peers: c.peers, liveness: c.liveness, store: c.store, log: c.cfg.Log}
+	t = &tunnels{peers: c.peers, liveness: c.liveness, store: c.store, log: c.cfg.Log, look: wake.New()}
 	t.own, err = server.New(server.Config{
 		TLS: &tls.Config{
 			MinVersion: tls.VersionTLS13,
@@ -79,19 +84,40 @@ func (t *tunnels) down(agentID string) {
 	t.liveness.TunnelDown(agentID)
 }
 
-// dropRevoked closes the tunnels of agents that another process revoked.
-func (t *tunnels) dropRevoked(ctx context.Context) {
+// revocationAgain is the pause after which a failed look at the agents is repeated.
+const revocationAgain = time.Second
+
+// endRevoked closes tunnels of agents that were revoked, whenever the database has changed, until
+// the context ends.
+func (t *tunnels) endRevoked(ctx context.Context) error {
+	for t.look.Wait(ctx) {
+		for !t.dropRevoked(ctx) && retry.Wait(ctx, revocationAgain) {
+			continue
+		}
+	}
+	return nil
+}
+
+// dropRevoked closes the tunnels of agents that are revoked, or gone: an agent may be deleted as
+// soon as it is revoked. It reports whether the agents could be read.
+func (t *tunnels) dropRevoked(ctx context.Context) bool {
+	held := t.own.Held()
+	if len(held) == 0 {
+		return true // one that comes later is refused
+	}
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
-	revoked, err := t.store.RevokedAgents(ctx)
+	known, err := t.store.AgentIDs(ctx)
 	if err != nil {
-		t.log.Error().Err(err).Msg("cannot read which agents are revoked")
-		return
+		t.log.Error().Err(err).Msg("cannot read which agents are revoked; trying again")
+		return false
 	}
-	for _, id := range revoked {
-		if t.own.Connected(id) {
+	slices.Sort(known)
+	for _, id := range held {
+		if _, there := slices.BinarySearch(known, id); !there {
 			t.log.Info().Str("agent", id).Msg("agent was revoked: closing its tunnel")
 			t.own.Disconnect(id)
 		}
 	}
+	return true
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -220,6 +221,12 @@ func (r *agents) list() []string {
 	}
 	slices.Sort(ids)
 	return ids
+}
+
+func (r *agents) held() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.byID))
 }
 
 func (r *agents) count() (online, sessions int) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -226,11 +227,14 @@ func TestDrainCostsNothing(t *testing.T) {
 	if _, err := p.Dial(t.Context(), "a1"); !errors.Is(err, server.ErrNotConnected) {
 		t.Errorf("dial: %v", err)
 	}
+	if held := p.Held(); p.Connected("a1") || !slices.Equal(held, []string{"a1"}) {
+		t.Errorf("held: %q, though something is at work", held)
+	}
 	if got := atWork(); got != "one" {
 		t.Errorf("what was at work ended with %q", got)
 	}
 	p.Disconnect("a1")
-	await.Until(t, "no session is left", func() bool { return p.Stats().Sessions == 0 })
+	await.Until(t, "no session is left", func() bool { return p.Stats().Sessions == 0 && len(p.Held()) == 0 })
 	one.waitFor(t, tunnel.Stopped)
 	if err := one.stop(); err != nil {
 		t.Error(err)

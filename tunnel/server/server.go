@@ -135,6 +135,10 @@ func (s *Server) Disconnect(agentID string) {
 // Agents lists the agents that can be reached, sorted.
 func (s *Server) Agents() []string { return s.agents.list() }
 
+// Held lists the agents that have a session, sorted: also one that logs in, or that drains and
+// still carries connections.
+func (s *Server) Held() []string { return s.agents.held() }
+
 // Stats returns the current counts.
 func (s *Server) Stats() Stats {
 	online, sessions := s.agents.count()

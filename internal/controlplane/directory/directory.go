@@ -4,6 +4,7 @@ package directory
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -69,6 +70,9 @@ func (d Directory) Move(ctx context.Context, s *store.Store, agents []store.Agen
 		}
 		err := s.Update(ctx, func(tx *store.Tx) error {
 			current, err := tx.Agent(ctx, a.ID)
+			if errors.Is(err, store.ErrNotFound) || err == nil && current.Revoked() {
+				return nil // since the agents were listed
+			}
 			if err != nil {
 				return err
 			}

@@ -107,6 +107,9 @@ func (r *Fleet) note(ctx context.Context, agentID string, beat controlapi.Heartb
 		if err != nil {
 			return err
 		}
+		if a.Revoked() { // since the call was allowed
+			return authn.RevokedAgent(a)
+		}
 		before := a
 		a = saidBy(a, beat)
 		a.LastSeen = now

@@ -76,6 +76,15 @@ func (t *Table) Lookup(host string) (*Host, bool) {
 	return found, true
 }
 
+// Named reports whether a host is served by its own name, and not by a wildcard alone.
+func (t *Table) Named(host string) bool {
+	host = normal(host)
+	t.mu.RLock()
+	found := t.hosts[host]
+	t.mu.RUnlock()
+	return found != nil && !strings.HasPrefix(host, "*.") && t.now().Sub(found.heard) < RoutesTTL
+}
+
 // normal returns a host in the form in which routes have it.
 func normal(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {

@@ -71,6 +71,11 @@ func TestTheTableFollowsTheDatabase(t *testing.T) {
 	} {
 		is(host, agent)
 	}
+	for host, named := range map[string]bool{
+		"www.example.org": true, "WWW.Example.ORG.": true, "any.example.org": false, "*.example.org": false, "unproven.example.com": false,
+	} {
+		assert.Equal(t, named, table.Named(host), host)
+	}
 	serves(t, s, "a2", now, hosts.CNAME, "www.example.org")
 	refresh()
 	is("www.example.org", "a2")
@@ -79,6 +84,7 @@ func TestTheTableFollowsTheDatabase(t *testing.T) {
 	now = now.Add(gateway.RoutesTTL)
 	is("www.example.org", "") // unheard for long
 	assert.Empty(t, table.Hosts())
+	assert.False(t, table.Named("www.example.org"))
 	require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error { return tx.HeardRoutes(t.Context(), "a2", now) }))
 	refresh()
 	is("www.example.org", "a2")

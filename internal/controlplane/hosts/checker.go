@@ -180,7 +180,10 @@ func (c *Checker) judge(ctx context.Context, tx *store.Tx, claim store.HostClaim
 	case Within(claim.Host, c.Domain):
 		now, err := c.given(ctx, tx, claim)
 		return now, err == nil, err
-	case dns.failed():
+	case claim.Proof == Grant: // it was taken back, and the grace is for DNS
+		claim.Proof, claim.ProvenAt, claim.LostAt = "", time.Time{}, time.Time{}
+	}
+	if dns.failed() {
 		return unsure(claim, dns.err, c.Now()), true, nil
 	}
 	return found(claim, dns.proof, Missing(claim.AgentID, claim.Host, c.Domain), c.Now()), dns.asked, nil

@@ -217,3 +217,23 @@ func TestGrants(t *testing.T) {
 	w.owner(own, "a1")
 	w.owner(below, "")
 }
+
+// TestAGrantThatIsTakenBackEndsAtOnce: the day of grace is for DNS zones that are broken. An answer
+// of DNS is not waited for either.
+func TestAGrantThatIsTakenBackEndsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	const host = "www.example.org"
+	w.claim("a1", host)
+	for _, broken := range []bool{false, true} {
+		w.update(func(tx *store.Tx) error {
+			return tx.PutGrant(t.Context(), store.HostGrant{Host: host, AgentID: "a1", GrantedAt: w.now()})
+		})
+		w.owner(host, "a1")
+		w.dns.Break(broken)
+		w.update(func(tx *store.Tx) error {
+			_, err := tx.DeleteGrant(t.Context(), host)
+			return err
+		})
+		w.owner(host, "")
+	}
+}

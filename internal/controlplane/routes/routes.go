@@ -101,6 +101,9 @@ func (r *Registry) PutRoutes(ctx context.Context, agentID string, req controlapi
 		if err != nil {
 			return err
 		}
+		if a.Revoked() { // since the call was allowed
+			return authn.RevokedAgent(a)
+		}
 		known, err := tx.RouteSet(ctx, agentID)
 		if err != nil {
 			return err

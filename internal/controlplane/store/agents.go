@@ -208,9 +208,9 @@ func (q agentTable) NextSequence(ctx context.Context, agentID string) (uint64, e
 	return n, nil
 }
 
-// RevokedAgents lists the IDs of revoked agents.
-func (q agentTable) RevokedAgents(ctx context.Context) ([]string, error) {
-	return all(ctx, q.q, func(row scanner, id *string) error { return row.Scan(id) }, `SELECT id FROM agents WHERE revoked_at <> 0`)
+// AgentIDs lists the IDs of the agents that are not revoked.
+func (q agentTable) AgentIDs(ctx context.Context) ([]string, error) {
+	return all(ctx, q.q, func(row scanner, id *string) error { return row.Scan(id) }, `SELECT id FROM agents WHERE revoked_at = 0`)
 }
 
 // AgentNames returns the names of the agents that are not revoked, by their IDs.

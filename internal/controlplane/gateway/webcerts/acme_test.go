@@ -1,7 +1,9 @@
 package webcerts_test
 
 import (
+	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log"
 	"net"
@@ -20,8 +22,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
 )
 
-// TestACME obtains certificates from a real ACME CA by both of the challenges, and none for a host
-// that is not served.
+// TestACME obtains certificates from a real ACME CA by both of the challenges. It obtains none for
+// a host that is not served, nor in a handshake that may order none.
 func TestACME(t *testing.T) {
 	for name, plain := range map[string]bool{"HTTP-01": true, "TLS-ALPN-01": false} {
 		t.Run(name, func(t *testing.T) {
@@ -33,6 +35,7 @@ func TestACME(t *testing.T) {
 				Storage:   &webcerts.Storage{DB: openStore(t), Key: ca.NewKey(), Holder: "one", Now: time.Now},
 				HTTPSPort: secure.Addr().(*net.TCPAddr).Port, Email: "ops@example.org", Log: zerolog.Nop(),
 				Allowed: func(host string) bool { return host == "www.example.org" },
+				Orders:  func(context.Context, string) bool { return false },
 			}
 			srv := httptest.NewUnstartedServer(http.NotFoundHandler())
 			t.Cleanup(srv.Close)
@@ -52,16 +55,23 @@ func TestACME(t *testing.T) {
 			web.StartTLS()
 			t.Cleanup(web.Close)
 
-			require.NoError(t, c.Ensure(t.Context(), "www.example.org"))
-			visitor := &tls.Config{RootCAs: authority.Issuers, ServerName: "www.example.org", MinVersion: tls.VersionTLS12}
-			conn, err := (&tls.Dialer{Config: visitor}).DialContext(t.Context(), "tcp", secure.Addr().String())
-			require.NoError(t, err)
-			leaf := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
-			require.NoError(t, conn.Close())
-			assert.Equal(t, []string{"www.example.org"}, leaf.DNSNames)
+			visit := func(host string) (*x509.Certificate, error) {
+				visitor := &tls.Config{RootCAs: authority.Issuers, ServerName: host, MinVersion: tls.VersionTLS12}
+				conn, err := (&tls.Dialer{Config: visitor}).DialContext(t.Context(), "tcp", secure.Addr().String())
+				if err != nil {
+					return nil, err
+				}
+				return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], conn.Close()
+			}
+			_, err = visit("www.example.org")
+			require.Error(t, err)
+			assert.False(t, c.Has(t.Context(), "www.example.org"))
 
-			visitor = &tls.Config{RootCAs: authority.Issuers, ServerName: "other.example.org", MinVersion: tls.VersionTLS12}
-			_, err = (&tls.Dialer{Config: visitor}).DialContext(t.Context(), "tcp", secure.Addr().String())
+			require.NoError(t, c.Ensure(t.Context(), "www.example.org"))
+			leaf, err := visit("www.example.org")
+			require.NoError(t, err)
+			assert.Equal(t, []string{"www.example.org"}, leaf.DNSNames)
+			_, err = visit("other.example.org")
 			require.Error(t, err)
 		})
 	}

@@ -45,7 +45,10 @@ type Config struct {
 	Wildcard Updates
 	// Allowed reports whether there may be a certificate for a host.
 	Allowed func(host string) bool
-	Log     zerolog.Logger
+	// Orders reports whether a handshake may order the certificate of a host from the ACME CA; nil
+	// for all that are allowed.
+	Orders func(ctx context.Context, host string) bool
+	Log    zerolog.Logger
 }
 
 // Certificates are the gateway's certificates.
@@ -79,13 +82,7 @@ func New(cfg Config) *Certificates {
 	})
 	c.config = certmagic.New(c.cache, certmagic.Config{
 		Storage: cfg.Storage, Logger: log, OCSP: certmagic.OCSPConfig{DisableStapling: cfg.Internal != nil},
-		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(ctx context.Context, name string) error {
-			name = strings.ToLower(name)
-			if !cfg.Allowed(name) || c.wildcard.covers(name) && !c.wildcard.stored(ctx) {
-				return errNotServed
-			}
-			return nil
-		}},
+		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: c.decide},
 	})
 	if cfg.Internal != nil {
 		c.config.Issuers = []certmagic.Issuer{cfg.Internal}
@@ -106,7 +103,23 @@ func New(cfg Config) *Certificates {
 // tagOperator marks the certificate that the operator brought.
 const tagOperator = "operator"
 
-var errNotServed = errors.New("the host is not served here")
+var (
+	errNotServed  = errors.New("the host is not served here")
+	errNotOrdered = errors.New("a handshake orders no certificate for the host")
+)
+
+// decide returns why a handshake gets no certificate.
+func (c *Certificates) decide(ctx context.Context, name string) error {
+	name = strings.ToLower(name)
+	covered := c.wildcard.covers(name)
+	switch {
+	case !c.cfg.Allowed(name), covered && !c.wildcard.stored(ctx):
+		return errNotServed
+	case covered, c.acme == nil, c.cfg.Orders == nil, c.Has(ctx, name), c.cfg.Orders(ctx, name):
+		return nil
+	}
+	return errNotOrdered
+}
 
 // Internal reports whether the certificates are of the gateway's own CA.
 func (c *Certificates) Internal() bool { return c.cfg.Internal != nil }

@@ -37,6 +37,8 @@ type Storage struct {
 	// Holder names this gateway in locks.
 	Holder string
 	Now    func() time.Time
+
+	turns turns
 }
 
 var (
@@ -144,8 +146,19 @@ func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, erro
 	return certmagic.KeyInfo{}, err
 }
 
-// Lock implements certmagic.Locker.
+// Lock implements certmagic.Locker. It excludes this process's other callers too.
 func (s *Storage) Lock(ctx context.Context, name string) error {
+	if err := s.turns.take(ctx, name); err != nil {
+		return err
+	}
+	err := s.lockOthersOut(ctx, name)
+	if err != nil {
+		s.turns.give(name)
+	}
+	return err
+}
+
+func (s *Storage) lockOthersOut(ctx context.Context, name string) error {
 	for {
 		has, err := s.DB.LockGateway(ctx, name, s.Holder, lease)
 		if err != nil || has {
@@ -168,6 +181,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, d time.Durati
 
 // Unlock implements certmagic.Locker. It works when the caller's context has ended.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
+	defer s.turns.give(name)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	return s.DB.UnlockGateway(ctx, name, s.Holder)

@@ -90,6 +90,24 @@ func TestOneGatewayHasALock(t *testing.T) {
 	require.ErrorIs(t, await.Receive(t, got, "the end of waiting"), context.Canceled)
 }
 
+// TestOneCallerHasALock keeps the keeper and a visitor's handshake from ordering one certificate
+// twice.
+func TestOneCallerHasALock(t *testing.T) {
+	s := &webcerts.Storage{DB: openStore(t), Holder: "one", Now: time.Now}
+	require.NoError(t, s.Lock(t.Context(), "l"))
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, s.Lock(short, "l"), context.DeadlineExceeded, "another caller has the lock")
+	require.NoError(t, s.Lock(t.Context(), "another"))
+
+	got := make(chan error, 1)
+	go func() { got <- s.Lock(t.Context(), "l") }()
+	require.NoError(t, s.Unlock(t.Context(), "l"))
+	require.NoError(t, await.Receive(t, got, "the lock"))
+	require.NoError(t, s.Unlock(t.Context(), "l"))
+	require.NoError(t, s.Unlock(t.Context(), "l"), "a lock that nobody has")
+}
+
 // handshake returns the certificate that a visitor gets.
 func handshake(t *testing.T, cfg *tls.Config, roots *x509.CertPool, host string) (*x509.Certificate, error) {
 	t.Helper()
