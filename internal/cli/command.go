@@ -44,10 +44,6 @@ func RangeArgs(least int, names ...string) cobra.PositionalArgs {
 			}
 		}
 		want := cmp.Or(strings.Join(names, " "), "no arguments")
-		given := fmt.Sprintf("%d arguments", len(args))
-		if len(args) == 1 {
-			given = "1 argument"
-		}
-		return Usage(fmt.Errorf("%s takes %s, not %s", cmd.CommandPath(), want, given))
+		return Usage(fmt.Errorf("%s takes %s, not %s", cmd.CommandPath(), want, Count(len(args), "argument")))
 	}
 }

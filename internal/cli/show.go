@@ -47,6 +47,14 @@ func Short(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
+// Count returns a number of things whose plural ends with s.
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // Labels returns key=value pairs in the order of their keys.
 func Labels(m map[string]string) string {
 	list := make([]string, 0, len(m))

@@ -15,3 +15,9 @@ func TestMemoryIsShownInTheUnitThatFits(t *testing.T) {
 		assert.Equal(t, want, cli.Memory(bytes))
 	}
 }
+
+func TestACountOfOneIsSingular(t *testing.T) {
+	for n, want := range map[int]string{0: "0 nodes", 1: "1 node", 12: "12 nodes"} {
+		assert.Equal(t, want, cli.Count(n, "node"))
+	}
+}

@@ -50,8 +50,7 @@ func (r Reference) Check(t *testing.T, root *cobra.Command, update bool) {
 	}
 }
 
-// checkFlags wants one word as the type of a flag: pflag takes it from backticks in the usage, which
-// are for the user's text elsewhere.
+// checkFlags wants one word as the type of a flag. pflag takes it from backticks in the usage.
 func checkFlags(t *testing.T, cmd *cobra.Command) {
 	t.Helper()
 	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {

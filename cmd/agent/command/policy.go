@@ -104,7 +104,7 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	}
 	if len(args) == 0 {
 		return cli.Print(out, strings.Join(append([]string{
-			fmt.Sprintf("%s is sound: %s, %d rules", source, p.State().State, len(doc.Rules)),
+			fmt.Sprintf("%s is sound: %s, %s", source, p.State().State, cli.Count(len(doc.Rules), "rule")),
 		}, doc.Summary()...), "\n"))
 	}
 	i, err := c.intent(args[0])

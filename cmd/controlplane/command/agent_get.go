@@ -74,7 +74,7 @@ func detailTable(w io.Writer, d agentDetail) {
 	for _, line := range [][2]any{
 		{"Name:", d.Name}, {"ID:", d.ID}, {"State:", d.State}, {"Labels:", cli.Labels(d.Labels)}, {"Reached as:", endpoint},
 		{"Kubernetes:", strings.TrimSpace(strings.Join([]string{d.KubernetesVersion, d.Distribution, d.Provider}, " "))},
-		{"Capacity:", fmt.Sprintf("%d nodes, %s CPU, %s, %d of %d pods", c.Nodes, cli.Cores(c.CPUMillis), cli.Memory(c.MemoryBytes), c.RunningPods, c.Pods)},
+		{"Capacity:", fmt.Sprintf("%s, %s CPU, %s, %d of %d pods", cli.Count(c.Nodes, "node"), cli.Cores(c.CPUMillis), cli.Memory(c.MemoryBytes), c.RunningPods, c.Pods)},
 		{"Agent:", d.AgentVersion}, {"Update:", operatorapi.UpdateDetail(d.Update)}, {"Registered:", cli.Time(d.RegisteredAt)}, {"Last seen:", cli.Ago(d.LastSeen)},
 	} {
 		cli.Row(w, line[0], line[1])

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestACallThatGetsNoAnswerSaysWhatToCheck(t *testing.T) {
@@ -18,7 +19,7 @@ func TestACallThatGetsNoAnswerSaysWhatToCheck(t *testing.T) {
 	} {
 		c := &Client{url: "https://cp.example.com:8443"}
 		err := c.unreachable(&url.Error{Op: "Get", URL: "https://cp.example.com:8443/v1/operator/agents", Err: cause})
-		assert.ErrorIs(t, err, cause)
+		require.ErrorIs(t, err, cause)
 		assert.EqualError(t, err, "the control plane at https://cp.example.com:8443 could not be reached: "+cause.Error()+" (fix: "+fix+")")
 	}
 }

@@ -28,7 +28,10 @@ func Summary(e announce.Event) string {
 		return alertText(alert)
 	}
 	if agent, err := e.Agent(); err == nil {
-		text := fmt.Sprintf("%s, Kubernetes %s, %d nodes", agent.State, agent.KubernetesVersion, agent.Capacity.Nodes)
+		text := fmt.Sprintf("%s, Kubernetes %s, %d node", agent.State, agent.KubernetesVersion, agent.Capacity.Nodes)
+		if agent.Capacity.Nodes != 1 {
+			text += "s"
+		}
 		if agent.Update != nil && agent.Update.To != "" {
 			text += ", update " + UpdateDetail(agent.Update)
 		}

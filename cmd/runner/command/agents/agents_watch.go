@@ -108,7 +108,7 @@ func describeChange(ch announce.Change) string {
 	if ch.Alert != nil {
 		return s + "  " + alertWords(*ch.Alert)
 	}
-	return s + fmt.Sprintf("  %s  Kubernetes %s  %d nodes", ch.Agent.State, ch.Agent.KubernetesVersion, ch.Agent.Capacity.Nodes)
+	return s + fmt.Sprintf("  %s  Kubernetes %s  %s", ch.Agent.State, ch.Agent.KubernetesVersion, cli.Count(ch.Agent.Capacity.Nodes, "node"))
 }
 
 // kind returns the event's name; for an agent that was there already, that.

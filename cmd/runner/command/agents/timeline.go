@@ -232,7 +232,7 @@ func (l *eventLine) words() string {
 	case l.Alert != nil:
 		return alertWords(*l.Alert)
 	case l.Agent != nil:
-		return fmt.Sprintf("%s  Kubernetes %s  %d nodes", l.Agent.State, l.Agent.KubernetesVersion, l.Agent.Capacity.Nodes)
+		return fmt.Sprintf("%s  Kubernetes %s  %s", l.Agent.State, l.Agent.KubernetesVersion, cli.Count(l.Agent.Capacity.Nodes, "node"))
 	}
 	return ""
 }
