@@ -185,8 +185,8 @@ func (j *Journal) Finish(ctx context.Context, record backend.Record) error {
 	return err
 }
 
-// Release implements backend.Journal. A command that another replica carried out, while this one was
-// held, is not forgotten.
+// Release implements backend.Journal. A command that another replica carried out, while this one
+// was held, is not forgotten.
 func (j *Journal) Release(ctx context.Context, id string) error {
 	r, err := j.read(ctx, id)
 	if err != nil || r.Annotations[objectmeta.Operation] != "" {
