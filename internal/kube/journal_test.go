@@ -82,6 +82,9 @@ func TestACommandThatAnotherReplicaCarriedOutIsNotForgotten(t *testing.T) {
 	r.Done, r.Status = true, 204
 	require.NoError(t, other.Finish(t.Context(), r))
 	require.NoError(t, held.Release(t.Context(), r.ID))
+	later := r
+	later.App = &backend.AppMark{UID: "u", Generation: 7}
+	require.NoError(t, held.Finish(t.Context(), later))
 	again, known, err := other.Claim(t.Context(), claimOf("carried-out", "a"))
 	require.NoError(t, err)
 	assert.True(t, known)

@@ -130,7 +130,8 @@ func TestNodesAreLeftAloneWithoutTheRights(t *testing.T) {
 	assert.Contains(t, problemOf(t, err).Fix, "node-rights.yaml")
 }
 
-// TestAHeldCommandSparesANode for which another replica has carried it out, and a later command came.
+// TestAHeldCommandSparesANode for which another replica has carried it out, and a later command
+// came.
 func TestAHeldCommandSparesANode(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	grantNodes(t, env)

@@ -43,7 +43,9 @@ func (j *fakeJournal) Claim(_ context.Context, c backend.Claim) (backend.Record,
 func (j *fakeJournal) Finish(_ context.Context, r backend.Record) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.kept[r.ID] = kept{r, j.kept[r.ID].content}
+	if before := j.kept[r.ID]; !before.Done {
+		j.kept[r.ID] = kept{r, before.content}
+	}
 	return nil
 }
 

@@ -125,7 +125,7 @@ type Journal interface {
 	// claimed before, known is true and the record the earlier one; with other
 	// content it is refused with CodeIdempotencyKeyReused.
 	Claim(ctx context.Context, claim Claim) (record Record, known bool, err error)
-	// Finish notes what was answered.
+	// Finish notes what was answered, unless another replica has noted it.
 	Finish(ctx context.Context, record Record) error
 	// Release forgets a command that was refused: its key may be used again.
 	Release(ctx context.Context, id string) error
