@@ -133,7 +133,7 @@ func (r *jobs) notePipeline(ctx context.Context, a *v1alpha1.App, s *v1alpha1.St
 			j, _ = m.workload.(*batchv1.Job)
 		}
 		switch earlier := resultIn(a, spec.Name, key); {
-		case j != nil && j.Annotations[objectmeta.Run] == key && !(goesOn(j) && jobEnded(a, spec.Name, key)): // see ranBefore
+		case j != nil && j.Annotations[objectmeta.Run] == key && (!goesOn(j) || !jobEnded(a, spec.Name, key)): // see ranBefore
 			r = resultOf(spec.Name, j, pods)
 			if current {
 				r.Diagnosis = s.Diagnosis.DeepCopy()

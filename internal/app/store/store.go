@@ -62,7 +62,8 @@ func (s *Store) Resync(ctx context.Context, key runnerapi.Key) bool {
 // name, and none that is gone. The test of the UID is part of the patch: a UID in a merge patch of
 // a status is ignored.
 func (s *Store) PatchStatus(ctx context.Context, key runnerapi.Key, uid types.UID, status map[string]any) error {
-	ops := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": uid}}
+	ops := make([]map[string]any, 0, 1+len(status))
+	ops = append(ops, map[string]any{"op": "test", "path": "/metadata/uid", "value": uid})
 	for field, value := range status {
 		ops = append(ops, map[string]any{"op": "add", "path": "/status/" + field, "value": value})
 	}
