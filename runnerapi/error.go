@@ -3,6 +3,7 @@ package runnerapi
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
@@ -34,10 +35,13 @@ const (
 
 // NotManaged refuses a command in a namespace that is not the agent's.
 func NotManaged(namespace string) *Error {
-	return problem.New(http.StatusForbidden, CodeNamespaceNotManaged,
-		fmt.Sprintf("use a namespace that the agent manages, or make it one: pipeops-runner namespace create AGENT %s (PUT /v1/namespaces/%s); "+
-			"one that is there already is handed over with --adopt, where the customer's policy allows adopt-namespace", namespace, namespace),
-		"the agent does not manage namespace %q", namespace).WithField("path.namespace")
+	fix := fmt.Sprintf("use a namespace that the agent manages, or make it one: pipeops-runner namespace create AGENT %s (PUT /v1/namespaces/%s); "+
+		"one that is there already is handed over with --adopt, where the customer's policy allows adopt-namespace", namespace, namespace)
+	if namespace == "default" || strings.HasPrefix(namespace, "kube-") { // the agent never manages these
+		fix = "use a namespace of your own, such as one that this makes: pipeops-runner namespace create AGENT NAME (PUT /v1/namespaces/NAME)"
+	}
+	return problem.New(http.StatusForbidden, CodeNamespaceNotManaged, fix, "the agent does not manage namespace %q", namespace).
+		WithField("path.namespace")
 }
 
 // NotSupported returns the error for a call that the cluster cannot support.

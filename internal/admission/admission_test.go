@@ -57,3 +57,14 @@ func TestOnlyManagedNamespacesAreAdmitted(t *testing.T) {
 		})
 	}
 }
+
+// TestWhereNoNamespaceCanBeHandedOver the fix names another one.
+func TestWhereNoNamespaceCanBeHandedOver(t *testing.T) {
+	for namespace, fix := range map[string]string{
+		"shop":        "namespace create AGENT shop ",
+		"default":     "namespace create AGENT NAME ",
+		"kube-system": "namespace create AGENT NAME ",
+	} {
+		assert.Contains(t, runnerapi.NotManaged(namespace).Fix, fix)
+	}
+}
