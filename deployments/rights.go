@@ -125,7 +125,7 @@ func Calls() map[string][]Right {
 
 		"put-app": append(onEach(kinds[:len(kinds)-1], "get", "create", "patch"),
 			on("jobs.batch", "get", "create"), on(apps, "get", "create", "update"), unseen),
-		"get-app":                 nil,
+		"get-app":                 {on(apps, "get")},
 		"list-apps":               nil,
 		"list-routes":             nil,
 		"list-namespace-apps":     nil,
@@ -136,7 +136,7 @@ func Calls() map[string][]Right {
 		"resume-app":              {on(apps, "get", "patch"), unseen},
 		"list-app-revisions":      {on(apps, "get"), on(revisions, "list")},
 		"rollback-app":            {on(apps, "get", "update"), unseen},
-		"get-app-events":          nil,
+		"get-app-events":          {on(apps, "get")},
 		"get-app-logs":            {on("pods/log", "get"), on("services", "list")},
 		"exec-app":                {on("pods/exec", "create")},
 		"port-forward-app":        {on("pods/portforward", "get")},
@@ -161,17 +161,17 @@ func Calls() map[string][]Right {
 		"delete-release":       {admitted, on("configmaps", "get", "update", "delete"), on("secrets", "get", "list", "update", "delete")},
 
 		"put-job":           run,
-		"get-job":           nil,
+		"get-job":           {on(apps, "get")},
 		"list-jobs":         nil,
 		"get-job-logs":      {on("pods/log", "get")},
 		"delete-job":        {on(apps, "get", "delete")},
 		"put-pipeline":      run,
-		"get-pipeline":      nil,
+		"get-pipeline":      {on(apps, "get")},
 		"list-pipelines":    nil,
 		"get-pipeline-logs": {on("pods/log", "get")},
 		"delete-pipeline":   {on(apps, "get", "delete")},
 
-		"get-operation": {own(revisions, "get")},
+		"get-operation": {own(revisions, "get"), on(apps, "get")},
 		"list-audit":    {own(revisions, "get", "list")},
 	}
 }
