@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -69,7 +69,7 @@ deploy, it leaves a failed revision, and the next deploy can continue.`,
 	f.StringVar(&c.spec.Chart.Version, "version", "", "version of the chart, or with --repo a range such as ^1.4 (default: the newest)")
 	f.StringVar(&c.spec.Chart.CredentialsSecret, "credentials-secret", "", "Secret in the namespace with url, username and password for the repository or registry")
 	f.StringArrayVarP(&c.values, "values", "f", nil, "YAML file of values, or - for standard input; later files override earlier ones")
-	f.StringArrayVar(&c.sets, "set", nil, "value as KEY=VALUE, with dots between nested keys; overrides files; true, false, null and numbers keep their type, anything else is text")
+	f.StringArrayVar(&c.sets, "set", nil, "value as KEY=VALUE, with dots between nested keys; overrides files; true, false, null and whole numbers keep their type, anything else is text, as in Helm")
 	f.StringVar(&c.spec.Timeout, "timeout", "", "how long objects may take to become ready, at most 1h (default 5m)")
 	f.BoolVar(&c.spec.RollbackOnFailure, "rollback-on-failure", false, "roll back to the last deployed revision if this one fails")
 	f.BoolVar(&c.spec.ForceConflicts, "force-conflicts", false, "take over fields of the release's objects that other clients have set since")
@@ -130,14 +130,7 @@ func set(values map[string]any, text string) error {
 	if !ok {
 		return errors.New("expected KEY=VALUE")
 	}
-	var parsed any = value
-	var scalar any
-	if err := json.Unmarshal([]byte(value), &scalar); err == nil {
-		switch scalar.(type) {
-		case bool, float64, nil:
-			parsed = scalar
-		}
-	}
+	parsed := typed(value)
 	for i, k := range keys {
 		if k == "" {
 			return errors.New("a key is empty")
@@ -154,6 +147,22 @@ func set(values map[string]any, text string) error {
 		values = next
 	}
 	return nil
+}
+
+// typed returns a value as `helm --set` has it. A fraction stays text: it may be a version, such as
+// 1.10.
+func typed(value string) any {
+	switch word := strings.ToLower(value); word {
+	case "true", "false":
+		return word == "true"
+	case "null":
+		return nil
+	}
+	whole, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || strconv.FormatInt(whole, 10) != value {
+		return value
+	}
+	return whole
 }
 
 // chartArchive returns a chart of this machine; it packs a folder.

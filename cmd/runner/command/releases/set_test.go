@@ -1,0 +1,21 @@
+package releases
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSetHasTheTypesOfHelm: a tag such as 1.10 is no number, and a long ID loses no digit.
+func TestSetHasTheTypesOfHelm(t *testing.T) {
+	for text, want := range map[string]any{
+		"1.10": "1.10", "1e3": "1e3", "007": "007", "+1": "+1", "0": int64(0), "-3": int64(-3), "1234567": int64(1234567),
+		"9223372036854775807": int64(9223372036854775807), "9223372036854775808": "9223372036854775808",
+		"true": true, "False": false, "null": nil, "": "", "[1]": "[1]", `"1"`: `"1"`,
+	} {
+		values := map[string]any{}
+		require.NoError(t, set(values, "a.b="+text))
+		assert.Equal(t, map[string]any{"a": map[string]any{"b": want}}, values, text)
+	}
+}
