@@ -215,7 +215,7 @@ func TestDeleteRemovesExactlyItsOwn(t *testing.T) {
 	_, listed := e.Revisions(t.Context(), gone)
 	for _, err := range []error{e.Delete(t.Context(), gone, byTest), scaled, back, listed} {
 		assert.Equal(t, runnerapi.CodeNotFound, code(err))
-		require.ErrorContains(t, err, "there is no App "+gone.String(), "in words that all calls share")
+		require.ErrorContains(t, err, "there is no App "+gone.String(), "all calls use the same words")
 	}
 	assert.True(t, exists(t, env, stays, &appsv1.Deployment{}))
 	assert.True(t, exists(t, env, stays, &corev1.Service{}))

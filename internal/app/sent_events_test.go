@@ -178,14 +178,14 @@ func TestNamesakeBeginsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestAnAppMadeAnewIsAnnouncedFromItsBeginning though what became of the one before it was taken
-// after that one's end: the record of it belongs to that one.
-func TestAnAppMadeAnewIsAnnouncedFromItsBeginning(t *testing.T) {
+// TestARecreatedAppIsAnnouncedFromItsBeginning, although an event of the App before it was
+// delivered after that App's end.
+func TestARecreatedAppIsAnnouncedFromItsBeginning(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	r := &receiver{}
-	k := key(ns, "anew")
+	k := key(ns, "recreated")
 	var e *app.Engine
 	var replace sync.Once
 	e, _ = start(t, env, ns, func(ctx context.Context, by leader.Leadership, sent []events.Event) error {

@@ -19,7 +19,7 @@ type listFlags struct {
 	noHeaders bool
 	sortBy    pathFlag
 	selector  selectorFlag
-	// warnings returns where a warning goes, which is no part of the list.
+	// warnings returns the writer for warnings, which must not mix with the list.
 	warnings func() io.Writer
 }
 
@@ -140,8 +140,8 @@ func (f listFlags) order(raw []json.RawMessage) (*arranged, error) {
 	return a, nil
 }
 
-// warnUnsorted tells a path that is mistyped. It is no error: a field may be one that no item has
-// at present.
+// warnUnsorted warns of a path that no item has. It is not an error: the path may be mistyped, or
+// lead to an optional field.
 func (f listFlags) warnUnsorted(a *arranged, keys []any) {
 	has := func(i int) bool { return keys[i] != nil }
 	if len(a.order) > 0 && !slices.ContainsFunc(a.order, has) {

@@ -102,8 +102,8 @@ func TestRevokingClosesTheTunnel(t *testing.T) {
 	require.Error(t, c.beat())
 }
 
-// TestDeletingAtOnceClosesTheTunnel: nobody may have looked between the revocation and the
-// deletion.
+// TestDeletingAtOnceClosesTheTunnel: the control plane may not have read the database between the
+// revocation and the deletion.
 func TestDeletingAtOnceClosesTheTunnel(t *testing.T) {
 	p := start(t)
 	c, kept := p.registered("shop"), p.registered("kept")

@@ -38,7 +38,7 @@ func TestWhatVisitorsMayOrder(t *testing.T) {
 	assert.False(t, orders("www.example.com"))
 
 	require.NoError(t, s.PutCertificateFailure(ctx, store.CertificateFailure{Host: "www.example.org", Failures: 1, NextAt: now}))
-	assert.False(t, orders("www.example.org"), "the keeper tries again, and nobody else")
+	assert.False(t, orders("www.example.org"), "only the keeper tries again")
 	require.NoError(t, s.DeleteCertificateFailure(ctx, "www.example.org"))
 	assert.True(t, orders("www.example.org"))
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -107,14 +106,13 @@ func (t *tunnels) dropRevoked(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
-	known, err := t.store.AgentIDs(ctx)
+	known, err := t.store.AgentNames(ctx)
 	if err != nil {
 		t.log.Error().Err(err).Msg("cannot read which agents are revoked; trying again")
 		return false
 	}
-	slices.Sort(known)
 	for _, id := range held {
-		if _, there := slices.BinarySearch(known, id); !there {
+		if _, there := known[id]; !there {
 			t.log.Info().Str("agent", id).Msg("agent was revoked: closing its tunnel")
 			t.own.Disconnect(id)
 		}

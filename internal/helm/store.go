@@ -30,9 +30,6 @@ import (
 // program copies labels, so a revision of its own has another revision's number.
 const releaseLabel = objectmeta.Release
 
-// commandLabel marks a revision of the agent with the digest of the command that made it.
-const commandLabel = "pipeops.io/command"
-
 // brokeOff is the description of a revision whose command is no longer running.
 const brokeOff = "the command broke off: the agent ended in the middle of it. What it had made is there; the next command goes on"
 
@@ -83,8 +80,8 @@ func (s *store) Create(key string, rel ri.Releaser) error {
 	marks := map[string]string{} // Helm may share the labels with an earlier revision
 	maps.Copy(marks, r.Labels)
 	marks[releaseLabel] = strconv.Itoa(r.Version)
-	if marks[commandLabel] = s.command; s.command == "" {
-		delete(marks, commandLabel)
+	if marks[objectmeta.Command] = s.command; s.command == "" {
+		delete(marks, objectmeta.Command)
 	}
 	r.Labels = marks
 	err := s.Driver.Create(key, r)
@@ -155,7 +152,7 @@ func records(ctx context.Context, c *clients, namespace, name string) ([]record,
 			mark: m.Labels[releaseLabel], updated: stamp(m.Labels, m.CreationTimestamp.Time),
 		}
 		if r.mark == m.Labels["version"] { // or the helm program copied the labels
-			r.command = m.Labels[commandLabel]
+			r.command = m.Labels[objectmeta.Command]
 		}
 		all = append(all, r)
 	}

@@ -51,6 +51,9 @@ const SetOf = "pipeops.io/set"
 // also has it, with the release's name.
 const Release = "pipeops.io/release"
 
+// Command is the label of a Helm revision with the digest of the command that made it.
+const Command = "pipeops.io/command"
+
 // AgentNamespace is the namespace in which the agent itself runs.
 const AgentNamespace = "pipeops"
 

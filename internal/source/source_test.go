@@ -60,7 +60,7 @@ type place struct {
 	policy    *policy.Policy
 	audited   *audited
 	leads     *atomic.Bool
-	idle      atomic.Int64 // how often a look was not had, for this replica did not lead
+	idle      atomic.Int64 // looks that were skipped, because this replica did not lead
 }
 
 type audited struct {
@@ -338,12 +338,7 @@ func TestANewCommitIsFollowed(t *testing.T) {
 	second := repo.Commit(map[string]string{"one.yaml": configMapFile("one", "second")})
 	await.Until(t, "the next look is planned beside the queue's own heartbeat", func() bool { return clock.Waiters() > 1 })
 	clock.Step(runnerapi.MinSourceInterval * 11 / 10) // a look may be late by a tenth
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		followed, err := p.keeper.Get(t.Context(), p.key("web"))
-		if assert.NoError(c, err) {
-			assert.Equal(c, second, followed.Status.Commit)
-		}
-	}, patience, 100*time.Millisecond)
+	p.reaches("web", second, func() {})
 	cm, err := p.configMap("one")
 	require.NoError(t, err)
 	assert.Equal(t, "second", cm.Data["a"])
@@ -366,7 +361,7 @@ func TestANewCommitIsFollowed(t *testing.T) {
 func TestAHeldDeleteSparesANewerSource(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	p.leads.Store(false) // it is followed by nobody
+	p.leads.Store(false) // no replica looks at it
 	p.secret("correct horse")
 	p.git.Create(t, "shop/deploy.git")
 	put := func() { p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceManifests}) }
@@ -393,6 +388,38 @@ func TestAHeldDeleteSparesANewerSource(t *testing.T) {
 	require.NoError(t, remove(func() bool { return false }))
 	_, err = p.keeper.Get(t.Context(), p.key("web"))
 	require.Error(t, err)
+}
+
+// TestAHeldPutSparesANewerSpec: another replica carried the command out, and a later one came.
+func TestAHeldPutSparesANewerSpec(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.leads.Store(false) // no replica looks at it
+	p.secret("correct horse")
+	p.git.Create(t, "shop/deploy.git")
+	put := func(path, command string) {
+		opts := runner
+		opts.Command = command
+		p.putBy("web", runnerapi.SourceSpec{Type: runnerapi.SourceManifests, Path: path}, opts)
+	}
+	put("first", "one")
+	put("second", "two")
+	put("first", "one")
+	s, err := p.keeper.Get(t.Context(), p.key("web"))
+	require.NoError(t, err)
+	assert.Equal(t, "second", s.Spec.Path)
+}
+
+// reaches waits until a source is at a commit. It calls meanwhile before each try.
+func (p *place) reaches(name, commit string, meanwhile func()) {
+	p.t.Helper()
+	require.EventuallyWithT(p.t, func(c *assert.CollectT) {
+		meanwhile()
+		s, err := p.keeper.Get(p.t.Context(), p.key(name))
+		if assert.NoError(c, err) {
+			assert.Equal(c, commit, s.Status.Commit)
+		}
+	}, patience, 100*time.Millisecond)
 }
 
 func configMapFile(name, value string) string {

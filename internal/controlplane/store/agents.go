@@ -208,11 +208,6 @@ func (q agentTable) NextSequence(ctx context.Context, agentID string) (uint64, e
 	return n, nil
 }
 
-// AgentIDs lists the IDs of the agents that are not revoked.
-func (q agentTable) AgentIDs(ctx context.Context) ([]string, error) {
-	return all(ctx, q.q, func(row scanner, id *string) error { return row.Scan(id) }, `SELECT id FROM agents WHERE revoked_at = 0`)
-}
-
 // AgentNames returns the names of the agents that are not revoked, by their IDs.
 func (q agentTable) AgentNames(ctx context.Context) (map[string]string, error) {
 	type row struct{ id, name string }

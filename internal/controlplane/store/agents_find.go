@@ -56,22 +56,22 @@ func (q agentTable) AgentsWrong(ctx context.Context) (n int, err error) {
 
 func (f *AgentQuery) where() (where string, args []any) {
 	parts := []string{"1 = 1"}
-	that := func(condition string, arg any) {
+	add := func(condition string, arg any) {
 		args = append(args, arg)
 		parts = append(parts, fmt.Sprintf(condition, len(args)))
 	}
 	for word := range strings.FieldsSeq(f.Search) {
-		that(searched+` LIKE $%d ESCAPE '\'`, "%"+literal(strings.ToLower(word))+"%")
+		add(searched+` LIKE $%d ESCAPE '\'`, "%"+literal(strings.ToLower(word))+"%")
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
 		// SQLite's LIKE takes capital and small letters for the same.
-		that("REPLACE(labels, $%d, '') <> labels", fmt.Sprintf("%q:%q", key, f.Labels[key]))
+		add("REPLACE(labels, $%d, '') <> labels", fmt.Sprintf("%q:%q", key, f.Labels[key]))
 	}
 	switch {
 	case f.State == announce.StateRevoked:
 		parts = append(parts, "revoked_at <> 0")
 	case f.State != "":
-		that("revoked_at = 0 AND state = $%d", f.State)
+		add("revoked_at = 0 AND state = $%d", f.State)
 	}
 	if f.Wrong {
 		parts = append(parts, urgency+" < 5")

@@ -31,14 +31,14 @@ type Login struct {
 	failed atomic.Pointer[error]
 }
 
-// noting keeps the error of a connection.
-type noting struct {
+// errorRecorder records why the last connection failed.
+type errorRecorder struct {
 	http.RoundTripper
 	failed *atomic.Pointer[error]
 }
 
 // RoundTrip implements http.RoundTripper.
-func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
+func (n errorRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := n.RoundTripper.RoundTrip(r)
 	if err != nil && r.Context().Err() == nil {
 		n.failed.Store(&err)
@@ -75,7 +75,7 @@ func (l *Login) Snapshot(ctx context.Context) ([]announce.Agent, error) {
 // Snapshots returns a client of the control plane.
 func (l *Login) Snapshots() *announce.SnapshotClient {
 	caller := l.Keep.HTTPClient()
-	caller.Transport = noting{l.around(caller.Transport), &l.failed}
+	caller.Transport = errorRecorder{l.around(caller.Transport), &l.failed}
 	return &announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: caller}
 }
 
@@ -167,7 +167,7 @@ func (l *Login) cause(err error) error {
 	return err
 }
 
-// tried is for how long there were retries; nothing for one try.
+// tried says for how long the command retried. It is empty for a single try.
 func tried(patience time.Duration) string {
 	if patience == 0 {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSetHasTheTypesOfHelm: a tag such as 1.10 is no number, and a long ID loses no digit.
+// TestSetHasTheTypesOfHelm: a tag such as 1.10 stays text, and a long ID keeps all its digits.
 func TestSetHasTheTypesOfHelm(t *testing.T) {
 	for text, want := range map[string]any{
 		"1.10": "1.10", "1e3": "1e3", "007": "007", "+1": "+1", "0": int64(0), "-3": int64(-3), "1234567": int64(1234567),

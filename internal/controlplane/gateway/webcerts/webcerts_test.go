@@ -105,7 +105,7 @@ func TestOneCallerHasALock(t *testing.T) {
 	require.NoError(t, s.Unlock(t.Context(), "l"))
 	require.NoError(t, await.Receive(t, got, "the lock"))
 	require.NoError(t, s.Unlock(t.Context(), "l"))
-	require.NoError(t, s.Unlock(t.Context(), "l"), "a lock that nobody has")
+	require.NoError(t, s.Unlock(t.Context(), "l"), "a lock that is not held")
 }
 
 // handshake returns the certificate that a visitor gets.
