@@ -218,8 +218,8 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	return next
 }
 
-// write writes the status of the source. It fails if the source is gone, or another one has its name
-// now: with this status that one would seem up to date, because its generation starts at 1 again.
+// write writes the status of the source. It fails if the source is gone, or another one has its
+// name now. With this status the other one would seem up to date: its generation starts at 1 again.
 func write(ctx context.Context, sources dynamic.ResourceInterface, o *object, s runnerapi.SourceStatus) error {
 	// As a whole, so that removed fields disappear.
 	patch, err := json.Marshal([]map[string]any{
