@@ -17,6 +17,8 @@ SCRIPTS := $(shell git ls-files '*.sh' .ci/run deployments/openrc 2>/dev/null)
 # A module of its own, for what only the benchmark needs.
 PEERS   := test/bench/peers
 SUITE   := go run ./test/suite/cmd/suite
+# Test reports, and the repetition of what failed.
+GOTESTSUM := go tool -modfile=internal/tools/gotestsum/go.mod gotestsum
 
 export CGO_ENABLED ?= 0
 # What is shipped is compiled with -trimpath, and Go keeps what was compiled without apart: all that is
@@ -63,17 +65,21 @@ pictures: ## The pictures of pages in docs/images, as the tests in Chromium take
 	@PIPEOPS_RECORD_PICTURES=1 go test -count=1 -run TestPicturesShowThePagesAsTheyAre ./docs
 
 .PHONY: test-short
-test-short: ## The seconds-long loop for daily work: no cluster, no broker
+test-short: ## The loop for daily work, under a minute after a change of one package: no cluster, no broker
+	@go run ./test/setup test-short
 	@$(SUITE) short
 
 .PHONY: cover
-cover: ## `make test` and what it leaves out of the product's packages, with the line coverage of production code, programs that it starts included
+cover: ## The line coverage of production code by `make test` and by the long tests of the product's packages
 	@go run ./test/setup test
-	@$(SUITE) cover
+	@test/suite/cover.sh
 
 .PHONY: t
-t: ## One package as `make test` runs it: PKG=./internal/app RUN=TestScale
-	@$(if $(CLUSTER),PIPEOPS_TEST_CLUSTER=$(CLUSTER)) $(SUITE) package $(or $(PKG),$(error name a package: make t PKG=./internal/app)) $(if $(RUN),'$(RUN)')
+t: ## One package's tests, all or those that match: PKG=./internal/app RUN=Deploy
+	@$(if $(PKG),,$(error name a package: make t PKG=./internal/app))
+	@test -z '$(RUN)' || go test -trimpath -vet=off -list '$(firstword $(subst /, ,$(RUN)))' $(PKG) | grep -qE '^(Test|Fuzz)' \
+	  || { echo "no test of $(PKG) matches RUN=$(RUN); its tests are:"; go test -trimpath -vet=off -list . $(PKG); exit 1; }
+	@$(if $(CLUSTER),PIPEOPS_TEST_CLUSTER=$(CLUSTER)) $(GOTESTSUM) --format=testname -- -trimpath -vet=off -timeout=40m $(if $(RUN),-run '$(RUN)') $(PKG)
 
 .PHONY: bench bench-short bench-apps bench-streams bench-monitoring bench-tunnel bench-agents bench-gateway
 bench: ## Measure everything against its bounds: Apps, streams, monitoring, tunnel, agents, gateway; some 65 minutes (docs/contributing/bench.md)

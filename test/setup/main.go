@@ -70,6 +70,7 @@ var (
 	// The tunnel's peers, for the benchmark; and the same for its tests.
 	peers     = compile{dir: "test/bench/peers", patterns: []string{"."}}
 	peerTests = compile{dir: "test/bench/peers", flags: []string{"-test"}, patterns: []string{"./..."}}
+	gotestsum = compile{flags: []string{"-modfile=internal/tools/gotestsum/go.mod"}, patterns: []string{"tool"}}
 	lint      = compile{flags: []string{"-modfile=internal/tools/go.mod"}, patterns: []string{"tool"}}
 )
 
@@ -87,7 +88,8 @@ func stepsFor(what string) []step {
 	getBrowser := step{"get Chromium", packages("chromium")}
 	getLanguages := step{"get what the Runners of examples/ need", packages("python3", "python3-pika", "node")}
 	compileUpstream := step{"compile Traefik, cert-manager, VPA's recommender, Prometheus and Loki (some minutes the first time)", goRun("./test/upstream/cmd/upstream")}
-	compileTests := step{"compile the tests", tests.run}
+	compileTests := step{"compile the tests (some ten minutes the first time)", tests.run}
+	compileReporter := step{"compile gotestsum", gotestsum.run}
 	compileRaces := step{"compile the tests with the race detector", raced.run}
 	switch what {
 	case "demo":
@@ -109,11 +111,13 @@ func stepsFor(what string) []step {
 		return []step{compilePrograms, compilePeers, getBroker, getBrowser}
 	case "chaos":
 		return []step{compilePrograms, getSimulation, getBroker, getPostgres}
+	case "test-short":
+		return []step{compileTests, compilePeerTests, compileReporter}
 	case "test", "test-all":
 		getTools := step{"get what the tests and the documentation's examples use", packages("curl", "jq", "minisign", "openssl", "python3")}
 		steps := []step{
 			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run}, {"compile BuildKit", buildkit.run},
-			compileTests, compilePeerTests,
+			compileTests, compilePeerTests, compileReporter,
 		}
 		if what == "test-all" {
 			steps = append(steps, getMachines, getSimulation, getBrowser, getLanguages, step{"compile h2spec", h2spec.run}, step{"compile esbuild", esbuild.run}, step{"compile dex", dex.run},
@@ -122,7 +126,7 @@ func stepsFor(what string) []step {
 		}
 		return steps
 	case "check":
-		return []step{{"compile the linters", lint.run}, compileTests, compilePeerTests, compileRaces,
+		return []step{{"compile the linters", lint.run}, compileTests, compilePeerTests, compileReporter, compileRaces,
 			{"lint once, which fills the linter's cache", warm("go", "tool", "-modfile=internal/tools/go.mod", "golangci-lint", "run", "--issues-exit-code=0", "./...")}}
 	}
 	return nil
@@ -131,7 +135,7 @@ func stepsFor(what string) []step {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	steps := stepsFor(strings.Join(args, " "))
 	if steps == nil {
-		return errors.New("say what for: `setup demo`, `setup test`, `setup test-all`, `setup bench` (or bench-apps, bench-streams, bench-monitoring, bench-tunnel, bench-agents, bench-gateway), `setup chaos` or `setup check`")
+		return errors.New("say what for: `setup demo`, `setup test`, `setup test-short`, `setup test-all`, `setup bench` (or bench-apps, bench-streams, bench-monitoring, bench-tunnel, bench-agents, bench-gateway), `setup chaos` or `setup check`")
 	}
 	for i, s := range steps {
 		fmt.Fprintf(out, "== setup %d/%d: %s\n", i+1, len(steps), s.title)

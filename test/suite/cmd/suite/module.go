@@ -36,11 +36,9 @@ func loadModule(ctx context.Context) (*module, error) {
 	}
 	m := &module{root: root, dirs: map[string]string{}, deps: map[string][]string{}, test: map[string]bool{}}
 	for line := range strings.Lines(string(out)) {
-		fields := strings.Split(strings.TrimSpace(line), "\t")
-		if len(fields) < 2 {
-			continue
+		if fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); len(fields) == 3 {
+			m.add(fields[0], fields[1], fields[2])
 		}
-		m.add(fields[0], fields[1], append(fields[2:], "")[0])
 	}
 	return m, nil
 }
@@ -67,61 +65,17 @@ func (m *module) add(path, dir, deps string) {
 // tested returns the packages that have tests, sorted.
 func (m *module) tested() []string { return slices.Sorted(maps.Keys(m.test)) }
 
-// below returns the packages with tests in a folder of the repository.
-func (m *module) below(folder string) (found []string) {
-	for _, pkg := range m.tested() {
-		if dir := m.dirs[pkg]; dir == folder || strings.HasPrefix(dir, folder+"/") {
-			found = append(found, pkg)
+// below returns the packages with tests in folders of the repository.
+func (m *module) below(folders ...string) (found []string) {
+	for _, folder := range folders {
+		for _, pkg := range m.tested() {
+			if dir := m.dirs[pkg]; dir == folder || strings.HasPrefix(dir, folder+"/") {
+				found = append(found, pkg)
+			}
 		}
 	}
 	return found
 }
 
-// folders returns those of all packages.
-func (m *module) folders() map[string]bool {
-	all := map[string]bool{}
-	for _, dir := range m.dirs {
-		all[dir] = true
-	}
-	return all
-}
-
-// closure returns the folders of packages, their tests, and all that they import of this module.
-func (m *module) closure(pkgs ...string) map[string]bool {
-	dirs := map[string]bool{}
-	for _, pkg := range pkgs {
-		dirs[m.dirs[pkg]] = true
-		for _, dep := range m.deps[pkg] {
-			dirs[m.dirs[dep]] = true
-		}
-	}
-	return dirs
-}
-
-// match returns the import paths that a pattern stands for, as `go list` reads it.
-func (m *module) match(ctx context.Context, pattern string) ([]string, error) {
-	if !strings.HasPrefix(pattern, ".") && !strings.HasPrefix(pattern, modulePath) {
-		pattern = "./" + pattern
-	}
-	out, err := exec.CommandContext(ctx, "go", "list", pattern).Output()
-	if err != nil {
-		return nil, fmt.Errorf("no package %q: try PKG=./internal/app", pattern)
-	}
-	paths := slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool { return !m.test[p] })
-	if len(paths) == 0 {
-		return nil, fmt.Errorf("%s has no tests", pattern)
-	}
-	return paths, nil
-}
-
 // short returns an import path without the module's.
 func short(pkg string) string { return strings.TrimPrefix(strings.TrimPrefix(pkg, modulePath), "/") }
-
-func intersect(a, b []string) (both []string) {
-	for _, s := range a {
-		if slices.Contains(b, s) {
-			both = append(both, s)
-		}
-	}
-	return both
-}
