@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	// The process' loggers are no test's: what was logged there after the first test ended was a
 	// panic.
 	app.AdoptLoggers(zerolog.New(os.Stderr).Level(zerolog.WarnLevel))
-	os.Exit(kubetest.Main(m))
+	os.Exit(kubetest.Main(m, kubetest.OwnClusters))
 }
 
 const (

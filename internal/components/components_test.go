@@ -27,7 +27,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, kubetest.OwnClusters)) }
 
 // chartsDirectory has the real charts of all components, at the versions of the table.
 const chartsDirectory = "../../../shared/charts"

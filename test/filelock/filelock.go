@@ -17,12 +17,17 @@ const interval = 100 * time.Millisecond
 
 // Try returns the locked file, which it creates if there is none; closing the file unlocks it. It
 // returns nil if another process has the lock, or has just removed the file.
-func Try(path string) (*os.File, error) {
+func Try(path string) (*os.File, error) { return try(path, unix.LOCK_EX) }
+
+// Share is Try for a lock that several processes may have at a time, while none has it by Try.
+func Share(path string) (*os.File, error) { return try(path, unix.LOCK_SH) }
+
+func try(path string, how int) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	err = unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, file.Close()
 	}

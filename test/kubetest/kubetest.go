@@ -62,14 +62,26 @@ type once struct {
 	err error
 }
 
+// Option changes how a package uses clusters.
+type Option func()
+
+// OwnClusters gives a package clusters of its own, because its tests change what is not in a
+// namespace: nodes, the CRD, admission policies.
+func OwnClusters() { own = true }
+
 var (
 	controlPlane, full once
-	bringingUp         sync.Mutex // guards started; two that start at once only delay each other
-	started            []*cluster.Cluster
+	own                bool
+	bringingUp         sync.Mutex // guards release; two that start at once only delay each other
+	release            []func(context.Context) error
 )
 
-// Main runs a package's tests and removes what they started. Call it in TestMain.
-func Main(m *testing.M) int {
+// Main runs a package's tests, and stops the clusters that no other package uses. Call it in
+// TestMain.
+func Main(m *testing.M, options ...Option) int {
+	for _, o := range options {
+		o()
+	}
 	if err := setParallel(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -77,8 +89,8 @@ func Main(m *testing.M) int {
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	for _, c := range started {
-		if err := c.Down(ctx); err != nil {
+	for _, f := range release {
+		if err := f(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
@@ -113,9 +125,7 @@ func get(t *testing.T, o *once, suffix string, controlPlaneOnly bool) *Env {
 		t.Skip("clusters need root")
 	}
 	o.Do(func() {
-		o.env, o.err = up(cluster.Options{
-			Name: fmt.Sprintf("test-%d-%s", os.Getpid(), suffix), ControlPlaneOnly: controlPlaneOnly, Out: os.Stderr,
-		})
+		o.env, o.err = up(cluster.Options{Name: suffix, ControlPlaneOnly: controlPlaneOnly, Out: os.Stderr})
 	})
 	require.NoError(t, o.err)
 	return o.env
@@ -155,7 +165,8 @@ func up(options cluster.Options) (*Env, error) {
 	return env, env.waitPolicy(ctx)
 }
 
-// start brings up a cluster for this process, or finds the one that the environment names.
+// start brings up a cluster for this package, or finds the one that the environment names, or that
+// packages share.
 func start(ctx context.Context, options cluster.Options) (*cluster.Cluster, error) {
 	if name := os.Getenv(reused); name != "" && !options.ControlPlaneOnly {
 		c, err := cluster.Get(name)
@@ -167,11 +178,15 @@ func start(ctx context.Context, options cluster.Options) (*cluster.Cluster, erro
 	if err := sweep(ctx); err != nil {
 		return nil, err
 	}
+	if !own {
+		return share(ctx, options)
+	}
+	options.Name = fmt.Sprintf("test-%d-%s", os.Getpid(), options.Name)
 	c, err := cluster.Up(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	started = append(started, c)
+	release = append(release, c.Down)
 	return c, nil
 }
 

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// inARow is how many runs in a row may find the same test flaky, less one.
+// inARow is in how many runs in a row a test is flaky until the run fails.
 const inARow = 3
 
 // flakyList is a file of the tests that failed and passed when they were repeated. It is in the

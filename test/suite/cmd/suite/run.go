@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -76,14 +77,15 @@ func (r runner) judge(ctx context.Context, seen results, p plan, events string, 
 	fmt.Fprintln(r.out, "\nslowest tests:")
 	_ = r.command(ctx, "tool", "slowest", "--num="+slowestShown, "--jsonfile="+events).Run() // a report, no verdict
 	unexpected := printSkips(r.out, seen.skips, p)
+	flaky := r.flaky.record(r.out, seen)
 	if failed != nil {
 		for _, t := range seen.failed() {
 			fmt.Fprintf(r.out, "to run it again: %s\n", t.again())
 		}
-		return fmt.Errorf("tests failed: %w", failed)
+		return errors.Join(fmt.Errorf("tests failed: %w", failed), flaky)
 	}
-	if err := r.flaky.record(r.out, seen); err != nil {
-		return err
+	if flaky != nil {
+		return flaky
 	}
 	if unexpected > 0 && r.strict {
 		return fmt.Errorf("%d tests were skipped for reasons that are not in skips.txt", unexpected)
