@@ -93,7 +93,7 @@ func (i *instruments) watch(c *ControlPlane) {
 		}
 	}
 	c.liveness.Heard = func(gap time.Duration) { i.beats.Observe(gap.Seconds()) }
-	i.registry.MustRegister(readNumbers(&numbers{health: c.health, store: c.store}))
+	i.registry.MustRegister(readNumbers(&numbers{health: c.health, store: c.store, data: c.cfg.data()}))
 }
 
 // attempt returns the label for an attempt that put its delivery into this state.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -29,6 +30,7 @@ func readNumbers(n *numbers) *metrics.Read {
 		Gauge("webhook_oldest_age_seconds", "How long the oldest event has waited for a receiver; 0 if none waits.").
 		Gauge("broker_connected", "1 if the control plane is connected to the broker.").
 		Gauge("store_up", "1 if the database responded to this scrape.").
+		Gauge("database_backup_timestamp_seconds", "When `pipeops-controlplane database backup` last succeeded, in Unix time; 0 if never. Absent with PostgreSQL.").
 		Gauge("certificate_expiry_timestamp_seconds", "Expiry of the root CA, the next intermediate CA and the control plane's own certificate, in Unix time.", "certificate")
 	return declareConnections(r)
 }
@@ -55,6 +57,7 @@ func declareConnections(r *metrics.Read) *metrics.Read {
 type numbers struct {
 	health *health
 	store  *store.Store
+	data   datadir.Data
 }
 
 func (n *numbers) read(set setter) {
@@ -100,6 +103,9 @@ func (n *numbers) readStore(ctx context.Context, now time.Time, set setter) {
 		set("webhook_oldest_age_seconds", age(now, oldest).Seconds())
 	}
 	set("store_up", metrics.Bool(err == nil && wrong == nil && unread == nil))
+	if !n.data.Database.Given() {
+		set("database_backup_timestamp_seconds", metrics.Seconds(n.data.LastBackup()))
+	}
 }
 
 func (n *numbers) readConnections(set setter) {

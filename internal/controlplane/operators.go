@@ -16,14 +16,13 @@ import (
 // FileFirstOperator has the credentials of the first admin, in the data directory.
 const FileFirstOperator = "admin.json"
 
-// openOperators opens the operator API. It opens the data a second time, as a command does, so that
-// what operators change reaches the other parts in the same way.
+// openOperators opens the operator API. What operators change reaches the other parts as the changes
+// of another process do.
 func (c *ControlPlane) openOperators(ctx context.Context) error {
-	admin, err := operators.Open(ctx, c.cfg.data(), c.cfg.Now)
+	admin, err := operators.Over(ctx, c.cfg.data(), c.store.Beside(), c.cfg.Now)
 	if err != nil {
 		return err
 	}
-	admin.Database().KeepTimelines = c.store.KeepTimelines
 	c.operators = operatorapi.NewServer(admin, operatorapi.Config{
 		Identify: c.operatorOf, Name: hostname(), Version: c.cfg.Version, Log: c.cfg.Log,
 		Settings: operators.Settings{

@@ -120,32 +120,37 @@ func (r packager) packing(p program, platform v1.Platform, format string) (nfpmP
 	return about, r.service(&about, format)
 }
 
-// service adds what runs the program as a service of the machine, if there is such a file. An
-// operator starts the service, once it has its settings: docs/cluster-owner/service.md and
+// service adds what runs the program as a service of the machine, if there are such files. An operator
+// starts the service, once it has its settings: docs/cluster-owner/service.md and
 // docs/operator/service.md.
 func (r packager) service(about *nfpmPackage, format string) error {
 	name := about.Name
-	from, to, mode := "deployments/systemd/"+name+".service", "/usr/lib/systemd/system/"+name+".service", uint32(0o644)
+	pattern, to, mode := "deployments/systemd/"+name+"*", "/usr/lib/systemd/system/", uint32(0o644)
 	if format == "apk" { // of Alpine, which has OpenRC
-		from, to, mode = "deployments/openrc/"+name, "/etc/init.d/"+name, 0o755
+		pattern, to, mode = "deployments/openrc/"+name, "/etc/init.d/", 0o755
 	}
-	if !exists(filepath.Join(r.root, from)) {
-		return nil
-	}
-	unit, err := os.ReadFile(filepath.Join(r.root, from))
-	if err != nil {
+	units, err := filepath.Glob(filepath.Join(r.root, pattern))
+	if err != nil || len(units) == 0 {
 		return err
 	}
-	if unit, err = replaceOnce(unit, "/usr/local/bin/"+name, "/usr/bin/"+name); err != nil {
-		return fmt.Errorf("%s: %w", from, err)
-	}
-	file := filepath.Join(r.staging, "packing", filepath.Base(from))
-	if err := r.stage(file, unit); err != nil {
-		return err
+	for _, from := range units {
+		unit, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if filepath.Ext(from) != ".timer" {
+			if unit, err = replaceOnce(unit, "/usr/local/bin/"+name, "/usr/bin/"+name); err != nil {
+				return fmt.Errorf("%s: %w", from, err)
+			}
+		}
+		file := filepath.Join(r.staging, "packing", filepath.Base(from))
+		if err := r.stage(file, unit); err != nil {
+			return err
+		}
+		about.Contents = append(about.Contents, packed{Src: file, Dst: to + filepath.Base(from), Info: packedInfo{mode, about.MTime}})
 	}
 	settings := strings.TrimPrefix(name, "pipeops-") + ".env"
 	about.Contents = append(about.Contents,
-		packed{Src: file, Dst: to, Info: packedInfo{mode, about.MTime}},
 		packed{Src: filepath.Join(r.root, "deployments/service", settings), Dst: "/etc/pipeops/" + settings, Type: "config|noreplace", Info: packedInfo{0o600, about.MTime}})
 	if format == "apk" {
 		return nil

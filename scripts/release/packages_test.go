@@ -78,7 +78,10 @@ func formulasNameTheArchives(t *testing.T, dir string) {
 func TestPackagesHaveTheirService(t *testing.T) {
 	r := &release{root: "../..", staging: t.TempDir()}
 	for format, files := range map[string][]string{
-		"deb": {"/usr/lib/systemd/system/pipeops-controlplane.service", "/etc/pipeops/controlplane.env"}, "apk": nil,
+		"deb": {
+			"/usr/lib/systemd/system/pipeops-controlplane-backup.service", "/usr/lib/systemd/system/pipeops-controlplane-backup.timer",
+			"/usr/lib/systemd/system/pipeops-controlplane.service", "/etc/pipeops/controlplane.env",
+		}, "apk": nil,
 	} {
 		about := nfpmPackage{Name: "pipeops-controlplane"}
 		require.NoError(t, packager{r}.service(&about, format))

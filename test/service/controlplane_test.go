@@ -59,6 +59,12 @@ func TestTheControlPlaneAsAService(t *testing.T) {
 		m.must(t, "systemd-analyze verify pipeops-controlplane.service")
 		m.must(t, "systemd-analyze security --offline=true --threshold=30 /etc/systemd/system/pipeops-controlplane.service")
 	})
+	t.Run("is backed up each day", func(t *testing.T) {
+		g.step(t, "A daily backup", "")
+		m.must(t, "systemd-analyze verify pipeops-controlplane-backup.timer pipeops-controlplane-backup.service")
+		m.must(t, "systemctl is-active pipeops-controlplane-backup.timer\nsystemctl start pipeops-controlplane-backup")
+		assert.Regexp(t, `^[1-9]\d+ 600\n$`, m.must(t, "stat -c '%u %a' /var/lib/pipeops-controlplane-backup/registry.db"))
+	})
 	t.Run("root makes credentials beside it", func(t *testing.T) {
 		m.must(t, "cd /root; "+g.steps["Credentials"])
 		assert.Contains(t, m.must(t, "cd /root; pipeops-controlplane token list --credentials alice.json", "no_proxy=*"), parsed.ID)

@@ -114,7 +114,7 @@ func stepsFor(what string) []step {
 	case "test-short":
 		return []step{compileTests, compilePeerTests, compileReporter}
 	case "test", "test-all":
-		getTools := step{"get what the tests and the documentation's examples use", packages("curl", "jq", "minisign", "openssl", "python3")}
+		getTools := step{"get what the tests and the documentation's examples use", packages("curl", "jq", "minisign", "openssl", "python3", "sqlite3")}
 		steps := []step{
 			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run}, {"compile BuildKit", buildkit.run},
 			compileTests, compilePeerTests, compileReporter,

@@ -11,7 +11,7 @@ import (
 )
 
 func newDatabase(a *app) *cobra.Command {
-	return cli.Group("database", "Manage where the registry is stored", newDatabaseCopy(a))
+	return cli.Group("database", "Back up the registry, and manage where it is stored", newDatabaseBackup(a), newDatabaseCopy(a))
 }
 
 func newDatabaseCopy(a *app) *cobra.Command {

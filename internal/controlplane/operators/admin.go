@@ -114,6 +114,11 @@ func Make(ctx context.Context, data datadir.Data, now func() time.Time) (*Admin,
 	if err != nil {
 		return nil, err
 	}
+	return Over(ctx, data, s, now)
+}
+
+// Over uses a database that is open, which Close closes, as does an error.
+func Over(ctx context.Context, data datadir.Data, s *store.Store, now func() time.Time) (*Admin, error) {
 	domains, err := authority.Domains(ctx, s)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

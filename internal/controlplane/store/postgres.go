@@ -59,6 +59,13 @@ func OpenPostgres(ctx context.Context, p Postgres) (*Store, error) {
 	return &Store{queries: newQueries(alone{timed{db}, e}), engine: e, queued: wake.New()}, nil
 }
 
+// beside notifies under another name.
+func (e *postgres) beside() (engine, queries) {
+	other := *e
+	other.me = rand.Text()
+	return &other, newQueries(alone{timed{e.db}, &other})
+}
+
 // prepare checks whether the database is suitable, and creates its tables. Creating an index of a
 // large table may take longer than a query.
 func prepare(ctx context.Context, cfg pgx.ConnConfig) (err error) {

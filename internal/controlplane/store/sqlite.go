@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"time"
@@ -45,12 +46,16 @@ func Open(ctx context.Context, file string) (*Store, error) {
 }
 
 func openFile(file string) (*sql.DB, error) {
-	// SQLite gives its side files the permissions of the main one.
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Close(); err != nil {
+	// SQLite gives its side files the permissions of the main one. A database that exists must not be
+	// opened and closed here: that would drop the POSIX locks of this process' other connections, and
+	// another program would take itself for the last user and remove the write-ahead log
+	// (https://sqlite.org/howtocorrupt.html, 2.2).
+	switch f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); {
+	case err == nil:
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+	case !errors.Is(err, fs.ErrExist):
 		return nil, err
 	}
 	db, err := sql.Open("sqlite", dsn(file))
@@ -70,6 +75,11 @@ func dsn(file string) string {
 	v := url.Values{"_txlock": {"immediate"}, "_pragma": {
 		"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
 	}}
+	return uri(file, v)
+}
+
+// uri returns a file's name as SQLite takes it (https://sqlite.org/uri.html).
+func uri(file string, v url.Values) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: v.Encode()}).String()
 }
 
@@ -92,6 +102,9 @@ func (e *sqlite) quiet() queries { return newQueries(e.db) }
 func (e *sqlite) clock() string {
 	return `CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)`
 }
+
+// beside is the same: watch reports what any other connection wrote.
+func (e *sqlite) beside() (engine, queries) { return e, newQueries(e.db) }
 
 func (e *sqlite) close() error { return errors.Join(e.writer.close(), e.db.close()) }
 

@@ -52,6 +52,9 @@ type engine interface {
 	lead(ctx context.Context, lead func(context.Context)) error
 	// watch calls changed after another process wrote, at most once per interval.
 	watch(ctx context.Context, every time.Duration, changed func()) error
+	// beside returns an engine on the same connections whose changes watch reports as those of another
+	// process, and its queries outside of transactions.
+	beside() (engine, queries)
 	close() error
 }
 
@@ -115,6 +118,21 @@ type querier interface {
 
 // Close closes the database.
 func (s *Store) Close() error { return s.engine.close() }
+
+// Beside returns the same database for another part of this process. Watch reports what that changes,
+// as it does for another process. Closing it does nothing.
+func (s *Store) Beside() *Store {
+	other := *s
+	var e engine
+	e, other.queries = s.engine.beside()
+	other.engine = borrowed{e}
+	return &other
+}
+
+// borrowed is an engine that belongs to another Store.
+type borrowed struct{ engine }
+
+func (borrowed) close() error { return nil }
 
 // Ping reports whether the database responds.
 func (s *Store) Ping(ctx context.Context) error {
