@@ -85,6 +85,11 @@ func (d *Database) Cut(ctx context.Context) error {
 	return d.server.Run(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '`+d.Name+`'`)
 }
 
+// SetReadOnly has sessions that begin from now on take no writes, or take them again.
+func (d *Database) SetReadOnly(ctx context.Context, on bool) error {
+	return d.server.Run(ctx, fmt.Sprintf(`ALTER DATABASE %s SET default_transaction_read_only = %t`, d.Name, on))
+}
+
 func (s *Server) url(user, password, database string) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.User(user), Host: "127.0.0.1:" + strconv.Itoa(s.port), Path: "/" + database,

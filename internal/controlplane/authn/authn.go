@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -79,7 +80,7 @@ func (p *Authenticator) agent(ctx context.Context, cert *x509.Certificate) (stor
 	case errors.Is(err, store.ErrNotFound):
 		return store.Agent{}, UnknownAgent(id)
 	case err != nil:
-		return store.Agent{}, err
+		return store.Agent{}, undecided(err)
 	case a.Revoked():
 		return store.Agent{}, RevokedAgent(a)
 	}
@@ -101,6 +102,19 @@ func UnknownAgent(id string) *problem.Error {
 func RevokedAgent(a store.Agent) *problem.Error {
 	return controlapi.Errorf(controlapi.CodeRevoked, "ask the operator of the control plane; `pipeops-controlplane agent delete "+a.ID+"` lets the cluster register anew",
 		"agent %s (%s) was revoked at %s", a.Name, a.ID, a.RevokedAt.Format(time.RFC3339))
+}
+
+// retryAfter is when a caller that could not be identified may try again.
+const retryAfter = 2 * time.Second
+
+// undecided returns an error that is not a refusal as one that says so. A caller that cannot be
+// identified, because the database does not respond, was not refused.
+func undecided(err error) error {
+	if refused, ok := errors.AsType[*problem.Error](err); err == nil || ok && refused != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", problem.Errorf(problem.Unavailable, "try again in a moment; the control plane's log has the reason",
+		"the control plane cannot identify the caller: its database does not respond").WithRetryAfter(retryAfter), err)
 }
 
 // AgentOfRequest implements controlapi.HandlerConfig.Identify.
@@ -209,7 +223,7 @@ func (p *Authenticator) knownRunner(ctx context.Context, name string, cert *x509
 		return none, controlapi.Errorf(controlapi.CodeCertificateUnknown,
 			"new credentials are needed: the operator of the control plane makes them with "+again, "the control plane does not know Runner %s", name)
 	case err != nil:
-		return none, err
+		return none, undecided(err)
 	case known.Serial != cert.SerialNumber.Text(16):
 		return none, controlapi.Errorf(controlapi.CodeCertificateUnknown,
 			"use the newest credentials; if they are lost, the operator of the control plane makes others with "+again, "Runner %s has a newer certificate", name)
@@ -219,7 +233,7 @@ func (p *Authenticator) knownRunner(ctx context.Context, name string, cert *x509
 			"Runner %s was revoked at %s", name, known.RevokedAt.UTC().Format(time.RFC3339))
 	}
 	if err := p.noteRunner(ctx, name, cert); err != nil {
-		return none, err
+		return none, undecided(err)
 	}
 	return known, nil
 }

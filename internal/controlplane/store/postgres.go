@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
@@ -50,7 +51,7 @@ func OpenPostgres(ctx context.Context, p Postgres) (*Store, error) {
 	if err := prepare(ctx, *cfg); err != nil {
 		return nil, fmt.Errorf("open the database %s: %w", p, err)
 	}
-	db := stdlib.OpenDB(*cfg)
+	db := stdlib.OpenDB(*cfg, stdlib.OptionResetSession(writable))
 	db.SetMaxOpenConns(maxOpenConns)
 	db.SetMaxIdleConns(maxOpenConns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
@@ -64,6 +65,17 @@ func (e *postgres) beside() (engine, queries) {
 	other := *e
 	other.me = rand.Text()
 	return &other, newQueries(alone{timed{e.db}, &other})
+}
+
+// writable has the pool drop a connection that became read-only, or began so, during a failover. The
+// server reports both (https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-ASYNC).
+func writable(_ context.Context, conn *pgx.Conn) error {
+	for _, parameter := range []string{"in_hot_standby", "default_transaction_read_only"} {
+		if conn.PgConn().ParameterStatus(parameter) == "on" {
+			return driver.ErrBadConn
+		}
+	}
+	return nil
 }
 
 // prepare checks whether the database is suitable, and creates its tables. Creating an index of a

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -120,6 +122,21 @@ func TestALostConnectionIsOpenedAnew(t *testing.T) {
 	require.NoError(t, serve.PutSetting(ctx, "a", "c"))
 	stop()
 	require.NoError(t, await.Receive(t, done, "the end of Watch"))
+}
+
+// TestPostgres_DropsReadOnlyConnections: those that the pool opened while the server took no writes.
+func TestPostgres_DropsReadOnlyConnections(t *testing.T) {
+	t.Parallel()
+	d, ctx := hosted(t), t.Context()
+	s := openHosted(t, d)
+	require.NoError(t, d.SetReadOnly(ctx, true))
+	require.NoError(t, d.Cut(ctx))
+	await.Until(t, "the database takes no writes", func() bool {
+		var refused *pgconn.PgError
+		return errors.As(s.PutSetting(ctx, "a", "b"), &refused) && refused.Code == "25006" // read_only_sql_transaction
+	})
+	require.NoError(t, d.SetReadOnly(ctx, false))
+	require.NoError(t, s.PutSetting(ctx, "a", "c"))
 }
 
 // TestASecondControlPlaneThatGotInBetweenEndsTheFirst: it has lost what it claimed.

@@ -67,8 +67,8 @@ func TestSnapshotProblems(t *testing.T) {
 		want     string
 		mustHide string
 	}{
-		{"unknown", SnapshotHandler(none, func(*http.Request) (string, error) { return "", errors.New("secret detail") }),
-			401, problem.Unauthorized, "runner create", "secret"},
+		{"not identified", SnapshotHandler(none, func(*http.Request) (string, error) { return "", errors.New("secret detail") }),
+			500, problem.Internal, "server's log", "secret"},
 		{"revoked", SnapshotHandler(none, func(*http.Request) (string, error) { return "", revoked }), 403, problem.Forbidden, "make a new one", ""},
 		{"broken", SnapshotHandler(fails(errors.New("secret detail")), asCI), 500, problem.Internal, "server's log", "secret"},
 		{"not ours", http.NotFoundHandler(), 404, problem.NotFound, "server's URL", ""},
