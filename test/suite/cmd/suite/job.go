@@ -86,7 +86,8 @@ func (j job) repeat(run, pkg string) job {
 			args = append(args, j.Args[i])
 		}
 	}
-	j.Args, j.Packages = append(args, "-count=1", run), []string{pkg}
+	args = append(args, "-count=1", run)
+	j.Args, j.Packages = args, []string{pkg}
 	return j
 }
 
