@@ -6,8 +6,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -104,6 +107,19 @@ func Certificate(t *testing.T, text string) *x509.Certificate {
 	cert, err := ca.ParseCertificate(text)
 	require.NoError(t, err)
 	return cert
+}
+
+// CallBy returns a request to the control plane with a client certificate, or without one, from an
+// agent's cluster.
+func CallBy(t *testing.T, certificate, cluster string) *http.Request {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
+	r.TLS = &tls.ConnectionState{}
+	if certificate != "" {
+		r.TLS.PeerCertificates = []*x509.Certificate{Certificate(t, certificate)}
+	}
+	r.Header.Set("PipeOps-Cluster", cluster)
+	return r
 }
 
 // Request makes a key, a certificate request with it, and the key's fingerprint.
