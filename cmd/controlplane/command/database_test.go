@@ -60,9 +60,9 @@ func documented(t *testing.T) map[string]string {
 	return blocks
 }
 
-// TestDatabaseDocumentation lives by docs/operator/database.md: a control plane begins with
-// SQLite, moves to PostgreSQL, serves, is backed up and restored.
-func TestDatabaseDocumentation(t *testing.T) {
+// TestDatabaseDocs_Commands runs docs/operator/database.md: a control plane begins with SQLite,
+// moves to PostgreSQL, serves, is backed up and restored.
+func TestDatabaseDocs_Commands(t *testing.T) {
 	server := databases.Server(t)
 	doc := documented(t)
 	dir := t.TempDir()
@@ -145,9 +145,9 @@ func TestDatabaseDocumentation(t *testing.T) {
 	second.stop(t)
 }
 
-// TestASecondControlPlaneIsRefused has one on the same database, with a data
-// directory of its own, and the first killed.
-func TestASecondControlPlaneIsRefused(t *testing.T) {
+// TestServe_RefusesSecond starts another control plane with the same database and its own data
+// directory, and kills the first.
+func TestServe_RefusesSecond(t *testing.T) {
 	url := filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(url, []byte(databases.Database(t).URL()), 0o600))
 	p := startServe(t, t.TempDir(), "--database-file", url)

@@ -37,7 +37,7 @@ func bury(t *testing.T, b broker.Endpoint, id string) {
 	require.True(t, c.Wait())
 }
 
-func TestDeadLettersOnTheCommandLine(t *testing.T) {
+func TestDeadLetter_Commands(t *testing.T) {
 	b := rabbit.VHost(t)
 	dir, urlFile := newData(t).Dir, filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(urlFile, []byte(b.URL(broker.UserControlPlane)), 0o600))

@@ -16,8 +16,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
-// TestTheGuidesDataDirectoryIsTheDefault: a later command without the flag finds what was served.
-func TestTheGuidesDataDirectoryIsTheDefault(t *testing.T) {
+// TestClusterGuide_DataDir checks that later commands without the flag use the directory of the
+// guide.
+func TestClusterGuide_DataDir(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "get-started", "cluster.md"))
 	require.NoError(t, err)
 	named := regexp.MustCompile(`--data-dir (/\S+)`).FindAllStringSubmatch(string(text), -1)
@@ -27,8 +28,7 @@ func TestTheGuidesDataDirectoryIsTheDefault(t *testing.T) {
 	}
 }
 
-// TestTheCommandsOfTheCertificatesDocument runs them as they are written.
-func TestTheCommandsOfTheCertificatesDocument(t *testing.T) {
+func TestCertificatesDocs_Commands(t *testing.T) {
 	blocks, err := harness.Shell("docs/operator/certificates.md")
 	require.NoError(t, err)
 	require.Len(t, blocks, 9)
@@ -47,9 +47,9 @@ func TestTheCommandsOfTheCertificatesDocument(t *testing.T) {
 	runScript(t, script.String())
 }
 
-// TestTheCommandsOfTheSelfUpdateDocument runs the operator's as they are written,
-// with the key that a program which was not released does not know.
-func TestTheCommandsOfTheSelfUpdateDocument(t *testing.T) {
+// TestSelfUpdateDocs_Commands runs the operator's commands with a test key: an unreleased program
+// knows no other.
+func TestSelfUpdateDocs_Commands(t *testing.T) {
 	block, err := harness.ShellWith("docs/cluster-owner/self-update.md", "offer create")
 	require.NoError(t, err)
 	runScript(t, "served shop\nmkdir dist\nmv release dist/v1.2.3\nexec sh -eu block.sh\nstdout 'v1.2.3.*https://downloads.example.com/v1.2.3'\n"+
@@ -70,8 +70,7 @@ func runScript(t *testing.T, script string) {
 	})
 }
 
-// TestTheCommandsOfTheWebhooksDocument runs them as they are written.
-func TestTheCommandsOfTheWebhooksDocument(t *testing.T) {
+func TestWebhookDocs_Commands(t *testing.T) {
 	block, err := harness.ShellWith("docs/operator/webhooks.md", "webhook create")
 	require.NoError(t, err)
 	runScript(t, "served shop\nexec sh -eu block.sh\nstdout '^pager +on +app.failed,agent'\nstdout '^shops +on +all +env=prod'\n"+

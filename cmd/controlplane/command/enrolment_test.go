@@ -96,9 +96,9 @@ func codeOf(err error) controlapi.Code {
 	return ""
 }
 
-// TestTheCommandsOfTheEnrolmentGuide runs every block of docs/operator/enrolment.md, with
+// TestEnrolmentDocs_Commands runs every block of docs/operator/enrolment.md, with
 // clusters that register as agents do.
-func TestTheCommandsOfTheEnrolmentGuide(t *testing.T) {
+func TestEnrolmentDocs_Commands(t *testing.T) {
 	o := newDocReader(t)
 	o.does("token create --name fleet")
 	first := o.token()
@@ -134,8 +134,7 @@ func TestTheCommandsOfTheEnrolmentGuide(t *testing.T) {
 	}
 }
 
-// TestTheEnrolmentGuideQuotesTheAgent: what it says that an agent says is what is said.
-func TestTheEnrolmentGuideQuotesTheAgent(t *testing.T) {
+func TestEnrolmentDocs_QuoteAgent(t *testing.T) {
 	o := newDocReader(t)
 	o.does("token create --approve")
 	text, err := os.ReadFile(filepath.Join(harness.Root(), enrolmentDoc))

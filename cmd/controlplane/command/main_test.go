@@ -30,7 +30,6 @@ func TestMain(m *testing.M) {
 	testscript.Main(testmain.Wrap(m, databases.Stop, rabbit.Stop), map[string]func(){"pipeops-controlplane": func() { os.Exit(Main(Build{Version: version, Commit: commit})) }})
 }
 
-// TestScripts reads like the documentation of the command line.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
@@ -114,8 +113,7 @@ func mode(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// TestReadyzOfAServer keeps the fields that probes and people read.
-func TestReadyzOfAServer(t *testing.T) {
+func TestReadyz(t *testing.T) {
 	p := startServe(t, newData(t).Dir)
 	defer p.kill(t)
 	w := httptest.NewRecorder()

@@ -163,15 +163,15 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestSignalsStopItInOrder(t *testing.T) {
+func TestServe_StopsOnSignal(t *testing.T) {
 	p := startServe(t, newData(t).Dir)
 	waitFor(t, "serving", func() bool { return p.get(t, "/healthz").Code == http.StatusOK })
 	p.stop(t)
 }
 
-// TestKilledInTheMiddle kills the process hard, again and again, with the broker
+// TestServe_Killed kills the process hard, again and again, with the broker
 // away and back: what was registered is announced, once and in order.
-func TestKilledInTheMiddle(t *testing.T) {
+func TestServe_Killed(t *testing.T) {
 	b := broker.OwnForTest(t)
 	data := newData(t)
 	urlFile := filepath.Join(t.TempDir(), "url")

@@ -49,8 +49,7 @@ func servingData(t *testing.T, agents ...string) datadir.Data {
 	return data
 }
 
-// TestCommandsWorkFromElsewhere with credentials, and without the data directory.
-func TestCommandsWorkFromElsewhere(t *testing.T) {
+func TestCommands_Remote(t *testing.T) {
 	dir := serving(t, "shop")
 	t.Setenv("PIPEOPS_DATA_DIR", filepath.Join(t.TempDir(), "none"))
 	t.Setenv(flags.EnvDatabase, "")
@@ -125,8 +124,8 @@ func TestCommandsWorkFromElsewhere(t *testing.T) {
 	assert.NotContains(t, out, "removed")
 }
 
-// TestACommandRenewsItsCredentials in their file, behind a link, once they are due.
-func TestACommandRenewsItsCredentials(t *testing.T) {
+// TestCredentials_RenewedByCommand renews due credentials in their file, through a symbolic link.
+func TestCredentials_RenewedByCommand(t *testing.T) {
 	admin, err := operators.Open(t.Context(), servingData(t), func() time.Time { return time.Now().Add(-50 * time.Minute) })
 	require.NoError(t, err)
 	made, err := admin.Operators.Create(t.Context(), operators.OperatorOptions{Name: "alice", Role: operators.RoleViewer, TTL: time.Hour})

@@ -11,8 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestTheTableOfRoutes tells what works, what does not and why, and who was first.
-func TestTheTableOfRoutes(t *testing.T) {
+func TestRoutes_Table(t *testing.T) {
 	shop := routes.Claimant{ID: "a1", Name: "shop", State: announce.StateOnline}
 	away := routes.Claimant{ID: "a2", Name: "bank", State: announce.StateOffline}
 	route := func(agent routes.Claimant, app string, change func(*routes.Route)) routes.Route {

@@ -63,7 +63,7 @@ func verifiedBy(c *ca.CA, serverName string, chain ...*x509.Certificate) error {
 	return err
 }
 
-func TestOpenMakesItOnce(t *testing.T) {
+func TestCA_OpenCreatesOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	certs := make(chan *x509.Certificate, 4)
 	for range 4 {
@@ -88,7 +88,7 @@ func TestOpenMakesItOnce(t *testing.T) {
 	assert.Len(t, entries, 1, "nothing is left behind")
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestCA_OpenRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	_, err := ca.Open(file, domains, noLog, at(noon))
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestOpenRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "backup")
 }
 
-func TestAgentCertificate(t *testing.T) {
+func TestCertificate_Agent(t *testing.T) {
 	c := open(t)
 	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
 	require.NoError(t, err)
@@ -131,7 +131,7 @@ func TestAgentCertificate(t *testing.T) {
 	require.NoError(t, verifiedBy(c, "a1.agents", trustanchor.Parse([]byte(issued.Certificate))...))
 }
 
-func TestShortLivesAreHardlyBackdated(t *testing.T) {
+func TestCertificate_BackdatesShortLives(t *testing.T) {
 	issued, _, err := open(t).Client("r", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/r"}, 10*time.Second, "test")
 	require.NoError(t, err)
 	cert, err := ca.ParseCertificate(issued.Certificate)
@@ -140,7 +140,7 @@ func TestShortLivesAreHardlyBackdated(t *testing.T) {
 	assert.Equal(t, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, cert.ExtKeyUsage)
 }
 
-func TestServerCertificateIsMadeAnewInTime(t *testing.T) {
+func TestServerCertificate_Renewed(t *testing.T) {
 	now := noon
 	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), domains, noLog, func() time.Time { return now })
 	require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestServerCertificateIsMadeAnewInTime(t *testing.T) {
 	assert.True(t, next.Leaf.NotAfter.After(first.Leaf.NotAfter))
 }
 
-func TestParseRequestRefuses(t *testing.T) {
+func TestParseRequest_Refuses(t *testing.T) {
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	good := request(t, ecKey(t, elliptic.P384()))

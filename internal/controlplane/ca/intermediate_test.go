@@ -102,9 +102,9 @@ var (
 	server = x509.ExtKeyUsageServerAuth
 )
 
-// TestAnIntermediateCASignsForItsRoleAlone has each CA sign a certificate of each role, as a thief
-// of its key would. All verifiers but the right pair's refuse.
-func TestAnIntermediateCASignsForItsRoleAlone(t *testing.T) {
+// TestIntermediateCA_SignsForItsRole has each CA sign a certificate of each role, as a thief of its
+// key would. Only the verifiers of the right pair accept it.
+func TestIntermediateCA_SignsForItsRole(t *testing.T) {
 	c := newTimed(t)
 	signing := &c.state.Load().signing
 	signers := map[string]pair{"root": signing.pair}
@@ -129,8 +129,8 @@ func TestAnIntermediateCASignsForItsRoleAlone(t *testing.T) {
 	}
 }
 
-// TestNameConstraints are what verifiers that know nothing of roles go by.
-func TestNameConstraints(t *testing.T) {
+// TestIntermediateCA_NameConstraints is for verifiers that know nothing of roles.
+func TestIntermediateCA_NameConstraints(t *testing.T) {
 	c := newTimed(t)
 	signing := &c.state.Load().signing
 	spiffe := func(host string) *url.URL { return &url.URL{Scheme: "spiffe", Host: host, Path: "/agent/a"} }
@@ -175,7 +175,7 @@ func TestNameConstraints(t *testing.T) {
 	})
 }
 
-func TestIntermediateCAsAreRenewedInTime(t *testing.T) {
+func TestIntermediateCA_Renewed(t *testing.T) {
 	c := newTimed(t)
 	issue := func() *x509.Certificate {
 		t.Helper()
@@ -220,7 +220,7 @@ func TestIntermediateCAsAreRenewedInTime(t *testing.T) {
 	require.NoError(t, c.Verify(early, early.NotAfter), "its certificates are recognized for ever")
 }
 
-func TestOtherDomainsGetOtherIntermediateCAs(t *testing.T) {
+func TestIntermediateCA_ChangedDomains(t *testing.T) {
 	c := newTimed(t)
 	c.reopen(Domains{Trust: "other", Agents: "agents.other"})
 	assert.True(t, c.upkeep())
@@ -238,7 +238,7 @@ func TestOtherDomainsGetOtherIntermediateCAs(t *testing.T) {
 	require.ErrorAs(t, err, &away)
 }
 
-func TestARootsKeyIsKeptElsewhere(t *testing.T) {
+func TestRootKey_Exported(t *testing.T) {
 	c := newTimed(t)
 	keys := c.export()
 	assert.True(t, c.RootAway())
@@ -279,8 +279,8 @@ func TestARootsKeyIsKeptElsewhere(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestARotationGoesOnWithTheRootsAway: only its first step needs a key.
-func TestARotationGoesOnWithTheRootsAway(t *testing.T) {
+// TestRotation_WithoutRootKey takes the later steps, which need no root key.
+func TestRotation_WithoutRootKey(t *testing.T) {
 	c := newTimed(t)
 	_, err := c.Take(Start)
 	require.NoError(t, err)
@@ -299,7 +299,7 @@ func TestARotationGoesOnWithTheRootsAway(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestKeysThatWereNotStoredStay(t *testing.T) {
+func TestRootKey_RefusesWrongFile(t *testing.T) {
 	c, other := newTimed(t), newTimed(t)
 	foreign, err := other.RootKeys()
 	require.NoError(t, err)

@@ -50,8 +50,7 @@ func (m *memory) last(t *testing.T) ca.Record {
 
 func spiffe(path string) *url.URL { return &url.URL{Scheme: "spiffe", Host: "trust", Path: path} }
 
-// TestEveryCertificateIsRecorded issues one of each kind.
-func TestEveryCertificateIsRecorded(t *testing.T) {
+func TestCertificate_Logged(t *testing.T) {
 	log := &memory{}
 	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), domains, log, at(noon))
 	require.NoError(t, err)
@@ -98,8 +97,7 @@ func TestEveryCertificateIsRecorded(t *testing.T) {
 	assert.Len(t, log.records, before+7, "the new CA, its intermediate CAs, and what the old one signed for it")
 }
 
-// TestWhatIsNotRecordedIsNotIssued has the log fail for each kind.
-func TestWhatIsNotRecordedIsNotIssued(t *testing.T) {
+func TestCertificate_LoggedBeforeIssue(t *testing.T) {
 	full, log := errors.New("no space left"), &memory{}
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	log.fail(full)
@@ -141,8 +139,7 @@ func TestWhatIsNotRecordedIsNotIssued(t *testing.T) {
 	assert.Equal(t, ca.Settled, c.Stage())
 }
 
-// TestAServersCertificateOutlastsTheLog: connections go on while no certificate can be recorded.
-func TestAServersCertificateOutlastsTheLog(t *testing.T) {
+func TestServerCertificate_SurvivesLogFailure(t *testing.T) {
 	now, log := noon, &memory{}
 	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), domains, log, func() time.Time { return now })
 	require.NoError(t, err)

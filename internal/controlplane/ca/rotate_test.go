@@ -106,7 +106,7 @@ func (r *rotating) verified(served *tls.Certificate, old ...*x509.Certificate) e
 	return err
 }
 
-func TestARotationStepByStep(t *testing.T) {
+func TestRotation_Steps(t *testing.T) {
 	r := newRotating(t)
 	first, early := r.Certificate(), r.agent()
 	settled := string(r.Bundle())
@@ -146,7 +146,7 @@ func TestARotationStepByStep(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
-func TestStepsCanBeRepeatedAndNotSkipped(t *testing.T) {
+func TestRotation_RepeatedSteps(t *testing.T) {
 	r := newRotating(t)
 	for _, early := range []ca.Step{ca.Sign, ca.Finish} {
 		_, err := r.Take(early)
@@ -172,7 +172,7 @@ func TestStepsCanBeRepeatedAndNotSkipped(t *testing.T) {
 	}
 }
 
-func TestAnAbortedRotation(t *testing.T) {
+func TestRotation_Abort(t *testing.T) {
 	for name, steps := range map[string][]ca.Step{
 		"before it signed": {ca.Start, ca.Abort}, "after": {ca.Start, ca.Sign, ca.Abort, ca.Abort},
 	} {
@@ -196,9 +196,9 @@ func TestAnAbortedRotation(t *testing.T) {
 	}
 }
 
-// TestOldCAsLeadToTheNew is for whoever was away: through several rotations, and
-// for longer than any of the CAs lasts.
-func TestOldCAsLeadToTheNew(t *testing.T) {
+// TestRotation_OldCAsVerifyNew covers agents that were away for several rotations, and longer than
+// a CA lasts.
+func TestRotation_OldCAsVerifyNew(t *testing.T) {
 	r := newRotating(t)
 	old := []*x509.Certificate{r.Certificate()}
 	recovered := r.agent()
@@ -216,7 +216,7 @@ func TestOldCAsLeadToTheNew(t *testing.T) {
 	require.Error(t, r.believed(open(t).Certificate()), "another control plane's")
 }
 
-func TestACAThatEndedIsReplaced(t *testing.T) {
+func TestRotation_ReplacesExpiredCA(t *testing.T) {
 	r := newRotating(t)
 	old := r.Certificate()
 	r.now = r.now.AddDate(11, 0, 0)
@@ -227,7 +227,7 @@ func TestACAThatEndedIsReplaced(t *testing.T) {
 	require.NoError(t, r.believed(old))
 }
 
-func TestReloadTakesUpWhatAnotherProcessDid(t *testing.T) {
+func TestCA_Reload(t *testing.T) {
 	r := newRotating(t)
 	serving, err := ca.Open(r.file, domains, noLog, at(noon))
 	require.NoError(t, err)
@@ -253,7 +253,7 @@ func TestReloadTakesUpWhatAnotherProcessDid(t *testing.T) {
 	assert.Equal(t, ca.Signing, serving.Stage(), "as it was")
 }
 
-func TestRenewedIsTheSameButForIssuerAndTime(t *testing.T) {
+func TestCertificate_RenewKeepsIdentity(t *testing.T) {
 	r := newRotating(t)
 	issued, key, err := r.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, 90*24*time.Hour, "test")
 	require.NoError(t, err)

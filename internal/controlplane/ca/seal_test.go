@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 )
 
-func TestWhatIsSealedOpensForItsKeyAndPurposeAlone(t *testing.T) {
+func TestSeal_BoundToKeyAndPurpose(t *testing.T) {
 	key := ca.NewKey()
 	sealed, err := key.Seal([]byte("secret"), "ca 1")
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestWhatIsSealedOpensForItsKeyAndPurposeAlone(t *testing.T) {
 	}
 }
 
-func TestAKeyIsShownToNobody(t *testing.T) {
+func TestKey_NeverPrinted(t *testing.T) {
 	key := ca.NewKey()
 	for _, text := range []string{fmt.Sprint(key), fmt.Sprintf("%v %+v %#v %s", key, key, key, key), fmt.Sprintf("%+v", struct{ Key ca.Key }{key})} {
 		assert.NotContains(t, text, key.Text())

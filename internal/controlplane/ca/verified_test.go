@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
-func TestACertificateThatWasVerifiedIsStillJudgedByItsTime(t *testing.T) {
+func TestVerify_CacheChecksExpiry(t *testing.T) {
 	c, stranger := open(t), open(t)
 	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestACertificateThatWasVerifiedIsStillJudgedByItsTime(t *testing.T) {
 	assert.Error(t, c.Verify(&odd, noon), "who understands less of it is told so")
 }
 
-func TestARequestToVerifyAnotherCertificateFindsNothing(t *testing.T) {
+func TestVerify_CacheRefusesForgery(t *testing.T) {
 	r := newRotating(t)
 	good := r.agent()
 	require.NoError(t, r.Verify(good, noon))
@@ -53,7 +53,7 @@ func forgeryOf(t *testing.T, good *x509.Certificate) *x509.Certificate {
 	return forged
 }
 
-func TestWhatTLSHasVerifiedIsNotVerifiedAgain(t *testing.T) {
+func TestVerify_TrustsTLSChains(t *testing.T) {
 	r, stranger := newRotating(t), open(t)
 	seen := forgeryOf(t, r.agent()) // so that to verify it again would show
 	for _, chains := range [][][]*x509.Certificate{nil, {{}}, {{seen}}, {{seen, stranger.Intermediates()[0]}}, {{seen, r.Certificate()}}, {{seen, r.Intermediates()[1]}}} {

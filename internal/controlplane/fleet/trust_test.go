@@ -19,9 +19,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
-// TestManyTellWhatTheyHaveOfARotationAtOnce has them come in a time that passes only while all
-// of them wait.
-func TestManyTellWhatTheyHaveOfARotationAtOnce(t *testing.T) {
+// TestAgentTrust_BatchesWrites runs under a clock that passes only while all agents wait.
+func TestAgentTrust_BatchesWrites(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agents.db")
 	synctest.Test(t, func(t *testing.T) { testManyTellWhatTheyHave(t, file) })
 }
@@ -62,8 +61,10 @@ func testManyTellWhatTheyHave(t *testing.T, file string) {
 	assert.Equal(t, want[0], known)
 }
 
-// TestWhoGivesUpIsStillWritten has the call end of the one who writes for others.
-func TestWhoGivesUpIsStillWritten(t *testing.T) { postgres.OnEach(t, testWhoGivesUpIsStillWritten) }
+// TestAgentTrust_WrittenAfterCancel cancels the call that writes for the others.
+func TestAgentTrust_WrittenAfterCancel(t *testing.T) {
+	postgres.OnEach(t, testWhoGivesUpIsStillWritten)
+}
 
 func testWhoGivesUpIsStillWritten(t *testing.T, on postgres.Engine) {
 	s := storetest.Open(t, &databases, on)
@@ -80,7 +81,7 @@ func testWhoGivesUpIsStillWritten(t *testing.T, on postgres.Engine) {
 	assert.Equal(t, trust, known)
 }
 
-func TestWhatWasNotWrittenIsNotKnown(t *testing.T) {
+func TestAgentTrust_RetriesFailedWrite(t *testing.T) {
 	s, err := datadir.Data{Dir: t.TempDir()}.OpenStore(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, s.Close())

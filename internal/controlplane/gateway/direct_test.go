@@ -137,8 +137,7 @@ func (s *site) get(c *http.Client, header ...string) string {
 	return body
 }
 
-// TestAProvenEndpointIsUsed, for all kinds of requests.
-func TestAProvenEndpointIsUsed(t *testing.T) {
+func TestDirect_UsesVerifiedEndpoint(t *testing.T) {
 	s := newSite(t)
 	s.awaitMode("direct", "")
 	protocols(t, s.world, func(t *testing.T, c *http.Client) {
@@ -227,9 +226,9 @@ func (l *load) note(began time.Time, ok bool) {
 	l.sent.Add(1)
 }
 
-// TestALoadBalancerIsCut in the middle of a hundred requests a second, and comes back: at most one
-// in a hundred fails, and none that begins once the gateway has noticed.
-func TestALoadBalancerIsCut(t *testing.T) {
+// TestDirect_FallsBackToTunnel fails the load balancer during a hundred requests a second: at most
+// one in a hundred fails, and none that begins once the gateway has noticed.
+func TestDirect_FallsBackToTunnel(t *testing.T) {
 	for name, fault := range map[string]faultproxy.Condition{"Cut": {Cut: true}, "Silent": faultproxy.Silent} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			if method == http.MethodPost && name == "Silent" {
@@ -268,8 +267,7 @@ func TestALoadBalancerIsCut(t *testing.T) {
 	}
 }
 
-// TestAnotherKeyIsNotAccepted: the certificate must be the one that the agent's cluster presents.
-func TestAnotherKeyIsNotAccepted(t *testing.T) {
+func TestDirect_RefusesOtherKey(t *testing.T) {
 	s := newSite(t)
 	s.awaitMode("direct", "")
 	other := newWorld(t, http.NotFoundHandler()) // with another key, and it is a gateway
@@ -287,8 +285,9 @@ func TestAnotherKeyIsNotAccepted(t *testing.T) {
 	assert.Contains(t, b.get(b.client(true)), "tunnel")
 }
 
-// TestACertificateIsRenewed with another key: the agent is asked again.
-func TestACertificateIsRenewed(t *testing.T) {
+// TestDirect_CertificateRenewed presents another key after a renewal: the gateway asks the agent
+// again.
+func TestDirect_CertificateRenewed(t *testing.T) {
 	var current atomic.Pointer[tls.Certificate]
 	current.Store(issued(t))
 	controller := quietServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "direct") }), current.Load)
@@ -303,8 +302,7 @@ func TestACertificateIsRenewed(t *testing.T) {
 	await.Until(t, "it is reached directly again", func() bool { return s.get(c) == "direct" })
 }
 
-// TestNothingConnectsToPrivateAddresses, in any form in which an agent reports them.
-func TestNothingConnectsToPrivateAddresses(t *testing.T) {
+func TestDirect_RefusesPrivateAddresses(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{}
 	key := func(_ context.Context, _, host string) (string, error) {
@@ -345,8 +343,7 @@ func TestNothingConnectsToPrivateAddresses(t *testing.T) {
 	}
 }
 
-// TestModesAreForced by the operator.
-func TestModesAreForced(t *testing.T) {
+func TestDirect_ForcedModes(t *testing.T) {
 	t.Run("tunnel", func(t *testing.T) {
 		s := newSite(t, func(c *gateway.Config) { c.Direct.Mode = gateway.ModeTunnel })
 		assert.Empty(t, s.gateway.Modes())

@@ -32,9 +32,9 @@ const (
 	attackers        = 32
 )
 
-// TestNothingGrowsAtTheGateway has hostile visitors come while good ones are served. Afterwards
-// there are as many goroutines as before, and as much memory.
-func TestNothingGrowsAtTheGateway(t *testing.T) {
+// TestGateway_MemoryUnderAttack serves good visitors beside hostile ones. Afterwards there are as
+// many goroutines as before, and as much memory.
+func TestGateway_MemoryUnderAttack(t *testing.T) {
 	const goroutinesMore, heapMore = 20, 32 << 20
 	visitors := usualVisitors
 	if text := os.Getenv(visitorsVariable); text != "" {
@@ -75,8 +75,9 @@ func TestNothingGrowsAtTheGateway(t *testing.T) {
 	t.Logf("goroutines %d, before %d; heap %d KiB, before %d KiB", goroutines, before, heap>>10, heapBefore>>10)
 }
 
-// TestAnnouncedFramesTakeNoMemory: what was not sent is not made room for.
-func TestAnnouncedFramesTakeNoMemory(t *testing.T) {
+// TestGateway_AnnouncedFrames announces large HTTP/2 frames that are never sent: no memory is
+// reserved for them.
+func TestGateway_AnnouncedFrames(t *testing.T) {
 	const connections, most = 100, 50 << 20 // a megabyte each would be 100
 	w := newWorld(t, http.NotFoundHandler())
 	w.served(w.client(false))

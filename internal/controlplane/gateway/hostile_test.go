@@ -22,8 +22,7 @@ func (w *world) hostile(protocol string) hostile.Target {
 	}}
 }
 
-// TestTheGatewayEndsEveryAttack, and nothing stays of any.
-func TestTheGatewayEndsEveryAttack(t *testing.T) {
+func TestGateway_ClosesAttacks(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
 		func(c *gateway.Config) {
 			c.Patience = gateway.Patience{Header: time.Second, Idle: time.Second, Progress: time.Second}

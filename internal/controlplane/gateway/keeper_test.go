@@ -45,9 +45,9 @@ func keepUntil(t *testing.T, s *store.Store, ensure func(host string) error, wha
 	return asked
 }
 
-// TestEveryControlPlaneSeesWhyThereIsNoCertificate, and another one that leads does not ask the CA
-// again too soon.
-func TestEveryControlPlaneSeesWhyThereIsNoCertificate(t *testing.T) {
+// TestCertificateKeeper_SharesFailures includes a new leader, which must not ask the CA again too
+// soon.
+func TestCertificateKeeper_SharesFailures(t *testing.T) {
 	s := openStore(t)
 	now := time.Now()
 	serves(t, s, "a1", now, hosts.TXT, host)

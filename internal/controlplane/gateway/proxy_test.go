@@ -51,8 +51,8 @@ func do(t *testing.T, c *http.Client, r *http.Request) (*http.Response, string) 
 	return resp, string(text)
 }
 
-// TestTheAppSeesTheRequestAsItWas, and who sent it; nothing of what the client claims of that.
-func TestTheAppSeesTheRequestAsItWas(t *testing.T) {
+// TestProxy_KeepsRequest replaces only the headers about the client, which a client may forge.
+func TestProxy_KeepsRequest(t *testing.T) {
 	seen := make(chan *http.Request, 1)
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen <- r.Clone(context.Background())
@@ -84,9 +84,8 @@ func TestTheAppSeesTheRequestAsItWas(t *testing.T) {
 	})
 }
 
-// TestBodiesAreStreamed both ways, whole and of any size. They are not kept in memory, which both
-// ends and the client share here.
-func TestBodiesAreStreamed(t *testing.T) {
+// TestProxy_StreamsBodies measures the heap, which both ends and the client share here.
+func TestProxy_StreamsBodies(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // so that there is little garbage
 	var most atomic.Uint64
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -132,8 +131,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestEventsArriveAtOnce: nothing waits for a buffer to fill.
-func TestEventsArriveAtOnce(t *testing.T) {
+func TestProxy_FlushesEvents(t *testing.T) {
 	next, left := make(chan string), make(chan struct{}, 2)
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { left <- struct{}{} }()
@@ -166,7 +164,7 @@ func TestEventsArriveAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnUploadWaitsForTheAppsContinue(t *testing.T) {
+func TestProxy_Expect100Continue(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Refuse") != "" {
 			w.WriteHeader(http.StatusForbidden)
@@ -182,8 +180,8 @@ func TestAnUploadWaitsForTheAppsContinue(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, resp.StatusCode)
 }
 
-// TestWhenItFails has the page, or the problem, for each way to fail.
-func TestWhenItFails(t *testing.T) {
+// TestProxy_ErrorPages has the page, or the problem, for each way to fail.
+func TestProxy_ErrorPages(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/abort" {
 			panic(http.ErrAbortHandler)
@@ -225,8 +223,7 @@ func TestWhenItFails(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
 }
 
-// TestAHostsShareIsBounded, and what one host has too much of the others do not miss.
-func TestAHostsShareIsBounded(t *testing.T) {
+func TestProxy_LimitPerHost(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hang" {
@@ -258,7 +255,7 @@ func TestAHostsShareIsBounded(t *testing.T) {
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 }
 
-func TestHTTPIsRedirected(t *testing.T) {
+func TestProxy_RedirectsHTTP(t *testing.T) {
 	w := newWorld(t, http.NotFoundHandler())
 	c := w.client(false)
 	resp, _ := do(t, c, request(t, http.MethodPost, "http://"+host+"/a?b=c", bytes.NewReader([]byte("x"))))
@@ -269,7 +266,7 @@ func TestHTTPIsRedirected(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
 }
 
-func TestMetricsAreCounted(t *testing.T) {
+func TestProxy_Metrics(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "12345") }))
 	do(t, w.client(true), request(t, http.MethodGet, "https://"+host+"/", nil))
 	await.Until(t, "the request is counted", func() bool {

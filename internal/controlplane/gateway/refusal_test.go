@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// TestWhatNetHTTPRefuses is answered with problem details too, over TLS and without.
-func TestWhatNetHTTPRefuses(t *testing.T) {
+// TestGateway_BadRequestProblem covers requests that net/http refuses, over TLS and without.
+func TestGateway_BadRequestProblem(t *testing.T) {
 	w := newWorld(t, http.NotFoundHandler())
 	secure, err := (&tls.Dialer{Config: &tls.Config{RootCAs: w.roots, ServerName: host, MinVersion: tls.VersionTLS12}}).
 		DialContext(t.Context(), "tcp", w.secure.String())

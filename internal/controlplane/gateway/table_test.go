@@ -47,7 +47,7 @@ func serves(t testing.TB, s *store.Store, agentID string, at time.Time, proof st
 	}))
 }
 
-func TestTheTableFollowsTheDatabase(t *testing.T) {
+func TestTable_FollowsDatabase(t *testing.T) {
 	s, now := openStore(t), noon
 	table := gateway.NewTable(s, func() time.Time { return now })
 	is := func(host, agent string) {
@@ -103,8 +103,7 @@ func TestTheTableFollowsTheDatabase(t *testing.T) {
 	assert.Zero(t, table.Len())
 }
 
-// TestAnAgentThatCannotBeReadHoldsUpNoOther: what was read before an error is served.
-func TestAnAgentThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+func TestTable_SkipsUnreadableAgent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s, err := store.Open(t.Context(), path)
 	require.NoError(t, err)

@@ -61,9 +61,9 @@ func (w *world) dialWebSocket(options websocket.DialOptions) *websocket.Conn {
 	return conn
 }
 
-// TestWebSocketMessages of all sizes at which the form of a frame changes, whole and in fragments,
-// compressed and not.
-func TestWebSocketMessages(t *testing.T) {
+// TestWebSocket_Messages covers the sizes at which the form of a frame changes, whole and in
+// fragments, compressed and not.
+func TestWebSocket_Messages(t *testing.T) {
 	for name, mode := range map[string]websocket.CompressionMode{
 		"Plain": websocket.CompressionDisabled, "Deflate": websocket.CompressionContextTakeover, "DeflateAlone": websocket.CompressionNoContextTakeover,
 	} {
@@ -104,8 +104,8 @@ func answers(t *testing.T, conn *websocket.Conn, kind websocket.MessageType, mes
 	assert.True(t, bytes.Equal(message, back), "%d bytes in %d fragments", len(message), fragments)
 }
 
-// TestWebSocketsClose from either end, with each code that an end may send.
-func TestWebSocketsClose(t *testing.T) {
+// TestWebSocket_Close closes from either end.
+func TestWebSocket_Close(t *testing.T) {
 	ended := make(chan error, 1)
 	w := newWorld(t, echo(nil, ended))
 	for _, code := range []websocket.StatusCode{1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999} {
@@ -127,8 +127,7 @@ func TestWebSocketsClose(t *testing.T) {
 	require.Error(t, await.Receive(t, ended, "the App to hear of a connection that broke"))
 }
 
-// TestWebSocketPings get their pongs in both directions.
-func TestWebSocketPings(t *testing.T) {
+func TestWebSocket_Pings(t *testing.T) {
 	pinged := make(chan error, 1)
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, nil)
@@ -198,8 +197,7 @@ const (
 	closes, pings = 8, 9
 )
 
-// TestPingsBetweenFragments are answered before the message.
-func TestPingsBetweenFragments(t *testing.T) {
+func TestWebSocket_PingsBetweenFragments(t *testing.T) {
 	w := newWorld(t, echo(nil, make(chan error, 1)))
 	conn, from := w.open()
 	for _, f := range [][]byte{
@@ -216,9 +214,9 @@ func TestPingsBetweenFragments(t *testing.T) {
 	assert.Equal(t, want, string(got))
 }
 
-// TestWebSocketsAreBytes after the handshake: what breaks the protocol arrives as it was sent, and
-// the ends judge it. The App's first frame comes with its handshake.
-func TestWebSocketsAreBytes(t *testing.T) {
+// TestWebSocket_PassesBytes sends what breaks the protocol: only the ends judge it. The App's first
+// frame comes with its handshake.
+func TestWebSocket_PassesBytes(t *testing.T) {
 	const greeting = "\x81\x05Hello"
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, both, err := http.NewResponseController(w).Hijack()
@@ -268,8 +266,7 @@ func TestWebSocketsAreBytes(t *testing.T) {
 	}
 }
 
-// TestAWebSocketThatIsRefused has the App's own answer, and the connection goes on.
-func TestAWebSocketThatIsRefused(t *testing.T) {
+func TestWebSocket_Refused(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Sec-WebSocket-Version", "13")
 		w.WriteHeader(http.StatusUpgradeRequired)
@@ -283,9 +280,9 @@ func TestAWebSocketThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestOnlyWebSocketsAreOpened: an App that speaks HTTP/2 without TLS is not reached beside the
+// TestUpgrade_WebSocketOnly keeps visitors from an App that speaks HTTP/2 without TLS, beside the
 // gateway's own requests.
-func TestOnlyWebSocketsAreOpened(t *testing.T) {
+func TestUpgrade_WebSocketOnly(t *testing.T) {
 	seen := make(chan http.Header, 1)
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen <- r.Header.Clone()

@@ -20,7 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
-func TestProofsInDNS(t *testing.T) {
+func TestResolver_Prove(t *testing.T) {
 	dns := dnstest.Start(t)
 	r := &hosts.Resolver{Servers: []string{dns.Address}}
 	dns.Set(t, "a1."+domain, "CNAME lb.example.net.") // which does not hide it
@@ -129,9 +129,7 @@ func (w *world) owner(host, want string) {
 
 func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
 
-// TestTheLifeOfAHost: claimed by one that has no right to it, proven by another, lost, and won
-// back.
-func TestTheLifeOfAHost(t *testing.T) {
+func TestHostClaim_Lifecycle(t *testing.T) {
 	w := newWorld(t)
 	const host = "www.example.org"
 	w.claim("a2", host)
@@ -160,8 +158,8 @@ func TestTheLifeOfAHost(t *testing.T) {
 	w.owner(host, "a2") // at once: it has a proof, and the other has lost its own
 }
 
-// TestAChangeWhileDNSIsAskedIsNotLost: a grant is seen, and a claim stays as another wrote it.
-func TestAChangeWhileDNSIsAskedIsNotLost(t *testing.T) { postgres.OnEach(t, testChangeWhileAsked) }
+// TestHostClaim_ConcurrentChange changes a grant and a claim while DNS is asked.
+func TestHostClaim_ConcurrentChange(t *testing.T) { postgres.OnEach(t, testChangeWhileAsked) }
 
 func testChangeWhileAsked(t *testing.T, on postgres.Engine) {
 	const granted, rewritten = "granted.example.org", "rewritten.example.org"
@@ -192,7 +190,7 @@ func testChangeWhileAsked(t *testing.T, on postgres.Engine) {
 	assert.Equal(t, []store.HostClaim{other}, written())
 }
 
-func TestGrants(t *testing.T) {
+func TestHostGrant_OverridesDNS(t *testing.T) {
 	w := newWorld(t)
 	const own, below = "www.example.org", "portal." + domain
 	w.dns.Set(t, own, "CNAME a1."+domain+".")
@@ -218,9 +216,9 @@ func TestGrants(t *testing.T) {
 	w.owner(below, "")
 }
 
-// TestAGrantThatIsTakenBackEndsAtOnce: the day of grace is for DNS zones that are broken. An answer
-// of DNS is not waited for either.
-func TestAGrantThatIsTakenBackEndsAtOnce(t *testing.T) {
+// TestHostGrant_RevokedAtOnce revokes a grant with working and broken DNS. The day of grace is for
+// DNS zones alone.
+func TestHostGrant_RevokedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	const host = "www.example.org"
 	w.claim("a1", host)

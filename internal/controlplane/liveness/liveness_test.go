@@ -59,7 +59,7 @@ var (
 	offline = announce.AgentOffline
 )
 
-func TestOnlineAndOfflineAreAnnouncedOnce(t *testing.T) {
+func TestLiveness_AnnouncedOnce(t *testing.T) {
 	postgres.OnEach(t, testOnlineAndOfflineAreAnnouncedOnce)
 }
 
@@ -78,7 +78,7 @@ func testOnlineAndOfflineAreAnnouncedOnce(t *testing.T, on postgres.Engine) {
 	assert.Equal(t, []announce.Type{online, offline, online}, l.after(0))
 }
 
-func TestARestartOfTheAgentIsNoOutage(t *testing.T) {
+func TestLiveness_AgentRestart(t *testing.T) {
 	postgres.OnEach(t, testARestartOfTheAgentIsNoOutage)
 }
 
@@ -94,7 +94,7 @@ func testARestartOfTheAgentIsNoOutage(t *testing.T, on postgres.Engine) {
 	}
 }
 
-func TestThreeMissedHeartbeatsEndTheLease(t *testing.T) {
+func TestLiveness_MissedHeartbeats(t *testing.T) {
 	postgres.OnEach(t, testThreeMissedHeartbeatsEndTheLease)
 }
 
@@ -107,7 +107,7 @@ func testThreeMissedHeartbeatsEndTheLease(t *testing.T, on postgres.Engine) {
 	assert.Equal(t, []announce.Type{online, offline, online}, l.after(0))
 }
 
-func TestARestartOfTheControlPlaneIsNoOutage(t *testing.T) {
+func TestLiveness_ControlPlaneRestart(t *testing.T) {
 	postgres.OnEach(t, testARestartOfTheControlPlaneIsNoOutage)
 }
 
@@ -121,7 +121,7 @@ func testARestartOfTheControlPlaneIsNoOutage(t *testing.T, on postgres.Engine) {
 	assert.Equal(t, []announce.Type{offline}, l.after(45*time.Second), "but whoever does not come back is offline")
 }
 
-func TestARevokedAgentHasNoState(t *testing.T) { postgres.OnEach(t, testARevokedAgentHasNoState) }
+func TestLiveness_IgnoresRevoked(t *testing.T) { postgres.OnEach(t, testARevokedAgentHasNoState) }
 
 func testARevokedAgentHasNoState(t *testing.T, on postgres.Engine) {
 	l := newLives(t, on)
@@ -135,7 +135,9 @@ func testARevokedAgentHasNoState(t *testing.T, on postgres.Engine) {
 	assert.Empty(t, l.agents, "and takes no memory")
 }
 
-func TestWhatIsAnnouncedIsUpToDate(t *testing.T) { postgres.OnEach(t, testWhatIsAnnouncedIsUpToDate) }
+func TestLiveness_AnnouncesCurrentAgent(t *testing.T) {
+	postgres.OnEach(t, testWhatIsAnnouncedIsUpToDate)
+}
 
 func testWhatIsAnnouncedIsUpToDate(t *testing.T, on postgres.Engine) {
 	l := newLives(t, on)
@@ -151,7 +153,9 @@ func testWhatIsAnnouncedIsUpToDate(t *testing.T, on postgres.Engine) {
 	assert.Equal(t, "a1.agents", agent.Endpoints[0].ServerName)
 }
 
-func TestManyComeInAFewTransactions(t *testing.T) { postgres.OnEach(t, testManyComeInAFewTransactions) }
+func TestLiveness_BatchesTransactions(t *testing.T) {
+	postgres.OnEach(t, testManyComeInAFewTransactions)
+}
 
 func testManyComeInAFewTransactions(t *testing.T, on postgres.Engine) {
 	l := newLives(t, on)

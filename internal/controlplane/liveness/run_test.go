@@ -18,9 +18,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestWhoComesRightAfterAnotherIsAnnouncedWithHim has agents come in a time that passes only while
-// all wait.
-func TestWhoComesRightAfterAnotherIsAnnouncedWithHim(t *testing.T) {
+// TestLiveness_GathersArrivals runs under a clock that passes only while all wait.
+func TestLiveness_GathersArrivals(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agents.db")
 	synctest.Test(t, func(t *testing.T) {
 		s, err := store.Open(t.Context(), file)

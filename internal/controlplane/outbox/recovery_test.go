@@ -64,10 +64,10 @@ func (a *account) distinct() (n, repeats int) {
 	return n, repeats
 }
 
-// TestNothingIsLostWhenTheBrokerDies kills the broker three times while two thousand
-// announcements go from the outbox to a Runner, which itself loses its connection with
-// announcements on their way each time. make bench does the same with twenty thousand.
-func TestNothingIsLostWhenTheBrokerDies(t *testing.T) {
+// TestOutbox_SurvivesBrokerCrash kills the broker three times while two thousand announcements go
+// from the outbox to a Runner, which loses its connection each time. make bench sends twenty
+// thousand.
+func TestOutbox_SurvivesBrokerCrash(t *testing.T) {
 	suite.Release(t, "brokers and receivers that die again and again")
 	t.Parallel()
 	const agents, each, kills = 20, 100, 3

@@ -71,7 +71,7 @@ func changing(t *testing.T, on postgres.Engine) (s *store.Store, change func(n i
 	}
 }
 
-func TestTheOutboxIsEmptiedInOrder(t *testing.T) { postgres.OnEach(t, testOutboxIsEmptiedInOrder) }
+func TestOutbox_PublishesInOrder(t *testing.T) { postgres.OnEach(t, testOutboxIsEmptiedInOrder) }
 
 func testOutboxIsEmptiedInOrder(t *testing.T, on postgres.Engine) {
 	s, change := changing(t, on)

@@ -16,8 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestAGatewayReachesThePublicKindAlone, and only with the key that the control plane has.
-func TestAGatewayReachesThePublicKindAlone(t *testing.T) {
+func TestPeerLink_GatewayIsPublicOnly(t *testing.T) {
 	c := newCA(t)
 	link := func(seed byte) *Gateways {
 		g, err := NewGateways(bytes.Repeat([]byte{seed}, 32), domain, time.Now)

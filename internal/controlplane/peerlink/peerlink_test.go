@@ -92,8 +92,7 @@ func runner(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// TestAConnectionIsHandedOn with all that is in it, and with the address of whose it is.
-func TestAConnectionIsHandedOn(t *testing.T) {
+func TestHandover_PassesConnection(t *testing.T) {
 	c := newCA(t)
 	var agent string
 	var from net.Addr
@@ -123,8 +122,8 @@ func TestAConnectionIsHandedOn(t *testing.T) {
 	await.Until(t, "no connection is left", func() bool { return limited.Stats().Open == 0 })
 }
 
-// TestWhatTheOtherSaysIsHeard: on an error the connection is the caller's still.
-func TestWhatTheOtherSaysIsHeard(t *testing.T) {
+// TestHandover_ReturnsError leaves the connection to the caller.
+func TestHandover_ReturnsError(t *testing.T) {
 	c := newCA(t)
 	answers := map[string]error{"away": server.ErrNotConnected, "busy": server.ErrBusy, "broken": errors.New("secret detail")}
 	address, _ := startServer(t, c, func(_ context.Context, id string, _ net.Conn) error { return answers[id] })
@@ -141,8 +140,7 @@ func TestWhatTheOtherSaysIsHeard(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestControlPlanesVerifyEachOther: nobody else's certificate will do, at either end.
-func TestControlPlanesVerifyEachOther(t *testing.T) {
+func TestPeerLink_VerifiesCertificates(t *testing.T) {
 	c, stranger := newCA(t), newCA(t)
 	address, limited := startServer(t, c, func(context.Context, string, net.Conn) error {
 		t.Error("it was let in")
@@ -169,8 +167,7 @@ func TestControlPlanesVerifyEachOther(t *testing.T) {
 	await.Until(t, "no connection is left", func() bool { return limited.Stats().Open == 0 })
 }
 
-// TestTheListenerForControlPlanesEndsEveryAttack sends what is hostile to TLS.
-func TestTheListenerForControlPlanesEndsEveryAttack(t *testing.T) {
+func TestPeerLink_ClosesAttacks(t *testing.T) {
 	c := newCA(t)
 	address, limited := startServer(t, c, func(context.Context, string, net.Conn) error {
 		t.Error("it was let in")
@@ -183,8 +180,7 @@ func TestTheListenerForControlPlanesEndsEveryAttack(t *testing.T) {
 	await.Until(t, "no connection is left", func() bool { return limited.Stats().Open == 0 })
 }
 
-// TestAControlPlaneReportsItself to another, however long the report is.
-func TestAControlPlaneReportsItself(t *testing.T) {
+func TestReplica_Report(t *testing.T) {
 	c := newCA(t)
 	report := Replica{Name: "host-b", State: Degraded, Checks: []Check{{Name: "broker", Text: strings.Repeat("long ", 10_000)}, {Name: "ca", OK: true, Text: "valid"}}}
 	noHandover := func(context.Context, string, net.Conn) error {
@@ -249,8 +245,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// TestPublicConnectionsAreOfAnotherKind, and get to no Runner's way into an agent.
-func TestPublicConnectionsAreOfAnotherKind(t *testing.T) {
+func TestPeerLink_PublicConnections(t *testing.T) {
 	c := newCA(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
-// TestAgentsAreFound by labels as they are written, and by words in any case.
-func TestAgentsAreFound(t *testing.T) { postgres.OnEach(t, testAgentsAreFound) }
+// TestFindAgents matches labels exactly, and words in any case.
+func TestFindAgents(t *testing.T) { postgres.OnEach(t, testAgentsAreFound) }
 
 func testAgentsAreFound(t *testing.T, on postgres.Engine) {
 	t.Parallel()

@@ -11,8 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
-// TestAlertsAreInTheTimelineOfTheirApp, and those that are about none in the agent's.
-func TestAlertsAreInTheTimelineOfTheirApp(t *testing.T) {
+func TestTimeline_Alerts(t *testing.T) {
 	postgres.OnEach(t, testAlertsAreInTheTimeline)
 }
 

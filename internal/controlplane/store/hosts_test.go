@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
-func TestClaimsToHosts(t *testing.T) { postgres.OnEach(t, testClaimsToHosts) }
+func TestHostClaims(t *testing.T) { postgres.OnEach(t, testClaimsToHosts) }
 
 func testClaimsToHosts(t *testing.T, on postgres.Engine) {
 	t.Parallel()

@@ -10,8 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
-// TestModesAreOfHostsWithAnEndpoint, and outlive changes of the claim.
-func TestModesAreOfHostsWithAnEndpoint(t *testing.T) {
+func TestHostModes(t *testing.T) {
 	postgres.OnEach(t, func(t *testing.T, on postgres.Engine) {
 		s, ctx := fresh(t, on), t.Context()
 		require.NoError(t, s.InsertAgent(ctx, agent("a1", "shop")))

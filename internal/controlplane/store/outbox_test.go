@@ -55,7 +55,7 @@ func waiting(t *testing.T, s *store.Store) map[string][]string {
 	return list
 }
 
-func TestTheOutboxOfOneAgentIsBounded(t *testing.T) {
+func TestOutbox_LimitPerAgent(t *testing.T) {
 	postgres.OnEach(t, testTheOutboxOfOneAgentIsBounded)
 }
 
@@ -79,7 +79,7 @@ func testTheOutboxOfOneAgentIsBounded(t *testing.T, on postgres.Engine) {
 	assert.Zero(t, dropped)
 }
 
-func TestTheOutboxIsBoundedButForTheLastWords(t *testing.T) {
+func TestOutbox_KeepsLastEvents(t *testing.T) {
 	postgres.OnEach(t, testTheOutboxIsBoundedButForTheLastWords)
 }
 
@@ -113,7 +113,7 @@ func testTheOutboxIsBoundedButForTheLastWords(t *testing.T, on postgres.Engine) 
 	}
 }
 
-func TestTheSizeOfTheOutboxIsThatOfItsEvents(t *testing.T) {
+func TestOutbox_Size(t *testing.T) {
 	postgres.OnEach(t, testTheSizeOfTheOutboxIsThatOfItsEvents)
 }
 

@@ -20,7 +20,7 @@ func peer(id string) store.Peer {
 	return store.Peer{ID: id, Version: "v1", Peer: id + ":8445", Tunnel: id + ":7000", Edge: "edge:8444", StartedAt: noon}
 }
 
-func TestANodeLivesAsLongAsItsLease(t *testing.T) { postgres.OnEach(t, testANodeLivesAsLongAsItsLease) }
+func TestPeer_Lease(t *testing.T) { postgres.OnEach(t, testANodeLivesAsLongAsItsLease) }
 
 func testANodeLivesAsLongAsItsLease(t *testing.T, on postgres.Engine) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func testANodeLivesAsLongAsItsLease(t *testing.T, on postgres.Engine) {
 	assert.False(t, there, "a removed peer has to join anew")
 }
 
-func TestTunnelsAreFoundWhereTheyAre(t *testing.T) {
+func TestPeer_Tunnels(t *testing.T) {
 	postgres.OnEach(t, testTunnelsAreFoundWhereTheyAre)
 }
 
@@ -90,7 +90,7 @@ func testTunnelsAreFoundWhereTheyAre(t *testing.T, on postgres.Engine) {
 	require.Error(t, s.SetTunnels(ctx, "stranger", map[string]time.Time{"agent7": noon}))
 }
 
-func TestMisplacedAgentsAreFound(t *testing.T) { postgres.OnEach(t, testMisplacedAgentsAreFound) }
+func TestMisplaced(t *testing.T) { postgres.OnEach(t, testMisplacedAgentsAreFound) }
 
 func testMisplacedAgentsAreFound(t *testing.T, on postgres.Engine) {
 	t.Parallel()
@@ -128,7 +128,7 @@ func testMisplacedAgentsAreFound(t *testing.T, on postgres.Engine) {
 	}, got)
 }
 
-func TestTheAuthorityIsReplacedOnlyByItsSuccessor(t *testing.T) {
+func TestAuthority_ReplaceNextVersion(t *testing.T) {
 	postgres.OnEach(t, testTheAuthorityIsReplacedOnlyByItsSuccessor)
 }
 
@@ -147,8 +147,7 @@ func testTheAuthorityIsReplacedOnlyByItsSuccessor(t *testing.T, on postgres.Engi
 	require.ErrorIs(t, s.ReplaceAuthority(ctx, second), store.ErrNotFound, "another was faster")
 }
 
-// TestOneLeads: another takes over when the leader ends, and when its connection does.
-func TestOneLeads(t *testing.T) {
+func TestLead_OneAtATime(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()
 	var leading atomic.Int32
@@ -176,8 +175,7 @@ func TestOneLeads(t *testing.T) {
 	assert.Zero(t, leading.Load())
 }
 
-// TestSeveralServeBesideEachOther, or one alone.
-func TestSeveralServeBesideEachOther(t *testing.T) {
+func TestServe_Beside(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()
 	first, second := openHosted(t, d), openHosted(t, d)

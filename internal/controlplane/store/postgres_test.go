@@ -43,7 +43,7 @@ func changed(t *testing.T, d *postgres.Database, change func(*url.URL, url.Value
 	return u.String()
 }
 
-func TestTheServerIsVerifiedUnlessTheURLSaysOtherwise(t *testing.T) {
+func TestPostgres_VerifiesServer(t *testing.T) {
 	t.Parallel()
 	d := hosted(t)
 	plain := changed(t, d, func(_ *url.URL, v url.Values) { v.Del("sslmode"); v.Del("sslrootcert") })
@@ -63,7 +63,7 @@ func TestTheServerIsVerifiedUnlessTheURLSaysOtherwise(t *testing.T) {
 	closing(t, s, err)
 }
 
-func TestThePasswordIsInNoMessage(t *testing.T) {
+func TestPostgres_HidesPassword(t *testing.T) {
 	t.Parallel()
 	d := hosted(t)
 	p := store.Postgres{URL: changed(t, d, func(u *url.URL, _ url.Values) { u.User = url.UserPassword(d.Name, "hunter2") })}
@@ -77,7 +77,7 @@ func TestThePasswordIsInNoMessage(t *testing.T) {
 	closing(t, s, err)
 }
 
-func TestADatabaseOfAnotherEncodingIsRefused(t *testing.T) {
+func TestPostgres_RefusesEncoding(t *testing.T) {
 	t.Parallel()
 	d := hosted(t)
 	require.NoError(t, server.Server(t).Run(t.Context(), `DROP DATABASE `+d.Name,
@@ -86,8 +86,7 @@ func TestADatabaseOfAnotherEncodingIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "SQL_ASCII; make one with ENCODING 'UTF8'")
 }
 
-// TestOneServes: the claim ends with the process that has it, not before.
-func TestOneServes(t *testing.T) {
+func TestServe_ClaimsDatabase(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()
 	first, err := store.OpenPostgres(ctx, store.Postgres{URL: d.URL()})
@@ -100,9 +99,8 @@ func TestOneServes(t *testing.T) {
 	require.NoError(t, second.Serve(ctx))
 }
 
-// TestALostConnectionIsOpenedAnew cuts all connections: the claim and the word of
-// changes come back, and a second control plane is still refused.
-func TestALostConnectionIsOpenedAnew(t *testing.T) {
+// TestPostgres_Reconnects cuts all connections: the claim and the notifications come back.
+func TestPostgres_Reconnects(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()
 	serve, cli := openHosted(t, d), openHosted(t, d)
@@ -122,8 +120,9 @@ func TestALostConnectionIsOpenedAnew(t *testing.T) {
 	require.NoError(t, await.Receive(t, done, "the end of Watch"))
 }
 
-// TestASecondControlPlaneThatGotInBetweenEndsTheFirst: it has lost what it claimed.
-func TestASecondControlPlaneThatGotInBetweenEndsTheFirst(t *testing.T) {
+// TestServe_LostClaim has a second control plane claim the database while the first has no
+// connection.
+func TestServe_LostClaim(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()
 	first, second := openHosted(t, d), openHosted(t, d)
@@ -133,8 +132,7 @@ func TestASecondControlPlaneThatGotInBetweenEndsTheFirst(t *testing.T) {
 	require.ErrorIs(t, first.Watch(ctx, time.Second, func() {}), store.ErrServed)
 }
 
-// TestAStatementThatWaitsTooLongIsGivenUp keeps the writers' lock from outside.
-func TestAStatementThatWaitsTooLongIsGivenUp(t *testing.T) {
+func TestPostgres_StatementTimeout(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()
 	s, other := openHosted(t, d), openHosted(t, d)
@@ -147,9 +145,8 @@ func TestAStatementThatWaitsTooLongIsGivenUp(t *testing.T) {
 	require.NoError(t, s.PutSetting(ctx, "a", "d"))
 }
 
-// TestAServerThatFallsSilentIsGivenUp puts a network in between that takes
-// everything and brings nothing back.
-func TestAServerThatFallsSilentIsGivenUp(t *testing.T) {
+// TestPostgres_ConnectTimeout connects to a server that never responds.
+func TestPostgres_ConnectTimeout(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -164,7 +161,7 @@ func TestAServerThatFallsSilentIsGivenUp(t *testing.T) {
 	assert.NotContains(t, err.Error(), "hunter2")
 }
 
-func TestURLsThatWillNotDo(t *testing.T) {
+func TestPostgres_RefusesURL(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		"":                                   "is not a URL",

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestToWhomAReleaseIsOffered(t *testing.T) {
+func TestRelease_IsFor(t *testing.T) {
 	agent := Agent{ID: "a", Labels: map[string]string{"ring": "early"}}
 	for _, c := range []struct {
 		release Release

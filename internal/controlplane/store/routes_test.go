@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
-func TestRoutesAreReplacedAndGoWithTheirAgent(t *testing.T) {
+func TestRoutes_Replaced(t *testing.T) {
 	postgres.OnEach(t, testRoutesAreReplacedAndGoWithTheirAgent)
 }
 

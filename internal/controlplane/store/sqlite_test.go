@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func TestWhoeverWaitsToWriteKeepsNobodyFromReading(t *testing.T) {
+func TestSQLite_WritersDoNotBlockReaders(t *testing.T) {
 	t.Parallel()
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ func enqueue(t *testing.T, s *store.Store, a store.Agent, kind announce.Type) an
 	return e
 }
 
-func TestTheFileIsForItsOwnerOnly(t *testing.T) {
+func TestSQLite_FileMode(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x.db")
 	s, err := store.Open(t.Context(), file)
@@ -117,7 +117,7 @@ func testAgents(t *testing.T, on postgres.Engine) {
 	assert.Len(t, list, 1)
 }
 
-func TestUpdateIsAllOrNothing(t *testing.T) { postgres.OnEach(t, testUpdateIsAllOrNothing) }
+func TestUpdate_Atomic(t *testing.T) { postgres.OnEach(t, testUpdateIsAllOrNothing) }
 
 func testUpdateIsAllOrNothing(t *testing.T, on postgres.Engine) {
 	t.Parallel()
@@ -137,7 +137,7 @@ func testUpdateIsAllOrNothing(t *testing.T, on postgres.Engine) {
 	}
 }
 
-func TestOutboxKeepsOrderAndSurvivesReopening(t *testing.T) {
+func TestOutbox_OrderSurvivesReopen(t *testing.T) {
 	postgres.OnEach(t, testOutboxKeepsOrderAndSurvivesReopening)
 }
 
@@ -168,7 +168,7 @@ func testOutboxKeepsOrderAndSurvivesReopening(t *testing.T, on postgres.Engine) 
 	assert.Equal(t, 2, n)
 }
 
-func TestTimelineIsIdempotent(t *testing.T) { postgres.OnEach(t, testTimelineIsIdempotent) }
+func TestTimeline_Idempotent(t *testing.T) { postgres.OnEach(t, testTimelineIsIdempotent) }
 
 func testTimelineIsIdempotent(t *testing.T, on postgres.Engine) {
 	t.Parallel()
@@ -194,7 +194,7 @@ func testTimelineIsIdempotent(t *testing.T, on postgres.Engine) {
 	assert.Equal(t, []uint64{2, 3}, []uint64{list[0].Sequence, list[1].Sequence})
 }
 
-func TestReceivedKnowsWhatCameBefore(t *testing.T) {
+func TestReceived_Deduplicates(t *testing.T) {
 	postgres.OnEach(t, testReceivedKnowsWhatCameBefore)
 }
 
@@ -247,7 +247,7 @@ func testRunners(t *testing.T, on postgres.Engine) {
 	assert.Empty(t, serials, "expired certificates need no revoking")
 }
 
-func TestTwoProcessesShareTheDatabase(t *testing.T) {
+func TestWatch_OtherProcess(t *testing.T) {
 	postgres.OnEach(t, testTwoProcessesShareTheDatabase)
 }
 
@@ -275,9 +275,8 @@ func testTwoProcessesShareTheDatabase(t *testing.T, on postgres.Engine) {
 	require.NoError(t, serve.Ping(t.Context()))
 }
 
-// TestManyWritersWaitForEachOther has two processes read, think and write: what
-// each read is still true when it writes.
-func TestManyWritersWaitForEachOther(t *testing.T) {
+// TestUpdate_Serializes has two processes read and then write the same value.
+func TestUpdate_Serializes(t *testing.T) {
 	postgres.OnEach(t, testManyWritersWaitForEachOther)
 }
 
@@ -317,9 +316,8 @@ func increment(ctx context.Context, tx *store.Tx) error {
 	return tx.PutSetting(ctx, "count", fmt.Sprint(n+1))
 }
 
-// TestTheOutboxHasNoGapsThatFillLater: what is announced is taken out up to an ID,
-// and nothing may turn up below it afterwards.
-func TestTheOutboxHasNoGapsThatFillLater(t *testing.T) {
+// TestOutbox_NoLateGaps checks that no event appears below an ID that was announced already.
+func TestOutbox_NoLateGaps(t *testing.T) {
 	postgres.OnEach(t, testTheOutboxHasNoGapsThatFillLater)
 }
 
@@ -354,7 +352,7 @@ func testTheOutboxHasNoGapsThatFillLater(t *testing.T, on postgres.Engine) {
 	group.Wait()
 }
 
-func TestAPanicEndsTheTransaction(t *testing.T) { postgres.OnEach(t, testAPanicEndsTheTransaction) }
+func TestUpdate_RollsBackOnPanic(t *testing.T) { postgres.OnEach(t, testAPanicEndsTheTransaction) }
 
 func testAPanicEndsTheTransaction(t *testing.T, on postgres.Engine) {
 	t.Parallel()

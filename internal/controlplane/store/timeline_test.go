@@ -49,7 +49,7 @@ func page(t *testing.T, s *store.Store, q store.TimelineQuery) (sequences []uint
 	return sequences, more
 }
 
-func TestATimelineIsAskedForInPages(t *testing.T) { postgres.OnEach(t, testATimelineIsAskedForInPages) }
+func TestTimeline_Pages(t *testing.T) { postgres.OnEach(t, testATimelineIsAskedForInPages) }
 
 func testATimelineIsAskedForInPages(t *testing.T, on postgres.Engine) {
 	t.Parallel()
@@ -80,9 +80,7 @@ func testATimelineIsAskedForInPages(t *testing.T, on postgres.Engine) {
 	}
 }
 
-// TestAFloodingAppPushesNobodyOut: an App has its share of a timeline, and what was
-// last heard of the others is kept.
-func TestAFloodingAppPushesNobodyOut(t *testing.T) {
+func TestTimeline_LimitPerApp(t *testing.T) {
 	postgres.OnEach(t, testAFloodingAppPushesNobodyOut)
 }
 

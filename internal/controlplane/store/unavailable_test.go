@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-func TestAwayTellsAnOutageFromAnAnswer(t *testing.T) {
+func TestAway(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{
 		"refused":       &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},

@@ -30,7 +30,7 @@ func openStore(t testing.TB) *store.Store {
 	return s
 }
 
-func TestStorageIsSealed(t *testing.T) {
+func TestStorage_Sealed(t *testing.T) {
 	db, ctx := openStore(t), t.Context()
 	s := &webcerts.Storage{DB: db, Key: ca.NewKey(), Holder: "one", Now: time.Now}
 	for _, name := range []string{"a/b/c.key", "a/b/d.crt", "a/e"} {
@@ -73,7 +73,7 @@ func TestStorageIsSealed(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestOneGatewayHasALock(t *testing.T) {
+func TestStorage_LockPerGateway(t *testing.T) {
 	db, ctx := openStore(t), t.Context()
 	one := &webcerts.Storage{DB: db, Holder: "one", Now: time.Now}
 	two := &webcerts.Storage{DB: db, Holder: "two", Now: time.Now}
@@ -90,9 +90,8 @@ func TestOneGatewayHasALock(t *testing.T) {
 	require.ErrorIs(t, await.Receive(t, got, "the end of waiting"), context.Canceled)
 }
 
-// TestOneCallerHasALock keeps the keeper and a visitor's handshake from ordering one certificate
-// twice.
-func TestOneCallerHasALock(t *testing.T) {
+// TestStorage_LockPerCaller keeps the keeper and a handshake from ordering one certificate twice.
+func TestStorage_LockPerCaller(t *testing.T) {
 	s := &webcerts.Storage{DB: openStore(t), Holder: "one", Now: time.Now}
 	require.NoError(t, s.Lock(t.Context(), "l"))
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -144,9 +143,7 @@ func rootsOf(t *testing.T, text []byte) *x509.CertPool {
 	return roots
 }
 
-// TestTheGatewaysOwnCA signs for hosts that are served and for no others, and gateways share what
-// it has signed.
-func TestTheGatewaysOwnCA(t *testing.T) {
+func TestInternalCA_SharedByGateways(t *testing.T) {
 	db, key := openStore(t), ca.NewKey()
 	gateway := func(name string) (*webcerts.Certificates, []byte) {
 		storage := &webcerts.Storage{DB: db, Key: key, Holder: name, Now: time.Now}
@@ -172,8 +169,7 @@ func TestTheGatewaysOwnCA(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestTheOperatorsCertificate is used for the hosts that it covers, and read again when it changes.
-func TestTheOperatorsCertificate(t *testing.T) {
+func TestCertificateFile_Reloaded(t *testing.T) {
 	db := openStore(t)
 	storage := &webcerts.Storage{DB: db, Key: ca.NewKey(), Holder: "one", Now: time.Now}
 	dir := t.TempDir()

@@ -131,7 +131,7 @@ var parts = []part{
 		jobs: func(m *module) []job {
 			return []job{
 				{name: "hostile connections", env: append([]string{"PIPEOPS_TEST_HOSTILE_CONNECTIONS=100000"}, release...), args: []string{"-p", "1"}, packages: m.below("test/hostile")},
-				{name: "hostile visitors of the gateway", env: []string{"PIPEOPS_TEST_HOSTILE_VISITORS=10000"}, args: []string{"-run", "^TestNothingGrowsAtTheGateway$"}, packages: []string{modulePath + "/internal/controlplane/gateway"}},
+				{name: "hostile visitors of the gateway", env: []string{"PIPEOPS_TEST_HOSTILE_VISITORS=10000"}, args: []string{"-run", "^TestGateway_MemoryUnderAttack$"}, packages: []string{modulePath + "/internal/controlplane/gateway"}},
 			}
 		},
 	},
