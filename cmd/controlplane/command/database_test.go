@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -107,7 +106,7 @@ func TestDatabaseDocs_Commands(t *testing.T) {
 	args := strings.Fields(serve)
 	require.Equal(t, []string{"pipeops-controlplane", "serve"}, args[:2])
 	p = startServe(t, "data", args[2:]...)
-	waitFor(t, "ready", func() bool { return p.get(t, "/readyz").Code == http.StatusOK })
+	p.awaitReady(t, "")
 	out = must(doc["token"])
 	assert.Contains(t, out, "old")
 	assert.Contains(t, out, "fleet")
@@ -132,16 +131,14 @@ func TestDatabaseDocs_Commands(t *testing.T) {
 	p = startServe(t, "data", args...)
 	require.FileExists(t, "data/ca.pem.moved")
 	second := startServe(t, "data2", args...)
-	waitFor(t, "two serve", func() bool {
-		return strings.Contains(second.get(t, "/readyz").Body.String(), "ok: 2 serve the database")
-	})
+	second.awaitReady(t, "ok: 2 serve the database")
 	out = must("pipeops-controlplane token list --data-dir ./data2")
 	assert.Contains(t, out, "fleet")
 	out, err = run("pipeops-controlplane token list --offline --data-dir ./data --database-file ./database-url --database-ca ./ca.crt")
 	require.Error(t, err)
 	assert.Contains(t, out, "give --ca-key-file")
 	p.kill(t)
-	waitFor(t, "the other leads", func() bool { return strings.Contains(second.get(t, "/readyz").Body.String(), "this one leads") })
+	second.awaitReady(t, "this one leads")
 	second.stop(t)
 }
 

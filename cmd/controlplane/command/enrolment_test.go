@@ -16,9 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -34,20 +33,10 @@ type operator struct {
 
 func newDocReader(t *testing.T) *operator {
 	t.Helper()
-	o := &operator{t: t, dir: t.TempDir(), ran: map[string]bool{}}
-	cp, err := controlplane.New(t.Context(), controlplane.Config{
-		DataDir: filepath.Join(o.dir, "data"), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
-	})
-	require.NoError(t, err)
-	running, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- cp.Run(running) }()
-	t.Cleanup(func() {
-		stop()
-		assert.NoError(t, await.Receive(t, done, "the end of the control plane"))
-	})
-	o.api = cp.Advertised().API
-	return o
+	data, api := servingData(t)
+	t.Setenv(flags.EnvDatabase, data.Database.URL)
+	t.Setenv("PIPEOPS_DATA_DIR", data.Dir)
+	return &operator{t: t, dir: t.TempDir(), api: api, ran: map[string]bool{}}
 }
 
 // does runs the block of the document that has a text in it, as it is written, and
@@ -65,7 +54,7 @@ func (o *operator) bash(text string, env ...string) string {
 	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
-	cmd.Dir, cmd.Env = o.dir, append(append(os.Environ(), "PIPEOPS_DATA_DIR="+filepath.Join(o.dir, "data")), env...)
+	cmd.Dir, cmd.Env = o.dir, append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(o.t, err, "%s\n%s", text, out)
 	return string(out)
