@@ -3,11 +3,16 @@ package gateway_test
 import (
 	"cmp"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -360,4 +365,15 @@ func TestDirect_ForcedModes(t *testing.T) {
 		s.endpoint("")
 		assert.Contains(t, s.get(s.client(true)), "tunnel", "a host without an endpoint has the tunnel alone")
 	})
+}
+
+// issued returns a certificate with a new key, signed by itself.
+func issued(t *testing.T) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"default"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }

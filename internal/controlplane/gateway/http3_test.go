@@ -84,40 +84,6 @@ func TestHTTP3_StreamsBodies(t *testing.T) {
 	}
 }
 
-func TestHTTP3_FlushesEvents(t *testing.T) {
-	next := make(chan string)
-	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for text := range next {
-			_, _ = io.WriteString(w, text)
-			_ = http.NewResponseController(w).Flush()
-		}
-	}))
-	got := make(chan string)
-	go func() {
-		resp, err := w.client3().Do(request(t, http.MethodGet, "https://"+host+"/", nil))
-		if err != nil {
-			got <- err.Error()
-			return
-		}
-		defer func() { _ = resp.Body.Close() }()
-		text := make([]byte, 5)
-		for {
-			if _, err := io.ReadFull(resp.Body, text); err != nil {
-				got <- err.Error()
-				return
-			}
-			got <- string(text)
-		}
-	}()
-	for _, text := range []string{"first", "other"} {
-		next <- text
-		assert.Equal(t, text, await.Receive(t, got, "an event"))
-	}
-	close(next)
-	assert.Equal(t, io.EOF.Error(), await.Receive(t, got, "the end"))
-}
-
 func TestHTTP3_Limits(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -127,14 +93,7 @@ func TestHTTP3_Limits(t *testing.T) {
 		}
 	}), func(c *gateway.Config) { c.Limits.RequestsPerAddress = 1 })
 	c := w.client3()
-	first := make(chan error, 1)
-	go func() {
-		resp, err := c.Do(request(t, http.MethodGet, "https://"+host+"/wait", nil))
-		if err == nil {
-			err = resp.Body.Close()
-		}
-		first <- err
-	}()
+	first := begin(t, c, "/wait")
 	await.Receive(t, began, "the first request")
 	for _, other := range []*http.Client{c, w.client(true)} {
 		resp, _ := do(t, other, request(t, http.MethodGet, "https://"+host+"/", nil))

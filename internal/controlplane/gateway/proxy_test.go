@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -21,14 +22,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func protocols(t *testing.T, w *world, test func(t *testing.T, c *http.Client)) {
+// protocols runs a test with visitors of HTTP/1.1 and HTTP/2, and of HTTP/3 if it is named.
+func protocols(t *testing.T, w *world, test func(t *testing.T, c *http.Client), more ...string) {
 	t.Helper()
-	for name, http2 := range map[string]bool{"HTTP1": false, "HTTP2": true} {
-		t.Run(name, func(t *testing.T) { test(t, w.client(http2)) })
+	clients := map[string]func() *http.Client{
+		"HTTP1": func() *http.Client { return w.client(false) }, "HTTP2": func() *http.Client { return w.client(true) }, "HTTP3": w.client3,
 	}
+	for _, name := range append([]string{"HTTP1", "HTTP2"}, more...) {
+		t.Run(name, func(t *testing.T) { test(t, clients[name]()) })
+	}
+}
+
+// begin sends a GET whose response may take its time, and returns how it ends.
+func begin(t *testing.T, c *http.Client, path string) <-chan error {
+	t.Helper()
+	r, done := request(t, http.MethodGet, "https://"+host+path, nil), make(chan error, 1)
+	go func() {
+		resp, err := c.Do(r)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		done <- err
+	}()
+	return done
 }
 
 func request(t *testing.T, method, url string, body io.Reader, header ...string) *http.Request {
@@ -161,7 +181,7 @@ func TestProxy_FlushesEvents(t *testing.T) {
 			assert.Equal(t, "data: "+text, lines.Text())
 			require.True(t, lines.Scan())
 		}
-	})
+	}, "HTTP3")
 }
 
 func TestProxy_Expect100Continue(t *testing.T) {
@@ -232,24 +252,17 @@ func TestProxy_LimitPerHost(t *testing.T) {
 		}
 	}), func(c *gateway.Config) { c.Limits.RequestsPerHost = 2 })
 	c := w.client(true)
-	done := make(chan error, 2)
-	for range 2 {
-		r := request(t, http.MethodGet, "https://"+host+"/hang", nil)
-		go func() {
-			resp, err := c.Do(r)
-			if err == nil {
-				err = resp.Body.Close()
-			}
-			done <- err
-		}()
+	var done [2]<-chan error
+	for i := range done {
+		done[i] = begin(t, c, "/hang")
 		await.Receive(t, entered, "the request")
 	}
 	resp, _ := do(t, c, request(t, http.MethodGet, "https://"+host+"/", nil))
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	assert.NotEmpty(t, resp.Header.Get("Retry-After"))
 	close(leave)
-	for range 2 {
-		require.NoError(t, await.Receive(t, done, "the answers"))
+	for _, ended := range done {
+		require.NoError(t, await.Receive(t, ended, "the response"))
 	}
 	resp, _ = do(t, c, request(t, http.MethodGet, "https://"+host+"/", nil))
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
@@ -279,4 +292,24 @@ func TestProxy_Metrics(t *testing.T) {
 		}
 		return false
 	})
+}
+
+// TestGateway_BadRequestProblem covers requests that net/http refuses, over TLS and without.
+func TestGateway_BadRequestProblem(t *testing.T) {
+	w := newWorld(t, http.NotFoundHandler())
+	secure, err := (&tls.Dialer{Config: &tls.Config{RootCAs: w.roots, ServerName: host, MinVersion: tls.VersionTLS12}}).
+		DialContext(t.Context(), "tcp", w.secure.String())
+	require.NoError(t, err)
+	plain, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", w.plain.String())
+	require.NoError(t, err)
+	for _, conn := range []net.Conn{secure, plain} {
+		_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "+host+"\r\nHost: "+host+"\r\n\r\n")
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+		assert.Equal(t, problem.ContentType, resp.Header.Get("Content-Type"))
+		require.NoError(t, resp.Body.Close())
+		require.NoError(t, conn.Close())
+	}
 }

@@ -151,14 +151,7 @@ func TestProxyProtocol_LimitPerClient(t *testing.T) {
 	defer func() { _ = silent.Close() }()
 
 	one, other := visitorAt(t, "203.0.113.7"), visitorAt(t, "203.0.113.8")
-	first := make(chan error, 1)
-	go func() {
-		resp, err := w.visitor(balancer, one).Do(request(t, http.MethodGet, "https://"+host+"/wait", nil))
-		if err == nil {
-			err = resp.Body.Close()
-		}
-		first <- err
-	}()
+	first := begin(t, w.visitor(balancer, one), "/wait")
 	await.Receive(t, began, "the first request")
 	resp, _ := do(t, w.visitor(balancer, one), request(t, http.MethodGet, "https://"+host+"/", nil))
 	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)

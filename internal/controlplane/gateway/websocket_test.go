@@ -127,23 +127,6 @@ func TestWebSocket_Close(t *testing.T) {
 	require.Error(t, await.Receive(t, ended, "the App to hear of a connection that broke"))
 }
 
-func TestWebSocket_Pings(t *testing.T) {
-	pinged := make(chan error, 1)
-	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, err := websocket.Accept(w, r, nil)
-		if err != nil {
-			return
-		}
-		ctx := conn.CloseRead(r.Context())
-		pinged <- conn.Ping(ctx)
-		<-ctx.Done()
-	}))
-	conn := w.dialWebSocket(websocket.DialOptions{})
-	ctx := conn.CloseRead(t.Context())
-	require.NoError(t, await.Receive(t, pinged, "the visitor's pong"))
-	require.NoError(t, conn.Ping(ctx))
-}
-
 // opening is a request for a WebSocket.
 const opening = "GET /ws HTTP/1.1\r\nHost: " + host + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
@@ -196,23 +179,6 @@ const (
 	text, more    = 1, 0
 	closes, pings = 8, 9
 )
-
-func TestWebSocket_PingsBetweenFragments(t *testing.T) {
-	w := newWorld(t, echo(nil, make(chan error, 1)))
-	conn, from := w.open()
-	for _, f := range [][]byte{
-		frame(text, true, []byte("Hel")), frame(final|pings, true, []byte("p1")), frame(more, true, nil),
-		frame(final|pings, true, []byte("p2")), frame(final|more, true, []byte("lo")),
-	} {
-		_, err := conn.Write(f)
-		require.NoError(t, err)
-	}
-	want := "\x8a\x02p1\x8a\x02p2\x81\x05Hello"
-	got := make([]byte, len(want))
-	_, err := io.ReadFull(from, got)
-	require.NoError(t, err)
-	assert.Equal(t, want, string(got))
-}
 
 // TestWebSocket_PassesBytes sends what breaks the protocol: only the ends judge it. The App's first
 // frame comes with its handshake.
