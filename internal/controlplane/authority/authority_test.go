@@ -1,8 +1,6 @@
 package authority_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,26 +15,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/test/admintest"
 )
-
-func TestCAKeyFile_Refuses(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "ca.key")
-	_, err := authority.ReadKey(file)
-	require.ErrorIs(t, err, os.ErrNotExist)
-	require.NoError(t, authority.MakeKey(file))
-	require.ErrorContains(t, authority.MakeKey(file), "--output")
-	key, err := authority.ReadKey(file)
-	require.NoError(t, err)
-	assert.True(t, key.Given())
-	require.NoError(t, os.Chmod(file, 0o604))
-	_, err = authority.ReadKey(file)
-	require.ErrorContains(t, err, "chmod 600")
-	for _, text := range []string{"", "short", string(make([]byte, 5<<10))} {
-		require.NoError(t, os.Chmod(file, 0o600))
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		_, err = authority.ReadKey(file)
-		require.ErrorIs(t, err, ca.ErrBadKey)
-	}
-}
 
 func TestCertificate_LimitPerHolder(t *testing.T) {
 	p := admintest.Open(t)

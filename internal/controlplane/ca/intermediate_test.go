@@ -52,6 +52,16 @@ func (c *timed) upkeep() bool {
 	return changed
 }
 
+// issue issues a Runner's certificate.
+func (c *timed) issue(trust string, ttl time.Duration) (*x509.Certificate, error) {
+	c.t.Helper()
+	issued, _, err := c.Client("ci", &url.URL{Scheme: "spiffe", Host: trust, Path: "/runner/ci"}, ttl, "test")
+	if err != nil {
+		return nil, err
+	}
+	return ParseCertificate(issued.Certificate)
+}
+
 // export moves the roots' keys away and returns them.
 func (c *timed) export() []byte {
 	c.t.Helper()
@@ -179,9 +189,7 @@ func TestIntermediateCA_Renewed(t *testing.T) {
 	c := newTimed(t)
 	issue := func() *x509.Certificate {
 		t.Helper()
-		issued, _, err := c.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, 365*24*time.Hour, "test")
-		require.NoError(t, err)
-		cert, err := ParseCertificate(issued.Certificate)
+		cert, err := c.issue("trust", 365*24*time.Hour)
 		require.NoError(t, err)
 		return cert
 	}
@@ -224,10 +232,7 @@ func TestIntermediateCA_ChangedDomains(t *testing.T) {
 	c := newTimed(t)
 	c.reopen(Domains{Trust: "other", Agents: "agents.other"})
 	assert.True(t, c.upkeep())
-	id := &url.URL{Scheme: "spiffe", Host: "other", Path: "/runner/ci"}
-	issued, _, err := c.Client("ci", id, time.Hour, "test")
-	require.NoError(t, err)
-	cert, err := ParseCertificate(issued.Certificate)
+	cert, err := c.issue("other", time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, c.Verify(cert, c.time), "at once")
 	assert.False(t, c.upkeep())
@@ -251,7 +256,7 @@ func TestRootKey_Exported(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, left)
 
-	_, _, err = c.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, time.Hour, "test")
+	_, err = c.issue("trust", time.Hour)
 	require.NoError(t, err, "certificates are issued as before")
 	var away *RootAwayError
 	_, err = c.Take(Start)
@@ -263,16 +268,14 @@ func TestRootKey_Exported(t *testing.T) {
 	require.NoError(t, c.Ended(), "there is a year left")
 	c.time = c.IntermediatesEnd().Add(time.Hour)
 	require.ErrorAs(t, c.Ended(), &away)
-	_, _, err = c.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, time.Hour, "test")
+	_, err = c.issue("trust", time.Hour)
 	require.ErrorAs(t, err, &away)
 
 	require.NoError(t, c.ImportRootKeys(keys))
 	assert.False(t, c.RootAway())
 	require.NoError(t, c.Ended(), "it is renewed in a moment")
 	assert.True(t, c.upkeep())
-	issued, _, err := c.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, time.Hour, "test")
-	require.NoError(t, err)
-	cert, err := ParseCertificate(issued.Certificate)
+	cert, err := c.issue("trust", time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, c.Verify(cert, c.time), "by the new one at once, where the old one has ended")
 	_, err = c.Take(Start)

@@ -63,38 +63,51 @@ func TestCertificate_Logged(t *testing.T) {
 		assert.Equal(t, intermediate.Subject.CommonName, log.records[i+1].Name)
 		assert.Equal(t, ca.KeyID(c.Certificate()), log.records[i+1].Issuer)
 	}
-	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
+	issued, err := kinds(t, c)[0].issue()
 	require.NoError(t, err)
-	issued, err := c.Agent(req, "a1.agents", spiffe("/agent/a1"), time.Hour, "renewal")
-	require.NoError(t, err)
-	block, _ := pem.Decode([]byte(issued.Certificate))
+	block, _ := pem.Decode([]byte(issued.(ca.Issued).Certificate))
 	sum := sha256.Sum256(block.Bytes)
 	assert.Equal(t, ca.Record{
-		SHA256: hex.EncodeToString(sum[:]), Serial: issued.Serial, Role: ca.RoleAgent, Name: "a1", Issuer: c.SignerID(ca.RoleAgent),
+		SHA256: hex.EncodeToString(sum[:]), Serial: issued.(ca.Issued).Serial, Role: ca.RoleAgent, Name: "a1", Issuer: c.SignerID(ca.RoleAgent),
 		NotBefore: noon.Add(-6 * time.Minute), NotAfter: noon.Add(time.Hour), IssuedAt: noon, Reason: "renewal",
 	}, log.last(t))
-
-	runner, _, err := c.Client("ci", spiffe("/runner/ci"), time.Hour, "runner create")
-	require.NoError(t, err)
-	assert.Equal(t, "runner ci", log.last(t).Role+" "+log.last(t).Name)
-	old, err := ca.ParseCertificate(runner.Certificate)
-	require.NoError(t, err)
-	_, err = c.Renew(old, time.Hour, "again")
-	require.NoError(t, err)
-	assert.Equal(t, "again", log.last(t).Reason)
-	_, err = c.Server([]string{"localhost", "127.0.0.1"}, time.Hour)
-	require.NoError(t, err)
-	assert.Equal(t, "server localhost 127.0.0.1", log.last(t).Role+" "+log.last(t).Name)
-	_, err = c.ControlPlane(spiffe("/controlplane"), time.Hour)
-	require.NoError(t, err)
-	assert.Equal(t, "controlplane", log.last(t).Role)
-	_, err = c.Peer(spiffe("/controlplane/n1"), "n1.peers", time.Hour)
-	require.NoError(t, err)
-	assert.Equal(t, "controlplane n1", log.last(t).Role+" "+log.last(t).Name)
+	for _, k := range kinds(t, c) {
+		_, err := k.issue()
+		require.NoError(t, err)
+		assert.Equal(t, k.logged, log.last(t).Role+" "+log.last(t).Name+" "+log.last(t).Reason)
+	}
 	before := len(log.records)
 	_, err = c.Take(ca.Start)
 	require.NoError(t, err)
 	assert.Len(t, log.records, before+7, "the new CA, its intermediate CAs, and what the old one signed for it")
+}
+
+// kind is a way to issue a certificate.
+type kind struct {
+	logged string // role, name and reason
+	issue  func() (any, error)
+}
+
+func kinds(t *testing.T, c *ca.CA) []kind {
+	t.Helper()
+	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
+	require.NoError(t, err)
+	runner, _, err := c.Client("ci", spiffe("/runner/ci"), time.Hour, "test")
+	require.NoError(t, err)
+	old, err := ca.ParseCertificate(runner.Certificate)
+	require.NoError(t, err)
+	return []kind{
+		{"agent a1 renewal", func() (any, error) { return c.Agent(req, "a1.agents", spiffe("/agent/a1"), time.Hour, "renewal") }},
+		{"runner ci create", func() (any, error) {
+			issued, key, err := c.Client("ci", spiffe("/runner/ci"), time.Hour, "create")
+			assert.Equal(t, err == nil, len(key) > 0)
+			return issued, err
+		}},
+		{"runner ci again", func() (any, error) { return c.Renew(old, time.Hour, "again") }},
+		{"server localhost 127.0.0.1 listeners of the control plane", func() (any, error) { return c.Server([]string{"localhost", "127.0.0.1"}, time.Hour) }},
+		{"controlplane  refresh requests to agents", func() (any, error) { return c.ControlPlane(spiffe("/controlplane"), time.Hour) }},
+		{"controlplane n1 connections of control planes", func() (any, error) { return c.Peer(spiffe("/controlplane/n1"), "n1.peers", time.Hour) }},
+	}
 }
 
 func TestCertificate_LoggedBeforeIssue(t *testing.T) {
@@ -107,33 +120,13 @@ func TestCertificate_LoggedBeforeIssue(t *testing.T) {
 	log.fail(nil)
 	c, err := ca.Open(file, domains, log, at(noon))
 	require.NoError(t, err)
-	runner, _, err := c.Client("ci", spiffe("/runner/ci"), time.Hour, "test")
-	require.NoError(t, err)
-	old, err := ca.ParseCertificate(runner.Certificate)
-	require.NoError(t, err)
-	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
-	require.NoError(t, err)
-
+	all := kinds(t, c)
 	log.fail(full)
-	agent, err := c.Agent(req, "a1.agents", spiffe("/agent/a1"), time.Hour, "test")
-	require.ErrorIs(t, err, full)
-	assert.Empty(t, agent)
-	runner, key, err := c.Client("ci", spiffe("/runner/ci"), time.Hour, "test")
-	require.ErrorIs(t, err, full)
-	assert.Empty(t, runner)
-	assert.Empty(t, key)
-	again, err := c.Renew(old, time.Hour, "test")
-	require.ErrorIs(t, err, full)
-	assert.Empty(t, again)
-	server, err := c.Server([]string{"localhost"}, time.Hour)
-	require.ErrorIs(t, err, full)
-	assert.Nil(t, server)
-	own, err := c.ControlPlane(spiffe("/controlplane"), time.Hour)
-	require.ErrorIs(t, err, full)
-	assert.Nil(t, own)
-	own, err = c.Peer(spiffe("/controlplane/n1"), "n1.peers", time.Hour)
-	require.ErrorIs(t, err, full)
-	assert.Nil(t, own)
+	for _, k := range all {
+		got, err := k.issue()
+		require.ErrorIs(t, err, full, k.logged)
+		assert.Empty(t, got, k.logged)
+	}
 	_, err = c.Take(ca.Start)
 	require.ErrorIs(t, err, full)
 	assert.Equal(t, ca.Settled, c.Stage())

@@ -70,27 +70,6 @@ func TestAgent_LabelAndRevoke(t *testing.T) {
 	}
 }
 
-func TestAgent_Find(t *testing.T) {
-	p := admintest.Open(t)
-	p.Agent(t, "shop", func(a *store.Agent) {
-		a.State = announce.StateOffline
-	})
-	require.NoError(t, p.Database().SetChecks(t.Context(), "id-shop", &store.Checks{Findings: []store.Finding{{Check: "dns", Status: "failed"}}}))
-	p.Agent(t, "bank")
-	_, err := p.Gateway.Grant(t.Context(), "Bank.example.com.", "bank")
-	require.NoError(t, err)
-	all, err := p.Agents.Find(t.Context(), store.AgentQuery{})
-	require.NoError(t, err)
-	assert.Equal(t, 2, all.Total)
-	assert.Equal(t, map[announce.State]int{announce.StateOnline: 1, announce.StateOffline: 1}, all.States)
-	page, err := p.Agents.Find(t.Context(), store.AgentQuery{Wrong: true, Limit: 1})
-	require.NoError(t, err)
-	require.Len(t, page.Agents, 1)
-	assert.Equal(t, "shop", page.Agents[0].Name)
-	assert.Equal(t, 1, page.Wrong)
-	assert.Equal(t, map[string][]string{"id-shop": {"dns"}}, page.FailedChecks)
-}
-
 func TestHostGrant(t *testing.T) {
 	p := admintest.Open(t)
 	p.Agent(t, "shop")

@@ -55,17 +55,6 @@ func TestOperator_RevokeKeepsAnAdmin(t *testing.T) {
 	p.Operator(t, "ada", operators.RoleViewer) // a revoked name may be used again without --force
 }
 
-func TestOperator_First(t *testing.T) {
-	p := admintest.Open(t)
-	c, made, err := p.Operators.First(t.Context())
-	require.NoError(t, err)
-	assert.True(t, made)
-	assert.Equal(t, operators.FirstOperator, c.Operator)
-	_, made, err = p.Operators.First(t.Context())
-	require.NoError(t, err)
-	assert.False(t, made)
-}
-
 func TestOperator_Renew(t *testing.T) {
 	p := admintest.Open(t)
 	cert := admintest.Certificate(t, p.Operator(t, "ada", operators.RoleAdmin).Certificate)
@@ -118,15 +107,12 @@ func TestOperatorRunner_Set(t *testing.T) {
 func TestConsoleSession_EndedByOperator(t *testing.T) {
 	p := admintest.Open(t)
 	p.Operator(t, "ada", operators.RoleAdmin)
-	known, err := p.Database().Operator(t.Context(), "ada")
-	require.NoError(t, err)
-	callers := &authn.Authenticator{Store: p.Database(), Now: p.Clock}
-	open := func() {
+	open := func(digests ...string) {
 		t.Helper()
-		code, _, err := callers.ConsoleCode(t.Context(), known)
-		require.NoError(t, err)
-		_, _, err = callers.EnterConsole(t.Context(), code)
-		require.NoError(t, err)
+		for _, d := range digests {
+			session := store.ConsoleSession{Digest: d, Kind: store.ConsoleOpen, Operator: "ada", ExpiresAt: p.Clock().Add(time.Hour)}
+			require.NoError(t, p.Database().Update(t.Context(), func(tx *store.Tx) error { return tx.InsertConsoleSession(t.Context(), session) }))
+		}
 	}
 	sessions := func() []store.ConsoleSession {
 		t.Helper()
@@ -134,15 +120,14 @@ func TestConsoleSession_EndedByOperator(t *testing.T) {
 		require.NoError(t, err)
 		return list
 	}
-	open()
-	open()
+	open("one", "two")
 	require.Len(t, sessions(), 2)
 	ended, err := p.Operators.EndSessions(t.Context(), "ada")
 	require.NoError(t, err)
 	assert.Equal(t, 2, ended)
 	_, err = p.Operators.EndSessions(t.Context(), "ada")
 	admintest.Refused(t, err, problem.NotFound, "no session")
-	open()
+	open("three")
 	p.Operator(t, "ada", operators.RoleAdmin, func(o *operators.OperatorOptions) { o.Replace = true })
 	assert.Empty(t, sessions(), "those of earlier credentials have ended")
 }

@@ -1,8 +1,6 @@
 package operators_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -75,66 +73,4 @@ func TestRotation_WaitsForAgentsAndRunners(t *testing.T) {
 	status, err = p.Admin.CA.Status(t.Context())
 	require.NoError(t, err)
 	assert.NotEmpty(t, status.Warnings)
-}
-
-func TestRootKey_ExportImport(t *testing.T) {
-	p := admintest.Open(t)
-	file := filepath.Join(t.TempDir(), "root.pem")
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := p.Admin.CA.ExportRoot(t.Context(), file)
-	require.ErrorContains(t, err, "exists")
-	require.NoError(t, os.Remove(file))
-	status, err := p.Admin.CA.ExportRoot(t.Context(), file)
-	require.NoError(t, err)
-	assert.True(t, status.RootAway)
-	_, err = p.Admin.CA.ExportRoot(t.Context(), file+"2")
-	require.ErrorIs(t, err, operators.ErrNoRootKeys)
-	var away *ca.RootAwayError
-	_, _, err = p.Admin.CA.Rotate(t.Context(), ca.Start, operators.RotateOptions{})
-	require.ErrorAs(t, err, &away)
-	_, _, err = p.Admin.CA.ImportRoot(t.Context(), file+"2")
-	require.ErrorContains(t, err, "root CA's key")
-	status, renewed, err := p.Admin.CA.ImportRoot(t.Context(), file)
-	require.NoError(t, err)
-	assert.False(t, status.RootAway || renewed)
-	assert.FileExists(t, file)
-}
-
-func TestCertificate_List(t *testing.T) {
-	p := admintest.Open(t)
-	p.Agent(t, "shop")
-	ada := admintest.Certificate(t, p.Operator(t, "ada", operators.RoleAdmin).Certificate)
-	require.NoError(t, p.Database().Update(t.Context(), func(tx *store.Tx) error {
-		for serial, role := range map[string]string{"a1": ca.RoleAgent, "c1": ca.RoleControlPlane} {
-			err := tx.AddCertificate(t.Context(), store.Certificate{Serial: serial, Role: role, Name: "id-shop", IssuedAt: p.Clock().Add(-time.Minute), SHA256: serial})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	serial := ada.SerialNumber.Text(16)
-	for _, c := range []struct {
-		o    operators.IssuedOptions
-		want []string
-	}{
-		{operators.IssuedOptions{Name: "ada", Limit: 10}, []string{serial}},
-		{operators.IssuedOptions{Name: "shop", Limit: 10}, []string{"a1", "c1"}},
-		{operators.IssuedOptions{Name: "shop", Limit: 10, Kind: ca.RoleAgent}, []string{"a1"}},
-		{operators.IssuedOptions{Serial: "A:1", Limit: 10}, []string{"a1"}},
-		{operators.IssuedOptions{Kind: ca.RoleControlPlane, Limit: 10}, []string{"c1"}},
-	} {
-		list, err := p.Admin.CA.Issued(t.Context(), c.o)
-		require.NoError(t, err)
-		var got []string
-		for _, i := range list {
-			got = append(got, i.Serial)
-			assert.Equal(t, i.Role == ca.RoleAgent, i.AgentName == "shop")
-		}
-		assert.ElementsMatch(t, c.want, got)
-	}
-	for _, o := range []operators.IssuedOptions{{Kind: "none", Limit: 1}, {Limit: 0}} {
-		_, err := p.Admin.CA.Issued(t.Context(), o)
-		admintest.Refused(t, err, problem.Invalid)
-	}
 }
