@@ -169,30 +169,3 @@ func TestOffer_CreateRefuses(t *testing.T) {
 	_, err = p.Releases.Withdraw(t.Context(), "v1.2.0")
 	admintest.Refused(t, err, problem.NotFound, "offer list")
 }
-
-func TestOffer_Progress(t *testing.T) {
-	p := admintest.Open(t)
-	update := func(name, state, to string) {
-		p.Agent(t, name, func(a *store.Agent) { a.Update = &announce.AgentUpdate{State: state, To: to, Reason: "because"} })
-	}
-	p.Agent(t, "taken", func(a *store.Agent) { a.AgentVersion = "v1.3.0" })
-	p.Agent(t, "off")
-	p.Agent(t, "revoked", func(a *store.Agent) { a.RevokedAt = p.Clock() })
-	update("idle", "idle", "")
-	update("waiting", "waiting", "v1.2.0")
-	update("updating", "updating", "v1.2.0")
-	update("failed", "failed", "v1.2.0")
-	update("refused", "refused", "v1.2.0")
-	update("earlier", "failed", "v1.1.9")
-	require.NoError(t, p.Database().Update(t.Context(), func(tx *store.Tx) error {
-		return tx.InsertRelease(t.Context(), store.Release{ID: "r1", Version: "v1.2.0"})
-	}))
-	list, err := p.Releases.List(t.Context())
-	require.NoError(t, err)
-	require.Len(t, list, 1)
-	assert.Equal(t, operators.Progress{
-		Agents: 8, Taken: 1, Updating: 1, Waiting: 3, Off: 1, Failed: 2, Failures: []operators.Failure{
-			{ID: "id-failed", Name: "failed", State: "failed", Reason: "because"}, {ID: "id-refused", Name: "refused", State: "refused", Reason: "because"},
-		},
-	}, list[0].Progress)
-}

@@ -1,8 +1,6 @@
 package operators_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -111,43 +109,6 @@ func TestToken_Rotate(t *testing.T) {
 		states[k.ID] = k.State(p.Clock().Add(time.Minute))
 	}
 	assert.Equal(t, map[string]string{old.ID: store.TokenRotated, next.ID: store.TokenRevoked}, states)
-}
-
-func TestCredentials_LoadRefuses(t *testing.T) {
-	p := admintest.Open(t)
-	good := p.Operator(t, "ada", operators.RoleAdmin)
-	file := filepath.Join(t.TempDir(), "ada.json")
-	require.NoError(t, good.Write(file))
-	link := file + ".link"
-	require.NoError(t, os.Symlink(file, link))
-	require.NoError(t, good.Replace(link))
-	loaded, err := operators.LoadCredentials(link)
-	require.NoError(t, err)
-	assert.Equal(t, good, loaded)
-	assert.NotContains(t, good.GoString()+good.String(), "PRIVATE")
-	_, err = operators.LoadCredentials(file + ".none")
-	require.ErrorContains(t, err, "operator create")
-	require.NoError(t, os.Chmod(file, 0o644))
-	_, err = operators.LoadCredentials(file)
-	require.ErrorContains(t, err, "chmod")
-
-	for want, change := range map[string]func(*operators.Credentials){
-		"operator: is missing":     func(c *operators.Credentials) { c.Operator = "" },
-		"controlPlane: is missing": func(c *operators.Credentials) { c.ControlPlane = "" },
-		"certificate and key":      func(c *operators.Credentials) { c.Key = "" },
-		"ca: holds no":             func(c *operators.Credentials) { c.CA = "none" },
-	} {
-		bad := good
-		change(&bad)
-		text, err := bad.Encode()
-		require.NoError(t, err)
-		_, err = operators.ParseCredentials(text)
-		require.ErrorContains(t, err, want)
-	}
-	for text, want := range map[string]string{`{"runner":"ci"}`: "pipeops-runner", `[]`: "not an operator's credentials"} {
-		_, err := operators.ParseCredentials([]byte(text))
-		require.ErrorContains(t, err, want)
-	}
 }
 
 func TestAdmin_OpenRefuses(t *testing.T) {
