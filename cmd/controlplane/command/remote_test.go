@@ -2,7 +2,6 @@ package command
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -29,13 +28,7 @@ func servingData(t *testing.T) (data datadir.Data, api string) {
 		Log: zerolog.Nop(),
 	})
 	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- cp.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		assert.NoError(t, await.Receive(t, done, "the end of the control plane"))
-	})
+	await.Background(t, "the control plane", cp.Run)
 	return data, cp.Advertised().API
 }
 

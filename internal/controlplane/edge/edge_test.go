@@ -45,13 +45,7 @@ func serve(t *testing.T, cfg Config) string {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	cfg.Domain, cfg.Log = domain, zerolog.Nop()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- New(cfg).Serve(ctx, ln) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the end of the edge"))
-	})
+	await.Background(t, "the edge", func(ctx context.Context) error { return New(cfg).Serve(ctx, ln) })
 	return ln.Addr().String()
 }
 

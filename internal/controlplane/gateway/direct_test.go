@@ -284,16 +284,13 @@ func TestDirect_RefusesPrivateAddresses(t *testing.T) {
 		hosts = append(hosts, direct.Host{Name: "h" + strconv.Itoa(len(hosts)) + ".example", AgentID: "a", Endpoint: endpoint})
 	}
 	p.Set(hosts)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
+	stop := await.Background(t, "the prober", p.Run)
 	await.Until(t, "all were tried", func() bool { return len(p.States()) == len(hosts) })
 	for _, s := range p.States() {
 		assert.False(t, s.Direct, s.Endpoint)
 		assert.Contains(t, s.Reason, "not a public address", s.Endpoint)
 	}
-	cancel()
-	require.NoError(t, await.Receive(t, done, "the prober"))
+	stop()
 	select {
 	case <-touched:
 		t.Error("something was connected to")

@@ -36,12 +36,9 @@ func keepUntil(t *testing.T, s *store.Store, ensure func(host string) error, wha
 			return ensure(host)
 		},
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- k.Run(ctx) }()
+	stop := await.Background(t, "the keeper", k.Run)
 	await.Until(t, what, done)
-	cancel()
-	require.NoError(t, await.Receive(t, ended, "the keeper's end"))
+	stop()
 	return asked
 }
 

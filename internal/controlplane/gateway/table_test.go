@@ -14,18 +14,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
-func openStore(t testing.TB) *store.Store {
-	t.Helper()
-	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
+func openStore(t testing.TB) *store.Store { return storetest.Open(t, nil, postgres.SQLite) }
 
 // serves gives an agent proven hosts, and makes the agent if there is none.
 func serves(t testing.TB, s *store.Store, agentID string, at time.Time, proof string, names ...string) {

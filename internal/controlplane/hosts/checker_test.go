@@ -1,7 +1,6 @@
 package hosts_test
 
 import (
-	"context"
 	"os"
 	"strings"
 	"sync"
@@ -85,13 +84,7 @@ func newWorld(t *testing.T, on postgres.Engine, asked ...func(w *world, name str
 		Store: s, Resolver: &hosts.Resolver{Servers: []string{w.dns.Address}}, Domain: domain, Now: w.now, Log: zerolog.Nop(),
 	})
 	w.look = c.Look
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, await.Receive(t, done, "the checker to stop"))
-	})
+	await.Background(t, "the checker", c.Run)
 	return w
 }
 

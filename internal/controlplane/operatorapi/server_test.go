@@ -1,7 +1,6 @@
 package operatorapi_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -38,13 +37,7 @@ func serve(t *testing.T) api {
 		}
 		return operatorapi.Caller{Operator: store.Operator{Name: role, Role: role}, Proven: "operator/" + role}, nil
 	}}), t}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		assert.NoError(t, await.Receive(t, done, "the end of the audit log"))
-	})
+	await.Background(t, "the audit log", a.Run)
 	return a
 }
 

@@ -132,11 +132,5 @@ func TestOutbox_SurvivesBrokerCrash(t *testing.T) {
 // background runs something until the test ends, and joins it.
 func background(t *testing.T, run func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- retry.UnlessDone(ctx, run(ctx)) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, ended, "the end of what ran"))
-	})
+	await.Background(t, "a part", func(ctx context.Context) error { return retry.UnlessDone(ctx, run(ctx)) })
 }

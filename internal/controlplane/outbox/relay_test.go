@@ -75,11 +75,7 @@ func TestOutbox_PublishesInOrder(t *testing.T) {
 	s, change := changing(t)
 	change(5)
 	f := &flaky{confirms: []int{0, 2, 0, 1}}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- (&relay{store: s, publisher: f, log: zerolog.Nop(), pause: time.Millisecond, now: time.Now}).run(ctx)
-	}()
+	await.Background(t, "the relay", (&relay{store: s, publisher: f, log: zerolog.Nop(), pause: time.Millisecond, now: time.Now}).run)
 	await.Until(t, "all are out in spite of the failures", func() bool { return len(f.received()) == 5 })
 	change(1)
 	await.Until(t, "a commit wakes it", func() bool { return len(f.received()) == 6 })
@@ -88,6 +84,4 @@ func TestOutbox_PublishesInOrder(t *testing.T) {
 		n, err := s.OutboxLength(t.Context())
 		return err == nil && n == 0
 	})
-	cancel()
-	require.NoError(t, await.Receive(t, done, "the end of the relay"))
 }

@@ -64,10 +64,7 @@ func startServer(t *testing.T, c *ca.CA, to Handover, change ...func(*ServerConf
 		f(&cfg)
 	}
 	s := NewServer(cfg)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, limited) }()
-	t.Cleanup(func() { cancel(); assert.NoError(t, await.Receive(t, done, "the end of the server")) })
+	await.Background(t, "the server", func(ctx context.Context) error { return s.Serve(ctx, limited) })
 	return ln.Addr().String(), limited
 }
 

@@ -109,9 +109,10 @@ func TestPostgres_Reconnects(t *testing.T) {
 	d, ctx := hosted(t), t.Context()
 	serve, cli := openHosted(t, d), openHosted(t, d)
 	require.NoError(t, serve.Serve(ctx))
-	watching, stop := context.WithCancel(ctx)
-	heard, done := make(chan struct{}, 1000), make(chan error, 1)
-	go func() { done <- serve.Watch(watching, time.Millisecond, func() { heard <- struct{}{} }) }()
+	heard := make(chan struct{}, 1000)
+	await.Background(t, "Watch", func(ctx context.Context) error {
+		return serve.Watch(ctx, time.Millisecond, func() { heard <- struct{}{} })
+	})
 	await.Receive(t, heard, "word of a change") // it listens
 	require.NoError(t, d.Cut(ctx))
 	await.Receive(t, heard, "word of a change") // it listens again: something may have been missed
@@ -120,8 +121,6 @@ func TestPostgres_Reconnects(t *testing.T) {
 	require.ErrorIs(t, openHosted(t, d).Serve(ctx), store.ErrServed)
 
 	require.NoError(t, serve.PutSetting(ctx, "a", "c"))
-	stop()
-	require.NoError(t, await.Receive(t, done, "the end of Watch"))
 }
 
 // TestServe_LostClaim has a second control plane claim the database while the first has no

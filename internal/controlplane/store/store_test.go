@@ -242,11 +242,10 @@ func TestRunners(t *testing.T) {
 func TestWatch_OtherProcess(t *testing.T) {
 	onEachPlace(t, func(t *testing.T, open func() *store.Store) {
 		serve, cli := open(), open()
-		ctx, cancel := context.WithCancel(t.Context())
-		changed, watching := make(chan struct{}, 10_000), make(chan error, 1)
-		go func() {
-			watching <- serve.Watch(ctx, time.Millisecond, func() { changed <- struct{}{} })
-		}()
+		changed := make(chan struct{}, 10_000)
+		await.Background(t, "Watch", func(ctx context.Context) error {
+			return serve.Watch(ctx, time.Millisecond, func() { changed <- struct{}{} })
+		})
 		changes := 0
 		await.Until(t, "the change is seen", func() bool { // the first ones may come before the watch began
 			changes++
@@ -254,8 +253,6 @@ func TestWatch_OtherProcess(t *testing.T) {
 			return len(changed) > 0
 		})
 		await.Receive(t, serve.Queued(), "word of the change")
-		cancel()
-		require.NoError(t, await.Receive(t, watching, "the end of Watch"))
 		settings, err := serve.Settings(t.Context())
 		require.NoError(t, err)
 		assert.Contains(t, settings, "k")

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/x509"
@@ -197,17 +196,8 @@ func (w *world) dispatcher() *Dispatcher {
 	return d
 }
 
-// run runs a dispatcher until the test ends, or the answer is called.
 func (w *world) run(d *Dispatcher) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- d.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		assert.NoError(w.t, await.Receive(w.t, done, "the end of the dispatcher"))
-	})
-	w.t.Cleanup(stop)
-	return stop
+	return await.Background(w.t, "the dispatcher", d.Run)
 }
 
 // say queues events of an App of an agent.

@@ -24,15 +24,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
-func openStore(t testing.TB) *store.Store {
-	t.Helper()
-	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
+func openStore(t testing.TB) *store.Store { return storetest.Open(t, nil, postgres.SQLite) }
 
 func TestStorage_Sealed(t *testing.T) {
 	db, ctx := openStore(t), t.Context()

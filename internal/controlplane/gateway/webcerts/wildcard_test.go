@@ -1,7 +1,6 @@
 package webcerts_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -83,14 +82,10 @@ func TestWildcard_ReportsFailure(t *testing.T) {
 		Wildcard: webcerts.Updates{Domain: "apps.example.org", Server: dns.Address, KeyFile: keyFile(t, tsigKey)},
 	})
 	t.Cleanup(c.Close)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.RunWildcard(ctx) }()
+	await.Background(t, "the wildcard's upkeep", c.RunWildcard)
 	await.Until(t, "an attempt has failed", func() bool { return c.WildcardFailed("web.apps.example.org") != "" })
 	assert.NotContains(t, c.WildcardFailed("web.apps.example.org"), tsigSecret)
 	assert.Empty(t, c.WildcardFailed("www.example.org"))
-	cancel()
-	require.NoError(t, await.Receive(t, done, "the end"))
 }
 
 func TestWildcard_KeyFile(t *testing.T) {
