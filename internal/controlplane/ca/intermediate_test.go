@@ -17,35 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
-var (
-	testDomains = Domains{Trust: "trust", Agents: "agents"}
-	testStart   = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	testNoLog   = LogFunc(func(Record) error { return nil })
-)
-
-// timed is a CA in a file, with a clock.
-type timed struct {
-	*CA
-	t    *testing.T
-	file string
-	time time.Time
-}
-
-func newTimed(t *testing.T) *timed {
-	t.Helper()
-	c := &timed{t: t, file: filepath.Join(t.TempDir(), "ca.pem"), time: testStart}
-	c.reopen(testDomains)
-	return c
-}
-
-func (c *timed) reopen(d Domains) {
-	c.t.Helper()
-	var err error
-	c.CA, err = Open(c.file, d, testNoLog, func() time.Time { return c.time })
-	require.NoError(c.t, err)
-}
-
-func (c *timed) upkeep() bool {
+func (c *rotating) upkeep() bool {
 	c.t.Helper()
 	changed, err := c.Upkeep()
 	require.NoError(c.t, err)
@@ -53,7 +25,7 @@ func (c *timed) upkeep() bool {
 }
 
 // issue issues a Runner's certificate.
-func (c *timed) issue(trust string, ttl time.Duration) (*x509.Certificate, error) {
+func (c *rotating) issue(trust string, ttl time.Duration) (*x509.Certificate, error) {
 	c.t.Helper()
 	issued, _, err := c.Client("ci", &url.URL{Scheme: "spiffe", Host: trust, Path: "/runner/ci"}, ttl, "test")
 	if err != nil {
@@ -63,7 +35,7 @@ func (c *timed) issue(trust string, ttl time.Duration) (*x509.Certificate, error
 }
 
 // export moves the roots' keys away and returns them.
-func (c *timed) export() []byte {
+func (c *rotating) export() []byte {
 	c.t.Helper()
 	keys, err := c.RootKeys()
 	require.NoError(c.t, err)
@@ -80,7 +52,7 @@ func forged(t *testing.T, by pair, id *url.URL, dns string, usage ...x509.ExtKey
 	serial, err := newSerial()
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: serial, NotBefore: testStart.Add(-time.Hour), NotAfter: testStart.Add(time.Hour),
+		SerialNumber: serial, NotBefore: noon.Add(-time.Hour), NotAfter: noon.Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: usage,
 	}
 	if id != nil {
@@ -101,7 +73,7 @@ func forged(t *testing.T, by pair, id *url.URL, dns string, usage ...x509.ExtKey
 // standard verifies as crypto/tls does, with the root CA as the only root.
 func standard(c *CA, leaf *x509.Certificate, by pair, dns string, usage x509.ExtKeyUsage) ([][]*x509.Certificate, error) {
 	opts := x509.VerifyOptions{
-		DNSName: dns, Roots: c.Pool(), Intermediates: x509.NewCertPool(), CurrentTime: testStart, KeyUsages: []x509.ExtKeyUsage{usage},
+		DNSName: dns, Roots: c.Pool(), Intermediates: x509.NewCertPool(), CurrentTime: noon, KeyUsages: []x509.ExtKeyUsage{usage},
 	}
 	opts.Intermediates.AddCert(by.cert)
 	return leaf.Verify(opts)
@@ -115,11 +87,11 @@ var (
 // TestIntermediateCA_SignsForItsRole has each CA sign a certificate of each role, as a thief of its
 // key would. Only the verifiers of the right pair accept it.
 func TestIntermediateCA_SignsForItsRole(t *testing.T) {
-	c := newTimed(t)
+	c := newRotating(t)
 	signing := &c.state.Load().signing
 	signers := map[string]pair{"root": signing.pair}
 	for _, role := range leafRoles {
-		signers[role] = signing.signer(role, c.time)
+		signers[role] = signing.signer(role, c.now)
 		assert.True(t, signers[role].cert.MaxPathLenZero)
 		assert.Equal(t, role, trustanchor.RoleOf(signers[role].cert))
 	}
@@ -127,8 +99,8 @@ func TestIntermediateCA_SignsForItsRole(t *testing.T) {
 		for _, role := range []string{RoleAgent, RoleRunner, RoleControlPlane} {
 			leaf := forged(t, by, &url.URL{Scheme: "spiffe", Host: "trust", Path: "/" + role + "/x"}, "", client)
 			good := name == role
-			assert.Equal(t, good, c.Verify(leaf, c.time) == nil, "the control plane: %s by %s", role, name)
-			_, err := leaf.Verify(x509.VerifyOptions{Roots: c.PoolFor(role), CurrentTime: c.time, KeyUsages: []x509.ExtKeyUsage{client}})
+			assert.Equal(t, good, c.Verify(leaf, c.now) == nil, "the control plane: %s by %s", role, name)
+			_, err := leaf.Verify(x509.VerifyOptions{Roots: c.PoolFor(role), CurrentTime: c.now, KeyUsages: []x509.ExtKeyUsage{client}})
 			assert.Equal(t, good, err == nil, "a listener for the role: %s by %s", role, name)
 			chains, err := standard(c.CA, leaf, by, "", client)
 			if err == nil {
@@ -141,7 +113,7 @@ func TestIntermediateCA_SignsForItsRole(t *testing.T) {
 
 // TestIntermediateCA_NameConstraints is for verifiers that know nothing of roles.
 func TestIntermediateCA_NameConstraints(t *testing.T) {
-	c := newTimed(t)
+	c := newRotating(t)
 	signing := &c.state.Load().signing
 	spiffe := func(host string) *url.URL { return &url.URL{Scheme: "spiffe", Host: host, Path: "/agent/a"} }
 	for name, v := range map[string]struct {
@@ -166,18 +138,18 @@ func TestIntermediateCA_NameConstraints(t *testing.T) {
 		"a control plane as the listener":          {RoleControlPlane, nil, "control.example.com", server, false},
 		"a control plane as an agent":              {RoleControlPlane, spiffe("trust"), "a.agents", server, false},
 	} {
-		by := signing.signer(v.role, c.time)
+		by := signing.signer(v.role, c.now)
 		dns := v.dns
 		_, err := standard(c.CA, forged(t, by, v.id, v.dns, v.usage), by, dns, v.usage)
 		assert.Equal(t, v.ok, err == nil, "%s: %v", name, err)
 	}
 	t.Run("and signs no further CA", func(t *testing.T) {
-		by := signing.signer(RoleAgent, c.time)
+		by := signing.signer(RoleAgent, c.now)
 		next := authority{pair: by}
-		below, err := next.intermediate(RoleRunner, testDomains, c.time)
+		below, err := next.intermediate(RoleRunner, domains, c.now)
 		require.NoError(t, err)
 		leaf := forged(t, below, &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/x"}, "", client)
-		opts := x509.VerifyOptions{Roots: c.Pool(), Intermediates: x509.NewCertPool(), CurrentTime: c.time, KeyUsages: []x509.ExtKeyUsage{client}}
+		opts := x509.VerifyOptions{Roots: c.Pool(), Intermediates: x509.NewCertPool(), CurrentTime: c.now, KeyUsages: []x509.ExtKeyUsage{client}}
 		opts.Intermediates.AddCert(by.cert)
 		opts.Intermediates.AddCert(below.cert)
 		_, err = leaf.Verify(opts)
@@ -186,7 +158,7 @@ func TestIntermediateCA_NameConstraints(t *testing.T) {
 }
 
 func TestIntermediateCA_Renewed(t *testing.T) {
-	c := newTimed(t)
+	c := newRotating(t)
 	issue := func() *x509.Certificate {
 		t.Helper()
 		cert, err := c.issue("trust", 365*24*time.Hour)
@@ -194,28 +166,28 @@ func TestIntermediateCA_Renewed(t *testing.T) {
 		return cert
 	}
 	assert.False(t, c.upkeep())
-	c.time = c.IntermediatesEnd().Add(-RenewBefore)
+	c.now = c.IntermediatesEnd().Add(-RenewBefore)
 	assert.False(t, c.upkeep(), "not yet")
 	early := issue()
-	assert.Equal(t, c.time.Add(365*24*time.Hour), early.NotAfter, "a year fits")
+	assert.Equal(t, c.now.Add(365*24*time.Hour), early.NotAfter, "a year fits")
 
-	c.time = c.time.Add(time.Hour)
+	c.now = c.now.Add(time.Hour)
 	assert.True(t, c.upkeep())
 	assert.False(t, c.upkeep())
 	assert.Equal(t, KeyID(c.state.Load().signing.newest(RoleRunner).cert), KeyID(c.Intermediates()[1]))
 	assert.True(t, c.Current(issue()), "the old one signs until all control planes know the new one")
 	assert.True(t, c.Current(early))
-	c.time = c.time.Add(settle)
+	c.now = c.now.Add(settle)
 	late := issue()
 	assert.True(t, c.Current(late))
 	assert.False(t, c.Current(early), "its holder renews")
 	assert.Equal(t, c.SignerID(RoleRunner), IssuerID(late))
 	for _, cert := range []*x509.Certificate{early, late} {
-		require.NoError(t, c.Verify(cert, c.time))
+		require.NoError(t, c.Verify(cert, c.now))
 		assert.True(t, c.Trusted(cert))
 		assert.Equal(t, KeyID(c.Certificate()), c.RootID(cert))
 	}
-	c.time = c.IntermediatesEnd().Add(-time.Hour)
+	c.now = c.IntermediatesEnd().Add(-time.Hour)
 	assert.True(t, c.upkeep())
 	keys := 0
 	for _, i := range c.state.Load().signing.intermediates {
@@ -229,22 +201,22 @@ func TestIntermediateCA_Renewed(t *testing.T) {
 }
 
 func TestIntermediateCA_ChangedDomains(t *testing.T) {
-	c := newTimed(t)
+	c := newRotating(t)
 	c.reopen(Domains{Trust: "other", Agents: "agents.other"})
 	assert.True(t, c.upkeep())
 	cert, err := c.issue("other", time.Hour)
 	require.NoError(t, err)
-	require.NoError(t, c.Verify(cert, c.time), "at once")
+	require.NoError(t, c.Verify(cert, c.now), "at once")
 	assert.False(t, c.upkeep())
 	c.export()
-	c.reopen(testDomains)
+	c.reopen(domains)
 	_, err = c.Upkeep()
 	var away *RootAwayError
 	require.ErrorAs(t, err, &away)
 }
 
 func TestRootKey_Exported(t *testing.T) {
-	c := newTimed(t)
+	c := newRotating(t)
 	keys := c.export()
 	assert.True(t, c.RootAway())
 	text, err := inFile(c.file).Load()
@@ -262,11 +234,11 @@ func TestRootKey_Exported(t *testing.T) {
 	_, err = c.Take(Start)
 	require.ErrorAs(t, err, &away)
 	require.ErrorContains(t, err, "ca root import")
-	c.time = c.IntermediatesEnd().Add(-RenewBefore + time.Hour)
+	c.now = c.IntermediatesEnd().Add(-RenewBefore + time.Hour)
 	_, err = c.Upkeep()
 	require.ErrorAs(t, err, &away)
 	require.NoError(t, c.Ended(), "there is a year left")
-	c.time = c.IntermediatesEnd().Add(time.Hour)
+	c.now = c.IntermediatesEnd().Add(time.Hour)
 	require.ErrorAs(t, c.Ended(), &away)
 	_, err = c.issue("trust", time.Hour)
 	require.ErrorAs(t, err, &away)
@@ -277,14 +249,14 @@ func TestRootKey_Exported(t *testing.T) {
 	assert.True(t, c.upkeep())
 	cert, err := c.issue("trust", time.Hour)
 	require.NoError(t, err)
-	require.NoError(t, c.Verify(cert, c.time), "by the new one at once, where the old one has ended")
+	require.NoError(t, c.Verify(cert, c.now), "by the new one at once, where the old one has ended")
 	_, err = c.Take(Start)
 	require.NoError(t, err)
 }
 
 // TestRotation_WithoutRootKey takes the later steps, which need no root key.
 func TestRotation_WithoutRootKey(t *testing.T) {
-	c := newTimed(t)
+	c := newRotating(t)
 	_, err := c.Take(Start)
 	require.NoError(t, err)
 	keys := c.export()
@@ -303,7 +275,7 @@ func TestRotation_WithoutRootKey(t *testing.T) {
 }
 
 func TestRootKey_RefusesWrongFile(t *testing.T) {
-	c, other := newTimed(t), newTimed(t)
+	c, other := newRotating(t), newRotating(t)
 	foreign, err := other.RootKeys()
 	require.NoError(t, err)
 	own, err := c.RootKeys()
@@ -321,7 +293,7 @@ func TestRootKey_RefusesWrongFile(t *testing.T) {
 
 // FuzzRootKeys reads files that have keys of certificates, or are refused.
 func FuzzRootKeys(f *testing.F) {
-	c, err := Open(filepath.Join(f.TempDir(), "ca.pem"), testDomains, testNoLog, time.Now)
+	c, err := Open(filepath.Join(f.TempDir(), "ca.pem"), domains, noLog, time.Now)
 	require.NoError(f, err)
 	keys, err := c.RootKeys()
 	require.NoError(f, err)

@@ -1,4 +1,4 @@
-package ca_test
+package ca
 
 import (
 	"crypto/elliptic"
@@ -14,18 +14,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 )
 
 // memory is a log that may fail.
 type memory struct {
 	mu      sync.Mutex
-	records []ca.Record
+	records []Record
 	err     error
 }
 
-func (m *memory) Record(r ca.Record) error {
+func (m *memory) Record(r Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err == nil {
@@ -40,7 +38,7 @@ func (m *memory) fail(err error) {
 	m.err = err
 }
 
-func (m *memory) last(t *testing.T) ca.Record {
+func (m *memory) last(t *testing.T) Record {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,23 +50,23 @@ func spiffe(path string) *url.URL { return &url.URL{Scheme: "spiffe", Host: "tru
 
 func TestCertificate_Logged(t *testing.T) {
 	log := &memory{}
-	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), domains, log, at(noon))
+	c, err := Open(filepath.Join(t.TempDir(), "ca.pem"), domains, log, at(noon))
 	require.NoError(t, err)
 	require.Len(t, log.records, 6)
 	first := log.records[0]
-	assert.Equal(t, ca.RoleCA, first.Role)
+	assert.Equal(t, RoleCA, first.Role)
 	assert.Equal(t, c.Certificate().Subject.CommonName, first.Name)
 	for i, intermediate := range c.Intermediates() {
-		assert.Equal(t, ca.RoleCA, log.records[i+1].Role)
+		assert.Equal(t, RoleCA, log.records[i+1].Role)
 		assert.Equal(t, intermediate.Subject.CommonName, log.records[i+1].Name)
-		assert.Equal(t, ca.KeyID(c.Certificate()), log.records[i+1].Issuer)
+		assert.Equal(t, KeyID(c.Certificate()), log.records[i+1].Issuer)
 	}
 	issued, err := kinds(t, c)[0].issue()
 	require.NoError(t, err)
-	block, _ := pem.Decode([]byte(issued.(ca.Issued).Certificate))
+	block, _ := pem.Decode([]byte(issued.(Issued).Certificate))
 	sum := sha256.Sum256(block.Bytes)
-	assert.Equal(t, ca.Record{
-		SHA256: hex.EncodeToString(sum[:]), Serial: issued.(ca.Issued).Serial, Role: ca.RoleAgent, Name: "a1", Issuer: c.SignerID(ca.RoleAgent),
+	assert.Equal(t, Record{
+		SHA256: hex.EncodeToString(sum[:]), Serial: issued.(Issued).Serial, Role: RoleAgent, Name: "a1", Issuer: c.SignerID(RoleAgent),
 		NotBefore: noon.Add(-6 * time.Minute), NotAfter: noon.Add(time.Hour), IssuedAt: noon, Reason: "renewal",
 	}, log.last(t))
 	for _, k := range kinds(t, c) {
@@ -77,7 +75,7 @@ func TestCertificate_Logged(t *testing.T) {
 		assert.Equal(t, k.logged, log.last(t).Role+" "+log.last(t).Name+" "+log.last(t).Reason)
 	}
 	before := len(log.records)
-	_, err = c.Take(ca.Start)
+	_, err = c.Take(Start)
 	require.NoError(t, err)
 	assert.Len(t, log.records, before+7, "the new CA, its intermediate CAs, and what the old one signed for it")
 }
@@ -88,13 +86,13 @@ type kind struct {
 	issue  func() (any, error)
 }
 
-func kinds(t *testing.T, c *ca.CA) []kind {
+func kinds(t *testing.T, c *CA) []kind {
 	t.Helper()
-	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
+	req, err := ParseRequest(request(t, ecKey(t, elliptic.P256())))
 	require.NoError(t, err)
 	runner, _, err := c.Client("ci", spiffe("/runner/ci"), time.Hour, "test")
 	require.NoError(t, err)
-	old, err := ca.ParseCertificate(runner.Certificate)
+	old, err := ParseCertificate(runner.Certificate)
 	require.NoError(t, err)
 	return []kind{
 		{"agent a1 renewal", func() (any, error) { return c.Agent(req, "a1.agents", spiffe("/agent/a1"), time.Hour, "renewal") }},
@@ -114,11 +112,11 @@ func TestCertificate_LoggedBeforeIssue(t *testing.T) {
 	full, log := errors.New("no space left"), &memory{}
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	log.fail(full)
-	_, err := ca.Open(file, domains, log, at(noon))
+	_, err := Open(file, domains, log, at(noon))
 	require.ErrorIs(t, err, full)
 	assert.NoFileExists(t, file)
 	log.fail(nil)
-	c, err := ca.Open(file, domains, log, at(noon))
+	c, err := Open(file, domains, log, at(noon))
 	require.NoError(t, err)
 	all := kinds(t, c)
 	log.fail(full)
@@ -127,16 +125,16 @@ func TestCertificate_LoggedBeforeIssue(t *testing.T) {
 		require.ErrorIs(t, err, full, k.logged)
 		assert.Empty(t, got, k.logged)
 	}
-	_, err = c.Take(ca.Start)
+	_, err = c.Take(Start)
 	require.ErrorIs(t, err, full)
-	assert.Equal(t, ca.Settled, c.Stage())
+	assert.Equal(t, Settled, c.Stage())
 }
 
 func TestServerCertificate_SurvivesLogFailure(t *testing.T) {
 	now, log := noon, &memory{}
-	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), domains, log, func() time.Time { return now })
+	c, err := Open(filepath.Join(t.TempDir(), "ca.pem"), domains, log, func() time.Time { return now })
 	require.NoError(t, err)
-	s := ca.NewServerCertificate(c, []string{"localhost"})
+	s := NewServerCertificate(c, []string{"localhost"})
 	first, err := s.Get(nil)
 	require.NoError(t, err)
 	log.fail(errors.New("no space left"))

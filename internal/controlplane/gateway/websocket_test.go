@@ -61,53 +61,10 @@ func (w *world) dialWebSocket(options websocket.DialOptions) *websocket.Conn {
 	return conn
 }
 
-// TestWebSocket_Messages covers the sizes at which the form of a frame changes, whole and in
-// fragments, compressed and not.
-func TestWebSocket_Messages(t *testing.T) {
-	for name, mode := range map[string]websocket.CompressionMode{
-		"Plain": websocket.CompressionDisabled, "Deflate": websocket.CompressionContextTakeover, "DeflateAlone": websocket.CompressionNoContextTakeover,
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, echo(&websocket.AcceptOptions{CompressionMode: mode, CompressionThreshold: 1, Subprotocols: []string{"echo"}}, make(chan error, 1)))
-			conn := w.dialWebSocket(websocket.DialOptions{CompressionMode: mode, CompressionThreshold: 1, Subprotocols: []string{"other", "echo"}})
-			assert.Equal(t, "echo", conn.Subprotocol())
-			for _, size := range []int{0, 1, 125, 126, 127, 128, 65535, 65536, 65537, largestMessage} {
-				noise := make([]byte, size)
-				_, _ = rand.Read(noise)
-				text := []byte(strings.Repeat("€", size/3) + strings.Repeat("x", size%3))
-				answers(t, conn, websocket.MessageBinary, noise, 1)
-				answers(t, conn, websocket.MessageText, text, 1)
-				answers(t, conn, websocket.MessageBinary, noise, 3)
-			}
-		})
-	}
-}
-
-// answers sends a message in fragments, and expects it back.
-func answers(t *testing.T, conn *websocket.Conn, kind websocket.MessageType, message []byte, fragments int) {
-	t.Helper()
-	sent := make(chan error, 1)
-	go func() {
-		w, err := conn.Writer(t.Context(), kind)
-		for i := 0; i < fragments && err == nil; i++ {
-			_, err = w.Write(message[i*len(message)/fragments : (i+1)*len(message)/fragments])
-		}
-		if err == nil {
-			err = w.Close()
-		}
-		sent <- err
-	}()
-	got, back, err := conn.Read(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, await.Receive(t, sent, "the message to be sent"))
-	assert.Equal(t, kind, got)
-	assert.True(t, bytes.Equal(message, back), "%d bytes in %d fragments", len(message), fragments)
-}
-
 // TestWebSocket_Close closes from either end.
 func TestWebSocket_Close(t *testing.T) {
 	ended := make(chan error, 1)
-	w := newWorld(t, echo(nil, ended))
+	w := newWorld(t, echo(&websocket.AcceptOptions{Subprotocols: []string{"echo"}}, ended))
 	for _, code := range []websocket.StatusCode{1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999} {
 		var said websocket.CloseError
 		conn := w.dialWebSocket(websocket.DialOptions{})
@@ -122,7 +79,8 @@ func TestWebSocket_Close(t *testing.T) {
 		assert.Equal(t, websocket.CloseError{Code: code, Reason: "as you say"}, said)
 		require.Error(t, await.Receive(t, ended, "the App to end"))
 	}
-	conn := w.dialWebSocket(websocket.DialOptions{})
+	conn := w.dialWebSocket(websocket.DialOptions{Subprotocols: []string{"other", "echo"}})
+	assert.Equal(t, "echo", conn.Subprotocol())
 	require.NoError(t, conn.CloseNow())
 	require.Error(t, await.Receive(t, ended, "the App to hear of a connection that broke"))
 }

@@ -3,9 +3,6 @@ package outbox
 import (
 	"os"
 	"testing"
-	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
@@ -19,8 +16,3 @@ var (
 )
 
 func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, databases.Stop, rabbit.Stop).Run()) }
-
-func slow(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	require.Eventually(t, ok, 2*time.Minute, 50*time.Millisecond, what)
-}
