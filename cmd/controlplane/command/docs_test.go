@@ -4,29 +4,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
-
-// TestClusterGuide_DataDir checks that later commands without the flag use the directory of the
-// guide.
-func TestClusterGuide_DataDir(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "get-started", "cluster.md"))
-	require.NoError(t, err)
-	named := regexp.MustCompile(`--data-dir (/\S+)`).FindAllStringSubmatch(string(text), -1)
-	require.NotEmpty(t, named)
-	for _, n := range named {
-		require.Equal(t, flags.DefaultDataDir, n[1])
-	}
-}
 
 func TestCertificatesDocs_Commands(t *testing.T) {
 	blocks, err := harness.Shell("docs/operator/certificates.md")

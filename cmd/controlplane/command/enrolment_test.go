@@ -122,15 +122,3 @@ func TestEnrolmentDocs_Commands(t *testing.T) {
 		assert.True(t, o.ran[block], "nobody has run:\n%s", block)
 	}
 }
-
-func TestEnrolmentDocs_QuoteAgent(t *testing.T) {
-	o := newDocReader(t)
-	o.does("token create --approve")
-	text, err := os.ReadFile(filepath.Join(harness.Root(), enrolmentDoc))
-	require.NoError(t, err)
-	var said *controlapi.Error
-	require.ErrorAs(t, registerWith(t.Context(), o.api, o.token(), "shop", newKey(t)), &said)
-	print, id := said.Detail[strings.Index(said.Detail, "key ")+4:][:19], said.Fix[strings.Index(said.Fix, "approve ")+8:][:16]
-	quoted := strings.NewReplacer(print, "9f3a-11c2-77de-0b41", id, "x3f2k7aabbccddee").Replace(said.Detail + "\n(fix: " + said.Fix + ")")
-	assert.Contains(t, string(text), quoted)
-}

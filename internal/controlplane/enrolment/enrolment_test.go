@@ -61,44 +61,33 @@ func (p plane) register(token, name, csr string, change ...func(*controlapi.Regi
 func TestToken_EndsRegistration(t *testing.T) {
 	p := open(t)
 	_, csr, _ := admintest.Request(t)
-	for name, c := range map[string]struct {
-		code problem.Code
-		end  func(secret, id string) string
-	}{
-		"cut short": {controlapi.CodeTokenUnknown, func(secret, _ string) string { return secret[:20] }},
-		"deleted": {controlapi.CodeTokenUnknown, func(string, string) string {
-			other, _ := open(t).token(operators.TokenOptions{})
-			return other
-		}},
-		"revoked": {controlapi.CodeTokenRevoked, func(secret, id string) string {
-			require.NoError(t, p.Tokens.Revoke(t.Context(), id))
-			return secret
-		}},
-		"rotated": {controlapi.CodeTokenRotated, func(secret, id string) string {
+	refused := func(secret string, code problem.Code) {
+		t.Helper()
+		_, err := p.register(secret, "shop", csr)
+		admintest.Refused(t, err, code)
+		_, err = p.CheckToken(t.Context(), secret, controlapi.TokenCheck{})
+		admintest.Refused(t, err, code)
+	}
+	other, _ := open(t).token(operators.TokenOptions{})
+	refused(other, controlapi.CodeTokenUnknown)
+	refused(other[:20], controlapi.CodeTokenUnknown)
+	for code, end := range map[problem.Code]func(secret, id string) error{
+		controlapi.CodeTokenRevoked: func(_, id string) error { return p.Tokens.Revoke(t.Context(), id) },
+		controlapi.CodeTokenRotated: func(_, id string) error {
 			_, _, err := p.Tokens.Rotate(t.Context(), id, 0)
-			require.NoError(t, err)
-			return secret
-		}},
-		"used up": {controlapi.CodeTokenUsedUp, func(secret, _ string) string {
+			return err
+		},
+		controlapi.CodeTokenUsedUp: func(secret, _ string) error {
 			_, err := p.register(secret, "first", csr)
 			require.NoError(t, err)
 			_, err = p.register(secret, "first", csr)
-			require.NoError(t, err, "the same request takes no other use")
-			return secret
-		}},
-		"expired": {controlapi.CodeTokenExpired, func(secret, _ string) string {
-			p.Advance(2 * time.Hour)
-			return secret
-		}},
+			return err // the same request takes no other use
+		},
+		controlapi.CodeTokenExpired: func(string, string) error { p.Advance(2 * time.Hour); return nil },
 	} {
-		t.Run(name, func(t *testing.T) {
-			secret, id := p.token(operators.TokenOptions{Uses: 1, TTL: time.Hour})
-			secret = c.end(secret, id)
-			_, err := p.register(secret, "shop", csr)
-			admintest.Refused(t, err, c.code)
-			_, err = p.CheckToken(t.Context(), secret, controlapi.TokenCheck{})
-			admintest.Refused(t, err, c.code)
-		})
+		secret, id := p.token(operators.TokenOptions{Uses: 1, TTL: time.Hour})
+		require.NoError(t, end(secret, id))
+		refused(secret, code)
 	}
 }
 

@@ -1,9 +1,7 @@
 package gateway_test
 
 import (
-	"fmt"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -113,34 +111,4 @@ func TestTable_SkipsUnreadableAgent(t *testing.T) {
 		_, served := table.Lookup("sound.example.org")
 		return served
 	})
-}
-
-// BenchmarkLookup is of a host among a thousand of a hundred agents. It reports the memory that one
-// takes, too.
-func BenchmarkLookup(b *testing.B) {
-	s := openStore(b)
-	names := make([]string, 10)
-	for a := range 100 {
-		for i := range names {
-			names[i] = fmt.Sprintf("host-%d.agent-%d.example.org", i, a)
-		}
-		serves(b, s, fmt.Sprintf("agent-%d", a), noon, hosts.CNAME, names...)
-	}
-	table := gateway.NewTable(s, func() time.Time { return noon })
-	require.NoError(b, table.Refresh(b.Context())) // the database's own memory is taken
-	var before, after runtime.MemStats
-	table = gateway.NewTable(s, func() time.Time { return noon })
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	require.NoError(b, table.Refresh(b.Context()))
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	require.Equal(b, 1000, table.Len())
-	for b.Loop() {
-		if _, ok := table.Lookup("host-7.agent-42.example.org"); !ok {
-			b.Fatal("not found")
-		}
-	}
-	b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/1000, "B/host")
-	runtime.KeepAlive(table)
 }

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
+	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 )
+
+var databases postgres.Shared
+
+func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, databases.Stop).Run()) }
 
 // flaky confirms as many events as it is told to in each call, all when it has
 // been told nothing.

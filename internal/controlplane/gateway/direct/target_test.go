@@ -72,9 +72,3 @@ func TestTarget_CheckInterval(t *testing.T) {
 		assert.Equal(t, want, pause())
 	}
 }
-
-// TestTarget_NoticeTime bounds the time to notice a silent endpoint to five seconds.
-func TestTarget_NoticeTime(t *testing.T) {
-	timing := Timing{}.withDefaults()
-	assert.Less(t, timing.Check+timing.Connect, 5*time.Second)
-}
