@@ -141,20 +141,3 @@ func TestDatabaseDocs_Commands(t *testing.T) {
 	second.awaitReady(t, "this one leads")
 	second.stop(t)
 }
-
-// TestServe_RefusesSecond starts another control plane with the same database and its own data
-// directory, and kills the first.
-func TestServe_RefusesSecond(t *testing.T) {
-	url := filepath.Join(t.TempDir(), "url")
-	require.NoError(t, os.WriteFile(url, []byte(databases.Database(t).URL()), 0o600))
-	p := startServe(t, t.TempDir(), "--database-file", url)
-	program, err := exec.LookPath("pipeops-controlplane")
-	require.NoError(t, err)
-	out, err := exec.CommandContext(t.Context(), program, "serve", "--data-dir", t.TempDir(), "--database-file", url,
-		"--api-listen", "127.0.0.1:0", "--tunnel-listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0").CombinedOutput()
-	require.Error(t, err)
-	assert.Contains(t, string(out), "another control plane serves this database; stop that one")
-	p.kill(t)
-	p = startServe(t, t.TempDir(), "--database-file", url)
-	p.stop(t)
-}

@@ -40,14 +40,11 @@ func traced(t *testing.T, header string) (got string, spans []sdktrace.ReadOnlyS
 
 func visit(t *testing.T, w *world, header string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/hidden?secret=canary", http.NoBody)
-	require.NoError(t, err)
+	r := request(t, http.MethodGet, "https://"+host+"/hidden?secret=canary", nil)
 	if header != "" {
 		r.Header.Set("Traceparent", header)
 	}
-	resp, err := w.client(true).Do(r)
-	require.NoError(t, err)
-	_ = resp.Body.Close()
+	resp, _ := do(t, w.client(true), r)
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 }
 

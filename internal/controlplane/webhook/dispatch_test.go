@@ -205,7 +205,7 @@ func TestWebhook_ObeysRetryAfter(t *testing.T) {
 	w.say(d, "a1", 1, 1)
 	await.Until(t, "it has asked for quiet", func() bool {
 		list := w.deliveries("pager", store.DeliveryPending)
-		return len(list) == 1 && list[0].NextAt.After(w.now().Add(59*time.Minute))
+		return len(list) == 1 && list[0].NextAt.After(w.now().Add(30*time.Minute))
 	})
 	for n := range uint64(3) {
 		w.say(d, "a2", n+1, n+1)
