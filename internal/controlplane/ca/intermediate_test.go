@@ -97,7 +97,7 @@ func TestIntermediateCA_SignsForItsRole(t *testing.T) {
 	}
 	for name, by := range signers {
 		for _, role := range []string{RoleAgent, RoleRunner, RoleControlPlane} {
-			leaf := forged(t, by, &url.URL{Scheme: "spiffe", Host: "trust", Path: "/" + role + "/x"}, "", client)
+			leaf := forged(t, by, spiffe("/"+role+"/x"), "", client)
 			good := name == role
 			assert.Equal(t, good, c.Verify(leaf, c.now) == nil, "the control plane: %s by %s", role, name)
 			_, err := leaf.Verify(x509.VerifyOptions{Roots: c.PoolFor(role), CurrentTime: c.now, KeyUsages: []x509.ExtKeyUsage{client}})
@@ -115,7 +115,7 @@ func TestIntermediateCA_SignsForItsRole(t *testing.T) {
 func TestIntermediateCA_NameConstraints(t *testing.T) {
 	c := newRotating(t)
 	signing := &c.state.Load().signing
-	spiffe := func(host string) *url.URL { return &url.URL{Scheme: "spiffe", Host: host, Path: "/agent/a"} }
+	agentOf := func(host string) *url.URL { return &url.URL{Scheme: "spiffe", Host: host, Path: "/agent/a"} }
 	for name, v := range map[string]struct {
 		role  string
 		id    *url.URL
@@ -123,20 +123,20 @@ func TestIntermediateCA_NameConstraints(t *testing.T) {
 		usage x509.ExtKeyUsage
 		ok    bool
 	}{
-		"an agent":                                 {RoleAgent, spiffe("trust"), "a.agents", server, true},
-		"an agent of another trust domain":         {RoleAgent, spiffe("other"), "a.agents", client, false},
+		"an agent":                                 {RoleAgent, agentOf("trust"), "a.agents", server, true},
+		"an agent of another trust domain":         {RoleAgent, agentOf("other"), "a.agents", client, false},
 		"an agent as the control plane's listener": {RoleAgent, nil, "control.example.com", server, false},
 		"an agent as an address":                   {RoleAgent, nil, "192.0.2.1", server, false},
-		"a Runner":                                 {RoleRunner, spiffe("trust"), "", client, true},
-		"a Runner of another trust domain":         {RoleRunner, spiffe("other"), "", client, false},
+		"a Runner":                                 {RoleRunner, agentOf("trust"), "", client, true},
+		"a Runner of another trust domain":         {RoleRunner, agentOf("other"), "", client, false},
 		"a Runner as a listener":                   {RoleRunner, nil, "control.example.com", server, false},
 		"a listener":                               {RoleServer, nil, "control.example.com", server, true},
 		"a listener's address":                     {RoleServer, nil, "192.0.2.1", server, true},
 		"a listener as a client":                   {RoleServer, nil, "control.example.com", client, false},
-		"a listener with an identity":              {RoleServer, spiffe("trust"), "control.example.com", server, false},
-		"a control plane among others":             {RoleControlPlane, spiffe("trust"), "n.controlplane.trust", server, true},
+		"a listener with an identity":              {RoleServer, agentOf("trust"), "control.example.com", server, false},
+		"a control plane among others":             {RoleControlPlane, agentOf("trust"), "n.controlplane.trust", server, true},
 		"a control plane as the listener":          {RoleControlPlane, nil, "control.example.com", server, false},
-		"a control plane as an agent":              {RoleControlPlane, spiffe("trust"), "a.agents", server, false},
+		"a control plane as an agent":              {RoleControlPlane, agentOf("trust"), "a.agents", server, false},
 	} {
 		by := signing.signer(v.role, c.now)
 		dns := v.dns
@@ -148,7 +148,7 @@ func TestIntermediateCA_NameConstraints(t *testing.T) {
 		next := authority{pair: by}
 		below, err := next.intermediate(RoleRunner, domains, c.now)
 		require.NoError(t, err)
-		leaf := forged(t, below, &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/x"}, "", client)
+		leaf := forged(t, below, spiffe("/runner/x"), "", client)
 		opts := x509.VerifyOptions{Roots: c.Pool(), Intermediates: x509.NewCertPool(), CurrentTime: c.now, KeyUsages: []x509.ExtKeyUsage{client}}
 		opts.Intermediates.AddCert(by.cert)
 		opts.Intermediates.AddCert(below.cert)
