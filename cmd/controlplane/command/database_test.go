@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,9 +59,9 @@ func documented(t *testing.T) map[string]string {
 	return blocks
 }
 
-// TestDatabaseDocumentation lives by docs/operator/database.md: a control plane begins with
-// SQLite, moves to PostgreSQL, serves, is backed up and restored.
-func TestDatabaseDocumentation(t *testing.T) {
+// TestDatabaseDocs_Commands runs docs/operator/database.md: a control plane begins with SQLite,
+// moves to PostgreSQL, serves, is backed up and restored.
+func TestDatabaseDocs_Commands(t *testing.T) {
 	server := databases.Server(t)
 	doc := documented(t)
 	dir := t.TempDir()
@@ -107,7 +106,7 @@ func TestDatabaseDocumentation(t *testing.T) {
 	args := strings.Fields(serve)
 	require.Equal(t, []string{"pipeops-controlplane", "serve"}, args[:2])
 	p = startServe(t, "data", args[2:]...)
-	waitFor(t, "ready", func() bool { return p.get(t, "/readyz").Code == http.StatusOK })
+	p.awaitReady(t, "")
 	out = must(doc["token"])
 	assert.Contains(t, out, "old")
 	assert.Contains(t, out, "fleet")
@@ -132,32 +131,13 @@ func TestDatabaseDocumentation(t *testing.T) {
 	p = startServe(t, "data", args...)
 	require.FileExists(t, "data/ca.pem.moved")
 	second := startServe(t, "data2", args...)
-	waitFor(t, "two serve", func() bool {
-		return strings.Contains(second.get(t, "/readyz").Body.String(), "ok: 2 serve the database")
-	})
+	second.awaitReady(t, "ok: 2 serve the database")
 	out = must("pipeops-controlplane token list --data-dir ./data2")
 	assert.Contains(t, out, "fleet")
 	out, err = run("pipeops-controlplane token list --offline --data-dir ./data --database-file ./database-url --database-ca ./ca.crt")
 	require.Error(t, err)
 	assert.Contains(t, out, "give --ca-key-file")
 	p.kill(t)
-	waitFor(t, "the other leads", func() bool { return strings.Contains(second.get(t, "/readyz").Body.String(), "this one leads") })
+	second.awaitReady(t, "this one leads")
 	second.stop(t)
-}
-
-// TestASecondControlPlaneIsRefused has one on the same database, with a data
-// directory of its own, and the first killed.
-func TestASecondControlPlaneIsRefused(t *testing.T) {
-	url := filepath.Join(t.TempDir(), "url")
-	require.NoError(t, os.WriteFile(url, []byte(databases.Database(t).URL()), 0o600))
-	p := startServe(t, t.TempDir(), "--database-file", url)
-	program, err := exec.LookPath("pipeops-controlplane")
-	require.NoError(t, err)
-	out, err := exec.CommandContext(t.Context(), program, "serve", "--data-dir", t.TempDir(), "--database-file", url,
-		"--api-listen", "127.0.0.1:0", "--tunnel-listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0").CombinedOutput()
-	require.Error(t, err)
-	assert.Contains(t, string(out), "another control plane serves this database; stop that one")
-	p.kill(t)
-	p = startServe(t, t.TempDir(), "--database-file", url)
-	p.stop(t)
 }

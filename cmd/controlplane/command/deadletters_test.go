@@ -3,7 +3,6 @@ package command
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,14 +36,13 @@ func bury(t *testing.T, b broker.Endpoint, id string) {
 	require.True(t, c.Wait())
 }
 
-func TestDeadLettersOnTheCommandLine(t *testing.T) {
+func TestDeadLetter_Commands(t *testing.T) {
 	b := rabbit.VHost(t)
 	dir, urlFile := newData(t).Dir, filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(urlFile, []byte(b.URL(broker.UserControlPlane)), 0o600))
 	p := startServe(t, dir, "--broker-url-file", urlFile, "--broker-ca", b.CAFile())
 	defer p.kill(t)
-	readyz := func() string { return p.get(t, "/readyz").Body.String() }
-	waitFor(t, "the broker has the queues", func() bool { return strings.Contains(readyz(), `"ok: connected`) })
+	p.awaitReady(t, `"ok: connected`) // the broker has the queues
 
 	run := func(code int, args ...string) (out, errs string) {
 		t.Helper()
@@ -74,9 +72,7 @@ func TestDeadLettersOnTheCommandLine(t *testing.T) {
 	assert.Contains(t, said, "1 deleted")
 	_, said = run(2, "delete")
 	assert.Contains(t, said, "or --all")
-	waitFor(t, "readiness tells of the one that is left", func() bool {
-		return p.get(t, "/readyz").Code == http.StatusOK && strings.Contains(readyz(), "1 announcements died")
-	})
+	p.awaitReady(t, "1 announcements died")
 	_, said = run(0, "delete", "--all")
 	assert.Contains(t, said, "1 deleted")
 	block, err := harness.ShellWith("docs/deployer/announcements.md", "dead-letter list")

@@ -4,31 +4,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
-// TestTheGuidesDataDirectoryIsTheDefault: a later command without the flag finds what was served.
-func TestTheGuidesDataDirectoryIsTheDefault(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "get-started", "cluster.md"))
-	require.NoError(t, err)
-	named := regexp.MustCompile(`--data-dir (/\S+)`).FindAllStringSubmatch(string(text), -1)
-	require.NotEmpty(t, named)
-	for _, n := range named {
-		require.Equal(t, flags.DefaultDataDir, n[1])
-	}
-}
-
-// TestTheCommandsOfTheCertificatesDocument runs them as they are written.
-func TestTheCommandsOfTheCertificatesDocument(t *testing.T) {
+func TestCertificatesDocs_Commands(t *testing.T) {
 	blocks, err := harness.Shell("docs/operator/certificates.md")
 	require.NoError(t, err)
 	require.Len(t, blocks, 9)
@@ -47,9 +33,9 @@ func TestTheCommandsOfTheCertificatesDocument(t *testing.T) {
 	runScript(t, script.String())
 }
 
-// TestTheCommandsOfTheSelfUpdateDocument runs the operator's as they are written,
-// with the key that a program which was not released does not know.
-func TestTheCommandsOfTheSelfUpdateDocument(t *testing.T) {
+// TestSelfUpdateDocs_Commands runs the operator's commands with a test key: an unreleased program
+// knows no other.
+func TestSelfUpdateDocs_Commands(t *testing.T) {
 	block, err := harness.ShellWith("docs/cluster-owner/self-update.md", "offer create")
 	require.NoError(t, err)
 	runScript(t, "served shop\nmkdir dist\nmv release dist/v1.2.3\nexec sh -eu block.sh\nstdout 'v1.2.3.*https://downloads.example.com/v1.2.3'\n"+
@@ -70,8 +56,7 @@ func runScript(t *testing.T, script string) {
 	})
 }
 
-// TestTheCommandsOfTheWebhooksDocument runs them as they are written.
-func TestTheCommandsOfTheWebhooksDocument(t *testing.T) {
+func TestWebhookDocs_Commands(t *testing.T) {
 	block, err := harness.ShellWith("docs/operator/webhooks.md", "webhook create")
 	require.NoError(t, err)
 	runScript(t, "served shop\nexec sh -eu block.sh\nstdout '^pager +on +app.failed,agent'\nstdout '^shops +on +all +env=prod'\n"+

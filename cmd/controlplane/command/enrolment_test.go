@@ -16,9 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -34,20 +33,10 @@ type operator struct {
 
 func newDocReader(t *testing.T) *operator {
 	t.Helper()
-	o := &operator{t: t, dir: t.TempDir(), ran: map[string]bool{}}
-	cp, err := controlplane.New(t.Context(), controlplane.Config{
-		DataDir: filepath.Join(o.dir, "data"), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
-	})
-	require.NoError(t, err)
-	running, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- cp.Run(running) }()
-	t.Cleanup(func() {
-		stop()
-		assert.NoError(t, await.Receive(t, done, "the end of the control plane"))
-	})
-	o.api = cp.Advertised().API
-	return o
+	data, api := servingData(t)
+	t.Setenv(flags.EnvDatabase, data.Database.URL)
+	t.Setenv("PIPEOPS_DATA_DIR", data.Dir)
+	return &operator{t: t, dir: t.TempDir(), api: api, ran: map[string]bool{}}
 }
 
 // does runs the block of the document that has a text in it, as it is written, and
@@ -65,7 +54,7 @@ func (o *operator) bash(text string, env ...string) string {
 	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
-	cmd.Dir, cmd.Env = o.dir, append(append(os.Environ(), "PIPEOPS_DATA_DIR="+filepath.Join(o.dir, "data")), env...)
+	cmd.Dir, cmd.Env = o.dir, append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(o.t, err, "%s\n%s", text, out)
 	return string(out)
@@ -96,9 +85,9 @@ func codeOf(err error) controlapi.Code {
 	return ""
 }
 
-// TestTheCommandsOfTheEnrolmentGuide runs every block of docs/operator/enrolment.md, with
+// TestEnrolmentDocs_Commands runs every block of docs/operator/enrolment.md, with
 // clusters that register as agents do.
-func TestTheCommandsOfTheEnrolmentGuide(t *testing.T) {
+func TestEnrolmentDocs_Commands(t *testing.T) {
 	o := newDocReader(t)
 	o.does("token create --name fleet")
 	first := o.token()
@@ -132,17 +121,4 @@ func TestTheCommandsOfTheEnrolmentGuide(t *testing.T) {
 		}
 		assert.True(t, o.ran[block], "nobody has run:\n%s", block)
 	}
-}
-
-// TestTheEnrolmentGuideQuotesTheAgent: what it says that an agent says is what is said.
-func TestTheEnrolmentGuideQuotesTheAgent(t *testing.T) {
-	o := newDocReader(t)
-	o.does("token create --approve")
-	text, err := os.ReadFile(filepath.Join(harness.Root(), enrolmentDoc))
-	require.NoError(t, err)
-	var said *controlapi.Error
-	require.ErrorAs(t, registerWith(t.Context(), o.api, o.token(), "shop", newKey(t)), &said)
-	print, id := said.Detail[strings.Index(said.Detail, "key ")+4:][:19], said.Fix[strings.Index(said.Fix, "approve ")+8:][:16]
-	quoted := strings.NewReplacer(print, "9f3a-11c2-77de-0b41", id, "x3f2k7aabbccddee").Replace(said.Detail + "\n(fix: " + said.Fix + ")")
-	assert.Contains(t, string(text), quoted)
 }

@@ -40,9 +40,9 @@ func fill(v reflect.Value, text string) {
 	}
 }
 
-// TestAHostileAgentDoesNotReachTheScreen: every field of an agent and of a registration, beside a
-// key that somebody is to approve, as an earlier control plane may have stored it.
-func TestAHostileAgentDoesNotReachTheScreen(t *testing.T) {
+// TestOutput_HidesControlCharacters fills every field of an agent and of a registration: an earlier
+// control plane may have stored anything.
+func TestOutput_HidesControlCharacters(t *testing.T) {
 	const text = "x\x1b[2K\u009b\u202e\u2028\xff"
 	var agent announce.Agent
 	var waiting operatorapi.Registration

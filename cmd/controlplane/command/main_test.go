@@ -2,11 +2,8 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +27,6 @@ func TestMain(m *testing.M) {
 	testscript.Main(testmain.Wrap(m, databases.Stop, rabbit.Stop), map[string]func(){"pipeops-controlplane": func() { os.Exit(Main(Build{Version: version, Commit: commit})) }})
 }
 
-// TestScripts reads like the documentation of the command line.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
@@ -111,23 +107,5 @@ func mode(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	if got := info.Mode().Perm().String(); got != args[0] {
 		ts.Fatalf("%s is %s, not %s", args[1], got, args[0])
-	}
-}
-
-// TestReadyzOfAServer keeps the fields that probes and people read.
-func TestReadyzOfAServer(t *testing.T) {
-	p := startServe(t, newData(t).Dir)
-	defer p.kill(t)
-	w := httptest.NewRecorder()
-	waitFor(t, "ready", func() bool {
-		w = p.get(t, "/readyz")
-		return w.Code == http.StatusOK
-	})
-	var answer struct {
-		Ready  bool              `json:"ready"`
-		Checks map[string]string `json:"checks"`
-	}
-	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || !answer.Ready || answer.Checks["broker"] == "" {
-		t.Fatalf("%v: %s", err, w.Body)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +22,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
@@ -83,25 +84,17 @@ type process struct {
 func startServe(t *testing.T, dataDir string, args ...string) *process {
 	t.Helper()
 	program, err := exec.LookPath("pipeops-controlplane") // testscript.Main put it there
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	args = append([]string{"serve", "--data-dir", dataDir, "--api-listen", "127.0.0.1:0",
 		"--tunnel-listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0"}, args...)
 	p := &process{cmd: exec.CommandContext(context.Background(), program, args...)}
 	stderr, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
 	lines := bufio.NewReader(stderr)
 	for p.api == "" {
 		line, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatalf("serve ended: %v %s", err, line)
-		}
+		require.NoError(t, err, "serve ended: %s", line)
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "API" {
 			p.api = fields[1]
 		}
@@ -123,111 +116,74 @@ func (p *process) stop(t *testing.T) {
 	t.Helper()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	p.out.Wait()
-	if err := p.cmd.Wait(); err != nil {
-		t.Errorf("serve ended badly: %v", err)
-	}
+	assert.NoError(t, p.cmd.Wait())
 }
 
-func (p *process) get(t *testing.T, path string) *httptest.ResponseRecorder {
+// get returns status 0 while nothing responds.
+func (p *process) get(t *testing.T, path string) (status int, body string) {
 	t.Helper()
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.api+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := httptest.NewRecorder()
+	require.NoError(t, err)
 	resp, err := client.Do(r)
 	if err != nil {
-		w.Code = 0
-		return w
+		return 0, ""
 	}
 	defer func() { _ = resp.Body.Close() }()
-	w.Code = resp.StatusCode
-	_, _ = io.Copy(w.Body, resp.Body)
-	return w
+	text, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text)
 }
 
-func waitFor(t *testing.T, what string, ok func() bool) {
+// awaitReady waits until the process is ready and its checks have a text.
+func (p *process) awaitReady(t *testing.T, text string) {
 	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatal("waited in vain: " + what)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal("cancelled: " + what)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	await.Until(t, "readiness: "+text, func() bool {
+		status, body := p.get(t, "/readyz")
+		return status == http.StatusOK && strings.Contains(body, text)
+	})
 }
 
-func TestSignalsStopItInOrder(t *testing.T) {
-	p := startServe(t, newData(t).Dir)
-	waitFor(t, "serving", func() bool { return p.get(t, "/healthz").Code == http.StatusOK })
-	p.stop(t)
-}
-
-// TestKilledInTheMiddle kills the process hard, again and again, with the broker
+// TestServe_Killed kills the process hard, again and again, with the broker
 // away and back: what was registered is announced, once and in order.
-func TestKilledInTheMiddle(t *testing.T) {
+func TestServe_Killed(t *testing.T) {
 	b := broker.OwnForTest(t)
 	data := newData(t)
 	urlFile := filepath.Join(t.TempDir(), "url")
-	if err := os.WriteFile(urlFile, []byte(b.URL(broker.UserControlPlane)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(urlFile, []byte(b.URL(broker.UserControlPlane)), 0o600))
 	args := []string{"--broker-url-file", urlFile, "--broker-ca", b.CAFile()}
 
 	p := startServe(t, data.Dir, args...)
-	waitFor(t, "serving", func() bool { return p.get(t, "/readyz").Code == http.StatusOK })
+	p.awaitReady(t, "")
 	admin, err := operators.Open(t.Context(), data, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = admin.Runners.Create(t.Context(), "test", time.Hour, false)
-	if err := errors.Join(err, admin.Close()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err, admin.Close()))
 	heard := hear(t, b)
 	names := []string{"one", "two", "three", "four"}
 	for i, name := range names {
 		if i == 1 {
-			if err := b.Stop(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, b.Stop(t.Context()))
 		}
-		waitFor(t, "serving", func() bool { return p.get(t, "/readyz").Code == http.StatusOK })
-		if err := register(t.Context(), data, p.api, name); err != nil {
-			t.Fatal(err)
-		}
+		p.awaitReady(t, "")
+		require.NoError(t, register(t.Context(), data, p.api, name))
 		p.kill(t)
 		p = startServe(t, data.Dir, args...)
 	}
 	defer p.stop(t)
-	if err := b.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, "all announcements", func() bool { return len(heard()) == len(names) })
-	for i, name := range heard() {
-		if name != names[i] {
-			t.Fatalf("announced out of order: %v", heard())
-		}
-	}
+	require.NoError(t, b.Start(t.Context()))
+	await.Until(t, "all announcements", func() bool { return len(heard()) == len(names) })
+	assert.Equal(t, names, heard(), "in order")
 }
 
-// hear answers the names of registered agents in the order of their first
-// announcement.
+// hear returns the names of registered agents in the order of their first announcement.
 func hear(t *testing.T, b broker.Endpoint) func() []string {
 	t.Helper()
 	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
 		Config: rabbitmq.Config{URLs: []string{b.URL(broker.UserRunner)}, TLS: b.TLSConfig(), Log: zerolog.Nop()},
 		Queue:  rabbitmq.RunnerQueue("test"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var mu sync.Mutex
 	var names []string
 	seen := map[string]bool{}
@@ -250,7 +206,7 @@ func hear(t *testing.T, b broker.Endpoint) func() []string {
 		cancel()
 		await.Closed(t, done, "the end of the consumer")
 	})
-	waitFor(t, "the Runner's queue", func() bool { return consumer.Status().Connected })
+	await.Until(t, "the Runner's queue", func() bool { return consumer.Status().Connected })
 	return func() []string {
 		mu.Lock()
 		defer mu.Unlock()

@@ -9,16 +9,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
-//go:generate go test . -run TestReferenceIsCommitted -update
+//go:generate go test . -run TestReference_IsCommitted -update
 
 var update = flag.Bool("update", false, "write docs/reference/controlplane-cli.md and the pages of its groups anew")
 
-func TestReferenceIsCommitted(t *testing.T) {
+func TestReference_IsCommitted(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/controlplane-cli.md", Made: "go generate ./cmd/controlplane/command"}
 	reference.Check(t, newRoot(&app{}), *update)
 }
 
-// TestEachVerbMeansOneAct: a command of a noun has a verb of the table.
-func TestEachVerbMeansOneAct(t *testing.T) {
+func TestCommands_Verbs(t *testing.T) {
 	assert.Greater(t, clidoc.CheckVerbs(t, "../../../docs/reference/commands.md", newRoot(&app{})), 30)
 }

@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestTheTableOfRoutes tells what works, what does not and why, and who was first.
-func TestTheTableOfRoutes(t *testing.T) {
+func TestRoutes_Table(t *testing.T) {
 	shop := routes.Claimant{ID: "a1", Name: "shop", State: announce.StateOnline}
 	away := routes.Claimant{ID: "a2", Name: "bank", State: announce.StateOffline}
 	route := func(agent routes.Claimant, app string, change func(*routes.Route)) routes.Route {
@@ -31,9 +33,7 @@ func TestTheTableOfRoutes(t *testing.T) {
 		route(shop, "down", func(r *routes.Route) { r.Ready, r.Reason = false, "no pod is ready: CrashLoop\x1b[2J" }),
 		route(away, "web", func(r *routes.Route) { r.HeldBy = &shop }),
 	}}, &cli.Output{Format: "table"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lines := strings.Split(out.String(), "\n")
 	for i, want := range [][]string{
 		{"URL", "CONFLICT", "REASON"},
@@ -43,12 +43,8 @@ func TestTheTableOfRoutes(t *testing.T) {
 		{"bank", "unknown", "held by agent shop"},
 	} {
 		for _, word := range want {
-			if !strings.Contains(lines[i], word) {
-				t.Errorf("line %d has no %q: %s", i, word, lines[i])
-			}
+			assert.Contains(t, lines[i], word)
 		}
 	}
-	if !strings.Contains(hints.String(), "and 2 more") {
-		t.Errorf("hints: %s", hints.String())
-	}
+	assert.Contains(t, hints.String(), "and 2 more")
 }

@@ -21,7 +21,7 @@ func parsed(t *testing.T, args ...string) (openid.Config, error) {
 	return o.Config()
 }
 
-func TestOpenIDOfTheFlags(t *testing.T) {
+func TestOpenID_Flags(t *testing.T) {
 	t.Setenv(EnvOpenIDSecret, "of-the-environment")
 	cfg, err := parsed(t)
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestOpenIDOfTheFlags(t *testing.T) {
 	assert.Equal(t, map[string]string{"platform": "admin", "cn=ops,ou=groups": "operator", "support": "viewer"}, cfg.Roles)
 }
 
-func TestMistakesOfOpenID(t *testing.T) {
+func TestOpenID_FlagErrors(t *testing.T) {
 	for says, args := range map[string][]string{
 		`--openid-role: "platform" is not GROUP=ROLE`:                  {"--openid-role", "platform"},
 		`--openid-role: the group "a" has two roles, viewer and admin`: {"--openid-role", "a=viewer,a=admin"},

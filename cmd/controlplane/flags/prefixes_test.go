@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNetworksAreRead(t *testing.T) {
+func TestPrefixes_Set(t *testing.T) {
 	var list []netip.Prefix
 	p := &prefixes{&list}
 	require.NoError(t, p.Set("10.20.3.4/16, fd00::/8"))

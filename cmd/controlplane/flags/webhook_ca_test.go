@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReceiversOfOnesOwnCAAreTrusted(t *testing.T) {
+func TestWebhookCA(t *testing.T) {
 	machine, err := (&WebhookCA{}).Roots()
 	require.NoError(t, err)
 	assert.Nil(t, machine, "nil is the machine's")

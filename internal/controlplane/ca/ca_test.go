@@ -1,11 +1,13 @@
-package ca_test
+package ca
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/asn1"
 	"encoding/pem"
 	"net/url"
 	"os"
@@ -16,22 +18,21 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-var domains = ca.Domains{Trust: "trust", Agents: "agents"}
+var domains = Domains{Trust: "trust", Agents: "agents"}
 
-var noLog = ca.LogFunc(func(ca.Record) error { return nil })
+var noLog = LogFunc(func(Record) error { return nil })
 
 func at(t time.Time) func() time.Time { return func() time.Time { return t } }
 
-func open(t *testing.T) *ca.CA {
+func open(t *testing.T) *CA {
 	t.Helper()
-	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), domains, noLog, at(noon))
+	c, err := Open(filepath.Join(t.TempDir(), "ca.pem"), domains, noLog, at(noon))
 	require.NoError(t, err)
 	return c
 }
@@ -51,7 +52,7 @@ func ecKey(t testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 }
 
 // verifiedBy verifies a chain as a peer does that trusts the root CA.
-func verifiedBy(c *ca.CA, serverName string, chain ...*x509.Certificate) error {
+func verifiedBy(c *CA, serverName string, chain ...*x509.Certificate) error {
 	opts := x509.VerifyOptions{
 		DNSName: serverName, Roots: c.Pool(), Intermediates: x509.NewCertPool(), CurrentTime: noon,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
@@ -63,12 +64,12 @@ func verifiedBy(c *ca.CA, serverName string, chain ...*x509.Certificate) error {
 	return err
 }
 
-func TestOpenMakesItOnce(t *testing.T) {
+func TestCA_OpenCreatesOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	certs := make(chan *x509.Certificate, 4)
 	for range 4 {
 		go func() {
-			c, err := ca.Open(file, domains, noLog, at(noon))
+			c, err := Open(file, domains, noLog, at(noon))
 			if !assert.NoError(t, err) {
 				certs <- nil
 				return
@@ -88,17 +89,17 @@ func TestOpenMakesItOnce(t *testing.T) {
 	assert.Len(t, entries, 1, "nothing is left behind")
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestCA_OpenRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	_, err := ca.Open(file, domains, noLog, at(noon))
+	_, err := Open(file, domains, noLog, at(noon))
 	require.NoError(t, err)
 
 	require.NoError(t, os.Chmod(file, 0o644))
-	_, err = ca.Open(file, domains, noLog, at(noon))
+	_, err = Open(file, domains, noLog, at(noon))
 	require.ErrorContains(t, err, "chmod 600")
 	require.NoError(t, os.Chmod(file, 0o600))
 
-	ended, err := ca.Open(file, domains, noLog, at(noon.AddDate(11, 0, 0)))
+	ended, err := Open(file, domains, noLog, at(noon.AddDate(11, 0, 0)))
 	require.NoError(t, err, "rotating it is the way out")
 	require.ErrorContains(t, ended.Ended(), "clock")
 	require.ErrorContains(t, ended.Ended(), "ca rotate start")
@@ -106,18 +107,18 @@ func TestOpenRefuses(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, text[:len(text)/2], 0o600))
-	_, err = ca.Open(file, domains, noLog, at(noon))
+	_, err = Open(file, domains, noLog, at(noon))
 	require.ErrorContains(t, err, "backup")
 }
 
-func TestAgentCertificate(t *testing.T) {
+func TestCertificate_Agent(t *testing.T) {
 	c := open(t)
-	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
+	req, err := ParseRequest(request(t, ecKey(t, elliptic.P256())))
 	require.NoError(t, err)
 	id := &url.URL{Scheme: "spiffe", Host: "trust", Path: "/agent/a1"}
 	issued, err := c.Agent(req, "a1.agents", id, 24*time.Hour, "test")
 	require.NoError(t, err)
-	cert, err := ca.ParseCertificate(issued.Certificate)
+	cert, err := ParseCertificate(issued.Certificate)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a1.agents", "kubernetes.a1.agents"}, cert.DNSNames, "names of the request are ignored")
 	assert.Equal(t, "spiffe://trust/agent/a1", cert.URIs[0].String())
@@ -131,20 +132,18 @@ func TestAgentCertificate(t *testing.T) {
 	require.NoError(t, verifiedBy(c, "a1.agents", trustanchor.Parse([]byte(issued.Certificate))...))
 }
 
-func TestShortLivesAreHardlyBackdated(t *testing.T) {
-	issued, _, err := open(t).Client("r", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/r"}, 10*time.Second, "test")
-	require.NoError(t, err)
-	cert, err := ca.ParseCertificate(issued.Certificate)
+func TestCertificate_BackdatesShortLives(t *testing.T) {
+	cert, err := newRotating(t).issue("trust", 10*time.Second)
 	require.NoError(t, err)
 	assert.Equal(t, noon.Add(-time.Second), cert.NotBefore)
 	assert.Equal(t, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, cert.ExtKeyUsage)
 }
 
-func TestServerCertificateIsMadeAnewInTime(t *testing.T) {
+func TestServerCertificate_Renewed(t *testing.T) {
 	now := noon
-	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), domains, noLog, func() time.Time { return now })
+	c, err := Open(filepath.Join(t.TempDir(), "ca.pem"), domains, noLog, func() time.Time { return now })
 	require.NoError(t, err)
-	s := ca.NewServerCertificate(c, []string{"localhost", "127.0.0.1", "localhost"})
+	s := NewServerCertificate(c, []string{"localhost", "127.0.0.1", "localhost"})
 	first, err := s.Get(nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"localhost"}, first.Leaf.DNSNames)
@@ -165,11 +164,11 @@ func TestServerCertificateIsMadeAnewInTime(t *testing.T) {
 	assert.True(t, next.Leaf.NotAfter.After(first.Leaf.NotAfter))
 }
 
-func TestParseRequestRefuses(t *testing.T) {
+func TestParseRequest_Refuses(t *testing.T) {
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	good := request(t, ecKey(t, elliptic.P384()))
-	_, err = ca.ParseRequest(good)
+	_, err = ParseRequest(good)
 	require.NoError(t, err)
 	block, _ := pem.Decode([]byte(good))
 	block.Bytes[len(block.Bytes)-1] ^= 1
@@ -180,8 +179,8 @@ func TestParseRequestRefuses(t *testing.T) {
 		string(pem.EncodeToMemory(block)):     "signed",
 		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: []byte{1}})): "parsed",
 	} {
-		_, err := ca.ParseRequest(text)
-		require.ErrorIs(t, err, ca.ErrBadRequest)
+		_, err := ParseRequest(text)
+		require.ErrorIs(t, err, ErrBadRequest)
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -190,7 +189,7 @@ func FuzzParseRequest(f *testing.F) {
 	f.Add(request(f, ecKey(f, elliptic.P256())))
 	f.Add("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		if req, err := ca.ParseRequest(text); err == nil && req.PublicKey == nil {
+		if req, err := ParseRequest(text); err == nil && req.PublicKey == nil {
 			t.Fatal("accepted without a key")
 		}
 	})
@@ -199,8 +198,83 @@ func FuzzParseRequest(f *testing.F) {
 func FuzzParseCertificate(f *testing.F) {
 	f.Add("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		if cert, err := ca.ParseCertificate(text); err == nil && cert == nil {
+		if cert, err := ParseCertificate(text); err == nil && cert == nil {
 			t.Fatal("neither certificate nor error")
 		}
+	})
+}
+
+func TestVerify_CacheChecksExpiry(t *testing.T) {
+	r, stranger := newRotating(t), open(t)
+	cert := r.agent()
+	for range 2 {
+		require.NoError(t, r.Verify(cert, noon))
+		require.NoError(t, r.Verify(cert, cert.NotAfter))
+		require.Error(t, r.Verify(cert, cert.NotAfter.Add(time.Second)))
+		require.Error(t, r.Verify(cert, cert.NotBefore.Add(-time.Second)))
+		require.Error(t, stranger.Verify(cert, noon))
+	}
+	odd := *cert
+	odd.UnhandledCriticalExtensions = []asn1.ObjectIdentifier{{1, 2, 3}}
+	assert.Error(t, r.Verify(&odd, noon), "who understands less of it is told so")
+}
+
+func TestVerify_CacheRefusesForgery(t *testing.T) {
+	r := newRotating(t)
+	good := r.agent()
+	require.NoError(t, r.Verify(good, noon))
+	assert.Error(t, r.Verify(forgeryOf(t, good), noon))
+}
+
+// forgeryOf is a certificate whose signature is wrong: it passes where that is not verified.
+func forgeryOf(t *testing.T, good *x509.Certificate) *x509.Certificate {
+	t.Helper()
+	forged, err := x509.ParseCertificate(good.Raw)
+	require.NoError(t, err)
+	forged.Raw = append([]byte(nil), good.Raw...)
+	forged.Raw[len(forged.Raw)-1] ^= 1 // of the signature
+	forged.Signature = append([]byte(nil), forged.Signature...)
+	forged.Signature[len(forged.Signature)-1] ^= 1
+	return forged
+}
+
+func TestVerify_TrustsTLSChains(t *testing.T) {
+	r, stranger := newRotating(t), open(t)
+	seen := forgeryOf(t, r.agent()) // so that to verify it again would show
+	for _, chains := range [][][]*x509.Certificate{nil, {{}}, {{seen}}, {{seen, stranger.Intermediates()[0]}}, {{seen, r.Certificate()}}, {{seen, r.Intermediates()[1]}}} {
+		r.Took(chains)
+		require.Error(t, r.Verify(seen, noon), "nothing of ours was verified")
+	}
+	r.Took([][]*x509.Certificate{{seen, stranger.Certificate()}, {seen, r.Intermediates()[0]}})
+	require.NoError(t, r.Verify(seen, noon))
+	require.Error(t, r.Verify(seen, seen.NotAfter.Add(time.Second)), "it ends when it ends")
+	r.take(Start)
+	assert.Error(t, r.Verify(seen, noon), "and was of one state of the CA")
+}
+
+// FuzzFile: whatever is in the file, it is read back as it is written or refused.
+func FuzzFile(f *testing.F) {
+	file := filepath.Join(f.TempDir(), "ca.pem")
+	c, err := Open(file, domains, noLog, time.Now)
+	require.NoError(f, err)
+	for _, step := range []Step{Start, Sign, Finish, Start, Abort} {
+		text, err := inFile(file).Load()
+		require.NoError(f, err)
+		f.Add(text)
+		_, err = c.Take(step)
+		require.NoError(f, err)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := parse(text)
+		if err != nil {
+			return
+		}
+		first, err := s.encode()
+		require.NoError(t, err)
+		again, err := parse(first)
+		require.NoError(t, err)
+		second, err := again.encode()
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(first, second))
 	})
 }

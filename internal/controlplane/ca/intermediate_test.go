@@ -17,43 +17,25 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
-var (
-	testDomains = Domains{Trust: "trust", Agents: "agents"}
-	testStart   = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	testNoLog   = LogFunc(func(Record) error { return nil })
-)
-
-// timed is a CA in a file, with a clock.
-type timed struct {
-	*CA
-	t    *testing.T
-	file string
-	time time.Time
-}
-
-func newTimed(t *testing.T) *timed {
-	t.Helper()
-	c := &timed{t: t, file: filepath.Join(t.TempDir(), "ca.pem"), time: testStart}
-	c.reopen(testDomains)
-	return c
-}
-
-func (c *timed) reopen(d Domains) {
-	c.t.Helper()
-	var err error
-	c.CA, err = Open(c.file, d, testNoLog, func() time.Time { return c.time })
-	require.NoError(c.t, err)
-}
-
-func (c *timed) upkeep() bool {
+func (c *rotating) upkeep() bool {
 	c.t.Helper()
 	changed, err := c.Upkeep()
 	require.NoError(c.t, err)
 	return changed
 }
 
+// issue issues a Runner's certificate.
+func (c *rotating) issue(trust string, ttl time.Duration) (*x509.Certificate, error) {
+	c.t.Helper()
+	issued, _, err := c.Client("ci", &url.URL{Scheme: "spiffe", Host: trust, Path: "/runner/ci"}, ttl, "test")
+	if err != nil {
+		return nil, err
+	}
+	return ParseCertificate(issued.Certificate)
+}
+
 // export moves the roots' keys away and returns them.
-func (c *timed) export() []byte {
+func (c *rotating) export() []byte {
 	c.t.Helper()
 	keys, err := c.RootKeys()
 	require.NoError(c.t, err)
@@ -70,7 +52,7 @@ func forged(t *testing.T, by pair, id *url.URL, dns string, usage ...x509.ExtKey
 	serial, err := newSerial()
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: serial, NotBefore: testStart.Add(-time.Hour), NotAfter: testStart.Add(time.Hour),
+		SerialNumber: serial, NotBefore: noon.Add(-time.Hour), NotAfter: noon.Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: usage,
 	}
 	if id != nil {
@@ -91,7 +73,7 @@ func forged(t *testing.T, by pair, id *url.URL, dns string, usage ...x509.ExtKey
 // standard verifies as crypto/tls does, with the root CA as the only root.
 func standard(c *CA, leaf *x509.Certificate, by pair, dns string, usage x509.ExtKeyUsage) ([][]*x509.Certificate, error) {
 	opts := x509.VerifyOptions{
-		DNSName: dns, Roots: c.Pool(), Intermediates: x509.NewCertPool(), CurrentTime: testStart, KeyUsages: []x509.ExtKeyUsage{usage},
+		DNSName: dns, Roots: c.Pool(), Intermediates: x509.NewCertPool(), CurrentTime: noon, KeyUsages: []x509.ExtKeyUsage{usage},
 	}
 	opts.Intermediates.AddCert(by.cert)
 	return leaf.Verify(opts)
@@ -102,23 +84,23 @@ var (
 	server = x509.ExtKeyUsageServerAuth
 )
 
-// TestAnIntermediateCASignsForItsRoleAlone has each CA sign a certificate of each role, as a thief
-// of its key would. All verifiers but the right pair's refuse.
-func TestAnIntermediateCASignsForItsRoleAlone(t *testing.T) {
-	c := newTimed(t)
+// TestIntermediateCA_SignsForItsRole has each CA sign a certificate of each role, as a thief of its
+// key would. Only the verifiers of the right pair accept it.
+func TestIntermediateCA_SignsForItsRole(t *testing.T) {
+	c := newRotating(t)
 	signing := &c.state.Load().signing
 	signers := map[string]pair{"root": signing.pair}
 	for _, role := range leafRoles {
-		signers[role] = signing.signer(role, c.time)
+		signers[role] = signing.signer(role, c.now)
 		assert.True(t, signers[role].cert.MaxPathLenZero)
 		assert.Equal(t, role, trustanchor.RoleOf(signers[role].cert))
 	}
 	for name, by := range signers {
 		for _, role := range []string{RoleAgent, RoleRunner, RoleControlPlane} {
-			leaf := forged(t, by, &url.URL{Scheme: "spiffe", Host: "trust", Path: "/" + role + "/x"}, "", client)
+			leaf := forged(t, by, spiffe("/"+role+"/x"), "", client)
 			good := name == role
-			assert.Equal(t, good, c.Verify(leaf, c.time) == nil, "the control plane: %s by %s", role, name)
-			_, err := leaf.Verify(x509.VerifyOptions{Roots: c.PoolFor(role), CurrentTime: c.time, KeyUsages: []x509.ExtKeyUsage{client}})
+			assert.Equal(t, good, c.Verify(leaf, c.now) == nil, "the control plane: %s by %s", role, name)
+			_, err := leaf.Verify(x509.VerifyOptions{Roots: c.PoolFor(role), CurrentTime: c.now, KeyUsages: []x509.ExtKeyUsage{client}})
 			assert.Equal(t, good, err == nil, "a listener for the role: %s by %s", role, name)
 			chains, err := standard(c.CA, leaf, by, "", client)
 			if err == nil {
@@ -129,11 +111,11 @@ func TestAnIntermediateCASignsForItsRoleAlone(t *testing.T) {
 	}
 }
 
-// TestNameConstraints are what verifiers that know nothing of roles go by.
-func TestNameConstraints(t *testing.T) {
-	c := newTimed(t)
+// TestIntermediateCA_NameConstraints is for verifiers that know nothing of roles.
+func TestIntermediateCA_NameConstraints(t *testing.T) {
+	c := newRotating(t)
 	signing := &c.state.Load().signing
-	spiffe := func(host string) *url.URL { return &url.URL{Scheme: "spiffe", Host: host, Path: "/agent/a"} }
+	agentOf := func(host string) *url.URL { return &url.URL{Scheme: "spiffe", Host: host, Path: "/agent/a"} }
 	for name, v := range map[string]struct {
 		role  string
 		id    *url.URL
@@ -141,33 +123,33 @@ func TestNameConstraints(t *testing.T) {
 		usage x509.ExtKeyUsage
 		ok    bool
 	}{
-		"an agent":                                 {RoleAgent, spiffe("trust"), "a.agents", server, true},
-		"an agent of another trust domain":         {RoleAgent, spiffe("other"), "a.agents", client, false},
+		"an agent":                                 {RoleAgent, agentOf("trust"), "a.agents", server, true},
+		"an agent of another trust domain":         {RoleAgent, agentOf("other"), "a.agents", client, false},
 		"an agent as the control plane's listener": {RoleAgent, nil, "control.example.com", server, false},
 		"an agent as an address":                   {RoleAgent, nil, "192.0.2.1", server, false},
-		"a Runner":                                 {RoleRunner, spiffe("trust"), "", client, true},
-		"a Runner of another trust domain":         {RoleRunner, spiffe("other"), "", client, false},
+		"a Runner":                                 {RoleRunner, agentOf("trust"), "", client, true},
+		"a Runner of another trust domain":         {RoleRunner, agentOf("other"), "", client, false},
 		"a Runner as a listener":                   {RoleRunner, nil, "control.example.com", server, false},
 		"a listener":                               {RoleServer, nil, "control.example.com", server, true},
 		"a listener's address":                     {RoleServer, nil, "192.0.2.1", server, true},
 		"a listener as a client":                   {RoleServer, nil, "control.example.com", client, false},
-		"a listener with an identity":              {RoleServer, spiffe("trust"), "control.example.com", server, false},
-		"a control plane among others":             {RoleControlPlane, spiffe("trust"), "n.controlplane.trust", server, true},
+		"a listener with an identity":              {RoleServer, agentOf("trust"), "control.example.com", server, false},
+		"a control plane among others":             {RoleControlPlane, agentOf("trust"), "n.controlplane.trust", server, true},
 		"a control plane as the listener":          {RoleControlPlane, nil, "control.example.com", server, false},
-		"a control plane as an agent":              {RoleControlPlane, spiffe("trust"), "a.agents", server, false},
+		"a control plane as an agent":              {RoleControlPlane, agentOf("trust"), "a.agents", server, false},
 	} {
-		by := signing.signer(v.role, c.time)
+		by := signing.signer(v.role, c.now)
 		dns := v.dns
 		_, err := standard(c.CA, forged(t, by, v.id, v.dns, v.usage), by, dns, v.usage)
 		assert.Equal(t, v.ok, err == nil, "%s: %v", name, err)
 	}
 	t.Run("and signs no further CA", func(t *testing.T) {
-		by := signing.signer(RoleAgent, c.time)
+		by := signing.signer(RoleAgent, c.now)
 		next := authority{pair: by}
-		below, err := next.intermediate(RoleRunner, testDomains, c.time)
+		below, err := next.intermediate(RoleRunner, domains, c.now)
 		require.NoError(t, err)
-		leaf := forged(t, below, &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/x"}, "", client)
-		opts := x509.VerifyOptions{Roots: c.Pool(), Intermediates: x509.NewCertPool(), CurrentTime: c.time, KeyUsages: []x509.ExtKeyUsage{client}}
+		leaf := forged(t, below, spiffe("/runner/x"), "", client)
+		opts := x509.VerifyOptions{Roots: c.Pool(), Intermediates: x509.NewCertPool(), CurrentTime: c.now, KeyUsages: []x509.ExtKeyUsage{client}}
 		opts.Intermediates.AddCert(by.cert)
 		opts.Intermediates.AddCert(below.cert)
 		_, err = leaf.Verify(opts)
@@ -175,39 +157,37 @@ func TestNameConstraints(t *testing.T) {
 	})
 }
 
-func TestIntermediateCAsAreRenewedInTime(t *testing.T) {
-	c := newTimed(t)
+func TestIntermediateCA_Renewed(t *testing.T) {
+	c := newRotating(t)
 	issue := func() *x509.Certificate {
 		t.Helper()
-		issued, _, err := c.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, 365*24*time.Hour, "test")
-		require.NoError(t, err)
-		cert, err := ParseCertificate(issued.Certificate)
+		cert, err := c.issue("trust", 365*24*time.Hour)
 		require.NoError(t, err)
 		return cert
 	}
 	assert.False(t, c.upkeep())
-	c.time = c.IntermediatesEnd().Add(-RenewBefore)
+	c.now = c.IntermediatesEnd().Add(-RenewBefore)
 	assert.False(t, c.upkeep(), "not yet")
 	early := issue()
-	assert.Equal(t, c.time.Add(365*24*time.Hour), early.NotAfter, "a year fits")
+	assert.Equal(t, c.now.Add(365*24*time.Hour), early.NotAfter, "a year fits")
 
-	c.time = c.time.Add(time.Hour)
+	c.now = c.now.Add(time.Hour)
 	assert.True(t, c.upkeep())
 	assert.False(t, c.upkeep())
 	assert.Equal(t, KeyID(c.state.Load().signing.newest(RoleRunner).cert), KeyID(c.Intermediates()[1]))
 	assert.True(t, c.Current(issue()), "the old one signs until all control planes know the new one")
 	assert.True(t, c.Current(early))
-	c.time = c.time.Add(settle)
+	c.now = c.now.Add(settle)
 	late := issue()
 	assert.True(t, c.Current(late))
 	assert.False(t, c.Current(early), "its holder renews")
 	assert.Equal(t, c.SignerID(RoleRunner), IssuerID(late))
 	for _, cert := range []*x509.Certificate{early, late} {
-		require.NoError(t, c.Verify(cert, c.time))
+		require.NoError(t, c.Verify(cert, c.now))
 		assert.True(t, c.Trusted(cert))
 		assert.Equal(t, KeyID(c.Certificate()), c.RootID(cert))
 	}
-	c.time = c.IntermediatesEnd().Add(-time.Hour)
+	c.now = c.IntermediatesEnd().Add(-time.Hour)
 	assert.True(t, c.upkeep())
 	keys := 0
 	for _, i := range c.state.Load().signing.intermediates {
@@ -220,26 +200,23 @@ func TestIntermediateCAsAreRenewedInTime(t *testing.T) {
 	require.NoError(t, c.Verify(early, early.NotAfter), "its certificates are recognized for ever")
 }
 
-func TestOtherDomainsGetOtherIntermediateCAs(t *testing.T) {
-	c := newTimed(t)
+func TestIntermediateCA_ChangedDomains(t *testing.T) {
+	c := newRotating(t)
 	c.reopen(Domains{Trust: "other", Agents: "agents.other"})
 	assert.True(t, c.upkeep())
-	id := &url.URL{Scheme: "spiffe", Host: "other", Path: "/runner/ci"}
-	issued, _, err := c.Client("ci", id, time.Hour, "test")
+	cert, err := c.issue("other", time.Hour)
 	require.NoError(t, err)
-	cert, err := ParseCertificate(issued.Certificate)
-	require.NoError(t, err)
-	require.NoError(t, c.Verify(cert, c.time), "at once")
+	require.NoError(t, c.Verify(cert, c.now), "at once")
 	assert.False(t, c.upkeep())
 	c.export()
-	c.reopen(testDomains)
+	c.reopen(domains)
 	_, err = c.Upkeep()
 	var away *RootAwayError
 	require.ErrorAs(t, err, &away)
 }
 
-func TestARootsKeyIsKeptElsewhere(t *testing.T) {
-	c := newTimed(t)
+func TestRootKey_Exported(t *testing.T) {
+	c := newRotating(t)
 	keys := c.export()
 	assert.True(t, c.RootAway())
 	text, err := inFile(c.file).Load()
@@ -251,37 +228,35 @@ func TestARootsKeyIsKeptElsewhere(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, left)
 
-	_, _, err = c.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, time.Hour, "test")
+	_, err = c.issue("trust", time.Hour)
 	require.NoError(t, err, "certificates are issued as before")
 	var away *RootAwayError
 	_, err = c.Take(Start)
 	require.ErrorAs(t, err, &away)
 	require.ErrorContains(t, err, "ca root import")
-	c.time = c.IntermediatesEnd().Add(-RenewBefore + time.Hour)
+	c.now = c.IntermediatesEnd().Add(-RenewBefore + time.Hour)
 	_, err = c.Upkeep()
 	require.ErrorAs(t, err, &away)
 	require.NoError(t, c.Ended(), "there is a year left")
-	c.time = c.IntermediatesEnd().Add(time.Hour)
+	c.now = c.IntermediatesEnd().Add(time.Hour)
 	require.ErrorAs(t, c.Ended(), &away)
-	_, _, err = c.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, time.Hour, "test")
+	_, err = c.issue("trust", time.Hour)
 	require.ErrorAs(t, err, &away)
 
 	require.NoError(t, c.ImportRootKeys(keys))
 	assert.False(t, c.RootAway())
 	require.NoError(t, c.Ended(), "it is renewed in a moment")
 	assert.True(t, c.upkeep())
-	issued, _, err := c.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, time.Hour, "test")
+	cert, err := c.issue("trust", time.Hour)
 	require.NoError(t, err)
-	cert, err := ParseCertificate(issued.Certificate)
-	require.NoError(t, err)
-	require.NoError(t, c.Verify(cert, c.time), "by the new one at once, where the old one has ended")
+	require.NoError(t, c.Verify(cert, c.now), "by the new one at once, where the old one has ended")
 	_, err = c.Take(Start)
 	require.NoError(t, err)
 }
 
-// TestARotationGoesOnWithTheRootsAway: only its first step needs a key.
-func TestARotationGoesOnWithTheRootsAway(t *testing.T) {
-	c := newTimed(t)
+// TestRotation_WithoutRootKey takes the later steps, which need no root key.
+func TestRotation_WithoutRootKey(t *testing.T) {
+	c := newRotating(t)
 	_, err := c.Take(Start)
 	require.NoError(t, err)
 	keys := c.export()
@@ -299,8 +274,8 @@ func TestARotationGoesOnWithTheRootsAway(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestKeysThatWereNotStoredStay(t *testing.T) {
-	c, other := newTimed(t), newTimed(t)
+func TestRootKey_RefusesWrongFile(t *testing.T) {
+	c, other := newRotating(t), newRotating(t)
 	foreign, err := other.RootKeys()
 	require.NoError(t, err)
 	own, err := c.RootKeys()
@@ -318,7 +293,7 @@ func TestKeysThatWereNotStoredStay(t *testing.T) {
 
 // FuzzRootKeys reads files that have keys of certificates, or are refused.
 func FuzzRootKeys(f *testing.F) {
-	c, err := Open(filepath.Join(f.TempDir(), "ca.pem"), testDomains, testNoLog, time.Now)
+	c, err := Open(filepath.Join(f.TempDir(), "ca.pem"), domains, noLog, time.Now)
 	require.NoError(f, err)
 	keys, err := c.RootKeys()
 	require.NoError(f, err)

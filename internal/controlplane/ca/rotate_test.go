@@ -1,4 +1,4 @@
-package ca_test
+package ca
 
 import (
 	"crypto/elliptic"
@@ -14,13 +14,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // rotating is a CA whose clock and process can be changed.
 type rotating struct {
-	*ca.CA
+	*CA
 	t    *testing.T
 	file string
 	now  time.Time
@@ -33,16 +32,21 @@ func newRotating(t *testing.T) *rotating {
 	return r
 }
 
-// restart opens the file anew, as another process would.
+// restart opens the file again, as another process would.
 func (r *rotating) restart() {
 	r.t.Helper()
+	r.reopen(domains)
+}
+
+func (r *rotating) reopen(d Domains) {
+	r.t.Helper()
 	var err error
-	r.CA, err = ca.Open(r.file, domains, noLog, func() time.Time { return r.now })
+	r.CA, err = Open(r.file, d, noLog, func() time.Time { return r.now })
 	require.NoError(r.t, err)
 }
 
 // take takes steps, in a process each.
-func (r *rotating) take(steps ...ca.Step) {
+func (r *rotating) take(steps ...Step) {
 	r.t.Helper()
 	for _, step := range steps {
 		changed, err := r.Take(step)
@@ -52,7 +56,7 @@ func (r *rotating) take(steps ...ca.Step) {
 	}
 }
 
-func (r *rotating) rotate() { r.take(ca.Start, ca.Sign, ca.Finish) }
+func (r *rotating) rotate() { r.take(Start, Sign, Finish) }
 
 // keys counts the private keys in the file.
 func (r *rotating) keys() int {
@@ -69,11 +73,11 @@ func (r *rotating) agent() *x509.Certificate {
 
 func (r *rotating) certificate(ttl time.Duration) *x509.Certificate {
 	r.t.Helper()
-	req, err := ca.ParseRequest(request(r.t, ecKey(r.t, elliptic.P256())))
+	req, err := ParseRequest(request(r.t, ecKey(r.t, elliptic.P256())))
 	require.NoError(r.t, err)
 	issued, err := r.Agent(req, "a.agents", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/agent/a"}, ttl, "test")
 	require.NoError(r.t, err)
-	cert, err := ca.ParseCertificate(issued.Certificate)
+	cert, err := ParseCertificate(issued.Certificate)
 	require.NoError(r.t, err)
 	return cert
 }
@@ -81,7 +85,7 @@ func (r *rotating) certificate(ttl time.Duration) *x509.Certificate {
 // believed verifies the control plane's certificate as one does who knows only old.
 func (r *rotating) believed(old ...*x509.Certificate) error {
 	r.t.Helper()
-	own := ca.NewServerCertificate(r.CA, []string{"localhost"})
+	own := NewServerCertificate(r.CA, []string{"localhost"})
 	served, err := own.Get(nil)
 	require.NoError(r.t, err)
 	short, err := own.GetShort(nil)
@@ -106,21 +110,21 @@ func (r *rotating) verified(served *tls.Certificate, old ...*x509.Certificate) e
 	return err
 }
 
-func TestARotationStepByStep(t *testing.T) {
+func TestRotation_Steps(t *testing.T) {
 	r := newRotating(t)
 	first, early := r.Certificate(), r.agent()
 	settled := string(r.Bundle())
 
-	r.take(ca.Start)
+	r.take(Start)
 	second := r.Other()
-	assert.Equal(t, ca.Introduced, r.Stage())
+	assert.Equal(t, Introduced, r.Stage())
 	assert.Equal(t, first, r.Certificate(), "the old one signs")
 	assert.Equal(t, first, r.Anchor())
 	assert.Len(t, trustanchor.Parse(r.Bundle()), 2)
 	assert.True(t, r.Current(r.agent()))
 	introduced := string(r.Bundle())
 
-	r.take(ca.Sign)
+	r.take(Sign)
 	late := r.agent()
 	assert.Equal(t, second, r.Certificate())
 	assert.Equal(t, first, r.Anchor(), "what is handed out now outlives an abort")
@@ -132,8 +136,8 @@ func TestARotationStepByStep(t *testing.T) {
 	require.NoError(t, r.Verify(late, noon))
 	assert.Equal(t, 12, r.keys(), "of two roots, and five intermediates of each")
 
-	r.take(ca.Finish)
-	assert.Equal(t, ca.Settled, r.Stage())
+	r.take(Finish)
+	assert.Equal(t, Settled, r.Stage())
 	assert.Equal(t, second, r.Anchor())
 	assert.Equal(t, 6, r.keys(), "the old keys are gone")
 	assert.Len(t, trustanchor.Parse(r.Bundle()), 1)
@@ -146,15 +150,15 @@ func TestARotationStepByStep(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
-func TestStepsCanBeRepeatedAndNotSkipped(t *testing.T) {
+func TestRotation_RepeatedSteps(t *testing.T) {
 	r := newRotating(t)
-	for _, early := range []ca.Step{ca.Sign, ca.Finish} {
+	for _, early := range []Step{Sign, Finish} {
 		_, err := r.Take(early)
 		require.ErrorContains(t, err, "rotate start")
 	}
-	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
-		if step == ca.Sign {
-			_, err := r.Take(ca.Finish)
+	for _, step := range []Step{Start, Sign, Finish} {
+		if step == Sign {
+			_, err := r.Take(Finish)
 			require.ErrorContains(t, err, "rotate sign")
 		}
 		would, err := r.Check(step)
@@ -164,7 +168,7 @@ func TestStepsCanBeRepeatedAndNotSkipped(t *testing.T) {
 		stage, bundle := r.Stage(), string(r.Bundle())
 		changed, err := r.Take(step)
 		require.NoError(t, err)
-		if step == ca.Finish { // there is nothing that could be told apart from a new rotation but start
+		if step == Finish { // there is nothing that could be told apart from a new rotation but start
 			assert.Equal(t, bundle, string(r.Bundle()))
 		}
 		assert.False(t, changed)
@@ -172,22 +176,22 @@ func TestStepsCanBeRepeatedAndNotSkipped(t *testing.T) {
 	}
 }
 
-func TestAnAbortedRotation(t *testing.T) {
-	for name, steps := range map[string][]ca.Step{
-		"before it signed": {ca.Start, ca.Abort}, "after": {ca.Start, ca.Sign, ca.Abort, ca.Abort},
+func TestRotation_Abort(t *testing.T) {
+	for name, steps := range map[string][]Step{
+		"before it signed": {Start, Abort}, "after": {Start, Sign, Abort, Abort},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRotating(t)
 			first, bundle := r.Certificate(), string(r.Bundle())
 			r.take(steps[:len(steps)-1]...)
-			assert.Equal(t, ca.Introduced, r.Stage())
+			assert.Equal(t, Introduced, r.Stage())
 			assert.Equal(t, first, r.Certificate())
 			r.take(steps[len(steps)-1])
-			assert.Equal(t, ca.Settled, r.Stage())
+			assert.Equal(t, Settled, r.Stage())
 			assert.Equal(t, bundle, string(r.Bundle()))
 			assert.Equal(t, 6, r.keys(), "the new keys are gone")
 			require.NoError(t, r.believed(first))
-			changed, err := r.Take(ca.Abort)
+			changed, err := r.Take(Abort)
 			require.NoError(t, err)
 			assert.False(t, changed)
 			r.rotate()
@@ -196,9 +200,9 @@ func TestAnAbortedRotation(t *testing.T) {
 	}
 }
 
-// TestOldCAsLeadToTheNew is for whoever was away: through several rotations, and
-// for longer than any of the CAs lasts.
-func TestOldCAsLeadToTheNew(t *testing.T) {
+// TestRotation_OldCAsVerifyNew covers agents that were away for several rotations, and longer than
+// a CA lasts.
+func TestRotation_OldCAsVerifyNew(t *testing.T) {
 	r := newRotating(t)
 	old := []*x509.Certificate{r.Certificate()}
 	recovered := r.agent()
@@ -216,7 +220,7 @@ func TestOldCAsLeadToTheNew(t *testing.T) {
 	require.Error(t, r.believed(open(t).Certificate()), "another control plane's")
 }
 
-func TestACAThatEndedIsReplaced(t *testing.T) {
+func TestRotation_ReplacesExpiredCA(t *testing.T) {
 	r := newRotating(t)
 	old := r.Certificate()
 	r.now = r.now.AddDate(11, 0, 0)
@@ -227,18 +231,18 @@ func TestACAThatEndedIsReplaced(t *testing.T) {
 	require.NoError(t, r.believed(old))
 }
 
-func TestReloadTakesUpWhatAnotherProcessDid(t *testing.T) {
+func TestCA_Reload(t *testing.T) {
 	r := newRotating(t)
-	serving, err := ca.Open(r.file, domains, noLog, at(noon))
+	serving, err := Open(r.file, domains, noLog, at(noon))
 	require.NoError(t, err)
-	served := ca.NewServerCertificate(serving, []string{"localhost"})
+	served := NewServerCertificate(serving, []string{"localhost"})
 	before, err := served.Get(nil)
 	require.NoError(t, err)
 	changed, err := serving.Reload()
 	require.NoError(t, err)
 	assert.False(t, changed)
 
-	r.take(ca.Start, ca.Sign)
+	r.take(Start, Sign)
 	changed, err = serving.Reload()
 	require.NoError(t, err)
 	assert.True(t, changed)
@@ -250,23 +254,20 @@ func TestReloadTakesUpWhatAnotherProcessDid(t *testing.T) {
 	require.NoError(t, os.WriteFile(r.file, []byte("nonsense"), 0o600))
 	_, err = serving.Reload()
 	require.ErrorContains(t, err, "backup")
-	assert.Equal(t, ca.Signing, serving.Stage(), "as it was")
+	assert.Equal(t, Signing, serving.Stage(), "as it was")
 }
 
-func TestRenewedIsTheSameButForIssuerAndTime(t *testing.T) {
+func TestCertificate_RenewKeepsIdentity(t *testing.T) {
 	r := newRotating(t)
-	issued, key, err := r.Client("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, 90*24*time.Hour, "test")
+	old, err := r.issue("trust", 90*24*time.Hour)
 	require.NoError(t, err)
-	require.NotEmpty(t, key)
-	old, err := ca.ParseCertificate(issued.Certificate)
-	require.NoError(t, err)
-	r.take(ca.Start, ca.Sign)
+	r.take(Start, Sign)
 	again, err := r.Renew(old, 48*time.Hour, "test")
 	require.NoError(t, err)
-	cert, err := ca.ParseCertificate(again.Certificate)
+	cert, err := ParseCertificate(again.Certificate)
 	require.NoError(t, err)
 	assert.True(t, r.Current(cert))
-	assert.Equal(t, issued.Serial, again.Serial)
+	assert.Equal(t, old.SerialNumber.Text(16), again.Serial)
 	assert.Equal(t, r.now.Add(48*time.Hour), cert.NotAfter)
 	assert.Equal(t, r.now.Add(-time.Hour), cert.NotBefore)
 	assert.Equal(t, again, r.Again(cert))

@@ -15,9 +15,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
-// TestWithoutItsKeyTheGatewayBeginsAnew: a backup may lack the key. A host whose certificate cannot
+// TestGatewayStorage_WithoutKey restores a backup without the key. A host whose certificate cannot
 // be read would never get another one.
-func TestWithoutItsKeyTheGatewayBeginsAnew(t *testing.T) {
+func TestGatewayStorage_WithoutKey(t *testing.T) {
 	s := storetest.Open(t, nil, postgres.SQLite)
 	data := datadir.Data{Dir: t.TempDir()}
 	_, err := datadir.GatewayStorage(data, s, time.Now)

@@ -9,8 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestSuggestionsAreFew where there are many agents.
-func TestSuggestionsAreFew(t *testing.T) {
+func TestLookup_LimitsSuggestions(t *testing.T) {
 	t.Parallel()
 	var agents []announce.Agent
 	for i := range 100 {

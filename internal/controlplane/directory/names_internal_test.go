@@ -11,8 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-// TestNamesOutliveTheDatabase: those that were read stay known, and a missing one is read soon.
-func TestNamesOutliveTheDatabase(t *testing.T) {
+func TestAgentNames_SurviveOutage(t *testing.T) {
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
 	require.NoError(t, err)
 	add := func(id, name string) {

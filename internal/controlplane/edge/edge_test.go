@@ -45,13 +45,7 @@ func serve(t *testing.T, cfg Config) string {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	cfg.Domain, cfg.Log = domain, zerolog.Nop()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- New(cfg).Serve(ctx, ln) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the end of the edge"))
-	})
+	await.Background(t, "the edge", func(ctx context.Context) error { return New(cfg).Serve(ctx, ln) })
 	return ln.Addr().String()
 }
 
@@ -64,7 +58,7 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-func TestTLSEndsInTheAgent(t *testing.T) {
+func TestEdge_PassesTLSThrough(t *testing.T) {
 	cert, pool := certificate(t)
 	agent := make(chan net.Conn, 1)
 	addr := serve(t, Config{Handover: func(_ context.Context, id string, conn net.Conn) error {
@@ -94,7 +88,7 @@ func TestTLSEndsInTheAgent(t *testing.T) {
 	require.NoError(t, await.Receive(t, served, "the end of the agent's side"))
 }
 
-func TestRefusals(t *testing.T) {
+func TestEdge_Refusals(t *testing.T) {
 	addr := serve(t, Config{Handover: func(_ context.Context, id string, _ net.Conn) error {
 		if id == "busy" {
 			return server.ErrBusy
@@ -114,14 +108,14 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWhoNamesNobodyIsToldSo: clients by IP address, such as kubectl -s https://192.0.2.1, say no name.
-func TestWhoNamesNobodyIsToldSo(t *testing.T) {
+// TestEdge_RefusesMissingSNI covers clients by IP address, such as kubectl -s https://192.0.2.1.
+func TestEdge_RefusesMissingSNI(t *testing.T) {
 	addr := serve(t, Config{})
 	secure := &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
 	require.ErrorContains(t, tls.Client(dial(t, addr), secure).HandshakeContext(t.Context()), "unrecognized name")
 }
 
-func TestWhatIsNoTLSIsClosed(t *testing.T) {
+func TestEdge_ClosesPlaintext(t *testing.T) {
 	addr := serve(t, Config{HelloTimeout: 50 * time.Millisecond})
 	for name, text := range map[string]string{"http": "GET / HTTP/1.1\r\n\r\n", "silence": "", "half": "\x16\x03\x01"} {
 		conn := dial(t, addr)
@@ -133,8 +127,7 @@ func TestWhatIsNoTLSIsClosed(t *testing.T) {
 	}
 }
 
-// TestSilentCallersPushOutEachOther and nobody who speaks.
-func TestSilentCallersPushOutEachOther(t *testing.T) {
+func TestEdge_EvictsSilentConnections(t *testing.T) {
 	addr := serve(t, Config{Hellos: 2, HelloTimeout: time.Minute, Handover: func(context.Context, string, net.Conn) error { return server.ErrNotConnected }})
 	first := dial(t, addr)
 	for range 2 {
@@ -147,8 +140,7 @@ func TestSilentCallersPushOutEachOther(t *testing.T) {
 	require.ErrorContains(t, err, "unrecognized name", "whoever speaks is answered")
 }
 
-// TestAnAgentThatDoesNotAnswerKeepsNobodyFromOthers.
-func TestAnAgentThatDoesNotAnswerKeepsNobodyFromOthers(t *testing.T) {
+func TestEdge_SlowAgentBlocksNobody(t *testing.T) {
 	waiting := make(chan struct{}, 2)
 	addr := serve(t, Config{Pending: 10, PendingPerAgent: 2, HandoverTimeout: time.Minute, Handover: func(ctx context.Context, id string, _ net.Conn) error {
 		if id == "a1" {
@@ -196,7 +188,7 @@ func hello(tb testing.TB, name string) []byte {
 	return r.said.Bytes()
 }
 
-func TestPeekFindsTheNameAndKeepsAll(t *testing.T) {
+func TestPeek_KeepsBytes(t *testing.T) {
 	said := hello(t, "a1."+domain)
 	name, read, err := peek(bytes.NewReader(said))
 	require.NoError(t, err)
@@ -209,7 +201,7 @@ func TestPeekFindsTheNameAndKeepsAll(t *testing.T) {
 	require.ErrorIs(t, err, errNoName)
 }
 
-func TestAHelloThatNeverEndsIsCut(t *testing.T) {
+func TestPeek_LimitsHello(t *testing.T) {
 	endless := bytes.Repeat([]byte{0x16, 3, 1, 0x40, 0}, 10_000)
 	_, _, err := peek(bytes.NewReader(endless))
 	require.Error(t, err)

@@ -11,7 +11,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestDuplicateInstances has two processes that go by one name.
 func TestDuplicateInstances(t *testing.T) {
 	type beat struct{ process, ticket string }
 	for name, c := range map[string]struct {
@@ -46,7 +45,7 @@ func TestDuplicateInstances(t *testing.T) {
 	}
 }
 
-func TestReplicasAreNoDuplicates(t *testing.T) {
+func TestDuplicateInstances_IgnoresReplicas(t *testing.T) {
 	duplicates := newDuplicates(time.Now)
 	tickets := map[string]string{}
 	for range 10 {
@@ -58,8 +57,7 @@ func TestReplicasAreNoDuplicates(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownOfDuplicatesIsBounded has an agent that never calls itself the same.
-func TestWhatIsKnownOfDuplicatesIsBounded(t *testing.T) {
+func TestDuplicateInstances_Bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		duplicates := newDuplicates(time.Now)
 		for i := range 1000 {
@@ -77,7 +75,7 @@ func TestWhatIsKnownOfDuplicatesIsBounded(t *testing.T) {
 	})
 }
 
-func TestClonesThatAreKept(t *testing.T) {
+func TestDuplicateInstances_KeptClones(t *testing.T) {
 	now := time.Now()
 	var list []announce.Clone
 	for i := range 20 {

@@ -70,8 +70,8 @@ func ofVersion(t *testing.T, major int, body io.Reader) *http.Request {
 	return r
 }
 
-// TestAnAnswerMayBeginLate: the client has nothing to send any more.
-func TestAnAnswerMayBeginLate(t *testing.T) {
+// TestBody_LateResponse lifts the deadline once the client has sent everything.
+func TestBody_LateResponse(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	for _, major := range []int{1, 2} {
 		a := w.serve(ofVersion(t, major, strings.NewReader("text")))
@@ -80,8 +80,8 @@ func TestAnAnswerMayBeginLate(t *testing.T) {
 	}
 }
 
-// TestAStreamMayBeSilent once the App has begun to answer, as gRPC's are.
-func TestAStreamMayBeSilent(t *testing.T) {
+// TestBody_SilentStream lifts the deadline once the App has begun to respond, as for gRPC.
+func TestBody_SilentStream(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		w.WriteHeader(http.StatusOK)
@@ -98,8 +98,9 @@ func TestAStreamMayBeSilent(t *testing.T) {
 	a.is(t, func() { assert.Zero(t, a.atBegin) })
 }
 
-// TestAnAnswerIsNotUsedAfterItsEnd: net/http would panic. An App answers before it has read all.
-func TestAnAnswerIsNotUsedAfterItsEnd(t *testing.T) {
+// TestBody_NoUseAfterResponse has an App respond before it has read the body. net/http panics if
+// its answer is used afterwards.
+func TestBody_NoUseAfterResponse(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	var all []*answer
 	for range 200 {
@@ -110,9 +111,9 @@ func TestAnAnswerIsNotUsedAfterItsEnd(t *testing.T) {
 	}
 }
 
-// TestBodiesThatNobodyReadsEnd: the gateway answers without the App, and the client goes on to send
-// byte by byte.
-func TestBodiesThatNobodyReadsEnd(t *testing.T) {
+// TestBody_UnreadEnds covers responses of the gateway itself, while the client goes on to send byte
+// by byte.
+func TestBody_UnreadEnds(t *testing.T) {
 	w := newWorld(t, nil, func(c *gateway.Config) { c.Patience.Progress = 100 * time.Millisecond })
 	plain := hostile.Target{Addr: w.plain.String()}
 	for _, to := range []string{host, "unknown.example.org"} {
@@ -141,8 +142,7 @@ func (w *world) stall(c *http.Client, path string, header ...string) (resp *http
 	return resp, string(all), err
 }
 
-// TestABodyThatStalls is the visitor's failure, in all versions of HTTP.
-func TestABodyThatStalls(t *testing.T) {
+func TestBody_StallTimeout(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }),
 		func(c *gateway.Config) { c.Patience.Progress = time.Second })
 	for name, client := range map[string]func() *http.Client{
@@ -165,15 +165,14 @@ func TestABodyThatStalls(t *testing.T) {
 	assert.Contains(t, text, "did not arrive in time")
 }
 
-// TestAnAppThatFailsDuringABody is not the visitor's failure: the visitor goes on to send.
-func TestAnAppThatFailsDuringABody(t *testing.T) {
+// TestBody_AppFails blames the App although the client is still sending.
+func TestBody_AppFails(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	resp, _ := do(t, w.client(true), request(t, http.MethodPost, "https://"+host+"/", io.LimitReader(zeros{}, 64<<20)))
 	assert.Equal(t, http.StatusBadGateway, resp.StatusCode)
 }
 
-// TestAGetWhoseStreamDoesNotEnd stalls in HTTP/3 before it has a body.
-func TestAGetWhoseStreamDoesNotEnd(t *testing.T) {
+func TestHTTP3_StalledGet(t *testing.T) {
 	w := newWorld(t, http.NotFoundHandler(), func(c *gateway.Config) { c.Patience.Progress = time.Second })
 	c := w.client3()
 	await.Until(t, "the answer", func() bool { // the connection may be idle for too long

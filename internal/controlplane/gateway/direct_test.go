@@ -3,11 +3,16 @@ package gateway_test
 import (
 	"cmp"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,7 +28,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/direct"
@@ -137,8 +141,7 @@ func (s *site) get(c *http.Client, header ...string) string {
 	return body
 }
 
-// TestAProvenEndpointIsUsed, for all kinds of requests.
-func TestAProvenEndpointIsUsed(t *testing.T) {
+func TestDirect_UsesVerifiedEndpoint(t *testing.T) {
 	s := newSite(t)
 	s.awaitMode("direct", "")
 	protocols(t, s.world, func(t *testing.T, c *http.Client) {
@@ -156,48 +159,6 @@ func TestAProvenEndpointIsUsed(t *testing.T) {
 
 	s.endpoint("")
 	assert.Equal(t, "tunnel GET "+host+" 127.0.0.1", s.get(s.client(true)), "the endpoint is gone")
-}
-
-// load is a hundred requests a second, fewer on a busy machine.
-type load struct {
-	sent atomic.Int64
-
-	mu     sync.Mutex
-	failed []time.Time // when those that failed began
-}
-
-// underWay is how many requests a load has under way at most.
-const underWay = 32
-
-// load sends requests until stop is called.
-func (s *site) load(method string) (l *load, stop func()) {
-	l = &load{}
-	c := s.client(false)
-	c.Transport.(*http.Transport).MaxIdleConnsPerHost = underWay
-	ctx, cancel := context.WithCancel(s.t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var requests errgroup.Group
-		requests.SetLimit(underWay)
-		tick := time.NewTicker(10 * time.Millisecond)
-		defer tick.Stop()
-		for ctx.Err() == nil {
-			requests.Go(func() error {
-				l.note(time.Now(), succeeds(c, method))
-				return nil
-			})
-			select {
-			case <-ctx.Done():
-			case <-tick.C:
-			}
-		}
-		_ = requests.Wait()
-	}()
-	return l, func() {
-		cancel()
-		await.Closed(s.t, done, "the requests to end")
-	}
 }
 
 // succeeds reports whether a request has the answer of an App.
@@ -218,58 +179,53 @@ func succeeds(c *http.Client, method string) bool {
 	return errors.Join(err, resp.Body.Close()) == nil && resp.StatusCode == http.StatusOK
 }
 
-func (l *load) note(began time.Time, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !ok {
-		l.failed = append(l.failed, began)
-	}
-	l.sent.Add(1)
-}
-
-// TestALoadBalancerIsCut in the middle of a hundred requests a second, and comes back: at most one
-// in a hundred fails, and none that begins once the gateway has noticed.
-func TestALoadBalancerIsCut(t *testing.T) {
-	for name, fault := range map[string]faultproxy.Condition{"Cut": {Cut: true}, "Silent": faultproxy.Silent} {
-		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			if method == http.MethodPost && name == "Silent" {
-				continue // the gateway cannot know whether the App has it
-			}
-			t.Run(name+method, func(t *testing.T) {
-				s := newSite(t, func(c *gateway.Config) {
-					if name == "Silent" {
-						c.Direct.Timing.Connect = time.Second
-					}
-				})
-				s.awaitMode("direct", "")
-				l, stop := s.load(method)
-				reaches := func() {
-					from := l.sent.Load()
-					await.Until(t, "requests", func() bool { return l.sent.Load() >= from+100 })
+// TestDirect_FallsBackToTunnel fails the load balancer while requests are sent: at most one in a
+// hundred fails, and none once the gateway has noticed.
+func TestDirect_FallsBackToTunnel(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault  faultproxy.Condition
+		method string // a POST to a silent endpoint fails: the gateway cannot know whether the App has it
+	}{
+		"CutGET": {faultproxy.Condition{Cut: true}, http.MethodGet}, "CutPOST": {faultproxy.Condition{Cut: true}, http.MethodPost},
+		"SilentGET": {faultproxy.Silent, http.MethodGet},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, func(cfg *gateway.Config) {
+				if c.fault == faultproxy.Silent {
+					cfg.Direct.Timing.Connect = time.Second
 				}
-				reaches()
-				s.balancer.Set(fault)
-				s.awaitMode("tunnel", "")
-				noticed := time.Now()
-				reaches()
-				s.balancer.Set(faultproxy.Condition{})
-				s.awaitMode("direct", "")
-				reaches()
-				stop()
-				for _, began := range l.failed {
-					assert.True(t, began.Before(noticed), "none fails once the gateway has noticed")
-				}
-				if method == http.MethodGet { // a POST that was under way may have reached the App
-					assert.LessOrEqual(t, 100*int64(len(l.failed)), l.sent.Load())
-				}
-				await.Until(t, "direct mode", func() bool { return strings.Contains(s.get(s.client(true)), "direct") })
 			})
-		}
+			client, sent, failed := s.client(false), 0, 0
+			send := func(until func() bool) {
+				for from := sent; sent < from+100 || !until(); sent++ {
+					if !succeeds(client, c.method) {
+						failed++
+					}
+				}
+			}
+			mode := func(want string) func() bool {
+				return func() bool { is, _ := s.mode(); return is == want }
+			}
+			s.awaitMode("direct", "")
+			send(mode("direct"))
+			var failing sync.WaitGroup
+			failing.Go(func() { s.balancer.Set(c.fault) }) // while requests are under way
+			send(mode("tunnel"))
+			failing.Wait()
+			before := failed
+			send(mode("tunnel"))
+			assert.Equal(t, before, failed, "none fails once the gateway has noticed")
+			s.balancer.Set(faultproxy.Condition{})
+			send(mode("direct"))
+			if c.method == http.MethodGet { // a POST that was under way may have reached the App
+				assert.LessOrEqual(t, 100*failed, sent)
+			}
+			await.Until(t, "direct mode", func() bool { return strings.Contains(s.get(s.client(true)), "direct") })
+		})
 	}
 }
 
-// TestAnotherKeyIsNotAccepted: the certificate must be the one that the agent's cluster presents.
-func TestAnotherKeyIsNotAccepted(t *testing.T) {
+func TestDirect_RefusesOtherKey(t *testing.T) {
 	s := newSite(t)
 	s.awaitMode("direct", "")
 	other := newWorld(t, http.NotFoundHandler()) // with another key, and it is a gateway
@@ -287,8 +243,9 @@ func TestAnotherKeyIsNotAccepted(t *testing.T) {
 	assert.Contains(t, b.get(b.client(true)), "tunnel")
 }
 
-// TestACertificateIsRenewed with another key: the agent is asked again.
-func TestACertificateIsRenewed(t *testing.T) {
+// TestDirect_CertificateRenewed presents another key after a renewal: the gateway asks the agent
+// again.
+func TestDirect_CertificateRenewed(t *testing.T) {
 	var current atomic.Pointer[tls.Certificate]
 	current.Store(issued(t))
 	controller := quietServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "direct") }), current.Load)
@@ -303,8 +260,7 @@ func TestACertificateIsRenewed(t *testing.T) {
 	await.Until(t, "it is reached directly again", func() bool { return s.get(c) == "direct" })
 }
 
-// TestNothingConnectsToPrivateAddresses, in any form in which an agent reports them.
-func TestNothingConnectsToPrivateAddresses(t *testing.T) {
+func TestDirect_RefusesPrivateAddresses(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{}
 	key := func(_ context.Context, _, host string) (string, error) {
@@ -328,16 +284,13 @@ func TestNothingConnectsToPrivateAddresses(t *testing.T) {
 		hosts = append(hosts, direct.Host{Name: "h" + strconv.Itoa(len(hosts)) + ".example", AgentID: "a", Endpoint: endpoint})
 	}
 	p.Set(hosts)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
+	stop := await.Background(t, "the prober", p.Run)
 	await.Until(t, "all were tried", func() bool { return len(p.States()) == len(hosts) })
 	for _, s := range p.States() {
 		assert.False(t, s.Direct, s.Endpoint)
 		assert.Contains(t, s.Reason, "not a public address", s.Endpoint)
 	}
-	cancel()
-	require.NoError(t, await.Receive(t, done, "the prober"))
+	stop()
 	select {
 	case <-touched:
 		t.Error("something was connected to")
@@ -345,8 +298,7 @@ func TestNothingConnectsToPrivateAddresses(t *testing.T) {
 	}
 }
 
-// TestModesAreForced by the operator.
-func TestModesAreForced(t *testing.T) {
+func TestDirect_ForcedModes(t *testing.T) {
 	t.Run("tunnel", func(t *testing.T) {
 		s := newSite(t, func(c *gateway.Config) { c.Direct.Mode = gateway.ModeTunnel })
 		assert.Empty(t, s.gateway.Modes())
@@ -363,4 +315,15 @@ func TestModesAreForced(t *testing.T) {
 		s.endpoint("")
 		assert.Contains(t, s.get(s.client(true)), "tunnel", "a host without an endpoint has the tunnel alone")
 	})
+}
+
+// issued returns a certificate with a new key, signed by itself.
+func issued(t *testing.T) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"default"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }

@@ -93,7 +93,7 @@ func grpcWorld(t *testing.T, methods []grpc.MethodDesc, streams ...grpc.StreamDe
 	return conn
 }
 
-func TestGRPCStreams(t *testing.T) {
+func TestGRPC_Streams(t *testing.T) {
 	conn := grpcWorld(t, nil, echoStream)
 	stream, err := conn.NewStream(t.Context(), &echoStream, "/test.Echo/Echo")
 	require.NoError(t, err)
@@ -109,9 +109,7 @@ func TestGRPCStreams(t *testing.T) {
 	assert.Equal(t, []string{"all"}, stream.Trailer().Get("after"))
 }
 
-// TestGRPCCalls have their metadata in both directions, and their trailers with and without an
-// answer.
-func TestGRPCCalls(t *testing.T) {
+func TestGRPC_Calls(t *testing.T) {
 	conn := grpcWorld(t, []grpc.MethodDesc{echoOnce})
 	for text, code := range map[string]codes.Code{"text": codes.OK, "": codes.InvalidArgument} {
 		var before, after metadata.MD
@@ -131,7 +129,7 @@ func TestGRPCCalls(t *testing.T) {
 	assert.Equal(t, codes.Unimplemented, status.Code(err), err)
 }
 
-func TestTheAppHearsThatAClientOfAStreamWent(t *testing.T) {
+func TestGRPC_PropagatesCancel(t *testing.T) {
 	ended := make(chan error, 1)
 	desc := events(ended)
 	conn := grpcWorld(t, nil, desc)

@@ -32,8 +32,8 @@ func exceptions() map[string]string {
 	return reasons
 }
 
-// TestH2spec: all of it passes, or the table of exceptions has the reason. The whole way is there:
-// the request goes through the agent's end to a backend.
+// TestH2spec runs the whole suite through the gateway and the agent. testdata/h2spec.txt has the
+// reason for each case that fails.
 func TestH2spec(t *testing.T) {
 	suite.Release(t, "conformance to HTTP/2, by h2spec")
 	const localhost = "localhost" // h2spec takes the name for TLS and the address to connect to from one flag

@@ -46,8 +46,7 @@ func (w *world) client3() *http.Client {
 	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
-// TestHTTP3IsAnnounced to visitors that came otherwise, and in the App's place.
-func TestHTTP3IsAnnounced(t *testing.T) {
+func TestHTTP3_Announced(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Alt-Svc", `h3=":9"`)
 		_, _ = fmt.Fprint(w, r.Method, r.ContentLength, r.TransferEncoding, r.Header.Get("X-Forwarded-For"))
@@ -63,8 +62,7 @@ func TestHTTP3IsAnnounced(t *testing.T) {
 	assert.NotEmpty(t, resp.Header.Get("X-Request-Id"))
 }
 
-// TestHTTP3StreamsBodies both ways, with trailers, and also those of unusual methods.
-func TestHTTP3StreamsBodies(t *testing.T) {
+func TestHTTP3_StreamsBodies(t *testing.T) {
 	const size = 16 << 20
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sum := sha256.New()
@@ -86,43 +84,7 @@ func TestHTTP3StreamsBodies(t *testing.T) {
 	}
 }
 
-// TestHTTP3EventsArriveAtOnce: nothing waits for a buffer to fill.
-func TestHTTP3EventsArriveAtOnce(t *testing.T) {
-	next := make(chan string)
-	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for text := range next {
-			_, _ = io.WriteString(w, text)
-			_ = http.NewResponseController(w).Flush()
-		}
-	}))
-	got := make(chan string)
-	go func() {
-		resp, err := w.client3().Do(request(t, http.MethodGet, "https://"+host+"/", nil))
-		if err != nil {
-			got <- err.Error()
-			return
-		}
-		defer func() { _ = resp.Body.Close() }()
-		text := make([]byte, 5)
-		for {
-			if _, err := io.ReadFull(resp.Body, text); err != nil {
-				got <- err.Error()
-				return
-			}
-			got <- string(text)
-		}
-	}()
-	for _, text := range []string{"first", "other"} {
-		next <- text
-		assert.Equal(t, text, await.Receive(t, got, "an event"))
-	}
-	close(next)
-	assert.Equal(t, io.EOF.Error(), await.Receive(t, got, "the end"))
-}
-
-// TestHTTP3HasTheLimits of connections by address, of requests and of headers, and their answers.
-func TestHTTP3HasTheLimits(t *testing.T) {
+func TestHTTP3_Limits(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
@@ -131,14 +93,7 @@ func TestHTTP3HasTheLimits(t *testing.T) {
 		}
 	}), func(c *gateway.Config) { c.Limits.RequestsPerAddress = 1 })
 	c := w.client3()
-	first := make(chan error, 1)
-	go func() {
-		resp, err := c.Do(request(t, http.MethodGet, "https://"+host+"/wait", nil))
-		if err == nil {
-			err = resp.Body.Close()
-		}
-		first <- err
-	}()
+	first := begin(t, c, "/wait")
 	await.Receive(t, began, "the first request")
 	for _, other := range []*http.Client{c, w.client(true)} {
 		resp, _ := do(t, other, request(t, http.MethodGet, "https://"+host+"/", nil))
@@ -162,9 +117,8 @@ func TestHTTP3HasTheLimits(t *testing.T) {
 	assert.Equal(t, perPeer, w.limited.Stats().Open)
 }
 
-// TestHTTP3EndsIdleConnections, also those with a stream whose header does not come, and counts
-// them no more.
-func TestHTTP3EndsIdleConnections(t *testing.T) {
+// TestHTTP3_ClosesIdle includes connections with a stream whose header never comes.
+func TestHTTP3_ClosesIdle(t *testing.T) {
 	w := newWorld(t, http.NotFoundHandler(), func(c *gateway.Config) { c.Patience.Header, c.Patience.Idle = time.Second, time.Second })
 	var silent, slow *quic.Conn
 	await.Until(t, "two connections are there", func() bool { // a handshake may take too long
@@ -189,8 +143,7 @@ func TestHTTP3EndsIdleConnections(t *testing.T) {
 	await.Until(t, "none is counted", func() bool { return w.limited.Stats().Open == 0 })
 }
 
-// TestHTTP3LetsRequestsFinish when the gateway stops.
-func TestHTTP3LetsRequestsFinish(t *testing.T) {
+func TestHTTP3_DrainsRequests(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		began <- struct{}{}

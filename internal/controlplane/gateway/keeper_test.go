@@ -36,18 +36,15 @@ func keepUntil(t *testing.T, s *store.Store, ensure func(host string) error, wha
 			return ensure(host)
 		},
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- k.Run(ctx) }()
+	stop := await.Background(t, "the keeper", k.Run)
 	await.Until(t, what, done)
-	cancel()
-	require.NoError(t, await.Receive(t, ended, "the keeper's end"))
+	stop()
 	return asked
 }
 
-// TestEveryControlPlaneSeesWhyThereIsNoCertificate, and another one that leads does not ask the CA
-// again too soon.
-func TestEveryControlPlaneSeesWhyThereIsNoCertificate(t *testing.T) {
+// TestCertificateKeeper_SharesFailures includes a new leader, which must not ask the CA again too
+// soon.
+func TestCertificateKeeper_SharesFailures(t *testing.T) {
 	s := openStore(t)
 	now := time.Now()
 	serves(t, s, "a1", now, hosts.TXT, host)

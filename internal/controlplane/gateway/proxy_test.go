@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -21,14 +22,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func protocols(t *testing.T, w *world, test func(t *testing.T, c *http.Client)) {
+// protocols runs a test with visitors of HTTP/1.1 and HTTP/2, and of HTTP/3 if it is named.
+func protocols(t *testing.T, w *world, test func(t *testing.T, c *http.Client), more ...string) {
 	t.Helper()
-	for name, http2 := range map[string]bool{"HTTP1": false, "HTTP2": true} {
-		t.Run(name, func(t *testing.T) { test(t, w.client(http2)) })
+	clients := map[string]func() *http.Client{
+		"HTTP1": func() *http.Client { return w.client(false) }, "HTTP2": func() *http.Client { return w.client(true) }, "HTTP3": w.client3,
 	}
+	for _, name := range append([]string{"HTTP1", "HTTP2"}, more...) {
+		t.Run(name, func(t *testing.T) { test(t, clients[name]()) })
+	}
+}
+
+// begin sends a GET whose response may take its time, and returns how it ends.
+func begin(t *testing.T, c *http.Client, path string) <-chan error {
+	t.Helper()
+	r, done := request(t, http.MethodGet, "https://"+host+path, nil), make(chan error, 1)
+	go func() {
+		resp, err := c.Do(r)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		done <- err
+	}()
+	return done
 }
 
 func request(t *testing.T, method, url string, body io.Reader, header ...string) *http.Request {
@@ -51,8 +71,8 @@ func do(t *testing.T, c *http.Client, r *http.Request) (*http.Response, string) 
 	return resp, string(text)
 }
 
-// TestTheAppSeesTheRequestAsItWas, and who sent it; nothing of what the client claims of that.
-func TestTheAppSeesTheRequestAsItWas(t *testing.T) {
+// TestProxy_KeepsRequest replaces only the headers about the client, which a client may forge.
+func TestProxy_KeepsRequest(t *testing.T) {
 	seen := make(chan *http.Request, 1)
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen <- r.Clone(context.Background())
@@ -84,9 +104,8 @@ func TestTheAppSeesTheRequestAsItWas(t *testing.T) {
 	})
 }
 
-// TestBodiesAreStreamed both ways, whole and of any size. They are not kept in memory, which both
-// ends and the client share here.
-func TestBodiesAreStreamed(t *testing.T) {
+// TestProxy_StreamsBodies measures the heap, which both ends and the client share here.
+func TestProxy_StreamsBodies(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // so that there is little garbage
 	var most atomic.Uint64
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -132,8 +151,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestEventsArriveAtOnce: nothing waits for a buffer to fill.
-func TestEventsArriveAtOnce(t *testing.T) {
+func TestProxy_FlushesEvents(t *testing.T) {
 	next, left := make(chan string), make(chan struct{}, 2)
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { left <- struct{}{} }()
@@ -163,10 +181,10 @@ func TestEventsArriveAtOnce(t *testing.T) {
 			assert.Equal(t, "data: "+text, lines.Text())
 			require.True(t, lines.Scan())
 		}
-	})
+	}, "HTTP3")
 }
 
-func TestAnUploadWaitsForTheAppsContinue(t *testing.T) {
+func TestProxy_Expect100Continue(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Refuse") != "" {
 			w.WriteHeader(http.StatusForbidden)
@@ -182,8 +200,8 @@ func TestAnUploadWaitsForTheAppsContinue(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, resp.StatusCode)
 }
 
-// TestWhenItFails has the page, or the problem, for each way to fail.
-func TestWhenItFails(t *testing.T) {
+// TestProxy_ErrorPages has the page, or the problem, for each way to fail.
+func TestProxy_ErrorPages(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/abort" {
 			panic(http.ErrAbortHandler)
@@ -225,8 +243,7 @@ func TestWhenItFails(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
 }
 
-// TestAHostsShareIsBounded, and what one host has too much of the others do not miss.
-func TestAHostsShareIsBounded(t *testing.T) {
+func TestProxy_LimitPerHost(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hang" {
@@ -235,30 +252,23 @@ func TestAHostsShareIsBounded(t *testing.T) {
 		}
 	}), func(c *gateway.Config) { c.Limits.RequestsPerHost = 2 })
 	c := w.client(true)
-	done := make(chan error, 2)
-	for range 2 {
-		r := request(t, http.MethodGet, "https://"+host+"/hang", nil)
-		go func() {
-			resp, err := c.Do(r)
-			if err == nil {
-				err = resp.Body.Close()
-			}
-			done <- err
-		}()
+	var done [2]<-chan error
+	for i := range done {
+		done[i] = begin(t, c, "/hang")
 		await.Receive(t, entered, "the request")
 	}
 	resp, _ := do(t, c, request(t, http.MethodGet, "https://"+host+"/", nil))
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	assert.NotEmpty(t, resp.Header.Get("Retry-After"))
 	close(leave)
-	for range 2 {
-		require.NoError(t, await.Receive(t, done, "the answers"))
+	for _, ended := range done {
+		require.NoError(t, await.Receive(t, ended, "the response"))
 	}
 	resp, _ = do(t, c, request(t, http.MethodGet, "https://"+host+"/", nil))
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 }
 
-func TestHTTPIsRedirected(t *testing.T) {
+func TestProxy_RedirectsHTTP(t *testing.T) {
 	w := newWorld(t, http.NotFoundHandler())
 	c := w.client(false)
 	resp, _ := do(t, c, request(t, http.MethodPost, "http://"+host+"/a?b=c", bytes.NewReader([]byte("x"))))
@@ -269,7 +279,7 @@ func TestHTTPIsRedirected(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
 }
 
-func TestMetricsAreCounted(t *testing.T) {
+func TestProxy_Metrics(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "12345") }))
 	do(t, w.client(true), request(t, http.MethodGet, "https://"+host+"/", nil))
 	await.Until(t, "the request is counted", func() bool {
@@ -282,4 +292,24 @@ func TestMetricsAreCounted(t *testing.T) {
 		}
 		return false
 	})
+}
+
+// TestGateway_BadRequestProblem covers requests that net/http refuses, over TLS and without.
+func TestGateway_BadRequestProblem(t *testing.T) {
+	w := newWorld(t, http.NotFoundHandler())
+	secure, err := (&tls.Dialer{Config: &tls.Config{RootCAs: w.roots, ServerName: host, MinVersion: tls.VersionTLS12}}).
+		DialContext(t.Context(), "tcp", w.secure.String())
+	require.NoError(t, err)
+	plain, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", w.plain.String())
+	require.NoError(t, err)
+	for _, conn := range []net.Conn{secure, plain} {
+		_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "+host+"\r\nHost: "+host+"\r\n\r\n")
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+		assert.Equal(t, problem.ContentType, resp.Header.Get("Content-Type"))
+		require.NoError(t, resp.Body.Close())
+		require.NoError(t, conn.Close())
+	}
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestABalancerIsNotWaitedForLong, neither without a word nor within its header.
-func TestABalancerIsNotWaitedForLong(t *testing.T) {
+func TestProxyProtocol_HeaderTimeout(t *testing.T) {
 	for _, first := range []string{"", "P", "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\x01"} {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := net.Pipe()
@@ -30,8 +29,7 @@ func TestABalancerIsNotWaitedForLong(t *testing.T) {
 	}
 }
 
-// TestClosingEndsHeadersThatAreAwaited, and Accept.
-func TestClosingEndsHeadersThatAreAwaited(t *testing.T) {
+func TestProxyProtocol_Close(t *testing.T) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l := ListenProxy(ln, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, zerolog.Nop())

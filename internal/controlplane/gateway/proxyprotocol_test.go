@@ -73,8 +73,7 @@ func visitorAt(t *testing.T, address string) []byte {
 		net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 4000)), &net.TCPAddr{IP: net.ParseIP("198.51.100.1"), Port: 443}))
 }
 
-// TestTheVisitorsAddressComesFromTheBalancer in what the App receives and in the access log.
-func TestTheVisitorsAddressComesFromTheBalancer(t *testing.T) {
+func TestProxyProtocol_ClientAddress(t *testing.T) {
 	log := &logbook.Book{}
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Header.Get("X-Forwarded-For")+" "+r.Header.Get("Forwarded"))
@@ -104,9 +103,9 @@ func TestTheVisitorsAddressComesFromTheBalancer(t *testing.T) {
 	}
 }
 
-// TestHeadersThatAreNotValid end the connection: from the balancer those that are missing, and from
-// elsewhere all.
-func TestHeadersThatAreNotValid(t *testing.T) {
+// TestProxyProtocol_RefusesInvalid covers the load balancer without a header, and any header from
+// elsewhere.
+func TestProxyProtocol_RefusesInvalid(t *testing.T) {
 	w := newWorld(t, http.NotFoundHandler())
 	w.balanced(limit.Config{Log: zerolog.Nop()})
 	unix := proxyproto.Header{
@@ -137,9 +136,8 @@ func TestHeadersThatAreNotValid(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
 }
 
-// TestTheBalancersVisitorsHaveLimitsOfTheirOwn for connections and for requests. A connection that
-// sends no header delays no other.
-func TestTheBalancersVisitorsHaveLimitsOfTheirOwn(t *testing.T) {
+// TestProxyProtocol_LimitPerClient includes a connection without a header, which delays no other.
+func TestProxyProtocol_LimitPerClient(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
@@ -153,14 +151,7 @@ func TestTheBalancersVisitorsHaveLimitsOfTheirOwn(t *testing.T) {
 	defer func() { _ = silent.Close() }()
 
 	one, other := visitorAt(t, "203.0.113.7"), visitorAt(t, "203.0.113.8")
-	first := make(chan error, 1)
-	go func() {
-		resp, err := w.visitor(balancer, one).Do(request(t, http.MethodGet, "https://"+host+"/wait", nil))
-		if err == nil {
-			err = resp.Body.Close()
-		}
-		first <- err
-	}()
+	first := begin(t, w.visitor(balancer, one), "/wait")
 	await.Receive(t, began, "the first request")
 	resp, _ := do(t, w.visitor(balancer, one), request(t, http.MethodGet, "https://"+host+"/", nil))
 	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)

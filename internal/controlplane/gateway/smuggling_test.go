@@ -126,8 +126,9 @@ func mine(t *testing.T, name string, all []reached) (attack []reached) {
 	return attack
 }
 
-// TestSmugglingOverHTTP1: the gateway and Apps agree where each request ends and for whom it is.
-func TestSmugglingOverHTTP1(t *testing.T) {
+// TestSmuggling_HTTP1 checks that the gateway and Apps agree where each request ends and for whom
+// it is.
+func TestSmuggling_HTTP1(t *testing.T) {
 	s := newSmuggling(t)
 	post := "POST / HTTP/1.1\r\nHost: " + host + "\r\n"
 	for name, c := range map[string]struct {
@@ -186,8 +187,8 @@ func TestSmugglingOverHTTP1(t *testing.T) {
 	}
 }
 
-// TestSmugglingOverHTTP2: what HTTP/2 can say and HTTP/1 cannot is not passed on.
-func TestSmugglingOverHTTP2(t *testing.T) {
+// TestSmuggling_HTTP2 sends what HTTP/2 can express and HTTP/1 cannot.
+func TestSmuggling_HTTP2(t *testing.T) {
 	s := newSmuggling(t)
 	get := []string{":method", "GET", ":scheme", "https", ":authority", host, ":path", "/"}
 	post := []string{":method", "POST", ":scheme", "https", ":authority", host, ":path", "/"}

@@ -1,9 +1,7 @@
 package gateway_test
 
 import (
-	"fmt"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -14,18 +12,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
-func openStore(t testing.TB) *store.Store {
-	t.Helper()
-	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
+func openStore(t testing.TB) *store.Store { return storetest.Open(t, nil, postgres.SQLite) }
 
 // serves gives an agent proven hosts, and makes the agent if there is none.
 func serves(t testing.TB, s *store.Store, agentID string, at time.Time, proof string, names ...string) {
@@ -47,7 +40,7 @@ func serves(t testing.TB, s *store.Store, agentID string, at time.Time, proof st
 	}))
 }
 
-func TestTheTableFollowsTheDatabase(t *testing.T) {
+func TestTable_FollowsDatabase(t *testing.T) {
 	s, now := openStore(t), noon
 	table := gateway.NewTable(s, func() time.Time { return now })
 	is := func(host, agent string) {
@@ -103,8 +96,7 @@ func TestTheTableFollowsTheDatabase(t *testing.T) {
 	assert.Zero(t, table.Len())
 }
 
-// TestAnAgentThatCannotBeReadHoldsUpNoOther: what was read before an error is served.
-func TestAnAgentThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+func TestTable_SkipsUnreadableAgent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s, err := store.Open(t.Context(), path)
 	require.NoError(t, err)
@@ -119,34 +111,4 @@ func TestAnAgentThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 		_, served := table.Lookup("sound.example.org")
 		return served
 	})
-}
-
-// BenchmarkLookup is of a host among a thousand of a hundred agents. It reports the memory that one
-// takes, too.
-func BenchmarkLookup(b *testing.B) {
-	s := openStore(b)
-	names := make([]string, 10)
-	for a := range 100 {
-		for i := range names {
-			names[i] = fmt.Sprintf("host-%d.agent-%d.example.org", i, a)
-		}
-		serves(b, s, fmt.Sprintf("agent-%d", a), noon, hosts.CNAME, names...)
-	}
-	table := gateway.NewTable(s, func() time.Time { return noon })
-	require.NoError(b, table.Refresh(b.Context())) // the database's own memory is taken
-	var before, after runtime.MemStats
-	table = gateway.NewTable(s, func() time.Time { return noon })
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	require.NoError(b, table.Refresh(b.Context()))
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	require.Equal(b, 1000, table.Len())
-	for b.Loop() {
-		if _, ok := table.Lookup("host-7.agent-42.example.org"); !ok {
-			b.Fatal("not found")
-		}
-	}
-	b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/1000, "B/host")
-	runtime.KeepAlive(table)
 }

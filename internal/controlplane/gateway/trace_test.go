@@ -40,19 +40,15 @@ func traced(t *testing.T, header string) (got string, spans []sdktrace.ReadOnlyS
 
 func visit(t *testing.T, w *world, header string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/hidden?secret=canary", http.NoBody)
-	require.NoError(t, err)
+	r := request(t, http.MethodGet, "https://"+host+"/hidden?secret=canary", nil)
 	if header != "" {
 		r.Header.Set("Traceparent", header)
 	}
-	resp, err := w.client(true).Do(r)
-	require.NoError(t, err)
-	_ = resp.Body.Close()
+	resp, _ := do(t, w.client(true), r)
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 }
 
-// TestATraceGoesOnThrough the gateway and the agent to the backend.
-func TestATraceGoesOnThrough(t *testing.T) {
+func TestTrace_PassesGateway(t *testing.T) {
 	got, spans := traced(t, traceparent)
 	agent, front := spans[0], spans[1]
 	assert.Equal(t, visitorsSpan, front.Parent().SpanID().String())
@@ -72,8 +68,7 @@ func TestATraceGoesOnThrough(t *testing.T) {
 	assert.Contains(t, got, spans[0].SpanContext().TraceID().String())
 }
 
-// TestWithoutTracesTheVisitorsPassesUnchanged.
-func TestWithoutTracesTheVisitorsPassesUnchanged(t *testing.T) {
+func TestTrace_DisabledKeepsHeader(t *testing.T) {
 	for _, header := range []string{traceparent, ""} {
 		got := make(chan string, 1)
 		w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Traceparent") }))

@@ -61,53 +61,10 @@ func (w *world) dialWebSocket(options websocket.DialOptions) *websocket.Conn {
 	return conn
 }
 
-// TestWebSocketMessages of all sizes at which the form of a frame changes, whole and in fragments,
-// compressed and not.
-func TestWebSocketMessages(t *testing.T) {
-	for name, mode := range map[string]websocket.CompressionMode{
-		"Plain": websocket.CompressionDisabled, "Deflate": websocket.CompressionContextTakeover, "DeflateAlone": websocket.CompressionNoContextTakeover,
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, echo(&websocket.AcceptOptions{CompressionMode: mode, CompressionThreshold: 1, Subprotocols: []string{"echo"}}, make(chan error, 1)))
-			conn := w.dialWebSocket(websocket.DialOptions{CompressionMode: mode, CompressionThreshold: 1, Subprotocols: []string{"other", "echo"}})
-			assert.Equal(t, "echo", conn.Subprotocol())
-			for _, size := range []int{0, 1, 125, 126, 127, 128, 65535, 65536, 65537, largestMessage} {
-				noise := make([]byte, size)
-				_, _ = rand.Read(noise)
-				text := []byte(strings.Repeat("€", size/3) + strings.Repeat("x", size%3))
-				answers(t, conn, websocket.MessageBinary, noise, 1)
-				answers(t, conn, websocket.MessageText, text, 1)
-				answers(t, conn, websocket.MessageBinary, noise, 3)
-			}
-		})
-	}
-}
-
-// answers sends a message in fragments, and expects it back.
-func answers(t *testing.T, conn *websocket.Conn, kind websocket.MessageType, message []byte, fragments int) {
-	t.Helper()
-	sent := make(chan error, 1)
-	go func() {
-		w, err := conn.Writer(t.Context(), kind)
-		for i := 0; i < fragments && err == nil; i++ {
-			_, err = w.Write(message[i*len(message)/fragments : (i+1)*len(message)/fragments])
-		}
-		if err == nil {
-			err = w.Close()
-		}
-		sent <- err
-	}()
-	got, back, err := conn.Read(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, await.Receive(t, sent, "the message to be sent"))
-	assert.Equal(t, kind, got)
-	assert.True(t, bytes.Equal(message, back), "%d bytes in %d fragments", len(message), fragments)
-}
-
-// TestWebSocketsClose from either end, with each code that an end may send.
-func TestWebSocketsClose(t *testing.T) {
+// TestWebSocket_Close closes from either end.
+func TestWebSocket_Close(t *testing.T) {
 	ended := make(chan error, 1)
-	w := newWorld(t, echo(nil, ended))
+	w := newWorld(t, echo(&websocket.AcceptOptions{Subprotocols: []string{"echo"}}, ended))
 	for _, code := range []websocket.StatusCode{1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999} {
 		var said websocket.CloseError
 		conn := w.dialWebSocket(websocket.DialOptions{})
@@ -122,27 +79,10 @@ func TestWebSocketsClose(t *testing.T) {
 		assert.Equal(t, websocket.CloseError{Code: code, Reason: "as you say"}, said)
 		require.Error(t, await.Receive(t, ended, "the App to end"))
 	}
-	conn := w.dialWebSocket(websocket.DialOptions{})
+	conn := w.dialWebSocket(websocket.DialOptions{Subprotocols: []string{"other", "echo"}})
+	assert.Equal(t, "echo", conn.Subprotocol())
 	require.NoError(t, conn.CloseNow())
 	require.Error(t, await.Receive(t, ended, "the App to hear of a connection that broke"))
-}
-
-// TestWebSocketPings get their pongs in both directions.
-func TestWebSocketPings(t *testing.T) {
-	pinged := make(chan error, 1)
-	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, err := websocket.Accept(w, r, nil)
-		if err != nil {
-			return
-		}
-		ctx := conn.CloseRead(r.Context())
-		pinged <- conn.Ping(ctx)
-		<-ctx.Done()
-	}))
-	conn := w.dialWebSocket(websocket.DialOptions{})
-	ctx := conn.CloseRead(t.Context())
-	require.NoError(t, await.Receive(t, pinged, "the visitor's pong"))
-	require.NoError(t, conn.Ping(ctx))
 }
 
 // opening is a request for a WebSocket.
@@ -198,27 +138,9 @@ const (
 	closes, pings = 8, 9
 )
 
-// TestPingsBetweenFragments are answered before the message.
-func TestPingsBetweenFragments(t *testing.T) {
-	w := newWorld(t, echo(nil, make(chan error, 1)))
-	conn, from := w.open()
-	for _, f := range [][]byte{
-		frame(text, true, []byte("Hel")), frame(final|pings, true, []byte("p1")), frame(more, true, nil),
-		frame(final|pings, true, []byte("p2")), frame(final|more, true, []byte("lo")),
-	} {
-		_, err := conn.Write(f)
-		require.NoError(t, err)
-	}
-	want := "\x8a\x02p1\x8a\x02p2\x81\x05Hello"
-	got := make([]byte, len(want))
-	_, err := io.ReadFull(from, got)
-	require.NoError(t, err)
-	assert.Equal(t, want, string(got))
-}
-
-// TestWebSocketsAreBytes after the handshake: what breaks the protocol arrives as it was sent, and
-// the ends judge it. The App's first frame comes with its handshake.
-func TestWebSocketsAreBytes(t *testing.T) {
+// TestWebSocket_PassesBytes sends what breaks the protocol: only the ends judge it. The App's first
+// frame comes with its handshake.
+func TestWebSocket_PassesBytes(t *testing.T) {
 	const greeting = "\x81\x05Hello"
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, both, err := http.NewResponseController(w).Hijack()
@@ -268,8 +190,7 @@ func TestWebSocketsAreBytes(t *testing.T) {
 	}
 }
 
-// TestAWebSocketThatIsRefused has the App's own answer, and the connection goes on.
-func TestAWebSocketThatIsRefused(t *testing.T) {
+func TestWebSocket_Refused(t *testing.T) {
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Sec-WebSocket-Version", "13")
 		w.WriteHeader(http.StatusUpgradeRequired)
@@ -283,9 +204,9 @@ func TestAWebSocketThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestOnlyWebSocketsAreOpened: an App that speaks HTTP/2 without TLS is not reached beside the
+// TestUpgrade_WebSocketOnly keeps visitors from an App that speaks HTTP/2 without TLS, beside the
 // gateway's own requests.
-func TestOnlyWebSocketsAreOpened(t *testing.T) {
+func TestUpgrade_WebSocketOnly(t *testing.T) {
 	seen := make(chan http.Header, 1)
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen <- r.Header.Clone()

@@ -1,7 +1,7 @@
 package hosts_test
 
 import (
-	"context"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,9 +18,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
+	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 )
 
-func TestProofsInDNS(t *testing.T) {
+func TestResolver_Prove(t *testing.T) {
 	dns := dnstest.Start(t)
 	r := &hosts.Resolver{Servers: []string{dns.Address}}
 	dns.Set(t, "a1."+domain, "CNAME lb.example.net.") // which does not hide it
@@ -68,15 +69,13 @@ type world struct {
 
 func (w *world) now() time.Time { return noon.Add(time.Duration(w.ahead.Load())) }
 
-func newWorld(t *testing.T) *world { return newWorldOn(t, postgres.SQLite, nil) }
-
-// newWorldOn is newWorld with a choice of the database, and with what happens before DNS answers.
-func newWorldOn(t *testing.T, on postgres.Engine, asked func(w *world, name string)) *world {
+// newWorld calls asked, if there is one, before DNS answers.
+func newWorld(t *testing.T, on postgres.Engine, asked ...func(w *world, name string)) *world {
 	t.Helper()
 	s := storetest.Open(t, &databases, on)
 	w := &world{t: t, store: s, dns: dnstest.Start(t)}
-	if asked != nil {
-		w.dns.OnQuestion(func(name string) { asked(w, name) })
+	for _, f := range asked {
+		w.dns.OnQuestion(func(name string) { f(w, name) })
 	}
 	for id, name := range map[string]string{"a1": "shop", "a2": "bank"} {
 		require.NoError(t, s.InsertAgent(t.Context(), store.Agent{ID: id, Name: name, ClusterUID: id, State: "online", RegisteredAt: noon}))
@@ -85,13 +84,7 @@ func newWorldOn(t *testing.T, on postgres.Engine, asked func(w *world, name stri
 		Store: s, Resolver: &hosts.Resolver{Servers: []string{w.dns.Address}}, Domain: domain, Now: w.now, Log: zerolog.Nop(),
 	})
 	w.look = c.Look
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, await.Receive(t, done, "the checker to stop"))
-	})
+	await.Background(t, "the checker", c.Run)
 	return w
 }
 
@@ -101,6 +94,21 @@ func (w *world) claim(agent, host string) {
 		return tx.PutClaim(w.t.Context(), store.HostClaim{AgentID: agent, Host: host, ClaimedAt: w.now()})
 	})
 	w.look()
+}
+
+func (w *world) grant(agent, host string) {
+	w.t.Helper()
+	w.update(func(tx *store.Tx) error {
+		return tx.PutGrant(w.t.Context(), store.HostGrant{Host: host, AgentID: agent, GrantedAt: w.now()})
+	})
+}
+
+func (w *world) take(host string) {
+	w.t.Helper()
+	w.update(func(tx *store.Tx) error {
+		_, err := tx.DeleteGrant(w.t.Context(), host)
+		return err
+	})
 }
 
 func (w *world) update(change func(*store.Tx) error) {
@@ -129,10 +137,8 @@ func (w *world) owner(host, want string) {
 
 func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
 
-// TestTheLifeOfAHost: claimed by one that has no right to it, proven by another, lost, and won
-// back.
-func TestTheLifeOfAHost(t *testing.T) {
-	w := newWorld(t)
+func TestHostClaim_Lifecycle(t *testing.T) {
+	w := newWorld(t, postgres.Chosen(t))
 	const host = "www.example.org"
 	w.claim("a2", host)
 	w.owner(host, "")
@@ -160,40 +166,40 @@ func TestTheLifeOfAHost(t *testing.T) {
 	w.owner(host, "a2") // at once: it has a proof, and the other has lost its own
 }
 
-// TestAChangeWhileDNSIsAskedIsNotLost: a grant is seen, and a claim stays as another wrote it.
-func TestAChangeWhileDNSIsAskedIsNotLost(t *testing.T) { postgres.OnEach(t, testChangeWhileAsked) }
-
-func testChangeWhileAsked(t *testing.T, on postgres.Engine) {
-	const granted, rewritten = "granted.example.org", "rewritten.example.org"
-	other := store.HostClaim{AgentID: "a1", Host: rewritten, ClaimedAt: noon, NextAt: noon.Add(time.Hour), Reason: "written meanwhile"}
-	var grant, rewrite sync.Once
-	w := newWorldOn(t, on, func(w *world, name string) {
-		change := func(change func(tx *store.Tx) error) func() {
-			return func() { assert.NoError(t, w.store.Update(t.Context(), change)) }
+// TestHostClaim_ConcurrentChange changes a grant and a claim while DNS is asked.
+func TestHostClaim_ConcurrentChange(t *testing.T) {
+	postgres.OnEach(t, func(t *testing.T, on postgres.Engine) {
+		const granted, rewritten = "granted.example.org", "rewritten.example.org"
+		other := store.HostClaim{AgentID: "a1", Host: rewritten, ClaimedAt: noon, NextAt: noon.Add(time.Hour), Reason: "written meanwhile"}
+		var grant, rewrite sync.Once
+		w := newWorld(t, on, func(w *world, name string) {
+			change := func(change func(tx *store.Tx) error) func() {
+				return func() { assert.NoError(t, w.store.Update(t.Context(), change)) }
+			}
+			switch name {
+			case granted + ".":
+				grant.Do(change(func(tx *store.Tx) error {
+					return tx.PutGrant(t.Context(), store.HostGrant{Host: granted, AgentID: "a1", GrantedAt: noon})
+				}))
+			case rewritten + ".":
+				rewrite.Do(change(func(tx *store.Tx) error { return tx.PutClaim(t.Context(), other) }))
+			}
+		})
+		written := func() []store.HostClaim {
+			claims, err := w.store.ClaimsTo(t.Context(), rewritten)
+			require.NoError(t, err)
+			return claims
 		}
-		switch name {
-		case granted + ".":
-			grant.Do(change(func(tx *store.Tx) error {
-				return tx.PutGrant(t.Context(), store.HostGrant{Host: granted, AgentID: "a1", GrantedAt: noon})
-			}))
-		case rewritten + ".":
-			rewrite.Do(change(func(tx *store.Tx) error { return tx.PutClaim(t.Context(), other) }))
-		}
+		w.claim("a1", rewritten)
+		await.Until(t, "the claim is written by another", func() bool { return written()[0].Reason == other.Reason })
+		w.claim("a1", granted) // it is checked in a later pass than the claim that was written meanwhile
+		w.owner(granted, "a1")
+		assert.Equal(t, []store.HostClaim{other}, written())
 	})
-	written := func() []store.HostClaim {
-		claims, err := w.store.ClaimsTo(t.Context(), rewritten)
-		require.NoError(t, err)
-		return claims
-	}
-	w.claim("a1", rewritten)
-	await.Until(t, "the claim is written by another", func() bool { return written()[0].Reason == other.Reason })
-	w.claim("a1", granted) // it is checked in a later pass than the claim that was written meanwhile
-	w.owner(granted, "a1")
-	assert.Equal(t, []store.HostClaim{other}, written())
 }
 
-func TestGrants(t *testing.T) {
-	w := newWorld(t)
+func TestHostGrant_OverridesDNS(t *testing.T) {
+	w := newWorld(t, postgres.Chosen(t))
 	const own, below = "www.example.org", "portal." + domain
 	w.dns.Set(t, own, "CNAME a1."+domain+".")
 	for _, host := range []string{own, below} {
@@ -203,37 +209,31 @@ func TestGrants(t *testing.T) {
 	w.owner(own, "a1")
 	w.owner(below, "")
 	for _, host := range []string{own, below} {
-		w.update(func(tx *store.Tx) error {
-			return tx.PutGrant(t.Context(), store.HostGrant{Host: host, AgentID: "a2", GrantedAt: w.now()})
-		})
+		w.grant("a2", host)
 		w.owner(host, "a2")
 	}
 	for _, host := range []string{own, below} {
-		w.update(func(tx *store.Tx) error {
-			_, err := tx.DeleteGrant(t.Context(), host)
-			return err
-		})
+		w.take(host)
 	}
 	w.owner(own, "a1")
 	w.owner(below, "")
 }
 
-// TestAGrantThatIsTakenBackEndsAtOnce: the day of grace is for DNS zones that are broken. An answer
-// of DNS is not waited for either.
-func TestAGrantThatIsTakenBackEndsAtOnce(t *testing.T) {
-	w := newWorld(t)
+// TestHostGrant_RevokedAtOnce revokes a grant with working and broken DNS. The day of grace is for
+// DNS zones alone.
+func TestHostGrant_RevokedAtOnce(t *testing.T) {
+	w := newWorld(t, postgres.Chosen(t))
 	const host = "www.example.org"
 	w.claim("a1", host)
 	for _, broken := range []bool{false, true} {
-		w.update(func(tx *store.Tx) error {
-			return tx.PutGrant(t.Context(), store.HostGrant{Host: host, AgentID: "a1", GrantedAt: w.now()})
-		})
+		w.grant("a1", host)
 		w.owner(host, "a1")
 		w.dns.Break(broken)
-		w.update(func(tx *store.Tx) error {
-			_, err := tx.DeleteGrant(t.Context(), host)
-			return err
-		})
+		w.take(host)
 		w.owner(host, "")
 	}
 }
+
+var databases postgres.Shared
+
+func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, databases.Stop).Run()) }

@@ -17,7 +17,7 @@ const domain = "apps.example.com"
 
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
-func TestOwners(t *testing.T) {
+func TestOwner(t *testing.T) {
 	claim := func(agent, proof string, since time.Duration, lost ...time.Duration) store.HostClaim {
 		c := store.HostClaim{AgentID: agent, Host: "h", Proof: proof, ProvenAt: noon.Add(since)}
 		for _, ago := range lost {
@@ -47,7 +47,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-func TestGivenHosts(t *testing.T) {
+func TestGivenHost(t *testing.T) {
 	assert.Equal(t, "web-prod-shop.apps.example.com", controlapi.GivenHost("web", "prod", "shop", domain))
 	long := controlapi.GivenHost(strings.Repeat("a", 60), "prod", "shop", domain)
 	other := controlapi.GivenHost(strings.Repeat("a", 61), "prod", "shop", domain)
@@ -59,7 +59,7 @@ func TestGivenHosts(t *testing.T) {
 	}
 }
 
-func TestClaims(t *testing.T) {
+func TestClaim(t *testing.T) {
 	shop := store.Agent{ID: "A1", Name: "shop"}
 	route := func(host, namespace, app string) store.Route {
 		return store.Route{Host: host, Namespace: namespace, App: app, Service: app}

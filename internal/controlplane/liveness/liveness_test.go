@@ -1,8 +1,13 @@
 package liveness
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
+	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 )
 
 // lives is a liveness whose clock stands still unless it is moved.
@@ -23,9 +29,9 @@ type lives struct {
 	at time.Time
 }
 
-func newLives(t *testing.T, on postgres.Engine, states ...announce.State) *lives {
+func newLives(t *testing.T, states ...announce.State) *lives {
 	t.Helper()
-	s := storetest.Open(t, &databases, on)
+	s := storetest.Open(t, &databases, postgres.Chosen(t))
 	l := &lives{t: t, at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	l.Liveness = New(s, directory.Directory{AgentsDomain: "agents"}, Config{
 		Log: zerolog.Nop(), Now: func() time.Time { return l.at }, OfflineGrace: 5 * time.Second, HeartbeatInterval: 30 * time.Second,
@@ -59,12 +65,8 @@ var (
 	offline = announce.AgentOffline
 )
 
-func TestOnlineAndOfflineAreAnnouncedOnce(t *testing.T) {
-	postgres.OnEach(t, testOnlineAndOfflineAreAnnouncedOnce)
-}
-
-func testOnlineAndOfflineAreAnnouncedOnce(t *testing.T, on postgres.Engine) {
-	l := newLives(t, on)
+func TestLiveness_AnnouncedOnce(t *testing.T) {
+	l := newLives(t)
 	assert.Empty(t, l.after(time.Hour), "an agent that was never up is pending")
 	l.TunnelUp("a1")
 	assert.Equal(t, []announce.Type{online}, l.after(0))
@@ -78,12 +80,8 @@ func testOnlineAndOfflineAreAnnouncedOnce(t *testing.T, on postgres.Engine) {
 	assert.Equal(t, []announce.Type{online, offline, online}, l.after(0))
 }
 
-func TestARestartOfTheAgentIsNoOutage(t *testing.T) {
-	postgres.OnEach(t, testARestartOfTheAgentIsNoOutage)
-}
-
-func testARestartOfTheAgentIsNoOutage(t *testing.T, on postgres.Engine) {
-	l := newLives(t, on)
+func TestLiveness_AgentRestart(t *testing.T) {
+	l := newLives(t)
 	l.TunnelUp("a1")
 	l.after(0)
 	for range 3 {
@@ -94,12 +92,8 @@ func testARestartOfTheAgentIsNoOutage(t *testing.T, on postgres.Engine) {
 	}
 }
 
-func TestThreeMissedHeartbeatsEndTheLease(t *testing.T) {
-	postgres.OnEach(t, testThreeMissedHeartbeatsEndTheLease)
-}
-
-func testThreeMissedHeartbeatsEndTheLease(t *testing.T, on postgres.Engine) {
-	l := newLives(t, on)
+func TestLiveness_MissedHeartbeats(t *testing.T) {
+	l := newLives(t)
 	l.TunnelUp("a1")
 	assert.Equal(t, []announce.Type{online}, l.after(90*time.Second))
 	assert.Equal(t, []announce.Type{online, offline}, l.after(time.Second))
@@ -107,24 +101,18 @@ func testThreeMissedHeartbeatsEndTheLease(t *testing.T, on postgres.Engine) {
 	assert.Equal(t, []announce.Type{online, offline, online}, l.after(0))
 }
 
-func TestARestartOfTheControlPlaneIsNoOutage(t *testing.T) {
-	postgres.OnEach(t, testARestartOfTheControlPlaneIsNoOutage)
-}
-
-func testARestartOfTheControlPlaneIsNoOutage(t *testing.T, on postgres.Engine) {
-	l := newLives(t, on, announce.StateOnline)
+func TestLiveness_ControlPlaneRestart(t *testing.T) {
+	l := newLives(t, announce.StateOnline)
 	assert.Empty(t, l.after(44*time.Second))
 	l.TunnelUp("a1")
 	assert.Empty(t, l.after(2*time.Second))
 
-	l = newLives(t, on, announce.StateOnline)
+	l = newLives(t, announce.StateOnline)
 	assert.Equal(t, []announce.Type{offline}, l.after(45*time.Second), "but whoever does not come back is offline")
 }
 
-func TestARevokedAgentHasNoState(t *testing.T) { postgres.OnEach(t, testARevokedAgentHasNoState) }
-
-func testARevokedAgentHasNoState(t *testing.T, on postgres.Engine) {
-	l := newLives(t, on)
+func TestLiveness_IgnoresRevoked(t *testing.T) {
+	l := newLives(t)
 	a, err := l.store.Agent(t.Context(), "a1")
 	require.NoError(t, err)
 	a.RevokedAt = l.at
@@ -135,10 +123,8 @@ func testARevokedAgentHasNoState(t *testing.T, on postgres.Engine) {
 	assert.Empty(t, l.agents, "and takes no memory")
 }
 
-func TestWhatIsAnnouncedIsUpToDate(t *testing.T) { postgres.OnEach(t, testWhatIsAnnouncedIsUpToDate) }
-
-func testWhatIsAnnouncedIsUpToDate(t *testing.T, on postgres.Engine) {
-	l := newLives(t, on)
+func TestLiveness_AnnouncesCurrentAgent(t *testing.T) {
+	l := newLives(t)
 	l.Beat("a1", l.at.Add(time.Second), &announce.Capacity{Nodes: 7})
 	l.TunnelUp("a1")
 	l.after(0)
@@ -151,10 +137,8 @@ func testWhatIsAnnouncedIsUpToDate(t *testing.T, on postgres.Engine) {
 	assert.Equal(t, "a1.agents", agent.Endpoints[0].ServerName)
 }
 
-func TestManyComeInAFewTransactions(t *testing.T) { postgres.OnEach(t, testManyComeInAFewTransactions) }
-
-func testManyComeInAFewTransactions(t *testing.T, on postgres.Engine) {
-	l := newLives(t, on)
+func TestLiveness_BatchesTransactions(t *testing.T) {
+	l := newLives(t)
 	const many = 2*transitBatch + 1
 	for i := range many {
 		id := fmt.Sprintf("many%d", i)
@@ -175,4 +159,52 @@ func testManyComeInAFewTransactions(t *testing.T, on postgres.Engine) {
 	assert.Len(t, told, many)
 	assert.Len(t, queued, many, "each once")
 	assert.NotContains(t, l.agents, "stranger")
+}
+
+var databases postgres.Shared
+
+func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, databases.Stop).Run()) }
+
+// TestLiveness_GathersArrivals runs under a clock that passes only while all wait.
+func TestLiveness_GathersArrivals(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "agents.db")
+	synctest.Test(t, func(t *testing.T) {
+		s, err := store.Open(t.Context(), file)
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, s.Close()) }()
+		const many = 10
+		for i := range many {
+			id := fmt.Sprintf("a%d", i)
+			require.NoError(t, s.InsertAgent(t.Context(), store.Agent{ID: id, Name: id, ClusterUID: id, State: announce.StatePending, EdgeAddress: "edge:1", RegisteredAt: time.Now()}))
+		}
+		var transactions atomic.Int64
+		s.Observed = func(time.Duration, bool) { transactions.Add(1) }
+		l := New(s, directory.Directory{AgentsDomain: "agents"}, Config{Log: zerolog.Nop(), Now: time.Now, HeartbeatInterval: time.Hour})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- l.Run(ctx) }()
+		announced := func() int {
+			synctest.Wait()
+			n, err := s.OutboxLength(t.Context())
+			require.NoError(t, err)
+			return n
+		}
+
+		l.TunnelUp("a0")
+		require.Equal(t, 1, announced(), "one that comes alone does not wait")
+		for i := range many - 1 {
+			l.TunnelUp(fmt.Sprintf("a%d", i+1))
+			require.Equal(t, 1, announced())
+			time.Sleep(GatherFor / many)
+		}
+		time.Sleep(GatherFor / many)
+		require.Equal(t, many, announced())
+		require.Equal(t, int64(2), transactions.Load())
+		time.Sleep(2 * GatherFor)
+		l.TunnelDown("a0")
+		time.Sleep(lookEvery)
+		require.Equal(t, many+1, announced(), "and who goes is announced when it is looked anyway")
+		stop()
+		require.NoError(t, <-ended)
+	})
 }

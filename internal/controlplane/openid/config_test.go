@@ -23,7 +23,7 @@ func mistakes(c Config) (said []string) {
 	return said
 }
 
-func TestMistakesNameTheFlag(t *testing.T) {
+func TestOpenID_ErrorsNameFlag(t *testing.T) {
 	require.Empty(t, mistakes(settings()))
 	require.Empty(t, mistakes(Config{}), "it is off")
 	for flag, change := range map[string]func(*Config){
@@ -48,8 +48,7 @@ func TestMistakesNameTheFlag(t *testing.T) {
 	}
 }
 
-// TestSessionsEndWithTheSettings that decide who may sign in, and with no others.
-func TestSessionsEndWithTheSettings(t *testing.T) {
+func TestOpenID_SettingsEndSessions(t *testing.T) {
 	before := settings()
 	for what, change := range map[string]func(*Config){
 		"issuer": func(c *Config) { c.Issuer = "https://other.example.com" },
@@ -69,8 +68,7 @@ func TestSessionsEndWithTheSettings(t *testing.T) {
 	assert.Equal(t, before.Digest(), rotated.Digest(), "a new secret of the client ends nothing")
 }
 
-// TestALoginFollowsFromItsSecret, and shows nothing of it.
-func TestALoginFollowsFromItsSecret(t *testing.T) {
+func TestOpenID_LoginFromSecret(t *testing.T) {
 	a, b := rand.Text(), rand.Text()
 	assert.Equal(t, loginOf(a), loginOf(a))
 	assert.NotEqual(t, loginOf(a), loginOf(b))

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestACallThatGetsNoAnswerSaysWhatToCheck(t *testing.T) {
+func TestClient_Unreachable(t *testing.T) {
 	refused := errors.New("dial tcp 192.0.2.1:8443: connect: connection refused")
 	untrusted := &tls.CertificateVerificationError{Err: errors.New("signed by unknown authority")}
 	for fix, cause := range map[string]error{

@@ -28,7 +28,7 @@ const (
 	tableEnd    = "<!-- end -->\n"
 )
 
-func TestOpenAPIIsCommitted(t *testing.T) {
+func TestOpenAPI_IsCommitted(t *testing.T) {
 	now, err := operatorapi.OpenAPI("v1")
 	require.NoError(t, err)
 	if *update {
@@ -41,7 +41,7 @@ func TestOpenAPIIsCommitted(t *testing.T) {
 	}
 }
 
-func TestTheTableIsCommitted(t *testing.T) {
+func TestCallTable_IsCommitted(t *testing.T) {
 	have, err := os.ReadFile(page)
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(have), tableBegin)
@@ -61,8 +61,7 @@ func TestTheTableIsCommitted(t *testing.T) {
 	assert.True(t, want == string(have), "the table of %s is stale; run: go generate ./internal/controlplane/operatorapi", page)
 }
 
-// TestEveryCallIsDescribed with a role, and every change with what makes it safe to send again.
-func TestEveryCallIsDescribed(t *testing.T) {
+func TestCalls_Described(t *testing.T) {
 	seen := map[string]bool{}
 	ofOneself := []string{operatorapi.CreateConsoleCode.ID, operatorapi.RenewOperator.ID}
 	for _, c := range operatorapi.Calls() {

@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestAnEventWaitsForTheDatabase has the database away for an hour: far longer than
-// the consumer tries before it dead-letters.
-func TestAnEventWaitsForTheDatabase(t *testing.T) {
+// TestAwaitDatabase_Retries has the database away for an hour, far longer than the consumer retries
+// before it dead-letters.
+func TestAwaitDatabase_Retries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(time.Hour)
 		taken := 0
@@ -32,13 +32,13 @@ func TestAnEventWaitsForTheDatabase(t *testing.T) {
 	})
 }
 
-func TestAnEventThatIsAtFaultIsNotWaitedFor(t *testing.T) {
+func TestAwaitDatabase_ReturnsOtherErrors(t *testing.T) {
 	fault := errors.New("it makes no sense")
 	err := patient(func(context.Context, announce.Event) error { return fault })(t.Context(), announce.Event{})
 	require.ErrorIs(t, err, fault)
 }
 
-func TestAnEventThatWaitsEndsWithTheControlPlane(t *testing.T) {
+func TestAwaitDatabase_StopsOnCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := patient(func(context.Context, announce.Event) error { cancel(); return context.DeadlineExceeded })(ctx, announce.Event{})
 	require.Error(t, err, "it is not settled, and comes again")

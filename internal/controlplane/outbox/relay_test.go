@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
+	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 )
+
+var databases postgres.Shared
+
+func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, databases.Stop).Run()) }
 
 // flaky confirms as many events as it is told to in each call, all when it has
 // been told nothing.
@@ -53,9 +59,9 @@ func (f *flaky) received() []uint64 {
 
 // changing is a store with an agent, and what puts so many announcements of it into the outbox at
 // once.
-func changing(t *testing.T, on postgres.Engine) (s *store.Store, change func(n int)) {
+func changing(t *testing.T) (s *store.Store, change func(n int)) {
 	t.Helper()
-	s = storetest.Open(t, &databases, on)
+	s = storetest.Open(t, &databases, postgres.Chosen(t))
 	a := store.Agent{ID: "a1", Name: "shop", ClusterUID: "u", State: announce.StatePending, EdgeAddress: "e:1"}
 	require.NoError(t, s.InsertAgent(t.Context(), a))
 	return s, func(n int) {
@@ -71,17 +77,11 @@ func changing(t *testing.T, on postgres.Engine) (s *store.Store, change func(n i
 	}
 }
 
-func TestTheOutboxIsEmptiedInOrder(t *testing.T) { postgres.OnEach(t, testOutboxIsEmptiedInOrder) }
-
-func testOutboxIsEmptiedInOrder(t *testing.T, on postgres.Engine) {
-	s, change := changing(t, on)
+func TestOutbox_PublishesInOrder(t *testing.T) {
+	s, change := changing(t)
 	change(5)
 	f := &flaky{confirms: []int{0, 2, 0, 1}}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- (&relay{store: s, publisher: f, log: zerolog.Nop(), pause: time.Millisecond, now: time.Now}).run(ctx)
-	}()
+	await.Background(t, "the relay", (&relay{store: s, publisher: f, log: zerolog.Nop(), pause: time.Millisecond, now: time.Now}).run)
 	await.Until(t, "all are out in spite of the failures", func() bool { return len(f.received()) == 5 })
 	change(1)
 	await.Until(t, "a commit wakes it", func() bool { return len(f.received()) == 6 })
@@ -90,6 +90,4 @@ func testOutboxIsEmptiedInOrder(t *testing.T, on postgres.Engine) {
 		n, err := s.OutboxLength(t.Context())
 		return err == nil && n == 0
 	})
-	cancel()
-	require.NoError(t, await.Receive(t, done, "the end of the relay"))
 }

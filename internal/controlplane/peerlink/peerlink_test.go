@@ -64,10 +64,7 @@ func startServer(t *testing.T, c *ca.CA, to Handover, change ...func(*ServerConf
 		f(&cfg)
 	}
 	s := NewServer(cfg)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, limited) }()
-	t.Cleanup(func() { cancel(); assert.NoError(t, await.Receive(t, done, "the end of the server")) })
+	await.Background(t, "the server", func(ctx context.Context) error { return s.Serve(ctx, limited) })
 	return ln.Addr().String(), limited
 }
 
@@ -92,39 +89,60 @@ func runner(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// TestAConnectionIsHandedOn with all that is in it, and with the address of whose it is.
-func TestAConnectionIsHandedOn(t *testing.T) {
-	c := newCA(t)
-	var agent string
-	var from net.Addr
+// echo returns what sends back all that comes, until the test ends.
+func echo(t *testing.T) func(context.Context, string, net.Conn) error {
+	t.Helper()
 	var echoing sync.WaitGroup
 	t.Cleanup(echoing.Wait)
-	address, limited := startServer(t, c, func(_ context.Context, id string, conn net.Conn) error {
-		agent, from = id, conn.RemoteAddr()
+	return func(_ context.Context, _ string, conn net.Conn) error {
 		echoing.Go(func() {
 			_, _ = io.Copy(conn, conn)
 			_ = conn.Close()
 		})
 		return nil
+	}
+}
+
+// requireEcho checks that what is sent comes back.
+func requireEcho(t *testing.T, conn net.Conn, sent []byte) {
+	t.Helper()
+	var writing sync.WaitGroup
+	writing.Go(func() { _, _ = conn.Write(sent) })
+	got := make([]byte, len(sent))
+	_, err := io.ReadFull(conn, got)
+	require.NoError(t, err)
+	writing.Wait()
+	require.True(t, bytes.Equal(sent, got))
+}
+
+// noHandover fails the test when a connection to an agent is handed over.
+func noHandover(t *testing.T) Handover {
+	return func(context.Context, string, net.Conn) error {
+		t.Error("it was let in")
+		return server.ErrNotConnected
+	}
+}
+
+func TestHandover_PassesConnection(t *testing.T) {
+	c := newCA(t)
+	var agent string
+	var from net.Addr
+	back := echo(t)
+	address, limited := startServer(t, c, func(ctx context.Context, id string, conn net.Conn) error {
+		agent, from = id, conn.RemoteAddr()
+		return back(ctx, id, conn)
 	})
 	near, far := runner(t)
 	require.NoError(t, newClient(t, c, peerCert(c, "a")).Handover(t.Context(), "b", address, "agent1", far))
 	assert.Equal(t, "agent1", agent)
 	assert.Equal(t, near.LocalAddr().String(), from.String())
-	sent := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
-	var writing sync.WaitGroup
-	writing.Go(func() { _, _ = near.Write(sent) })
-	got := make([]byte, len(sent))
-	_, err := io.ReadFull(near, got)
-	require.NoError(t, err)
-	writing.Wait()
-	assert.True(t, bytes.Equal(sent, got))
+	requireEcho(t, near, bytes.Repeat([]byte("0123456789abcdef"), 64<<10))
 	require.NoError(t, near.Close())
 	await.Until(t, "no connection is left", func() bool { return limited.Stats().Open == 0 })
 }
 
-// TestWhatTheOtherSaysIsHeard: on an error the connection is the caller's still.
-func TestWhatTheOtherSaysIsHeard(t *testing.T) {
+// TestHandover_ReturnsError leaves the connection to the caller.
+func TestHandover_ReturnsError(t *testing.T) {
 	c := newCA(t)
 	answers := map[string]error{"away": server.ErrNotConnected, "busy": server.ErrBusy, "broken": errors.New("secret detail")}
 	address, _ := startServer(t, c, func(_ context.Context, id string, _ net.Conn) error { return answers[id] })
@@ -141,13 +159,9 @@ func TestWhatTheOtherSaysIsHeard(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestControlPlanesVerifyEachOther: nobody else's certificate will do, at either end.
-func TestControlPlanesVerifyEachOther(t *testing.T) {
+func TestPeerLink_VerifiesCertificates(t *testing.T) {
 	c, stranger := newCA(t), newCA(t)
-	address, limited := startServer(t, c, func(context.Context, string, net.Conn) error {
-		t.Error("it was let in")
-		return server.ErrNotConnected
-	})
+	address, limited := startServer(t, c, noHandover(t))
 	spiffe := func(path string) *url.URL { return &url.URL{Scheme: "spiffe", Host: domain, Path: path} }
 	for what, cert := range map[string]func() (*tls.Certificate, error){
 		"another CA's":                        peerCert(stranger, "a"),
@@ -169,13 +183,9 @@ func TestControlPlanesVerifyEachOther(t *testing.T) {
 	await.Until(t, "no connection is left", func() bool { return limited.Stats().Open == 0 })
 }
 
-// TestTheListenerForControlPlanesEndsEveryAttack sends what is hostile to TLS.
-func TestTheListenerForControlPlanesEndsEveryAttack(t *testing.T) {
+func TestPeerLink_ClosesAttacks(t *testing.T) {
 	c := newCA(t)
-	address, limited := startServer(t, c, func(context.Context, string, net.Conn) error {
-		t.Error("it was let in")
-		return server.ErrNotConnected
-	})
+	address, limited := startServer(t, c, noHandover(t))
 	target := hostile.Target{Addr: address, TLS: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: c.Pool(), ServerName: ServerName(domain, "b"), NextProtos: []string{alpn}}}
 	left, err := target.LeftOpen(t.Context(), hostile.TLS(ServerName(domain, "b")), time.Minute, func([]byte) bool { return true })
 	require.NoError(t, err)
@@ -183,15 +193,10 @@ func TestTheListenerForControlPlanesEndsEveryAttack(t *testing.T) {
 	await.Until(t, "no connection is left", func() bool { return limited.Stats().Open == 0 })
 }
 
-// TestAControlPlaneReportsItself to another, however long the report is.
-func TestAControlPlaneReportsItself(t *testing.T) {
+func TestReplica_Report(t *testing.T) {
 	c := newCA(t)
 	report := Replica{Name: "host-b", State: Degraded, Checks: []Check{{Name: "broker", Text: strings.Repeat("long ", 10_000)}, {Name: "ca", OK: true, Text: "valid"}}}
-	noHandover := func(context.Context, string, net.Conn) error {
-		t.Error("the server took a request for its report for a connection to an agent")
-		return server.ErrNotConnected
-	}
-	address, limited := startServer(t, c, noHandover, func(cfg *ServerConfig) {
+	address, limited := startServer(t, c, noHandover(t), func(cfg *ServerConfig) {
 		cfg.Report = func(context.Context) Replica { return report }
 	})
 	client := newClient(t, c, peerCert(c, "a"))
@@ -203,7 +208,7 @@ func TestAControlPlaneReportsItself(t *testing.T) {
 	_, err = client.Replica(t.Context(), "other", address)
 	require.Error(t, err, "another control plane has that address")
 
-	mute, _ := startServer(t, c, noHandover)
+	mute, _ := startServer(t, c, noHandover(t))
 	_, err = client.Replica(t.Context(), "b", mute)
 	require.Error(t, err)
 }
@@ -249,53 +254,60 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// TestPublicConnectionsAreOfAnotherKind, and get to no Runner's way into an agent.
-func TestPublicConnectionsAreOfAnotherKind(t *testing.T) {
-	c := newCA(t)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var echoing sync.WaitGroup
-	s := NewServer(ServerConfig{
-		TrustDomain: domain, TLS: trusting(c, peerCert(c, "b")), Log: zerolog.Nop(),
-		Handover: func(context.Context, string, net.Conn) error {
-			t.Error("it got to the Runner API")
-			return server.ErrNotConnected
-		},
-		Public: func(_ context.Context, id string, conn net.Conn) error {
+func TestPeerLink_PublicConnections(t *testing.T) {
+	c, back := newCA(t), echo(t)
+	address, _ := startServer(t, c, noHandover(t), func(cfg *ServerConfig) {
+		cfg.Public = func(ctx context.Context, id string, conn net.Conn) error {
 			if id == "away" {
 				return server.ErrNotConnected
 			}
-			echoing.Go(func() {
-				_, _ = io.Copy(conn, conn)
-				_ = conn.Close()
-			})
-			return nil
-		},
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, ln) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the end of the server"))
-		echoing.Wait()
+			return back(ctx, id, conn)
+		}
 	})
 	client := newClient(t, c, peerCert(c, "a"))
-	_, err = client.DialPublic(t.Context(), "b", ln.Addr().String(), "away")
+	_, err := client.DialPublic(t.Context(), "b", address, "away")
 	require.ErrorIs(t, err, server.ErrNotConnected)
 	conns := make([]net.Conn, 2)
 	for i := range conns {
-		conns[i], err = client.DialPublic(t.Context(), "b", ln.Addr().String(), "agent1")
+		conns[i], err = client.DialPublic(t.Context(), "b", address, "agent1")
 		require.NoError(t, err)
-		_, err = conns[i].Write([]byte("hello"))
-		require.NoError(t, err)
-		got := make([]byte, 5)
-		_, err = io.ReadFull(conns[i], got)
-		require.NoError(t, err)
-		assert.Equal(t, "hello", string(got))
+		requireEcho(t, conns[i], []byte("hello"))
 	}
 	require.NoError(t, conns[0].Close())
 	client.Close()
 	_, err = conns[1].Read(make([]byte, 1))
 	require.Error(t, err, "it ends with its Client")
+}
+
+func TestPeerLink_GatewayIsPublicOnly(t *testing.T) {
+	c := newCA(t)
+	link := func(seed byte) *Gateways {
+		g, err := NewGateways(bytes.Repeat([]byte{seed}, 32), domain, time.Now)
+		require.NoError(t, err)
+		return g
+	}
+	peer, back := link(1), echo(t)
+	address, _ := startServer(t, c, back, func(cfg *ServerConfig) {
+		cfg.Public, cfg.GatewayTLS = back, func() (*tls.Config, error) { return peer.ForPeer("b") }
+	})
+	gateway := func(seed byte) *Client {
+		client := NewClient(ClientConfig{TrustDomain: domain, TLS: link(seed).ForGateway})
+		t.Cleanup(client.Close)
+		return client
+	}
+	conn, err := gateway(1).DialPublic(t.Context(), "b", address, "agent1")
+	require.NoError(t, err)
+	requireEcho(t, conn, []byte("hello"))
+	require.NoError(t, conn.Close())
+
+	_, far := runner(t)
+	require.Error(t, gateway(1).Handover(t.Context(), "b", address, "agent1", far), "the Runner API")
+	_, err = gateway(1).Replica(t.Context(), "b", address)
+	require.Error(t, err, "a control plane's report")
+	_, err = gateway(2).DialPublic(t.Context(), "b", address, "agent1")
+	require.Error(t, err, "another key")
+	_, err = gateway(1).DialPublic(t.Context(), "a", address, "agent1")
+	require.Error(t, err, "another control plane")
+	_, err = newClient(t, c, peerCert(c, "a")).DialPublic(t.Context(), "b", address, "agent1")
+	require.NoError(t, err, "control planes have their own certificates")
 }

@@ -26,7 +26,7 @@ func placements(agents, peers int) map[string][]string {
 	return all
 }
 
-func TestAgentsAreSpreadEvenlyOverPeers(t *testing.T) {
+func TestPlacement_SpreadsEvenly(t *testing.T) {
 	const agents, peers = 10000, 5
 	first, any := map[string]int{}, map[string]int{}
 	for _, best := range placements(agents, peers) {
@@ -43,7 +43,7 @@ func TestAgentsAreSpreadEvenlyOverPeers(t *testing.T) {
 	}
 }
 
-func TestAPeerThatComesMovesOnlyWhatItGains(t *testing.T) {
+func TestPlacement_MovesFew(t *testing.T) {
 	const agents, peers = 10000, 4
 	before, after, moved := placements(agents, peers), placements(agents, peers+1), 0
 	for id, was := range before {
@@ -57,7 +57,7 @@ func TestAPeerThatComesMovesOnlyWhatItGains(t *testing.T) {
 	assert.InEpsilon(t, agents*TunnelsEach/(peers+1), moved, 0.06)
 }
 
-func TestTunnelsOfPeersBehindOneAddressAreOne(t *testing.T) {
+func TestPlacement_SharedAddress(t *testing.T) {
 	peers := []store.Peer{{ID: "a", Tunnel: "lb.example.com:7000"}, {ID: "b", Tunnel: "lb.example.com:7000"}}
 	assert.Empty(t, tunnelsFor("agent", peers))
 	assert.Empty(t, tunnelsFor("agent", nil))

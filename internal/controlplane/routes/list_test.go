@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-func TestTheOrderOfRoutesIsTheirHosts(t *testing.T) {
+func TestRouteList_SortsByHost(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	routes := publicState{
 		routes: []store.Route{

@@ -69,8 +69,8 @@ func TestCopy(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotEmpty)
 }
 
-// TestCopyIsAllOrNothing: the last table fails, and the first ones stay empty.
-func TestCopyIsAllOrNothing(t *testing.T) {
+// TestCopy_Atomic fails in the last table.
+func TestCopy_Atomic(t *testing.T) {
 	t.Parallel()
 	d, ctx, file := hosted(t), t.Context(), filledFile(t)
 	s := openHosted(t, d)

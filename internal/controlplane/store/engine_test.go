@@ -48,3 +48,18 @@ func fresh(t *testing.T, on postgres.Engine) *store.Store {
 	t.Helper()
 	return place(t, on)()
 }
+
+// onEach runs a test on a new database of each engine.
+func onEach(t *testing.T, test func(t *testing.T, s *store.Store)) {
+	t.Helper()
+	onEachPlace(t, func(t *testing.T, open func() *store.Store) { test(t, open()) })
+}
+
+// onEachPlace is like onEach for tests that open the database themselves.
+func onEachPlace(t *testing.T, test func(t *testing.T, open func() *store.Store)) {
+	t.Helper()
+	postgres.OnEach(t, func(t *testing.T, on postgres.Engine) {
+		t.Parallel()
+		test(t, place(t, on))
+	})
+}

@@ -62,8 +62,9 @@ ALTER TABLE agents DROP COLUMN note;
 DROP TABLE later;
 `)}}
 
-// TestALaterMigrationKeepsWhatIsThere, and a program that does not know it refuses the database.
-func TestALaterMigrationKeepsWhatIsThere(t *testing.T) {
+// TestMigration_KeepsData also checks that a program which does not know a migration refuses the
+// database.
+func TestMigration_KeepsData(t *testing.T) {
 	postgres.OnEach(t, testALaterMigrationKeepsWhatIsThere)
 }
 
@@ -114,8 +115,7 @@ func readAll(t *testing.T, s *store.Store) {
 	assert.Equal(t, 503, waiting[0].Status)
 }
 
-// TestMigrationsGoDown: what a migration made its way back removes, nothing else.
-func TestMigrationsGoDown(t *testing.T) { postgres.OnEach(t, testMigrationsGoDown) }
+func TestMigration_Down(t *testing.T) { postgres.OnEach(t, testMigrationsGoDown) }
 
 func testMigrationsGoDown(t *testing.T, on postgres.Engine) {
 	t.Parallel()
@@ -130,9 +130,9 @@ func testMigrationsGoDown(t *testing.T, on postgres.Engine) {
 	require.NoError(t, err)
 }
 
-// TestBothSchemasAreTheSame compares columns, keys and indexes of SQLite's and
+// TestMigration_SameSchemas compares columns, keys and indexes of SQLite's and
 // PostgreSQL's tables.
-func TestBothSchemasAreTheSame(t *testing.T) {
+func TestMigration_SameSchemas(t *testing.T) {
 	t.Parallel()
 	file, server := newSite(t, postgres.SQLite).bare(), newSite(t, postgres.PostgreSQL).bare()
 	for _, b := range []store.Bare{file, server} {

@@ -21,26 +21,10 @@ func long(t *testing.T, s *store.Store, id string, rounds int) {
 	enqueue(t, s, a, announce.AgentRegistered)
 	for i := range rounds {
 		enqueue(t, s, a, []announce.Type{announce.AgentOnline, announce.AgentOffline}[i%2])
-		enqueueApp(t, s, id, announce.AppProgressing)
-		enqueueApp(t, s, id, announce.AppHealthy)
+		enqueue(t, s, a, announce.AppProgressing)
+		enqueue(t, s, a, announce.AppHealthy)
 	}
 	enqueue(t, s, a, announce.AgentCloned)
-}
-
-func enqueueApp(t *testing.T, s *store.Store, agentID string, kind announce.Type) {
-	t.Helper()
-	ctx := t.Context()
-	require.NoError(t, s.Update(ctx, func(tx *store.Tx) error {
-		n, err := tx.NextSequence(ctx, agentID)
-		if err != nil {
-			return err
-		}
-		e, err := announce.NewAppEvent(kind, "/controlplane", agentID, announce.AppEvent{Namespace: "n", Name: "web"}, n, noon)
-		if err != nil {
-			return err
-		}
-		return tx.Enqueue(ctx, e)
-	}))
 }
 
 // waiting lists what waits as TYPE SEQUENCE, by agent.
@@ -55,31 +39,27 @@ func waiting(t *testing.T, s *store.Store) map[string][]string {
 	return list
 }
 
-func TestTheOutboxOfOneAgentIsBounded(t *testing.T) {
-	postgres.OnEach(t, testTheOutboxOfOneAgentIsBounded)
+func TestOutbox_LimitPerAgent(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		long(t, s, "loud", 20)
+		long(t, s, "quiet", 1)
+		limits := store.OutboxLimits{PerAgent: 12, Events: 1000, Bytes: 1 << 30}
+		dropped, over, err := s.Shorten(t.Context(), limits)
+		require.NoError(t, err)
+		assert.True(t, over)
+		left := waiting(t, s)
+		assert.EqualValues(t, 62-len(left["loud"]), dropped)
+		assert.Equal(t, []string{"agent.registered 1", "app.progressing 54", "app.healthy 55", "agent.online 56", "app.progressing 57", "app.healthy 58", "agent.offline 59",
+			"app.progressing 60", "app.healthy 61", "agent.cloned 62"}, left["loud"], "three quarters of the limit stay, and what nothing supersedes")
+		assert.Len(t, left["quiet"], 5, "others' is untouched")
+		dropped, over, err = s.Shorten(t.Context(), limits)
+		require.NoError(t, err)
+		assert.False(t, over)
+		assert.Zero(t, dropped)
+	})
 }
 
-func testTheOutboxOfOneAgentIsBounded(t *testing.T, on postgres.Engine) {
-	t.Parallel()
-	s := fresh(t, on)
-	long(t, s, "loud", 20)
-	long(t, s, "quiet", 1)
-	limits := store.OutboxLimits{PerAgent: 12, Events: 1000, Bytes: 1 << 30}
-	dropped, over, err := s.Shorten(t.Context(), limits)
-	require.NoError(t, err)
-	assert.True(t, over)
-	left := waiting(t, s)
-	assert.EqualValues(t, 62-len(left["loud"]), dropped)
-	assert.Equal(t, []string{"agent.registered 1", "app.progressing 54", "app.healthy 55", "agent.online 56", "app.progressing 57", "app.healthy 58", "agent.offline 59",
-		"app.progressing 60", "app.healthy 61", "agent.cloned 62"}, left["loud"], "three quarters of the limit stay, and what nothing supersedes")
-	assert.Len(t, left["quiet"], 5, "others' is untouched")
-	dropped, over, err = s.Shorten(t.Context(), limits)
-	require.NoError(t, err)
-	assert.False(t, over)
-	assert.Zero(t, dropped)
-}
-
-func TestTheOutboxIsBoundedButForTheLastWords(t *testing.T) {
+func TestOutbox_KeepsLastEvents(t *testing.T) {
 	postgres.OnEach(t, testTheOutboxIsBoundedButForTheLastWords)
 }
 
@@ -113,28 +93,24 @@ func testTheOutboxIsBoundedButForTheLastWords(t *testing.T, on postgres.Engine) 
 	}
 }
 
-func TestTheSizeOfTheOutboxIsThatOfItsEvents(t *testing.T) {
-	postgres.OnEach(t, testTheSizeOfTheOutboxIsThatOfItsEvents)
-}
-
-func testTheSizeOfTheOutboxIsThatOfItsEvents(t *testing.T, on postgres.Engine) {
-	t.Parallel()
-	s := fresh(t, on)
-	state, err := s.OutboxState(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, store.OutboxState{}, state)
-	long(t, s, "a", 3)
-	events, err := s.Waiting(t.Context(), 0, 100)
-	require.NoError(t, err)
-	var size int
-	for _, w := range events {
-		size += len(w.Event.Body)
-		assert.WithinDuration(t, noon, w.Event.Time, time.Hour)
-	}
-	state, err = s.OutboxState(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, store.OutboxState{Length: len(events), Bytes: int64(size), Oldest: noon}, state)
-	rest, err := s.Waiting(t.Context(), events[3].ID, 2)
-	require.NoError(t, err)
-	assert.Equal(t, events[4:6], rest)
+func TestOutbox_Size(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		state, err := s.OutboxState(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, store.OutboxState{}, state)
+		long(t, s, "a", 3)
+		events, err := s.Waiting(t.Context(), 0, 100)
+		require.NoError(t, err)
+		var size int
+		for _, w := range events {
+			size += len(w.Event.Body)
+			assert.WithinDuration(t, noon, w.Event.Time, time.Hour)
+		}
+		state, err = s.OutboxState(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, store.OutboxState{Length: len(events), Bytes: int64(size), Oldest: noon}, state)
+		rest, err := s.Waiting(t.Context(), events[3].ID, 2)
+		require.NoError(t, err)
+		assert.Equal(t, events[4:6], rest)
+	})
 }

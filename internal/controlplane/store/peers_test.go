@@ -13,142 +13,132 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 func peer(id string) store.Peer {
 	return store.Peer{ID: id, Version: "v1", Peer: id + ":8445", Tunnel: id + ":7000", Edge: "edge:8444", StartedAt: noon}
 }
 
-func TestANodeLivesAsLongAsItsLease(t *testing.T) { postgres.OnEach(t, testANodeLivesAsLongAsItsLease) }
-
-func testANodeLivesAsLongAsItsLease(t *testing.T, on postgres.Engine) {
-	t.Parallel()
-	s, ctx := fresh(t, on), t.Context()
-	require.NoError(t, s.JoinPeer(ctx, peer("b"), time.Minute))
-	require.NoError(t, s.JoinPeer(ctx, peer("a"), time.Minute))
-	live, err := s.Peers(ctx)
-	require.NoError(t, err)
-	assert.Equal(t, []store.Peer{peer("a"), peer("b")}, live)
-
-	there, err := s.RenewPeer(ctx, "a", 0)
-	require.NoError(t, err)
-	assert.True(t, there)
-	live, err = s.Peers(ctx)
-	require.NoError(t, err)
-	assert.Equal(t, []store.Peer{peer("b")}, live, "a lease of nothing has ended")
-
-	n, err := s.RemovePeers(ctx, time.Hour)
-	require.NoError(t, err)
-	assert.Zero(t, n, "it is remembered for a while")
-	await.Until(t, "the peer is removed", func() bool {
-		n, err = s.RemovePeers(ctx, 0)
+func TestPeer_Lease(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		require.NoError(t, s.JoinPeer(ctx, peer("b"), time.Minute))
+		require.NoError(t, s.JoinPeer(ctx, peer("a"), time.Minute))
+		live, err := s.Peers(ctx)
 		require.NoError(t, err)
-		return n > 0
+		assert.Equal(t, []store.Peer{peer("a"), peer("b")}, live)
+
+		there, err := s.RenewPeer(ctx, "a", 0)
+		require.NoError(t, err)
+		assert.True(t, there)
+		live, err = s.Peers(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, []store.Peer{peer("b")}, live, "a lease of nothing has ended")
+
+		n, err := s.RemovePeers(ctx, time.Hour)
+		require.NoError(t, err)
+		assert.Zero(t, n, "it is remembered for a while")
+		await.Until(t, "the peer is removed", func() bool {
+			n, err = s.RemovePeers(ctx, 0)
+			require.NoError(t, err)
+			return n > 0
+		})
+		there, err = s.RenewPeer(ctx, "a", time.Minute)
+		require.NoError(t, err)
+		assert.False(t, there, "a removed peer has to join anew")
 	})
-	there, err = s.RenewPeer(ctx, "a", time.Minute)
-	require.NoError(t, err)
-	assert.False(t, there, "a removed peer has to join anew")
 }
 
-func TestTunnelsAreFoundWhereTheyAre(t *testing.T) {
-	postgres.OnEach(t, testTunnelsAreFoundWhereTheyAre)
-}
-
-func testTunnelsAreFoundWhereTheyAre(t *testing.T, on postgres.Engine) {
-	t.Parallel()
-	s, ctx := fresh(t, on), t.Context()
-	for _, id := range []string{"n1", "n2", "n3"} {
-		require.NoError(t, s.JoinPeer(ctx, peer(id), time.Minute))
-	}
-	many := map[string]time.Time{}
-	for i := range 1234 { // several statements
-		many[fmt.Sprintf("agent%d", i)] = noon
-	}
-	require.NoError(t, s.SetTunnels(ctx, "n1", many))
-	require.NoError(t, s.SetTunnels(ctx, "n2", map[string]time.Time{"agent7": noon.Add(time.Second), "agent8": noon}))
-	require.NoError(t, s.SetTunnels(ctx, "n3", map[string]time.Time{"agent7": noon.Add(-time.Second)}))
-	where := func(agent string) (ids []string) {
-		list, err := s.PeersOf(ctx, agent)
+func TestPeer_Tunnels(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		for _, id := range []string{"n1", "n2", "n3"} {
+			require.NoError(t, s.JoinPeer(ctx, peer(id), time.Minute))
+		}
+		many := map[string]time.Time{}
+		for i := range 1234 { // several statements
+			many[fmt.Sprintf("agent%d", i)] = noon
+		}
+		require.NoError(t, s.SetTunnels(ctx, "n1", many))
+		require.NoError(t, s.SetTunnels(ctx, "n2", map[string]time.Time{"agent7": noon.Add(time.Second), "agent8": noon}))
+		require.NoError(t, s.SetTunnels(ctx, "n3", map[string]time.Time{"agent7": noon.Add(-time.Second)}))
+		where := func(agent string) (ids []string) {
+			list, err := s.PeersOf(ctx, agent)
+			require.NoError(t, err)
+			for _, n := range list {
+				ids = append(ids, n.ID)
+			}
+			return ids
+		}
+		assert.Equal(t, []string{"n2", "n1", "n3"}, where("agent7"), "the newest tunnel first")
+		assert.Equal(t, []string{"n1"}, where("agent1233"))
+		for id := range many {
+			many[id] = time.Time{}
+		}
+		require.NoError(t, s.SetTunnels(ctx, "n1", many))
+		assert.Equal(t, []string{"n2"}, where("agent8"))
+		assert.Empty(t, where("agent1233"))
+		_, err := s.RenewPeer(ctx, "n2", 0)
 		require.NoError(t, err)
-		for _, n := range list {
-			ids = append(ids, n.ID)
+		assert.Equal(t, []string{"n3"}, where("agent7"), "a peer's tunnels go with it")
+		require.Error(t, s.SetTunnels(ctx, "stranger", map[string]time.Time{"agent7": noon}))
+	})
+}
+
+func TestMisplaced(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		require.NoError(t, s.JoinPeer(ctx, peer("live"), time.Minute))
+		require.NoError(t, s.JoinPeer(ctx, peer("dead"), 0))
+		tunnels := map[string]map[string]time.Time{"live": {}, "dead": {}}
+		add := func(id string, state announce.State, seen time.Time, at string, since time.Time) {
+			a := agent(id, id)
+			a.State, a.LastSeen = state, seen
+			require.NoError(t, s.InsertAgent(ctx, a))
+			if at != "" {
+				tunnels[at][id] = since
+			}
 		}
-		return ids
-	}
-	assert.Equal(t, []string{"n2", "n1", "n3"}, where("agent7"), "the newest tunnel first")
-	assert.Equal(t, []string{"n1"}, where("agent1233"))
-	for id := range many {
-		many[id] = time.Time{}
-	}
-	require.NoError(t, s.SetTunnels(ctx, "n1", many))
-	assert.Equal(t, []string{"n2"}, where("agent8"))
-	assert.Empty(t, where("agent1233"))
-	_, err := s.RenewPeer(ctx, "n2", 0)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"n3"}, where("agent7"), "a peer's tunnels go with it")
-	require.Error(t, s.SetTunnels(ctx, "stranger", map[string]time.Time{"agent7": noon}))
-}
-
-func TestMisplacedAgentsAreFound(t *testing.T) { postgres.OnEach(t, testMisplacedAgentsAreFound) }
-
-func testMisplacedAgentsAreFound(t *testing.T, on postgres.Engine) {
-	t.Parallel()
-	s, ctx := fresh(t, on), t.Context()
-	require.NoError(t, s.JoinPeer(ctx, peer("live"), time.Minute))
-	require.NoError(t, s.JoinPeer(ctx, peer("dead"), 0))
-	tunnels := map[string]map[string]time.Time{"live": {}, "dead": {}}
-	add := func(id string, state announce.State, seen time.Time, at string, since time.Time) {
-		a := agent(id, id)
-		a.State, a.LastSeen = state, seen
-		require.NoError(t, s.InsertAgent(ctx, a))
-		if at != "" {
-			tunnels[at][id] = since
+		limit, before, after := noon, noon.Add(-time.Minute), noon.Add(time.Minute)
+		add("fine", announce.StateOnline, after, "live", before)
+		add("connected", announce.StateOnline, before, "live", after)
+		add("silent", announce.StateOnline, before, "live", before)
+		add("cut", announce.StateOnline, after, "", time.Time{})
+		add("orphan", announce.StateOnline, after, "dead", after)
+		add("new", announce.StatePending, before, "live", after)
+		add("never", announce.StatePending, after, "", time.Time{})
+		add("back", announce.StateOffline, after, "live", before)
+		add("away", announce.StateOffline, before, "live", before)
+		add("gone", announce.StateOffline, before, "dead", before)
+		for id, since := range tunnels {
+			require.NoError(t, s.SetTunnels(ctx, id, since))
 		}
-	}
-	limit, before, after := noon, noon.Add(-time.Minute), noon.Add(time.Minute)
-	add("fine", announce.StateOnline, after, "live", before)
-	add("connected", announce.StateOnline, before, "live", after)
-	add("silent", announce.StateOnline, before, "live", before)
-	add("cut", announce.StateOnline, after, "", time.Time{})
-	add("orphan", announce.StateOnline, after, "dead", after)
-	add("new", announce.StatePending, before, "live", after)
-	add("never", announce.StatePending, after, "", time.Time{})
-	add("back", announce.StateOffline, after, "live", before)
-	add("away", announce.StateOffline, before, "live", before)
-	add("gone", announce.StateOffline, before, "dead", before)
-	for id, since := range tunnels {
-		require.NoError(t, s.SetTunnels(ctx, id, since))
-	}
-	got, err := s.Misplaced(ctx, limit)
-	require.NoError(t, err)
-	assert.ElementsMatch(t, []store.Misplaced{
-		{AgentID: "silent", Tunnel: true, Silent: true}, {AgentID: "cut"}, {AgentID: "orphan", Orphaned: true},
-		{AgentID: "new", Tunnel: true}, {AgentID: "back", Tunnel: true},
-	}, got)
+		got, err := s.Misplaced(ctx, limit)
+		require.NoError(t, err)
+		assert.ElementsMatch(t, []store.Misplaced{
+			{AgentID: "silent", Tunnel: true, Silent: true}, {AgentID: "cut"}, {AgentID: "orphan", Orphaned: true},
+			{AgentID: "new", Tunnel: true}, {AgentID: "back", Tunnel: true},
+		}, got)
+	})
 }
 
-func TestTheAuthorityIsReplacedOnlyByItsSuccessor(t *testing.T) {
-	postgres.OnEach(t, testTheAuthorityIsReplacedOnlyByItsSuccessor)
+func TestAuthority_ReplaceNextVersion(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		_, err := s.Authority(ctx)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		first, second := store.Sealed{Version: 1, Text: "1"}, store.Sealed{Version: 2, Text: "2"}
+		require.NoError(t, s.MakeAuthority(ctx, first))
+		require.NoError(t, s.MakeAuthority(ctx, second), "the first wins")
+		got, err := s.Authority(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, first, got)
+		require.NoError(t, s.ReplaceAuthority(ctx, second))
+		require.ErrorIs(t, s.ReplaceAuthority(ctx, second), store.ErrNotFound, "another was faster")
+	})
 }
 
-func testTheAuthorityIsReplacedOnlyByItsSuccessor(t *testing.T, on postgres.Engine) {
-	t.Parallel()
-	s, ctx := fresh(t, on), t.Context()
-	_, err := s.Authority(ctx)
-	require.ErrorIs(t, err, store.ErrNotFound)
-	first, second := store.Sealed{Version: 1, Text: "1"}, store.Sealed{Version: 2, Text: "2"}
-	require.NoError(t, s.MakeAuthority(ctx, first))
-	require.NoError(t, s.MakeAuthority(ctx, second), "the first wins")
-	got, err := s.Authority(ctx)
-	require.NoError(t, err)
-	assert.Equal(t, first, got)
-	require.NoError(t, s.ReplaceAuthority(ctx, second))
-	require.ErrorIs(t, s.ReplaceAuthority(ctx, second), store.ErrNotFound, "another was faster")
-}
-
-// TestOneLeads: another takes over when the leader ends, and when its connection does.
-func TestOneLeads(t *testing.T) {
+func TestLead_OneAtATime(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()
 	var leading atomic.Int32
@@ -176,8 +166,7 @@ func TestOneLeads(t *testing.T) {
 	assert.Zero(t, leading.Load())
 }
 
-// TestSeveralServeBesideEachOther, or one alone.
-func TestSeveralServeBesideEachOther(t *testing.T) {
+func TestServe_Beside(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()
 	first, second := openHosted(t, d), openHosted(t, d)

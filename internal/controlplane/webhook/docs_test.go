@@ -31,8 +31,7 @@ func blockOf(t *testing.T, language string) string {
 	return block + "\n"
 }
 
-// TestTheDocumentsGoVerifies builds the program of the document and sends to it.
-func TestTheDocumentsGoVerifies(t *testing.T) {
+func TestWebhookDocs_GoVerifies(t *testing.T) {
 	dir, secret := t.TempDir(), NewSecret()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(blockOf(t, "go")), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "secret"), []byte(secret+"\n"), 0o600))
@@ -72,8 +71,7 @@ func TestTheDocumentsGoVerifies(t *testing.T) {
 	assert.Equal(t, "event-1 {\"a\":1}\nevent-2 {}\n", said.String())
 }
 
-// TestTheDocumentsShellVerifies what a receiver has stored.
-func TestTheDocumentsShellVerifies(t *testing.T) {
+func TestWebhookDocs_ShellVerifies(t *testing.T) {
 	dir, secret := t.TempDir(), NewSecret()
 	var headers http.Header
 	var body []byte

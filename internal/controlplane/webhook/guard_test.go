@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-func TestTheSpecificationsExample(t *testing.T) {
+func TestWebhook_SignsLikeSpec(t *testing.T) {
 	got, err := sign([]string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
 	require.NoError(t, err)
 	assert.Equal(t, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", got)
@@ -25,7 +25,7 @@ func TestTheSpecificationsExample(t *testing.T) {
 	assert.NotEqual(t, NewSecret(), NewSecret())
 }
 
-func TestWhereNothingIsSent(t *testing.T) {
+func TestWebhook_RefusesAddresses(t *testing.T) {
 	for address, want := range map[string][3]bool{ // by default, --allow-private, --allow-http
 		"93.184.215.14": {true, true, false}, "2606:2800:21f:cb07:6820:80da:af6b:8b2c": {true, true, false},
 		"10.1.2.3": {false, true, false}, "172.31.0.1": {false, true, false}, "192.168.1.1": {false, true, false}, "100.64.0.1": {false, true, false},
@@ -41,8 +41,8 @@ func TestWhereNothingIsSent(t *testing.T) {
 	}
 }
 
-// TestAddressesAreCheckedWhenTheyAreDialed: a name may stand for anything by then.
-func TestAddressesAreCheckedWhenTheyAreDialed(t *testing.T) {
+// TestWebhook_ChecksDialedAddress resolves a name only when it is dialed.
+func TestWebhook_ChecksDialedAddress(t *testing.T) {
 	r := newReceiver(t)
 	for _, host := range []string{"localhost", "127.0.0.1"} {
 		s := NewSender(store.Webhook{URL: strings.Replace(r.URL, "127.0.0.1", host, 1), Secret: r.secret}, Options{})
@@ -53,8 +53,7 @@ func TestAddressesAreCheckedWhenTheyAreDialed(t *testing.T) {
 	assert.Zero(t, r.called())
 }
 
-// TestHTTPIsForThisMachine alone.
-func TestHTTPIsForThisMachine(t *testing.T) {
+func TestWebhook_HTTPLoopbackOnly(t *testing.T) {
 	called := 0
 	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called++ }))
 	defer plain.Close()
@@ -65,8 +64,7 @@ func TestHTTPIsForThisMachine(t *testing.T) {
 	require.ErrorContains(t, guard{loopbackOnly: true}.control("tcp", "93.184.215.14:80", nil), "not this machine")
 }
 
-// TestReceiversThatMeanIll: redirects are not followed, endless answers not read.
-func TestReceiversThatMeanIll(t *testing.T) {
+func TestWebhook_HostileReceivers(t *testing.T) {
 	w, victim := newWorld(t), newReceiver(t)
 	r := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		switch req.URL.Path {
@@ -98,7 +96,7 @@ func TestReceiversThatMeanIll(t *testing.T) {
 	assert.Zero(t, victim.called())
 }
 
-func TestRetryAfter(t *testing.T) {
+func TestWebhook_ParsesRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for text, want := range map[string]time.Duration{
 		"": 0, "120": 2 * time.Minute, "-1": 0, "soon": 0, "99999999": maxRetryAfter,
@@ -108,7 +106,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func TestURLs(t *testing.T) {
+func TestWebhook_CheckURL(t *testing.T) {
 	for text, why := range map[string]string{
 		"https://hooks.example.com/x?y=z": "", "http://localhost:8080/x": "--allow-http", "ftp://x/": "not https", "hooks.example.com": "not a URL",
 		"https://user:hush@example.com/": "password", "https:///x": "not a URL", "https://x/#y": "fragment",

@@ -1,8 +1,6 @@
 package webhook
 
 import (
-	"bytes"
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/x509"
@@ -13,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +26,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 )
 
@@ -151,13 +150,10 @@ func verify(secret string, h http.Header, body []byte, now time.Time) error {
 
 // world is a store with agents, and a dispatcher of which the retries are short.
 type world struct {
-	t *testing.T
-	// own is the database on PostgreSQL; file is SQLite's.
-	own    store.Postgres
-	file   string
+	t      *testing.T
 	store  *store.Store
 	roots  *x509.CertPool
-	log    *logs
+	log    *logbook.Book
 	offset atomic.Int64
 
 	callTimeout time.Duration
@@ -170,29 +166,11 @@ func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, databases.Stop).Run()) }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, file: filepath.Join(t.TempDir(), "x.db"), roots: x509.NewCertPool(), log: &logs{}}
-	if postgres.Chosen(t) == postgres.PostgreSQL {
-		w.own = store.Postgres{URL: databases.Database(t).URL(), Log: zerolog.Nop()}
-	}
-	w.store = w.open()
+	w := &world{t: t, store: storetest.Open(t, &databases, postgres.Chosen(t)), roots: x509.NewCertPool(), log: &logbook.Book{}}
 	for _, id := range []string{"a1", "a2", "a3"} {
 		require.NoError(t, w.store.InsertAgent(t.Context(), store.Agent{ID: id, Name: id, ClusterUID: id, State: announce.StateOnline, Labels: map[string]string{"name": id}}))
 	}
 	return w
-}
-
-func (w *world) open() *store.Store {
-	s, err := w.openChosen()
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() { assert.NoError(w.t, s.Close()) })
-	return s
-}
-
-func (w *world) openChosen() (*store.Store, error) {
-	if w.own.Given() {
-		return store.OpenPostgres(w.t.Context(), w.own)
-	}
-	return store.Open(w.t.Context(), w.file)
 }
 
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.offset.Load())) }
@@ -218,17 +196,8 @@ func (w *world) dispatcher() *Dispatcher {
 	return d
 }
 
-// run runs a dispatcher until the test ends, or the answer is called.
 func (w *world) run(d *Dispatcher) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- d.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		assert.NoError(w.t, await.Receive(w.t, done, "the end of the dispatcher"))
-	})
-	w.t.Cleanup(stop)
-	return stop
+	return await.Background(w.t, "the dispatcher", d.Run)
 }
 
 // say queues events of an App of an agent.
@@ -255,22 +224,4 @@ func (w *world) deliveries(hook string, state store.DeliveryState) []store.Deliv
 	list, err := w.store.Deliveries(w.t.Context(), hook, state, 10_000)
 	require.NoError(w.t, err)
 	return list
-}
-
-// logs is what was logged.
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
 )
 
-// TestACME obtains certificates from a real ACME CA by both of the challenges. It obtains none for
-// a host that is not served, nor in a handshake that may order none.
+// TestACME obtains certificates from a real ACME CA by both challenges, and none for hosts that are
+// not served.
 func TestACME(t *testing.T) {
 	for name, plain := range map[string]bool{"HTTP-01": true, "TLS-ALPN-01": false} {
 		t.Run(name, func(t *testing.T) {

@@ -2,10 +2,14 @@ package webcerts_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"io/fs"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,17 +24,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
-func openStore(t testing.TB) *store.Store {
-	t.Helper()
-	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
+func openStore(t testing.TB) *store.Store { return storetest.Open(t, nil, postgres.SQLite) }
 
-func TestStorageIsSealed(t *testing.T) {
+func TestStorage_Sealed(t *testing.T) {
 	db, ctx := openStore(t), t.Context()
 	s := &webcerts.Storage{DB: db, Key: ca.NewKey(), Holder: "one", Now: time.Now}
 	for _, name := range []string{"a/b/c.key", "a/b/d.crt", "a/e"} {
@@ -73,7 +73,7 @@ func TestStorageIsSealed(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestOneGatewayHasALock(t *testing.T) {
+func TestStorage_LockPerGateway(t *testing.T) {
 	db, ctx := openStore(t), t.Context()
 	one := &webcerts.Storage{DB: db, Holder: "one", Now: time.Now}
 	two := &webcerts.Storage{DB: db, Holder: "two", Now: time.Now}
@@ -90,9 +90,8 @@ func TestOneGatewayHasALock(t *testing.T) {
 	require.ErrorIs(t, await.Receive(t, got, "the end of waiting"), context.Canceled)
 }
 
-// TestOneCallerHasALock keeps the keeper and a visitor's handshake from ordering one certificate
-// twice.
-func TestOneCallerHasALock(t *testing.T) {
+// TestStorage_LockPerCaller keeps the keeper and a handshake from ordering one certificate twice.
+func TestStorage_LockPerCaller(t *testing.T) {
 	s := &webcerts.Storage{DB: openStore(t), Holder: "one", Now: time.Now}
 	require.NoError(t, s.Lock(t.Context(), "l"))
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -144,9 +143,7 @@ func rootsOf(t *testing.T, text []byte) *x509.CertPool {
 	return roots
 }
 
-// TestTheGatewaysOwnCA signs for hosts that are served and for no others, and gateways share what
-// it has signed.
-func TestTheGatewaysOwnCA(t *testing.T) {
+func TestInternalCA_SharedByGateways(t *testing.T) {
 	db, key := openStore(t), ca.NewKey()
 	gateway := func(name string) (*webcerts.Certificates, []byte) {
 		storage := &webcerts.Storage{DB: db, Key: key, Holder: name, Now: time.Now}
@@ -172,8 +169,7 @@ func TestTheGatewaysOwnCA(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestTheOperatorsCertificate is used for the hosts that it covers, and read again when it changes.
-func TestTheOperatorsCertificate(t *testing.T) {
+func TestCertificateFile_Reloaded(t *testing.T) {
 	db := openStore(t)
 	storage := &webcerts.Storage{DB: db, Key: ca.NewKey(), Holder: "one", Now: time.Now}
 	dir := t.TempDir()
@@ -208,4 +204,20 @@ func TestTheOperatorsCertificate(t *testing.T) {
 
 func pemOf(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// selfSigned returns a certificate and its key.
+func selfSigned(t *testing.T, name string) (cert, key []byte) {
+	t.Helper()
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, secret.Public(), secret)
+	require.NoError(t, err)
+	text, err := x509.MarshalPKCS8PrivateKey(secret)
+	require.NoError(t, err)
+	return pemOf("CERTIFICATE", der), pemOf("PRIVATE KEY", text)
 }

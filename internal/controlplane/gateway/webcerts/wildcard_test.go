@@ -1,7 +1,6 @@
 package webcerts_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -30,9 +29,9 @@ func keyFile(t *testing.T, text string) string {
 	return file
 }
 
-// TestTheWildcardByDNS obtains one certificate for all hosts below the domain from a real ACME CA,
-// by signed updates of a real DNS server. A second gateway takes it from the database.
-func TestTheWildcardByDNS(t *testing.T) {
+// TestWildcard_DNS01 uses a real ACME CA and signed updates of a real DNS server. A second gateway
+// takes the certificate from the database.
+func TestWildcard_DNS01(t *testing.T) {
 	dns := dnstest.StartForUpdates(t, "gateway", tsigSecret)
 	dns.Set(t, "apps.example.org", "SOA ns.example.org. ops.example.org. 1 60 60 60 60")
 	db, key := openStore(t), ca.NewKey()
@@ -73,8 +72,7 @@ func TestTheWildcardByDNS(t *testing.T) {
 	assert.Equal(t, updates, dns.Updates())
 }
 
-// TestAWildcardThatFailsSaysWhy, without the key.
-func TestAWildcardThatFailsSaysWhy(t *testing.T) {
+func TestWildcard_ReportsFailure(t *testing.T) {
 	dns := dnstest.StartForUpdates(t, "gateway", "b3RoZXIgc2VjcmV0")
 	dns.Set(t, "apps.example.org", "SOA ns.example.org. ops.example.org. 1 60 60 60 60")
 	authority := acmetest.Start(t, acmetest.Options{DNS: dns.Address, HTTPPort: 1, HTTPSPort: 1})
@@ -84,17 +82,13 @@ func TestAWildcardThatFailsSaysWhy(t *testing.T) {
 		Wildcard: webcerts.Updates{Domain: "apps.example.org", Server: dns.Address, KeyFile: keyFile(t, tsigKey)},
 	})
 	t.Cleanup(c.Close)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.RunWildcard(ctx) }()
+	await.Background(t, "the wildcard's upkeep", c.RunWildcard)
 	await.Until(t, "an attempt has failed", func() bool { return c.WildcardFailed("web.apps.example.org") != "" })
 	assert.NotContains(t, c.WildcardFailed("web.apps.example.org"), tsigSecret)
 	assert.Empty(t, c.WildcardFailed("www.example.org"))
-	cancel()
-	require.NoError(t, await.Receive(t, done, "the end"))
 }
 
-func TestKeysOfUpdates(t *testing.T) {
+func TestWildcard_KeyFile(t *testing.T) {
 	require.NoError(t, webcerts.Updates{KeyFile: keyFile(t, tsigKey)}.Check())
 	require.ErrorContains(t, webcerts.Updates{KeyFile: filepath.Join(t.TempDir(), "none")}.Check(), "the key of DNS updates")
 	for _, text := range []string{"", tsigSecret, "key x { algorithm hmac-md5; secret \"" + tsigSecret + "\"; };", "key x { secret \"" + tsigSecret + "\"; };"} {

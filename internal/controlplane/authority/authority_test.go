@@ -1,0 +1,54 @@
+package authority_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
+	"github.com/pipeops/pipeops-vm-agent/test/admintest"
+)
+
+func TestCertificate_LimitPerHolder(t *testing.T) {
+	p := admintest.Open(t)
+	runner := func(name string) error {
+		_, _, err := p.CA.Client(name, trustanchor.LeafURI(datadir.DefaultTrustDomain, ca.RoleRunner, name), time.Hour, "test")
+		return err
+	}
+	require.NoError(t, p.Database().Update(t.Context(), func(tx *store.Tx) error {
+		for i := range authority.MaxIssued {
+			serial := "s" + time.Duration(i).String()
+			err := tx.AddCertificate(t.Context(), store.Certificate{Serial: serial, SHA256: serial, Role: ca.RoleRunner, Name: "ci", IssuedAt: p.Clock()})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	err := runner("ci")
+	admintest.Refused(t, err, problem.TooManyRequests, "600 certificates within an hour")
+	require.NoError(t, runner("cd"))
+	p.Advance(authority.IssuedWithin)
+	require.NoError(t, runner("ci"))
+	p.Advance(authority.CertificatesFor + 2*time.Hour)
+	require.NoError(t, authority.ForgetCertificates(t.Context(), p.Database(), p.Clock()))
+	left, err := p.Database().Certificates(t.Context(), store.CertificatesWanted{Names: []string{"ci", "cd"}, Limit: 1000})
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+func TestCA_OpenRefusesOneOfTheDatabase(t *testing.T) {
+	p := admintest.Open(t)
+	require.NoError(t, p.Database().MakeAuthority(t.Context(), store.Sealed{Version: 1, Text: "sealed"}))
+	domains, err := authority.Domains(t.Context(), p.Database())
+	require.NoError(t, err)
+	_, err = authority.Open(t.Context(), p.Data, p.Database(), domains, p.Clock, true)
+	require.ErrorContains(t, err, "give --ca-key-file")
+}
