@@ -70,8 +70,8 @@ func careful(t *testing.T) (*runnertest.Agent, *approvals, *auditor) {
 	return agent, kept, log
 }
 
-// TestACommandWaitsForItsApproval and passes once, as it was asked for.
-func TestACommandWaitsForItsApproval(t *testing.T) {
+// A command passes once after its approval, and only with the same body.
+func TestApproval_AllowsOneCommand(t *testing.T) {
 	agent, kept, log := careful(t)
 	c := agent.Client()
 	deploy := func(image string) error {
@@ -104,8 +104,8 @@ func TestACommandWaitsForItsApproval(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeApprovalRequired, codeOf(t, deploy("a")), "an approval is good for once")
 }
 
-// TestTheOwnerSeesWhatExecRuns with its arguments, which decide what it does.
-func TestTheOwnerSeesWhatExecRuns(t *testing.T) {
+// The arguments decide what exec does, so the owner sees them.
+func TestApproval_ShowsExecCommand(t *testing.T) {
 	agent, kept, _ := careful(t)
 	c := agent.Client()
 	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
@@ -126,8 +126,7 @@ func TestTheOwnerSeesWhatExecRuns(t *testing.T) {
 	assert.Equal(t, 3, code)
 }
 
-// TestWithoutAStoreNothingIsApproved by anybody.
-func TestWithoutAStoreNothingIsApproved(t *testing.T) {
+func TestApproval_RefusedWithoutStore(t *testing.T) {
 	agent, _, _ := careful(t)
 	agent.Stop()
 	agent.Approvals = nil
@@ -136,8 +135,8 @@ func TestWithoutAStoreNothingIsApproved(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeApprovalRequired, codeOf(t, err))
 }
 
-// TestAnApprovalIsForItsNamespace alone: the owner was not shown the objects of a set.
-func TestAnApprovalIsForItsNamespace(t *testing.T) {
+// The owner sees the namespace of a set, and not its objects.
+func TestApproval_OnlyForItsNamespace(t *testing.T) {
 	doc, err := policy.Parse([]byte(`
 rules:
   - name: production

@@ -10,9 +10,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestTheAuditLogReadsNoBodyThatWasTooMuch: a body of a few MiB that stands for more than a million
-// values is refused before it is decoded, and is not decoded for its record either.
-func TestTheAuditLogReadsNoBodyThatWasTooMuch(t *testing.T) {
+// A body of a few MiB that stands for more than a million values is refused before it is
+// decoded, and is not decoded for its record either.
+func TestAudit_SkipsRefusedBody(t *testing.T) {
 	agent, log := watched(t, newAsked(func(runnerapi.Intent) error { return nil }))
 	r := newRaw(t, agent)
 	body := `{"values":[` + strings.Repeat("{},", runnerapi.MaxReleaseBody/3-8) + `{}]}`

@@ -55,8 +55,8 @@ func breakingWire(t *testing.T, to string, breaks int32, after int64) (address s
 	return ln.Addr().String(), broken
 }
 
-// TestAnAnswerThatBreaksOffIsAskedForAgain loses connections in the middle of a large answer.
-func TestAnAnswerThatBreaksOffIsAskedForAgain(t *testing.T) {
+// Connections break in the middle of a large response.
+func TestClient_RetriesBrokenResponse(t *testing.T) {
 	t.Parallel()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	ctx := ctxFor(t)

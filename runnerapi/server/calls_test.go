@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
-func TestEveryRouteIsACall(t *testing.T) {
+func TestCalls_CoverRoutes(t *testing.T) {
 	calls := make([]string, 0, len(runnerapi.Calls()))
 	for _, c := range runnerapi.Calls() {
 		calls = append(calls, c.Method+" "+c.Path)
@@ -24,13 +24,13 @@ func TestEveryRouteIsACall(t *testing.T) {
 	assert.Equal(t, server.Routes(), calls, "runnerapi/calls.go has each route once")
 }
 
-func TestEveryRouteIsInTheDocument(t *testing.T) {
+func TestOpenAPI_CoversRoutes(t *testing.T) {
 	want := append(operations(t), "GET /healthz", "GET /openapi.json", "GET /readyz")
 	slices.Sort(want)
 	assert.Equal(t, want, server.Routes())
 }
 
-func TestEveryMethodOfTheClientIsOfACall(t *testing.T) {
+func TestCalls_CoverClient(t *testing.T) {
 	of := map[string]bool{}
 	for _, c := range runnerapi.Calls() {
 		for _, name := range c.Client {
@@ -50,9 +50,8 @@ func TestEveryMethodOfTheClientIsOfACall(t *testing.T) {
 	assert.Empty(t, of, "the client has no such calls")
 }
 
-// TestEveryCallOfTheDocumentHasExamples wants text and examples of each call,
-// and a body where it takes one.
-func TestEveryCallOfTheDocumentHasExamples(t *testing.T) {
+// Each call has a text and examples, and an example body where it takes one.
+func TestOpenAPI_HasExamples(t *testing.T) {
 	for path, methods := range openAPI(t)["paths"].(map[string]any) {
 		for method, raw := range methods.(map[string]any) {
 			op := raw.(map[string]any)
@@ -71,8 +70,8 @@ func TestEveryCallOfTheDocumentHasExamples(t *testing.T) {
 	}
 }
 
-// TestEveryExampleBodyIsTaken sends the examples, in their order.
-func TestEveryExampleBodyIsTaken(t *testing.T) {
+// Sends the example bodies in the order of the calls.
+func TestOpenAPI_ExamplesWork(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	taken := 0
 	for _, c := range runnerapi.Calls() {

@@ -9,8 +9,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestWhatASpecDoesNotNameStays, and nothing else: replicas and autoscaling are one.
-func TestWhatASpecDoesNotNameStays(t *testing.T) {
+// Replicas and autoscaling count as one field.
+func TestDeploy_KeepsUnnamedFields(t *testing.T) {
 	t.Parallel()
 	bounds := &runnerapi.Autoscaling{Min: 2, Max: 5}
 	for name, c := range map[string]struct{ named, has, want runnerapi.AppSpec }{
@@ -36,8 +36,8 @@ func TestWhatASpecDoesNotNameStays(t *testing.T) {
 	}
 }
 
-// TestADeployOfTheGoClientKeepsTheScale without an option, and the policy is asked about it.
-func TestADeployOfTheGoClientKeepsTheScale(t *testing.T) {
+// The Go client needs no option for it, and the policy is asked about the kept scale.
+func TestDeploy_KeepsScale(t *testing.T) {
 	t.Parallel()
 	policy := newAsked(func(i runnerapi.Intent) error {
 		if i.App != nil && i.App.Replicas != nil && *i.App.Replicas > 5 {

@@ -11,9 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/constants"
 )
 
-// TestEveryCauseIsDocumented holds the constants against the OpenAPI document
-// and the table for people.
-func TestEveryCauseIsDocumented(t *testing.T) {
+// Compares the constants with the OpenAPI document and with the table for people.
+func TestDiagnosis_CausesDocumented(t *testing.T) {
 	causes := constants.OfType(t, "..", "Cause")
 	schemas := openAPI(t)["components"].(map[string]any)["schemas"].(map[string]any)
 	properties := schemas["Diagnosis"].(map[string]any)["properties"].(map[string]any)
@@ -29,7 +28,7 @@ func TestEveryCauseIsDocumented(t *testing.T) {
 	}
 }
 
-func TestWhatDriftWas(t *testing.T) {
+func TestDriftWhat(t *testing.T) {
 	for want, d := range map[string]runnerapi.Drift{
 		"service/web was deleted":                   {Object: "service/web", Deleted: true},
 		"service/web was changed":                   {Object: "service/web"},

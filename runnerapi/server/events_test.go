@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
-func TestEventsOutliveTheAgentsRestart(t *testing.T) {
+func TestEvents_SurviveRestart(t *testing.T) {
 	t.Parallel()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
@@ -41,7 +41,7 @@ func TestEventsOutliveTheAgentsRestart(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, known.Code)
 }
 
-func TestFollowedEventsEndWithTheApp(t *testing.T) {
+func TestEvents_EndWithApp(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
 	k := runnerapi.Key{Namespace: "production", Name: "web"}

@@ -15,7 +15,7 @@ import (
 
 var migrate = runnerapi.Key{Namespace: "production", Name: "migrate"}
 
-func TestAJobIsAnAppInOtherWords(t *testing.T) {
+func TestJob_Lifecycle(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
 	retries := int32(1)
@@ -53,7 +53,7 @@ func TestAJobIsAnAppInOtherWords(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestAPipelineTellsWhichJobFailed(t *testing.T) {
+func TestPipeline_ReportsFailedJob(t *testing.T) {
 	c := runnertest.Start(t, runnertest.NewBackend()).Client()
 	k := runnerapi.Key{Namespace: "production", Name: "release"}
 	spec := runnerapi.PipelineSpec{Image: "shop/web:1", Jobs: []runnerapi.PipelineJob{{Name: "test"}, {Name: "build", Image: "missing"}, {Name: "deploy"}}}
@@ -71,7 +71,7 @@ func TestAPipelineTellsWhichJobFailed(t *testing.T) {
 	require.NoError(t, c.Pipelines().Delete(t.Context(), k, runnerapi.WriteOptions{}))
 }
 
-func TestBadJobsNameTheFieldAtFault(t *testing.T) {
+func TestJob_RefusesInvalidSpec(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for body, field := range map[string]string{
 		`jobs {"args":["x"]}`:                                                             `"detail":"expected required property image`,

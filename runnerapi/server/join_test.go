@@ -14,9 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestTheJoinTokenIsForWhomItIsNamed lets a Runner read, and then have the token too; it is in
-// neither log.
-func TestTheJoinTokenIsForWhomItIsNamed(t *testing.T) {
+// A Runner that may only read does not get the token. No log has it.
+func TestJoinToken_NeedsNamedRule(t *testing.T) {
 	p := newAsked(func(i runnerapi.Intent) error {
 		if i.Access == runnerapi.Reads {
 			return nil

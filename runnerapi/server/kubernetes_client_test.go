@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
-// TestARefusalOfTheKubernetesAPIIsKnownBefore kubectl runs into it.
-func TestARefusalOfTheKubernetesAPIIsKnownBefore(t *testing.T) {
+// The CLI asks before it starts kubectl.
+func TestKubernetesAPI_ClientExplainsRefusal(t *testing.T) {
 	agent, api, _, _ := kubernetes(t)
 	api.created.Store(true)
 	for rules, want := range map[string]map[string]string{

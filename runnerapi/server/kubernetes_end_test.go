@@ -25,9 +25,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/memnet"
 )
 
-// TestASessionEndsWithAStatus when the policy ends it, or the agent stops: kubectl shows its
-// message.
-func TestASessionEndsWithAStatus(t *testing.T) {
+// When the policy ends the session, or the agent stops, kubectl shows the message.
+func TestKubernetesAPI_ExecEndsWithStatus(t *testing.T) {
 	agent, _, p, _ := kubernetes(t)
 	for _, c := range []struct {
 		says string
@@ -75,8 +74,8 @@ func frame(t *testing.T, conn net.Conn, kind byte) []byte {
 	return payload
 }
 
-// TestLongHeadersPass over HTTP/2 and into a WebSocket: kubectl has commands in the query.
-func TestLongHeadersPass(t *testing.T) {
+// kubectl sends commands in the query, over HTTP/2 and in a WebSocket's request.
+func TestKubernetesAPI_PassesLongHeaders(t *testing.T) {
 	agent, api, _, _ := kubernetes(t)
 	long := strings.Repeat("a", 64<<10)
 	resp, _ := newRaw(t, agent).do(http.MethodGet, "/v1/kubernetes/api/v1/namespaces/shop/pods", "", "Kubectl-Command", long)
@@ -116,9 +115,9 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestAReaderThatPausesIsHeld as long as a person may be away, and gets all of it then. What it
-// has not read, the API server has not sent.
-func TestAReaderThatPausesIsHeld(t *testing.T) {
+// A person may be away for minutes, and gets everything then. What they have not read, the API
+// server has not sent.
+func TestKubernetesAPI_WaitsForSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, pipes := endlessAPI{sent: make(chan int, 1)}, memnet.New()
 		agent := runnertest.Start(t, runnertest.NewBackend())
@@ -147,8 +146,8 @@ func TestAReaderThatPausesIsHeld(t *testing.T) {
 	})
 }
 
-// TestARevokedRunnerIsToldWhy before its connection is closed, on which no call is taken any more.
-func TestARevokedRunnerIsToldWhy(t *testing.T) {
+// The watch ends with a status before its connection is closed, which takes no more calls.
+func TestRevokeRunner_EndsWatchWithStatus(t *testing.T) {
 	h := openHouse(t)
 	h.Stop()
 	h.Policy, h.Kubernetes = newAsked(func(runnerapi.Intent) error { return nil }), silentAPI{}

@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestImpersonationIsNeverDropped wants it refused, or passed on whole.
-func TestImpersonationIsNeverDropped(t *testing.T) {
+// Impersonation is refused, or passed on as a whole.
+func TestKubernetesAPI_KeepsImpersonation(t *testing.T) {
 	agent, api, p, log := kubernetes(t)
 	r := newRaw(t, agent)
 	const path = "/v1/kubernetes/api/v1/namespaces/shop/pods"

@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
-// TestUnderItsOwnNameTheKubernetesAPIHasNoPrefix, and there is nothing else.
-func TestUnderItsOwnNameTheKubernetesAPIHasNoPrefix(t *testing.T) {
+// Under its own name the Kubernetes API has no path prefix, and nothing else is served.
+func TestKubernetesAPI_OwnServerName(t *testing.T) {
 	agent, api, p, _ := kubernetes(t)
 	r := newRaw(t, agent)
 	r.http.Transport.(*http.Transport).TLSClientConfig.ServerName = runnerapi.KubernetesServerName(runnertest.ServerName)

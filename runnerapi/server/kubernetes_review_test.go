@@ -42,9 +42,8 @@ func underRules(t *testing.T, rules string) (*raw, *apiServer) {
 	return newRaw(t, agent), api
 }
 
-// TestAReviewIsUnderTheRuleOfItsNamespace: it names the user that a request would be made as, or
-// says no where the policy would.
-func TestAReviewIsUnderTheRuleOfItsNamespace(t *testing.T) {
+// A review names the user that a request would be made as, or denies where the policy would.
+func TestAccessReview_FollowsPolicy(t *testing.T) {
 	r, api := underRules(t, reviewRules)
 	attributes := func(namespace, verb, resource string) string {
 		return fmt.Sprintf(`{"spec":{"resourceAttributes":{"namespace":%q,"verb":%q,"resource":%q,"name":"alice"}}}`, namespace, verb, resource)
@@ -95,8 +94,8 @@ func TestAReviewIsUnderTheRuleOfItsNamespace(t *testing.T) {
 	assert.Equal(t, http.StatusUnsupportedMediaType, resp.StatusCode)
 }
 
-// TestAReviewIsReadInProtobufToo as controllers send it.
-func TestAReviewIsReadInProtobufToo(t *testing.T) {
+// Controllers send protobuf.
+func TestAccessReview_ReadsProtobuf(t *testing.T) {
 	r, api := underRules(t, reviewRules)
 	for namespace, user := range map[string]string{"shop": "writer", "web": "looker"} {
 		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -111,8 +110,8 @@ func TestAReviewIsReadInProtobufToo(t *testing.T) {
 	}
 }
 
-// TestRulesUnderReadOnlyAreOfReading as kubectl auth can-i --list shows them.
-func TestRulesUnderReadOnlyAreOfReading(t *testing.T) {
+// kubectl auth can-i --list shows these rules.
+func TestRulesReview_ReadOnly(t *testing.T) {
 	r, api := underRules(t, reviewRules)
 	rules := func(namespace string) string {
 		return `{"spec":{"namespace":"` + namespace + `"},"status":{"resourceRules":[
@@ -143,8 +142,8 @@ func TestRulesUnderReadOnlyAreOfReading(t *testing.T) {
 	assert.Contains(t, review.Status.EvaluationError, "agent's own namespace")
 }
 
-// TestDryRunsAreReading where the API server keeps its promise, and nowhere else.
-func TestDryRunsAreReading(t *testing.T) {
+// A dry run counts as reading only where the API server keeps its promise.
+func TestKubernetesAPI_DryRunReads(t *testing.T) {
 	agent, _, p, _ := kubernetes(t)
 	p.become(refuseAll)
 	r := newRaw(t, agent)

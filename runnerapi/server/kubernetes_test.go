@@ -187,8 +187,8 @@ func statusIn(t *testing.T, answer []byte) metav1.Status {
 	return status
 }
 
-// TestNobodySaysWhoAsksButThePolicy sends all that could say who asks.
-func TestNobodySaysWhoAsksButThePolicy(t *testing.T) {
+// Sends every header that could name a user.
+func TestKubernetesAPI_ImpersonatesByPolicy(t *testing.T) {
 	agent, api, _, _ := kubernetes(t)
 	r := newRaw(t, agent)
 	resp, answer := r.do(http.MethodPost, "/v1/kubernetes/api/v1/namespaces/shop/configmaps?fieldManager=x", `{"a":"b"}`,
@@ -211,8 +211,7 @@ func TestNobodySaysWhoAsksButThePolicy(t *testing.T) {
 	}
 }
 
-// TestNoPathLeavesTheKubernetesAPI writes paths in other ways than the plain one.
-func TestNoPathLeavesTheKubernetesAPI(t *testing.T) {
+func TestKubernetesAPI_RefusesPathTraversal(t *testing.T) {
 	agent, api, p, _ := kubernetes(t)
 	r := newRaw(t, agent)
 	for _, path := range []string{
@@ -227,9 +226,8 @@ func TestNoPathLeavesTheKubernetesAPI(t *testing.T) {
 	assert.Empty(t, p.all(), "nor to the policy")
 }
 
-// TestARefusalOfTheAgentItselfIsToldFromOneOfWhomItAsksFor by the API server's words, which
-// Kubernetes 1.36 has added to.
-func TestARefusalOfTheAgentItselfIsToldFromOneOfWhomItAsksFor(t *testing.T) {
+// The API server's words tell them apart. Kubernetes 1.36 has added to these words.
+func TestKubernetesAPI_ExplainsMissingImpersonation(t *testing.T) {
 	agent, _, _, _ := kubernetes(t)
 	r := newRaw(t, agent)
 	for says, own := range map[string]bool{
@@ -244,8 +242,8 @@ func TestARefusalOfTheAgentItselfIsToldFromOneOfWhomItAsksFor(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreKubernetesStatus is what kubectl shows.
-func TestRefusalsAreKubernetesStatus(t *testing.T) {
+// kubectl shows the status.
+func TestKubernetesAPI_RefusesWithStatus(t *testing.T) {
 	agent, api, p, log := kubernetes(t)
 	r := newRaw(t, agent)
 	p.become(refuseAll)
@@ -282,8 +280,7 @@ func TestRefusalsAreKubernetesStatus(t *testing.T) {
 	assert.NotContains(t, string(answer), "127.0.0.1", "where the API server is, is not told")
 }
 
-// TestKubernetesRequestsAreRecorded wants what was asked, and no more of it.
-func TestKubernetesRequestsAreRecorded(t *testing.T) {
+func TestKubernetesAPI_Audited(t *testing.T) {
 	agent, _, _, log := kubernetes(t)
 	r := newRaw(t, agent)
 	r.do(http.MethodGet, "/v1/kubernetes/apis/apps/v1", "")
@@ -325,9 +322,9 @@ func (b *buffered) Read(p []byte) (int, error) { return b.in.Read(p) }
 
 const execPath = "/v1/kubernetes/api/v1/namespaces/shop/pods/web/exec?command=sh&command=secret-mark"
 
-// TestUpgradesCarryBytesAndEndTogether is about SPDY and WebSockets alike: the caller's end, the
-// policy's change and the agent's are the API server's end.
-func TestUpgradesCarryBytesAndEndTogether(t *testing.T) {
+// The caller's end, a change of the policy and the agent's stop each end the API server's
+// connection, with SPDY and WebSocket alike.
+func TestKubernetesAPI_UpgradesEndTogether(t *testing.T) {
 	agent, api, p, log := kubernetes(t)
 	ends := []struct {
 		protocol string
@@ -359,9 +356,8 @@ func TestUpgradesCarryBytesAndEndTogether(t *testing.T) {
 	assert.JSONEq(t, `{"method":"GET","verb":"get","path":"/api/v1/namespaces/shop/pods/web/exec","user":"somebody","command":"sh"}`, string(records[0].Arguments))
 }
 
-// TestARunnerHasItsShareOfStreams opens one more than there are places, by the setting or by the
-// policy.
-func TestARunnerHasItsShareOfStreams(t *testing.T) {
+// The setting or the policy gives the limit.
+func TestKubernetesAPI_LimitsStreams(t *testing.T) {
 	for name, most := range map[string]int{"setting": 1, "policy": 9} {
 		t.Run(name, func(t *testing.T) {
 			agent, _, p, _ := kubernetesToStart(t)
@@ -405,8 +401,8 @@ func (silentAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, ContentLength: -1, Request: r}, nil
 }
 
-// TestAWatchEndsWithThePolicy and is silent for longer than an answer may take until then.
-func TestAWatchEndsWithThePolicy(t *testing.T) {
+// Until then the watch is silent for longer than a response may take.
+func TestKubernetesAPI_WatchEndsWithPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, pipes := newAsked(func(runnerapi.Intent) error { return nil }), memnet.New()
 		agent := runnertest.Start(t, runnertest.NewBackend())

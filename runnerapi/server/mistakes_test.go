@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
-// TestMemoryWithoutAUnitIsRefused wherever somebody writes it, with what was meant.
-func TestMemoryWithoutAUnitIsRefused(t *testing.T) {
+// The message has what was meant.
+func TestValidate_RefusesMemoryWithoutUnit(t *testing.T) {
 	c := runnertest.Start(t, runnertest.NewBackend()).Client()
 	of := func(amount string) runnerapi.Resources {
 		return runnerapi.Resources{Requests: runnerapi.ResourceAmounts{Memory: amount}}

@@ -142,9 +142,9 @@ var shown = map[string]func(*testing.T, *client.Client, *apiServer, *raw) []stri
 	},
 }
 
-// TestCallsOverAllNamespacesAreHeldToThem goes through the table: a call without a namespace
-// has to say how rules about namespaces hold for it, and one that is filtered is tried.
-func TestCallsOverAllNamespacesAreHeldToThem(t *testing.T) {
+// A call without a namespace has to declare how rules about namespaces hold for it; a call that
+// filters is tried.
+func TestNamespaceCheck_FiltersCalls(t *testing.T) {
 	for _, c := range runnerapi.Calls() {
 		if c.Access == runnerapi.Open {
 			continue
@@ -168,16 +168,15 @@ func TestCallsOverAllNamespacesAreHeldToThem(t *testing.T) {
 	}
 }
 
-// TestADrainTellsOfNoHiddenPods, though it takes them: it is about the node.
-func TestADrainTellsOfNoHiddenPods(t *testing.T) {
+// The drain evicts them all the same: it is about the node.
+func TestNamespaceCheck_DrainHidesPods(t *testing.T) {
 	client, _, _ := ruled(t, strings.Replace(notTheirs, "[payroll]", "[production]", 1))
 	drain, err := client.Nodes().Drain(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{DryRun: true}, func(runnerapi.Drain) {})
 	require.NoError(t, err)
 	assert.Empty(t, drain.Remaining)
 }
 
-// TestOperationsAndManifestsFindTheirNamespace: they are asked about for that one.
-func TestOperationsAndManifestsFindTheirNamespace(t *testing.T) {
+func TestNamespaceCheck_OperationsAndApply(t *testing.T) {
 	agent, _, _, _ := kubernetes(t)
 	app, err := agent.Client().Apps().Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.AppSpec{Image: "web"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
@@ -196,9 +195,9 @@ func TestOperationsAndManifestsFindTheirNamespace(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, resp.StatusCode, string(answer))
 }
 
-// TestTheKubernetesAPIOverAllNamespacesIsHeldToThem: a namespace that is denied by its name is
-// left out, and where a pattern denies some, nothing is allowed over all of them.
-func TestTheKubernetesAPIOverAllNamespacesIsHeldToThem(t *testing.T) {
+// A namespace that is denied by its name is left out. Where a pattern denies some, nothing is
+// allowed over all namespaces.
+func TestNamespaceCheck_KubernetesAPI(t *testing.T) {
 	byPattern := strings.Replace(notTheirs, "[payroll]", "[payroll, hr-*]", 1)
 	var (
 		r     *raw
@@ -250,8 +249,8 @@ func TestTheKubernetesAPIOverAllNamespacesIsHeldToThem(t *testing.T) {
 	}
 }
 
-// TestAWatchOverAllNamespacesEndsWhenAnotherIsHidden by a policy that became narrower.
-func TestAWatchOverAllNamespacesEndsWhenAnotherIsHidden(t *testing.T) {
+// The policy becomes narrower during the watch.
+func TestNamespaceCheck_WatchEnds(t *testing.T) {
 	set := func(p *policy.Policy, rules string) {
 		doc, err := policy.Parse([]byte(rules))
 		require.NoError(t, err)

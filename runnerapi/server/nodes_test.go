@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func TestADrainTellsOfEachStepAndGoesOn(t *testing.T) {
+func TestDrainNode_ReportsSteps(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	path := "/v1/nodes/" + runnertest.NodeName + "/drain"
@@ -34,9 +34,8 @@ func TestADrainTellsOfEachStepAndGoesOn(t *testing.T) {
 	assert.Equal(t, drain, seen[len(seen)-1])
 }
 
-// TestADrainIsOneCommandUnderItsKey: each of its steps has a key of its own, the same the
-// second time.
-func TestADrainIsOneCommandUnderItsKey(t *testing.T) {
+// Each step has its own key, the same the second time.
+func TestDrainNode_IdempotencyKey(t *testing.T) {
 	b := runnertest.NewBackend()
 	agent := runnertest.Start(t, b)
 	var keys []string
@@ -55,8 +54,7 @@ func TestADrainIsOneCommandUnderItsKey(t *testing.T) {
 	assert.NotEmpty(t, keys)
 }
 
-// TestADrainThatBreaksOffSaysWhatItHadEvicted: nothing half done that is not reported.
-func TestADrainThatBreaksOffSaysWhatItHadEvicted(t *testing.T) {
+func TestDrainNode_ReportsEvicted(t *testing.T) {
 	b := runnertest.NewBackend()
 	b.DrainFails = problem.Errorf(problem.Unavailable, "", "the API server is gone")
 	r := newRaw(t, runnertest.Start(t, b))
@@ -65,7 +63,7 @@ func TestADrainThatBreaksOffSaysWhatItHadEvicted(t *testing.T) {
 	assert.Contains(t, string(answer), "the API server is gone; these pods had been evicted before: production/web-1")
 }
 
-func TestADrainThatWaitsTriesAgain(t *testing.T) {
+func TestDrainNode_WaitRetries(t *testing.T) {
 	t.Parallel()
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	resp, answer := r.do("POST", "/v1/nodes/"+runnertest.NodeName+"/drain?wait=10s", "{}", "Content-Type", "application/json")
@@ -73,7 +71,7 @@ func TestADrainThatWaitsTriesAgain(t *testing.T) {
 	assert.Contains(t, string(answer), `"done":true`)
 }
 
-func TestADrainEndsWithItsContext(t *testing.T) {
+func TestDrainNode_EndsWithContext(t *testing.T) {
 	b := runnertest.NewBackend()
 	blocked := make(chan struct{})
 	b.Intercept = func(ctx context.Context, _ runnertest.Call) error {
@@ -94,7 +92,7 @@ func TestADrainEndsWithItsContext(t *testing.T) {
 	assert.ErrorIs(t, await.Receive(t, failed, "the drain to end"), context.Canceled)
 }
 
-func TestWhatIsWrongAboutNodesIsNamed(t *testing.T) {
+func TestNodes_RefuseInvalidFields(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for _, c := range []struct{ method, path, body, field string }{
 		{"GET", "/v1/nodes/UPPER", "", `"path.name"`},

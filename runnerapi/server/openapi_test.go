@@ -18,7 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
-//go:generate go test . -run TestOpenAPIIsCommitted -update
+//go:generate go test . -run TestOpenAPI_Committed -update
 
 var update = flag.Bool("update", false, "write docs/openapi.json anew")
 
@@ -33,7 +33,7 @@ func openAPI(t *testing.T) map[string]any {
 	return doc
 }
 
-func TestOpenAPIIsCommitted(t *testing.T) {
+func TestOpenAPI_Committed(t *testing.T) {
 	now, err := server.OpenAPI("v1")
 	require.NoError(t, err)
 	if *update {
@@ -62,8 +62,8 @@ func operations(t *testing.T) []string {
 
 var codes = regexp.MustCompile("(?:Code = |Code\\()\"([a-z_]+)\"")
 
-// TestTheTableOfErrorsHasEveryCode looks for codes in the source: no type lists them.
-func TestTheTableOfErrorsHasEveryCode(t *testing.T) {
+// No type lists the codes, so this reads the source.
+func TestErrorCodes_Documented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/runner-api.md")
 	require.NoError(t, err)
 	found := 0
@@ -85,7 +85,7 @@ func TestTheTableOfErrorsHasEveryCode(t *testing.T) {
 	assert.Greater(t, found, 18)
 }
 
-func TestEveryAnswerHasItsHeaders(t *testing.T) {
+func TestOpenAPI_ResponseHeaders(t *testing.T) {
 	for path, methods := range openAPI(t)["paths"].(map[string]any) {
 		for method, raw := range methods.(map[string]any) {
 			if path == "/v1/kubernetes/{path}" {
@@ -111,7 +111,7 @@ func TestEveryAnswerHasItsHeaders(t *testing.T) {
 	}
 }
 
-func TestTheDocumentIsWhatClientsNeed(t *testing.T) {
+func TestOpenAPI_HasSchemas(t *testing.T) {
 	doc := openAPI(t)
 	assert.Equal(t, "3.1.0", doc["openapi"])
 	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)

@@ -42,8 +42,8 @@ func cast(t *testing.T, store recording.Store, id string) string {
 	return b.String()
 }
 
-// TestASessionIsRecorded with both of its outputs and without its input, and the caller is told.
-func TestASessionIsRecorded(t *testing.T) {
+// Standard output and error are recorded, input is not, and the caller learns the ID.
+func TestRecording_KeepsOutput(t *testing.T) {
 	store := recording.Files{Dir: t.TempDir()}
 	agent, _, log := recorded(t, store)
 	said := ""
@@ -74,8 +74,7 @@ func TestASessionIsRecorded(t *testing.T) {
 	assert.NotContains(t, cast(t, store, said), "typed unseen")
 }
 
-// TestSizesAreRecorded of a terminal.
-func TestSizesAreRecorded(t *testing.T) {
+func TestRecording_KeepsTerminalSize(t *testing.T) {
 	store := recording.Files{Dir: t.TempDir()}
 	agent, _, _ := recorded(t, store)
 	said, sizes := "", make(chan runnerapi.TerminalSize, 1)
@@ -101,8 +100,8 @@ func (c closing) Put(ctx context.Context, id string, part int, text []byte) erro
 	}
 }
 
-// TestNoRecordingNoSession at its beginning, and no more of it once recording fails.
-func TestNoRecordingNoSession(t *testing.T) {
+// A session needs a recording at its beginning, and ends when recording fails.
+func TestRecording_RequiredForExec(t *testing.T) {
 	store := closing{recording.Files{Dir: t.TempDir()}, make(chan struct{}, 1)}
 	agent, _, log := recorded(t, store)
 	exec := func() error {
@@ -120,15 +119,15 @@ func TestNoRecordingNoSession(t *testing.T) {
 	nothingIsLeft(t, agent)
 }
 
-func TestAFullRecordingEndsTheCommand(t *testing.T) {
+func TestRecording_FullEndsExec(t *testing.T) {
 	agent, _, _ := recorded(t, recording.Files{Dir: t.TempDir()})
 	_, err := agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"flood"}}, runnerapi.ExecStreams{Stdout: io.Discard})
 	assert.Equal(t, runnerapi.CodeRecordingFull, problemOf(t, err).Code)
 	nothingIsLeft(t, agent)
 }
 
-// TestASessionEndsThatIsToBeRecorded from now on, and began without.
-func TestASessionEndsThatIsToBeRecorded(t *testing.T) {
+// The session began without a recording.
+func TestRecording_NewRuleEndsExec(t *testing.T) {
 	agent, p, _ := recorded(t, recording.Files{Dir: t.TempDir()})
 	doc, err := policy.Parse([]byte("rules: [{name: free, commands: [exec-app]}]"))
 	require.NoError(t, err)
@@ -148,8 +147,8 @@ func TestASessionEndsThatIsToBeRecorded(t *testing.T) {
 	assert.Contains(t, e.Detail, "record")
 }
 
-// TestACallerWhoLeavesEndsTheRecording and a bug in the work does.
-func TestACallerWhoLeavesEndsTheRecording(t *testing.T) {
+// A panic of the backend ends it too.
+func TestRecording_EndsWithCaller(t *testing.T) {
 	store := recording.Files{Dir: t.TempDir()}
 	agent, _, _ := recorded(t, store)
 	ctx, cancel := context.WithCancel(ctxFor(t))

@@ -16,7 +16,7 @@ import (
 
 const guidePath = "/v1/namespaces/production/releases/guide"
 
-func TestACommandAboutAReleaseGoesOnUnlessItIsWaitedFor(t *testing.T) {
+func TestHelmRelease_WaitsOnRequest(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	body := `{"chart":{"repository":"https://charts.example.com","name":"web"}}`
 	resp, answer := r.do("PUT", guidePath, body, "Content-Type", "application/json")
@@ -39,7 +39,7 @@ func TestACommandAboutAReleaseGoesOnUnlessItIsWaitedFor(t *testing.T) {
 	assert.Contains(t, string(answer), `"status":"uninstalled"`)
 }
 
-func TestABadReleaseIsRefusedWithItsField(t *testing.T) {
+func TestHelmRelease_RefusesInvalidSpec(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	for body, field := range map[string]string{

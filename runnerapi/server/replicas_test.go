@@ -62,9 +62,8 @@ func takeTurns(t *testing.T, addresses ...string) string {
 	return ln.Addr().String()
 }
 
-// TestAnIllReplicaCostsNoCall has two replicas of which one answers, but cannot do
-// anything: the next try is another's.
-func TestAnIllReplicaCostsNoCall(t *testing.T) {
+// Of two replicas, one answers that its cluster is away: the next try goes to the other.
+func TestClient_SkipsUnhealthyReplica(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	sick := &ill{Apps: agent.Backend.Apps()}
 	config := agent.ClientConfig()

@@ -41,7 +41,7 @@ func refusals(t *testing.T, raw string) []runnerapi.FieldError {
 	return append(spec.ValidateName("web"), spec.Validate()...)
 }
 
-func TestTheAPIRefusesBadSpecs(t *testing.T) {
+func TestAppSpec_RefusesInvalid(t *testing.T) {
 	for name, bad := range runnertest.BadSpecs() {
 		t.Run(name, func(t *testing.T) {
 			errs := refusals(t, bad.JSON)
@@ -59,7 +59,7 @@ func TestTheAPIRefusesBadSpecs(t *testing.T) {
 	}
 }
 
-func TestNamesAndChanges(t *testing.T) {
+func TestAppSpec_ValidatesNameAndChange(t *testing.T) {
 	long := strings.Repeat("a", 53)
 	assert.Empty(t, runnerapi.AppSpec{}.ValidateName(long))
 	assert.NotEmpty(t, runnerapi.AppSpec{Type: runnerapi.TypeCronJob}.ValidateName(long))

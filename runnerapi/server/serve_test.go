@@ -17,9 +17,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// A drain lets calls under way end, ends waits with what is known, and tells
-// followed logs to come again.
-func TestDrain(t *testing.T) {
+// A drain lets calls finish, ends waits with what is known, and makes followers of logs come
+// again.
+func TestServe_Drains(t *testing.T) {
 	t.Parallel()
 	agent, c := withApp(t)
 	agent.Stop()
@@ -60,7 +60,7 @@ func TestDrain(t *testing.T) {
 	assert.Contains(t, got.body, `"code":"unavailable"`)
 }
 
-func TestServeSaysWhenItsListenerFails(t *testing.T) {
+func TestServe_ReturnsListenerError(t *testing.T) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
@@ -68,9 +68,8 @@ func TestServeSaysWhenItsListenerFails(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
-// TestServingIsOneGoroutine counts what serving takes while nobody calls: the accepting one, which
-// is the caller's.
-func TestServingIsOneGoroutine(t *testing.T) {
+// An idle server has one goroutine, which accepts and is the caller's.
+func TestServe_OneGoroutine(t *testing.T) {
 	const servers = 8
 	before := runtime.NumGoroutine()
 	ctx, stop := context.WithCancel(t.Context())

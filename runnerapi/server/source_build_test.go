@@ -20,7 +20,7 @@ func building(change func(*runnerapi.SourceSpec)) runnerapi.SourceSpec {
 	return s
 }
 
-func TestWhatASourceBuilds(t *testing.T) {
+func TestSource_ValidatesBuild(t *testing.T) {
 	assert.Empty(t, building(func(*runnerapi.SourceSpec) {}).Validate("web"))
 	for field, change := range map[string]func(*runnerapi.SourceSpec){
 		"build":                 func(s *runnerapi.SourceSpec) { s.Type = runnerapi.SourceManifests },
@@ -40,7 +40,7 @@ func TestWhatASourceBuilds(t *testing.T) {
 	}
 }
 
-func TestTheBuildOfASourceIsItsOwn(t *testing.T) {
+func TestSource_BuildKey(t *testing.T) {
 	s := runnerapi.Source{Namespace: "shop", Name: "web", Spec: building(func(*runnerapi.SourceSpec) {})}
 	other := s
 	other.Namespace = "blog"

@@ -24,7 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func TestTheAgentLetsOnlyRunnersIn(t *testing.T) {
+func TestRunnerCertificate_RefusesOthers(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	other := runnertest.NewCA(t)
 	domain := runnertest.TrustDomain
@@ -61,8 +61,8 @@ func TestTheAgentLetsOnlyRunnersIn(t *testing.T) {
 	assert.Empty(t, agent.Backend.Calls())
 }
 
-// TestACAOfAnotherRoleMakesNoRunner has a thief of each other CA's key make a Runner's certificate.
-func TestACAOfAnotherRoleMakesNoRunner(t *testing.T) {
+// A thief of each other CA's key issues a Runner's certificate.
+func TestRunnerCertificate_RefusesOtherRoles(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	for _, signer := range othersThan(trustanchor.RoleRunner) {
 		cert := agent.CA.IssueBy(t, signer, credentials.RunnerURI(runnertest.TrustDomain, "tester"))
@@ -77,8 +77,8 @@ func TestACAOfAnotherRoleMakesNoRunner(t *testing.T) {
 	assert.Empty(t, agent.Backend.Calls())
 }
 
-// TestACAOfAnotherRoleMakesNoAgent has such a thief pass for an agent.
-func TestACAOfAnotherRoleMakesNoAgent(t *testing.T) {
+// Such a thief issues an agent's certificate.
+func TestAgentCertificate_RefusesOtherRoles(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	for _, signer := range othersThan(trustanchor.RoleAgent) {
 		cert := agent.CA.IssueBy(t, signer, credentials.AgentURI(runnertest.TrustDomain, "a1"), runnertest.ServerName)
@@ -94,7 +94,7 @@ func othersThan(role string) []string {
 	return slices.DeleteFunc(all, func(r string) bool { return r == role })
 }
 
-func TestTheRunnerTalksToTheRightAgentOnly(t *testing.T) {
+func TestAgentCertificate_RefusesOthers(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	domain := runnertest.TrustDomain
 	for name, cert := range map[string]tls.Certificate{
@@ -113,7 +113,7 @@ func TestTheRunnerTalksToTheRightAgentOnly(t *testing.T) {
 	assert.Empty(t, agent.Backend.Calls())
 }
 
-func TestAnAgentThatCannotBeReached(t *testing.T) {
+func TestClient_ReportsUnreachable(t *testing.T) {
 	t.Parallel()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	for name, answer := range map[string]func(net.Conn){
@@ -136,7 +136,7 @@ func TestAnAgentThatCannotBeReached(t *testing.T) {
 	}
 }
 
-func TestAnyOfTheEdgesWillDo(t *testing.T) {
+func TestClient_TriesAllEdges(t *testing.T) {
 	t.Parallel()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	config := agent.ClientConfig()
@@ -148,7 +148,7 @@ func TestAnyOfTheEdgesWillDo(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestCallsEndWithTheirContext(t *testing.T) {
+func TestClient_EndsWithContext(t *testing.T) {
 	b := runnertest.NewBackend()
 	entered := make(chan struct{}, 1)
 	b.Intercept = func(ctx context.Context, _ runnertest.Call) error {
@@ -173,7 +173,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	assert.Equal(t, client.CodeUnreachable, codeOf(t, err))
 }
 
-func TestClientConfigIsChecked(t *testing.T) {
+func TestClient_ChecksConfig(t *testing.T) {
 	_, err := client.New(client.Config{})
 	require.Error(t, err)
 	for _, want := range []string{"ServerName", "EdgeAddresses", "TrustDomain", "Roots", "Certificate"} {

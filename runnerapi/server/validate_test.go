@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/decode"
 )
 
-func TestAppSpecValidate(t *testing.T) {
+func TestAppSpec_Validate(t *testing.T) {
 	for name, tc := range map[string]struct{ spec, field string }{
 		"whole": {`{"image":"a","replicas":0,"ports":[{"name":"http","port":80,"service":8080},{"name":"dns","port":80,"protocol":"UDP"}],
 			"env":[{"name":"A","value":"1"},{"name":"B","secret":{"name":"s","key":"k.1"}},{"name":"C"}],
@@ -52,7 +52,7 @@ func TestAppSpecValidate(t *testing.T) {
 	}
 }
 
-func TestSettled(t *testing.T) {
+func TestAppSettled(t *testing.T) {
 	status := func(phase runnerapi.Phase, observed int64, d *runnerapi.Diagnosis) runnerapi.App {
 		return runnerapi.App{Generation: 2, Status: runnerapi.AppStatus{Phase: phase, ObservedGeneration: observed, Diagnosis: d}}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/kubernetes"
 )
 
-// TestTheEndComesBetweenMessages of each kind of stream, however it is cut into parts.
-func TestTheEndComesBetweenMessages(t *testing.T) {
+// The messages of each kind of stream are cut in every way.
+func TestFrames_EndBetweenMessages(t *testing.T) {
 	long := strings.Repeat("a", 70000)
 	for name, stream := range map[string][]string{ // its messages
 		"json":      {`{"type":"ADDED"}` + "\n", `{"type":"MODIFIED"}` + "\n"},
@@ -43,8 +43,8 @@ func TestTheEndComesBetweenMessages(t *testing.T) {
 	assert.False(t, f.Whole(), "a ping does not end a message of several frames")
 }
 
-// TestAStatusInProtobuf is read as Kubernetes' clients read it.
-func TestAStatusInProtobuf(t *testing.T) {
+// Reads it as Kubernetes' clients do.
+func TestFrames_ProtobufStatus(t *testing.T) {
 	sent := kubernetes.NewFrames("protobuf").End(runnerapi.PolicyDenied("ask", "not any more"))
 	require.EqualValues(t, len(sent)-4, binary.BigEndian.Uint32(sent))
 	var event metav1.WatchEvent

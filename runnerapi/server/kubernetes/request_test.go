@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/kubernetes"
 )
 
-// TestWhatRequestsAreAbout is what the policy is asked, as k8s.io/apiserver tells it.
-func TestWhatRequestsAreAbout(t *testing.T) {
+// The policy is asked about this information, as k8s.io/apiserver reads it.
+func TestReadKubernetes_RequestInfo(t *testing.T) {
 	type about struct{ verb, group, resource, sub, namespace, name string }
 	for line, want := range map[string]about{
 		"GET /api/v1/pods":                                   {"list", "", "pods", "", "", ""},

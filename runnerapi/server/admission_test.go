@@ -94,7 +94,7 @@ func (h *house) client(t *testing.T, change func(*x509.Certificate)) (*client.Cl
 	return c, leaf.SerialNumber.Text(16)
 }
 
-func TestAGrantIsHeldAgainstTheAgentsLabels(t *testing.T) {
+func TestGrant_MatchesAgentLabels(t *testing.T) {
 	h := openHouse(t)
 	c, _ := h.client(t, granted(t, "env=prod"))
 	_, err := c.Cluster().Get(ctxFor(t))
@@ -113,7 +113,7 @@ func TestAGrantIsHeldAgainstTheAgentsLabels(t *testing.T) {
 	}, got)
 }
 
-func TestRefusalsSayWhy(t *testing.T) {
+func TestRunnerCertificate_ReportsRefusals(t *testing.T) {
 	h := openHouse(t)
 	for code, change := range map[runnerapi.Code]func(*x509.Certificate){
 		transport.RefusedExpired: func(c *x509.Certificate) {
@@ -180,7 +180,7 @@ func (h *house) cut(t *testing.T, ended chan error, code runnerapi.Code) {
 	assert.Contains(t, open, code)
 }
 
-func TestOpenConnectionsOfARevokedRunnerAreCut(t *testing.T) {
+func TestRevokeRunner_ClosesItsConnections(t *testing.T) {
 	h := openHouse(t)
 	c, serial := h.client(t, granted(t, "env"))
 	ended := follow(t, h, c)
@@ -197,7 +197,7 @@ func TestOpenConnectionsOfARevokedRunnerAreCut(t *testing.T) {
 	assert.Equal(t, client.CodeRefused, codeOf(t, err))
 }
 
-func TestOpenConnectionsAreCutWhenTheLabelsDoNotFitAnyMore(t *testing.T) {
+func TestGrant_LabelChangeClosesConnections(t *testing.T) {
 	h := openHouse(t)
 	c, _ := h.client(t, granted(t, "env=prod"))
 	ended := follow(t, h, c)
@@ -205,9 +205,9 @@ func TestOpenConnectionsAreCutWhenTheLabelsDoNotFitAnyMore(t *testing.T) {
 	h.cut(t, ended, transport.RefusedNotGranted)
 }
 
-// TestOpenConnectionsAreCutWhenTheCertificateExpires by the agent's clock. That a timer looks
-// then is TestAConnectionClosesWhenTheCertificateExpires'.
-func TestOpenConnectionsAreCutWhenTheCertificateExpires(t *testing.T) {
+// The agent's clock decides. TestConnections_CloseAtExpiry tests that a timer checks at that
+// time.
+func TestRunnerCertificate_ExpiryClosesConnections(t *testing.T) {
 	h := openHouse(t)
 	c, _ := h.client(t, func(*x509.Certificate) {})
 	ended := follow(t, h, c)
@@ -215,9 +215,8 @@ func TestOpenConnectionsAreCutWhenTheCertificateExpires(t *testing.T) {
 	h.cut(t, ended, transport.RefusedExpired)
 }
 
-// TestNobodyIsLetInBeforeTheAgentIsCurrent has the agent learn that a Runner is
-// revoked while the Runner waits in the handshake.
-func TestNobodyIsLetInBeforeTheAgentIsCurrent(t *testing.T) {
+// The agent learns that a Runner is revoked while the Runner waits in the handshake.
+func TestRevokeRunner_CheckedBeforeAdmission(t *testing.T) {
 	h := openHouse(t)
 	c, serial := h.client(t, func(*x509.Certificate) {})
 	waits := make(chan struct{})
@@ -259,7 +258,7 @@ func (h *house) refresh(t *testing.T, cert tls.Certificate) error {
 	})
 }
 
-func TestOnlyTheControlPlaneSendsRefreshRequests(t *testing.T) {
+func TestRefresh_OnlyFromControlPlane(t *testing.T) {
 	h := openHouse(t)
 	domain := runnertest.TrustDomain
 	plane := h.CA.Issue(t, credentials.ControlPlaneURI(domain))

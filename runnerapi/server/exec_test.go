@@ -36,7 +36,7 @@ func nothingIsLeft(t *testing.T, agent *runnertest.Agent) {
 	await.Until(t, "nothing is under way inside", func() bool { return agent.Backend.Inside() == 0 })
 }
 
-func TestExec(t *testing.T) {
+func TestExec_ReturnsExitCode(t *testing.T) {
 	_, c := insideOf(t)
 	for _, code := range []string{"0", "3", "137"} {
 		var out, errs bytes.Buffer
@@ -46,8 +46,8 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestExecCarriesEveryByte sends more than all buffers hold, of every value, both ways.
-func TestExecCarriesEveryByte(t *testing.T) {
+// Sends more than all buffers hold, of every value, both ways.
+func TestExec_CarriesAllBytes(t *testing.T) {
 	_, c := insideOf(t)
 	const size = 8 << 20
 	sent, got := sha256.New(), sha256.New()
@@ -57,7 +57,7 @@ func TestExecCarriesEveryByte(t *testing.T) {
 	assert.Equal(t, sent.Sum(nil), got.Sum(nil))
 }
 
-func TestExecWithATerminal(t *testing.T) {
+func TestExec_Terminal(t *testing.T) {
 	_, c := insideOf(t)
 	sizes := make(chan runnerapi.TerminalSize)
 	go func() {
@@ -86,8 +86,8 @@ func (a *answers) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestWhoLeavesTakesTheCommandAlong ends the caller in the middle of a flood, and the agent.
-func TestWhoLeavesTakesTheCommandAlong(t *testing.T) {
+// The caller leaves, and then the agent stops.
+func TestExec_EndsWithCaller(t *testing.T) {
 	agent, c := insideOf(t)
 	for _, command := range []string{"flood", "hang"} {
 		ctx, cancel := context.WithCancel(ctxFor(t))
@@ -119,8 +119,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestRefusalsInside come as problems, before anything is run.
-func TestRefusalsInside(t *testing.T) {
+// Refusals are problems, and nothing is run.
+func TestExec_RefusesInvalidRequest(t *testing.T) {
 	agent, c := insideOf(t)
 	for name, call := range map[string]func() error{
 		"not_found": func() error {
@@ -151,8 +151,7 @@ func TestRefusalsInside(t *testing.T) {
 	assert.Contains(t, string(body), "WebSocket")
 }
 
-// TestAnotherAgentIsNotTalkedTo lets another agent answer, which is told nothing.
-func TestAnotherAgentIsNotTalkedTo(t *testing.T) {
+func TestExec_VerifiesAgent(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	config := agent.ClientConfig()
 	config.AgentID = "other"
@@ -165,7 +164,7 @@ func TestAnotherAgentIsNotTalkedTo(t *testing.T) {
 	assert.Equal(t, client.CodeUntrusted, known.Code)
 }
 
-func TestPortForward(t *testing.T) {
+func TestPortForward_CarriesAllBytes(t *testing.T) {
 	agent, c := insideOf(t)
 	conn, err := c.Apps().PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 7})
 	require.NoError(t, err)
@@ -193,8 +192,8 @@ func TestPortForward(t *testing.T) {
 	require.NoError(t, conn.Close())
 }
 
-// TestAConnectionThatIsNotRead keeps nobody from the agent, and ends with it.
-func TestAConnectionThatIsNotRead(t *testing.T) {
+// The connection does not hold up other calls, and ends with the agent.
+func TestPortForward_UnreadConnection(t *testing.T) {
 	agent, c := insideOf(t)
 	conn, err := c.Apps().PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 9})
 	require.NoError(t, err)
@@ -211,8 +210,7 @@ func TestAConnectionThatIsNotRead(t *testing.T) {
 	assert.Zero(t, agent.Backend.Inside())
 }
 
-// TestInsideEndsWithThePolicy takes back what it had allowed.
-func TestInsideEndsWithThePolicy(t *testing.T) {
+func TestExec_EndsWithPolicy(t *testing.T) {
 	p := newAsked(func(runnerapi.Intent) error { return nil })
 	agent, log := watched(t, p)
 	c := agent.Client()

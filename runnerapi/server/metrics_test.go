@@ -12,8 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
-// TestRangesOfMetricsAreBounded sends ranges at and beyond the limits.
-func TestRangesOfMetricsAreBounded(t *testing.T) {
+func TestMetricsHistory_LimitsRange(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	client, r := agent.Client(), newRaw(t, agent)
 	_, err := client.Apps().Deploy(t.Context(), web, runnerapi.AppSpec{Image: "web"}, runnerapi.WriteOptions{})

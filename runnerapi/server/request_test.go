@@ -65,7 +65,7 @@ func (r *raw) do(method, path, body string, header ...string) (*http.Response, [
 
 const appPath = "/v1/namespaces/production/apps/web"
 
-func TestWhatIsWrongWithARequestIsTold(t *testing.T) {
+func TestRequest_ReportsErrors(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	big := `{"image":"a","args":["` + strings.Repeat("x", runnerapi.MaxAppBody) + `"]}`
 	deep := strings.Repeat("[", 200_000)
@@ -123,7 +123,7 @@ func TestWhatIsWrongWithARequestIsTold(t *testing.T) {
 	assert.Empty(t, r.agent.Backend.Calls(), "nothing of it reached the backend")
 }
 
-func TestContentTypeAndIdempotencyKey(t *testing.T) {
+func TestRequest_ChecksHeaders(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	resp, _ := r.do("PUT", appPath, "image: a", "Content-Type", "application/yaml")
 	assert.Equal(t, 415, resp.StatusCode)
@@ -135,7 +135,7 @@ func TestContentTypeAndIdempotencyKey(t *testing.T) {
 	assert.Equal(t, "GET, HEAD, PUT, DELETE", resp.Header.Get("Allow"))
 }
 
-func TestWaitingIsAnsweredWithTheOutcome(t *testing.T) {
+func TestWait_ReturnsOutcome(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for query, tc := range map[string]struct {
 		image  string
@@ -165,8 +165,8 @@ func TestWaitingIsAnsweredWithTheOutcome(t *testing.T) {
 	}
 }
 
-// TestAWaitTellsOfItsOwnWrite though a later one comes while it waits.
-func TestAWaitTellsOfItsOwnWrite(t *testing.T) {
+// A later write comes during the wait.
+func TestWait_ReportsOwnWrite(t *testing.T) {
 	for kind, body := range map[string]string{
 		"apps": `{"image":"slow"}`, "jobs": `{"image":"slow"}`, "pipelines": `{"image":"slow","jobs":[{"name":"test"}]}`,
 	} {
@@ -207,7 +207,7 @@ func TestAWaitTellsOfItsOwnWrite(t *testing.T) {
 	}
 }
 
-func TestHealthNeedsNoCertificateAndNothingElseDoesWithout(t *testing.T) {
+func TestHealth_NeedsNoCertificate(t *testing.T) {
 	h := server.New(server.Config{Version: "v1", Log: zerolog.Nop(), Ready: func(context.Context) error {
 		return fmt.Errorf("the tunnel is down")
 	}})
@@ -224,7 +224,7 @@ func TestHealthNeedsNoCertificateAndNothingElseDoesWithout(t *testing.T) {
 	assert.Equal(t, 404, rec.Code)
 }
 
-func TestACallThatTheClusterDoesNotAnswer(t *testing.T) {
+func TestRequest_TimesOut(t *testing.T) {
 	b := runnertest.NewBackend()
 	b.Intercept = func(ctx context.Context, _ runnertest.Call) error { <-ctx.Done(); return ctx.Err() }
 	h := server.New(server.Config{
@@ -236,7 +236,7 @@ func TestACallThatTheClusterDoesNotAnswer(t *testing.T) {
 	assert.Contains(t, rec.Body.String(), `"code":"timeout"`)
 }
 
-func TestAPanicIsAnswered(t *testing.T) {
+func TestRequest_RecoversPanic(t *testing.T) {
 	b := runnertest.NewBackend()
 	b.Intercept = func(context.Context, runnertest.Call) error { panic("secret detail") }
 	var log strings.Builder
@@ -250,7 +250,7 @@ func TestAPanicIsAnswered(t *testing.T) {
 	}
 }
 
-func TestOneLogLinePerCallWithoutItsBody(t *testing.T) {
+func TestRequest_LogsWithoutBody(t *testing.T) {
 	b := runnertest.NewBackend()
 	var log strings.Builder
 	h := server.New(server.Config{Secrets: b.Secrets(), TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})

@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheAgentsNamespaceIsReachedByNoOtherWay than by its name: each of these is asked about as
-// a request into it.
-func TestTheAgentsNamespaceIsReachedByNoOtherWay(t *testing.T) {
+// The policy is asked about each of these as a request into the agent's namespace.
+func TestKubernetesAPI_DetectsAgentNamespace(t *testing.T) {
 	agent, _, p, _ := kubernetes(t)
 	p.become(refuseAll)
 	r := newRaw(t, agent)
@@ -39,9 +38,8 @@ func TestTheAgentsNamespaceIsReachedByNoOtherWay(t *testing.T) {
 	}
 }
 
-// TestListsOfAllNamespacesLeaveTheAgentsOut by a field selector, which the API server heeds in
-// lists and watches alike.
-func TestListsOfAllNamespacesLeaveTheAgentsOut(t *testing.T) {
+// The API server applies the field selector to lists and watches.
+func TestKubernetesAPI_HidesAgentNamespace(t *testing.T) {
 	agent, api, _, _ := kubernetes(t)
 	r := newRaw(t, agent)
 	const hidden = "metadata.namespace!=pipeops"

@@ -30,8 +30,8 @@ func count(b *runnertest.FakeBackend, verb string) int {
 	return n
 }
 
-// TestAWaitKnowsWhatAnotherReplicaWrote: an App that only seems settled would not be waited for.
-func TestAWaitKnowsWhatAnotherReplicaWrote(t *testing.T) {
+// A cached App may only seem settled: another replica may have changed it.
+func TestWait_ReadsLive(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	for path, body := range map[string]string{"apps/web": `{"image":"shop/web:1"}`, "jobs/migrate": `{"image":"shop/web:1"}`} {
@@ -47,7 +47,7 @@ func TestAWaitKnowsWhatAnotherReplicaWrote(t *testing.T) {
 	}
 }
 
-func TestTheSameCommandIsCarriedOutOnce(t *testing.T) {
+func TestIdempotencyKey_RunsOnce(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	for i, tc := range []struct{ verb, method, path, body, other string }{
@@ -89,8 +89,8 @@ func TestTheSameCommandIsCarriedOutOnce(t *testing.T) {
 	}
 }
 
-// TestACommandHasANameOfItsOwn looks at what tells the backend one command from another.
-func TestACommandHasANameOfItsOwn(t *testing.T) {
+// The backend tells commands apart by this name.
+func TestCommand_HasUniqueName(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	names := map[string]bool{}
@@ -111,7 +111,7 @@ func TestACommandHasANameOfItsOwn(t *testing.T) {
 	assert.Len(t, names, 3)
 }
 
-func TestARefusedCommandGivesItsKeyBack(t *testing.T) {
+func TestIdempotencyKey_FreeAfterRefusal(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for _, tc := range []struct {
 		path, body string
@@ -129,7 +129,7 @@ func TestARefusedCommandGivesItsKeyBack(t *testing.T) {
 	}
 }
 
-func TestOperationsSayWhatBecameOfACommand(t *testing.T) {
+func TestOperation_States(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
 	k := runnerapi.Key{Namespace: "production", Name: "web"}
@@ -162,9 +162,8 @@ func TestOperationsSayWhatBecameOfACommand(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, known.Code)
 }
 
-// TestADeleteThatIsSentAgainTellsOfARelease that it is uninstalled: the first sending got no
-// answer.
-func TestADeleteThatIsSentAgainTellsOfARelease(t *testing.T) {
+// The first request got no response; the second reports the release as uninstalled.
+func TestHelmRelease_RepeatedDelete(t *testing.T) {
 	backend := runnertest.NewBackend()
 	agent := runnertest.Start(t, backend)
 	c, key := agent.Client(), runnerapi.Key{Namespace: "production", Name: "guide"}
@@ -185,9 +184,9 @@ func TestADeleteThatIsSentAgainTellsOfARelease(t *testing.T) {
 	assert.Equal(t, runnerapi.Release{Namespace: "production", Name: "guide", Status: runnerapi.ReleaseUninstalled}, release)
 }
 
-// TestACommandThatIsHeldLearnsThatItWasAnswered: a delete is held on its way to the cluster, is
-// sent again and answered, and what came under the name since then stays.
-func TestACommandThatIsHeldLearnsThatItWasAnswered(t *testing.T) {
+// A delete is held on its way to the cluster, sent again and answered. An object that was made
+// under the name since then stays.
+func TestIdempotencyKey_HeldDelete(t *testing.T) {
 	const path = "/v1/namespaces/production/configmaps/c"
 	for name, lost := range map[string]bool{"the retry deletes": false, "the retry finds nothing left": true} {
 		t.Run(name, func(t *testing.T) {

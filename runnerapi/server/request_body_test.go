@@ -76,7 +76,7 @@ func request(method, path string, header ...string) string {
 	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: agent\r\nContent-Type: application/json\r\n%s\r\n\r\n", method, path, strings.Join(header, "\r\n"))
 }
 
-func TestABodyHasThirtySeconds(t *testing.T) {
+func TestRequest_BodyTimesOut(t *testing.T) {
 	inMemory(t, func(t *testing.T, send func(string) (*http.Response, string, time.Duration)) {
 		for _, begun := range []string{
 			request("PUT", appPath, "Content-Length: 20") + `{"image"`,
@@ -91,7 +91,7 @@ func TestABodyHasThirtySeconds(t *testing.T) {
 	})
 }
 
-func TestWhatNeedsNoBodyIsAnsweredAtOnce(t *testing.T) {
+func TestRequest_RefusedBeforeBody(t *testing.T) {
 	inMemory(t, func(t *testing.T, send func(string) (*http.Response, string, time.Duration)) {
 		for what, c := range map[string]struct {
 			request string
@@ -115,7 +115,7 @@ func TestWhatNeedsNoBodyIsAnsweredAtOnce(t *testing.T) {
 	})
 }
 
-func TestAConnectionIsKeptAfterABody(t *testing.T) {
+func TestRequest_KeepsConnection(t *testing.T) {
 	inMemory(t, func(t *testing.T, send func(string) (*http.Response, string, time.Duration)) {
 		resp, body, _ := send(request("PUT", appPath+"?wait=2m", "Content-Length: 16") + `{"image":"slow"}`)
 		assert.Equal(t, http.StatusAccepted, resp.StatusCode, body)

@@ -26,7 +26,7 @@ func refusalOf(t *testing.T, status int, resp *http.Response, body []byte) runne
 	return e
 }
 
-func TestTextThatADecoderWouldChangeIsRefused(t *testing.T) {
+func TestRequest_RefusesInvalidText(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for name, text := range map[string]string{
 		"no UTF-8":             "p\xff",
@@ -63,7 +63,7 @@ func TestTextThatADecoderWouldChangeIsRefused(t *testing.T) {
 	refusalOf(t, 400, resp, body)
 }
 
-func TestParametersThatReadTwoWaysAreRefused(t *testing.T) {
+func TestRequest_RefusesAmbiguousQuery(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for query, want := range map[string]struct {
 		status int
@@ -102,7 +102,7 @@ func TestParametersThatReadTwoWaysAreRefused(t *testing.T) {
 	assert.True(t, r.agent.Backend.Calls()[0].DryRun)
 }
 
-func TestABodyIsWhatItsTypeSays(t *testing.T) {
+func TestRequest_RefusesWrongBody(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	const image = `{"image":"a"}`
 	for name, c := range map[string]struct {
@@ -148,7 +148,7 @@ func TestABodyIsWhatItsTypeSays(t *testing.T) {
 	}
 }
 
-func TestHeadIsGetWithoutItsBody(t *testing.T) {
+func TestHead_SameAsGet(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	_, err := agent.Client().Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
@@ -175,7 +175,7 @@ func TestHeadIsGetWithoutItsBody(t *testing.T) {
 	}
 }
 
-func TestNoAnswerHasATimeThatIsNone(t *testing.T) {
+func TestResponse_NoZeroTime(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for _, c := range runnerapi.Calls() {
 		path, ok := examplePath(c)

@@ -18,8 +18,8 @@ func manifest(kind, name string) string {
 	return "apiVersion: v1\nkind: " + kind + "\nmetadata: {name: " + name + "}\n"
 }
 
-// TestThePolicyHearsWhereAndWhat: the namespace of the query, and each object's kind.
-func TestThePolicyHearsWhereAndWhat(t *testing.T) {
+// The policy is asked about the namespace of the query, and about each object's kind.
+func TestApply_AsksPolicy(t *testing.T) {
 	p := newAsked(func(i runnerapi.Intent) error {
 		if len(i.Objects) > 0 && i.Objects[0].Kind == "Pod" {
 			return runnerapi.PolicyDenied("", "no pods")
@@ -58,7 +58,7 @@ func TestThePolicyHearsWhereAndWhat(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoBodyOfManifests(t *testing.T) {
+func TestApply_RefusesContentType(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for media, want := range map[string]int{
 		"application/yaml": 202, "text/yaml; charset=utf-8": 202, "application/x-yaml": 202,
@@ -72,8 +72,8 @@ func TestWhatIsNoBodyOfManifests(t *testing.T) {
 	assert.Contains(t, string(answer), "4194304 bytes")
 }
 
-// TestTheAuditLogHasTheObjectsAndNotWhatIsInThem, of YAML and of JSON.
-func TestTheAuditLogHasTheObjectsAndNotWhatIsInThem(t *testing.T) {
+// The record names the objects and has nothing of their content.
+func TestApply_AuditsObjects(t *testing.T) {
 	agent, log := watched(t, nil)
 	r := newRaw(t, agent)
 	r.do(http.MethodPost, applyWeb+"&prune=false", manifest("Secret", "s")+"stringData: {secret: "+marked+"}\n", "Content-Type", "application/yaml")
@@ -91,8 +91,8 @@ func TestTheAuditLogHasTheObjectsAndNotWhatIsInThem(t *testing.T) {
 	assert.Less(t, len(long.Arguments), 3<<10)
 }
 
-// TestOneKeyIsOfOneSet: the same manifests with the same key, for another set.
-func TestOneKeyIsOfOneSet(t *testing.T) {
+// The same manifests with the same key are refused for another set.
+func TestApply_IdempotencyKeyOfSet(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	first, _ := r.do(http.MethodPost, applyWeb, manifest("ConfigMap", "a"), "Content-Type", "application/yaml", "Idempotency-Key", "k1")
 	require.Equal(t, http.StatusOK, first.StatusCode)

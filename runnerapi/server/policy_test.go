@@ -105,10 +105,9 @@ func governed(t *testing.T, p backend.Policy) *runnertest.Agent {
 	return agent
 }
 
-// TestEveryCallAsksThePolicy sends every call of the table, with its example,
-// before a policy that allows nothing: each is refused by it, under its own
-// name, and none comes to the backend.
-func TestEveryCallAsksThePolicy(t *testing.T) {
+// Sends every call of the table with its example, with a policy that allows nothing: each is
+// refused under its own name, and none reaches the backend.
+func TestPolicy_CheckedForEveryCall(t *testing.T) {
 	p := newAsked(refuseAll)
 	agent := governed(t, p)
 	r := newRaw(t, agent)
@@ -135,9 +134,8 @@ func TestEveryCallAsksThePolicy(t *testing.T) {
 	assert.Empty(t, agent.Backend.Calls())
 }
 
-// TestTheTableHasTheDocumentsNames compares the names that policies use with the
-// operationIds.
-func TestTheTableHasTheDocumentsNames(t *testing.T) {
+// Policies use these names; clients see the operationIds.
+func TestCalls_MatchOpenAPI(t *testing.T) {
 	paths := openAPI(t)["paths"].(map[string]any)
 	for _, c := range runnerapi.Calls() {
 		if c.Access == runnerapi.Open {
@@ -149,7 +147,7 @@ func TestTheTableHasTheDocumentsNames(t *testing.T) {
 	}
 }
 
-func TestWhatAChartBringsIsAskedAbout(t *testing.T) {
+func TestPolicy_ChecksChartObjects(t *testing.T) {
 	p := newAsked(func(i runnerapi.Intent) error {
 		if len(i.Objects) > 0 {
 			return runnerapi.PolicyDenied("stay within it", "no %s", i.Objects[0].Kind)
@@ -165,7 +163,7 @@ func TestWhatAChartBringsIsAskedAbout(t *testing.T) {
 	assert.Equal(t, "no Service", known.Detail)
 }
 
-func TestWhatACommandBringsIsAskedAbout(t *testing.T) {
+func TestPolicy_ChecksSpec(t *testing.T) {
 	allow := func(runnerapi.Intent) error { return nil }
 	p := newAsked(allow)
 	client := governed(t, p).Client()
@@ -220,9 +218,8 @@ func TestWhatACommandBringsIsAskedAbout(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestAnOperationIsOfItsNamespace has the policy asked about the namespace that
-// the command was about.
-func TestAnOperationIsOfItsNamespace(t *testing.T) {
+// The policy is asked about the namespace of the command that made the operation.
+func TestPolicy_OperationNamespace(t *testing.T) {
 	p := newAsked(func(runnerapi.Intent) error { return nil })
 	client := governed(t, p).Client()
 	app, err := client.Apps().Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
@@ -234,8 +231,8 @@ func TestAnOperationIsOfItsNamespace(t *testing.T) {
 	assert.Equal(t, "production", last.Namespace)
 }
 
-// TestAStreamEndsWithThePermission follows a log while the policy changes.
-func TestAStreamEndsWithThePermission(t *testing.T) {
+// The policy changes while a log is followed.
+func TestLogs_EndWithPolicy(t *testing.T) {
 	p := newAsked(func(runnerapi.Intent) error { return nil })
 	agent := governed(t, p)
 	client := agent.Client()
@@ -252,9 +249,8 @@ func TestAStreamEndsWithThePermission(t *testing.T) {
 	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
 }
 
-// TestAnEscapedNamespaceIsTheOneItMeans has the policy asked about the
-// namespace in which the call would be carried out.
-func TestAnEscapedNamespaceIsTheOneItMeans(t *testing.T) {
+// The policy is asked about the namespace in which the call would run.
+func TestPolicy_EscapedNamespace(t *testing.T) {
 	for _, path := range []string{"/v1/namespaces/prod%75ction/apps", "/v1/namespaces/%70roduction/apps", "/v1/namespaces/production/apps"} {
 		p := newAsked(refuseAll)
 		h := server.New(server.Config{TrustDomain: runnertest.TrustDomain, Log: zerolog.Nop(), Policy: p})

@@ -35,7 +35,7 @@ func codeOf(t *testing.T, err error) runnerapi.Code {
 	return e.Code
 }
 
-func TestAnAppsLife(t *testing.T) {
+func TestApp_Lifecycle(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
 
@@ -71,7 +71,7 @@ func TestAnAppsLife(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, c.Apps().Delete(ctx, web, runnerapi.WriteOptions{})))
 }
 
-func TestTheBackendHearsWhoCallsAndHow(t *testing.T) {
+func TestDeploy_PassesCaller(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
 	_, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{
@@ -87,7 +87,7 @@ func TestTheBackendHearsWhoCallsAndHow(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, err), "a dry run changes nothing")
 }
 
-func TestSecretsAndNamespaces(t *testing.T) {
+func TestSecret_Lifecycle(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
 	key := runnerapi.Key{Namespace: "staging", Name: "web-env"}
@@ -122,8 +122,8 @@ func TestSecretsAndNamespaces(t *testing.T) {
 	assert.Nil(t, cluster.Memory.Used, "unknown is not zero")
 }
 
-// The first answer is lost after the command was carried out.
-func TestRetriesCarryOutOnce(t *testing.T) {
+// The first response is lost after the command ran.
+func TestClient_RetryRunsOnce(t *testing.T) {
 	fake := runnertest.NewBackend()
 	agent := runnertest.Start(t, fake)
 	c, ctx := agent.Client(), ctxFor(t)
@@ -163,7 +163,7 @@ func (l *losing) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	return l.lose(l.Apps.Delete(ctx, key, opts))
 }
 
-func TestPassingErrorsAreTriedAgainAndOthersNot(t *testing.T) {
+func TestClient_RetriesTransientErrors(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		err   error
@@ -204,7 +204,7 @@ func unavailable() error {
 	return &runnerapi.Error{Status: 503, Code: runnerapi.CodeUnavailable, Detail: "busy", Fix: "wait"}
 }
 
-func TestWaitOutlivesAnAgentThatIsReplaced(t *testing.T) {
+func TestWait_SurvivesRestart(t *testing.T) {
 	t.Parallel()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c, ctx := agent.Client(), ctxFor(t)
@@ -229,7 +229,7 @@ func TestWaitOutlivesAnAgentThatIsReplaced(t *testing.T) {
 	assert.Equal(t, runnerapi.PhaseHealthy, r.app.Status.Phase)
 }
 
-func TestWaitEndsWithTheNewestState(t *testing.T) {
+func TestWait_ReturnsNewestState(t *testing.T) {
 	t.Parallel()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()

@@ -75,9 +75,8 @@ func watched(t *testing.T, p backend.Policy) (*runnertest.Agent, *auditor) {
 	return agent, log
 }
 
-// TestEveryCommandIsRecorded sends the examples of all calls, first as they are,
-// then before a policy that refuses them.
-func TestEveryCommandIsRecorded(t *testing.T) {
+// The examples of all calls are sent as they are, and then with a policy that refuses them.
+func TestAudit_RecordsEveryCommand(t *testing.T) {
 	p := newAsked(func(runnerapi.Intent) error { return nil })
 	agent, log := watched(t, p)
 	r := newRaw(t, agent)
@@ -103,7 +102,7 @@ func TestEveryCommandIsRecorded(t *testing.T) {
 		assert.Equal(t, resp.StatusCode, got.Status)
 		assert.Equal(t, resp.Header.Get("Operation-Id"), got.Operation)
 		want := runnerapi.AuditDone
-		if c.Upgrades() { // it asks for no WebSocket; inside_test.go does
+		if c.Upgrades() { // it asks for no WebSocket; exec_test.go does
 			want = runnerapi.AuditRefused
 		}
 		assert.Equal(t, want, got.Outcome, c.ID)
@@ -125,9 +124,8 @@ func TestEveryCommandIsRecorded(t *testing.T) {
 
 const marked = "hunter2-is-secret"
 
-// TestNoSecretComesIntoTheAuditLog sends the mark wherever a secret may be, in
-// calls that are taken and in calls that are not.
-func TestNoSecretComesIntoTheAuditLog(t *testing.T) {
+// The mark is sent wherever a secret may be, in calls that succeed and in calls that fail.
+func TestAudit_HidesSecrets(t *testing.T) {
 	agent, log := watched(t, nil)
 	r := newRaw(t, agent)
 	r.do(http.MethodGet, "/v1/namespaces", "")
@@ -171,7 +169,7 @@ func TestNoSecretComesIntoTheAuditLog(t *testing.T) {
 	}
 }
 
-func TestWhatIsToldOfArguments(t *testing.T) {
+func TestAudit_Arguments(t *testing.T) {
 	agent, log := watched(t, nil)
 	r := newRaw(t, agent)
 	r.do(http.MethodPut, "/v1/namespaces/production/apps/web?dryRun=true",
@@ -195,9 +193,9 @@ func FuzzDecodeAuditRecord(f *testing.F) {
 	})
 }
 
-// TestACommandIsRecordedBeforeItIsCarriedOut where the policy requires that, and refused where
-// the record cannot be kept. What only reads needs none.
-func TestACommandIsRecordedBeforeItIsCarriedOut(t *testing.T) {
+// Where the policy requires it, a command is recorded first, and refused where the record cannot
+// be stored. Reads need no record.
+func TestAudit_RequiredBeforeCommand(t *testing.T) {
 	p := newAsked(func(runnerapi.Intent) error { return nil })
 	p.audited = true
 	agent, log := watched(t, p)
