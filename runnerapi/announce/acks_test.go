@@ -13,9 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
-// TestAcksAreGathered hands deliveries to a handler one by one and looks at what the broker is
-// told, and when.
-func TestAcksAreGathered(t *testing.T) {
+// A handler gets deliveries one by one. The test checks what the broker is sent, and when.
+func TestConsumer_BatchesAcks(t *testing.T) {
 	const hopeless, slow = 3, 5 // by sequence
 	synctest.Test(t, func(t *testing.T) {
 		consumer, err := NewConsumer(ConsumerConfig{Config: rabbitmq.Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: rabbitmq.Timeline(), Prefetch: 8})

@@ -18,7 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/constants"
 )
 
-//go:generate go test . -run TestAsyncAPIIsCommitted -update
+//go:generate go test . -run TestAsyncAPI_Committed -update
 
 var update = flag.Bool("update", false, "write docs/asyncapi.json anew")
 
@@ -179,7 +179,7 @@ func encodedAsyncAPI(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-func TestAsyncAPIIsCommitted(t *testing.T) {
+func TestAsyncAPI_Committed(t *testing.T) {
 	now := encodedAsyncAPI(t)
 	if *update {
 		require.NoError(t, os.WriteFile(asyncAPIFile, now, 0o644))
@@ -191,8 +191,8 @@ func TestAsyncAPIIsCommitted(t *testing.T) {
 	}
 }
 
-// TestAsyncAPIHoldsTogether looks up all references, and what AsyncAPI 3.0 asks for.
-func TestAsyncAPIHoldsTogether(t *testing.T) {
+// Resolves all references, and checks what AsyncAPI 3.0 requires.
+func TestAsyncAPI_Consistent(t *testing.T) {
 	doc := readDocument(t, asyncAPIFile)
 	references := 0
 	walk(doc, func(o object) {

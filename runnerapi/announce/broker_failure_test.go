@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
-// TestASilentNetworkDoesNotHoldThePublisher has the network swallow everything, as a firewall
-// does that forgot a connection: Publish ends with its context and says what was not confirmed.
-func TestASilentNetworkDoesNotHoldThePublisher(t *testing.T) {
+// The network swallows everything, like a firewall that forgot a connection: Publish ends with
+// its context and returns what was not confirmed.
+func TestPublish_EndsOnSilentNetwork(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	proxy := newProxy(t, b.Address())

@@ -26,7 +26,7 @@ func forRunner(runner string, events []announce.Event) []announce.Event {
 	return events
 }
 
-func TestEachRunnerGetsItsAnnouncements(t *testing.T) {
+func TestAnnouncements_OnlyForRunner(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
@@ -88,7 +88,7 @@ func asDocumented(t *testing.T, b *broker.VHost, runner, password string) string
 	return u.String()
 }
 
-func TestARunnerWithItsOwnAccountGetsNothingElse(t *testing.T) {
+func TestBrokerAccount_OwnQueuesOnly(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))

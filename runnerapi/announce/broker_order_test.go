@@ -80,9 +80,9 @@ func account(events []announce.Event, agent string) (late, again int) {
 	return late, again
 }
 
-// TestReadersOfOneQueueTakeTurns has two read one queue: the second gets nothing while the first
-// is there, and then what that had not acknowledged before anything else.
-func TestReadersOfOneQueueTakeTurns(t *testing.T) {
+// The second of two readers gets nothing while the first is there, and then first what that had
+// not acknowledged.
+func TestConsumer_OneAtATime(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	const count, at = 500, 100
@@ -106,9 +106,9 @@ func TestReadersOfOneQueueTakeTurns(t *testing.T) {
 	}
 }
 
-// TestASilentReaderLosesItsTurn has a reader's network swallow everything: RabbitMQ takes it for
-// alive until heartbeats are missing. The next one waits as long, and hears nothing out of order.
-func TestASilentReaderLosesItsTurn(t *testing.T) {
+// The network of a reader swallows everything. RabbitMQ takes the reader for alive until
+// heartbeats are missing; the next reader waits as long, and gets nothing out of order.
+func TestConsumer_SilentReaderReplaced(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	const count, at = 500, 100

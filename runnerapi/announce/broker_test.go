@@ -28,9 +28,8 @@ var rabbit broker.Shared
 
 func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, rabbit.Stop).Run()) }
 
-// TestOutages is what needs a broker that dies or stops. A broker of its own takes seconds to
-// start, so they share one.
-func TestOutages(t *testing.T) {
+// These tests stop or kill the broker. Each broker takes seconds to start, so they share one.
+func TestBroker_Outages(t *testing.T) {
 	suite.Release(t, "brokers and receivers that die again and again")
 	t.Parallel()
 	b := broker.OwnForTest(t)
@@ -167,9 +166,9 @@ func sequences(events []announce.Event, agent string) []uint64 {
 	return all
 }
 
-// TestARunnerMayComeBeforeTheControlPlane: the Runner says what is missing, and goes on by
-// itself once it is there.
-func TestARunnerMayComeBeforeTheControlPlane(t *testing.T) {
+// A Runner may start before the control plane: it reports what is missing, and goes on once it
+// is there.
+func TestConsumer_WaitsForExchange(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	got, c, ready := consume(t, config(b, broker.UserRunner), rabbitmq.RunnerQueue("early"))
@@ -185,7 +184,7 @@ func TestARunnerMayComeBeforeTheControlPlane(t *testing.T) {
 	got.until(t, "the announcement", func(e []announce.Event) bool { return len(e) == 1 })
 }
 
-func TestAnnouncementsComeInOrder(t *testing.T) {
+func TestAnnouncements_InOrder(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
@@ -220,9 +219,8 @@ func TestAnnouncementsComeInOrder(t *testing.T) {
 	}
 }
 
-// TestAnUnroutableEventIsNotConfirmed deletes the only queue: the broker confirms what it
-// throws away, which must not count.
-func TestAnUnroutableEventIsNotConfirmed(t *testing.T) {
+// The only queue is deleted. The broker confirms what it drops, which must not count.
+func TestPublish_ReportsUnroutable(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
@@ -258,7 +256,7 @@ func channel(t *testing.T, b broker.Endpoint) *amqp.Channel {
 	return ch
 }
 
-func TestMalformedAndUnhandledEventsAreDeadLetters(t *testing.T) {
+func TestConsumer_DeadLettersBadEvents(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
@@ -305,7 +303,7 @@ func TestMalformedAndUnhandledEventsAreDeadLetters(t *testing.T) {
 	}
 }
 
-func TestTheNextBrokerIsTried(t *testing.T) {
+func TestPublish_TriesNextBroker(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
@@ -313,7 +311,7 @@ func TestTheNextBrokerIsTried(t *testing.T) {
 	announced(t, publisher(t, cfg), makeEvents(t, "second", 1, 1))
 }
 
-func TestADirectoryHearsEvents(t *testing.T) {
+func TestDirectory_ReceivesEvents(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))

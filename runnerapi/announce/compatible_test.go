@@ -40,9 +40,8 @@ func validator(t *testing.T, file string) func(kind announce.Type, body []byte) 
 	}
 }
 
-// TestEveryEventIsAsPublished holds what the code makes against today's schema, and
-// against the frozen one, which older readers were written by.
-func TestEveryEventIsAsPublished(t *testing.T) {
+// Older readers were written by the frozen schema.
+func TestEvent_MatchesSchema(t *testing.T) {
 	for _, file := range []string{asyncAPIFile, asyncAPIFrozen} {
 		validate := validator(t, file)
 		for _, k := range kinds {
@@ -148,14 +147,13 @@ func resolve(doc, schema object) object {
 	return schema
 }
 
-// TestTheSchemaIsCompatible is what keeps Runners that were written for version 1 at
-// work. If it fails, do not freeze the schema anew: give the field or the type another
-// name beside the old one.
-func TestTheSchemaIsCompatible(t *testing.T) {
+// Runners that were written for version 1 depend on this. If it fails, do not freeze the schema
+// again: give the field or the type another name beside the old one.
+func TestSchema_Compatible(t *testing.T) {
 	assert.Empty(t, incompatible(readDocument(t, asyncAPIFrozen), readDocument(t, asyncAPIFile)))
 }
 
-func TestWhatIsIncompatibleIsSeen(t *testing.T) {
+func TestSchema_FindsIncompatible(t *testing.T) {
 	agent := func(doc object) object { return lookUp(doc, "#/components/schemas/Agent") }
 	for what, change := range map[string]func(doc object){
 		"agent.online is gone":                         func(doc object) { delete(lookUp(doc, "#/components/messages"), "agent.online") },
@@ -188,9 +186,8 @@ func TestWhatIsIncompatibleIsSeen(t *testing.T) {
 	}
 }
 
-// TestStoredEventsAreRead has today's decoder read events as they were sent by earlier
-// versions, and by one that is to come.
-func TestStoredEventsAreRead(t *testing.T) {
+// Reads events as earlier versions sent them, and as a later version may.
+func TestDecode_StoredEvents(t *testing.T) {
 	files, err := filepath.Glob("testdata/events/*.json")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(files), len(kinds)+2)

@@ -47,7 +47,7 @@ func deliveriesOf(t *testing.T, to *settled, n int) []amqp.Delivery {
 	return list
 }
 
-func TestBatches(t *testing.T) {
+func TestConsumer_Batches(t *testing.T) {
 	const malformed = 1 // of the deliveries
 	bad := Permanent(errors.New("no place"))
 	for name, c := range map[string]struct {
@@ -96,9 +96,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestWhatHasComeIsOneBatch has deliveries offered one after the other, as the library does
-// with what it has read.
-func TestWhatHasComeIsOneBatch(t *testing.T) { synctest.Test(t, whatHasComeIsOneBatch) }
+// The library offers deliveries one after the other.
+func TestConsumer_BatchesWaiting(t *testing.T) { synctest.Test(t, whatHasComeIsOneBatch) }
 
 func whatHasComeIsOneBatch(t *testing.T) {
 	const count = 2000
@@ -127,8 +126,8 @@ func whatHasComeIsOneBatch(t *testing.T) {
 	}
 }
 
-// TestABatchGathers hands over deliveries one by one, in a time that stands still unless all wait.
-func TestABatchGathers(t *testing.T) {
+// Deliveries come one by one. The clock moves only while all wait.
+func TestConsumer_GathersBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const gather, prefetch = 100 * time.Millisecond, 3
 		consumer, err := NewConsumer(ConsumerConfig{

@@ -11,9 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
-// TestWhoHearsNothingAsksMoreOften waits for the next snapshot as one who hears all, as one
-// whose queue another reads, and as one who loses the broker meanwhile.
-func TestWhoHearsNothingAsksMoreOften(t *testing.T) {
+// The directory receives all events, or stands by, or loses the broker.
+func TestDirectory_RefreshInterval(t *testing.T) {
 	for name, c := range map[string]struct {
 		begin, meanwhile func(*rabbitmq.Link)
 		want             time.Duration

@@ -100,7 +100,7 @@ func wantRefresh(t *testing.T, d *Directory, want bool) {
 	}
 }
 
-func TestDirectoryFollowsEvents(t *testing.T) {
+func TestDirectory_FollowsEvents(t *testing.T) {
 	r := &registry{}
 	d := newTestDirectory(t, r)
 	handle(t, d, stateEvent(t, AgentRegistered, "a1", 1, StatePending), stateEvent(t, AgentOnline, "a1", 2, StateOnline),
@@ -116,7 +116,7 @@ func TestDirectoryFollowsEvents(t *testing.T) {
 	}
 }
 
-func TestDirectorySeesGaps(t *testing.T) {
+func TestDirectory_DetectsGaps(t *testing.T) {
 	d := newTestDirectory(t, &registry{})
 	handle(t, d, stateEvent(t, AgentRegistered, "a1", 1, StateOnline))
 	wantRefresh(t, d, false)
@@ -130,7 +130,7 @@ func TestDirectorySeesGaps(t *testing.T) {
 	}
 }
 
-func TestSnapshotReplacesAllButNewerEvents(t *testing.T) {
+func TestDirectory_SnapshotKeepsNewer(t *testing.T) {
 	r := &registry{}
 	d := newTestDirectory(t, r)
 	handle(t, d, stateEvent(t, AgentRegistered, "gone", 1, StateOnline), stateEvent(t, AgentRegistered, "old", 1, StateOnline),
@@ -164,7 +164,7 @@ func TestSnapshotReplacesAllButNewerEvents(t *testing.T) {
 	}
 }
 
-func TestGetByName(t *testing.T) {
+func TestDirectory_GetByName(t *testing.T) {
 	r := &registry{}
 	one, two, other := at("a1", 1, StateOnline), at("a2", 1, StateOnline), at("a3", 1, StateOnline)
 	one.Name, two.Name, other.Name = "twin", "twin", "a1" // one is called as another's ID
@@ -185,7 +185,7 @@ func TestGetByName(t *testing.T) {
 	}
 }
 
-func TestRunStartsFromASnapshotAndSurvivesOutages(t *testing.T) {
+func TestDirectory_SurvivesOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &registry{err: errors.New("away")}
 		d := newTestDirectory(t, r)
@@ -231,7 +231,7 @@ func TestRunStartsFromASnapshotAndSurvivesOutages(t *testing.T) {
 	})
 }
 
-func TestWatchTellsChanges(t *testing.T) {
+func TestDirectory_Watch(t *testing.T) {
 	r := &registry{}
 	r.set(nil, at("a1", 1, StateOnline))
 	d := newTestDirectory(t, r)
@@ -277,7 +277,7 @@ func TestWatchTellsChanges(t *testing.T) {
 	}
 }
 
-func TestSlowWatcherIsToldSo(t *testing.T) {
+func TestDirectory_EndsSlowWatcher(t *testing.T) {
 	d := newTestDirectory(t, &registry{})
 	handle(t, d, stateEvent(t, AgentRegistered, "a1", 1, StateOnline))
 	hold, holding := make(chan struct{}), make(chan struct{}, watchBuffer)
@@ -299,7 +299,7 @@ func TestSlowWatcherIsToldSo(t *testing.T) {
 	}
 }
 
-func TestMalformedEventIsPermanent(t *testing.T) {
+func TestDirectory_MalformedIsPermanent(t *testing.T) {
 	d := newTestDirectory(t, &registry{})
 	var permanent *permanentError
 	if err := d.Handle(t.Context(), Event{Type: AgentOnline, AgentID: "a1", Sequence: 1}); !errors.As(err, &permanent) {

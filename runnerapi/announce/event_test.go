@@ -43,7 +43,7 @@ func appEvent(t testing.TB, typ Type, id string, sequence uint64) Event {
 	return e
 }
 
-func TestEventCrossesTheWire(t *testing.T) {
+func TestEvent_RoundTrip(t *testing.T) {
 	for _, e := range []Event{agentEvent(t, AgentOnline, "a1", 7), appEvent(t, AppFailed, "a1", 1<<63)} {
 		body, err := e.Encode()
 		if err != nil {
@@ -59,8 +59,8 @@ func TestEventCrossesTheWire(t *testing.T) {
 	}
 }
 
-// TestEventIsACloudEvent reads what other CloudEvents readers would.
-func TestEventIsACloudEvent(t *testing.T) {
+// Reads what other readers of CloudEvents do.
+func TestEvent_IsCloudEvent(t *testing.T) {
 	e := appEvent(t, AppFailed, "a1", 42)
 	body, err := e.Encode()
 	if err != nil {
@@ -81,7 +81,7 @@ func TestEventIsACloudEvent(t *testing.T) {
 	}
 }
 
-func TestEventData(t *testing.T) {
+func TestEvent_Data(t *testing.T) {
 	e := agentEvent(t, AgentOnline, "a1", 7)
 	agent, err := e.Agent()
 	if err != nil || agent.Sequence != 7 || agent.Endpoints[0].ServerName != "a1.agents.test" {
@@ -99,7 +99,7 @@ func TestEventData(t *testing.T) {
 	}
 }
 
-func TestDecodeNamesTheFieldAtFault(t *testing.T) {
+func TestDecode_NamesField(t *testing.T) {
 	e := agentEvent(t, AgentOnline, "a1", 7)
 	good, err := e.Encode()
 	if err != nil {
@@ -155,8 +155,8 @@ func TestDecodeNamesTheFieldAtFault(t *testing.T) {
 	}
 }
 
-// TestDecodeIsOpenToTheFuture: an older reader must not choke on a newer sender.
-func TestDecodeIsOpenToTheFuture(t *testing.T) {
+// An older reader must not fail on a newer sender.
+func TestDecode_IgnoresUnknownFields(t *testing.T) {
 	body := `{"specversion":"1.0","id":"1","type":"agent.upgraded","source":"/x","time":"2026-01-02T12:00:00Z",
 	 "agentid":"a1","sequence":"3","traceparent":"00-1-2-3","datacontenttype":"application/json",
 	 "data":{"id":"a1","name":"n","state":"online","later":[1,2]}}`
@@ -166,8 +166,8 @@ func TestDecodeIsOpenToTheFuture(t *testing.T) {
 	}
 }
 
-// TestAnUnknownGroupOfTypes is told apart from what is malformed.
-func TestAnUnknownGroupOfTypes(t *testing.T) {
+// An unknown type is told from a malformed event.
+func TestDecode_UnknownType(t *testing.T) {
 	body := `{"specversion":"1.0","id":"1","type":"node.cordoned","source":"/x","time":"2026-01-02T12:00:00Z",
 	 "agentid":"a1","sequence":"3","datacontenttype":"application/json","data":{"node":"n1"}}`
 	var unknown *UnknownTypeError
@@ -184,7 +184,7 @@ func TestAnUnknownGroupOfTypes(t *testing.T) {
 	}
 }
 
-func TestEncodeRefusesWhatDecodeWould(t *testing.T) {
+func TestEncode_RefusesInvalid(t *testing.T) {
 	e := agentEvent(t, AgentOnline, "a1", 7)
 	future := e
 	future.Type = "node.cordoned"

@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-//go:generate go test . -run TestTheEventsPageIsCommitted -update
+//go:generate go test . -run TestEventsPage_Committed -update
 
 const eventsPage = "../../docs/reference/events.md"
 
@@ -30,7 +30,7 @@ reader must do. [asyncapi.json](../asyncapi.json) is the schema, with an example
 An optional field is absent where it has no value. Skip fields and types that you do not know.
 `
 
-func TestTheEventsPageIsCommitted(t *testing.T) {
+func TestEventsPage_Committed(t *testing.T) {
 	now := eventsReference(t)
 	if *update {
 		require.NoError(t, os.WriteFile(eventsPage, []byte(now), 0o644))
@@ -40,8 +40,7 @@ func TestTheEventsPageIsCommitted(t *testing.T) {
 	assert.Equal(t, now, string(committed), "run: go generate ./runnerapi/announce")
 }
 
-// TestEachFieldOfTheEventsIsDescribed reads the page's source.
-func TestEachFieldOfTheEventsIsDescribed(t *testing.T) {
+func TestEventsPage_DescribesFields(t *testing.T) {
 	doc := asyncAPI(t)
 	for name, schema := range schemasOf(doc) {
 		assert.NotEmpty(t, schema["description"], name)

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-func TestAnEndlessAnswerIsNotRead(t *testing.T) {
+func TestSnapshotClient_LimitsResponse(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, io.LimitReader(spaces{}, 5<<20)) }))
 	t.Cleanup(server.Close)
 	req, err := retryablehttp.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)

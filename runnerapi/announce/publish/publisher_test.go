@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func TestPublishWithoutBrokerEndsWithItsContext(t *testing.T) {
+func TestPublish_EndsWithContext(t *testing.T) {
 	p, err := New(rabbitmq.Config{URLs: []string{"amqps://u:" + "geheim" + "@127.0.0.1:1/"}})
 	if err != nil {
 		t.Fatal(err)

@@ -8,9 +8,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestABrokerThatIsDownIsAskedOften: where nobody listens the pauses stay short; where a
-// broker does not want us they grow.
-func TestABrokerThatIsDownIsAskedOften(t *testing.T) {
+// Where nobody listens the pauses stay short; where a broker refuses they grow.
+func TestBackoff_ShortWhileDown(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func TestPasswordsAreNotShown(t *testing.T) {
+func TestRedact_HidesPassword(t *testing.T) {
 	for _, url := range []string{
 		"amqps://user:s3cret@host:5671/", "amqps://user:s3cr%2Fet@host/vhost", "http://user:s3cret@host/",
 		"amqps://user:s3cr/et@host/", "amqps://user:s3cr?et@host/", "amqps://user:s3cr#et@host/", "amqps://user:12/s3cret@host/",
@@ -36,7 +36,7 @@ func TestPasswordsAreNotShown(t *testing.T) {
 	}
 }
 
-func TestConfigIsChecked(t *testing.T) {
+func TestConfig_RefusesBadURL(t *testing.T) {
 	for _, test := range []struct{ url, want string }{
 		{"", "amqps://"},
 		{"http://host/", "scheme must be amqps"},
@@ -51,8 +51,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestWhereABrokerIs: by name or address, which may be of IPv6.
-func TestWhereABrokerIs(t *testing.T) {
+func TestConfig_BrokerAddress(t *testing.T) {
 	for url, want := range map[string]string{
 		"amqps://user:x@mq.example.com/":      "mq.example.com:5671",
 		"amqps://user:x@[2001:db8::1]/":       "[2001:db8::1]:5671",
@@ -65,7 +64,7 @@ func TestWhereABrokerIs(t *testing.T) {
 	}
 }
 
-func TestDialErrorsSayWhatToDo(t *testing.T) {
+func TestDialError_HasFix(t *testing.T) {
 	tests := []struct {
 		err  error
 		code Code
@@ -90,9 +89,8 @@ func TestDialErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestSilentBrokerDoesNotHold: Run gives up a peer that accepts and says nothing when its
-// context ends. Here the handshake's own timeout would come in an hour.
-func TestSilentBrokerDoesNotHold(t *testing.T) {
+// The peer accepts and is silent. The handshake's own timeout is an hour here.
+func TestLink_EndsOnSilentBroker(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
 
-// The document is made here, and the call is package login's.
-func TestTheCallForACertificateIsDocumentedAsItIs(t *testing.T) {
+// The document is made here, and the call belongs to package login.
+func TestOpenAPI_CertificateCall(t *testing.T) {
 	raw, err := server.OpenAPI("v1")
 	require.NoError(t, err)
 	var doc struct {

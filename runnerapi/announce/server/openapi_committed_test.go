@@ -9,13 +9,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/server"
 )
 
-//go:generate go test . -run TestOpenAPIIsCommitted -update
+//go:generate go test . -run TestOpenAPI_Committed -update
 
 var update = flag.Bool("update", false, "write docs/openapi-runners.json anew")
 
 const openAPIFile = "../../../docs/openapi-runners.json"
 
-func TestOpenAPIIsCommitted(t *testing.T) {
+func TestOpenAPI_Committed(t *testing.T) {
 	now, err := server.OpenAPI("v1")
 	if err != nil {
 		t.Fatal(err)

@@ -11,9 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestTheDocumentSaysWhatIsRead: each parameter that is documented is known, and an
-// event has no field that is not.
-func TestTheDocumentSaysWhatIsRead(t *testing.T) {
+// Each documented parameter is read, and each field of an event is documented.
+func TestOpenAPI_MatchesHandler(t *testing.T) {
 	w := httptest.NewRecorder()
 	OpenAPIHandler("v1").ServeHTTP(w, httptest.NewRequest(http.MethodGet, OpenAPIPath, nil))
 	var doc struct {

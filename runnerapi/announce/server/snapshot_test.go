@@ -32,7 +32,7 @@ func agent(id string, sequence uint64, state announce.State) announce.Agent {
 	return announce.Agent{ID: id, Name: "agent-" + id, State: state, Sequence: sequence, RegisteredAt: noon, LastSeen: noon}
 }
 
-func TestSnapshotCrossesTheWire(t *testing.T) {
+func TestSnapshot_RoundTrip(t *testing.T) {
 	want := []announce.Agent{agent("a1", 7, announce.StateOnline), agent("a2", 9, announce.StateRevoked)}
 	client := serve(t, SnapshotHandler(func(_ context.Context, runner string) ([]announce.Agent, error) {
 		if runner != "ci" {
@@ -46,14 +46,14 @@ func TestSnapshotCrossesTheWire(t *testing.T) {
 	}
 }
 
-func TestEmptySnapshotIsNoError(t *testing.T) {
+func TestSnapshot_Empty(t *testing.T) {
 	client := serve(t, SnapshotHandler(func(context.Context, string) ([]announce.Agent, error) { return nil, nil }, asCI))
 	if got, err := client.Agents(t.Context()); err != nil || got == nil || len(got) != 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
 
-func TestSnapshotProblems(t *testing.T) {
+func TestSnapshot_Problems(t *testing.T) {
 	none := func(context.Context, string) ([]announce.Agent, error) { return nil, nil }
 	fails := func(err error) func(context.Context, string) ([]announce.Agent, error) {
 		return func(context.Context, string) ([]announce.Agent, error) { return nil, err }
@@ -89,7 +89,7 @@ func TestSnapshotProblems(t *testing.T) {
 	}
 }
 
-func TestSnapshotTriesAgain(t *testing.T) {
+func TestSnapshot_Retries(t *testing.T) {
 	var tries atomic.Int32
 	ours := SnapshotHandler(func(context.Context, string) ([]announce.Agent, error) {
 		if tries.Add(1) < 3 {
@@ -102,7 +102,7 @@ func TestSnapshotTriesAgain(t *testing.T) {
 	}
 }
 
-func TestSnapshotRefusesForeignAnswers(t *testing.T) {
+func TestSnapshot_RefusesForeignResponse(t *testing.T) {
 	big := `{"agents":[{"id":"` + strings.Repeat("x", 100)
 	for name, body := range map[string]string{
 		"a page": "<html>", "another object": `{"items":[]}`, "invalid agent": `{"agents":[{"id":"A!"}]}`, "cut off": big,
@@ -114,7 +114,7 @@ func TestSnapshotRefusesForeignAnswers(t *testing.T) {
 	}
 }
 
-func TestSnapshotCanOnlyBeRead(t *testing.T) {
+func TestSnapshot_OnlyGet(t *testing.T) {
 	client := serve(t, SnapshotHandler(func(context.Context, string) ([]announce.Agent, error) { return nil, nil }, asCI))
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, client.BaseURL+strings.TrimPrefix(announce.SnapshotPath, "/"), nil)
 	if err != nil {

@@ -33,7 +33,7 @@ func serveTimeline(t *testing.T, page announce.TimelinePage, err error) (*announ
 	return &announce.SnapshotClient{BaseURL: server.URL + "/", HTTPClient: server.Client()}, &asked
 }
 
-func TestATimelineCrossesTheWire(t *testing.T) {
+func TestTimeline_RoundTrip(t *testing.T) {
 	ofApp, err := announce.NewAppEvent(announce.AppFailed, "/controlplane", "a1", announce.AppEvent{Namespace: "shop", Name: "web"}, 7, noon)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestATimelineCrossesTheWire(t *testing.T) {
 	}
 }
 
-func TestTimelineProblems(t *testing.T) {
+func TestTimeline_Problems(t *testing.T) {
 	gone := problem.Errorf(problem.NotFound, "list them", "no such agent")
 	client, _ := serveTimeline(t, announce.TimelinePage{}, gone)
 	var p *problem.Error

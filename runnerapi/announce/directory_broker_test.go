@@ -119,9 +119,9 @@ func seen(t *testing.T, d *announce.Directory) func() []announce.Change {
 	}
 }
 
-// TestARunnerThatWasAway comes back to more than its queue holds, or to no queue at all,
-// and shows what is true, and never what is long over.
-func TestARunnerThatWasAway(t *testing.T) {
+// The Runner returns to more than its queue holds, or to no queue, and shows the current state
+// and nothing outdated.
+func TestDirectory_AfterAbsence(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))

@@ -20,7 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
-func TestARunnerCannotPublish(t *testing.T) {
+func TestPublish_RefusedForRunner(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserRunner))
@@ -44,8 +44,8 @@ func refused(t *testing.T, p *publish.Publisher, code rabbitmq.Code) error {
 	return err
 }
 
-// TestARunnerIsConfinedToItsQueues goes past our own code: the broker itself must say no.
-func TestARunnerIsConfinedToItsQueues(t *testing.T) {
+// Bypasses our own code: the broker itself must refuse.
+func TestBrokerAccount_ConfinedToQueues(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	announced(t, publisher(t, config(b, broker.UserControlPlane)), makeEvents(t, "before", 1, 1))
@@ -88,7 +88,7 @@ func TestARunnerIsConfinedToItsQueues(t *testing.T) {
 	}
 }
 
-func TestAWrongPasswordIsNotShown(t *testing.T) {
+func TestConsumer_HidesPassword(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	u, err := url.Parse(b.URL(broker.UserRunner))
@@ -116,7 +116,7 @@ func TestAWrongPasswordIsNotShown(t *testing.T) {
 	}
 }
 
-func TestABrokerOfAnotherCAIsRefused(t *testing.T) {
+func TestPublish_RefusesOtherCA(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)

@@ -17,9 +17,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestDeadLettersAreListedRequeuedAndDropped has events die in a Runner's queue, and looks at
-// them, sends some again and drops others as an operator does.
-func TestDeadLettersAreListedRequeuedAndDropped(t *testing.T) {
+// Events die in a Runner's queue. As an operator does, the test lists them, requeues some and
+// drops others.
+func TestDeadLetters_ListRequeueDrop(t *testing.T) {
 	suite.Release(t, "dead letters without the command line")
 	t.Parallel()
 	b := rabbit.VHost(t)

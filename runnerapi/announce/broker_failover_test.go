@@ -15,9 +15,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestTwoBrokers has two real brokers take turns in dying. Each time the publisher and
-// the consumer go on at the other.
-func TestTwoBrokers(t *testing.T) {
+// Two brokers die in turn. Each time the publisher and the consumer go on at the other.
+func TestBrokers_Failover(t *testing.T) {
 	suite.Release(t, "brokers and receivers that die again and again")
 	t.Parallel()
 	both := []*broker.Broker{broker.OwnForTest(t), broker.OwnForTest(t)}

@@ -5,10 +5,9 @@ import (
 	"testing"
 )
 
-// TestStaleNeverWins hands events out as the worst of queues could: repeated, and behind their
-// successors. In whatever order they come, what is
-// known of the agent never goes back, and ends with the last.
-func TestStaleNeverWins(t *testing.T) {
+// Events come as the worst of queues could deliver them: repeated, and behind their successors.
+// The known state never goes back, and ends with the last event.
+func TestDirectory_IgnoresStaleEvents(t *testing.T) {
 	const count, prefetch = 60, 16
 	states := []State{StateOnline, StateOffline}
 	for seed := range uint64(200) {
