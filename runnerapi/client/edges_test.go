@@ -138,7 +138,7 @@ func through(t *testing.T, agent *runnertest.Agent, nodes ...*node) *client.Clie
 	return client.DialingOneAtATime(c)
 }
 
-func TestClientsSpreadOverEndpoints(t *testing.T) {
+func TestClient_SpreadsOverEdges(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	one, two := newNode(t, agent.Address), newNode(t, agent.Address)
 	first := 0 // clients that are by the first
@@ -163,10 +163,9 @@ func TestClientsSpreadOverEndpoints(t *testing.T) {
 	assert.Less(t, first, 23)
 }
 
-// TestADialThatHangsHoldsUpNoOther: a node that takes connections and says nothing, as one
-// does that was frozen, does not hold up the other for the time of a handshake, and is not
-// tried again.
-func TestADialThatHangsHoldsUpNoOther(t *testing.T) {
+// A frozen node takes connections and is silent. It does not hold up the other node for a
+// handshake's time, and is not tried again.
+func TestClient_HangingDial(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	hanging, well := newNode(t, agent.Address), newNode(t, agent.Address)
 	hanging.hang()
@@ -188,8 +187,8 @@ func TestADialThatHangsHoldsUpNoOther(t *testing.T) {
 	mu.Unlock()
 }
 
-// TestAnEdgeMayHaveAnIPv6AddressAlone, for calls, streams and what a WebSocket carries.
-func TestAnEdgeMayHaveAnIPv6AddressAlone(t *testing.T) {
+// Calls, streams and WebSockets work over [::1].
+func TestClient_IPv6Edge(t *testing.T) {
 	if ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "[::1]:0"); err != nil {
 		t.Skipf("this machine has no IPv6: %v", err)
 	} else {
@@ -207,9 +206,8 @@ func TestAnEdgeMayHaveAnIPv6AddressAlone(t *testing.T) {
 	assert.Equal(t, 3, code)
 }
 
-// TestANodeMayDieInTheMiddle of a read, a followed log and a write: none fails, and the
-// write is carried out once.
-func TestANodeMayDieInTheMiddle(t *testing.T) {
+// A node dies during a read and a write: neither fails, and the write runs once.
+func TestClient_NodeDiesDuringCall(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	_, err := agent.Client().Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "shop/web:1"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
@@ -253,8 +251,8 @@ func TestANodeMayDieInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestAnEndpointThatFailedIsAvoided for a while, and is tried again if nothing else is left.
-func TestAnEndpointThatFailedIsAvoided(t *testing.T) {
+// The edge is avoided for a while, and is tried again if no other is left.
+func TestClient_AvoidsFailedEdge(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	one, two := newNode(t, agent.Address), newNode(t, agent.Address)
 	c := through(t, agent, one, two)
@@ -279,8 +277,7 @@ func TestAnEndpointThatFailedIsAvoided(t *testing.T) {
 	assert.Greater(t, in.connections(), 1, "nothing else is left")
 }
 
-// TestTheEndNamesEachEndpoint with its reason.
-func TestTheEndNamesEachEndpoint(t *testing.T) {
+func TestClient_ErrorNamesEdges(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	gone, closing := newNode(t, agent.Address), newNode(t, "127.0.0.1:1") // the edge knows no tunnel, and closes
 	gone.cut()
@@ -299,9 +296,8 @@ func TestTheEndNamesEachEndpoint(t *testing.T) {
 	assert.NotContains(t, err.Error(), "\n")
 }
 
-// TestARefusalIsHeardWhereverItComesFrom: one address is away, the other leads to an agent
-// that does not take our certificate.
-func TestARefusalIsHeardWhereverItComesFrom(t *testing.T) {
+// One address is away; the other leads to an agent that refuses the certificate.
+func TestClient_ReturnsRefusalOfAnyEdge(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	gone := newNode(t, agent.Address)
 	gone.cut()

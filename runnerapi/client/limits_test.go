@@ -74,8 +74,8 @@ func endlessly(w io.Writer, text string) {
 	}
 }
 
-// TestAHostileAgentsAnswerIsBounded for each kind of answer that the client reads.
-func TestAHostileAgentsAnswerIsBounded(t *testing.T) {
+// Each kind of response that the client reads has a limit.
+func TestClient_LimitsResponse(t *testing.T) {
 	t.Parallel()
 	key := runnerapi.Key{Namespace: "production", Name: "web"}
 	get := func(ctx context.Context, c *client.Client) error {

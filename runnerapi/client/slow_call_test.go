@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
-// TestASlowCallIsToldWithWhyTheLastTryFailed calls an agent that is not there.
-func TestASlowCallIsToldWithWhyTheLastTryFailed(t *testing.T) {
+// Calls an agent that is away.
+func TestClient_ReportsSlowCall(t *testing.T) {
 	t.Parallel()
 	for call, do := range map[string]func(context.Context, *client.Client) error{
 		"list-namespace-apps": func(ctx context.Context, c *client.Client) error {

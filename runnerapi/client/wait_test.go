@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
-// TestAWaitOutlivesAnOutage: the client gives up each look at once, and the wait goes on.
-func TestAWaitOutlivesAnOutage(t *testing.T) {
+// The client does not retry a poll, and the wait goes on.
+func TestWait_SurvivesOutage(t *testing.T) {
 	t.Parallel()
 	backend, looks := runnertest.NewBackend(), 0
 	backend.Intercept = func(_ context.Context, call runnertest.Call) error {
