@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestRunComesInTime: it sleeps no longer than until the certificate is due.
-func TestRunComesInTime(t *testing.T) {
+// Run sleeps no longer than until the certificate is due.
+func TestLogin_NextRenewal(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	l := &Login{now: func() time.Time { return now }}
 	lasting := func(d time.Duration) {

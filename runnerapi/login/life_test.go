@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
 
-// TestALoginRenewsWhenTwoThirdsAreOver: the certificate of an hour is 66 minutes long, 6 of them in
-// the past when it was issued. So it is due after 38.
-func TestALoginRenewsWhenTwoThirdsAreOver(t *testing.T) {
+// The certificate of an hour is 66 minutes long, 6 of them before it was issued. So it is due
+// after 38.
+func TestRenew_AfterTwoThirds(t *testing.T) {
 	p := startPlane(t)
 	l := p.login(t, func(err error) { t.Error(err) })
 	p.forward(37 * time.Minute)
@@ -35,7 +35,7 @@ func TestALoginRenewsWhenTwoThirdsAreOver(t *testing.T) {
 	assert.Equal(t, cert.Leaf.Raw, p.seen.Load().Raw, "calls come by a new connection, with the new certificate")
 }
 
-func TestACertificateThatHasEndedIsRenewedBeforeItIsUsed(t *testing.T) {
+func TestRenew_BeforeUse(t *testing.T) {
 	p := startPlane(t)
 	for name, use := range map[string]func(*login.Login){
 		"for a call of the control plane": func(l *login.Login) { call(t, l, p) },
@@ -58,9 +58,8 @@ func TestACertificateThatHasEndedIsRenewedBeforeItIsUsed(t *testing.T) {
 	}
 }
 
-// TestARefusedRenewalIsReported: the call fails for the reason of the refusal, and connections to
-// agents do not ask all the time.
-func TestARefusedRenewalIsReported(t *testing.T) {
+// The call fails with the reason of the refusal, and connections to agents do not ask each time.
+func TestRenew_ReportsRefusal(t *testing.T) {
 	p := startPlane(t)
 	var noted atomic.Int64
 	l := p.login(t, func(error) { noted.Add(1) })

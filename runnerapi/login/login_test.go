@@ -116,7 +116,7 @@ func current(t *testing.T, l *login.Login, p *plane) bool {
 	return p.Current(cert.Leaf)
 }
 
-func TestALoginFollowsTheCA(t *testing.T) {
+func TestLogin_FollowsCARotation(t *testing.T) {
 	p := startPlane(t)
 	file := filepath.Join(t.TempDir(), "ci.json")
 	require.NoError(t, p.original.Write(file))
@@ -148,7 +148,7 @@ func TestALoginFollowsTheCA(t *testing.T) {
 	assert.True(t, current(t, again, p))
 }
 
-func TestALoginThatCannotKeepItsCredentials(t *testing.T) {
+func TestLogin_ReportsFailedSave(t *testing.T) {
 	p := startPlane(t)
 	var noted atomic.Int64
 	full := errors.New("no space left")
@@ -167,7 +167,7 @@ func TestALoginThatCannotKeepItsCredentials(t *testing.T) {
 	assert.True(t, current(t, l, p), "it is used all the same")
 }
 
-func TestALoginRunsInTheBackground(t *testing.T) {
+func TestLogin_RunsInBackground(t *testing.T) {
 	p := startPlane(t)
 	l, err := login.New(login.Config{Credentials: p.original})
 	require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestALoginRunsInTheBackground(t *testing.T) {
 	await.Closed(t, done, "the end of the login")
 }
 
-func TestBadAnswersChangeNothing(t *testing.T) {
+func TestLogin_IgnoresBadResponse(t *testing.T) {
 	p := startPlane(t)
 	other, _, err := p.Client("other", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/other"}, time.Hour, "test")
 	require.NoError(t, err)
@@ -211,9 +211,9 @@ func TestBadAnswersChangeNothing(t *testing.T) {
 	}
 }
 
-// TestALoginKeepsItsKeyAndItsEndorsement, or a policy that pins the key, or trusts the
-// customer's CA, would refuse the Runner after a rotation of the control plane's CA.
-func TestALoginKeepsItsKeyAndItsEndorsement(t *testing.T) {
+// After a rotation of the control plane's CA, a policy that pins the key or trusts the
+// customer's CA must not refuse the Runner.
+func TestLogin_KeepsKeyAndEndorsement(t *testing.T) {
 	p := startPlane(t)
 	require.NoError(t, p.original.Endorse([]byte(p.original.Certificate))) // it is of the same key
 	l, err := login.New(login.Config{Credentials: p.original, Note: func(err error) { t.Error(err) }})
