@@ -37,7 +37,7 @@ func soundCredentials(t testing.TB) credentials.Credentials {
 	}
 }
 
-func TestCredentialsFile(t *testing.T) {
+func TestCredentials_File(t *testing.T) {
 	want := soundCredentials(t)
 	path := filepath.Join(t.TempDir(), "runner.json")
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o644))
@@ -53,14 +53,14 @@ func TestCredentialsFile(t *testing.T) {
 	require.ErrorContains(t, err, "runner create")
 }
 
-func TestCredentialsArePrintedWithoutSecrets(t *testing.T) {
+func TestCredentials_HideSecrets(t *testing.T) {
 	c := soundCredentials(t)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 		assert.Equal(t, "credentials of Runner builder", fmt.Sprintf(verb, c))
 	}
 }
 
-func TestCredentialsAreRefusedByField(t *testing.T) {
+func TestCredentials_NameField(t *testing.T) {
 	for want, spoil := range map[string]func(*credentials.Credentials){
 		"runner":          func(c *credentials.Credentials) { c.Runner = "" },
 		"edge":            func(c *credentials.Credentials) { c.Edge = "" },

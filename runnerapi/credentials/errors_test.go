@@ -9,8 +9,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestWhatIsRefusedIsNotReturned beside the error, where a caller could connect with it.
-func TestWhatIsRefusedIsNotReturned(t *testing.T) {
+// A caller could connect with what came beside the error.
+func TestParseGitURL_ErrorHasNoResult(t *testing.T) {
 	for _, url := range []string{
 		"https://git.example.com/shop/../payroll.git", "https://git.example.com/", "git@git.example.com:-x", "ssh://-o@git.example.com/x",
 	} {

@@ -32,7 +32,7 @@ func granted(t testing.TB, text string) func(*x509.Certificate) {
 	return func(c *x509.Certificate) { c.ExtraExtensions = extensions }
 }
 
-func TestGrants(t *testing.T) {
+func TestGrant_Allows(t *testing.T) {
 	prod := map[string]string{"env": "prod", "region": "eu"}
 	for text, allowed := range map[string]bool{
 		"": true, " ": true, "env=prod": true, "env=prod,region in (eu,us)": true, "!gpu": true, "env!=test": true,
@@ -50,7 +50,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-func TestACertificateCarriesItsGrant(t *testing.T) {
+func TestGrant_InCertificate(t *testing.T) {
 	ca := runnertest.NewCA(t)
 	id := credentials.RunnerURI(runnertest.TrustDomain, "ci")
 	parse := func(change func(*x509.Certificate)) *x509.Certificate {
@@ -88,8 +88,7 @@ func TestACertificateCarriesItsGrant(t *testing.T) {
 	require.Error(t, err, "another critical extension")
 }
 
-// TestStandardToolsShowTheGrant has openssl print a certificate.
-func TestStandardToolsShowTheGrant(t *testing.T) {
+func TestGrant_ShownByOpenSSL(t *testing.T) {
 	openssl, err := exec.LookPath("openssl")
 	if err != nil {
 		t.Skip("openssl is not installed")

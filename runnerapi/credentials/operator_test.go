@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
-// TestACertificateNamesTheOperator who acts as its Runner, and a malformed name is none.
-func TestACertificateNamesTheOperator(t *testing.T) {
+// The certificate names the operator who acts as its Runner. A malformed name is no name.
+func TestOperatorExtension(t *testing.T) {
 	named := func(extensions ...pkix.Extension) string {
 		return credentials.OperatorOf(&x509.Certificate{Extensions: extensions})
 	}
