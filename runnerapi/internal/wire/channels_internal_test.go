@@ -83,9 +83,8 @@ func (q *queue) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestAPeerThatLeft is noticed whether it says nothing any more, or closes while what it
-// had sent is still to be taken.
-func TestAPeerThatLeft(t *testing.T) {
+// The peer falls silent, or closes while what it had sent is still unread.
+func TestChannels_NoticeGonePeer(t *testing.T) {
 	for name, leave := range map[string]func(near, far *Channels){
 		"silent": func(*Channels, *Channels) {}, // nobody reads there, so nobody answers
 		"closed": func(near, far *Channels) {
@@ -110,8 +109,8 @@ func TestAPeerThatLeft(t *testing.T) {
 	}
 }
 
-// TestABusyReaderIsNotGone: its peer answers, but nobody reads that.
-func TestABusyReaderIsNotGone(t *testing.T) {
+// The peer answers pings, but nobody reads the answers.
+func TestChannels_BusyReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pair(t)
 		pumped := make(chan error, 1)
@@ -125,7 +124,7 @@ func TestABusyReaderIsNotGone(t *testing.T) {
 	})
 }
 
-func TestStatusesComeThrough(t *testing.T) {
+func TestChannels_Status(t *testing.T) {
 	for code, err := range map[int]error{0: nil, 3: nil, 255: nil, -1: problem.Errorf(problem.Unavailable, "wait", "not now")} {
 		near, far := pair(t)
 		go near.Finish(max(code, 0), err)

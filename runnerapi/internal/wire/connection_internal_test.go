@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAllWhoFollowMayStop on one connection, and what they keep of its window leaves some.
-func TestAllWhoFollowMayStop(t *testing.T) {
+// When all followed streams of one connection stop reading, what they hold of its window leaves
+// room.
+func TestWindows_LeaveRoom(t *testing.T) {
 	require.Less(t, MaxStreams*FollowedWindow, ConnectionWindow)
 }
