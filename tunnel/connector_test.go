@@ -28,9 +28,8 @@ func controlled(t *testing.T) (*controlStream, net.Conn) {
 	return control, await.Receive(t, accepted, "the control stream")
 }
 
-// TestSilentServerEndsTheSession has a server's FRP say something just in time, and then nothing
-// more, while its multiplexer lives.
-func TestSilentServerEndsTheSession(t *testing.T) {
+// The server's FRP sends a message just in time, and then nothing, while its multiplexer lives.
+func TestTunnel_EndsOnSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		control, answers := controlled(t)
 		for range 3 {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestTheFirstTwoEndpointsAreChosen(t *testing.T) {
+func TestChooseEndpoints_FirstTwo(t *testing.T) {
 	at := func(addresses ...string) (all []Endpoint) {
 		for _, a := range addresses {
 			all = append(all, Endpoint{Address: a})

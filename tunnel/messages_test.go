@@ -16,7 +16,7 @@ func speaking(t *testing.T) (*messages, net.Conn) {
 	return newMessages(msg.NewV1ReadWriter(control)), answers
 }
 
-func TestHeartbeatsGoOnUntilNothingCanBeRead(t *testing.T) {
+func TestHeartbeat_UntilConnectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, server := speaking(t)
 		m.begin()
@@ -43,9 +43,8 @@ func TestHeartbeatsGoOnUntilNothingCanBeRead(t *testing.T) {
 	})
 }
 
-// TestProxyIsToldOfWhenFRPCKnows reads as frpc does, which has taken a message when it reads the
-// next.
-func TestProxyIsToldOfWhenFRPCKnows(t *testing.T) {
+// Reads as frpc does, which has handled a message when it reads the next.
+func TestProxied_AfterFRPCRead(t *testing.T) {
 	for _, want := range []string{"", "the name is taken"} {
 		synctest.Test(t, func(t *testing.T) {
 			m, server := speaking(t)

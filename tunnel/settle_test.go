@@ -33,8 +33,8 @@ func isOver(settled <-chan struct{}) bool {
 	}
 }
 
-// TestSettleWaitsForTheAttempt until it has come to something, whatever that is.
-func TestSettleWaitsForTheAttempt(t *testing.T) {
+// Any result of the attempt ends the wait.
+func TestSettle_WaitsForAttempt(t *testing.T) {
 	for _, outcome := range []Phase{Connected, Waiting, Refused, Stopped} {
 		synctest.Test(t, func(t *testing.T) {
 			tr := newTracker()
@@ -57,9 +57,9 @@ func TestSettleWaitsForTheAttempt(t *testing.T) {
 	}
 }
 
-// TestSettleWaitsNotForLong has attempts come to nothing. The wait ends when it has taken too long
-// for those who wait first, and nobody waits for the same attempt again.
-func TestSettleWaitsNotForLong(t *testing.T) {
+// Attempts never end. The first waiters wait for their patience, and later ones do not wait for
+// the same attempt.
+func TestSettle_Timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTracker()
 		tr.set(Connecting, nil)
@@ -81,8 +81,8 @@ func TestSettleWaitsNotForLong(t *testing.T) {
 	})
 }
 
-// TestASetSettlesWhenATunnelIsUp or when all have failed, and when that takes too long.
-func TestASetSettlesWhenATunnelIsUp(t *testing.T) {
+// It settles when a tunnel is up, when all have failed, or after its patience.
+func TestSet_Settle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, tunnels := setOf(t, 2)
 		waits := func() <-chan struct{} {

@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 )
 
-func TestNewSaysWhatIsMissing(t *testing.T) {
+func TestNew_ChecksConfig(t *testing.T) {
 	source := func(context.Context) (*tls.Config, error) { return &tls.Config{MinVersion: tls.VersionTLS13}, nil }
 	for want, cfg := range map[string]Config{
 		"host:port": {ServerAddress: "example.test", AgentID: "a1", TLS: source},
@@ -37,7 +37,7 @@ func TestNewSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestStatusWakesWhoWaits(t *testing.T) {
+func TestStatus_Changed(t *testing.T) {
 	tr := newTracker()
 	for i, step := range []struct {
 		phase Phase
@@ -69,7 +69,7 @@ func TestStatusWakesWhoWaits(t *testing.T) {
 	}
 }
 
-func TestListenerClosesWhatNobodyAccepts(t *testing.T) {
+func TestListener_ClosesUnaccepted(t *testing.T) {
 	over := make(chan struct{})
 	close(over)
 	shut := newListener("a1")
@@ -91,9 +91,8 @@ func TestListenerClosesWhatNobodyAccepts(t *testing.T) {
 	}
 }
 
-// TestProxyThatFails goes through proxies that do not do what they should. What dials gives up on
-// one that says nothing when the proxy has its request.
-func TestProxyThatFails(t *testing.T) {
+// The proxies misbehave. The dialler gives up on a silent one once the proxy has its request.
+func TestProxy_Failures(t *testing.T) {
 	gaveUp := errors.New("gave up")
 	for name, test := range map[string]struct{ answer, want string }{
 		"silent":    {"", gaveUp.Error()},
@@ -137,8 +136,8 @@ func TestProxyThatFails(t *testing.T) {
 	}
 }
 
-// TestStopWhileConnecting ends a tunnel whose server takes the connection and says nothing.
-func TestStopWhileConnecting(t *testing.T) {
+// The server takes the connection and is silent.
+func TestTunnel_StopWhileConnecting(t *testing.T) {
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// TestACopyIsNotAdmitted has somebody log in with an agent's certificate and with the
-// name of its replica, from another cluster: the replica keeps its connection.
-func TestACopyIsNotAdmitted(t *testing.T) {
+// A clone logs in from another cluster with an agent's certificate and the name of its replica:
+// the replica keeps its connection.
+func TestAdmit_RefusesClone(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) {
 		c.Admit = func(_ context.Context, id string, l server.Login) error {
 			assert.Equal(t, []string{"a1", "pod-1", "127.0.0.1"}, []string{id, l.Instance, l.Address})

@@ -122,7 +122,7 @@ func caller(d dialer) *http.Client {
 	}}
 }
 
-func TestACallGoesThroughTheTunnel(t *testing.T) {
+func TestCalls_OverTunnel(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	a, other := p.agent("a1"), p.agent("a2")
@@ -139,7 +139,7 @@ func TestACallGoesThroughTheTunnel(t *testing.T) {
 	await.Until(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
 }
 
-func TestACallOverAWebsocket(t *testing.T) {
+func TestCalls_OverWebsocket(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	blocked := listenOn(t, "127.0.0.1:0")
@@ -152,8 +152,8 @@ func TestACallOverAWebsocket(t *testing.T) {
 	}
 }
 
-// TestAServerWithoutCalls closes their streams, and nothing else.
-func TestAServerWithoutCalls(t *testing.T) {
+// The server closes their streams, and nothing else.
+func TestCalls_ServerWithout(t *testing.T) {
 	p := newPlane(t)
 	tcp, web := p.agent("a1"), p.agent("a2", p.over(p.api(), "a2"), func(c *tunnel.Config) { c.ServerAddress = "127.0.0.1:1" })
 	for _, a := range []*agent{tcp, web} {
@@ -201,7 +201,7 @@ func (a *attacker) mark() *mux.Stream {
 	return stream
 }
 
-func TestNoCallBeforeTheLogin(t *testing.T) {
+func TestCalls_RefusedBeforeLogin(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	evil := p.speaking(t, "evil", link.ALPN)
@@ -209,9 +209,8 @@ func TestNoCallBeforeTheLogin(t *testing.T) {
 	evil.isThrownOut()
 }
 
-// TestACallIsNotMadeBeforeTheLoginIsThrough has a call wait that comes with the login, and not
-// come about as that is refused.
-func TestACallIsNotMadeBeforeTheLoginIsThrough(t *testing.T) {
+// A call comes with the login and waits. The login is refused, so the call is never made.
+func TestCalls_WaitForLogin(t *testing.T) {
 	c, calls := callees(t)
 	asked, decide := make(chan struct{}), make(chan struct{})
 	p := newPlane(t, calls, func(cfg *server.Config) {
@@ -258,9 +257,8 @@ func (p *plane) changing(now *atomic.Pointer[tls.Config], change ...func(*tunnel
 	})...)
 }
 
-// TestACallProvesTheCertificateOfNow has another certificate come while the tunnel is up, which
-// goes on: it is proven inside it, once.
-func TestACallProvesTheCertificateOfNow(t *testing.T) {
+// A new certificate comes while the tunnel is up. It is proven inside the tunnel, once.
+func TestCalls_ProveRenewedCertificate(t *testing.T) {
 	_, calls := callees(t)
 	var identified atomic.Int64
 	p := newPlane(t, calls, func(c *server.Config) {
@@ -301,9 +299,8 @@ func TestACallProvesTheCertificateOfNow(t *testing.T) {
 	}
 }
 
-// TestACertificateThatIsNotAccepted takes no calls with it, and not those with the old one
-// either.
-func TestACertificateThatIsNotAccepted(t *testing.T) {
+// No call is made with it, nor with the old one.
+func TestCalls_RefusedCertificate(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	for name, bad := range map[string]*tls.Config{
@@ -348,8 +345,9 @@ func (a *attacker) prove(cfg *tls.Config, protocol string) error {
 	return err
 }
 
-// TestNobodyProvesToBeAnother, nor passes on what an agent proves for something else.
-func TestNobodyProvesToBeAnother(t *testing.T) {
+// An agent can neither prove another's certificate, nor reuse a proof that was made for
+// something else.
+func TestProof_RefusesOtherAgent(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	session := func() *attacker {
@@ -387,8 +385,8 @@ func TestNobodyProvesToBeAnother(t *testing.T) {
 	}
 }
 
-// TestACallEndsWithTheTunnel that it goes through, and the next one does not wait for it.
-func TestACallEndsWithTheTunnel(t *testing.T) {
+// The next call does not wait for the lost tunnel.
+func TestCalls_EndWithTunnel(t *testing.T) {
 	c, calls := callees(t)
 	p := newPlane(t, calls)
 	wire := faultproxy.New(t, p.addr)
@@ -417,9 +415,8 @@ func TestACallEndsWithTheTunnel(t *testing.T) {
 	})
 }
 
-// TestStalledCallsHarmNobody has an agent take all its calls and say nothing, until the server that
-// serves them ends them.
-func TestStalledCallsHarmNobody(t *testing.T) {
+// An agent takes all its calls and is silent, until the server that serves them ends them.
+func TestCalls_StalledCalls(t *testing.T) {
 	_, calls := callees(t)
 	stalled := make(chan net.Conn, 2)
 	p := newPlane(t, calls, func(c *server.Config) {
@@ -465,8 +462,8 @@ func TestStalledCallsHarmNobody(t *testing.T) {
 	}
 }
 
-// TestCallsHaveTheirShare, past which a stream is closed and the tunnel goes on.
-func TestCallsHaveTheirShare(t *testing.T) {
+// Over the limit a stream is closed, and the tunnel stays.
+func TestCalls_Limited(t *testing.T) {
 	c, calls := callees(t)
 	p := newPlane(t, calls, func(c *server.Config) { c.Limits.Calls = 1 })
 	a := p.agent("a1")
@@ -488,8 +485,8 @@ func TestCallsHaveTheirShare(t *testing.T) {
 	}
 }
 
-// TestCallsAreThroughBeforeTheServerStops, and no more are taken meanwhile.
-func TestCallsAreThroughBeforeTheServerStops(t *testing.T) {
+// No more calls are taken meanwhile.
+func TestCalls_DrainBeforeStop(t *testing.T) {
 	c, calls := callees(t)
 	p := newPlane(t, calls, func(c *server.Config) { c.Limits.CallsDrain = 10 * patience })
 	a := p.agent("a1")
@@ -536,8 +533,7 @@ func settled(t testing.TB, s interface{ Settle(context.Context) }) <-chan struct
 	return done
 }
 
-// TestACallMayWaitForTheFirstConnection, as long as that is being made.
-func TestACallMayWaitForTheFirstConnection(t *testing.T) {
+func TestCalls_WaitForFirstConnection(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	wire := faultproxy.New(t, p.addr)
@@ -561,8 +557,7 @@ func TestACallMayWaitForTheFirstConnection(t *testing.T) {
 	mustAsk(t, caller(a), "hello")
 }
 
-// TestACallMayWaitForTheNextConnection, when one was lost.
-func TestACallMayWaitForTheNextConnection(t *testing.T) {
+func TestCalls_WaitForNextConnection(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	wire := faultproxy.New(t, p.addr)
@@ -577,8 +572,7 @@ func TestACallMayWaitForTheNextConnection(t *testing.T) {
 	mustAsk(t, caller(a), "hello")
 }
 
-// TestACallMayWaitForTheNextOfSeveral is the same where there may be two.
-func TestACallMayWaitForTheNextOfSeveral(t *testing.T) {
+func TestCalls_SetWaitsForNextConnection(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	wire := faultproxy.New(t, p.addr)
@@ -597,7 +591,7 @@ func TestACallMayWaitForTheNextOfSeveral(t *testing.T) {
 	mustAsk(t, caller(s), "hello")
 }
 
-func TestNoCallWaitsForATunnelThatFails(t *testing.T) {
+func TestCalls_FailWithoutTunnel(t *testing.T) {
 	closed := listenOn(t, "127.0.0.1:0")
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
@@ -620,8 +614,8 @@ func TestNoCallWaitsForATunnelThatFails(t *testing.T) {
 	}
 }
 
-// TestACallTakesEitherTunnel has the one of two nodes die that calls went through.
-func TestACallTakesEitherTunnel(t *testing.T) {
+// One of two nodes dies, which calls went through.
+func TestCalls_SetFailover(t *testing.T) {
 	_, calls := callees(t)
 	ca := tunneltest.NewCA(t)
 	one, two := startPlane(t, ca, "127.0.0.1:0", calls), startPlane(t, ca, "127.0.0.1:0", calls)

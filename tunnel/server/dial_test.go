@@ -23,7 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-func TestHTTP1KeepsConnectionsAlive(t *testing.T) {
+func TestDial_HTTP1KeepAlive(t *testing.T) {
 	p := newPlane(t)
 	p.agent("a1")
 	client := p.client("a1", http1)
@@ -43,7 +43,7 @@ func TestHTTP1KeepsConnectionsAlive(t *testing.T) {
 	}
 }
 
-func TestManyClientsAtOnce(t *testing.T) {
+func TestDial_ManyClients(t *testing.T) {
 	for _, protocol := range []struct {
 		name string
 		set  func(*http.Protocols)
@@ -73,7 +73,7 @@ func TestManyClientsAtOnce(t *testing.T) {
 	}
 }
 
-func TestTwoHundredStreams(t *testing.T) {
+func TestDial_TwoHundredStreams(t *testing.T) {
 	p := newPlane(t)
 	a := p.bareAgent("a1")
 	a.waitFor(t, tunnel.Connected)
@@ -132,9 +132,9 @@ func echoConnections(ln net.Listener) {
 	}
 }
 
-// TestHandover goes the Runner's way: mutual TLS that ends in the agent, found by the SNI
-// of a connection that the control plane cannot read.
-func TestHandover(t *testing.T) {
+// The way of a Runner: mutual TLS that ends in the agent, found by the SNI of a connection that
+// the control plane cannot read.
+func TestHandover_RunnerTLS(t *testing.T) {
 	p := newPlane(t)
 	a := p.bareAgent("a1")
 	a.waitFor(t, tunnel.Connected)
@@ -255,7 +255,7 @@ func (r *replay) sni() string {
 	return name
 }
 
-func TestDialErrors(t *testing.T) {
+func TestDial_Errors(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) {
 		c.Limits.Dials = 1
 		c.Limits.DialTimeout = 10 * time.Millisecond
@@ -285,7 +285,7 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-func TestProxies(t *testing.T) {
+func TestProxy_Connect(t *testing.T) {
 	for name, userinfo := range map[string]*url.Userinfo{
 		"open": nil, "with password": url.UserPassword("agent", "s3cret"),
 	} {
@@ -308,7 +308,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-func TestProxyRefuses(t *testing.T) {
+func TestProxy_RefusesPassword(t *testing.T) {
 	p := newPlane(t)
 	proxy := newConnectProxy(t, url.UserPassword("agent", "right"))
 	a := p.bareAgent("a1", func(c *tunnel.Config) {
@@ -367,8 +367,8 @@ func newConnectProxy(t *testing.T, user *url.Userinfo) *connectProxy {
 	return proxy
 }
 
-// TestBulk moves many windows both ways.
-func TestBulk(t *testing.T) {
+// Moves many windows both ways.
+func TestDial_Bulk(t *testing.T) {
 	p := newPlane(t)
 	p.agent("a1")
 	body := strings.Repeat("0123456789abcdef", 4<<20/16)

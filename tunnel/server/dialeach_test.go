@@ -45,7 +45,7 @@ func (p *plane) visitAll(id string) (names []string, err error) {
 	return names, err
 }
 
-func TestEachReplicaIsDialled(t *testing.T) {
+func TestDialEach_AllReplicas(t *testing.T) {
 	p := newPlane(t)
 	p.agent("a1", as("one"))
 	two := p.agent("a1", as("two"))
@@ -73,9 +73,8 @@ func TestEachReplicaIsDialled(t *testing.T) {
 	}
 }
 
-// TestASilentReplicaDoesNotKeepTheOthers freezes one of two: the other is visited all
-// the same, and the caller may give up.
-func TestASilentReplicaDoesNotKeepTheOthers(t *testing.T) {
+// One of two is frozen: the other is visited all the same, and the caller may give up.
+func TestDialEach_SilentReplica(t *testing.T) {
 	p := newPlane(t)
 	wire := faultproxy.New(t, p.addr)
 	p.agent("a1", as("one"), over(wire))
@@ -104,8 +103,7 @@ func TestASilentReplicaDoesNotKeepTheOthers(t *testing.T) {
 	t.Logf("the silent one: %v", await.Receive(t, done, "all visits to end"))
 }
 
-// TestAVisitEndsInTime that does not end by itself.
-func TestAVisitEndsInTime(t *testing.T) {
+func TestDialEach_Timeout(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.DialTimeout = time.Second })
 	p.agent("a1")
 	done := make(chan error, 1)

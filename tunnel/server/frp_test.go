@@ -79,9 +79,9 @@ func (a *attacker) isThrownOut() {
 	await.Closed(a.t, a.mux.CloseChan(), "the session's end")
 }
 
-// TestOnlyItsOwn tries what one agent may not do to another, or to the control plane,
-// while the other is connected.
-func TestOnlyItsOwn(t *testing.T) {
+// Tries what an agent may not do to another agent or to the control plane, while the other is
+// connected.
+func TestFRP_RefusesOtherAgents(t *testing.T) {
 	p := newPlane(t)
 	p.agent("victim")
 	client := p.client("victim", http1)
@@ -175,8 +175,7 @@ func (a *attacker) register(control *msg.Conn, id string) {
 	a.t.Fatalf("register: %v", err)
 }
 
-// TestStrangersGetNothing connects without a certificate of the agents' CA.
-func TestStrangersGetNothing(t *testing.T) {
+func TestTunnelCertificate_RefusesStrangers(t *testing.T) {
 	p := newPlane(t)
 	other := tunneltest.NewCA(t)
 	foreign := other.Agent("a1")
@@ -206,9 +205,9 @@ func withoutURI(ca *tunneltest.CA) *tls.Config {
 	}
 }
 
-// TestNobodyIsKeptWaiting surrounds an agent with clients that send nothing or garbage, on
-// the listener and inside a session, and whom the server does not give up by itself.
-func TestNobodyIsKeptWaiting(t *testing.T) {
+// Clients around an agent send nothing or garbage, to the listener and inside a session. The
+// server does not give them up by itself.
+func TestHandshakes_SilentClients(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.Handshakes, c.Limits.HandshakeTimeout = 8, 10*patience })
 	for i := range 40 {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.addr)
@@ -236,9 +235,9 @@ func TestNobodyIsKeptWaiting(t *testing.T) {
 	}
 }
 
-// TestGarbageInASession sends what is no message, in place of a stream's first one and in
-// the control connection: none is answered, and each ends the session.
-func TestGarbageInASession(t *testing.T) {
+// Garbage comes in place of a stream's first message and in the control connection. Nothing is
+// answered, and each ends the session.
+func TestFRP_RefusesGarbage(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.Streams = 10 })
 	p.agent("a1")
 	client := p.client("a1", http1)
@@ -268,8 +267,8 @@ func TestGarbageInASession(t *testing.T) {
 	mustAsk(t, client, "hello")
 }
 
-// TestNeedsACA makes sure that a forgotten CA does not mean the system's.
-func TestNeedsACA(t *testing.T) {
+// A missing CA must not mean the system's.
+func TestTunnelCertificate_NeedsCA(t *testing.T) {
 	cfg := tunneltest.NewCA(t).Server()
 	cfg.ClientCAs = nil
 	if _, err := server.New(server.Config{TLS: cfg, Identify: tunneltest.Identify}); err == nil {

@@ -37,9 +37,9 @@ func labelled(t *testing.T) (count func() int) {
 	}
 }
 
-// TestGoroutinesAtRest counts what a tunnel takes that nothing goes through, to the goroutine:
-// a control plane has ten thousand, and a goroutine each is 40 to 80 MB of its memory.
-func TestGoroutinesAtRest(t *testing.T) {
+// Counts the goroutines of an idle tunnel exactly: a control plane has ten thousand, and a
+// goroutine each is 40 to 80 MB of its memory.
+func TestTunnel_GoroutinesAtRest(t *testing.T) {
 	const (
 		tunnels = 8
 		// ofServer are the one that reads the session, and frps' worker and its two of the control

@@ -13,9 +13,8 @@ import (
 
 // What an agent that has a certificate, and is a traitor, can do to the control plane.
 
-// TestUnaskedWorkConnections offers connections that frps did not ask for: they would lie
-// in its pool with all that was sent on them.
-func TestUnaskedWorkConnections(t *testing.T) {
+// They would lie in frps's pool with all that was sent on them.
+func TestFRP_RefusesUnaskedWorkConnections(t *testing.T) {
 	p := newPlane(t)
 	p.agent("a1")
 	evil := p.attacker(t, "evil")
@@ -25,8 +24,8 @@ func TestUnaskedWorkConnections(t *testing.T) {
 	mustAsk(t, p.client("a1", http1), "hello")
 }
 
-// TestTooManyStreams opens more than it may, those included that this end has closed.
-func TestTooManyStreams(t *testing.T) {
+// Streams that the server has closed count too.
+func TestFRP_LimitsStreams(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.Streams = 10 })
 	evil := p.attacker(t, "evil")
 	evil.register(evil.login("evil"), "evil")
@@ -38,8 +37,7 @@ func TestTooManyStreams(t *testing.T) {
 	evil.isThrownOut()
 }
 
-// TestDrainedAgainAndAgain asks for the same thing on stream after stream.
-func TestDrainedAgainAndAgain(t *testing.T) {
+func TestFRP_LimitsDrains(t *testing.T) {
 	p := newPlane(t)
 	evil := p.attacker(t, "evil")
 	evil.register(evil.login("evil"), "evil")
@@ -53,9 +51,9 @@ func TestDrainedAgainAndAgain(t *testing.T) {
 	evil.isThrownOut()
 }
 
-// TestConnectionsThatDoNotLogIn are bounded by agent, so that one agent's certificate is no
-// key to the memory of all: others log in meanwhile, and so does this one when they are gone.
-func TestConnectionsThatDoNotLogIn(t *testing.T) {
+// The limit is per agent, so that one agent's certificate does not give access to the memory of
+// all: others log in meanwhile, and so does this one afterwards.
+func TestLogins_Limited(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.Logins = 3 })
 	certificate := p.ca.Agent("evil")
 	var idle []net.Conn

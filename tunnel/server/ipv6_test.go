@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 )
 
-// TestIPv6Alone has nothing but [::1]: the tunnel, a proxy before it, and who connects.
-func TestIPv6Alone(t *testing.T) {
+// The tunnel, a proxy before it and the Runner have [::1] only.
+func TestTunnel_IPv6Only(t *testing.T) {
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "[::1]:0")
 	if err != nil {
 		t.Skipf("this machine has no IPv6: %v", err)

@@ -201,9 +201,9 @@ func seed(t testing.TB) uint64 {
 	return n
 }
 
-// TestEitherNodeMayDie kills and restarts each of two nodes in turn under twenty Runners'
-// commands: none fails, no write is carried out twice, and a followed log loses no line.
-func TestEitherNodeMayDie(t *testing.T) {
+// Kills and restarts each of two nodes in turn while twenty Runners send commands: none fails,
+// no write runs twice, and a followed log loses no line.
+func TestNodes_EitherMayDie(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const clients, rounds = 20, 4
 	all, n := startTwoNodes(t), seed(t)
@@ -289,9 +289,9 @@ func follow(ctx context.Context, t testing.TB, all *twoNodes, wanted int32) (lin
 	}
 }
 
-// TestAFrozenNodeSlowsOnlyWhatIsOnIt freezes the wire of one tunnel. Runners are served by the
-// other node before the multiplexer notices, which takes it up to 14 s. Then the tunnel comes back.
-func TestAFrozenNodeSlowsOnlyWhatIsOnIt(t *testing.T) {
+// Freezes the connection of one tunnel. The other node serves Runners before the multiplexer
+// notices, which takes it up to 14 s. Then the tunnel comes back.
+func TestNodes_FrozenNode(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	all := startTwoNodes(t)
 	// A machine may be so busy that the multiplexer is first once.

@@ -28,7 +28,7 @@ func probe(t *testing.T, p *plane, address string, certificate *tls.Config) erro
 	return err
 }
 
-func TestAProbeLeavesTheAgentsTunnelAlone(t *testing.T) {
+func TestProbe_KeepsTunnel(t *testing.T) {
 	p := newPlane(t)
 	a := p.agent("a1")
 	before := p.told()
@@ -39,7 +39,7 @@ func TestAProbeLeavesTheAgentsTunnelAlone(t *testing.T) {
 	mustAsk(t, p.client("a1", http2), "still there")
 }
 
-func TestAProbeSaysWhatIsWrong(t *testing.T) {
+func TestProbe_ReportsErrors(t *testing.T) {
 	p := newPlane(t)
 	require.NoError(t, probe(t, p, p.addr, &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool()}),
 		"without a certificate it is the server that is looked at")

@@ -56,9 +56,9 @@ func via(t testing.TB, dial dialFunc, id string) (string, error) {
 	return string(text), err
 }
 
-// TestPublicStreamsAreOfAnotherKind: what the public sends can arrive at the agent's handler of
-// public traffic alone, and what Runners send at the Runner API alone.
-func TestPublicStreamsAreOfAnotherKind(t *testing.T) {
+// What the public sends arrives only at the agent's handler of public traffic, and what Runners
+// send only at the Runner API.
+func TestPublicStreams_Separate(t *testing.T) {
 	p := newPlane(t)
 	a := p.bareAgent("a1", takesPublic)
 	serve(t, a.Listener(), named("runner API"))
@@ -73,7 +73,7 @@ func TestPublicStreamsAreOfAnotherKind(t *testing.T) {
 	}
 }
 
-func TestPublicStreamsThatAreNotTaken(t *testing.T) {
+func TestPublicStreams_NotTaken(t *testing.T) {
 	p := newPlane(t)
 	a := p.bareAgent("a1")
 	serve(t, a.Listener(), named("runner API"))
@@ -90,8 +90,8 @@ func TestPublicStreamsThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestPublicStreamsAreBounded: Runners get in when the public has all its streams.
-func TestPublicStreamsAreBounded(t *testing.T) {
+// Runners connect when the public has all its streams.
+func TestPublicStreams_Limited(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.Public = 16 })
 	a := p.bareAgent("a1", takesPublic)
 	serve(t, a.Listener(), named("runner API"))
@@ -119,8 +119,8 @@ func TestPublicStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPublicStreamsOfReplicas go to all of them, and to none that drains.
-func TestPublicStreamsOfReplicas(t *testing.T) {
+// They go to all replicas, and to none that drains.
+func TestPublicStreams_Replicas(t *testing.T) {
 	p := newPlane(t)
 	replicas := map[string]*agent{}
 	for _, name := range []string{"one", "two"} {
@@ -150,8 +150,8 @@ func TestPublicStreamsOfReplicas(t *testing.T) {
 	}
 }
 
-// TestAPublicConnectionIsHandedOver whole, as another control plane sends it.
-func TestAPublicConnectionIsHandedOver(t *testing.T) {
+// Another control plane sends the whole connection.
+func TestPublicStreams_Handover(t *testing.T) {
 	p := newPlane(t)
 	a := p.bareAgent("a1", takesPublic)
 	serve(t, a.Public(), named("public"))

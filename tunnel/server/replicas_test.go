@@ -53,7 +53,7 @@ func (p *plane) awaitBoth() {
 	await.Until(p.t, "both take connections", func() bool { return len(p.takers("a1", 2)) == 2 })
 }
 
-func TestReplicasTakeTurns(t *testing.T) {
+func TestReplicas_TakeTurns(t *testing.T) {
 	p := newPlane(t)
 	one := p.agent("a1", as("one"))
 	two := p.agent("a1", as("two"))
@@ -79,9 +79,8 @@ func TestReplicasTakeTurns(t *testing.T) {
 	}
 }
 
-// TestAReplicaTakesOverFromItselfAlone replaces one replica whose connection is dead; the
-// other is none the wiser.
-func TestAReplicaTakesOverFromItselfAlone(t *testing.T) {
+// Replaces one replica whose connection is dead; the other is not disturbed.
+func TestReplicas_Takeover(t *testing.T) {
 	p := newPlane(t)
 	wire := faultproxy.New(t, p.addr)
 	p.agent("a1", as("one"), over(wire))
@@ -102,9 +101,9 @@ func TestAReplicaTakesOverFromItselfAlone(t *testing.T) {
 	}
 }
 
-// TestASilentReplicaCostsNoConnection freezes one of two: nobody knows yet that its
-// connection is dead, and frps even has work connections of it ready.
-func TestASilentReplicaCostsNoConnection(t *testing.T) {
+// One of two is frozen: nobody knows yet that its connection is dead, and frps even has work
+// connections of it ready.
+func TestReplicas_SilentReplica(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.HedgeAfter = 10 * time.Millisecond })
 	wire := faultproxy.New(t, p.addr)
 	p.agent("a1", as("one"), over(wire))
@@ -128,9 +127,8 @@ func TestASilentReplicaCostsNoConnection(t *testing.T) {
 	t.Error("connections were made only when the multiplexer had noticed that the replica is dead")
 }
 
-// TestADyingReplicaCostsNoDial cuts the connections of one of two again and again while
-// it is dialled.
-func TestADyingReplicaCostsNoDial(t *testing.T) {
+// The connections of one of two are cut again and again while it is dialled.
+func TestReplicas_DyingReplica(t *testing.T) {
 	p := newPlane(t)
 	wire := faultproxy.New(t, p.addr)
 	dying := p.agent("a1", as("one"), over(wire), func(c *tunnel.Config) {
@@ -168,7 +166,7 @@ func TestADyingReplicaCostsNoDial(t *testing.T) {
 	}
 }
 
-func TestReplicasAreBounded(t *testing.T) {
+func TestReplicas_Limited(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.Instances = 2 })
 	one := p.agent("a1", as("one"))
 	p.agent("a1", as("two"))
@@ -188,9 +186,8 @@ func TestReplicasAreBounded(t *testing.T) {
 	three.waitFor(t, tunnel.Connected)
 }
 
-// TestDrainCostsNothing drains one of two replicas while connections keep coming and one
-// is at work.
-func TestDrainCostsNothing(t *testing.T) {
+// One of two replicas drains while connections keep coming and one is in use.
+func TestDrain_LosesNoConnection(t *testing.T) {
 	p := newPlane(t)
 	one := p.agent("a1", as("one"))
 	atWork := p.slowRequest(t)

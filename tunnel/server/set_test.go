@@ -142,7 +142,7 @@ func (s *set) awaitAt(all []*plane, at ...*plane) {
 	}
 }
 
-func TestASetKeepsTheFirstTwo(t *testing.T) {
+func TestSet_KeepsFirstTwo(t *testing.T) {
 	p := newPlanes(t, 5)
 	s := newSet(p[0])
 	s.awaitAt(p, p[0])
@@ -163,9 +163,8 @@ func TestASetKeepsTheFirstTwo(t *testing.T) {
 	}
 }
 
-// TestASetIsConnectedBeforeItLeaves names two nodes of which the first does not answer, and
-// then does.
-func TestASetIsConnectedBeforeItLeaves(t *testing.T) {
+// Names two nodes of which the first does not answer, and then does.
+func TestSet_ConnectsBeforeLeaving(t *testing.T) {
 	p := newPlanes(t, 4)
 	wire := faultproxy.New(t, p[2].addr)
 	s := newSet(p[0])
@@ -187,8 +186,8 @@ func TestASetIsConnectedBeforeItLeaves(t *testing.T) {
 	}
 }
 
-// TestWhatIsConnectedMayGoOn has a request under way over a tunnel that is left.
-func TestWhatIsConnectedMayGoOn(t *testing.T) {
+// A request is under way over a tunnel that is left.
+func TestSet_KeepsRequestWhileLeaving(t *testing.T) {
 	p := newPlanes(t, 2)
 	s := newSet(p[0], func(c *tunnel.SetConfig) { c.Leave = patience })
 	s.awaitAt(p, p[0])
@@ -216,9 +215,8 @@ func TestWhatIsConnectedMayGoOn(t *testing.T) {
 	s.awaitAt(p, p[0])
 }
 
-// TestAStaleListLocksNobodyOut starts with nodes that are gone, and with ones that accept
-// and say nothing.
-func TestAStaleListLocksNobodyOut(t *testing.T) {
+// Starts with nodes that are gone, and with ones that accept and are silent.
+func TestSet_FallsBackOnStaleList(t *testing.T) {
 	p := newPlanes(t, 3)
 	p[1].stop()
 	wire := faultproxy.New(t, p[2].addr)
@@ -236,7 +234,7 @@ func TestAStaleListLocksNobodyOut(t *testing.T) {
 	})
 }
 
-func TestAnEndpointThatMakesNoSenseIsPassedOver(t *testing.T) {
+func TestSet_SkipsInvalidEndpoint(t *testing.T) {
 	p := newPlanes(t, 3)
 	s := newSet(p[0])
 	s.told(endpoints(p[0], p[1])...)
@@ -259,8 +257,8 @@ func TestAnEndpointThatMakesNoSenseIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestARefusalAtOneNodeEndsNoOther has one node refuse the agent for good, and take it back.
-func TestARefusalAtOneNodeEndsNoOther(t *testing.T) {
+// One node refuses the agent for good, and takes it back.
+func TestSet_RefusedAtOneNode(t *testing.T) {
 	p := newPlanes(t, 2)
 	var mu sync.Mutex
 	refused := map[string]int{}
@@ -297,7 +295,7 @@ func TestARefusalAtOneNodeEndsNoOther(t *testing.T) {
 	}
 }
 
-func TestASetDrainsAllItsTunnels(t *testing.T) {
+func TestSet_Drain(t *testing.T) {
 	p := newPlanes(t, 3)
 	s := newSet(p[0])
 	s.told(endpoints(p[:2]...)...)
@@ -317,9 +315,8 @@ func TestASetDrainsAllItsTunnels(t *testing.T) {
 	}
 }
 
-// TestASetThatFlapsLeaksNothing changes the nodes hundreds of times, often before the
-// change before is through.
-func TestASetThatFlapsLeaksNothing(t *testing.T) {
+// The nodes change hundreds of times, often before the change before is through.
+func TestSet_FlappingLeaksNothing(t *testing.T) {
 	count := labelled(t)
 	p := newPlanes(t, 4)
 	s := newSet(p[0], func(c *tunnel.SetConfig) { c.Leave = 50 * time.Millisecond })

@@ -10,8 +10,8 @@ import (
 	"github.com/fatedier/frp/pkg/msg"
 )
 
-// TestSilentFRPEndsTheSession has an agent's FRP say something just in time, and then nothing more.
-func TestSilentFRPEndsTheSession(t *testing.T) {
+// An agent's FRP sends a message just in time, and then nothing more.
+func TestSession_EndsOnSilentFRP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent, server := net.Pipe()
 		defer func() { _ = agent.Close() }()

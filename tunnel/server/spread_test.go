@@ -33,8 +33,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestARestartIsAnnounced to all agents, which come back in the time that they were told.
-func TestARestartIsAnnounced(t *testing.T) {
+// All agents come back in the time that they were given.
+func TestRestart_Announced(t *testing.T) {
 	const agents = 30
 	first := newPlane(t, func(c *server.Config) { c.Limits.GoAway = patience })
 	told := &lines{text: "the control plane restarts"}
@@ -57,8 +57,8 @@ func TestARestartIsAnnounced(t *testing.T) {
 	}
 }
 
-// TestABusyServerSendsAgentsAway and lets them in when they come again.
-func TestABusyServerSendsAgentsAway(t *testing.T) {
+// They are let in when they come again.
+func TestBusy_SendsAgentsAway(t *testing.T) {
 	const busy, agents = 10, 10 // so that the agents alone are never too many
 	release := make(chan struct{})
 	p := newPlane(t, func(c *server.Config) {
@@ -117,9 +117,8 @@ func (w *waits) seen() []time.Duration {
 	return slices.Clone(w.all)
 }
 
-// TestTheMomentIsRandomInTheSpread sends many agents away at once and sees when each is going
-// to come again.
-func TestTheMomentIsRandomInTheSpread(t *testing.T) {
+// Sends many agents away at once and checks when each will come again.
+func TestSpread_RandomMoment(t *testing.T) {
 	const (
 		agents = 200
 		spread = 8 * time.Minute

@@ -24,10 +24,9 @@ import (
 // stockEnv names the configuration file with which the test binary is frpc.
 const stockEnv = "TUNNEL_TEST_STOCK_FRPC"
 
-// TestStockFRPC connects frp's own client, as it comes, with an agent's certificate: what
-// is spoken here is FRP. It is a process of its own because it cannot be stopped without a
-// data race.
-func TestStockFRPC(t *testing.T) {
+// Connects frp's own client with an agent's certificate: this is FRP. The client has its own
+// process because it cannot be stopped without a data race.
+func TestFRP_StockClient(t *testing.T) {
 	p := newPlane(t)
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
-// TestATruncatedMessage has an agent, a traitor, stop in the middle of what it says. The session
-// may not outlive the patience for a first message.
-func TestATruncatedMessage(t *testing.T) {
+// A hostile agent stops in the middle of a message. The session must not outlive the timeout of
+// a first message.
+func TestSession_EndsOnTruncatedMessage(t *testing.T) {
 	for name, start := range map[string]string{"nothing": "", "a type": "o", "half a length": "o\x00\x00", "half a body": "o\x00\x00\x00\x00\x00\x00\x00\x40{\"ve"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-func TestServerRestart(t *testing.T) {
+func TestTunnel_ReconnectsAfterRestart(t *testing.T) {
 	first := newPlane(t)
 	a := first.agent("a1")
 	first.stop()
@@ -45,8 +45,8 @@ func TestServerRestart(t *testing.T) {
 	}
 }
 
-// TestTakeover replaces an agent whose connection is dead without anybody knowing yet.
-func TestTakeover(t *testing.T) {
+// Replaces an agent whose connection is dead, and nobody knows yet.
+func TestTunnel_Takeover(t *testing.T) {
 	replaced := &lines{text: "a newer connection of the same replica took over"}
 	p := newPlane(t, func(c *server.Config) { c.Log = zerolog.New(replaced) })
 	wire := faultproxy.New(t, p.addr)
@@ -65,7 +65,7 @@ func TestTakeover(t *testing.T) {
 	await.Until(t, "down", func() bool { return p.told() == "up a1, down a1" })
 }
 
-func TestHalfOpenIsNoticed(t *testing.T) {
+func TestTunnel_NoticesHalfOpen(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for the keep-alive")
 	}
@@ -80,7 +80,7 @@ func TestHalfOpenIsNoticed(t *testing.T) {
 	a.waitFor(t, tunnel.Connected)
 }
 
-func TestRevokedAgentStops(t *testing.T) {
+func TestRevokeAgent_StopsTunnel(t *testing.T) {
 	p := newPlane(t)
 	p.revoke("a1", fmt.Errorf("%w: by the operator on Monday", server.ErrRevoked))
 	a := p.bareAgent("a1")
@@ -98,7 +98,7 @@ func TestRevokedAgentStops(t *testing.T) {
 	}
 }
 
-func TestUnsureServerIsAskedAgain(t *testing.T) {
+func TestAuthorize_RetriesAfterError(t *testing.T) {
 	p := newPlane(t)
 	p.revoke("a1", errors.New("database password is hunter2"))
 	a := p.bareAgent("a1")
@@ -110,7 +110,7 @@ func TestUnsureServerIsAskedAgain(t *testing.T) {
 	a.waitFor(t, tunnel.Connected)
 }
 
-func TestDisconnectClosesEverything(t *testing.T) {
+func TestDisconnect_ClosesConnections(t *testing.T) {
 	p := newPlane(t)
 	a := p.bareAgent("a1")
 	a.waitFor(t, tunnel.Connected)
@@ -141,8 +141,8 @@ func TestDisconnectClosesEverything(t *testing.T) {
 	}
 }
 
-// TestRenewedCertificate is used at the next connection and drops nothing before.
-func TestRenewedCertificate(t *testing.T) {
+// It is used at the next connection and drops nothing before.
+func TestTunnelCertificate_Renewed(t *testing.T) {
 	var mu sync.Mutex
 	var serials []string
 	p := newPlane(t, func(c *server.Config) {
@@ -179,7 +179,7 @@ func TestRenewedCertificate(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhatToDo(t *testing.T) {
+func TestTunnel_ErrorsHaveFix(t *testing.T) {
 	p := newPlane(t)
 	other := tunneltest.NewCA(t)
 	stranger := other.Agent("a1")
@@ -217,9 +217,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestNewsMayCallBack dials the agent from inside OnUp, as a control plane does that asks
-// an agent something when it comes.
-func TestNewsMayCallBack(t *testing.T) {
+// A control plane asks an agent something when it comes.
+func TestOnUp_MayDial(t *testing.T) {
 	var s *server.Server
 	result := make(chan error, 1)
 	p := newPlane(t, func(c *server.Config) {
@@ -238,11 +237,10 @@ func TestNewsMayCallBack(t *testing.T) {
 	}
 }
 
-// TestStartStop starts and stops agents at every moment of their way, over TCP and over
-// websockets, with connections coming in all the time. frp's own client panics, or stays
-// behind as a zombie, when it is stopped in some of them; goleak finds what stays.
-// TUNNEL_CYCLES sets the number of cycles, 400 by default.
-func TestStartStop(t *testing.T) {
+// Starts and stops agents at every moment, over TCP and websockets, with connections coming in
+// all the time. frp's own client panics, or stays behind as a zombie, when it is stopped at some
+// of them; goleak finds what stays. TUNNEL_CYCLES sets the number of cycles, 400 by default.
+func TestTunnel_StartStop(t *testing.T) {
 	cycles := 400
 	if v, err := strconv.Atoi(os.Getenv("TUNNEL_CYCLES")); err == nil {
 		cycles = v

@@ -115,7 +115,7 @@ func firewall(t testing.TB, meet func(net.Conn)) string {
 	return ln.Addr().String()
 }
 
-func TestAWebsocketWhereThePortIsBlocked(t *testing.T) {
+func TestWebsocket_WhenPortBlocked(t *testing.T) {
 	closed := listenOn(t, "127.0.0.1:0")
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
@@ -204,8 +204,8 @@ func (c *timedConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// TestAWebsocketOutlivesTheAPIsTimeouts, which are for calls.
-func TestAWebsocketOutlivesTheAPIsTimeouts(t *testing.T) {
+// The API's timeouts are for calls.
+func TestWebsocket_OutlivesTimeouts(t *testing.T) {
 	p := newPlane(t)
 	ln := &timed{Listener: listenOn(t, "127.0.0.1:0")}
 	api := p.apiOn(ln, patience)
@@ -225,7 +225,7 @@ func TestAWebsocketOutlivesTheAPIsTimeouts(t *testing.T) {
 	}
 }
 
-func TestAWebsocketThroughACompanysProxy(t *testing.T) {
+func TestWebsocket_ThroughProxy(t *testing.T) {
 	p := newPlane(t)
 	api := p.api()
 	blocked := firewall(t, func(net.Conn) {})
@@ -253,8 +253,8 @@ func TestAWebsocketThroughACompanysProxy(t *testing.T) {
 	})
 }
 
-// TestBackToTheBetterWay when the firewall opens, and not while a Runner is connected.
-func TestBackToTheBetterWay(t *testing.T) {
+// The agent moves when the firewall opens, and not while a Runner is connected.
+func TestWebsocket_BackToTCP(t *testing.T) {
 	p := newPlane(t)
 	api := p.api()
 	wire := faultproxy.New(t, p.addr)
@@ -280,8 +280,8 @@ func TestBackToTheBetterWay(t *testing.T) {
 	}
 }
 
-// TestARestartIsNoFirewall keeps agents that know the better way from leaving it at once.
-func TestARestartIsNoFirewall(t *testing.T) {
+// Agents that know TCP works do not leave it at once.
+func TestWebsocket_NotAfterRestart(t *testing.T) {
 	p := newPlane(t)
 	api := p.api()
 	wire := faultproxy.New(t, p.addr)
@@ -304,7 +304,7 @@ func TestARestartIsNoFirewall(t *testing.T) {
 	}
 }
 
-func TestAWebsocketsRefusals(t *testing.T) {
+func TestWebsocket_Refusals(t *testing.T) {
 	p := newPlane(t)
 	p.revoke("revoked", server.ErrRevoked)
 	api := p.api()
@@ -351,8 +351,7 @@ func startHTTPS(t *testing.T, p *plane) string {
 	return ln.Addr().String()
 }
 
-// TestAProbeSaysByWhichWay the tunnel goes.
-func TestAProbeSaysByWhichWay(t *testing.T) {
+func TestProbe_ReportsTransport(t *testing.T) {
 	p := newPlane(t)
 	api := p.api()
 	certificate := p.ca.Agent("a1")
@@ -371,8 +370,7 @@ func TestAProbeSaysByWhichWay(t *testing.T) {
 	}
 }
 
-// TestOneThatIsNoTunnelGetsNone: a websocket of another protocol.
-func TestOneThatIsNoTunnelGetsNone(t *testing.T) {
+func TestWebsocket_OtherProtocol(t *testing.T) {
 	p := newPlane(t)
 	api := p.api()
 	conn, err := tls.Dial("tcp", api.Addr, p.ca.Agent("a1"))

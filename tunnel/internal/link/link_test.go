@@ -32,9 +32,8 @@ func (m *muted) Write(p []byte) (int, error) {
 	return m.Conn.Write(p)
 }
 
-// TestADeadEndIsNoticed within 14 s. The connection dies just after an end has answered a ping,
-// when it takes longest.
-func TestADeadEndIsNoticed(t *testing.T) {
+// The connection dies just after an end has answered a ping, when it takes longest.
+func TestKeepAlive_Within14Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		near, far := &muted{Conn: a}, &muted{Conn: b}
@@ -70,7 +69,7 @@ func pair(t *testing.T) (client, server *Stream) {
 	return NewStream(s, nil), NewStream(await.Receive(t, accepted, "a stream"), nil)
 }
 
-func TestStreamKeepsConnsPromises(t *testing.T) {
+func TestStream_IsNetConn(t *testing.T) {
 	client, _ := pair(t)
 	if err := client.SetReadDeadline(time.Now()); err != nil {
 		t.Fatal(err)
@@ -88,7 +87,7 @@ func TestStreamKeepsConnsPromises(t *testing.T) {
 	}
 }
 
-func TestStreamTellsOnceThatItIsClosed(t *testing.T) {
+func TestStream_ReportsCloseOnce(t *testing.T) {
 	client, _ := pair(t)
 	var told atomic.Int32
 	s := NewStream(client.Stream, func() { told.Add(1) })
@@ -102,7 +101,7 @@ func TestStreamTellsOnceThatItIsClosed(t *testing.T) {
 	}
 }
 
-func TestRefusal(t *testing.T) {
+func TestParseRefusal(t *testing.T) {
 	const reason = "a reason: with. signs; and more"
 	for text, want := range map[string]Refused{
 		Refusal(reason, true):                 {Reason: reason, Final: true},
@@ -135,7 +134,7 @@ func FuzzParseRefusal(f *testing.F) {
 	})
 }
 
-func TestGate(t *testing.T) {
+func TestGate_Shut(t *testing.T) {
 	var g Gate
 	if !g.Enter() {
 		t.Fatal("a new gate is shut")
@@ -157,7 +156,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-func TestFRPLogIsLowered(t *testing.T) {
+func TestFRPLog_Levels(t *testing.T) {
 	var out bytes.Buffer
 	w := frpWriter{zerolog.New(&out)}
 	for _, level := range []golog.Level{golog.InfoLevel, golog.WarnLevel, golog.ErrorLevel} {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNamesAreOneReplicas looks for agents and instances whose names on the wire meet.
-func TestNamesAreOneReplicas(t *testing.T) {
+// Looks for agents and instances that share a name on the wire.
+func TestNames_Unique(t *testing.T) {
 	runs, proxies := map[string]string{}, map[string]string{}
 	for _, agentID := range []string{"a", "a.b", "a.agent", "a.agent-x", "a\x00b", "agent"} {
 		for _, instance := range []string{"", "b", "b.c", "agent", "pod-1", "Pod-1"} {
@@ -26,7 +26,7 @@ func TestNamesAreOneReplicas(t *testing.T) {
 	}
 }
 
-func TestInvalidInstances(t *testing.T) {
+func TestValidInstance_RefusesInvalid(t *testing.T) {
 	for _, name := range []string{"a\x00b", "a b", "-a", "a.", "ä", "a/b", strings.Repeat("a", 254)} {
 		if ValidInstance(name) {
 			t.Errorf("%q is allowed", name)

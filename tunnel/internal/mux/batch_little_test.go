@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestASessionAtRestTakesALittleBuffer has pings wait in a little buffer, and data that joins them
-// in a whole one, behind them.
-func TestASessionAtRestTakesALittleBuffer(t *testing.T) {
+// Pings wait in a small buffer. Data that joins them waits in a whole one, behind them.
+func TestBatch_SmallBufferAtRest(t *testing.T) {
 	b := newBatch(nil, nil, time.Second, func(error) {})
 	b.busy = true // somebody sends: what comes waits
 	ping := header{kind: framePing, length: 7}

@@ -2,9 +2,8 @@ package mux
 
 import "testing"
 
-// TestWhatIsSmallTakesALittleBuffer has what a session at rest says wait, and then more than fits
-// with it.
-func TestWhatIsSmallTakesALittleBuffer(t *testing.T) {
+// First what an idle session sends waits, and then more than fits with it.
+func TestBatch_TakeSmallBuffer(t *testing.T) {
 	b := newBatch(nil, nil, 0, nil)
 	for range 2 {
 		b.take(100)

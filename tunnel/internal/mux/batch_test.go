@@ -94,8 +94,8 @@ func bodies(t *testing.T, write []byte) string {
 	return all
 }
 
-// TestWhatWaitsGoesOutTogether in the order in which it was written.
-func TestWhatWaitsGoesOutTogether(t *testing.T) {
+// The order of writing is kept.
+func TestBatch_SendsWaitingTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
@@ -116,8 +116,8 @@ func TestWhatWaitsGoesOutTogether(t *testing.T) {
 	})
 }
 
-// TestWhatWaitsOfAStreamIsOneFrame, as long as nothing else comes between.
-func TestWhatWaitsOfAStreamIsOneFrame(t *testing.T) {
+// Data of one stream joins as long as nothing else comes between.
+func TestBatch_JoinsFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
@@ -149,9 +149,8 @@ func TestWhatWaitsOfAStreamIsOneFrame(t *testing.T) {
 	})
 }
 
-// TestNoMoreWaitsThanFits holds a writer until the others are gone, while small frames find
-// room.
-func TestNoMoreWaitsThanFits(t *testing.T) {
+// A large write waits until the others are gone, while small frames find room.
+func TestBatch_LimitsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
@@ -197,9 +196,8 @@ func TestNoMoreWaitsThanFits(t *testing.T) {
 	})
 }
 
-// TestAPeerThatTakesNothing fails the next write, and closes the connection so that the
-// reader knows.
-func TestAPeerThatTakesNothing(t *testing.T) {
+// The next write fails, and the connection closes so that the reader knows.
+func TestBatch_PeerTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
@@ -215,8 +213,8 @@ func TestAPeerThatTakesNothing(t *testing.T) {
 	})
 }
 
-// TestNoStreamOfASessionThatIsAboutToEnd: sending has failed, and the session is being told.
-func TestNoStreamOfASessionThatIsAboutToEnd(t *testing.T) {
+// Sending has failed, and the session is about to end.
+func TestOpenStream_AfterFailedWrite(t *testing.T) {
 	a, b := net.Pipe()
 	s := Client(a, nil, testConfig())
 	peer := served(b, nil, testConfig())
@@ -230,8 +228,8 @@ func TestNoStreamOfASessionThatIsAboutToEnd(t *testing.T) {
 	}
 }
 
-// TestCloseSendsWhatWaits, but not for long, and lets go of who waits to write.
-func TestCloseSendsWhatWaits(t *testing.T) {
+// It does not take long, and it releases writers that wait.
+func TestBatch_CloseSendsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(nil)
 		b := newTestBatch(conn, nil)
@@ -303,8 +301,8 @@ func (r inRecords) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// TestRecordsGoOutTogether sees what TLS makes of a batch reach the system in one piece.
-func TestRecordsGoOutTogether(t *testing.T) {
+// The TLS records of a batch reach the system in one write.
+func TestBatch_SendsRecordsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := &corked{gated: newGated(nil)}
 		b := newTestBatch(inRecords{below}, below)

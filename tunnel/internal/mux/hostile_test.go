@@ -12,8 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestWhatIsNoProtocolEndsTheSession.
-func TestWhatIsNoProtocolEndsTheSession(t *testing.T) {
+func TestSession_EndsOnProtocolError(t *testing.T) {
 	open := header{kind: frameWindow, flags: flagSYN, stream: 1}.append(nil)
 	for name, said := range map[string][]byte{
 		"another version":         {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
@@ -38,8 +37,8 @@ func TestWhatIsNoProtocolEndsTheSession(t *testing.T) {
 	}
 }
 
-// TestWhoAsksAndNeverListens is answered up to a bound, and no more is kept for it.
-func TestWhoAsksAndNeverListens(t *testing.T) {
+// A peer that asks and never reads is answered up to a limit, and no more is kept for it.
+func TestPing_LimitsAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		s := taking(served, a)
@@ -59,8 +58,7 @@ func TestWhoAsksAndNeverListens(t *testing.T) {
 	})
 }
 
-// TestAWindowNeverShrinks, whatever the other end says of it.
-func TestAWindowNeverShrinks(t *testing.T) {
+func TestWindow_NeverShrinks(t *testing.T) {
 	near, _ := pair(t, line)
 	near.moreRoom(1<<32 - 1)
 	near.mu.Lock()

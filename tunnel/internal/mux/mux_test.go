@@ -131,9 +131,8 @@ func pair(t testing.TB, connect func(testing.TB) (a, b net.Conn)) (near, far *St
 	return near, far
 }
 
-// TestAllArrives, of many streams at once, both ways, whoever is at the other end, and
-// nothing is left of them.
-func TestAllArrives(t *testing.T) {
+// Many streams run at once, both ways, with each kind of peer, and nothing is left of them.
+func TestSession_AllArrives(t *testing.T) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			a, b := line(t)
@@ -207,8 +206,7 @@ func echo(e end) error {
 	return errors.Join(err, conn.Close())
 }
 
-// TestTheEndComesAfterTheRest: what was written before Close arrives.
-func TestTheEndComesAfterTheRest(t *testing.T) {
+func TestStream_CloseAfterData(t *testing.T) {
 	near, far := pair(t, line)
 	want := bytes.Repeat([]byte("0123456789"), 50_000)
 	wrote := make(chan error, 1)
@@ -225,8 +223,8 @@ func TestTheEndComesAfterTheRest(t *testing.T) {
 	}
 }
 
-// TestConnsPromises: the errors that net/http and crypto/tls look for.
-func TestConnsPromises(t *testing.T) {
+// net/http and crypto/tls look for these errors.
+func TestStream_IsNetConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pair(t, pipe)
 		for _, at := range []time.Duration{-time.Second, time.Second} {
@@ -267,8 +265,7 @@ func TestConnsPromises(t *testing.T) {
 	})
 }
 
-// TestALostConnectionIsNoEndOfAStream.
-func TestALostConnectionIsNoEndOfAStream(t *testing.T) {
+func TestStream_LostConnectionIsNotEOF(t *testing.T) {
 	near, far := pair(t, line)
 	_ = far.session.conn.Close()
 	if _, err := near.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
@@ -279,8 +276,7 @@ func TestALostConnectionIsNoEndOfAStream(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotReadKeepsNobodyUp.
-func TestWhoDoesNotReadKeepsNobodyUp(t *testing.T) {
+func TestStream_StalledReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, _ := pair(t, pipe)
 		_ = near.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
@@ -293,8 +289,8 @@ func TestWhoDoesNotReadKeepsNobodyUp(t *testing.T) {
 	})
 }
 
-// TestAWindowGrowsWithTheRoundTrip and with nothing else.
-func TestAWindowGrowsWithTheRoundTrip(t *testing.T) {
+// It grows with nothing else.
+func TestWindow_GrowsWithRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, _ := pair(t, pipe)
 		time.Sleep(firstPing + time.Millisecond)
@@ -327,8 +323,8 @@ func TestAWindowGrowsWithTheRoundTrip(t *testing.T) {
 	})
 }
 
-// TestTheRoundTripIsTheLines: bulk for minutes does not make it longer, another line does.
-func TestTheRoundTripIsTheLines(t *testing.T) {
+// Minutes of bulk do not make it longer; another line does.
+func TestRoundTrip_IgnoresBulk(t *testing.T) {
 	var l heartbeat
 	pings := func(n int, trip time.Duration) time.Duration {
 		for range n {
@@ -390,9 +386,9 @@ func far(t *testing.T, oneWay time.Duration) (a, b net.Conn) {
 	return a, b
 }
 
-// TestAWindowGrowsWhateverCameBefore it: a connection that has carried small requests is the
-// usual one with HTTP/2, and what is left of its window is any part of it.
-func TestAWindowGrowsWhateverCameBefore(t *testing.T) {
+// A connection that has carried small requests is the usual one with HTTP/2, and what is left of
+// its window is any part of it.
+func TestWindow_GrowsAfterSmallRequests(t *testing.T) {
 	const trip, bulk = 40 * time.Millisecond, 64 << 20
 	for _, c := range []struct {
 		before int
@@ -431,8 +427,8 @@ func TestAWindowGrowsWhateverCameBefore(t *testing.T) {
 	}
 }
 
-// TestADeadEndIsNoticed in the time that a ping and its answer may take.
-func TestADeadEndIsNoticed(t *testing.T) {
+// A ping and its answer may take this long.
+func TestKeepAlive_NoticesDeadPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, b) }() // it takes all and says nothing
@@ -449,8 +445,7 @@ func TestADeadEndIsNoticed(t *testing.T) {
 	})
 }
 
-// TestALivingEndIsKept, for hours.
-func TestALivingEndIsKept(t *testing.T) {
+func TestKeepAlive_KeepsLivePeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pair(t, pipe)
 		time.Sleep(3 * time.Hour)
@@ -464,8 +459,7 @@ func TestALivingEndIsKept(t *testing.T) {
 	})
 }
 
-// TestAnEndThatNeverClosesIsForgotten.
-func TestAnEndThatNeverClosesIsForgotten(t *testing.T) {
+func TestStream_ForgottenAfterCloseTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pair(t, pipe)
 		_ = near.Close()
@@ -483,8 +477,8 @@ func TestAnEndThatNeverClosesIsForgotten(t *testing.T) {
 	})
 }
 
-// TestStreamsWithoutAcceptAreRefused: nothing is left of them, and the session goes on.
-func TestStreamsWithoutAcceptAreRefused(t *testing.T) {
+// Nothing is left of the streams, and the session goes on.
+func TestSession_RefusesWithoutAccept(t *testing.T) {
 	a, b := line(t)
 	client, server := Client(a, nil, testConfig()), served(b, nil, testConfig())
 	defer func() { _, _ = client.Close(), server.Close() }()

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// TestInputLosesNothing reads frames of all sizes, as they come in pieces of all sizes, while the
-// session goes to rest and comes back.
-func TestInputLosesNothing(t *testing.T) {
+// Reads frames of all sizes, in pieces of all sizes, while the session goes idle and comes back.
+func TestInput_LosesNothing(t *testing.T) {
 	for name, pieces := range map[string]func(io.Reader) io.Reader{
 		"whole": func(r io.Reader) io.Reader { return r },
 		"half":  iotest.HalfReader, "bytes": iotest.OneByteReader, "with the end": iotest.DataErrReader,
@@ -56,8 +55,8 @@ func TestInputLosesNothing(t *testing.T) {
 	}
 }
 
-// TestASessionAtRestKeepsNoBuffer has something go through a session, and then a ping of each end.
-func TestASessionAtRestKeepsNoBuffer(t *testing.T) {
+// Data goes through a session, and then a ping of each end.
+func TestInput_NoBufferAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pair(t, pipe)
 		go func() { _, _ = near.Write(make([]byte, 1<<20)) }()

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestNoStreamWithoutAnErrorWhileTheSessionEnds opens a stream when writing has failed and the
-// session has not been told yet: an opened stream that is none took a whole process with it.
-func TestNoStreamWithoutAnErrorWhileTheSessionEnds(t *testing.T) {
+// Writing has failed and the session does not know yet. A nil stream without an error took a
+// whole process with it.
+func TestOpenStream_WhileSessionEnds(t *testing.T) {
 	near, far := net.Pipe()
 	defer func() { _ = far.Close() }()
 	s := Client(near, nil, Config{KeepAlive: time.Minute, WriteTimeout: time.Minute, MaxWindow: 1 << 20, CloseTimeout: time.Minute})
