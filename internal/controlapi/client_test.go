@@ -25,7 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func TestAllCallsOverTheWire(t *testing.T) {
+func TestClient_AllCalls(t *testing.T) {
 	ca := newAuthority(t)
 	token := newTestToken(t, "")
 	beat := controlapi.Heartbeat{Clock: time.Now().UTC().Truncate(time.Second), AgentVersion: "1", Capacity: controlapi.Capacity{Nodes: 3}}
@@ -84,7 +84,7 @@ func TestAllCallsOverTheWire(t *testing.T) {
 	require.NoError(t, c.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{{ID: "e", Type: "app.healthy", App: &controlapi.AppEvent{Namespace: "n", Name: "a"}}}}))
 }
 
-func TestFirstContactByFingerprint(t *testing.T) {
+func TestRegister_ChecksFingerprint(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	b := &backend{register: func(string, controlapi.RegisterRequest) (controlapi.Identity, error) {
 		return controlapi.Identity{AgentID: "a1"}, nil
@@ -149,7 +149,7 @@ func TestFirstContactByFingerprint(t *testing.T) {
 	}
 }
 
-func TestClockSkewOfTwoHours(t *testing.T) {
+func TestClockSkew(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for off, words := range map[time.Duration]string{2 * time.Hour: "2h0m0s ahead of", -2 * time.Hour: "2h0m0s behind"} {
 		e := controlapi.ClockSkew(now.Add(off), now)
@@ -159,7 +159,7 @@ func TestClockSkewOfTwoHours(t *testing.T) {
 	assert.Nil(t, controlapi.ClockSkew(now.Add(controlapi.MaxClockSkew), now))
 }
 
-func TestUnreachable(t *testing.T) {
+func TestClient_ReportsUnreachable(t *testing.T) {
 	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
@@ -205,7 +205,7 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-func TestWhatPassesIsTriedAgain(t *testing.T) {
+func TestClient_RetriesTransientErrors(t *testing.T) {
 	ca := newAuthority(t)
 	var calls atomic.Int32
 	var failure *controlapi.Error
@@ -231,7 +231,7 @@ func TestWhatPassesIsTriedAgain(t *testing.T) {
 	assert.Equal(t, int32(1), calls.Load(), "what is final is not tried again")
 }
 
-func TestRetryAfterIsHonoured(t *testing.T) {
+func TestClient_HonoursRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := []string{
 			"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 30\r\nContent-Length: 0\r\n\r\n",
@@ -262,7 +262,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	})
 }
 
-func TestARenewedCertificateIsUsed(t *testing.T) {
+func TestClient_UsesRenewedCertificate(t *testing.T) {
 	ca := newAuthority(t)
 	var seen []string
 	b := &backend{heartbeat: func(agentID string, _ controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
@@ -281,7 +281,7 @@ func TestARenewedCertificateIsUsed(t *testing.T) {
 	assert.Equal(t, []string{"first", "second"}, seen)
 }
 
-func TestAnswersOfWhatIsNoControlPlane(t *testing.T) {
+func TestClient_RefusesForeignResponse(t *testing.T) {
 	ca := newAuthority(t)
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
@@ -302,7 +302,7 @@ func TestAnswersOfWhatIsNoControlPlane(t *testing.T) {
 	}
 }
 
-func TestURLsAreChecked(t *testing.T) {
+func TestParseURL(t *testing.T) {
 	for url, words := range map[string]string{
 		"":                        "PIPEOPS_CONTROL_PLANE_URL",
 		"http://x":                "https://",

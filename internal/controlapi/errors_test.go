@@ -14,9 +14,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
-// TestAnErrorComesWithoutAnAnswer has a control plane whose answers break off after fields that
-// a caller would take: an error is never returned with a part of an identity.
-func TestAnErrorComesWithoutAnAnswer(t *testing.T) {
+// The responses break off after fields that a caller would take: an error never comes with a
+// part of an identity.
+func TestClient_ErrorHasNoResult(t *testing.T) {
 	ca := newAuthority(t)
 	s := serveTLS(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"agentId":"a1","certificate":"c","id":"t1","intervalSeconds":5,"seq":7,"caBundle":1,"expiresAt":1,"labels":1,"hash":1}`))

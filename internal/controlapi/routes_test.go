@@ -24,7 +24,7 @@ func soundRoute() controlapi.Route {
 	return controlapi.Route{Host: "shop.example.com", Path: "/", PathType: "Prefix", TLS: true, Namespace: "shop", App: "web", Service: "web", Port: 80, Reason: "no pod is ready", Endpoint: "lb.example.com"}
 }
 
-func TestRoutesOverTheWire(t *testing.T) {
+func TestRoutes_RoundTrip(t *testing.T) {
 	ca := newAuthority(t)
 	want := controlapi.RoutesRequest{Routes: []controlapi.Route{soundRoute()}, Omitted: 2}
 	b := &backend{putRoutes: func(agentID string, req controlapi.RoutesRequest) (controlapi.RoutesState, error) {
@@ -50,7 +50,7 @@ func TestRoutesOverTheWire(t *testing.T) {
 	assert.Empty(t, state.Digest)
 }
 
-func TestADigestTellsRoutesApart(t *testing.T) {
+func TestRoutes_Digest(t *testing.T) {
 	one := controlapi.RoutesRequest{Routes: []controlapi.Route{soundRoute()}}
 	other := controlapi.RoutesRequest{Routes: []controlapi.Route{soundRoute()}}
 	assert.Equal(t, one.Digest(), other.Digest())
@@ -70,7 +70,7 @@ func putRoutes(t testing.TB, h http.Handler, body string) *http.Response {
 	return w.Result()
 }
 
-func TestWrongRoutesAreRefused(t *testing.T) {
+func TestRoutes_RefusesInvalid(t *testing.T) {
 	h := handlerOf(&backend{}, zerolog.Nop())
 	changed := func(change func(*controlapi.Route)) string {
 		route := soundRoute()
@@ -111,9 +111,8 @@ func TestWrongRoutesAreRefused(t *testing.T) {
 	assert.Equal(t, problem.TooLarge, e.Code)
 }
 
-// TestTheLargestSetIsTaken: what an agent may send by the bounds it knows, the
-// handler's own bound lets through.
-func TestTheLargestSetIsTaken(t *testing.T) {
+// What an agent may send by the limits it knows is within the handler's own limit.
+func TestRoutes_AcceptsLargestSet(t *testing.T) {
 	taken := 0
 	h := handlerOf(&backend{putRoutes: func(_ string, req controlapi.RoutesRequest) (controlapi.RoutesState, error) {
 		taken = len(req.Routes)
