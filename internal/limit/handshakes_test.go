@@ -11,9 +11,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestTurnsEndWithTheNextRead has all places taken, one given back by who waits for its
-// client, and the others late.
-func TestTurnsEndWithTheNextRead(t *testing.T) {
+// All places are taken. One is given back by a connection that waits for its client, and the
+// others are late.
+func TestTurns_EndWithRead(t *testing.T) {
 	turns := NewTurns(time.Minute)
 	near, far := net.Pipe()
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
@@ -45,7 +45,7 @@ func TestTurnsEndWithTheNextRead(t *testing.T) {
 	}
 }
 
-func TestWhoIsLateIsTurnedAway(t *testing.T) {
+func TestTurns_RefuseLate(t *testing.T) {
 	turns := NewTurns(time.Millisecond)
 	for range cap(turns.places) {
 		turns.places <- struct{}{}
@@ -66,7 +66,7 @@ func TestWhoIsLateIsTurnedAway(t *testing.T) {
 	}
 }
 
-func TestTurnsOfAListener(t *testing.T) {
+func TestTurns_Listener(t *testing.T) {
 	turns := NewTurns(time.Minute)
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

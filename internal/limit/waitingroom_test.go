@@ -41,9 +41,9 @@ func queued(t *testing.T, room *Room, turns *Turns) (far net.Conn, served <-chan
 	return far, done
 }
 
-// TestWhoWaitsForATurnIsNotPushedOut is the storm that fed on itself: those whose turn was next
-// were the ones that had waited longest, and made room for those who came after them.
-func TestWhoWaitsForATurnIsNotPushedOut(t *testing.T) {
+// The storm that fed on itself: those whose turn was next had waited longest, and made room for
+// those who came after them.
+func TestRoom_KeepsWaitingForTurn(t *testing.T) {
 	room, turns := NewRoom(2), full(time.Minute)
 	_, first := queued(t, room, turns)
 	_, second := queued(t, room, turns)
@@ -65,8 +65,8 @@ func TestWhoWaitsForATurnIsNotPushedOut(t *testing.T) {
 	assert.Zero(t, room.waiting())
 }
 
-// TestNoneIsAcceptedWhileAllWaitForTheirTurn has newcomers wait in the system's queue.
-func TestNoneIsAcceptedWhileAllWaitForTheirTurn(t *testing.T) {
+// New connections wait in the system's queue.
+func TestRoom_NoAcceptWhileFull(t *testing.T) {
 	room, turns := NewRoom(1), full(time.Minute)
 	_, served := queued(t, room, turns)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,7 +79,7 @@ func TestNoneIsAcceptedWhileAllWaitForTheirTurn(t *testing.T) {
 	assert.True(t, await.Receive(t, open, "room"))
 }
 
-func TestAClosedListenerDoesNotWaitForPlaces(t *testing.T) {
+func TestRoom_ClosedListener(t *testing.T) {
 	turns := full(time.Minute)
 	l := open(t, Config{Handshakes: 1, Turns: turns})
 	dial(t, l, "127.0.0.1")
@@ -95,8 +95,8 @@ func TestAClosedListenerDoesNotWaitForPlaces(t *testing.T) {
 	require.ErrorIs(t, await.Receive(t, accepted, "the end of Accept"), net.ErrClosed)
 }
 
-// TestWhoHasGoneGetsNoTurn closes a connection while it waits for its turn.
-func TestWhoHasGoneGetsNoTurn(t *testing.T) {
+// A connection is closed while it waits for its turn.
+func TestTurns_SkipClosed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("not known here: see hasEnded")
 	}
@@ -130,8 +130,8 @@ func allButOne() *Turns {
 	return turns
 }
 
-// TestWhatIsBegunIsFinishedFirst has one wait until another has come to its end.
-func TestWhatIsBegunIsFinishedFirst(t *testing.T) {
+// One waits until another has ended.
+func TestTurns_FinishBegun(t *testing.T) {
 	for name, end := range map[string]func(*Place, *TurnConn){
 		"settled": func(place *Place, _ *TurnConn) { place.Leave() },
 		"closed":  func(_ *Place, c *TurnConn) { _ = c.Close() },
@@ -152,8 +152,8 @@ func TestWhatIsBegunIsFinishedFirst(t *testing.T) {
 	}
 }
 
-// TestWhoAnswersLateHoldsUpNobody has one begun that never comes to its end.
-func TestWhoAnswersLateHoldsUpNobody(t *testing.T) {
+// One begins and never ends.
+func TestTurns_LateClient(t *testing.T) {
 	turns := allButOne()
 	turns.answer = time.Millisecond
 	near, far := net.Pipe()
