@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-func TestNoBodyRefusesABody(t *testing.T) {
+func TestNoBody(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := problem.NoBody(w, r); err != nil {
 			problem.Write(w, "", err)

@@ -16,7 +16,7 @@ func fieldForm(of any) *regexp.Regexp {
 	return regexp.MustCompile(field.Tag.Get("pattern"))
 }
 
-func TestAFieldHasOneForm(t *testing.T) {
+func TestField(t *testing.T) {
 	for given, want := range map[string]string{
 		"ports[0].port":                    "ports[0].port",
 		"body":                             "body",
@@ -43,7 +43,7 @@ func TestAFieldHasOneForm(t *testing.T) {
 	assert.Equal(t, fieldForm(problem.Error{}), fieldForm(problem.FieldError{}))
 }
 
-func FuzzAFieldHasOneForm(f *testing.F) {
+func FuzzField(f *testing.F) {
 	for _, seed := range []string{"a.b[0]", "[", "]", "..", "a[b", "a[b]c]", "é", "%", "\n", "[.]"} {
 		f.Add(seed)
 	}
@@ -57,7 +57,7 @@ func FuzzAFieldHasOneForm(f *testing.F) {
 	})
 }
 
-func TestALocationBeginsTheDetail(t *testing.T) {
+func TestLocation_BeginsDetail(t *testing.T) {
 	e := problem.Errorf(problem.Invalid, "correct it", "port is missing").WithField("spec.port").WithLocation("document 2, line 6")
 	assert.Equal(t, "document 2, line 6: port is missing", e.WithLocation("document 2, line 6").Detail)
 	assert.Equal(t, "document 2, line 6: port is missing (fix: correct it)", e.Error())

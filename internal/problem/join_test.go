@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-func TestRefusalsAreOneAnswer(t *testing.T) {
+func TestTogether(t *testing.T) {
 	at := func(place string) *problem.Error {
 		return problem.Errorf(problem.Invalid, "correct it", "wrong").WithField("spec.a").WithLocation(place)
 	}

@@ -22,7 +22,7 @@ func roundTrip(t *testing.T, err error) *problem.Error {
 	return problem.Read(resp)
 }
 
-func TestWriteAndReadKeepEverything(t *testing.T) {
+func TestWrite_RoundTrip(t *testing.T) {
 	sent := problem.Errorf(problem.Conflict, "choose another name", "name %q is taken", "shop").
 		WithField("name").WithRetryAfter(1500 * time.Millisecond)
 	got := roundTrip(t, sent)
@@ -32,19 +32,19 @@ func TestWriteAndReadKeepEverything(t *testing.T) {
 	assert.Equal(t, `name: name "shop" is taken (fix: choose another name)`, got.Error())
 }
 
-func TestWriteHidesWhatIsNotAProblem(t *testing.T) {
+func TestWrite_HidesOtherErrors(t *testing.T) {
 	got := roundTrip(t, errors.New("password=hunter2"))
 	assert.Equal(t, http.StatusInternalServerError, got.Status)
 	assert.NotContains(t, got.Detail, "hunter2")
 }
 
-func TestReadOfAProxysPage(t *testing.T) {
+func TestParse_ProxyPage(t *testing.T) {
 	e := problem.Parse(http.StatusBadGateway, "text/html", []byte("<html>"))
 	assert.Equal(t, problem.Unavailable, e.Code)
 	assert.True(t, e.Passing())
 }
 
-func TestRequestIDKeepsSoundOnesOnly(t *testing.T) {
+func TestRequestID_RefusesInvalid(t *testing.T) {
 	for given, kept := range map[string]bool{"abc-1.2_Z": true, "": false, "a\nb": false, string(make([]byte, 65)): false} {
 		var seen string
 		h := problem.WithRequestID(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = problem.RequestID(r.Context()) }))

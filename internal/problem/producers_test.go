@@ -16,9 +16,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// TestWhoNamesAFieldNamesItInTheOneForm reads the sources: a text that is given to WithField, or is
-// the Field of a FieldError, is written as it is sent, and not encoded because it is a sentence.
-func TestWhoNamesAFieldNamesItInTheOneForm(t *testing.T) {
+// Reads the sources: a text that is given to WithField, or is the Field of a FieldError, is sent
+// as it is written. A sentence would be encoded.
+func TestWithField_LiteralsInForm(t *testing.T) {
 	form, found := fieldForm(problem.Error{}), 0
 	for _, dir := range []string{"agent", "cmd", "internal", "runnerapi"} {
 		err := filepath.WalkDir("../../"+dir, func(path string, _ fs.DirEntry, err error) error {

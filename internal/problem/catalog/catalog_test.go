@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/errors.md again")
 
-func TestThePageIsCommitted(t *testing.T) {
+func TestCatalog_PageCommitted(t *testing.T) {
 	file := "../../../" + catalog.Page
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(catalog.Markdown()), 0o600))
@@ -24,7 +24,7 @@ func TestThePageIsCommitted(t *testing.T) {
 	assert.True(t, catalog.Markdown() == string(committed), "%s is stale; run: go generate ./internal/problem/catalog", catalog.Page)
 }
 
-func TestEachEntryIsWholeAndItsCodeItsOwn(t *testing.T) {
+func TestCatalog_EntriesComplete(t *testing.T) {
 	names, last := map[string]bool{}, ""
 	for _, area := range catalog.Areas() {
 		for _, e := range area.Entries {
@@ -45,7 +45,7 @@ func TestEachEntryIsWholeAndItsCodeItsOwn(t *testing.T) {
 	}
 }
 
-func TestFindTakesACodeOrAName(t *testing.T) {
+func TestFind_CodeOrName(t *testing.T) {
 	for text, want := range map[string][]string{
 		"PO-3001": {"PO-3001"}, "po-3001": {"PO-3001"}, "3001": {"PO-3001"}, "po3001": {"PO-3001"},
 		"policy_denied": {"PO-3001"}, "POLICY_DENIED": {"PO-3001"}, "imagenotfound": {"PO-2001"},
@@ -60,7 +60,7 @@ func TestFindTakesACodeOrAName(t *testing.T) {
 	}
 }
 
-func TestNearFindsTheNextCodeOfTheArea(t *testing.T) {
+func TestNear(t *testing.T) {
 	for text, want := range map[string]string{"PO-3000": "PO-3001", "po-3999": "PO-3007", "4000": "PO-4001", "PO-1100": "PO-1101"} {
 		near, found := catalog.Near(text)
 		assert.True(t, found, text)

@@ -19,9 +19,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem/catalog"
 )
 
-// TestEveryErrorHasAnEntry and no entry is without an error: it reads codes, reasons and causes
-// from the sources, and codes from the installer.
-func TestEveryErrorHasAnEntry(t *testing.T) {
+// Codes, reasons and causes are read from the sources, and codes from the installer. No entry is
+// without an error.
+func TestCatalog_HasEveryError(t *testing.T) {
 	used := goNames(t)
 	require.Greater(t, len(used), 100)
 	for name, where := range used {
