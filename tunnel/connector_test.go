@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
@@ -22,9 +25,7 @@ func controlled(t *testing.T) (*controlStream, net.Conn) {
 	c := &connector{mux: link.Client(near, nil, nil)}
 	t.Cleanup(func() { _, _ = c.Close(), server.Close() })
 	control, err := c.openControl()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return control, await.Receive(t, accepted, "the control stream")
 }
 
@@ -37,17 +38,14 @@ func TestTunnel_EndsOnSilentServer(t *testing.T) {
 				time.Sleep(heartbeatTimeout - time.Second)
 				_, _ = answers.Write([]byte("x"))
 			}()
-			if _, err := control.Read(make([]byte, 1)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := control.Read(make([]byte, 1))
+			require.NoError(t, err)
 		}
 		heard := time.Now()
-		if _, err := control.Read(make([]byte, 1)); err == nil {
-			t.Error("something was read")
-		}
+		_, err := control.Read(make([]byte, 1))
+		assert.Error(t, err, "something was read")
 		<-control.connector.mux.CloseChan()
-		if took := time.Since(heard); took < heartbeatTimeout || took > heartbeatTimeout+time.Second {
-			t.Errorf("it ended after %s", took)
-		}
+		took := time.Since(heard)
+		assert.True(t, took >= heartbeatTimeout && took <= heartbeatTimeout+time.Second, "it ended after %s", took)
 	})
 }

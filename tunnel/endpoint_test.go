@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestChooseEndpoints_FirstTwo(t *testing.T) {
@@ -34,20 +36,14 @@ func TestChooseEndpoints_FirstTwo(t *testing.T) {
 		var got []string
 		for _, e := range chosen {
 			got = append(got, e.Address)
-			if e.ServerName == "" {
-				t.Errorf("%s has no server name", e.Address)
-			}
+			assert.NotEmpty(t, e.ServerName, "%s has no server name", e.Address)
 		}
-		if strings.Join(got, " ") != test.want {
-			t.Errorf("%.10q: chose %q, want %q", test.told, got, test.want)
-		}
+		assert.Equal(t, test.want, strings.Join(got, " "), "%.10q: chose %q", test.told, got)
 		lines := 0
 		if err != nil {
 			lines = len(strings.Split(err.Error(), "\n"))
 		}
-		if lines != test.errs {
-			t.Errorf("%.10q: %d errors, want %d: %v", test.told, lines, test.errs, err)
-		}
+		assert.Equal(t, test.errs, lines, "%.10q: %d errors, want %d: %v", test.told, lines, test.errs, err)
 	}
 }
 

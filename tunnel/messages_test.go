@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/fatedier/frp/pkg/msg"
 )
 
@@ -31,15 +34,10 @@ func TestHeartbeat_UntilConnectionEnds(t *testing.T) {
 				t.Errorf("the heartbeat came after %s", took)
 			}
 		}
-		if err := server.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.ReadMsg(); err == nil {
-			t.Error("something was read")
-		}
-		if m.beat.Stop() {
-			t.Error("there is to be another heartbeat")
-		}
+		require.NoError(t, server.Close())
+		_, err := m.ReadMsg()
+		assert.Error(t, err, "something was read")
+		assert.False(t, m.beat.Stop(), "there is to be another heartbeat")
 	})
 }
 
@@ -75,9 +73,7 @@ func TestProxied_AfterFRPCRead(t *testing.T) {
 			synctest.Wait()
 			select {
 			case err := <-m.proxied:
-				if (err == nil) != (want == "") || err != nil && err.Error() != want {
-					t.Errorf("told %v", err)
-				}
+				assert.True(t, (err == nil) == (want == "") && (err == nil || err.Error() == want), "told %v", err)
 			default:
 				t.Error("nothing was told")
 			}

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 )
@@ -28,9 +31,7 @@ func TestNew_ChecksConfig(t *testing.T) {
 		}
 	}
 	tunnel, err := New(Config{ServerAddress: "[2001:db8::1]:7000", AgentID: "a1", TLS: source})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cfg, _, err := tunnel.tlsConfig(t.Context())
 	if err != nil || cfg.ServerName != "2001:db8::1" || !slices.Equal(cfg.NextProtos, []string{ALPN}) {
 		t.Errorf("configuration %+v, %v", cfg, err)
@@ -59,13 +60,9 @@ func TestStatus_Changed(t *testing.T) {
 			t.Errorf("step %d woke nobody", i)
 		}
 		got := tr.get()
-		if got.Since.IsZero() {
-			t.Errorf("step %d has no time", i)
-		}
+		assert.False(t, got.Since.IsZero(), "step %d has no time", i)
 		got.Since = time.Time{}
-		if got != step.want {
-			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
-		}
+		assert.Equal(t, step.want, got, "step %d", i)
 	}
 }
 
@@ -73,22 +70,18 @@ func TestListener_ClosesUnaccepted(t *testing.T) {
 	over := make(chan struct{})
 	close(over)
 	shut := newListener("a1")
-	if err := shut.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shut.Close())
 	for name, offer := range map[string]func(net.Conn){
 		"closed listener": func(c net.Conn) { shut.offer(c, nil) },
 		"ended session":   func(c net.Conn) { newListener("a1").offer(c, over) },
 	} {
 		near, far := net.Pipe()
 		offer(near)
-		if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := far.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, io.EOF, name)
 	}
-	if _, err := shut.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("accept: %v", err)
-	}
+	_, err := shut.Accept()
+	assert.ErrorIs(t, err, net.ErrClosed)
 }
 
 // The proxies misbehave. The dialler gives up on a silent one once the proxy has its request.
@@ -103,9 +96,7 @@ func TestProxy_Failures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			ctx, giveUp := context.WithCancelCause(t.Context())
 			defer giveUp(nil)
 			done := make(chan struct{})
@@ -124,44 +115,35 @@ func TestProxy_Failures(t *testing.T) {
 				_ = conn.Close()
 			}()
 			_, err = dialVia(ctx, &url.URL{Scheme: "http", Host: ln.Addr().String()}, "example.test:7000")
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v does not say %q", err, test.want)
-			}
+			require.Error(t, err)
+			assert.ErrorContains(t, err, test.want)
 			_ = ln.Close()
 			await.Closed(t, done, "the end of the proxy's connection")
 		})
 	}
-	if _, err := dialVia(t.Context(), &url.URL{Scheme: "ftp", Host: "127.0.0.1:1"}, "example.test:7000"); err == nil {
-		t.Error("an ftp proxy was taken")
-	}
+	_, err := dialVia(t.Context(), &url.URL{Scheme: "ftp", Host: "127.0.0.1:1"}, "example.test:7000")
+	assert.Error(t, err, "an ftp proxy was taken")
 }
 
 // The server takes the connection and is silent.
 func TestTunnel_StopWhileConnecting(t *testing.T) {
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = ln.Close() }()
 	cfg := tunneltest.NewCA(t).Agent("a1")
 	tunnel, err := New(Config{
 		ServerAddress: ln.Addr().String(), AgentID: "a1",
 		TLS: func(context.Context) (*tls.Config, error) { return cfg, nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- tunnel.Run(ctx) }()
 	conn, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	cancel()
 	err = await.Receive(t, ended, "the tunnel to stop")
-	if err != nil || tunnel.Status().Phase != Stopped {
-		t.Errorf("%v, %+v", err, tunnel.Status())
-	}
+	require.NoError(t, err)
+	assert.Equal(t, Stopped, tunnel.Status().Phase, "%v, %+v", err, tunnel.Status())
 }

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -18,13 +21,9 @@ func TestTurns_EndWithRead(t *testing.T) {
 	near, far := net.Pipe()
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
 	first := turns.Conn(near, nil)
-	if err := first.Take(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, first.Take(t.Context()))
 	for range cap(turns.places) - 1 {
-		if err := turns.Conn(near, nil).Take(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, turns.Conn(near, nil).Take(t.Context()))
 	}
 	taken := make(chan error, 1)
 	go func() { taken <- turns.Conn(near, nil).Take(t.Context()) }()
@@ -34,15 +33,9 @@ func TestTurns_EndWithRead(t *testing.T) {
 	default:
 	}
 	go func() { _, _ = first.Read(make([]byte, 1)) }() // for as long as far is silent
-	if err := await.Receive(t, taken, "the turn that was given back"); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(turns.places); n != cap(turns.places) {
-		t.Errorf("%d of %d places are taken: one turn ended twice", n, cap(turns.places))
-	}
+	require.NoError(t, await.Receive(t, taken, "the turn that was given back"))
+	require.NoError(t, first.Close())
+	assert.Equal(t, cap(turns.places), len(turns.places), "one turn ended twice")
 }
 
 func TestTurns_RefuseLate(t *testing.T) {
@@ -56,40 +49,30 @@ func TestTurns_RefuseLate(t *testing.T) {
 	if err := c.Take(t.Context()); !errors.Is(err, ErrLate) || turns.Late() != 1 {
 		t.Errorf("%v, %d late", err, turns.Late())
 	}
-	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the client was told %v", err)
-	}
+	_, err := far.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF, "the client was told")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := NewTurns(time.Hour).Conn(near, nil).Take(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	err = NewTurns(time.Hour).Conn(near, nil).Take(ctx)
+	assert.True(t, err == nil || errors.Is(err, context.Canceled), err)
 }
 
 func TestTurns_Listener(t *testing.T) {
 	turns := NewTurns(time.Minute)
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	limited := Listen(l, Config{Turns: turns, Handshakes: 1})
 	defer func() { _ = limited.Close() }()
 	client, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = client.Close() }()
 	conn, err := limited.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := TakeTurn(t.Context(), conn); err != nil || len(turns.places) != 1 {
 		t.Errorf("%v, %d places are taken", err, len(turns.places))
 	}
 	if err := conn.Close(); err != nil || len(turns.places) != 0 {
 		t.Errorf("%v, %d places are taken after the end", err, len(turns.places))
 	}
-	if err := TakeTurn(t.Context(), client); err != nil {
-		t.Errorf("a connection without turns: %v", err)
-	}
+	assert.NoError(t, TakeTurn(t.Context(), client), "a connection without turns")
 }

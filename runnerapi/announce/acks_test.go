@@ -3,10 +3,12 @@ package announce
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -18,9 +20,7 @@ func TestConsumer_BatchesAcks(t *testing.T) {
 	const hopeless, slow = 3, 5 // by sequence
 	synctest.Test(t, func(t *testing.T) {
 		consumer, err := NewConsumer(ConsumerConfig{Config: rabbitmq.Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: rabbitmq.Timeline(), Prefetch: 8})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var s settled
 		waiting := make(chan amqp.Delivery, 20)
 		for _, d := range deliveriesOf(t, &s, 20) {
@@ -45,9 +45,7 @@ func TestConsumer_BatchesAcks(t *testing.T) {
 			t.Helper()
 			sub.acks.mu.Lock()
 			defer sub.acks.mu.Unlock()
-			if !slices.Equal(s.said, want) {
-				t.Errorf("the broker was told %q, want %q", s.said, want)
-			}
+			assert.Equal(t, want, s.said)
 		}
 		want := []string{"ack 2 true", "nack 3 false"}
 		synctest.Wait()
@@ -66,9 +64,7 @@ func TestConsumer_BatchesAcks(t *testing.T) {
 		waiting <- deliveriesOf(t, &s, 1)[0]
 		synctest.Wait()
 		stop()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, <-ended, context.Canceled)
 		said(append(want, "nack 21 false", "ack 1 false")...) // before it ends
 	})
 }

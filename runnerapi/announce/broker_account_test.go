@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
 
@@ -25,9 +28,7 @@ func TestPublish_RefusedForRunner(t *testing.T) {
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserRunner))
 	err := refused(t, p, rabbitmq.CodeForbidden)
-	if !strings.Contains(err.Error(), "control plane's user") {
-		t.Errorf("Publish = %v", err)
-	}
+	assert.ErrorContains(t, err, "control plane's user")
 }
 
 // refused publishes with no hope, once the publisher knows that, and returns why.
@@ -37,9 +38,7 @@ func refused(t *testing.T, p *publish.Publisher, code rabbitmq.Code) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	n, err := p.Publish(ctx, encoded(t, makeEvents(t, "forged", 1, 1)))
-	if n != 0 || rabbitmq.CodeOf(err) != code {
-		t.Errorf("Publish = %d, %v, want %s", n, err, code)
-	}
+	assert.True(t, n == 0 && rabbitmq.CodeOf(err) == code, "Publish = %d, %v, want %s", n, err, code)
 	t.Log(err)
 	return err
 }
@@ -50,9 +49,7 @@ func TestBrokerAccount_ConfinedToQueues(t *testing.T) {
 	b := rabbit.VHost(t)
 	announced(t, publisher(t, config(b, broker.UserControlPlane)), makeEvents(t, "before", 1, 1))
 	conn, err := amqp.DialTLS(b.URL(broker.UserRunner), b.TLSConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = conn.CloseDeadline(time.Now().Add(5 * time.Second)) }()
 	tries := map[string]func(*amqp.Channel) error{
 		"publish": func(ch *amqp.Channel) error {
@@ -78,9 +75,7 @@ func TestBrokerAccount_ConfinedToQueues(t *testing.T) {
 	}
 	for name, try := range tries {
 		ch, err := conn.Channel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var refused *amqp.Error
 		if err := try(ch); !errors.As(err, &refused) || refused.Code != amqp.AccessRefused {
 			t.Errorf("%s: %v, want it refused", name, err)
@@ -92,9 +87,7 @@ func TestConsumer_HidesPassword(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	u, err := url.Parse(b.URL(broker.UserRunner))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const wrong = "wr0ng/?#@secret"
 	u.User = url.UserPassword(broker.UserRunner, wrong)
 	cfg := config(b, broker.UserRunner)
@@ -111,9 +104,7 @@ func TestConsumer_HidesPassword(t *testing.T) {
 			t.Errorf("shows the password:\n%s\n%s", text, log.String())
 		}
 	}
-	if log.String() == "" {
-		t.Error("nothing was logged")
-	}
+	assert.NotEmpty(t, log.String(), "nothing was logged")
 }
 
 func TestPublish_RefusesOtherCA(t *testing.T) {
@@ -122,7 +113,5 @@ func TestPublish_RefusesOtherCA(t *testing.T) {
 	cfg := config(b, broker.UserControlPlane)
 	cfg.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	err := refused(t, publisher(t, cfg), rabbitmq.CodeUntrusted)
-	if !strings.Contains(err.Error(), "--broker-ca") {
-		t.Errorf("Publish = %v", err)
-	}
+	assert.ErrorContains(t, err, "--broker-ca")
 }

@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -43,12 +46,9 @@ func TestBrokers_Failover(t *testing.T) {
 		at := p.Status().Broker
 		visited[at] = true
 		// RabbitMQ 3.10 notes a new quorum queue late: docs/adr/0045-one-reader-at-a-time.md.
-		if _, err := brokers[at].Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse)."); err != nil {
-			t.Fatal(err)
-		}
-		if err := brokers[at].Kill(); err != nil {
-			t.Fatal(err)
-		}
+		_, err := brokers[at].Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse).")
+		require.NoError(t, err)
+		require.NoError(t, brokers[at].Kill())
 		await.Until(t, "the publisher to be at the other", func() bool { return p.Connected() && p.Status().Broker != at })
 		await.Until(t, "the consumer to be at the other", func() bool {
 			s := c.Status()
@@ -63,11 +63,7 @@ func TestBrokers_Failover(t *testing.T) {
 		if round > 0 {
 			break
 		}
-		if err := brokers[at].Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, brokers[at].Start(t.Context()))
 	}
-	if len(visited) != 2 {
-		t.Errorf("was at %v only", visited)
-	}
+	assert.Len(t, visited, 2)
 }

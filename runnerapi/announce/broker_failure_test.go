@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -60,9 +63,7 @@ const moreThanAHeartbeat = 100
 func newProxy(t *testing.T, target string) *proxy {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p := &proxy{addr: listener.Addr().String(), silent: make(chan struct{}), swallowed: make(chan struct{})}
 	p.swallow = sync.OnceFunc(func() { close(p.swallowed) })
 	var copying sync.WaitGroup
@@ -120,9 +121,8 @@ func testCrash(t *testing.T, b *broker.Broker) {
 	await.Receive(t, ready, "the queue")
 	// RabbitMQ 3.10 notes a new quorum queue on disk a moment late, and one that it
 	// lost so has no leader ever after. That is not what is tested here.
-	if _, err := b.Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse)."); err != nil {
-		t.Fatal(err)
-	}
+	_, err := b.Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse).")
+	require.NoError(t, err)
 	const batch = 250
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -151,24 +151,17 @@ func testCrash(t *testing.T, b *broker.Broker) {
 		sent <- ctx.Err()
 	}()
 	await.Closed(t, underWay, "the first events")
-	if err := b.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Kill())
 	await.Until(t, "the loss to be noticed", func() bool { return !p.Connected() })
-	if err := b.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Start(ctx))
 	close(back)
-	if err := await.Receive(t, sent, "the end of the stream"); err != nil {
-		t.Fatalf("%d events were not sent: %v; %v", len(outbox), err, p.Status().Err)
-	}
+	err = await.Receive(t, sent, "the end of the stream")
+	require.NoError(t, err, "%d events were not sent: %v; %v", len(outbox), err, p.Status().Err)
 	events := got.until(t, "every event", func(e []announce.Event) bool { return complete(sequences(e, "crash"), count) })
 	late, again := account(events, "crash")
 	t.Logf("%d events, %d failed calls, %d again, %d late", count, failures, again, late)
 	// What was on its way to the consumer at the crash is handed out again, before its successors.
-	if late > 0 {
-		t.Errorf("%d events came late", late)
-	}
+	assert.LessOrEqual(t, late, 0, "events came late")
 }
 
 // complete reports whether each of 1 to count is there.

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -40,22 +43,18 @@ func TestAnnouncements_OnlyForRunner(t *testing.T) {
 	last[0].Runners = []string{"theirs", "mine"}
 	announced(t, p, last)
 	events := mine.until(t, "the last one", func(e []announce.Event) bool { return len(e) > 3 })
-	if got := sequences(events, "secret"); len(got) != 4 || got[3] != 5 {
-		t.Errorf("got %v", got)
-	}
+	got := sequences(events, "secret")
+	assert.True(t, len(got) == 4 && got[3] == 5, "got %v", got)
 	events = theirs.until(t, "the last one", func(e []announce.Event) bool { return len(e) > 0 })
-	if got := sequences(events, "secret"); len(got) != 1 || got[0] != 5 {
-		t.Errorf("the other Runner got %v", got)
-	}
+	got = sequences(events, "secret")
+	assert.True(t, len(got) == 1 && got[0] == 5, "the other Runner got %v", got)
 }
 
 // asDocumented makes an account for a Runner by the commands of docs/operator/runners.md.
 func asDocumented(t *testing.T, b *broker.VHost, runner, password string) string {
 	t.Helper()
 	doc, err := os.ReadFile("../../docs/operator/runners.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var script bytes.Buffer
 	script.WriteString(`rabbitmqctl() { printf '%s\0' "$@"; echo; }; NAME=` + runner + " PASSWORD=\n")
 	commands := 0
@@ -66,9 +65,8 @@ func asDocumented(t *testing.T, b *broker.VHost, runner, password string) string
 		}
 	}
 	out, err := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script.String()).Output()
-	if err != nil || commands != 3 {
-		t.Fatalf("%d commands: %v\n%s", commands, err, script.String())
-	}
+	require.NoError(t, err)
+	require.Equal(t, 3, commands, "%d commands: %v\n%s", commands, err, script.String())
 	for line := range strings.Lines(string(out)) {
 		args := strings.Split(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\x00"), "\x00")
 		if args[0] == "add_user" { // which the document has read it from standard input
@@ -81,9 +79,7 @@ func asDocumented(t *testing.T, b *broker.VHost, runner, password string) string
 		}
 	}
 	u, err := url.Parse(b.URL(broker.UserRunner))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	u.User = url.UserPassword("runner-"+runner, password)
 	return u.String()
 }
@@ -108,9 +104,7 @@ func TestBrokerAccount_OwnQueuesOnly(t *testing.T) {
 		})
 	}
 	conn, err := amqp.DialTLS(own.URLs[0], b.TLSConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = conn.CloseDeadline(time.Now().Add(5 * time.Second)) }()
 	bind := func(key string) func(*amqp.Channel) error {
 		return func(ch *amqp.Channel) error {
@@ -131,9 +125,7 @@ func TestBrokerAccount_OwnQueuesOnly(t *testing.T) {
 		},
 	} {
 		ch, err := conn.Channel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var refused *amqp.Error
 		if err := try(ch); !errors.As(err, &refused) || refused.Code != amqp.AccessRefused {
 			t.Errorf("%s: %v, want it refused", name, err)

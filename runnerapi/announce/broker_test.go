@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
 
@@ -50,18 +53,14 @@ func run(t *testing.T, f func(context.Context) error) {
 	go func() { ended <- f(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := await.Receive(t, ended, "the end of Run"); !errors.Is(err, context.Canceled) {
-			t.Errorf("Run = %v", err)
-		}
+		assert.ErrorIs(t, await.Receive(t, ended, "the end of Run"), context.Canceled)
 	})
 }
 
 func publisher(t *testing.T, cfg rabbitmq.Config) *publish.Publisher {
 	t.Helper()
 	p, err := publish.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run(t, p.Run)
 	return p
 }
@@ -109,9 +108,7 @@ func consume(t *testing.T, cfg rabbitmq.Config, q rabbitmq.Queue) (*sink, *annou
 	t.Helper()
 	s, ready := newSink(), make(chan struct{}, 16)
 	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: cfg, Queue: q, Ready: func() { ready <- struct{}{} }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run(t, func(ctx context.Context) error { return c.Run(ctx, s.handle) })
 	return s, c, ready
 }
@@ -125,9 +122,7 @@ func makeEvents(t *testing.T, agent string, from, to uint64) []announce.Event {
 	for n := from; n <= to; n++ {
 		a := announce.Agent{ID: agent, Name: agent, State: announce.StateOnline}
 		e, err := announce.NewAgentEvent(announce.AgentUpdated, "/controlplane", a, n, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		e.Runners = listeners
 		events = append(events, e)
 	}
@@ -140,9 +135,8 @@ func encoded(t *testing.T, events []announce.Event) []announce.Encoded {
 	all := make([]announce.Encoded, len(events))
 	for i := range events {
 		var err error
-		if all[i], err = events[i].Encoded(); err != nil {
-			t.Fatal(err)
-		}
+		all[i], err = events[i].Encoded()
+		require.NoError(t, err)
 	}
 	return all
 }
@@ -175,9 +169,7 @@ func TestConsumer_WaitsForExchange(t *testing.T) {
 	await.Until(t, "the missing exchange to be noticed", func() bool {
 		return rabbitmq.CodeOf(c.Status().Err) == rabbitmq.CodeNoExchange
 	})
-	if err := c.Status().Err; !strings.Contains(err.Error(), "start it") {
-		t.Errorf("no fix: %v", err)
-	}
+	assert.ErrorContains(t, c.Status().Err, "start it", "no fix")
 	p := publisher(t, config(b, broker.UserControlPlane))
 	await.Receive(t, ready, "the Runner's queue")
 	announced(t, p, makeEvents(t, "early", 1, 1))
@@ -197,21 +189,15 @@ func TestAnnouncements_InOrder(t *testing.T) {
 
 	const count = 2500 // several windows
 	announced(t, p, makeEvents(t, "order", 1, count))
-	if !p.Connected() {
-		t.Error("published, but not connected")
-	}
+	assert.True(t, p.Connected(), "published, but not connected")
 	app, err := announce.NewAppEvent(announce.AppHealthy, "/controlplane", "order", announce.AppEvent{Namespace: "n", Name: "web"}, count+1, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	app.Runners = listeners
 	announced(t, p, []announce.Event{app})
 
 	events := got.until(t, "all events", func(e []announce.Event) bool { return len(e) > count })
 	for i, n := range sequences(events, "order") {
-		if n != uint64(i+1) {
-			t.Fatalf("event %d has sequence %d", i+1, n)
-		}
+		require.Equal(t, uint64(i+1), n, "event %d has sequence", i+1)
 	}
 	only := apps.until(t, "the app event", func(e []announce.Event) bool { return len(e) > 0 })
 	if len(only) != 1 || only[0].Type != announce.AppHealthy || only[0].ID != app.ID {
@@ -245,14 +231,10 @@ func TestPublish_ReportsUnroutable(t *testing.T) {
 func channel(t *testing.T, b broker.Endpoint) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.DialTLS(b.URL(broker.UserControlPlane), b.TLSConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.CloseDeadline(time.Now().Add(5 * time.Second)) })
 	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return ch
 }
 
@@ -268,9 +250,7 @@ func TestConsumer_DeadLettersBadEvents(t *testing.T) {
 	rcfg := config(b, broker.UserRunner)
 	rcfg.Log = zerolog.New(&log)
 	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: rcfg, Queue: rabbitmq.RunnerQueue("dead"), Ready: func() { ready <- struct{}{} }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run(t, func(ctx context.Context) error {
 		return c.Run(ctx, func(ctx context.Context, e announce.Event) error {
 			switch e.AgentID {
@@ -286,14 +266,10 @@ func TestConsumer_DeadLettersBadEvents(t *testing.T) {
 	})
 	await.Receive(t, ready, "the queue")
 	err = ch.PublishWithContext(t.Context(), rabbitmq.Exchange, "to.dead.agent.online", true, false, amqp.Publishing{Body: []byte(`{"leak":"hush"}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	announced(t, p, slices.Concat(makeEvents(t, "hopeless", 1, 1), makeEvents(t, "flaky", 1, 1), makeEvents(t, "good", 1, 1)))
 	events := s.until(t, "the good ones", func(e []announce.Event) bool { return len(e) == 2 })
-	if events[0].AgentID != "flaky" || events[1].AgentID != "good" {
-		t.Errorf("trying again cost the order: %v", events)
-	}
+	assert.True(t, events[0].AgentID == "flaky" && events[1].AgentID == "good", "trying again cost the order: %v", events)
 	await.Until(t, "two dead letters", func() bool {
 		q, err := ch.QueueDeclarePassive(rabbitmq.DeadQueue, true, false, false, false, nil)
 		return err == nil && q.Messages == 2
@@ -325,20 +301,14 @@ func TestDirectory_ReceivesEvents(t *testing.T) {
 			Ready:  func() { ready <- struct{}{} },
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run(t, d.Run)
-	if err := d.WaitSynced(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.WaitSynced(t.Context()))
 	await.Receive(t, ready, "the queue")
 	announced(t, p, makeEvents(t, "d1", 5, 5))
 	await.Until(t, "the agent to be online", func() bool {
 		a, err := d.Get("d1")
 		return err == nil && a.State == announce.StateOnline && a.Sequence == 5
 	})
-	if !d.Events().Connected {
-		t.Error("hears events but is not connected")
-	}
+	assert.True(t, d.Events().Connected, "hears events but is not connected")
 }

@@ -10,6 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
@@ -35,13 +38,9 @@ func deliveriesOf(t *testing.T, to *settled, n int) []amqp.Delivery {
 	list := make([]amqp.Delivery, n)
 	for i := range list {
 		e, err := NewAppEvent(AppHealthy, "/controlplane", "a1", AppEvent{Namespace: "shop", Name: "web"}, uint64(i+1), time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		body, err := e.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		list[i] = amqp.Delivery{Acknowledger: to, DeliveryTag: uint64(i + 1), Body: body, RoutingKey: string(e.Type), Exchange: rabbitmq.Exchange}
 	}
 	return list
@@ -68,9 +67,7 @@ func TestConsumer_Batches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				consumer, err := NewConsumer(ConsumerConfig{Config: rabbitmq.Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: rabbitmq.Timeline()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				var s settled
 				list := deliveriesOf(t, &s, c.n)
 				if c.malform {
@@ -102,9 +99,7 @@ func TestConsumer_BatchesWaiting(t *testing.T) { synctest.Test(t, whatHasComeIsO
 func whatHasComeIsOneBatch(t *testing.T) {
 	const count = 2000
 	consumer, err := NewConsumer(ConsumerConfig{Config: rabbitmq.Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: rabbitmq.Timeline()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	offered := make(chan amqp.Delivery)
 	go func() {
 		defer close(offered)
@@ -121,9 +116,7 @@ func whatHasComeIsOneBatch(t *testing.T) {
 			}
 		}
 	}
-	if got != count || batches > count/4 {
-		t.Errorf("%d of %d deliveries, in %d batches", got, count, batches)
-	}
+	assert.True(t, got == count && batches <= count/4, "%d of %d deliveries, in %d batches", got, count, batches)
 }
 
 // Deliveries come one by one. The clock moves only while all wait.
@@ -133,9 +126,7 @@ func TestConsumer_GathersBatch(t *testing.T) {
 		consumer, err := NewConsumer(ConsumerConfig{
 			Config: rabbitmq.Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: rabbitmq.Timeline(), Gather: gather, Prefetch: prefetch,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		start, deliveries, ended := time.Now(), make(chan amqp.Delivery), make(chan error)
 		sub := &subscription{deliveries: deliveries, acks: newAcks(prefetch)}
 		var took []string
@@ -156,8 +147,6 @@ func TestConsumer_GathersBatch(t *testing.T) {
 		cancel()
 		<-ended
 		want := []string{"1 at 1ms", "3 at 60ms", "3 at 120ms", "1 at 1h0m0.141s"}
-		if !slices.Equal(took, want) {
-			t.Errorf("%q, want %q: one alone at once, the next together, and no more wait than are sent ahead", took, want)
-		}
+		assert.Equal(t, want, took, "one alone at once, the next together, and no more wait than are sent ahead")
 	})
 }

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -36,22 +39,17 @@ func TestDeadLetters_ListRequeueDrop(t *testing.T) {
 	announced(t, p, events)
 	forge(t, b, events[0])
 	dead, err := publish.NewDeadLetters(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	count := func() int {
 		n, err := dead.Count(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return n
 	}
 	await.Until(t, "all have died", func() bool { return count() == 4 })
 	for range 3 { // looking changes nothing
 		letters, total, err := dead.List(t.Context(), 10)
-		if err != nil || total != 4 || len(letters) != 4 {
-			t.Fatalf("List = %d of %d, %v", len(letters), total, err)
-		}
+		require.NoError(t, err)
+		require.True(t, total == 4 && len(letters) == 4, "List = %d of %d, %v", len(letters), total, err)
 		byID := map[string]publish.DeadLetter{}
 		for _, l := range letters {
 			byID[l.ID] = l
@@ -61,9 +59,8 @@ func TestDeadLetters_ListRequeueDrop(t *testing.T) {
 			l.Sequence != 2 || !l.Genuine || time.Since(l.At) > time.Hour {
 			t.Errorf("the letter says %+v", l)
 		}
-		if l := byID["forged"]; l.Genuine || l.Malformed == "" || l.Queue != "pipeops.runner.other" {
-			t.Errorf("what a Runner wrote says %+v", l)
-		}
+		l = byID["forged"]
+		assert.True(t, !l.Genuine && l.Malformed != "" && l.Queue == "pipeops.runner.other", "what a Runner wrote says %+v", l)
 	}
 	if few, total, err := dead.List(t.Context(), 2); err != nil || len(few) != 2 || total != 4 {
 		t.Errorf("List(2) = %d of %d, %v", len(few), total, err)
@@ -76,12 +73,10 @@ func TestDeadLetters_ListRequeueDrop(t *testing.T) {
 	}
 	got.until(t, "what was sent again", func(e []announce.Event) bool { return slices.Equal(sequences(e, "ill"), []uint64{1, 3}) })
 	dropped, err := dead.Drop(t.Context(), publish.Chosen("forged"))
-	if err != nil || len(dropped) != 1 || count() != 1 {
-		t.Fatalf("Drop = %v, %v; %d are left", dropped, err, count())
-	}
-	if _, err := ch.QueueDelete("pipeops.runner.treated", false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.True(t, len(dropped) == 1 && count() == 1, "Drop = %v, %v; %d are left", dropped, err, count())
+	_, err = ch.QueueDelete("pipeops.runner.treated", false, false, false)
+	require.NoError(t, err)
 	// The consumer makes its queue again, unbound for a moment or not: either way the
 	// letter is at one place.
 	sent, failed, err = dead.Requeue(t.Context(), publish.Chosen())
@@ -98,9 +93,7 @@ func mortician(t *testing.T, b broker.Endpoint, runner string) (got *sink, heal 
 	c, err := announce.NewConsumer(announce.ConsumerConfig{
 		Config: config(b, broker.UserRunner), Queue: rabbitmq.RunnerQueue(runner), Ready: func() { ready <- struct{}{} },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run(t, func(ctx context.Context) error {
 		return c.Run(ctx, func(ctx context.Context, e announce.Event) error {
 			if !isClosed(healed) {
@@ -118,21 +111,13 @@ func mortician(t *testing.T, b broker.Endpoint, runner string) (got *sink, heal 
 func forge(t *testing.T, b broker.Endpoint, like announce.Event) {
 	t.Helper()
 	conn, err := amqp.DialTLS(b.URL(broker.UserRunner), b.TLSConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, ch.Confirm(false))
 	body, err := like.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c, err := ch.PublishWithDeferredConfirm(rabbitmq.DeadExchange, string(like.Type), true, false, amqp.Publishing{
 		MessageId: "forged", DeliveryMode: amqp.Persistent, Body: append([]byte(`{"specversion":"1.0",`), body...),
 		Headers: amqp.Table{
@@ -140,10 +125,6 @@ func forge(t *testing.T, b broker.Endpoint, like announce.Event) {
 			"x-pipeops-seal": "0000", "CC": []any{"pipeops.runner.third"},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !c.Wait() {
-		t.Fatal("the broker did not take it")
-	}
+	require.NoError(t, err)
+	require.True(t, c.Wait(), "the broker did not take it")
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/publish"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
@@ -71,9 +73,7 @@ func (r *truth) change(runner, id string, n int, end announce.State) {
 			}
 		}
 		e, err := announce.NewAgentEvent(kind, "/controlplane", a, a.Sequence, time.Now())
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		require.NoError(r.t, err)
 		e.Runners = []string{runner}
 		events = append(events, e)
 	}
@@ -143,9 +143,7 @@ func TestDirectory_AfterAbsence(t *testing.T) {
 				d, err := announce.NewDirectory(announce.DirectoryConfig{Snapshot: r.snapshot, Events: &announce.ConsumerConfig{
 					Config: config(b, broker.UserRunner), Queue: queue, Ready: func() { ready <- struct{}{} },
 				}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(context.Background())
 				done := make(chan error, 1)
 				go func() { done <- d.Run(ctx) }()
@@ -163,9 +161,8 @@ func TestDirectory_AfterAbsence(t *testing.T) {
 			// A queue is deleted here and does not expire: an expiry so short that a test can wait
 			// for it also ends the queue that the second directory has only just declared.
 			if c.ends {
-				if _, err := channel(t, b).QueueDelete(queue.Name, false, false, false); err != nil {
-					t.Fatal(err)
-				}
+				_, err := channel(t, b).QueueDelete(queue.Name, false, false, false)
+				require.NoError(t, err)
 			}
 			for i := range 5 {
 				r.change(queue.Runner, fmt.Sprintf("s%d", i), 400, announce.StateOffline)
@@ -195,20 +192,14 @@ func testDirectoryWithHalfOfItsSources(t *testing.T, b *broker.Broker) {
 	r.change("half", "a1", 1, announce.StateOnline)
 	ready := make(chan struct{}, 8)
 	queue := rabbitmq.RunnerQueue("half")
-	if err := b.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Stop(t.Context()))
 	d, err := announce.NewDirectory(announce.DirectoryConfig{Snapshot: r.snapshot, Events: &announce.ConsumerConfig{
 		Config: config(b, broker.UserRunner), Queue: queue, Ready: func() { ready <- struct{}{} },
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run(t, d.Run)
 	await.Until(t, "a snapshot, without a broker", func() bool { return d.Synced() && r.is(d) && !d.Events().Connected })
-	if err := b.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Start(t.Context()))
 	await.Receive(t, ready, "the queue")
 	r.setAway(true)
 	r.change("half", "a1", 3, announce.StateOffline)

@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
@@ -27,18 +30,14 @@ func TestDirectory_RefreshInterval(t *testing.T) {
 				d, err := NewDirectory(DirectoryConfig{Snapshot: new(registry).snapshot, Events: &ConsumerConfig{
 					Config: rabbitmq.Config{URLs: []string{"amqps://127.0.0.1/"}, Log: zerolog.Nop()}, Queue: rabbitmq.RunnerQueue("r"),
 				}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				d.consumer.link.Connected("127.0.0.1:5671")
 				c.begin(d.consumer.link)
 				soon := time.AfterFunc(time.Second, func() { c.meanwhile(d.consumer.link) })
 				defer soon.Stop()
 				began := time.Now()
 				d.idle(t.Context())
-				if took := time.Since(began); took != c.want {
-					t.Errorf("asked after %s, want %s", took, c.want)
-				}
+				assert.Equal(t, c.want, time.Since(began))
 			})
 		})
 	}

@@ -42,9 +42,7 @@ func TestOpenAPI_Committed(t *testing.T) {
 	}
 	committed, err := os.ReadFile(openAPIFile)
 	require.NoError(t, err)
-	if !bytes.Equal(now, committed) {
-		t.Errorf("%s is not what the code says; run: go generate ./runnerapi/server", openAPIFile)
-	}
+	assert.True(t, bytes.Equal(now, committed), "%s is not what the code says; run: go generate ./runnerapi/server", openAPIFile)
 }
 
 // operations are the calls there are, as "METHOD /path".

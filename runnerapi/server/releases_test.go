@@ -74,19 +74,13 @@ func FuzzReleaseSpec(f *testing.F) {
 			return
 		}
 		// What is taken means the same when it is sent again, and has a limit.
-		if d := spec.TimeLimit(); d <= 0 || d > runnerapi.MaxReleaseTimeout {
-			t.Fatalf("%s", d)
-		}
+		d := spec.TimeLimit()
+		require.True(t, d > 0 && d <= runnerapi.MaxReleaseTimeout, d)
 		text, err := json.Marshal(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var again runnerapi.ReleaseSpec
-		if err := decode.Decode(text, &again); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
-		if twice, _ := json.Marshal(again); !bytes.Equal(text, twice) {
-			t.Fatalf("%s\n%s", text, twice)
-		}
+		require.NoError(t, decode.Decode(text, &again), text)
+		twice, _ := json.Marshal(again)
+		require.True(t, bytes.Equal(text, twice), "%s\n%s", text, twice)
 	})
 }

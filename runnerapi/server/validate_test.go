@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/stretchr/testify/assert"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -82,9 +84,7 @@ func FuzzDeployBody(f *testing.F) {
 			return
 		}
 		again, err := json.Marshal(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var back runnerapi.AppSpec
 		if err := decode.Decode(again, &back); err != nil || len(back.Validate()) > 0 {
 			t.Fatalf("%s: %v %v", again, err, back.Validate())
@@ -106,9 +106,7 @@ func fuzzBody[T checked](f *testing.F, seeds ...string) {
 			return
 		}
 		for _, e := range spec.Validate() {
-			if e.Field == "" || e.Message == "" {
-				t.Fatalf("%+v", e)
-			}
+			require.True(t, e.Field != "" && e.Message != "", "%+v", e)
 		}
 	})
 }

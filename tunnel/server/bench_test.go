@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // BenchmarkRequest compares 1 KiB requests through the tunnel with the same over a direct
@@ -26,9 +29,8 @@ func BenchmarkRequest(b *testing.B) {
 				b.SetParallelism(parallel)
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {
-						if _, err := ask(context.Background(), clients[path], body); err != nil {
-							b.Error(err)
-						}
+						_, err := ask(context.Background(), clients[path], body)
+						assert.NoError(b, err)
 					}
 				})
 			})
@@ -41,9 +43,7 @@ func directClient(b *testing.B, p *plane) *http.Client {
 	cfg := p.ca.Server()
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
 	ln, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	srv := &http.Server{Handler: echo{}, ReadHeaderTimeout: patience}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(tls.NewListener(ln, cfg)) }()

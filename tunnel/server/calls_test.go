@@ -3,7 +3,6 @@ package server_test
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -12,6 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fatedier/frp/pkg/msg"
 
@@ -132,9 +134,7 @@ func TestCalls_OverTunnel(t *testing.T) {
 			t.Errorf("it came as %q from %q", header.Get("Agent"), header.Get("Remote"))
 		}
 	}
-	if header := mustAsk(t, caller(other), "hello"); header.Get("Agent") != "a2" {
-		t.Errorf("it came as %q", header.Get("Agent"))
-	}
+	assert.Equal(t, "a2", mustAsk(t, caller(other), "hello").Get("Agent"), "it came as")
 	mustAsk(t, p.client("a1", http1), "Runners as before")
 	await.Until(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
 }
@@ -143,9 +143,7 @@ func TestCalls_OverWebsocket(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	blocked := listenOn(t, "127.0.0.1:0")
-	if err := blocked.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, blocked.Close())
 	a := p.agent("a1", p.over(p.api(), "a1"), func(c *tunnel.Config) { c.ServerAddress = blocked.Addr().String() })
 	if header := mustAsk(t, caller(a), "hello"); header.Get("Agent") != "a1" || !strings.HasPrefix(header.Get("Remote"), "127.0.0.1:") {
 		t.Errorf("it came as %q from %q", header.Get("Agent"), header.Get("Remote"))
@@ -158,21 +156,14 @@ func TestCalls_ServerWithout(t *testing.T) {
 	tcp, web := p.agent("a1"), p.agent("a2", p.over(p.api(), "a2"), func(c *tunnel.Config) { c.ServerAddress = "127.0.0.1:1" })
 	for _, a := range []*agent{tcp, web} {
 		conn, err := a.DialAPI(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Write([]byte("POST /hang HTTP/1.1\r\n\r\n")); err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("a call got %v", err)
-		}
-		if s := a.Status(); s.Reconnects != 0 {
-			t.Errorf("status %+v", s)
-		}
+		require.NoError(t, err)
+		_, err = conn.Write([]byte("POST /hang HTTP/1.1\r\n\r\n"))
+		require.NoError(t, err)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		_, err = conn.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, io.EOF, "a call got")
+		s := a.Status()
+		assert.Zero(t, s.Reconnects, "status %+v", s)
 		_ = conn.Close()
 	}
 	mustAsk(t, p.client("a1", http1), "hello")
@@ -192,12 +183,9 @@ func (p *plane) speaking(t *testing.T, id string, protocols ...string) *attacker
 func (a *attacker) mark() *mux.Stream {
 	a.t.Helper()
 	stream, err := a.mux.OpenStream()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if _, err := stream.Write([]byte{link.CallMark}); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
+	_, err = stream.Write([]byte{link.CallMark})
+	require.NoError(a.t, err)
 	return stream
 }
 
@@ -288,12 +276,9 @@ func TestCalls_ProveRenewedCertificate(t *testing.T) {
 				t.Errorf("proven %d times", n)
 			}
 			mustAsk(t, p.client("a1", http1), "the tunnel goes on")
-			if s := a.Status(); s.Transport != way || s.Reconnects != 0 {
-				t.Errorf("status %+v", s)
-			}
-			if err := a.stop(); err != nil {
-				t.Error(err)
-			}
+			s := a.Status()
+			assert.True(t, s.Transport == way && s.Reconnects == 0, "status %+v", s)
+			assert.NoError(t, a.stop())
 			await.Until(t, "it is gone", func() bool { return !p.Connected("a1") })
 		})
 	}
@@ -312,14 +297,11 @@ func TestCalls_RefusedCertificate(t *testing.T) {
 			mustAsk(t, caller(a), "hello")
 			now.Store(bad)
 			for range 2 {
-				if _, err := a.DialAPI(t.Context()); err == nil {
-					t.Error("a stream with a certificate that is not accepted")
-				}
+				_, err := a.DialAPI(t.Context())
+				assert.Error(t, err, "a stream with a certificate that is not accepted")
 			}
 			mustAsk(t, p.client("a1", http1), "the tunnel goes on")
-			if err := a.stop(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, a.stop())
 			await.Until(t, "it is gone", func() bool { return !p.Connected("a1") })
 		})
 	}
@@ -329,12 +311,8 @@ func TestCalls_RefusedCertificate(t *testing.T) {
 func (a *attacker) prove(cfg *tls.Config, protocol string) error {
 	a.t.Helper()
 	stream, err := a.mux.OpenStream()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if err := stream.SetDeadline(time.Now().Add(patience)); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
+	require.NoError(a.t, stream.SetDeadline(time.Now().Add(patience)))
 	cfg = cfg.Clone()
 	cfg.NextProtos = []string{protocol}
 	conn := tls.Client(link.NewMarked(stream, link.ProofMark), cfg)
@@ -356,26 +334,16 @@ func TestProof_RefusesOtherAgent(t *testing.T) {
 		return evil
 	}
 	evil := session()
-	if err := evil.prove(p.ca.Agent("victim"), link.ALPNProof); err == nil {
-		t.Error("another agent's certificate was taken")
-	}
+	assert.Error(t, evil.prove(p.ca.Agent("victim"), link.ALPNProof), "another agent's certificate was taken")
 	evil.isThrownOut()
 	for _, protocol := range []string{link.ALPN, link.ALPNSendCA, "http/1.1"} {
-		if err := session().prove(p.ca.Agent("evil"), protocol); err == nil {
-			t.Errorf("what an agent proves for %s was taken", protocol)
-		}
+		assert.Error(t, session().prove(p.ca.Agent("evil"), protocol), "what an agent proves for %s was taken", protocol)
 	}
 	evil = session()
-	if err := evil.prove(p.ca.Agent("evil"), link.ALPNProof); err != nil {
-		t.Error(err)
-	}
-	if err := evil.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
-		t.Error("again at once")
-	}
+	assert.NoError(t, evil.prove(p.ca.Agent("evil"), link.ALPNProof))
+	assert.Error(t, evil.prove(p.ca.Agent("evil"), link.ALPNProof), "again at once")
 	early := p.speaking(t, "evil", link.ALPN)
-	if err := early.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
-		t.Error("before the login")
-	}
+	assert.Error(t, early.prove(p.ca.Agent("evil"), link.ALPNProof), "before the login")
 	early.isThrownOut()
 	outside := p.ca.Agent("evil")
 	outside.NextProtos = []string{link.ALPNProof}
@@ -399,9 +367,7 @@ func TestCalls_EndWithTunnel(t *testing.T) {
 	await.Receive(t, c.hangs, "the call that hangs")
 	wire.Set(faultproxy.Silent) // so that it does not come again
 	wire.Reset()
-	if err := await.Receive(t, failed, "the call to fail"); err == nil {
-		t.Error("the call was answered")
-	}
+	assert.Error(t, await.Receive(t, failed, "the call to fail"), "the call was answered")
 	await.Until(t, "calls fail at once", func() bool {
 		_, err := a.DialAPI(t.Context())
 		return err != nil
@@ -433,33 +399,26 @@ func TestCalls_StalledCalls(t *testing.T) {
 	a, other := p.agent("a1"), p.agent("a2")
 	for _, text := range []string{"P", "POST / HTTP/1.1\r\nX: "} {
 		conn, err := a.DialAPI(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer func() { _ = conn.Close() }()
-		if _, err := io.WriteString(conn, text); err != nil {
-			t.Fatal(err)
-		}
+		_, err = io.WriteString(conn, text)
+		require.NoError(t, err)
 	}
 	await.Until(t, "all its calls are taken", func() bool { return p.Stats().Calls == cap(stalled) })
 	mustAsk(t, caller(other), "others call")
 	mustAsk(t, p.client("a1", http1), "Runners come")
-	if _, err := ask(t.Context(), caller(a), "one more"); err == nil {
-		t.Error("one call more than its share")
-	}
+	_, err := ask(t.Context(), caller(a), "one more")
+	assert.Error(t, err, "one call more than its share")
 	for range cap(stalled) {
-		if err := await.Receive(t, stalled, "a stalled call").Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, await.Receive(t, stalled, "a stalled call").Close())
 	}
 	await.Until(t, "there is room again", func() bool {
 		_, err := ask(t.Context(), caller(a), "hello")
 		return err == nil
 	})
 	await.Until(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
-	if s := a.Status(); s.Reconnects != 0 {
-		t.Errorf("it cost the tunnel: %+v", s)
-	}
+	s := a.Status()
+	assert.Zero(t, s.Reconnects, "it cost the tunnel: %+v", s)
 }
 
 // Over the limit a stream is closed, and the tunnel stays.
@@ -473,16 +432,12 @@ func TestCalls_Limited(t *testing.T) {
 		answered <- err
 	}()
 	await.Receive(t, c.hangs, "the call that hangs")
-	if _, err := ask(t.Context(), caller(a), "one more"); err == nil {
-		t.Error("one call more than its share")
-	}
+	_, err := ask(t.Context(), caller(a), "one more")
+	assert.Error(t, err, "one call more than its share")
 	close(c.let)
-	if err := await.Receive(t, answered, "the answer"); err != nil {
-		t.Error(err)
-	}
-	if s := a.Status(); s.Reconnects != 0 {
-		t.Errorf("it cost the tunnel: %+v", s)
-	}
+	assert.NoError(t, await.Receive(t, answered, "the answer"))
+	s := a.Status()
+	assert.Zero(t, s.Reconnects, "it cost the tunnel: %+v", s)
 }
 
 // No more calls are taken meanwhile.
@@ -503,9 +458,7 @@ func TestCalls_DrainBeforeStop(t *testing.T) {
 		return err != nil
 	})
 	close(c.let)
-	if err := await.Receive(t, answered, "the answer"); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, await.Receive(t, answered, "the answer"))
 	stopped.Wait()
 }
 
@@ -541,9 +494,8 @@ func TestCalls_WaitForFirstConnection(t *testing.T) {
 	a := p.bareAgent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
 	done := settled(t, a)
 	a.waitFor(t, tunnel.Connecting)
-	if _, err := a.DialAPI(t.Context()); err == nil {
-		t.Error("a stream before there is a tunnel")
-	}
+	_, err := a.DialAPI(t.Context())
+	assert.Error(t, err, "a stream before there is a tunnel")
 	select {
 	case <-done:
 		t.Error("it does not wait")
@@ -593,9 +545,7 @@ func TestCalls_SetWaitsForNextConnection(t *testing.T) {
 
 func TestCalls_FailWithoutTunnel(t *testing.T) {
 	closed := listenOn(t, "127.0.0.1:0")
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, closed.Close())
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	a := p.bareAgent("a1", func(c *tunnel.Config) { c.ServerAddress = closed.Addr().String() })
@@ -609,9 +559,8 @@ func TestCalls_FailWithoutTunnel(t *testing.T) {
 
 	down := newSet(p, func(c *tunnel.SetConfig) { c.ServerAddress = closed.Addr().String() })
 	await.Closed(t, settled(t, down), "all have failed")
-	if _, err := down.DialAPI(t.Context()); err == nil {
-		t.Error("a stream without a tunnel")
-	}
+	_, err := down.DialAPI(t.Context())
+	assert.Error(t, err, "a stream without a tunnel")
 }
 
 // One of two nodes dies, which calls went through.

@@ -16,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -34,13 +37,10 @@ func TestDial_HTTP1KeepAlive(t *testing.T) {
 		}
 	}})
 	for i := range 50 {
-		if _, err := ask(ctx, client, fmt.Sprint("request ", i)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := ask(ctx, client, fmt.Sprint("request ", i))
+		require.NoError(t, err)
 	}
-	if n := opened.Load(); n != 1 {
-		t.Errorf("%d connections for 50 requests in a row, want 1", n)
-	}
+	assert.EqualValues(t, 1, opened.Load())
 }
 
 func TestDial_ManyClients(t *testing.T) {
@@ -62,9 +62,7 @@ func TestDial_ManyClients(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						if got := header.Get("Proto"); got != protocol.name {
-							t.Errorf("the agent saw %s", got)
-						}
+						assert.Equal(t, protocol.name, header.Get("Proto"), "the agent saw")
 					}
 				})
 			}
@@ -91,9 +89,7 @@ func TestDial_TwoHundredStreams(t *testing.T) {
 				return
 			}
 			conns[i] = conn
-			if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 		})
 	}
 	group.Wait()
@@ -104,19 +100,16 @@ func TestDial_TwoHundredStreams(t *testing.T) {
 		group.Go(func() {
 			defer func() { _ = conn.Close() }()
 			want := fmt.Sprintf("stream %03d", i)
-			if _, err := io.WriteString(conn, want); err != nil {
-				t.Error(err)
-			}
+			_, err := io.WriteString(conn, want)
+			assert.NoError(t, err)
 			got := make([]byte, len(want))
-			if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
-				t.Errorf("got %q, %v", got, err)
-			}
+			_, err = io.ReadFull(conn, got)
+			assert.True(t, err == nil && string(got) == want, "got %q, %v", got, err)
 		})
 	}
 	group.Wait()
-	if s := p.Stats(); s.Dials != 0 || s.DialErrors != 0 || s.DialsTotal != 200 {
-		t.Errorf("stats %+v", s)
-	}
+	s := p.Stats()
+	assert.True(t, s.Dials == 0 && s.DialErrors == 0 && s.DialsTotal == 200, "stats %+v", s)
 }
 
 func echoConnections(ln net.Listener) {
@@ -164,25 +157,17 @@ func TestHandover_RunnerTLS(t *testing.T) {
 	client := &http.Client{Transport: transport, Timeout: patience}
 	for i := range 5 {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://agent/", strings.NewReader(fmt.Sprint("call ", i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
-		if err != nil || string(got) != fmt.Sprint("call ", i) {
-			t.Fatalf("got %q, %v", got, err)
-		}
-		if seen := resp.Header.Get("Remote"); seen != local.Load() {
-			t.Errorf("the agent sees %s as the Runner, which is %v", seen, local.Load())
-		}
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint("call ", i), string(got), "got %q", got)
+		assert.EqualValues(t, local.Load(), resp.Header.Get("Remote"))
 	}
-	if s := p.Stats(); s.Connections != 1 || s.BytesToAgents == 0 || s.BytesFromAgents == 0 {
-		t.Errorf("stats %+v", s)
-	}
+	s := p.Stats()
+	assert.True(t, s.Connections == 1 && s.BytesToAgents != 0 && s.BytesFromAgents != 0, "stats %+v", s)
 	transport.CloseIdleConnections()
 	await.Until(t, "the connection is gone from the stats", func() bool { return p.Stats().Connections == 0 })
 }
@@ -191,9 +176,7 @@ func TestHandover_RunnerTLS(t *testing.T) {
 func serveEdge(t *testing.T, s *server.Server) string {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var group sync.WaitGroup
 	t.Cleanup(func() { _ = ln.Close(); group.Wait() })
 	group.Go(func() {
@@ -260,29 +243,22 @@ func TestDial_Errors(t *testing.T) {
 		c.Limits.Dials = 1
 		c.Limits.DialTimeout = 10 * time.Millisecond
 	})
-	if _, err := p.Dial(t.Context(), "nobody"); !errors.Is(err, server.ErrNotConnected) {
-		t.Errorf("unknown agent: %v", err)
-	}
+	_, err := p.Dial(t.Context(), "nobody")
+	assert.ErrorIs(t, err, server.ErrNotConnected, "unknown agent")
 	near, far := net.Pipe()
 	defer func() { _, _ = near.Close(), far.Close() }()
-	if err := p.Handover(t.Context(), "nobody", near); !errors.Is(err, server.ErrNotConnected) {
-		t.Errorf("handover to an unknown agent: %v", err)
-	}
-	if err := near.SetDeadline(time.Now()); err != nil {
-		t.Errorf("the connection was taken in spite of the error: %v", err)
-	}
+	assert.ErrorIs(t, p.Handover(t.Context(), "nobody", near), server.ErrNotConnected, "handover to an unknown agent")
+	assert.NoError(t, near.SetDeadline(time.Now()), "the connection was taken in spite of the error")
 
 	wire := faultproxy.New(t, p.addr)
 	p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
 	wire.Set(faultproxy.Silent)
-	if _, err := p.Dial(t.Context(), "a1"); !errors.Is(err, server.ErrBusy) {
-		t.Errorf("silent agent: %v", err)
-	}
+	_, err = p.Dial(t.Context(), "a1")
+	assert.ErrorIs(t, err, server.ErrBusy, "silent agent")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := p.Dial(ctx, "a1"); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	_, err = p.Dial(ctx, "a1")
+	assert.ErrorIs(t, err, context.Canceled)
 }
 
 func TestProxy_Connect(t *testing.T) {
@@ -294,16 +270,13 @@ func TestProxy_Connect(t *testing.T) {
 			proxy := newConnectProxy(t, userinfo)
 			p.agent("a1", func(c *tunnel.Config) {
 				c.Proxy = func(target *url.URL) (*url.URL, error) {
-					if target.Host != p.addr {
-						t.Errorf("asked for %s", target)
-					}
+					assert.Equal(t, p.addr, target.Host, "asked for %s", target)
 					return &url.URL{Scheme: "http", Host: proxy.addr, User: userinfo}, nil
 				}
 			})
 			mustAsk(t, p.client("a1", http1), "through the proxy")
-			if got := proxy.asked.Load(); got != p.addr {
-				t.Errorf("the proxy was asked for %v", got)
-			}
+			got := proxy.asked.Load()
+			assert.True(t, got == p.addr, "the proxy was asked for %v", got)
 		})
 	}
 }
@@ -356,9 +329,7 @@ func newConnectProxy(t *testing.T, user *url.Userinfo) *connectProxy {
 		tunnels.Go(func() { _, _ = io.Copy(near, far); _ = near.Close() })
 	})
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	proxy.addr = ln.Addr().String()
 	srv := &http.Server{Handler: handler, ReadHeaderTimeout: patience}
 	served := make(chan error, 1)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
@@ -56,9 +58,7 @@ func TestDialEach_AllReplicas(t *testing.T) {
 			t.Errorf("visited %v, %v", names, err)
 		}
 	}
-	if err := two.stop(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, two.stop())
 	await.Until(t, "one is left", func() bool {
 		names, err := p.visitAll("a1")
 		return err == nil && slices.Equal(names, []string{"one"})
@@ -68,9 +68,7 @@ func TestDialEach_AllReplicas(t *testing.T) {
 	}
 	failed := errors.New("no")
 	err := p.DialEach(t.Context(), "a1", func(_ context.Context, conn net.Conn) error { return errors.Join(failed, conn.Close()) })
-	if !errors.Is(err, failed) {
-		t.Errorf("got %v", err)
-	}
+	assert.ErrorIs(t, err, failed)
 }
 
 // One of two is frozen: the other is visited all the same, and the caller may give up.
@@ -96,9 +94,7 @@ func TestDialEach_SilentReplica(t *testing.T) {
 			return err
 		})
 	}()
-	if name := await.Receive(t, visited, "a visit"); name != "two" {
-		t.Errorf("visited %s", name)
-	}
+	assert.Equal(t, "two", await.Receive(t, visited, "a visit"))
 	giveUp()
 	t.Logf("the silent one: %v", await.Receive(t, done, "all visits to end"))
 }
@@ -113,7 +109,5 @@ func TestDialEach_Timeout(t *testing.T) {
 			return errors.Join(ctx.Err(), conn.Close())
 		})
 	}()
-	if err := await.Receive(t, done, "the visit to end"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("it ended by %v", err)
-	}
+	assert.ErrorIs(t, await.Receive(t, done, "the visit to end"), context.DeadlineExceeded, "it ended by")
 }

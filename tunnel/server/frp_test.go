@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/fatedier/frp/pkg/msg"
 	netpkg "github.com/fatedier/frp/pkg/util/net"
 	"github.com/fatedier/frp/pkg/util/util"
@@ -37,9 +40,7 @@ func (p *plane) attacker(t *testing.T, id string) *attacker {
 func dialTLS(t *testing.T, addr string, cfg *tls.Config) *tls.Conn {
 	t.Helper()
 	conn, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn.(*tls.Conn)
 }
@@ -48,12 +49,8 @@ func dialTLS(t *testing.T, addr string, cfg *tls.Config) *tls.Conn {
 func (a *attacker) say(m msg.Message) net.Conn {
 	a.t.Helper()
 	stream, err := a.mux.Open()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if err := stream.SetDeadline(time.Now().Add(patience)); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
+	require.NoError(a.t, stream.SetDeadline(time.Now().Add(patience)))
 	_ = msg.WriteMsg(stream, m) // it may be thrown out before the write returns
 	return stream
 }
@@ -67,9 +64,7 @@ func (a *attacker) login(id string) *msg.Conn {
 		a.t.Fatalf("login: %v %q", err, answer.Error)
 	}
 	rw, err := netpkg.NewCryptoReadWriter(stream, []byte{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	return msg.NewConn(stream, msg.NewV1ReadWriter(rw))
 }
 
@@ -189,9 +184,8 @@ func TestTunnelCertificate_RefusesStrangers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conn := dialTLS(t, p.addr, cfg)
 			_ = conn.SetDeadline(time.Now().Add(patience))
-			if n, err := conn.Read(make([]byte, 1)); err == nil {
-				t.Errorf("read %d bytes", n)
-			}
+			n, err := conn.Read(make([]byte, 1))
+			assert.Error(t, err, "read %d bytes", n)
 		})
 	}
 	await.Until(t, "all are counted", func() bool { return p.Stats().Refused == 4 })
@@ -211,9 +205,7 @@ func TestHandshakes_SilentClients(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.Handshakes, c.Limits.HandshakeTimeout = 8, 10*patience })
 	for i := range 40 {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		if i%2 == 0 {
 			if _, err := io.WriteString(conn, "\x16\x03\x01garbage"); err != nil {
@@ -224,15 +216,12 @@ func TestHandshakes_SilentClients(t *testing.T) {
 	evil := p.attacker(t, "evil")
 	evil.login("evil")
 	for range 50 {
-		if _, err := evil.mux.Open(); err != nil {
-			t.Fatal(err)
-		}
+		_, err := evil.mux.Open()
+		require.NoError(t, err)
 	}
 	p.agent("a1")
 	mustAsk(t, p.client("a1", http1), "hello")
-	if n := p.Stats().Handshakes; n > 8 {
-		t.Errorf("%d wait for their handshake, want at most 8", n)
-	}
+	assert.LessOrEqual(t, p.Stats().Handshakes, 8)
 }
 
 // Garbage comes in place of a stream's first message and in the control connection. Nothing is
@@ -248,15 +237,11 @@ func TestFRP_RefusesGarbage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			evil := p.attacker(t, "evil")
 			stream, err := evil.mux.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.WriteString(stream, garbage); err != nil {
-				t.Fatal(err)
-			}
-			if n, err := stream.Read(make([]byte, 1)); err == nil {
-				t.Errorf("%q was answered with %d bytes", garbage, n)
-			}
+			require.NoError(t, err)
+			_, err = io.WriteString(stream, garbage)
+			require.NoError(t, err)
+			n, err := stream.Read(make([]byte, 1))
+			assert.Error(t, err, "%q was answered with %d bytes", garbage, n)
 			evil.isThrownOut()
 		})
 	}
@@ -271,9 +256,8 @@ func TestFRP_RefusesGarbage(t *testing.T) {
 func TestTunnelCertificate_NeedsCA(t *testing.T) {
 	cfg := tunneltest.NewCA(t).Server()
 	cfg.ClientCAs = nil
-	if _, err := server.New(server.Config{TLS: cfg, Identify: tunneltest.Identify}); err == nil {
-		t.Error("a configuration without ClientCAs was taken")
-	}
+	_, err := server.New(server.Config{TLS: cfg, Identify: tunneltest.Identify})
+	assert.Error(t, err, "a configuration without ClientCAs was taken")
 	ca := tunneltest.NewCA(t)
 	p := startPlane(t, ca, "127.0.0.1:0", func(c *server.Config) {
 		chosen := ca.Server()

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
@@ -83,22 +86,16 @@ func startPlane(t testing.TB, ca *tunneltest.CA, addr string, change ...func(*se
 		f(&cfg)
 	}
 	s, err := server.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.Server, p.addr = s, ln.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, ln) }()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := await.Receive(t, served, "the server to stop"); err != nil {
-			t.Errorf("Serve: %v", err)
-		}
+		assert.NoError(t, await.Receive(t, served, "the server to stop"))
 	})
 	t.Cleanup(p.stop)
 	return p
@@ -138,12 +135,8 @@ func (p *plane) agent(id string, change ...func(*tunnel.Config)) *agent {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(a.Listener()) }()
 	p.t.Cleanup(func() {
-		if err := srv.Close(); err != nil {
-			p.t.Errorf("close the agent's server: %v", err)
-		}
-		if err := await.Receive(p.t, served, "the agent's server to stop"); !errors.Is(err, http.ErrServerClosed) {
-			p.t.Errorf("agent's server: %v", err)
-		}
+		assert.NoError(p.t, srv.Close(), "close the agent's server")
+		assert.ErrorIs(p.t, await.Receive(p.t, served, "the agent's server to stop"), http.ErrServerClosed, "agent's server")
 	})
 	a.waitFor(p.t, tunnel.Connected)
 	await.Until(p.t, "the agent is online, and that was told", func() bool {
@@ -166,9 +159,7 @@ func (p *plane) bareAgent(id string, change ...func(*tunnel.Config)) *agent {
 		f(&cfg)
 	}
 	t, err := tunnel.New(cfg)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var result error
 	done := make(chan struct{})
@@ -252,8 +243,6 @@ func ask(ctx context.Context, client *http.Client, body string) (http.Header, er
 func mustAsk(t testing.TB, client *http.Client, body string) http.Header {
 	t.Helper()
 	header, err := ask(t.Context(), client, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return header
 }

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/test/proxytest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
@@ -21,42 +24,27 @@ func TestTunnel_IPv6Only(t *testing.T) {
 	}
 	_ = ln.Close()
 	p := startPlane(t, tunneltest.NewCA(t), "[::1]:0")
-	if !strings.HasPrefix(p.addr, "[::1]:") {
-		t.Fatalf("it listens at %s", p.addr)
-	}
+	require.True(t, strings.HasPrefix(p.addr, "[::1]:"), "it listens at %s", p.addr)
 	proxy := proxytest.Start(t, proxytest.Config{Host: "::1", Account: "me:secret"})
 	via, err := url.Parse(proxy.URL("me:secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for id, through := range map[string]*url.URL{"direct": nil, "proxied": via} {
 		a := p.agent(id, func(c *tunnel.Config) {
 			c.Proxy = func(*url.URL) (*url.URL, error) { return through, nil }
 		})
 		edge := listenOn(t, "[::1]:0")
 		runner, err := new(net.Dialer).DialContext(t.Context(), "tcp", edge.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		at, err := edge.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_ = edge.Close()
-		if err := p.Handover(t.Context(), id, at); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.Handover(t.Context(), id, at))
 		from := runner.LocalAddr().String()
-		if seen := mustAsk(t, overConn(t, runner), "hello").Get("Remote"); seen != from {
-			t.Errorf("the agent sees %s, not %s", seen, from)
-		}
-		if way := a.Status().Transport; way != tunnel.TCP {
-			t.Errorf("by %q", way)
-		}
+		assert.Equal(t, from, mustAsk(t, overConn(t, runner), "hello").Get("Remote"))
+		assert.Equal(t, tunnel.TCP, a.Status().Transport)
 	}
-	if asked := proxy.Asked(); len(asked) != 1 || asked[0] != p.addr {
-		t.Errorf("the proxy was asked for %v", asked)
-	}
+	asked := proxy.Asked()
+	assert.True(t, len(asked) == 1 && asked[0] == p.addr, "the proxy was asked for %v", asked)
 }
 
 // overConn is a client that has this one connection.

@@ -9,12 +9,14 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -47,24 +49,18 @@ func (n *node) start() {
 		Identify: func(tls.ConnectionState) (string, error) { return runnertest.AgentID, nil },
 		Log:      testLog(),
 	})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	require.NoError(n.t, err)
 	n.Server = s
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serve := func(address *string, serve func(context.Context, net.Listener) error) {
 		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", cmp.Or(*address, "127.0.0.1:0"))
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		require.NoError(n.t, err)
 		if *address == "" {
 			*address = ln.Addr().String()
 		}
 		serving.Go(func() {
-			if err := serve(ctx, ln); err != nil {
-				n.t.Errorf("serve: %v", err)
-			}
+			assert.NoError(n.t, serve(ctx, ln))
 		})
 	}
 	serve(&n.tunnel, s.Serve)
@@ -102,22 +98,18 @@ func startTwoNodes(t testing.TB) *twoNodes {
 		},
 		Backoff: tunnel.Backoff{Initial: 50 * time.Millisecond, Max: 200 * time.Millisecond}, Log: testLog(),
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all.set = set
-	if _, err := set.Keep(told, told[0]); err != nil {
-		t.Fatal(err)
-	}
+	_, err = set.Keep(told, told[0])
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = set.Run(ctx) })
 	agent.StartOn(set.Listener())
 	config := agent.ClientConfig()
 	config.EdgeAddresses = []string{all.nodes[0].edge, all.nodes[1].edge}
-	if all.runner, err = client.New(config); err != nil {
-		t.Fatal(err)
-	}
+	all.runner, err = client.New(config)
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		all.runner.Close()
 		agent.Stop()
@@ -232,9 +224,7 @@ func TestNodes_EitherMayDie(t *testing.T) {
 	}
 	close(stop)
 	working.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, errors.Join(errs...))
 	reads, restarts, slowest := 0, 0, time.Duration(0)
 	for _, w := range workers {
 		reads, restarts, slowest = reads+w.reads, restarts+w.restarts, max(slowest, w.slowest)
@@ -248,9 +238,7 @@ func TestNodes_EitherMayDie(t *testing.T) {
 	for i := range want {
 		want[i] = fmt.Sprint("line ", i)
 	}
-	if got := lines(); !slices.Equal(got, want) {
-		t.Errorf("the followed log: %q", got)
-	}
+	assert.Equal(t, want, lines(), "the followed log")
 }
 
 // awaitSome waits for any moment: until some more commands are done, which they have to be
@@ -268,9 +256,8 @@ func follow(ctx context.Context, t testing.TB, all *twoNodes, wanted int32) (lin
 	var count atomic.Int32
 	done := make(chan error, 1)
 	key := runnerapi.Key{Namespace: "production", Name: "logs"}
-	if _, err := all.runner.Apps().Deploy(ctx, key, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := all.runner.Apps().Deploy(ctx, key, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
 	following, stop := context.WithCancel(ctx)
 	go func() {
 		done <- all.runner.Apps().Logs(following, key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
@@ -282,9 +269,7 @@ func follow(ctx context.Context, t testing.TB, all *twoNodes, wanted int32) (lin
 	return func() []string {
 		await.Until(t, "the log is there", func() bool { return count.Load() >= wanted })
 		stop()
-		if err := await.Receive(t, done, "the end of the log"); err != nil {
-			t.Errorf("the followed log: %v", err)
-		}
+		assert.NoError(t, await.Receive(t, done, "the end of the log"), "the followed log")
 		return got
 	}
 }
@@ -316,16 +301,13 @@ func (all *twoNodes) serveBesideAFrozenNode(t *testing.T) (noticed bool) {
 		config := all.agent.ClientConfig()
 		config.EdgeAddresses = edges
 		c, err := client.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(c.Close)
 		return c
 	}
 	list := func(c *client.Client) {
-		if _, err := c.Apps().List(t.Context(), ""); err != nil {
-			t.Error(err)
-		}
+		_, err := c.Apps().List(t.Context(), "")
+		assert.NoError(t, err)
 	}
 	var connected, fresh []*client.Client
 	for range 8 {

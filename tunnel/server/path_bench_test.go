@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
@@ -142,9 +145,7 @@ func newWays(b *testing.B, protocol string, oneWay time.Duration) ways {
 func listen(b *testing.B) net.Listener {
 	b.Helper()
 	ln, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return ln
 }
 
@@ -234,20 +235,14 @@ func (w *way) bulk(b *testing.B, up bool) time.Duration {
 	b.Helper()
 	started := time.Now()
 	if !up {
-		if err := w.get(b.Context(), bulkSize); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, w.get(b.Context(), bulkSize))
 		return time.Since(started)
 	}
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "https://agent/", io.LimitReader(zeros{}, bulkSize))
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	req.ContentLength = bulkSize
 	resp, err := w.Do(req)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	_ = resp.Body.Close()
 	return time.Since(started)
 }
@@ -277,9 +272,7 @@ func load(b *testing.B, w *way, clients int, d time.Duration) []time.Duration {
 				err = w.get(b.Context(), 1<<10)
 				mine = append(mine, time.Since(started))
 			}
-			if err != nil {
-				b.Error(err)
-			}
+			assert.NoError(b, err)
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, mine...)
@@ -302,13 +295,9 @@ func (w *way) disturbed(b *testing.B, kind string) float64 {
 		wg.Go(func() { _ = neighbour.get(ctx, 1<<50) })
 	} else {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://agent/?n=1000000000000", nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		resp, err := w.other.Do(req)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		defer func() { _ = resp.Body.Close() }()
 	}
 	load(b, w, 50, sample/5) // until it is under way

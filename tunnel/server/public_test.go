@@ -2,11 +2,13 @@ package server_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -27,9 +29,7 @@ func serve(t testing.TB, ln net.Listener, h http.Handler) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
 	t.Cleanup(func() {
-		if err := srv.Close(); err != nil {
-			t.Errorf("close the agent's server: %v", err)
-		}
+		assert.NoError(t, srv.Close(), "close the agent's server")
 		await.Receive(t, served, "the agent's server to stop")
 	})
 }
@@ -44,9 +44,7 @@ func via(t testing.TB, dial dialFunc, id string) (string, error) {
 		DisableKeepAlives: true,
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://agent/", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	resp, err := (&http.Client{Transport: transport, Timeout: patience}).Do(req)
 	if err != nil {
 		return "", err
@@ -79,15 +77,13 @@ func TestPublicStreams_NotTaken(t *testing.T) {
 	serve(t, a.Listener(), named("runner API"))
 	serve(t, a.Public(), named("public"))
 	a.waitFor(t, tunnel.Connected)
-	if got, err := via(t, p.DialPublic, "a1"); err == nil {
-		t.Fatalf("it answered %q", got)
-	}
+	got, err := via(t, p.DialPublic, "a1")
+	require.Error(t, err, "it answered %q", got)
 	if got, err := via(t, p.Dial, "a1"); err != nil || got != "runner API" {
 		t.Fatalf("Runners: %q, %v", got, err)
 	}
-	if _, err := p.DialPublic(t.Context(), "a2"); !errors.Is(err, server.ErrNotConnected) {
-		t.Fatalf("an agent without a tunnel: %v", err)
-	}
+	_, err = p.DialPublic(t.Context(), "a2")
+	require.ErrorIs(t, err, server.ErrNotConnected, "an agent without a tunnel")
 }
 
 // Runners connect when the public has all its streams.
@@ -105,14 +101,12 @@ func TestPublicStreams_Limited(t *testing.T) {
 	for {
 		conn, err := p.DialPublic(t.Context(), "a1")
 		if err != nil {
-			if !errors.Is(err, server.ErrBusy) || len(open) == 0 {
-				t.Fatalf("after %d: %v", len(open), err)
-			}
+			require.ErrorIs(t, err, server.ErrBusy)
+			require.NotEmpty(t, open)
 			break
 		}
-		if open = append(open, conn); len(open) > 16 {
-			t.Fatal("there is no end")
-		}
+		open = append(open, conn)
+		require.LessOrEqual(t, len(open), 16, "there is no end")
 	}
 	if got, err := via(t, p.Dial, "a1"); err != nil || got != "runner API" {
 		t.Fatalf("Runners: %q, %v", got, err)
@@ -132,17 +126,11 @@ func TestPublicStreams_Replicas(t *testing.T) {
 	seen := map[string]bool{}
 	for range 4 {
 		got, err := via(t, p.DialPublic, "a1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		seen[got] = true
 	}
-	if len(seen) != 2 {
-		t.Fatalf("answers came from %v", seen)
-	}
-	if err := replicas["one"].Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.Len(t, seen, 2, "answers came from")
+	require.NoError(t, replicas["one"].Drain(t.Context()))
 	for range 4 {
 		if got, err := via(t, p.DialPublic, "a1"); err != nil || got != "two" {
 			t.Fatalf("%q, %v", got, err)
@@ -163,7 +151,6 @@ func TestPublicStreams_Handover(t *testing.T) {
 		}
 		return near, nil
 	}, "a1")
-	if err != nil || got != "public" {
-		t.Fatalf("%q, %v", got, err)
-	}
+	require.NoError(t, err)
+	require.Equal(t, "public", got)
 }

@@ -1,11 +1,13 @@
 package server
 
 import (
-	"errors"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fatedier/frp/pkg/msg"
 )
@@ -29,16 +31,10 @@ func TestSession_EndsOnSilentFRP(t *testing.T) {
 		}()
 		for range 3 {
 			time.Sleep(heartbeatTimeout - time.Second)
-			if err := msg.WriteMsg(agent, &msg.Ping{}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, msg.WriteMsg(agent, &msg.Ping{}))
 		}
 		said := time.Now()
-		if err := <-ended; !errors.Is(err, errSilent) {
-			t.Errorf("it ended: %v", err)
-		}
-		if took := time.Since(said); took != heartbeatTimeout {
-			t.Errorf("it ended after %s", took)
-		}
+		assert.ErrorIs(t, <-ended, errSilent, "it ended")
+		assert.Equal(t, heartbeatTimeout, time.Since(said), "it ended after")
 	})
 }

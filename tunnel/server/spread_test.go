@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -82,9 +85,8 @@ func TestBusy_SendsAgentsAway(t *testing.T) {
 		p.bareAgent(fmt.Sprintf("a%d", i), func(c *tunnel.Config) { c.Log = zerolog.New(sent) })
 	}
 	await.Until(t, "all were sent away", func() bool { return sent.count.Load() >= agents })
-	if online := p.Stats().Agents; online != 0 {
-		t.Errorf("%d are online", online)
-	}
+	online := p.Stats().Agents
+	assert.Zero(t, online, "are online")
 	close(release)
 	await.Until(t, "all are in", func() bool { return p.Stats().Agents == agents+busy })
 }
@@ -136,14 +138,10 @@ func TestSpread_RandomMoment(t *testing.T) {
 	await.Until(t, "all have chosen", func() bool { return len(chosen.seen()) >= agents })
 	var quarters [4]int
 	for _, wait := range chosen.seen() {
-		if wait < 0 || wait >= spread {
-			t.Fatalf("one waits %s", wait)
-		}
+		require.True(t, wait >= 0 && wait < spread, "one waits %s", wait)
 		quarters[4*wait/spread]++
 	}
 	for _, n := range quarters { // 50 are expected in each; 20 are five deviations off
-		if n < 20 || n > 80 {
-			t.Errorf("by quarters of the spread: %v", quarters)
-		}
+		assert.True(t, n >= 20 && n <= 80, "by quarters of the spread: %v", quarters)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
@@ -33,12 +35,9 @@ func TestSession_EndsOnTruncatedMessage(t *testing.T) {
 				defer func() { _ = evil.Close() }()
 
 				stream, err := evil.Open()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.WriteString(stream, start); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
+				_, err = io.WriteString(stream, start)
+				require.NoError(t, err)
 				began := time.Now()
 				select {
 				case <-evil.CloseChan():

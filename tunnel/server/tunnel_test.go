@@ -16,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -30,19 +33,15 @@ func TestTunnel_ReconnectsAfterRestart(t *testing.T) {
 	a := first.agent("a1")
 	first.stop()
 	a.waitFor(t, tunnel.Waiting)
-	if got := a.Status().LastError; !strings.Contains(got, first.addr) {
-		t.Errorf("the error does not say where: %q", got)
-	}
+	assert.Contains(t, a.Status().LastError, first.addr, "the error does not say where")
 	second := startPlane(t, first.ca, first.addr)
 	a.waitFor(t, tunnel.Connected)
 	await.Until(t, "online", func() bool { return second.Connected("a1") })
 	mustAsk(t, second.client("a1", http1), "again")
-	if s := a.Status(); s.Reconnects != 1 || s.LastError != "" {
-		t.Errorf("status %+v", s)
-	}
-	if told := first.told(); told != "up a1, down a1" {
-		t.Errorf("the first server told %q", told)
-	}
+	s := a.Status()
+	assert.True(t, s.Reconnects == 1 && s.LastError == "", "status %+v", s)
+	told := first.told()
+	assert.Equal(t, "up a1, down a1", told, "the first server told")
 }
 
 // Replaces an agent whose connection is dead, and nobody knows yet.
@@ -56,12 +55,8 @@ func TestTunnel_Takeover(t *testing.T) {
 	mustAsk(t, p.client("a1", http1), "from the new one")
 	await.Until(t, "the old session is gone", func() bool { return p.Stats().Sessions == 1 })
 	await.Until(t, "it has ended because another took over", func() bool { return replaced.count.Load() == 1 })
-	if told := p.told(); told != "up a1" {
-		t.Errorf("told %q: a takeover is no news", told)
-	}
-	if err := replacement.stop(); err != nil {
-		t.Error(err)
-	}
+	assert.Equal(t, "up a1", p.told(), "a takeover is no news")
+	assert.NoError(t, replacement.stop())
 	await.Until(t, "down", func() bool { return p.told() == "up a1, down a1" })
 }
 
@@ -87,15 +82,11 @@ func TestRevokeAgent_StopsTunnel(t *testing.T) {
 	a.waitFor(t, tunnel.Refused)
 	err := a.stop()
 	var explained *tunnel.Error
-	if !tunnel.IsFinal(err) || !errors.As(err, &explained) {
-		t.Fatalf("Run returned %v", err)
-	}
+	require.True(t, tunnel.IsFinal(err) && errors.As(err, &explained), "Run returned %v", err)
 	if !strings.Contains(err.Error(), "by the operator on Monday") || !strings.Contains(err.Error(), "new token") {
 		t.Errorf("error %q", err)
 	}
-	if told := p.told(); told != "" {
-		t.Errorf("told %q", told)
-	}
+	assert.Empty(t, p.told())
 }
 
 func TestAuthorize_RetriesAfterError(t *testing.T) {
@@ -103,9 +94,8 @@ func TestAuthorize_RetriesAfterError(t *testing.T) {
 	p.revoke("a1", errors.New("database password is hunter2"))
 	a := p.bareAgent("a1")
 	a.waitFor(t, tunnel.Waiting)
-	if got := a.Status().LastError; !strings.Contains(got, "cannot check") || strings.Contains(got, "hunter2") {
-		t.Errorf("error %q", got)
-	}
+	got := a.Status().LastError
+	assert.True(t, strings.Contains(got, "cannot check") && !strings.Contains(got, "hunter2"), "error %q", got)
 	p.revoke("a1", nil)
 	a.waitFor(t, tunnel.Connected)
 }
@@ -118,13 +108,9 @@ func TestDisconnect_ClosesConnections(t *testing.T) {
 	t.Cleanup(func() { _ = a.Listener().Close() })
 	await.Until(t, "online", func() bool { return p.Connected("a1") })
 	dialled, err := p.Dial(t.Context(), "a1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	runner, edge := net.Pipe()
-	if err := p.Handover(t.Context(), "a1", edge); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Handover(t.Context(), "a1", edge))
 
 	p.revoke("a1", server.ErrRevoked)
 	p.Disconnect("a1")
@@ -136,9 +122,8 @@ func TestDisconnect_ClosesConnections(t *testing.T) {
 	}
 	await.Until(t, "down", func() bool { return p.told() == "up a1, down a1" })
 	a.waitFor(t, tunnel.Refused)
-	if _, err := p.Dial(t.Context(), "a1"); !errors.Is(err, server.ErrNotConnected) {
-		t.Errorf("dial afterwards: %v", err)
-	}
+	_, err = p.Dial(t.Context(), "a1")
+	assert.ErrorIs(t, err, server.ErrNotConnected, "dial afterwards")
 }
 
 // It is used at the next connection and drops nothing before.
@@ -167,16 +152,12 @@ func TestTunnelCertificate_Renewed(t *testing.T) {
 	current = p.ca.Agent("a1")
 	mu.Unlock()
 	mustAsk(t, client, "after")
-	if n := a.Status().Reconnects; n != 0 {
-		t.Fatalf("%d reconnects for a renewal", n)
-	}
+	require.Zero(t, a.Status().Reconnects, "reconnects for a renewal")
 	p.Disconnect("a1")
 	await.Until(t, "reconnected", func() bool { return a.Status().Reconnects == 1 })
 	mu.Lock()
 	defer mu.Unlock()
-	if len(serials) != 2 || serials[0] == serials[1] {
-		t.Errorf("certificates seen: %v", serials)
-	}
+	assert.True(t, len(serials) == 2 && serials[0] != serials[1], "certificates seen: %v", serials)
 }
 
 func TestTunnel_ErrorsHaveFix(t *testing.T) {
@@ -210,9 +191,7 @@ func TestTunnel_ErrorsHaveFix(t *testing.T) {
 				phase = tunnel.Refused
 			}
 			a.waitFor(t, phase)
-			if got := a.Status().LastError; !strings.Contains(got, test.want) {
-				t.Errorf("error %q does not say %q", got, test.want)
-			}
+			assert.Contains(t, a.Status().LastError, test.want)
 		})
 	}
 }
@@ -232,9 +211,7 @@ func TestOnUp_MayDial(t *testing.T) {
 	})
 	s = p.Server
 	p.bareAgent("a1")
-	if err := await.Receive(t, result, "the news to have called back"); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, await.Receive(t, result, "the news to have called back"))
 }
 
 // Starts and stops agents at every moment, over TCP and websockets, with connections coming in
@@ -267,9 +244,8 @@ func TestTunnel_StartStop(t *testing.T) {
 		ups, downs := strings.Count(p.told(), "up"), strings.Count(p.told(), "down")
 		return ups == downs && ups > 0
 	})
-	if alive := p.Agents(); len(alive) > 0 {
-		t.Errorf("zombies: %v", alive)
-	}
+	alive := p.Agents()
+	assert.LessOrEqual(t, len(alive), 0, "zombies: %v", alive)
 }
 
 // callAgain connects to an agent again and again.
@@ -303,12 +279,8 @@ func (p *plane) startAndStop(t *testing.T, id string, i int, api *http.Server) {
 		p.Disconnect(id)
 	}
 	time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond)))) // any moment
-	if err := a.stop(); err != nil {
-		t.Error(err)
-	}
-	if got := a.Status().Phase; got != tunnel.Stopped {
-		t.Errorf("phase %s", got)
-	}
+	assert.NoError(t, a.stop())
+	assert.Equal(t, tunnel.Stopped, a.Status().Phase)
 	_ = a.Listener().Close()
 	echoing.Wait()
 }

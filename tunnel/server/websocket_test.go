@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
@@ -49,9 +52,7 @@ func (p *plane) apiOn(ln net.Listener, timeout time.Duration) *http.Server {
 			return
 		}
 		id, err := tunneltest.Identify(*r.TLS)
-		if err != nil {
-			p.t.Error(err)
-		}
+		assert.NoError(p.t, err)
 		sockets.Serve(w, r, id)
 	})
 	srv := &http.Server{
@@ -82,9 +83,7 @@ func (p *plane) over(api *http.Server, id string) func(*tunnel.Config) {
 func listenOn(t testing.TB, address string) net.Listener {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return ln
 }
 
@@ -117,9 +116,7 @@ func firewall(t testing.TB, meet func(net.Conn)) string {
 
 func TestWebsocket_WhenPortBlocked(t *testing.T) {
 	closed := listenOn(t, "127.0.0.1:0")
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, closed.Close())
 	for name, blocked := range map[string]string{
 		"rejects": closed.Addr().String(),
 		"drops":   firewall(t, func(net.Conn) {}),
@@ -137,9 +134,7 @@ func TestWebsocket_WhenPortBlocked(t *testing.T) {
 			p := newPlane(t)
 			api := p.api()
 			a := p.agent("a1", p.over(api, "a1"), func(c *tunnel.Config) { c.ServerAddress = blocked })
-			if way := a.Status().Transport; way != tunnel.Websocket {
-				t.Fatalf("connected by %q", way)
-			}
+			require.Equal(t, tunnel.Websocket, a.Status().Transport, "connected by")
 			mustAsk(t, p.client("a1", http1), strings.Repeat("x", 100<<10))
 			mustAsk(t, p.client("a1", http2), strings.Repeat("x", 100<<10))
 			p.Disconnect("a1")
@@ -220,9 +215,7 @@ func TestWebsocket_OutlivesTimeouts(t *testing.T) {
 		}
 		conn.mu.Unlock()
 	}
-	if len(ln.accepted) != 1 {
-		t.Errorf("%d connections of one agent", len(ln.accepted))
-	}
+	assert.Len(t, ln.accepted, 1, "connections of one agent")
 }
 
 func TestWebsocket_ThroughProxy(t *testing.T) {
@@ -231,9 +224,7 @@ func TestWebsocket_ThroughProxy(t *testing.T) {
 	blocked := firewall(t, func(net.Conn) {})
 	proxy := proxytest.Start(t, proxytest.Config{Host: "127.0.0.1", Account: "me:secret"})
 	via, err := url.Parse(proxy.URL("me:secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a := p.agent("a1", p.over(api, "a1"), func(c *tunnel.Config) {
 		c.ServerAddress = blocked
 		c.Proxy = func(*url.URL) (*url.URL, error) { return via, nil }
@@ -268,16 +259,14 @@ func TestWebsocket_BackToTCP(t *testing.T) {
 	wire.Set(faultproxy.Condition{})
 	await.Until(t, "it has seen that TCP works", func() bool { return p.Stats().Accepted > before })
 	mustAsk(t, client, "on the same connection")
-	if s := a.Status(); s.Transport != tunnel.Websocket || s.Reconnects != 0 {
-		t.Errorf("%+v", s)
-	}
+	s := a.Status()
+	assert.True(t, s.Transport == tunnel.Websocket && s.Reconnects == 0, "%+v", s)
 	client.CloseIdleConnections()
 	await.Until(t, "it has moved", func() bool { return a.Status().Transport == tunnel.TCP })
 	await.Until(t, "it is online", func() bool { return p.Connected("a1") })
 	mustAsk(t, client, "over TCP")
-	if s := a.Status(); s.Reconnects != 1 || s.LastError != "" {
-		t.Errorf("%+v", s)
-	}
+	s = a.Status()
+	assert.True(t, s.Reconnects == 1 && s.LastError == "", "%+v", s)
 }
 
 // Agents that know TCP works do not leave it at once.
@@ -299,9 +288,7 @@ func TestWebsocket_NotAfterRestart(t *testing.T) {
 	wire.Set(faultproxy.Condition{})
 	wire.Reset()
 	await.Until(t, "the patient one is back", func() bool { return a1.Status().Reconnects == 1 })
-	if way := a1.Status().Transport; way != tunnel.TCP {
-		t.Errorf("by %q", way)
-	}
+	assert.Equal(t, tunnel.TCP, a1.Status().Transport)
 }
 
 func TestWebsocket_Refusals(t *testing.T) {
@@ -328,9 +315,7 @@ func TestWebsocket_Refusals(t *testing.T) {
 			a := p.bareAgent(test.id, test.change, blocked)
 			a.waitFor(t, test.phase)
 			for _, word := range test.words {
-				if got := a.Status().LastError; !strings.Contains(got, word) {
-					t.Errorf("%q does not say %q", got, word)
-				}
+				assert.Contains(t, a.Status().LastError, word)
 			}
 		})
 	}
@@ -374,20 +359,14 @@ func TestWebsocket_OtherProtocol(t *testing.T) {
 	p := newPlane(t)
 	api := p.api()
 	conn, err := tls.Dial("tcp", api.Addr, p.ca.Agent("a1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	_, err = io.WriteString(conn, "GET "+server.WebsocketPath+" HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: chat\r\n\r\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	answer, err := io.ReadAll(conn)
 	var late net.Error
-	if errors.As(err, &late) && late.Timeout() {
-		t.Errorf("it is still open: %q, %v", answer, err)
-	}
+	assert.True(t, !errors.As(err, &late) || !late.Timeout(), "it is still open: %q, %v", answer, err)
 	await.Until(t, "it is refused", func() bool { return p.Stats().Refused == 1 && p.Stats().Sessions == 0 })
 }

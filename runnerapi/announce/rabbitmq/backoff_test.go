@@ -5,35 +5,27 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/rs/zerolog"
 )
 
 // Where nobody listens the pauses stay short; where a broker refuses they grow.
 func TestBackoff_ShortWhileDown(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	addr := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, listener.Close())
 	l, err := NewLink(Config{URLs: []string{"amqp://u:p@" + addr + "/"}, Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	down := l.once(t.Context(), &l.brokers[0], nil)
-	if CodeOf(down) != CodeUnreachable {
-		t.Fatal(down)
-	}
+	require.Equal(t, CodeUnreachable, CodeOf(down), down)
 	refused, unwanted := NewBackoff(), NewBackoff()
 	for range 10 {
-		if pause := nextPause(refused, down); pause > refusedPause {
-			t.Errorf("a pause of %s while nobody listens", pause)
-		}
+		assert.LessOrEqual(t, nextPause(refused, down), refusedPause)
 		nextPause(unwanted, &Error{Op: "log in", Code: CodeBadLogin, Err: errors.New("no")})
 	}
-	if pause := unwanted.NextBackOff(); pause < maxPause/2 {
-		t.Errorf("the pause after ten refused logins is %s, want %s", pause, maxPause)
-	}
+	pause := unwanted.NextBackOff()
+	assert.True(t, pause >= maxPause/2, "the pause after ten refused logins is %s, want %s", pause, maxPause)
 }

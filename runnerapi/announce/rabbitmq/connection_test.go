@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
 
@@ -24,12 +27,9 @@ func TestRedact_HidesPassword(t *testing.T) {
 		"amqps://user:s3cret@host:notaport/", "user:s3cret@host", "://user:s3cret@host", "amqps:user:s3cret@host",
 		"amqps://host/?password=s3cret",
 	} {
-		if shown := Redact(url); strings.Contains(shown, "s3c") {
-			t.Errorf("Redact(%s) = %s", url, shown)
-		}
-		if _, err := NewLink(Config{URLs: []string{url}}); err != nil && strings.Contains(err.Error(), "s3c") {
-			t.Errorf("NewLink(%s): %v", url, err)
-		}
+		assert.NotContains(t, Redact(url), "s3c", "Redact(%s) =", url)
+		_, err := NewLink(Config{URLs: []string{url}})
+		assert.True(t, err == nil || !strings.Contains(err.Error(), "s3c"), "NewLink(%s): %v", url, err)
 	}
 	if got := Redact("amqps://user:s3cret@host:5671/vhost"); got != "amqps://user:xxxxx@host:5671/vhost" {
 		t.Errorf("Redact shows too little: %s", got)
@@ -46,9 +46,8 @@ func TestConfig_RefusesBadURL(t *testing.T) {
 			t.Errorf("%q: %v, want %q", test.url, err, test.want)
 		}
 	}
-	if _, err := NewLink(Config{}); err == nil {
-		t.Error("no URL is fine")
-	}
+	_, err := NewLink(Config{})
+	assert.Error(t, err, "no URL is fine")
 }
 
 func TestConfig_BrokerAddress(t *testing.T) {
@@ -58,9 +57,8 @@ func TestConfig_BrokerAddress(t *testing.T) {
 		"amqps://user:x@[2001:db8::1]:5670/v": "[2001:db8::1]:5670",
 	} {
 		brokers, err := parseBrokers([]string{url})
-		if err != nil || brokers[0].addr != want {
-			t.Errorf("%s: %v, %v, want %s", url, brokers, err, want)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, brokers[0].addr, "%s: %v", url, brokers)
 	}
 }
 
@@ -83,38 +81,26 @@ func TestDialError_HasFix(t *testing.T) {
 		if CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "host:5671") {
 			t.Errorf("%v: code %s", err, CodeOf(err))
 		}
-		if !errors.Is(err, test.err) && test.code != CodeUntrusted {
-			t.Errorf("%v lost its cause", err)
-		}
+		assert.True(t, errors.Is(err, test.err) || test.code == CodeUntrusted, "%v lost its cause", err)
 	}
 }
 
 // The peer accepts and is silent. The handshake's own timeout is an hour here.
 func TestLink_EndsOnSilentBroker(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = listener.Close() }()
 	l, err := NewLink(Config{
 		URLs: []string{"amqp://u:p@" + listener.Addr().String() + "/"}, Log: zerolog.Nop(), dialTimeout: time.Hour,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx, func(context.Context, *Connection) error { return nil }) }()
 	conn, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	cancel()
-	if err := await.Receive(t, ended, "the end of Run"); !errors.Is(err, context.Canceled) {
-		t.Errorf("Run = %v", err)
-	}
-	if l.Status().Connected {
-		t.Error("connected to a silent peer")
-	}
+	assert.ErrorIs(t, await.Receive(t, ended, "the end of Run"), context.Canceled)
+	assert.False(t, l.Status().Connected, "connected to a silent peer")
 }

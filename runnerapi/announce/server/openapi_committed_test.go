@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/server"
 )
 
@@ -17,18 +19,12 @@ const openAPIFile = "../../../docs/openapi-runners.json"
 
 func TestOpenAPI_Committed(t *testing.T) {
 	now, err := server.OpenAPI("v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if *update {
-		if err := os.WriteFile(openAPIFile, now, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(openAPIFile, now, 0o644))
 	}
 	committed, err := os.ReadFile(openAPIFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !bytes.Equal(now, committed) {
 		t.Errorf("%s is not what the code says; run: go generate ./runnerapi/announce/server", openAPIFile)
 	}

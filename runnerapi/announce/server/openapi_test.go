@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -23,9 +26,7 @@ func TestOpenAPI_MatchesHandler(t *testing.T) {
 			Schemas map[string]struct{ Properties map[string]any }
 		}
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &doc))
 	examples := url.Values{
 		"namespace": {"n"}, "app": {"a"}, "type": {"app.failed"}, "since": {"2026-01-01T00:00:00Z"}, "before": {"1"}, "after": {"1"}, "order": {"oldest"}, "limit": {"1"},
 	}
@@ -36,30 +37,19 @@ func TestOpenAPI_MatchesHandler(t *testing.T) {
 	for _, p := range doc.Paths[announce.TimelinePath]["get"].Parameters {
 		if p.In == "query" {
 			found++
-			if !examples.Has(p.Name) {
-				t.Errorf("parameter %s is documented and not read", p.Name)
-			}
+			assert.True(t, examples.Has(p.Name), "parameter %s is documented and not read", p.Name)
 		}
 	}
-	if found != len(examples) {
-		t.Errorf("%d of %d parameters are documented", found, len(examples))
-	}
+	assert.Equal(t, len(examples), found)
 	app := announce.AppEvent{Namespace: "shop", Name: "web", Cause: "ImageNotFound", Message: "web:2 does not exist", Fix: "push it"}
 	e, err := announce.NewAppEvent(announce.AppFailed, "/controlplane", "a1", app, 7, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	raw, err := e.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var fields map[string]any
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(raw, &fields))
 	for name := range fields {
-		if _, ok := doc.Components.Schemas["EventBody"].Properties[name]; !ok {
-			t.Errorf("an event has %s, which is not documented", name)
-		}
+		_, ok := doc.Components.Schemas["EventBody"].Properties[name]
+		assert.True(t, ok, "an event has %s, which is not documented", name)
 	}
 }

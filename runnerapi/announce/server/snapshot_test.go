@@ -6,11 +6,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -35,15 +37,12 @@ func agent(id string, sequence uint64, state announce.State) announce.Agent {
 func TestSnapshot_RoundTrip(t *testing.T) {
 	want := []announce.Agent{agent("a1", 7, announce.StateOnline), agent("a2", 9, announce.StateRevoked)}
 	client := serve(t, SnapshotHandler(func(_ context.Context, runner string) ([]announce.Agent, error) {
-		if runner != "ci" {
-			t.Errorf("listed for %q", runner)
-		}
+		assert.Equal(t, "ci", runner, "listed for")
 		return want, nil
 	}, asCI))
 	got, err := client.Agents(t.Context())
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v", got, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 }
 
 func TestSnapshot_Empty(t *testing.T) {
@@ -108,22 +107,17 @@ func TestSnapshot_RefusesForeignResponse(t *testing.T) {
 		"a page": "<html>", "another object": `{"items":[]}`, "invalid agent": `{"agents":[{"id":"A!"}]}`, "cut off": big,
 	} {
 		client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
-		if got, err := client.Agents(t.Context()); err == nil {
-			t.Errorf("%s: took it for %v", name, got)
-		}
+		got, err := client.Agents(t.Context())
+		assert.Error(t, err, "%s: took it for %v", name, got)
 	}
 }
 
 func TestSnapshot_OnlyGet(t *testing.T) {
 	client := serve(t, SnapshotHandler(func(context.Context, string) ([]announce.Agent, error) { return nil, nil }, asCI))
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, client.BaseURL+strings.TrimPrefix(announce.SnapshotPath, "/"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	resp, err := client.HTTPClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	if p := problem.Read(resp); p.Code != problem.NotAllowed || resp.Header.Get("Content-Type") != problem.ContentType {
 		t.Errorf("%s %+v", resp.Status, p)

@@ -12,6 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	golog "github.com/fatedier/golib/log"
 	"github.com/rs/zerolog"
 
@@ -46,9 +49,7 @@ func TestKeepAlive_Within14Seconds(t *testing.T) {
 		died := time.Now()
 		for _, s := range sessions {
 			<-s.CloseChan()
-			if took := time.Since(died); took > 14*time.Second {
-				t.Errorf("noticed after %s", took)
-			}
+			assert.LessOrEqual(t, time.Since(died), 14*time.Second, "noticed after")
 			_ = s.Close()
 		}
 	})
@@ -63,28 +64,20 @@ func pair(t *testing.T) (client, server *Stream) {
 	go func() { _ = far.Serve() }()
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
 	s, err := near.OpenStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return NewStream(s, nil), NewStream(await.Receive(t, accepted, "a stream"), nil)
 }
 
 func TestStream_IsNetConn(t *testing.T) {
 	client, _ := pair(t)
-	if err := client.SetReadDeadline(time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.SetReadDeadline(time.Now()))
 	_, err := client.Read(make([]byte, 1))
 	var timeout net.Error
-	if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
-		t.Errorf("past the deadline: %v", err)
-	}
-	if err := client.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("after closing: %v", err)
-	}
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	assert.True(t, errors.As(err, &timeout) && timeout.Timeout(), "past the deadline: %v", err)
+	require.NoError(t, client.Close())
+	_, err = client.Write([]byte("x"))
+	assert.ErrorIs(t, err, net.ErrClosed, "after closing")
 }
 
 func TestStream_ReportsCloseOnce(t *testing.T) {
@@ -92,13 +85,9 @@ func TestStream_ReportsCloseOnce(t *testing.T) {
 	var told atomic.Int32
 	s := NewStream(client.Stream, func() { told.Add(1) })
 	for range 3 {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.Close())
 	}
-	if n := told.Load(); n != 1 {
-		t.Errorf("told %d times", n)
-	}
+	assert.EqualValues(t, 1, told.Load())
 }
 
 func TestParseRefusal(t *testing.T) {
@@ -113,14 +102,12 @@ func TestParseRefusal(t *testing.T) {
 		Refusal("; try again within x", true): {Reason: "; try again within x", Final: true},
 	} {
 		for _, around := range []string{"%s", "log in: %s"} {
-			if got, ok := ParseRefusal(fmt.Sprintf(around, text)); !ok || got != want {
-				t.Errorf("%q: %+v, %v", text, got, ok)
-			}
+			got, ok := ParseRefusal(fmt.Sprintf(around, text))
+			assert.True(t, ok && got == want, "%q: %+v, %v", text, got, ok)
 		}
 	}
-	if _, ok := ParseRefusal("EOF"); ok {
-		t.Error("EOF is no refusal")
-	}
+	_, ok := ParseRefusal("EOF")
+	assert.False(t, ok, "EOF is no refusal")
 }
 
 func FuzzParseRefusal(f *testing.F) {
@@ -128,17 +115,13 @@ func FuzzParseRefusal(f *testing.F) {
 	f.Add(Later("busy", time.Minute))
 	f.Fuzz(func(t *testing.T, text string) {
 		told, ok := ParseRefusal(text)
-		if told.Within < 0 || told.Within > 1e6*time.Second || !ok && told != (Refused{}) {
-			t.Errorf("%q: %+v", text, told)
-		}
+		assert.True(t, told.Within >= 0 && told.Within <= 1e6*time.Second && (ok || told == (Refused{})), "%q: %+v", text, told)
 	})
 }
 
 func TestGate_Shut(t *testing.T) {
 	var g Gate
-	if !g.Enter() {
-		t.Fatal("a new gate is shut")
-	}
+	require.True(t, g.Enter(), "a new gate is shut")
 	shut := make(chan struct{})
 	go func() { g.Shut(); close(shut) }()
 	for g.Enter() { // until Shut has begun
@@ -151,18 +134,15 @@ func TestGate_Shut(t *testing.T) {
 	}
 	g.Leave()
 	await.Closed(t, shut, "the gate to be shut")
-	if g.Go(func() { t.Error("ran behind a shut gate") }) {
-		t.Error("entered a shut gate")
-	}
+	assert.False(t, g.Go(func() { t.Error("ran behind a shut gate") }), "entered a shut gate")
 }
 
 func TestFRPLog_Levels(t *testing.T) {
 	var out bytes.Buffer
 	w := frpWriter{zerolog.New(&out)}
 	for _, level := range []golog.Level{golog.InfoLevel, golog.WarnLevel, golog.ErrorLevel} {
-		if _, err := w.WriteLog([]byte("2026-01-02 03:04:05.678 [W] [abc] proxy \"x\" \n"), level, time.Time{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.WriteLog([]byte("2026-01-02 03:04:05.678 [W] [abc] proxy \"x\" \n"), level, time.Time{})
+		require.NoError(t, err)
 	}
 	got := out.String()
 	if strings.Count(got, `"level":"debug"`) != 2 || strings.Count(got, `"level":"warn"`) != 1 ||

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // gated is a connection whose writes take until they are let through.
@@ -85,9 +88,7 @@ func bodies(t *testing.T, write []byte) string {
 	var all string
 	for len(write) > 0 {
 		h, ok := parseHeader(write)
-		if !ok {
-			t.Fatal("no frame")
-		}
+		require.True(t, ok, "no frame")
 		all += string(write[headerSize : headerSize+h.length])
 		write = write[headerSize+h.length:]
 	}
@@ -107,12 +108,8 @@ func TestBatch_SendsWaitingTogether(t *testing.T) {
 		synctest.Wait()
 		conn.gate <- struct{}{}
 		got := conn.written()
-		if len(got) != 2 || bodies(t, got[0]) != "a" || bodies(t, got[1]) != "bcdefghij" {
-			t.Errorf("written: %q", got)
-		}
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
+		assert.True(t, len(got) == 2 && bodies(t, got[0]) == "a" && bodies(t, got[1]) == "bcdefghij", "written: %q", got)
+		assert.NoError(t, b.close())
 	})
 }
 
@@ -139,13 +136,9 @@ func TestBatch_JoinsFrames(t *testing.T) {
 		end := string(header{kind: frameWindow, flags: flagFIN, stream: 1}.append(nil))
 		want := []string{data(1, "first"), data(1, "ab") + data(2, "c") + data(1, "d") + end + data(1, "e")}
 		for i, got := range conn.written() {
-			if i >= len(want) || string(got) != want[i] {
-				t.Errorf("write %d: %q, want %q", i, got, want)
-			}
+			assert.True(t, i < len(want) && string(got) == want[i], "write %d: %q, want %q", i, got, want)
 		}
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, b.close())
 	})
 }
 
@@ -163,36 +156,25 @@ func TestBatch_LimitsWaiting(t *testing.T) {
 			say(t, b, 1, large)
 		}()
 		synctest.Wait()
-		if isClosed(done) {
-			t.Error("more was taken than fits")
-		}
+		assert.False(t, isClosed(done), "more was taken than fits")
 		say(t, b, 2, "small")
-		if !b.put(header{kind: framePing}, true) {
-			t.Error("no room for a ping")
-		}
+		assert.True(t, b.put(header{kind: framePing}, true), "no room for a ping")
 		conn.gate <- struct{}{}
 		synctest.Wait()
-		if got := conn.written(); len(got) != 2 || !strings.Contains(string(got[1]), "small") {
-			t.Error("what is small has waited for bulk")
-		}
+		got := conn.written()
+		assert.True(t, len(got) == 2 && strings.Contains(string(got[1]), "small"), "what is small has waited for bulk")
 		for !isClosed(done) {
 			conn.gate <- struct{}{}
 			synctest.Wait()
 		}
 		close(conn.gate)
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, b.close())
 		var all string
 		for _, w := range conn.written() {
-			if len(w) > MaxWrite {
-				t.Errorf("a write of %d", len(w))
-			}
+			assert.LessOrEqual(t, len(w), MaxWrite, "a write of")
 			all += bodies(t, w)
 		}
-		if strings.Replace(all, "small", "", 1) != "first"+large {
-			t.Errorf("%d bytes arrived, or in another order", len(all))
-		}
+		assert.Equal(t, "first"+large, strings.Replace(all, "small", "", 1), "%d bytes arrived, or in another order", len(all))
 	})
 }
 
@@ -204,12 +186,9 @@ func TestBatch_PeerTakesNothing(t *testing.T) {
 		say(t, b, 1, "x")
 		time.Sleep(testConfig().WriteTimeout + time.Millisecond)
 		synctest.Wait()
-		if !isClosed(conn.closed) {
-			t.Error("the connection is open")
-		}
-		if _, err := b.data(1, []byte("y")); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("the next write: %v", err)
-		}
+		assert.True(t, isClosed(conn.closed), "the connection is open")
+		_, err := b.data(1, []byte("y"))
+		assert.ErrorIs(t, err, os.ErrDeadlineExceeded, "the next write")
 	})
 }
 
@@ -223,9 +202,8 @@ func TestOpenStream_AfterFailedWrite(t *testing.T) {
 	s.out.mu.Lock()
 	s.out.err = failure
 	s.out.mu.Unlock()
-	if stream, err := s.OpenStream(); stream != nil || !errors.Is(err, failure) {
-		t.Errorf("opened: %v, %v", stream, err)
-	}
+	stream, err := s.OpenStream()
+	assert.True(t, stream == nil && errors.Is(err, failure), "opened: %v, %v", stream, err)
 }
 
 // It does not take long, and it releases writers that wait.
@@ -234,15 +212,11 @@ func TestBatch_CloseSendsWaiting(t *testing.T) {
 		conn := newGated(nil)
 		b := newTestBatch(conn, nil)
 		say(t, b, 1, "farewell")
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
-		if got := conn.written(); len(got) != 1 || bodies(t, got[0]) != "farewell" {
-			t.Errorf("written: %q", got)
-		}
-		if _, err := b.data(1, []byte("x")); !errors.Is(err, ErrSessionClosed) {
-			t.Errorf("write after close: %v", err)
-		}
+		assert.NoError(t, b.close())
+		got := conn.written()
+		assert.True(t, len(got) == 1 && bodies(t, got[0]) == "farewell", "written: %q", got)
+		_, err := b.data(1, []byte("x"))
+		assert.ErrorIs(t, err, ErrSessionClosed, "write after close")
 
 		conn = newGated(make(chan struct{}))
 		b = newTestBatch(conn, nil)
@@ -257,12 +231,9 @@ func TestBatch_CloseSendsWaiting(t *testing.T) {
 		synctest.Wait()
 		started := time.Now()
 		_ = b.close()
-		if took := time.Since(started); took != flushTimeout {
-			t.Errorf("close took %s", took)
-		}
-		if err := <-failed; !errors.Is(err, ErrSessionClosed) {
-			t.Errorf("who waited: %v", err)
-		}
+		took := time.Since(started)
+		assert.Equal(t, flushTimeout, took, "close took")
+		assert.ErrorIs(t, <-failed, ErrSessionClosed, "who waited")
 	})
 }
 
@@ -309,12 +280,9 @@ func TestBatch_SendsRecordsTogether(t *testing.T) {
 		say(t, b, 1, strings.Repeat("x", batchSize-headerSize))
 		synctest.Wait()
 		say(t, b, 1, "small")
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
-		if got := below.written(); len(got) != 2 || len(got[0]) != batchSize || bodies(t, got[1]) != "small" {
-			t.Errorf("%d writes", len(got))
-		}
+		assert.NoError(t, b.close())
+		got := below.written()
+		assert.True(t, len(got) == 2 && len(got[0]) == batchSize && bodies(t, got[1]) == "small", "%d writes", len(got))
 	})
 }
 

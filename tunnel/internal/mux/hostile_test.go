@@ -2,12 +2,14 @@ package mux
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
@@ -26,13 +28,10 @@ func TestSession_EndsOnProtocolError(t *testing.T) {
 			a, b := line(t)
 			s := taking(served, a)
 			defer func() { _ = s.Close() }()
-			if _, err := b.Write(said); err != nil {
-				t.Fatal(err)
-			}
+			_, err := b.Write(said)
+			require.NoError(t, err)
 			await.Closed(t, s.CloseChan(), "the session's end")
-			if err := s.ended(); !errors.Is(err, ErrProtocol) {
-				t.Errorf("why: %v", err)
-			}
+			assert.ErrorIs(t, s.ended(), ErrProtocol)
 		})
 	}
 }
@@ -43,16 +42,13 @@ func TestPing_LimitsAnswers(t *testing.T) {
 		a, b := net.Pipe()
 		s := taking(served, a)
 		for i := range uint32(3 * mostWaiting / headerSize) {
-			if _, err := b.Write(header{kind: framePing, flags: flagSYN, length: i}.append(nil)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := b.Write(header{kind: framePing, flags: flagSYN, length: i}.append(nil))
+			require.NoError(t, err)
 		}
 		s.out.mu.Lock()
 		waiting := len(s.out.waiting)
 		s.out.mu.Unlock()
-		if waiting > mostWaiting {
-			t.Errorf("%d bytes wait", waiting)
-		}
+		assert.LessOrEqual(t, waiting, mostWaiting)
 		_ = b.Close()
 		_ = s.Close()
 	})
@@ -63,9 +59,7 @@ func TestWindow_NeverShrinks(t *testing.T) {
 	near.moreRoom(1<<32 - 1)
 	near.mu.Lock()
 	defer near.mu.Unlock()
-	if near.room < initialWindow {
-		t.Errorf("room for %d", near.room)
-	}
+	assert.True(t, near.room >= initialWindow, "room for %d", near.room)
 }
 
 // script is a connection whose other end says what is in it, and nothing more.
@@ -112,8 +106,6 @@ func FuzzSession(f *testing.F) {
 			_ = stream.Close()
 		}
 		_ = s.Close()
-		if read > len(said) {
-			t.Errorf("%d bytes of %d", read, len(said))
-		}
+		assert.LessOrEqual(t, read, len(said))
 	})
 }

@@ -14,6 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/hashicorp/yamux"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -74,9 +77,7 @@ func newTheirs(t *testing.T, conn net.Conn, make func(io.ReadWriteCloser, *yamux
 	cfg := yamux.DefaultConfig()
 	cfg.MaxStreamWindowSize, cfg.LogOutput = 24<<20, io.Discard
 	s, err := make(conn, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return theirs{s}
 }
 
@@ -97,16 +98,12 @@ var kinds = map[string]func(t *testing.T, a, b net.Conn) (client, server end){
 func line(t testing.TB) (a, b net.Conn) {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = ln.Close() }()
-	if a, err = new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if b, err = ln.Accept(); err != nil {
-		t.Fatal(err)
-	}
+	a, err = new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
+	require.NoError(t, err)
+	b, err = ln.Accept()
+	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
 	return a, b
 }
@@ -121,13 +118,9 @@ func pair(t testing.TB, connect func(testing.TB) (a, b net.Conn)) (near, far *St
 	client, server := Client(a, nil, testConfig()), taking(served, b)
 	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
 	near, err := client.OpenStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	far, err = server.acceptStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return near, far
 }
 
@@ -141,22 +134,17 @@ func TestSession_AllArrives(t *testing.T) {
 			for from, to := range map[end]end{client: server, server: client} {
 				for i := range 20 {
 					all.Go(func() {
-						if err := ask(from, 1000+i*i*1000); err != nil {
-							t.Error(err)
-						}
+						assert.NoError(t, ask(from, 1000+i*i*1000))
 					})
 					all.Go(func() {
-						if err := echo(to); err != nil {
-							t.Error(err)
-						}
+						assert.NoError(t, echo(to))
 					})
 				}
 			}
 			all.Wait()
 			for _, e := range []end{client, server} {
-				if _, err := e.Ping(); err != nil {
-					t.Error(err)
-				}
+				_, err := e.Ping()
+				assert.NoError(t, err)
 			}
 			await.Until(t, "no stream is left", func() bool { return client.NumStreams() == 0 && server.NumStreams() == 0 })
 			if err := errors.Join(client.Close(), server.Close()); err != nil {
@@ -215,12 +203,9 @@ func TestStream_CloseAfterData(t *testing.T) {
 		wrote <- errors.Join(err, near.Close())
 	}()
 	got, err := io.ReadAll(far)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("read %d bytes, %v", len(got), err)
-	}
-	if err := await.Receive(t, wrote, "the end of writing"); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(got, want), "read %d bytes", len(got))
+	assert.NoError(t, await.Receive(t, wrote, "the end of writing"))
 }
 
 // net/http and crypto/tls look for these errors.
@@ -231,9 +216,8 @@ func TestStream_IsNetConn(t *testing.T) {
 			_ = near.SetDeadline(time.Now().Add(at))
 			_, err := near.Read(make([]byte, 1))
 			var timeout net.Error
-			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
-				t.Errorf("read past the deadline: %v", err)
-			}
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			assert.True(t, errors.As(err, &timeout) && timeout.Timeout(), "read past the deadline: %v", err)
 			if n, err := near.Write(make([]byte, 2*initialWindow)); !errors.Is(err, os.ErrDeadlineExceeded) || n > initialWindow {
 				t.Errorf("write past the deadline: %d, %v", n, err)
 			}
@@ -246,22 +230,15 @@ func TestStream_IsNetConn(t *testing.T) {
 		}()
 		synctest.Wait()
 		_ = near.SetReadDeadline(time.Unix(1, 0)) // as net/http ends its background read
-		if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("a read that was ended: %v", err)
-		}
-		if err := errors.Join(near.Close(), near.Close()); err != nil {
-			t.Error(err)
-		}
-		if _, err := near.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("write after Close: %v", err)
-		}
-		if _, err := near.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("read after Close: %v", err)
-		}
+		assert.ErrorIs(t, <-read, os.ErrDeadlineExceeded, "a read that was ended")
+		assert.NoError(t, errors.Join(near.Close(), near.Close()))
+		_, err := near.Write([]byte("x"))
+		assert.ErrorIs(t, err, net.ErrClosed, "write after Close")
+		_, err = near.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, net.ErrClosed, "read after Close")
 		_ = far.session.Close()
-		if _, err := io.Copy(io.Discard, far); !errors.Is(err, ErrSessionClosed) && err != nil {
-			t.Errorf("read after the session's end: %v", err)
-		}
+		_, err = io.Copy(io.Discard, far)
+		assert.True(t, errors.Is(err, ErrSessionClosed) || err == nil, "read after the session's end: %v", err)
 	})
 }
 
@@ -271,9 +248,8 @@ func TestStream_LostConnectionIsNotEOF(t *testing.T) {
 	if _, err := near.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("read: %v", err)
 	}
-	if _, err := near.session.OpenStream(); err == nil {
-		t.Error("a stream of a session that is over")
-	}
+	_, err := near.session.OpenStream()
+	assert.Error(t, err, "a stream of a session that is over")
 }
 
 func TestStream_StalledReader(t *testing.T) {
@@ -283,9 +259,8 @@ func TestStream_StalledReader(t *testing.T) {
 		if n, err := near.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) || n != initialWindow {
 			t.Errorf("took %d, %v: the window is %d and has no reason to grow", n, err, initialWindow)
 		}
-		if _, err := near.session.Ping(); err != nil {
-			t.Error(err)
-		}
+		_, err := near.session.Ping()
+		assert.NoError(t, err)
 	})
 }
 
@@ -295,9 +270,7 @@ func TestWindow_GrowsWithRoundTrip(t *testing.T) {
 		near, _ := pair(t, pipe)
 		time.Sleep(firstPing + time.Millisecond)
 		synctest.Wait()
-		if trip := near.session.life.roundTrip(); trip != 0 {
-			t.Fatalf("a round trip of %s in no time", trip)
-		}
+		require.Zero(t, near.session.life.roundTrip())
 		use := func(every time.Duration) uint32 {
 			for range 20 {
 				time.Sleep(every)
@@ -308,18 +281,12 @@ func TestWindow_GrowsWithRoundTrip(t *testing.T) {
 			}
 			return near.window
 		}
-		if w := use(2 * leastTrip); w != initialWindow {
-			t.Errorf("half of it every 2 ms, and it is %d", w)
-		}
+		assert.EqualValues(t, initialWindow, use(2*leastTrip), "half of it every 2 ms")
 		near.session.life.seen = 0
 		near.session.life.took(40 * time.Millisecond)
 		near.session.life.took(time.Second) // something was in its way
-		if w := use(81 * time.Millisecond); w != initialWindow {
-			t.Errorf("half of it every two round trips, and it is %d", w)
-		}
-		if w := use(79 * time.Millisecond); w != testConfig().MaxWindow {
-			t.Errorf("half of it in less than two round trips, and it is %d", w)
-		}
+		assert.EqualValues(t, initialWindow, use(81*time.Millisecond), "half of it every two round trips")
+		assert.Equal(t, testConfig().MaxWindow, use(79*time.Millisecond), "half of it in less than two round trips")
 	})
 }
 
@@ -332,21 +299,11 @@ func TestRoundTrip_IgnoresBulk(t *testing.T) {
 		}
 		return l.roundTrip()
 	}
-	if trip := l.roundTrip(); trip != 0 {
-		t.Errorf("%s before the first answer", trip)
-	}
-	if trip := pings(epoch-1, time.Second); trip != time.Second {
-		t.Errorf("%s of one second each", trip)
-	}
-	if trip := pings(1, time.Millisecond); trip != time.Millisecond {
-		t.Errorf("%s with one of a millisecond", trip)
-	}
-	if trip := pings(epoch, time.Second); trip != time.Millisecond {
-		t.Errorf("%s after minutes of bulk", trip)
-	}
-	if trip := pings(epoch, time.Second); trip != time.Second {
-		t.Errorf("%s of another line", trip)
-	}
+	assert.Zero(t, l.roundTrip(), "before the first answer")
+	assert.Equal(t, time.Second, pings(epoch-1, time.Second), "of one second each")
+	assert.Equal(t, time.Millisecond, pings(1, time.Millisecond), "with one of a millisecond")
+	assert.Equal(t, time.Millisecond, pings(epoch, time.Second), "after minutes of bulk")
+	assert.Equal(t, time.Second, pings(epoch, time.Second), "of another line")
 }
 
 // far is a pipe on which every byte arrives that much later, in virtual time.
@@ -402,24 +359,19 @@ func TestWindow_GrowsAfterSmallRequests(t *testing.T) {
 			time.Sleep(time.Second) // until the round trip is known
 			message := make([]byte, 1<<10)
 			for range c.before / len(message) {
-				if _, err := from.Write(message); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.ReadFull(to, message); err != nil {
-					t.Fatal(err)
-				}
+				_, err := from.Write(message)
+				require.NoError(t, err)
+				_, err = io.ReadFull(to, message)
+				require.NoError(t, err)
 			}
 			began := time.Now()
 			go func() {
 				_, err := from.Write(make([]byte, bulk))
 				_ = from.Close()
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 			}()
-			if n, err := io.Copy(io.Discard, to); n != bulk || err != nil {
-				t.Errorf("%d bytes, %v", n, err)
-			}
+			n, err := io.Copy(io.Discard, to)
+			assert.True(t, n == bulk && err == nil, "%d bytes, %v", n, err)
 			if most := 24 * trip; time.Since(began) > most || to.window != testConfig().MaxWindow {
 				t.Errorf("after %d KiB: %s, and a window of %d KiB", c.before>>10, time.Since(began), to.window>>10)
 			}
@@ -436,12 +388,8 @@ func TestKeepAlive_NoticesDeadPeer(t *testing.T) {
 		s := Client(a, nil, testConfig())
 		began := time.Now()
 		<-s.CloseChan()
-		if took := time.Since(began); took > 14*time.Second {
-			t.Errorf("noticed after %s", took)
-		}
-		if err := s.ended(); !errors.Is(err, ErrKeepAlive) {
-			t.Errorf("why: %v", err)
-		}
+		assert.LessOrEqual(t, time.Since(began), 14*time.Second, "noticed after")
+		assert.ErrorIs(t, s.ended(), ErrKeepAlive)
 	})
 }
 
@@ -464,16 +412,11 @@ func TestStream_ForgottenAfterCloseTimeout(t *testing.T) {
 		near, far := pair(t, pipe)
 		_ = near.Close()
 		synctest.Wait()
-		if n := near.session.NumStreams(); n != 1 {
-			t.Errorf("%d streams, and the other end has not closed", n)
-		}
+		assert.Equal(t, 1, near.session.NumStreams())
 		time.Sleep(testConfig().CloseTimeout + time.Second)
-		if n := near.session.NumStreams(); n != 0 {
-			t.Errorf("%d streams are kept", n)
-		}
-		if _, err := far.Write([]byte("x")); !errors.Is(err, ErrStreamReset) {
-			t.Errorf("the other end: %v", err)
-		}
+		assert.Zero(t, near.session.NumStreams(), "streams are kept")
+		_, err := far.Write([]byte("x"))
+		assert.ErrorIs(t, err, ErrStreamReset, "the other end")
 	})
 }
 
@@ -484,18 +427,12 @@ func TestSession_RefusesWithoutAccept(t *testing.T) {
 	defer func() { _, _ = client.Close(), server.Close() }()
 	for range 2 * backlog {
 		stream, err := client.OpenStream()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := stream.Read(make([]byte, 1)); !errors.Is(err, ErrStreamReset) {
-			t.Fatalf("read: %v", err)
-		}
+		require.NoError(t, err)
+		_, err = stream.Read(make([]byte, 1))
+		require.ErrorIs(t, err, ErrStreamReset)
 		_ = stream.Close()
 	}
-	if _, err := client.Ping(); err != nil {
-		t.Fatal(err)
-	}
-	if n := server.NumStreams(); n != 0 {
-		t.Errorf("%d streams are left", n)
-	}
+	_, err := client.Ping()
+	require.NoError(t, err)
+	assert.Zero(t, server.NumStreams(), "streams are left")
 }

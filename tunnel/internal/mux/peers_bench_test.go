@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	hashicorp "github.com/hashicorp/yamux"
 	libp2p "github.com/libp2p/go-yamux/v5" // the multiplexer that ours is measured against, and nothing else
 
@@ -70,9 +72,7 @@ func ofHashicorp(begin func(io.ReadWriteCloser, *hashicorp.Config) (*hashicorp.S
 		cfg := hashicorp.DefaultConfig()
 		cfg.MaxStreamWindowSize, cfg.LogOutput = window, io.Discard
 		s, err := begin(conn, cfg)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		return session{open: s.Open, accept: s.Accept, close: s.Close}
 	}
 }
@@ -84,9 +84,7 @@ func ofLibp2p(begin func(net.Conn, *libp2p.Config, func() (libp2p.MemoryManager,
 		// grows, the other end is not told of what was read before.
 		cfg.LogOutput = io.Discard
 		s, err := begin(conn, cfg, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		return session{open: func() (net.Conn, error) { return s.Open(context.Background()) }, accept: s.Accept, close: s.Close}
 	}
 }
@@ -127,9 +125,7 @@ func atRest(b *testing.B) {
 			for range sessions {
 				s := connect(b, i, 0)
 				stream := open(b, s)
-				if err := ask(stream, 1<<10); err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, ask(stream, 1<<10))
 				_ = stream.Close()
 			}
 			figures[i] = append(figures[i], (inUse()-before)/sessions/2/1024)
@@ -168,22 +164,16 @@ func connect(b *testing.B, which int, oneWay time.Duration) session {
 	b.Helper()
 	ca := tunneltest.NewCA(b)
 	ln, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer func() { _ = ln.Close() }()
 	at := ln.Addr().String()
 	if oneWay > 0 {
 		at = tunneltest.NewDelay(b, at, oneWay)
 	}
 	near, err := new(net.Dialer).DialContext(b.Context(), "tcp", at)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	far, err := ln.Accept()
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	nearSocket, farSocket := link.NewSocket(near), link.NewSocket(far)
 	client := multiplexers[which].client(b, tls.Client(nearSocket, ca.Agent("a1")), nearSocket)
 	server := multiplexers[which].server(b, tls.Server(farSocket, ca.Server()), farSocket)
@@ -233,9 +223,7 @@ func ask(stream net.Conn, size int64) error {
 func open(b *testing.B, s session) net.Conn {
 	b.Helper()
 	stream, err := s.open()
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return stream
 }
 
@@ -293,9 +281,7 @@ func p99(b *testing.B, s session) float64 {
 // beside returns it beside a stream that is read at full speed, or not at all.
 func beside(b *testing.B, s session, read bool) float64 {
 	stream := open(b, s)
-	if err := binary.Write(stream, binary.BigEndian, int64(endless)); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, binary.Write(stream, binary.BigEndian, int64(endless)))
 	var reader sync.WaitGroup
 	if read {
 		reader.Go(func() { _, _ = io.Copy(io.Discard, stream) })

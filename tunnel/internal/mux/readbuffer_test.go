@@ -8,6 +8,9 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Reads frames of all sizes, in pieces of all sizes, while the session goes idle and comes back.
@@ -34,9 +37,8 @@ func TestInput_LosesNothing(t *testing.T) {
 			s := &Session{in: newInput(pieces(&sent))}
 			for i, want := range bodies {
 				h, err := s.readHeader()
-				if err != nil || int(h.length) != len(want) {
-					t.Fatalf("frame %d: %+v, %v, want %d bytes", i, h, err, len(want))
-				}
+				require.NoError(t, err)
+				require.Equal(t, len(want), int(h.length), "frame %d: %+v, %v, want %d bytes", i, h, err, len(want))
 				got := make([]byte, h.length)
 				if _, err := io.ReadFull(s.in, got); err != nil || !bytes.Equal(got, want) {
 					t.Fatalf("frame %d: %v", i, err)
@@ -48,9 +50,7 @@ func TestInput_LosesNothing(t *testing.T) {
 			if _, err := s.readHeader(); err != io.EOF { //nolint:errorlint // as it was given
 				t.Errorf("at the end: %v", err)
 			}
-			if rested == 0 || rested == len(bodies) {
-				t.Errorf("it was at rest at %d of %d frames", rested, len(bodies))
-			}
+			assert.True(t, rested != 0 && rested != len(bodies), "it was at rest at %d of %d frames", rested, len(bodies))
 		})
 	}
 }
@@ -60,13 +60,10 @@ func TestInput_NoBufferAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pair(t, pipe)
 		go func() { _, _ = near.Write(make([]byte, 1<<20)) }()
-		if _, err := io.ReadFull(far, make([]byte, 1<<20)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := io.ReadFull(far, make([]byte, 1<<20))
+		require.NoError(t, err)
 		time.Sleep(2 * firstPing)
 		synctest.Wait()
-		if near.session.in.whole != nil || far.session.in.whole != nil {
-			t.Error("there is a buffer after a ping")
-		}
+		assert.True(t, near.session.in.whole == nil && far.session.in.whole == nil, "there is a buffer after a ping")
 	})
 }
