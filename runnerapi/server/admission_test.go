@@ -86,21 +86,16 @@ func (h *house) client(t *testing.T, change func(*x509.Certificate)) (*client.Cl
 	cert := h.CA.IssueWith(t, change, credentials.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	require.NoError(t, err)
-	config := h.ClientConfig()
-	config.Certificate = func() (*tls.Certificate, error) { return &cert, nil }
-	c, err := client.New(config)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c, leaf.SerialNumber.Text(16)
+	return h.ClientAs(cert), leaf.SerialNumber.Text(16)
 }
 
 func TestGrant_MatchesAgentLabels(t *testing.T) {
 	h := openHouse(t)
-	c, _ := h.client(t, granted(t, "env=prod"))
+	c, _ := h.client(t, runnertest.Granted(t, "env=prod"))
 	_, err := c.Cluster().Get(ctxFor(t))
 	require.NoError(t, err)
 
-	c, serial := h.client(t, granted(t, "env=test"))
+	c, serial := h.client(t, runnertest.Granted(t, "env=test"))
 	_, err = c.Cluster().Get(ctxFor(t))
 	assert.Equal(t, client.CodeRefused, codeOf(t, err))
 	require.ErrorContains(t, err, "agent a1 refuses Runner tester: not granted (its certificate is for agents with env=test)")
@@ -120,7 +115,7 @@ func TestRunnerCertificate_ReportsRefusals(t *testing.T) {
 			c.NotBefore, c.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
 		},
 		transport.RefusedUnread: func(c *x509.Certificate) {
-			granted(t, "a")(c)
+			runnertest.Granted(t, "a")(c)
 			c.ExtraExtensions[0].Value = []byte{0x0c, 3, 'a', ' ', 'b'}
 		},
 		transport.RefusedUnknown: func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} },
@@ -138,37 +133,22 @@ func TestRunnerCertificate_ReportsRefusals(t *testing.T) {
 	assert.Empty(t, h.Backend.Calls())
 }
 
-// follow follows a log until it ends, and says why. It answers when the first line
-// has come.
-func follow(t *testing.T, h *house, c *client.Client) (ended chan error) {
+// follow follows a log. The channel gets the error that ends it.
+func follow(t *testing.T, h *house, c *client.Client) <-chan error {
 	t.Helper()
 	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "nginx"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	ended = make(chan error, 1)
-	lines := make(chan struct{}, 1000)
+	ended, before := make(chan error, 1), count(h.Backend, "Apps.Logs")
 	ctx := ctxFor(t)
 	go func() {
-		ended <- c.Apps().Logs(ctx, web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error {
-			select {
-			case lines <- struct{}{}:
-			default:
-			}
-			return nil
-		})
+		ended <- c.Apps().Logs(ctx, web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error { return nil })
 	}()
-	await.Until(t, "the log is followed", func() bool {
-		for _, call := range h.Backend.Calls() {
-			if call.Verb == "Apps.Logs" {
-				return true
-			}
-		}
-		return false
-	})
+	await.Until(t, "the log is followed", func() bool { return count(h.Backend, "Apps.Logs") > before })
 	return ended
 }
 
 // cut wants a followed log to end, and to have been cut for that reason.
-func (h *house) cut(t *testing.T, ended chan error, code runnerapi.Code) {
+func (h *house) cut(t *testing.T, ended <-chan error, code runnerapi.Code) {
 	t.Helper()
 	require.Error(t, await.Receive(t, ended, "the end of the stream"))
 	var open []runnerapi.Code
@@ -182,7 +162,7 @@ func (h *house) cut(t *testing.T, ended chan error, code runnerapi.Code) {
 
 func TestRevokeRunner_ClosesItsConnections(t *testing.T) {
 	h := openHouse(t)
-	c, serial := h.client(t, granted(t, "env"))
+	c, serial := h.client(t, runnertest.Granted(t, "env"))
 	ended := follow(t, h, c)
 	other, _ := h.client(t, func(*x509.Certificate) {})
 	spared := follow(t, h, other)
@@ -197,22 +177,19 @@ func TestRevokeRunner_ClosesItsConnections(t *testing.T) {
 	assert.Equal(t, client.CodeRefused, codeOf(t, err))
 }
 
-func TestGrant_LabelChangeClosesConnections(t *testing.T) {
-	h := openHouse(t)
-	c, _ := h.client(t, granted(t, "env=prod"))
-	ended := follow(t, h, c)
-	h.change(func() { h.labels = map[string]string{"env": "test"} })
-	h.cut(t, ended, transport.RefusedNotGranted)
-}
-
-// The agent's clock decides. TestConnections_CloseAtExpiry tests that a timer checks at that
-// time.
-func TestRunnerCertificate_ExpiryClosesConnections(t *testing.T) {
-	h := openHouse(t)
-	c, _ := h.client(t, func(*x509.Certificate) {})
-	ended := follow(t, h, c)
-	h.change(func() { h.ahead = 2 * time.Hour })
-	h.cut(t, ended, transport.RefusedExpired)
+// The agent's clock decides whether a certificate has expired. TestConnections_CloseAtExpiry tests
+// that a timer checks at that time.
+func TestRunnerConnection_ClosedOnChange(t *testing.T) {
+	for code, change := range map[runnerapi.Code]func(*house){
+		transport.RefusedNotGranted: func(h *house) { h.labels = map[string]string{"env": "test"} },
+		transport.RefusedExpired:    func(h *house) { h.ahead = 2 * time.Hour },
+	} {
+		h := openHouse(t)
+		c, _ := h.client(t, runnertest.Granted(t, "env=prod"))
+		ended := follow(t, h, c)
+		h.change(func() { change(h) })
+		h.cut(t, ended, code)
+	}
 }
 
 // The agent learns that a Runner is revoked while the Runner waits in the handshake.
@@ -278,22 +255,7 @@ func TestRefresh_OnlyFromControlPlane(t *testing.T) {
 	assert.Equal(t, 1, h.refreshed)
 	assert.Len(t, h.refused(), 9)
 
-	config := h.ClientConfig()
-	config.Certificate = func() (*tls.Certificate, error) { return &plane, nil }
-	c, err := client.New(config)
-	require.NoError(t, err)
-	defer c.Close()
-	_, err = c.Cluster().Get(ctxFor(t))
+	_, err := h.ClientAs(plane).Cluster().Get(ctxFor(t))
 	assert.Equal(t, client.CodeRefused, codeOf(t, err), "the control plane is not a Runner")
 	assert.Empty(t, h.Backend.Calls())
-}
-
-// granted is a certificate's template with a grant.
-func granted(t testing.TB, text string) func(*x509.Certificate) {
-	t.Helper()
-	grant, err := credentials.ParseGrant(text)
-	require.NoError(t, err)
-	extensions, err := grant.Extensions()
-	require.NoError(t, err)
-	return func(c *x509.Certificate) { c.ExtraExtensions = extensions }
 }

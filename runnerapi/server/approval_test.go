@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -58,10 +57,7 @@ func (a *approvals) one(t *testing.T, approve bool) (got runnerapi.Approval) {
 // careful is a fake agent whose policy demands approvals.
 func careful(t *testing.T) (*runnertest.Agent, *approvals, *auditor) {
 	t.Helper()
-	doc, err := policy.Parse([]byte("rules: [{name: careful, approval: 10m, commands: ['*', exec-app, kubernetes-api], kubernetes: {user: dev}}]"))
-	require.NoError(t, err)
-	p := policy.New("policy.yaml")
-	p.Set(doc, nil)
+	p := policyOf(t, "rules: [{name: careful, approval: 10m, commands: ['*', exec-app, kubernetes-api], kubernetes: {user: dev}}]")
 	agent, log := watched(t, p)
 	agent.Stop()
 	kept := &approvals{waiting: map[string]runnerapi.Approval{}, approved: map[string]bool{}}
@@ -137,7 +133,7 @@ func TestApproval_RefusedWithoutStore(t *testing.T) {
 
 // The owner sees the namespace of a set, and not its objects.
 func TestApproval_OnlyForItsNamespace(t *testing.T) {
-	doc, err := policy.Parse([]byte(`
+	p := policyOf(t, `
 rules:
   - name: production
     namespaces: [production, shop]
@@ -147,10 +143,7 @@ rules:
   - name: rest
     commands: [apply-manifests]
     kinds: ["*"]
-`))
-	require.NoError(t, err)
-	p := policy.New("policy.yaml")
-	p.Set(doc, nil)
+`)
 	agent, kept, _ := careful(t)
 	agent.Stop()
 	agent.Policy = p

@@ -183,12 +183,8 @@ func TestClient_RetriesTransientErrors(t *testing.T) {
 				}
 				return tc.err
 			}
-			config := runnertest.Start(t, backend).ClientConfig()
-			config.Around = nil // the document has no conflict of a read
-			c, err := client.New(config)
-			require.NoError(t, err)
-			t.Cleanup(c.Close)
-			_, err = c.Cluster().Get(ctxFor(t))
+			c := runnertest.Start(t, backend).ClientWith(func(c *client.Config) { c.Around = nil }) // the document has no conflict of a read
+			_, err := c.Cluster().Get(ctxFor(t))
 			if tc.code == "" {
 				require.NoError(t, err)
 			} else {
@@ -242,4 +238,93 @@ func TestWait_ReturnsNewestState(t *testing.T) {
 	assert.Equal(t, runnerapi.PhaseProgressing, app.Status.Phase)
 	_, err = c.Apps().Wait(ctxFor(t), runnerapi.Key{Namespace: "production", Name: "none"}, 1)
 	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, err))
+}
+
+// Replicas and autoscaling count as one field.
+func TestDeploy_KeepsUnnamedFields(t *testing.T) {
+	t.Parallel()
+	bounds := &runnerapi.Autoscaling{Min: 2, Max: 5}
+	for name, c := range map[string]struct{ named, has, want runnerapi.AppSpec }{
+		"nothing is named": {
+			runnerapi.AppSpec{Image: "b"},
+			runnerapi.AppSpec{Image: "a", Replicas: new(int32(5)), Autoscaling: bounds, Paused: new(true), Command: []string{"x"}},
+			runnerapi.AppSpec{Image: "b", Replicas: new(int32(5)), Autoscaling: bounds, Paused: new(true)},
+		},
+		"a number of pods": {
+			runnerapi.AppSpec{Replicas: new(int32(0))}, runnerapi.AppSpec{Replicas: new(int32(2)), Autoscaling: bounds, Paused: new(true)},
+			runnerapi.AppSpec{Replicas: new(int32(0)), Paused: new(true)},
+		},
+		"autoscaling": {
+			runnerapi.AppSpec{Autoscaling: bounds}, runnerapi.AppSpec{Replicas: new(int32(9))}, runnerapi.AppSpec{Autoscaling: bounds},
+		},
+		"no pause": {
+			runnerapi.AppSpec{Paused: new(false)}, runnerapi.AppSpec{Replicas: new(int32(3)), Paused: new(true)},
+			runnerapi.AppSpec{Replicas: new(int32(3))},
+		},
+		"a new App": {runnerapi.AppSpec{Image: "a", Paused: new(false)}, runnerapi.AppSpec{}, runnerapi.AppSpec{Image: "a"}},
+	} {
+		assert.Equal(t, c.want, c.named.KeepUnnamed(c.has), name)
+	}
+}
+
+// The Go client needs no option for it, and the policy is asked about the kept scale.
+func TestDeploy_KeepsScale(t *testing.T) {
+	t.Parallel()
+	policy := newAsked(func(i runnerapi.Intent) error {
+		if i.App != nil && i.App.Replicas != nil && *i.App.Replicas > 5 {
+			return runnerapi.PolicyDenied("stay within it", "at most 5 pods")
+		}
+		return nil
+	})
+	client, ctx := governed(t, policy).Client(), ctxFor(t)
+	_, err := client.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a:1"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	_, err = client.Apps().Scale(ctx, web, runnerapi.Scale{Replicas: new(int32(5))}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	_, err = client.Apps().Pause(ctx, web, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	app, err := client.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a:2"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.AppSpec{Type: app.Spec.Type, Image: "a:2", Replicas: new(int32(5)), Paused: new(true)}, app.Spec)
+
+	_, err = client.Apps().Scale(ctx, web, runnerapi.Scale{Replicas: new(int32(8))}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	_, err = client.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a:3"}, runnerapi.WriteOptions{})
+	assert.Equal(t, runnerapi.CodePolicyDenied, codeOf(t, err), "what stays is more than the policy allows")
+	_, err = client.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a:3", Replicas: new(int32(4)), Paused: new(bool)}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+}
+
+func TestMetricsHistory_LimitsRange(t *testing.T) {
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	client, r := agent.Client(), newRaw(t, agent)
+	_, err := client.Apps().Deploy(t.Context(), web, runnerapi.AppSpec{Image: "web"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	for query, field := range map[string]string{
+		"":                         "",
+		"?since=24h":               "",
+		"?since=720h&step=45m":     "",
+		"?since=720h&step=2592s":   "query.step", // 1001 values
+		"?since=720h1s":            "query.since",
+		"?since=2020-01-01":        "query.since",
+		"?since=2020-01-01T00:00Z": "query.since",
+		"?since=-1h":               "query.since",
+		"?step=14s":                "query.step",
+		"?step=15500ms":            "query.step",
+		"?step=x":                  "query.step",
+		"?by=container":            "query.by",
+		"?query=up":                "query.query", // queries are the agent's
+	} {
+		resp, answer := r.do(http.MethodGet, appPath+"/metrics/history"+query, "")
+		if field == "" {
+			assert.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", query, answer)
+			continue
+		}
+		assert.Equal(t, http.StatusUnprocessableEntity, resp.StatusCode, query)
+		assert.Contains(t, string(answer), `"`+field+`"`, query)
+	}
+	history, err := client.Monitoring().MetricsHistory(t.Context(), web, runnerapi.HistoryOptions{Since: 24 * time.Hour})
+	require.NoError(t, err)
+	assert.Equal(t, "6m0s", history.Step)
+	assert.Len(t, history.Series[0].Values, 241)
 }

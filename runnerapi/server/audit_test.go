@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,12 +47,16 @@ func (a *auditor) Keep(_ context.Context, r runnerapi.AuditRecord) error {
 }
 
 func (a *auditor) List(context.Context, int64, int) (runnerapi.AuditList, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return runnerapi.AuditList{Items: append([]runnerapi.AuditRecord(nil), a.records...)}, nil
+	return runnerapi.AuditList{Items: a.all()}, nil
 }
 
-// take answers what was recorded since.
+func (a *auditor) all() []runnerapi.AuditRecord {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.records)
+}
+
+// take returns the records since the last take.
 func (a *auditor) take(t *testing.T, want int) []runnerapi.AuditRecord {
 	t.Helper()
 	var out []runnerapi.AuditRecord
@@ -81,16 +87,12 @@ func TestAudit_RecordsEveryCommand(t *testing.T) {
 	agent, log := watched(t, p)
 	r := newRaw(t, agent)
 	send := func(c runnerapi.Call) *http.Response {
-		_, path, _ := strings.Cut(c.Curl(), `"https://$AGENT`)
-		path, _, _ = strings.Cut(path, `"`)
-		resp, _ := r.do(c.Method, strings.NewReplacer("$OPERATION", "abc", "$NODE", runnertest.NodeName).Replace(path), c.Body, "Content-Type", "application/json", "Request-Id", "req-"+c.ID)
+		path, _ := examplePath(c)
+		resp, _ := r.do(c.Method, path, c.Body, "Content-Type", "application/json", "Request-Id", "req-"+c.ID)
 		return resp
 	}
 	for _, c := range runnerapi.Calls() {
-		if c.Access == runnerapi.Open {
-			continue
-		}
-		if c.Access == runnerapi.Reads {
+		if c.Access == runnerapi.Open || c.Access == runnerapi.Reads {
 			continue
 		}
 		resp := send(c)
@@ -199,12 +201,8 @@ func TestAudit_RequiredBeforeCommand(t *testing.T) {
 	p := newAsked(func(runnerapi.Intent) error { return nil })
 	p.audited = true
 	agent, log := watched(t, p)
-	config := agent.ClientConfig()
-	config.Patience = time.Millisecond
-	c, err := client.New(config)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	_, err = c.Secrets().Set(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.SecretSpec{Data: map[string]string{"A": "hidden"}}, runnerapi.WriteOptions{})
+	c := agent.ClientWith(func(c *client.Config) { c.Patience = time.Millisecond })
+	_, err := c.Secrets().Set(t.Context(), web, runnerapi.SecretSpec{Data: map[string]string{"A": "hidden"}}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	records := log.take(t, 2)
 	assert.Equal(t, []runnerapi.AuditOutcome{runnerapi.AuditBegun, runnerapi.AuditDone}, []runnerapi.AuditOutcome{records[0].Outcome, records[1].Outcome})
@@ -213,8 +211,24 @@ func TestAudit_RequiredBeforeCommand(t *testing.T) {
 	assert.Zero(t, records[0].Status)
 
 	log.full.Store(true)
-	err = c.Secrets().Delete(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.WriteOptions{})
+	err = c.Secrets().Delete(t.Context(), web, runnerapi.WriteOptions{})
 	assert.Equal(t, backend.CodeAuditUnavailable, problemOf(t, err).Code)
-	_, err = c.Secrets().Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"})
+	_, err = c.Secrets().Get(t.Context(), web)
 	require.NoError(t, err, "it was not deleted, and reading is allowed")
+}
+
+// A body of a few MiB that stands for more than a million values is refused before it is
+// decoded, and is not decoded for its record either.
+func TestAudit_SkipsRefusedBody(t *testing.T) {
+	agent, log := watched(t, newAsked(func(runnerapi.Intent) error { return nil }))
+	r := newRaw(t, agent)
+	body := `{"values":[` + strings.Repeat("{},", runnerapi.MaxReleaseBody/3-8) + `{}]}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	resp, text := r.do("PUT", guidePath, body, "Content-Type", "application/json")
+	assert.Equal(t, 400, resp.StatusCode, string(text))
+	record := log.take(t, 1)[0]
+	runtime.ReadMemStats(&after)
+	assert.NotContains(t, string(record.Arguments), "body")
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(48<<20), "some copies of the text, and no values")
 }

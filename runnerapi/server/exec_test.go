@@ -20,24 +20,26 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// insideOf is a fake agent with the App web, and a client of it.
-func insideOf(t *testing.T) (*runnertest.Agent, *client.Client) {
-	t.Helper()
-	agent := runnertest.Start(t, runnertest.NewBackend())
-	c := agent.Client()
-	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
-	require.NoError(t, err)
-	return agent, c
-}
-
 // nothingIsLeft waits until no command and no connection is under way in the agent.
 func nothingIsLeft(t *testing.T, agent *runnertest.Agent) {
 	t.Helper()
 	await.Until(t, "nothing is under way inside", func() bool { return agent.Backend.Inside() == 0 })
 }
 
+// running is a command that has begun. The channel gets the error with which it ends.
+func running(ctx context.Context, t *testing.T, agent *runnertest.Agent, s runnerapi.ExecStreams, command ...string) <-chan error {
+	t.Helper()
+	c, done := agent.Client(), make(chan error, 1)
+	go func() {
+		_, err := c.Apps().Exec(ctx, web, runnerapi.ExecOptions{Command: command}, s)
+		done <- err
+	}()
+	await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
+	return done
+}
+
 func TestExec_ReturnsExitCode(t *testing.T) {
-	_, c := insideOf(t)
+	_, c := withApp(t)
 	for _, code := range []string{"0", "3", "137"} {
 		var out, errs bytes.Buffer
 		got, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"exit", code}}, runnerapi.ExecStreams{Stdout: &out, Stderr: &errs})
@@ -48,7 +50,7 @@ func TestExec_ReturnsExitCode(t *testing.T) {
 
 // Sends more than all buffers hold, of every value, both ways.
 func TestExec_CarriesAllBytes(t *testing.T) {
-	_, c := insideOf(t)
+	_, c := withApp(t)
 	const size = 8 << 20
 	sent, got := sha256.New(), sha256.New()
 	in := io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{1}), size), sent)
@@ -58,7 +60,7 @@ func TestExec_CarriesAllBytes(t *testing.T) {
 }
 
 func TestExec_Terminal(t *testing.T) {
-	_, c := insideOf(t)
+	_, c := withApp(t)
 	sizes := make(chan runnerapi.TerminalSize)
 	go func() {
 		sizes <- runnerapi.TerminalSize{Width: 80, Height: 24}
@@ -88,28 +90,17 @@ func (a *answers) Write(p []byte) (int, error) {
 
 // The caller leaves, and then the agent stops.
 func TestExec_EndsWithCaller(t *testing.T) {
-	agent, c := insideOf(t)
+	agent, _ := withApp(t)
 	for _, command := range []string{"flood", "hang"} {
 		ctx, cancel := context.WithCancel(ctxFor(t))
-		began := make(chan error, 1)
-		go func() {
-			_, err := c.Apps().Exec(ctx, web, runnerapi.ExecOptions{Command: []string{command}}, runnerapi.ExecStreams{Stdout: io.Discard})
-			began <- err
-		}()
-		await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
+		done := running(ctx, t, agent, runnerapi.ExecStreams{Stdout: io.Discard}, command)
 		cancel()
-		require.ErrorIs(t, await.Receive(t, began, "the end of the command"), context.Canceled)
+		require.ErrorIs(t, await.Receive(t, done, "the end of the command"), context.Canceled)
 		nothingIsLeft(t, agent)
 	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang"}}, runnerapi.ExecStreams{})
-		done <- err
-	}()
-	await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
+	done := running(ctxFor(t), t, agent, runnerapi.ExecStreams{}, "hang")
 	agent.Stop()
-	known := &runnerapi.Error{}
-	require.ErrorAs(t, await.Receive(t, done, "the end of the command"), &known)
+	known := problemOf(t, await.Receive(t, done, "the end of the command"))
 	assert.Contains(t, known.Detail, "shutting down")
 	assert.Zero(t, agent.Backend.Inside(), "what was hijacked is joined")
 }
@@ -121,7 +112,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 // Refusals are problems, and nothing is run.
 func TestExec_RefusesInvalidRequest(t *testing.T) {
-	agent, c := insideOf(t)
+	agent, c := withApp(t)
 	for name, call := range map[string]func() error{
 		"not_found": func() error {
 			_, err := c.Apps().Exec(ctxFor(t), runnerapi.Key{Namespace: web.Namespace, Name: "nowhere"}, runnerapi.ExecOptions{Command: []string{"cat"}}, runnerapi.ExecStreams{})
@@ -136,8 +127,7 @@ func TestExec_RefusesInvalidRequest(t *testing.T) {
 			return err
 		},
 	} {
-		known := &runnerapi.Error{}
-		require.ErrorAs(t, call(), &known, name)
+		known := problemOf(t, call())
 		assert.NotEmpty(t, known.Fix, name)
 		assert.NotEmpty(t, known.RequestID, name)
 	}
@@ -153,19 +143,13 @@ func TestExec_RefusesInvalidRequest(t *testing.T) {
 
 func TestExec_VerifiesAgent(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
-	config := agent.ClientConfig()
-	config.AgentID = "other"
-	c, err := client.New(config)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	_, err = c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"cat"}}, runnerapi.ExecStreams{})
-	known := &runnerapi.Error{}
-	require.ErrorAs(t, err, &known)
-	assert.Equal(t, client.CodeUntrusted, known.Code)
+	c := agent.ClientWith(func(c *client.Config) { c.AgentID = "other" })
+	_, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"cat"}}, runnerapi.ExecStreams{})
+	assert.Equal(t, client.CodeUntrusted, codeOf(t, err))
 }
 
 func TestPortForward_CarriesAllBytes(t *testing.T) {
-	agent, c := insideOf(t)
+	agent, c := withApp(t)
 	conn, err := c.Apps().PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 7})
 	require.NoError(t, err)
 	const size = 8 << 20
@@ -186,15 +170,14 @@ func TestPortForward_CarriesAllBytes(t *testing.T) {
 	conn, err = c.Apps().PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 81})
 	require.NoError(t, err)
 	_, err = conn.Read(make([]byte, 1))
-	known := &runnerapi.Error{}
-	require.ErrorAs(t, err, &known)
+	known := problemOf(t, err)
 	assert.Contains(t, known.Detail, "port 81")
 	require.NoError(t, conn.Close())
 }
 
 // The connection does not hold up other calls, and ends with the agent.
 func TestPortForward_UnreadConnection(t *testing.T) {
-	agent, c := insideOf(t)
+	agent, c := withApp(t)
 	conn, err := c.Apps().PortForward(ctxFor(t), web, runnerapi.PortForwardOptions{Port: 9})
 	require.NoError(t, err)
 	wrote := make(chan error, 1)
@@ -217,16 +200,9 @@ func TestExec_EndsWithPolicy(t *testing.T) {
 	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	log.take(t, 1)
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang", "secret"}}, runnerapi.ExecStreams{})
-		done <- err
-	}()
-	await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
+	done := running(ctxFor(t), t, agent, runnerapi.ExecStreams{}, "hang", "secret")
 	p.become(refuseAll)
-	known := &runnerapi.Error{}
-	require.ErrorAs(t, await.Receive(t, done, "the end of the command"), &known)
-	assert.Equal(t, runnerapi.CodePolicyDenied, known.Code)
+	assert.Equal(t, runnerapi.CodePolicyDenied, codeOf(t, await.Receive(t, done, "the end of the command")))
 	record := log.take(t, 1)[0]
 	assert.Equal(t, "exec-app", record.Command)
 	assert.Contains(t, string(record.Arguments), `"hang"`)

@@ -41,8 +41,7 @@ func attackOn(t *testing.T, agent *runnertest.Agent, runner string) hostile.Targ
 // limitedAgent is a fake agent with limits.
 func limitedAgent(t *testing.T, l transport.Limits) *runnertest.Agent {
 	t.Helper()
-	agent := runnertest.Start(t, runnertest.NewBackend())
-	agent.Stop()
+	agent := runnertest.New(t, runnertest.NewBackend())
 	agent.Limits = l
 	agent.Start()
 	return agent
@@ -136,9 +135,7 @@ func TestRunnerAPI_LimitsCalls(t *testing.T) {
 		}
 		return nil
 	}
-	agent := runnertest.Start(t, b)
-	agent.Stop()
-	log := &auditor{}
+	agent, log := runnertest.New(t, b), &auditor{}
 	agent.Limits, agent.Audit = transport.Limits{CallsPerRunner: 2}, log
 	agent.Start()
 	r := newRaw(t, agent)
@@ -167,13 +164,7 @@ func TestRunnerAPI_LimitsCalls(t *testing.T) {
 // dialRunner is another Runner's client.
 func dialRunner(t *testing.T, agent *runnertest.Agent, name string) *client.Client {
 	t.Helper()
-	config := agent.ClientConfig()
-	cert := agent.CA.Issue(t, credentials.RunnerURI(runnertest.TrustDomain, name))
-	config.Certificate = func() (*tls.Certificate, error) { return &cert, nil }
-	c, err := client.New(config)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c
+	return agent.ClientAs(agent.CA.Issue(t, credentials.RunnerURI(runnertest.TrustDomain, name)))
 }
 
 // Slow large bodies take no more than the Runner's share of the agent's memory; small bodies do

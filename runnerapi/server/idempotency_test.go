@@ -132,22 +132,21 @@ func TestIdempotencyKey_FreeAfterRefusal(t *testing.T) {
 func TestOperation_States(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
-	k := runnerapi.Key{Namespace: "production", Name: "web"}
-	app, err := c.Apps().Deploy(t.Context(), k, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
+	app, err := c.Apps().Deploy(t.Context(), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	op, err := c.Operations().Get(t.Context(), app.Operation)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.OperationPending, op.State)
 	assert.Equal(t, "put-app", op.Command)
 	assert.Equal(t, runnertest.RunnerName, op.Runner)
-	agent.Backend.Finish(k)
+	agent.Backend.Finish(web)
 	op, err = c.Operations().Get(t.Context(), app.Operation)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.OperationSucceeded, op.State)
 
-	missing, err := c.Apps().Deploy(t.Context(), k, runnerapi.AppSpec{Image: "missing"}, runnerapi.WriteOptions{})
+	missing, err := c.Apps().Deploy(t.Context(), web, runnerapi.AppSpec{Image: "missing"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	_, err = c.Apps().Wait(t.Context(), k, missing.Generation)
+	_, err = c.Apps().Wait(t.Context(), web, missing.Generation)
 	require.NoError(t, err)
 	op, err = c.Operations().Get(t.Context(), missing.Operation)
 	require.NoError(t, err)
@@ -157,9 +156,7 @@ func TestOperation_States(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.OperationSuperseded, op.State)
 	_, err = c.Operations().Get(t.Context(), "nosuch")
-	known := &runnerapi.Error{}
-	require.ErrorAs(t, err, &known)
-	assert.Equal(t, runnerapi.CodeNotFound, known.Code)
+	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, err))
 }
 
 // The first request got no response; the second reports the release as uninstalled.

@@ -11,7 +11,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -33,10 +32,7 @@ const reviews = "/v1/kubernetes/apis/authorization.k8s.io/v1/"
 func underRules(t *testing.T, rules string) (*raw, *apiServer) {
 	t.Helper()
 	agent, api, _, _ := kubernetesToStart(t)
-	doc, err := policy.Parse([]byte(rules))
-	require.NoError(t, err)
-	p := policy.New("a test")
-	p.Set(doc, nil)
+	p := policyOf(t, rules)
 	agent.Policy = p
 	agent.Start()
 	return newRaw(t, agent), api
@@ -177,4 +173,28 @@ func TestKubernetesAPI_DryRunReads(t *testing.T) {
 	p.become(func(runnerapi.Intent) error { return nil })
 	_, answer := r.do(http.MethodDelete, "/v1/kubernetes"+pods+"/a", `{"dryRun":["All"]}`, "Content-Type", asJSON)
 	assert.JSONEq(t, `{"dryRun":["All"]}`, string(answer), "the body gets to the API server")
+}
+
+// The CLI asks before it starts kubectl.
+func TestKubernetesAPI_ClientExplainsRefusal(t *testing.T) {
+	agent, api, _, _ := kubernetes(t)
+	api.created.Store(true)
+	for rules, want := range map[string]map[string]string{
+		reviewRules:               {"shop": "", "web": "", "pipeops": "agent's own namespace"},
+		"rules: [{name: others}]": {"shop": "no rule of the customer's policy allows Runner tester to do kubernetes-api"},
+	} {
+		p := policyOf(t, rules)
+		agent.Stop()
+		agent.Policy = p
+		agent.Start()
+		client := agent.Client()
+		for namespace, says := range want {
+			refusal, err := client.Kubernetes().Refusal(t.Context(), namespace)
+			require.NoError(t, err)
+			if says == "" {
+				assert.Empty(t, refusal, namespace)
+			}
+			assert.Contains(t, refusal, says, namespace)
+		}
+	}
 }

@@ -136,7 +136,7 @@ func (a *apiServer) count() int {
 }
 
 // kubernetes is a fake agent before a fake API server, with a policy that allows all.
-func kubernetes(t *testing.T) (*runnertest.Agent, *apiServer, *asked, *heard) {
+func kubernetes(t *testing.T) (*runnertest.Agent, *apiServer, *asked, *auditor) {
 	t.Helper()
 	agent, api, p, log := kubernetesToStart(t)
 	agent.Start()
@@ -144,39 +144,12 @@ func kubernetes(t *testing.T) (*runnertest.Agent, *apiServer, *asked, *heard) {
 }
 
 // kubernetesToStart is the same before it serves.
-func kubernetesToStart(t *testing.T) (*runnertest.Agent, *apiServer, *asked, *heard) {
+func kubernetesToStart(t *testing.T) (*runnertest.Agent, *apiServer, *asked, *auditor) {
 	t.Helper()
-	api, p, log := newAPIServer(t), newAsked(func(runnerapi.Intent) error { return nil }), &heard{}
+	api, p, log := newAPIServer(t), newAsked(func(runnerapi.Intent) error { return nil }), &auditor{}
 	agent := runnertest.New(t, runnertest.NewBackend())
 	agent.Policy, agent.Kubernetes, agent.Audit = p, api, log
 	return agent, api, p, log
-}
-
-// heard keeps audit records.
-type heard struct {
-	mu      sync.Mutex
-	records []runnerapi.AuditRecord
-}
-
-func (h *heard) Record(r runnerapi.AuditRecord) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.records = append(h.records, r)
-}
-
-func (h *heard) Keep(_ context.Context, r runnerapi.AuditRecord) error {
-	h.Record(r)
-	return nil
-}
-
-func (*heard) List(context.Context, int64, int) (runnerapi.AuditList, error) {
-	return runnerapi.AuditList{}, nil
-}
-
-func (h *heard) all() []runnerapi.AuditRecord {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return append([]runnerapi.AuditRecord(nil), h.records...)
 }
 
 func statusIn(t *testing.T, answer []byte) metav1.Status {
@@ -405,8 +378,7 @@ func (silentAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestKubernetesAPI_WatchEndsWithPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, pipes := newAsked(func(runnerapi.Intent) error { return nil }), memnet.New()
-		agent := runnertest.Start(t, runnertest.NewBackend())
-		agent.Stop()
+		agent := runnertest.New(t, runnertest.NewBackend())
 		agent.Policy, agent.Kubernetes = p, silentAPI{}
 		agent.StartOn(pipes)
 		r := newRaw(t, agent)
@@ -436,4 +408,26 @@ func TestKubernetesAPI_WatchEndsWithPolicy(t *testing.T) {
 		assert.Equal(t, metav1.StatusReasonForbidden, status.Reason)
 		assert.Contains(t, status.Message, `PipeOps agent: rule "none" does not allow kubernetes-api`)
 	})
+}
+
+// Under its own name the Kubernetes API has no path prefix, and nothing else is served.
+func TestKubernetesAPI_OwnServerName(t *testing.T) {
+	agent, api, p, _ := kubernetes(t)
+	r := newRaw(t, agent)
+	r.http.Transport.(*http.Transport).TLSClientConfig.ServerName = runnerapi.KubernetesServerName(runnertest.ServerName)
+	for _, path := range []string{"/api/v1/namespaces/shop/pods", "/version", "/healthz", "/", "/v1/cluster", "/openapi.json"} {
+		resp, answer := r.do(http.MethodGet, path, "")
+		assert.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", path, answer)
+		assert.Equal(t, "/base"+path, api.last().URL.Path)
+	}
+	for _, path := range []string{"/../v1/cluster", "/api/v1/namespaces/shop/%2e%2e/pipeops/secrets", "//version"} {
+		before := api.count()
+		resp, answer := r.do(http.MethodGet, path, "")
+		assert.Contains(t, []int{http.StatusBadRequest, http.StatusNotFound}, resp.StatusCode, "%s: %s", path, answer)
+		assert.Equal(t, before, api.count(), path)
+	}
+	p.become(refuseAll)
+	resp, answer := r.do(http.MethodGet, "/api/v1/namespaces/shop/pods", "")
+	assert.Equal(t, http.StatusForbidden, resp.StatusCode)
+	assert.Contains(t, statusIn(t, answer).Message, "PipeOps agent: ")
 }

@@ -1,10 +1,13 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
 	"testing"
-	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,27 +74,6 @@ func TestDrainNode_WaitRetries(t *testing.T) {
 	assert.Contains(t, string(answer), `"done":true`)
 }
 
-func TestDrainNode_EndsWithContext(t *testing.T) {
-	b := runnertest.NewBackend()
-	blocked := make(chan struct{})
-	b.Intercept = func(ctx context.Context, _ runnertest.Call) error {
-		close(blocked)
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	client := runnertest.Start(t, b).Client()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	failed := make(chan error, 1)
-	go func() {
-		_, err := client.Nodes().Drain(ctx, runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{}, func(runnerapi.Drain) {})
-		failed <- err
-	}()
-	await.Closed(t, blocked, "the drain to begin")
-	cancel()
-	assert.ErrorIs(t, await.Receive(t, failed, "the drain to end"), context.Canceled)
-}
-
 func TestNodes_RefuseInvalidFields(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for _, c := range []struct{ method, path, body, field string }{
@@ -111,4 +93,38 @@ func TestNodes_RefuseInvalidFields(t *testing.T) {
 		resp, _ := r.do("GET", path, "")
 		assert.Equal(t, want, resp.StatusCode, path)
 	}
+}
+
+// A Runner that may only read does not get the token. No log has it.
+func TestJoinToken_NeedsNamedRule(t *testing.T) {
+	p := newAsked(func(i runnerapi.Intent) error {
+		if i.Access == runnerapi.Reads {
+			return nil
+		}
+		return refuseAll(i)
+	})
+	said, log := &bytes.Buffer{}, &auditor{}
+	agent := runnertest.New(t, runnertest.NewBackend())
+	agent.Policy, agent.Audit, agent.Log = p, log, zerolog.New(zerolog.SyncWriter(said))
+	agent.Start()
+	c := agent.Client()
+	command, err := c.Nodes().JoinCommand(ctxFor(t))
+	require.NoError(t, err)
+	assert.Equal(t, `bash join-worker.sh https://192.0.2.10:6443 - <<<"$K3S_TOKEN"`, command.Command)
+	_, err = c.Nodes().JoinToken(ctxFor(t))
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
+
+	p.become(func(runnerapi.Intent) error { return nil })
+	token, err := c.Nodes().JoinToken(ctxFor(t))
+	require.NoError(t, err)
+	assert.Equal(t, runnertest.JoinToken, token.Token)
+	assert.NotContains(t, token.String(), token.Token)
+	await.Until(t, "the refusal is recorded, and that the token was given", func() bool { return len(log.all()) == 2 })
+	assert.Equal(t, "get-join-token", log.all()[1].Command)
+	assert.Empty(t, log.all()[1].Arguments)
+	resp, _ := newRaw(t, agent).do(http.MethodGet, "/v1/cluster/join/token", "")
+	assert.Equal(t, "no-store", resp.Header.Get("Cache-Control"))
+	agent.Stop()
+	assert.Contains(t, said.String(), "/v1/cluster/join/token")
+	assert.NotContains(t, said.String(), runnertest.JoinToken)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
@@ -96,6 +97,21 @@ func (a *asked) all() []runnerapi.Intent {
 	return append([]runnerapi.Intent(nil), a.intents...)
 }
 
+// setRules gives a policy of the real kind other rules.
+func setRules(t *testing.T, p *policy.Policy, rules string) {
+	t.Helper()
+	doc, err := policy.Parse([]byte(rules))
+	require.NoError(t, err)
+	p.Set(doc, nil)
+}
+
+func policyOf(t *testing.T, rules string) *policy.Policy {
+	t.Helper()
+	p := policy.New("policy.yaml")
+	setRules(t, p, rules)
+	return p
+}
+
 // governed is a fake agent with a policy.
 func governed(t *testing.T, p backend.Policy) *runnertest.Agent {
 	t.Helper()
@@ -112,9 +128,7 @@ func TestPolicy_CheckedForEveryCall(t *testing.T) {
 	agent := governed(t, p)
 	r := newRaw(t, agent)
 	for _, c := range runnerapi.Calls() {
-		_, path, _ := strings.Cut(c.Curl(), `"https://$AGENT`)
-		path, _, _ = strings.Cut(path, `"`)
-		path = strings.NewReplacer("$OPERATION", "abc", "$NODE", runnertest.NodeName).Replace(path)
+		path, _ := examplePath(c)
 		resp, answer := r.do(c.Method, path, c.Body, "Content-Type", "application/json")
 		if c.Access == runnerapi.Open {
 			assert.Less(t, resp.StatusCode, 300, c.Path)
@@ -157,8 +171,7 @@ func TestPolicy_ChecksChartObjects(t *testing.T) {
 	agent := governed(t, p)
 	_, err := agent.Client().Releases().Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "guide"},
 		runnerapi.ReleaseSpec{Chart: runnerapi.ChartSource{Archive: []byte("x")}}, runnerapi.WriteOptions{})
-	known := &runnerapi.Error{}
-	require.ErrorAs(t, err, &known)
+	known := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodePolicyDenied, known.Code)
 	assert.Equal(t, "no Service", known.Detail)
 }
@@ -168,15 +181,14 @@ func TestPolicy_ChecksSpec(t *testing.T) {
 	p := newAsked(allow)
 	client := governed(t, p).Client()
 	ctx := t.Context()
-	key := runnerapi.Key{Namespace: "production", Name: "web"}
 	for _, image := range []string{"a/b:1", "a/b:2"} {
-		_, err := client.Apps().Deploy(ctx, key, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
+		_, err := client.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
 		require.NoError(t, err)
 	}
 	two := int32(2)
-	_, err := client.Apps().Scale(ctx, key, runnerapi.Scale{Replicas: &two}, runnerapi.WriteOptions{})
+	_, err := client.Apps().Scale(ctx, web, runnerapi.Scale{Replicas: &two}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	_, err = client.Apps().Rollback(ctx, key, runnerapi.RollbackTo{Revision: 1}, runnerapi.WriteOptions{})
+	_, err = client.Apps().Rollback(ctx, web, runnerapi.RollbackTo{Revision: 1}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 
 	var images []string
@@ -222,7 +234,7 @@ func TestPolicy_ChecksSpec(t *testing.T) {
 func TestPolicy_OperationNamespace(t *testing.T) {
 	p := newAsked(func(runnerapi.Intent) error { return nil })
 	client := governed(t, p).Client()
-	app, err := client.Apps().Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	app, err := client.Apps().Deploy(t.Context(), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	_, err = client.Operations().Get(t.Context(), app.Operation)
 	require.NoError(t, err)
@@ -236,12 +248,11 @@ func TestLogs_EndWithPolicy(t *testing.T) {
 	p := newAsked(func(runnerapi.Intent) error { return nil })
 	agent := governed(t, p)
 	client := agent.Client()
-	key := runnerapi.Key{Namespace: "production", Name: "web"}
-	_, err := client.Apps().Deploy(t.Context(), key, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err := client.Apps().Deploy(t.Context(), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- client.Apps().Logs(t.Context(), key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error { return nil })
+		ended <- client.Apps().Logs(t.Context(), web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error { return nil })
 	}()
 	await.Until(t, "the agent follows the log", func() bool { return agent.Backend.Following() > 0 })
 	p.become(refuseAll)

@@ -69,40 +69,61 @@ func TestRequest_ReportsErrors(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	big := `{"image":"a","args":["` + strings.Repeat("x", runnerapi.MaxAppBody) + `"]}`
 	deep := strings.Repeat("[", 200_000)
+	const image = `{"image":"a"}`
 	for name, tc := range map[string]struct {
 		method, path, body string
+		header             []string
 		status             int
 		field, says        string
 	}{
-		"no JSON":             {"PUT", appPath, "{\n \"image\": nope}", 400, "body", "line 2, column"},
-		"too deep":            {"PUT", appPath, deep, 400, "body", ""},
-		"no body":             {"PUT", appPath, "", 400, "", "body is required"},
-		"image missing":       {"PUT", appPath, `{}`, 422, "image", "required property image"},
-		"unknown field":       {"PUT", appPath, `{"image":"a","imagePullPolicy":"Always"}`, 422, "imagePullPolicy", "unexpected property"},
-		"wrong case":          {"PUT", appPath, `{"Image":"a"}`, 0, "", "Image"},
-		"twice":               {"PUT", appPath, `{"image":"a","image":"b"}`, 400, "body", `"image"`},
-		"wrong type":          {"PUT", appPath, `{"image":7}`, 422, "image", "expected string"},
-		"port out of range":   {"PUT", appPath, `{"image":"a","ports":[{"port":70000}]}`, 422, "ports[0].port", "65535"},
-		"semantics":           {"PUT", appPath, `{"image":"a","ports":[{"port":1},{"port":2}]}`, 422, "ports[0].name", "every port needs a name"},
-		"too large":           {"PUT", appPath, big, 413, "", "1048576"},
-		"bad name":            {"PUT", "/v1/namespaces/production/apps/Web", `{"image":"a"}`, 422, "path.name", "has to be"},
-		"bad namespace":       {"PUT", "/v1/namespaces/-/apps/web", `{"image":"a"}`, 422, "path.namespace", "has to be"},
-		"escaped slash":       {"GET", "/v1/namespaces/production/apps/a%2Fb", "", 422, "path.name", "has to be"},
-		"bad wait":            {"PUT", appPath + "?wait=1h", `{"image":"a"}`, 422, "query.wait", "not a time to wait"},
-		"unknown parameter":   {"PUT", appPath + "?dryrun=true", `{"image":"a"}`, 422, "query.dryrun", "unknown query parameter"},
-		"bad tail":            {"GET", appPath + "/logs?tail=-2", "", 422, "query.tail", ">= -1"},
-		"bad since":           {"GET", appPath + "/logs?since=yesterday", "", 422, "query.since", "neither a duration"},
-		"follow and previous": {"GET", appPath + "/logs?follow=true&previous=true", "", 422, "query.previous", ""},
-		"no replicas":         {"POST", appPath + "/scale", `{}`, 422, "replicas", "replicas, or min and max"},
-		"null replicas":       {"POST", appPath + "/scale", `{"replicas":null}`, 422, "replicas", ""},
-		"no such path":        {"GET", "/v1/nothing", "", 404, "", "/v1/nothing"},
-		"no such method":      {"PATCH", appPath, `{}`, 405, "", "PATCH"},
-		"secret key":          {"PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a b":"hunter2"}}`, 422, "data.a%20b", "a key may have"},
-		"secret value":        {"PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a":{"b":"hunter2"}}}`, 422, "data.a", "expected string"},
+		"no JSON":              {"PUT", appPath, "{\n \"image\": nope}", nil, 400, "body", "line 2, column"},
+		"too deep":             {"PUT", appPath, deep, nil, 400, "body", ""},
+		"no body":              {"PUT", appPath, "", nil, 400, "", "body is required"},
+		"image missing":        {"PUT", appPath, `{}`, nil, 422, "image", "required property image"},
+		"unknown field":        {"PUT", appPath, `{"image":"a","imagePullPolicy":"Always"}`, nil, 422, "imagePullPolicy", "unexpected property"},
+		"wrong case":           {"PUT", appPath, `{"Image":"a"}`, nil, 0, "", "Image"},
+		"twice":                {"PUT", appPath, `{"image":"a","image":"b"}`, nil, 400, "body", `"image"`},
+		"wrong type":           {"PUT", appPath, `{"image":7}`, nil, 422, "image", "expected string"},
+		"port out of range":    {"PUT", appPath, `{"image":"a","ports":[{"port":70000}]}`, nil, 422, "ports[0].port", "65535"},
+		"semantics":            {"PUT", appPath, `{"image":"a","ports":[{"port":1},{"port":2}]}`, nil, 422, "ports[0].name", "every port needs a name"},
+		"too large":            {"PUT", appPath, big, nil, 413, "", "1048576"},
+		"bad name":             {"PUT", "/v1/namespaces/production/apps/Web", `{"image":"a"}`, nil, 422, "path.name", "has to be"},
+		"bad namespace":        {"PUT", "/v1/namespaces/-/apps/web", `{"image":"a"}`, nil, 422, "path.namespace", "has to be"},
+		"escaped slash":        {"GET", "/v1/namespaces/production/apps/a%2Fb", "", nil, 422, "path.name", "has to be"},
+		"bad wait":             {"PUT", appPath + "?wait=1h", `{"image":"a"}`, nil, 422, "query.wait", "not a time to wait"},
+		"unknown parameter":    {"PUT", appPath + "?dryrun=true", `{"image":"a"}`, nil, 422, "query.dryrun", "unknown query parameter"},
+		"bad tail":             {"GET", appPath + "/logs?tail=-2", "", nil, 422, "query.tail", ">= -1"},
+		"bad since":            {"GET", appPath + "/logs?since=yesterday", "", nil, 422, "query.since", "neither a duration"},
+		"follow and previous":  {"GET", appPath + "/logs?follow=true&previous=true", "", nil, 422, "query.previous", ""},
+		"no replicas":          {"POST", appPath + "/scale", `{}`, nil, 422, "replicas", "replicas, or min and max"},
+		"no such path":         {"GET", "/v1/nothing", "", nil, 404, "", "/v1/nothing"},
+		"no such method":       {"PATCH", appPath, `{}`, nil, 405, "", "PATCH"},
+		"secret key":           {"PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a b":"hunter2"}}`, nil, 422, "data.a%20b", "a key may have"},
+		"secret value":         {"PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a":{"b":"hunter2"}}}`, nil, 422, "data.a", "expected string"},
+		"no type":              {"PUT", appPath, image, []string{"Content-Type", ""}, 415, "", ""},
+		"type that is none":    {"PUT", appPath, image, []string{"Content-Type", ";"}, 415, "", ""},
+		"another type":         {"PUT", appPath, image, []string{"Content-Type", "text/plain"}, 415, "", ""},
+		"vendor's type":        {"PUT", appPath, image, []string{"Content-Type", "application/vnd.x+json"}, 415, "", ""},
+		"another charset":      {"PUT", appPath, image, []string{"Content-Type", "application/json; charset=latin1"}, 415, "", ""},
+		"compressed":           {"PUT", appPath, image, []string{"Content-Encoding", "gzip"}, 415, "", ""},
+		"ignored by POST":      {"POST", appPath + "/restart", `{}`, nil, 400, "body", ""},
+		"ignored by DELETE":    {"DELETE", appPath, `{}`, nil, 400, "body", ""},
+		"ignored by GET":       {"GET", "/v1/apps", `{}`, nil, 400, "body", ""},
+		"null for a number":    {"POST", appPath + "/scale", `{"replicas":null}`, nil, 422, "replicas", ""},
+		"null for a list":      {"PUT", appPath, `{"image":"a","env":null}`, nil, 422, "env", ""},
+		"null for an object":   {"PUT", appPath, `{"image":"a","probes":null}`, nil, 422, "probes", ""},
+		"null deep inside":     {"PUT", appPath, `{"image":"a","env":[{"name":"A","value":null}]}`, nil, 422, "env[0].value", ""},
+		"null for all":         {"POST", appPath + "/rollback", `null`, nil, 422, "body", ""},
+		"a fraction":           {"POST", appPath + "/scale", `{"replicas":1.5}`, nil, 422, "replicas", ""},
+		"no number":            {"POST", appPath + "/scale", `{"replicas":1.}`, nil, 400, "body", ""},
+		"a huge number":        {"POST", appPath + "/scale", `{"replicas":1e30}`, nil, 422, "replicas", ""},
+		"too much for 32 bits": {"PUT", appPath, `{"image":"a","terminationGracePeriodSeconds":1e12}`, nil, 422, "terminationGracePeriodSeconds", ""},
+		"YAML":                 {"PUT", appPath, "image: a", []string{"Content-Type", "application/yaml"}, 415, "", ""},
+		"a long key":           {"PUT", appPath, image, []string{"Idempotency-Key", strings.Repeat("k", 129)}, 422, "header.Idempotency-Key", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.t = t
-			resp, body := r.do(tc.method, tc.path, tc.body)
+			resp, body := r.do(tc.method, tc.path, tc.body, tc.header...)
 			if tc.status != 0 {
 				assert.Equal(t, tc.status, resp.StatusCode, string(body))
 			}
@@ -123,13 +144,9 @@ func TestRequest_ReportsErrors(t *testing.T) {
 	assert.Empty(t, r.agent.Backend.Calls(), "nothing of it reached the backend")
 }
 
-func TestRequest_ChecksHeaders(t *testing.T) {
+func TestRequest_Headers(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
-	resp, _ := r.do("PUT", appPath, "image: a", "Content-Type", "application/yaml")
-	assert.Equal(t, 415, resp.StatusCode)
-	resp, _ = r.do("PUT", appPath, `{"image":"a"}`, "Idempotency-Key", strings.Repeat("k", 129))
-	assert.Equal(t, 422, resp.StatusCode)
-	resp, _ = r.do("PUT", appPath, `{"image":"a"}`, "Content-Type", "application/json; charset=utf-8", "Idempotency-Key", "k-1")
+	resp, _ := r.do("PUT", appPath, `{"image":"a"}`, "Content-Type", "application/json; charset=utf-8", "Idempotency-Key", "k-1")
 	assert.Equal(t, 202, resp.StatusCode)
 	resp, _ = r.do("PATCH", appPath, "")
 	assert.Equal(t, "GET, HEAD, PUT, DELETE", resp.Header.Get("Allow"))
@@ -274,4 +291,146 @@ func answerOf(t *testing.T, r *raw, req *http.Request) *http.Response {
 	r.last, err = io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	return resp
+}
+
+const secretPath = "/v1/namespaces/production/secrets/s"
+
+// refusalOf is the problem that was answered, with the status that was wanted.
+func refusalOf(t *testing.T, status int, resp *http.Response, body []byte) runnerapi.Error {
+	t.Helper()
+	assert.Equal(t, status, resp.StatusCode, string(body))
+	assert.Equal(t, "application/problem+json", resp.Header.Get("Content-Type"))
+	var e runnerapi.Error
+	require.NoError(t, json.Unmarshal(body, &e), string(body))
+	assert.NotEmpty(t, e.Fix, string(body))
+	return e
+}
+
+func TestRequest_RefusesInvalidText(t *testing.T) {
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	for name, text := range map[string]string{
+		"no UTF-8":             "p\xff",
+		"cut off":              "\xe2\x82",
+		"overlong":             "\xc0\x80",
+		"half a pair":          `\ud83d`,
+		"half a pair and text": `\ud83dA`,
+		"two first halves":     `\ud83d\ud83d`,
+		"second half first":    `\ude00\ud83d`,
+		"after an escape":      `\\\udc00`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.t = t
+			resp, body := r.do("PUT", secretPath, `{"data":{"a":"`+text+`"}}`)
+			e := refusalOf(t, 400, resp, body)
+			assert.Equal(t, runnerapi.CodeBadRequest, e.Code)
+			assert.Equal(t, "body", e.Field)
+			resp, body = r.do("PUT", secretPath, `{"data":{"`+text+`":"a"}}`)
+			refusalOf(t, 400, resp, body)
+		})
+	}
+	assert.Empty(t, r.agent.Backend.Calls())
+	for sent, stored := range map[string]string{`\ud83d\ude00`: "😀", `\\ud83d`: `\ud83d`, "é€": "é€", `\u20ac\"\\`: `€"\`} {
+		r.t = t
+		resp, body := r.do("PUT", secretPath, `{"data":{"a":"`+sent+`"}}`)
+		require.Equal(t, 200, resp.StatusCode, string(body))
+		assert.Equal(t, stored, r.agent.Backend.SecretSpec(runnerapi.Key{Namespace: "production", Name: "s"}).Data["a"])
+	}
+	for _, path := range []string{"/v1/namespaces/%ff/apps", appPath + "/logs?container=%ff", "/v1/apps?%ff=a"} {
+		resp, body := r.do("GET", path, "")
+		refusalOf(t, 400, resp, body)
+	}
+	resp, body := r.do("POST", "/v1/apply?set=a&namespace=production", "a: \xff", "Content-Type", "application/yaml")
+	refusalOf(t, 400, resp, body)
+}
+
+func TestRequest_RefusesAmbiguousQuery(t *testing.T) {
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	for query, want := range map[string]struct {
+		status int
+		field  string
+	}{
+		"dryRun=false&dryRun=true":   {422, "query.dryRun"},
+		"dryRun=true&dryRun=true":    {422, "query.dryRun"},
+		"dryRun=false&dry%52un=true": {422, "query.dryRun"},
+		"dryRun=":                    {422, "query.dryRun"},
+		"dryRun":                     {422, "query.dryRun"},
+		"dryRun=1":                   {422, "query.dryRun"},
+		"dryRun=True":                {422, "query.dryRun"},
+		"dryRun=true%20":             {422, "query.dryRun"},
+		"wait=":                      {422, "query.wait"},
+		"wait=1s&wait=2s":            {422, "query.wait"},
+		"dryRun=true;wait=1s":        {400, "query"},
+		"dryRun=%zz":                 {400, "query"},
+		"=true":                      {422, "query"},
+	} {
+		resp, body := r.do("PUT", appPath+"?"+query, `{"image":"a"}`)
+		assert.Equal(t, want.field, refusalOf(t, want.status, resp, body).Field, query)
+	}
+	resp, body := r.do("POST", "/v1/apply?set=a&namespace=production&namespace=other", `{}`)
+	assert.Equal(t, "query.namespace", refusalOf(t, 422, resp, body).Field)
+	for _, keys := range [][]string{{"a", "b"}, {"a", "a"}, {""}} {
+		req, err := http.NewRequestWithContext(ctxFor(t), http.MethodPut, "https://"+r.agent.Address+appPath, strings.NewReader(`{"image":"a"}`))
+		require.NoError(t, err)
+		req.Header["Content-Type"], req.Header["Idempotency-Key"] = []string{"application/json"}, keys
+		assert.Equal(t, "header.Idempotency-Key", refusalOf(t, 422, answerOf(t, r, req), r.last).Field, keys)
+	}
+	assert.Empty(t, r.agent.Backend.Calls(), "nothing of it reached the backend")
+
+	resp, _ = r.do("PUT", appPath+"?dry%52un=true", `{"image":"a"}`)
+	assert.Equal(t, 200, resp.StatusCode)
+	require.Len(t, r.agent.Backend.Calls(), 1)
+	assert.True(t, r.agent.Backend.Calls()[0].DryRun)
+}
+
+func TestRequest_AcceptsWholeNumbers(t *testing.T) {
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	for _, body := range []string{`{"image":"a","replicas":1.0}`, `{"image":"a1.0","replicas":1e0,"ports":[{"port":8.08E3}]}`, `{"image":"a","replicas":10e-1}`} {
+		resp, answer := r.do("PUT", appPath, body, "Content-Type", `application/json; charset="UTF-8"`)
+		require.Equal(t, 202, resp.StatusCode, string(answer))
+		var app runnerapi.App
+		require.NoError(t, json.Unmarshal(answer, &app))
+		assert.EqualValues(t, 1, *app.Spec.Replicas)
+	}
+}
+
+func TestHead_SameAsGet(t *testing.T) {
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	r := newRaw(t, agent)
+	_, err := agent.Client().Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	for path, want := range map[string]struct {
+		status int
+		media  string
+	}{
+		"/healthz":                         {200, "application/json"},
+		"/openapi.json":                    {200, "application/openapi+json"},
+		"/v1/apps":                         {200, "application/json"},
+		appPath:                            {200, "application/json"},
+		appPath + "/events?follow=true":    {200, runnerapi.EventStream},
+		appPath + "/logs?follow=true":      {200, runnerapi.NDJSON},
+		appPath + "/portforward?port=8080": {426, "application/problem+json"},
+		"/v1/namespaces/production/apps/x": {404, "application/problem+json"},
+		appPath + "/restart":               {405, "application/problem+json"},
+		"/v1/apps?x=y":                     {422, "application/problem+json"},
+	} {
+		resp, body := r.do("HEAD", path, "")
+		assert.Equal(t, want.status, resp.StatusCode, path)
+		assert.Equal(t, want.media, resp.Header.Get("Content-Type"), path)
+		assert.Empty(t, body)
+	}
+}
+
+func TestResponse_NoZeroTime(t *testing.T) {
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	for _, c := range runnerapi.Calls() {
+		path, ok := examplePath(c)
+		if !ok || c.Upgrades() {
+			continue
+		}
+		if c.Method != http.MethodGet {
+			path += map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")] + "dryRun=true"
+		}
+		_, answer := r.do(c.Method, path, c.Body)
+		assert.NotContains(t, string(answer), "0001-01-01T", "%s %s", c.Method, path)
+	}
 }
