@@ -126,16 +126,12 @@ func (n *node) connections() int {
 // through is a client that gets to the agent by these nodes, and asks one at a time.
 func through(t *testing.T, agent *runnertest.Agent, nodes ...*node) *client.Client {
 	t.Helper()
-	config := agent.ClientConfig()
-	config.EdgeAddresses = nil
-	for _, n := range nodes {
-		config.EdgeAddresses = append(config.EdgeAddresses, n.address)
-	}
-	config.Patience = time.Minute
-	c, err := client.New(config)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return client.DialingOneAtATime(c)
+	return client.DialingOneAtATime(agent.ClientWith(func(c *client.Config) {
+		c.EdgeAddresses, c.Patience = nil, time.Minute
+		for _, n := range nodes {
+			c.EdgeAddresses = append(c.EdgeAddresses, n.address)
+		}
+	}))
 }
 
 func TestClient_SpreadsOverEdges(t *testing.T) {
@@ -281,13 +277,10 @@ func TestClient_ErrorNamesEdges(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	gone, closing := newNode(t, agent.Address), newNode(t, "127.0.0.1:1") // the edge knows no tunnel, and closes
 	gone.cut()
-	config := agent.ClientConfig()
-	config.EdgeAddresses = []string{gone.address, closing.address}
-	config.Patience = 500 * time.Millisecond
-	c, err := client.New(config)
-	require.NoError(t, err)
-	defer c.Close()
-	_, err = c.Cluster().Get(ctxFor(t))
+	c := agent.ClientWith(func(c *client.Config) {
+		c.EdgeAddresses, c.Patience = []string{gone.address, closing.address}, 500*time.Millisecond
+	})
+	_, err := c.Cluster().Get(ctxFor(t))
 	require.Equal(t, client.CodeUnreachable, codeOf(t, err))
 	assert.Contains(t, err.Error(), "edge "+gone.address+": ")
 	assert.Contains(t, err.Error(), "connection refused")
@@ -303,13 +296,28 @@ func TestClient_ReturnsRefusalOfAnyEdge(t *testing.T) {
 	gone.cut()
 	stranger := runnertest.NewCA(t).Issue(t, credentials.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName))
 	for i := range 4 {
-		config := agent.ClientConfig()
-		config.EdgeAddresses = []string{gone.address, agent.Address}
-		config.Certificate = func() (*tls.Certificate, error) { return &stranger, nil }
-		c, err := client.New(config)
-		require.NoError(t, err)
-		_, err = c.Cluster().Get(ctxFor(t))
+		c := agent.ClientWith(func(c *client.Config) {
+			c.EdgeAddresses = []string{gone.address, agent.Address}
+			c.Certificate = func() (*tls.Certificate, error) { return &stranger, nil }
+		})
+		_, err := c.Cluster().Get(ctxFor(t))
 		assert.Equal(t, client.CodeRefused, codeOf(t, err), fmt.Sprint(i))
-		c.Close()
 	}
+}
+
+var web = runnerapi.Key{Namespace: "production", Name: "web"}
+
+func ctxFor(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func codeOf(t *testing.T, err error) runnerapi.Code {
+	t.Helper()
+	e := &runnerapi.Error{}
+	require.ErrorAs(t, err, &e)
+	assert.NotEmpty(t, e.Fix, "every error says what to do")
+	return e.Code
 }

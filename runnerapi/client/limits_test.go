@@ -43,13 +43,10 @@ func hostileAgent(t *testing.T, answer http.HandlerFunc) (c *client.Client, take
 		assert.NoError(t, srv.Close())
 		require.ErrorIs(t, await.Receive(t, done, "the end of the server"), http.ErrServerClosed)
 	})
-	config := agent.ClientConfig()
-	config.EdgeAddresses, config.Patience = []string{ln.Addr().String()}, time.Second
-	config.Around = nil // the answers are not held against the API's document
-	c, err = client.New(config)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c, taken
+	return agent.ClientWith(func(c *client.Config) {
+		c.EdgeAddresses, c.Patience = []string{ln.Addr().String()}, time.Second
+		c.Around = nil // the answers are not held against the API's document
+	}), taken
 }
 
 type counted struct {

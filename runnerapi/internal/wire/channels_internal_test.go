@@ -159,3 +159,9 @@ func FuzzStatus(f *testing.F) {
 		assert.True(t, !errors.As(err, &known) || known.Error() != "", "%q: an error that says nothing", text)
 	})
 }
+
+// When all followed streams of one connection stop reading, what they hold of its window leaves
+// room.
+func TestWindows_LeaveRoom(t *testing.T) {
+	require.Less(t, MaxStreams*FollowedWindow, ConnectionWindow)
+}

@@ -24,3 +24,12 @@ func TestLogin_NextRenewal(t *testing.T) {
 	assert.Equal(t, soonest, l.next(time.Hour), "it failed, and is tried again soon")
 	assert.Equal(t, time.Second, l.next(time.Second))
 }
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"certificate":"a","ca":"b"}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if _, err := parse(body); err == nil && len(body) > maxAnswer {
+			t.Fatal("taken though it is too large")
+		}
+	})
+}
