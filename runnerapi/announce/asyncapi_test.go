@@ -79,8 +79,8 @@ func decodedSample(t testing.TB, kind announce.Type) object {
 	return sample
 }
 
-// asyncAPI is the document of this wire.
-func asyncAPI(t *testing.T) object {
+// asyncAPI is the document of this wire, with the order of fields in its schemas.
+func asyncAPI(t *testing.T) (doc object, order map[string][]string) {
 	t.Helper()
 	s := newSchemas(t)
 	channel, messages := object{}, object{}
@@ -142,7 +142,7 @@ func asyncAPI(t *testing.T) object {
 			"schemas": s.made, "messages": messages,
 			"securitySchemes": object{"account": object{"type": "userPassword", "description": "A Runner's own account: docs/operator/runners.md."}},
 		},
-	}
+	}, s.order
 }
 
 // envelope is CloudEvents 1.0 in structured JSON, as this wire uses it.
@@ -175,7 +175,8 @@ func encodedAsyncAPI(t *testing.T) []byte {
 	e := json.NewEncoder(&out)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	require.NoError(t, e.Encode(asyncAPI(t)))
+	doc, _ := asyncAPI(t)
+	require.NoError(t, e.Encode(doc))
 	return out.Bytes()
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 )
 
 // held is a reader that stops at one event for good, with others sent ahead to it.
@@ -39,8 +40,7 @@ func (h *held) handle(ctx context.Context, e announce.Event) error {
 func hold(t *testing.T, cfg rabbitmq.Config, q rabbitmq.Queue, at int) (h *held, leave func()) {
 	t.Helper()
 	h = &held{sink: newSink(), at: at, stopped: make(chan struct{}, 1)}
-	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: cfg, Queue: q})
-	require.NoError(t, err)
+	c, _ := newConsumer(t, cfg, q)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -111,11 +111,11 @@ func TestConsumer_SilentReaderReplaced(t *testing.T) {
 	const count, at = 500, 100
 	q := backlog(t, b, "mute", count)
 	cfg := config(b, broker.UserRunner)
-	away := newProxy(t, b.Address())
+	away := faultproxy.New(t, b.Address())
 	far := cfg
-	far.URLs = []string{b.URLAt(broker.UserRunner, away.addr)}
+	far.URLs = []string{b.URLAt(broker.UserRunner, away.Addr())}
 	first, _ := hold(t, far, q, at)
-	away.silence()
+	away.Set(faultproxy.Silent)
 	second, _, _ := consume(t, cfg, q)
 	events := second.until(t, "the rest", func(e []announce.Event) bool { return len(e) > count-at })
 	// What the first handled last is not acknowledged, and comes again.

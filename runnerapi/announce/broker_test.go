@@ -106,11 +106,18 @@ func (s *sink) until(t *testing.T, what string, ok func([]announce.Event) bool) 
 
 func consume(t *testing.T, cfg rabbitmq.Config, q rabbitmq.Queue) (*sink, *announce.Consumer, <-chan struct{}) {
 	t.Helper()
-	s, ready := newSink(), make(chan struct{}, 16)
-	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: cfg, Queue: q, Ready: func() { ready <- struct{}{} }})
-	require.NoError(t, err)
+	s := newSink()
+	c, ready := newConsumer(t, cfg, q)
 	run(t, func(ctx context.Context) error { return c.Run(ctx, s.handle) })
 	return s, c, ready
+}
+
+func newConsumer(t *testing.T, cfg rabbitmq.Config, q rabbitmq.Queue) (*announce.Consumer, <-chan struct{}) {
+	t.Helper()
+	ready := make(chan struct{}, 16)
+	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: cfg, Queue: q, Ready: func() { ready <- struct{}{} }})
+	require.NoError(t, err)
+	return c, ready
 }
 
 // listeners are the Runners that these tests' announcements are for.
@@ -246,11 +253,10 @@ func TestConsumer_DeadLettersBadEvents(t *testing.T) {
 	announced(t, p, makeEvents(t, "before", 1, 1)) // the topology is there
 	ch := channel(t, b)
 	var log logbook.Book
-	s, ready, tries := newSink(), make(chan struct{}, 1), 0
+	s, tries := newSink(), 0
 	rcfg := config(b, broker.UserRunner)
 	rcfg.Log = zerolog.New(&log)
-	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: rcfg, Queue: rabbitmq.RunnerQueue("dead"), Ready: func() { ready <- struct{}{} }})
-	require.NoError(t, err)
+	c, ready := newConsumer(t, rcfg, rabbitmq.RunnerQueue("dead"))
 	run(t, func(ctx context.Context) error {
 		return c.Run(ctx, func(ctx context.Context, e announce.Event) error {
 			switch e.AgentID {
@@ -265,15 +271,12 @@ func TestConsumer_DeadLettersBadEvents(t *testing.T) {
 		})
 	})
 	await.Receive(t, ready, "the queue")
-	err = ch.PublishWithContext(t.Context(), rabbitmq.Exchange, "to.dead.agent.online", true, false, amqp.Publishing{Body: []byte(`{"leak":"hush"}`)})
+	err := ch.PublishWithContext(t.Context(), rabbitmq.Exchange, "to.dead.agent.online", true, false, amqp.Publishing{Body: []byte(`{"leak":"hush"}`)})
 	require.NoError(t, err)
 	announced(t, p, slices.Concat(makeEvents(t, "hopeless", 1, 1), makeEvents(t, "flaky", 1, 1), makeEvents(t, "good", 1, 1)))
 	events := s.until(t, "the good ones", func(e []announce.Event) bool { return len(e) == 2 })
 	assert.True(t, events[0].AgentID == "flaky" && events[1].AgentID == "good", "trying again cost the order: %v", events)
-	await.Until(t, "two dead letters", func() bool {
-		q, err := ch.QueueDeclarePassive(rabbitmq.DeadQueue, true, false, false, false, nil)
-		return err == nil && q.Messages == 2
-	})
+	await.Until(t, "two dead letters", func() bool { return messages(ch, rabbitmq.DeadQueue) == 2 })
 	if text := log.String(); strings.Contains(text, "hush") || !strings.Contains(text, "malformed") || !strings.Contains(text, "never") {
 		t.Errorf("the log:\n%s", text)
 	}
@@ -285,30 +288,4 @@ func TestPublish_TriesNextBroker(t *testing.T) {
 	cfg := config(b, broker.UserControlPlane)
 	cfg.URLs = append([]string{"amqps://u:p@127.0.0.1:1/"}, cfg.URLs...)
 	announced(t, publisher(t, cfg), makeEvents(t, "second", 1, 1))
-}
-
-func TestDirectory_ReceivesEvents(t *testing.T) {
-	t.Parallel()
-	b := rabbit.VHost(t)
-	p := publisher(t, config(b, broker.UserControlPlane))
-	first := announce.Agent{ID: "d1", Name: "d1", State: announce.StatePending, Sequence: 4}
-	ready := make(chan struct{}, 4)
-	d, err := announce.NewDirectory(announce.DirectoryConfig{
-		Snapshot: func(context.Context) ([]announce.Agent, error) { return []announce.Agent{first}, nil },
-		Events: &announce.ConsumerConfig{
-			Config: config(b, broker.UserRunner),
-			Queue:  rabbitmq.RunnerWatchQueue("directory", "1"),
-			Ready:  func() { ready <- struct{}{} },
-		},
-	})
-	require.NoError(t, err)
-	run(t, d.Run)
-	require.NoError(t, d.WaitSynced(t.Context()))
-	await.Receive(t, ready, "the queue")
-	announced(t, p, makeEvents(t, "d1", 5, 5))
-	await.Until(t, "the agent to be online", func() bool {
-		a, err := d.Get("d1")
-		return err == nil && a.State == announce.StateOnline && a.Sequence == 5
-	})
-	assert.True(t, d.Events().Connected, "hears events but is not connected")
 }

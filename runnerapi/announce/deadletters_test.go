@@ -32,10 +32,7 @@ func TestDeadLetters_ListRequeueDrop(t *testing.T) {
 	ch := channel(t, b)
 	announced(t, p, makeEvents(t, "before", 1, 1))
 	got, heal := mortician(t, b, "treated")
-	events := makeEvents(t, "ill", 1, 3)
-	for i := range events {
-		events[i].Runners = []string{"treated"}
-	}
+	events := forRunner("treated", makeEvents(t, "ill", 1, 3))
 	announced(t, p, events)
 	forge(t, b, events[0])
 	dead, err := publish.NewDeadLetters(cfg)
@@ -89,11 +86,8 @@ func TestDeadLetters_ListRequeueDrop(t *testing.T) {
 func mortician(t *testing.T, b broker.Endpoint, runner string) (got *sink, heal func()) {
 	t.Helper()
 	got = newSink()
-	healed, ready := make(chan struct{}), make(chan struct{}, 8)
-	c, err := announce.NewConsumer(announce.ConsumerConfig{
-		Config: config(b, broker.UserRunner), Queue: rabbitmq.RunnerQueue(runner), Ready: func() { ready <- struct{}{} },
-	})
-	require.NoError(t, err)
+	healed := make(chan struct{})
+	c, ready := newConsumer(t, config(b, broker.UserRunner), rabbitmq.RunnerQueue(runner))
 	run(t, func(ctx context.Context) error {
 		return c.Run(ctx, func(ctx context.Context, e announce.Event) error {
 			if !isClosed(healed) {

@@ -156,7 +156,7 @@ func TestDirectory_AfterAbsence(t *testing.T) {
 			for i := range 5 {
 				r.change(queue.Runner, fmt.Sprintf("s%d", i), 2, announce.StateOnline)
 			}
-			await.Until(t, "the first view", func() bool { return r.is(first) })
+			await.Until(t, "the first view", func() bool { return r.is(first) && first.Events().Connected })
 			leave()
 			// A queue is deleted here and does not expire: an expiry so short that a test can wait
 			// for it also ends the queue that the second directory has only just declared.

@@ -3,12 +3,17 @@ package announce
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -265,4 +270,60 @@ func TestDirectory_MalformedIsPermanent(t *testing.T) {
 	d := newTestDirectory(t, &registry{})
 	var permanent *permanentError
 	assert.ErrorAs(t, d.Handle(t.Context(), Event{Type: AgentOnline, AgentID: "a1", Sequence: 1}), &permanent)
+}
+
+// The directory receives all events, or stands by, or loses the broker.
+func TestDirectory_RefreshInterval(t *testing.T) {
+	for name, c := range map[string]struct {
+		begin, meanwhile func(*rabbitmq.Link)
+		want             time.Duration
+	}{
+		"hears all":        {func(*rabbitmq.Link) {}, func(*rabbitmq.Link) {}, refreshEvery},
+		"stands by":        {func(l *rabbitmq.Link) { l.Standby(true) }, func(*rabbitmq.Link) {}, refreshAlone},
+		"its turn comes":   {func(l *rabbitmq.Link) { l.Standby(true) }, func(l *rabbitmq.Link) { l.Standby(false) }, refreshEvery},
+		"loses the broker": {func(*rabbitmq.Link) {}, func(l *rabbitmq.Link) { l.Disconnected(errors.New("gone")) }, refreshAlone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, err := NewDirectory(DirectoryConfig{Snapshot: new(registry).snapshot, Events: &ConsumerConfig{
+					Config: rabbitmq.Config{URLs: []string{"amqps://127.0.0.1/"}, Log: zerolog.Nop()}, Queue: rabbitmq.RunnerQueue("r"),
+				}})
+				require.NoError(t, err)
+				d.consumer.link.Connected("127.0.0.1:5671")
+				c.begin(d.consumer.link)
+				soon := time.AfterFunc(time.Second, func() { c.meanwhile(d.consumer.link) })
+				defer soon.Stop()
+				began := time.Now()
+				d.idle(t.Context())
+				assert.Equal(t, c.want, time.Since(began))
+			})
+		})
+	}
+}
+
+// Events come as the worst of queues could deliver them: repeated, and behind their successors.
+// The known state never goes back, and ends with the last event.
+func TestDirectory_IgnoresStaleEvents(t *testing.T) {
+	const count, prefetch = 60, 16
+	states := []State{StateOnline, StateOffline}
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1)) // #nosec G404 -- a test
+		d := newTestDirectory(t, &registry{})
+		var waiting []Event
+		for n := uint64(1); n <= count; n++ {
+			waiting = append(waiting, stateEvent(t, AgentUpdated, "a1", n, states[n%2]))
+		}
+		for known := uint64(0); len(waiting) > 0; {
+			ahead := min(prefetch, len(waiting))
+			i := random.IntN(ahead)
+			e := waiting[i]
+			if random.IntN(4) > 0 { // else its reader died before it could acknowledge it
+				waiting = append(waiting[:i], waiting[i+1:]...)
+			}
+			handle(t, d, e)
+			known = max(known, e.Sequence)
+			wantState(t, d, "a1", states[known%2], known)
+		}
+		wantState(t, d, "a1", states[count%2], count)
+	}
 }

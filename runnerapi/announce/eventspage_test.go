@@ -41,7 +41,7 @@ func TestEventsPage_Committed(t *testing.T) {
 }
 
 func TestEventsPage_DescribesFields(t *testing.T) {
-	doc := asyncAPI(t)
+	doc, _ := asyncAPI(t)
 	for name, schema := range schemasOf(doc) {
 		assert.NotEmpty(t, schema["description"], name)
 		for field, property := range schema["properties"].(object) {
@@ -61,7 +61,7 @@ func schemasOf(doc object) map[string]object {
 // eventsReference is the page: types, the envelope, and the structures from the data down.
 func eventsReference(t *testing.T) string {
 	t.Helper()
-	doc := asyncAPI(t)
+	doc, order := asyncAPI(t)
 	var b strings.Builder
 	b.WriteString(eventsHead)
 	b.WriteString("\n## Types\n\n| type | data | when |\n|---|---|---|\n")
@@ -76,7 +76,7 @@ func eventsReference(t *testing.T) string {
 	for _, name := range append(data, others...) {
 		_, said, _ := strings.Cut(schemas[name]["description"].(string), " is ")
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", name, wrapped(strings.ToUpper(said[:1])+said[1:]))
-		tableOfFields(&b, schemas[name], reflectedOrder(name))
+		tableOfFields(&b, schemas[name], order[name])
 	}
 	return b.String()
 }
@@ -149,24 +149,6 @@ func dataOf(kind announce.Type) reflect.Type {
 		return reflect.TypeFor[announce.AlertEvent]()
 	}
 	return reflect.TypeFor[announce.AppEvent]()
-}
-
-// reflectedOrder returns the JSON names of a structure's fields as the Go type has them.
-func reflectedOrder(name string) (names []string) {
-	for _, t := range []reflect.Type{
-		reflect.TypeFor[announce.Agent](), reflect.TypeFor[announce.AppEvent](), reflect.TypeFor[announce.RouteEvent](),
-		reflect.TypeFor[announce.AlertEvent](), reflect.TypeFor[announce.AgentUpdate](), reflect.TypeFor[announce.Capacity](),
-		reflect.TypeFor[announce.Clone](), reflect.TypeFor[announce.Component](), reflect.TypeFor[announce.Endpoint](),
-	} {
-		if t.Name() != name {
-			continue
-		}
-		for field := range fieldsOf(t) {
-			json, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			names = append(names, json)
-		}
-	}
-	return names
 }
 
 // wrapped breaks lines at 100 columns.

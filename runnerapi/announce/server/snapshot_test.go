@@ -18,6 +18,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
+var noon = time.Date(2026, 11, 19, 12, 0, 0, 0, time.UTC)
+
 func asCI(*http.Request) (string, error) { return "ci", nil }
 
 // serve puts a handler on loopback where the control plane has it.
