@@ -1,28 +1,29 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
+	"github.com/pipeops/pipeops-vm-agent/test/proxytest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -67,49 +68,10 @@ func TestDial_ManyClients(t *testing.T) {
 				})
 			}
 			group.Wait()
+			stats := p.Stats()
+			assert.True(t, stats.Dials == 0 && stats.DialErrors == 0 && stats.DialsTotal > 0, "stats %+v", stats)
 		})
 	}
-}
-
-func TestDial_TwoHundredStreams(t *testing.T) {
-	p := newPlane(t)
-	a := p.bareAgent("a1")
-	a.waitFor(t, tunnel.Connected)
-	go echoConnections(a.Listener())
-	t.Cleanup(func() { _ = a.Listener().Close() })
-	await.Until(t, "online", func() bool { return p.Connected("a1") })
-
-	conns := make([]net.Conn, 200)
-	var group sync.WaitGroup
-	for i := range conns {
-		group.Go(func() {
-			conn, err := p.Dial(t.Context(), "a1")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			conns[i] = conn
-			assert.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
-		})
-	}
-	group.Wait()
-	if t.Failed() {
-		return
-	}
-	for i, conn := range conns {
-		group.Go(func() {
-			defer func() { _ = conn.Close() }()
-			want := fmt.Sprintf("stream %03d", i)
-			_, err := io.WriteString(conn, want)
-			assert.NoError(t, err)
-			got := make([]byte, len(want))
-			_, err = io.ReadFull(conn, got)
-			assert.True(t, err == nil && string(got) == want, "got %q, %v", got, err)
-		})
-	}
-	group.Wait()
-	s := p.Stats()
-	assert.True(t, s.Dials == 0 && s.DialErrors == 0 && s.DialsTotal == 200, "stats %+v", s)
 }
 
 func echoConnections(ln net.Listener) {
@@ -123,119 +85,6 @@ func echoConnections(ln net.Listener) {
 			_, _ = io.Copy(conn, conn)
 		}()
 	}
-}
-
-// The way of a Runner: mutual TLS that ends in the agent, found by the SNI of a connection that
-// the control plane cannot read.
-func TestHandover_RunnerTLS(t *testing.T) {
-	p := newPlane(t)
-	a := p.bareAgent("a1")
-	a.waitFor(t, tunnel.Connected)
-	inner := p.ca.AgentFor("a1", time.Hour)
-	inner.ClientCAs, inner.ClientAuth = p.ca.Pool(), tls.RequireAndVerifyClientCert
-	srv := &http.Server{Handler: echo{}, ReadHeaderTimeout: patience}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(tls.NewListener(a.Listener(), inner)) }()
-	t.Cleanup(func() { _ = srv.Close(); await.Receive(t, served, "the agent's server to stop") })
-	await.Until(t, "online", func() bool { return p.Connected("a1") })
-
-	edge := serveEdge(t, p.Server)
-	runner := p.ca.Agent("runner")
-	runner.ServerName = "a1.agents.example.test"
-	var local atomic.Value
-	transport := &http.Transport{
-		TLSClientConfig: runner,
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, edge)
-			if err == nil {
-				local.Store(conn.LocalAddr().String())
-			}
-			return conn, err
-		},
-	}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: patience}
-	for i := range 5 {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://agent/", strings.NewReader(fmt.Sprint("call ", i)))
-		require.NoError(t, err)
-		resp, err := client.Do(req)
-		require.NoError(t, err)
-		got, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		require.NoError(t, err)
-		require.Equal(t, fmt.Sprint("call ", i), string(got), "got %q", got)
-		assert.EqualValues(t, local.Load(), resp.Header.Get("Remote"))
-	}
-	s := p.Stats()
-	assert.True(t, s.Connections == 1 && s.BytesToAgents != 0 && s.BytesFromAgents != 0, "stats %+v", s)
-	transport.CloseIdleConnections()
-	await.Until(t, "the connection is gone from the stats", func() bool { return p.Stats().Connections == 0 })
-}
-
-// serveEdge reads the SNI and hands connections over, with the ClientHello to be replayed.
-func serveEdge(t *testing.T, s *server.Server) string {
-	t.Helper()
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var group sync.WaitGroup
-	t.Cleanup(func() { _ = ln.Close(); group.Wait() })
-	group.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			group.Go(func() {
-				peeked := &replay{Conn: conn}
-				id, _, _ := strings.Cut(peeked.sni(), ".")
-				if err := s.Handover(t.Context(), id, peeked); err != nil {
-					t.Errorf("handover: %v", err)
-					_ = conn.Close()
-				}
-			})
-		}
-	})
-	return ln.Addr().String()
-}
-
-var errPeeked = errors.New("seen enough")
-
-// replay reads what was read before once more.
-type replay struct {
-	net.Conn
-	seen    []byte
-	peeking bool
-}
-
-func (r *replay) Read(p []byte) (int, error) {
-	if !r.peeking && len(r.seen) > 0 {
-		n := copy(p, r.seen)
-		r.seen = r.seen[n:]
-		return n, nil
-	}
-	n, err := r.Conn.Read(p)
-	if r.peeking {
-		r.seen = append(r.seen, p[:n]...)
-	}
-	return n, err
-}
-
-func (r *replay) Write(p []byte) (int, error) {
-	if r.peeking {
-		return 0, errPeeked
-	}
-	return r.Conn.Write(p)
-}
-
-func (r *replay) sni() string {
-	var name string
-	r.peeking = true
-	_ = tls.Server(r, &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		name = hello.ServerName
-		return nil, errPeeked
-	}}).HandshakeContext(context.Background())
-	r.peeking = false
-	return name
 }
 
 func TestDial_Errors(t *testing.T) {
@@ -261,81 +110,15 @@ func TestDial_Errors(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
-func TestProxy_Connect(t *testing.T) {
-	for name, userinfo := range map[string]*url.Userinfo{
-		"open": nil, "with password": url.UserPassword("agent", "s3cret"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPlane(t)
-			proxy := newConnectProxy(t, userinfo)
-			p.agent("a1", func(c *tunnel.Config) {
-				c.Proxy = func(target *url.URL) (*url.URL, error) {
-					assert.Equal(t, p.addr, target.Host, "asked for %s", target)
-					return &url.URL{Scheme: "http", Host: proxy.addr, User: userinfo}, nil
-				}
-			})
-			mustAsk(t, p.client("a1", http1), "through the proxy")
-			got := proxy.asked.Load()
-			assert.True(t, got == p.addr, "the proxy was asked for %v", got)
-		})
-	}
-}
-
 func TestProxy_RefusesPassword(t *testing.T) {
 	p := newPlane(t)
-	proxy := newConnectProxy(t, url.UserPassword("agent", "right"))
-	a := p.bareAgent("a1", func(c *tunnel.Config) {
-		c.Proxy = func(*url.URL) (*url.URL, error) {
-			return &url.URL{Scheme: "http", Host: proxy.addr, User: url.UserPassword("agent", "wr0ng")}, nil
-		}
-	})
+	proxy := proxytest.Start(t, proxytest.Config{Host: "127.0.0.1", Account: "agent:right"})
+	a := p.bareAgent("a1", through(t, proxy.URL("agent:wr0ng")))
 	a.waitFor(t, tunnel.Waiting)
 	got := a.Status().LastError
-	if !strings.Contains(got, "407") || !strings.Contains(got, "HTTPS_PROXY") || strings.Contains(got, "wr0ng") {
-		t.Errorf("error %q", got)
-	}
-}
-
-// connectProxy is an HTTP proxy for CONNECT.
-type connectProxy struct {
-	addr  string
-	asked atomic.Value
-}
-
-func newConnectProxy(t *testing.T, user *url.Userinfo) *connectProxy {
-	t.Helper()
-	proxy := &connectProxy{}
-	tunnels := &link.Gate{}
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		given := (&http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}})
-		name, password, _ := given.BasicAuth()
-		if user != nil && url.UserPassword(name, password).String() != user.String() {
-			w.WriteHeader(http.StatusProxyAuthRequired)
-			return
-		}
-		proxy.asked.Store(r.Host)
-		far, err := new(net.Dialer).DialContext(r.Context(), "tcp", r.Host)
-		if err != nil {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		near, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		_, _ = io.WriteString(near, "HTTP/1.1 200 Connection established\r\n\r\n")
-		tunnels.Go(func() { _, _ = io.Copy(far, near); _ = far.Close() })
-		tunnels.Go(func() { _, _ = io.Copy(near, far); _ = near.Close() })
-	})
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	proxy.addr = ln.Addr().String()
-	srv := &http.Server{Handler: handler, ReadHeaderTimeout: patience}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
-	t.Cleanup(func() { _ = srv.Close(); await.Receive(t, served, "the proxy to stop"); tunnels.Shut() })
-	return proxy
+	assert.Contains(t, got, "407")
+	assert.Contains(t, got, "HTTPS_PROXY")
+	assert.NotContains(t, got, "wr0ng")
 }
 
 // Moves many windows both ways.
@@ -345,4 +128,97 @@ func TestDial_Bulk(t *testing.T) {
 	body := strings.Repeat("0123456789abcdef", 4<<20/16)
 	mustAsk(t, p.client("a1", http1), body)
 	mustAsk(t, p.client("a1", http2), body)
+}
+
+// visit asks who is at the other end of a connection.
+func visit(conn net.Conn) (string, error) {
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n"); err != nil {
+		return "", err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return resp.Header.Get("Instance"), nil
+}
+
+// visitAll answers which replicas were visited.
+func (p *plane) visitAll(id string) (names []string, err error) {
+	var mu sync.Mutex
+	err = p.DialEach(p.t.Context(), id, func(_ context.Context, conn net.Conn) error {
+		name, err := visit(conn)
+		mu.Lock()
+		defer mu.Unlock()
+		names = append(names, name)
+		return err
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+func TestDialEach_AllReplicas(t *testing.T) {
+	p := newPlane(t)
+	p.agent("a1", as("one"))
+	two := p.agent("a1", as("two"))
+	p.agent("a2")
+	p.awaitBoth()
+	for range 3 {
+		if names, err := p.visitAll("a1"); err != nil || !slices.Equal(names, []string{"one", "two"}) {
+			t.Errorf("visited %v, %v", names, err)
+		}
+	}
+	assert.NoError(t, two.stop())
+	await.Until(t, "one is left", func() bool {
+		names, err := p.visitAll("a1")
+		return err == nil && slices.Equal(names, []string{"one"})
+	})
+	if names, err := p.visitAll("nobody"); err != nil || len(names) > 0 {
+		t.Errorf("visited %v, %v", names, err)
+	}
+	failed := errors.New("no")
+	err := p.DialEach(t.Context(), "a1", func(_ context.Context, conn net.Conn) error { return errors.Join(failed, conn.Close()) })
+	assert.ErrorIs(t, err, failed)
+}
+
+// One of two is frozen: the other is visited all the same, and the caller may give up.
+func TestDialEach_SilentReplica(t *testing.T) {
+	p := newPlane(t)
+	wire := faultproxy.New(t, p.addr)
+	p.agent("a1", as("one"), over(wire))
+	p.agent("a1", as("two"))
+	p.awaitBoth()
+	wire.Set(faultproxy.Silent)
+	visited := make(chan string, 2)
+	done := make(chan error, 1)
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	go func() {
+		done <- p.DialEach(ctx, "a1", func(ctx context.Context, conn net.Conn) error {
+			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+			defer stop()
+			name, err := visit(conn)
+			if err == nil {
+				visited <- name
+			}
+			return err
+		})
+	}()
+	assert.Equal(t, "two", await.Receive(t, visited, "a visit"))
+	giveUp()
+	t.Logf("the silent one: %v", await.Receive(t, done, "all visits to end"))
+}
+
+func TestDialEach_Timeout(t *testing.T) {
+	p := newPlane(t, func(c *server.Config) { c.Limits.DialTimeout = time.Second })
+	p.agent("a1")
+	done := make(chan error, 1)
+	go func() {
+		done <- p.DialEach(t.Context(), "a1", func(ctx context.Context, conn net.Conn) error {
+			<-ctx.Done()
+			return errors.Join(ctx.Err(), conn.Close())
+		})
+	}()
+	assert.ErrorIs(t, await.Receive(t, done, "the visit to end"), context.DeadlineExceeded, "it ended by")
 }

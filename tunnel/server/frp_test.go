@@ -271,3 +271,58 @@ func TestTunnelCertificate_NeedsCA(t *testing.T) {
 	}
 	p.agent("a1")
 }
+
+// What a hostile agent does too much of ends its session, and no other.
+func TestFRP_EndsSessionOnExcess(t *testing.T) {
+	for name, c := range map[string]struct {
+		streams int // limit
+		do      func(*attacker)
+	}{
+		// They would lie in frps's pool with all that was sent on them.
+		"work connections that frps did not ask for": {0, func(evil *attacker) { evil.say(&msg.NewWorkConn{RunID: link.RunID("evil", "")}) }},
+		"streams, with those that the server has closed": {10, func(evil *attacker) {
+			for range 20 {
+				_, _ = evil.mux.Open()
+			}
+		}},
+		"drains": {0, func(evil *attacker) {
+			for range 20 {
+				if stream, err := evil.mux.Open(); err == nil {
+					_ = msg.WriteMsg(stream, &msg.CloseProxy{ProxyName: link.ProxyName("evil", "")})
+				}
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlane(t, func(cfg *server.Config) { cfg.Limits.Streams = c.streams })
+			p.agent("a1")
+			evil := p.attacker(t, "evil")
+			evil.register(evil.login("evil"), "evil")
+			c.do(evil)
+			evil.isThrownOut()
+			mustAsk(t, p.client("a1", http1), "hello")
+		})
+	}
+}
+
+// The limit is per agent, so that one agent's certificate does not give access to the memory of
+// all: others log in meanwhile, and so does this one afterwards.
+func TestLogins_Limited(t *testing.T) {
+	p := newPlane(t, func(c *server.Config) { c.Limits.Logins = 3 })
+	certificate := p.ca.Agent("evil")
+	var idle []net.Conn
+	for range 10 {
+		idle = append(idle, dialTLS(t, p.addr, certificate))
+	}
+	await.Until(t, "all but three are closed", func() bool { return p.Stats().Refused == 7 && p.Stats().Sessions == 3 })
+	p.agent("a1")
+	mustAsk(t, p.client("a1", http1), "hello")
+	for _, conn := range idle {
+		_ = conn.Close()
+	}
+	for range 5 { // those that are through count no more
+		await.Until(t, "there is room", func() bool { return p.Stats().Sessions < 4 })
+		evil := p.attacker(t, "evil")
+		evil.register(evil.login("evil"), "evil")
+	}
+}

@@ -129,15 +129,7 @@ type agent struct {
 func (p *plane) agent(id string, change ...func(*tunnel.Config)) *agent {
 	p.t.Helper()
 	a := p.bareAgent(id, change...)
-	srv := &http.Server{Handler: echo{a.instance}, ReadHeaderTimeout: patience, Protocols: new(http.Protocols)}
-	srv.Protocols.SetHTTP1(true)
-	srv.Protocols.SetUnencryptedHTTP2(true)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(a.Listener()) }()
-	p.t.Cleanup(func() {
-		assert.NoError(p.t, srv.Close(), "close the agent's server")
-		assert.ErrorIs(p.t, await.Receive(p.t, served, "the agent's server to stop"), http.ErrServerClosed, "agent's server")
-	})
+	serve(p.t, a.Listener(), echo{a.instance})
 	a.waitFor(p.t, tunnel.Connected)
 	await.Until(p.t, "the agent is online, and that was told", func() bool {
 		return p.Connected(id) && strings.Contains(p.told(), "up "+id)
@@ -191,6 +183,20 @@ func (a *agent) waitFor(t testing.TB, phase tunnel.Phase) {
 			t.Fatalf("phase %s not reached: %+v", phase, a.Status())
 		}
 	}
+}
+
+// serve runs an HTTP server on a listener of an agent until the test ends.
+func serve(t testing.TB, ln net.Listener, h http.Handler) {
+	t.Helper()
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: patience, Protocols: new(http.Protocols)}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	t.Cleanup(func() {
+		assert.NoError(t, srv.Close(), "close the agent's server")
+		assert.ErrorIs(t, await.Receive(t, served, "the agent's server to stop"), http.ErrServerClosed)
+	})
 }
 
 // echo answers with the request's body and what it saw of the connection.

@@ -24,7 +24,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
@@ -35,7 +34,6 @@ type node struct {
 	t            testing.TB
 	ca           *runnertest.CA
 	tunnel, edge string // addresses
-	wire         *faultproxy.Proxy
 	*server.Server
 	stop func()
 }
@@ -86,9 +84,7 @@ func startTwoNodes(t testing.TB) *twoNodes {
 	for i := range all.nodes {
 		n := &node{t: t, ca: agent.CA}
 		n.start()
-		address := n.tunnel // it stays
-		n.wire = faultproxy.New(t, address)
-		all.nodes[i], told = n, append(told, at(n.wire.Addr()))
+		all.nodes[i], told = n, append(told, at(n.tunnel))
 	}
 	cert := agent.CA.Issue(t, credentials.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
 	set, err := tunnel.NewSet(tunnel.SetConfig{Config: tunnel.Config{
@@ -272,62 +268,4 @@ func follow(ctx context.Context, t testing.TB, all *twoNodes, wanted int32) (lin
 		assert.NoError(t, await.Receive(t, done, "the end of the log"), "the followed log")
 		return got
 	}
-}
-
-// Freezes the connection of one tunnel. The other node serves Runners before the multiplexer
-// notices, which takes it up to 14 s. Then the tunnel comes back.
-func TestNodes_FrozenNode(t *testing.T) {
-	t.Parallel() // it waits most of the time
-	all := startTwoNodes(t)
-	// A machine may be so busy that the multiplexer is first once.
-	for range 5 {
-		noticed := all.serveBesideAFrozenNode(t)
-		all.nodes[0].wire.Set(faultproxy.Condition{})
-		all.awaitBoth(t)
-		if !noticed {
-			return
-		}
-	}
-	t.Error("Runners were served only when the multiplexer had noticed that the node is frozen")
-}
-
-// serveBesideAFrozenNode freezes the first node. Runners ask over the other one and over either,
-// and it reports whether the node was noticed to be frozen before these had their answers. Those
-// who had connections to either have theirs at the latest when it is noticed.
-func (all *twoNodes) serveBesideAFrozenNode(t *testing.T) (noticed bool) {
-	t.Helper()
-	either := []string{all.nodes[0].edge, all.nodes[1].edge}
-	over := func(edges ...string) *client.Client {
-		config := all.agent.ClientConfig()
-		config.EdgeAddresses = edges
-		c, err := client.New(config)
-		require.NoError(t, err)
-		t.Cleanup(c.Close)
-		return c
-	}
-	list := func(c *client.Client) {
-		_, err := c.Apps().List(t.Context(), "")
-		assert.NoError(t, err)
-	}
-	var connected, fresh []*client.Client
-	for range 8 {
-		connected = append(connected, over(either...))
-		fresh = append(fresh, over(either...)) // whichever node each begins with
-	}
-	other := over(all.nodes[1].edge)
-	for _, c := range append(connected, other) {
-		list(c)
-	}
-	all.nodes[0].wire.Set(faultproxy.Silent)
-	var served, late sync.WaitGroup
-	for _, c := range append(fresh, other) {
-		served.Go(func() { list(c) })
-	}
-	for _, c := range connected {
-		late.Go(func() { list(c) })
-	}
-	served.Wait()
-	noticed = !all.nodes[0].Connected(runnertest.AgentID)
-	late.Wait()
-	return noticed
 }

@@ -7,10 +7,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -21,18 +19,6 @@ func takesPublic(c *tunnel.Config) { c.TakePublic = true }
 type named string
 
 func (n named) ServeHTTP(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, string(n)) }
-
-// serve runs an HTTP server on a listener of an agent until the test ends.
-func serve(t testing.TB, ln net.Listener, h http.Handler) {
-	t.Helper()
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: patience}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
-	t.Cleanup(func() {
-		assert.NoError(t, srv.Close(), "close the agent's server")
-		await.Receive(t, served, "the agent's server to stop")
-	})
-}
 
 type dialFunc func(ctx context.Context, agentID string) (net.Conn, error)
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -73,22 +72,11 @@ func newSet(p *plane, change ...func(*tunnel.SetConfig)) *set {
 	}
 	s, err := tunnel.NewSet(cfg)
 	require.NoError(p.t, err)
-	srv := &http.Server{Handler: echo{"one"}, ReadHeaderTimeout: patience, Protocols: new(http.Protocols)}
-	srv.Protocols.SetHTTP1(true)
-	srv.Protocols.SetUnencryptedHTTP2(true)
 	ctx, cancel := context.WithCancel(context.Background())
-	var parts sync.WaitGroup
-	parts.Go(func() {
-		assert.NoError(p.t, s.Run(ctx))
-	})
-	parts.Go(func() {
-		assert.ErrorIs(p.t, srv.Serve(s.Listener()), http.ErrServerClosed, "agent's server")
-	})
-	all := &set{Set: s, t: p.t, fallback: at(cfg.ServerAddress), stop: sync.OnceFunc(func() {
-		cancel()
-		_ = srv.Close()
-		parts.Wait()
-	})}
+	var running sync.WaitGroup
+	running.Go(func() { assert.NoError(p.t, s.Run(ctx)) })
+	serve(p.t, s.Listener(), echo{"one"})
+	all := &set{Set: s, t: p.t, fallback: at(cfg.ServerAddress), stop: sync.OnceFunc(func() { cancel(); running.Wait() })}
 	p.t.Cleanup(all.stop)
 	return all
 }

@@ -3,18 +3,13 @@ package server_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/rs/zerolog"
 
@@ -89,59 +84,4 @@ func TestBusy_SendsAgentsAway(t *testing.T) {
 	assert.Zero(t, online, "are online")
 	close(release)
 	await.Until(t, "all are in", func() bool { return p.Stats().Agents == agents+busy })
-}
-
-// waits gathers for how long agents are about to wait.
-type waits struct {
-	mu  sync.Mutex
-	all []time.Duration
-}
-
-func (w *waits) Write(p []byte) (int, error) {
-	var line struct {
-		Message string  `json:"message"`
-		RetryIn float64 `json:"retry_in"` // milliseconds
-	}
-	if err := json.Unmarshal(p, &line); err != nil {
-		return 0, err
-	}
-	if line.Message == "tunnel is down" {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.all = append(w.all, time.Duration(line.RetryIn*float64(time.Millisecond)))
-	}
-	return len(p), nil
-}
-
-func (w *waits) seen() []time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.all)
-}
-
-// Sends many agents away at once and checks when each will come again.
-func TestSpread_RandomMoment(t *testing.T) {
-	const (
-		agents = 200
-		spread = 8 * time.Minute
-	)
-	p, chosen := newPlane(t), &waits{}
-	for i := range agents {
-		p.bareAgent(fmt.Sprintf("a%d", i), func(c *tunnel.Config) {
-			c.Log = zerolog.New(chosen)
-			c.TLS = func(context.Context) (*tls.Config, error) {
-				return nil, &tunnel.Error{Op: "connect to", Where: "a test", Spread: spread}
-			}
-		})
-	}
-	// An agent that chose a moment soon has come again meanwhile, and has chosen another.
-	await.Until(t, "all have chosen", func() bool { return len(chosen.seen()) >= agents })
-	var quarters [4]int
-	for _, wait := range chosen.seen() {
-		require.True(t, wait >= 0 && wait < spread, "one waits %s", wait)
-		quarters[4*wait/spread]++
-	}
-	for _, n := range quarters { // 50 are expected in each; 20 are five deviations off
-		assert.True(t, n >= 20 && n <= 80, "by quarters of the spread: %v", quarters)
-	}
 }

@@ -115,10 +115,8 @@ func firewall(t testing.TB, meet func(net.Conn)) string {
 }
 
 func TestWebsocket_WhenPortBlocked(t *testing.T) {
-	closed := listenOn(t, "127.0.0.1:0")
-	require.NoError(t, closed.Close())
 	for name, blocked := range map[string]string{
-		"rejects": closed.Addr().String(),
+		"rejects": "127.0.0.1:1",
 		"drops":   firewall(t, func(net.Conn) {}),
 		"resets": firewall(t, func(conn net.Conn) {
 			_ = conn.(*net.TCPConn).SetLinger(0)
@@ -266,7 +264,8 @@ func TestWebsocket_BackToTCP(t *testing.T) {
 	await.Until(t, "it is online", func() bool { return p.Connected("a1") })
 	mustAsk(t, client, "over TCP")
 	s = a.Status()
-	assert.True(t, s.Reconnects == 1 && s.LastError == "", "%+v", s)
+	// On a busy machine, TCP may lose to the websocket once more.
+	assert.True(t, s.Reconnects > 0 && s.LastError == "", "%+v", s)
 }
 
 // Agents that know TCP works do not leave it at once.
@@ -345,14 +344,12 @@ func TestProbe_ReportsTransport(t *testing.T) {
 		TLS: func(context.Context) (*tls.Config, error) { return certificate, nil },
 	}
 	p.over(api, "a1")(&cfg)
-	if way, err := tunnel.Probe(t.Context(), cfg); way != tunnel.Websocket || err != nil {
-		t.Errorf("%q, %v", way, err)
-	}
+	way, err := tunnel.Probe(t.Context(), cfg)
+	assert.True(t, way == tunnel.Websocket && err == nil, "%q, %v", way, err)
 	certificate = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool()}
 	var explained *tunnel.Error
-	if way, err := tunnel.Probe(t.Context(), cfg); !errors.As(err, &explained) {
-		t.Errorf("without a certificate: %q, %v", way, err)
-	}
+	way, err = tunnel.Probe(t.Context(), cfg)
+	assert.ErrorAs(t, err, &explained, "without a certificate: %q", way)
 }
 
 func TestWebsocket_OtherProtocol(t *testing.T) {

@@ -2,10 +2,8 @@ package link
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -66,18 +64,6 @@ func pair(t *testing.T) (client, server *Stream) {
 	s, err := near.OpenStream()
 	require.NoError(t, err)
 	return NewStream(s, nil), NewStream(await.Receive(t, accepted, "a stream"), nil)
-}
-
-func TestStream_IsNetConn(t *testing.T) {
-	client, _ := pair(t)
-	require.NoError(t, client.SetReadDeadline(time.Now()))
-	_, err := client.Read(make([]byte, 1))
-	var timeout net.Error
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	assert.True(t, errors.As(err, &timeout) && timeout.Timeout(), "past the deadline: %v", err)
-	require.NoError(t, client.Close())
-	_, err = client.Write([]byte("x"))
-	assert.ErrorIs(t, err, net.ErrClosed, "after closing")
 }
 
 func TestStream_ReportsCloseOnce(t *testing.T) {
@@ -148,5 +134,26 @@ func TestFRPLog_Levels(t *testing.T) {
 	if strings.Count(got, `"level":"debug"`) != 2 || strings.Count(got, `"level":"warn"`) != 1 ||
 		!strings.Contains(got, `"message":"[abc] proxy \"x\""`) {
 		t.Errorf("log %s", got)
+	}
+}
+
+// Looks for agents and instances that share a name on the wire.
+func TestNames_Unique(t *testing.T) {
+	runs, proxies := map[string]string{}, map[string]string{}
+	for _, agentID := range []string{"a", "a.b", "a.agent", "a.agent-x", "a\x00b", "agent"} {
+		for _, instance := range []string{"", "b", "b.c", "agent", "pod-1", "Pod-1"} {
+			assert.True(t, ValidInstance(instance), "instance %q", instance)
+			who := agentID + " / " + instance
+			run, proxy := RunID(agentID, instance), ProxyName(agentID, instance)
+			assert.True(t, runs[run] == "" && proxies[proxy] == "", "%q has the names of %q%q", who, runs[run], proxies[proxy])
+			assert.True(t, strings.HasPrefix(proxy, agentID+"."), "%q is called %q, which frpc cannot send", who, proxy)
+			runs[run], proxies[proxy] = who, who
+		}
+	}
+}
+
+func TestValidInstance_RefusesInvalid(t *testing.T) {
+	for _, name := range []string{"a\x00b", "a b", "-a", "a.", "ä", "a/b", strings.Repeat("a", 254)} {
+		assert.False(t, ValidInstance(name), "%q is allowed", name)
 	}
 }
