@@ -41,6 +41,18 @@ func send(t testing.TB, h http.Handler, path, body string, change func(*http.Req
 
 func asIs(*http.Request) {}
 
+func asAgent(r *http.Request) {
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{peerCertificate("a1")}}
+}
+
+// noServerError sends what a fuzz test made.
+func noServerError(t *testing.T, h http.Handler, path, body string, change func(*http.Request)) {
+	t.Helper()
+	resp := send(t, h, path, body, change)
+	_ = resp.Body.Close()
+	assert.Less(t, resp.StatusCode, http.StatusInternalServerError, "%s %q", path, body)
+}
+
 func problemOf(t *testing.T, resp *http.Response) *problem.Error {
 	t.Helper()
 	defer func() { _ = resp.Body.Close() }()
@@ -270,9 +282,7 @@ func FuzzAgentCalls(f *testing.F) {
 	}, zerolog.Nop())
 	f.Fuzz(func(t *testing.T, call int, body string) {
 		path := paths[uint(call)%uint(len(paths))]
-		resp := send(t, h, path, body, func(r *http.Request) {
-			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{peerCertificate("a1")}}
-		})
+		resp := send(t, h, path, body, asAgent)
 		_ = resp.Body.Close()
 		require.Less(t, resp.StatusCode, http.StatusInternalServerError, "%d for %s %q", resp.StatusCode, path, body)
 	})
@@ -295,9 +305,7 @@ func FuzzHeartbeat(f *testing.F) {
 		return controlapi.HeartbeatAnswer{}, nil
 	}}, zerolog.Nop())
 	f.Fuzz(func(t *testing.T, body string) {
-		resp := send(t, h, "/v1/agent/heartbeat", body, func(r *http.Request) {
-			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{peerCertificate("a1")}}
-		})
+		resp := send(t, h, "/v1/agent/heartbeat", body, asAgent)
 		_ = resp.Body.Close()
 		require.Less(t, resp.StatusCode, http.StatusInternalServerError, "%d for %q", resp.StatusCode, body)
 	})
@@ -336,9 +344,7 @@ func TestEvents_AgentFromCertificate(t *testing.T) {
 	}}
 	var log bytes.Buffer
 	body := `{"events":[{"id":"e","type":"app.healthy","time":"2026-11-21T12:00:00Z","app":{"namespace":"n","name":"a","generation":1,"replicas":1,"ready":1}}]}`
-	resp := send(t, handlerOf(b, zerolog.New(&log)), "/v1/agent/events", body, func(r *http.Request) {
-		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{peerCertificate("a1")}}
-	})
+	resp := send(t, handlerOf(b, zerolog.New(&log)), "/v1/agent/events", body, asAgent)
 	_ = resp.Body.Close()
 	assert.Equal(t, http.StatusNoContent, resp.StatusCode)
 	assert.Equal(t, "a1", who)

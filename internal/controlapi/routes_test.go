@@ -1,12 +1,9 @@
 package controlapi_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -34,9 +31,7 @@ func TestRoutes_RoundTrip(t *testing.T) {
 		}
 		return controlapi.RoutesState{Digest: req.Digest()}, nil
 	}}
-	s := serveTLS(t, handlerOf(b, zerolog.Nop()), ca.issue(t, unchanged))
-	cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ca.pool(), Certificates: []tls.Certificate{ca.issue(t, unchanged)}}
-	c := newClient(t, s.URL, cfg, noChange)
+	c := clientOf(t, ca, handlerOf(b, zerolog.Nop()))
 
 	state, err := c.Routes(t.Context())
 	require.NoError(t, err)
@@ -62,12 +57,10 @@ func TestRoutes_Digest(t *testing.T) {
 // putRoutes sends a body as an agent with a certificate does.
 func putRoutes(t testing.TB, h http.Handler, body string) *http.Response {
 	t.Helper()
-	r := httptest.NewRequest(http.MethodPut, "/v1/agent/routes", strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
-	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{peerCertificate("a1")}}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w.Result()
+	return send(t, h, "/v1/agent/routes", body, func(r *http.Request) {
+		asAgent(r)
+		r.Method = http.MethodPut
+	})
 }
 
 func TestRoutes_RefusesInvalid(t *testing.T) {
