@@ -12,14 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-	"github.com/rs/zerolog"
-
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/publish"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"

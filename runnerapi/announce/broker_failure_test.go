@@ -10,10 +10,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
-
-	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
-	"github.com/pipeops/pipeops-vm-agent/test/suite"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,6 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // The network holds everything that the broker sends, like a firewall that forgot a connection:

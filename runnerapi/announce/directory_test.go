@@ -12,12 +12,10 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 

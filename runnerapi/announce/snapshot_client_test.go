@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/go-retryablehttp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/hashicorp/go-retryablehttp"
 )
 
 func FuzzReadSnapshot(f *testing.F) {

@@ -18,14 +18,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
-
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 func soundCredentials(t testing.TB) credentials.Credentials {

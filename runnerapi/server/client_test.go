@@ -15,20 +15,17 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-
-	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
-	"github.com/pipeops/pipeops-vm-agent/test/await"
-
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // breakingWire forwards to the agent, and breaks the first connections when so many bytes

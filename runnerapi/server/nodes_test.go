@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/rs/zerolog"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pipeops/pipeops-vm-agent/test/constants"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/test/constants"
 )
 
 func TestCalls_CoverRoutes(t *testing.T) {

@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fatedier/frp/pkg/msg"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/fatedier/frp/pkg/msg"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"

@@ -16,11 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/test/await"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/test/proxytest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"

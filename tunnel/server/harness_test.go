@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"

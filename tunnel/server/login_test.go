@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
 func probe(t *testing.T, p *plane, address string, certificate *tls.Config) error {

@@ -9,15 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fatedier/frp/pkg/msg"
 	"github.com/rs/zerolog"
-
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fatedier/frp/pkg/msg"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // An agent's FRP sends a message just in time, and then nothing more.

@@ -11,12 +11,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/server"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
 
 //go:generate go test . -run TestOpenAPI_Committed -update

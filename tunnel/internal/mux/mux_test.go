@@ -14,10 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/yamux"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/hashicorp/yamux"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
