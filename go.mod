@@ -35,7 +35,6 @@ require (
 	github.com/letsencrypt/pebble/v2 v2.10.1 // Let's Encrypt's ACME CA for tests
 	github.com/libdns/libdns v1.1.1
 	github.com/libdns/rfc2136 v1.0.1 // DNS-01 with any DNS server; certmagic takes its providers
-	github.com/libp2p/go-yamux/v5 v5.1.0 // what a benchmark holds our multiplexer against
 	github.com/mattn/go-isatty v0.0.24
 	github.com/miekg/dns v1.1.73 // net.Resolver does not show the CNAME records that it follows
 	github.com/opencontainers/go-digest v1.0.0
@@ -184,7 +183,6 @@ require (
 	github.com/lann/ps v0.0.0-20150810152359-62de8c46ede0 // indirect
 	github.com/letsencrypt/challtestsrv v1.4.2 // indirect
 	github.com/lib/pq v1.12.3 // indirect
-	github.com/libp2p/go-buffer-pool v0.0.2 // indirect
 	github.com/liggitt/tabwriter v0.0.0-20181228230101-89fcab3d43de // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-runewidth v0.0.20 // indirect

@@ -7,6 +7,12 @@ import (
 	"time"
 
 	"github.com/fatedier/frp/pkg/msg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // speaking is an agent's messages and the stream at which a server has its end of them.
@@ -16,7 +22,7 @@ func speaking(t *testing.T) (*messages, net.Conn) {
 	return newMessages(msg.NewV1ReadWriter(control)), answers
 }
 
-func TestHeartbeatsGoOnUntilNothingCanBeRead(t *testing.T) {
+func TestHeartbeat_UntilConnectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, server := speaking(t)
 		m.begin()
@@ -31,21 +37,15 @@ func TestHeartbeatsGoOnUntilNothingCanBeRead(t *testing.T) {
 				t.Errorf("the heartbeat came after %s", took)
 			}
 		}
-		if err := server.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.ReadMsg(); err == nil {
-			t.Error("something was read")
-		}
-		if m.beat.Stop() {
-			t.Error("there is to be another heartbeat")
-		}
+		require.NoError(t, server.Close())
+		_, err := m.ReadMsg()
+		assert.Error(t, err, "something was read")
+		assert.False(t, m.beat.Stop(), "there is to be another heartbeat")
 	})
 }
 
-// TestProxyIsToldOfWhenFRPCKnows reads as frpc does, which has taken a message when it reads the
-// next.
-func TestProxyIsToldOfWhenFRPCKnows(t *testing.T) {
+// Reads as frpc does, which has handled a message when it reads the next.
+func TestProxied_AfterFRPCRead(t *testing.T) {
 	for _, want := range []string{"", "the name is taken"} {
 		synctest.Test(t, func(t *testing.T) {
 			m, server := speaking(t)
@@ -76,9 +76,7 @@ func TestProxyIsToldOfWhenFRPCKnows(t *testing.T) {
 			synctest.Wait()
 			select {
 			case err := <-m.proxied:
-				if (err == nil) != (want == "") || err != nil && err.Error() != want {
-					t.Errorf("told %v", err)
-				}
+				assert.True(t, (err == nil) == (want == "") && (err == nil || err.Error() == want), "told %v", err)
 			default:
 				t.Error("nothing was told")
 			}
@@ -87,4 +85,40 @@ func TestProxyIsToldOfWhenFRPCKnows(t *testing.T) {
 			}
 		})
 	}
+}
+
+// controlled is the stream of an agent's control messages, and the one at which a server has its
+// end of them.
+func controlled(t *testing.T) (*controlStream, net.Conn) {
+	t.Helper()
+	near, far := net.Pipe()
+	accepted := make(chan *mux.Stream, 1)
+	server := link.Server(far, nil, func(opened *mux.Stream) { accepted <- opened })
+	go func() { _ = server.Serve() }()
+	c := &connector{mux: link.Client(near, nil, nil)}
+	t.Cleanup(func() { _, _ = c.Close(), server.Close() })
+	control, err := c.openControl()
+	require.NoError(t, err)
+	return control, await.Receive(t, accepted, "the control stream")
+}
+
+// The server's FRP sends a message just in time, and then nothing, while its multiplexer lives.
+func TestTunnel_EndsOnSilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		control, answers := controlled(t)
+		for range 3 {
+			go func() {
+				time.Sleep(heartbeatTimeout - time.Second)
+				_, _ = answers.Write([]byte("x"))
+			}()
+			_, err := control.Read(make([]byte, 1))
+			require.NoError(t, err)
+		}
+		heard := time.Now()
+		_, err := control.Read(make([]byte, 1))
+		assert.Error(t, err, "something was read")
+		<-control.connector.mux.CloseChan()
+		took := time.Since(heard)
+		assert.True(t, took >= heartbeatTimeout && took <= heartbeatTimeout+time.Second, "it ended after %s", took)
+	})
 }

@@ -4,19 +4,24 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 )
 
-func TestNewSaysWhatIsMissing(t *testing.T) {
+func TestNew_ChecksConfig(t *testing.T) {
 	source := func(context.Context) (*tls.Config, error) { return &tls.Config{MinVersion: tls.VersionTLS13}, nil }
 	for want, cfg := range map[string]Config{
 		"host:port": {ServerAddress: "example.test", AgentID: "a1", TLS: source},
@@ -28,16 +33,14 @@ func TestNewSaysWhatIsMissing(t *testing.T) {
 		}
 	}
 	tunnel, err := New(Config{ServerAddress: "[2001:db8::1]:7000", AgentID: "a1", TLS: source})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cfg, _, err := tunnel.tlsConfig(t.Context())
 	if err != nil || cfg.ServerName != "2001:db8::1" || !slices.Equal(cfg.NextProtos, []string{ALPN}) {
 		t.Errorf("configuration %+v, %v", cfg, err)
 	}
 }
 
-func TestStatusWakesWhoWaits(t *testing.T) {
+func TestStatus_Changed(t *testing.T) {
 	tr := newTracker()
 	for i, step := range []struct {
 		phase Phase
@@ -59,41 +62,32 @@ func TestStatusWakesWhoWaits(t *testing.T) {
 			t.Errorf("step %d woke nobody", i)
 		}
 		got := tr.get()
-		if got.Since.IsZero() {
-			t.Errorf("step %d has no time", i)
-		}
+		assert.False(t, got.Since.IsZero(), "step %d has no time", i)
 		got.Since = time.Time{}
-		if got != step.want {
-			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
-		}
+		assert.Equal(t, step.want, got, "step %d", i)
 	}
 }
 
-func TestListenerClosesWhatNobodyAccepts(t *testing.T) {
+func TestListener_ClosesUnaccepted(t *testing.T) {
 	over := make(chan struct{})
 	close(over)
 	shut := newListener("a1")
-	if err := shut.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shut.Close())
 	for name, offer := range map[string]func(net.Conn){
 		"closed listener": func(c net.Conn) { shut.offer(c, nil) },
 		"ended session":   func(c net.Conn) { newListener("a1").offer(c, over) },
 	} {
 		near, far := net.Pipe()
 		offer(near)
-		if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := far.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, io.EOF, name)
 	}
-	if _, err := shut.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("accept: %v", err)
-	}
+	_, err := shut.Accept()
+	assert.ErrorIs(t, err, net.ErrClosed)
 }
 
-// TestProxyThatFails goes through proxies that do not do what they should. What dials gives up on
-// one that says nothing when the proxy has its request.
-func TestProxyThatFails(t *testing.T) {
+// The proxies misbehave. The dialler gives up on a silent one once the proxy has its request.
+func TestProxy_Failures(t *testing.T) {
 	gaveUp := errors.New("gave up")
 	for name, test := range map[string]struct{ answer, want string }{
 		"silent":    {"", gaveUp.Error()},
@@ -104,9 +98,7 @@ func TestProxyThatFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			ctx, giveUp := context.WithCancelCause(t.Context())
 			defer giveUp(nil)
 			done := make(chan struct{})
@@ -125,44 +117,113 @@ func TestProxyThatFails(t *testing.T) {
 				_ = conn.Close()
 			}()
 			_, err = dialVia(ctx, &url.URL{Scheme: "http", Host: ln.Addr().String()}, "example.test:7000")
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v does not say %q", err, test.want)
-			}
+			require.Error(t, err)
+			assert.ErrorContains(t, err, test.want)
 			_ = ln.Close()
 			await.Closed(t, done, "the end of the proxy's connection")
 		})
 	}
-	if _, err := dialVia(t.Context(), &url.URL{Scheme: "ftp", Host: "127.0.0.1:1"}, "example.test:7000"); err == nil {
-		t.Error("an ftp proxy was taken")
-	}
+	_, err := dialVia(t.Context(), &url.URL{Scheme: "ftp", Host: "127.0.0.1:1"}, "example.test:7000")
+	assert.Error(t, err, "an ftp proxy was taken")
 }
 
-// TestStopWhileConnecting ends a tunnel whose server takes the connection and says nothing.
-func TestStopWhileConnecting(t *testing.T) {
+// The server takes the connection and is silent.
+func TestTunnel_StopWhileConnecting(t *testing.T) {
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = ln.Close() }()
 	cfg := tunneltest.NewCA(t).Agent("a1")
 	tunnel, err := New(Config{
 		ServerAddress: ln.Addr().String(), AgentID: "a1",
 		TLS: func(context.Context) (*tls.Config, error) { return cfg, nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- tunnel.Run(ctx) }()
 	conn, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	cancel()
 	err = await.Receive(t, ended, "the tunnel to stop")
-	if err != nil || tunnel.Status().Phase != Stopped {
-		t.Errorf("%v, %+v", err, tunnel.Status())
+	require.NoError(t, err)
+	assert.Equal(t, Stopped, tunnel.Status().Phase, "%v, %+v", err, tunnel.Status())
+}
+
+// A server that sends many agents away at once spreads their return.
+func TestSpread_RandomMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const attempts, spread = 200, 8 * time.Minute
+		ctx, stop := context.WithCancel(t.Context())
+		var quarters [4]int
+		last := time.Now()
+		tunnel, err := New(Config{ServerAddress: "example.test:7000", AgentID: "a1", TLS: func(context.Context) (*tls.Config, error) {
+			quarters[4*time.Since(last)/spread]++
+			if last = time.Now(); quarters[0]+quarters[1]+quarters[2]+quarters[3] > attempts {
+				stop()
+			}
+			return nil, &Error{Op: "connect to", Where: "a test", Spread: spread}
+		}})
+		require.NoError(t, err)
+		require.NoError(t, tunnel.Run(ctx))
+		for _, n := range quarters { // 50 are expected in each; 20 are five deviations off
+			assert.True(t, n >= 20 && n <= 80, "by quarters of the spread: %v", quarters)
+		}
+	})
+}
+
+func TestChooseEndpoints_FirstTwo(t *testing.T) {
+	at := func(addresses ...string) (all []Endpoint) {
+		for _, a := range addresses {
+			all = append(all, Endpoint{Address: a})
+		}
+		return all
 	}
+	for _, test := range []struct {
+		told []Endpoint
+		want string
+		errs int
+	}{
+		{nil, "", 0},
+		{at("a:1"), "a:1", 0},
+		{at("a:1", "b:1", "c:1", "d:1", "e:1"), "a:1 b:1", 0},
+		{at("a:1", "a:1", "A:1", "b:1"), "a:1 b:1", 0},
+		{at("a:1", "a:2"), "a:1 a:2", 0},
+		{at("[2001:db8::1]:7000", "10.0.0.1:7000"), "[2001:db8::1]:7000 10.0.0.1:7000", 0},
+		{at("", "a", "a:", ":1", "a:0", "a:65536", "a:http", "a b:1", "a/b:1", "user@a:1", "a\nb:1", "a:1"), "a:1", 11},
+		{[]Endpoint{{"a:1", "no name"}, {"a:1", "name"}}, "a:1", 1},
+		{at(slices.Repeat([]string{"?"}, 1000)...), "", maxTold},
+	} {
+		chosen, err := choose(test.told)
+		var got []string
+		for _, e := range chosen {
+			got = append(got, e.Address)
+			assert.NotEmpty(t, e.ServerName, "%s has no server name", e.Address)
+		}
+		assert.Equal(t, test.want, strings.Join(got, " "), "%.10q: chose %q", test.told, got)
+		lines := 0
+		if err != nil {
+			lines = len(strings.Split(err.Error(), "\n"))
+		}
+		assert.Equal(t, test.errs, lines, "%.10q: %d errors, want %d: %v", test.told, lines, test.errs, err)
+	}
+}
+
+func FuzzEndpoint(f *testing.F) {
+	f.Add("cp.example.com:7000", "cp.example.com")
+	f.Add("[fe80::1%eth0]:7000", "")
+	f.Add("a:1\nHost: b", "\x00")
+	f.Fuzz(func(t *testing.T, address, name string) {
+		e := Endpoint{Address: address, ServerName: name}
+		if e.Check() != nil {
+			return
+		}
+		host, _, err := net.SplitHostPort(address)
+		if err != nil || host == "" || strings.ContainsAny(fmt.Sprint(host, name), " \t\r\n\x00/@") {
+			t.Errorf("%q, %q is let through", address, name)
+		}
+		if n := e.normal(); n.Check() != nil || n != n.normal() {
+			t.Errorf("%q, %q: its normal form is %+v", address, name, n)
+		}
+	})
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // TestTheClusterValidatesAsTheAPIDoes sends what the API refuses to the API
-// server (see TestTheAPIRefusesBadSpecs), and what it takes.
+// server (see TestAppSpec_RefusesInvalid), and what it takes.
 func TestTheClusterValidatesAsTheAPIDoes(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

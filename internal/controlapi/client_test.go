@@ -25,7 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func TestAllCallsOverTheWire(t *testing.T) {
+func TestClient_AllCalls(t *testing.T) {
 	ca := newAuthority(t)
 	token := newTestToken(t, "")
 	beat := controlapi.Heartbeat{Clock: time.Now().UTC().Truncate(time.Second), AgentVersion: "1", Capacity: controlapi.Capacity{Nodes: 3}}
@@ -61,9 +61,7 @@ func TestAllCallsOverTheWire(t *testing.T) {
 			return nil
 		},
 	}
-	s := serveTLS(t, handlerOf(b, zerolog.Nop()), ca.issue(t, unchanged))
-	cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ca.pool(), Certificates: []tls.Certificate{ca.issue(t, unchanged)}}
-	c := newClient(t, s.URL, cfg, noChange)
+	c := clientOf(t, ca, handlerOf(b, zerolog.Nop()))
 
 	id, err := c.Register(t.Context(), token, soundRegister())
 	require.NoError(t, err)
@@ -84,7 +82,7 @@ func TestAllCallsOverTheWire(t *testing.T) {
 	require.NoError(t, c.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{{ID: "e", Type: "app.healthy", App: &controlapi.AppEvent{Namespace: "n", Name: "a"}}}}))
 }
 
-func TestFirstContactByFingerprint(t *testing.T) {
+func TestRegister_ChecksFingerprint(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	b := &backend{register: func(string, controlapi.RegisterRequest) (controlapi.Identity, error) {
 		return controlapi.Identity{AgentID: "a1"}, nil
@@ -105,39 +103,45 @@ func TestFirstContactByFingerprint(t *testing.T) {
 	}
 	pin := controlapi.Trust{Fingerprint: controlapi.Fingerprint(ca.cert)}
 
-	t.Run("right", func(t *testing.T) {
-		require.NoError(t, register(t, ca.issue(t, unchanged), pin, "127.0.0.1"))
-		require.NoError(t, register(t, ca.issue(t, unchanged), pin, "localhost"))
-	})
-	t.Run("wrong CA", func(t *testing.T) {
-		err := register(t, other.issue(t, unchanged), pin, "127.0.0.1")
-		e := requireProblem(t, err, controlapi.CodeWrongCA, "127.0.0.1:", pin.Fingerprint, controlapi.Fingerprint(other.cert), "token create")
-		assert.False(t, e.Passing())
-	})
-	t.Run("the right CA shown by an impostor", func(t *testing.T) {
-		impostor := other.issue(t, unchanged)
-		impostor.Certificate[1] = ca.cert.Raw
-		requireProblem(t, register(t, impostor, pin, "127.0.0.1"), controlapi.CodeWrongCA, "not issued by a CA")
-	})
-	t.Run("a leaf that pretends to be the CA", func(t *testing.T) {
-		impostor := ca.issue(t, unchanged)
-		impostor.Certificate = impostor.Certificate[:1]
-		requireProblem(t, register(t, impostor, pin, "127.0.0.1"), controlapi.CodeWrongCA)
-	})
-	t.Run("another name", func(t *testing.T) {
-		cert := ca.issue(t, func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = []string{"control.example.com"}, nil })
-		requireProblem(t, register(t, cert, pin, "127.0.0.1"), controlapi.CodeNameMismatch, "control.example.com", "--advertise-api")
-	})
-	t.Run("not a server's certificate", func(t *testing.T) {
-		cert := ca.issue(t, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
-		requireProblem(t, register(t, cert, pin, "127.0.0.1"), controlapi.CodeWrongCA)
-	})
-	t.Run("no fingerprint, unknown CA", func(t *testing.T) {
-		requireProblem(t, register(t, ca.issue(t, unchanged), controlapi.Trust{}, "127.0.0.1"), controlapi.CodeWrongCA, "--ca-file")
-	})
-	t.Run("roots from a file", func(t *testing.T) {
-		require.NoError(t, register(t, ca.issue(t, unchanged), controlapi.Trust{Roots: ca.pool()}, "127.0.0.1"))
-	})
+	for name, c := range map[string]struct {
+		by    authority
+		spoil func(*tls.Certificate)
+		leaf  func(*x509.Certificate)
+		trust controlapi.Trust
+		code  controlapi.Code
+		words []string
+	}{
+		"right":                   {by: ca, trust: pin},
+		"roots from a file":       {by: ca, trust: controlapi.Trust{Roots: ca.pool()}},
+		"no fingerprint, no root": {by: ca, code: controlapi.CodeWrongCA, words: []string{"--ca-file"}},
+		"wrong CA": {by: other, trust: pin, code: controlapi.CodeWrongCA,
+			words: []string{"127.0.0.1:", pin.Fingerprint, controlapi.Fingerprint(other.cert), "token create"}},
+		"the right CA shown by an impostor": {by: other, trust: pin, code: controlapi.CodeWrongCA, words: []string{"not issued by a CA"},
+			spoil: func(c *tls.Certificate) { c.Certificate[1] = ca.cert.Raw }},
+		"a leaf that pretends to be the CA": {by: ca, trust: pin, code: controlapi.CodeWrongCA,
+			spoil: func(c *tls.Certificate) { c.Certificate = c.Certificate[:1] }},
+		"another name": {by: ca, trust: pin, code: controlapi.CodeNameMismatch, words: []string{"control.example.com", "--advertise-api"},
+			leaf: func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = []string{"control.example.com"}, nil }},
+		"not a server's certificate": {by: ca, trust: pin, code: controlapi.CodeWrongCA,
+			leaf: func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.leaf == nil {
+				c.leaf = unchanged
+			}
+			cert := c.by.issue(t, c.leaf)
+			if c.spoil != nil {
+				c.spoil(&cert)
+			}
+			err := register(t, cert, c.trust, "127.0.0.1")
+			if c.code == "" {
+				require.NoError(t, err)
+				require.NoError(t, register(t, cert, c.trust, "localhost"))
+				return
+			}
+			assert.False(t, requireProblem(t, err, c.code, c.words...).Passing())
+		})
+	}
 	for name, days := range map[string]int{"behind": -3, "ahead": 200} {
 		for kind, trust := range map[string]controlapi.Trust{"pinned": pin, "roots": {Roots: ca.pool()}} {
 			t.Run("clock "+name+" "+kind, func(t *testing.T) {
@@ -149,7 +153,7 @@ func TestFirstContactByFingerprint(t *testing.T) {
 	}
 }
 
-func TestClockSkewOfTwoHours(t *testing.T) {
+func TestClockSkew(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for off, words := range map[time.Duration]string{2 * time.Hour: "2h0m0s ahead of", -2 * time.Hour: "2h0m0s behind"} {
 		e := controlapi.ClockSkew(now.Add(off), now)
@@ -159,7 +163,7 @@ func TestClockSkewOfTwoHours(t *testing.T) {
 	assert.Nil(t, controlapi.ClockSkew(now.Add(controlapi.MaxClockSkew), now))
 }
 
-func TestUnreachable(t *testing.T) {
+func TestClient_ReportsUnreachable(t *testing.T) {
 	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
@@ -205,7 +209,7 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-func TestWhatPassesIsTriedAgain(t *testing.T) {
+func TestClient_RetriesTransientErrors(t *testing.T) {
 	ca := newAuthority(t)
 	var calls atomic.Int32
 	var failure *controlapi.Error
@@ -215,9 +219,7 @@ func TestWhatPassesIsTriedAgain(t *testing.T) {
 		}
 		return controlapi.HeartbeatAnswer{IntervalSeconds: 1}, nil
 	}}
-	s := serveTLS(t, handlerOf(b, zerolog.Nop()), ca.issue(t, unchanged))
-	cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ca.pool(), Certificates: []tls.Certificate{ca.issue(t, unchanged)}}
-	c := newClient(t, s.URL, cfg, noChange)
+	c := clientOf(t, ca, handlerOf(b, zerolog.Nop()))
 
 	failure = controlapi.Errorf("unavailable", "wait", "later")
 	_, err := c.Heartbeat(t.Context(), controlapi.Heartbeat{})
@@ -231,7 +233,7 @@ func TestWhatPassesIsTriedAgain(t *testing.T) {
 	assert.Equal(t, int32(1), calls.Load(), "what is final is not tried again")
 }
 
-func TestRetryAfterIsHonoured(t *testing.T) {
+func TestClient_HonoursRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := []string{
 			"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 30\r\nContent-Length: 0\r\n\r\n",
@@ -262,7 +264,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	})
 }
 
-func TestARenewedCertificateIsUsed(t *testing.T) {
+func TestClient_UsesRenewedCertificate(t *testing.T) {
 	ca := newAuthority(t)
 	var seen []string
 	b := &backend{heartbeat: func(agentID string, _ controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
@@ -281,7 +283,7 @@ func TestARenewedCertificateIsUsed(t *testing.T) {
 	assert.Equal(t, []string{"first", "second"}, seen)
 }
 
-func TestAnswersOfWhatIsNoControlPlane(t *testing.T) {
+func TestClient_RefusesForeignResponse(t *testing.T) {
 	ca := newAuthority(t)
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
@@ -302,7 +304,7 @@ func TestAnswersOfWhatIsNoControlPlane(t *testing.T) {
 	}
 }
 
-func TestURLsAreChecked(t *testing.T) {
+func TestParseURL(t *testing.T) {
 	for url, words := range map[string]string{
 		"":                        "PIPEOPS_CONTROL_PLANE_URL",
 		"http://x":                "https://",
@@ -317,4 +319,29 @@ func TestURLsAreChecked(t *testing.T) {
 	}
 	_, err := controlapi.NewClient(controlapi.ClientConfig{URL: "https://x"})
 	require.ErrorContains(t, err, "TLS")
+}
+
+// The responses break off after fields that a caller would take: an error never comes with a
+// part of an identity.
+func TestClient_ErrorHasNoResult(t *testing.T) {
+	ca := newAuthority(t)
+	c := clientOf(t, ca, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"agentId":"a1","certificate":"c","id":"t1","intervalSeconds":5,"seq":7,"caBundle":1,"expiresAt":1,"labels":1,"hash":1}`))
+	}))
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	for name, call := range map[string]func() (any, error){
+		"register":  func() (any, error) { return c.Register(t.Context(), newTestToken(t, ""), soundRegister()) },
+		"renew":     func() (any, error) { return c.Renew(t.Context(), "csr") },
+		"recover":   func() (any, error) { return c.Recover(t.Context(), "old", key, "csr") },
+		"token":     func() (any, error) { return c.CheckToken(t.Context(), newTestToken(t, ""), controlapi.TokenCheck{}) },
+		"heartbeat": func() (any, error) { return c.Heartbeat(t.Context(), controlapi.Heartbeat{}) },
+		"audit":     func() (any, error) { return c.Audit(t.Context(), controlapi.AuditRequest{}) },
+	} {
+		got, err := call()
+		if !assert.ErrorContains(t, err, "not JSON", name) {
+			continue
+		}
+		assert.Zero(t, got, name)
+	}
 }

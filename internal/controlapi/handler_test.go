@@ -41,6 +41,17 @@ func send(t testing.TB, h http.Handler, path, body string, change func(*http.Req
 
 func asIs(*http.Request) {}
 
+func asAgent(r *http.Request) {
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{peerCertificate("a1")}}
+}
+
+// noServerError wants another answer to a body that a fuzz test made.
+func noServerError(t *testing.T, resp *http.Response, body string) {
+	t.Helper()
+	_ = resp.Body.Close()
+	require.Less(t, resp.StatusCode, http.StatusInternalServerError, body)
+}
+
 func problemOf(t *testing.T, resp *http.Response) *problem.Error {
 	t.Helper()
 	defer func() { _ = resp.Body.Close() }()
@@ -59,7 +70,7 @@ func neverCalled(t testing.TB) *backend {
 	}}
 }
 
-func TestBadRequestsAreRefusedWithFieldAndFix(t *testing.T) {
+func TestRegister_RefusesInvalid(t *testing.T) {
 	h := handlerOf(neverCalled(t), zerolog.Nop())
 	with := func(from, to string) string { return strings.Replace(soundBody, from, to, 1) }
 	for name, c := range map[string]struct {
@@ -95,7 +106,7 @@ func TestBadRequestsAreRefusedWithFieldAndFix(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheBackend(t *testing.T) {
+func TestRegister_BackendErrors(t *testing.T) {
 	var failure error
 	b := &backend{register: func(string, controlapi.RegisterRequest) (controlapi.Identity, error) {
 		return controlapi.Identity{}, failure
@@ -120,14 +131,14 @@ func TestErrorsOfTheBackend(t *testing.T) {
 	assert.Contains(t, log.String(), e.RequestID)
 }
 
-func TestAPanicIsAProblem(t *testing.T) {
+func TestRegister_RecoversPanic(t *testing.T) {
 	b := &backend{register: func(string, controlapi.RegisterRequest) (controlapi.Identity, error) { panic("boom") }}
 	e := problemOf(t, send(t, handlerOf(b, zerolog.Nop()), registerPath, soundBody, asIs))
 	assert.Equal(t, problem.Internal, e.Code)
 	assert.NotContains(t, e.Error(), "boom")
 }
 
-func TestOneLinePerRequestWithoutSecrets(t *testing.T) {
+func TestRegister_LogsWithoutSecrets(t *testing.T) {
 	b := &backend{register: func(string, controlapi.RegisterRequest) (controlapi.Identity, error) {
 		return controlapi.Identity{AgentID: "a1"}, nil
 	}}
@@ -140,7 +151,7 @@ func TestOneLinePerRequestWithoutSecrets(t *testing.T) {
 	assert.NotContains(t, log.String(), "shop")
 }
 
-func TestStrangersAreTurnedAwayBeforeTheirBodyIsRead(t *testing.T) {
+func TestHandler_RefusesStrangerBeforeBody(t *testing.T) {
 	h := handlerOf(&backend{}, zerolog.Nop())
 	for _, path := range []string{"/v1/agent/heartbeat", "/v1/agent/events"} {
 		body := &countingReader{r: strings.NewReader(strings.Repeat("x", 1<<20))}
@@ -161,7 +172,7 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestRenewingWithoutCertificateNeedsAProof(t *testing.T) {
+func TestRenew_NeedsCertificateOrProof(t *testing.T) {
 	b := &backend{renew: func(agentID string, req controlapi.RenewRequest) (controlapi.Identity, error) {
 		assert.Empty(t, agentID)
 		assert.Equal(t, "p", req.Proof)
@@ -176,8 +187,8 @@ func TestRenewingWithoutCertificateNeedsAProof(t *testing.T) {
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 }
 
-// TestNoFieldOfARegistrationSteersATerminal: versions and IDs stand beside a key to be approved.
-func TestNoFieldOfARegistrationSteersATerminal(t *testing.T) {
+// Terminals show versions and IDs beside a key to be approved.
+func TestRegister_RefusesControlCharacters(t *testing.T) {
 	h := handlerOf(neverCalled(t), zerolog.Nop())
 	for _, evil := range []string{"\\u001b[2K", "\\u009b", "\\u202e", "\\u2028", "\\u007f"} {
 		for _, field := range []string{"clusterUID", "agentVersion", "runnerApiVersion", "kubernetesVersion", "distribution", "provider"} {
@@ -189,9 +200,9 @@ func TestNoFieldOfARegistrationSteersATerminal(t *testing.T) {
 	}
 }
 
-// TestARefusedPeerIsNobody: an Identify that returns an ID beside its error gives no agent
-// to any call, and a proof does not help against a refusal that is not about time.
-func TestARefusedPeerIsNobody(t *testing.T) {
+// An Identify that returns an ID beside its error gives no agent to any call. A proof helps only
+// against an expired certificate.
+func TestRenew_RefusedPeer(t *testing.T) {
 	var asked []string
 	b := &backend{renew: func(agentID string, _ controlapi.RenewRequest) (controlapi.Identity, error) {
 		asked = append(asked, agentID)
@@ -218,7 +229,7 @@ func TestARefusedPeerIsNobody(t *testing.T) {
 	assert.Equal(t, []string{""}, asked, "who renews is for the proof to say")
 }
 
-func TestTheDocumentDescribesAllCalls(t *testing.T) {
+func TestOpenAPI_CoversCalls(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/openapi.json", nil)
 	w := httptest.NewRecorder()
 	handlerOf(&backend{}, zerolog.Nop()).ServeHTTP(w, r)
@@ -239,11 +250,7 @@ func FuzzRegister(f *testing.F) {
 		return controlapi.Identity{}, nil
 	}}, zerolog.Nop())
 	f.Fuzz(func(t *testing.T, body string) {
-		resp := send(t, h, registerPath, body, asIs)
-		_ = resp.Body.Close()
-		if resp.StatusCode >= http.StatusInternalServerError {
-			t.Fatalf("%d for %q", resp.StatusCode, body)
-		}
+		noServerError(t, send(t, h, registerPath, body, asIs), body)
 	})
 }
 
@@ -272,13 +279,7 @@ func FuzzAgentCalls(f *testing.F) {
 	}, zerolog.Nop())
 	f.Fuzz(func(t *testing.T, call int, body string) {
 		path := paths[uint(call)%uint(len(paths))]
-		resp := send(t, h, path, body, func(r *http.Request) {
-			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{peerCertificate("a1")}}
-		})
-		_ = resp.Body.Close()
-		if resp.StatusCode >= http.StatusInternalServerError {
-			t.Fatalf("%d for %s %q", resp.StatusCode, path, body)
-		}
+		noServerError(t, send(t, h, path, body, asAgent), body)
 	})
 }
 
@@ -299,13 +300,7 @@ func FuzzHeartbeat(f *testing.F) {
 		return controlapi.HeartbeatAnswer{}, nil
 	}}, zerolog.Nop())
 	f.Fuzz(func(t *testing.T, body string) {
-		resp := send(t, h, "/v1/agent/heartbeat", body, func(r *http.Request) {
-			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{peerCertificate("a1")}}
-		})
-		_ = resp.Body.Close()
-		if resp.StatusCode >= http.StatusInternalServerError {
-			t.Fatalf("%d for %q", resp.StatusCode, body)
-		}
+		noServerError(t, send(t, h, "/v1/agent/heartbeat", body, asAgent), body)
 	})
 }
 
@@ -319,7 +314,7 @@ func bounded(findings []controlapi.Finding) bool {
 	return len(findings) <= controlapi.MaxFindings
 }
 
-func TestAReasonIsALine(t *testing.T) {
+func TestClipReason(t *testing.T) {
 	assert.Equal(t, "it crashed: panic: oh", controlapi.ClipReason("it crashed:\n\tpanic: oh\n"))
 	assert.Equal(t, "ab", controlapi.ClipReason("a\xffb"))
 	long := controlapi.ClipReason(strings.Repeat("ä", 5000))
@@ -333,7 +328,7 @@ func peerCertificate(name string) *x509.Certificate {
 	return c
 }
 
-func TestTheCertificateSaysWhoCalls(t *testing.T) {
+func TestEvents_AgentFromCertificate(t *testing.T) {
 	var who string
 	b := &backend{events: func(agentID string, events []controlapi.Event) error {
 		who = agentID
@@ -342,9 +337,7 @@ func TestTheCertificateSaysWhoCalls(t *testing.T) {
 	}}
 	var log bytes.Buffer
 	body := `{"events":[{"id":"e","type":"app.healthy","time":"2026-11-21T12:00:00Z","app":{"namespace":"n","name":"a","generation":1,"replicas":1,"ready":1}}]}`
-	resp := send(t, handlerOf(b, zerolog.New(&log)), "/v1/agent/events", body, func(r *http.Request) {
-		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{peerCertificate("a1")}}
-	})
+	resp := send(t, handlerOf(b, zerolog.New(&log)), "/v1/agent/events", body, asAgent)
 	_ = resp.Body.Close()
 	assert.Equal(t, http.StatusNoContent, resp.StatusCode)
 	assert.Equal(t, "a1", who)

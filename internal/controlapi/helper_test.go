@@ -143,6 +143,13 @@ func newClient(t *testing.T, url string, cfg *tls.Config, change func(*controlap
 	return client
 }
 
+// clientOf is a client with a certificate of the CA, of a server with that handler.
+func clientOf(t *testing.T, ca authority, h http.Handler) *controlapi.Client {
+	t.Helper()
+	s := serveTLS(t, h, ca.issue(t, unchanged))
+	return newClient(t, s.URL, &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ca.pool(), Certificates: []tls.Certificate{ca.issue(t, unchanged)}}, noChange)
+}
+
 func noChange(*controlapi.ClientConfig) {}
 
 func newTestToken(t testing.TB, fingerprint string) controlapi.Token {

@@ -1,12 +1,9 @@
 package controlapi_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +21,7 @@ func soundRoute() controlapi.Route {
 	return controlapi.Route{Host: "shop.example.com", Path: "/", PathType: "Prefix", TLS: true, Namespace: "shop", App: "web", Service: "web", Port: 80, Reason: "no pod is ready", Endpoint: "lb.example.com"}
 }
 
-func TestRoutesOverTheWire(t *testing.T) {
+func TestRoutes_RoundTrip(t *testing.T) {
 	ca := newAuthority(t)
 	want := controlapi.RoutesRequest{Routes: []controlapi.Route{soundRoute()}, Omitted: 2}
 	b := &backend{putRoutes: func(agentID string, req controlapi.RoutesRequest) (controlapi.RoutesState, error) {
@@ -34,9 +31,7 @@ func TestRoutesOverTheWire(t *testing.T) {
 		}
 		return controlapi.RoutesState{Digest: req.Digest()}, nil
 	}}
-	s := serveTLS(t, handlerOf(b, zerolog.Nop()), ca.issue(t, unchanged))
-	cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ca.pool(), Certificates: []tls.Certificate{ca.issue(t, unchanged)}}
-	c := newClient(t, s.URL, cfg, noChange)
+	c := clientOf(t, ca, handlerOf(b, zerolog.Nop()))
 
 	state, err := c.Routes(t.Context())
 	require.NoError(t, err)
@@ -50,7 +45,7 @@ func TestRoutesOverTheWire(t *testing.T) {
 	assert.Empty(t, state.Digest)
 }
 
-func TestADigestTellsRoutesApart(t *testing.T) {
+func TestRoutes_Digest(t *testing.T) {
 	one := controlapi.RoutesRequest{Routes: []controlapi.Route{soundRoute()}}
 	other := controlapi.RoutesRequest{Routes: []controlapi.Route{soundRoute()}}
 	assert.Equal(t, one.Digest(), other.Digest())
@@ -62,15 +57,13 @@ func TestADigestTellsRoutesApart(t *testing.T) {
 // putRoutes sends a body as an agent with a certificate does.
 func putRoutes(t testing.TB, h http.Handler, body string) *http.Response {
 	t.Helper()
-	r := httptest.NewRequest(http.MethodPut, "/v1/agent/routes", strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
-	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{peerCertificate("a1")}}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w.Result()
+	return send(t, h, "/v1/agent/routes", body, func(r *http.Request) {
+		asAgent(r)
+		r.Method = http.MethodPut
+	})
 }
 
-func TestWrongRoutesAreRefused(t *testing.T) {
+func TestRoutes_RefusesInvalid(t *testing.T) {
 	h := handlerOf(&backend{}, zerolog.Nop())
 	changed := func(change func(*controlapi.Route)) string {
 		route := soundRoute()
@@ -111,9 +104,8 @@ func TestWrongRoutesAreRefused(t *testing.T) {
 	assert.Equal(t, problem.TooLarge, e.Code)
 }
 
-// TestTheLargestSetIsTaken: what an agent may send by the bounds it knows, the
-// handler's own bound lets through.
-func TestTheLargestSetIsTaken(t *testing.T) {
+// What an agent may send by the limits it knows is within the handler's own limit.
+func TestRoutes_AcceptsLargestSet(t *testing.T) {
 	taken := 0
 	h := handlerOf(&backend{putRoutes: func(_ string, req controlapi.RoutesRequest) (controlapi.RoutesState, error) {
 		taken = len(req.Routes)
@@ -158,10 +150,6 @@ func FuzzRoutes(f *testing.F) {
 		return controlapi.RoutesState{Digest: req.Digest()}, nil
 	}}, zerolog.Nop())
 	f.Fuzz(func(t *testing.T, body string) {
-		resp := putRoutes(t, h, body)
-		_ = resp.Body.Close()
-		if resp.StatusCode >= http.StatusInternalServerError {
-			t.Fatalf("%d for %q", resp.StatusCode, body)
-		}
+		noServerError(t, putRoutes(t, h, body), body)
 	})
 }

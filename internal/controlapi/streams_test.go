@@ -75,7 +75,7 @@ func waysTo(t *testing.T, change func(*controlapi.ClientConfig)) (client *contro
 	return client, s, byTLS, byStream
 }
 
-func TestCallsPreferStreams(t *testing.T) {
+func TestClient_PrefersTunnel(t *testing.T) {
 	client, s, byTLS, byStream := waysTo(t, noChange)
 	for range 3 {
 		answer, err := client.Heartbeat(t.Context(), controlapi.Heartbeat{})
@@ -93,7 +93,7 @@ func TestCallsPreferStreams(t *testing.T) {
 	assert.EqualValues(t, 3, s.settled.Load())
 }
 
-func TestCallsGoDirectlyWithoutAStream(t *testing.T) {
+func TestClient_DirectWithoutTunnel(t *testing.T) {
 	client, s, byTLS, byStream := waysTo(t, func(c *controlapi.ClientConfig) { c.Retries = -1 })
 	working := s.dial
 	s.dial = func(context.Context) (net.Conn, error) { return nil, errors.New("no tunnel is up") }
@@ -106,9 +106,8 @@ func TestCallsGoDirectlyWithoutAStream(t *testing.T) {
 	assert.EqualValues(t, 1, byStream.Load())
 }
 
-// TestACallWhoseStreamFailsGoesDirectly when it is tried again: a session that is dead may be up
-// for a while yet.
-func TestACallWhoseStreamFailsGoesDirectly(t *testing.T) {
+// A dead session may be up for a while.
+func TestClient_DirectAfterFailedStream(t *testing.T) {
 	unwell := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 	t.Cleanup(unwell.Close)
 	for name, dial := range map[string]func(context.Context) (net.Conn, error){
@@ -132,8 +131,8 @@ func TestACallWhoseStreamFailsGoesDirectly(t *testing.T) {
 	}
 }
 
-// TestAStreamThatIsGivenUpIsClosed has a call end while it waits for the answer.
-func TestAStreamThatIsGivenUpIsClosed(t *testing.T) {
+// A call ends while it waits for the response.
+func TestClient_ClosesStream(t *testing.T) {
 	client, s, _, _ := waysTo(t, noChange)
 	ended, called := make(chan struct{}), make(chan struct{})
 	s.dial = func(context.Context) (net.Conn, error) {

@@ -41,9 +41,9 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestAliasBombsAreRefusedForLittleMemory: a mebibyte of a text is some nine of them while a
-// parser reads it. What the texts stand for is gigabytes.
-func TestAliasBombsAreRefusedForLittleMemory(t *testing.T) {
+// While a parser reads it, a text takes about nine times its size. These texts stand for
+// gigabytes.
+func TestDecode_RefusesAliasBombs(t *testing.T) {
 	for name, c := range map[string]struct{ text, limit string }{
 		"8 KiB that stand for values":  {bomb(8 << 10), "expansion"},
 		"1 MiB that stand for values":  {bomb(1 << 20), "expansion"},
@@ -73,7 +73,7 @@ func TestAliasBombsAreRefusedForLittleMemory(t *testing.T) {
 	}
 }
 
-func TestYAMLIsReadAsKubernetesReadsIt(t *testing.T) {
+func TestFromYAML_AsKubernetes(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "null",
 		"# a note\n---\n# b\n":               "null",
@@ -89,7 +89,7 @@ func TestYAMLIsReadAsKubernetesReadsIt(t *testing.T) {
 	}
 }
 
-func TestMistakesNameTheLineAndQuoteNoValues(t *testing.T) {
+func TestFromYAML_ErrorsNameLine(t *testing.T) {
 	for text, says := range map[string]string{
 		"a: hunter2\nb: [\n":                                "line 2: not YAML",
 		"---\na: hunter2\na: c\n":                           `line 3: the key "a" is there twice, first in line 2`,
@@ -110,7 +110,7 @@ func TestMistakesNameTheLineAndQuoteNoValues(t *testing.T) {
 	}
 }
 
-func TestFieldsThatAreNotKnown(t *testing.T) {
+func TestYAML_UnknownFields(t *testing.T) {
 	var into struct {
 		A string `json:"a"`
 	}
@@ -119,7 +119,7 @@ func TestFieldsThatAreNotKnown(t *testing.T) {
 	assert.Equal(t, "b", into.A)
 }
 
-func TestJSONIsHeldToItsLimits(t *testing.T) {
+func TestJSON_Limits(t *testing.T) {
 	var into any
 	for text, limit := range map[string]string{
 		"[" + strings.Repeat("{},", 60_000) + "{}]":         "values",

@@ -63,8 +63,8 @@ func ask(t *testing.T, url, host string) string {
 	return string(text)
 }
 
-// TestOnlyRoutesLeadSomewhere, as the rules of an Ingress say.
-func TestOnlyRoutesLeadSomewhere(t *testing.T) {
+// Paths match as the rules of an Ingress say.
+func TestGateway_Routes(t *testing.T) {
 	h := gateway.NewHandler(nil, zerolog.Nop())
 	url := start(t, h)
 	assert.Equal(t, gatewaywire.NoRoute, ask(t, url+"/", "www.example.org"), "there are no routes yet")
@@ -91,9 +91,8 @@ func TestOnlyRoutesLeadSomewhere(t *testing.T) {
 	assert.Equal(t, gatewaywire.NoRoute, ask(t, url+"/", "www.example.org"), "they are withdrawn")
 }
 
-// TestAnAnswerBeforeTheEndOfABodyEndsTheConnection: net/http would panic where the connection is
-// used again, and end the agent.
-func TestAnAnswerBeforeTheEndOfABodyEndsTheConnection(t *testing.T) {
+// net/http would panic where the connection is used again, and end the agent.
+func TestGateway_ClosesAfterEarlyResponse(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/whole" {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -133,8 +132,8 @@ func TestAnAnswerBeforeTheEndOfABodyEndsTheConnection(t *testing.T) {
 	}
 }
 
-// TestAStreamMayWait for its first request for longer than the gateway keeps it.
-func TestAStreamMayWait(t *testing.T) {
+// The first request may come later than the gateway keeps idle connections.
+func TestGateway_StreamMayWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := memnet.New()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -155,8 +154,8 @@ func TestAStreamMayWait(t *testing.T) {
 	})
 }
 
-// TestTheKeyIsThatOfTheRoutesEndpoint: the gateway cannot choose another, and none is private.
-func TestTheKeyIsThatOfTheRoutesEndpoint(t *testing.T) {
+// The gateway cannot choose another endpoint, and none is private.
+func TestGateway_EndpointKey(t *testing.T) {
 	balancer := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(balancer.Close)
 	h := gateway.NewHandler(nil, zerolog.Nop())

@@ -9,7 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
-func TestEndpointsAreAddressesOrNames(t *testing.T) {
+func TestIsEndpoint(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"93.184.216.34": true, "2606:2800::1": true, "lb-1.eu.example.com": true, "a.b": true, "xn--nxasmq6b.example": true,
 		"": false, "localhost": false, "127.1": false, "0x7f.1": false, "1.2.3.4.5": false, "fe80::1%eth0": false, "::ffff:1.2.3.4": false,

@@ -102,7 +102,7 @@ func testRefused(t *testing.T, dial func() net.Conn) {
 	}
 }
 
-func TestWhatNetHTTPRefusesIsAProblem(t *testing.T) {
+func TestServe_RefusesWithProblem(t *testing.T) {
 	certs := httptest.NewUnstartedServer(nil)
 	certs.StartTLS()
 	defer certs.Close()
@@ -147,7 +147,7 @@ func testLargeHeader(t *testing.T, transport http.RoundTripper, url string) {
 	assert.Equal(t, problem.TooLarge, e.Code)
 }
 
-func TestWhatNetHTTPRefusesIsAProblemWithoutTLSToo(t *testing.T) {
+func TestServe_RefusesWithProblemWithoutTLS(t *testing.T) {
 	address, stop := serve(t, nil)
 	testRefused(t, func() net.Conn {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
@@ -163,9 +163,8 @@ func TestWhatNetHTTPRefusesIsAProblemWithoutTLSToo(t *testing.T) {
 	require.ErrorIs(t, stop(), http.ErrServerClosed)
 }
 
-// TestAHandshakeThatHangsDoesNotHoldTheShutdown nor does a server that was shut down before it
-// serves.
-func TestAHandshakeThatHangsDoesNotHoldTheShutdown(t *testing.T) {
+// A server that was shut down before it serves returns too.
+func TestServe_ShutdownDuringHandshake(t *testing.T) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, net.ErrClosed }}
 	address, stop := serve(t, config)
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)

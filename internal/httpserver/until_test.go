@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 )
 
-func TestCallsUnderWayMayFinish(t *testing.T) {
+func TestUntil_FinishesCalls(t *testing.T) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -45,7 +45,7 @@ func TestCallsUnderWayMayFinish(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestAFailureToServeIsReturned(t *testing.T) {
+func TestUntil_ReturnsServeError(t *testing.T) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())

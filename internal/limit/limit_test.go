@@ -55,7 +55,7 @@ func isRefused(t *testing.T, c net.Conn) {
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 }
 
-func TestOnePeerCannotTakeAllPlaces(t *testing.T) {
+func TestListener_LimitsPeer(t *testing.T) {
 	l := open(t, Config{PerPeer: 2, Connections: 3})
 	dial(t, l, "127.0.0.1")
 	first := accept(t, l)
@@ -76,7 +76,7 @@ func TestOnePeerCannotTakeAllPlaces(t *testing.T) {
 	assert.Contains(t, accept(t, l).RemoteAddr().String(), "127.0.0.3")
 }
 
-func TestNewConnectionsHaveTheirPace(t *testing.T) {
+func TestListener_LimitsRate(t *testing.T) {
 	l := open(t, Config{PerPeer: 10, NewPerSecond: 2})
 	now, p := time.Now(), address(1)
 	for range 10 {
@@ -88,7 +88,7 @@ func TestNewConnectionsHaveTheirPace(t *testing.T) {
 	assert.Empty(t, l.enter(p, now.Add(time.Second)))
 }
 
-func TestSharedAddressesHaveOnlyTheTotal(t *testing.T) {
+func TestListener_SharedAddresses(t *testing.T) {
 	l := open(t, Config{PerPeer: 1, NewPerSecond: 1, Connections: 5, Shared: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	now, nat := time.Now(), peer(netip.MustParseAddr("10.1.2.3"))
 	for range 5 {
@@ -97,9 +97,8 @@ func TestSharedAddressesHaveOnlyTheTotal(t *testing.T) {
 	assert.Equal(t, "connections", l.enter(nat, now))
 }
 
-// TestTenThousandAgentsBehindOneAddress come back at once, twice within a minute, each
-// with a connection that stays.
-func TestTenThousandAgentsBehindOneAddress(t *testing.T) {
+// They come back at once, twice within a minute, each with a connection that stays.
+func TestListener_ManyAgentsOfOneAddress(t *testing.T) {
 	l := open(t, Config{})
 	now, nat := time.Now(), address(1)
 	for range 2 {
@@ -113,7 +112,7 @@ func TestTenThousandAgentsBehindOneAddress(t *testing.T) {
 	}
 }
 
-func TestStrangersDoNotMakeTheTableGrow(t *testing.T) {
+func TestListener_LimitsTable(t *testing.T) {
 	l := open(t, Config{PerPeer: 2, NewPerSecond: 1, Quiet: 100})
 	now := time.Now()
 	require.Empty(t, l.enter(address(0), now), "it stays")
@@ -127,7 +126,7 @@ func TestStrangersDoNotMakeTheTableGrow(t *testing.T) {
 	assert.Equal(t, 2, l.Stats().Peers, "who has been quiet for long enough is as good as new")
 }
 
-func TestPeers(t *testing.T) {
+func TestPeerOf(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.0.2.7:1":                "192.0.2.7/32",
 		"[::ffff:192.0.2.7]:1":       "192.0.2.7/32",
@@ -145,7 +144,7 @@ func TestPeers(t *testing.T) {
 	assert.Equal(t, netip.Prefix{}, PeerOf(a.RemoteAddr()))
 }
 
-func TestWhoWaitsLongestMakesRoom(t *testing.T) {
+func TestListener_DropsLongestWaiting(t *testing.T) {
 	l := open(t, Config{Handshakes: 2})
 	var ends []net.Conn
 	var conns []net.Conn
@@ -169,7 +168,7 @@ func TestWhoWaitsLongestMakesRoom(t *testing.T) {
 	assert.Equal(t, 0, l.Stats().Open)
 }
 
-func TestShares(t *testing.T) {
+func TestShares_Enter(t *testing.T) {
 	s := NewShares(3, 2)
 	leave, ok := s.Enter("a")
 	require.True(t, ok)
@@ -189,7 +188,7 @@ func TestShares(t *testing.T) {
 	assert.Len(t, s.by, 3)
 }
 
-func TestFailures(t *testing.T) {
+func TestFailures_Wait(t *testing.T) {
 	f := NewFailures(2, 1, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
 	now, p := time.Now(), address(1)
 	for range 2 {

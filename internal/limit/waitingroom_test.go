@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -30,27 +31,33 @@ func full(patience time.Duration) *Turns {
 	return turns
 }
 
+// pipe is a connection that the test closes at its end.
+func pipe(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	near, far = net.Pipe()
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	return near, far
+}
+
 // queued has a connection wait in a room for its turn.
 func queued(t *testing.T, room *Room, turns *Turns) (far net.Conn, served <-chan error) {
 	t.Helper()
-	near, far := net.Pipe()
-	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	near, far := pipe(t)
 	before, c, done := room.waiting(), turns.Conn(near, room.Take(near)), make(chan error, 1)
 	go func() { done <- c.Take(t.Context()) }()
 	await.Until(t, "the connection waits for its turn", func() bool { return room.waiting() > before })
 	return far, done
 }
 
-// TestWhoWaitsForATurnIsNotPushedOut is the storm that fed on itself: those whose turn was next
-// were the ones that had waited longest, and made room for those who came after them.
-func TestWhoWaitsForATurnIsNotPushedOut(t *testing.T) {
+// The storm that fed on itself: those whose turn was next had waited longest, and made room for
+// those who came after them.
+func TestRoom_KeepsWaitingForTurn(t *testing.T) {
 	room, turns := NewRoom(2), full(time.Minute)
 	_, first := queued(t, room, turns)
 	_, second := queued(t, room, turns)
 	var silent []net.Conn
 	for range 3 {
-		near, far := net.Pipe()
-		t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+		near, far := pipe(t)
 		room.Take(near)
 		silent = append(silent, far)
 	}
@@ -65,8 +72,8 @@ func TestWhoWaitsForATurnIsNotPushedOut(t *testing.T) {
 	assert.Zero(t, room.waiting())
 }
 
-// TestNoneIsAcceptedWhileAllWaitForTheirTurn has newcomers wait in the system's queue.
-func TestNoneIsAcceptedWhileAllWaitForTheirTurn(t *testing.T) {
+// New connections wait in the system's queue.
+func TestRoom_NoAcceptWhileFull(t *testing.T) {
 	room, turns := NewRoom(1), full(time.Minute)
 	_, served := queued(t, room, turns)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,7 +86,7 @@ func TestNoneIsAcceptedWhileAllWaitForTheirTurn(t *testing.T) {
 	assert.True(t, await.Receive(t, open, "room"))
 }
 
-func TestAClosedListenerDoesNotWaitForPlaces(t *testing.T) {
+func TestRoom_ClosedListener(t *testing.T) {
 	turns := full(time.Minute)
 	l := open(t, Config{Handshakes: 1, Turns: turns})
 	dial(t, l, "127.0.0.1")
@@ -95,8 +102,8 @@ func TestAClosedListenerDoesNotWaitForPlaces(t *testing.T) {
 	require.ErrorIs(t, await.Receive(t, accepted, "the end of Accept"), net.ErrClosed)
 }
 
-// TestWhoHasGoneGetsNoTurn closes a connection while it waits for its turn.
-func TestWhoHasGoneGetsNoTurn(t *testing.T) {
+// A connection is closed while it waits for its turn.
+func TestTurns_SkipClosed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("not known here: see hasEnded")
 	}
@@ -130,16 +137,15 @@ func allButOne() *Turns {
 	return turns
 }
 
-// TestWhatIsBegunIsFinishedFirst has one wait until another has come to its end.
-func TestWhatIsBegunIsFinishedFirst(t *testing.T) {
+// One waits until another has ended.
+func TestTurns_FinishBegun(t *testing.T) {
 	for name, end := range map[string]func(*Place, *TurnConn){
 		"settled": func(place *Place, _ *TurnConn) { place.Leave() },
 		"closed":  func(_ *Place, c *TurnConn) { _ = c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			room, turns := NewRoom(2), allButOne()
-			near, far := net.Pipe()
-			t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+			near, _ := pipe(t)
 			place := room.Take(near)
 			first := turns.Conn(near, place)
 			require.NoError(t, first.Take(t.Context()))
@@ -152,15 +158,75 @@ func TestWhatIsBegunIsFinishedFirst(t *testing.T) {
 	}
 }
 
-// TestWhoAnswersLateHoldsUpNobody has one begun that never comes to its end.
-func TestWhoAnswersLateHoldsUpNobody(t *testing.T) {
+// One begins and never ends.
+func TestTurns_LateClient(t *testing.T) {
 	turns := allButOne()
 	turns.answer = time.Millisecond
-	near, far := net.Pipe()
-	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	near, _ := pipe(t)
 	for range 3 {
 		c := turns.Conn(near, nil)
 		require.NoError(t, c.Take(t.Context()))
 		c.End()
 	}
+}
+
+// All places are taken. One is given back by a connection that waits for its client, and the
+// others are late.
+func TestTurns_EndWithRead(t *testing.T) {
+	turns := NewTurns(time.Minute)
+	near, _ := pipe(t)
+	first := turns.Conn(near, nil)
+	require.NoError(t, first.Take(t.Context()))
+	for range cap(turns.places) - 1 {
+		require.NoError(t, turns.Conn(near, nil).Take(t.Context()))
+	}
+	taken := make(chan error, 1)
+	go func() { taken <- turns.Conn(near, nil).Take(t.Context()) }()
+	select {
+	case err := <-taken:
+		t.Fatalf("there was one more place: %v", err)
+	default:
+	}
+	go func() { _, _ = first.Read(make([]byte, 1)) }() // for as long as far is silent
+	require.NoError(t, await.Receive(t, taken, "the turn that was given back"))
+	require.NoError(t, first.Close())
+	assert.Equal(t, cap(turns.places), len(turns.places), "one turn ended twice")
+}
+
+func TestTurns_RefuseLate(t *testing.T) {
+	turns := NewTurns(time.Millisecond)
+	for range cap(turns.places) {
+		turns.places <- struct{}{}
+	}
+	near, far := pipe(t)
+	c := turns.Conn(near, nil)
+	if err := c.Take(t.Context()); !errors.Is(err, ErrLate) || turns.Late() != 1 {
+		t.Errorf("%v, %d late", err, turns.Late())
+	}
+	_, err := far.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF, "the client was told")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = NewTurns(time.Hour).Conn(near, nil).Take(ctx)
+	assert.True(t, err == nil || errors.Is(err, context.Canceled), err)
+}
+
+func TestTurns_Listener(t *testing.T) {
+	turns := NewTurns(time.Minute)
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	limited := Listen(l, Config{Turns: turns, Handshakes: 1})
+	defer func() { _ = limited.Close() }()
+	client, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = client.Close() }()
+	conn, err := limited.Accept()
+	require.NoError(t, err)
+	if err := TakeTurn(t.Context(), conn); err != nil || len(turns.places) != 1 {
+		t.Errorf("%v, %d places are taken", err, len(turns.places))
+	}
+	if err := conn.Close(); err != nil || len(turns.places) != 0 {
+		t.Errorf("%v, %d places are taken after the end", err, len(turns.places))
+	}
+	assert.NoError(t, TakeTurn(t.Context(), client), "a connection without turns")
 }

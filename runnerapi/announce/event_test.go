@@ -3,10 +3,12 @@ package announce
 import (
 	"encoding/json"
 	"errors"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -26,9 +28,7 @@ func testAgent(id string) Agent {
 func agentEvent(t testing.TB, typ Type, id string, sequence uint64) Event {
 	t.Helper()
 	e, err := NewAgentEvent(typ, "/controlplane", testAgent(id), sequence, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return e
 }
 
@@ -37,74 +37,54 @@ func appEvent(t testing.TB, typ Type, id string, sequence uint64) Event {
 	app := AppEvent{Namespace: "shop", Name: "web", Image: "web:2", Replicas: 3, Ready: 1,
 		Cause: "ImageNotFound", Message: "web:2 does not exist", Fix: "push it"}
 	e, err := NewAppEvent(typ, "/controlplane", id, app, sequence, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return e
 }
 
-func TestEventCrossesTheWire(t *testing.T) {
+func TestEvent_RoundTrip(t *testing.T) {
 	for _, e := range []Event{agentEvent(t, AgentOnline, "a1", 7), appEvent(t, AppFailed, "a1", 1<<63)} {
 		body, err := e.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got, err := Decode(body)
-		if err != nil {
-			t.Fatalf("%v\n%s", err, body)
-		}
-		if !reflect.DeepEqual(got, e) {
-			t.Errorf("got  %+v\nwant %+v", got, e)
-		}
+		require.NoError(t, err, "%v\n%s", err, body)
+		assert.Equal(t, e, got)
 	}
 }
 
-// TestEventIsACloudEvent reads what other CloudEvents readers would.
-func TestEventIsACloudEvent(t *testing.T) {
+// Reads what other readers of CloudEvents do.
+func TestEvent_IsCloudEvent(t *testing.T) {
 	e := appEvent(t, AppFailed, "a1", 42)
 	body, err := e.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got map[string]any
-	if err := json.Unmarshal(body, &got); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(body, &got))
 	want := map[string]any{
 		"specversion": "1.0", "id": e.ID, "type": "app.failed", "source": "/controlplane", "subject": "a1/shop/web",
 		"time": "2026-01-02T12:00:00Z", "datacontenttype": "application/json", "agentid": "a1", "sequence": "42",
 	}
 	for name, value := range want {
-		if got[name] != value {
-			t.Errorf("%s = %v, want %v", name, got[name], value)
-		}
+		assert.True(t, got[name] == value, "%s = %v, want %v", name, got[name], value)
 	}
 }
 
-func TestEventData(t *testing.T) {
+func TestEvent_Data(t *testing.T) {
 	e := agentEvent(t, AgentOnline, "a1", 7)
 	agent, err := e.Agent()
-	if err != nil || agent.Sequence != 7 || agent.Endpoints[0].ServerName != "a1.agents.test" {
-		t.Errorf("Agent() = %+v, %v", agent, err)
-	}
-	if agent.Capacity.UsedMemoryBytes != nil {
-		t.Error("unknown memory use became a number")
-	}
-	if _, err := e.App(); err == nil {
-		t.Error("an agent's event passes for an app's")
-	}
+	require.NoError(t, err)
+	assert.True(t, agent.Sequence == 7 && agent.Endpoints[0].ServerName == "a1.agents.test", "Agent() = %+v, %v", agent, err)
+	assert.Nil(t, agent.Capacity.UsedMemoryBytes, "unknown memory use became a number")
+	_, err = e.App()
+	assert.Error(t, err, "an agent's event passes for an app's")
 	a := appEvent(t, AppFailed, "a1", 8)
 	if app, err := a.App(); err != nil || app.Fix != "push it" {
 		t.Errorf("App() = %+v, %v", app, err)
 	}
 }
 
-func TestDecodeNamesTheFieldAtFault(t *testing.T) {
+func TestDecode_NamesField(t *testing.T) {
 	e := agentEvent(t, AgentOnline, "a1", 7)
 	good, err := e.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tests := []struct {
 		name, field string
 		change      func(m map[string]any)
@@ -133,41 +113,34 @@ func TestDecodeNamesTheFieldAtFault(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var m map[string]any
-			if err := json.Unmarshal(good, &m); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, json.Unmarshal(good, &m))
 			test.change(m)
 			body, err := json.Marshal(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			_, err = Decode(body)
 			var fault *FieldError
-			if !errors.As(err, &fault) || fault.Field != test.field {
-				t.Errorf("got %v, want a complaint about %q", err, test.field)
-			}
+			require.ErrorAs(t, err, &fault)
+			assert.Equal(t, test.field, fault.Field)
 		})
 	}
 	for _, body := range []string{"", "null", "[]", `"x"`, "{", string(good) + "x", strings.Repeat(" ", MaxEventSize+1)} {
-		if _, err := Decode([]byte(body)); err == nil {
-			t.Errorf("decoded %.20q", body)
-		}
+		_, err = Decode([]byte(body))
+		assert.Error(t, err, "decoded %.20q", body)
 	}
 }
 
-// TestDecodeIsOpenToTheFuture: an older reader must not choke on a newer sender.
-func TestDecodeIsOpenToTheFuture(t *testing.T) {
+// An older reader must not fail on a newer sender.
+func TestDecode_IgnoresUnknownFields(t *testing.T) {
 	body := `{"specversion":"1.0","id":"1","type":"agent.upgraded","source":"/x","time":"2026-01-02T12:00:00Z",
 	 "agentid":"a1","sequence":"3","traceparent":"00-1-2-3","datacontenttype":"application/json",
 	 "data":{"id":"a1","name":"n","state":"online","later":[1,2]}}`
 	e, err := Decode([]byte(body))
-	if err != nil || e.Type != "agent.upgraded" || e.Sequence != 3 {
-		t.Errorf("Decode = %+v, %v", e, err)
-	}
+	require.NoError(t, err)
+	assert.True(t, e.Type == "agent.upgraded" && e.Sequence == 3, "Decode = %+v, %v", e, err)
 }
 
-// TestAnUnknownGroupOfTypes is told apart from what is malformed.
-func TestAnUnknownGroupOfTypes(t *testing.T) {
+// An unknown type is told from a malformed event.
+func TestDecode_UnknownType(t *testing.T) {
 	body := `{"specversion":"1.0","id":"1","type":"node.cordoned","source":"/x","time":"2026-01-02T12:00:00Z",
 	 "agentid":"a1","sequence":"3","datacontenttype":"application/json","data":{"node":"n1"}}`
 	var unknown *UnknownTypeError
@@ -179,46 +152,38 @@ func TestAnUnknownGroupOfTypes(t *testing.T) {
 		t.Errorf("an unknown type hides what is malformed: %v", err)
 	}
 	page, err := (&TimelineBody{Events: []json.RawMessage{[]byte(body)}, More: true}).decode()
-	if err != nil || len(page.Events) != 0 || !page.More {
-		t.Errorf("a timeline with an unknown type is %+v, %v", page, err)
-	}
+	require.NoError(t, err)
+	assert.True(t, len(page.Events) == 0 && page.More, "a timeline with an unknown type is %+v, %v", page, err)
 }
 
-func TestEncodeRefusesWhatDecodeWould(t *testing.T) {
+func TestEncode_RefusesInvalid(t *testing.T) {
 	e := agentEvent(t, AgentOnline, "a1", 7)
 	future := e
 	future.Type = "node.cordoned"
-	if _, err := future.Encode(); err == nil {
-		t.Error("encoded a type that readers skip")
-	}
+	_, err := future.Encode()
+	assert.Error(t, err, "encoded a type that readers skip")
 	big := testAgent("a1")
 	big.Labels = map[string]string{"x": strings.Repeat("y", MaxEventSize)}
-	if _, err := NewAgentEvent(AgentOnline, "/controlplane", big, 1, noon); err == nil {
-		t.Error("made an event that is too big to be sent")
-	}
+	_, err = NewAgentEvent(AgentOnline, "/controlplane", big, 1, noon)
+	assert.Error(t, err, "made an event that is too big to be sent")
 	tooBig := e
 	tooBig.Data = json.RawMessage(`{"id":"a1","name":"n","state":"online","later":"` + strings.Repeat("y", MaxEventSize) + `"}`)
 	noTime := e
 	noTime.Time = time.Time{}
 	for name, event := range map[string]Event{"too big": tooBig, "no time": noTime, "empty": {}} {
-		if _, err := event.Encode(); err == nil {
-			t.Errorf("%s: encoded", name)
-		}
+		_, err := event.Encode()
+		assert.Error(t, err, "%s: encoded", name)
 	}
-	if _, err := NewAgentEvent(AppFailed, "/x", testAgent("a1"), 1, noon); err == nil {
-		t.Error("an agent passes as an app event")
-	}
-	if _, err := NewAppEvent(AppFailed, "/x", "a1", AppEvent{Namespace: "n"}, 1, noon); err == nil {
-		t.Error("an app without a name passes")
-	}
+	_, err = NewAgentEvent(AppFailed, "/x", testAgent("a1"), 1, noon)
+	assert.Error(t, err, "an agent passes as an app event")
+	_, err = NewAppEvent(AppFailed, "/x", "a1", AppEvent{Namespace: "n"}, 1, noon)
+	assert.Error(t, err, "an app without a name passes")
 }
 
 func FuzzDecode(f *testing.F) {
 	for _, e := range []Event{agentEvent(f, AgentOnline, "a1", 7), appEvent(f, AppFailed, "a1", 8)} {
 		body, err := e.Encode()
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(body)
 	}
 	f.Add([]byte(`{"datacontentencoding":1,"specversion":"0.3"}`))
@@ -230,13 +195,9 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		again, err := e.Encode()
-		if err != nil {
-			t.Fatalf("decoded, but not to be encoded: %v", err)
-		}
+		require.NoError(t, err, "decoded, but not to be encoded")
 		e2, err := Decode(again)
-		if err != nil {
-			t.Fatalf("encoded, but not to be decoded: %v\n%s", err, again)
-		}
+		require.NoError(t, err, "encoded, but not to be decoded: %v\n%s", err, again)
 		if e2.ID != e.ID || e2.Sequence != e.Sequence || e2.AgentID != e.AgentID || !e2.Time.Equal(e.Time) {
 			t.Fatalf("changed on the way: %+v, %+v", e, e2)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-//go:generate go test . -run TestTheEventsPageIsCommitted -update
+//go:generate go test . -run TestEventsPage_Committed -update
 
 const eventsPage = "../../docs/reference/events.md"
 
@@ -30,7 +30,7 @@ reader must do. [asyncapi.json](../asyncapi.json) is the schema, with an example
 An optional field is absent where it has no value. Skip fields and types that you do not know.
 `
 
-func TestTheEventsPageIsCommitted(t *testing.T) {
+func TestEventsPage_Committed(t *testing.T) {
 	now := eventsReference(t)
 	if *update {
 		require.NoError(t, os.WriteFile(eventsPage, []byte(now), 0o644))
@@ -40,9 +40,8 @@ func TestTheEventsPageIsCommitted(t *testing.T) {
 	assert.Equal(t, now, string(committed), "run: go generate ./runnerapi/announce")
 }
 
-// TestEachFieldOfTheEventsIsDescribed reads the page's source.
-func TestEachFieldOfTheEventsIsDescribed(t *testing.T) {
-	doc := asyncAPI(t)
+func TestEventsPage_DescribesFields(t *testing.T) {
+	doc, _ := asyncAPI(t)
 	for name, schema := range schemasOf(doc) {
 		assert.NotEmpty(t, schema["description"], name)
 		for field, property := range schema["properties"].(object) {
@@ -62,7 +61,7 @@ func schemasOf(doc object) map[string]object {
 // eventsReference is the page: types, the envelope, and the structures from the data down.
 func eventsReference(t *testing.T) string {
 	t.Helper()
-	doc := asyncAPI(t)
+	doc, order := asyncAPI(t)
 	var b strings.Builder
 	b.WriteString(eventsHead)
 	b.WriteString("\n## Types\n\n| type | data | when |\n|---|---|---|\n")
@@ -77,7 +76,7 @@ func eventsReference(t *testing.T) string {
 	for _, name := range append(data, others...) {
 		_, said, _ := strings.Cut(schemas[name]["description"].(string), " is ")
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", name, wrapped(strings.ToUpper(said[:1])+said[1:]))
-		tableOfFields(&b, schemas[name], reflectedOrder(name))
+		tableOfFields(&b, schemas[name], order[name])
 	}
 	return b.String()
 }
@@ -150,24 +149,6 @@ func dataOf(kind announce.Type) reflect.Type {
 		return reflect.TypeFor[announce.AlertEvent]()
 	}
 	return reflect.TypeFor[announce.AppEvent]()
-}
-
-// reflectedOrder returns the JSON names of a structure's fields as the Go type has them.
-func reflectedOrder(name string) (names []string) {
-	for _, t := range []reflect.Type{
-		reflect.TypeFor[announce.Agent](), reflect.TypeFor[announce.AppEvent](), reflect.TypeFor[announce.RouteEvent](),
-		reflect.TypeFor[announce.AlertEvent](), reflect.TypeFor[announce.AgentUpdate](), reflect.TypeFor[announce.Capacity](),
-		reflect.TypeFor[announce.Clone](), reflect.TypeFor[announce.Component](), reflect.TypeFor[announce.Endpoint](),
-	} {
-		if t.Name() != name {
-			continue
-		}
-		for field := range fieldsOf(t) {
-			json, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			names = append(names, json)
-		}
-	}
-	return names
 }
 
 // wrapped breaks lines at 100 columns.

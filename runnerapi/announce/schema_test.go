@@ -25,6 +25,7 @@ type object = map[string]any
 type schemas struct {
 	comments map[string]string // by Type or Type.Field
 	made     object
+	order    map[string][]string // names of the fields of each structure, as its Go type has them
 }
 
 // enums are the values of strings; the wire's other strings are free.
@@ -35,7 +36,7 @@ var enums = map[string][]string{
 
 func newSchemas(t *testing.T) *schemas {
 	t.Helper()
-	return &schemas{comments: commentsOf(t), made: object{}}
+	return &schemas{comments: commentsOf(t), made: object{}, order: map[string][]string{}}
 }
 
 // ref is a reference to the schema of a struct, which is made if it is not there.
@@ -49,7 +50,7 @@ func (s *schemas) ref(t reflect.Type) object {
 
 func (s *schemas) structure(t reflect.Type) object {
 	properties, required := object{}, []string{}
-	for field := range fieldsOf(t) {
+	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		property := s.of(field.Type)
 		if values, ok := enums[t.Name()+"."+name]; ok {
@@ -59,6 +60,7 @@ func (s *schemas) structure(t reflect.Type) object {
 			property["description"] = text
 		}
 		properties[name] = property
+		s.order[t.Name()] = append(s.order[t.Name()], name)
 		if !strings.Contains(options, "omit") {
 			required = append(required, name)
 		}
@@ -69,16 +71,6 @@ func (s *schemas) structure(t reflect.Type) object {
 		schema["required"] = required
 	}
 	return schema
-}
-
-func fieldsOf(t reflect.Type) func(func(reflect.StructField) bool) {
-	return func(yield func(reflect.StructField) bool) {
-		for field := range t.Fields() {
-			if !yield(field) {
-				return
-			}
-		}
-	}
 }
 
 func (s *schemas) of(t reflect.Type) object {

@@ -11,8 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestTheNewestEventsAreReadPageByPage, as many as there are or as were asked for.
-func TestTheNewestEventsAreReadPageByPage(t *testing.T) {
+func TestTimeline_NewestByPage(t *testing.T) {
 	const kept, onAPage = 7, 3
 	var asked []int
 	read := func(q announce.TimelineQuery) (page announce.TimelinePage, err error) {

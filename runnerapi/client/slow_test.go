@@ -4,17 +4,38 @@ import (
 	"context"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
-// TestASlowCallIsToldWithWhyTheLastTryFailed calls an agent that is not there.
-func TestASlowCallIsToldWithWhyTheLastTryFailed(t *testing.T) {
+// The client does not retry a poll, and the wait goes on.
+func TestWait_SurvivesOutage(t *testing.T) {
+	t.Parallel()
+	backend, looks := runnertest.NewBackend(), 0
+	backend.Intercept = func(_ context.Context, call runnertest.Call) error {
+		if call.Verb != "Builds.Get" {
+			return nil
+		}
+		if looks++; looks < 3 {
+			return problem.Errorf(problem.Unavailable, "call again", "the agent is shutting down")
+		}
+		return nil
+	}
+	c := runnertest.Start(t, backend).ClientWith(func(c *client.Config) { c.Patience = time.Nanosecond })
+	_, err := c.Builds().Wait(ctxFor(t), web, func(runnerapi.Build) {})
+	require.True(t, problem.Is(err, runnerapi.CodeNotFound), "an error other than an outage ends the wait: %v", err)
+	assert.Equal(t, 3, looks)
+}
+
+// Calls an agent that is away.
+func TestClient_ReportsSlowCall(t *testing.T) {
 	t.Parallel()
 	for call, do := range map[string]func(context.Context, *client.Client) error{
 		"list-namespace-apps": func(ctx context.Context, c *client.Client) error {
@@ -48,17 +69,14 @@ func toldOfNobody(t *testing.T, call string, do func(context.Context, *client.Cl
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
 	var told []client.Slow
-	config := runnertest.Start(t, runnertest.NewBackend()).ClientConfig()
-	config.EdgeAddresses = []string{ln.Addr().String()}
-	config.Slow = func(s client.Slow) {
-		if told = append(told, s); len(told) == 2 {
-			cancel()
+	c := runnertest.Start(t, runnertest.NewBackend()).ClientWith(func(c *client.Config) {
+		c.EdgeAddresses = []string{ln.Addr().String()}
+		c.Slow = func(s client.Slow) {
+			if told = append(told, s); len(told) == 2 {
+				cancel()
+			}
 		}
-	}
-	c, err := client.New(config)
-	require.NoError(t, err)
-	defer c.Close()
-
+	})
 	require.ErrorIs(t, do(ctx, c), context.Canceled)
 	require.Len(t, told, 3, "whoever was called has returned when the call has")
 	assert.Equal(t, call, told[0].Call)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestAWaitIsAnsweredBeforeItsContextEnds: the agent is asked to wait for less than is left.
-func TestAWaitIsAnsweredBeforeItsContextEnds(t *testing.T) {
+// The agent is asked to wait for less time than is left.
+func TestWait_ShorterThanContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		assert.Equal(t, shortWait, within(t.Context(), shortWait))
 		for left, want := range map[time.Duration]time.Duration{

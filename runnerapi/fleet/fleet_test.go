@@ -20,7 +20,7 @@ func agents(names ...string) (list []announce.Agent) {
 	return list
 }
 
-func TestAgentsAreSelectedByTheirLabels(t *testing.T) {
+func TestSelect_ByLabels(t *testing.T) {
 	all := agents("c", "a", "b")
 	all[2].State = announce.StateRevoked
 	all = append(all, announce.Agent{Name: "d", Labels: map[string]string{"env": "test"}})
@@ -33,7 +33,7 @@ func TestAgentsAreSelectedByTheirLabels(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestAWaveIsANumberOrAShare(t *testing.T) {
+func TestSize_NumberOrPercent(t *testing.T) {
 	for wave, want := range map[string]int{"5": 5, "10%": 3, "100%": 25, "1%": 1} {
 		size, err := fleet.Size(wave, 25)
 		require.NoError(t, err, wave)
@@ -45,7 +45,7 @@ func TestAWaveIsANumberOrAShare(t *testing.T) {
 	}
 }
 
-func TestAFailureKeepsItFromTheNextWave(t *testing.T) {
+func TestRun_StopsAfterFailedWave(t *testing.T) {
 	broken := errors.New("broken")
 	var calls atomic.Int64
 	outcomes := fleet.Run(t.Context(), agents("a", "b", "c", "d", "e"), 2, func(_ context.Context, a announce.Agent) error {
@@ -63,7 +63,7 @@ func TestAFailureKeepsItFromTheNextWave(t *testing.T) {
 	}
 }
 
-func TestNothingBeginsAfterTheEnd(t *testing.T) {
+func TestRun_StopsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	outcomes := fleet.Run(ctx, agents("a", "b"), 1, func(context.Context, announce.Agent) error {
 		cancel()

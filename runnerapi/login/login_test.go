@@ -116,7 +116,7 @@ func current(t *testing.T, l *login.Login, p *plane) bool {
 	return p.Current(cert.Leaf)
 }
 
-func TestALoginFollowsTheCA(t *testing.T) {
+func TestLogin_FollowsCARotation(t *testing.T) {
 	p := startPlane(t)
 	file := filepath.Join(t.TempDir(), "ci.json")
 	require.NoError(t, p.original.Write(file))
@@ -148,7 +148,7 @@ func TestALoginFollowsTheCA(t *testing.T) {
 	assert.True(t, current(t, again, p))
 }
 
-func TestALoginThatCannotKeepItsCredentials(t *testing.T) {
+func TestLogin_ReportsFailedSave(t *testing.T) {
 	p := startPlane(t)
 	var noted atomic.Int64
 	full := errors.New("no space left")
@@ -167,7 +167,7 @@ func TestALoginThatCannotKeepItsCredentials(t *testing.T) {
 	assert.True(t, current(t, l, p), "it is used all the same")
 }
 
-func TestALoginRunsInTheBackground(t *testing.T) {
+func TestLogin_RunsInBackground(t *testing.T) {
 	p := startPlane(t)
 	l, err := login.New(login.Config{Credentials: p.original})
 	require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestALoginRunsInTheBackground(t *testing.T) {
 	await.Closed(t, done, "the end of the login")
 }
 
-func TestBadAnswersChangeNothing(t *testing.T) {
+func TestLogin_IgnoresBadResponse(t *testing.T) {
 	p := startPlane(t)
 	other, _, err := p.Client("other", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/other"}, time.Hour, "test")
 	require.NoError(t, err)
@@ -211,9 +211,9 @@ func TestBadAnswersChangeNothing(t *testing.T) {
 	}
 }
 
-// TestALoginKeepsItsKeyAndItsEndorsement, or a policy that pins the key, or trusts the
-// customer's CA, would refuse the Runner after a rotation of the control plane's CA.
-func TestALoginKeepsItsKeyAndItsEndorsement(t *testing.T) {
+// After a rotation of the control plane's CA, a policy that pins the key or trusts the
+// customer's CA must not refuse the Runner.
+func TestLogin_KeepsKeyAndEndorsement(t *testing.T) {
 	p := startPlane(t)
 	require.NoError(t, p.original.Endorse([]byte(p.original.Certificate))) // it is of the same key
 	l, err := login.New(login.Config{Credentials: p.original, Note: func(err error) { t.Error(err) }})
@@ -230,4 +230,82 @@ func TestALoginKeepsItsKeyAndItsEndorsement(t *testing.T) {
 	assert.NotEqual(t, before.Certificate[0], now.Certificate[0])
 	assert.Equal(t, credentials.KeyFingerprint(before.Leaf), credentials.KeyFingerprint(now.Leaf))
 	assert.Equal(t, before.Certificate[len(before.Certificate)-1], now.Certificate[len(now.Certificate)-1])
+}
+
+// The certificate of an hour is 66 minutes long, 6 of them before it was issued. So it is due
+// after 38.
+func TestRenew_AfterTwoThirds(t *testing.T) {
+	p := startPlane(t)
+	l := p.login(t, func(err error) { t.Error(err) })
+	p.forward(37 * time.Minute)
+	call(t, l, p)
+	assert.Zero(t, p.asked.Load())
+	first := p.seen.Load()
+
+	p.forward(2 * time.Minute)
+	call(t, l, p)
+	assert.EqualValues(t, 1, p.asked.Load())
+	cert, err := l.Certificate()
+	require.NoError(t, err)
+	assert.True(t, cert.Leaf.NotAfter.After(first.NotAfter))
+	assert.Equal(t, first.SerialNumber, cert.Leaf.SerialNumber)
+	call(t, l, p)
+	assert.EqualValues(t, 1, p.asked.Load(), "it asks once")
+	assert.Equal(t, cert.Leaf.Raw, p.seen.Load().Raw, "calls come by a new connection, with the new certificate")
+}
+
+func TestRenew_BeforeUse(t *testing.T) {
+	p := startPlane(t)
+	for name, use := range map[string]func(*login.Login){
+		"for a call of the control plane": func(l *login.Login) { call(t, l, p) },
+		"for a connection to an agent": func(l *login.Login) {
+			_, err := l.Certificate()
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.original = p.credentials(t)
+			l := p.login(t, func(err error) { t.Error(err) })
+			p.forward(2 * time.Hour)
+			before := p.asked.Load()
+			use(l)
+			assert.Equal(t, before+1, p.asked.Load())
+			cert, err := l.Certificate()
+			require.NoError(t, err)
+			assert.True(t, cert.Leaf.NotAfter.After(p.now()))
+		})
+	}
+}
+
+// The call fails with the reason of the refusal, and connections to agents do not ask each time.
+func TestRenew_ReportsRefusal(t *testing.T) {
+	p := startPlane(t)
+	var noted atomic.Int64
+	l := p.login(t, func(error) { noted.Add(1) })
+	p.reissue = func(*http.Request) (login.Answer, error) {
+		return login.Answer{}, problem.Errorf(problem.Unauthorized, "make a new one", "it was revoked")
+	}
+	p.forward(2 * time.Hour)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url, nil)
+	require.NoError(t, err)
+	resp, err := l.HTTPClient().Do(r)
+	if err == nil {
+		require.NoError(t, resp.Body.Close())
+	}
+	var refused *problem.Error
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, "it was revoked", refused.Detail)
+
+	before := p.asked.Load()
+	for range 3 {
+		cert, err := l.Certificate()
+		require.NoError(t, err)
+		assert.True(t, cert.Leaf.NotAfter.Before(p.now()), "the agent refuses it")
+	}
+	assert.Equal(t, before+1, p.asked.Load())
+	assert.EqualValues(t, 1, noted.Load())
+	p.forward(2 * time.Minute)
+	_, err = l.Certificate()
+	require.NoError(t, err)
+	assert.Equal(t, before+2, p.asked.Load())
 }

@@ -173,10 +173,26 @@ func (a *Agent) ClientConfig() client.Config {
 // Client returns a client of this agent, which is closed when the test ends.
 func (a *Agent) Client() *client.Client {
 	a.t.Helper()
-	c, err := client.New(a.ClientConfig())
+	return a.ClientWith(func(*client.Config) {})
+}
+
+// ClientWith returns a client with a changed configuration.
+func (a *Agent) ClientWith(change func(*client.Config)) *client.Client {
+	a.t.Helper()
+	config := a.ClientConfig()
+	change(&config)
+	c, err := client.New(config)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	a.t.Cleanup(c.Close)
 	return c
+}
+
+// ClientAs returns the client of the Runner with this certificate.
+func (a *Agent) ClientAs(cert tls.Certificate) *client.Client {
+	a.t.Helper()
+	return a.ClientWith(func(c *client.Config) {
+		c.Certificate = func() (*tls.Certificate, error) { return &cert, nil }
+	})
 }

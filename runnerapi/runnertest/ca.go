@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 // RoleRoot is for a certificate that no intermediate CA has signed.
@@ -97,6 +100,16 @@ func (ca *CA) IssueWith(t testing.TB, change func(*x509.Certificate), id *url.UR
 		role = trustanchor.RoleServer
 	}
 	return ca.issue(t, role, change, id, names...)
+}
+
+// Granted returns a change of a certificate that gives it a grant.
+func Granted(t testing.TB, text string) func(*x509.Certificate) {
+	t.Helper()
+	grant, err := credentials.ParseGrant(text)
+	require.NoError(t, err)
+	extensions, err := grant.Extensions()
+	require.NoError(t, err)
+	return func(c *x509.Certificate) { c.ExtraExtensions = extensions }
 }
 
 // IssueBy is like Issue, with the CA of a role of the caller's choice, as its thief would have it.

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -58,10 +57,7 @@ func (a *approvals) one(t *testing.T, approve bool) (got runnerapi.Approval) {
 // careful is a fake agent whose policy demands approvals.
 func careful(t *testing.T) (*runnertest.Agent, *approvals, *auditor) {
 	t.Helper()
-	doc, err := policy.Parse([]byte("rules: [{name: careful, approval: 10m, commands: ['*', exec-app, kubernetes-api], kubernetes: {user: dev}}]"))
-	require.NoError(t, err)
-	p := policy.New("policy.yaml")
-	p.Set(doc, nil)
+	p := policyOf(t, "rules: [{name: careful, approval: 10m, commands: ['*', exec-app, kubernetes-api], kubernetes: {user: dev}}]")
 	agent, log := watched(t, p)
 	agent.Stop()
 	kept := &approvals{waiting: map[string]runnerapi.Approval{}, approved: map[string]bool{}}
@@ -70,8 +66,8 @@ func careful(t *testing.T) (*runnertest.Agent, *approvals, *auditor) {
 	return agent, kept, log
 }
 
-// TestACommandWaitsForItsApproval and passes once, as it was asked for.
-func TestACommandWaitsForItsApproval(t *testing.T) {
+// A command passes once after its approval, and only with the same body.
+func TestApproval_AllowsOneCommand(t *testing.T) {
 	agent, kept, log := careful(t)
 	c := agent.Client()
 	deploy := func(image string) error {
@@ -104,8 +100,8 @@ func TestACommandWaitsForItsApproval(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeApprovalRequired, codeOf(t, deploy("a")), "an approval is good for once")
 }
 
-// TestTheOwnerSeesWhatExecRuns with its arguments, which decide what it does.
-func TestTheOwnerSeesWhatExecRuns(t *testing.T) {
+// The arguments decide what exec does, so the owner sees them.
+func TestApproval_ShowsExecCommand(t *testing.T) {
 	agent, kept, _ := careful(t)
 	c := agent.Client()
 	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
@@ -126,8 +122,7 @@ func TestTheOwnerSeesWhatExecRuns(t *testing.T) {
 	assert.Equal(t, 3, code)
 }
 
-// TestWithoutAStoreNothingIsApproved by anybody.
-func TestWithoutAStoreNothingIsApproved(t *testing.T) {
+func TestApproval_RefusedWithoutStore(t *testing.T) {
 	agent, _, _ := careful(t)
 	agent.Stop()
 	agent.Approvals = nil
@@ -136,9 +131,9 @@ func TestWithoutAStoreNothingIsApproved(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeApprovalRequired, codeOf(t, err))
 }
 
-// TestAnApprovalIsForItsNamespace alone: the owner was not shown the objects of a set.
-func TestAnApprovalIsForItsNamespace(t *testing.T) {
-	doc, err := policy.Parse([]byte(`
+// The owner sees the namespace of a set, and not its objects.
+func TestApproval_OnlyForItsNamespace(t *testing.T) {
+	p := policyOf(t, `
 rules:
   - name: production
     namespaces: [production, shop]
@@ -148,10 +143,7 @@ rules:
   - name: rest
     commands: [apply-manifests]
     kinds: ["*"]
-`))
-	require.NoError(t, err)
-	p := policy.New("policy.yaml")
-	p.Set(doc, nil)
+`)
 	agent, kept, _ := careful(t)
 	agent.Stop()
 	agent.Policy = p

@@ -36,7 +36,7 @@ type gone struct{ http.ResponseWriter }
 
 func (gone) Write([]byte) (int, error) { return 0, errors.New("connection reset") }
 
-func TestACallerThatIsGoneEndsTheWork(t *testing.T) {
+func TestEvents_EndWithCaller(t *testing.T) {
 	apps := &slowApps{ended: make(chan error, 1)}
 	s := &eventCalls{&appWork{calls: &calls{log: zerolog.Nop()}, apps: apps}}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

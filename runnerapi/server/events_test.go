@@ -12,21 +12,20 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
-func TestEventsOutliveTheAgentsRestart(t *testing.T) {
+func TestEvents_SurviveRestart(t *testing.T) {
 	t.Parallel()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
-	k := runnerapi.Key{Namespace: "production", Name: "web"}
-	_, err := c.Apps().Deploy(t.Context(), k, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(t.Context(), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var got []runnerapi.AppEvent
-	err = c.Apps().Events(ctx, k, runnerapi.EventOptions{}, func(e runnerapi.AppEvent) error {
+	err = c.Apps().Events(ctx, web, runnerapi.EventOptions{}, func(e runnerapi.AppEvent) error {
 		if got = append(got, e); len(got) == 1 {
 			agent.Stop()
 			agent.Start()
-			agent.Backend.Finish(k)
+			agent.Backend.Finish(web)
 		}
 		return nil
 	})
@@ -36,22 +35,19 @@ func TestEventsOutliveTheAgentsRestart(t *testing.T) {
 	assert.True(t, got[1].Settled)
 
 	err = c.Apps().Events(ctx, runnerapi.Key{Namespace: "production", Name: "nowhere"}, runnerapi.EventOptions{}, nil)
-	known := &runnerapi.Error{}
-	require.ErrorAs(t, err, &known)
-	assert.Equal(t, runnerapi.CodeNotFound, known.Code)
+	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, err))
 }
 
-func TestFollowedEventsEndWithTheApp(t *testing.T) {
+func TestEvents_EndWithApp(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	c := agent.Client()
-	k := runnerapi.Key{Namespace: "production", Name: "web"}
-	_, err := c.Apps().Deploy(t.Context(), k, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err := c.Apps().Deploy(t.Context(), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	agent.Backend.Finish(k)
+	agent.Backend.Finish(web)
 	var last runnerapi.AppEvent
-	err = c.Apps().Events(t.Context(), k, runnerapi.EventOptions{Follow: true}, func(e runnerapi.AppEvent) error {
+	err = c.Apps().Events(t.Context(), web, runnerapi.EventOptions{Follow: true}, func(e runnerapi.AppEvent) error {
 		if last = e; e.Settled {
-			return c.Apps().Delete(t.Context(), k, runnerapi.WriteOptions{})
+			return c.Apps().Delete(t.Context(), web, runnerapi.WriteOptions{})
 		}
 		return nil
 	})

@@ -42,13 +42,10 @@ type served struct {
 }
 
 func (s *served) Client() *client.Client {
-	config := s.agent.ClientConfig()
-	config.EdgeAddresses = []string{s.address}
-	config.Around = nil // it has no journal, so its writes are no operations
-	c, err := client.New(config)
-	require.NoError(s.t, err)
-	s.t.Cleanup(c.Close)
-	return c
+	return s.agent.ClientWith(func(c *client.Config) {
+		c.EdgeAddresses = []string{s.address}
+		c.Around = nil // it has no journal, so its writes are no operations
+	})
 }
 
 // serveTLS serves Apps that are not the agent's own.

@@ -41,16 +41,15 @@ func attackOn(t *testing.T, agent *runnertest.Agent, runner string) hostile.Targ
 // limitedAgent is a fake agent with limits.
 func limitedAgent(t *testing.T, l transport.Limits) *runnertest.Agent {
 	t.Helper()
-	agent := runnertest.Start(t, runnertest.NewBackend())
-	agent.Stop()
+	agent := runnertest.New(t, runnertest.NewBackend())
 	agent.Limits = l
 	agent.Start()
 	return agent
 }
 
-// TestTheRunnerAPIEndsEveryAttack of strangers, and of a Runner over HTTP/1.1. What HTTP/2
-// leaves idle is ended by the idle timeout, which is longer than a test's.
-func TestTheRunnerAPIEndsEveryAttack(t *testing.T) {
+// Attacks by strangers, and by a Runner over HTTP/1.1. The idle timeout ends idle HTTP/2
+// connections, and is too long for a test.
+func TestRunnerAPI_EndsAttacks(t *testing.T) {
 	t.Parallel()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	target := attackOn(t, agent, "evil")
@@ -67,8 +66,8 @@ func TestTheRunnerAPIEndsEveryAttack(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestFloodsOfHTTP2 are stood while another Runner is served over and over.
-func TestFloodsOfHTTP2(t *testing.T) {
+// Another Runner is served during each flood.
+func TestRunnerAPI_ServesDuringHTTP2Floods(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	target, c := attackOn(t, agent, "evil"), agent.Client()
 	for _, a := range hostile.HTTP2("/v1/cluster", 5000) {
@@ -84,9 +83,9 @@ func TestFloodsOfHTTP2(t *testing.T) {
 	}
 }
 
-// TestRapidResetIsBounded: what was reset counts as under way until its handler has
-// ended, so a Runner that resets has no more handlers than its streams.
-func TestRapidResetIsBounded(t *testing.T) {
+// A reset stream counts until its handler has ended, so a Runner that resets has no more
+// handlers than streams.
+func TestRunnerAPI_LimitsRapidReset(t *testing.T) {
 	t.Parallel()
 	b := runnertest.NewBackend()
 	entered := make(chan struct{}, 10_000)
@@ -107,8 +106,8 @@ func TestRapidResetIsBounded(t *testing.T) {
 	assert.LessOrEqual(t, len(entered), 250)
 }
 
-// TestSlowRunners drip a byte at a time.
-func TestSlowRunners(t *testing.T) {
+// These Runners send a byte at a time.
+func TestRunnerAPI_EndsSlowRequests(t *testing.T) {
 	t.Parallel()
 	target := attackOn(t, runnertest.Start(t, runnertest.NewBackend()), "evil")
 	for _, slow := range hostile.Slow("/v1/cluster") {
@@ -124,9 +123,9 @@ func TestSlowRunners(t *testing.T) {
 	}
 }
 
-// TestARunnerHasItsShareOfCalls: one that hangs in all of its calls gets no more, and
-// others get theirs. The audit log has nothing of what was not looked at.
-func TestARunnerHasItsShareOfCalls(t *testing.T) {
+// A Runner whose calls all hang gets no more; others do. The audit log has no record of calls
+// over the limit.
+func TestRunnerAPI_LimitsCalls(t *testing.T) {
 	b := runnertest.NewBackend()
 	entered, leave := make(chan struct{}, 10), make(chan struct{})
 	b.Intercept = func(_ context.Context, c runnertest.Call) error {
@@ -136,9 +135,7 @@ func TestARunnerHasItsShareOfCalls(t *testing.T) {
 		}
 		return nil
 	}
-	agent := runnertest.Start(t, b)
-	agent.Stop()
-	log := &auditor{}
+	agent, log := runnertest.New(t, b), &auditor{}
 	agent.Limits, agent.Audit = transport.Limits{CallsPerRunner: 2}, log
 	agent.Start()
 	r := newRaw(t, agent)
@@ -167,18 +164,12 @@ func TestARunnerHasItsShareOfCalls(t *testing.T) {
 // dialRunner is another Runner's client.
 func dialRunner(t *testing.T, agent *runnertest.Agent, name string) *client.Client {
 	t.Helper()
-	config := agent.ClientConfig()
-	cert := agent.CA.Issue(t, credentials.RunnerURI(runnertest.TrustDomain, name))
-	config.Certificate = func() (*tls.Certificate, error) { return &cert, nil }
-	c, err := client.New(config)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c
+	return agent.ClientAs(agent.CA.Issue(t, credentials.RunnerURI(runnertest.TrustDomain, name)))
 }
 
-// TestARunnerHasItsShareOfLargeBodies: those that dribble take no more than their share
-// of the agent's memory; small bodies are not concerned.
-func TestARunnerHasItsShareOfLargeBodies(t *testing.T) {
+// Slow large bodies take no more than the Runner's share of the agent's memory; small bodies do
+// not count.
+func TestRunnerAPI_LimitsBodies(t *testing.T) {
 	agent := limitedAgent(t, transport.Limits{Bodies: 4, BodiesPerRunner: 2})
 	target := attackOn(t, agent, runnertest.RunnerName)
 	for range 2 {
@@ -201,9 +192,8 @@ func TestARunnerHasItsShareOfLargeBodies(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestARunnerHasItsShareOfConnections, and those that never send a request push out each
-// other.
-func TestARunnerHasItsShareOfConnections(t *testing.T) {
+// Connections that never send a request push out each other only.
+func TestRunnerAPI_LimitsConnections(t *testing.T) {
 	agent := limitedAgent(t, transport.Limits{ConnectionsPerRunner: 2, Handshakes: 3})
 	target := attackOn(t, agent, "evil")
 	get := hostile.Attack{Secure: true, ALPN: "http/1.1", Do: func(c net.Conn) {
@@ -231,10 +221,10 @@ func TestARunnerHasItsShareOfConnections(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestPathsMeanOneThing writes the path of a forbidden call in every other way there is.
-// The policy allows one namespace; whatever comes to the backend must be in it, and must
-// be what the policy was asked about and the audit log was told.
-func TestPathsMeanOneThing(t *testing.T) {
+// Writes the path of a forbidden call in every other way there is. The policy allows one
+// namespace; whatever reaches the backend must be in it, and must be what the policy was asked
+// about and the audit log has.
+func TestRunnerAPI_RefusesAmbiguousPath(t *testing.T) {
 	t.Parallel()
 	p := newAsked(func(i runnerapi.Intent) error {
 		if i.Namespace == "open" {
@@ -275,8 +265,8 @@ func TestPathsMeanOneThing(t *testing.T) {
 	}
 }
 
-// TestHTTP2PathsMeanOneThing does the same where a path is no line but a field.
-func TestHTTP2PathsMeanOneThing(t *testing.T) {
+// In HTTP/2 a path is a field and not part of a line.
+func TestRunnerAPI_RefusesMalformedHTTP2(t *testing.T) {
 	agent, _ := watched(t, newAsked(refuseAll))
 	target := attackOn(t, agent, "evil")
 	for name, fields := range map[string][]string{
@@ -346,10 +336,9 @@ func speak(t *testing.T, target hostile.Target, text string) (status int) {
 	return status
 }
 
-// TestNoRequestIsSmuggled sends requests whose ends are in dispute. Nothing between the
-// Runner and the agent reads HTTP, so there is nobody to disagree with; what the agent
-// makes of them must all the same be asked of the policy, one by one.
-func TestNoRequestIsSmuggled(t *testing.T) {
+// Sends requests whose ends are in dispute. Nothing between the Runner and the agent reads HTTP;
+// the policy must all the same be asked about each request that the agent reads.
+func TestRunnerAPI_RefusesSmuggling(t *testing.T) {
 	p := newAsked(refuseAll)
 	agent, _ := watched(t, p)
 	target := attackOn(t, agent, "evil")
@@ -385,9 +374,8 @@ func TestNoRequestIsSmuggled(t *testing.T) {
 	}
 }
 
-// TestALogHasToBeTaken: one that nobody takes ends, though the connection stays: its caller keeps
-// answering pings and opens no window.
-func TestALogHasToBeTaken(t *testing.T) {
+// The connection stays: the caller answers pings and opens no window.
+func TestLogs_EndWithoutReader(t *testing.T) {
 	t.Parallel()
 	agent := limitedAgent(t, transport.Limits{Stall: time.Second})
 	_, err := agent.Client().Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})

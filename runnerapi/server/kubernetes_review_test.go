@@ -11,7 +11,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -33,18 +32,14 @@ const reviews = "/v1/kubernetes/apis/authorization.k8s.io/v1/"
 func underRules(t *testing.T, rules string) (*raw, *apiServer) {
 	t.Helper()
 	agent, api, _, _ := kubernetesToStart(t)
-	doc, err := policy.Parse([]byte(rules))
-	require.NoError(t, err)
-	p := policy.New("a test")
-	p.Set(doc, nil)
+	p := policyOf(t, rules)
 	agent.Policy = p
 	agent.Start()
 	return newRaw(t, agent), api
 }
 
-// TestAReviewIsUnderTheRuleOfItsNamespace: it names the user that a request would be made as, or
-// says no where the policy would.
-func TestAReviewIsUnderTheRuleOfItsNamespace(t *testing.T) {
+// A review names the user that a request would be made as, or denies where the policy would.
+func TestAccessReview_FollowsPolicy(t *testing.T) {
 	r, api := underRules(t, reviewRules)
 	attributes := func(namespace, verb, resource string) string {
 		return fmt.Sprintf(`{"spec":{"resourceAttributes":{"namespace":%q,"verb":%q,"resource":%q,"name":"alice"}}}`, namespace, verb, resource)
@@ -95,8 +90,8 @@ func TestAReviewIsUnderTheRuleOfItsNamespace(t *testing.T) {
 	assert.Equal(t, http.StatusUnsupportedMediaType, resp.StatusCode)
 }
 
-// TestAReviewIsReadInProtobufToo as controllers send it.
-func TestAReviewIsReadInProtobufToo(t *testing.T) {
+// Controllers send protobuf.
+func TestAccessReview_ReadsProtobuf(t *testing.T) {
 	r, api := underRules(t, reviewRules)
 	for namespace, user := range map[string]string{"shop": "writer", "web": "looker"} {
 		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -111,8 +106,8 @@ func TestAReviewIsReadInProtobufToo(t *testing.T) {
 	}
 }
 
-// TestRulesUnderReadOnlyAreOfReading as kubectl auth can-i --list shows them.
-func TestRulesUnderReadOnlyAreOfReading(t *testing.T) {
+// kubectl auth can-i --list shows these rules.
+func TestRulesReview_ReadOnly(t *testing.T) {
 	r, api := underRules(t, reviewRules)
 	rules := func(namespace string) string {
 		return `{"spec":{"namespace":"` + namespace + `"},"status":{"resourceRules":[
@@ -143,8 +138,8 @@ func TestRulesUnderReadOnlyAreOfReading(t *testing.T) {
 	assert.Contains(t, review.Status.EvaluationError, "agent's own namespace")
 }
 
-// TestDryRunsAreReading where the API server keeps its promise, and nowhere else.
-func TestDryRunsAreReading(t *testing.T) {
+// A dry run counts as reading only where the API server keeps its promise.
+func TestKubernetesAPI_DryRunReads(t *testing.T) {
 	agent, _, p, _ := kubernetes(t)
 	p.become(refuseAll)
 	r := newRaw(t, agent)
@@ -178,4 +173,28 @@ func TestDryRunsAreReading(t *testing.T) {
 	p.become(func(runnerapi.Intent) error { return nil })
 	_, answer := r.do(http.MethodDelete, "/v1/kubernetes"+pods+"/a", `{"dryRun":["All"]}`, "Content-Type", asJSON)
 	assert.JSONEq(t, `{"dryRun":["All"]}`, string(answer), "the body gets to the API server")
+}
+
+// The CLI asks before it starts kubectl.
+func TestKubernetesAPI_ClientExplainsRefusal(t *testing.T) {
+	agent, api, _, _ := kubernetes(t)
+	api.created.Store(true)
+	for rules, want := range map[string]map[string]string{
+		reviewRules:               {"shop": "", "web": "", "pipeops": "agent's own namespace"},
+		"rules: [{name: others}]": {"shop": "no rule of the customer's policy allows Runner tester to do kubernetes-api"},
+	} {
+		p := policyOf(t, rules)
+		agent.Stop()
+		agent.Policy = p
+		agent.Start()
+		client := agent.Client()
+		for namespace, says := range want {
+			refusal, err := client.Kubernetes().Refusal(t.Context(), namespace)
+			require.NoError(t, err)
+			if says == "" {
+				assert.Empty(t, refusal, namespace)
+			}
+			assert.Contains(t, refusal, says, namespace)
+		}
+	}
 }

@@ -136,7 +136,7 @@ func (a *apiServer) count() int {
 }
 
 // kubernetes is a fake agent before a fake API server, with a policy that allows all.
-func kubernetes(t *testing.T) (*runnertest.Agent, *apiServer, *asked, *heard) {
+func kubernetes(t *testing.T) (*runnertest.Agent, *apiServer, *asked, *auditor) {
 	t.Helper()
 	agent, api, p, log := kubernetesToStart(t)
 	agent.Start()
@@ -144,39 +144,12 @@ func kubernetes(t *testing.T) (*runnertest.Agent, *apiServer, *asked, *heard) {
 }
 
 // kubernetesToStart is the same before it serves.
-func kubernetesToStart(t *testing.T) (*runnertest.Agent, *apiServer, *asked, *heard) {
+func kubernetesToStart(t *testing.T) (*runnertest.Agent, *apiServer, *asked, *auditor) {
 	t.Helper()
-	api, p, log := newAPIServer(t), newAsked(func(runnerapi.Intent) error { return nil }), &heard{}
+	api, p, log := newAPIServer(t), newAsked(func(runnerapi.Intent) error { return nil }), &auditor{}
 	agent := runnertest.New(t, runnertest.NewBackend())
 	agent.Policy, agent.Kubernetes, agent.Audit = p, api, log
 	return agent, api, p, log
-}
-
-// heard keeps audit records.
-type heard struct {
-	mu      sync.Mutex
-	records []runnerapi.AuditRecord
-}
-
-func (h *heard) Record(r runnerapi.AuditRecord) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.records = append(h.records, r)
-}
-
-func (h *heard) Keep(_ context.Context, r runnerapi.AuditRecord) error {
-	h.Record(r)
-	return nil
-}
-
-func (*heard) List(context.Context, int64, int) (runnerapi.AuditList, error) {
-	return runnerapi.AuditList{}, nil
-}
-
-func (h *heard) all() []runnerapi.AuditRecord {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return append([]runnerapi.AuditRecord(nil), h.records...)
 }
 
 func statusIn(t *testing.T, answer []byte) metav1.Status {
@@ -187,8 +160,8 @@ func statusIn(t *testing.T, answer []byte) metav1.Status {
 	return status
 }
 
-// TestNobodySaysWhoAsksButThePolicy sends all that could say who asks.
-func TestNobodySaysWhoAsksButThePolicy(t *testing.T) {
+// Sends every header that could name a user.
+func TestKubernetesAPI_ImpersonatesByPolicy(t *testing.T) {
 	agent, api, _, _ := kubernetes(t)
 	r := newRaw(t, agent)
 	resp, answer := r.do(http.MethodPost, "/v1/kubernetes/api/v1/namespaces/shop/configmaps?fieldManager=x", `{"a":"b"}`,
@@ -211,8 +184,7 @@ func TestNobodySaysWhoAsksButThePolicy(t *testing.T) {
 	}
 }
 
-// TestNoPathLeavesTheKubernetesAPI writes paths in other ways than the plain one.
-func TestNoPathLeavesTheKubernetesAPI(t *testing.T) {
+func TestKubernetesAPI_RefusesPathTraversal(t *testing.T) {
 	agent, api, p, _ := kubernetes(t)
 	r := newRaw(t, agent)
 	for _, path := range []string{
@@ -227,9 +199,8 @@ func TestNoPathLeavesTheKubernetesAPI(t *testing.T) {
 	assert.Empty(t, p.all(), "nor to the policy")
 }
 
-// TestARefusalOfTheAgentItselfIsToldFromOneOfWhomItAsksFor by the API server's words, which
-// Kubernetes 1.36 has added to.
-func TestARefusalOfTheAgentItselfIsToldFromOneOfWhomItAsksFor(t *testing.T) {
+// The API server's words tell them apart. Kubernetes 1.36 has added to these words.
+func TestKubernetesAPI_ExplainsMissingImpersonation(t *testing.T) {
 	agent, _, _, _ := kubernetes(t)
 	r := newRaw(t, agent)
 	for says, own := range map[string]bool{
@@ -244,8 +215,8 @@ func TestARefusalOfTheAgentItselfIsToldFromOneOfWhomItAsksFor(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreKubernetesStatus is what kubectl shows.
-func TestRefusalsAreKubernetesStatus(t *testing.T) {
+// kubectl shows the status.
+func TestKubernetesAPI_RefusesWithStatus(t *testing.T) {
 	agent, api, p, log := kubernetes(t)
 	r := newRaw(t, agent)
 	p.become(refuseAll)
@@ -282,8 +253,7 @@ func TestRefusalsAreKubernetesStatus(t *testing.T) {
 	assert.NotContains(t, string(answer), "127.0.0.1", "where the API server is, is not told")
 }
 
-// TestKubernetesRequestsAreRecorded wants what was asked, and no more of it.
-func TestKubernetesRequestsAreRecorded(t *testing.T) {
+func TestKubernetesAPI_Audited(t *testing.T) {
 	agent, _, _, log := kubernetes(t)
 	r := newRaw(t, agent)
 	r.do(http.MethodGet, "/v1/kubernetes/apis/apps/v1", "")
@@ -325,9 +295,9 @@ func (b *buffered) Read(p []byte) (int, error) { return b.in.Read(p) }
 
 const execPath = "/v1/kubernetes/api/v1/namespaces/shop/pods/web/exec?command=sh&command=secret-mark"
 
-// TestUpgradesCarryBytesAndEndTogether is about SPDY and WebSockets alike: the caller's end, the
-// policy's change and the agent's are the API server's end.
-func TestUpgradesCarryBytesAndEndTogether(t *testing.T) {
+// The caller's end, a change of the policy and the agent's stop each end the API server's
+// connection, with SPDY and WebSocket alike.
+func TestKubernetesAPI_UpgradesEndTogether(t *testing.T) {
 	agent, api, p, log := kubernetes(t)
 	ends := []struct {
 		protocol string
@@ -359,9 +329,8 @@ func TestUpgradesCarryBytesAndEndTogether(t *testing.T) {
 	assert.JSONEq(t, `{"method":"GET","verb":"get","path":"/api/v1/namespaces/shop/pods/web/exec","user":"somebody","command":"sh"}`, string(records[0].Arguments))
 }
 
-// TestARunnerHasItsShareOfStreams opens one more than there are places, by the setting or by the
-// policy.
-func TestARunnerHasItsShareOfStreams(t *testing.T) {
+// The setting or the policy gives the limit.
+func TestKubernetesAPI_LimitsStreams(t *testing.T) {
 	for name, most := range map[string]int{"setting": 1, "policy": 9} {
 		t.Run(name, func(t *testing.T) {
 			agent, _, p, _ := kubernetesToStart(t)
@@ -405,12 +374,11 @@ func (silentAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, ContentLength: -1, Request: r}, nil
 }
 
-// TestAWatchEndsWithThePolicy and is silent for longer than an answer may take until then.
-func TestAWatchEndsWithThePolicy(t *testing.T) {
+// Until then the watch is silent for longer than a response may take.
+func TestKubernetesAPI_WatchEndsWithPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, pipes := newAsked(func(runnerapi.Intent) error { return nil }), memnet.New()
-		agent := runnertest.Start(t, runnertest.NewBackend())
-		agent.Stop()
+		agent := runnertest.New(t, runnertest.NewBackend())
 		agent.Policy, agent.Kubernetes = p, silentAPI{}
 		agent.StartOn(pipes)
 		r := newRaw(t, agent)
@@ -440,4 +408,26 @@ func TestAWatchEndsWithThePolicy(t *testing.T) {
 		assert.Equal(t, metav1.StatusReasonForbidden, status.Reason)
 		assert.Contains(t, status.Message, `PipeOps agent: rule "none" does not allow kubernetes-api`)
 	})
+}
+
+// Under its own name the Kubernetes API has no path prefix, and nothing else is served.
+func TestKubernetesAPI_OwnServerName(t *testing.T) {
+	agent, api, p, _ := kubernetes(t)
+	r := newRaw(t, agent)
+	r.http.Transport.(*http.Transport).TLSClientConfig.ServerName = runnerapi.KubernetesServerName(runnertest.ServerName)
+	for _, path := range []string{"/api/v1/namespaces/shop/pods", "/version", "/healthz", "/", "/v1/cluster", "/openapi.json"} {
+		resp, answer := r.do(http.MethodGet, path, "")
+		assert.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", path, answer)
+		assert.Equal(t, "/base"+path, api.last().URL.Path)
+	}
+	for _, path := range []string{"/../v1/cluster", "/api/v1/namespaces/shop/%2e%2e/pipeops/secrets", "//version"} {
+		before := api.count()
+		resp, answer := r.do(http.MethodGet, path, "")
+		assert.Contains(t, []int{http.StatusBadRequest, http.StatusNotFound}, resp.StatusCode, "%s: %s", path, answer)
+		assert.Equal(t, before, api.count(), path)
+	}
+	p.become(refuseAll)
+	resp, answer := r.do(http.MethodGet, "/api/v1/namespaces/shop/pods", "")
+	assert.Equal(t, http.StatusForbidden, resp.StatusCode)
+	assert.Contains(t, statusIn(t, answer).Message, "PipeOps agent: ")
 }

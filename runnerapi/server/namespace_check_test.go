@@ -41,10 +41,7 @@ func ruled(t *testing.T, rules string) (*client.Client, *apiServer, *raw) {
 		_, err = client.Apps().Deploy(t.Context(), runnerapi.Key{Namespace: namespace, Name: "web"}, public, runnerapi.WriteOptions{})
 		require.NoError(t, err)
 	}
-	doc, err := policy.Parse([]byte(rules))
-	require.NoError(t, err)
-	p := policy.New("a test")
-	p.Set(doc, nil)
+	p := policyOf(t, rules)
 	agent.Stop()
 	agent.Policy, agent.Audit = p, pages{"production", "payroll", "", "payroll", "payroll", "production"}
 	agent.Start()
@@ -68,47 +65,39 @@ func (p pages) List(_ context.Context, after int64, limit int) (list runnerapi.A
 	return list, nil
 }
 
+func namespaces[T any](of []T, in func(T) string) (all []string) {
+	for _, item := range of {
+		all = append(all, in(item))
+	}
+	return all
+}
+
 // shown has, of each call that is filtered, which namespaces it shows to a Runner.
 var shown = map[string]func(*testing.T, *client.Client, *apiServer, *raw) []string{
-	"list-apps": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
+	"list-apps": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) []string {
 		apps, err := c.Apps().List(t.Context(), "")
 		require.NoError(t, err)
-		for _, a := range apps {
-			in = append(in, a.Namespace)
-		}
-		return in
+		return namespaces(apps, func(of runnerapi.App) string { return of.Namespace })
 	},
-	"list-namespaces": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
+	"list-namespaces": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) []string {
 		all, err := c.Namespaces().List(t.Context())
 		require.NoError(t, err)
-		for _, n := range all {
-			in = append(in, n.Name)
-		}
-		return in
+		return namespaces(all, func(of runnerapi.Namespace) string { return of.Name })
 	},
-	"list-routes": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
+	"list-routes": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) []string {
 		routes, err := c.Routes().List(t.Context())
 		require.NoError(t, err)
-		for _, r := range routes {
-			in = append(in, r.Namespace)
-		}
-		return in
+		return namespaces(routes, func(of runnerapi.Route) string { return of.Namespace })
 	},
-	"list-alerts": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
+	"list-alerts": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) []string {
 		list, err := c.Monitoring().Alerts(t.Context(), "")
 		require.NoError(t, err)
-		for _, a := range list.Items {
-			in = append(in, a.Namespace)
-		}
-		return in
+		return namespaces(list.Items, func(of runnerapi.Alert) string { return of.Namespace })
 	},
-	"get-cost": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
+	"get-cost": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) []string {
 		list, err := c.Monitoring().Cost(t.Context(), runnerapi.CostOptions{})
 		require.NoError(t, err)
-		for _, cost := range list.Items {
-			in = append(in, cost.Namespace)
-		}
-		return in
+		return namespaces(list.Items, func(of runnerapi.Cost) string { return of.Namespace })
 	},
 	"list-audit": func(t *testing.T, c *client.Client, _ *apiServer, _ *raw) (in []string) {
 		for after := int64(0); ; {
@@ -142,9 +131,9 @@ var shown = map[string]func(*testing.T, *client.Client, *apiServer, *raw) []stri
 	},
 }
 
-// TestCallsOverAllNamespacesAreHeldToThem goes through the table: a call without a namespace
-// has to say how rules about namespaces hold for it, and one that is filtered is tried.
-func TestCallsOverAllNamespacesAreHeldToThem(t *testing.T) {
+// A call without a namespace has to declare how rules about namespaces hold for it; a call that
+// filters is tried.
+func TestNamespaceCheck_FiltersCalls(t *testing.T) {
 	for _, c := range runnerapi.Calls() {
 		if c.Access == runnerapi.Open {
 			continue
@@ -168,24 +157,20 @@ func TestCallsOverAllNamespacesAreHeldToThem(t *testing.T) {
 	}
 }
 
-// TestADrainTellsOfNoHiddenPods, though it takes them: it is about the node.
-func TestADrainTellsOfNoHiddenPods(t *testing.T) {
+// The drain evicts them all the same: it is about the node.
+func TestNamespaceCheck_DrainHidesPods(t *testing.T) {
 	client, _, _ := ruled(t, strings.Replace(notTheirs, "[payroll]", "[production]", 1))
 	drain, err := client.Nodes().Drain(t.Context(), runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{DryRun: true}, func(runnerapi.Drain) {})
 	require.NoError(t, err)
 	assert.Empty(t, drain.Remaining)
 }
 
-// TestOperationsAndManifestsFindTheirNamespace: they are asked about for that one.
-func TestOperationsAndManifestsFindTheirNamespace(t *testing.T) {
+func TestNamespaceCheck_OperationsAndApply(t *testing.T) {
 	agent, _, _, _ := kubernetes(t)
-	app, err := agent.Client().Apps().Deploy(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.AppSpec{Image: "web"}, runnerapi.WriteOptions{})
+	app, err := agent.Client().Apps().Deploy(t.Context(), web, runnerapi.AppSpec{Image: "web"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	require.NotEmpty(t, app.Operation)
-	doc, err := policy.Parse([]byte(strings.Replace(notTheirs, "[payroll]", "[production]", 1)))
-	require.NoError(t, err)
-	p := policy.New("a test")
-	p.Set(doc, nil)
+	p := policyOf(t, strings.Replace(notTheirs, "[payroll]", "[production]", 1))
 	agent.Stop()
 	agent.Policy = p
 	agent.Start()
@@ -196,9 +181,9 @@ func TestOperationsAndManifestsFindTheirNamespace(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, resp.StatusCode, string(answer))
 }
 
-// TestTheKubernetesAPIOverAllNamespacesIsHeldToThem: a namespace that is denied by its name is
-// left out, and where a pattern denies some, nothing is allowed over all of them.
-func TestTheKubernetesAPIOverAllNamespacesIsHeldToThem(t *testing.T) {
+// A namespace that is denied by its name is left out. Where a pattern denies some, nothing is
+// allowed over all namespaces.
+func TestNamespaceCheck_KubernetesAPI(t *testing.T) {
 	byPattern := strings.Replace(notTheirs, "[payroll]", "[payroll, hr-*]", 1)
 	var (
 		r     *raw
@@ -250,15 +235,9 @@ func TestTheKubernetesAPIOverAllNamespacesIsHeldToThem(t *testing.T) {
 	}
 }
 
-// TestAWatchOverAllNamespacesEndsWhenAnotherIsHidden by a policy that became narrower.
-func TestAWatchOverAllNamespacesEndsWhenAnotherIsHidden(t *testing.T) {
-	set := func(p *policy.Policy, rules string) {
-		doc, err := policy.Parse([]byte(rules))
-		require.NoError(t, err)
-		p.Set(doc, nil)
-	}
-	p := policy.New("a test")
-	set(p, notTheirs)
+// The policy becomes narrower during the watch.
+func TestNamespaceCheck_WatchEnds(t *testing.T) {
+	p := policyOf(t, notTheirs)
 	watch := runnerapi.Intent{Command: runnerapi.KubernetesCall, Access: runnerapi.Named, Runner: "a", Kubernetes: &runnerapi.KubernetesRequest{
 		Verb: "watch", Resource: "pods", AgentNamespace: "pipeops",
 	}}
@@ -266,11 +245,11 @@ func TestAWatchOverAllNamespacesEndsWhenAnotherIsHidden(t *testing.T) {
 	watch.Kubernetes.Grant, err = p.KubernetesGrant(watch)
 	require.NoError(t, err)
 	require.NoError(t, p.Decide(watch))
-	set(p, strings.Replace(notTheirs, "[payroll]", "[payroll, shop]", 1))
+	setRules(t, p, strings.Replace(notTheirs, "[payroll]", "[payroll, shop]", 1))
 	require.ErrorContains(t, p.Decide(watch), "hides other namespaces")
 	rule, err := p.Explain(watch)
 	require.Error(t, err)
 	assert.Empty(t, rule, "no rule allows it any more")
-	set(p, strings.Replace(notTheirs, "[payroll]", "[payroll, hr-*]", 1))
+	setRules(t, p, strings.Replace(notTheirs, "[payroll]", "[payroll, hr-*]", 1))
 	require.ErrorContains(t, p.Decide(watch), "hides other namespaces")
 }

@@ -1,11 +1,14 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -15,7 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func TestADrainTellsOfEachStepAndGoesOn(t *testing.T) {
+func TestDrainNode_ReportsSteps(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)
 	path := "/v1/nodes/" + runnertest.NodeName + "/drain"
@@ -34,9 +37,8 @@ func TestADrainTellsOfEachStepAndGoesOn(t *testing.T) {
 	assert.Equal(t, drain, seen[len(seen)-1])
 }
 
-// TestADrainIsOneCommandUnderItsKey: each of its steps has a key of its own, the same the
-// second time.
-func TestADrainIsOneCommandUnderItsKey(t *testing.T) {
+// Each step has its own key, the same the second time.
+func TestDrainNode_IdempotencyKey(t *testing.T) {
 	b := runnertest.NewBackend()
 	agent := runnertest.Start(t, b)
 	var keys []string
@@ -55,8 +57,7 @@ func TestADrainIsOneCommandUnderItsKey(t *testing.T) {
 	assert.NotEmpty(t, keys)
 }
 
-// TestADrainThatBreaksOffSaysWhatItHadEvicted: nothing half done that is not reported.
-func TestADrainThatBreaksOffSaysWhatItHadEvicted(t *testing.T) {
+func TestDrainNode_ReportsEvicted(t *testing.T) {
 	b := runnertest.NewBackend()
 	b.DrainFails = problem.Errorf(problem.Unavailable, "", "the API server is gone")
 	r := newRaw(t, runnertest.Start(t, b))
@@ -65,7 +66,7 @@ func TestADrainThatBreaksOffSaysWhatItHadEvicted(t *testing.T) {
 	assert.Contains(t, string(answer), "the API server is gone; these pods had been evicted before: production/web-1")
 }
 
-func TestADrainThatWaitsTriesAgain(t *testing.T) {
+func TestDrainNode_WaitRetries(t *testing.T) {
 	t.Parallel()
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	resp, answer := r.do("POST", "/v1/nodes/"+runnertest.NodeName+"/drain?wait=10s", "{}", "Content-Type", "application/json")
@@ -73,7 +74,7 @@ func TestADrainThatWaitsTriesAgain(t *testing.T) {
 	assert.Contains(t, string(answer), `"done":true`)
 }
 
-func TestADrainEndsWithItsContext(t *testing.T) {
+func TestDrainNode_EndsWithContext(t *testing.T) {
 	b := runnertest.NewBackend()
 	blocked := make(chan struct{})
 	b.Intercept = func(ctx context.Context, _ runnertest.Call) error {
@@ -94,7 +95,7 @@ func TestADrainEndsWithItsContext(t *testing.T) {
 	assert.ErrorIs(t, await.Receive(t, failed, "the drain to end"), context.Canceled)
 }
 
-func TestWhatIsWrongAboutNodesIsNamed(t *testing.T) {
+func TestNodes_RefuseInvalidFields(t *testing.T) {
 	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
 	for _, c := range []struct{ method, path, body, field string }{
 		{"GET", "/v1/nodes/UPPER", "", `"path.name"`},
@@ -113,4 +114,38 @@ func TestWhatIsWrongAboutNodesIsNamed(t *testing.T) {
 		resp, _ := r.do("GET", path, "")
 		assert.Equal(t, want, resp.StatusCode, path)
 	}
+}
+
+// A Runner that may only read does not get the token. No log has it.
+func TestJoinToken_NeedsNamedRule(t *testing.T) {
+	p := newAsked(func(i runnerapi.Intent) error {
+		if i.Access == runnerapi.Reads {
+			return nil
+		}
+		return refuseAll(i)
+	})
+	said, log := &bytes.Buffer{}, &auditor{}
+	agent := runnertest.New(t, runnertest.NewBackend())
+	agent.Policy, agent.Audit, agent.Log = p, log, zerolog.New(zerolog.SyncWriter(said))
+	agent.Start()
+	c := agent.Client()
+	command, err := c.Nodes().JoinCommand(ctxFor(t))
+	require.NoError(t, err)
+	assert.Equal(t, `bash join-worker.sh https://192.0.2.10:6443 - <<<"$K3S_TOKEN"`, command.Command)
+	_, err = c.Nodes().JoinToken(ctxFor(t))
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
+
+	p.become(func(runnerapi.Intent) error { return nil })
+	token, err := c.Nodes().JoinToken(ctxFor(t))
+	require.NoError(t, err)
+	assert.Equal(t, runnertest.JoinToken, token.Token)
+	assert.NotContains(t, token.String(), token.Token)
+	await.Until(t, "the refusal is recorded, and that the token was given", func() bool { return len(log.all()) == 2 })
+	assert.Equal(t, "get-join-token", log.all()[1].Command)
+	assert.Empty(t, log.all()[1].Arguments)
+	resp, _ := newRaw(t, agent).do(http.MethodGet, "/v1/cluster/join/token", "")
+	assert.Equal(t, "no-store", resp.Header.Get("Cache-Control"))
+	agent.Stop()
+	assert.Contains(t, said.String(), "/v1/cluster/join/token")
+	assert.NotContains(t, said.String(), runnertest.JoinToken)
 }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,10 +15,88 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
+	"github.com/pipeops/pipeops-vm-agent/test/constants"
 )
 
-//go:generate go test . -run TestOpenAPIIsCommitted -update
+func TestCalls_CoverRoutes(t *testing.T) {
+	calls := make([]string, 0, len(runnerapi.Calls()))
+	for _, c := range runnerapi.Calls() {
+		calls = append(calls, c.Method+" "+c.Path)
+	}
+	slices.Sort(calls)
+	assert.Equal(t, server.Routes(), calls, "runnerapi/calls.go has each route once")
+}
+
+func TestCalls_CoverClient(t *testing.T) {
+	of := map[string]bool{}
+	for _, c := range runnerapi.Calls() {
+		for _, name := range c.Client {
+			of[name] = true
+		}
+	}
+	for handle := range reflect.TypeFor[*client.Client]().Methods() {
+		if handle.Name == "Close" {
+			continue
+		}
+		for m := range handle.Type.Out(0).Methods() {
+			name := handle.Name + "()." + m.Name
+			assert.True(t, of[name], "%s is in no call of runnerapi/calls.go", name)
+			delete(of, name)
+		}
+	}
+	assert.Empty(t, of, "the client has no such calls")
+}
+
+// Each call has a text and examples, and an example body where it takes one.
+func TestOpenAPI_HasExamples(t *testing.T) {
+	for path, methods := range openAPI(t)["paths"].(map[string]any) {
+		for method, raw := range methods.(map[string]any) {
+			op := raw.(map[string]any)
+			name := strings.ToUpper(method) + " " + path
+			assert.NotEmpty(t, op["summary"], name)
+			assert.NotEmpty(t, op["description"], name)
+			want := 2
+			if path == "/v1/namespaces/{namespace}/apps/{name}/exec" || path == "/v1/namespaces/{namespace}/apps/{name}/portforward" {
+				want = 1 // curl speaks no WebSocket
+			}
+			assert.Len(t, op["x-codeSamples"], want, name)
+			if body, ok := op["requestBody"].(map[string]any); ok {
+				assert.Contains(t, body["content"].(map[string]any)["application/json"], "example", name)
+			}
+		}
+	}
+}
+
+// Sends the example bodies in the order of the calls.
+func TestOpenAPI_ExamplesWork(t *testing.T) {
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	taken := 0
+	for _, c := range runnerapi.Calls() {
+		if c.Body == "" {
+			continue
+		}
+		path, ok := examplePath(c)
+		require.True(t, ok, c.ID)
+		resp, answer := r.do(c.Method, path, c.Body, "Content-Type", "application/json")
+		require.Less(t, resp.StatusCode, 300, "%s %s: %s", c.Method, path, answer)
+		taken++
+	}
+	assert.Positive(t, taken)
+}
+
+// examplePath is the path of a call's example, if it needs nothing that was made before.
+func examplePath(c runnerapi.Call) (string, bool) {
+	_, path, found := strings.Cut(c.Curl(), `"https://$AGENT`)
+	path, _, _ = strings.Cut(path, `"`)
+	whole := !strings.Contains(path, "$OPERATION")
+	return strings.NewReplacer("$OPERATION", "abc", "$NODE", runnertest.NodeName).Replace(path), found && whole
+}
+
+//go:generate go test . -run TestOpenAPI_Committed -update
 
 var update = flag.Bool("update", false, "write docs/openapi.json anew")
 
@@ -33,7 +111,7 @@ func openAPI(t *testing.T) map[string]any {
 	return doc
 }
 
-func TestOpenAPIIsCommitted(t *testing.T) {
+func TestOpenAPI_Committed(t *testing.T) {
 	now, err := server.OpenAPI("v1")
 	require.NoError(t, err)
 	if *update {
@@ -42,28 +120,13 @@ func TestOpenAPIIsCommitted(t *testing.T) {
 	}
 	committed, err := os.ReadFile(openAPIFile)
 	require.NoError(t, err)
-	if !bytes.Equal(now, committed) {
-		t.Errorf("%s is not what the code says; run: go generate ./runnerapi/server", openAPIFile)
-	}
-}
-
-// operations are the calls there are, as "METHOD /path".
-func operations(t *testing.T) []string {
-	t.Helper()
-	var ops []string
-	for path, methods := range openAPI(t)["paths"].(map[string]any) {
-		for method := range methods.(map[string]any) {
-			ops = append(ops, strings.ToUpper(method)+" "+path)
-		}
-	}
-	slices.Sort(ops)
-	return ops
+	assert.True(t, bytes.Equal(now, committed), "%s is not what the code says; run: go generate ./runnerapi/server", openAPIFile)
 }
 
 var codes = regexp.MustCompile("(?:Code = |Code\\()\"([a-z_]+)\"")
 
-// TestTheTableOfErrorsHasEveryCode looks for codes in the source: no type lists them.
-func TestTheTableOfErrorsHasEveryCode(t *testing.T) {
+// No type lists the codes, so this reads the source.
+func TestErrorCodes_Documented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/runner-api.md")
 	require.NoError(t, err)
 	found := 0
@@ -85,7 +148,7 @@ func TestTheTableOfErrorsHasEveryCode(t *testing.T) {
 	assert.Greater(t, found, 18)
 }
 
-func TestEveryAnswerHasItsHeaders(t *testing.T) {
+func TestOpenAPI_ResponseHeaders(t *testing.T) {
 	for path, methods := range openAPI(t)["paths"].(map[string]any) {
 		for method, raw := range methods.(map[string]any) {
 			if path == "/v1/kubernetes/{path}" {
@@ -111,14 +174,29 @@ func TestEveryAnswerHasItsHeaders(t *testing.T) {
 	}
 }
 
-func TestTheDocumentIsWhatClientsNeed(t *testing.T) {
-	doc := openAPI(t)
-	assert.Equal(t, "3.1.0", doc["openapi"])
-	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
-	for _, name := range []string{"App", "AppSpec", "AppStatus", "Diagnosis", "Error", "LogLine", "LogError", "Secret", "SecretSpec", "Cluster"} {
-		assert.Contains(t, slices.Collect(maps.Keys(schemas)), name)
+// Compares the constants with the OpenAPI document and with the table for people.
+func TestDiagnosis_CausesDocumented(t *testing.T) {
+	causes := constants.OfType(t, "..", "Cause")
+	schemas := openAPI(t)["components"].(map[string]any)["schemas"].(map[string]any)
+	properties := schemas["Diagnosis"].(map[string]any)["properties"].(map[string]any)
+	var documented []string
+	for _, cause := range properties["cause"].(map[string]any)["enum"].([]any) {
+		documented = append(documented, cause.(string))
 	}
-	raw, err := server.OpenAPI("v1")
+	assert.ElementsMatch(t, causes, documented)
+	doc, err := os.ReadFile("../../docs/reference/runner-api.md")
 	require.NoError(t, err)
-	assert.NotContains(t, string(raw), "$schema", "answers carry nothing but what their types say")
+	for _, cause := range causes {
+		assert.Regexp(t, "(?m)^\\| .*`"+cause+"`.* \\|", string(doc), "docs/reference/runner-api.md lacks a row")
+	}
+}
+
+func TestDriftWhat(t *testing.T) {
+	for want, d := range map[string]runnerapi.Drift{
+		"service/web was deleted":                   {Object: "service/web", Deleted: true},
+		"service/web was changed":                   {Object: "service/web"},
+		"service/web was changed (spec.type, spec)": {Object: "service/web", Fields: []string{"spec.type", "spec"}},
+	} {
+		assert.Equal(t, want, d.What())
+	}
 }

@@ -21,15 +21,12 @@ const recordingRules = "rules:\n- name: watched\n  commands: [exec-app]\n  recor
 // recorded is a fake agent with the App web whose policy has sessions recorded.
 func recorded(t *testing.T, store recording.Store) (*runnertest.Agent, *policy.Policy, *auditor) {
 	t.Helper()
-	doc, err := policy.Parse([]byte(recordingRules))
-	require.NoError(t, err)
-	p := policy.New("policy.yaml")
-	p.Set(doc, nil)
+	p := policyOf(t, recordingRules)
 	agent, log := watched(t, p)
 	agent.Stop()
 	agent.Recorder = recording.New(store)
 	agent.Start()
-	_, err = agent.Client().Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	_, err := agent.Client().Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	log.take(t, 1)
 	return agent, p, log
@@ -42,8 +39,9 @@ func cast(t *testing.T, store recording.Store, id string) string {
 	return b.String()
 }
 
-// TestASessionIsRecorded with both of its outputs and without its input, and the caller is told.
-func TestASessionIsRecorded(t *testing.T) {
+// Standard output and error are recorded, and the terminal's size. Input is not. The caller learns
+// the ID.
+func TestRecording_KeepsOutput(t *testing.T) {
 	store := recording.Files{Dir: t.TempDir()}
 	agent, _, log := recorded(t, store)
 	said := ""
@@ -72,16 +70,11 @@ func TestASessionIsRecorded(t *testing.T) {
 	_, err = agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hush"}, Stdin: true}, runnerapi.ExecStreams{Stdin: in, Stdout: &out, Recorded: s.Recorded})
 	require.NoError(t, err)
 	assert.NotContains(t, cast(t, store, said), "typed unseen")
-}
 
-// TestSizesAreRecorded of a terminal.
-func TestSizesAreRecorded(t *testing.T) {
-	store := recording.Files{Dir: t.TempDir()}
-	agent, _, _ := recorded(t, store)
-	said, sizes := "", make(chan runnerapi.TerminalSize, 1)
+	sizes := make(chan runnerapi.TerminalSize, 1)
 	sizes <- runnerapi.TerminalSize{Width: 1, Height: 7}
-	_, err := agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"size"}, TTY: true},
-		runnerapi.ExecStreams{Stdout: io.Discard, Resize: sizes, Recorded: func(id string) { said = id }})
+	_, err = agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"size"}, TTY: true},
+		runnerapi.ExecStreams{Stdout: io.Discard, Resize: sizes, Recorded: s.Recorded})
 	require.NoError(t, err)
 	assert.Contains(t, cast(t, store, said), `"r", "1x7"]`)
 }
@@ -101,8 +94,8 @@ func (c closing) Put(ctx context.Context, id string, part int, text []byte) erro
 	}
 }
 
-// TestNoRecordingNoSession at its beginning, and no more of it once recording fails.
-func TestNoRecordingNoSession(t *testing.T) {
+// A session needs a recording at its beginning, and ends when recording fails.
+func TestRecording_RequiredForExec(t *testing.T) {
 	store := closing{recording.Files{Dir: t.TempDir()}, make(chan struct{}, 1)}
 	agent, _, log := recorded(t, store)
 	exec := func() error {
@@ -120,46 +113,32 @@ func TestNoRecordingNoSession(t *testing.T) {
 	nothingIsLeft(t, agent)
 }
 
-func TestAFullRecordingEndsTheCommand(t *testing.T) {
+func TestRecording_FullEndsExec(t *testing.T) {
 	agent, _, _ := recorded(t, recording.Files{Dir: t.TempDir()})
 	_, err := agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"flood"}}, runnerapi.ExecStreams{Stdout: io.Discard})
 	assert.Equal(t, runnerapi.CodeRecordingFull, problemOf(t, err).Code)
 	nothingIsLeft(t, agent)
 }
 
-// TestASessionEndsThatIsToBeRecorded from now on, and began without.
-func TestASessionEndsThatIsToBeRecorded(t *testing.T) {
+// The session began without a recording.
+func TestRecording_NewRuleEndsExec(t *testing.T) {
 	agent, p, _ := recorded(t, recording.Files{Dir: t.TempDir()})
-	doc, err := policy.Parse([]byte("rules: [{name: free, commands: [exec-app]}]"))
-	require.NoError(t, err)
-	p.Set(doc, nil)
-	done := make(chan error, 1)
-	go func() {
-		_, err := agent.Client().Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang"}},
-			runnerapi.ExecStreams{Recorded: func(string) { t.Error("it is not recorded") }})
-		done <- err
-	}()
-	await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
-	doc, err = policy.Parse([]byte(recordingRules))
-	require.NoError(t, err)
-	p.Set(doc, nil)
+	setRules(t, p, "rules: [{name: free, commands: [exec-app]}]")
+	done := running(ctxFor(t), t, agent, runnerapi.ExecStreams{Recorded: func(string) { t.Error("it is not recorded") }}, "hang")
+	setRules(t, p, recordingRules)
 	e := problemOf(t, await.Receive(t, done, "the end of the session"))
 	assert.Equal(t, runnerapi.CodePolicyDenied, e.Code)
 	assert.Contains(t, e.Detail, "record")
 }
 
-// TestACallerWhoLeavesEndsTheRecording and a bug in the work does.
-func TestACallerWhoLeavesEndsTheRecording(t *testing.T) {
+// A panic of the backend ends it too.
+func TestRecording_EndsWithCaller(t *testing.T) {
 	store := recording.Files{Dir: t.TempDir()}
 	agent, _, _ := recorded(t, store)
 	ctx, cancel := context.WithCancel(ctxFor(t))
-	said, done := make(chan string, 1), make(chan error, 1)
-	go func() {
-		_, err := agent.Client().Apps().Exec(ctx, web, runnerapi.ExecOptions{Command: []string{"hang"}}, runnerapi.ExecStreams{Recorded: func(id string) { said <- id }})
-		done <- err
-	}()
+	said := make(chan string, 1)
+	done := running(ctx, t, agent, runnerapi.ExecStreams{Recorded: func(id string) { said <- id }}, "hang")
 	id := await.Receive(t, said, "the ID of the recording")
-	await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
 	cancel()
 	require.Error(t, await.Receive(t, done, "the end of the command"))
 	await.Until(t, "the recording has ended", func() bool { return bytes.Contains([]byte(cast(t, store, id)), []byte(`"ended"`)) })

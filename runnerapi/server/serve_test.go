@@ -1,11 +1,17 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -13,13 +19,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// A drain lets calls under way end, ends waits with what is known, and tells
-// followed logs to come again.
-func TestDrain(t *testing.T) {
+// A drain lets calls finish, ends waits with what is known, and makes followers of logs come
+// again.
+func TestServe_Drains(t *testing.T) {
 	t.Parallel()
 	agent, c := withApp(t)
 	agent.Stop()
@@ -60,7 +68,7 @@ func TestDrain(t *testing.T) {
 	assert.Contains(t, got.body, `"code":"unavailable"`)
 }
 
-func TestServeSaysWhenItsListenerFails(t *testing.T) {
+func TestServe_ReturnsListenerError(t *testing.T) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
@@ -68,9 +76,8 @@ func TestServeSaysWhenItsListenerFails(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
-// TestServingIsOneGoroutine counts what serving takes while nobody calls: the accepting one, which
-// is the caller's.
-func TestServingIsOneGoroutine(t *testing.T) {
+// An idle server has one goroutine, which accepts and is the caller's.
+func TestServe_OneGoroutine(t *testing.T) {
 	const servers = 8
 	before := runtime.NumGoroutine()
 	ctx, stop := context.WithCancel(t.Context())
@@ -93,4 +100,105 @@ func TestServingIsOneGoroutine(t *testing.T) {
 	for range servers {
 		require.NoError(t, await.Receive(t, served, "the end of a server"))
 	}
+}
+
+// pipes is a listener of connections in memory, so that time is the test's.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// inMemory runs a test with the bytes of HTTP/1.1, each time on a connection of its own.
+func inMemory(t *testing.T, test func(t *testing.T, send func(request string) (*http.Response, string, time.Duration))) {
+	t.Helper()
+	identity := verified(t, http.MethodGet, "/").TLS
+	synctest.Test(t, func(t *testing.T) {
+		b := runnertest.NewBackend()
+		handler := server.New(server.Config{Apps: b.Apps(), Secrets: b.Secrets(), TrustDomain: runnertest.TrustDomain, Log: zerolog.Nop()})
+		ctx, stop := context.WithCancel(t.Context())
+		listener, done := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}, make(chan error, 1)
+		go func() {
+			done <- transport.Serve(ctx, listener, transport.ServeConfig{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.TLS = identity
+				handler.ServeHTTP(w, r)
+			})})
+		}()
+		test(t, func(request string) (*http.Response, string, time.Duration) {
+			ours, theirs := net.Pipe()
+			listener.conns <- theirs
+			begun := time.Now()
+			go func() { _, _ = io.WriteString(ours, request) }() // the server need not read all
+			resp, err := http.ReadResponse(bufio.NewReader(ours), nil)
+			require.NoError(t, err)
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, ours.Close())
+			return resp, string(body), time.Since(begun)
+		})
+		stop()
+		require.NoError(t, <-done)
+	})
+}
+
+func request(method, path string, header ...string) string {
+	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: agent\r\nContent-Type: application/json\r\n%s\r\n\r\n", method, path, strings.Join(header, "\r\n"))
+}
+
+func TestRequest_BodyTimesOut(t *testing.T) {
+	inMemory(t, func(t *testing.T, send func(string) (*http.Response, string, time.Duration)) {
+		for _, begun := range []string{
+			request("PUT", appPath, "Content-Length: 20") + `{"image"`,
+			request("PUT", appPath, "Content-Length: 20"),
+			request("PUT", appPath, "Transfer-Encoding: chunked") + "8\r\n" + `{"image"`,
+		} {
+			resp, body, took := send(begun)
+			assert.Equal(t, http.StatusRequestTimeout, resp.StatusCode, body)
+			assert.Contains(t, body, `"code":"request_timeout"`)
+			assert.Equal(t, 30*time.Second, took)
+		}
+	})
+}
+
+func TestRequest_RefusedBeforeBody(t *testing.T) {
+	inMemory(t, func(t *testing.T, send func(string) (*http.Response, string, time.Duration)) {
+		for what, c := range map[string]struct {
+			request string
+			status  int
+		}{
+			"length over the limit": {request("PUT", appPath, "Content-Length: 1048577"), 413},
+			"over the limit":        {request("POST", appPath+"/scale", "Transfer-Encoding: chunked") + "10001\r\n" + strings.Repeat(" ", 65537), 413},
+			"no chunk":              {request("PUT", appPath, "Transfer-Encoding: chunked") + "zz\r\n", 400},
+			"chunk without end":     {request("PUT", appPath, "Transfer-Encoding: chunked") + "1\r\n{}\r\n", 400},
+			"body where none is":    {request("DELETE", appPath, "Content-Length: 20"), 400},
+			"wrong type":            {"PUT " + appPath + " HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n", 415},
+			"bad query":             {request("PUT", appPath+"?dryRun=", "Content-Length: 20"), 422},
+			"no such path":          {request("PUT", "/v1/nothing", "Content-Length: 20"), 404},
+			"no such method":        {request("PATCH", appPath, "Content-Length: 20"), 405},
+		} {
+			resp, body, took := send(c.request)
+			assert.Equal(t, c.status, resp.StatusCode, "%s: %s", what, body)
+			assert.Equal(t, "application/problem+json", resp.Header.Get("Content-Type"), what)
+			assert.Less(t, took, time.Second, what) // net/http lingers for half of one
+		}
+	})
+}
+
+func TestRequest_KeepsConnection(t *testing.T) {
+	inMemory(t, func(t *testing.T, send func(string) (*http.Response, string, time.Duration)) {
+		resp, body, _ := send(request("PUT", appPath+"?wait=2m", "Content-Length: 16") + `{"image":"slow"}`)
+		assert.Equal(t, http.StatusAccepted, resp.StatusCode, body)
+		assert.False(t, resp.Close, "the deadline of the body is not that of the wait")
+	})
 }

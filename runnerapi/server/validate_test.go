@@ -1,58 +1,97 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
+	"reflect"
+	"strings"
 	"testing"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/decode"
 )
 
-func TestAppSpecValidate(t *testing.T) {
-	for name, tc := range map[string]struct{ spec, field string }{
-		"whole": {`{"image":"a","replicas":0,"ports":[{"name":"http","port":80,"service":8080},{"name":"dns","port":80,"protocol":"UDP"}],
-			"env":[{"name":"A","value":"1"},{"name":"B","secret":{"name":"s","key":"k.1"}},{"name":"C"}],
-			"envFrom":[{"secret":"s"},{"configMap":"c.d"}],
-			"resources":{"requests":{"cpu":"250m","memory":"64Mi"},"limits":{"cpu":"0.25","memory":"64Mi"}},
-			"probes":{"readiness":{"http":{"port":80}}},"imagePullSecrets":["reg"]}`, ""},
-		"one port needs no name": {`{"ports":[{"port":80}]}`, ""},
-		"ports need names":       {`{"ports":[{"name":"a","port":80},{"port":81}]}`, "ports[1].name"},
-		"port name twice":        {`{"ports":[{"name":"a","port":80},{"name":"a","port":81}]}`, "ports[1].name"},
-		"port twice":             {`{"ports":[{"name":"a","port":80,"service":1},{"name":"b","port":80}]}`, "ports[1].port"},
-		"service port twice":     {`{"ports":[{"name":"a","port":80},{"name":"b","port":81,"service":80}]}`, "ports[1].service"},
-		"variable twice":         {`{"env":[{"name":"A"},{"name":"A"}]}`, "env[1].name"},
-		"two sources":            {`{"env":[{"name":"A","value":"1","secret":{"name":"s","key":"k"}}]}`, "env[0]"},
-		"bad reference":          {`{"env":[{"name":"A","secret":{"name":"S_","key":"k"}}]}`, "env[0].secret.name"},
-		"bad key":                {`{"env":[{"name":"A","configMap":{"name":"s","key":"k k"}}]}`, "env[0].configMap.key"},
-		"empty envFrom":          {`{"envFrom":[{"prefix":"A_"}]}`, "envFrom[0]"},
-		"two in envFrom":         {`{"envFrom":[{"secret":"a","configMap":"b"}]}`, "envFrom[0]"},
-		"request above limit":    {`{"resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"1000Mi"}}}`, "resources.requests.memory"},
-		"cpu above limit":        {`{"resources":{"requests":{"cpu":"1.5"},"limits":{"cpu":"1499m"}}}`, "resources.requests.cpu"},
-		"no quantity":            {`{"resources":{"limits":{"cpu":"much"}}}`, "resources.limits.cpu"},
-		"two probes in one":      {`{"probes":{"liveness":{"http":{"port":1},"tcp":{"port":1}}}}`, "probes.liveness"},
-		"empty probe":            {`{"probes":{"startup":{}}}`, "probes.startup"},
-		"bad pull secret":        {`{"imagePullSecrets":["../x"]}`, "imagePullSecrets[0]"},
-	} {
+// refusals are what the API says of a spec: by its tags, then by its rules.
+func refusals(t *testing.T, raw string) []runnerapi.FieldError {
+	t.Helper()
+	var tree map[string]any
+	require.NoError(t, json.Unmarshal([]byte(raw), &tree))
+	tree["image"] = "example.com/web:1"
+	registry := huma.NewMapRegistry("#/", huma.DefaultSchemaNamer)
+	schema := registry.Schema(reflect.TypeFor[runnerapi.AppSpec](), true, "")
+	result := &huma.ValidateResult{}
+	huma.Validate(registry, schema, huma.NewPathBuffer([]byte{}, 0), huma.ModeWriteToServer, tree, result)
+	var out []runnerapi.FieldError
+	for _, err := range result.Errors {
+		detail := &huma.ErrorDetail{}
+		require.ErrorAs(t, err, &detail)
+		out = append(out, runnerapi.FieldError{Field: strings.TrimPrefix(detail.Location, "."), Message: detail.Message})
+	}
+	if len(out) > 0 {
+		return out
+	}
+	body, err := json.Marshal(tree)
+	require.NoError(t, err)
+	var spec runnerapi.AppSpec
+	require.NoError(t, decode.Decode(body, &spec))
+	return append(spec.ValidateName("web"), spec.Validate()...)
+}
+
+func TestAppSpec_RefusesInvalid(t *testing.T) {
+	for name, bad := range runnertest.BadSpecs() {
 		t.Run(name, func(t *testing.T) {
-			var spec runnerapi.AppSpec
-			assert.NoError(t, json.Unmarshal([]byte(tc.spec), &spec))
-			errs := spec.Validate()
-			if tc.field == "" {
-				assert.Empty(t, errs)
-				return
+			errs := refusals(t, bad.JSON)
+			require.NotEmpty(t, errs)
+			field := strings.TrimSuffix(errs[0].Field, ".") // huma names the object where a required field is missing
+			assert.True(t, strings.HasPrefix(bad.Field, field), "%+v", errs)
+			if bad.Message != "" && bad.Message != "Duplicate value" {
+				assert.Contains(t, errs[0].Message, bad.Message)
 			}
-			if assert.Len(t, errs, 1) {
-				assert.Equal(t, tc.field, errs[0].Field)
-				assert.NotEmpty(t, errs[0].Message)
-			}
+			assert.Len(t, errs, 1, "%+v", errs)
 		})
+	}
+	for name, good := range runnertest.GoodSpecs() {
+		assert.Empty(t, refusals(t, good), name)
 	}
 }
 
-func TestSettled(t *testing.T) {
+func TestAppSpec_ValidatesNameAndChange(t *testing.T) {
+	long := strings.Repeat("a", 53)
+	assert.Empty(t, runnerapi.AppSpec{}.ValidateName(long))
+	assert.NotEmpty(t, runnerapi.AppSpec{Type: runnerapi.TypeCronJob}.ValidateName(long))
+	assert.NotEmpty(t, runnerapi.AppSpec{Type: runnerapi.TypeStatefulSet}.ValidateName(long))
+	assert.NotEmpty(t, runnerapi.AppSpec{}.ValidateName("1web"))
+
+	claim := func(size, mode string) runnerapi.AppSpec {
+		return runnerapi.AppSpec{Type: runnerapi.TypeStatefulSet, Volumes: []runnerapi.Volume{
+			{Name: "data", MountPath: "/" + size, Claim: &runnerapi.VolumeClaim{Size: size, AccessMode: mode}},
+		}}
+	}
+	assert.Empty(t, runnerapi.AppSpec{}.ValidateChange(runnerapi.AppSpec{Type: runnerapi.TypeDeployment}))
+	assert.Empty(t, claim("1Gi", "").ValidateChange(claim("1Gi", "ReadWriteOnce")))
+	errs := claim("2Gi", "").ValidateChange(claim("1Gi", ""))
+	require.Len(t, errs, 1)
+	assert.Equal(t, "volumes", errs[0].Field)
+	errs = runnerapi.AppSpec{Type: runnerapi.TypeJob}.ValidateChange(runnerapi.AppSpec{})
+	require.Len(t, errs, 1)
+	assert.Equal(t, runnerapi.FieldError{Field: "type", Message: runnerapi.TypeFixed}, errs[0])
+}
+
+// The schema of the API refuses this before; others call Validate alone. For the rest of the rules
+// see runnertest.BadSpecs.
+func TestAppSpec_ValidatesQuantity(t *testing.T) {
+	spec := runnerapi.AppSpec{Resources: runnerapi.Resources{Limits: runnerapi.ResourceAmounts{CPU: "much"}}}
+	errs := spec.Validate()
+	require.Len(t, errs, 1)
+	assert.Equal(t, "resources.limits.cpu", errs[0].Field)
+}
+
+func TestAppSettled(t *testing.T) {
 	status := func(phase runnerapi.Phase, observed int64, d *runnerapi.Diagnosis) runnerapi.App {
 		return runnerapi.App{Generation: 2, Status: runnerapi.AppStatus{Phase: phase, ObservedGeneration: observed, Diagnosis: d}}
 	}
@@ -82,9 +121,7 @@ func FuzzDeployBody(f *testing.F) {
 			return
 		}
 		again, err := json.Marshal(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var back runnerapi.AppSpec
 		if err := decode.Decode(again, &back); err != nil || len(back.Validate()) > 0 {
 			t.Fatalf("%s: %v %v", again, err, back.Validate())
@@ -106,9 +143,7 @@ func fuzzBody[T checked](f *testing.F, seeds ...string) {
 			return
 		}
 		for _, e := range spec.Validate() {
-			if e.Field == "" || e.Message == "" {
-				t.Fatalf("%+v", e)
-			}
+			require.True(t, e.Field != "" && e.Message != "", "%+v", e)
 		}
 	})
 }
@@ -127,4 +162,108 @@ func FuzzNamespaceBody(f *testing.F) {
 
 func FuzzScaleBody(f *testing.F) {
 	fuzzBody[runnerapi.Scale](f, `{"replicas":3}`, `{"min":5,"max":2,"cpuPercent":0}`)
+}
+
+// The message has what was meant.
+func TestValidate_RefusesMemoryWithoutUnit(t *testing.T) {
+	c := runnertest.Start(t, runnertest.NewBackend()).Client()
+	of := func(amount string) runnerapi.Resources {
+		return runnerapi.Resources{Requests: runnerapi.ResourceAmounts{Memory: amount}}
+	}
+	for field, send := range map[string]func(context.Context, string) error{
+		"resources.requests.memory": func(ctx context.Context, amount string) error {
+			_, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a", Resources: of(amount)}, runnerapi.WriteOptions{})
+			return err
+		},
+		"initContainers[0].resources.requests.memory": func(ctx context.Context, amount string) error {
+			spec := runnerapi.AppSpec{Image: "a", InitContainers: []runnerapi.InitContainer{{Name: "prepare", Resources: of(amount)}}}
+			_, err := c.Apps().Deploy(ctx, web, spec, runnerapi.WriteOptions{})
+			return err
+		},
+		"jobs[0].resources.requests.memory": func(ctx context.Context, amount string) error {
+			spec := runnerapi.PipelineSpec{Jobs: []runnerapi.PipelineJob{{Name: "test", Image: "a", Resources: of(amount)}}}
+			_, err := c.Pipelines().Run(ctx, runnerapi.Key{Namespace: "production", Name: "release"}, spec, runnerapi.WriteOptions{})
+			return err
+		},
+		"quota.requests.memory": func(ctx context.Context, amount string) error {
+			quota := &runnerapi.NamespaceQuota{Requests: of(amount).Requests}
+			_, err := c.Namespaces().Set(ctx, "staging", runnerapi.NamespaceSpec{Quota: quota}, runnerapi.WriteOptions{})
+			return err
+		},
+		"defaultLimits.requests.memory": func(ctx context.Context, amount string) error {
+			limits := &runnerapi.NamespaceDefaults{Requests: of(amount).Requests}
+			_, err := c.Namespaces().Set(ctx, "staging", runnerapi.NamespaceSpec{Limits: limits}, runnerapi.WriteOptions{})
+			return err
+		},
+		"build.resources.requests.memory": func(ctx context.Context, amount string) error {
+			build := &runnerapi.SourceBuild{BuildTemplate: runnerapi.BuildTemplate{Image: "registry.example.com/web", Resources: of(amount)}}
+			spec := runnerapi.SourceSpec{URL: "https://git.example.com/web.git", Type: runnerapi.SourceApp, Path: "app.yaml", Build: build}
+			_, err := c.Sources().Set(ctx, web, spec, runnerapi.WriteOptions{})
+			return err
+		},
+	} {
+		t.Run(field, func(t *testing.T) {
+			for amount, says := range map[string]string{"64": `"64" is 64 bytes, which no program runs in: write "64Mi"`, "512k": `"512k" is less than 1Mi`} {
+				known := problemOf(t, send(ctxFor(t), amount))
+				assert.Equal(t, runnerapi.CodeInvalid, known.Code)
+				assert.Equal(t, field, known.Field)
+				assert.Contains(t, known.Detail, says)
+			}
+			for _, amount := range []string{"1Mi", "67108864", "0"} {
+				require.NoError(t, send(ctxFor(t), amount))
+			}
+		})
+	}
+}
+
+func building(change func(*runnerapi.SourceSpec)) runnerapi.SourceSpec {
+	s := runnerapi.SourceSpec{
+		URL: "https://git.example.com/shop/web.git", Type: runnerapi.SourceApp, Path: "app.yaml", Credentials: "git-deploy",
+		Build: &runnerapi.SourceBuild{BuildTemplate: runnerapi.BuildTemplate{Image: "registry.example.com/shop/web"}},
+	}
+	change(&s)
+	return s
+}
+
+func TestSource_ValidatesBuild(t *testing.T) {
+	assert.Empty(t, building(func(*runnerapi.SourceSpec) {}).Validate("web"))
+	for field, change := range map[string]func(*runnerapi.SourceSpec){
+		"build":                 func(s *runnerapi.SourceSpec) { s.Type = runnerapi.SourceManifests },
+		"build.image":           func(s *runnerapi.SourceSpec) { s.Build.Image = "registry.example.com/shop/web:latest" },
+		"build.context":         func(s *runnerapi.SourceSpec) { s.Build.Context = "../x" },
+		"build.dockerfile":      func(s *runnerapi.SourceSpec) { s.Build.Dockerfile = "docker/" },
+		"build.namespace":       func(s *runnerapi.SourceSpec) { s.Build.Namespace = "A_b" },
+		"build.gitCredentials":  func(s *runnerapi.SourceSpec) { s.Build.GitCredentials = "A b" },
+		"build.pushCredentials": func(s *runnerapi.SourceSpec) { s.Build.PushCredentials = "A b" },
+		"path":                  func(s *runnerapi.SourceSpec) { s.AppSpec = "replicas: 1" },
+		"appSpec":               func(s *runnerapi.SourceSpec) { s.Path, s.AppSpec, s.Build = "", "replicas: 1", nil },
+	} {
+		bad := building(change).Validate("web")
+		if assert.NotEmpty(t, bad, field) {
+			assert.Equal(t, field, bad[0].Field)
+		}
+	}
+}
+
+func TestSource_BuildKey(t *testing.T) {
+	s := runnerapi.Source{Namespace: "shop", Name: "web", Spec: building(func(*runnerapi.SourceSpec) {})}
+	other := s
+	other.Namespace = "blog"
+	assert.Equal(t, runnerapi.DefaultBuildNamespace, s.BuildKey().Namespace)
+	assert.NotEqual(t, s.BuildKey(), other.BuildKey(), "two namespaces share one for builds")
+	s.Name = strings.Repeat("a-", 26) + "b"
+	s.Spec.Build.Namespace = "elsewhere"
+	commit := strings.Repeat("0a", 20)
+	spec := s.Spec.BuildSpec(commit, "run")
+	assert.Empty(t, spec.Validate(s.BuildKey().Name))
+	assert.Equal(t, "elsewhere", s.BuildKey().Namespace)
+	assert.Equal(t, runnerapi.GitRef{Commit: commit}, spec.Git.Ref)
+	assert.Equal(t, "git-deploy", spec.Git.Credentials)
+	s.Spec.Build.GitCredentials = "git-builds"
+	assert.Equal(t, "git-builds", s.Spec.BuildSpec(commit, "run").Git.Credentials)
+
+	// A build begun by an agent of the version before keeps its name, which is a digest of this.
+	text, err := json.Marshal(spec)
+	require.NoError(t, err)
+	assert.Equal(t, `{"git":{"url":"https://git.example.com/shop/web.git","ref":{"commit":"`+commit+`"},"credentials":"git-deploy"},"image":"registry.example.com/shop/web","run":"run"}`, string(text))
 }

@@ -1,5 +1,5 @@
 // Package proxytest gives a test an HTTP proxy like that of a company: it tunnels (CONNECT, RFC
-// 9110 section 9.3.6), requires an account, and records its requests.
+// 9110 section 9.3.6), requires an account if it has one, and records its requests.
 package proxytest
 
 import (
@@ -20,7 +20,7 @@ import (
 // Config describes a proxy.
 type Config struct {
 	Host    string // address to listen on
-	Account string // USER:PASSWORD
+	Account string // USER:PASSWORD; a proxy without one serves everyone
 	// Site is the HOST:PORT to which every tunnel leads. When it is empty, each leads
 	// to what was asked for.
 	Site string
@@ -52,6 +52,9 @@ func Start(t *testing.T, cfg Config) *Proxy {
 	return p
 }
 
+// Address returns the HOST:PORT where it listens.
+func (p *Proxy) Address() string { return p.address }
+
 // URL returns the value of HTTPS_PROXY for an account.
 func (p *Proxy) URL(account string) string { return "http://" + account + "@" + p.address }
 
@@ -68,7 +71,7 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(p.cfg.Account))
-	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Proxy-Authorization")), []byte(want)) != 1 {
+	if p.cfg.Account != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Proxy-Authorization")), []byte(want)) != 1 {
 		w.Header().Set("Proxy-Authenticate", "Basic")
 		http.Error(w, "who are you?", http.StatusProxyAuthRequired)
 		return

@@ -3,7 +3,6 @@ package server_test
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/fatedier/frp/pkg/msg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
@@ -122,7 +123,7 @@ func caller(d dialer) *http.Client {
 	}}
 }
 
-func TestACallGoesThroughTheTunnel(t *testing.T) {
+func TestCalls_OverTunnel(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	a, other := p.agent("a1"), p.agent("a2")
@@ -132,47 +133,34 @@ func TestACallGoesThroughTheTunnel(t *testing.T) {
 			t.Errorf("it came as %q from %q", header.Get("Agent"), header.Get("Remote"))
 		}
 	}
-	if header := mustAsk(t, caller(other), "hello"); header.Get("Agent") != "a2" {
-		t.Errorf("it came as %q", header.Get("Agent"))
-	}
+	assert.Equal(t, "a2", mustAsk(t, caller(other), "hello").Get("Agent"), "it came as")
 	mustAsk(t, p.client("a1", http1), "Runners as before")
 	await.Until(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
 }
 
-func TestACallOverAWebsocket(t *testing.T) {
+func TestCalls_OverWebsocket(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
-	blocked := listenOn(t, "127.0.0.1:0")
-	if err := blocked.Close(); err != nil {
-		t.Fatal(err)
-	}
-	a := p.agent("a1", p.over(p.api(), "a1"), func(c *tunnel.Config) { c.ServerAddress = blocked.Addr().String() })
+	a := p.agent("a1", p.over(p.api(), "a1"), func(c *tunnel.Config) { c.ServerAddress = "127.0.0.1:1" })
 	if header := mustAsk(t, caller(a), "hello"); header.Get("Agent") != "a1" || !strings.HasPrefix(header.Get("Remote"), "127.0.0.1:") {
 		t.Errorf("it came as %q from %q", header.Get("Agent"), header.Get("Remote"))
 	}
 }
 
-// TestAServerWithoutCalls closes their streams, and nothing else.
-func TestAServerWithoutCalls(t *testing.T) {
+// The server closes their streams, and nothing else.
+func TestCalls_ServerWithout(t *testing.T) {
 	p := newPlane(t)
 	tcp, web := p.agent("a1"), p.agent("a2", p.over(p.api(), "a2"), func(c *tunnel.Config) { c.ServerAddress = "127.0.0.1:1" })
 	for _, a := range []*agent{tcp, web} {
 		conn, err := a.DialAPI(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Write([]byte("POST /hang HTTP/1.1\r\n\r\n")); err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("a call got %v", err)
-		}
-		if s := a.Status(); s.Reconnects != 0 {
-			t.Errorf("status %+v", s)
-		}
+		require.NoError(t, err)
+		_, err = conn.Write([]byte("POST /hang HTTP/1.1\r\n\r\n"))
+		require.NoError(t, err)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		_, err = conn.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, io.EOF, "a call got")
+		s := a.Status()
+		assert.Zero(t, s.Reconnects, "status %+v", s)
 		_ = conn.Close()
 	}
 	mustAsk(t, p.client("a1", http1), "hello")
@@ -192,16 +180,13 @@ func (p *plane) speaking(t *testing.T, id string, protocols ...string) *attacker
 func (a *attacker) mark() *mux.Stream {
 	a.t.Helper()
 	stream, err := a.mux.OpenStream()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if _, err := stream.Write([]byte{link.CallMark}); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
+	_, err = stream.Write([]byte{link.CallMark})
+	require.NoError(a.t, err)
 	return stream
 }
 
-func TestNoCallBeforeTheLogin(t *testing.T) {
+func TestCalls_RefusedBeforeLogin(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	evil := p.speaking(t, "evil", link.ALPN)
@@ -209,9 +194,8 @@ func TestNoCallBeforeTheLogin(t *testing.T) {
 	evil.isThrownOut()
 }
 
-// TestACallIsNotMadeBeforeTheLoginIsThrough has a call wait that comes with the login, and not
-// come about as that is refused.
-func TestACallIsNotMadeBeforeTheLoginIsThrough(t *testing.T) {
+// A call comes with the login and waits. The login is refused, so the call is never made.
+func TestCalls_WaitForLogin(t *testing.T) {
 	c, calls := callees(t)
 	asked, decide := make(chan struct{}), make(chan struct{})
 	p := newPlane(t, calls, func(cfg *server.Config) {
@@ -258,9 +242,8 @@ func (p *plane) changing(now *atomic.Pointer[tls.Config], change ...func(*tunnel
 	})...)
 }
 
-// TestACallProvesTheCertificateOfNow has another certificate come while the tunnel is up, which
-// goes on: it is proven inside it, once.
-func TestACallProvesTheCertificateOfNow(t *testing.T) {
+// A new certificate comes while the tunnel is up. It is proven inside the tunnel, once.
+func TestCalls_ProveRenewedCertificate(t *testing.T) {
 	_, calls := callees(t)
 	var identified atomic.Int64
 	p := newPlane(t, calls, func(c *server.Config) {
@@ -290,20 +273,16 @@ func TestACallProvesTheCertificateOfNow(t *testing.T) {
 				t.Errorf("proven %d times", n)
 			}
 			mustAsk(t, p.client("a1", http1), "the tunnel goes on")
-			if s := a.Status(); s.Transport != way || s.Reconnects != 0 {
-				t.Errorf("status %+v", s)
-			}
-			if err := a.stop(); err != nil {
-				t.Error(err)
-			}
+			s := a.Status()
+			assert.True(t, s.Transport == way && s.Reconnects == 0, "status %+v", s)
+			assert.NoError(t, a.stop())
 			await.Until(t, "it is gone", func() bool { return !p.Connected("a1") })
 		})
 	}
 }
 
-// TestACertificateThatIsNotAccepted takes no calls with it, and not those with the old one
-// either.
-func TestACertificateThatIsNotAccepted(t *testing.T) {
+// No call is made with it, nor with the old one.
+func TestCalls_RefusedCertificate(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	for name, bad := range map[string]*tls.Config{
@@ -315,14 +294,11 @@ func TestACertificateThatIsNotAccepted(t *testing.T) {
 			mustAsk(t, caller(a), "hello")
 			now.Store(bad)
 			for range 2 {
-				if _, err := a.DialAPI(t.Context()); err == nil {
-					t.Error("a stream with a certificate that is not accepted")
-				}
+				_, err := a.DialAPI(t.Context())
+				assert.Error(t, err, "a stream with a certificate that is not accepted")
 			}
 			mustAsk(t, p.client("a1", http1), "the tunnel goes on")
-			if err := a.stop(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, a.stop())
 			await.Until(t, "it is gone", func() bool { return !p.Connected("a1") })
 		})
 	}
@@ -332,12 +308,8 @@ func TestACertificateThatIsNotAccepted(t *testing.T) {
 func (a *attacker) prove(cfg *tls.Config, protocol string) error {
 	a.t.Helper()
 	stream, err := a.mux.OpenStream()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if err := stream.SetDeadline(time.Now().Add(patience)); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
+	require.NoError(a.t, stream.SetDeadline(time.Now().Add(patience)))
 	cfg = cfg.Clone()
 	cfg.NextProtos = []string{protocol}
 	conn := tls.Client(link.NewMarked(stream, link.ProofMark), cfg)
@@ -348,8 +320,9 @@ func (a *attacker) prove(cfg *tls.Config, protocol string) error {
 	return err
 }
 
-// TestNobodyProvesToBeAnother, nor passes on what an agent proves for something else.
-func TestNobodyProvesToBeAnother(t *testing.T) {
+// An agent can neither prove another's certificate, nor reuse a proof that was made for
+// something else.
+func TestProof_RefusesOtherAgent(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	session := func() *attacker {
@@ -358,26 +331,16 @@ func TestNobodyProvesToBeAnother(t *testing.T) {
 		return evil
 	}
 	evil := session()
-	if err := evil.prove(p.ca.Agent("victim"), link.ALPNProof); err == nil {
-		t.Error("another agent's certificate was taken")
-	}
+	assert.Error(t, evil.prove(p.ca.Agent("victim"), link.ALPNProof), "another agent's certificate was taken")
 	evil.isThrownOut()
 	for _, protocol := range []string{link.ALPN, link.ALPNSendCA, "http/1.1"} {
-		if err := session().prove(p.ca.Agent("evil"), protocol); err == nil {
-			t.Errorf("what an agent proves for %s was taken", protocol)
-		}
+		assert.Error(t, session().prove(p.ca.Agent("evil"), protocol), "what an agent proves for %s was taken", protocol)
 	}
 	evil = session()
-	if err := evil.prove(p.ca.Agent("evil"), link.ALPNProof); err != nil {
-		t.Error(err)
-	}
-	if err := evil.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
-		t.Error("again at once")
-	}
+	assert.NoError(t, evil.prove(p.ca.Agent("evil"), link.ALPNProof))
+	assert.Error(t, evil.prove(p.ca.Agent("evil"), link.ALPNProof), "again at once")
 	early := p.speaking(t, "evil", link.ALPN)
-	if err := early.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
-		t.Error("before the login")
-	}
+	assert.Error(t, early.prove(p.ca.Agent("evil"), link.ALPNProof), "before the login")
 	early.isThrownOut()
 	outside := p.ca.Agent("evil")
 	outside.NextProtos = []string{link.ALPNProof}
@@ -387,8 +350,8 @@ func TestNobodyProvesToBeAnother(t *testing.T) {
 	}
 }
 
-// TestACallEndsWithTheTunnel that it goes through, and the next one does not wait for it.
-func TestACallEndsWithTheTunnel(t *testing.T) {
+// The next call does not wait for the lost tunnel.
+func TestCalls_EndWithTunnel(t *testing.T) {
 	c, calls := callees(t)
 	p := newPlane(t, calls)
 	wire := faultproxy.New(t, p.addr)
@@ -401,9 +364,7 @@ func TestACallEndsWithTheTunnel(t *testing.T) {
 	await.Receive(t, c.hangs, "the call that hangs")
 	wire.Set(faultproxy.Silent) // so that it does not come again
 	wire.Reset()
-	if err := await.Receive(t, failed, "the call to fail"); err == nil {
-		t.Error("the call was answered")
-	}
+	assert.Error(t, await.Receive(t, failed, "the call to fail"), "the call was answered")
 	await.Until(t, "calls fail at once", func() bool {
 		_, err := a.DialAPI(t.Context())
 		return err != nil
@@ -417,9 +378,8 @@ func TestACallEndsWithTheTunnel(t *testing.T) {
 	})
 }
 
-// TestStalledCallsHarmNobody has an agent take all its calls and say nothing, until the server that
-// serves them ends them.
-func TestStalledCallsHarmNobody(t *testing.T) {
+// An agent takes all its calls and is silent, until the server that serves them ends them.
+func TestCalls_StalledCalls(t *testing.T) {
 	_, calls := callees(t)
 	stalled := make(chan net.Conn, 2)
 	p := newPlane(t, calls, func(c *server.Config) {
@@ -436,60 +396,30 @@ func TestStalledCallsHarmNobody(t *testing.T) {
 	a, other := p.agent("a1"), p.agent("a2")
 	for _, text := range []string{"P", "POST / HTTP/1.1\r\nX: "} {
 		conn, err := a.DialAPI(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer func() { _ = conn.Close() }()
-		if _, err := io.WriteString(conn, text); err != nil {
-			t.Fatal(err)
-		}
+		_, err = io.WriteString(conn, text)
+		require.NoError(t, err)
 	}
 	await.Until(t, "all its calls are taken", func() bool { return p.Stats().Calls == cap(stalled) })
 	mustAsk(t, caller(other), "others call")
 	mustAsk(t, p.client("a1", http1), "Runners come")
-	if _, err := ask(t.Context(), caller(a), "one more"); err == nil {
-		t.Error("one call more than its share")
-	}
+	_, err := ask(t.Context(), caller(a), "one more")
+	assert.Error(t, err, "one call more than its share")
 	for range cap(stalled) {
-		if err := await.Receive(t, stalled, "a stalled call").Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, await.Receive(t, stalled, "a stalled call").Close())
 	}
 	await.Until(t, "there is room again", func() bool {
 		_, err := ask(t.Context(), caller(a), "hello")
 		return err == nil
 	})
 	await.Until(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
-	if s := a.Status(); s.Reconnects != 0 {
-		t.Errorf("it cost the tunnel: %+v", s)
-	}
+	s := a.Status()
+	assert.Zero(t, s.Reconnects, "it cost the tunnel: %+v", s)
 }
 
-// TestCallsHaveTheirShare, past which a stream is closed and the tunnel goes on.
-func TestCallsHaveTheirShare(t *testing.T) {
-	c, calls := callees(t)
-	p := newPlane(t, calls, func(c *server.Config) { c.Limits.Calls = 1 })
-	a := p.agent("a1")
-	answered := make(chan error, 1)
-	go func() {
-		_, err := askAt(t.Context(), caller(a), "/hang")
-		answered <- err
-	}()
-	await.Receive(t, c.hangs, "the call that hangs")
-	if _, err := ask(t.Context(), caller(a), "one more"); err == nil {
-		t.Error("one call more than its share")
-	}
-	close(c.let)
-	if err := await.Receive(t, answered, "the answer"); err != nil {
-		t.Error(err)
-	}
-	if s := a.Status(); s.Reconnects != 0 {
-		t.Errorf("it cost the tunnel: %+v", s)
-	}
-}
-
-// TestCallsAreThroughBeforeTheServerStops, and no more are taken meanwhile.
-func TestCallsAreThroughBeforeTheServerStops(t *testing.T) {
+// No more calls are taken meanwhile.
+func TestCalls_DrainBeforeStop(t *testing.T) {
 	c, calls := callees(t)
 	p := newPlane(t, calls, func(c *server.Config) { c.Limits.CallsDrain = 10 * patience })
 	a := p.agent("a1")
@@ -506,9 +436,7 @@ func TestCallsAreThroughBeforeTheServerStops(t *testing.T) {
 		return err != nil
 	})
 	close(c.let)
-	if err := await.Receive(t, answered, "the answer"); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, await.Receive(t, answered, "the answer"))
 	stopped.Wait()
 }
 
@@ -536,8 +464,7 @@ func settled(t testing.TB, s interface{ Settle(context.Context) }) <-chan struct
 	return done
 }
 
-// TestACallMayWaitForTheFirstConnection, as long as that is being made.
-func TestACallMayWaitForTheFirstConnection(t *testing.T) {
+func TestCalls_WaitForFirstConnection(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	wire := faultproxy.New(t, p.addr)
@@ -545,9 +472,8 @@ func TestACallMayWaitForTheFirstConnection(t *testing.T) {
 	a := p.bareAgent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
 	done := settled(t, a)
 	a.waitFor(t, tunnel.Connecting)
-	if _, err := a.DialAPI(t.Context()); err == nil {
-		t.Error("a stream before there is a tunnel")
-	}
+	_, err := a.DialAPI(t.Context())
+	assert.Error(t, err, "a stream before there is a tunnel")
 	select {
 	case <-done:
 		t.Error("it does not wait")
@@ -561,24 +487,7 @@ func TestACallMayWaitForTheFirstConnection(t *testing.T) {
 	mustAsk(t, caller(a), "hello")
 }
 
-// TestACallMayWaitForTheNextConnection, when one was lost.
-func TestACallMayWaitForTheNextConnection(t *testing.T) {
-	_, calls := callees(t)
-	p := newPlane(t, calls)
-	wire := faultproxy.New(t, p.addr)
-	a := p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
-	wire.Set(faultproxy.Silent) // so that the next one takes until it is thawed
-	wire.Reset()
-	a.waitFor(t, tunnel.Connecting)
-	done := settled(t, a)
-	wire.Set(faultproxy.Condition{})
-	await.Closed(t, done, "the next attempt")
-	a.waitFor(t, tunnel.Connected)
-	mustAsk(t, caller(a), "hello")
-}
-
-// TestACallMayWaitForTheNextOfSeveral is the same where there may be two.
-func TestACallMayWaitForTheNextOfSeveral(t *testing.T) {
+func TestCalls_SetWaitsForNextConnection(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	wire := faultproxy.New(t, p.addr)
@@ -597,31 +506,27 @@ func TestACallMayWaitForTheNextOfSeveral(t *testing.T) {
 	mustAsk(t, caller(s), "hello")
 }
 
-func TestNoCallWaitsForATunnelThatFails(t *testing.T) {
-	closed := listenOn(t, "127.0.0.1:0")
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
+func TestCalls_FailWithoutTunnel(t *testing.T) {
+	const closed = "127.0.0.1:1"
 	_, calls := callees(t)
 	p := newPlane(t, calls)
-	a := p.bareAgent("a1", func(c *tunnel.Config) { c.ServerAddress = closed.Addr().String() })
+	a := p.bareAgent("a1", func(c *tunnel.Config) { c.ServerAddress = closed })
 	await.Closed(t, settled(t, a), "the attempt has failed")
 
 	// One of two nodes is enough to wait for, whatever becomes of the other.
 	s := newSet(p)
-	s.told(at(closed.Addr().String()), p.endpoint())
+	s.told(at(closed), p.endpoint())
 	await.Closed(t, settled(t, s), "one is up")
 	mustAsk(t, caller(s), "hello")
 
-	down := newSet(p, func(c *tunnel.SetConfig) { c.ServerAddress = closed.Addr().String() })
+	down := newSet(p, func(c *tunnel.SetConfig) { c.ServerAddress = closed })
 	await.Closed(t, settled(t, down), "all have failed")
-	if _, err := down.DialAPI(t.Context()); err == nil {
-		t.Error("a stream without a tunnel")
-	}
+	_, err := down.DialAPI(t.Context())
+	assert.Error(t, err, "a stream without a tunnel")
 }
 
-// TestACallTakesEitherTunnel has the one of two nodes die that calls went through.
-func TestACallTakesEitherTunnel(t *testing.T) {
+// One of two nodes dies, which calls went through.
+func TestCalls_SetFailover(t *testing.T) {
 	_, calls := callees(t)
 	ca := tunneltest.NewCA(t)
 	one, two := startPlane(t, ca, "127.0.0.1:0", calls), startPlane(t, ca, "127.0.0.1:0", calls)

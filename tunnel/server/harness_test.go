@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -83,22 +85,16 @@ func startPlane(t testing.TB, ca *tunneltest.CA, addr string, change ...func(*se
 		f(&cfg)
 	}
 	s, err := server.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.Server, p.addr = s, ln.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, ln) }()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := await.Receive(t, served, "the server to stop"); err != nil {
-			t.Errorf("Serve: %v", err)
-		}
+		assert.NoError(t, await.Receive(t, served, "the server to stop"))
 	})
 	t.Cleanup(p.stop)
 	return p
@@ -132,19 +128,7 @@ type agent struct {
 func (p *plane) agent(id string, change ...func(*tunnel.Config)) *agent {
 	p.t.Helper()
 	a := p.bareAgent(id, change...)
-	srv := &http.Server{Handler: echo{a.instance}, ReadHeaderTimeout: patience, Protocols: new(http.Protocols)}
-	srv.Protocols.SetHTTP1(true)
-	srv.Protocols.SetUnencryptedHTTP2(true)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(a.Listener()) }()
-	p.t.Cleanup(func() {
-		if err := srv.Close(); err != nil {
-			p.t.Errorf("close the agent's server: %v", err)
-		}
-		if err := await.Receive(p.t, served, "the agent's server to stop"); !errors.Is(err, http.ErrServerClosed) {
-			p.t.Errorf("agent's server: %v", err)
-		}
-	})
+	serve(p.t, a.Listener(), echo{a.instance})
 	a.waitFor(p.t, tunnel.Connected)
 	await.Until(p.t, "the agent is online, and that was told", func() bool {
 		return p.Connected(id) && strings.Contains(p.told(), "up "+id)
@@ -166,9 +150,7 @@ func (p *plane) bareAgent(id string, change ...func(*tunnel.Config)) *agent {
 		f(&cfg)
 	}
 	t, err := tunnel.New(cfg)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var result error
 	done := make(chan struct{})
@@ -200,6 +182,20 @@ func (a *agent) waitFor(t testing.TB, phase tunnel.Phase) {
 			t.Fatalf("phase %s not reached: %+v", phase, a.Status())
 		}
 	}
+}
+
+// serve runs an HTTP server on a listener of an agent until the test ends.
+func serve(t testing.TB, ln net.Listener, h http.Handler) {
+	t.Helper()
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: patience, Protocols: new(http.Protocols)}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	t.Cleanup(func() {
+		assert.NoError(t, srv.Close(), "close the agent's server")
+		assert.ErrorIs(t, await.Receive(t, served, "the agent's server to stop"), http.ErrServerClosed)
+	})
 }
 
 // echo answers with the request's body and what it saw of the connection.
@@ -252,8 +248,6 @@ func ask(ctx context.Context, client *http.Client, body string) (http.Header, er
 func mustAsk(t testing.TB, client *http.Client, body string) http.Header {
 	t.Helper()
 	header, err := ask(t.Context(), client, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return header
 }

@@ -2,13 +2,13 @@ package server_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
 	"testing"
 
-	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -20,20 +20,6 @@ type named string
 
 func (n named) ServeHTTP(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, string(n)) }
 
-// serve runs an HTTP server on a listener of an agent until the test ends.
-func serve(t testing.TB, ln net.Listener, h http.Handler) {
-	t.Helper()
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: patience}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
-	t.Cleanup(func() {
-		if err := srv.Close(); err != nil {
-			t.Errorf("close the agent's server: %v", err)
-		}
-		await.Receive(t, served, "the agent's server to stop")
-	})
-}
-
 type dialFunc func(ctx context.Context, agentID string) (net.Conn, error)
 
 // via returns what an agent answers over a new connection.
@@ -44,9 +30,7 @@ func via(t testing.TB, dial dialFunc, id string) (string, error) {
 		DisableKeepAlives: true,
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://agent/", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	resp, err := (&http.Client{Transport: transport, Timeout: patience}).Do(req)
 	if err != nil {
 		return "", err
@@ -56,9 +40,9 @@ func via(t testing.TB, dial dialFunc, id string) (string, error) {
 	return string(text), err
 }
 
-// TestPublicStreamsAreOfAnotherKind: what the public sends can arrive at the agent's handler of
-// public traffic alone, and what Runners send at the Runner API alone.
-func TestPublicStreamsAreOfAnotherKind(t *testing.T) {
+// What the public sends arrives only at the agent's handler of public traffic, and what Runners
+// send only at the Runner API.
+func TestPublicStreams_Separate(t *testing.T) {
 	p := newPlane(t)
 	a := p.bareAgent("a1", takesPublic)
 	serve(t, a.Listener(), named("runner API"))
@@ -73,25 +57,23 @@ func TestPublicStreamsAreOfAnotherKind(t *testing.T) {
 	}
 }
 
-func TestPublicStreamsThatAreNotTaken(t *testing.T) {
+func TestPublicStreams_NotTaken(t *testing.T) {
 	p := newPlane(t)
 	a := p.bareAgent("a1")
 	serve(t, a.Listener(), named("runner API"))
 	serve(t, a.Public(), named("public"))
 	a.waitFor(t, tunnel.Connected)
-	if got, err := via(t, p.DialPublic, "a1"); err == nil {
-		t.Fatalf("it answered %q", got)
-	}
+	got, err := via(t, p.DialPublic, "a1")
+	require.Error(t, err, "it answered %q", got)
 	if got, err := via(t, p.Dial, "a1"); err != nil || got != "runner API" {
 		t.Fatalf("Runners: %q, %v", got, err)
 	}
-	if _, err := p.DialPublic(t.Context(), "a2"); !errors.Is(err, server.ErrNotConnected) {
-		t.Fatalf("an agent without a tunnel: %v", err)
-	}
+	_, err = p.DialPublic(t.Context(), "a2")
+	require.ErrorIs(t, err, server.ErrNotConnected, "an agent without a tunnel")
 }
 
-// TestPublicStreamsAreBounded: Runners get in when the public has all its streams.
-func TestPublicStreamsAreBounded(t *testing.T) {
+// Runners connect when the public has all its streams.
+func TestPublicStreams_Limited(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.Public = 16 })
 	a := p.bareAgent("a1", takesPublic)
 	serve(t, a.Listener(), named("runner API"))
@@ -105,22 +87,20 @@ func TestPublicStreamsAreBounded(t *testing.T) {
 	for {
 		conn, err := p.DialPublic(t.Context(), "a1")
 		if err != nil {
-			if !errors.Is(err, server.ErrBusy) || len(open) == 0 {
-				t.Fatalf("after %d: %v", len(open), err)
-			}
+			require.ErrorIs(t, err, server.ErrBusy)
+			require.NotEmpty(t, open)
 			break
 		}
-		if open = append(open, conn); len(open) > 16 {
-			t.Fatal("there is no end")
-		}
+		open = append(open, conn)
+		require.LessOrEqual(t, len(open), 16, "there is no end")
 	}
 	if got, err := via(t, p.Dial, "a1"); err != nil || got != "runner API" {
 		t.Fatalf("Runners: %q, %v", got, err)
 	}
 }
 
-// TestPublicStreamsOfReplicas go to all of them, and to none that drains.
-func TestPublicStreamsOfReplicas(t *testing.T) {
+// They go to all replicas, and to none that drains.
+func TestPublicStreams_Replicas(t *testing.T) {
 	p := newPlane(t)
 	replicas := map[string]*agent{}
 	for _, name := range []string{"one", "two"} {
@@ -132,17 +112,11 @@ func TestPublicStreamsOfReplicas(t *testing.T) {
 	seen := map[string]bool{}
 	for range 4 {
 		got, err := via(t, p.DialPublic, "a1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		seen[got] = true
 	}
-	if len(seen) != 2 {
-		t.Fatalf("answers came from %v", seen)
-	}
-	if err := replicas["one"].Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.Len(t, seen, 2, "answers came from")
+	require.NoError(t, replicas["one"].Drain(t.Context()))
 	for range 4 {
 		if got, err := via(t, p.DialPublic, "a1"); err != nil || got != "two" {
 			t.Fatalf("%q, %v", got, err)
@@ -150,8 +124,8 @@ func TestPublicStreamsOfReplicas(t *testing.T) {
 	}
 }
 
-// TestAPublicConnectionIsHandedOver whole, as another control plane sends it.
-func TestAPublicConnectionIsHandedOver(t *testing.T) {
+// Another control plane sends the whole connection.
+func TestPublicStreams_Handover(t *testing.T) {
 	p := newPlane(t)
 	a := p.bareAgent("a1", takesPublic)
 	serve(t, a.Public(), named("public"))
@@ -163,7 +137,6 @@ func TestAPublicConnectionIsHandedOver(t *testing.T) {
 		}
 		return near, nil
 	}, "a1")
-	if err != nil || got != "public" {
-		t.Fatalf("%q, %v", got, err)
-	}
+	require.NoError(t, err)
+	require.Equal(t, "public", got)
 }

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -10,6 +9,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
@@ -39,9 +41,7 @@ func (p *plane) takers(id string, n int) map[string]int {
 	count := map[string]int{}
 	for range n {
 		name, err := p.who(p.t.Context(), id)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		require.NoError(p.t, err)
 		count[name]++
 	}
 	return count
@@ -53,35 +53,25 @@ func (p *plane) awaitBoth() {
 	await.Until(p.t, "both take connections", func() bool { return len(p.takers("a1", 2)) == 2 })
 }
 
-func TestReplicasTakeTurns(t *testing.T) {
+func TestReplicas_TakeTurns(t *testing.T) {
 	p := newPlane(t)
 	one := p.agent("a1", as("one"))
 	two := p.agent("a1", as("two"))
 	p.awaitBoth()
-	if got := p.takers("a1", 8); got["one"] != 4 || got["two"] != 4 {
-		t.Errorf("connections went to %v", got)
-	}
-	if err := one.stop(); err != nil {
-		t.Error(err)
-	}
-	if got := p.takers("a1", 4); got["two"] != 4 {
-		t.Errorf("connections went to %v", got)
-	}
-	if told := p.told(); told != "up a1" {
-		t.Errorf("told %q: one replica of two is the agent", told)
-	}
-	if err := two.stop(); err != nil {
-		t.Error(err)
-	}
+	got := p.takers("a1", 8)
+	assert.True(t, got["one"] == 4 && got["two"] == 4, "connections went to %v", got)
+	assert.NoError(t, one.stop())
+	got = p.takers("a1", 4)
+	assert.Equal(t, 4, got["two"], "connections went to %v", got)
+	assert.Equal(t, "up a1", p.told(), "one replica of two is the agent")
+	assert.NoError(t, two.stop())
 	await.Until(t, "down", func() bool { return p.told() == "up a1, down a1" })
-	if _, err := p.Dial(t.Context(), "a1"); !errors.Is(err, server.ErrNotConnected) {
-		t.Errorf("dial afterwards: %v", err)
-	}
+	_, err := p.Dial(t.Context(), "a1")
+	assert.ErrorIs(t, err, server.ErrNotConnected, "dial afterwards")
 }
 
-// TestAReplicaTakesOverFromItselfAlone replaces one replica whose connection is dead; the
-// other is none the wiser.
-func TestAReplicaTakesOverFromItselfAlone(t *testing.T) {
+// Replaces one replica whose connection is dead; the other is not disturbed.
+func TestReplicas_Takeover(t *testing.T) {
 	p := newPlane(t)
 	wire := faultproxy.New(t, p.addr)
 	p.agent("a1", as("one"), over(wire))
@@ -91,20 +81,16 @@ func TestAReplicaTakesOverFromItselfAlone(t *testing.T) {
 	p.agent("a1", as("one"))
 	await.Until(t, "the dead session is gone", func() bool { return p.Stats().Sessions == 2 })
 	p.awaitBoth()
-	if got := p.takers("a1", 4); got["one"] != 2 || got["two"] != 2 {
-		t.Errorf("connections went to %v", got)
-	}
-	if s := two.Status(); s.Phase != tunnel.Connected || s.Reconnects != 0 {
-		t.Errorf("the other replica: %+v", s)
-	}
-	if told := p.told(); told != "up a1" {
-		t.Errorf("told %q", told)
-	}
+	got := p.takers("a1", 4)
+	assert.True(t, got["one"] == 2 && got["two"] == 2, "connections went to %v", got)
+	s := two.Status()
+	assert.True(t, s.Phase == tunnel.Connected && s.Reconnects == 0, "the other replica: %+v", s)
+	assert.Equal(t, "up a1", p.told())
 }
 
-// TestASilentReplicaCostsNoConnection freezes one of two: nobody knows yet that its
-// connection is dead, and frps even has work connections of it ready.
-func TestASilentReplicaCostsNoConnection(t *testing.T) {
+// One of two is frozen: nobody knows yet that its connection is dead, and frps even has work
+// connections of it ready.
+func TestReplicas_SilentReplica(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.HedgeAfter = 10 * time.Millisecond })
 	wire := faultproxy.New(t, p.addr)
 	p.agent("a1", as("one"), over(wire))
@@ -113,13 +99,10 @@ func TestASilentReplicaCostsNoConnection(t *testing.T) {
 	for range 5 {
 		p.awaitBoth()
 		wire.Set(faultproxy.Silent)
-		if got := p.takers("a1", 6); got["two"] != 6 {
-			t.Errorf("connections went to %v", got)
-		}
+		got := p.takers("a1", 6)
+		assert.Equal(t, 6, got["two"], "connections went to %v", got)
 		noticed := p.Stats().Sessions < 2
-		if got := p.Stats().DialErrors; got != 0 {
-			t.Errorf("%d dials failed", got)
-		}
+		assert.Zero(t, p.Stats().DialErrors, "dials failed")
 		if !noticed {
 			return
 		}
@@ -128,9 +111,8 @@ func TestASilentReplicaCostsNoConnection(t *testing.T) {
 	t.Error("connections were made only when the multiplexer had noticed that the replica is dead")
 }
 
-// TestADyingReplicaCostsNoDial cuts the connections of one of two again and again while
-// it is dialled.
-func TestADyingReplicaCostsNoDial(t *testing.T) {
+// The connections of one of two are cut again and again while it is dialled.
+func TestReplicas_DyingReplica(t *testing.T) {
 	p := newPlane(t)
 	wire := faultproxy.New(t, p.addr)
 	dying := p.agent("a1", as("one"), over(wire), func(c *tunnel.Config) {
@@ -163,34 +145,28 @@ func TestADyingReplicaCostsNoDial(t *testing.T) {
 	}
 	cancel()
 	runners.Wait()
-	if told := p.told(); told != "up a1" {
-		t.Errorf("told %q", told)
-	}
+	assert.Equal(t, "up a1", p.told())
 }
 
-func TestReplicasAreBounded(t *testing.T) {
+func TestReplicas_Limited(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.Instances = 2 })
 	one := p.agent("a1", as("one"))
 	p.agent("a1", as("two"))
 	p.awaitBoth()
 	three := p.bareAgent("a1", as("three"))
 	three.waitFor(t, tunnel.Waiting)
-	if got := three.Status().LastError; !strings.Contains(got, "too many replicas") || !strings.Contains(got, "scale the agent down") {
-		t.Errorf("error %q", got)
-	}
+	got := three.Status().LastError
+	assert.True(t, strings.Contains(got, "too many replicas") && strings.Contains(got, "scale the agent down"), "error %q", got)
 	if got := p.takers("a1", 4); got["one"] != 2 || got["two"] != 2 {
 		t.Errorf("connections went to %v", got)
 	}
 	p.agent("a2", as("three")) // the bound is each agent's own
-	if err := one.stop(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, one.stop())
 	three.waitFor(t, tunnel.Connected)
 }
 
-// TestDrainCostsNothing drains one of two replicas while connections keep coming and one
-// is at work.
-func TestDrainCostsNothing(t *testing.T) {
+// One of two replicas drains while connections keep coming and one is in use.
+func TestDrain_LosesNoConnection(t *testing.T) {
 	p := newPlane(t)
 	one := p.agent("a1", as("one"))
 	atWork := p.slowRequest(t)
@@ -209,39 +185,24 @@ func TestDrainCostsNothing(t *testing.T) {
 			}
 		})
 	}
-	if err := one.Drain(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if got := p.takers("a1", 6); got["two"] != 6 {
-		t.Errorf("after draining connections went to %v", got)
-	}
+	assert.NoError(t, one.Drain(t.Context()))
+	got := p.takers("a1", 6)
+	assert.Equal(t, 6, got["two"], "after draining connections went to %v", got)
 	cancel()
 	runners.Wait()
 
-	if err := two.Drain(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if told := p.told(); told != "up a1, down a1" {
-		t.Errorf("told %q: nobody takes connections", told)
-	}
-	if _, err := p.Dial(t.Context(), "a1"); !errors.Is(err, server.ErrNotConnected) {
-		t.Errorf("dial: %v", err)
-	}
-	if held := p.Held(); p.Connected("a1") || !slices.Equal(held, []string{"a1"}) {
-		t.Errorf("held: %q, though something is at work", held)
-	}
-	if got := atWork(); got != "one" {
-		t.Errorf("what was at work ended with %q", got)
-	}
+	assert.NoError(t, two.Drain(t.Context()))
+	assert.Equal(t, "up a1, down a1", p.told(), "nobody takes connections")
+	_, err := p.Dial(t.Context(), "a1")
+	assert.ErrorIs(t, err, server.ErrNotConnected)
+	held := p.Held()
+	assert.True(t, !p.Connected("a1") && slices.Equal(held, []string{"a1"}), "held: %q, though something is at work", held)
+	assert.Equal(t, "one", atWork(), "what was at work ended with")
 	p.Disconnect("a1")
 	await.Until(t, "no session is left", func() bool { return p.Stats().Sessions == 0 && len(p.Held()) == 0 })
 	one.waitFor(t, tunnel.Stopped)
-	if err := one.stop(); err != nil {
-		t.Error(err)
-	}
-	if n := one.Status().Reconnects; n != 0 {
-		t.Errorf("a drained tunnel connected again %d times", n)
-	}
+	assert.NoError(t, one.stop())
+	assert.Zero(t, one.Status().Reconnects)
 }
 
 // slowRequest begins a request. The function that it answers ends it and answers which
@@ -250,9 +211,7 @@ func (p *plane) slowRequest(t *testing.T) (end func() string) {
 	t.Helper()
 	body, more := io.Pipe()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://agent/", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	client, done := p.client("a1", http1), make(chan string, 1)
 	go func() {
 		resp, err := client.Do(req)

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
@@ -69,29 +71,12 @@ func newSet(p *plane, change ...func(*tunnel.SetConfig)) *set {
 		f(&cfg)
 	}
 	s, err := tunnel.NewSet(cfg)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	srv := &http.Server{Handler: echo{"one"}, ReadHeaderTimeout: patience, Protocols: new(http.Protocols)}
-	srv.Protocols.SetHTTP1(true)
-	srv.Protocols.SetUnencryptedHTTP2(true)
+	require.NoError(p.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	var parts sync.WaitGroup
-	parts.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			p.t.Errorf("run: %v", err)
-		}
-	})
-	parts.Go(func() {
-		if err := srv.Serve(s.Listener()); !errors.Is(err, http.ErrServerClosed) {
-			p.t.Errorf("agent's server: %v", err)
-		}
-	})
-	all := &set{Set: s, t: p.t, fallback: at(cfg.ServerAddress), stop: sync.OnceFunc(func() {
-		cancel()
-		_ = srv.Close()
-		parts.Wait()
-	})}
+	var running sync.WaitGroup
+	running.Go(func() { assert.NoError(p.t, s.Run(ctx)) })
+	serve(p.t, s.Listener(), echo{"one"})
+	all := &set{Set: s, t: p.t, fallback: at(cfg.ServerAddress), stop: sync.OnceFunc(func() { cancel(); running.Wait() })}
 	p.t.Cleanup(all.stop)
 	return all
 }
@@ -99,9 +84,8 @@ func newSet(p *plane, change ...func(*tunnel.SetConfig)) *set {
 // told has the Set keep these, as a heartbeat would.
 func (s *set) told(all ...tunnel.Endpoint) {
 	s.t.Helper()
-	if _, err := s.Keep(all, s.fallback); err != nil {
-		s.t.Fatal(err)
-	}
+	_, err := s.Keep(all, s.fallback)
+	require.NoError(s.t, err)
 }
 
 // await waits until what the Set says of itself is so.
@@ -142,7 +126,7 @@ func (s *set) awaitAt(all []*plane, at ...*plane) {
 	}
 }
 
-func TestASetKeepsTheFirstTwo(t *testing.T) {
+func TestSet_KeepsFirstTwo(t *testing.T) {
 	p := newPlanes(t, 5)
 	s := newSet(p[0])
 	s.awaitAt(p, p[0])
@@ -153,19 +137,15 @@ func TestASetKeepsTheFirstTwo(t *testing.T) {
 	}
 	s.told(endpoints(p[1], p[4])...)
 	s.awaitAt(p, p[1], p[4])
-	if told := p[1].told(); told != "up a1" {
-		t.Errorf("the node that stays was told %q", told)
-	}
+	told := p[1].told()
+	assert.Equal(t, "up a1", told, "the node that stays was told")
 	s.told()
 	s.awaitAt(p, p[0])
-	if got := s.Status().Returns; got != 1 {
-		t.Errorf("%d times there was a tunnel again, it was there all the time", got)
-	}
+	assert.Equal(t, 1, s.Status().Returns)
 }
 
-// TestASetIsConnectedBeforeItLeaves names two nodes of which the first does not answer, and
-// then does.
-func TestASetIsConnectedBeforeItLeaves(t *testing.T) {
+// Names two nodes of which the first does not answer, and then does.
+func TestSet_ConnectsBeforeLeaving(t *testing.T) {
 	p := newPlanes(t, 4)
 	wire := faultproxy.New(t, p[2].addr)
 	s := newSet(p[0])
@@ -182,32 +162,24 @@ func TestASetIsConnectedBeforeItLeaves(t *testing.T) {
 	await.Until(t, "the new one is there, and no old one", func() bool {
 		return p[2].Connected("a1") && p[3].Connected("a1") && !p[0].Connected("a1") && !p[1].Connected("a1")
 	})
-	if got := s.Status().Returns; got != 1 {
-		t.Errorf("%d times there was a tunnel again, it was there all the time", got)
-	}
+	assert.Equal(t, 1, s.Status().Returns)
 }
 
-// TestWhatIsConnectedMayGoOn has a request under way over a tunnel that is left.
-func TestWhatIsConnectedMayGoOn(t *testing.T) {
+// A request is under way over a tunnel that is left.
+func TestSet_KeepsRequestWhileLeaving(t *testing.T) {
 	p := newPlanes(t, 2)
 	s := newSet(p[0], func(c *tunnel.SetConfig) { c.Leave = patience })
 	s.awaitAt(p, p[0])
 	conn, err := p[0].Dial(t.Context(), "a1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	s.told(p[1].endpoint())
 	s.awaitAt(p, p[1])
-	if _, err := p[0].Dial(t.Context(), "a1"); !errors.Is(err, server.ErrNotConnected) {
-		t.Errorf("a new connection over the tunnel that is left: %v", err)
-	}
-	if _, err := conn.Write([]byte("GET / HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	_, err = p[0].Dial(t.Context(), "a1")
+	assert.ErrorIs(t, err, server.ErrNotConnected, "a new connection over the tunnel that is left")
+	_, err = conn.Write([]byte("GET / HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n"))
+	require.NoError(t, err)
 	answer := make([]byte, 12)
 	if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != "HTTP/1.1 200" {
 		t.Errorf("%q, %v", answer, err)
@@ -216,9 +188,8 @@ func TestWhatIsConnectedMayGoOn(t *testing.T) {
 	s.awaitAt(p, p[0])
 }
 
-// TestAStaleListLocksNobodyOut starts with nodes that are gone, and with ones that accept
-// and say nothing.
-func TestAStaleListLocksNobodyOut(t *testing.T) {
+// Starts with nodes that are gone, and with ones that accept and are silent.
+func TestSet_FallsBackOnStaleList(t *testing.T) {
 	p := newPlanes(t, 3)
 	p[1].stop()
 	wire := faultproxy.New(t, p[2].addr)
@@ -236,7 +207,7 @@ func TestAStaleListLocksNobodyOut(t *testing.T) {
 	})
 }
 
-func TestAnEndpointThatMakesNoSenseIsPassedOver(t *testing.T) {
+func TestSet_SkipsInvalidEndpoint(t *testing.T) {
 	p := newPlanes(t, 3)
 	s := newSet(p[0])
 	s.told(endpoints(p[0], p[1])...)
@@ -249,18 +220,15 @@ func TestAnEndpointThatMakesNoSenseIsPassedOver(t *testing.T) {
 		{[]tunnel.Endpoint{at("nowhere"), p[1].endpoint(), at(":0"), p[2].endpoint()}, p[1:]},
 	} {
 		kept, err := s.Keep(test.told, s.fallback)
-		if err == nil || !strings.Contains(err.Error(), `"nowhere"`) {
-			t.Errorf("the error does not name it: %v", err)
-		}
-		if !slices.Equal(kept, endpoints(test.want...)) {
-			t.Errorf("kept %v", kept)
-		}
+		require.Error(t, err)
+		assert.ErrorContains(t, err, `"nowhere"`, "the error does not name it")
+		assert.Equal(t, endpoints(test.want...), kept)
 		s.awaitAt(p, test.want...)
 	}
 }
 
-// TestARefusalAtOneNodeEndsNoOther has one node refuse the agent for good, and take it back.
-func TestARefusalAtOneNodeEndsNoOther(t *testing.T) {
+// One node refuses the agent for good, and takes it back.
+func TestSet_RefusedAtOneNode(t *testing.T) {
 	p := newPlanes(t, 2)
 	var mu sync.Mutex
 	refused := map[string]int{}
@@ -269,9 +237,7 @@ func TestARefusalAtOneNodeEndsNoOther(t *testing.T) {
 		c.Refused = func(at tunnel.Endpoint, err error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if !tunnel.IsFinal(err) {
-				t.Errorf("refused by %v", err)
-			}
+			assert.True(t, tunnel.IsFinal(err), "refused by %v", err)
 			refused[at.Address]++
 		}
 	})
@@ -289,37 +255,29 @@ func TestARefusalAtOneNodeEndsNoOther(t *testing.T) {
 	s.awaitAt(p, p...)
 	mu.Lock()
 	defer mu.Unlock()
-	if len(refused) != 1 || refused[p[1].addr] != 1 {
-		t.Errorf("refused: %v", refused)
-	}
-	if told := p[0].told(); told != "up a1" {
-		t.Errorf("the other node was told %q", told)
-	}
+	assert.True(t, len(refused) == 1 && refused[p[1].addr] == 1, "refused: %v", refused)
+	told := p[0].told()
+	assert.Equal(t, "up a1", told, "the other node was told")
 }
 
-func TestASetDrainsAllItsTunnels(t *testing.T) {
+func TestSet_Drain(t *testing.T) {
 	p := newPlanes(t, 3)
 	s := newSet(p[0])
 	s.told(endpoints(p[:2]...)...)
 	s.awaitAt(p, p[:2]...)
-	if err := s.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Drain(t.Context()))
 	for _, node := range p[:2] {
-		if _, err := node.Dial(t.Context(), "a1"); !errors.Is(err, server.ErrNotConnected) {
-			t.Errorf("dial of an agent that drains: %v", err)
-		}
+		_, err := node.Dial(t.Context(), "a1")
+		assert.ErrorIs(t, err, server.ErrNotConnected, "dial of an agent that drains")
 	}
 	s.told(p[2].endpoint())
 	s.stop()
-	if told := p[2].told(); told != "" {
-		t.Errorf("a node that was named while the agent drains was told %q", told)
-	}
+	told := p[2].told()
+	assert.Empty(t, told, "a node that was named while the agent drains was told")
 }
 
-// TestASetThatFlapsLeaksNothing changes the nodes hundreds of times, often before the
-// change before is through.
-func TestASetThatFlapsLeaksNothing(t *testing.T) {
+// The nodes change hundreds of times, often before the change before is through.
+func TestSet_FlappingLeaksNothing(t *testing.T) {
 	count := labelled(t)
 	p := newPlanes(t, 4)
 	s := newSet(p[0], func(c *tunnel.SetConfig) { c.Leave = 50 * time.Millisecond })
@@ -348,17 +306,13 @@ func TestASetThatFlapsLeaksNothing(t *testing.T) {
 		} else {
 			s.told(lists[i%len(lists)]...)
 		}
-		if nodes := len(s.Status().Nodes); nodes > 2*tunnel.SetSize+1 {
-			t.Fatalf("%d tunnels", nodes)
-		}
+		require.LessOrEqual(t, len(s.Status().Nodes), 2*tunnel.SetSize+1)
 	}
 	s.told(endpoints(p[:2]...)...)
 	s.awaitAt(p, p[:2]...)
 	stop()
 	t.Logf("%d requests during the changes", await.Receive(t, asked, "the end of asking"))
-	if got := s.Status().Returns; got != 1 {
-		t.Errorf("%d times there was a tunnel again, it was there all the time", got)
-	}
+	assert.Equal(t, 1, s.Status().Returns)
 	// frps keeps up to ten connections of a tunnel ready once some were asked for.
 	await.Until(t, "there are no more goroutines than before", func() bool { return count() <= before+30 })
 }

@@ -3,17 +3,14 @@ package server_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -33,8 +30,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestARestartIsAnnounced to all agents, which come back in the time that they were told.
-func TestARestartIsAnnounced(t *testing.T) {
+// All agents come back in the time that they were given.
+func TestRestart_Announced(t *testing.T) {
 	const agents = 30
 	first := newPlane(t, func(c *server.Config) { c.Limits.GoAway = patience })
 	told := &lines{text: "the control plane restarts"}
@@ -57,8 +54,8 @@ func TestARestartIsAnnounced(t *testing.T) {
 	}
 }
 
-// TestABusyServerSendsAgentsAway and lets them in when they come again.
-func TestABusyServerSendsAgentsAway(t *testing.T) {
+// They are let in when they come again.
+func TestBusy_SendsAgentsAway(t *testing.T) {
 	const busy, agents = 10, 10 // so that the agents alone are never too many
 	release := make(chan struct{})
 	p := newPlane(t, func(c *server.Config) {
@@ -82,69 +79,8 @@ func TestABusyServerSendsAgentsAway(t *testing.T) {
 		p.bareAgent(fmt.Sprintf("a%d", i), func(c *tunnel.Config) { c.Log = zerolog.New(sent) })
 	}
 	await.Until(t, "all were sent away", func() bool { return sent.count.Load() >= agents })
-	if online := p.Stats().Agents; online != 0 {
-		t.Errorf("%d are online", online)
-	}
+	online := p.Stats().Agents
+	assert.Zero(t, online, "are online")
 	close(release)
 	await.Until(t, "all are in", func() bool { return p.Stats().Agents == agents+busy })
-}
-
-// waits gathers for how long agents are about to wait.
-type waits struct {
-	mu  sync.Mutex
-	all []time.Duration
-}
-
-func (w *waits) Write(p []byte) (int, error) {
-	var line struct {
-		Message string  `json:"message"`
-		RetryIn float64 `json:"retry_in"` // milliseconds
-	}
-	if err := json.Unmarshal(p, &line); err != nil {
-		return 0, err
-	}
-	if line.Message == "tunnel is down" {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.all = append(w.all, time.Duration(line.RetryIn*float64(time.Millisecond)))
-	}
-	return len(p), nil
-}
-
-func (w *waits) seen() []time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.all)
-}
-
-// TestTheMomentIsRandomInTheSpread sends many agents away at once and sees when each is going
-// to come again.
-func TestTheMomentIsRandomInTheSpread(t *testing.T) {
-	const (
-		agents = 200
-		spread = 8 * time.Minute
-	)
-	p, chosen := newPlane(t), &waits{}
-	for i := range agents {
-		p.bareAgent(fmt.Sprintf("a%d", i), func(c *tunnel.Config) {
-			c.Log = zerolog.New(chosen)
-			c.TLS = func(context.Context) (*tls.Config, error) {
-				return nil, &tunnel.Error{Op: "connect to", Where: "a test", Spread: spread}
-			}
-		})
-	}
-	// An agent that chose a moment soon has come again meanwhile, and has chosen another.
-	await.Until(t, "all have chosen", func() bool { return len(chosen.seen()) >= agents })
-	var quarters [4]int
-	for _, wait := range chosen.seen() {
-		if wait < 0 || wait >= spread {
-			t.Fatalf("one waits %s", wait)
-		}
-		quarters[4*wait/spread]++
-	}
-	for _, n := range quarters { // 50 are expected in each; 20 are five deviations off
-		if n < 20 || n > 80 {
-			t.Errorf("by quarters of the spread: %v", quarters)
-		}
-	}
 }

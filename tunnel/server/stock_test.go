@@ -16,6 +16,7 @@ import (
 	"github.com/fatedier/frp/client"
 	"github.com/fatedier/frp/pkg/config"
 	"github.com/fatedier/frp/pkg/config/source"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
@@ -24,37 +25,27 @@ import (
 // stockEnv names the configuration file with which the test binary is frpc.
 const stockEnv = "TUNNEL_TEST_STOCK_FRPC"
 
-// TestStockFRPC connects frp's own client, as it comes, with an agent's certificate: what
-// is spoken here is FRP. It is a process of its own because it cannot be stopped without a
-// data race.
-func TestStockFRPC(t *testing.T) {
+// Connects frp's own client with an agent's certificate: this is FRP. The client has its own
+// process because it cannot be stopped without a data race.
+func TestFRP_StockClient(t *testing.T) {
 	p := newPlane(t)
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	go echoConnections(ln)
 	frpc := exec.CommandContext(t.Context(), os.Args[0])
 	frpc.Env = append(os.Environ(), stockEnv+"="+stockConfig(t, p, ln.Addr().String()))
-	if err := frpc.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, frpc.Start())
 	t.Cleanup(func() { _, _ = frpc.Process.Kill(), frpc.Wait() })
 	await.Until(t, "frpc is connected", func() bool { return p.Connected("a1") })
 
 	conn, err := p.Dial(t.Context(), "a1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	got := make([]byte, 5)
-	if _, err := io.WriteString(conn, "hello"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = io.WriteString(conn, "hello")
+	require.NoError(t, err)
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "hello" {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -84,27 +75,19 @@ func stockConfig(t *testing.T, p *plane, local string) string {
 	t.Helper()
 	certificate := p.ca.Agent("a1").Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir := t.TempDir()
 	for name, block := range map[string]*pem.Block{
 		"cert.pem": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]},
 		"key.pem":  {Type: "PRIVATE KEY", Bytes: key},
 		"ca.pem":   {Type: "CERTIFICATE", Bytes: p.ca.Certificate()},
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
 	}
 	server, err := net.ResolveTCPAddr("tcp", p.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	echo, err := net.ResolveTCPAddr("tcp", local)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	path := filepath.Join(dir, "frpc.toml")
 	content := fmt.Sprintf(`
 user = "a1"
@@ -123,8 +106,6 @@ localIP = %q
 localPort = %d
 `, server.IP, server.Port, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"),
 		filepath.Join(dir, "ca.pem"), tunneltest.ServerName, echo.IP, echo.Port)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }

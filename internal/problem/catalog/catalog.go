@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-//go:generate go test . -run TestThePageIsCommitted -update
+//go:generate go test . -run TestCatalog_PageCommitted -update
 
 // Site is where the pages are.
 const Site = "https://github.com/pipeops/pipeops-vm-agent/blob/main/"

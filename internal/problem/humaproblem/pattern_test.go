@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-func TestEveryPatternOfTheRunnerAPIIsToldInWords(t *testing.T) {
+func TestPatterns_CoverRunnerAPI(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/openapi.json")
 	require.NoError(t, err)
 	var document any
@@ -42,7 +42,7 @@ func eachPattern(in any, do func(string)) {
 	}
 }
 
-func TestAPatternIsNotShownToPeople(t *testing.T) {
+func TestPatterns_InWords(t *testing.T) {
 	e := fromHuma(422, "validation failed", []error{&huma.ErrorDetail{
 		Location: "body.resources.requests.cpu", Message: `expected string to match pattern ^[0-9]+(\.[0-9]+)?m?$`,
 	}})
@@ -50,7 +50,7 @@ func TestAPatternIsNotShownToPeople(t *testing.T) {
 	assert.Equal(t, "resources.requests.cpu", e.Field)
 }
 
-func TestHumaErrorsLoseTheirValues(t *testing.T) {
+func TestError_HidesValues(t *testing.T) {
 	err := huma.NewError(http.StatusUnprocessableEntity, "validation failed",
 		&huma.ErrorDetail{Message: "expected string", Location: "body.data.password", Value: "hunter2"})
 	e := &problem.Error{}

@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func TestPublishWithoutBrokerEndsWithItsContext(t *testing.T) {
+func TestPublish_EndsWithContext(t *testing.T) {
 	p, err := New(rabbitmq.Config{URLs: []string{"amqps://u:" + "geheim" + "@127.0.0.1:1/"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(run) }()
@@ -23,13 +23,9 @@ func TestPublishWithoutBrokerEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	event, err := announce.NewAgentEvent(announce.AgentOnline, "/controlplane", announce.Agent{ID: "a1", Name: "a1", State: announce.StateOnline}, 1, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	encoded, err := event.Encoded()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	confirmed, err := p.Publish(ctx, []announce.Encoded{encoded})
 	if confirmed != 0 || rabbitmq.CodeOf(err) != rabbitmq.CodeUnreachable || strings.Contains(err.Error(), "geheim") {
 		t.Errorf("Publish = %d, %v", confirmed, err)

@@ -12,11 +12,13 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func TestPasswordsAreNotShown(t *testing.T) {
+func TestRedact_HidesPassword(t *testing.T) {
 	for _, url := range []string{
 		"amqps://user:s3cret@host:5671/", "amqps://user:s3cr%2Fet@host/vhost", "http://user:s3cret@host/",
 		"amqps://user:s3cr/et@host/", "amqps://user:s3cr?et@host/", "amqps://user:s3cr#et@host/", "amqps://user:12/s3cret@host/",
@@ -24,19 +26,16 @@ func TestPasswordsAreNotShown(t *testing.T) {
 		"amqps://user:s3cret@host:notaport/", "user:s3cret@host", "://user:s3cret@host", "amqps:user:s3cret@host",
 		"amqps://host/?password=s3cret",
 	} {
-		if shown := Redact(url); strings.Contains(shown, "s3c") {
-			t.Errorf("Redact(%s) = %s", url, shown)
-		}
-		if _, err := NewLink(Config{URLs: []string{url}}); err != nil && strings.Contains(err.Error(), "s3c") {
-			t.Errorf("NewLink(%s): %v", url, err)
-		}
+		assert.NotContains(t, Redact(url), "s3c", "Redact(%s) =", url)
+		_, err := NewLink(Config{URLs: []string{url}})
+		assert.True(t, err == nil || !strings.Contains(err.Error(), "s3c"), "NewLink(%s): %v", url, err)
 	}
 	if got := Redact("amqps://user:s3cret@host:5671/vhost"); got != "amqps://user:xxxxx@host:5671/vhost" {
 		t.Errorf("Redact shows too little: %s", got)
 	}
 }
 
-func TestConfigIsChecked(t *testing.T) {
+func TestConfig_RefusesBadURL(t *testing.T) {
 	for _, test := range []struct{ url, want string }{
 		{"", "amqps://"},
 		{"http://host/", "scheme must be amqps"},
@@ -46,26 +45,23 @@ func TestConfigIsChecked(t *testing.T) {
 			t.Errorf("%q: %v, want %q", test.url, err, test.want)
 		}
 	}
-	if _, err := NewLink(Config{}); err == nil {
-		t.Error("no URL is fine")
-	}
+	_, err := NewLink(Config{})
+	assert.Error(t, err, "no URL is fine")
 }
 
-// TestWhereABrokerIs: by name or address, which may be of IPv6.
-func TestWhereABrokerIs(t *testing.T) {
+func TestConfig_BrokerAddress(t *testing.T) {
 	for url, want := range map[string]string{
 		"amqps://user:x@mq.example.com/":      "mq.example.com:5671",
 		"amqps://user:x@[2001:db8::1]/":       "[2001:db8::1]:5671",
 		"amqps://user:x@[2001:db8::1]:5670/v": "[2001:db8::1]:5670",
 	} {
 		brokers, err := parseBrokers([]string{url})
-		if err != nil || brokers[0].addr != want {
-			t.Errorf("%s: %v, %v, want %s", url, brokers, err, want)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, brokers[0].addr, "%s: %v", url, brokers)
 	}
 }
 
-func TestDialErrorsSayWhatToDo(t *testing.T) {
+func TestDialError_HasFix(t *testing.T) {
 	tests := []struct {
 		err  error
 		code Code
@@ -84,39 +80,45 @@ func TestDialErrorsSayWhatToDo(t *testing.T) {
 		if CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "host:5671") {
 			t.Errorf("%v: code %s", err, CodeOf(err))
 		}
-		if !errors.Is(err, test.err) && test.code != CodeUntrusted {
-			t.Errorf("%v lost its cause", err)
-		}
+		assert.True(t, errors.Is(err, test.err) || test.code == CodeUntrusted, "%v lost its cause", err)
 	}
 }
 
-// TestSilentBrokerDoesNotHold: Run gives up a peer that accepts and says nothing when its
-// context ends. Here the handshake's own timeout would come in an hour.
-func TestSilentBrokerDoesNotHold(t *testing.T) {
+// The peer accepts and is silent. The handshake's own timeout is an hour here.
+func TestLink_EndsOnSilentBroker(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = listener.Close() }()
 	l, err := NewLink(Config{
 		URLs: []string{"amqp://u:p@" + listener.Addr().String() + "/"}, Log: zerolog.Nop(), dialTimeout: time.Hour,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx, func(context.Context, *Connection) error { return nil }) }()
 	conn, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	cancel()
-	if err := await.Receive(t, ended, "the end of Run"); !errors.Is(err, context.Canceled) {
-		t.Errorf("Run = %v", err)
+	assert.ErrorIs(t, await.Receive(t, ended, "the end of Run"), context.Canceled)
+	assert.False(t, l.Status().Connected, "connected to a silent peer")
+}
+
+// Where nobody listens the pauses stay short; where a broker refuses they grow.
+func TestBackoff_ShortWhileDown(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	l, err := NewLink(Config{URLs: []string{"amqp://u:p@" + addr + "/"}, Log: zerolog.Nop()})
+	require.NoError(t, err)
+	down := l.once(t.Context(), &l.brokers[0], nil)
+	require.Equal(t, CodeUnreachable, CodeOf(down), down)
+	refused, unwanted := NewBackoff(), NewBackoff()
+	for range 10 {
+		assert.LessOrEqual(t, nextPause(refused, down), refusedPause)
+		nextPause(unwanted, &Error{Op: "log in", Code: CodeBadLogin, Err: errors.New("no")})
 	}
-	if l.Status().Connected {
-		t.Error("connected to a silent peer")
-	}
+	pause := unwanted.NextBackOff()
+	assert.True(t, pause >= maxPause/2, "the pause after ten refused logins is %s, want %s", pause, maxPause)
 }

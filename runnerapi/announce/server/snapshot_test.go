@@ -6,15 +6,19 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
+
+var noon = time.Date(2026, 11, 19, 12, 0, 0, 0, time.UTC)
 
 func asCI(*http.Request) (string, error) { return "ci", nil }
 
@@ -32,28 +36,25 @@ func agent(id string, sequence uint64, state announce.State) announce.Agent {
 	return announce.Agent{ID: id, Name: "agent-" + id, State: state, Sequence: sequence, RegisteredAt: noon, LastSeen: noon}
 }
 
-func TestSnapshotCrossesTheWire(t *testing.T) {
+func TestSnapshot_RoundTrip(t *testing.T) {
 	want := []announce.Agent{agent("a1", 7, announce.StateOnline), agent("a2", 9, announce.StateRevoked)}
 	client := serve(t, SnapshotHandler(func(_ context.Context, runner string) ([]announce.Agent, error) {
-		if runner != "ci" {
-			t.Errorf("listed for %q", runner)
-		}
+		assert.Equal(t, "ci", runner, "listed for")
 		return want, nil
 	}, asCI))
 	got, err := client.Agents(t.Context())
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v", got, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 }
 
-func TestEmptySnapshotIsNoError(t *testing.T) {
+func TestSnapshot_Empty(t *testing.T) {
 	client := serve(t, SnapshotHandler(func(context.Context, string) ([]announce.Agent, error) { return nil, nil }, asCI))
 	if got, err := client.Agents(t.Context()); err != nil || got == nil || len(got) != 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
 
-func TestSnapshotProblems(t *testing.T) {
+func TestSnapshot_Problems(t *testing.T) {
 	none := func(context.Context, string) ([]announce.Agent, error) { return nil, nil }
 	fails := func(err error) func(context.Context, string) ([]announce.Agent, error) {
 		return func(context.Context, string) ([]announce.Agent, error) { return nil, err }
@@ -89,7 +90,7 @@ func TestSnapshotProblems(t *testing.T) {
 	}
 }
 
-func TestSnapshotTriesAgain(t *testing.T) {
+func TestSnapshot_Retries(t *testing.T) {
 	var tries atomic.Int32
 	ours := SnapshotHandler(func(context.Context, string) ([]announce.Agent, error) {
 		if tries.Add(1) < 3 {
@@ -102,28 +103,23 @@ func TestSnapshotTriesAgain(t *testing.T) {
 	}
 }
 
-func TestSnapshotRefusesForeignAnswers(t *testing.T) {
+func TestSnapshot_RefusesForeignResponse(t *testing.T) {
 	big := `{"agents":[{"id":"` + strings.Repeat("x", 100)
 	for name, body := range map[string]string{
 		"a page": "<html>", "another object": `{"items":[]}`, "invalid agent": `{"agents":[{"id":"A!"}]}`, "cut off": big,
 	} {
 		client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
-		if got, err := client.Agents(t.Context()); err == nil {
-			t.Errorf("%s: took it for %v", name, got)
-		}
+		got, err := client.Agents(t.Context())
+		assert.Error(t, err, "%s: took it for %v", name, got)
 	}
 }
 
-func TestSnapshotCanOnlyBeRead(t *testing.T) {
+func TestSnapshot_OnlyGet(t *testing.T) {
 	client := serve(t, SnapshotHandler(func(context.Context, string) ([]announce.Agent, error) { return nil, nil }, asCI))
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, client.BaseURL+strings.TrimPrefix(announce.SnapshotPath, "/"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	resp, err := client.HTTPClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	if p := problem.Read(resp); p.Code != problem.NotAllowed || resp.Header.Get("Content-Type") != problem.ContentType {
 		t.Errorf("%s %+v", resp.Status, p)

@@ -2,15 +2,18 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -22,9 +25,7 @@ func serveTimeline(t *testing.T, page announce.TimelinePage, err error) (*announ
 	var asked announce.TimelineQuery
 	mux := http.NewServeMux()
 	mux.Handle("GET "+announce.TimelinePath, TimelineHandler(func(_ context.Context, runner, agentID string, q announce.TimelineQuery) (announce.TimelinePage, error) {
-		if runner != "ci" || agentID != "a1" {
-			t.Errorf("asked by %q for %q", runner, agentID)
-		}
+		assert.True(t, runner == "ci" && agentID == "a1", "asked by %q for %q", runner, agentID)
 		asked = q
 		return page, err
 	}, asCI))
@@ -33,15 +34,11 @@ func serveTimeline(t *testing.T, page announce.TimelinePage, err error) (*announ
 	return &announce.SnapshotClient{BaseURL: server.URL + "/", HTTPClient: server.Client()}, &asked
 }
 
-func TestATimelineCrossesTheWire(t *testing.T) {
+func TestTimeline_RoundTrip(t *testing.T) {
 	ofApp, err := announce.NewAppEvent(announce.AppFailed, "/controlplane", "a1", announce.AppEvent{Namespace: "shop", Name: "web"}, 7, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ofAgent, err := announce.NewAgentEvent(announce.AgentOnline, "/controlplane", agent("a1", 6, announce.StateOnline), 6, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := announce.TimelinePage{Events: []announce.Event{ofApp, ofAgent}, More: true}
 	client, asked := serveTimeline(t, want, nil)
 	q := announce.TimelineQuery{
@@ -49,26 +46,20 @@ func TestATimelineCrossesTheWire(t *testing.T) {
 		Before: 9, After: 3, OldestFirst: true, Limit: 7,
 	}
 	got, err := client.Timeline(t.Context(), "a1", q)
-	if err != nil || !got.More || len(got.Events) != 2 {
-		t.Fatalf("got %+v, %v", got, err)
-	}
+	require.NoError(t, err)
+	require.True(t, got.More && len(got.Events) == 2, "got %+v, %v", got, err)
 	for i, e := range got.Events {
 		if e.ID != want.Events[i].ID || e.Sequence != want.Events[i].Sequence || !e.Time.Equal(want.Events[i].Time) {
 			t.Errorf("event %d: %+v", i, e)
 		}
 	}
-	if !asked.Since.Equal(q.Since) {
-		t.Errorf("since %s", asked.Since)
-	}
-	if asked.Since = q.Since; !reflect.DeepEqual(*asked, q) {
-		t.Errorf("asked %+v, heard %+v", q, *asked)
-	}
-	if next := got.Next(q); next.After != 6 || next.Before != 9 {
-		t.Errorf("next %+v", next)
-	}
-	if next := got.Next(announce.TimelineQuery{}); next.Before != 6 {
-		t.Errorf("next %+v", next)
-	}
+	assert.True(t, asked.Since.Equal(q.Since), "since %s", asked.Since)
+	asked.Since = q.Since
+	assert.Equal(t, q, *asked)
+	next := got.Next(q)
+	assert.True(t, next.After == 6 && next.Before == 9, "next %+v", next)
+	next = got.Next(announce.TimelineQuery{})
+	assert.EqualValues(t, 6, next.Before, "next %+v", next)
 	if _, err := client.Timeline(t.Context(), "a1", announce.TimelineQuery{}); err != nil || asked.Limit != announce.DefaultTimelineLimit {
 		t.Errorf("asked %+v, %v", *asked, err)
 	}
@@ -77,7 +68,7 @@ func TestATimelineCrossesTheWire(t *testing.T) {
 	}
 }
 
-func TestTimelineProblems(t *testing.T) {
+func TestTimeline_Problems(t *testing.T) {
 	gone := problem.Errorf(problem.NotFound, "list them", "no such agent")
 	client, _ := serveTimeline(t, announce.TimelinePage{}, gone)
 	var p *problem.Error
@@ -94,9 +85,7 @@ func TestTimelineProblems(t *testing.T) {
 		strings.Repeat("type=app.failed&", 30): "type",
 	} {
 		values, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := parseTimelineQuery(values); !errors.As(err, &p) || p.Field != "query."+field || p.Fix == "" || p.Status != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %v", query, err)
 		}
@@ -107,9 +96,8 @@ func TestTimelineProblems(t *testing.T) {
 	for name, body := range map[string]string{"a page": "<html>", "another object": `{"items":[]}`, "no event": `{"events":[{}]}`, "endless": strings.Repeat(" ", announce.MaxTimelinePage+1)} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
 		client := &announce.SnapshotClient{BaseURL: server.URL}
-		if got, err := client.Timeline(t.Context(), "a1", announce.TimelineQuery{}); err == nil {
-			t.Errorf("%s: took it for %+v", name, got)
-		}
+		got, err := client.Timeline(t.Context(), "a1", announce.TimelineQuery{})
+		assert.Error(t, err, "%s: took it for %+v", name, got)
 		server.Close()
 	}
 }
@@ -129,4 +117,44 @@ func FuzzParseTimelineQuery(f *testing.F) {
 			t.Errorf("%s: %v", query, err)
 		}
 	})
+}
+
+// Each documented parameter is read, and each field of an event is documented.
+func TestOpenAPI_MatchesHandler(t *testing.T) {
+	w := httptest.NewRecorder()
+	OpenAPIHandler("v1").ServeHTTP(w, httptest.NewRequest(http.MethodGet, OpenAPIPath, nil))
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct{ Name, In string }
+		}
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &doc))
+	examples := url.Values{
+		"namespace": {"n"}, "app": {"a"}, "type": {"app.failed"}, "since": {"2026-01-01T00:00:00Z"}, "before": {"1"}, "after": {"1"}, "order": {"oldest"}, "limit": {"1"},
+	}
+	if _, err := parseTimelineQuery(examples); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, p := range doc.Paths[announce.TimelinePath]["get"].Parameters {
+		if p.In == "query" {
+			found++
+			assert.True(t, examples.Has(p.Name), "parameter %s is documented and not read", p.Name)
+		}
+	}
+	assert.Equal(t, len(examples), found)
+	app := announce.AppEvent{Namespace: "shop", Name: "web", Cause: "ImageNotFound", Message: "web:2 does not exist", Fix: "push it"}
+	e, err := announce.NewAppEvent(announce.AppFailed, "/controlplane", "a1", app, 7, time.Now())
+	require.NoError(t, err)
+	raw, err := e.Encode()
+	require.NoError(t, err)
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal(raw, &fields))
+	for name := range fields {
+		_, ok := doc.Components.Schemas["EventBody"].Properties[name]
+		assert.True(t, ok, "an event has %s, which is not documented", name)
+	}
 }

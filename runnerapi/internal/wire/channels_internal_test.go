@@ -83,9 +83,8 @@ func (q *queue) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestAPeerThatLeft is noticed whether it says nothing any more, or closes while what it
-// had sent is still to be taken.
-func TestAPeerThatLeft(t *testing.T) {
+// The peer falls silent, or closes while what it had sent is still unread.
+func TestChannels_NoticeGonePeer(t *testing.T) {
 	for name, leave := range map[string]func(near, far *Channels){
 		"silent": func(*Channels, *Channels) {}, // nobody reads there, so nobody answers
 		"closed": func(near, far *Channels) {
@@ -110,8 +109,8 @@ func TestAPeerThatLeft(t *testing.T) {
 	}
 }
 
-// TestABusyReaderIsNotGone: its peer answers, but nobody reads that.
-func TestABusyReaderIsNotGone(t *testing.T) {
+// The peer answers pings, but nobody reads the answers.
+func TestChannels_BusyReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pair(t)
 		pumped := make(chan error, 1)
@@ -125,7 +124,7 @@ func TestABusyReaderIsNotGone(t *testing.T) {
 	})
 }
 
-func TestStatusesComeThrough(t *testing.T) {
+func TestChannels_Status(t *testing.T) {
 	for code, err := range map[int]error{0: nil, 3: nil, 255: nil, -1: problem.Errorf(problem.Unavailable, "wait", "not now")} {
 		near, far := pair(t)
 		go near.Finish(max(code, 0), err)
@@ -155,12 +154,14 @@ func FuzzStatus(f *testing.F) {
 	f.Add([]byte(`{"problem":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		code, err := readStatus(text)
-		if err != nil && code != 0 {
-			t.Errorf("%q: both a code and an error", text)
-		}
+		assert.True(t, err == nil || code == 0, "%q: both a code and an error", text)
 		var known *runnerapi.Error
-		if errors.As(err, &known) && known.Error() == "" {
-			t.Errorf("%q: an error that says nothing", text)
-		}
+		assert.True(t, !errors.As(err, &known) || known.Error() != "", "%q: an error that says nothing", text)
 	})
+}
+
+// When all followed streams of one connection stop reading, what they hold of its window leaves
+// room.
+func TestWindows_LeaveRoom(t *testing.T) {
+	require.Less(t, MaxStreams*FollowedWindow, ConnectionWindow)
 }

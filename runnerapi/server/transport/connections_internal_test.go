@@ -11,9 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAConnectionClosesWhenTheCertificateExpires, and not before the agent's clock says so, which
-// may be behind the timer's.
-func TestAConnectionClosesWhenTheCertificateExpires(t *testing.T) {
+// Not before the agent's clock says so, which may be behind the timer's.
+func TestConnections_CloseAtExpiry(t *testing.T) {
 	for name, early := range map[string]int{"the clocks agree": 0, "the agent's clock is behind": 3} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

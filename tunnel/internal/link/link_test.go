@@ -2,10 +2,8 @@ package link
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +12,8 @@ import (
 
 	golog "github.com/fatedier/golib/log"
 	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
@@ -32,9 +32,8 @@ func (m *muted) Write(p []byte) (int, error) {
 	return m.Conn.Write(p)
 }
 
-// TestADeadEndIsNoticed within 14 s. The connection dies just after an end has answered a ping,
-// when it takes longest.
-func TestADeadEndIsNoticed(t *testing.T) {
+// The connection dies just after an end has answered a ping, when it takes longest.
+func TestKeepAlive_Within14Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		near, far := &muted{Conn: a}, &muted{Conn: b}
@@ -47,9 +46,7 @@ func TestADeadEndIsNoticed(t *testing.T) {
 		died := time.Now()
 		for _, s := range sessions {
 			<-s.CloseChan()
-			if took := time.Since(died); took > 14*time.Second {
-				t.Errorf("noticed after %s", took)
-			}
+			assert.LessOrEqual(t, time.Since(died), 14*time.Second, "noticed after")
 			_ = s.Close()
 		}
 	})
@@ -64,45 +61,21 @@ func pair(t *testing.T) (client, server *Stream) {
 	go func() { _ = far.Serve() }()
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
 	s, err := near.OpenStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return NewStream(s, nil), NewStream(await.Receive(t, accepted, "a stream"), nil)
 }
 
-func TestStreamKeepsConnsPromises(t *testing.T) {
-	client, _ := pair(t)
-	if err := client.SetReadDeadline(time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	_, err := client.Read(make([]byte, 1))
-	var timeout net.Error
-	if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
-		t.Errorf("past the deadline: %v", err)
-	}
-	if err := client.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("after closing: %v", err)
-	}
-}
-
-func TestStreamTellsOnceThatItIsClosed(t *testing.T) {
+func TestStream_ReportsCloseOnce(t *testing.T) {
 	client, _ := pair(t)
 	var told atomic.Int32
 	s := NewStream(client.Stream, func() { told.Add(1) })
 	for range 3 {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.Close())
 	}
-	if n := told.Load(); n != 1 {
-		t.Errorf("told %d times", n)
-	}
+	assert.EqualValues(t, 1, told.Load())
 }
 
-func TestRefusal(t *testing.T) {
+func TestParseRefusal(t *testing.T) {
 	const reason = "a reason: with. signs; and more"
 	for text, want := range map[string]Refused{
 		Refusal(reason, true):                 {Reason: reason, Final: true},
@@ -114,14 +87,12 @@ func TestRefusal(t *testing.T) {
 		Refusal("; try again within x", true): {Reason: "; try again within x", Final: true},
 	} {
 		for _, around := range []string{"%s", "log in: %s"} {
-			if got, ok := ParseRefusal(fmt.Sprintf(around, text)); !ok || got != want {
-				t.Errorf("%q: %+v, %v", text, got, ok)
-			}
+			got, ok := ParseRefusal(fmt.Sprintf(around, text))
+			assert.True(t, ok && got == want, "%q: %+v, %v", text, got, ok)
 		}
 	}
-	if _, ok := ParseRefusal("EOF"); ok {
-		t.Error("EOF is no refusal")
-	}
+	_, ok := ParseRefusal("EOF")
+	assert.False(t, ok, "EOF is no refusal")
 }
 
 func FuzzParseRefusal(f *testing.F) {
@@ -129,17 +100,13 @@ func FuzzParseRefusal(f *testing.F) {
 	f.Add(Later("busy", time.Minute))
 	f.Fuzz(func(t *testing.T, text string) {
 		told, ok := ParseRefusal(text)
-		if told.Within < 0 || told.Within > 1e6*time.Second || !ok && told != (Refused{}) {
-			t.Errorf("%q: %+v", text, told)
-		}
+		assert.True(t, told.Within >= 0 && told.Within <= 1e6*time.Second && (ok || told == (Refused{})), "%q: %+v", text, told)
 	})
 }
 
-func TestGate(t *testing.T) {
+func TestGate_Shut(t *testing.T) {
 	var g Gate
-	if !g.Enter() {
-		t.Fatal("a new gate is shut")
-	}
+	require.True(t, g.Enter(), "a new gate is shut")
 	shut := make(chan struct{})
 	go func() { g.Shut(); close(shut) }()
 	for g.Enter() { // until Shut has begun
@@ -152,22 +119,40 @@ func TestGate(t *testing.T) {
 	}
 	g.Leave()
 	await.Closed(t, shut, "the gate to be shut")
-	if g.Go(func() { t.Error("ran behind a shut gate") }) {
-		t.Error("entered a shut gate")
-	}
+	assert.False(t, g.Go(func() { t.Error("ran behind a shut gate") }), "entered a shut gate")
 }
 
-func TestFRPLogIsLowered(t *testing.T) {
+func TestFRPLog_Levels(t *testing.T) {
 	var out bytes.Buffer
 	w := frpWriter{zerolog.New(&out)}
 	for _, level := range []golog.Level{golog.InfoLevel, golog.WarnLevel, golog.ErrorLevel} {
-		if _, err := w.WriteLog([]byte("2026-01-02 03:04:05.678 [W] [abc] proxy \"x\" \n"), level, time.Time{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.WriteLog([]byte("2026-01-02 03:04:05.678 [W] [abc] proxy \"x\" \n"), level, time.Time{})
+		require.NoError(t, err)
 	}
 	got := out.String()
 	if strings.Count(got, `"level":"debug"`) != 2 || strings.Count(got, `"level":"warn"`) != 1 ||
 		!strings.Contains(got, `"message":"[abc] proxy \"x\""`) {
 		t.Errorf("log %s", got)
+	}
+}
+
+// Looks for agents and instances that share a name on the wire.
+func TestNames_Unique(t *testing.T) {
+	runs, proxies := map[string]string{}, map[string]string{}
+	for _, agentID := range []string{"a", "a.b", "a.agent", "a.agent-x", "a\x00b", "agent"} {
+		for _, instance := range []string{"", "b", "b.c", "agent", "pod-1", "Pod-1"} {
+			assert.True(t, ValidInstance(instance), "instance %q", instance)
+			who := agentID + " / " + instance
+			run, proxy := RunID(agentID, instance), ProxyName(agentID, instance)
+			assert.True(t, runs[run] == "" && proxies[proxy] == "", "%q has the names of %q%q", who, runs[run], proxies[proxy])
+			assert.True(t, strings.HasPrefix(proxy, agentID+"."), "%q is called %q, which frpc cannot send", who, proxy)
+			runs[run], proxies[proxy] = who, who
+		}
+	}
+}
+
+func TestValidInstance_RefusesInvalid(t *testing.T) {
+	for _, name := range []string{"a\x00b", "a b", "-a", "a.", "ä", "a/b", strings.Repeat("a", 254)} {
+		assert.False(t, ValidInstance(name), "%q is allowed", name)
 	}
 }

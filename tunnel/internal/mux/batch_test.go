@@ -10,6 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // gated is a connection whose writes take until they are let through.
@@ -85,17 +88,15 @@ func bodies(t *testing.T, write []byte) string {
 	var all string
 	for len(write) > 0 {
 		h, ok := parseHeader(write)
-		if !ok {
-			t.Fatal("no frame")
-		}
+		require.True(t, ok, "no frame")
 		all += string(write[headerSize : headerSize+h.length])
 		write = write[headerSize+h.length:]
 	}
 	return all
 }
 
-// TestWhatWaitsGoesOutTogether in the order in which it was written.
-func TestWhatWaitsGoesOutTogether(t *testing.T) {
+// The order of writing is kept.
+func TestBatch_SendsWaitingTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
@@ -107,17 +108,13 @@ func TestWhatWaitsGoesOutTogether(t *testing.T) {
 		synctest.Wait()
 		conn.gate <- struct{}{}
 		got := conn.written()
-		if len(got) != 2 || bodies(t, got[0]) != "a" || bodies(t, got[1]) != "bcdefghij" {
-			t.Errorf("written: %q", got)
-		}
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
+		assert.True(t, len(got) == 2 && bodies(t, got[0]) == "a" && bodies(t, got[1]) == "bcdefghij", "written: %q", got)
+		assert.NoError(t, b.close())
 	})
 }
 
-// TestWhatWaitsOfAStreamIsOneFrame, as long as nothing else comes between.
-func TestWhatWaitsOfAStreamIsOneFrame(t *testing.T) {
+// Data of one stream joins as long as nothing else comes between.
+func TestBatch_JoinsFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
@@ -139,19 +136,14 @@ func TestWhatWaitsOfAStreamIsOneFrame(t *testing.T) {
 		end := string(header{kind: frameWindow, flags: flagFIN, stream: 1}.append(nil))
 		want := []string{data(1, "first"), data(1, "ab") + data(2, "c") + data(1, "d") + end + data(1, "e")}
 		for i, got := range conn.written() {
-			if i >= len(want) || string(got) != want[i] {
-				t.Errorf("write %d: %q, want %q", i, got, want)
-			}
+			assert.True(t, i < len(want) && string(got) == want[i], "write %d: %q, want %q", i, got, want)
 		}
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, b.close())
 	})
 }
 
-// TestNoMoreWaitsThanFits holds a writer until the others are gone, while small frames find
-// room.
-func TestNoMoreWaitsThanFits(t *testing.T) {
+// A large write waits until the others are gone, while small frames find room.
+func TestBatch_LimitsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
@@ -164,59 +156,44 @@ func TestNoMoreWaitsThanFits(t *testing.T) {
 			say(t, b, 1, large)
 		}()
 		synctest.Wait()
-		if isClosed(done) {
-			t.Error("more was taken than fits")
-		}
+		assert.False(t, isClosed(done), "more was taken than fits")
 		say(t, b, 2, "small")
-		if !b.put(header{kind: framePing}, true) {
-			t.Error("no room for a ping")
-		}
+		assert.True(t, b.put(header{kind: framePing}, true), "no room for a ping")
 		conn.gate <- struct{}{}
 		synctest.Wait()
-		if got := conn.written(); len(got) != 2 || !strings.Contains(string(got[1]), "small") {
-			t.Error("what is small has waited for bulk")
-		}
+		got := conn.written()
+		assert.True(t, len(got) == 2 && strings.Contains(string(got[1]), "small"), "what is small has waited for bulk")
 		for !isClosed(done) {
 			conn.gate <- struct{}{}
 			synctest.Wait()
 		}
 		close(conn.gate)
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, b.close())
 		var all string
 		for _, w := range conn.written() {
-			if len(w) > MaxWrite {
-				t.Errorf("a write of %d", len(w))
-			}
+			assert.LessOrEqual(t, len(w), MaxWrite, "a write of")
 			all += bodies(t, w)
 		}
-		if strings.Replace(all, "small", "", 1) != "first"+large {
-			t.Errorf("%d bytes arrived, or in another order", len(all))
-		}
+		assert.Equal(t, "first"+large, strings.Replace(all, "small", "", 1), "%d bytes arrived, or in another order", len(all))
 	})
 }
 
-// TestAPeerThatTakesNothing fails the next write, and closes the connection so that the
-// reader knows.
-func TestAPeerThatTakesNothing(t *testing.T) {
+// The next write fails, and the connection closes so that the reader knows.
+func TestBatch_PeerTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
 		say(t, b, 1, "x")
 		time.Sleep(testConfig().WriteTimeout + time.Millisecond)
 		synctest.Wait()
-		if !isClosed(conn.closed) {
-			t.Error("the connection is open")
-		}
-		if _, err := b.data(1, []byte("y")); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("the next write: %v", err)
-		}
+		assert.True(t, isClosed(conn.closed), "the connection is open")
+		_, err := b.data(1, []byte("y"))
+		assert.ErrorIs(t, err, os.ErrDeadlineExceeded, "the next write")
 	})
 }
 
-// TestNoStreamOfASessionThatIsAboutToEnd: sending has failed, and the session is being told.
-func TestNoStreamOfASessionThatIsAboutToEnd(t *testing.T) {
+// Sending has failed, and the session is about to end.
+func TestOpenStream_AfterFailedWrite(t *testing.T) {
 	a, b := net.Pipe()
 	s := Client(a, nil, testConfig())
 	peer := served(b, nil, testConfig())
@@ -225,26 +202,21 @@ func TestNoStreamOfASessionThatIsAboutToEnd(t *testing.T) {
 	s.out.mu.Lock()
 	s.out.err = failure
 	s.out.mu.Unlock()
-	if stream, err := s.OpenStream(); stream != nil || !errors.Is(err, failure) {
-		t.Errorf("opened: %v, %v", stream, err)
-	}
+	stream, err := s.OpenStream()
+	assert.True(t, stream == nil && errors.Is(err, failure), "opened: %v, %v", stream, err)
 }
 
-// TestCloseSendsWhatWaits, but not for long, and lets go of who waits to write.
-func TestCloseSendsWhatWaits(t *testing.T) {
+// It does not take long, and it releases writers that wait.
+func TestBatch_CloseSendsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(nil)
 		b := newTestBatch(conn, nil)
 		say(t, b, 1, "farewell")
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
-		if got := conn.written(); len(got) != 1 || bodies(t, got[0]) != "farewell" {
-			t.Errorf("written: %q", got)
-		}
-		if _, err := b.data(1, []byte("x")); !errors.Is(err, ErrSessionClosed) {
-			t.Errorf("write after close: %v", err)
-		}
+		assert.NoError(t, b.close())
+		got := conn.written()
+		assert.True(t, len(got) == 1 && bodies(t, got[0]) == "farewell", "written: %q", got)
+		_, err := b.data(1, []byte("x"))
+		assert.ErrorIs(t, err, ErrSessionClosed, "write after close")
 
 		conn = newGated(make(chan struct{}))
 		b = newTestBatch(conn, nil)
@@ -259,12 +231,9 @@ func TestCloseSendsWhatWaits(t *testing.T) {
 		synctest.Wait()
 		started := time.Now()
 		_ = b.close()
-		if took := time.Since(started); took != flushTimeout {
-			t.Errorf("close took %s", took)
-		}
-		if err := <-failed; !errors.Is(err, ErrSessionClosed) {
-			t.Errorf("who waited: %v", err)
-		}
+		took := time.Since(started)
+		assert.Equal(t, flushTimeout, took, "close took")
+		assert.ErrorIs(t, <-failed, ErrSessionClosed, "who waited")
 	})
 }
 
@@ -303,20 +272,17 @@ func (r inRecords) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// TestRecordsGoOutTogether sees what TLS makes of a batch reach the system in one piece.
-func TestRecordsGoOutTogether(t *testing.T) {
+// The TLS records of a batch reach the system in one write.
+func TestBatch_SendsRecordsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := &corked{gated: newGated(nil)}
 		b := newTestBatch(inRecords{below}, below)
 		say(t, b, 1, strings.Repeat("x", batchSize-headerSize))
 		synctest.Wait()
 		say(t, b, 1, "small")
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
-		if got := below.written(); len(got) != 2 || len(got[0]) != batchSize || bodies(t, got[1]) != "small" {
-			t.Errorf("%d writes", len(got))
-		}
+		assert.NoError(t, b.close())
+		got := below.written()
+		assert.True(t, len(got) == 2 && len(got[0]) == batchSize && bodies(t, got[1]) == "small", "%d writes", len(got))
 	})
 }
 
@@ -327,4 +293,24 @@ func isClosed(c <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// Pings wait in a small buffer. Data that joins them waits in a whole one, behind them.
+func TestBatch_SmallBufferAtRest(t *testing.T) {
+	b := newBatch(nil, nil, time.Second, func(error) {})
+	b.busy = true // somebody sends: what comes waits
+	ping := header{kind: framePing, length: 7}
+	assert.True(t, b.put(ping, true))
+	assert.True(t, b.put(ping, true))
+	assert.Equal(t, littleSize, cap(b.waiting))
+
+	body := bytes.Repeat([]byte("x"), 4000)
+	n, err := b.data(1, body)
+	require.NoError(t, err)
+	assert.Equal(t, len(body), n)
+	assert.GreaterOrEqual(t, cap(b.waiting), batchSize)
+	want := append(ping.append(ping.append(nil)), header{kind: frameData, stream: 1, length: 4000}.append(nil)...)
+	assert.Equal(t, append(want, body...), b.waiting)
+	assert.True(t, b.put(ping, true))
+	assert.GreaterOrEqual(t, cap(b.waiting), batchSize, "a whole one does not become little")
 }

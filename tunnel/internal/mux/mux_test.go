@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/yamux"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
@@ -74,9 +76,7 @@ func newTheirs(t *testing.T, conn net.Conn, make func(io.ReadWriteCloser, *yamux
 	cfg := yamux.DefaultConfig()
 	cfg.MaxStreamWindowSize, cfg.LogOutput = 24<<20, io.Discard
 	s, err := make(conn, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return theirs{s}
 }
 
@@ -97,16 +97,12 @@ var kinds = map[string]func(t *testing.T, a, b net.Conn) (client, server end){
 func line(t testing.TB) (a, b net.Conn) {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = ln.Close() }()
-	if a, err = new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if b, err = ln.Accept(); err != nil {
-		t.Fatal(err)
-	}
+	a, err = new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
+	require.NoError(t, err)
+	b, err = ln.Accept()
+	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
 	return a, b
 }
@@ -121,19 +117,14 @@ func pair(t testing.TB, connect func(testing.TB) (a, b net.Conn)) (near, far *St
 	client, server := Client(a, nil, testConfig()), taking(served, b)
 	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
 	near, err := client.OpenStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	far, err = server.acceptStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return near, far
 }
 
-// TestAllArrives, of many streams at once, both ways, whoever is at the other end, and
-// nothing is left of them.
-func TestAllArrives(t *testing.T) {
+// Many streams run at once, both ways, with each kind of peer, and nothing is left of them.
+func TestSession_AllArrives(t *testing.T) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			a, b := line(t)
@@ -142,22 +133,17 @@ func TestAllArrives(t *testing.T) {
 			for from, to := range map[end]end{client: server, server: client} {
 				for i := range 20 {
 					all.Go(func() {
-						if err := ask(from, 1000+i*i*1000); err != nil {
-							t.Error(err)
-						}
+						assert.NoError(t, ask(from, 1000+i*i*1000))
 					})
 					all.Go(func() {
-						if err := echo(to); err != nil {
-							t.Error(err)
-						}
+						assert.NoError(t, echo(to))
 					})
 				}
 			}
 			all.Wait()
 			for _, e := range []end{client, server} {
-				if _, err := e.Ping(); err != nil {
-					t.Error(err)
-				}
+				_, err := e.Ping()
+				assert.NoError(t, err)
 			}
 			await.Until(t, "no stream is left", func() bool { return client.NumStreams() == 0 && server.NumStreams() == 0 })
 			if err := errors.Join(client.Close(), server.Close()); err != nil {
@@ -207,8 +193,7 @@ func echo(e end) error {
 	return errors.Join(err, conn.Close())
 }
 
-// TestTheEndComesAfterTheRest: what was written before Close arrives.
-func TestTheEndComesAfterTheRest(t *testing.T) {
+func TestStream_CloseAfterData(t *testing.T) {
 	near, far := pair(t, line)
 	want := bytes.Repeat([]byte("0123456789"), 50_000)
 	wrote := make(chan error, 1)
@@ -217,25 +202,21 @@ func TestTheEndComesAfterTheRest(t *testing.T) {
 		wrote <- errors.Join(err, near.Close())
 	}()
 	got, err := io.ReadAll(far)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("read %d bytes, %v", len(got), err)
-	}
-	if err := await.Receive(t, wrote, "the end of writing"); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(got, want), "read %d bytes", len(got))
+	assert.NoError(t, await.Receive(t, wrote, "the end of writing"))
 }
 
-// TestConnsPromises: the errors that net/http and crypto/tls look for.
-func TestConnsPromises(t *testing.T) {
+// net/http and crypto/tls look for these errors.
+func TestStream_IsNetConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pair(t, pipe)
 		for _, at := range []time.Duration{-time.Second, time.Second} {
 			_ = near.SetDeadline(time.Now().Add(at))
 			_, err := near.Read(make([]byte, 1))
 			var timeout net.Error
-			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
-				t.Errorf("read past the deadline: %v", err)
-			}
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			assert.True(t, errors.As(err, &timeout) && timeout.Timeout(), "read past the deadline: %v", err)
 			if n, err := near.Write(make([]byte, 2*initialWindow)); !errors.Is(err, os.ErrDeadlineExceeded) || n > initialWindow {
 				t.Errorf("write past the deadline: %d, %v", n, err)
 			}
@@ -248,60 +229,47 @@ func TestConnsPromises(t *testing.T) {
 		}()
 		synctest.Wait()
 		_ = near.SetReadDeadline(time.Unix(1, 0)) // as net/http ends its background read
-		if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("a read that was ended: %v", err)
-		}
-		if err := errors.Join(near.Close(), near.Close()); err != nil {
-			t.Error(err)
-		}
-		if _, err := near.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("write after Close: %v", err)
-		}
-		if _, err := near.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("read after Close: %v", err)
-		}
+		assert.ErrorIs(t, <-read, os.ErrDeadlineExceeded, "a read that was ended")
+		assert.NoError(t, errors.Join(near.Close(), near.Close()))
+		_, err := near.Write([]byte("x"))
+		assert.ErrorIs(t, err, net.ErrClosed, "write after Close")
+		_, err = near.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, net.ErrClosed, "read after Close")
 		_ = far.session.Close()
-		if _, err := io.Copy(io.Discard, far); !errors.Is(err, ErrSessionClosed) && err != nil {
-			t.Errorf("read after the session's end: %v", err)
-		}
+		_, err = io.Copy(io.Discard, far)
+		assert.True(t, errors.Is(err, ErrSessionClosed) || err == nil, "read after the session's end: %v", err)
 	})
 }
 
-// TestALostConnectionIsNoEndOfAStream.
-func TestALostConnectionIsNoEndOfAStream(t *testing.T) {
+func TestStream_LostConnectionIsNotEOF(t *testing.T) {
 	near, far := pair(t, line)
 	_ = far.session.conn.Close()
 	if _, err := near.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("read: %v", err)
 	}
-	if _, err := near.session.OpenStream(); err == nil {
-		t.Error("a stream of a session that is over")
-	}
+	_, err := near.session.OpenStream()
+	assert.Error(t, err, "a stream of a session that is over")
 }
 
-// TestWhoDoesNotReadKeepsNobodyUp.
-func TestWhoDoesNotReadKeepsNobodyUp(t *testing.T) {
+func TestStream_StalledReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, _ := pair(t, pipe)
 		_ = near.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 		if n, err := near.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) || n != initialWindow {
 			t.Errorf("took %d, %v: the window is %d and has no reason to grow", n, err, initialWindow)
 		}
-		if _, err := near.session.Ping(); err != nil {
-			t.Error(err)
-		}
+		_, err := near.session.Ping()
+		assert.NoError(t, err)
 	})
 }
 
-// TestAWindowGrowsWithTheRoundTrip and with nothing else.
-func TestAWindowGrowsWithTheRoundTrip(t *testing.T) {
+// It grows with nothing else.
+func TestWindow_GrowsWithRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, _ := pair(t, pipe)
 		time.Sleep(firstPing + time.Millisecond)
 		synctest.Wait()
-		if trip := near.session.life.roundTrip(); trip != 0 {
-			t.Fatalf("a round trip of %s in no time", trip)
-		}
+		require.Zero(t, near.session.life.roundTrip())
 		use := func(every time.Duration) uint32 {
 			for range 20 {
 				time.Sleep(every)
@@ -312,23 +280,17 @@ func TestAWindowGrowsWithTheRoundTrip(t *testing.T) {
 			}
 			return near.window
 		}
-		if w := use(2 * leastTrip); w != initialWindow {
-			t.Errorf("half of it every 2 ms, and it is %d", w)
-		}
+		assert.EqualValues(t, initialWindow, use(2*leastTrip), "half of it every 2 ms")
 		near.session.life.seen = 0
 		near.session.life.took(40 * time.Millisecond)
 		near.session.life.took(time.Second) // something was in its way
-		if w := use(81 * time.Millisecond); w != initialWindow {
-			t.Errorf("half of it every two round trips, and it is %d", w)
-		}
-		if w := use(79 * time.Millisecond); w != testConfig().MaxWindow {
-			t.Errorf("half of it in less than two round trips, and it is %d", w)
-		}
+		assert.EqualValues(t, initialWindow, use(81*time.Millisecond), "half of it every two round trips")
+		assert.Equal(t, testConfig().MaxWindow, use(79*time.Millisecond), "half of it in less than two round trips")
 	})
 }
 
-// TestTheRoundTripIsTheLines: bulk for minutes does not make it longer, another line does.
-func TestTheRoundTripIsTheLines(t *testing.T) {
+// Minutes of bulk do not make it longer; another line does.
+func TestRoundTrip_IgnoresBulk(t *testing.T) {
 	var l heartbeat
 	pings := func(n int, trip time.Duration) time.Duration {
 		for range n {
@@ -336,21 +298,11 @@ func TestTheRoundTripIsTheLines(t *testing.T) {
 		}
 		return l.roundTrip()
 	}
-	if trip := l.roundTrip(); trip != 0 {
-		t.Errorf("%s before the first answer", trip)
-	}
-	if trip := pings(epoch-1, time.Second); trip != time.Second {
-		t.Errorf("%s of one second each", trip)
-	}
-	if trip := pings(1, time.Millisecond); trip != time.Millisecond {
-		t.Errorf("%s with one of a millisecond", trip)
-	}
-	if trip := pings(epoch, time.Second); trip != time.Millisecond {
-		t.Errorf("%s after minutes of bulk", trip)
-	}
-	if trip := pings(epoch, time.Second); trip != time.Second {
-		t.Errorf("%s of another line", trip)
-	}
+	assert.Zero(t, l.roundTrip(), "before the first answer")
+	assert.Equal(t, time.Second, pings(epoch-1, time.Second), "of one second each")
+	assert.Equal(t, time.Millisecond, pings(1, time.Millisecond), "with one of a millisecond")
+	assert.Equal(t, time.Millisecond, pings(epoch, time.Second), "after minutes of bulk")
+	assert.Equal(t, time.Second, pings(epoch, time.Second), "of another line")
 }
 
 // far is a pipe on which every byte arrives that much later, in virtual time.
@@ -390,9 +342,9 @@ func far(t *testing.T, oneWay time.Duration) (a, b net.Conn) {
 	return a, b
 }
 
-// TestAWindowGrowsWhateverCameBefore it: a connection that has carried small requests is the
-// usual one with HTTP/2, and what is left of its window is any part of it.
-func TestAWindowGrowsWhateverCameBefore(t *testing.T) {
+// A connection that has carried small requests is the usual one with HTTP/2, and what is left of
+// its window is any part of it.
+func TestWindow_GrowsAfterSmallRequests(t *testing.T) {
 	const trip, bulk = 40 * time.Millisecond, 64 << 20
 	for _, c := range []struct {
 		before int
@@ -406,24 +358,19 @@ func TestAWindowGrowsWhateverCameBefore(t *testing.T) {
 			time.Sleep(time.Second) // until the round trip is known
 			message := make([]byte, 1<<10)
 			for range c.before / len(message) {
-				if _, err := from.Write(message); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.ReadFull(to, message); err != nil {
-					t.Fatal(err)
-				}
+				_, err := from.Write(message)
+				require.NoError(t, err)
+				_, err = io.ReadFull(to, message)
+				require.NoError(t, err)
 			}
 			began := time.Now()
 			go func() {
 				_, err := from.Write(make([]byte, bulk))
 				_ = from.Close()
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 			}()
-			if n, err := io.Copy(io.Discard, to); n != bulk || err != nil {
-				t.Errorf("%d bytes, %v", n, err)
-			}
+			n, err := io.Copy(io.Discard, to)
+			assert.True(t, n == bulk && err == nil, "%d bytes, %v", n, err)
 			if most := 24 * trip; time.Since(began) > most || to.window != testConfig().MaxWindow {
 				t.Errorf("after %d KiB: %s, and a window of %d KiB", c.before>>10, time.Since(began), to.window>>10)
 			}
@@ -431,8 +378,8 @@ func TestAWindowGrowsWhateverCameBefore(t *testing.T) {
 	}
 }
 
-// TestADeadEndIsNoticed in the time that a ping and its answer may take.
-func TestADeadEndIsNoticed(t *testing.T) {
+// A ping and its answer may take this long.
+func TestKeepAlive_NoticesDeadPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, b) }() // it takes all and says nothing
@@ -440,17 +387,12 @@ func TestADeadEndIsNoticed(t *testing.T) {
 		s := Client(a, nil, testConfig())
 		began := time.Now()
 		<-s.CloseChan()
-		if took := time.Since(began); took > 14*time.Second {
-			t.Errorf("noticed after %s", took)
-		}
-		if err := s.ended(); !errors.Is(err, ErrKeepAlive) {
-			t.Errorf("why: %v", err)
-		}
+		assert.LessOrEqual(t, time.Since(began), 14*time.Second, "noticed after")
+		assert.ErrorIs(t, s.ended(), ErrKeepAlive)
 	})
 }
 
-// TestALivingEndIsKept, for hours.
-func TestALivingEndIsKept(t *testing.T) {
+func TestKeepAlive_KeepsLivePeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pair(t, pipe)
 		time.Sleep(3 * time.Hour)
@@ -464,44 +406,32 @@ func TestALivingEndIsKept(t *testing.T) {
 	})
 }
 
-// TestAnEndThatNeverClosesIsForgotten.
-func TestAnEndThatNeverClosesIsForgotten(t *testing.T) {
+func TestStream_ForgottenAfterCloseTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pair(t, pipe)
 		_ = near.Close()
 		synctest.Wait()
-		if n := near.session.NumStreams(); n != 1 {
-			t.Errorf("%d streams, and the other end has not closed", n)
-		}
+		assert.Equal(t, 1, near.session.NumStreams())
 		time.Sleep(testConfig().CloseTimeout + time.Second)
-		if n := near.session.NumStreams(); n != 0 {
-			t.Errorf("%d streams are kept", n)
-		}
-		if _, err := far.Write([]byte("x")); !errors.Is(err, ErrStreamReset) {
-			t.Errorf("the other end: %v", err)
-		}
+		assert.Zero(t, near.session.NumStreams(), "streams are kept")
+		_, err := far.Write([]byte("x"))
+		assert.ErrorIs(t, err, ErrStreamReset, "the other end")
 	})
 }
 
-// TestStreamsWithoutAcceptAreRefused: nothing is left of them, and the session goes on.
-func TestStreamsWithoutAcceptAreRefused(t *testing.T) {
+// Nothing is left of the streams, and the session goes on.
+func TestSession_RefusesWithoutAccept(t *testing.T) {
 	a, b := line(t)
 	client, server := Client(a, nil, testConfig()), served(b, nil, testConfig())
 	defer func() { _, _ = client.Close(), server.Close() }()
 	for range 2 * backlog {
 		stream, err := client.OpenStream()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := stream.Read(make([]byte, 1)); !errors.Is(err, ErrStreamReset) {
-			t.Fatalf("read: %v", err)
-		}
+		require.NoError(t, err)
+		_, err = stream.Read(make([]byte, 1))
+		require.ErrorIs(t, err, ErrStreamReset)
 		_ = stream.Close()
 	}
-	if _, err := client.Ping(); err != nil {
-		t.Fatal(err)
-	}
-	if n := server.NumStreams(); n != 0 {
-		t.Errorf("%d streams are left", n)
-	}
+	_, err := client.Ping()
+	require.NoError(t, err)
+	assert.Zero(t, server.NumStreams(), "streams are left")
 }
