@@ -162,6 +162,10 @@ generate: ## Write what is made from the code: deep copies, CRD, manifest, OpenA
 	go generate ./...
 	$(MAKE) format
 
+.PHONY: charts
+charts: ## Download the components' charts, which some tests install, into the tests' cache; needs internet
+	@go run ./scripts/pincharts -cache
+
 .PHONY: pin-charts
 pin-charts: ## Write the digests of the components' charts, as their projects publish them; needs internet
 	go run ./scripts/pincharts

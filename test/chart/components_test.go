@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
-	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/charts"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
@@ -79,7 +78,7 @@ func TestTheChartKnowsTheComponents(t *testing.T) {
 // serveCharts serves the real charts where the cluster's pods reach them.
 func serveCharts(t *testing.T, host string) (address string) {
 	t.Helper()
-	directory := filepath.Join(harness.Root(), "..", "shared", "charts")
+	directory := charts.Directory(t)
 	var index strings.Builder
 	index.WriteString("apiVersion: v1\nentries:\n")
 	for _, c := range components.All() {
@@ -89,8 +88,6 @@ func serveCharts(t *testing.T, host string) (address string) {
 			}
 		}
 	}
-	_, err := os.Stat(directory)
-	require.NoError(t, err)
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	require.NoError(t, err)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/charts"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -63,10 +64,10 @@ func TestTraefikServesAnApp(t *testing.T) {
 // Service an address.
 func installTraefik(t *testing.T) {
 	t.Helper()
-	load(t, upstream.Traefik)
-	chart, err := filepath.Glob(filepath.Join(harness.Root(), "..", "shared", "charts", "traefik-*.tgz"))
+	chart, err := filepath.Glob(filepath.Join(charts.Directory(t), "traefik-*.tgz"))
 	require.NoError(t, err)
 	require.Len(t, chart, 1)
+	load(t, upstream.Traefik)
 	// Ingresses need none of Traefik's own kinds, and one file of those in the archive is no kind.
 	helm(t, "install", traefik, chart[0], "--namespace", traefik, "--create-namespace", "--skip-crds",
 		"--set", "providers.kubernetesCRD.enabled=false", "--set", "image.tag="+upstream.TraefikVersion,
