@@ -66,6 +66,12 @@ pictures: ## The pictures of pages in docs/images, as the tests in Chromium take
 test-short: ## The seconds-long loop for daily work: no cluster, no broker
 	@$(SUITE) short
 
+.PHONY: bare-clone
+bare-clone: ## `make test-short` of HEAD in a shallow clone that has nothing beside it: no charts, no tags, no remote
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	  git clone --quiet --depth 1 --no-tags "file://$(CURDIR)" "$$dir/clone"; git -C "$$dir/clone" remote remove origin; \
+	  env -u MAKEFLAGS $(MAKE) --no-print-directory -C "$$dir/clone" test-short
+
 .PHONY: cover
 cover: ## `make test` and what it leaves out of the product's packages, with the line coverage of production code, programs that it starts included
 	@go run ./test/setup test
