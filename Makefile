@@ -70,7 +70,7 @@ test-short: ## The seconds-long loop for daily work: no cluster, no broker
 bare-clone: ## `make test-short` of HEAD in a shallow clone that has nothing beside it: no charts, no tags, no remote
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	  git clone --quiet --depth 1 --no-tags "file://$(CURDIR)" "$$dir/clone"; git -C "$$dir/clone" remote remove origin; \
-	  env -u MAKEFLAGS $(MAKE) --no-print-directory -C "$$dir/clone" test-short
+	  env -u MAKEFLAGS make --no-print-directory -C "$$dir/clone" test-short
 
 .PHONY: cover
 cover: ## `make test` and what it leaves out of the product's packages, with the line coverage of production code, programs that it starts included
@@ -78,7 +78,7 @@ cover: ## `make test` and what it leaves out of the product's packages, with the
 	@$(SUITE) cover
 
 .PHONY: t
-t: ## One package as `make test` runs it: PKG=./internal/app RUN=TestScale
+t: ## One package as `make test` runs it: PKG=./internal/app RUN=Deploy
 	@$(if $(CLUSTER),PIPEOPS_TEST_CLUSTER=$(CLUSTER)) $(SUITE) package $(or $(PKG),$(error name a package: make t PKG=./internal/app)) $(if $(RUN),'$(RUN)')
 
 .PHONY: bench bench-short bench-apps bench-streams bench-monitoring bench-tunnel bench-agents bench-gateway
