@@ -60,7 +60,7 @@ func TestUntil(t *testing.T) {
 	require.EqualValues(t, 3, calls.Load())
 }
 
-func TestAWaitThatTakesTooLongNamesWhatItWaitedFor(t *testing.T) {
+func TestUntil_NamesWhatIsMissing(t *testing.T) {
 	for name, wait := range map[string]func(testing.TB){
 		"Receive": func(t testing.TB) { await.Receive(t, make(chan int), "a number") },
 		"Closed":  func(t testing.TB) { await.Closed(t, make(chan int), "a number") },

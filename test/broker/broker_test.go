@@ -20,7 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-func TestNameIsChecked(t *testing.T) {
+func TestBroker_ChecksName(t *testing.T) {
 	for _, name := range []string{"../up", "Upper", "a b", "-x", strings.Repeat("a", 41)} {
 		if _, err := Open(name, nil); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("Open(%q) = %v, want a complaint about the name", name, err)
@@ -28,7 +28,7 @@ func TestNameIsChecked(t *testing.T) {
 	}
 }
 
-func TestPortsAreNotShared(t *testing.T) {
+func TestBroker_OwnPorts(t *testing.T) {
 	root := t.TempDir()
 	seen := map[int]string{}
 	for _, name := range []string{"one", "two", "three"} {
@@ -45,8 +45,8 @@ func TestPortsAreNotShared(t *testing.T) {
 	}
 }
 
-// TestLife takes two real brokers through all they can do.
-func TestLife(t *testing.T) {
+// TestBroker_Life takes two real brokers through all they can do.
+func TestBroker_Life(t *testing.T) {
 	suite.Release(t, "the life of a broker")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)

@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/buildkit"
 )
 
-// TestTheImageIsLaidOutAsUpstreams looks for what a build's pod starts, and for the capability
+// TestBuildKit_ImageAsUpstream looks for what a build's pod starts, and for the capability
 // without which no user namespace can be mapped.
-func TestTheImageIsLaidOutAsUpstreams(t *testing.T) {
+func TestBuildKit_ImageAsUpstream(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles BuildKit")
 	}

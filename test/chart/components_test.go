@@ -24,9 +24,9 @@ var ofComponents = []string{
 	"ServiceAccount pipeops-components", "ClusterRoleBinding pipeops-components:pipeops", "ConfigMap pipeops-components", "Job pipeops-components",
 }
 
-// TestRightsToInstallComponentsEndWithTheJob: all of it is a hook that Helm deletes, whether it
+// TestChart_ComponentRightsEnd: the Job and its rights are hooks that Helm deletes, whether the Job
 // succeeds or fails.
-func TestRightsToInstallComponentsEndWithTheJob(t *testing.T) {
+func TestChart_ComponentRightsEnd(t *testing.T) {
 	with := render(t, agentChart, "components.yaml")
 	without := render(t, agentChart, "components.yaml", "--set", "agent.autoInstallComponents=false")
 	for _, key := range ofComponents {
@@ -43,8 +43,8 @@ func TestRightsToInstallComponentsEndWithTheJob(t *testing.T) {
 	assert.Len(t, with, len(without))
 }
 
-// TestTheJobInstallsWhatTheValuesSay with the agent's image, proxy and CA.
-func TestTheJobInstallsWhatTheValuesSay(t *testing.T) {
+// TestChart_ComponentJob: the Job has the agent's image, proxy and CA.
+func TestChart_ComponentJob(t *testing.T) {
 	all := render(t, agentChart, "components.yaml")
 	job := all["Job pipeops-components"]
 	assert.Equal(t, []any{"component", "install", "--set", "metrics-server,ingress,cert-manager", "--filename", "/etc/pipeops/components/settings.yaml"},
@@ -66,8 +66,8 @@ func TestTheJobInstallsWhatTheValuesSay(t *testing.T) {
 	require.NoError(t, err, "without settings")
 }
 
-// TestTheChartKnowsTheComponents: its schema lists them.
-func TestTheChartKnowsTheComponents(t *testing.T) {
+// TestChart_ListsComponents: the schema lists all components.
+func TestChart_ListsComponents(t *testing.T) {
 	args := []string{"--set", "agent.components.set=" + strings.Join(components.Names(), `\,`)}
 	for _, name := range components.Names() {
 		args = append(args, "--set", "agent.components.settings.components."+name+".mode=auto")
@@ -102,8 +102,8 @@ func serveCharts(t *testing.T, host string) (address string) {
 	return listener.Addr().String()
 }
 
-// TestAReleaseInstallsComponents: they are there when Helm returns, and the rights are gone.
-func TestAReleaseInstallsComponents(t *testing.T) {
+// TestChart_InstallsComponents: when Helm returns, components are installed and the rights gone.
+func TestChart_InstallsComponents(t *testing.T) {
 	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	charts := serveCharts(t, sys.HostIP())

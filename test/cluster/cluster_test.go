@@ -214,7 +214,7 @@ func testLoadFile(t *testing.T, c *Cluster) {
 	}
 }
 
-func TestTwoClustersSideBySide(t *testing.T) {
+func TestCluster_TwoSideBySide(t *testing.T) {
 	suite.Release(t, "further lives of test clusters")
 	needCluster(t)
 	options := Options{WithoutMetrics: true}
@@ -237,7 +237,7 @@ func TestTwoClustersSideBySide(t *testing.T) {
 	require.Equal(t, second.NodeName(), kubectl(t, second, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"))
 }
 
-func TestControlPlaneOnly(t *testing.T) {
+func TestCluster_ControlPlaneOnly(t *testing.T) {
 	needCluster(t)
 	c := bringUp(t, Options{Name: "d", ControlPlaneOnly: true})
 	require.Equal(t, "configmap/x created", kubectl(t, c, "create", "configmap", "x"))
@@ -302,7 +302,7 @@ func inspect(t *testing.T, c *Cluster, link, pidNamespace string) machine {
 	return m
 }
 
-func TestDownLeavesNothing(t *testing.T) {
+func TestCluster_DownLeavesNothing(t *testing.T) {
 	needCluster(t)
 	sysctls := readSysctls(t)
 	c := bringUp(t, Options{Name: "e", WithoutMetrics: true})
@@ -339,9 +339,9 @@ func readSysctls(t *testing.T) map[string]string {
 	return values
 }
 
-// TestUpAfterDeath: what a cluster that died leaves is cleaned up by the next
+// TestCluster_UpAfterDeath: what a cluster that died leaves is cleaned up by the next
 // one of its name.
-func TestUpAfterDeath(t *testing.T) {
+func TestCluster_UpAfterDeath(t *testing.T) {
 	suite.Release(t, "further lives of test clusters")
 	needCluster(t)
 	c := bringUp(t, Options{Name: "f", ControlPlaneOnly: true})
@@ -353,8 +353,8 @@ func TestUpAfterDeath(t *testing.T) {
 	require.NotEqual(t, strconv.Itoa(c.InitPID()), strconv.Itoa(again.InitPID()))
 }
 
-// TestUpExplainsItself: when a component dies, the error has the end of its log.
-func TestUpExplainsItself(t *testing.T) {
+// TestCluster_UpExplainsFailure: when a component dies, the error has the end of its log.
+func TestCluster_UpExplainsFailure(t *testing.T) {
 	needCluster(t)
 	set, err := buildParts(t.Context(), parts.Extra{}, os.Stderr)
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ func bounds(t *testing.T, instances, watches string) inotify {
 
 func refuse(string, []byte) error { return unix.EROFS }
 
-func TestInotifyIsRaisedAndTold(t *testing.T) {
+func TestInotify_Raises(t *testing.T) {
 	k := bounds(t, "128", "524288")
 	var out strings.Builder
 	require.NoError(t, k.raise(&out))
@@ -35,7 +35,7 @@ func TestInotifyIsRaisedAndTold(t *testing.T) {
 	require.Empty(t, out.String(), "what is enough is left alone")
 }
 
-func TestInotifyThatMayNotBeRaisedIsBorneOrNamed(t *testing.T) {
+func TestInotify_MayNotRaise(t *testing.T) {
 	k := bounds(t, "128", "524288")
 	k.write = refuse
 	require.NoError(t, k.raise(&strings.Builder{}), "it is enough for one cluster")
@@ -52,7 +52,7 @@ func TestInotifyThatMayNotBeRaisedIsBorneOrNamed(t *testing.T) {
 	require.ErrorContains(t, err, "sysctl -w fs.inotify.max_user_watches=65536")
 }
 
-func TestInstancesAreTriedAndGivenBack(t *testing.T) {
+func TestInotify_TriesInstances(t *testing.T) {
 	for range 200 { // more than there may be at once, by the kernel's default
 		require.NoError(t, tryInstances(4))
 	}

@@ -10,7 +10,7 @@ import (
 
 func anyNetwork(network) bool { return true }
 
-func TestReserveTakesTheFirstFreeIndex(t *testing.T) {
+func TestReserve_FirstFree(t *testing.T) {
 	dir := t.TempDir()
 	first, err := reserve(dir, anyNetwork)
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func TestReserveTakesTheFirstFreeIndex(t *testing.T) {
 	require.NoError(t, second.file.Close())
 }
 
-func TestReserveSkipsWhatIsInUse(t *testing.T) {
+func TestReserve_SkipsUsed(t *testing.T) {
 	routes := []netip.Prefix{
 		netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("10.0.0.0/8"), // wider than ours
 		netip.MustParsePrefix("10.200.0.0/30"), // the link of 0
@@ -40,12 +40,12 @@ func TestReserveSkipsWhatIsInUse(t *testing.T) {
 	}
 }
 
-func TestReserveSaysWhenNothingIsFree(t *testing.T) {
+func TestReserve_NothingFree(t *testing.T) {
 	_, err := reserve(t.TempDir(), func(network) bool { return false })
 	require.ErrorContains(t, err, "cluster list")
 }
 
-func TestNetworksDoNotOverlap(t *testing.T) {
+func TestNetwork_NoOverlap(t *testing.T) {
 	var all []netip.Prefix
 	for index := range maxClusters {
 		n := network{Index: index}
@@ -78,7 +78,7 @@ func TestParseRoutes(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestProcessIsNotTakenForAnother(t *testing.T) {
+func TestProcess_NotAnother(t *testing.T) {
 	self, err := processOf(os.Getpid())
 	require.NoError(t, err)
 	require.True(t, self.alive())

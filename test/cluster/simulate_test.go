@@ -22,7 +22,7 @@ func named(list []node.Component, name string) (node.Component, bool) {
 	return list[i], true
 }
 
-func TestSimulatedNodesChangeNothingUnlessAskedFor(t *testing.T) {
+func TestSimulate_OffByDefault(t *testing.T) {
 	plain := components(&Cluster{Name: "plain"}, parts.Set{})
 	_, simulates := named(plain, "kwok")
 	require.False(t, simulates)
@@ -41,8 +41,8 @@ func TestSimulatedNodesChangeNothingUnlessAskedFor(t *testing.T) {
 	require.Contains(t, server.Command, "--enable-admission-plugins=NodeRestriction,PodNodeSelector,PodTolerationRestriction")
 }
 
-// TestSimulateFitsTheNodes: the annotations select the nodes and tolerate their taint.
-func TestSimulateFitsTheNodes(t *testing.T) {
+// TestSimulate_FitsNodes: the annotations select the nodes and tolerate their taint.
+func TestSimulate_FitsNodes(t *testing.T) {
 	made := simulatedNode(3)
 	key, value, _ := strings.Cut(Simulate()[selectorAnnotation], "=")
 	require.Equal(t, value, made.Labels[key])
@@ -54,7 +54,7 @@ func TestSimulateFitsTheNodes(t *testing.T) {
 	require.Equal(t, SimulatedNode(3), made.Name)
 }
 
-func TestOptionsThatMakeNoSense(t *testing.T) {
+func TestOptions_Refuses(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("clusters need root")
 	}

@@ -59,12 +59,12 @@ func removeApp(t *testing.T, name string) {
 	})
 }
 
-func TestDryRunChangesNothing(t *testing.T) {
+func TestDeploy_DryRun(t *testing.T) {
 	pipeops(t, "deploy", agentName, "dry", "--image", image, "--dry-run")
 	_ = refused(t, exitNotFound, "status", agentName, "dry")
 }
 
-func TestNamespacesThatAreNotTheAgentsAreLeftAlone(t *testing.T) {
+func TestNamespaces_OthersUntouched(t *testing.T) {
 	said := refused(t, exitRefused, "deploy", agentName, "intruder", "-n", "kube-system", "--image", image)
 	assert.Contains(t, said, "kube-system")
 }

@@ -51,10 +51,10 @@ func agentSays(t *testing.T, url, token, name string, want ...string) string {
 	return a.Log()
 }
 
-// TestTheAgentSaysWhyItCannotRegister runs one of each: an answer of the control plane, none, and
-// what the agent sees by itself. The others are told apart in internal/controlplane's
+// TestRegister_NamesReason has a refusal by the control plane, no answer, and what the agent sees by
+// itself. The other reasons are in internal/controlplane's
 // TestRegistrationIsRefused, internal/controlapi and agent/config.
-func TestTheAgentSaysWhyItCannotRegister(t *testing.T) {
+func TestRegister_NamesReason(t *testing.T) {
 	url := sys.APIURL()
 	good := token(t)
 	for name, c := range map[string]struct {
@@ -89,9 +89,9 @@ func secretOf(token string) string {
 	return secret
 }
 
-// TestAClockThatIsWrongIsNamed runs the agent's code in this process, where its
+// TestRegister_NamesWrongClock runs the agent's code in this process, where its
 // clock can be set.
-func TestAClockThatIsWrongIsNamed(t *testing.T) {
+func TestRegister_NamesWrongClock(t *testing.T) {
 	kube := sys.Kube.Config
 	for _, off := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
@@ -140,7 +140,7 @@ var otherCluster = sync.OnceValues(func() (string, error) {
 	return kubeconfig, nil
 })
 
-func TestANameThatIsTakenIsRefused(t *testing.T) {
+func TestRegister_RefusesTakenName(t *testing.T) {
 	// The same cluster may register again; another one may not take its name.
 	other, err := otherCluster()
 	require.NoError(t, err)

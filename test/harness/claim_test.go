@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOneHasTheName(t *testing.T) {
+func TestClaim_One(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var out bytes.Buffer
 	first, second := &claim{}, &claim{}

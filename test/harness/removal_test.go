@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheRemovalOfAContainerIsSeenWhenItWas(t *testing.T) {
+func TestRemoval_Seen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "container")
 	_, err := watchRemoval(dir)
 	require.ErrorIs(t, err, os.ErrNotExist, "one that does not run")
@@ -35,7 +35,7 @@ func TestTheRemovalOfAContainerIsSeenWhenItWas(t *testing.T) {
 	})
 }
 
-func TestOnlyContainersOfContainerdAreWatched(t *testing.T) {
+func TestRemoval_OnlyContainerd(t *testing.T) {
 	for _, name := range []string{"", "containerd://", "cri-o://0123"} {
 		_, err := (&System{}).WatchRemoval(name)
 		require.ErrorContains(t, err, "none of containerd's", name)

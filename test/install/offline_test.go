@@ -17,9 +17,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestOffline makes a bundle, and installs from it where there is no download site,
+// TestInstall_Offline makes a bundle, and installs from it where there is no download site,
 // and then once more into that cluster as somebody's existing one.
-func TestOffline(t *testing.T) {
+func TestInstall_Offline(t *testing.T) {
 	suite.Release(t, "the installer without internet, and into clusters of others")
 	w := theWorld(t)
 	c := newComputer(t, w, "offline", machine.Bookworm).with("PIPEOPS_MIRROR", "", "PIPEOPS_CA_FILE", "", "AGENT_TOKEN", newToken(t, w),

@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-func TestTwoMachinesAtOnce(t *testing.T) {
+func TestMachine_TwoAtOnce(t *testing.T) {
 	if testing.Short() || os.Geteuid() != 0 {
 		t.Skip("boots machines, as root")
 	}

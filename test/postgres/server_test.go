@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestLife takes a real server through all it can do.
-func TestLife(t *testing.T) {
+// TestPostgres_Life takes a real server through all it can do.
+func TestPostgres_Life(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real PostgreSQL")
 	}
@@ -105,6 +105,6 @@ func stopped(t *testing.T, pid int) bool {
 	return rest[0] == 'T'
 }
 
-func TestTheNewestServerIsChosen(t *testing.T) {
+func TestPostgres_NewestServer(t *testing.T) {
 	assert.Greater(t, versionOf("/usr/lib/postgresql/17/bin/initdb"), versionOf("/usr/lib/postgresql/9.6/bin/initdb"))
 }

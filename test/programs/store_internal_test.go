@@ -39,7 +39,7 @@ func end(t *testing.T) {
 	})
 }
 
-func TestAProgramLiesInAFolderNamedByItsContent(t *testing.T) {
+func TestStore_NamedByContent(t *testing.T) {
 	inCache(t)
 	s, err := openStore(t.Context(), []string{"request"})
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestAProgramLiesInAFolderNamedByItsContent(t *testing.T) {
 	assert.Equal(t, filepath.Join(filepath.Dir(file), "tar"), other)
 }
 
-func TestWhatAProcessUsesStays(t *testing.T) {
+func TestStore_KeepsUsed(t *testing.T) {
 	inCache(t)
 	s, err := openStore(t.Context(), []string{"request"})
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestWhatAProcessUsesStays(t *testing.T) {
 	end(t)
 }
 
-func TestAKilledBuildLeavesNothing(t *testing.T) {
+func TestStore_KilledBuild(t *testing.T) {
 	inCache(t)
 	s, err := openStore(t.Context(), []string{"request"})
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestAKilledBuildLeavesNothing(t *testing.T) {
 	assert.NoDirExists(t, filepath.Dir(next))
 }
 
-func TestAProgramIsCompiledOnce(t *testing.T) {
+func TestStore_CompilesOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a program")
 	}
@@ -126,7 +126,7 @@ func TestAProgramIsCompiledOnce(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotCompileIsAnError(t *testing.T) {
+func TestStore_CompileError(t *testing.T) {
 	inCache(t)
 	_, err := Program{Package: "./test/apps/none"}.Build(t.Context())
 	require.ErrorContains(t, err, "build ./test/apps/none: go list")

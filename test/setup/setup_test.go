@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCompile(t *testing.T) {
+func TestCompile_NamesPackages(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("GOFLAGS", "-mod=mod")
@@ -26,7 +26,7 @@ func TestCompile(t *testing.T) {
 	require.ErrorContains(t, c.run(t.Context(), &bytes.Buffer{}), "undefined: undefined")
 }
 
-func TestFollowCounts(t *testing.T) {
+func TestCompile_Counts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := make(chan string)
 		go func() {
@@ -44,7 +44,7 @@ func TestFollowCounts(t *testing.T) {
 	})
 }
 
-func TestWarmTellsThatItIsAtWork(t *testing.T) {
+func TestWarm_Heartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
@@ -66,7 +66,7 @@ func TestUsage(t *testing.T) {
 	require.Error(t, run(t.Context(), &bytes.Buffer{}, []string{"everything"}))
 }
 
-func TestWhatIsThereIsNotInstalled(t *testing.T) {
+func TestPackages_NotReinstalled(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, packages("sh")(t.Context(), &out))
 	require.Empty(t, out.String())

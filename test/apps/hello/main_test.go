@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/apps/payload"
 )
 
-func TestAnswers(t *testing.T) {
+func TestHello_Answers(t *testing.T) {
 	t.Setenv("POD_NAME", "hello-0")
 	t.Setenv("GREETING", "good morning")
 	t.Setenv("PASSWORD", "secret")
@@ -36,23 +36,23 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestNeverReady(t *testing.T) {
+func TestHello_NeverReady(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	handler(true).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 	require.Equal(t, http.StatusServiceUnavailable, recorder.Code)
 }
 
-func TestCrashes(t *testing.T) {
+func TestHello_Crashes(t *testing.T) {
 	require.Equal(t, 3, run(t.Context(), options{addr: "127.0.0.1:0", crashAfter: time.Millisecond, exitCode: 3}))
 }
 
-func TestTerminates(t *testing.T) {
+func TestHello_Terminates(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Equal(t, 0, run(ctx, options{addr: "127.0.0.1:0"}))
 }
 
-func TestGet(t *testing.T) {
+func TestHello_Get(t *testing.T) {
 	server := httptest.NewServer(handler(true))
 	defer server.Close()
 	require.Equal(t, 0, run(t.Context(), options{get: server.URL + "/healthz"}))
@@ -60,7 +60,7 @@ func TestGet(t *testing.T) {
 	require.Equal(t, 1, run(t.Context(), options{get: "http://127.0.0.1:1/"}))
 }
 
-func TestChores(t *testing.T) {
+func TestHello_Chores(t *testing.T) {
 	for _, c := range []struct {
 		args  []string
 		code  int
@@ -85,7 +85,7 @@ type wire struct {
 	io.Writer
 }
 
-func TestMovesBytes(t *testing.T) {
+func TestHello_MovesBytes(t *testing.T) {
 	const size = 100_001
 	want, err := io.ReadAll(payload.Bytes(size))
 	require.NoError(t, err)

@@ -45,7 +45,7 @@ func controllerOf(t *testing.T, all ...*networkingv1.Ingress) *controller {
 	return &controller{class: testClass, ingresses: networkinglisters.NewIngressLister(store)}
 }
 
-func TestStandInForF5RoutesByPath(t *testing.T) {
+func TestIngress_RoutesByPath(t *testing.T) {
 	const exact, prefix = networkingv1.PathTypeExact, networkingv1.PathTypePrefix
 	in := made("web", time.Hour, path("/", prefix), path("/shop", prefix), path("/shop/cart/", prefix), path("/shop/cart", exact))
 	for request, want := range map[string]string{
@@ -61,7 +61,7 @@ func TestStandInForF5RoutesByPath(t *testing.T) {
 	assert.Nil(t, backend(made("api", time.Hour, path("/api", prefix)), testHost, "/"))
 }
 
-func TestStandInForF5GivesAHostToTheOldestIngressOfItsClass(t *testing.T) {
+func TestIngress_OldestGetsHost(t *testing.T) {
 	const prefix = networkingv1.PathTypePrefix
 	others := made("others", 3*time.Hour, path("/", prefix))
 	*others.Spec.IngressClassName = "traefik"
@@ -72,7 +72,7 @@ func TestStandInForF5GivesAHostToTheOldestIngressOfItsClass(t *testing.T) {
 	assert.Nil(t, c.owner("other.example.com"))
 }
 
-func TestStandInForF5AnswersItself(t *testing.T) {
+func TestIngress_AnswersItself(t *testing.T) {
 	in := made("web", time.Hour, path("/api", networkingv1.PathTypePrefix))
 	in.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{testHost}, SecretName: "web-tls"}}
 	c := controllerOf(t, in)
@@ -91,7 +91,7 @@ func TestStandInForF5AnswersItself(t *testing.T) {
 	}
 }
 
-func TestStandInForF5ReadsTheArgumentsOfTheChart(t *testing.T) {
+func TestIngress_ReadsChartArguments(t *testing.T) {
 	assert.Equal(t, map[string]string{"ingress-class": "nginx", "report-ingress-status": "", "ready-status-port": "8081"},
 		flagsOf([]string{"-ingress-class=nginx", "-report-ingress-status", "-ready-status-port=8081"}))
 }

@@ -25,7 +25,7 @@ func execute(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestWithoutACluster(t *testing.T) {
+func TestClusterCommand_NoCluster(t *testing.T) {
 	for _, args := range [][]string{
 		{"status"}, {"kubeconfig"}, {"kubectl", "--", "get", "pods"}, {"exec", "--", "true"},
 		{"load-image", "file.tar"}, {"load-app", "hello"},
@@ -43,7 +43,7 @@ func TestWithoutACluster(t *testing.T) {
 	}
 }
 
-func TestRefusesWhatMakesNoSense(t *testing.T) {
+func TestClusterCommand_Refuses(t *testing.T) {
 	_, err := execute(t, "up", "--without", "network")
 	require.ErrorContains(t, err, "there is only dns and metrics")
 	_, err = execute(t, "up", "--name", "Not/Valid")
@@ -52,7 +52,7 @@ func TestRefusesWhatMakesNoSense(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestAttachedPassesTheExitCode(t *testing.T) {
+func TestClusterCommand_ExitCode(t *testing.T) {
 	var out bytes.Buffer
 	cmd := &cobra.Command{}
 	cmd.SetOut(&out)

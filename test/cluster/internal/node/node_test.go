@@ -47,7 +47,7 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("digest does not match") }
 
-func TestBlobStoreKeepsNoHalfBlobs(t *testing.T) {
+func TestBlobStore_NoHalfBlobs(t *testing.T) {
 	store := blobStore{dirs: []string{t.TempDir()}}
 	hash, _, err := v1.SHA256(strings.NewReader("layer"))
 	require.NoError(t, err)

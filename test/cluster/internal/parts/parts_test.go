@@ -22,7 +22,7 @@ func write(t *testing.T, root, name, content string) {
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-func TestKeyFollowsContent(t *testing.T) {
+func TestKey_FollowsContent(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "part/go.mod", "module part")
 	write(t, root, "part/main.go", "package main")
@@ -51,7 +51,7 @@ func TestKeyFollowsContent(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestBuildersDoNotRepeatEachOther(t *testing.T) {
+func TestBuild_NotRepeated(t *testing.T) {
 	dir := t.TempDir()
 	var made atomic.Int32
 	var wg sync.WaitGroup
@@ -72,7 +72,7 @@ func TestBuildersDoNotRepeatEachOther(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "part-key", "binary"))
 }
 
-func TestFailedBuildLeavesNothing(t *testing.T) {
+func TestBuild_FailureLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
 	b := &builder{dir: dir, progress: newProgress(&out)}
@@ -87,7 +87,7 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 	require.Contains(t, out.String(), "[2/8] a part: failed after")
 }
 
-func TestPruneKeepsTheLatestUsed(t *testing.T) {
+func TestPrune_KeepsLatestUsed(t *testing.T) {
 	dir := t.TempDir()
 	names := []string{"part-a", "part-b", "part-c", "part-d", "other-a"}
 	for i, name := range names {
@@ -103,7 +103,7 @@ func TestPruneKeepsTheLatestUsed(t *testing.T) {
 	}
 }
 
-func TestProgressHasAHeartbeat(t *testing.T) {
+func TestProgress_Heartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		p := newProgress(&out)

@@ -58,12 +58,12 @@ func TestEveryPartHasJobs(t *testing.T) {
 // package.
 func TestReleaseTestsAreFound(t *testing.T) {
 	m := repository(t)
-	require.Contains(t, m.releasing(modulePath+"/test/e2e"), "TestKubectlThroughTheTunnel", "some of its subtests")
+	require.Contains(t, m.releasing(modulePath+"/test/e2e"), "TestKubernetes_KubectlInTunnel", "some of its subtests")
 	require.NotContains(t, m.releasing(modulePath+"/test/e2e"), "TestDryRunChangesNothing")
 	require.Empty(t, furtherJobs(m, modulePath+"/test/suite/cmd/suite"))
 	for _, j := range furtherJobs(m, modulePath+"/test/demo") {
 		require.Contains(t, j.env, release[0])
-		require.Contains(t, j.pattern(), "TestMakeDemo")
+		require.Contains(t, j.pattern(), "TestDemo_Runs")
 	}
 }
 
