@@ -91,9 +91,9 @@ func TestControlPlaneChart_Gateway(t *testing.T) {
 	assert.NotContains(t, field[map[string]any](t, own[service], "spec"), "externalTrafficPolicy")
 }
 
-// TestControlPlaneChart_SeparateGateways: separate gateways serve the public in place of the control
-// planes. The port between the two is open to nothing else. Gateways have their own key, and not the
-// CA's.
+// TestControlPlaneChart_SeparateGateways: separate gateways serve the public in place of the
+// control planes. The port between the two is open to nothing else. Gateways have their own key,
+// and not the CA's.
 func TestControlPlaneChart_SeparateGateways(t *testing.T) {
 	const name = "pipeops-controlplane-gateway"
 	assert.NotContains(t, render(t, controlChart, "gateway.yaml"), "Deployment "+name)

@@ -274,8 +274,8 @@ func TestChart_AnotherNamespace(t *testing.T) {
 	assert.NotContains(t, text, "namespace: pipeops\n")
 }
 
-// TestChart_RightsOffByDefault: the rights of separate manifests are off. When a value turns them on,
-// they equal the manifest's.
+// TestChart_RightsOffByDefault: the rights of separate manifests are off. When a value turns them
+// on, they equal the manifest's.
 func TestChart_RightsOffByDefault(t *testing.T) {
 	off := render(t, agentChart, "single.yaml")
 	for name, c := range map[string]struct {

@@ -182,8 +182,8 @@ func TestChart_OverridesNames(t *testing.T) {
 	assert.Equal(t, "hub-gateway", gateways["app.kubernetes.io/name"])
 }
 
-// TestChart_RightsFollowServiceAccount: each binding, each admission policy and the agent itself name
-// the same account.
+// TestChart_RightsFollowServiceAccount: each binding, each admission policy and the agent itself
+// name the same account.
 func TestChart_RightsFollowServiceAccount(t *testing.T) {
 	args := []string{"--set", "serviceAccount.name=robot,serviceAccount.create=false,selfUpdate.enabled=true,sources.enabled=true,nodes.enabled=true,kubernetesApi.enabled=true"}
 	all := render(t, agentChart, "single.yaml", args...)

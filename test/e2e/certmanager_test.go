@@ -38,8 +38,9 @@ const certManagerPolicy = `rules:
   annotations: [cert-manager.io/cluster-issuer]
 `
 
-// TestCertManager_AppCertificate: cert-manager obtains a certificate for an App's Ingress, by HTTP-01
-// through Traefik, from pebble. All three are the real ones. The component installs cert-manager.
+// TestCertManager_AppCertificate: cert-manager obtains a certificate for an App's Ingress, by
+// HTTP-01 through Traefik, from pebble. All three are the real ones. The component installs
+// cert-manager.
 func TestCertManager_AppCertificate(t *testing.T) {
 	suite.Release(t, "cert-manager: a certificate of an ACME CA for an App's Ingress")
 	const app, host, issuer = "certified", "certified.example.org", "pebble"

@@ -55,8 +55,8 @@ func asKubectl(t *testing.T) *shell {
 	return s
 }
 
-// TestKubernetes_KubectlInTunnel has the real kubectl and the real helm do what they do, through the
-// edge, the tunnel and the agent, with the rights of its ServiceAccount alone.
+// TestKubernetes_KubectlInTunnel has the real kubectl and the real helm do what they do, through
+// the edge, the tunnel and the agent, with the rights of its ServiceAccount alone.
 func TestKubernetes_KubectlInTunnel(t *testing.T) {
 	s := newShell(t)
 	s.run(t, "pipeops-runner kubeconfig shop --kubeconfig early.kubeconfig 2>warning")

@@ -51,9 +51,9 @@ func agentSays(t *testing.T, url, token, name string, want ...string) string {
 	return a.Log()
 }
 
-// TestRegister_NamesReason has a refusal by the control plane, no answer, and what the agent sees by
-// itself. The other reasons are in internal/controlplane's
-// TestRegistrationIsRefused, internal/controlapi and agent/config.
+// TestRegister_NamesReason has a refusal by the control plane, no answer, and what the agent sees
+// by itself. The other reasons are in internal/controlplane's TestRegistrationIsRefused,
+// internal/controlapi and agent/config.
 func TestRegister_NamesReason(t *testing.T) {
 	url := sys.APIURL()
 	good := token(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestToken_Replaced gives an agent another token by the commands of docs/operator/enrolment.md. The
-// agent has an identity: it continues unchanged, and removes the token.
+// TestToken_Replaced gives an agent another token by the commands of docs/operator/enrolment.md.
+// The agent has an identity: it continues unchanged, and removes the token.
 func TestToken_Replaced(t *testing.T) {
 	suite.Release(t, "an agent is given another token, end to end")
 	s := newShell(t)

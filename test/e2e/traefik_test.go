@@ -31,9 +31,9 @@ import (
 const traefik = "traefik" // the release, its namespace and its Deployment
 
 // TestTraefik_ServesApp deploys an App with a host, and reaches it at Traefik's load balancer's
-// address, and through the gateway in direct mode until Traefik is gone. Traefik is the real one, from its real
-// chart. The test stands in for the cloud alone: it gives Traefik's Service the node's address,
-// which kube-proxy then serves.
+// address, and through the gateway in direct mode until Traefik is gone. Traefik is the real one,
+// from its real chart. The test stands in for the cloud alone: it gives Traefik's Service the
+// node's address, which kube-proxy then serves.
 func TestTraefik_ServesApp(t *testing.T) {
 	suite.Release(t, "Traefik: Ingresses of Apps, and the gateway's direct mode")
 	const app, host, secret = "behind-traefik", "shop.traefik.example", "shop-tls"

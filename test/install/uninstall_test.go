@@ -12,11 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeKubectl answers by files in its folder: "fails" has a pattern of the calls
-// that fail, "in-NAMESPACE" what its template would print of one, "crd" and "apps"
-// those, "agent" what its template would of the agent, "logs" what that has
-// logged, "report" what that finds itself. It notes down every call. TestInstall_Offline does it with the
-// real one.
+// fakeKubectl answers by files in its folder: "fails" has a pattern of the calls that fail,
+// "in-NAMESPACE" what its template would print of one, "crd" and "apps" those, "agent" what its
+// template would of the agent, "logs" what that has logged, "report" what that finds itself. It
+// notes down every call. TestInstall_Offline does it with the real one.
 const fakeKubectl = `#!/bin/bash
 cd "${0%/*}" && echo "$*" >>calls
 if [[ -s fails && $* =~ $(<fails) ]]; then
