@@ -2,30 +2,10 @@ package cluster
 
 import (
 	"net/netip"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
-
-func anyNetwork(network) bool { return true }
-
-func TestReserve_FirstFree(t *testing.T) {
-	dir := t.TempDir()
-	first, err := reserve(dir, anyNetwork)
-	require.NoError(t, err)
-	second, err := reserve(dir, anyNetwork)
-	require.NoError(t, err)
-	require.Equal(t, 0, first.Index)
-	require.Equal(t, 1, second.Index)
-
-	require.NoError(t, first.file.Close())
-	again, err := reserve(dir, anyNetwork)
-	require.NoError(t, err)
-	require.Equal(t, 0, again.Index)
-	require.NoError(t, again.file.Close())
-	require.NoError(t, second.file.Close())
-}
 
 func TestReserve_SkipsUsed(t *testing.T) {
 	routes := []netip.Prefix{
@@ -38,11 +18,6 @@ func TestReserve_SkipsUsed(t *testing.T) {
 	for index, want := range []bool{false, false, false, true} {
 		require.Equal(t, want, usable(network{Index: index}), "index %d", index)
 	}
-}
-
-func TestReserve_NothingFree(t *testing.T) {
-	_, err := reserve(t.TempDir(), func(network) bool { return false })
-	require.ErrorContains(t, err, "cluster list")
 }
 
 func TestNetwork_NoOverlap(t *testing.T) {
@@ -76,20 +51,4 @@ func TestParseRoutes(t *testing.T) {
 	}, routes)
 	_, err = parseRoutes("header\nx y 0 0 0 0 0 0\n")
 	require.Error(t, err)
-}
-
-func TestProcess_NotAnother(t *testing.T) {
-	self, err := processOf(os.Getpid())
-	require.NoError(t, err)
-	require.True(t, self.alive())
-	self.Start += "0"
-	require.False(t, self.alive())
-	require.False(t, process{}.alive())
-}
-
-func TestNames(t *testing.T) {
-	for _, bad := range []string{"", "-", "UP", "../x", "a/b", "a-", "name.with.dots"} {
-		_, err := find(bad)
-		require.ErrorContains(t, err, "lower-case", bad)
-	}
 }

@@ -39,21 +39,6 @@ func end(t *testing.T) {
 	})
 }
 
-func TestStore_NamedByContent(t *testing.T) {
-	inCache(t)
-	s, err := openStore(t.Context(), []string{"request"})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.close()) }()
-	file, err := s.add(sources{}, "sources", made(t, "program"), "hello")
-	require.NoError(t, err)
-	content, err := sumOf(file)
-	require.NoError(t, err)
-	assert.Equal(t, filepath.Join(s.dir, "sha256-"+content, "hello"), file)
-	other, err := s.use(content, "tar")
-	require.NoError(t, err)
-	assert.Equal(t, filepath.Join(filepath.Dir(file), "tar"), other)
-}
-
 func TestStore_KeepsUsed(t *testing.T) {
 	inCache(t)
 	s, err := openStore(t.Context(), []string{"request"})
@@ -124,10 +109,4 @@ func TestStore_CompilesOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, os.SameFile(first, info), "%s was compiled again", file)
 	}
-}
-
-func TestStore_CompileError(t *testing.T) {
-	inCache(t)
-	_, err := Program{Package: "./test/apps/none"}.Build(t.Context())
-	require.ErrorContains(t, err, "build ./test/apps/none: go list")
 }

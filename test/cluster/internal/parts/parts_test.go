@@ -3,13 +3,11 @@ package parts
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -72,21 +70,6 @@ func TestBuild_NotRepeated(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "part-key", "binary"))
 }
 
-func TestBuild_FailureLeavesNothing(t *testing.T) {
-	dir := t.TempDir()
-	var out bytes.Buffer
-	b := &builder{dir: dir, progress: newProgress(&out)}
-	b.progress.step, b.progress.total = 2, 8
-	broken := errors.New("broken")
-	_, err := b.cached(t.Context(), "part", "key", "a part", time.Second, func(context.Context, string) error { return broken })
-	require.ErrorIs(t, err, broken)
-	require.NoDirExists(t, filepath.Join(dir, "part-key"))
-	left, err := filepath.Glob(filepath.Join(dir, ".making-*"))
-	require.NoError(t, err)
-	require.Empty(t, left)
-	require.Contains(t, out.String(), "[2/8] a part: failed after")
-}
-
 func TestPrune_KeepsLatestUsed(t *testing.T) {
 	dir := t.TempDir()
 	names := []string{"part-a", "part-b", "part-c", "part-d", "other-a"}
@@ -101,26 +84,4 @@ func TestPrune_KeepsLatestUsed(t *testing.T) {
 		_, err := os.Stat(filepath.Join(dir, name))
 		require.Equal(t, i == 3, os.IsNotExist(err), name)
 	}
-}
-
-func TestProgress_Heartbeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		p := newProgress(&out)
-		p.step, p.total = 2, 7
-		require.NoError(t, p.run("Kubernetes", 5*time.Minute, func() error {
-			time.Sleep(40 * time.Second)
-			return nil
-		}))
-		require.Equal(t, "[2/7] Kubernetes: building (about 5m0s the first time)\n"+
-			"[2/7] Kubernetes: building, 15s of about 5m0s\n"+
-			"[2/7] Kubernetes: building, 30s of about 5m0s\n"+
-			"[2/7] Kubernetes: built in 40s\n", out.String())
-	})
-}
-
-func TestFindSource(t *testing.T) {
-	source, err := FindSource()
-	require.NoError(t, err)
-	require.DirExists(t, filepath.Join(source, "test", "cluster", "kubernetes"))
 }
