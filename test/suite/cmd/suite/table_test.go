@@ -59,7 +59,7 @@ func TestEveryPartHasJobs(t *testing.T) {
 func TestReleaseTestsAreFound(t *testing.T) {
 	m := repository(t)
 	require.Contains(t, m.releasing(modulePath+"/test/e2e"), "TestKubernetes_KubectlInTunnel", "some of its subtests")
-	require.NotContains(t, m.releasing(modulePath+"/test/e2e"), "TestDeploy_DryRun")
+	require.NotContains(t, m.releasing(modulePath+"/test/e2e"), "TestFootprint_IdleAgent")
 	require.Empty(t, furtherJobs(m, modulePath+"/test/suite/cmd/suite"))
 	for _, j := range furtherJobs(m, modulePath+"/test/demo") {
 		require.Contains(t, j.env, release[0])
