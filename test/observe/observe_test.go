@@ -220,7 +220,7 @@ func TestDashboards_QueriesValid(t *testing.T) {
 
 var update = flag.Bool("update", false, "rewrite the tables of metrics")
 
-// TestMetrics_Documented as it is declared: the tables are these.
+// TestMetrics_Documented: the tables in the page are those of the declared metrics.
 func TestMetrics_Documented(t *testing.T) {
 	doc := read(t, metricsPage)
 	for marker, families := range map[string][]metrics.Family{"controlplane": controlplane.MetricFamilies(), "agent": agent.MetricFamilies()} {
