@@ -84,6 +84,19 @@ func deployHello(t *testing.T, c *Cluster) (ref string) {
 	return ref
 }
 
+// TestCluster_EnforcesPodSecurity: an API server alone refuses a pod that violates its namespace's
+// level.
+func TestCluster_EnforcesPodSecurity(t *testing.T) {
+	needCluster(t)
+	c := bringUp(t, Options{Name: "d", ControlPlaneOnly: true})
+	kubectl(t, c, "create", "namespace", "strict")
+	kubectl(t, c, "label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
+	eventually(t, time.Minute, func() (bool, string) { // until the namespace has its ServiceAccount
+		_, err := c.Kubectl(t.Context(), "--namespace=strict", "run", "loose", "--image=apps.test/none")
+		return err != nil && strings.Contains(err.Error(), "violates PodSecurity"), fmt.Sprint(err)
+	})
+}
+
 // machine is what a cluster could leave behind.
 type machine struct{ mounts, links, cgroups, processes []string }
 
