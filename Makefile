@@ -170,7 +170,7 @@ generate: ## Write what is made from the code: deep copies, CRD, manifest, OpenA
 
 .PHONY: charts
 charts: ## Download the components' charts, which some tests install, into the tests' cache; needs internet
-	@go run ./scripts/pincharts -cache
+	@go run ./scripts/pincharts -for-tests -download "$$(go run ./test/charts/cmd/cache)"
 
 .PHONY: pin-charts
 pin-charts: ## Write the digests of the components' charts, as their projects publish them; needs internet

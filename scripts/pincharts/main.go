@@ -1,6 +1,6 @@
 // Command pincharts writes the digests of the components' charts, as their projects publish them.
-// With -download it puts the charts themselves into a directory, as a chart repository. With -cache
-// it does so where tests look for them, and refuses a chart without a digest.
+// With -download it puts the charts themselves into a directory, as a chart repository. With
+// -for-tests, these are also the charts that only tests install, and each must have a digest.
 package main
 
 import (
@@ -21,7 +21,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	testcharts "github.com/pipeops/pipeops-vm-agent/test/charts"
 )
 
 const header = `# The SHA-256 of each chart's archive, as NAME-VERSION: DIGEST. ` + "`make pin-charts`" + ` writes this file
@@ -33,15 +32,15 @@ var ofTests = []components.Chart{{Repository: "https://traefik.github.io/charts"
 
 func main() {
 	directory := flag.String("download", "", "put the components' charts, verified, and their index into this directory")
-	cache := flag.Bool("cache", false, "put the charts that tests install, verified, where the tests look for them")
+	forTests := flag.Bool("for-tests", false, "download those that only tests install, too, and refuse a chart without a digest")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	u := upstream{fetch: repository.New(repository.Options{}), digests: testcharts.Digests, out: os.Stderr}
+	u := upstream{fetch: repository.New(repository.Options{}), digests: "internal/components/digests.yaml", out: os.Stderr}
 	do := func() error { return u.pin(ctx, append(published(), ofTests...)) }
 	switch {
-	case *cache:
-		do = func() error { return u.fillCache(ctx, append(published(), ofTests...)) }
+	case *directory != "" && *forTests:
+		do = func() error { return u.downloadForTests(ctx, *directory, append(published(), ofTests...)) }
 	case *directory != "":
 		do = func() error { return u.download(ctx, *directory, published()) }
 	}
@@ -85,8 +84,8 @@ func (u *upstream) pin(ctx context.Context, charts []components.Chart) error {
 	return os.WriteFile(u.digests, []byte(text.String()), 0o644) //nolint:gosec // it is a source file
 }
 
-// fillCache downloads the charts that tests install, if all have digests.
-func (u *upstream) fillCache(ctx context.Context, charts []components.Chart) error {
+// downloadForTests downloads charts, if all have digests.
+func (u *upstream) downloadForTests(ctx context.Context, directory string, charts []components.Chart) error {
 	known, err := u.known()
 	if err != nil {
 		return err
@@ -101,13 +100,8 @@ func (u *upstream) fillCache(ctx context.Context, charts []components.Chart) err
 		return fmt.Errorf("%s has no digest of %s (fix: run make pin-charts on a machine with internet access, and commit that file)",
 			u.digests, strings.Join(unpinned, ", "))
 	}
-	directory, err := testcharts.Cache()
-	if err != nil {
-		return err
-	}
 	if err := u.download(ctx, directory, charts); err != nil {
-		return fmt.Errorf("%w\n(fix: run make charts where that address can be reached, or put the archives into %s beside the repository)",
-			err, testcharts.Beside)
+		return fmt.Errorf("%w\n(fix: run make charts where that address can be reached, or put the archives into shared/charts beside the repository)", err)
 	}
 	return nil
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
-	testcharts "github.com/pipeops/pipeops-vm-agent/test/charts"
 )
 
 var fakeCharts = []components.Chart{
@@ -46,14 +45,12 @@ func fakeRepository(t *testing.T) *upstream {
 	}
 }
 
-// TestCharts_PinThenCache fills the cache as `make pin-charts` and `make charts` do.
-func TestCharts_PinThenCache(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+// TestCharts_PinThenDownload does what `make pin-charts` and `make charts` do.
+func TestCharts_PinThenDownload(t *testing.T) {
+	cache := t.TempDir()
 	u := fakeRepository(t)
 	require.NoError(t, u.pin(t.Context(), fakeCharts))
-	require.NoError(t, u.fillCache(t.Context(), fakeCharts))
-	cache, err := testcharts.Cache()
-	require.NoError(t, err)
+	require.NoError(t, u.downloadForTests(t.Context(), cache, fakeCharts))
 	for name, want := range map[string]string{"one-1.0.0.tgz": "archive of /one-1.0.0.tgz", "two-v2.0.0.tgz": "archive of /two-v2.0.0.tgz"} {
 		archive, err := os.ReadFile(filepath.Join(cache, name))
 		require.NoError(t, err)
@@ -85,19 +82,17 @@ func TestCharts_RefusesBadDownload(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv("XDG_CACHE_HOME", t.TempDir())
 			u := fakeRepository(t)
 			require.NoError(t, u.pin(t.Context(), fakeCharts))
 			digests, err := os.ReadFile(u.digests)
 			require.NoError(t, err)
 			one, _, _ := strings.Cut(string(digests), "two-")
 			c.breaks(u, one)
-			err = u.fillCache(t.Context(), fakeCharts)
+			cache := t.TempDir()
+			err = u.downloadForTests(t.Context(), cache, fakeCharts)
 			for _, want := range c.says {
 				require.ErrorContains(t, err, want)
 			}
-			cache, err := testcharts.Cache()
-			require.NoError(t, err)
 			assert.NoFileExists(t, filepath.Join(cache, "index.yaml"), "an incomplete cache is not used")
 		})
 	}

@@ -16,11 +16,11 @@ import (
 // Missing is the reason of a skip.
 const Missing = "the components' charts are not here (fix: make charts)"
 
-// Digests is the file with the digests of the charts, named from the repository's root.
-const Digests = "internal/components/digests.yaml"
+// digests is the file with the digests of the charts, named from the repository's root.
+const digests = "internal/components/digests.yaml"
 
-// Beside is the first place to look, for machines without internet.
-const Beside = "../shared/charts"
+// beside is the first place to look, for machines without internet.
+const beside = "../shared/charts"
 
 // index is written when a cache is complete.
 const index = "index.yaml"
@@ -38,7 +38,7 @@ func Directory(t testing.TB) string {
 // Find returns the folder with all charts as NAME-VERSION.tgz: the one beside the repository, or
 // else the cache. Go's test cache considers whether they exist.
 func Find() (string, error) {
-	if dir := inputs.Path(Beside); exists(dir) {
+	if dir := inputs.Path(beside); exists(dir) {
 		return dir, nil
 	}
 	cache, err := Cache()
@@ -63,10 +63,10 @@ func Cache() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	digests, err := inputs.Read(inputs.Path(Digests))
+	text, err := inputs.Read(inputs.Path(digests))
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(digests)
+	sum := sha256.Sum256(text)
 	return filepath.Join(cache, "pipeops-test", "charts", fmt.Sprintf("%x", sum[:6])), nil
 }
