@@ -69,6 +69,12 @@ test-short: ## The loop for daily work, under a minute after a change of one pac
 	@go run ./test/setup test-short
 	@$(SUITE) short
 
+.PHONY: bare-clone
+bare-clone: ## `make test-short` of HEAD in a shallow clone that has nothing beside it: no charts, no tags, no remote
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	  git clone --quiet --depth 1 --no-tags "file://$(CURDIR)" "$$dir/clone"; git -C "$$dir/clone" remote remove origin; \
+	  env -u MAKEFLAGS make --no-print-directory -C "$$dir/clone" test-short
+
 .PHONY: cover
 cover: ## The line coverage of production code by `make test` and by the long tests of the product's packages
 	@go run ./test/setup test
@@ -167,6 +173,10 @@ bundle: image ## Put all that install.sh downloads into one archive, for machine
 generate: ## Write what is made from the code: deep copies, CRD, manifest, OpenAPI, CLI reference
 	go generate ./...
 	$(MAKE) format
+
+.PHONY: charts
+charts: ## Download the components' charts, which some tests install, into the tests' cache; needs internet
+	@go run ./scripts/pincharts -for-tests -download "$$(go run ./test/charts/cmd/cache)"
 
 .PHONY: pin-charts
 pin-charts: ## Write the digests of the components' charts, as their projects publish them; needs internet

@@ -24,17 +24,16 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/test/charts"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, kubetest.OwnClusters)) }
 
-// chartsDirectory has the real charts of all components, at the versions of the table.
-const chartsDirectory = "../../../shared/charts"
-
 // repositoryOf serves the real charts as one chart repository, which stands for all of upstream's.
 func repositoryOf(t *testing.T) *httptest.Server {
 	t.Helper()
+	directory := charts.Directory(t)
 	index := "apiVersion: v1\nentries:\n"
 	for _, c := range components.All() {
 		for _, chart := range c.Charts {
@@ -49,7 +48,7 @@ func repositoryOf(t *testing.T) *httptest.Server {
 			_, _ = io.WriteString(w, index)
 			return
 		}
-		http.ServeFile(w, r, filepath.Join(chartsDirectory, filepath.Base(r.URL.Path)))
+		http.ServeFile(w, r, filepath.Join(directory, filepath.Base(r.URL.Path)))
 	}))
 	t.Cleanup(s.Close)
 	return s

@@ -35,6 +35,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/charts"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -149,7 +150,8 @@ var faults = map[string]fault{
 	"the archive is gone": {breaks: serving(onArchive(http.NotFound)), code: problem.Invalid, says: "answered 404"},
 	"half a download": {
 		breaks: serving(onArchive(func(w http.ResponseWriter, _ *http.Request) {
-			data, _ := os.ReadFile(filepath.Join(chartsDirectory, vpaArchive))
+			directory, _ := charts.Find()
+			data, _ := os.ReadFile(filepath.Join(directory, vpaArchive))
 			w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 			_, _ = w.Write(data[:len(data)/2])
 		})),

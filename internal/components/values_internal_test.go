@@ -6,11 +6,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/charts"
 )
 
 // TestOurValuesAreThoseOfTheCharts: a key that a chart does not have would change nothing.
 func TestOurValuesAreThoseOfTheCharts(t *testing.T) {
-	source := Source{Directory: "../../../shared/charts"}
+	source := Source{Directory: charts.Directory(t)}
 	for _, c := range table {
 		for _, chart := range c.Charts {
 			own, err := values(chart.Name, true, namespaceSystem, nil)

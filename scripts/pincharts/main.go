@@ -1,17 +1,22 @@
-// Command pincharts writes the digests of the components' charts, as their projects publish them;
-// with -download, the charts themselves, as a chart repository in a directory.
+// Command pincharts writes the digests of the components' charts, as their projects publish them.
+// With -download it puts the charts themselves into a directory, as a chart repository. With
+// -for-tests, these are also the charts that only tests install, and each must have a digest.
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
@@ -22,14 +27,22 @@ const header = `# The SHA-256 of each chart's archive, as NAME-VERSION: DIGEST. 
 # from what upstream publishes.
 `
 
+// ofTests are charts that only tests install.
+var ofTests = []components.Chart{{Repository: "https://traefik.github.io/charts", Name: "traefik", Version: "41.3.0"}}
+
 func main() {
-	directory := flag.String("download", "", "put the charts, verified, and their index into this directory")
+	directory := flag.String("download", "", "put the components' charts, verified, and their index into this directory")
+	forTests := flag.Bool("for-tests", false, "download those that only tests install, too, and refuse a chart without a digest")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	do := func() error { return pin(ctx, "internal/components/digests.yaml") }
-	if *directory != "" {
-		do = func() error { return download(ctx, *directory) }
+	u := upstream{fetch: repository.New(repository.Options{}), digests: "internal/components/digests.yaml", out: os.Stderr}
+	do := func() error { return u.pin(ctx, append(published(), ofTests...)) }
+	switch {
+	case *directory != "" && *forTests:
+		do = func() error { return u.downloadForTests(ctx, *directory, append(published(), ofTests...)) }
+	case *directory != "":
+		do = func() error { return u.download(ctx, *directory, published()) }
 	}
 	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "pincharts:", err)
@@ -37,58 +50,118 @@ func main() {
 	}
 }
 
-// each passes over the charts that a repository has.
-func each(do func(components.Chart) error) error {
+// published returns the components' charts that a repository has.
+func published() (all []components.Chart) {
 	for _, component := range components.All() {
 		for _, c := range component.Charts {
-			if c.IsOwn() {
-				continue
-			}
-			if err := do(c); err != nil {
-				return fmt.Errorf("chart %s %s: %w", c.Name, c.Version, err)
+			if !c.IsOwn() {
+				all = append(all, c)
 			}
 		}
+	}
+	return all
+}
+
+// upstream is the projects' chart repositories, or a mirror of them.
+type upstream struct {
+	fetch   *repository.Fetcher
+	mirror  string
+	digests string // file of digests
+	out     io.Writer
+}
+
+// pin writes the digests of charts.
+func (u *upstream) pin(ctx context.Context, charts []components.Chart) error {
+	var text strings.Builder
+	text.WriteString(header)
+	for _, c := range charts {
+		archive, err := u.archive(ctx, c)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&text, "%s: %s\n", key(c), digest(archive))
+	}
+	return os.WriteFile(u.digests, []byte(text.String()), 0o644) //nolint:gosec // it is a source file
+}
+
+// downloadForTests downloads charts, if all have digests.
+func (u *upstream) downloadForTests(ctx context.Context, directory string, charts []components.Chart) error {
+	known, err := u.known()
+	if err != nil {
+		return err
+	}
+	var unpinned []string
+	for _, c := range charts {
+		if known[key(c)] == "" {
+			unpinned = append(unpinned, key(c))
+		}
+	}
+	if unpinned != nil {
+		return fmt.Errorf("%s has no digest of %s (fix: run make pin-charts on a machine with internet access, and commit that file)",
+			u.digests, strings.Join(unpinned, ", "))
+	}
+	if err := u.download(ctx, directory, charts); err != nil {
+		return fmt.Errorf("%w\n(fix: run make charts where that address can be reached, or put the archives into shared/charts beside the repository)", err)
 	}
 	return nil
 }
 
-func pin(ctx context.Context, file string) error {
-	fetch := repository.New(repository.Options{})
-	var out strings.Builder
-	out.WriteString(header)
-	err := each(func(c components.Chart) error {
-		archive, err := fetch.Chart(ctx, runnerapi.ChartSource{Repository: c.Repository, Name: c.Name, Version: c.Version}, nil)
-		sum := sha256.Sum256(archive)
-		fmt.Fprintf(&out, "%s-%s: %s\n", c.Name, c.Version, hex.EncodeToString(sum[:]))
-		return err
-	})
+// download makes a directory that serves as a chart repository, and as that of --charts.
+func (u *upstream) download(ctx context.Context, directory string, charts []components.Chart) error {
+	known, err := u.known()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, []byte(out.String()), 0o644) //nolint:gosec // it is a source file
-}
-
-// download makes a directory that serves as a chart repository, and as that of --charts.
-func download(ctx context.Context, directory string) error {
-	source := components.Source{Fetch: repository.New(repository.Options{}), Unpinned: func(c components.Chart) {
-		fmt.Fprintf(os.Stderr, "warning: no digest of chart %s %s is known: run make pin-charts first\n", c.Name, c.Version)
-	}}
 	if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // charts are public
 		return err
 	}
 	var index strings.Builder
 	index.WriteString("apiVersion: v1\nentries:\n")
-	err := each(func(c components.Chart) error {
-		archive, err := source.Archive(ctx, c)
+	for _, c := range charts {
+		archive, err := u.archive(ctx, c)
 		if err != nil {
 			return err
 		}
-		name := c.Name + "-" + c.Version + ".tgz"
+		switch want, got := known[key(c)], digest(archive); want {
+		case got:
+		case "":
+			fmt.Fprintf(u.out, "warning: no digest of chart %s %s is known: run make pin-charts first\n", c.Name, c.Version)
+		default:
+			return fmt.Errorf("chart %s of %s has the SHA-256 digest %s, and %s expects %s (fix: do not use it; compare it with what upstream publishes)",
+				key(c), c.Repository, got, u.digests, want)
+		}
+		name := key(c) + ".tgz"
 		fmt.Fprintf(&index, "  %s:\n  - name: %[1]s\n    version: %s\n    urls: [%s]\n", c.Name, c.Version, name)
-		return os.WriteFile(filepath.Join(directory, name), archive, 0o644) //nolint:gosec // charts are public
-	})
-	if err != nil {
-		return err
+		if err := os.WriteFile(filepath.Join(directory, name), archive, 0o644); err != nil { //nolint:gosec // charts are public
+			return err
+		}
 	}
+	// Last: a directory with an index is complete.
 	return os.WriteFile(filepath.Join(directory, "index.yaml"), []byte(index.String()), 0o644) //nolint:gosec // charts are public
+}
+
+// known returns the digests of the file, by chart and version.
+func (u *upstream) known() (digests map[string]string, err error) {
+	text, err := os.ReadFile(u.digests)
+	if err != nil {
+		return nil, err
+	}
+	return digests, yaml.Unmarshal(text, &digests)
+}
+
+// archive returns a chart's archive, unverified.
+func (u *upstream) archive(ctx context.Context, c components.Chart) ([]byte, error) {
+	from := cmp.Or(u.mirror, c.Repository)
+	archive, err := u.fetch.Chart(ctx, runnerapi.ChartSource{Repository: from, Name: c.Name, Version: c.Version}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("chart %s from %s: %w", key(c), from, err)
+	}
+	return archive, nil
+}
+
+func key(c components.Chart) string { return c.Name + "-" + c.Version }
+
+func digest(archive []byte) string {
+	sum := sha256.Sum256(archive)
+	return hex.EncodeToString(sum[:])
 }

@@ -3,7 +3,6 @@ package await_test
 import (
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,30 +36,7 @@ func failureOf(f func(t testing.TB)) string {
 	return r.failure
 }
 
-func TestReceive(t *testing.T) {
-	ch := make(chan int, 1)
-	ch <- 7
-	require.Equal(t, 7, await.Receive(t, ch, "a number"))
-	close(ch)
-	require.Equal(t, "waiting for a number: the channel was closed",
-		failureOf(func(t testing.TB) { await.Receive(t, ch, "a number") }))
-}
-
-func TestClosed(t *testing.T) {
-	ch := make(chan int, 2)
-	ch <- 1
-	ch <- 2
-	close(ch)
-	await.Closed(t, ch, "the end")
-}
-
-func TestUntil(t *testing.T) {
-	var calls atomic.Int32
-	await.Until(t, "three calls", func() bool { return calls.Add(1) == 3 })
-	require.EqualValues(t, 3, calls.Load())
-}
-
-func TestAWaitThatTakesTooLongNamesWhatItWaitedFor(t *testing.T) {
+func TestUntil_NamesWhatIsMissing(t *testing.T) {
 	for name, wait := range map[string]func(testing.TB){
 		"Receive": func(t testing.TB) { await.Receive(t, make(chan int), "a number") },
 		"Closed":  func(t testing.TB) { await.Closed(t, make(chan int), "a number") },

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
+	"github.com/pipeops/pipeops-vm-agent/test/charts"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/upstream"
@@ -90,6 +91,10 @@ func (b *monitored) loadImages(ctx context.Context) error {
 
 // install installs the two components as the owner of a small machine would have them.
 func (b *monitored) install(ctx context.Context) error {
+	archives, err := charts.Find()
+	if err != nil {
+		return err
+	}
 	wanted := map[string]any{}
 	for _, name := range []string{"prometheus", "loki"} {
 		values, err := smallValues(name)
@@ -111,8 +116,7 @@ func (b *monitored) install(ctx context.Context) error {
 	if err := os.WriteFile(file, settings, 0o600); err != nil {
 		return err
 	}
-	_, err = b.sys.Agent(ctx, nil, "component", "install", "--kubeconfig", b.sys.Cluster.Kubeconfig(), "-f", file,
-		"--charts", filepath.Join(harness.Root(), "..", "shared", "charts"))
+	_, err = b.sys.Agent(ctx, nil, "component", "install", "--kubeconfig", b.sys.Cluster.Kubeconfig(), "-f", file, "--charts", archives)
 	return err
 }
 

@@ -21,8 +21,6 @@ type Options struct {
 	Name string
 	// Out is where progress is shown; nil shows none.
 	Out io.Writer
-	// ExtraSANs are names and addresses that the server's certificate is also for.
-	ExtraSANs []string
 	// Listen are addresses to serve AMQP on besides 127.0.0.1. They are added to
 	// the certificate's names.
 	Listen []string
@@ -103,7 +101,7 @@ func (b *Broker) prepare(ctx context.Context, opts Options) error {
 	}
 	b.state = s
 	listen := slices.Sorted(slices.Values(opts.Listen))
-	sans := slices.Concat([]string{"127.0.0.1", "localhost"}, opts.ExtraSANs, listen)
+	sans := slices.Concat([]string{"127.0.0.1", "localhost"}, listen)
 	slices.Sort(sans)
 	sans = slices.Compact(sans)
 

@@ -112,9 +112,9 @@ func (br *branch) send(button string) {
 	br.browser.Follow(`//main//button[text()="` + button + `"]`)
 }
 
-// TestAppsInTheConsoleInABrowser deploys an App, and does all else with it that an operator can,
+// TestConsole_Apps deploys an App, and does all else with it that an operator can,
 // through a real tunnel. An agent then carries it out in a cluster that runs pods.
-func TestAppsInTheConsoleInABrowser(t *testing.T) {
+func TestConsole_Apps(t *testing.T) {
 	suite.Release(t, "an App's pages of the console in a real Chromium, with a real agent")
 	br := newBranch(t)
 	b := br.browser

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestACutStreamIsAMistake unless a test takes the server away.
-func TestACutStreamIsAMistake(t *testing.T) {
+// TestConsole_CutStreamFails: a stream that is cut is an error unless the test stops the server.
+func TestConsole_CutStreamFails(t *testing.T) {
 	const (
 		cut  = "error: htmx: htmx:sse:error: network error TypeError: network error"
 		gone = "error: htmx: htmx:sse:error: Failed to fetch"

@@ -172,9 +172,9 @@ func (o *office) happened(agentID string) {
 	require.NoError(o.t, outbox.Remember(ctx, db, webhook.NewDispatcher(db, webhook.Options{}, zerolog.Nop()), events))
 }
 
-// TestTheConsoleInABrowser looks at each page, wide and on a phone, light and dark, and does what
+// TestConsole_InBrowser looks at each page, wide and on a phone, light and dark, and does what
 // an operator does.
-func TestTheConsoleInABrowser(t *testing.T) {
+func TestConsole_InBrowser(t *testing.T) {
 	suite.Release(t, "the console in a real Chromium")
 	o := newOffice(t)
 	b := browser.Open(t, chromedp.Flag("ignore-certificate-errors", true)) // the CA is the control plane's own

@@ -183,8 +183,8 @@ func (s *scene) app(t *testing.T, name string, status func(*v1alpha1.Status)) {
 	require.NoError(t, s.env.Client.Status().Update(t.Context(), a))
 }
 
-// TestTheDashboardInABrowser looks at each page, wide and on a phone, light and dark.
-func TestTheDashboardInABrowser(t *testing.T) {
+// TestDashboard_InBrowser looks at each page, wide and on a phone, light and dark.
+func TestDashboard_InBrowser(t *testing.T) {
 	suite.Release(t, "the dashboard in a real Chromium")
 	b := browser.Open(t)
 	s := newScene(t)
@@ -215,8 +215,8 @@ func TestTheDashboardInABrowser(t *testing.T) {
 	s.change(t, b)
 }
 
-// TestADashboardThatEnds has the program end while a page is open.
-func TestADashboardThatEnds(t *testing.T) {
+// TestDashboard_Ends has the program end while a page is open.
+func TestDashboard_Ends(t *testing.T) {
 	suite.Release(t, "the dashboard in a real Chromium, without its program")
 	b := browser.Open(t)
 	s := newScene(t)

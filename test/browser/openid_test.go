@@ -17,8 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestSigningInAtDexInABrowser has a browser's own rules about cookies and redirects between sites.
-func TestSigningInAtDexInABrowser(t *testing.T) {
+// TestConsole_SignInAtDex has a browser's own rules about cookies and redirects between sites.
+func TestConsole_SignInAtDex(t *testing.T) {
 	suite.Release(t, "sign-in to the console at dex, in a real Chromium")
 	d := dex.New(t)
 	roots := x509.NewCertPool()

@@ -25,9 +25,9 @@ const (
 	previous    = "0.0.9"
 )
 
-// TestLife is an agent's life by the commands of docs/reference/charts.md: installed in its
+// TestChart_Life is an agent's life by the commands of docs/reference/charts.md: installed in its
 // previous version, tested, upgraded, uninstalled; nothing is left.
-func TestLife(t *testing.T) {
+func TestChart_Life(t *testing.T) {
 	suite.Release(t, "the life of the agent's chart")
 	sys := system(t)
 	before := everything(t)
@@ -105,10 +105,10 @@ func everything(t *testing.T) (all []string) {
 	return all
 }
 
-// TestNamespacedBehindProxy is an agent with rights in one namespace, which
+// TestChart_NamespacedBehindProxy is an agent with rights in one namespace, which
 // reaches the control plane through a proxy that wants a password, and whose CA it
 // is given in a config map: its token has no fingerprint.
-func TestNamespacedBehindProxy(t *testing.T) {
+func TestChart_NamespacedBehindProxy(t *testing.T) {
 	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	const account = "agent:canary-5d1f"
@@ -166,8 +166,8 @@ func removeAgent(t *testing.T, namespace string, others ...string) {
 	assert.NoError(t, err, out)
 }
 
-// TestTwoReplicas has the agent twice, which serves. What the death of one costs, test/e2e knows.
-func TestTwoReplicas(t *testing.T) {
+// TestChart_TwoReplicas: two replicas serve. test/e2e covers the death of one.
+func TestChart_TwoReplicas(t *testing.T) {
 	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	t.Cleanup(func() { removeAgent(t, "pair") })
@@ -180,8 +180,8 @@ func TestTwoReplicas(t *testing.T) {
 	shell(t, "helm test pipeops-agent --namespace pair")
 }
 
-// TestTakeOver has Helm take over an agent that came by `kubectl apply`.
-func TestTakeOver(t *testing.T) {
+// TestChart_TakeOver has Helm take over an agent that came by `kubectl apply`.
+func TestChart_TakeOver(t *testing.T) {
 	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	token, err := sys.CreateToken(t.Context())

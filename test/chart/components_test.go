@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
-	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/charts"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
@@ -25,9 +24,9 @@ var ofComponents = []string{
 	"ServiceAccount pipeops-components", "ClusterRoleBinding pipeops-components:pipeops", "ConfigMap pipeops-components", "Job pipeops-components",
 }
 
-// TestRightsToInstallComponentsEndWithTheJob: all of it is a hook that Helm deletes, whether it
+// TestChart_ComponentRightsEnd: the Job and its rights are hooks that Helm deletes, whether the Job
 // succeeds or fails.
-func TestRightsToInstallComponentsEndWithTheJob(t *testing.T) {
+func TestChart_ComponentRightsEnd(t *testing.T) {
 	with := render(t, agentChart, "components.yaml")
 	without := render(t, agentChart, "components.yaml", "--set", "agent.autoInstallComponents=false")
 	for _, key := range ofComponents {
@@ -44,8 +43,8 @@ func TestRightsToInstallComponentsEndWithTheJob(t *testing.T) {
 	assert.Len(t, with, len(without))
 }
 
-// TestTheJobInstallsWhatTheValuesSay with the agent's image, proxy and CA.
-func TestTheJobInstallsWhatTheValuesSay(t *testing.T) {
+// TestChart_ComponentJob: the Job has the agent's image, proxy and CA.
+func TestChart_ComponentJob(t *testing.T) {
 	all := render(t, agentChart, "components.yaml")
 	job := all["Job pipeops-components"]
 	assert.Equal(t, []any{"component", "install", "--set", "metrics-server,ingress,cert-manager", "--filename", "/etc/pipeops/components/settings.yaml"},
@@ -67,8 +66,8 @@ func TestTheJobInstallsWhatTheValuesSay(t *testing.T) {
 	require.NoError(t, err, "without settings")
 }
 
-// TestTheChartKnowsTheComponents: its schema lists them.
-func TestTheChartKnowsTheComponents(t *testing.T) {
+// TestChart_ListsComponents: the schema lists all components.
+func TestChart_ListsComponents(t *testing.T) {
 	args := []string{"--set", "agent.components.set=" + strings.Join(components.Names(), `\,`)}
 	for _, name := range components.Names() {
 		args = append(args, "--set", "agent.components.settings.components."+name+".mode=auto")
@@ -79,7 +78,7 @@ func TestTheChartKnowsTheComponents(t *testing.T) {
 // serveCharts serves the real charts where the cluster's pods reach them.
 func serveCharts(t *testing.T, host string) (address string) {
 	t.Helper()
-	directory := filepath.Join(harness.Root(), "..", "shared", "charts")
+	directory := charts.Directory(t)
 	var index strings.Builder
 	index.WriteString("apiVersion: v1\nentries:\n")
 	for _, c := range components.All() {
@@ -89,8 +88,6 @@ func serveCharts(t *testing.T, host string) (address string) {
 			}
 		}
 	}
-	_, err := os.Stat(directory)
-	require.NoError(t, err)
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	require.NoError(t, err)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -105,8 +102,8 @@ func serveCharts(t *testing.T, host string) (address string) {
 	return listener.Addr().String()
 }
 
-// TestAReleaseInstallsComponents: they are there when Helm returns, and the rights are gone.
-func TestAReleaseInstallsComponents(t *testing.T) {
+// TestChart_InstallsComponents: when Helm returns, components are installed and the rights gone.
+func TestChart_InstallsComponents(t *testing.T) {
 	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	charts := serveCharts(t, sys.HostIP())

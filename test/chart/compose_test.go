@@ -38,7 +38,7 @@ func loadCompose(t *testing.T, env map[string]string, profiles ...string) (*type
 
 var composeEnv = map[string]string{"PIPEOPS_HOST": "cp.example.com", "RABBITMQ_PASSWORD": "rabbit-secret"}
 
-func TestComposeWantsItsSettings(t *testing.T) {
+func TestCompose_WantsSettings(t *testing.T) {
 	for name := range composeEnv {
 		env := maps.Clone(composeEnv)
 		delete(env, name)
@@ -47,8 +47,8 @@ func TestComposeWantsItsSettings(t *testing.T) {
 	}
 }
 
-// TestComposeWithPostgreSQL: one password, in the profile alone, joins the two.
-func TestComposeWithPostgreSQL(t *testing.T) {
+// TestCompose_PostgreSQL: one password, in the profile alone, joins the two.
+func TestCompose_PostgreSQL(t *testing.T) {
 	project, err := loadCompose(t, composeEnv)
 	require.NoError(t, err)
 	assert.NotContains(t, project.Services, "postgresql")
@@ -67,7 +67,7 @@ func TestComposeWithPostgreSQL(t *testing.T) {
 	require.NoError(t, store.Postgres{URL: url}.Validate())
 }
 
-func TestCompose(t *testing.T) {
+func TestCompose_Renders(t *testing.T) {
 	env := maps.Clone(composeEnv)
 	env["POSTGRES_PASSWORD"] = "postgres-secret"
 	project, err := loadCompose(t, env, "postgresql")
@@ -89,10 +89,10 @@ func TestCompose(t *testing.T) {
 	assert.Contains(t, string(build), "AS "+control.Build.Target+"\n")
 }
 
-// TestComposeRuns starts the control plane with what the compose file gives it:
+// TestCompose_Runs starts the control plane with what the compose file gives it:
 // command, environment, configuration file. Its paths are put into a folder of
 // the test's, its ports are any that are free; nothing else is changed.
-func TestComposeRuns(t *testing.T) {
+func TestCompose_Runs(t *testing.T) {
 	project, err := loadCompose(t, composeEnv)
 	require.NoError(t, err)
 	control := project.Services["controlplane"]

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConform validates what the charts make of all their example values with
+// TestChart_ConformsToSchemas validates what the charts make of all their example values with
 // kubeconform, against the schemas of the cluster's own API server: there is no
 // other source of them without a network. Strict: an unknown field is an error.
-func TestConform(t *testing.T) {
+func TestChart_ConformsToSchemas(t *testing.T) {
 	sys := system(t)
 	raw, err := sys.Kube.Clientset.Discovery().RESTClient().Get().AbsPath("/openapi/v2").
 		SetHeader("Accept", "application/json").DoRaw(t.Context())

@@ -17,7 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-func TestControlPlaneValues(t *testing.T) {
+func TestControlPlaneChart_Values(t *testing.T) {
 	trial := render(t, controlChart, "trial.yaml")
 	state := trial["StatefulSet pipeops-controlplane"]
 	assert.NotContains(t, state.Object["spec"], "volumeClaimTemplates")
@@ -45,8 +45,8 @@ func TestControlPlaneValues(t *testing.T) {
 	assert.Len(t, field[[]any](t, several["NetworkPolicy pipeops-controlplane"], "spec", "ingress"), 2, "the port for control planes is for them alone")
 }
 
-// TestControlPlaneOpenID: nothing of it is there without an issuer.
-func TestControlPlaneOpenID(t *testing.T) {
+// TestControlPlaneChart_OpenID: without an issuer, nothing of OpenID Connect is rendered.
+func TestControlPlaneChart_OpenID(t *testing.T) {
 	assert.NotContains(t, field[map[string]any](t, render(t, controlChart, "broker.yaml")["ConfigMap pipeops-controlplane"], "data"), "PIPEOPS_OPENID_CLIENT_ID")
 	settings := field[map[string]any](t, render(t, controlChart, "everything.yaml")["ConfigMap pipeops-controlplane"], "data")
 	assert.Equal(t, "https://id.example.com/dex", settings["PIPEOPS_OPENID_ISSUER"])
@@ -56,8 +56,8 @@ func TestControlPlaneOpenID(t *testing.T) {
 	assert.Equal(t, `"cn=ops,ou=groups,dc=example,dc=com=operator","platform-team=admin"`, settings["PIPEOPS_OPENID_ROLE"], "the commas of a group are quoted")
 }
 
-// TestControlPlaneGateway: it has a Service of its own, and none of it is there without a domain.
-func TestControlPlaneGateway(t *testing.T) {
+// TestControlPlaneChart_Gateway: the gateway has its own Service, and needs a domain.
+func TestControlPlaneChart_Gateway(t *testing.T) {
 	const service = "Service pipeops-controlplane-gateway"
 	none := render(t, controlChart, "broker.yaml")
 	assert.NotContains(t, none, service)
@@ -91,9 +91,10 @@ func TestControlPlaneGateway(t *testing.T) {
 	assert.NotContains(t, field[map[string]any](t, own[service], "spec"), "externalTrafficPolicy")
 }
 
-// TestGatewaysOfTheirOwn serve the public in place of the control planes, whose port for each other
-// is open to both and to nothing else. They have the key of gateways, and not the CA's.
-func TestGatewaysOfTheirOwn(t *testing.T) {
+// TestControlPlaneChart_SeparateGateways: separate gateways serve the public in place of the
+// control planes. The port between the two is open to nothing else. Gateways have their own key,
+// and not the CA's.
+func TestControlPlaneChart_SeparateGateways(t *testing.T) {
 	const name = "pipeops-controlplane-gateway"
 	assert.NotContains(t, render(t, controlChart, "gateway.yaml"), "Deployment "+name)
 	all := render(t, controlChart, "apart.yaml", "--set", "metrics.enabled=true")
@@ -139,7 +140,7 @@ func TestGatewaysOfTheirOwn(t *testing.T) {
 	}, from)
 }
 
-func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
+func TestControlPlaneChart_RefusesWrongValues(t *testing.T) {
 	for _, c := range []struct{ set, says string }{
 		{"advertise.api=cp.example.com:8443", "/advertise/api"},
 		{"advertise.tunnel=cp.example.com", "/advertise/tunnel"},
@@ -181,10 +182,10 @@ func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
 	}
 }
 
-// TestControlPlaneInCluster installs the control plane by the commands of
+// TestControlPlaneChart_InCluster installs the control plane by the commands of
 // docs/reference/charts.md, on a volume; an agent registers with it, and both find their
 // state again when the control plane's pod is replaced.
-func TestControlPlaneInCluster(t *testing.T) {
+func TestControlPlaneChart_InCluster(t *testing.T) {
 	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	_, err := sys.Cluster.LoadProgram(t.Context(), cluster.Program{
@@ -217,9 +218,9 @@ func TestControlPlaneInCluster(t *testing.T) {
 	assert.Equal(t, first, inClusterAgent(t), "the control plane knows its agent again")
 }
 
-// TestControlPlaneOnPostgreSQL installs it, by the commands of docs/reference/charts.md, on a
+// TestControlPlaneChart_OnPostgreSQL installs it, by the commands of docs/reference/charts.md, on a
 // database outside of the cluster. What is in there outlives the pod, and its volume.
-func TestControlPlaneOnPostgreSQL(t *testing.T) {
+func TestControlPlaneChart_OnPostgreSQL(t *testing.T) {
 	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	_, err := sys.Cluster.LoadProgram(t.Context(), cluster.Program{

@@ -52,9 +52,9 @@ func in(namespace, script string) string {
 	return ofAgent.ReplaceAllString(script, "${1} "+namespace+"${2}")
 }
 
-// TestDocumentedValues has the examples of docs/reference/charts.md be the files that the
+// TestChart_DocumentedValues has the examples of docs/reference/charts.md be the files that the
 // other tests render.
-func TestDocumentedValues(t *testing.T) {
+func TestChart_DocumentedValues(t *testing.T) {
 	examples := blocks(t, "yaml")
 	require.NotEmpty(t, examples)
 	for name, text := range examples {

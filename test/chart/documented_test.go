@@ -41,9 +41,9 @@ var notInPods = map[string]map[string]string{
 	},
 }
 
-// TestEveryDocumentedSettingHasAValue compares the reference pages with what the charts set when
+// TestChart_ValueForEachSetting compares the reference pages with what the charts set when
 // every value is given.
-func TestEveryDocumentedSettingHasAValue(t *testing.T) {
+func TestChart_ValueForEachSetting(t *testing.T) {
 	traces := found(t, "docs/operator/observability.md", `(OTEL_[A-Z_]+)`, "## Traces", "\n## ")
 	for chart, documented := range map[string][]string{
 		agentChart: slices.Concat(traces, found(t, "docs/reference/configuration.md", "`([A-Z][A-Z0-9_]+)`", "| key in the file", "## A file")),

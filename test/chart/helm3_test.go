@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestHelm3RendersTheSame as Helm 4 does, of all example values.
-func TestHelm3RendersTheSame(t *testing.T) {
+// TestChart_Helm3RendersSame compares Helm 3 with Helm 4 for all example values.
+func TestChart_Helm3RendersSame(t *testing.T) {
 	suite.Release(t, "the charts with Helm 3")
 	helm3, err := programs.Helm3.Build(t.Context())
 	require.NoError(t, err)

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestMetricsAreForThoseWhoAreNamed: the control plane's port is there when it is asked for, for
+// TestChart_MetricsPolicy: the control plane's port is there when it is asked for, for
 // whom it is said, or else for the pods of the namespace.
-func TestMetricsAreForThoseWhoAreNamed(t *testing.T) {
+func TestChart_MetricsPolicy(t *testing.T) {
 	const name, workload = "pipeops-controlplane", "StatefulSet pipeops-controlplane"
 	off := render(t, controlChart, "broker.yaml")
 	assert.NotContains(t, settings(off, name), "PIPEOPS_METRICS_LISTEN")
@@ -36,9 +36,9 @@ func isMonitored(t *testing.T, all objects, name string) {
 	assert.Equal(t, []any{map[string]any{"port": "metrics", "path": "/metrics"}}, endpoints)
 }
 
-// TestTheAgentsMetricsWaitForMonitoring: the port opens with the Secret that the component makes,
+// TestChart_MetricsWaitForMonitoring: the port opens with the Secret that the component makes,
 // for the namespace of that component, unless the values say otherwise.
-func TestTheAgentsMetricsWaitForMonitoring(t *testing.T) {
+func TestChart_MetricsWaitForMonitoring(t *testing.T) {
 	const name = "pipeops-agent"
 	for args, onDemand := range map[string]string{
 		"metrics.enabled=auto": "true", "metrics.enabled=true": "false", "metrics.podMonitor.enabled=true": "false",
@@ -74,8 +74,8 @@ func environment(t *testing.T, o *unstructured.Unstructured) map[string]any {
 	return all
 }
 
-// TestDashboards are for Grafana's sidecar, where they are wanted.
-func TestDashboards(t *testing.T) {
+// TestChart_Dashboards: the dashboards are for Grafana's sidecar, and are off by default.
+func TestChart_Dashboards(t *testing.T) {
 	const name = "ConfigMap pipeops-controlplane-dashboards"
 	assert.NotContains(t, render(t, controlChart, "metrics.yaml"), name)
 	on := render(t, controlChart, "metrics.yaml", "--set", "metrics.dashboards=true")[name]

@@ -9,8 +9,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-// TestPresets render to what the page about sizing says.
-func TestPresets(t *testing.T) {
+// TestChart_Presets compares the presets with the page about sizing.
+func TestChart_Presets(t *testing.T) {
 	for name, want := range map[string]struct {
 		replicas   int64
 		cpu, limit string

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLint(t *testing.T) {
+func TestChart_Lint(t *testing.T) {
 	for _, chart := range []string{agentChart, controlChart} {
 		for _, file := range valuesFiles(t, chart) {
 			t.Run(filepath.Base(chart)+"/"+filepath.Base(file), func(t *testing.T) {
@@ -18,8 +18,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestWrongValuesAreRefused has each wrong value refused by its name.
-func TestWrongValuesAreRefused(t *testing.T) {
+// TestChart_RefusesWrongValues has each wrong value refused by its name.
+func TestChart_RefusesWrongValues(t *testing.T) {
 	for _, c := range []struct{ set, says string }{
 		{"agent.controlPlaneUrl=", "/agent/controlPlaneUrl"},
 		{"agent.controlPlaneUrl=http://cp.example.com", "/agent/controlPlaneUrl"},

@@ -75,10 +75,10 @@ func container(t *testing.T, o *unstructured.Unstructured) map[string]any {
 	return podSpec(t, o)["containers"].([]any)[0].(map[string]any)
 }
 
-// TestDefaultsAreTheManifest keeps chart and deployments/agent.yaml the same:
+// TestChart_DefaultsEqualManifest keeps chart and deployments/agent.yaml the same:
 // with default values the chart makes these very objects, less the namespaces,
 // which Helm makes, and its own config map, which agent.yaml has users make.
-func TestDefaultsAreTheManifest(t *testing.T) {
+func TestChart_DefaultsEqualManifest(t *testing.T) {
 	manifest, err := deployments.Agent()
 	require.NoError(t, err)
 	want := parse(t, manifest)
@@ -117,7 +117,7 @@ func withoutHelm(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstr
 	return o
 }
 
-func TestHighAvailability(t *testing.T) {
+func TestChart_HighAvailability(t *testing.T) {
 	ha := render(t, agentChart, "ha.yaml")
 	agent := ha["Deployment pipeops-agent"]
 	assert.EqualValues(t, 2, field[float64](t, agent, "spec", "replicas"))
@@ -126,8 +126,8 @@ func TestHighAvailability(t *testing.T) {
 	assert.EqualValues(t, 1, field[float64](t, ha["PodDisruptionBudget pipeops-agent"], "spec", "maxUnavailable"))
 }
 
-// TestSwitchesCanBeSwitchedOff is about templates that take false for "not set".
-func TestSwitchesCanBeSwitchedOff(t *testing.T) {
+// TestChart_SwitchesOff is about templates that take false for "not set".
+func TestChart_SwitchesOff(t *testing.T) {
 	for value, object := range map[string]string{
 		"podDisruptionBudget.enabled": "PodDisruptionBudget pipeops-agent",
 		"networkPolicy.enabled":       "NetworkPolicy pipeops-agent",
@@ -146,7 +146,7 @@ func TestSwitchesCanBeSwitchedOff(t *testing.T) {
 	assert.Contains(t, on, "Job pipeops-components")
 }
 
-func TestAddressesToFetchFromAreSet(t *testing.T) {
+func TestChart_FetchAddresses(t *testing.T) {
 	settings := func(args ...string) map[string]any {
 		return field[map[string]any](t, render(t, agentChart, "single.yaml", args...)["ConfigMap pipeops-agent"], "data")
 	}
@@ -156,8 +156,8 @@ func TestAddressesToFetchFromAreSet(t *testing.T) {
 	assert.Equal(t, "127.0.0.0/8,::1/128", settings("--set", "agent.fetchAddresses={127.0.0.0/8,::1/128}")["PIPEOPS_FETCH_ADDRESSES"])
 }
 
-// TestEgressIsNarrowed to what is named, and DNS.
-func TestEgressIsNarrowed(t *testing.T) {
+// TestChart_NarrowsEgress: the policy allows what is named, and DNS.
+func TestChart_NarrowsEgress(t *testing.T) {
 	rules := func(args ...string) []any {
 		t.Helper()
 		return field[[]any](t, render(t, agentChart, args[0], args[1:]...)["NetworkPolicy pipeops-agent"], "spec", "egress")
@@ -176,8 +176,8 @@ func TestEgressIsNarrowed(t *testing.T) {
 	assert.Equal(t, []any{dns, map[string]any{"ports": ports}}, rules("egress.yaml", "--set", "networkPolicy.egress.networks=null"))
 }
 
-// TestSelfUpdateIsOffUntilItIsTurnedOn, and so is the right to it.
-func TestSelfUpdateIsOffUntilItIsTurnedOn(t *testing.T) {
+// TestChart_SelfUpdateOffByDefault: self-update and its right are off.
+func TestChart_SelfUpdateOffByDefault(t *testing.T) {
 	manifest, err := deployments.SelfUpdate()
 	require.NoError(t, err)
 	off, on := render(t, agentChart, "single.yaml"), render(t, agentChart, "single.yaml", "--set", "selfUpdate.enabled=true")
@@ -192,7 +192,7 @@ func TestSelfUpdateIsOffUntilItIsTurnedOn(t *testing.T) {
 	assert.Equal(t, "1", field[string](t, on["ConfigMap pipeops-agent"], "data", "PIPEOPS_UPDATE_SIGNATURES"))
 }
 
-func TestNamespacedRights(t *testing.T) {
+func TestChart_NamespacedRights(t *testing.T) {
 	all := render(t, agentChart, "namespaced.yaml")
 	reads := []any{"get", "list", "watch"}
 	for key, o := range all {
@@ -214,7 +214,7 @@ func TestNamespacedRights(t *testing.T) {
 	assert.Equal(t, "shop,shop-staging", field[string](t, all["ConfigMap pipeops-agent"], "data", "PIPEOPS_NAMESPACES"))
 }
 
-func TestToken(t *testing.T) {
+func TestChart_Token(t *testing.T) {
 	secretOf := func(all objects) any {
 		for _, env := range container(t, all["Deployment pipeops-agent"])["env"].([]any) {
 			if env.(map[string]any)["name"] == "AGENT_TOKEN" {
@@ -238,8 +238,8 @@ func TestToken(t *testing.T) {
 	assert.Equal(t, "pipeops-agent", secretOf(given))
 }
 
-// TestProxy: an account is in a Secret, which would otherwise go before the value.
-func TestProxy(t *testing.T) {
+// TestChart_Proxy: an account is in a Secret.
+func TestChart_Proxy(t *testing.T) {
 	secretOf := func(args ...string) any {
 		for _, env := range container(t, render(t, agentChart, "single.yaml", args...)["Deployment pipeops-agent"])["env"].([]any) {
 			if env.(map[string]any)["name"] == "HTTPS_PROXY" {
@@ -253,8 +253,8 @@ func TestProxy(t *testing.T) {
 	assert.Nil(t, secretOf("--set", "proxy.https=http://proxy.example.com:3128"))
 }
 
-// TestPodsRestartWithTheirSettings, which they read once.
-func TestPodsRestartWithTheirSettings(t *testing.T) {
+// TestChart_RestartsOnSettings: pods read their settings once.
+func TestChart_RestartsOnSettings(t *testing.T) {
 	sum := func(args ...string) string {
 		agent := render(t, agentChart, "single.yaml", args...)["Deployment pipeops-agent"]
 		return field[string](t, agent, "spec", "template", "metadata", "annotations", "checksum/settings")
@@ -263,8 +263,8 @@ func TestPodsRestartWithTheirSettings(t *testing.T) {
 	assert.NotEqual(t, sum(), sum("--set", "agent.logLevel=debug"))
 }
 
-// TestAnotherNamespace has nothing point to the usual one.
-func TestAnotherNamespace(t *testing.T) {
+// TestChart_AnotherNamespace: no object refers to the usual namespace.
+func TestChart_AnotherNamespace(t *testing.T) {
 	text := helm(t, "template", "agent", agentChart, "--namespace", "elsewhere", "--values", agentChart+"/ci/single.yaml")
 	for _, o := range parse(t, []byte(text)) {
 		assert.NotEqual(t, "pipeops", o.GetNamespace(), o.GetName())
@@ -274,9 +274,9 @@ func TestAnotherNamespace(t *testing.T) {
 	assert.NotContains(t, text, "namespace: pipeops\n")
 }
 
-// TestRightsAreOffUntilTheyAreTurnedOn: those of the manifests that are applied apart, and
-// then they are those of the manifests.
-func TestRightsAreOffUntilTheyAreTurnedOn(t *testing.T) {
+// TestChart_RightsOffByDefault: the rights of separate manifests are off. When a value turns them
+// on, they equal the manifest's.
+func TestChart_RightsOffByDefault(t *testing.T) {
 	off := render(t, agentChart, "single.yaml")
 	for name, c := range map[string]struct {
 		manifest []byte
@@ -299,8 +299,8 @@ func TestRightsAreOffUntilTheyAreTurnedOn(t *testing.T) {
 	}
 }
 
-// TestRightsAreThoseOfTheValues: where, and for whom.
-func TestRightsAreThoseOfTheValues(t *testing.T) {
+// TestChart_RightsOfValues: where, and for whom.
+func TestChart_RightsOfValues(t *testing.T) {
 	all := render(t, agentChart, "namespaced.yaml", "--set", "manifests.enabled=true,kubernetesApi.enabled=true,kubernetesApi.view=false,"+
 		"kubernetesApi.users={alice},kubernetesApi.groups={shop,ops}")
 	for _, ns := range []string{"shop", "shop-staging"} {

@@ -49,8 +49,8 @@ var ofPods = []carried{
 	{"image.pullPolicy", `"Always"`, main + "imagePullPolicy", `"Always"`},
 }
 
-// TestWorkloadsCarryWhatChartsTake: each value, set once.
-func TestWorkloadsCarryWhatChartsTake(t *testing.T) {
+// TestChart_PodValues: each value, set once.
+func TestChart_PodValues(t *testing.T) {
 	for _, c := range ofPods {
 		isCarried(t, agentChart, "single.yaml", "Deployment pipeops-agent", c)
 		isCarried(t, controlChart, "apart.yaml", "StatefulSet pipeops-controlplane", c)
@@ -85,8 +85,8 @@ func TestWorkloadsCarryWhatChartsTake(t *testing.T) {
 	}
 }
 
-// TestObjectsBesidePodsCarryTheirValues: Services, budgets and accounts.
-func TestObjectsBesidePodsCarryTheirValues(t *testing.T) {
+// TestChart_ObjectValues: Services, budgets and accounts.
+func TestChart_ObjectValues(t *testing.T) {
 	for _, c := range []carried{
 		{"serviceAccount.annotations", `{"role":"a"}`, "metadata.annotations", `{"role":"a"}`},
 		{"commonLabels", `{"team":"a"}`, "metadata.labels", `{"team":"a"}`},
@@ -155,9 +155,9 @@ func at(t *testing.T, value any, path string) any {
 	return value
 }
 
-// TestNamesAreOverridden: the agent's Deployment and what belongs to it, and all of the control
+// TestChart_OverridesNames: the agent's Deployment and what belongs to it, and all of the control
 // plane.
-func TestNamesAreOverridden(t *testing.T) {
+func TestChart_OverridesNames(t *testing.T) {
 	for _, value := range []string{"nameOverride", "fullnameOverride"} {
 		agent := render(t, agentChart, "single.yaml", "--set", value+"=robot")
 		for _, object := range []string{"Deployment robot", "ConfigMap robot", "NetworkPolicy robot", "PodDisruptionBudget robot", "ServiceAccount robot", "Service pipeops-agent-metrics"} {
@@ -182,9 +182,9 @@ func TestNamesAreOverridden(t *testing.T) {
 	assert.Equal(t, "hub-gateway", gateways["app.kubernetes.io/name"])
 }
 
-// TestRightsFollowTheServiceAccount: each binding, each admission policy and the agent itself name
-// the same account.
-func TestRightsFollowTheServiceAccount(t *testing.T) {
+// TestChart_RightsFollowServiceAccount: each binding, each admission policy and the agent itself
+// name the same account.
+func TestChart_RightsFollowServiceAccount(t *testing.T) {
 	args := []string{"--set", "serviceAccount.name=robot,serviceAccount.create=false,selfUpdate.enabled=true,sources.enabled=true,nodes.enabled=true,kubernetesApi.enabled=true"}
 	all := render(t, agentChart, "single.yaml", args...)
 	assert.NotContains(t, all, "ServiceAccount robot")
@@ -207,7 +207,7 @@ func TestRightsFollowTheServiceAccount(t *testing.T) {
 	assert.NotContains(t, settings(render(t, agentChart, "single.yaml"), "pipeops-agent"), "PIPEOPS_SERVICE_ACCOUNT")
 }
 
-func TestTheRegistryIsReplaced(t *testing.T) {
+func TestChart_ReplacesRegistry(t *testing.T) {
 	image := func(repository string) any {
 		all := render(t, agentChart, "single.yaml", "--set", "global.imageRegistry=mirror.example.com:5000/all/,image.tag=v1,image.repository="+repository)
 		return container(t, all["Deployment pipeops-agent"])["image"]
@@ -222,8 +222,8 @@ func TestTheRegistryIsReplaced(t *testing.T) {
 	}
 }
 
-// TestMonitorsCarryLabelsAndInterval for the Prometheus operator, of either kind.
-func TestMonitorsCarryLabelsAndInterval(t *testing.T) {
+// TestChart_MonitorLabels: both kinds of the Prometheus operator have labels and the interval.
+func TestChart_MonitorLabels(t *testing.T) {
 	for chart, values := range map[string]string{agentChart: "single.yaml", controlChart: "apart.yaml"} {
 		names := map[string][]string{agentChart: {"pipeops-agent"}, controlChart: {"pipeops-controlplane", "pipeops-controlplane-gateway"}}[chart]
 		for value, endpoints := range map[string]string{"podMonitor": "podMetricsEndpoints", "serviceMonitor": "endpoints"} {
@@ -265,8 +265,8 @@ func isSelected(t *testing.T, all objects, monitor map[string]any, kind string) 
 	assert.Equal(t, 1, met)
 }
 
-// TestExtraObjects are objects, or texts in which Helm's templates are rendered.
-func TestExtraObjects(t *testing.T) {
+// TestChart_ExtraObjects: an extra object is an object, or a text that Helm renders.
+func TestChart_ExtraObjects(t *testing.T) {
 	for _, chart := range []string{agentChart, controlChart} {
 		values := map[string]string{agentChart: "single.yaml", controlChart: "trial.yaml"}[chart]
 		all := render(t, chart, values, "--set-json", `extraObjects=[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}},`+
@@ -276,8 +276,8 @@ func TestExtraObjects(t *testing.T) {
 	}
 }
 
-// TestWhatWeakensThePodIsSaid after the installation, value by value.
-func TestWhatWeakensThePodIsSaid(t *testing.T) {
+// TestChart_WarnsOfWeakPods: the notes name each value that weakens the pod.
+func TestChart_WarnsOfWeakPods(t *testing.T) {
 	const said = `extraObjects=["apiVersion: v1\nkind: ConfigMap\nmetadata: {name: said}\ndata: {text: {{ include \"pipeops.weakened\" . | toJson }}}"]`
 	for _, chart := range []string{agentChart, controlChart} {
 		values := map[string]string{agentChart: "single.yaml", controlChart: "trial.yaml"}[chart]
@@ -308,8 +308,8 @@ func TestWhatWeakensThePodIsSaid(t *testing.T) {
 	}
 }
 
-// TestChartsShareTheirPods: Helm has no simple way for two charts to share a template.
-func TestChartsShareTheirPods(t *testing.T) {
+// TestChart_SharesPodTemplate compares two copies: Helm has no simple way for charts to share one.
+func TestChart_SharesPodTemplate(t *testing.T) {
 	const file = "templates/_pod.tpl"
 	one, err := os.ReadFile(filepath.Join(harness.Root(), agentChart, file))
 	require.NoError(t, err)

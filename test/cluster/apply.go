@@ -129,8 +129,7 @@ func (a *apiClient) waitMetrics(ctx context.Context) error {
 	})
 }
 
-// WaitMetrics waits until metrics-server has figures, for a cluster that was started without
-// waiting for that.
+// WaitMetrics waits until metrics-server has figures, for which Up does not wait.
 func (c *Cluster) WaitMetrics(ctx context.Context) error {
 	client, err := newAPIClient(c.Kubeconfig())
 	if err != nil {

@@ -2,32 +2,12 @@ package cluster
 
 import (
 	"net/netip"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func anyNetwork(network) bool { return true }
-
-func TestReserveTakesTheFirstFreeIndex(t *testing.T) {
-	dir := t.TempDir()
-	first, err := reserve(dir, anyNetwork)
-	require.NoError(t, err)
-	second, err := reserve(dir, anyNetwork)
-	require.NoError(t, err)
-	require.Equal(t, 0, first.Index)
-	require.Equal(t, 1, second.Index)
-
-	require.NoError(t, first.file.Close())
-	again, err := reserve(dir, anyNetwork)
-	require.NoError(t, err)
-	require.Equal(t, 0, again.Index)
-	require.NoError(t, again.file.Close())
-	require.NoError(t, second.file.Close())
-}
-
-func TestReserveSkipsWhatIsInUse(t *testing.T) {
+func TestReserve_SkipsUsed(t *testing.T) {
 	routes := []netip.Prefix{
 		netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("10.0.0.0/8"), // wider than ours
 		netip.MustParsePrefix("10.200.0.0/30"), // the link of 0
@@ -40,12 +20,7 @@ func TestReserveSkipsWhatIsInUse(t *testing.T) {
 	}
 }
 
-func TestReserveSaysWhenNothingIsFree(t *testing.T) {
-	_, err := reserve(t.TempDir(), func(network) bool { return false })
-	require.ErrorContains(t, err, "cluster list")
-}
-
-func TestNetworksDoNotOverlap(t *testing.T) {
+func TestNetwork_NoOverlap(t *testing.T) {
 	var all []netip.Prefix
 	for index := range maxClusters {
 		n := network{Index: index}
@@ -76,20 +51,4 @@ func TestParseRoutes(t *testing.T) {
 	}, routes)
 	_, err = parseRoutes("header\nx y 0 0 0 0 0 0\n")
 	require.Error(t, err)
-}
-
-func TestProcessIsNotTakenForAnother(t *testing.T) {
-	self, err := processOf(os.Getpid())
-	require.NoError(t, err)
-	require.True(t, self.alive())
-	self.Start += "0"
-	require.False(t, self.alive())
-	require.False(t, process{}.alive())
-}
-
-func TestNames(t *testing.T) {
-	for _, bad := range []string{"", "-", "UP", "../x", "a/b", "a-", "name.with.dots"} {
-		_, err := find(bad)
-		require.ErrorContains(t, err, "lower-case", bad)
-	}
 }

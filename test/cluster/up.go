@@ -35,9 +35,6 @@ type Options struct {
 	// WithoutDNS and WithoutMetrics leave out what the cluster normally has.
 	WithoutDNS     bool
 	WithoutMetrics bool
-	// WaitMetrics makes Up wait until metrics-server responds; otherwise it becomes ready in the
-	// background.
-	WaitMetrics bool
 	// Out receives the progress. It may be nil.
 	Out io.Writer
 }
@@ -238,12 +235,6 @@ func (c *Cluster) addons(ctx context.Context, options Options, timer *stopwatch)
 			return err
 		}
 		timer.lap("DNS ready")
-	}
-	if options.WaitMetrics && !options.WithoutMetrics {
-		if err := client.waitMetrics(ctx); err != nil {
-			return err
-		}
-		timer.lap("metrics ready")
 	}
 	return nil
 }

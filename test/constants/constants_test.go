@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOfTypeFindsEachConstant(t *testing.T) {
+func TestOfType(t *testing.T) {
 	dir := t.TempDir()
 	for name, source := range map[string]string{
 		"a.go":      "package p\n\ntype Kind string\n\nconst (\n\tA    Kind = \"a\"\n\tB, C Kind = `b`, \"c\\\"\"\n\tOther = \"other\"\n\tN int = 1\n)\n",

@@ -70,8 +70,8 @@ func inputsOfMake(ctx context.Context) error {
 	return err
 }
 
-// TestMakeDemo runs the whole demo, and reads what a user reads.
-func TestMakeDemo(t *testing.T) {
+// TestDemo_Runs runs the whole demo, and reads what a user reads.
+func TestDemo_Runs(t *testing.T) {
 	suite.Release(t, "the demo, which CI runs beside")
 	if testing.Short() || os.Geteuid() != 0 {
 		t.Skip("brings up a cluster, as root")
@@ -121,8 +121,8 @@ func sections(t *testing.T, said string) (showed map[string]string, table string
 	return showed, table
 }
 
-// TestADemoWhoseStepFailsFails has the demo use a cluster that does not answer.
-func TestADemoWhoseStepFailsFails(t *testing.T) {
+// TestDemo_FailsWithStep has the demo use a cluster that does not answer.
+func TestDemo_FailsWithStep(t *testing.T) {
 	suite.Release(t, "the demo, which CI runs beside")
 	if testing.Short() {
 		t.Skip("builds the three programs")

@@ -58,13 +58,3 @@ func removeApp(t *testing.T, name string) {
 		}
 	})
 }
-
-func TestDryRunChangesNothing(t *testing.T) {
-	pipeops(t, "deploy", agentName, "dry", "--image", image, "--dry-run")
-	_ = refused(t, exitNotFound, "status", agentName, "dry")
-}
-
-func TestNamespacesThatAreNotTheAgentsAreLeftAlone(t *testing.T) {
-	said := refused(t, exitRefused, "deploy", agentName, "intruder", "-n", "kube-system", "--image", image)
-	assert.Contains(t, said, "kube-system")
-}

@@ -32,9 +32,9 @@ const (
 	ofBroker  = "the control plane's password at RabbitMQ"
 )
 
-// TestMarkedSecretsAreNowhere lives an App's whole life with secrets that can be
+// TestSecret_Nowhere lives an App's whole life with secrets that can be
 // told from all else, and then looks for them everywhere but where they belong.
-func TestMarkedSecretsAreNowhere(t *testing.T) {
+func TestSecret_Nowhere(t *testing.T) {
 	suite.Release(t, "marked secrets, looked for in all that the system writes")
 	marks, fresh := newMarks(t)
 	processes := watchProcesses(t, marks)

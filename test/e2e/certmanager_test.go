@@ -38,9 +38,10 @@ const certManagerPolicy = `rules:
   annotations: [cert-manager.io/cluster-issuer]
 `
 
-// TestAnAppHasACertificateOfAnACMECA that cert-manager obtains for its Ingress: by HTTP-01, through
-// Traefik, from pebble. All three are the real ones. The component installs cert-manager.
-func TestAnAppHasACertificateOfAnACMECA(t *testing.T) {
+// TestCertManager_AppCertificate: cert-manager obtains a certificate for an App's Ingress, by
+// HTTP-01 through Traefik, from pebble. All three are the real ones. The component installs
+// cert-manager.
+func TestCertManager_AppCertificate(t *testing.T) {
 	suite.Release(t, "cert-manager: a certificate of an ACME CA for an App's Ingress")
 	const app, host, issuer = "certified", "certified.example.org", "pebble"
 	dns := dnstest.StartAt(t, sys.HostIP())

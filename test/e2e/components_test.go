@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/charts"
 )
 
 // component is what the settings say of one; the values are by chart.
@@ -31,7 +31,7 @@ func installComponents(t *testing.T, wanted map[string]component) {
 	require.NoError(t, os.WriteFile(file, settings, 0o600))
 	names := slices.Sorted(maps.Keys(wanted))
 	began := time.Now()
-	install := []string{"install", "-f", file, "--charts", filepath.Join(harness.Root(), "..", "shared", "charts")}
+	install := []string{"install", "-f", file, "--charts", charts.Directory(t)}
 	t.Cleanup(func() { components(context.Background(), t, append([]string{"delete"}, names...)...) })
 	assert.Regexp(t, names[0]+`\s+install`, components(t.Context(), t, install...))
 	t.Logf("installed after %s", time.Since(began).Round(time.Second))

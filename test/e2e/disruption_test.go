@@ -36,11 +36,11 @@ var disruptions = []struct {
 	}},
 }
 
-// TestWorkSurvivesDisruption breaks one part in the middle of the Runner's
+// TestDisruption_WorkSurvives breaks one part in the middle of the Runner's
 // work: a secret, a deploy that waits, a scale. Once the part is back the work
 // ends in the right state, every command was applied once, and the Runner has
 // heard everything.
-func TestWorkSurvivesDisruption(t *testing.T) {
+func TestDisruption_WorkSurvives(t *testing.T) {
 	suite.Release(t, "further disruptions")
 	for i, d := range disruptions {
 		t.Run(d.name, func(t *testing.T) {

@@ -138,9 +138,9 @@ func guided(t *testing.T, has string, replace ...string) string {
 	return strings.NewReplacer(replace...).Replace(block)
 }
 
-// TestTheGuidesControlPlaneRuns has one serve without a broker, makes a token and a Runner's
-// credentials, and has it serve again with a broker, all as the guide does.
-func TestTheGuidesControlPlaneRuns(t *testing.T) {
+// TestDocs_ControlPlaneGuide runs the guide: a control plane serves without a broker, makes a token
+// and a Runner's credentials, and serves again with a broker.
+func TestDocs_ControlPlaneGuide(t *testing.T) {
 	s := newShell(t)
 	require.NoError(t, os.Remove(filepath.Join(s.dir, "me.json")))
 	data := filepath.Join(s.dir, "control-plane")
@@ -179,9 +179,9 @@ func (s *shell) serve(t *testing.T, text, data, check string, meanwhile func()) 
 	})
 }
 
-// TestTheGuideRuns runs what the guide has a Runner do, and what puts the agent, from this source,
+// TestDocs_Guide runs what the guide has a Runner do, and what puts the agent, from this source,
 // into a cluster.
-func TestTheGuideRuns(t *testing.T) {
+func TestDocs_Guide(t *testing.T) {
 	suite.Release(t, "the guide's commands against a running system, the agent's image built from source")
 	removeApp(t, "web")
 	s := newShell(t)
@@ -221,9 +221,9 @@ func TestTheGuideRuns(t *testing.T) {
 	pipeops(t, "status", agentName, "web")
 }
 
-// TestTheExamplesOfTheCommandLineRun runs the examples of pipeops-runner's reference, but those
+// TestDocs_CommandExamples runs the examples of pipeops-runner's reference, but those
 // that run elsewhere.
-func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
+func TestDocs_CommandExamples(t *testing.T) {
 	suite.Release(t, "the documents' commands, each as it is written")
 	for _, app := range []string{"web", "worker", "report"} {
 		removeApp(t, app)
@@ -287,8 +287,8 @@ func elsewhere(t *testing.T) (all []string) {
 	return all
 }
 
-// TestWhatThisClusterRefuses is what a Runner hears who asks for what is not here.
-func TestWhatThisClusterRefuses(t *testing.T) {
+// TestDocs_RefusedByCluster: calls for what this cluster lacks name the reason.
+func TestDocs_RefusedByCluster(t *testing.T) {
 	suite.Release(t, "the documents' commands, each as it is written")
 	removeApp(t, "web")
 	s := newShell(t)

@@ -80,9 +80,9 @@ func forgetAgent(t *testing.T, name string) {
 	}
 }
 
-// TestAnOperatorLetsAnAgentIn goes the whole way, from the token to the command of a
+// TestEnrolment_Approve goes the whole way, from the token to the command of a
 // Runner's that reaches the agent.
-func TestAnOperatorLetsAnAgentIn(t *testing.T) {
+func TestEnrolment_Approve(t *testing.T) {
 	a := runBeside(t, beside(t, token(t, "--approve"), "branch"))
 	waits := awaitListed(t, "it waits", "branch", func(l listed) bool { return l.Approval != nil })
 	assert.Equal(t, "pending", waits.State)
@@ -109,9 +109,9 @@ func TestAnOperatorLetsAnAgentIn(t *testing.T) {
 	assert.Contains(t, pipeops(t, "cluster", "branch"), "branch")
 }
 
-// TestTheClustersSecretInAnotherCluster copies the identity of the tests' agent, as a
+// TestEnrolment_CopiedSecret copies the identity of the tests' agent, as a
 // restored backup does.
-func TestTheClustersSecretInAnotherCluster(t *testing.T) {
+func TestEnrolment_CopiedSecret(t *testing.T) {
 	secret, err := sys.Kube.Clientset.CoreV1().Secrets("pipeops").Get(t.Context(), "pipeops-agent-identity", metav1.GetOptions{})
 	require.NoError(t, err)
 	text, err := json.Marshal(secret.Data) // the file has the same parts

@@ -55,9 +55,9 @@ func follow(t *testing.T, app string) (request func(path string)) {
 	}
 }
 
-// TestRenewalDropsNothing follows a log over a renewal of the agent's
+// TestRenew_DropsNothing follows a log over a renewal of the agent's
 // certificate: the same stream goes on, and the agent does not reconnect.
-func TestRenewalDropsNothing(t *testing.T) {
+func TestRenew_DropsNothing(t *testing.T) {
 	suite.Release(t, "further disruptions")
 	request := follow(t, "renewal")
 	request("/before-the-renewal")
@@ -79,9 +79,9 @@ func TestRenewalDropsNothing(t *testing.T) {
 	pipeops(t, "status", agentName, "renewal")
 }
 
-// TestALogIsFollowedOverTheAgentsDeath kills the agent under a followed log: the
+// TestLogs_FollowOverAgentDeath kills the agent under a followed log: the
 // Runner takes it up again, without losing or repeating a line.
-func TestALogIsFollowedOverTheAgentsDeath(t *testing.T) {
+func TestLogs_FollowOverAgentDeath(t *testing.T) {
 	suite.Release(t, "further disruptions")
 	request := follow(t, "followed")
 	request("/before-the-death")
@@ -90,9 +90,9 @@ func TestALogIsFollowedOverTheAgentsDeath(t *testing.T) {
 	request("/after-the-death")
 }
 
-// TestARestartIsAppliedOnce kills the agent in the middle of the one command
+// TestRestart_AppliedOnce kills the agent in the middle of the one command
 // that is not idempotent by its nature.
-func TestARestartIsAppliedOnce(t *testing.T) {
+func TestRestart_AppliedOnce(t *testing.T) {
 	suite.Release(t, "further disruptions")
 	removeApp(t, "once")
 	pipeops(t, "deploy", agentName, "once", "--image", image, "--port", "8080", "--probe-path", "/healthz", "--wait=2m")

@@ -14,7 +14,7 @@ import (
 // idleMemory is the most memory of its own that an idle agent may keep resident.
 const idleMemory = 40 << 20
 
-func TestTheIdleAgentIsSmall(t *testing.T) {
+func TestFootprint_IdleAgent(t *testing.T) {
 	// A fresh pod: what the other tests made it do is not idling.
 	require.NoError(t, sys.KillAgent(t.Context()))
 	require.NoError(t, sys.AwaitAgent(t.Context()))
@@ -35,7 +35,7 @@ func TestTheIdleAgentIsSmall(t *testing.T) {
 	assert.NoError(t, err, "%d bytes resident, at most %d", memory, idleMemory)
 }
 
-func TestOnlyTheHealthPortListens(t *testing.T) {
+func TestFootprint_OnlyHealthListens(t *testing.T) {
 	pid, err := sys.AgentPID()
 	require.NoError(t, err)
 	ports, err := harness.ListeningPorts(pid)

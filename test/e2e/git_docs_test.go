@@ -16,10 +16,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestThePagesOfGitAndBuildsRun runs what docs/deployer/git.md and builds.md have run, with a Git
+// TestDocs_GitAndBuilds runs what docs/deployer/git.md and builds.md have run, with a Git
 // server of this machine behind SSH. There is no builder here, which is what a build meets
 // once it is let in; internal/build builds.
-func TestThePagesOfGitAndBuildsRun(t *testing.T) {
+func TestDocs_GitAndBuilds(t *testing.T) {
 	suite.Release(t, "the documents' commands, each as it is written")
 	removeApp(t, "web")
 	s := newShell(t)

@@ -101,7 +101,7 @@ func runDocumented(t *testing.T) {
 	}
 }
 
-func TestRunnersAreHeldToWhatTheyAreGranted(t *testing.T) {
+func TestGrants_LimitRunners(t *testing.T) {
 	suite.Release(t, "Runners and their grants, end to end")
 	runDocumented(t) // which labels the agent env=prod
 	t.Cleanup(func() {

@@ -15,10 +15,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestAStandInForF5sControllerServesAnApp in the pod of F5's real chart, with our values and the
-// chart's rights: by HTTP, and by HTTPS with the certificate of the App's Secret. The App names no
-// class, so the component's is the default one.
-func TestAStandInForF5sControllerServesAnApp(t *testing.T) {
+// TestIngress_ServesApp: a stand-in for F5's controller in the pod of its real chart, with our
+// values and the chart's rights, serves an App by HTTP, and by HTTPS with the certificate of the
+// App's Secret. The App names no class, so the component's is the default one.
+func TestIngress_ServesApp(t *testing.T) {
 	suite.Release(t, "the component ingress: an App behind F5's chart, in which a stand-in runs")
 	const app, plain, secure, secret = "behind-f5", "plain.f5.example", "secure.f5.example", "behind-f5-tls"
 	wanted := map[string]component{"ingress": ingress(t)}

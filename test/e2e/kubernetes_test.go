@@ -55,9 +55,9 @@ func asKubectl(t *testing.T) *shell {
 	return s
 }
 
-// TestKubectlThroughTheTunnel has the real kubectl and the real helm do what they do, through the
-// edge, the tunnel and the agent, with the rights of its ServiceAccount alone.
-func TestKubectlThroughTheTunnel(t *testing.T) {
+// TestKubernetes_KubectlInTunnel has the real kubectl and the real helm do what they do, through
+// the edge, the tunnel and the agent, with the rights of its ServiceAccount alone.
+func TestKubernetes_KubectlInTunnel(t *testing.T) {
 	s := newShell(t)
 	s.run(t, "pipeops-runner kubeconfig shop --kubeconfig early.kubeconfig 2>warning")
 	assert.Contains(t, s.run(t, "cat warning"), "warning: kubectl will be refused in namespace production: PipeOps agent: no rule of the customer's policy")

@@ -27,11 +27,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/upstream"
 )
 
-// TestAFreshClusterIsMonitored from the components to what a Runner reads through the tunnel: an
+// TestMonitoring_FreshCluster from the components to what a Runner reads through the tunnel: an
 // App's CPU, memory and requests, its certificate, a log line and its cost. An alert reaches a
 // Runner over RabbitMQ. The charts are the real ones, and so are Prometheus with all that its chart
 // has, and Loki. Stand-ins for Alloy, Grafana and OpenCost run in their pods.
-func TestAFreshClusterIsMonitored(t *testing.T) {
+func TestMonitoring_FreshCluster(t *testing.T) {
 	suite.Release(t, "monitoring, end to end")
 	load(t, upstream.Loki)
 	load(t, upstream.Monitoring...)

@@ -66,9 +66,9 @@ func repository(image string) string {
 	return name
 }
 
-// TestTheCustomersPolicy has the owner of the cluster bound a Runner, stop it,
+// TestPolicy_OfCustomer has the owner of the cluster bound a Runner, stop it,
 // and let it go on, while the agent runs as it is and an App serves.
-func TestTheCustomersPolicy(t *testing.T) {
+func TestPolicy_OfCustomer(t *testing.T) {
 	suite.Release(t, "the customer's policy, end to end")
 	removeApp(t, "bounded")
 	pods, err := sys.AgentPods(t.Context())
@@ -174,9 +174,9 @@ func auditIsWhole(t *testing.T, pod string) {
 	assert.Contains(t, out+err.Error(), "record "+seq+" is not the one that was noted")
 }
 
-// TestThePolicysAndTheAuditsDocumentsRun does what docs/cluster-owner/policy.md and audit.md
+// TestDocs_PolicyAndAudit does what docs/cluster-owner/policy.md and audit.md
 // tell the owner of the cluster to do.
-func TestThePolicysAndTheAuditsDocumentsRun(t *testing.T) {
+func TestDocs_PolicyAndAudit(t *testing.T) {
 	suite.Release(t, "the documents' commands, each as it is written")
 	s := newShell(t)
 	s.env = append(s.env, "PIPEOPS_DATA_DIR="+sys.DataDir())

@@ -17,9 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestTwoReplicas has the agent twice: both serve, one leads, and the death of that
-// one costs no command.
-func TestTwoReplicas(t *testing.T) {
+// TestReplicas_Two: both replicas serve, one leads, and the leader's death loses no command.
+func TestReplicas_Two(t *testing.T) {
 	suite.Release(t, "two replicas of the agent, of which one dies")
 	require.NoError(t, sys.ScaleAgent(t.Context(), 2))
 	t.Cleanup(func() {

@@ -63,9 +63,9 @@ func routesWhere(t *testing.T, what string, right func([]listedRoute) bool) (lis
 	return list
 }
 
-// TestThePublicReachesAnApp follows a public host from its App's birth to its end. The cluster has
-// no ingress controller and no address that the public reaches.
-func TestThePublicReachesAnApp(t *testing.T) {
+// TestRoutes_PublicReachesApp follows a public host from its App's birth to its end. The cluster
+// has no ingress controller and no address that the public reaches.
+func TestRoutes_PublicReachesApp(t *testing.T) {
 	suite.Release(t, "public Apps, end to end")
 	host := controlapi.GivenHost("routes", namespace, agentName, gatewayDomain)
 	removeApp(t, "routes")

@@ -40,9 +40,9 @@ func hasFields(fields ...string) func(line string) bool {
 	}
 }
 
-// TestTheRunnerInPython follows announcements over RabbitMQ: the agent that is online gets the App,
+// TestRunner_InPython follows announcements over RabbitMQ: the agent that is online gets the App,
 // and gets it again when it was offline. The outcomes arrive.
-func TestTheRunnerInPython(t *testing.T) {
+func TestRunner_InPython(t *testing.T) {
 	suite.Release(t, "Runners in other languages")
 	if err := exec.CommandContext(t.Context(), python, "-c", "import pika").Run(); err != nil {
 		t.Skip("pika is not installed")
@@ -82,8 +82,8 @@ func TestTheRunnerInPython(t *testing.T) {
 	await(`"deployed": "from-python"`, `"generation": 3`)
 }
 
-// TestTheRunnerInTypeScript deploys to the agents of a label, and exits with the outcome.
-func TestTheRunnerInTypeScript(t *testing.T) {
+// TestRunner_InTypeScript deploys to the agents of a label, and exits with the outcome.
+func TestRunner_InTypeScript(t *testing.T) {
 	suite.Release(t, "Runners in other languages")
 	node, err := exec.LookPath("node")
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestAnAgentIsGivenAnotherToken by the commands of docs/operator/enrolment.md. It has an
-// identity and needs none: it goes on as it was, and removes the token.
-func TestAnAgentIsGivenAnotherToken(t *testing.T) {
+// TestToken_Replaced gives an agent another token by the commands of docs/operator/enrolment.md.
+// The agent has an identity: it continues unchanged, and removes the token.
+func TestToken_Replaced(t *testing.T) {
 	suite.Release(t, "an agent is given another token, end to end")
 	s := newShell(t)
 	s.env = append(s.env, "PIPEOPS_DATA_DIR="+sys.DataDir())

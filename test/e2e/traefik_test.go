@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/charts"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -29,11 +30,11 @@ import (
 
 const traefik = "traefik" // the release, its namespace and its Deployment
 
-// TestTraefikServesAnApp that a Runner deploys with a host: at its load balancer's address, and
-// through the gateway in direct mode until Traefik is gone. Traefik is the real one, from its real
-// chart. The test stands in for the cloud alone: it gives Traefik's Service the node's address,
-// which kube-proxy then serves.
-func TestTraefikServesAnApp(t *testing.T) {
+// TestTraefik_ServesApp deploys an App with a host, and reaches it at Traefik's load balancer's
+// address, and through the gateway in direct mode until Traefik is gone. Traefik is the real one,
+// from its real chart. The test stands in for the cloud alone: it gives Traefik's Service the
+// node's address, which kube-proxy then serves.
+func TestTraefik_ServesApp(t *testing.T) {
 	suite.Release(t, "Traefik: Ingresses of Apps, and the gateway's direct mode")
 	const app, host, secret = "behind-traefik", "shop.traefik.example", "shop-tls"
 	installTraefik(t)
@@ -63,10 +64,10 @@ func TestTraefikServesAnApp(t *testing.T) {
 // Service an address.
 func installTraefik(t *testing.T) {
 	t.Helper()
-	load(t, upstream.Traefik)
-	chart, err := filepath.Glob(filepath.Join(harness.Root(), "..", "shared", "charts", "traefik-*.tgz"))
+	chart, err := filepath.Glob(filepath.Join(charts.Directory(t), "traefik-*.tgz"))
 	require.NoError(t, err)
 	require.Len(t, chart, 1)
+	load(t, upstream.Traefik)
 	// Ingresses need none of Traefik's own kinds, and one file of those in the archive is no kind.
 	helm(t, "install", traefik, chart[0], "--namespace", traefik, "--create-namespace", "--skip-crds",
 		"--set", "providers.kubernetesCRD.enabled=false", "--set", "image.tag="+upstream.TraefikVersion,

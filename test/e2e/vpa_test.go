@@ -22,10 +22,10 @@ var eagerVPA = component{Mode: "always", Values: map[string]any{"vertical-pod-au
 	"image": map[string]any{"tag": upstream.RecommenderVersion}, "extraArgs": []string{"--recommender-interval=5s"},
 }}}}
 
-// TestVPARecommendsBesideRightSizing: the agent applies what it finds right for an App, a
+// TestVPA_BesideRightSizing: the agent applies what it finds right for an App, a
 // VerticalPodAutoscaler that is off recommends beside it, and a Runner sees both. The recommender,
 // kube-state-metrics and Prometheus are the real ones, from the real charts.
-func TestVPARecommendsBesideRightSizing(t *testing.T) {
+func TestVPA_BesideRightSizing(t *testing.T) {
 	suite.Release(t, "what VPA recommends, beside right-sizing")
 	const app = "sized"
 	load(t, upstream.Recommender)

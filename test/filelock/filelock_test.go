@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func TestOneHasTheLock(t *testing.T) {
+func TestLock_One(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first, err := Try(path)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func TestOneHasTheLock(t *testing.T) {
 	require.NoError(t, third.Close())
 }
 
-func TestWait(t *testing.T) {
+func TestLock_Wait(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	unlock, err := Wait(t.Context(), path, func() { t.Error("no process had the lock") })
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestWait(t *testing.T) {
 	require.NoError(t, await.Receive(t, got, "the lock of the second"))
 }
 
-func TestWaitEndsWithItsContext(t *testing.T) {
+func TestLock_WaitEndsWithContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	unlock, err := Wait(t.Context(), path, nil)
 	require.NoError(t, err)

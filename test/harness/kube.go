@@ -2,14 +2,12 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -66,21 +64,4 @@ func (k *Kube) ServiceGet(ctx context.Context, namespace, service string, port i
 	answer, err := k.Clientset.CoreV1().Services(namespace).
 		ProxyGet("http", service, fmt.Sprint(port), path, nil).DoRaw(ctx)
 	return string(answer), err
-}
-
-// DeleteNamespace deletes a namespace and waits until it is gone.
-func (k *Kube) DeleteNamespace(ctx context.Context, name string) error {
-	api := k.Clientset.CoreV1().Namespaces()
-	if err := api.Delete(ctx, name, metav1.DeleteOptions{}); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	return Eventually(ctx, "namespace "+name+" is gone", func(ctx context.Context) error {
-		_, err := api.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, fmt.Errorf("namespace %s is still there", name))
-	})
 }

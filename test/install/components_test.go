@@ -30,7 +30,7 @@ func functions(t *testing.T, settings []string, commands string) (said string, c
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-func TestTheScriptKnowsTheComponents(t *testing.T) {
+func TestComponents_Listed(t *testing.T) {
 	said, code := functions(t, []string{"PIPEOPS_INSTALL_STATE=" + t.TempDir()}, `echo "${COMPONENTS_KNOWN[*]}"; echo "${COMPONENTS_NAMESPACES[*]}"`)
 	require.Zero(t, code, said)
 	names, namespaces, _ := strings.Cut(said, "\n")
@@ -43,8 +43,8 @@ func TestTheScriptKnowsTheComponents(t *testing.T) {
 	}
 }
 
-// TestWhichComponentsAreChosen by COMPONENTS, the cluster, and what was done before.
-func TestWhichComponentsAreChosen(t *testing.T) {
+// TestComponents_Chosen: COMPONENTS, the cluster and earlier runs decide.
+func TestComponents_Chosen(t *testing.T) {
 	bundle := t.TempDir()
 	add(t, bundle, "with/charts/vpa-1.tgz", "chart")
 	for name, c := range map[string]struct {
@@ -82,7 +82,7 @@ func TestWhichComponentsAreChosen(t *testing.T) {
 	assert.Contains(t, said, "the bundle has no charts of components")
 }
 
-func TestAnUnknownComponentIsRefusedAtOnce(t *testing.T) {
+func TestComponents_RefusesUnknown(t *testing.T) {
 	for _, wrong := range []string{"everything", "vpa,nginx", "vpa;reboot"} {
 		said, code := script(t, []string{"COMPONENTS=" + wrong, "CLUSTER_NAME=a", "AGENT_TOKEN=pipeops_a_b@cp.example.com"}, "install", "--dry-run")
 		assert.Equal(t, 2, code, said)
@@ -117,8 +117,8 @@ func jobFiles(t *testing.T, conditions string) (dir string) {
 	return dir
 }
 
-// TestComponentsByAJob whose rights end with it; what was there before is not noted down as ours.
-func TestComponentsByAJob(t *testing.T) {
+// TestComponents_Job: the Job's rights end with it; what was there before is not recorded as ours.
+func TestComponents_Job(t *testing.T) {
 	dir := jobFiles(t, "SuccessCriteriaMet Complete ")
 	said, code := functions(t, []string{"PIPEOPS_INSTALL_STATE=" + dir, "COMPONENTS=vpa,grafana", "PIPEOPS_MIRROR=https://mirror.example.com/"},
 		jobKubectl+"components_start; components_finish")
@@ -141,8 +141,8 @@ func TestComponentsByAJob(t *testing.T) {
 	assert.Contains(t, string(read(t, filepath.Join(dir, "applied"))), `args: ["component", "delete", "grafana", "vpa"]`)
 }
 
-// TestComponentsThatFailSayWhy and the Job's rights go all the same.
-func TestComponentsThatFailSayWhy(t *testing.T) {
+// TestComponents_NamesFailure: a failed Job's rights are removed, too.
+func TestComponents_NamesFailure(t *testing.T) {
 	dir := jobFiles(t, "FailureTarget Failed ")
 	add(t, dir, "job", "install vpa\nerror: component vpa: the repository answered 404\n")
 	said, code := functions(t, []string{"PIPEOPS_INSTALL_STATE=" + dir, "COMPONENTS=vpa"}, jobKubectl+"components_start; components_finish")
@@ -154,8 +154,8 @@ func TestComponentsThatFailSayWhy(t *testing.T) {
 	assert.NotContains(t, string(read(t, filepath.Join(dir, "installed"))), "components-done")
 }
 
-// TestChartsOfABundle are verified, and handed to the Job in config maps.
-func TestChartsOfABundle(t *testing.T) {
+// TestComponents_ChartsOfBundle: the charts are verified, and passed to the Job in config maps.
+func TestComponents_ChartsOfBundle(t *testing.T) {
 	dir, bundle := jobFiles(t, "Complete "), t.TempDir()
 	add(t, bundle, "charts/vertical-pod-autoscaler-0.11.0.tgz", "chart")
 	add(t, bundle, "SHA256SUMS", "5b7eb2eb6b01f6cebc0a9d7a5a5d8d7d4ebb0b1b0c8c0a5e1c5e4e7e3e8f1f2a  charts/vertical-pod-autoscaler-0.11.0.tgz\n")

@@ -76,7 +76,7 @@ var decisions = []struct {
 	{facts: "macos-docker-k3d", settings: "CLUSTER_TYPE=k3s", want: "k3s", code: 4, says: "k3s does not run on macos"},
 }
 
-func TestDecisions(t *testing.T) {
+func TestInstall_Decisions(t *testing.T) {
 	recorded, err := filepath.Glob("testdata/facts/*.env")
 	require.NoError(t, err)
 	used := map[string]bool{}
@@ -95,8 +95,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestClusterInfoSaysHowAWorkerJoins a server, and says nothing of it elsewhere.
-func TestClusterInfoSaysHowAWorkerJoins(t *testing.T) {
+// TestClusterInfo_NamesJoin: a server prints how a worker joins; other nodes do not.
+func TestClusterInfo_NamesJoin(t *testing.T) {
 	said, code := script(t, nil, "cluster-info", "--facts", "testdata/facts/our-k3s.env")
 	assert.Zero(t, code, said)
 	assert.Contains(t, said, "server:     https://SERVER:6443\n")

@@ -92,7 +92,7 @@ func allRan() error {
 	return allHeard()
 }
 
-func TestTheGuidesCommandsHaveNames(t *testing.T) { require.NotEmpty(t, documented(t)) }
+func TestDocs_CommandNames(t *testing.T) { require.NotEmpty(t, documented(t)) }
 
 // heard is all that install.sh has said in the tests.
 var heard struct {
@@ -135,8 +135,8 @@ func allHeard() error {
 	return nil
 }
 
-// TestExitCodesAreDocumented compares the guide with the script's help.
-func TestExitCodesAreDocumented(t *testing.T) {
+// TestDocs_ExitCodes compares the guide with the script's help.
+func TestDocs_ExitCodes(t *testing.T) {
 	said, code := script(t, nil, "help")
 	require.Zero(t, code, said)
 	_, list, found := strings.Cut(said, "\nExit codes\n")

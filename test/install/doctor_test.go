@@ -20,7 +20,7 @@ const (
 		"ok        resource    a\nok        resource    b\nok        resource    c\nok        disk        9 GB\nok        memory      2 GB\n"
 )
 
-func TestDoctorTellsWhatFails(t *testing.T) {
+func TestDoctor_NamesFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  []diagnosis // {kubectl} is the fake one
@@ -78,13 +78,13 @@ func TestDoctorTellsWhatFails(t *testing.T) {
 	}
 }
 
-func TestDoctorOfAHealthyAgent(t *testing.T) {
+func TestDoctor_Healthy(t *testing.T) {
 	cluster := newExistingCluster(t, map[string]string{"agent": agentRuns, "report": "STATUS  CHECK  FOUND\nok      tcp    reached\n"})
 	said, _ := cluster.script(t, "doctor")
 	assert.Contains(t, said, "ok    agent: registered, tunnel up\nok    agent's own checks: none failed\n")
 }
 
-func TestAnOutputThatACommandDoesNotHave(t *testing.T) {
+func TestInstall_RefusesOutput(t *testing.T) {
 	for _, args := range [][]string{{"doctor", "-o", "env"}, {"uninstall", "-o", "json"}, {"install", "-o", "table"}, {"cluster-info", "-o", "xml"}} {
 		said, code := newExistingCluster(t, nil).script(t, args...)
 		assert.Equal(t, 2, code, said)

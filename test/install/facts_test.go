@@ -79,7 +79,7 @@ var machines = []struct {
 	{"k3s and kubeadm", map[string]string{"usr/local/bin/k3s": there, "etc/kubernetes/kubelet.conf": there}, map[string]string{"KUBERNETES": "k3s,kubeadm", "K3S_OURS": "no"}},
 }
 
-func TestDetection(t *testing.T) {
+func TestFacts_Detection(t *testing.T) {
 	for _, m := range machines {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
@@ -117,15 +117,15 @@ func add(t *testing.T, root, path, content string) {
 	require.NoError(t, os.WriteFile(full, []byte(content), 0o600))
 }
 
-// TestProxyAccountsAreNotRecorded: facts are sent around.
-func TestProxyAccountsAreNotRecorded(t *testing.T) {
+// TestFacts_NoProxyAccounts: people pass facts on, so they hold no password.
+func TestFacts_NoProxyAccounts(t *testing.T) {
 	said, _ := script(t, []string{"HTTPS_PROXY=http://user:hunter2@proxy.example.com:3128"}, "cluster-info", "-o", "env")
 	assert.Contains(t, said, "PROXY=proxy.example.com:3128\n")
 	assert.NotContains(t, said, "hunter2")
 }
 
-// TestRecordedFactsAreWhole: they have the keys that cluster-info prints.
-func TestRecordedFactsAreWhole(t *testing.T) {
+// TestFacts_Whole: the file has the keys that cluster-info prints.
+func TestFacts_Whole(t *testing.T) {
 	said, _ := script(t, nil, "cluster-info", "-o", "env")
 	recorded, err := filepath.Glob("testdata/facts/*.env")
 	require.NoError(t, err)
@@ -136,8 +136,8 @@ func TestRecordedFactsAreWhole(t *testing.T) {
 	}
 }
 
-// TestRecordedFactsRunNothing: each fact of a file with an expression that would run a command.
-func TestRecordedFactsRunNothing(t *testing.T) {
+// TestFacts_RunNothing: each fact of a file with an expression that would run a command.
+func TestFacts_RunNothing(t *testing.T) {
 	recorded := string(read(t, "testdata/facts/debian-13.env"))
 	marker := filepath.Join(t.TempDir(), "ran")
 	evil := "a[$(touch " + marker + ")]"
@@ -170,9 +170,8 @@ func keys(env string) (keys []string) {
 	return keys
 }
 
-// TestProxyAccountsAreInASecret, where a config map would show them to whoever
-// may read the namespace.
-func TestProxyAccountsAreInASecret(t *testing.T) {
+// TestInstall_ProxyAccountsInSecret: anyone who may read the namespace could read a config map.
+func TestInstall_ProxyAccountsInSecret(t *testing.T) {
 	objects := func(proxy string) (settings, secret string) {
 		cmd := exec.CommandContext(t.Context(), "bash", "-euc",
 			". scripts/install/k3s.sh; . scripts/install/kube.sh; object_settings; object_proxy")
@@ -198,8 +197,8 @@ func TestProxyAccountsAreInASecret(t *testing.T) {
 	assert.Contains(t, secret, "data: {}\n", "what an earlier run put there goes")
 }
 
-// TestTheTokenNamesTheControlPlane unless the environment does.
-func TestTheTokenNamesTheControlPlane(t *testing.T) {
+// TestToken_NamesControlPlane: the environment has precedence over the token.
+func TestToken_NamesControlPlane(t *testing.T) {
 	url := func(settings ...string) string {
 		cmd := exec.CommandContext(t.Context(), "bash", "-euc",
 			`. scripts/install/settings.sh; RELEASE_CONTROL_PLANE_URL=https://released; settings_load; echo "$PIPEOPS_CONTROL_PLANE_URL"`)

@@ -16,9 +16,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestFaults meets one fault after the other on one machine, and looks at what is
+// TestInstall_Faults meets one fault after the other on one machine, and looks at what is
 // said of it: what, why, and the command that helps.
-func TestFaults(t *testing.T) {
+func TestInstall_Faults(t *testing.T) {
 	suite.Release(t, "every fault of an installation")
 	w := theWorld(t)
 	c := newComputer(t, w, "faults", machine.Bookworm).with("AGENT_TOKEN", "pipeops_not-used-before-the-cluster")
@@ -118,8 +118,8 @@ func clockAhead(t *testing.T, w *world) (url string) {
 	return server.URL
 }
 
-// TestHalfAScriptDoesNothing runs install.sh as it would be were the download cut.
-func TestHalfAScriptDoesNothing(t *testing.T) {
+// TestInstall_HalfScriptDoesNothing runs install.sh as it would be were the download cut.
+func TestInstall_HalfScriptDoesNothing(t *testing.T) {
 	lines := strings.SplitAfter(string(read(t, "../../scripts/install.sh")), "\n")
 	for cut := 0; cut < len(lines)-2; cut += 37 {
 		half := strings.Join(lines[:cut], "") + lines[cut][:len(lines[cut])/2]

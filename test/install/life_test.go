@@ -32,9 +32,9 @@ func (c *computer) release(t *testing.T, version, image string) (content []byte)
 	return []byte(named)
 }
 
-// TestLife goes the whole way on one machine: from nothing to registered, again,
+// TestInstall_Life goes the whole way on one machine: from nothing to registered, again,
 // a worker, an upgrade, and away.
-func TestLife(t *testing.T) {
+func TestInstall_Life(t *testing.T) {
 	suite.Release(t, "the installer's whole life on Debian 11, 12 and 13")
 	for _, debian := range machine.Debians {
 		t.Run(debian, func(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-// TestRegistryMirror is of what is written for k3s, and of when it is written anew;
-// TestOffline has it on a machine.
-func TestRegistryMirror(t *testing.T) {
+// TestInstall_RegistryMirror checks what is written for k3s, and when it is written again.
+// TestInstall_Offline uses a mirror on a machine.
+func TestInstall_RegistryMirror(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "registries.yaml")
 	run := func(mirror string) string {
 		cmd := exec.CommandContext(t.Context(), "bash", "-euc", `. scripts/install/k3s.sh

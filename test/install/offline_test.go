@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/test/charts"
 	"github.com/pipeops/pipeops-vm-agent/test/machine"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestOffline makes a bundle, and installs from it where there is no download site,
+// TestInstall_Offline makes a bundle, and installs from it where there is no download site,
 // and then once more into that cluster as somebody's existing one.
-func TestOffline(t *testing.T) {
+func TestInstall_Offline(t *testing.T) {
 	suite.Release(t, "the installer without internet, and into clusters of others")
 	w := theWorld(t)
 	c := newComputer(t, w, "offline", machine.Bookworm).with("PIPEOPS_MIRROR", "", "PIPEOPS_CA_FILE", "", "AGENT_TOKEN", newToken(t, w),
@@ -59,9 +60,9 @@ func (c *computer) bundle(t *testing.T, version string) {
 	dir := t.TempDir()
 	ca := filepath.Join(dir, "ca.pem")
 	require.NoError(t, os.WriteFile(ca, c.world.site.ca, 0o600))
-	charts := t.TempDir()
+	directory, charts := charts.Directory(t), t.TempDir()
 	const vpa = "vertical-pod-autoscaler-0.11.0.tgz"
-	require.NoError(t, os.WriteFile(filepath.Join(charts, vpa), read(t, "../../../shared/charts/"+vpa), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(charts, vpa), read(t, filepath.Join(directory, vpa)), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(charts, "index.yaml"), nil, 0o600))
 	cmd := exec.CommandContext(t.Context(), "../../scripts/bundle.sh", "--version", version, "--charts", charts, "--output", dir)
 	cmd.Env = append(os.Environ(), "PIPEOPS_MIRROR="+c.world.site.URL, "PIPEOPS_CA_FILE="+ca,

@@ -21,9 +21,9 @@ func startProxy(t *testing.T, s *site) *proxytest.Proxy {
 	return proxytest.Start(t, proxytest.Config{Host: "127.0.0.1", Account: account, Site: s.Listener.Addr().String()})
 }
 
-// TestDownloadsGoThroughAProxy: install.sh's own, to the very addresses that it has
+// TestInstall_DownloadsThroughProxy: install.sh's own, to the very addresses that it has
 // without a mirror.
-func TestDownloadsGoThroughAProxy(t *testing.T) {
+func TestInstall_DownloadsThroughProxy(t *testing.T) {
 	site, err := newSite("127.0.0.1")
 	require.NoError(t, err)
 	t.Cleanup(site.Close)

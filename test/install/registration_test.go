@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnAgentThatDoesNotRegister has the script wait for one, and explain by its log what keeps it.
-func TestAnAgentThatDoesNotRegister(t *testing.T) {
+// TestInstall_AgentDoesNotRegister: the script waits, and names the cause from the agent's log.
+func TestInstall_AgentDoesNotRegister(t *testing.T) {
 	site, err := newSite("127.0.0.1") // stands in for the control plane, of which the script wants the time alone
 	require.NoError(t, err)
 	t.Cleanup(site.Close)

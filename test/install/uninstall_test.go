@@ -12,11 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeKubectl answers by files in its folder: "fails" has a pattern of the calls
-// that fail, "in-NAMESPACE" what its template would print of one, "crd" and "apps"
-// those, "agent" what its template would of the agent, "logs" what that has
-// logged, "report" what that finds itself. It notes down every call. TestOffline does it with the
-// real one.
+// fakeKubectl answers by files in its folder: "fails" has a pattern of the calls that fail,
+// "in-NAMESPACE" what its template would print of one, "crd" and "apps" those, "agent" what its
+// template would of the agent, "logs" what that has logged, "report" what that finds itself. It
+// notes down every call. TestInstall_Offline does it with the real one.
 const fakeKubectl = `#!/bin/bash
 cd "${0%/*}" && echo "$*" >>calls
 if [[ -s fails && $* =~ $(<fails) ]]; then
@@ -101,7 +100,7 @@ func (c existingCluster) installed() bool {
 	return err == nil
 }
 
-func TestUninstallDeletesNothingThatItCannotSee(t *testing.T) {
+func TestUninstall_KeepsUnseen(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails     string
 		code      int
@@ -142,7 +141,7 @@ func TestUninstallDeletesNothingThatItCannotSee(t *testing.T) {
 	}
 }
 
-func TestUninstallKeepsWhatIsSomebodys(t *testing.T) {
+func TestUninstall_KeepsOthers(t *testing.T) {
 	const kubernetes = "ConfigMap/kube-root-ca.crt\nServiceAccount/default\nConfigMap/pipeops-removed-apps|pipeops\nSecret/pipeops-agent-identity\n" +
 		"RoleBinding/pipeops-agent|pipeops\nControllerRevision/op-1|pipeops\nReplicaSet/web-7f<Deployment\nPod/web-7f-x<ReplicaSet\nService/web|pipeops<App\n"
 	cluster := newExistingCluster(t, map[string]string{"in-pipeops": kubernetes})

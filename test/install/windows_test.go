@@ -25,9 +25,9 @@ func linuxHalf(t *testing.T) string {
 	return half[1]
 }
 
-// TestLinuxHalfOfWindows runs the half of install.ps1 that is bash as wsl.exe would.
+// TestWindows_LinuxHalf runs the half of install.ps1 that is bash as wsl.exe would.
 // The other half runs on Windows alone, and has not been run here.
-func TestLinuxHalfOfWindows(t *testing.T) {
+func TestWindows_LinuxHalf(t *testing.T) {
 	s, err := newSite("127.0.0.1")
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
@@ -79,9 +79,9 @@ func TestLinuxHalfOfWindows(t *testing.T) {
 	bad(6, "v1.2.3", "-")
 }
 
-// TestWindowsHandsOverEverySetting that install.sh reads and the guide lists, but
-// those that Windows has no use for.
-func TestWindowsHandsOverEverySetting(t *testing.T) {
+// TestWindows_PassesSettings: install.ps1 passes each setting that install.sh reads and the guide
+// lists, except those without a use on Windows.
+func TestWindows_PassesSettings(t *testing.T) {
 	script, guide := string(read(t, windowsScript)), string(read(t, "../../docs/cluster-owner/install.md"))
 	_, rows, found := strings.Cut(guide, "\n## Settings\n")
 	require.True(t, found)

@@ -16,9 +16,9 @@ import (
 // handedOver stands in for install.sh: what it is called with is what is tested.
 const handedOver = "echo \"handed over: $* [$NODE_TYPE $K3S_URL $K3S_TOKEN]\"\n"
 
-// TestSmallScriptsAlone runs them without install.sh beside them, so that they get
+// TestInstall_SmallScripts runs them without install.sh beside them, so that they get
 // it: from a site whose CA nobody knows, or from a bundle.
-func TestSmallScriptsAlone(t *testing.T) {
+func TestInstall_SmallScripts(t *testing.T) {
 	site, err := newSite("127.0.0.1")
 	require.NoError(t, err)
 	t.Cleanup(site.Close)

@@ -21,10 +21,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestAnAppThatFailsBecomesAnEvent has a real Prometheus with our jobs and rules, and a real
+// TestEvents_AppFails has a real Prometheus with our jobs and rules, and a real
 // Alertmanager with our receiver, tell the agent's handler of an App that fails and recovers. An
 // App that exposes the agent's metrics raises no alert.
-func TestAnAppThatFailsBecomesAnEvent(t *testing.T) {
+func TestEvents_AppFails(t *testing.T) {
 	suite.Release(t, "alerts through a real Prometheus and Alertmanager")
 	const failing = `pipeops_agent_app_failing{namespace=%q,app="web",phase="Failed",cause="ImageNotFound"} 1` + "\n"
 	var well atomic.Bool

@@ -67,8 +67,8 @@ func scraped() (all []map[string]string) {
 	return all
 }
 
-// TestTheQueriesAboutAppsAreOfTheirPods has Prometheus' own engine evaluate them.
-func TestTheQueriesAboutAppsAreOfTheirPods(t *testing.T) {
+// TestHistory_QueriesOfPods has Prometheus' own engine evaluate them.
+func TestHistory_QueriesOfPods(t *testing.T) {
 	tool := promtool(t)
 	each := []float64{1, 100, 3, 1, 1, 1}
 	type sample struct {

@@ -56,8 +56,8 @@ func promtool(t *testing.T) string {
 	return path
 }
 
-// TestAlerts has promtool check the rules, and run their own tests.
-func TestAlerts(t *testing.T) {
+// TestAlerts_Fire has promtool check the rules, and run their own tests.
+func TestAlerts_Fire(t *testing.T) {
 	tool := promtool(t)
 	check := []string{"check", "rules", "--lint=all", "--lint-fatal"}
 	for _, args := range [][]string{append(check, rules, clusterRules), {"test", "rules", testsOf(rules)}, {"test", "rules", testsOf(clusterRules)}} {
@@ -90,9 +90,9 @@ func alerts(t *testing.T, rules string) (all []alert) {
 	return all
 }
 
-// TestEachAlertHasItsRunbook: a heading of the page, with the cause and the fix; and that it is
+// TestAlerts_HaveRunbooks: a heading of the page, with the cause and the fix; and that it is
 // tested.
-func TestEachAlertHasItsRunbook(t *testing.T) {
+func TestAlerts_HaveRunbooks(t *testing.T) {
 	doc, all := read(t, page), append(alerts(t, rules), alerts(t, clusterRules)...)
 	tests := read(t, testsOf(rules)) + read(t, testsOf(clusterRules))
 	for _, a := range all {
@@ -126,7 +126,7 @@ var metricNames = regexp.MustCompile(`\b(?:pipeops|controller_runtime|workqueue|
 // ofOthers are the dashboards of what Kubernetes, node-exporter, OpenCost and Loki count.
 var ofOthers = []string{"apps.json", "cluster.json", "cost.json", logsBoard}
 
-func TestWhatIsAskedForExists(t *testing.T) {
+func TestDashboards_MetricsExist(t *testing.T) {
 	names, asked := known(), 0
 	check := func(where, expr string) {
 		found := metricNames.FindAllString(expr, -1)
@@ -188,8 +188,8 @@ func panels(t *testing.T, file string) map[string][]string {
 // variables are those of a dashboard in its queries.
 var variables = regexp.MustCompile(`\$\w+`)
 
-// TestDashboardQueriesAreValid has promtool parse each, as the expression of a rule.
-func TestDashboardQueriesAreValid(t *testing.T) {
+// TestDashboards_QueriesValid has promtool parse each, as the expression of a rule.
+func TestDashboards_QueriesValid(t *testing.T) {
 	tool := promtool(t)
 	type rule struct {
 		Record string `json:"record"`
@@ -216,12 +216,12 @@ func TestDashboardQueriesAreValid(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-//go:generate go test . -run TestEveryMetricIsInTheDocumentation -update
+//go:generate go test . -run TestMetrics_Documented -update
 
 var update = flag.Bool("update", false, "rewrite the tables of metrics")
 
-// TestEveryMetricIsInTheDocumentation as it is declared: the tables are these.
-func TestEveryMetricIsInTheDocumentation(t *testing.T) {
+// TestMetrics_Documented: the tables in the page are those of the declared metrics.
+func TestMetrics_Documented(t *testing.T) {
 	doc := read(t, metricsPage)
 	for marker, families := range map[string][]metrics.Family{"controlplane": controlplane.MetricFamilies(), "agent": agent.MetricFamilies()} {
 		begin := "<!-- metrics: " + marker + " -->\n"

@@ -14,9 +14,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestPodsLabelsAreThoseThatOpenCostExposes: a real Prometheus with our jobs keeps the namespace
+// TestOpenCost_PodLabels: a real Prometheus with our jobs keeps the namespace
 // that OpenCost, here a fake, names, and not OpenCost's own. OpenCost finds Apps by these series.
-func TestPodsLabelsAreThoseThatOpenCostExposes(t *testing.T) {
+func TestOpenCost_PodLabels(t *testing.T) {
 	suite.Release(t, "scraping OpenCost by a real Prometheus")
 	fake := metricsOf(t, func() string {
 		return `kube_pod_labels{namespace="production",pod="web-1",label_pipeops_io_app="web"} 1` + "\n"

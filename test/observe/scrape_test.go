@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/monitoringtest"
 )
 
-// TestScrapeJobsAreValid has promtool read them.
-func TestScrapeJobsAreValid(t *testing.T) {
+// TestScrape_JobsValid has promtool read them.
+func TestScrape_JobsValid(t *testing.T) {
 	tool := promtool(t)
 	var list []any
 	for _, job := range monitoringtest.Jobs(t) {

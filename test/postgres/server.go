@@ -92,7 +92,7 @@ func (s *Server) prepare(ctx context.Context) error {
 	return os.WriteFile(s.file("data", "pg_hba.conf"), []byte("hostssl all all all scram-sha-256\n"), 0o600)
 }
 
-// Restart starts the server after Halt or Crash, with its data and its port.
+// Restart starts the server after Crash, with its data and its port.
 func (s *Server) Restart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -144,9 +144,6 @@ func (s *Server) superuser(ctx context.Context) (*pgx.Conn, error) {
 func (s *Server) Stop() error {
 	return errors.Join(s.process.end(), s.remove())
 }
-
-// Halt ends the server in order, for Restart.
-func (s *Server) Halt() error { return s.process.end() }
 
 // Crash ends the server and its connections at once, for Restart: its data is recovered from the
 // log.

@@ -80,8 +80,8 @@ func (m *module) becomes(t *testing.T, name, content string) (restore func()) {
 	}
 }
 
-// TestGoRunsATestAgainWhenItsInputsChange, and when nothing else does.
-func TestGoRunsATestAgainWhenItsInputsChange(t *testing.T) {
+// TestInputs_RerunTests: go runs a test again when its inputs change, and only then.
+func TestInputs_RerunTests(t *testing.T) {
 	suite.Release(t, "each kind of input that makes Go run a test again")
 	m := newModule(t)
 	first := m.test(t)

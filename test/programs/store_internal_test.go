@@ -39,22 +39,7 @@ func end(t *testing.T) {
 	})
 }
 
-func TestAProgramLiesInAFolderNamedByItsContent(t *testing.T) {
-	inCache(t)
-	s, err := openStore(t.Context(), []string{"request"})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.close()) }()
-	file, err := s.add(sources{}, "sources", made(t, "program"), "hello")
-	require.NoError(t, err)
-	content, err := sumOf(file)
-	require.NoError(t, err)
-	assert.Equal(t, filepath.Join(s.dir, "sha256-"+content, "hello"), file)
-	other, err := s.use(content, "tar")
-	require.NoError(t, err)
-	assert.Equal(t, filepath.Join(filepath.Dir(file), "tar"), other)
-}
-
-func TestWhatAProcessUsesStays(t *testing.T) {
+func TestStore_KeepsUsed(t *testing.T) {
 	inCache(t)
 	s, err := openStore(t.Context(), []string{"request"})
 	require.NoError(t, err)
@@ -84,7 +69,7 @@ func TestWhatAProcessUsesStays(t *testing.T) {
 	end(t)
 }
 
-func TestAKilledBuildLeavesNothing(t *testing.T) {
+func TestStore_KilledBuild(t *testing.T) {
 	inCache(t)
 	s, err := openStore(t.Context(), []string{"request"})
 	require.NoError(t, err)
@@ -99,7 +84,7 @@ func TestAKilledBuildLeavesNothing(t *testing.T) {
 	assert.NoDirExists(t, filepath.Dir(next))
 }
 
-func TestAProgramIsCompiledOnce(t *testing.T) {
+func TestStore_CompilesOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a program")
 	}
@@ -124,10 +109,4 @@ func TestAProgramIsCompiledOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, os.SameFile(first, info), "%s was compiled again", file)
 	}
-}
-
-func TestWhatDoesNotCompileIsAnError(t *testing.T) {
-	inCache(t)
-	_, err := Program{Package: "./test/apps/none"}.Build(t.Context())
-	require.ErrorContains(t, err, "build ./test/apps/none: go list")
 }

@@ -138,8 +138,8 @@ func (p *pods) step(name string, f func(t *testing.T)) {
 	})
 }
 
-// TestPods has an agent in a cluster be offered good and broken releases.
-func TestPods(t *testing.T) {
+// TestSelfUpdate_Pods has an agent in a cluster be offered good and broken releases.
+func TestSelfUpdate_Pods(t *testing.T) {
 	suite.Release(t, "an agent in a cluster updates itself")
 	t.Parallel()
 	p := newPods(t)

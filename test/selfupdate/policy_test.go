@@ -23,9 +23,9 @@ import (
 // onlyImage is what the policy says of any change but one of the image.
 const onlyImage = "nothing of its own Deployment but the image"
 
-// TestTheAgentMayChangeNothingButItsImage changes each field of its Deployment by which
+// TestSelfUpdate_ChangesImageOnly changes each field of its Deployment by which
 // its pods would run in another way, one at a time, as the agent.
-func TestTheAgentMayChangeNothingButItsImage(t *testing.T) {
+func TestSelfUpdate_ChangesImageOnly(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	c := env.Cluster
 	file := filepath.Join(harness.Root(), "deployments", "self-update.yaml")

@@ -184,8 +184,8 @@ func (w *world) step(name string, f func(t *testing.T)) {
 	})
 }
 
-// TestAService has an agent of a machine be offered all kinds of releases.
-func TestAService(t *testing.T) {
+// TestSelfUpdate_Service has an agent of a machine be offered all kinds of releases.
+func TestSelfUpdate_Service(t *testing.T) {
 	suite.Release(t, "an agent that is a service of its machine updates itself")
 	t.Parallel()
 	w := newWorld(t)

@@ -26,9 +26,9 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestTheControlPlaneAsAService follows docs/operator/service.md, from an empty machine to one that
+// TestService_ControlPlane follows docs/operator/service.md, from an empty machine to one that
 // has nothing left of the control plane.
-func TestTheControlPlaneAsAService(t *testing.T) {
+func TestService_ControlPlane(t *testing.T) {
 	suite.Release(t, "the control plane as a service of systemd")
 	if testing.Short() || os.Geteuid() != 0 {
 		t.Skip("boots a machine, which needs root")

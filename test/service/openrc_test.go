@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestTheAgentUnderOpenRC follows docs/cluster-owner/service.md on a machine whose process 1 is
+// TestService_OpenRC follows docs/cluster-owner/service.md on a machine whose process 1 is
 // sysvinit's and whose services are OpenRC's.
-func TestTheAgentUnderOpenRC(t *testing.T) {
+func TestService_OpenRC(t *testing.T) {
 	suite.Release(t, "the agent as a service of OpenRC")
 	g := setUp(t, machine.Bookworm+machine.OpenRC, "rc-status default; tail -n 40 /var/log/pipeops-agent.log")
 	g.step(t, "With OpenRC", "")

@@ -19,9 +19,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// TestTheAgentAsAService follows docs/cluster-owner/service.md, from an empty machine to one
+// TestService_Agent follows docs/cluster-owner/service.md, from an empty machine to one
 // that has nothing left of the agent.
-func TestTheAgentAsAService(t *testing.T) {
+func TestService_Agent(t *testing.T) {
 	suite.Release(t, "the agent as a service of systemd")
 	g := setUp(t, machine.Bookworm, "systemctl --no-pager status pipeops-agent; journalctl --no-pager -n 40")
 	m, p, token := g.server, g.plane, g.token

@@ -24,8 +24,8 @@ type element struct {
 	attr map[string]string
 }
 
-// TestTheSite makes the site, and follows each link of each page.
-func TestTheSite(t *testing.T) {
+// TestSite makes the site, and follows each link of each page.
+func TestSite(t *testing.T) {
 	suite.Release(t, "the site of the documentation")
 	require.NoError(t, inputs.Depend("docs", "internal/tools/hugo"))
 	dir := t.TempDir()

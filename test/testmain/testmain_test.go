@@ -13,7 +13,7 @@ type ends int
 
 func (e ends) Run() int { return int(e) }
 
-func TestAPartThatDoesNotStopFailsThePackage(t *testing.T) {
+func TestMain_StopFailureFails(t *testing.T) {
 	stopped := 0
 	good := func() error { stopped++; return nil }
 	bad := func() error { stopped++; return errors.New("it stays (this test wants that)") }

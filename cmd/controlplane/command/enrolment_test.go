@@ -116,7 +116,7 @@ func TestEnrolmentDocs_Commands(t *testing.T) {
 	blocks, err := harness.Shell(enrolmentDoc)
 	require.NoError(t, err)
 	for _, block := range blocks {
-		if strings.Contains(block, "kubectl") { // test/e2e has a cluster: TestAnAgentIsGivenAnotherToken
+		if strings.Contains(block, "kubectl") { // test/e2e has a cluster: TestToken_Replaced
 			continue
 		}
 		assert.True(t, o.ran[block], "nobody has run:\n%s", block)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLinesAreKnownAgain(t *testing.T) {
+func TestPayload_RecognizesLines(t *testing.T) {
 	for _, size := range []int{0, 1, 9, 80, 1024} {
 		for _, n := range []int{0, 7, 123_456_789} {
 			line := Line(n, size)
@@ -23,7 +23,7 @@ func TestLinesAreKnownAgain(t *testing.T) {
 	}
 }
 
-func TestBytesAreTheSameEachTime(t *testing.T) {
+func TestPayload_SameBytes(t *testing.T) {
 	first, err := io.ReadAll(Bytes(1000))
 	require.NoError(t, err)
 	again, err := io.ReadAll(Bytes(1000))

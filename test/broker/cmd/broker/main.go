@@ -35,7 +35,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.PersistentFlags().StringVar(&opts.Name, "name", "default", "which broker")
-	root.AddCommand(installCommand(&opts), upCommand(&opts), downCommand(&opts), statusCommand(&opts), ctlCommand(&opts))
+	root.AddCommand(installCommand(&opts), upCommand(&opts), downCommand(&opts), ctlCommand(&opts))
 	return root
 }
 
@@ -61,7 +61,6 @@ func upCommand(opts *broker.Options) *cobra.Command {
 			return show(b)
 		},
 	}
-	cmd.Flags().StringSliceVar(&opts.ExtraSANs, "san", nil, "more names or addresses for the server's certificate")
 	cmd.Flags().StringSliceVar(&opts.Listen, "listen", nil, "more addresses to serve AMQP on")
 	return cmd
 }
@@ -80,24 +79,6 @@ func downCommand(opts *broker.Options) *cobra.Command {
 				return err
 			}
 			return b.Down(cmd.Context())
-		},
-	}
-}
-
-func statusCommand(opts *broker.Options) *cobra.Command {
-	return &cobra.Command{
-		Use:   "status",
-		Short: "Show where it is; exit code 1 if it does not run",
-		Args:  cobra.NoArgs,
-		RunE: func(_ *cobra.Command, _ []string) error {
-			b, err := broker.Open(opts.Name, opts.Out)
-			if err != nil {
-				return err
-			}
-			if !b.Running() {
-				return fmt.Errorf("broker %s is stopped; start it with 'broker up --name %s'", b.Name(), b.Name())
-			}
-			return show(b)
 		},
 	}
 }

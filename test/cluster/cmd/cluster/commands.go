@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -22,8 +21,7 @@ func newCommand() *cobra.Command {
 	}
 	name := root.PersistentFlags().String("name", cluster.DefaultName, "which cluster")
 	root.AddCommand(
-		newBuild(), newUp(name), newDown(name), newList(), newStatus(name), newKubeconfig(name),
-		newKubectl(name), newExec(name), newLoadImage(name), newLoadApp(name),
+		newBuild(), newUp(name), newDown(name), newList(), newKubeconfig(name), newKubectl(name),
 		newLaunch(), newInit(),
 	)
 	return root
@@ -82,7 +80,6 @@ func newUp(name *string) *cobra.Command {
 	cmd.Flags().BoolVar(&options.ControlPlaneOnly, "control-plane-only", false, "only etcd and the API server")
 	cmd.Flags().IntVar(&options.SimulatedNodes, "simulated-nodes", 0, "how many nodes to simulate beside the real one")
 	cmd.Flags().StringSliceVar(&without, "without", nil, "leave out dns or metrics")
-	cmd.Flags().BoolVar(&options.WaitMetrics, "wait-metrics", false, "wait until metrics-server has figures")
 	return cmd
 }
 
@@ -151,22 +148,6 @@ func status(c *cluster.Cluster) string {
 	}
 }
 
-func newStatus(name *string) *cobra.Command {
-	return &cobra.Command{
-		Use:   "status",
-		Short: "Tell whether a cluster is up; exit with 1 if it is not",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := cluster.Get(*name)
-			if err != nil {
-				return err
-			}
-			cmd.Printf("%s: %s\nlogs: %s\n", c.Name, status(c), c.LogDir())
-			return nil
-		},
-	}
-}
-
 func newKubeconfig(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:     "kubeconfig",
@@ -195,29 +176,9 @@ func newKubectl(name *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return attached(cmd, c.KubectlCommand(cmd.Context(), args...))
+			kubectl := c.KubectlCommand(cmd.Context(), args...)
+			kubectl.Stdin, kubectl.Stdout, kubectl.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return kubectl.Run()
 		},
 	}
-}
-
-func newExec(name *string) *cobra.Command {
-	return &cobra.Command{
-		Use:     "exec -- COMMAND",
-		Short:   "Run a command of this machine in a cluster's namespaces",
-		Example: `  cluster exec -- ctr -a /run/containerd/containerd.sock -n k8s.io containers list`,
-		Args:    cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := cluster.Get(*name)
-			if err != nil {
-				return err
-			}
-			return attached(cmd, c.ExecCommand(cmd.Context(), args...))
-		},
-	}
-}
-
-// attached runs a command in the user's terminal.
-func attached(cmd *cobra.Command, command *exec.Cmd) error {
-	command.Stdin, command.Stdout, command.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	return command.Run()
 }

@@ -23,26 +23,6 @@ func TestParseHierarchies(t *testing.T) {
 	require.Equal(t, "none,name=systemd", got[2].mountOptions())
 }
 
-// TestGroup makes a real group, lets a process enter, and removes it.
-func TestGroup(t *testing.T) {
-	if testing.Short() || os.Geteuid() != 0 {
-		t.Skip("makes control groups, as root")
-	}
-	group, err := Plan("pipeops-test-unit-" + strconv.Itoa(os.Getpid()))
-	require.NoError(t, err)
-	require.NoError(t, group.Create())
-	require.NoError(t, group.Create(), "it may be there already")
-	for _, dir := range group.Dirs {
-		nested := filepath.Join(dir, "pods", "pod")
-		require.NoError(t, os.MkdirAll(nested, 0o755))
-	}
-	require.NoError(t, group.Remove(t.Context()))
-	for _, dir := range group.Dirs {
-		require.NoDirExists(t, dir)
-	}
-	require.NoError(t, group.Remove(t.Context()), "it may be gone already")
-}
-
 // TestDelegateV2 runs on the version 2 hierarchy, which machines with version 1
 // have too, though without controllers.
 func TestDelegateV2(t *testing.T) {

@@ -3,13 +3,11 @@ package parts
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +20,7 @@ func write(t *testing.T, root, name, content string) {
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-func TestKeyFollowsContent(t *testing.T) {
+func TestKey_FollowsContent(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "part/go.mod", "module part")
 	write(t, root, "part/main.go", "package main")
@@ -51,7 +49,7 @@ func TestKeyFollowsContent(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestBuildersDoNotRepeatEachOther(t *testing.T) {
+func TestBuild_NotRepeated(t *testing.T) {
 	dir := t.TempDir()
 	var made atomic.Int32
 	var wg sync.WaitGroup
@@ -72,22 +70,7 @@ func TestBuildersDoNotRepeatEachOther(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "part-key", "binary"))
 }
 
-func TestFailedBuildLeavesNothing(t *testing.T) {
-	dir := t.TempDir()
-	var out bytes.Buffer
-	b := &builder{dir: dir, progress: newProgress(&out)}
-	b.progress.step, b.progress.total = 2, 8
-	broken := errors.New("broken")
-	_, err := b.cached(t.Context(), "part", "key", "a part", time.Second, func(context.Context, string) error { return broken })
-	require.ErrorIs(t, err, broken)
-	require.NoDirExists(t, filepath.Join(dir, "part-key"))
-	left, err := filepath.Glob(filepath.Join(dir, ".making-*"))
-	require.NoError(t, err)
-	require.Empty(t, left)
-	require.Contains(t, out.String(), "[2/8] a part: failed after")
-}
-
-func TestPruneKeepsTheLatestUsed(t *testing.T) {
+func TestPrune_KeepsLatestUsed(t *testing.T) {
 	dir := t.TempDir()
 	names := []string{"part-a", "part-b", "part-c", "part-d", "other-a"}
 	for i, name := range names {
@@ -101,26 +84,4 @@ func TestPruneKeepsTheLatestUsed(t *testing.T) {
 		_, err := os.Stat(filepath.Join(dir, name))
 		require.Equal(t, i == 3, os.IsNotExist(err), name)
 	}
-}
-
-func TestProgressHasAHeartbeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		p := newProgress(&out)
-		p.step, p.total = 2, 7
-		require.NoError(t, p.run("Kubernetes", 5*time.Minute, func() error {
-			time.Sleep(40 * time.Second)
-			return nil
-		}))
-		require.Equal(t, "[2/7] Kubernetes: building (about 5m0s the first time)\n"+
-			"[2/7] Kubernetes: building, 15s of about 5m0s\n"+
-			"[2/7] Kubernetes: building, 30s of about 5m0s\n"+
-			"[2/7] Kubernetes: built in 40s\n", out.String())
-	})
-}
-
-func TestFindSource(t *testing.T) {
-	source, err := FindSource()
-	require.NoError(t, err)
-	require.DirExists(t, filepath.Join(source, "test", "cluster", "kubernetes"))
 }

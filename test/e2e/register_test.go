@@ -9,13 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/agent"
-	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -51,10 +47,10 @@ func agentSays(t *testing.T, url, token, name string, want ...string) string {
 	return a.Log()
 }
 
-// TestTheAgentSaysWhyItCannotRegister runs one of each: an answer of the control plane, none, and
-// what the agent sees by itself. The others are told apart in internal/controlplane's
-// TestRegistrationIsRefused, internal/controlapi and agent/config.
-func TestTheAgentSaysWhyItCannotRegister(t *testing.T) {
+// TestRegister_NamesReason has a refusal by the control plane, no answer, and what the agent sees
+// by itself. The other reasons are in the tests of internal/controlplane, internal/controlapi and
+// agent/config.
+func TestRegister_NamesReason(t *testing.T) {
 	url := sys.APIURL()
 	good := token(t)
 	for name, c := range map[string]struct {
@@ -89,36 +85,6 @@ func secretOf(token string) string {
 	return secret
 }
 
-// TestAClockThatIsWrongIsNamed runs the agent's code in this process, where its
-// clock can be set.
-func TestAClockThatIsWrongIsNamed(t *testing.T) {
-	kube := sys.Kube.Config
-	for _, off := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
-		t.Run(off.String(), func(t *testing.T) {
-			env := map[string]string{
-				"PIPEOPS_CONTROL_PLANE_URL": sys.APIURL(), "AGENT_TOKEN": token(t), "CLUSTER_NAME": "late",
-				"PIPEOPS_STATE_DIR": filepath.Join(t.TempDir(), "state"), "PIPEOPS_HEALTH_ADDRESS": "127.0.0.1:0",
-			}
-			flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
-			config.AddFlags(flags)
-			cfg, err := config.Load(flags, func(k string) string { return env[k] })
-			require.NoError(t, err)
-			a, err := agent.New(agent.Options{
-				Config: cfg, Version: "test", Log: zerolog.New(zerolog.NewTestWriter(t)), Kubernetes: kube,
-				Now: func() time.Time { return time.Now().Add(off) },
-			})
-			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-			defer cancel()
-			err = a.Run(ctx)
-			require.Error(t, err)
-			assert.ErrorContains(t, err, "clock")
-			assert.ErrorContains(t, err, "2h0m")
-			assert.ErrorContains(t, err, "fix")
-		})
-	}
-}
-
 // otherCluster is a second one, an API server alone, of all tests that ask for it. What
 // an agent needs to start is there.
 var otherCluster = sync.OnceValues(func() (string, error) {
@@ -139,20 +105,3 @@ var otherCluster = sync.OnceValues(func() (string, error) {
 	}
 	return kubeconfig, nil
 })
-
-func TestANameThatIsTakenIsRefused(t *testing.T) {
-	// The same cluster may register again; another one may not take its name.
-	other, err := otherCluster()
-	require.NoError(t, err)
-	a, err := sys.RunAgent(map[string]string{
-		"PIPEOPS_CONTROL_PLANE_URL": sys.APIURL(), "AGENT_TOKEN": token(t), "CLUSTER_NAME": agentName,
-		"KUBECONFIG": other, "PIPEOPS_STATE_DIR": t.TempDir(), "PIPEOPS_HEALTH_ADDRESS": "127.0.0.1:0",
-	})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, a.Close()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	require.NoError(t, a.AwaitEnd(ctx))
-	assert.Contains(t, a.Log(), "CLUSTER_NAME")
-	assert.Contains(t, a.Log(), agentName)
-}

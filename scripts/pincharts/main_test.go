@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/components"
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
+)
+
+var fakeCharts = []components.Chart{
+	{Repository: "https://one.example.com", Name: "one", Version: "1.0.0"},
+	{Repository: "https://two.example.com", Name: "two", Version: "v2.0.0"},
+}
+
+// fakeRepository serves fakeCharts, as one mirror of their repositories.
+func fakeRepository(t *testing.T) *upstream {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/index.yaml" {
+			fmt.Fprint(w, "archive of "+r.URL.Path)
+			return
+		}
+		fmt.Fprint(w, "apiVersion: v1\nentries:\n")
+		for _, c := range fakeCharts {
+			fmt.Fprintf(w, "  %s:\n  - version: %s\n    urls: [%s.tgz]\n", c.Name, c.Version, key(c))
+		}
+	}))
+	t.Cleanup(s.Close)
+	return &upstream{
+		mirror: s.URL, digests: filepath.Join(t.TempDir(), "digests.yaml"), out: t.Output(),
+		fetch: repository.New(repository.Options{
+			HTTPHosts: []string{"127.0.0.1"}, Guard: egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		}),
+	}
+}
+
+// TestCharts_PinThenDownload does what `make pin-charts` and `make charts` do.
+func TestCharts_PinThenDownload(t *testing.T) {
+	cache := t.TempDir()
+	u := fakeRepository(t)
+	require.NoError(t, u.pin(t.Context(), fakeCharts))
+	require.NoError(t, u.downloadForTests(t.Context(), cache, fakeCharts))
+	for name, want := range map[string]string{"one-1.0.0.tgz": "archive of /one-1.0.0.tgz", "two-v2.0.0.tgz": "archive of /two-v2.0.0.tgz"} {
+		archive, err := os.ReadFile(filepath.Join(cache, name))
+		require.NoError(t, err)
+		assert.Equal(t, want, string(archive))
+	}
+	index, err := os.ReadFile(filepath.Join(cache, "index.yaml"))
+	require.NoError(t, err)
+	assert.Contains(t, string(index), "urls: [two-v2.0.0.tgz]")
+}
+
+func TestCharts_RefusesBadDownload(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks func(*upstream, string)
+		says   []string
+	}{
+		"no digest": {
+			func(u *upstream, one string) { require.NoError(t, os.WriteFile(u.digests, []byte(one), 0o600)) },
+			[]string{"has no digest of two-v2.0.0 (fix: run make pin-charts"},
+		},
+		"another digest": {
+			func(u *upstream, one string) {
+				require.NoError(t, os.WriteFile(u.digests, []byte(one+"two-v2.0.0: abab\n"), 0o600))
+			},
+			[]string{"chart two-v2.0.0 of https://two.example.com has the SHA-256 digest", "expects abab (fix: "},
+		},
+		"upstream out of reach": {
+			func(u *upstream, _ string) { u.mirror = "http://127.0.0.1:1/charts" },
+			[]string{"chart one-1.0.0 from http://127.0.0.1:1/charts: ", "connection refused", "(fix: run make charts where that address can be reached"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := fakeRepository(t)
+			require.NoError(t, u.pin(t.Context(), fakeCharts))
+			digests, err := os.ReadFile(u.digests)
+			require.NoError(t, err)
+			one, _, _ := strings.Cut(string(digests), "two-")
+			c.breaks(u, one)
+			cache := t.TempDir()
+			err = u.downloadForTests(t.Context(), cache, fakeCharts)
+			for _, want := range c.says {
+				require.ErrorContains(t, err, want)
+			}
+			assert.NoFileExists(t, filepath.Join(cache, "index.yaml"), "an incomplete cache is not used")
+		})
+	}
+}
