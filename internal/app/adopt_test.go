@@ -47,9 +47,9 @@ func theirService(k runnerapi.Key, change ...func(*corev1.ServiceSpec)) *corev1.
 	return s
 }
 
-// TestADeploymentIsAdopted while it serves: its pods are replaced one by one, since the
+// TestAdopt_Deployment while it serves: its pods are replaced one by one, since the
 // agent's labels are none of theirs, and all that the App does not say is gone.
-func TestADeploymentIsAdopted(t *testing.T) {
+func TestAdopt_Deployment(t *testing.T) {
 	suite.Release(t, "a Deployment becomes an App on real nodes")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -108,8 +108,8 @@ func TestADeploymentIsAdopted(t *testing.T) {
 	})
 }
 
-// TestAnEqualDeploymentKeepsItsPods, as one that an App has left behind.
-func TestAnEqualDeploymentKeepsItsPods(t *testing.T) {
+// TestAdopt_KeepsPods, as one that an App has left behind.
+func TestAdopt_KeepsPods(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
@@ -148,8 +148,8 @@ func TestAnEqualDeploymentKeepsItsPods(t *testing.T) {
 	assert.NotEmpty(t, get(t, env, k, &appsv1.Deployment{}).OwnerReferences)
 }
 
-// TestWhatIsNotAdopted is what something else looks after, and what an App cannot be.
-func TestWhatIsNotAdopted(t *testing.T) {
+// TestAdopt_Refusals is what something else looks after, and what an App cannot be.
+func TestAdopt_Refusals(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

@@ -55,9 +55,9 @@ func (s *served) call(t *testing.T, method, path, key, body string) *httptest.Re
 	return w
 }
 
-// TestCommandsOverRestartsAndReplicas sends commands to one replica, and the
+// TestIdempotencyKey_HoldsAcrossReplicas sends commands to one replica, and the
 // same again to another that was not there when they were carried out.
-func TestCommandsOverRestartsAndReplicas(t *testing.T) {
+func TestIdempotencyKey_HoldsAcrossReplicas(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -115,8 +115,8 @@ func TestCommandsOverRestartsAndReplicas(t *testing.T) {
 	assert.Contains(t, two.call(t, "GET", gone.Header().Get("Location"), "", "").Body.String(), `"succeeded"`)
 }
 
-// TestEachRunIsToldOfItself though another one took its place before its end.
-func TestEachRunIsToldOfItself(t *testing.T) {
+// TestOutcome_PerRestart though another one took its place before its end.
+func TestOutcome_PerRestart(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

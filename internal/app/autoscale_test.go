@@ -15,10 +15,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestAutoscalingFollowsTheLoad has an App use more CPU than it aims at: the
+// TestAutoscaling_FollowsLoad has an App use more CPU than it aims at: the
 // autoscaler that was made from it adds a pod, by metrics-server's figures, and
 // the agent lets it.
-func TestAutoscalingFollowsTheLoad(t *testing.T) {
+func TestAutoscaling_FollowsLoad(t *testing.T) {
 	suite.Release(t, "autoscaling by what a metrics-server measures")
 	t.Parallel()
 	env := kubetest.Full(t)

@@ -15,11 +15,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestAfterALongAbsenceTheLastWordsArrive has the control plane be away while an App
+// TestEvents_AfterLongAbsence has the control plane be away while an App
 // changes again and again and others come and go, with the agent restarted in between.
 // What is kept is bounded: the last changes of each App in their order, the ends of those
 // that are gone, and for a name that was used again its end before its beginning.
-func TestAfterALongAbsenceTheLastWordsArrive(t *testing.T) {
+func TestEvents_AfterLongAbsence(t *testing.T) {
 	suite.Release(t, "what is announced after a long absence of the control plane")
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

@@ -27,9 +27,9 @@ var shown = []string{
 // its spec allows.
 var shownByTime = []string{"unready"}
 
-// TestRealFailures breaks Apps in every way that has a signal of its own, all at once, on a real
+// TestDiagnosis_RealFailures breaks Apps in every way that has a signal of its own, all at once, on a real
 // node. Each is diagnosed right after its signal.
-func TestRealFailures(t *testing.T) {
+func TestDiagnosis_RealFailures(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	images, seen := failures.LoadImages(t, env), failures.NewSightings()

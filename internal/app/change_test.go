@@ -12,9 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestAHeldCommandDoesNotUndoANewerOne has each command come again after a newer one:
+// TestDeploy_DelayedKeepsNewerSpec has each command come again after a newer one:
 // from a replica that was held in the middle of it, while another carried it out.
-func TestAHeldCommandDoesNotUndoANewerOne(t *testing.T) {
+func TestDeploy_DelayedKeepsNewerSpec(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -57,9 +57,9 @@ func TestAHeldCommandDoesNotUndoANewerOne(t *testing.T) {
 	assert.Equal(t, "example.com/web:1", get(t, env, k, &v1alpha1.App{}).Spec.Image)
 }
 
-// TestAHeldDeleteSparesANewerNamesake has a delete go on in a replica that was held in the middle
+// TestDelete_DelayedSparesNewerApp has a delete go on in a replica that was held in the middle
 // of it, after another carried it out and a new App came under the same name.
-func TestAHeldDeleteSparesANewerNamesake(t *testing.T) {
+func TestDelete_DelayedSparesNewerApp(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

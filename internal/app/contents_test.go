@@ -37,7 +37,7 @@ func contentsOf(t *testing.T, env *kubetest.Env, ns string) *kube.Client {
 	return k
 }
 
-func TestNewContentRestartsTheAppsThatAskedForIt(t *testing.T) {
+func TestRestartOn_RestartsOnNewContent(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -92,9 +92,9 @@ func TestNewContentRestartsTheAppsThatAskedForIt(t *testing.T) {
 	assert.NotContains(t, template.Annotations["pipeops.io/contents"], "three")
 }
 
-// TestContentOfOthersIsSeenWhenTheAppIsLookedAt is of what was written past the
+// TestRestartOn_NoticesForeignWrites is of what was written past the
 // agent, and of an agent that died between the write and the restart.
-func TestContentOfOthersIsSeenWhenTheAppIsLookedAt(t *testing.T) {
+func TestRestartOn_NoticesForeignWrites(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestFailingAppsAreNamedUpToALimit, the same ones at each scrape.
-func TestFailingAppsAreNamedUpToALimit(t *testing.T) {
+// TestCounts_BoundsFailingNames, the same ones at each scrape.
+func TestCounts_BoundsFailingNames(t *testing.T) {
 	app := func(namespace, name string, s v1alpha1.Status) v1alpha1.App {
 		return v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: s}
 	}

@@ -63,8 +63,8 @@ func onlyPod(t *testing.T, env *kubetest.Env, ns string) *corev1.Pod {
 	return &pods.Items[0]
 }
 
-// TestADeletedAppStaysUntilItsPodsAreGone, whatever holds them.
-func TestADeletedAppStaysUntilItsPodsAreGone(t *testing.T) {
+// TestDelete_WaitsForPods, whatever holds them.
+func TestDelete_WaitsForPods(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	for name, test := range map[string]struct {

@@ -36,9 +36,9 @@ func kubectl(t *testing.T, env *kubetest.Env, args ...string) {
 	require.NoError(t, err, string(out))
 }
 
-// TestDriftIsCounted lets an agent do all that it does to an App's objects, of
+// TestDrift_Counted lets an agent do all that it does to an App's objects, of
 // which nothing is drift, and then somebody else.
-func TestDriftIsCounted(t *testing.T) {
+func TestDrift_Counted(t *testing.T) {
 	suite.Release(t, "drift, until it is counted")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -106,8 +106,8 @@ func TestDriftIsCounted(t *testing.T) {
 	assert.Less(t, len(events.Items), 5, "a quarrel makes no flood of them")
 }
 
-// TestDriftOfRuns deletes the Job of a run under way.
-func TestDriftOfRuns(t *testing.T) {
+// TestDrift_CountedForJobs deletes the Job of a run under way.
+func TestDrift_CountedForJobs(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "migrate")
@@ -147,8 +147,8 @@ func replaced(t *testing.T, env *kubetest.Env, k runnerapi.Key, j *batchv1.Job, 
 	return j.UID != before
 }
 
-// TestQuarrelIsCounted has the agent and somebody else want different things.
-func TestQuarrelIsCounted(t *testing.T) {
+// TestDrift_BoundsEvents has the agent and somebody else want different things.
+func TestDrift_BoundsEvents(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "web")

@@ -71,7 +71,7 @@ func code(err error) runnerapi.Code {
 	return ""
 }
 
-func TestDeployMakesWhatTheSpecSays(t *testing.T) {
+func TestDeploy_CreatesObjects(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -110,7 +110,7 @@ func TestDeployMakesWhatTheSpecSays(t *testing.T) {
 	assert.Equal(t, "req-1", who["pipeops.io/request-id"])
 }
 
-func TestSpecWithoutPortsLosesItsService(t *testing.T) {
+func TestDeploy_RemovesService(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -126,7 +126,7 @@ func TestSpecWithoutPortsLosesItsService(t *testing.T) {
 	})
 }
 
-func TestDriftIsPutBack(t *testing.T) {
+func TestDrift_Corrected(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -156,7 +156,7 @@ func TestDriftIsPutBack(t *testing.T) {
 	})
 }
 
-func TestForeignObjectsAreNotTouched(t *testing.T) {
+func TestDeploy_RefusesForeignObjects(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -188,7 +188,7 @@ func TestForeignObjectsAreNotTouched(t *testing.T) {
 	assert.False(t, exists(t, env, k, &appsv1.Deployment{}))
 }
 
-func TestDeleteRemovesExactlyItsOwn(t *testing.T) {
+func TestDelete_RemovesOnlyOwn(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -221,7 +221,7 @@ func TestDeleteRemovesExactlyItsOwn(t *testing.T) {
 	assert.True(t, exists(t, env, stays, &corev1.Service{}))
 }
 
-func TestDryRunChangesNothing(t *testing.T) {
+func TestDryRun_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -245,7 +245,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	assert.Empty(t, got.Annotations["pipeops.io/restarted-at"])
 }
 
-func TestReadsNeverGoBehindWrites(t *testing.T) {
+func TestGet_SeesOwnWrites(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -263,9 +263,9 @@ func TestReadsNeverGoBehindWrites(t *testing.T) {
 	}
 }
 
-// TestReadsNeverGoBehindWritesBesideOthers has an agent of two namespaces, the other of which is
+// TestGet_SeesConcurrentWrites has an agent of two namespaces, the other of which is
 // written all the time: the cache hears of the two by watches of their own.
-func TestReadsNeverGoBehindWritesBesideOthers(t *testing.T) {
+func TestGet_SeesConcurrentWrites(t *testing.T) {
 	suite.Release(t, "reads beside other writers")
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
@@ -292,7 +292,7 @@ func TestReadsNeverGoBehindWritesBesideOthers(t *testing.T) {
 	}
 }
 
-func TestRestartOncePerKey(t *testing.T) {
+func TestRestart_OncePerKey(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -324,7 +324,7 @@ func TestRestartOncePerKey(t *testing.T) {
 	assert.NotEqual(t, first, get(t, env, k, &v1alpha1.App{}).Annotations["pipeops.io/restarted-at"])
 }
 
-func TestWaitAnswersWhenItsTimeIsUp(t *testing.T) {
+func TestWait_EndsWithTimeout(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -338,7 +338,7 @@ func TestWaitAnswersWhenItsTimeIsUp(t *testing.T) {
 	assert.Equal(t, runnerapi.PhaseProgressing, a.Status.Phase)
 }
 
-func TestOnlyManagedNamespaces(t *testing.T) {
+func TestDeploy_OnlyManagedNamespaces(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	e, _ := startWith(t, everywhere(env))
 	for _, other := range []string{"default", "kube-system", "pipeops", "no-such"} {
@@ -363,7 +363,7 @@ func TestOnlyManagedNamespaces(t *testing.T) {
 	}
 }
 
-func TestBadSpecsAreRefused(t *testing.T) {
+func TestDeploy_RefusesBadSpecs(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestAFormerLeaderUndoesNothing is a leader that was held: it knows the App as it was, and goes on
+// TestLeader_FormerUndoesNothing is a leader that was held: it knows the App as it was, and goes on
 // with that.
-func TestAFormerLeaderUndoesNothing(t *testing.T) {
+func TestLeader_FormerUndoesNothing(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "web")

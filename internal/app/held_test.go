@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestWhatHoldsADeletedAppIsTold until it is gone.
-func TestWhatHoldsADeletedAppIsTold(t *testing.T) {
+// TestDelete_ReportsFinalizers until it is gone.
+func TestDelete_ReportsFinalizers(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

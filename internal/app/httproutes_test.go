@@ -49,9 +49,9 @@ func httpRoute(t *testing.T, ns, name, spec string) *unstructured.Unstructured {
 	return o
 }
 
-// TestHTTPRoutes become routes once the Gateway API is installed, and are withdrawn when it is
+// TestHTTPRoute_FollowsCluster become routes once the Gateway API is installed, and are withdrawn when it is
 // removed.
-func TestHTTPRoutes(t *testing.T) {
+func TestHTTPRoute_FollowsCluster(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns, other := ownNamespace(t, env), ownNamespace(t, env)
 	config := limitedTo(env, ns)

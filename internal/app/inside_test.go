@@ -23,9 +23,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestInside reaches into a real pod: commands with input, output, exit codes and a
+// TestExec_InRealPod reaches into a real pod: commands with input, output, exit codes and a
 // terminal, and its ports.
-func TestInside(t *testing.T) {
+func TestExec_InRealPod(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)

@@ -47,9 +47,9 @@ func looseCRD(t *testing.T, env *kubetest.Env) (tighten func()) {
 	return tighten
 }
 
-// TestInvalidSpecs are of Apps that the API would have refused: written with
+// TestInvalidSpec_ReportedInStatus are of Apps that the API would have refused: written with
 // kubectl while the cluster took them.
-func TestInvalidSpecs(t *testing.T) {
+func TestInvalidSpec_ReportedInStatus(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	e, _ := startWith(t, everywhere(env))
@@ -98,9 +98,9 @@ func TestInvalidSpecs(t *testing.T) {
 	}
 }
 
-// TestWhatTheClusterFindsInvalid is of a spec that only Kubernetes itself can
+// TestInvalidSpec_FoundByCluster is of a spec that only Kubernetes itself can
 // tell to be wrong.
-func TestWhatTheClusterFindsInvalid(t *testing.T) {
+func TestInvalidSpec_FoundByCluster(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "nightly")

@@ -41,7 +41,7 @@ func full() runnerapi.AppSpec {
 	}
 }
 
-func TestWhatStandsBesideComesAndGoes(t *testing.T) {
+func TestDeploy_AddsAndRemovesCompanions(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "web")
@@ -79,8 +79,8 @@ func TestWhatStandsBesideComesAndGoes(t *testing.T) {
 	eventually(t, "one pod again", func() bool { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas == 1 })
 }
 
-// TestADeployKeepsWhatItDoesNotName of the scale (replicas and autoscaling) and the pause.
-func TestADeployKeepsWhatItDoesNotName(t *testing.T) {
+// TestDeploy_KeepsOmittedFields of the scale (replicas and autoscaling) and the pause.
+func TestDeploy_KeepsOmittedFields(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "web")
@@ -127,7 +127,7 @@ func TestADeployKeepsWhatItDoesNotName(t *testing.T) {
 	assert.Nil(t, put(fixed).Autoscaling, "a number of pods turns autoscaling off")
 }
 
-func TestForeignIngressIsNotTouched(t *testing.T) {
+func TestIngress_ForeignUntouched(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "web")
@@ -155,7 +155,7 @@ func TestForeignIngressIsNotTouched(t *testing.T) {
 	assert.Equal(t, theirs.ResourceVersion, get(t, env, k, &networkingv1.Ingress{}).ResourceVersion)
 }
 
-func TestTheAutoscalersNumberStays(t *testing.T) {
+func TestAutoscaling_KeepsReplicas(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "web")
@@ -205,7 +205,7 @@ func TestTheAutoscalersNumberStays(t *testing.T) {
 	assert.Zero(t, driftOf(t, e, k).Corrections, "new bounds are no drift")
 }
 
-func TestWhatCannotChangeIsRefused(t *testing.T) {
+func TestDeploy_RefusesImmutableChanges(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "db")
@@ -253,9 +253,9 @@ func TestWhatCannotChangeIsRefused(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeInvalid, code(err))
 }
 
-// TestEverythingOfASpecIsTaken lets the API server check the objects of the
+// TestDeploy_FullSpec lets the API server check the objects of the
 // largest specs: a dry run sends each.
-func TestEverythingOfASpecIsTaken(t *testing.T) {
+func TestDeploy_FullSpec(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -279,7 +279,7 @@ func TestEverythingOfASpecIsTaken(t *testing.T) {
 	}
 }
 
-func TestJobRunsOnceForEachSpec(t *testing.T) {
+func TestJob_RunsOncePerSpec(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)
@@ -336,9 +336,9 @@ func TestJobRunsOnceForEachSpec(t *testing.T) {
 	within(t, podPatience, "the Job goes with its App", func() bool { return !exists(t, env, k, &batchv1.Job{}) })
 }
 
-// TestCronJob starts runs of a CronJob by hand, as kubectl create job does, for
+// TestCronJob_Runs starts runs of a CronJob by hand, as kubectl create job does, for
 // its own come once a minute at best.
-func TestCronJob(t *testing.T) {
+func TestCronJob_Runs(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
@@ -399,7 +399,7 @@ func TestCronJob(t *testing.T) {
 	})
 }
 
-func TestDaemonSet(t *testing.T) {
+func TestDaemonSet_Lifecycle(t *testing.T) {
 	suite.Release(t, "the life of a DaemonSet")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -456,7 +456,7 @@ func volume(t *testing.T, env *kubetest.Env, name, class string) {
 	t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(env.Client.Delete(context.Background(), pv))) })
 }
 
-func TestStatefulSet(t *testing.T) {
+func TestStatefulSet_Lifecycle(t *testing.T) {
 	suite.Release(t, "the life of a StatefulSet")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -506,9 +506,9 @@ func TestStatefulSet(t *testing.T) {
 	assert.True(t, exists(t, env, key(ns, "data-db-0"), &corev1.PersistentVolumeClaim{}), "what the pods stored stays")
 }
 
-// TestWhatIsInAPod has what is in a pod beside its container: files, volumes, init
+// TestPod_HasSpec has what is in a pod beside its container: files, volumes, init
 // containers, security.
-func TestWhatIsInAPod(t *testing.T) {
+func TestPod_HasSpec(t *testing.T) {
 	suite.Release(t, "what a pod has from its spec")
 	t.Parallel()
 	env := kubetest.Full(t)

@@ -81,9 +81,9 @@ func holder(t *testing.T, env *kubetest.Env, agent string) string {
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
 }
 
-// TestLeaderDiesInTheMiddleOfARollout has two replicas, of which the one that
+// TestLeader_DiesDuringRollout has two replicas, of which the one that
 // leads is cut off after it has taken a command and before it could follow it.
-func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
+func TestLeader_DiesDuringRollout(t *testing.T) {
 	suite.Release(t, "a leader that dies in the middle of a rollout")
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

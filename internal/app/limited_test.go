@@ -10,9 +10,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestLimitedToNamespaces has an agent that was given two namespaces keep Apps
+// TestEngine_LimitedToNamespaces has an agent that was given two namespaces keep Apps
 // true there, and keep out of a third, though that carries its label too.
-func TestLimitedToNamespaces(t *testing.T) {
+func TestEngine_LimitedToNamespaces(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	first, second, beyond := ownNamespace(t, env), ownNamespace(t, env), ownNamespace(t, env)

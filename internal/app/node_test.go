@@ -115,9 +115,9 @@ func (n *simulated) run(t *testing.T) {
 	}
 }
 
-// TestNodeLost takes a node from under three kinds of Apps: its kubelet falls
+// TestNode_Lost takes a node from under three kinds of Apps: its kubelet falls
 // silent, which takes Kubernetes 20 s to notice.
-func TestNodeLost(t *testing.T) {
+func TestNode_Lost(t *testing.T) {
 	suite.Release(t, "a node that is lost")
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)

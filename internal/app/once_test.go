@@ -46,8 +46,8 @@ func gone(t *testing.T, env *kubetest.Env, job runnerapi.Key) {
 	eventually(t, "its time is up", func() bool { return !exists(t, env, job, &batchv1.Job{}) })
 }
 
-// TestAFormerLeaderRunsNothingAgain that ended, and was removed, while the leader was held.
-func TestAFormerLeaderRunsNothingAgain(t *testing.T) {
+// TestJob_FormerLeaderRunsNothing that ended, and was removed, while the leader was held.
+func TestJob_FormerLeaderRunsNothing(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -67,8 +67,8 @@ func TestAFormerLeaderRunsNothingAgain(t *testing.T) {
 	}
 }
 
-// TestANewLeaderRunsNothingAgain that has ended, though its watch of Jobs has not reported the end.
-func TestANewLeaderRunsNothingAgain(t *testing.T) {
+// TestJob_NewLeaderRunsNothingAgain that has ended, though its watch of Jobs has not reported the end.
+func TestJob_NewLeaderRunsNothingAgain(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -103,8 +103,8 @@ func TestANewLeaderRunsNothingAgain(t *testing.T) {
 	assert.False(t, exists(t, env, k, &batchv1.Job{}), "it runs again")
 }
 
-// TestAJobThatIsNotSeenYetWasNotDeleted: the watch of Jobs lags behind that of Apps.
-func TestAJobThatIsNotSeenYetWasNotDeleted(t *testing.T) {
+// TestJob_UncachedIsNotDrift: the watch of Jobs lags behind that of Apps.
+func TestJob_UncachedIsNotDrift(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "migrate")

@@ -29,9 +29,9 @@ func states(p runnerapi.Pipeline) []runnerapi.JobState {
 	return out
 }
 
-// TestPipelineStopsAtTheFirstFailure has one fail, run again mended by another
+// TestPipeline_StopsAtFailure has one fail, run again mended by another
 // agent, which takes up what the first left in the middle, and not again.
-func TestPipelineStopsAtTheFirstFailure(t *testing.T) {
+func TestPipeline_StopsAtFailure(t *testing.T) {
 	suite.Release(t, "further lives of Jobs and Pipelines")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -96,9 +96,9 @@ func TestPipelineStopsAtTheFirstFailure(t *testing.T) {
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
 }
 
-// TestPipelineThatCannotGoOn says at which job, goes on when that is mended,
+// TestPipeline_BlockedJob says at which job, goes on when that is mended,
 // and is stopped by its deletion.
-func TestPipelineThatCannotGoOn(t *testing.T) {
+func TestPipeline_BlockedJob(t *testing.T) {
 	suite.Release(t, "a pipeline that cannot go on")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -137,9 +137,9 @@ func TestPipelineThatCannotGoOn(t *testing.T) {
 	})
 }
 
-// TestJobRunsAgainUnderAnotherName tells runs of the same spec apart, and has the
+// TestJob_Rerun tells runs of the same spec apart, and has the
 // log of each try.
-func TestJobRunsAgainUnderAnotherName(t *testing.T) {
+func TestJob_Rerun(t *testing.T) {
 	suite.Release(t, "further lives of Jobs and Pipelines")
 	t.Parallel()
 	env := kubetest.Full(t)

@@ -85,9 +85,9 @@ func ready(port int32) runnerapi.Probes {
 	}
 }
 
-// TestRealLife takes one App through its life: deploy, scale, a bad update that
+// TestApp_RealLifecycle takes one App through its life: deploy, scale, a bad update that
 // leaves it serving, its cure, a restart, logs, delete.
-func TestRealLife(t *testing.T) {
+func TestApp_RealLifecycle(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)
@@ -164,7 +164,7 @@ func podNames(t *testing.T, env *kubetest.Env, ns string) []string {
 	return names
 }
 
-func TestLogs(t *testing.T) {
+func TestLogs_OfRealPods(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
@@ -200,9 +200,9 @@ func TestLogs(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, code(err))
 }
 
-// TestFollowSeesNewPods follows across a restart of all pods: nothing is lost
+// TestLogs_FollowSeesNewPods follows across a restart of all pods: nothing is lost
 // and nothing comes twice.
-func TestFollowSeesNewPods(t *testing.T) {
+func TestLogs_FollowSeesNewPods(t *testing.T) {
 	suite.Release(t, "logs over the life of pods")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -251,9 +251,9 @@ func TestFollowSeesNewPods(t *testing.T) {
 	}
 }
 
-// TestLogsOfEachContainer of a pod that ends again and again: the one that prepared it, the one
+// TestLogs_OfEachContainer of a pod that ends again and again: the one that prepared it, the one
 // that runs, over its restart, and the run before that.
-func TestLogsOfEachContainer(t *testing.T) {
+func TestLogs_OfEachContainer(t *testing.T) {
 	suite.Release(t, "logs over the life of pods")
 	t.Parallel()
 	env := kubetest.Full(t)

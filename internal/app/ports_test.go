@@ -12,9 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestPortsNoProbeLooksAt tries the ports of pods on a real node: as the agent reaches them
+// TestPort_NotListening tries the ports of pods on a real node: as the agent reaches them
 // itself, and as it does by the API server where it cannot.
-func TestPortsNoProbeLooksAt(t *testing.T) {
+func TestPort_NotListening(t *testing.T) {
 	suite.Release(t, "ports that no probe looks at")
 	t.Parallel()
 	env := kubetest.Full(t)

@@ -98,9 +98,9 @@ func carryOut(t *testing.T, e *app.Engine, k runnerapi.Key, c command) error {
 	return err
 }
 
-// TestAnyOrderOfCommandsEndsInTheLast sends commands as fast as they are taken,
+// TestCommands_LastOneWins sends commands as fast as they are taken,
 // without waiting for what becomes of any.
-func TestAnyOrderOfCommandsEndsInTheLast(t *testing.T) {
+func TestCommands_LastOneWins(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

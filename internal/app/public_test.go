@@ -23,9 +23,9 @@ func publicWith(hosts map[string]ingress.PublicHost) ingress.Public {
 	}
 }
 
-// TestAPublicApp has a host below the gateway's domain, and no Ingress. Its status follows what the
+// TestPublicApp_GetsHost has a host below the gateway's domain, and no Ingress. Its status follows what the
 // gateway does.
-func TestAPublicApp(t *testing.T) {
+func TestPublicApp_GetsHost(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -84,8 +84,8 @@ func TestAPublicApp(t *testing.T) {
 	awaitPublic("both are", runnerapi.ReasonServed, "", "https://"+host+"/", "https://www.example.org/")
 }
 
-// TestAPublicAppKeepsItsStatus while an agent that has just started knows nothing of the gateway.
-func TestAPublicAppKeepsItsStatus(t *testing.T) {
+// TestPublicApp_KeepsStatus while an agent that has just started knows nothing of the gateway.
+func TestPublicApp_KeepsStatus(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

@@ -50,9 +50,9 @@ metadata: {name: NAME}
 spec: {policyName: NAME, validationActions: [Deny], matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}}}
 `
 
-// TestWhoRefusesAWorkloadIsNamed has a webhook that is down, and a policy, keep an App from being
+// TestAdmission_NamesRefuser has a webhook that is down, and a policy, keep an App from being
 // made.
-func TestWhoRefusesAWorkloadIsNamed(t *testing.T) {
+func TestAdmission_NamesRefuser(t *testing.T) {
 	suite.Release(t, "workloads that a webhook or a policy of the cluster's refuses")
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
@@ -119,8 +119,8 @@ metadata: {name: NAME}
 spec: {policyName: NAME, validationActions: [Deny], matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}}}
 `
 
-// TestAnAppThatMayNotBeMarkedSaysSo when it begins, and when it is to be let go.
-func TestAnAppThatMayNotBeMarkedSaysSo(t *testing.T) {
+// TestAdmission_RefusesMark when it begins, and when it is to be let go.
+func TestAdmission_RefusesMark(t *testing.T) {
 	suite.Release(t, "an App that a policy of the cluster's freezes")
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
@@ -154,8 +154,8 @@ func TestAnAppThatMayNotBeMarkedSaysSo(t *testing.T) {
 	isGone(t, e, leaving)
 }
 
-// TestAnErrorThatLastsIsTold though it should pass by itself.
-func TestAnErrorThatLastsIsTold(t *testing.T) {
+// TestReconcile_ReportsLastingError though it should pass by itself.
+func TestReconcile_ReportsLastingError(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

@@ -42,7 +42,7 @@ func image(tag string) runnerapi.AppSpec {
 	return spec
 }
 
-func TestRevisionsTellWhoWhenAndWhat(t *testing.T) {
+func TestRevisions_RecordAuthorAndDifference(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -81,7 +81,7 @@ func TestRevisionsTellWhoWhenAndWhat(t *testing.T) {
 	assert.Empty(t, revisions(t, e, k)[0].Runner, "and nobody is blamed for it")
 }
 
-func TestRollbackGoesToAnyRevision(t *testing.T) {
+func TestRollback_ToAnyRevision(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -136,7 +136,7 @@ func TestRollbackGoesToAnyRevision(t *testing.T) {
 	assert.ErrorContains(t, err, "1, 2, 3, 5, 6")
 }
 
-func TestRevisionsAreBoundedAndGoWithTheApp(t *testing.T) {
+func TestRevisions_BoundedAndDeleted(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -160,7 +160,7 @@ func TestRevisionsAreBoundedAndGoWithTheApp(t *testing.T) {
 	assert.Equal(t, "foreign", left.Items[0].Name)
 }
 
-func TestPausedIsLeftAsItIs(t *testing.T) {
+func TestPaused_LeavesObjects(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestRealRolloutIsTakenBack lets a real node find out that an image is missing.
-func TestRealRolloutIsTakenBack(t *testing.T) {
+// TestRollback_RealRollout lets a real node find out that an image is missing.
+func TestRollback_RealRollout(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	good := runnerapi.AppSpec{

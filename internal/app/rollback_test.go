@@ -55,7 +55,7 @@ func failRollout(t *testing.T, env *kubetest.Env, k runnerapi.Key, image string)
 	require.NoError(t, env.Client.Status().Update(t.Context(), d))
 }
 
-func TestFailedRolloutIsTakenBackOnce(t *testing.T) {
+func TestRollback_OnceAfterFailure(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -113,7 +113,7 @@ func TestFailedRolloutIsTakenBackOnce(t *testing.T) {
 	})
 }
 
-func TestNothingToGoBackToStaysFailed(t *testing.T) {
+func TestRollback_WithoutTargetStaysFailed(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -132,7 +132,7 @@ func TestNothingToGoBackToStaysFailed(t *testing.T) {
 	assert.Equal(t, runnerapi.OperationSucceeded, outcome(t, e, "put-app", a).State, "a failure that mends itself was none")
 }
 
-func TestOutcomesOutliveRestarts(t *testing.T) {
+func TestOutcome_SurvivesRestart(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -162,7 +162,7 @@ func TestOutcomesOutliveRestarts(t *testing.T) {
 	assert.Equal(t, runnerapi.OperationSucceeded, o.State)
 }
 
-func TestEventsTellOfEachChangeOnce(t *testing.T) {
+func TestOutcome_EventPerChange(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

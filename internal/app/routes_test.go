@@ -23,7 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-func TestRoutesFollowAnApp(t *testing.T) {
+func TestRoutes_FollowApp(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -87,9 +87,9 @@ func TestRoutesFollowAnApp(t *testing.T) {
 	eventually(t, "the routes are gone", func() bool { return len(routes()) == 0 })
 }
 
-// TestRoutesOfOthers: an Ingress with the agent's label, which is no App's, leads to Services with
+// TestRoutes_OfForeignIngresses: an Ingress with the agent's label, which is no App's, leads to Services with
 // that label, and to no others.
-func TestRoutesOfOthers(t *testing.T) {
+func TestRoutes_OfForeignIngresses(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

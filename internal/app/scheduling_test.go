@@ -17,8 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestTaintedNode closes the cluster's only node to an App, and opens it again.
-func TestTaintedNode(t *testing.T) {
+// TestScheduling_TaintedNode closes the cluster's only node to an App, and opens it again.
+func TestScheduling_TaintedNode(t *testing.T) {
 	suite.Release(t, "pods that fit no node")
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
@@ -61,8 +61,8 @@ metadata: {name: NAME}
 spec: {policyName: NAME}
 `
 
-// TestHostPortClash wants two pods on a node that has their port once.
-func TestHostPortClash(t *testing.T) {
+// TestScheduling_HostPortClash wants two pods on a node that has their port once.
+func TestScheduling_HostPortClash(t *testing.T) {
 	suite.Release(t, "pods that fit no node")
 	t.Parallel()
 	env := kubetest.Full(t)

@@ -20,9 +20,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestTheClusterValidatesAsTheAPIDoes sends what the API refuses to the API
+// TestSchema_ValidatesLikeAPI sends what the API refuses to the API
 // server (see TestTheAPIRefusesBadSpecs), and what it takes.
-func TestTheClusterValidatesAsTheAPIDoes(t *testing.T) {
+func TestSchema_ValidatesLikeAPI(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	send := func(t *testing.T, spec string) error {
@@ -49,7 +49,7 @@ func TestTheClusterValidatesAsTheAPIDoes(t *testing.T) {
 	}
 }
 
-func TestTheClusterKeepsTheSchemasBounds(t *testing.T) {
+func TestSchema_EnforcesBounds(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	for name, spec := range map[string]runnerapi.AppSpec{
@@ -76,7 +76,7 @@ func TestTheClusterKeepsTheSchemasBounds(t *testing.T) {
 	assert.Equal(t, "/", a.Spec.Probes.Readiness.HTTP.Path)
 }
 
-func TestEngineSaysThatTheResourceIsMissing(t *testing.T) {
+func TestEngine_ReportsMissingCRD(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	out, err := env.Cluster.Kubectl(t.Context(), "annotate", "crd", v1alpha1.CRDName, v1alpha1.SchemaVersionAnnotation+"=0", "--overwrite")
 	require.NoError(t, err, string(out))

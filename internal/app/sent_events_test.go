@@ -31,7 +31,7 @@ func types(all []events.Event) []events.Type {
 	return out
 }
 
-func TestAnnouncesWhatBecomesOfAnApp(t *testing.T) {
+func TestEvents_LifeOfApp(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -59,9 +59,9 @@ func TestAnnouncesWhatBecomesOfAnApp(t *testing.T) {
 	})
 }
 
-// TestAnnouncementsSurvive lets the receiver be away, and the engine die and
+// TestEvents_SurviveRestart lets the receiver be away, and the engine die and
 // come back, around everything that is to be announced.
-func TestAnnouncementsSurvive(t *testing.T) {
+func TestEvents_SurviveRestart(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -117,9 +117,9 @@ func TestAnnouncementsSurvive(t *testing.T) {
 	assert.Len(t, r.of(ended.Name), 1)
 }
 
-// TestAnEndThatAFormerLeaderNotedIsTold has an App go, and its end be noted, by somebody else than
+// TestEvents_EndRecordedByFormerLeader has an App go, and its end be noted, by somebody else than
 // the replica that leads: by one that was held when it lost the lease.
-func TestAnEndThatAFormerLeaderNotedIsTold(t *testing.T) {
+func TestEvents_EndRecordedByFormerLeader(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	r := &receiver{}
@@ -145,9 +145,9 @@ func TestAnEndThatAFormerLeaderNotedIsTold(t *testing.T) {
 	})
 }
 
-// TestNamesakeBeginsAfterTheEnd has three Apps of one name, one after the other. An end may be told
+// TestEvents_RecreatedAfterEnd has three Apps of one name, one after the other. An end may be told
 // twice, with the same ID, if the agent reads an App once more that it has just let go.
-func TestNamesakeBeginsAfterTheEnd(t *testing.T) {
+func TestEvents_RecreatedAfterEnd(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -178,9 +178,9 @@ func TestNamesakeBeginsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestARecreatedAppIsAnnouncedFromItsBeginning, although an event of the App before it was
+// TestEvents_RecreatedFromBeginning, although an event of the App before it was
 // delivered after that App's end.
-func TestARecreatedAppIsAnnouncedFromItsBeginning(t *testing.T) {
+func TestEvents_RecreatedFromBeginning(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

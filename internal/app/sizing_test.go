@@ -46,7 +46,7 @@ func eventOf(t *testing.T, env *kubetest.Env, k runnerapi.Key, reason string) st
 	return ""
 }
 
-func TestMetricsAndRightSizing(t *testing.T) {
+func TestSizing_AppliesRecommendation(t *testing.T) {
 	suite.Release(t, "right-sizing by what a metrics-server measures")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -161,7 +161,7 @@ func TestMetricsAndRightSizing(t *testing.T) {
 	})
 }
 
-func TestMetricsWithoutMetricsServer(t *testing.T) {
+func TestMetrics_WithoutMetricsServer(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

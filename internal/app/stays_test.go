@@ -20,9 +20,9 @@ import (
 // crashesLater crashes when it has been ready for longer than it must.
 var crashesLater = []string{"-crash-after=4s"}
 
-// TestACrashAfterTheStayEndsTheHealth of the App and of its revision: an automatic
+// TestHealthy_EndsWithLateCrash of the App and of its revision: an automatic
 // rollback does not go back to it.
-func TestACrashAfterTheStayEndsTheHealth(t *testing.T) {
+func TestHealthy_EndsWithLateCrash(t *testing.T) {
 	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -58,8 +58,8 @@ func TestACrashAfterTheStayEndsTheHealth(t *testing.T) {
 	assert.Empty(t, now.Spec.Args)
 }
 
-// TestARunThatIsTriedAgainHasNotFailed while Kubernetes waits with the next try.
-func TestARunThatIsTriedAgainHasNotFailed(t *testing.T) {
+// TestJob_RetriedIsNotFailed while Kubernetes waits with the next try.
+func TestJob_RetriedIsNotFailed(t *testing.T) {
 	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -101,8 +101,8 @@ func TestARunThatIsTriedAgainHasNotFailed(t *testing.T) {
 	}
 }
 
-// TestAHangingInitContainerIsNamed with its last line, also while pods of an older spec serve.
-func TestAHangingInitContainerIsNamed(t *testing.T) {
+// TestInitContainer_HangingIsNamed with its last line, also while pods of an older spec serve.
+func TestInitContainer_HangingIsNamed(t *testing.T) {
 	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -151,8 +151,8 @@ func waitsForInit(a runnerapi.App) bool {
 	return contains(w, "init container migrate of pod "+a.Name, "to end: it has run since", "its last line: ")
 }
 
-// TestANewPodThatIsNotReadyIsNamed though the pods of the older spec are.
-func TestANewPodThatIsNotReadyIsNamed(t *testing.T) {
+// TestRollout_NamesUnreadyPod though the pods of the older spec are.
+func TestRollout_NamesUnreadyPod(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	k := key(ownNamespace(t, env), "slow")

@@ -44,7 +44,7 @@ func refusePods(t *testing.T, env *kubetest.Env, k runnerapi.Key, image string) 
 	}
 }
 
-func TestPodsThatAreRefusedAtOnceAreStopped(t *testing.T) {
+func TestRollout_StopsRefusedPods(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

@@ -72,9 +72,9 @@ func (b *gatedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// TestANewLeaderWaitsUntilItKnows has a replica get the lease that does not know yet of an App's
+// TestLeader_WaitsForCaches has a replica get the lease that does not know yet of an App's
 // end, of which the former leader has told.
-func TestANewLeaderWaitsUntilItKnows(t *testing.T) {
+func TestLeader_WaitsForCaches(t *testing.T) {
 	suite.Release(t, "further changes of the leader")
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
@@ -112,8 +112,8 @@ func TestANewLeaderWaitsUntilItKnows(t *testing.T) {
 	assert.Equal(t, []events.Type{events.Removed}, types(received.of(k.Name)))
 }
 
-// TestAReplicaKnowsWhatAnotherOneWrote though it has not heard of it from its watch.
-func TestAReplicaKnowsWhatAnotherOneWrote(t *testing.T) {
+// TestReplica_SeesOthersWrites though it has not heard of it from its watch.
+func TestReplica_SeesOthersWrites(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -157,9 +157,9 @@ func TestAReplicaKnowsWhatAnotherOneWrote(t *testing.T) {
 	assert.True(t, problem.Is(err, problem.NotFound), "%v", err)
 }
 
-// TestANewLeaderLooksAfterItWasHeard has a former leader that was held take an App down and tell
+// TestLeader_ReconcilesAfterHeard has a former leader that was held take an App down and tell
 // its end, when the next one leads, has looked at the Apps, and has not been heard yet.
-func TestANewLeaderLooksAfterItWasHeard(t *testing.T) {
+func TestLeader_ReconcilesAfterHeard(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -188,9 +188,9 @@ func TestANewLeaderLooksAfterItWasHeard(t *testing.T) {
 	assert.Empty(t, received.of(k.Name), "that it is there was not so any more when the next one was heard")
 }
 
-// TestALostNamespaceKeepsNobodyFromLeading has an agent that is limited to some namespaces lose its
+// TestLeader_LostNamespace has an agent that is limited to some namespaces lose its
 // rights in one of them, as it does when that is deleted.
-func TestALostNamespaceKeepsNobodyFromLeading(t *testing.T) {
+func TestLeader_LostNamespace(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	kept, lost := ownNamespace(t, env), ownNamespace(t, env)
@@ -208,9 +208,9 @@ func TestALostNamespaceKeepsNobodyFromLeading(t *testing.T) {
 	settledIn(t, next.Engine, key(kept, "web"), runnerapi.PhaseHealthy)
 }
 
-// TestAProcessHasATermOfItsOwn has one killed and another one started under its name: it need not
+// TestLeader_TermPerProcess has one killed and another one started under its name: it need not
 // wait for the lease's end, and what the first sent is known from what it sends.
-func TestAProcessHasATermOfItsOwn(t *testing.T) {
+func TestLeader_TermPerProcess(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

@@ -61,10 +61,10 @@ func diagnosed(cause runnerapi.Cause) func(runnerapi.AppStatus) bool {
 	return func(s runnerapi.AppStatus) bool { return s.Diagnosis != nil && s.Diagnosis.Cause == cause }
 }
 
-// TestCausesBehindCauses has everything wrong with one App at once. Each cause
+// TestDiagnosis_FindsDeeperCause has everything wrong with one App at once. Each cause
 // appears when the one before it is out of the way, and the App is called
 // healthy after the last.
-func TestCausesBehindCauses(t *testing.T) {
+func TestDiagnosis_FindsDeeperCause(t *testing.T) {
 	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -108,9 +108,9 @@ func TestCausesBehindCauses(t *testing.T) {
 	assert.Nil(t, a.Status.Diagnosis)
 }
 
-// TestSlowStartIsNoFailure is of an App that takes its time within its probes'
+// TestProbe_SlowStartIsNoFailure is of an App that takes its time within its probes'
 // limits, though the kubelet complains of each try.
-func TestSlowStartIsNoFailure(t *testing.T) {
+func TestProbe_SlowStartIsNoFailure(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
@@ -127,8 +127,8 @@ func TestSlowStartIsNoFailure(t *testing.T) {
 	assert.EqualValues(t, 1, heard.first(healthy).Status.ReadyReplicas)
 }
 
-// TestUpForAMomentIsNotHealthy is of an App without a probe, between its crashes.
-func TestUpForAMomentIsNotHealthy(t *testing.T) {
+// TestHealthy_NeedsStay is of an App without a probe, between its crashes.
+func TestHealthy_NeedsStay(t *testing.T) {
 	suite.Release(t, "crashes after the start")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -143,8 +143,8 @@ func TestUpForAMomentIsNotHealthy(t *testing.T) {
 	assert.Nil(t, heard.first(func(s runnerapi.AppStatus) bool { return s.Diagnosis == nil }))
 }
 
-// TestACrashAfterSecondsIsNeverHealthy has the stabilization that agents have by default.
-func TestACrashAfterSecondsIsNeverHealthy(t *testing.T) {
+// TestHealthy_NeverWhileCrashing has the stabilization that agents have by default.
+func TestHealthy_NeverWhileCrashing(t *testing.T) {
 	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
 	env := kubetest.Full(t)

@@ -27,9 +27,9 @@ func impatient(t *testing.T, env *kubetest.Env, ns string) *app.Engine {
 	return e
 }
 
-// TestASuspendedCronJob does well, and says that it does nothing. Those that do not run are in
+// TestCronJob_Suspended does well, and says that it does nothing. Those that do not run are in
 // test/failures.
-func TestASuspendedCronJob(t *testing.T) {
+func TestCronJob_Suspended(t *testing.T) {
 	suite.Release(t, "a CronJob that is suspended")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -45,9 +45,9 @@ func TestASuspendedCronJob(t *testing.T) {
 	assert.Equal(t, runnerapi.ReasonSuspended, a.Status.Conditions[0].Reason)
 }
 
-// TestPublicURLsAreThoseThatAreServed follows an Ingress without class, controller and
+// TestPublicURLs_OnlyServed follows an Ingress without class, controller and
 // certificate until it has all of them.
-func TestPublicURLsAreThoseThatAreServed(t *testing.T) {
+func TestPublicURLs_OnlyServed(t *testing.T) {
 	suite.Release(t, "an Ingress on its way to being served")
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

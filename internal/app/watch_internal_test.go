@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestFlappingIsOneEvent, and all that a reader acts upon is another.
-func TestFlappingIsOneEvent(t *testing.T) {
+// TestWatch_FlappingIsOneEvent, and all that a reader acts upon is another.
+func TestWatch_FlappingIsOneEvent(t *testing.T) {
 	e := &Engine{now: time.Now}
 	a := &v1alpha1.App{}
 	a.Name = "web"

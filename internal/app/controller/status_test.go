@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestAReadyPodServesBeforeItIsCounted has a StatefulSet whose status is older
+// TestPhase_ReadyPodServes has a StatefulSet whose status is older
 // than its pods'.
-func TestAReadyPodServesBeforeItIsCounted(t *testing.T) {
+func TestPhase_ReadyPodServes(t *testing.T) {
 	pod := func(ready corev1.ConditionStatus, deleted *metav1.Time) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: deleted},

@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestFlappingKeepsItsPhase is of an App that serves between its crashes.
-func TestFlappingKeepsItsPhase(t *testing.T) {
+// TestPhase_FlappingServes is of an App that serves between its crashes.
+func TestPhase_FlappingServes(t *testing.T) {
 	a := &v1alpha1.App{Status: v1alpha1.Status{AppStatus: runnerapi.AppStatus{Phase: runnerapi.PhaseDegraded}}}
 	ready := []*corev1.Pod{{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}}
 	long, short := diagnose.Finding{Flaps: true}, diagnose.Finding{Brief: 1}
@@ -24,8 +24,8 @@ func TestFlappingKeepsItsPhase(t *testing.T) {
 	assert.True(t, serves(a, workload.Figures{Available: 2}, nil, short), "another pod does")
 }
 
-// TestTheLastLinesOfAnInitContainer are in the status while it is waited for, and no longer.
-func TestTheLastLinesOfAnInitContainer(t *testing.T) {
+// TestStatus_LastLinesOfInitContainer are in the status while it is waited for, and no longer.
+func TestStatus_LastLinesOfInitContainer(t *testing.T) {
 	s := runnerapi.AppStatus{WaitingFor: "init container db", LastLines: []string{"waiting"}}
 	other := s.DeepCopy()
 	other.LastLines[0] = "ready"

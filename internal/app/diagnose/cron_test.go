@@ -35,7 +35,7 @@ func at(clock string) time.Time {
 	return t
 }
 
-func TestRunsThatNeverStart(t *testing.T) {
+func TestCronJob_NeverStarts(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*batchv1.CronJob)
 		now     string

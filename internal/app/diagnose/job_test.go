@@ -34,7 +34,7 @@ func podOf(j *batchv1.Job, name string, end corev1.ContainerStateTerminated) *co
 	return p
 }
 
-func TestRuns(t *testing.T) {
+func TestJob_Diagnosis(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason  string
 		end     *corev1.ContainerStateTerminated
@@ -82,8 +82,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestARunWhosePodWasEvicted says so, though the eviction ended its process with a signal.
-func TestARunWhosePodWasEvicted(t *testing.T) {
+// TestJob_EvictedPod says so, though the eviction ended its process with a signal.
+func TestJob_EvictedPod(t *testing.T) {
 	j := failedJob("web-1", "")
 	gone := podOf(j, "web-1-1", corev1.ContainerStateTerminated{ExitCode: 137})
 	gone.Status.Phase, gone.Status.Reason = corev1.PodFailed, "Evicted"
@@ -95,8 +95,8 @@ func TestARunWhosePodWasEvicted(t *testing.T) {
 	checkFix(t, d)
 }
 
-// TestADaemonSetThatChoosesNoNode is not said to be kept away by taints alone.
-func TestADaemonSetThatChoosesNoNode(t *testing.T) {
+// TestDaemonSet_MatchesNoNode is not said to be kept away by taints alone.
+func TestDaemonSet_MatchesNoNode(t *testing.T) {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{"gpu": "yes"}
 	d := Find(Evidence{DaemonSet: ds, Now: now}).Diagnosis
@@ -115,7 +115,7 @@ func preparingPod(since time.Duration) *corev1.Pod {
 	return p
 }
 
-func TestVolumes(t *testing.T) {
+func TestVolume_Diagnosis(t *testing.T) {
 	for message, want := range map[string]struct {
 		cause runnerapi.Cause
 		says  string
@@ -141,7 +141,7 @@ func TestVolumes(t *testing.T) {
 	assert.False(t, WantsPreparation(pod(waits("ContainerCreating", "")), now), "it is on no node yet")
 }
 
-func TestClaims(t *testing.T) {
+func TestVolume_Claims(t *testing.T) {
 	waiting := func(message string, since time.Duration) *corev1.Pod {
 		p := pod(corev1.ContainerStatus{})
 		p.Status.ContainerStatuses = nil
@@ -176,7 +176,7 @@ func TestClaims(t *testing.T) {
 	assert.Contains(t, f.Diagnosis.Message, "no class fast", "the claim was made after the scheduler looked")
 }
 
-func TestWorkloadsThatSaySoInEvents(t *testing.T) {
+func TestDiagnose_WorkloadEvents(t *testing.T) {
 	for _, message := range []string{
 		`create Pod db-0 in StatefulSet db failed error: pods "db-0" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
 		`Error creating: pods "logs-abc" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
@@ -192,7 +192,7 @@ func TestWorkloadsThatSaySoInEvents(t *testing.T) {
 	assert.Equal(t, 15*time.Second, Find(Evidence{Missing: 30 * time.Second, Now: now}).Recheck)
 }
 
-func TestInitContainersThatEndedWellAreNoTrouble(t *testing.T) {
+func TestInitContainer_SucceededIsNoFinding(t *testing.T) {
 	p := pod(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}}})
 	p.Spec.InitContainers = []corev1.Container{{Name: "prepare"}}
 	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "prepare", State: corev1.ContainerState{

@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func TestPortsThatNothingListensAt(t *testing.T) {
+func TestPort_NotListening(t *testing.T) {
 	stay := Stabilization{Unprobed: 30 * time.Second}
 	find := func(ready, tried time.Duration, try PortTry, proven bool) (Finding, *runnerapi.Condition) {
 		p := pod(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(ready)}}})
@@ -53,7 +53,7 @@ func TestPortsThatNothingListensAt(t *testing.T) {
 	assert.Equal(t, runnerapi.ReasonOnlyOnLoopback, condition.Reason)
 }
 
-func TestWhichPortsNoProbeLooksAt(t *testing.T) {
+func TestPort_Unprobed(t *testing.T) {
 	ports := []runnerapi.Port{{Port: 8080}, {Port: 53, Protocol: "UDP"}, {Port: 9090, Protocol: "TCP"}}
 	probe := &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 8080}}
 	assert.Equal(t, []int32{8080, 9090}, Unprobed(runnerapi.AppSpec{Ports: ports}))

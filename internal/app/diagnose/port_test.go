@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestPortTaken has last lines as runtimes write them.
-func TestPortTaken(t *testing.T) {
+// TestPort_Taken has last lines as runtimes write them.
+func TestPort_Taken(t *testing.T) {
 	for line, port := range map[string]string{
 		"2026/05/04 12:00:00 cannot listen: listen tcp :8080: bind: address already in use":                      "port 8080",
 		"Error: listen EADDRINUSE: address already in use :::3000":                                               "port 3000",
@@ -35,7 +35,7 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-func TestPortClash(t *testing.T) {
+func TestPort_Clash(t *testing.T) {
 	p := pod(endedWith(corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: "starting\nlisten tcp :8080: bind: address already in use\n"}))
 	d := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
 	require.NotNil(t, d)
@@ -46,7 +46,7 @@ func TestPortClash(t *testing.T) {
 	checkFix(t, d)
 }
 
-func TestHostPorts(t *testing.T) {
+func TestPort_HostPorts(t *testing.T) {
 	message := "0/2 nodes are available: 1 node(s) didn't have free ports for the requested pod ports, 1 node(s) had untolerated taint(s). preemption: not helpful."
 	find := func(message string) *runnerapi.Diagnosis {
 		p := pod(corev1.ContainerStatus{})

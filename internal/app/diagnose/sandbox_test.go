@@ -31,7 +31,7 @@ func scheduled(age time.Duration) *corev1.Pod {
 	}
 }
 
-func TestASandboxThatTheNodeCannotCreateIsNamed(t *testing.T) {
+func TestSandbox_CreationFailure(t *testing.T) {
 	const rpc = "Failed to create pod sandbox: rpc error: code = Unknown desc = "
 	find := func(age time.Duration, message string) Finding {
 		return Find(Evidence{Pods: []*corev1.Pod{scheduled(age)}, Sandboxes: map[types.UID]string{"1": rpc + message}, Now: now})

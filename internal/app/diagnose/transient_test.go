@@ -12,9 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestAKubeletThatCatchesUpIsNoTrouble although its event says that a volume cannot be mounted. The
+// TestKubelet_CatchingUpPasses although its event says that a volume cannot be mounted. The
 // message often hides the true cause, which the next event names.
-func TestAKubeletThatCatchesUpIsNoTrouble(t *testing.T) {
+func TestKubelet_CatchingUpPasses(t *testing.T) {
 	const setUp = `MountVolume.SetUp failed for volume "pipeops-file-1" : `
 	find := func(age time.Duration, message string) Finding {
 		return Find(Evidence{Pods: []*corev1.Pod{scheduled(age)}, Mounts: map[types.UID]string{"1": setUp + message}, Now: now})
@@ -47,8 +47,8 @@ func TestAKubeletThatCatchesUpIsNoTrouble(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseMissingSecret, d.Cause)
 }
 
-// TestALateKubeletIsNoMissingConfig of a container whose environment comes from a Secret.
-func TestALateKubeletIsNoMissingConfig(t *testing.T) {
+// TestKubelet_LateIsNoMissingConfig of a container whose environment comes from a Secret.
+func TestKubelet_LateIsNoMissingConfig(t *testing.T) {
 	for _, message := range []string{
 		"failed to sync secret cache: timed out waiting for the condition", `object "shop"/"certs" not registered`,
 	} {

@@ -45,7 +45,7 @@ func runBy(t *testing.T, upgraded http.HandlerFunc) (out string, code int, err e
 	return stdout.String(), code, err
 }
 
-func TestACommandWhereThereIsNoSPDY(t *testing.T) {
+func TestExec_FallsBackToWebSocket(t *testing.T) {
 	out, code, err := runBy(t, func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"v5.channel.k8s.io"}})
 		if !assert.NoError(t, err) {
@@ -64,7 +64,7 @@ func TestACommandWhereThereIsNoSPDY(t *testing.T) {
 	assert.Equal(t, "said", out)
 }
 
-func TestARefusedCommandSaysWhy(t *testing.T) {
+func TestExec_ReportsRefusal(t *testing.T) {
 	_, _, err := runBy(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		assert.NoError(t, json.NewEncoder(w).Encode(metav1.Status{

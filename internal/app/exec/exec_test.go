@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAProgramThatIsNotInTheContainerIsNamed(t *testing.T) {
+func TestExec_NamesMissingProgram(t *testing.T) {
 	for runtime, says := range map[string]string{
 		"runc":       `Internal error occurred: error executing command in container: failed to exec in container: failed to start exec "0381": OCI runtime exec failed: exec failed: unable to start container process: exec: "psql": executable file not found in $PATH: unknown`,
 		"runc, path": `Internal error occurred: OCI runtime exec failed: exec failed: unable to start container process: exec: "psql": stat psql: no such file or directory: unknown`,

@@ -50,9 +50,9 @@ func at(second int, pod, text string) runnerapi.LogLine {
 	return runnerapi.LogLine{Time: time.Unix(int64(second), 0), Pod: pod, Line: text}
 }
 
-// TestTheArchiveHasWhatPodsHaveNoMore merges a living pod's log with an archive of that pod and of
+// TestArchive_HasLinesOfGonePods merges a living pod's log with an archive of that pod and of
 // one that is gone.
-func TestTheArchiveHasWhatPodsHaveNoMore(t *testing.T) {
+func TestArchive_HasLinesOfGonePods(t *testing.T) {
 	failed := errors.New("out of disk")
 	for _, err := range []error{nil, failed} {
 		archive := &written{err: err, lines: []runnerapi.LogLine{
@@ -77,7 +77,7 @@ func TestTheArchiveHasWhatPodsHaveNoMore(t *testing.T) {
 	}
 }
 
-func TestTheArchiveIsForWholeRanges(t *testing.T) {
+func TestArchive_OnlyWholeRanges(t *testing.T) {
 	for _, opts := range []runnerapi.LogOptions{
 		{Tail: -1}, {Since: time.Hour, Tail: 10}, {Since: time.Hour, Tail: -1, Follow: true},
 		{Since: time.Hour, Tail: -1, Previous: true}, {Since: time.Hour, Tail: -1, UntilDone: true},

@@ -17,8 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
-// TestALogEndsWithItsApp although another App has its name by then, whose pods it does not read.
-func TestALogEndsWithItsApp(t *testing.T) {
+// TestFollow_EndsWithApp although another App has its name by then, whose pods it does not read.
+func TestFollow_EndsWithApp(t *testing.T) {
 	of := func(uid types.UID) *v1alpha1.App {
 		return &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: uid}}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func TestSkipperLeavesOutWhatWasRead(t *testing.T) {
+func TestSkipper_SkipsReadLines(t *testing.T) {
 	at := func(n int) podLine { return podLine{line: runnerapi.LogLine{Time: time.Unix(int64(n), 0)}} }
 	s := skipper{from: position{at: time.Unix(5, 0), times: 2}}
 	var kept []int64

@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
-// TestARunHasItsOwnOutcome though another one took its place.
-func TestARunHasItsOwnOutcome(t *testing.T) {
+// TestOutcome_PerRun though another one took its place.
+func TestOutcome_PerRun(t *testing.T) {
 	first := backend.Record{Command: "put-job", App: &backend.AppMark{Generation: 1}}
 	for phase, want := range map[runnerapi.Phase]runnerapi.OperationState{
 		runnerapi.PhaseHealthy:     runnerapi.OperationSucceeded,

@@ -9,8 +9,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestARevisionThatCrashesIsNoTarget follows an App through three rollouts.
-func TestARevisionThatCrashesIsNoTarget(t *testing.T) {
+// TestRollback_SkipsCrashedRevision follows an App through three rollouts.
+func TestRollback_SkipsCrashedRevision(t *testing.T) {
 	a := &v1alpha1.App{Spec: runnerapi.AppSpec{Rollback: runnerapi.RollbackOnFailure}}
 	come := func(revision int64, phase runnerapi.Phase, crashed bool) {
 		a.Generation, a.Status.ObservedGeneration = revision, revision

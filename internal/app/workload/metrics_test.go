@@ -9,8 +9,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestPrometheusFindsTheMetricsOfAnApp by annotations, over those that the spec has besides.
-func TestPrometheusFindsTheMetricsOfAnApp(t *testing.T) {
+// TestMetrics_AnnotatedForPrometheus by annotations, over those that the spec has besides.
+func TestMetrics_AnnotatedForPrometheus(t *testing.T) {
 	annotations := func(spec runnerapi.AppSpec) map[string]string {
 		return podTemplate(&v1alpha1.App{Spec: spec}).Annotations
 	}

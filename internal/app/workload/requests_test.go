@@ -9,7 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func TestWhatIsAppliedByRolloutIsInTheTemplate(t *testing.T) {
+func TestSizing_AppliedInTemplate(t *testing.T) {
 	a := &v1alpha1.App{Spec: runnerapi.AppSpec{Image: "a", RightSizing: &runnerapi.RightSizing{Mode: runnerapi.SizingApply}}}
 	a.Name = "web"
 	requests := func() v1alpha1.AppliedSizing { return RequestsOf(podTemplate(a).Spec.Containers[0].Resources) }

@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestNoSpecGoesBeyondBaseline makes the loosest pod that a spec can ask for:
+// TestPod_WithinBaseline makes the loosest pod that a spec can ask for:
 // whatever a Runner sends, it gets no part of the node.
-func TestNoSpecGoesBeyondBaseline(t *testing.T) {
+func TestPod_WithinBaseline(t *testing.T) {
 	loosest := runnerapi.Security{
 		RunAsUser: new(int64(0)), RunAsGroup: new(int64(0)), FSGroup: new(int64(0)),
 		AllowRoot: true, AllowPrivilegeEscalation: true, AddCapabilities: []string{"SETUID"},
@@ -62,8 +62,8 @@ func TestNoSpecGoesBeyondBaseline(t *testing.T) {
 }
 
 // loosestNames are specs with names that have others do something: annotations of pods and of the
-// Ingress, and hosts that take in those of others. internal/policy/TestAnnotationsHaveToBeNamed
-// has every key that no rule allows, internal/policy/input/TestNoFieldOfASpecIsForgotten every
+// Ingress, and hosts that take in those of others. internal/policy/TestPolicy_AnnotationsByName
+// has every key that no rule allows, internal/policy/input/TestApp_CoversEveryField every
 // field.
 func loosestNames() map[string]runnerapi.AppSpec {
 	specs := map[string]runnerapi.AppSpec{}
@@ -81,9 +81,9 @@ func loosestNames() map[string]runnerapi.AppSpec {
 	return specs
 }
 
-// TestOnlyBaselinesCapabilitiesMayBeAsked compares the schema with what
+// TestCapabilities_OnlyBaseline compares the schema with what
 // Kubernetes' baseline level lets through.
-func TestOnlyBaselinesCapabilitiesMayBeAsked(t *testing.T) {
+func TestCapabilities_OnlyBaseline(t *testing.T) {
 	field, found := reflect.TypeFor[runnerapi.Security]().FieldByName("AddCapabilities")
 	assert.True(t, found)
 	// https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline
