@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestFieldsOfOthersAreTakenOverWhenAsked, and by no command that does not ask.
-func TestFieldsOfOthersAreTakenOverWhenAsked(t *testing.T) {
+// TestHelmRelease_TakesOverFields, and by no command that does not ask.
+func TestHelmRelease_TakesOverFields(t *testing.T) {
 	suite.Release(t, "fields of others in a release")
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)

@@ -62,8 +62,8 @@ func podsOf(ctx context.Context, t *testing.T, env *kubetest.Env, name string) [
 	return pods.Items
 }
 
-// TestAReleaseIsDeletedWhenItsPodsAreGone: until then it stays, and says what holds them.
-func TestAReleaseIsDeletedWhenItsPodsAreGone(t *testing.T) {
+// TestUninstall_WaitsForPods: until then it stays, and says what holds them.
+func TestUninstall_WaitsForPods(t *testing.T) {
 	suite.Release(t, "a release whose pods do not go in time")
 	env := kubetest.Full(t)
 	r := start(t, env.Agent, func(o *helm.Options) {
@@ -114,8 +114,8 @@ func TestAReleaseIsDeletedWhenItsPodsAreGone(t *testing.T) {
 	require.NoError(t, err, "the hook of its end ran")
 }
 
-// TestAnAgentThatStopsKeepsAReleaseThatIsNotGone, so that the next one goes on.
-func TestAnAgentThatStopsKeepsAReleaseThatIsNotGone(t *testing.T) {
+// TestUninstall_KeepsReleaseOnStop, so that the next one goes on.
+func TestUninstall_KeepsReleaseOnStop(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	remove(t, env, "cut")
 	r := helm.New(env.Agent, helm.Options{Namespace: kubetest.AgentNamespace, Replica: "agent-1"})

@@ -26,7 +26,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-func TestTheLifeOfARelease(t *testing.T) {
+func TestHelmRelease_Lifecycle(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	remove(t, env, "life")
@@ -96,7 +96,7 @@ func TestTheLifeOfARelease(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
 }
 
-func TestOnlyManagedNamespaces(t *testing.T) {
+func TestHelmRelease_OnlyManagedNamespaces(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	for _, ns := range []string{"kube-system", kubetest.AgentNamespace, "default", "nowhere"} {
@@ -105,7 +105,7 @@ func TestOnlyManagedNamespaces(t *testing.T) {
 	}
 }
 
-func TestOneCommandAtATime(t *testing.T) {
+func TestHelmRelease_OneCommandAtATime(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r, other := start(t, env.Agent), start(t, env.Agent, func(o *helm.Options) { o.Replica = "agent-2" })
 	remove(t, env, "busy")
@@ -131,7 +131,7 @@ func TestOneCommandAtATime(t *testing.T) {
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, other, "busy", of(guide(t), nil)).Status)
 }
 
-func TestAnAgentThatStopsFailsWhatItIsAt(t *testing.T) {
+func TestHelmRelease_FailsWhenAgentStops(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	remove(t, env, "stopped")
 	r := helm.New(env.Agent, helm.Options{Namespace: kubetest.AgentNamespace, Replica: "agent-1"})
@@ -194,9 +194,9 @@ func kill(t *testing.T, env *kubetest.Env, release, replica string, status runne
 	assert.Error(t, cmd.Wait())
 }
 
-// TestAKilledCommandWedgesNothing kills an agent in the middle of an installation and of an
+// TestHelmRelease_RecoversFromKill kills an agent in the middle of an installation and of an
 // upgrade.
-func TestAKilledCommandWedgesNothing(t *testing.T) {
+func TestHelmRelease_RecoversFromKill(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	remove(t, env, "killed")
 	kill(t, env, "killed", "agent-1", runnerapi.ReleasePendingInstall)
@@ -223,8 +223,8 @@ func TestAKilledCommandWedgesNothing(t *testing.T) {
 	assert.Equal(t, runnerapi.ReleaseDeployed, outcome(t, r, "killed").Status)
 }
 
-// TestTheLockOfADeadReplicaRunsOut, which nobody can tell from one that is only slow.
-func TestTheLockOfADeadReplicaRunsOut(t *testing.T) {
+// TestLock_ExpiresOfDeadReplica, which nobody can tell from one that is only slow.
+func TestLock_ExpiresOfDeadReplica(t *testing.T) {
 	suite.Release(t, "locks of dead replicas")
 	env := kubetest.ControlPlane(t)
 	remove(t, env, "dead")
@@ -236,8 +236,8 @@ func TestTheLockOfADeadReplicaRunsOut(t *testing.T) {
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "dead", of(guide(t), nil)).Status)
 }
 
-// TestTemplatesLookInTheirNamespaceAlone: the agent's identity is a Secret that it can read.
-func TestTemplatesLookInTheirNamespaceAlone(t *testing.T) {
+// TestLookup_OwnNamespaceOnly: the agent's identity is a Secret that it can read.
+func TestLookup_OwnNamespaceOnly(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Admin) // whose rights would let it
 	remove(t, env, "looks")
@@ -260,8 +260,8 @@ spec: {ports: [{port: 80}]}
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "looks", of(chart, nil)).Status)
 }
 
-// TestTemplatesLookUpWhatThePolicyAdmits: it is asked before the cluster is.
-func TestTemplatesLookUpWhatThePolicyAdmits(t *testing.T) {
+// TestLookup_BoundByPolicy: it is asked before the cluster is.
+func TestLookup_BoundByPolicy(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	remove(t, env, "asks")
@@ -296,8 +296,8 @@ func TestTemplatesLookUpWhatThePolicyAdmits(t *testing.T) {
 	}, asked)
 }
 
-// TestAChartThatRendersDifferentlyIsCaught: by then it is looked at again.
-func TestAChartThatRendersDifferentlyIsCaught(t *testing.T) {
+// TestRender_ChangedBetweenRuns: by then it is looked at again.
+func TestRender_ChangedBetweenRuns(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	remove(t, env, "two-faced")
@@ -317,8 +317,8 @@ func TestAChartThatRendersDifferentlyIsCaught(t *testing.T) {
 	assert.Empty(t, revisions(t, env, "two-faced"))
 }
 
-// TestRightsThatAreMissingAreNamed, with the manifest that grants them, before anything is made.
-func TestRightsThatAreMissingAreNamed(t *testing.T) {
+// TestHelmRelease_NamesMissingRights, with the manifest that grants them, before anything is made.
+func TestHelmRelease_NamesMissingRights(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	chart := pack(t, map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: rights}\nspec: {ports: [{port: 80}]}\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: rights}\n"})
@@ -331,9 +331,9 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
 }
 
-// TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade: unknown kinds and fields, and what is
+// TestHelmRelease_RefusedBeforeChange: unknown kinds and fields, and what is
 // somebody else's.
-func TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade(t *testing.T) {
+func TestHelmRelease_RefusedBeforeChange(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	remove(t, env, "refused")
@@ -365,9 +365,9 @@ func TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade(t *testing.T) {
 	assert.Contains(t, said, "Service b (guide/templates/a.yaml, document 2, from line 2 of what it renders to)")
 }
 
-// TestReleasesOfSomebodyElse are seen, and changed only when they are adopted. What stands
+// TestHelmRelease_ForeignUntouched are seen, and changed only when they are adopted. What stands
 // in for the helm program is what it leaves: a Secret without our label.
-func TestReleasesOfSomebodyElse(t *testing.T) {
+func TestHelmRelease_ForeignUntouched(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	remove(t, env, "theirs")
@@ -409,8 +409,8 @@ func TestReleasesOfSomebodyElse(t *testing.T) {
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "theirs", of(guide(t), nil)).Status)
 }
 
-// TestAChartThatIsABombLeavesAReleaseAsItWas, and the agent at work.
-func TestAChartThatIsABombLeavesAReleaseAsItWas(t *testing.T) {
+// TestUpgrade_BombKeepsRelease, and the agent at work.
+func TestUpgrade_BombKeepsRelease(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	// The memory, and what is wrong with a text, end a rendering before this time does.
 	r := start(t, env.Agent, func(o *helm.Options) { o.Render.Patience = 5 * time.Minute })
@@ -444,9 +444,9 @@ func TestAChartThatIsABombLeavesAReleaseAsItWas(t *testing.T) {
 	assert.Equal(t, "hello", s.Annotations["greeting"])
 }
 
-// TestAReleaseIsKeptAsHelmKeepsIt: the chart as it came, and the manifest as it was
+// TestHelmRelease_StoredLikeHelm: the chart as it came, and the manifest as it was
 // rendered, whatever stands in it.
-func TestAReleaseIsKeptAsHelmKeepsIt(t *testing.T) {
+func TestHelmRelease_StoredLikeHelm(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	remove(t, env, "kept")
@@ -479,9 +479,9 @@ func TestAReleaseIsKeptAsHelmKeepsIt(t *testing.T) {
 	assert.Contains(t, kept.Manifest, "# Source: guide/charts/sub/templates/second.yaml\n")
 }
 
-// TestAReleaseTellsWhatIsWrongWithItsPods as soon as an App does, and goes on telling it; the way
+// TestHelmRelease_DiagnosesPods as soon as an App does, and goes on telling it; the way
 // back from an upgrade that failed says which revision it is back from.
-func TestAReleaseTellsWhatIsWrongWithItsPods(t *testing.T) {
+func TestHelmRelease_DiagnosesPods(t *testing.T) {
 	env := kubetest.Full(t)
 	r := start(t, env.Agent, func(o *helm.Options) {
 		o.Workloads = health.New(env.Agent, app.StabilizationFor(time.Second))
@@ -551,8 +551,8 @@ metadata: {name: {{ .Release.Name }}}
 spec:
   selector: {matchLabels: {app: {{ .Release.Name }}}}`
 
-// TestWhatDoesNotMendFailsAReleaseAtOnce, however long its patience: hooks, too.
-func TestWhatDoesNotMendFailsAReleaseAtOnce(t *testing.T) {
+// TestHelmRelease_FailsAtOnceOnFinalCause, however long its patience: hooks, too.
+func TestHelmRelease_FailsAtOnceOnFinalCause(t *testing.T) {
 	suite.Release(t, "releases that fail at once")
 	env := kubetest.Full(t)
 	r := start(t, env.Agent, func(o *helm.Options) {
@@ -576,8 +576,8 @@ spec:
 	assert.Contains(t, bad.Description, "image apps.test/no-such-image:3 does not exist")
 }
 
-// TestAReleaseWhosePodsAreRefusedIsStopped, and goes on with the next upgrade.
-func TestAReleaseWhosePodsAreRefusedIsStopped(t *testing.T) {
+// TestHelmRelease_StopsRefusedPods, and goes on with the next upgrade.
+func TestHelmRelease_StopsRefusedPods(t *testing.T) {
 	suite.Release(t, "rollouts that are stopped")
 	env := kubetest.Full(t)
 	checker := health.New(env.Agent, app.StabilizationFor(time.Second))

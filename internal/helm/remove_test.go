@@ -56,10 +56,10 @@ func gone(t *testing.T, env *kubetest.Env, o client.Object) bool {
 	return apierrors.IsNotFound(env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 }
 
-// TestWhatNoChartMayBringCanGo with an upgrade and with the release, once the agent has the
+// TestUninstall_RemovesForbiddenObjects with an upgrade and with the release, once the agent has the
 // rights; without them nothing is changed, and it is said what is in the way. What is
 // somebody else's by now stays.
-func TestWhatNoChartMayBringCanGo(t *testing.T) {
+func TestUninstall_RemovesForbiddenObjects(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r, entitled := start(t, env.Agent), start(t, env.Admin)
 	dry := byTest
@@ -113,8 +113,8 @@ func TestWhatNoChartMayBringCanGo(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyRemoves keeps a release from its end, before anything is changed.
-func TestWhatNobodyRemoves(t *testing.T) {
+// TestUninstall_KeepsProtected keeps a release from its end, before anything is changed.
+func TestUninstall_KeepsProtected(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Admin)
 	remove(t, env, "stays")
@@ -128,9 +128,9 @@ func TestWhatNobodyRemoves(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestAHeldDeleteSparesANewerRelease of the same name, which is told by the journal: with the
+// TestUninstall_DelayedSparesNewerRelease of the same name, which is told by the journal: with the
 // lock nobody else changes one.
-func TestAHeldDeleteSparesANewerRelease(t *testing.T) {
+func TestUninstall_DelayedSparesNewerRelease(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	remove(t, env, "held")
@@ -151,8 +151,8 @@ func TestAHeldDeleteSparesANewerRelease(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestAHeldCommandSparesANewerRevision: another replica answered it, and later commands came.
-func TestAHeldCommandSparesANewerRevision(t *testing.T) {
+// TestUpgrade_DelayedSparesNewerRevision: another replica answered it, and later commands came.
+func TestUpgrade_DelayedSparesNewerRevision(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	remove(t, env, "newer")
@@ -171,9 +171,9 @@ func TestAHeldCommandSparesANewerRevision(t *testing.T) {
 	assert.Equal(t, "good day", s.Annotations["greeting"])
 }
 
-// TestACommandOnAReleaseIsCarriedOutOnce although its answer was lost. A rollback that is carried
+// TestHelmRelease_CommandOnce although its answer was lost. A rollback that is carried
 // out twice goes back to what it was to leave.
-func TestACommandOnAReleaseIsCarriedOutOnce(t *testing.T) {
+func TestHelmRelease_CommandOnce(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
 	remove(t, env, "once")

@@ -31,8 +31,8 @@ func (a afterList) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// TestAReleaseThatEndsWhileItIsRead is one that is not there, and no failure of the agent's.
-func TestAReleaseThatEndsWhileItIsRead(t *testing.T) {
+// TestHelmRelease_RemovedWhileRead is one that is not there, and no failure of the agent's.
+func TestHelmRelease_RemovedWhileRead(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	config := rest.CopyConfig(env.Agent)
 	var do atomic.Pointer[func()]

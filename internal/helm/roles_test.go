@@ -37,8 +37,8 @@ subjects: [{kind: ServiceAccount, name: {{ .Release.Name }}, namespace: {{ .Valu
 `})
 }
 
-// TestAChartBringsARoleWithItsBinding, against the agent's real admission policy.
-func TestAChartBringsARoleWithItsBinding(t *testing.T) {
+// TestChart_RoleWithBinding, against the agent's real admission policy.
+func TestChart_RoleWithBinding(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns := env.Namespace(t)
 	env.Entitle(t, ns, kubetest.ManifestRole, kubetest.GrantableRole)
