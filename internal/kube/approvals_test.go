@@ -28,8 +28,8 @@ func approvalOf(change func(*backend.ApprovalRequest)) backend.ApprovalRequest {
 	return r
 }
 
-// TestApprovalsInACluster uses them with the agent's own rights, as two replicas would.
-func TestApprovalsInACluster(t *testing.T) {
+// TestApprovalStore uses them with the agent's own rights, as two replicas would.
+func TestApprovalStore(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace})
 	require.NoError(t, err)

@@ -22,9 +22,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestTheAuditLogInACluster has two replicas write with the agent's own rights,
+// TestAuditStore has two replicas write with the agent's own rights,
 // and the cluster's administrator tamper with it.
-func TestTheAuditLogInACluster(t *testing.T) {
+func TestAuditStore(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace})
 	require.NoError(t, err)

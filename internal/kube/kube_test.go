@@ -54,7 +54,7 @@ func key(namespace, name string) runnerapi.Key {
 	return runnerapi.Key{Namespace: namespace, Name: name}
 }
 
-func TestSecretsGoInAndNeverOut(t *testing.T) {
+func TestSecret_WriteOnly(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)
 	name := key(production, "db")
@@ -94,7 +94,7 @@ func TestSecretsGoInAndNeverOut(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, k.Secrets().Delete(t.Context(), name, byTest)).Code)
 }
 
-func TestForeignSecretsAreNotTouched(t *testing.T) {
+func TestSecret_ForeignUntouched(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "foreign"}, StringData: map[string]string{"a": "b"}}
@@ -112,7 +112,7 @@ func TestForeignSecretsAreNotTouched(t *testing.T) {
 	}
 }
 
-func TestSecretTypes(t *testing.T) {
+func TestSecret_Types(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)
 	cert, certKey := certificate(t)
@@ -161,7 +161,7 @@ func certificate(t *testing.T) (cert, key string) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
-func TestNamespaces(t *testing.T) {
+func TestNamespace_Lifecycle(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)
 	ns, err := k.Namespaces().Set(t.Context(), "staging", runnerapi.NamespaceSpec{Labels: map[string]string{"team": "shop", "tier": "2"}}, byTest)
@@ -209,7 +209,7 @@ func TestNamespaces(t *testing.T) {
 	assert.True(t, apierrors.IsNotFound(err) || !left.DeletionTimestamp.IsZero())
 }
 
-func TestNamespacesOfOthers(t *testing.T) {
+func TestNamespace_ForeignUntouched(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)
 	for _, name := range []string{"kube-system", "kube-new", "default", kubetest.AgentNamespace} {
@@ -236,9 +236,9 @@ func TestNamespacesOfOthers(t *testing.T) {
 	assert.Equal(t, "labels.pod-security.kubernetes.io/enforce", problemOf(t, err).Field)
 }
 
-// TestRightsEndWhereTheyShould tries with the agent's own credentials what a
+// TestRights_Bounded tries with the agent's own credentials what a
 // hijacked agent would try.
-func TestRightsEndWhereTheyShould(t *testing.T) {
+func TestRights_Bounded(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	agent, err := client.New(env.Agent, client.Options{Scheme: env.Client.Scheme()})
 	require.NoError(t, err)
@@ -375,7 +375,7 @@ func TestFacts(t *testing.T) {
 	assert.Equal(t, f.Nodes, c.Nodes)
 }
 
-func TestPassing(t *testing.T) {
+func TestTransientErrors(t *testing.T) {
 	assert.True(t, kube.Passing(fmt.Errorf("x: %w", apierrors.NewServiceUnavailable("starting"))))
 	assert.True(t, kube.Passing(fmt.Errorf("x: %w", context.DeadlineExceeded)))
 	assert.False(t, kube.Passing(apierrors.NewForbidden(corev1.Resource("secrets"), "x", errors.New("no"))))

@@ -15,9 +15,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestLimitedToNamespaces has an agent that was given one namespace keep out of
+// TestStore_LimitedToNamespaces has an agent that was given one namespace keep out of
 // another, though that carries the agent's label too.
-func TestLimitedToNamespaces(t *testing.T) {
+func TestStore_LimitedToNamespaces(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	require.NoError(t, env.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "beyond", Labels: objectmeta.Labels()}}))
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace, Namespaces: []string{production}})

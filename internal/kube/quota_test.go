@@ -22,7 +22,7 @@ func boundsAt(namespace string) client.ObjectKey {
 	return client.ObjectKey{Namespace: namespace, Name: "pipeops-agent"}
 }
 
-func TestNamespaceBounds(t *testing.T) {
+func TestNamespace_Bounds(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)
 	spec := runnerapi.NamespaceSpec{
@@ -72,7 +72,7 @@ func TestNamespaceBounds(t *testing.T) {
 	}
 }
 
-func TestBoundsOfOthersStay(t *testing.T) {
+func TestNamespace_KeepsForeignBounds(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)
 	require.NoError(t, env.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "owned"}}))
@@ -98,7 +98,7 @@ func TestBoundsOfOthersStay(t *testing.T) {
 	assert.Equal(t, "defaultLimits.limits.cpu", problemOf(t, err).Field, "a quota that refuses every App is refused itself")
 }
 
-func TestQuotaShowsWhatIsUsed(t *testing.T) {
+func TestQuota_ShowsUsage(t *testing.T) {
 	env := kubetest.Full(t)
 	k := asAgent(t, env)
 	spec := runnerapi.NamespaceSpec{
@@ -122,8 +122,8 @@ func TestQuotaShowsWhatIsUsed(t *testing.T) {
 	assert.True(t, apierrors.IsForbidden(err), "%v", err)
 }
 
-// TestANetworkPolicyOfSomebodyElseIsNotCalledOpen whatever its name.
-func TestANetworkPolicyOfSomebodyElseIsNotCalledOpen(t *testing.T) {
+// TestNamespace_ForeignNetworkPolicy whatever its name.
+func TestNamespace_ForeignNetworkPolicy(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)
 	egress := networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}}

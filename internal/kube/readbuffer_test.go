@@ -17,9 +17,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestWhatNobodyReadsStaysWithTheAPIServer though its reader was fast before: what the API
+// TestReadBuffer_BoundsUnread though its reader was fast before: what the API
 // server could send until it had to wait is in the agent's memory.
-func TestWhatNobodyReadsStaysWithTheAPIServer(t *testing.T) {
+func TestReadBuffer_BoundsUnread(t *testing.T) {
 	const read = 64 << 20
 	sent := make(chan int, 1)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

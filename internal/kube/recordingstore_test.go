@@ -15,9 +15,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestRecordingsInACluster stores with the agent's own rights, and has the cluster's administrator
+// TestRecordingStore stores with the agent's own rights, and has the cluster's administrator
 // try to change a part.
-func TestRecordingsInACluster(t *testing.T) {
+func TestRecordingStore(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace})
 	require.NoError(t, err)

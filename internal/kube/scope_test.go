@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 )
 
-// TestScopesAreThoseOfTheAPIServer and are asked for once in a while alone.
-func TestScopesAreThoseOfTheAPIServer(t *testing.T) {
+// TestScope_MatchesAPIServer and are asked for once in a while alone.
+func TestScope_MatchesAPIServer(t *testing.T) {
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
