@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnInventoryIsBounded, by entries and by bytes, below what a ConfigMap holds.
-func TestAnInventoryIsBounded(t *testing.T) {
+// TestInventory_Bounded, by entries and by bytes, below what a ConfigMap holds.
+func TestInventory_Bounded(t *testing.T) {
 	entries := make([]Ref, maxEntries)
 	for n := range entries {
 		entries[n] = Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "production", Name: fmt.Sprintf("web-%d", n)}
@@ -25,7 +25,7 @@ func TestAnInventoryIsBounded(t *testing.T) {
 	assert.Less(t, maxInventory, 1<<20)
 }
 
-func TestInventoriesAreReadAsTheyWereWritten(t *testing.T) {
+func TestInventory_RoundTrip(t *testing.T) {
 	entries := []Ref{{APIVersion: "v1", Kind: "Namespace", Name: "a"}, {APIVersion: "apps/v1", Kind: "Deployment", Namespace: "b", Name: "c.d"}}
 	read, err := parseEntries(formatEntries(entries))
 	require.NoError(t, err)
