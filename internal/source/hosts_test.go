@@ -11,9 +11,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestASourceStopsWhenItsHostIsListedNoMore: the policy counts at each fetch, and what was applied
+// TestSource_StopsWithUnlistedHost: the policy counts at each fetch, and what was applied
 // stays.
-func TestASourceStopsWhenItsHostIsListedNoMore(t *testing.T) {
+func TestSource_StopsWithUnlistedHost(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.secret("correct horse")
@@ -49,7 +49,7 @@ func TestASourceStopsWhenItsHostIsListedNoMore(t *testing.T) {
 	assert.Equal(t, second, status.Commit)
 }
 
-func TestARefusalOfABuildNamesTheSourcesField(t *testing.T) {
+func TestSource_BuildRefusalNamesField(t *testing.T) {
 	for field, want := range map[string]string{"git.url": "url", "git.credentials": "build.gitCredentials", "path.namespace": "build.namespace", "ca.secret": "build.ca.secret"} {
 		known := &problem.Error{}
 		require.ErrorAs(t, source.InBuild(problem.Errorf(problem.Invalid, "fix", "wrong").WithField(field)), &known)

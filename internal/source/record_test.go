@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
-// TestNothingIsBroughtWithoutItsRecord, where that is required. What was applied before stays.
-func TestNothingIsBroughtWithoutItsRecord(t *testing.T) {
+// TestSource_NothingWithoutAuditRecord, where that is required. What was applied before stays.
+func TestSource_NothingWithoutAuditRecord(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	var full atomic.Bool

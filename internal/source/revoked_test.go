@@ -14,9 +14,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestSourcesOfARevokedRunnerStandStill until somebody puts them again, also when the Runner is
+// TestSource_RevokedRunnerStops until somebody puts them again, also when the Runner is
 // not among the revoked any more; those of others go on.
-func TestSourcesOfARevokedRunnerStandStill(t *testing.T) {
+func TestSource_RevokedRunnerStops(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.secret("correct horse")
@@ -112,8 +112,8 @@ func (e *endless) count() int {
 	return len(e.under)
 }
 
-// TestABuildOfARevokedRunnersSourceEnds: it would push in the name of the Runner.
-func TestABuildOfARevokedRunnersSourceEnds(t *testing.T) {
+// TestSource_RevokedRunnerEndsBuild: it would push in the name of the Runner.
+func TestSource_RevokedRunnerEndsBuild(t *testing.T) {
 	t.Parallel()
 	builds := &endless{under: map[runnerapi.Key]runnerapi.Build{}}
 	p := openWith(t, kubetest.ControlPlane(t), builds)

@@ -261,7 +261,7 @@ func (p *place) configMap(name string) (*corev1.ConfigMap, error) {
 	return cm, p.env.Client.Get(p.t.Context(), types.NamespacedName{Namespace: p.namespace, Name: name}, cm)
 }
 
-func TestAnAppFollowsItsRepository(t *testing.T) {
+func TestSource_AppFollowsRepository(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.secret("correct horse")
@@ -325,8 +325,8 @@ func TestAnAppFollowsItsRepository(t *testing.T) {
 	require.NoError(t, p.engine.Delete(t.Context(), p.key("web"), runner))
 }
 
-// TestANewCommitIsFollowed although nobody asks for it, after the shortest time that there is.
-func TestANewCommitIsFollowed(t *testing.T) {
+// TestSource_FollowsNewCommit although nobody asks for it, after the shortest time that there is.
+func TestSource_FollowsNewCommit(t *testing.T) {
 	t.Parallel()
 	clock := clocktesting.NewFakeClock(time.Now())
 	p := open(t, clock)
@@ -356,9 +356,9 @@ func TestANewCommitIsFollowed(t *testing.T) {
 	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
 }
 
-// TestAHeldDeleteSparesANewerSource of the same name: before the delete has read what there is
+// TestSource_DelayedDeleteSparesNewer of the same name: before the delete has read what there is
 // the journal tells, after that the UID.
-func TestAHeldDeleteSparesANewerSource(t *testing.T) {
+func TestSource_DelayedDeleteSparesNewer(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.leads.Store(false) // no replica looks at it
@@ -390,8 +390,8 @@ func TestAHeldDeleteSparesANewerSource(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestAHeldPutSparesANewerSpec: another replica carried the command out, and a later one came.
-func TestAHeldPutSparesANewerSpec(t *testing.T) {
+// TestSource_DelayedPutSparesNewer: another replica carried the command out, and a later one came.
+func TestSource_DelayedPutSparesNewer(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.leads.Store(false) // no replica looks at it
@@ -426,7 +426,7 @@ func configMapFile(name, value string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {a: " + value + "}\n"
 }
 
-func TestManifestsFollowTheirRepository(t *testing.T) {
+func TestSource_ManifestsFollowRepository(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.secret("correct horse")
@@ -526,9 +526,9 @@ spec:
       - {name: web, image: "IMAGE", args: [ARGS], securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
 `
 
-// TestASourcesStatusStaysTrue long after its commit was applied: of an App that begins to
+// TestSource_StatusFollowsCluster long after its commit was applied: of an App that begins to
 // fail, of pods that do, and of what somebody deletes.
-func TestASourcesStatusStaysTrue(t *testing.T) {
+func TestSource_StatusFollowsCluster(t *testing.T) {
 	suite.Release(t, "a source's status, long after its commit was applied")
 	env := kubetest.Full(t)
 	p := openIn(t, env)
@@ -577,8 +577,8 @@ func TestASourcesStatusStaysTrue(t *testing.T) {
 	}
 }
 
-// TestARepositoryBringsARoleWithItsBinding, where the agent's rights hold what it grants.
-func TestARepositoryBringsARoleWithItsBinding(t *testing.T) {
+// TestSource_RoleWithBinding, where the agent's rights hold what it grants.
+func TestSource_RoleWithBinding(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.env.Entitle(t, p.namespace, kubetest.ManifestRole, kubetest.GrantableRole)
@@ -606,7 +606,7 @@ rules: [{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, cre
 	require.NoError(t, p.env.Client.Get(t.Context(), types.NamespacedName{Namespace: p.namespace, Name: "web"}, &rbacv1.RoleBinding{}))
 }
 
-func TestErrorsAreTold(t *testing.T) {
+func TestSource_ReportsErrors(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.secret("wrong")
