@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestCommandsOfARuleWithApprovalNeedOne and reads do not.
-func TestCommandsOfARuleWithApprovalNeedOne(t *testing.T) {
+// TestApproval_Required and reads do not.
+func TestApproval_Required(t *testing.T) {
 	p := load(t, `
 rules:
   - name: careful
@@ -45,7 +45,7 @@ rules:
 	assert.Contains(t, refusal(t, p.Decide(i)).Detail, "images", "an approval lifts no bound")
 }
 
-func TestTheTimeOfAnApprovalIsBounded(t *testing.T) {
+func TestApproval_Expires(t *testing.T) {
 	for text, sound := range map[string]bool{"1m": true, "24h": true, "59s": false, "24h1s": false, "soon": false, "-10m": false} {
 		_, err := policy.Parse([]byte("rules: [{name: a, approval: " + text + "}]"))
 		e := &problem.Error{}

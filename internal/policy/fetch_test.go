@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// TestFetchesAreBoundToTheListOfNow has a guard ask a policy that changes.
-func TestFetchesAreBoundToTheListOfNow(t *testing.T) {
+// TestFetchHosts_Current has a guard ask a policy that changes.
+func TestFetchHosts_Current(t *testing.T) {
 	p := policy.New("ConfigMap pipeops/pipeops-policy")
 	guard := egress.Guard{Hosts: p.FetchHosts}
 	const host = "git.example.com"
@@ -40,7 +40,7 @@ func TestFetchesAreBoundToTheListOfNow(t *testing.T) {
 	require.ErrorAs(t, guard.CheckHost(host), &refused)
 }
 
-func TestMistakesInFetchHosts(t *testing.T) {
+func TestFetchHosts_NamesMistakes(t *testing.T) {
 	for text, field := range map[string]string{
 		"fetchHosts: [git.example.com, 'https://git.example.com']": "fetchHosts[1]",
 		"fetchHosts: ['git.example.com:443']":                      "fetchHosts[0]",

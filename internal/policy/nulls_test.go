@@ -10,9 +10,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// TestNullIsNotAbsent of any field: who writes "fetchHosts:" and nothing more has not said that
+// TestPolicy_NullIsNotAbsent of any field: who writes "fetchHosts:" and nothing more has not said that
 // every host is allowed.
-func TestNullIsNotAbsent(t *testing.T) {
+func TestPolicy_NullIsNotAbsent(t *testing.T) {
 	for text, field := range map[string]string{
 		"fetchHosts: null":                    "fetchHosts",
 		"fetchHosts:\n# - charts.example.com": "fetchHosts",

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestARuleThatRecordsAllowsNoSessionWithoutARecord over the Runner API, nor over the Kubernetes
+// TestRecord_RequiredForSession over the Runner API, nor over the Kubernetes
 // API, which the agent cannot record.
-func TestARuleThatRecordsAllowsNoSessionWithoutARecord(t *testing.T) {
+func TestRecord_RequiredForSession(t *testing.T) {
 	p := load(t, `
 rules:
   - name: watched

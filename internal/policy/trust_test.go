@@ -76,7 +76,7 @@ func trusting(t *testing.T, trust ...policy.Trust) *policy.Policy {
 	return p
 }
 
-func TestRunnersAreTrustedByKeyOrByTheCustomersCA(t *testing.T) {
+func TestTrust_ByKeyOrCA(t *testing.T) {
 	plane, customer, stranger := newAuthority(t, "plane"), newAuthority(t, "customer"), newAuthority(t, "stranger")
 	mine, next, forged := newKey(t), newKey(t), newKey(t)
 	present := func(key *ecdsa.PrivateKey, more ...*x509.Certificate) []*x509.Certificate {
@@ -116,7 +116,7 @@ func TestRunnersAreTrustedByKeyOrByTheCustomersCA(t *testing.T) {
 	require.NoError(t, trusting(t).Trusts("anybody", present(forged), issued), "without trust the plane's CA is enough")
 }
 
-func TestMistakesInTrust(t *testing.T) {
+func TestTrust_NamesMistakes(t *testing.T) {
 	for text, wrong := range map[string]string{
 		"trust: []": "trust", "trust: [{runners: [ci]}]": "trust[0]", `trust: [{keys: ["abc"]}]`: "trust[0].keys[0]",
 		"trust: [{ca: hello}]": "trust[0].ca", `trust: [{runners: ["a b"], ca: hello}]`: "trust[0].runners[0]", "audit: sometimes": "audit",

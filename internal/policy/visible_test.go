@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestWhatARuleDeniesInANamespaceIsHidden from calls over all of them.
-func TestWhatARuleDeniesInANamespaceIsHidden(t *testing.T) {
+// TestVisible_HidesDeniedNamespaces from calls over all of them.
+func TestVisible_HidesDeniedNamespaces(t *testing.T) {
 	p := load(t, `
 rules:
   - {name: ours, namespaces: [payroll-web], commands: [read]}
