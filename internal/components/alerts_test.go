@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// TestAlertmanagerAndTheAgentShareAToken that stays, and is the agent's where both have one.
-func TestAlertmanagerAndTheAgentShareAToken(t *testing.T) {
+// TestAlertmanager_SharesToken that stays, and is the agent's where both have one.
+func TestAlertmanager_SharesToken(t *testing.T) {
 	i := &Installer{Client: fake.NewClientset()}
 	tokens := func() (agent, alertmanager string) {
 		t.Helper()

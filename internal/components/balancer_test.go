@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 )
 
-// TestPort80IsTaken by the load balancer of another ingress controller: the component's state names
+// TestBalancer_PortTaken by the load balancer of another ingress controller: the component's state names
 // cause and fix until the port is free.
-func TestPort80IsTaken(t *testing.T) {
+func TestBalancer_PortTaken(t *testing.T) {
 	at := func(ip string) corev1.ServiceStatus {
 		return corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: ip}}}}
 	}

@@ -46,8 +46,8 @@ func listing(t *testing.T, services ...*corev1.Service) kubernetes.Interface {
 	return api
 }
 
-// TestWhereAComponentServes is of Services as the charts make them, and of others.
-func TestWhereAComponentServes(t *testing.T) {
+// TestEndpoint_OfComponent is of Services as the charts make them, and of others.
+func TestEndpoint_OfComponent(t *testing.T) {
 	external := service("shop", "loki", "10.0.0.9", "http-metrics")
 	external.Spec.Type = corev1.ServiceTypeExternalName
 	for name, c := range map[string]struct {

@@ -306,8 +306,8 @@ var faults = map[string]fault{
 	},
 }
 
-// TestEachFaultEndsWithCauseAndFix and the next run, when it is mended, goes on from there.
-func TestEachFaultEndsWithCauseAndFix(t *testing.T) {
+// TestSetup_FaultsNameCauseAndFix and the next run, when it is mended, goes on from there.
+func TestSetup_FaultsNameCauseAndFix(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
@@ -342,8 +342,8 @@ func TestEachFaultEndsWithCauseAndFix(t *testing.T) {
 	}
 }
 
-// TestARunThatIsStoppedIsContinued: it ends between two components, and the next run does the rest.
-func TestARunThatIsStoppedIsContinued(t *testing.T) {
+// TestSetup_ContinuesAfterStop: it ends between two components, and the next run does the rest.
+func TestSetup_ContinuesAfterStop(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))
 	var s components.Settings
 	s.Choose([]string{"storage", "vpa"}, components.Always)
@@ -362,9 +362,9 @@ func TestARunThatIsStoppedIsContinued(t *testing.T) {
 	require.NoError(t, i.Apply(t.Context(), plan))
 }
 
-// TestARunThatIsKilledInTheMiddleIsContinued: of a process that is killed between two objects of a
+// TestSetup_ContinuesAfterKill: of a process that is killed between two objects of a
 // chart, Helm's record stays as of a run at work. The next run goes on when that is old.
-func TestARunThatIsKilledInTheMiddleIsContinued(t *testing.T) {
+func TestSetup_ContinuesAfterKill(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))
 	var s components.Settings
 	s.Choose([]string{"vpa"}, components.Always)
@@ -404,8 +404,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestTwoRunsAtOnce: one may fail, with a fix, and after a further run all is there.
-func TestTwoRunsAtOnce(t *testing.T) {
+// TestSetup_RefusesConcurrentRun: one may fail, with a fix, and after a further run all is there.
+func TestSetup_RefusesConcurrentRun(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	i := installer(t, env)
 	var s components.Settings

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestPrometheusHasOurAlertRules, beside the values of its chart, and none of the control plane.
-func TestPrometheusHasOurAlertRules(t *testing.T) {
+// TestRules_InPrometheus, beside the values of its chart, and none of the control plane.
+func TestRules_InPrometheus(t *testing.T) {
 	got, err := values("prometheus", true, "agents", nil)
 	require.NoError(t, err)
 	var names []any
@@ -25,8 +25,8 @@ func TestPrometheusHasOurAlertRules(t *testing.T) {
 	assert.Contains(t, got, "alertmanager")
 }
 
-// TestPrometheusFindsAnAgentInAnotherNamespace and sends it its alerts there.
-func TestPrometheusFindsAnAgentInAnotherNamespace(t *testing.T) {
+// TestRules_AgentInOtherNamespace and sends it its alerts there.
+func TestRules_AgentInOtherNamespace(t *testing.T) {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "pipeops-agent"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "pipeops-agent", Namespace: "agents"}},

@@ -17,9 +17,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestTheStateOfAComponentIsThatOfItsPods, seen with the rights of the standing agent, which reads
+// TestState_FollowsPods, seen with the rights of the standing agent, which reads
 // neither Helm's records nor events there.
-func TestTheStateOfAComponentIsThatOfItsPods(t *testing.T) {
+func TestState_FollowsPods(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	i := installer(t, env)
 	var s components.Settings

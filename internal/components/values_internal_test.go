@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOurValuesAreThoseOfTheCharts: a key that a chart does not have would change nothing.
-func TestOurValuesAreThoseOfTheCharts(t *testing.T) {
+// TestValues_KnownToCharts: a key that a chart does not have would change nothing.
+func TestValues_KnownToCharts(t *testing.T) {
 	source := Source{Directory: "../../../shared/charts"}
 	for _, c := range table {
 		for _, chart := range c.Charts {

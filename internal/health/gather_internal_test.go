@@ -15,9 +15,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 )
 
-// TestWhatTheKubeletSaidLastCounts is of a pod whose volume was mounted late, and whose sandbox
+// TestGather_LastKubeletEventCounts is of a pod whose volume was mounted late, and whose sandbox
 // fails now; and of the reverse.
-func TestWhatTheKubeletSaidLastCounts(t *testing.T) {
+func TestGather_LastKubeletEventCounts(t *testing.T) {
 	now := time.Now()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "1"},
@@ -54,9 +54,9 @@ func TestWhatTheKubeletSaidLastCounts(t *testing.T) {
 	}
 }
 
-// TestAnOldEventDoesNotUnbindAClaim is of a StatefulSet's claim that got its volume late: the next
+// TestGather_IgnoresOldClaimEvent is of a StatefulSet's claim that got its volume late: the next
 // pod of the same name has it, though the event about its failure is still there.
-func TestAnOldEventDoesNotUnbindAClaim(t *testing.T) {
+func TestGather_IgnoresOldClaimEvent(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	at := func(ago time.Duration) metav1.Time { return metav1.NewTime(now.Add(-ago)) }
 	failed := &corev1.Event{

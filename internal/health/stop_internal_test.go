@@ -14,9 +14,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestAStopOutlivesChangesOfStatus: each pod that ends changes the status of its workload, between
+// TestStop_SurvivesStatusChanges: each pod that ends changes the status of its workload, between
 // the diagnosis and the stop.
-func TestAStopOutlivesChangesOfStatus(t *testing.T) {
+func TestStop_SurvivesStatusChanges(t *testing.T) {
 	d := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Generation: 1},

@@ -37,9 +37,9 @@ func namesOf(list []runnerapi.Alert) (names []string) {
 	return names
 }
 
-// TestAlertsOfTheClusterAndItsManagedNamespaces is all that a Runner may learn of, if the policy
+// TestAlerts_ClusterAndManagedNamespaces is all that a Runner may learn of, if the policy
 // hides nothing.
-func TestAlertsOfTheClusterAndItsManagedNamespaces(t *testing.T) {
+func TestAlerts_ClusterAndManagedNamespaces(t *testing.T) {
 	list, err := reading("prometheus", alarmed(t)).Alerts(t.Context(), "")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"Crashing", "Beta", "NodeDown", "Info", "Watchdog"}, namesOf(list))
@@ -53,7 +53,7 @@ func TestAlertsOfTheClusterAndItsManagedNamespaces(t *testing.T) {
 	assert.Less(t, len(list[2].Labels["node"]), 1100)
 }
 
-func TestAlertsOfOneNamespace(t *testing.T) {
+func TestAlerts_OneNamespace(t *testing.T) {
 	reader := reading("prometheus", alarmed(t))
 	list, err := reader.Alerts(t.Context(), "production")
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestAlertsOfOneNamespace(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)
 }
 
-func TestAlertsWithoutPrometheus(t *testing.T) {
+func TestAlerts_WithoutPrometheus(t *testing.T) {
 	_, err := reading("loki", alarmed(t)).Alerts(t.Context(), "")
 	assert.Equal(t, runnerapi.CodeNotSupported, problemOf(t, err).Code)
 }

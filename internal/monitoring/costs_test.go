@@ -27,7 +27,7 @@ func priced(t *testing.T) *monitoringtest.Fake {
 	return f
 }
 
-func TestCostsOfManagedNamespaces(t *testing.T) {
+func TestCosts_ManagedNamespaces(t *testing.T) {
 	f := priced(t)
 	list, err := reading("opencost", f).Cost(t.Context(), runnerapi.CostOptions{Since: 24 * time.Hour})
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestCostsOfManagedNamespaces(t *testing.T) {
 	assert.Equal(t, []string{"true"}, f.Asked()[0]["accumulate"])
 }
 
-func TestCostsByApp(t *testing.T) {
+func TestCosts_ByApp(t *testing.T) {
 	list, err := reading("opencost", priced(t)).Cost(t.Context(), runnerapi.CostOptions{Namespace: "production", Since: time.Hour, ByApp: true})
 	require.NoError(t, err)
 	require.Len(t, list.Items, 2)
@@ -47,8 +47,8 @@ func TestCostsByApp(t *testing.T) {
 	assert.Equal(t, "web", list.Items[1].App)
 }
 
-// TestCostsOfOthersAreNotShown is of an OpenCost that names another namespace than it counts.
-func TestCostsOfOthersAreNotShown(t *testing.T) {
+// TestCosts_HidesForeign is of an OpenCost that names another namespace than it counts.
+func TestCosts_HidesForeign(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.Allocation, func(url.Values) any {
 		answer := monitoringtest.Allocations("payroll")
@@ -61,7 +61,7 @@ func TestCostsOfOthersAreNotShown(t *testing.T) {
 	assert.Empty(t, list.Items)
 }
 
-func TestCostsThatThereAreNot(t *testing.T) {
+func TestCosts_None(t *testing.T) {
 	_, err := reading("opencost", nil).Cost(t.Context(), runnerapi.CostOptions{Since: time.Hour})
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeNotSupported, p.Code)

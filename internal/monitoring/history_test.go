@@ -20,7 +20,7 @@ import (
 
 var hour = runnerapi.HistoryOptions{Since: time.Hour, Step: 10 * time.Minute}
 
-func TestTheQueriesAreOfTheAppAlone(t *testing.T) {
+func TestHistory_QueriesOnlyApp(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
 		return monitoringtest.Matrix(monitoringtest.Series(q, "0.25", map[string]string{"namespace": "production"}))
@@ -47,8 +47,8 @@ func TestTheQueriesAreOfTheAppAlone(t *testing.T) {
 	}
 }
 
-// TestSeriesOfOthersAreNotShown is of a Prometheus that answers what it was not asked for.
-func TestSeriesOfOthersAreNotShown(t *testing.T) {
+// TestHistory_HidesForeign is of a Prometheus that answers what it was not asked for.
+func TestHistory_HidesForeign(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
 		return monitoringtest.Matrix(
@@ -67,7 +67,7 @@ func TestSeriesOfOthersAreNotShown(t *testing.T) {
 	assert.Len(t, history.Series, 6)
 }
 
-func TestSeriesAreBounded(t *testing.T) {
+func TestHistory_Bounded(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
 		var all []monitoringtest.Object
@@ -82,8 +82,8 @@ func TestSeriesAreBounded(t *testing.T) {
 	assert.Equal(t, 6*50-runnerapi.MaxHistorySeries, history.Omitted)
 }
 
-// TestValuesThatAreNoNumbers have no place in JSON.
-func TestValuesThatAreNoNumbers(t *testing.T) {
+// TestHistory_SkipsNonNumbers have no place in JSON.
+func TestHistory_SkipsNonNumbers(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
 		return monitoringtest.Matrix(monitoringtest.Object{
@@ -110,12 +110,12 @@ func TestValuesThatAreNoNumbers(t *testing.T) {
 	assert.NotNil(t, values[3])
 }
 
-func TestAnAppThatIsNotThere(t *testing.T) {
+func TestHistory_UnknownApp(t *testing.T) {
 	_, err := reading("prometheus", monitoringtest.Start(t)).MetricsHistory(t.Context(), runnerapi.Key{Namespace: "payroll", Name: "web"}, hour)
 	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
 }
 
-func TestAComponentThatIsMissing(t *testing.T) {
+func TestComponent_Missing(t *testing.T) {
 	_, err := reading("prometheus", nil).MetricsHistory(t.Context(), web, hour)
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeNotSupported, p.Code)
@@ -123,8 +123,8 @@ func TestAComponentThatIsMissing(t *testing.T) {
 	assert.Contains(t, p.Fix, "pipeops-agent component install prometheus")
 }
 
-// TestAComponentThatFails has a cause and a fix for each way to fail.
-func TestAComponentThatFails(t *testing.T) {
+// TestComponent_Fails has a cause and a fix for each way to fail.
+func TestComponent_Fails(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer any
 		code   problem.Code
@@ -149,7 +149,7 @@ func TestAComponentThatFails(t *testing.T) {
 	}
 }
 
-func TestAComponentThatIsDown(t *testing.T) {
+func TestComponent_Down(t *testing.T) {
 	reader := monitoring.New(apps{}, func(context.Context, string) (*monitoring.Component, error) {
 		return &monitoring.Component{URL: "http://127.0.0.1:1"}, nil // nothing may listen there
 	})
@@ -159,7 +159,7 @@ func TestAComponentThatIsDown(t *testing.T) {
 	assert.Contains(t, p.Fix, "pipeops-agent component list")
 }
 
-func TestAComponentThatIsSlow(t *testing.T) {
+func TestComponent_Slow(t *testing.T) {
 	f := monitoringtest.Start(t)
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
