@@ -58,7 +58,6 @@ func TestNamespace_OnlyManaged(t *testing.T) {
 	}
 }
 
-// TestNamespace_FixWithoutHandover the fix names another one.
 func TestNamespace_FixWithoutHandover(t *testing.T) {
 	for namespace, fix := range map[string]string{
 		"shop":        "namespace create AGENT shop ",

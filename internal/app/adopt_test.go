@@ -47,8 +47,8 @@ func theirService(k runnerapi.Key, change ...func(*corev1.ServiceSpec)) *corev1.
 	return s
 }
 
-// TestAdopt_Deployment while it serves: its pods are replaced one by one, since the
-// agent's labels are none of theirs, and all that the App does not say is gone.
+// TestAdopt_Deployment adopts one that serves. Its pods are replaced one by one, since they lack
+// the agent's labels, and fields that the App does not have are removed.
 func TestAdopt_Deployment(t *testing.T) {
 	suite.Release(t, "a Deployment becomes an App on real nodes")
 	t.Parallel()
@@ -108,7 +108,7 @@ func TestAdopt_Deployment(t *testing.T) {
 	})
 }
 
-// TestAdopt_KeepsPods, as one that an App has left behind.
+// TestAdopt_KeepsPods adopts a Deployment that an App left behind.
 func TestAdopt_KeepsPods(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -148,7 +148,7 @@ func TestAdopt_KeepsPods(t *testing.T) {
 	assert.NotEmpty(t, get(t, env, k, &appsv1.Deployment{}).OwnerReferences)
 }
 
-// TestAdopt_Refusals is what something else looks after, and what an App cannot be.
+// TestAdopt_Refusals tries objects of other owners, and objects that an App cannot be.
 func TestAdopt_Refusals(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

@@ -115,7 +115,7 @@ func TestIdempotencyKey_HoldsAcrossReplicas(t *testing.T) {
 	assert.Contains(t, two.call(t, "GET", gone.Header().Get("Location"), "", "").Body.String(), `"succeeded"`)
 }
 
-// TestOutcome_PerRestart though another one took its place before its end.
+// TestOutcome_PerRestart starts a run before the previous one has ended.
 func TestOutcome_PerRestart(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

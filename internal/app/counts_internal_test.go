@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestCounts_BoundsFailingNames, the same ones at each scrape.
+// TestCounts_BoundsFailingNames expects the same names at each scrape.
 func TestCounts_BoundsFailingNames(t *testing.T) {
 	app := func(namespace, name string, s v1alpha1.Status) v1alpha1.App {
 		return v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: s}

@@ -63,7 +63,6 @@ func onlyPod(t *testing.T, env *kubetest.Env, ns string) *corev1.Pod {
 	return &pods.Items[0]
 }
 
-// TestDelete_WaitsForPods, whatever holds them.
 func TestDelete_WaitsForPods(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)

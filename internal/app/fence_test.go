@@ -13,8 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestLeader_FormerUndoesNothing is a leader that was held: it knows the App as it was, and goes on
-// with that.
+// TestLeader_FormerUndoesNothing has a former leader that goes on with an outdated App.
 func TestLeader_FormerUndoesNothing(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

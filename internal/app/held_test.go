@@ -13,7 +13,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestDelete_ReportsFinalizers until it is gone.
 func TestDelete_ReportsFinalizers(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

@@ -49,8 +49,7 @@ func httpRoute(t *testing.T, ns, name, spec string) *unstructured.Unstructured {
 	return o
 }
 
-// TestHTTPRoute_FollowsCluster become routes once the Gateway API is installed, and are withdrawn when it is
-// removed.
+// TestHTTPRoute_FollowsCluster installs the Gateway API, and removes it.
 func TestHTTPRoute_FollowsCluster(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns, other := ownNamespace(t, env), ownNamespace(t, env)

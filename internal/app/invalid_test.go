@@ -47,8 +47,7 @@ func looseCRD(t *testing.T, env *kubetest.Env) (tighten func()) {
 	return tighten
 }
 
-// TestInvalidSpec_ReportedInStatus are of Apps that the API would have refused: written with
-// kubectl while the cluster took them.
+// TestInvalidSpec_ReportedInStatus has Apps that the API would have refused, written with kubectl.
 func TestInvalidSpec_ReportedInStatus(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)

@@ -79,7 +79,7 @@ func TestDeploy_AddsAndRemovesCompanions(t *testing.T) {
 	eventually(t, "one pod again", func() bool { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas == 1 })
 }
 
-// TestDeploy_KeepsOmittedFields of the scale (replicas and autoscaling) and the pause.
+// TestDeploy_KeepsOmittedFields keeps the scale (replicas and autoscaling) and the pause.
 func TestDeploy_KeepsOmittedFields(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

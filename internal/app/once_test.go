@@ -46,7 +46,7 @@ func gone(t *testing.T, env *kubetest.Env, job runnerapi.Key) {
 	eventually(t, "its time is up", func() bool { return !exists(t, env, job, &batchv1.Job{}) })
 }
 
-// TestJob_FormerLeaderRunsNothing that ended, and was removed, while the leader was held.
+// TestJob_FormerLeaderRunsNothing has a Job that ended and was removed while its leader was held.
 func TestJob_FormerLeaderRunsNothing(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
@@ -67,7 +67,7 @@ func TestJob_FormerLeaderRunsNothing(t *testing.T) {
 	}
 }
 
-// TestJob_NewLeaderRunsNothingAgain that has ended, though its watch of Jobs has not reported the end.
+// TestJob_NewLeaderRunsNothingAgain has a Job whose end the watch of Jobs has not reported yet.
 func TestJob_NewLeaderRunsNothingAgain(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
@@ -103,7 +103,7 @@ func TestJob_NewLeaderRunsNothingAgain(t *testing.T) {
 	assert.False(t, exists(t, env, k, &batchv1.Job{}), "it runs again")
 }
 
-// TestJob_UncachedIsNotDrift: the watch of Jobs lags behind that of Apps.
+// The watch of Jobs may lag behind that of Apps.
 func TestJob_UncachedIsNotDrift(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

@@ -29,8 +29,8 @@ func states(p runnerapi.Pipeline) []runnerapi.JobState {
 	return out
 }
 
-// TestPipeline_StopsAtFailure has one fail, run again mended by another
-// agent, which takes up what the first left in the middle, and not again.
+// TestPipeline_StopsAtFailure has one job fail. Another agent runs the mended Pipeline again, which
+// the first left in the middle.
 func TestPipeline_StopsAtFailure(t *testing.T) {
 	suite.Release(t, "further lives of Jobs and Pipelines")
 	t.Parallel()
@@ -96,8 +96,7 @@ func TestPipeline_StopsAtFailure(t *testing.T) {
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
 }
 
-// TestPipeline_BlockedJob says at which job, goes on when that is mended,
-// and is stopped by its deletion.
+// TestPipeline_BlockedJob expects the name of the blocked job, mends it, and deletes the Pipeline.
 func TestPipeline_BlockedJob(t *testing.T) {
 	suite.Release(t, "a pipeline that cannot go on")
 	t.Parallel()
@@ -137,8 +136,7 @@ func TestPipeline_BlockedJob(t *testing.T) {
 	})
 }
 
-// TestJob_Rerun tells runs of the same spec apart, and has the
-// log of each try.
+// TestJob_Rerun tells runs of the same spec apart, by the log of each try.
 func TestJob_Rerun(t *testing.T) {
 	suite.Release(t, "further lives of Jobs and Pipelines")
 	t.Parallel()

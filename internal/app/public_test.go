@@ -84,7 +84,7 @@ func TestPublicApp_GetsHost(t *testing.T) {
 	awaitPublic("both are", runnerapi.ReasonServed, "", "https://"+host+"/", "https://www.example.org/")
 }
 
-// TestPublicApp_KeepsStatus while an agent that has just started knows nothing of the gateway.
+// TestPublicApp_KeepsStatus starts an agent that does not know the gateway's state yet.
 func TestPublicApp_KeepsStatus(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

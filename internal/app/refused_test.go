@@ -119,7 +119,8 @@ metadata: {name: NAME}
 spec: {policyName: NAME, validationActions: [Deny], matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}}}
 `
 
-// TestAdmission_RefusesMark when it begins, and when it is to be let go.
+// TestAdmission_RefusesMark refuses the agent's finalizer: when it is added, and when it is
+// removed.
 func TestAdmission_RefusesMark(t *testing.T) {
 	suite.Release(t, "an App that a policy of the cluster's freezes")
 	t.Parallel()
@@ -154,7 +155,6 @@ func TestAdmission_RefusesMark(t *testing.T) {
 	isGone(t, e, leaving)
 }
 
-// TestReconcile_ReportsLastingError though it should pass by itself.
 func TestReconcile_ReportsLastingError(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

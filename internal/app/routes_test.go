@@ -87,8 +87,8 @@ func TestRoutes_FollowApp(t *testing.T) {
 	eventually(t, "the routes are gone", func() bool { return len(routes()) == 0 })
 }
 
-// TestRoutes_OfForeignIngresses: an Ingress with the agent's label, which is no App's, leads to Services with
-// that label, and to no others.
+// TestRoutes_OfForeignIngresses has an Ingress with the agent's label that belongs to no App. It
+// may lead only to Services with that label.
 func TestRoutes_OfForeignIngresses(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

@@ -178,8 +178,8 @@ func TestEvents_RecreatedAfterEnd(t *testing.T) {
 	}
 }
 
-// TestEvents_RecreatedFromBeginning, although an event of the App before it was
-// delivered after that App's end.
+// TestEvents_RecreatedFromBeginning has an event of the previous App delivered after that App's
+// end.
 func TestEvents_RecreatedFromBeginning(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

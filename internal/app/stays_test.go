@@ -20,8 +20,8 @@ import (
 // crashesLater crashes when it has been ready for longer than it must.
 var crashesLater = []string{"-crash-after=4s"}
 
-// TestHealthy_EndsWithLateCrash of the App and of its revision: an automatic
-// rollback does not go back to it.
+// TestHealthy_EndsWithLateCrash expects that an automatic rollback does not go back to the revision
+// either.
 func TestHealthy_EndsWithLateCrash(t *testing.T) {
 	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
@@ -58,7 +58,7 @@ func TestHealthy_EndsWithLateCrash(t *testing.T) {
 	assert.Empty(t, now.Spec.Args)
 }
 
-// TestJob_RetriedIsNotFailed while Kubernetes waits with the next try.
+// TestJob_RetriedIsNotFailed looks while Kubernetes waits before the next try.
 func TestJob_RetriedIsNotFailed(t *testing.T) {
 	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
@@ -101,7 +101,7 @@ func TestJob_RetriedIsNotFailed(t *testing.T) {
 	}
 }
 
-// TestInitContainer_HangingIsNamed with its last line, also while pods of an older spec serve.
+// TestInitContainer_HangingIsNamed expects the last line, also while pods of an older spec serve.
 func TestInitContainer_HangingIsNamed(t *testing.T) {
 	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
@@ -151,7 +151,7 @@ func waitsForInit(a runnerapi.App) bool {
 	return contains(w, "init container migrate of pod "+a.Name, "to end: it has run since", "its last line: ")
 }
 
-// TestRollout_NamesUnreadyPod though the pods of the older spec are.
+// TestRollout_NamesUnreadyPod has ready pods of the older spec.
 func TestRollout_NamesUnreadyPod(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)

@@ -112,7 +112,7 @@ func TestLeader_WaitsForCaches(t *testing.T) {
 	assert.Equal(t, []events.Type{events.Removed}, types(received.of(k.Name)))
 }
 
-// TestReplica_SeesOthersWrites though it has not heard of it from its watch.
+// TestReplica_SeesOthersWrites writes what the replica's watch has not reported.
 func TestReplica_SeesOthersWrites(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

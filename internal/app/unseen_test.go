@@ -27,8 +27,8 @@ func impatient(t *testing.T, env *kubetest.Env, ns string) *app.Engine {
 	return e
 }
 
-// TestCronJob_Suspended does well, and says that it does nothing. Those that do not run are in
-// test/failures.
+// TestCronJob_Suspended expects a healthy App whose condition says that no run starts. CronJobs
+// that do not run are in test/failures.
 func TestCronJob_Suspended(t *testing.T) {
 	suite.Release(t, "a CronJob that is suspended")
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestWatch_FlappingIsOneEvent, and all that a reader acts upon is another.
+// TestWatch_FlappingIsOneEvent expects further events only for what a reader acts upon.
 func TestWatch_FlappingIsOneEvent(t *testing.T) {
 	e := &Engine{now: time.Now}
 	a := &v1alpha1.App{}

@@ -247,7 +247,7 @@ func (s *away) Get(ctx context.Context, first int64) ([]byte, error) {
 	return s.Files.Get(ctx, first)
 }
 
-// TestAudit_KeepsAfterLostBatch as the agent stopped.
+// TestAudit_KeepsAfterLostBatch loses a batch as the agent stops.
 func TestAudit_KeepsAfterLostBatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	store := &away{Files: audit.Files{Dir: t.TempDir()}, stop: cancel}
@@ -350,8 +350,8 @@ func FuzzDecodeBatch(f *testing.F) {
 	})
 }
 
-// TestAudit_AwaitedIsKept before Keep returns; where the store cannot be written, Keep
-// says so in time, and what was given up is not written later.
+// TestAudit_AwaitedIsKept expects the record before Keep returns. If the store cannot be written,
+// Keep returns an error in time, and the record is not written later.
 func TestAudit_AwaitedIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	require.NoError(t, os.WriteFile(dir, nil, 0o600)) // in the directory's place

@@ -12,7 +12,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestBuild_FetchIsGuarded as it is when the Job is made.
 func TestBuild_FetchIsGuarded(t *testing.T) {
 	owner := policy.New("a test")
 	template := Options{Guard: egress.Guard{

@@ -83,8 +83,8 @@ func try(env *kubetest.Env, spec string) (string, error) {
 	return string(out), err
 }
 
-// TestBuild_PodsConfined by the namespace's own policy: its pod security lets all of it
-// through. A build's own pod is let in.
+// TestBuild_PodsConfined uses the namespace's admission policy: its pod security level admits
+// everything. It admits a build's own pod.
 func TestBuild_PodsConfined(t *testing.T) {
 	env := bench(t)
 	await.Until(t, "the policy to be in force", func() bool {
@@ -194,7 +194,7 @@ func confidential(t *testing.T, pod corev1.PodSpec) {
 	}
 }
 
-// TestBuild_RefusesMixedSecret: the steps of a Dockerfile can read it.
+// The steps of a Dockerfile can read what is mounted.
 func TestBuild_RefusesMixedSecret(t *testing.T) {
 	env := bench(t)
 	builder := tool(t, env)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// TestAlertmanager_SharesToken that stays, and is the agent's where both have one.
+// TestAlertmanager_SharesToken expects a stable token: the agent's, if both have one.
 func TestAlertmanager_SharesToken(t *testing.T) {
 	i := &Installer{Client: fake.NewClientset()}
 	tokens := func() (agent, alertmanager string) {

@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 )
 
-// TestBalancer_PortTaken by the load balancer of another ingress controller: the component's state names
-// cause and fix until the port is free.
+// TestBalancer_PortTaken has the load balancer of another ingress controller. The component's state
+// names cause and fix until the port is free.
 func TestBalancer_PortTaken(t *testing.T) {
 	at := func(ip string) corev1.ServiceStatus {
 		return corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: ip}}}}

@@ -108,8 +108,7 @@ func onlyTheseReadSecrets(t *testing.T, client kubernetes.Interface) {
 	assert.ElementsMatch(t, []string{"cert-manager/cert-manager", "cert-manager/cert-manager-cainjector", "istio-system/istiod", "istio-system/istio-reader-service-account", "nginx-ingress/nginx-ingress"}, may)
 }
 
-// TestInstall_RealCharts on a real API server: what is installed is known,
-// what has changed is upgraded, and what is removed is gone.
+// TestInstall_RealCharts installs, upgrades and removes them on a real API server.
 func TestInstall_RealCharts(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	i := installer(t, env)
@@ -199,7 +198,7 @@ func TestInstall_KeepsExisting(t *testing.T) {
 	assert.Contains(t, reason(plan, "vpa"), "it was not asked for")
 }
 
-// TestStorage_OnlyWithoutDefaultClass: other classes do not count.
+// TestStorage_OnlyWithoutDefaultClass has storage classes that are not the default.
 func TestStorage_OnlyWithoutDefaultClass(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	i := installer(t, env)
@@ -237,7 +236,7 @@ func reason(p components.Plan, name string) string {
 	return ""
 }
 
-// TestInstall_ForeignReleaseUntouched even if the component is to be installed always.
+// TestInstall_ForeignReleaseUntouched sets the component to be always installed.
 func TestInstall_ForeignReleaseUntouched(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	i := installer(t, env)

@@ -306,7 +306,7 @@ var faults = map[string]fault{
 	},
 }
 
-// TestSetup_FaultsNameCauseAndFix and the next run, when it is mended, goes on from there.
+// TestSetup_FaultsNameCauseAndFix expects that the next run, after the fix, goes on from there.
 func TestSetup_FaultsNameCauseAndFix(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	for name, f := range faults {
@@ -342,7 +342,7 @@ func TestSetup_FaultsNameCauseAndFix(t *testing.T) {
 	}
 }
 
-// TestSetup_ContinuesAfterStop: it ends between two components, and the next run does the rest.
+// TestSetup_ContinuesAfterStop stops a run between two components.
 func TestSetup_ContinuesAfterStop(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))
 	var s components.Settings
@@ -362,8 +362,8 @@ func TestSetup_ContinuesAfterStop(t *testing.T) {
 	require.NoError(t, i.Apply(t.Context(), plan))
 }
 
-// TestSetup_ContinuesAfterKill: of a process that is killed between two objects of a
-// chart, Helm's record stays as of a run at work. The next run goes on when that is old.
+// TestSetup_ContinuesAfterKill kills the process between two objects of a chart. Helm's record then
+// says that a run is at work; the next run goes on when that record is old.
 func TestSetup_ContinuesAfterKill(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))
 	var s components.Settings
@@ -404,7 +404,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestSetup_RefusesConcurrentRun: one may fail, with a fix, and after a further run all is there.
+// TestSetup_RefusesConcurrentRun lets one of two runs fail, with a fix; after a further run
+// everything is installed.
 func TestSetup_RefusesConcurrentRun(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	i := installer(t, env)

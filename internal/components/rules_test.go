@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestRules_InPrometheus, beside the values of its chart, and none of the control plane.
+// TestRules_InPrometheus expects the values of the chart beside them, and no rules of the control
+// plane.
 func TestRules_InPrometheus(t *testing.T) {
 	got, err := values("prometheus", true, "agents", nil)
 	require.NoError(t, err)
@@ -25,7 +26,6 @@ func TestRules_InPrometheus(t *testing.T) {
 	assert.Contains(t, got, "alertmanager")
 }
 
-// TestRules_AgentInOtherNamespace and sends it its alerts there.
 func TestRules_AgentInOtherNamespace(t *testing.T) {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "pipeops-agent"},

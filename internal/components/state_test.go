@@ -17,8 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestState_FollowsPods, seen with the rights of the standing agent, which reads
-// neither Helm's records nor events there.
+// TestState_FollowsPods uses the rights of the agent, which reads neither Helm's records nor events
+// there.
 func TestState_FollowsPods(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	i := installer(t, env)

@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestUpgrade_CRDs of the chart, which Helm alone only creates.
+// Helm itself only creates the CRDs of a chart.
 func TestUpgrade_CRDs(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))
 	removeDefinition(t, i.Client, vpaDefinition)
@@ -43,7 +43,7 @@ func TestUpgrade_CRDs(t *testing.T) {
 	assert.Equal(t, []string{"vpa"}, shortNames())
 }
 
-// TestRemove_KeepsVolumes: those that a chart lists, and those of its StatefulSets.
+// TestRemove_KeepsVolumes has volumes that a chart lists, and those of its StatefulSets.
 func TestRemove_KeepsVolumes(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))
 	var s components.Settings

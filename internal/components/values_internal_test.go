@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestValues_KnownToCharts: a key that a chart does not have would change nothing.
+// A key that a chart does not have would change nothing.
 func TestValues_KnownToCharts(t *testing.T) {
 	source := Source{Directory: "../../../shared/charts"}
 	for _, c := range table {

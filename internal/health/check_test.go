@@ -45,7 +45,7 @@ func object(t *testing.T, ns, name, text string) *unstructured.Unstructured {
 	return u
 }
 
-// TestCheck_AnyWorkload with exactly the agent's rights.
+// TestCheck_AnyWorkload has exactly the agent's rights.
 func TestCheck_AnyWorkload(t *testing.T) {
 	env := kubetest.Full(t)
 	ns := env.Namespace(t)

@@ -14,8 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestStop_SurvivesStatusChanges: each pod that ends changes the status of its workload, between
-// the diagnosis and the stop.
+// Each pod that ends changes the status of its workload, between the diagnosis and the stop.
 func TestStop_SurvivesStatusChanges(t *testing.T) {
 	d := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},

@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestHelmRelease_TakesOverFields, and by no command that does not ask.
+// TestHelmRelease_TakesOverFields expects it of no command that does not ask for it.
 func TestHelmRelease_TakesOverFields(t *testing.T) {
 	suite.Release(t, "fields of others in a release")
 	env := kubetest.ControlPlane(t)

@@ -62,7 +62,6 @@ func podsOf(ctx context.Context, t *testing.T, env *kubetest.Env, name string) [
 	return pods.Items
 }
 
-// TestUninstall_WaitsForPods: until then it stays, and says what holds them.
 func TestUninstall_WaitsForPods(t *testing.T) {
 	suite.Release(t, "a release whose pods do not go in time")
 	env := kubetest.Full(t)
@@ -114,7 +113,7 @@ func TestUninstall_WaitsForPods(t *testing.T) {
 	require.NoError(t, err, "the hook of its end ran")
 }
 
-// TestUninstall_KeepsReleaseOnStop, so that the next one goes on.
+// TestUninstall_KeepsReleaseOnStop stops the agent; the next one goes on.
 func TestUninstall_KeepsReleaseOnStop(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	remove(t, env, "cut")

@@ -223,7 +223,7 @@ func TestHelmRelease_RecoversFromKill(t *testing.T) {
 	assert.Equal(t, runnerapi.ReleaseDeployed, outcome(t, r, "killed").Status)
 }
 
-// TestLock_ExpiresOfDeadReplica, which nobody can tell from one that is only slow.
+// A dead replica cannot be told from a slow one.
 func TestLock_ExpiresOfDeadReplica(t *testing.T) {
 	suite.Release(t, "locks of dead replicas")
 	env := kubetest.ControlPlane(t)
@@ -236,7 +236,7 @@ func TestLock_ExpiresOfDeadReplica(t *testing.T) {
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "dead", of(guide(t), nil)).Status)
 }
 
-// TestLookup_OwnNamespaceOnly: the agent's identity is a Secret that it can read.
+// The agent's identity is a Secret that it can read.
 func TestLookup_OwnNamespaceOnly(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Admin) // whose rights would let it
@@ -260,7 +260,7 @@ spec: {ports: [{port: 80}]}
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "looks", of(chart, nil)).Status)
 }
 
-// TestLookup_BoundByPolicy: it is asked before the cluster is.
+// TestLookup_BoundByPolicy expects the policy to be checked before the cluster is asked.
 func TestLookup_BoundByPolicy(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
@@ -296,7 +296,6 @@ func TestLookup_BoundByPolicy(t *testing.T) {
 	}, asked)
 }
 
-// TestRender_ChangedBetweenRuns: by then it is looked at again.
 func TestRender_ChangedBetweenRuns(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
@@ -317,7 +316,8 @@ func TestRender_ChangedBetweenRuns(t *testing.T) {
 	assert.Empty(t, revisions(t, env, "two-faced"))
 }
 
-// TestHelmRelease_NamesMissingRights, with the manifest that grants them, before anything is made.
+// TestHelmRelease_NamesMissingRights expects the manifest that grants them, before anything is
+// made.
 func TestHelmRelease_NamesMissingRights(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
@@ -331,8 +331,7 @@ func TestHelmRelease_NamesMissingRights(t *testing.T) {
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
 }
 
-// TestHelmRelease_RefusedBeforeChange: unknown kinds and fields, and what is
-// somebody else's.
+// TestHelmRelease_RefusedBeforeChange has unknown kinds and fields, and objects of other owners.
 func TestHelmRelease_RefusedBeforeChange(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
@@ -365,8 +364,8 @@ func TestHelmRelease_RefusedBeforeChange(t *testing.T) {
 	assert.Contains(t, said, "Service b (guide/templates/a.yaml, document 2, from line 2 of what it renders to)")
 }
 
-// TestHelmRelease_ForeignUntouched are seen, and changed only when they are adopted. What stands
-// in for the helm program is what it leaves: a Secret without our label.
+// TestHelmRelease_ForeignUntouched expects them to be listed, and changed only once adopted. A
+// Secret without the agent's label, as the helm program leaves it, stands for such a release.
 func TestHelmRelease_ForeignUntouched(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
@@ -409,7 +408,6 @@ func TestHelmRelease_ForeignUntouched(t *testing.T) {
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "theirs", of(guide(t), nil)).Status)
 }
 
-// TestUpgrade_BombKeepsRelease, and the agent at work.
 func TestUpgrade_BombKeepsRelease(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	// The memory, and what is wrong with a text, end a rendering before this time does.
@@ -444,8 +442,7 @@ func TestUpgrade_BombKeepsRelease(t *testing.T) {
 	assert.Equal(t, "hello", s.Annotations["greeting"])
 }
 
-// TestHelmRelease_StoredLikeHelm: the chart as it came, and the manifest as it was
-// rendered, whatever stands in it.
+// TestHelmRelease_StoredLikeHelm expects the original chart, and the manifest exactly as rendered.
 func TestHelmRelease_StoredLikeHelm(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
@@ -479,8 +476,8 @@ func TestHelmRelease_StoredLikeHelm(t *testing.T) {
 	assert.Contains(t, kept.Manifest, "# Source: guide/charts/sub/templates/second.yaml\n")
 }
 
-// TestHelmRelease_DiagnosesPods as soon as an App does, and goes on telling it; the way
-// back from an upgrade that failed says which revision it is back from.
+// TestHelmRelease_DiagnosesPods expects a diagnosis as early as for an App, and again later. A
+// rollback of a failed upgrade names the revision it came from.
 func TestHelmRelease_DiagnosesPods(t *testing.T) {
 	env := kubetest.Full(t)
 	r := start(t, env.Agent, func(o *helm.Options) {
@@ -551,7 +548,7 @@ metadata: {name: {{ .Release.Name }}}
 spec:
   selector: {matchLabels: {app: {{ .Release.Name }}}}`
 
-// TestHelmRelease_FailsAtOnceOnFinalCause, however long its patience: hooks, too.
+// TestHelmRelease_FailsAtOnceOnFinalCause sets a long timeout, and has hooks, too.
 func TestHelmRelease_FailsAtOnceOnFinalCause(t *testing.T) {
 	suite.Release(t, "releases that fail at once")
 	env := kubetest.Full(t)
@@ -576,7 +573,6 @@ spec:
 	assert.Contains(t, bad.Description, "image apps.test/no-such-image:3 does not exist")
 }
 
-// TestHelmRelease_StopsRefusedPods, and goes on with the next upgrade.
 func TestHelmRelease_StopsRefusedPods(t *testing.T) {
 	suite.Release(t, "rollouts that are stopped")
 	env := kubetest.Full(t)

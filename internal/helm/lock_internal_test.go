@@ -18,8 +18,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// TestLock_ExpiredWritesNothing, as a process finds it that was stopped and goes on: it
-// hears only later that somebody else has the lock.
+// TestLock_ExpiredWritesNothing has a process that was stopped and goes on. It learns only later
+// that another one has the lock.
 func TestLock_ExpiredWritesNothing(t *testing.T) {
 	l := &lock{holding: holding{Renewed: time.Now()}}
 	require.NoError(t, l.stands())
@@ -60,7 +60,6 @@ func (m *slowMaps) Update(ctx context.Context, next *corev1.ConfigMap, _ metav1.
 	return m.at.DeepCopy(), ctx.Err()
 }
 
-// TestLock_ReleasedDuringRenewal when its command ends.
 func TestLock_ReleasedDuringRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		maps := &slowMaps{at: corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}}, answer: make(chan struct{})}

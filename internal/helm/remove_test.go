@@ -56,9 +56,9 @@ func gone(t *testing.T, env *kubetest.Env, o client.Object) bool {
 	return apierrors.IsNotFound(env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 }
 
-// TestUninstall_RemovesForbiddenObjects with an upgrade and with the release, once the agent has the
-// rights; without them nothing is changed, and it is said what is in the way. What is
-// somebody else's by now stays.
+// TestUninstall_RemovesForbiddenObjects removes them by an upgrade and with the release, once the
+// agent has the rights. Without them it changes nothing, and names what is missing. What has
+// another owner by now stays.
 func TestUninstall_RemovesForbiddenObjects(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r, entitled := start(t, env.Agent), start(t, env.Admin)
@@ -113,7 +113,6 @@ func TestUninstall_RemovesForbiddenObjects(t *testing.T) {
 	}
 }
 
-// TestUninstall_KeepsProtected keeps a release from its end, before anything is changed.
 func TestUninstall_KeepsProtected(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Admin)
@@ -128,8 +127,8 @@ func TestUninstall_KeepsProtected(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestUninstall_DelayedSparesNewerRelease of the same name, which is told by the journal: with the
-// lock nobody else changes one.
+// TestUninstall_DelayedSparesNewerRelease relies on the journal: while the lock is held, no other
+// command changes a release.
 func TestUninstall_DelayedSparesNewerRelease(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
@@ -151,7 +150,8 @@ func TestUninstall_DelayedSparesNewerRelease(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestUpgrade_DelayedSparesNewerRevision: another replica answered it, and later commands came.
+// TestUpgrade_DelayedSparesNewerRevision has another replica answer the command, and later commands
+// come.
 func TestUpgrade_DelayedSparesNewerRevision(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)
@@ -171,8 +171,8 @@ func TestUpgrade_DelayedSparesNewerRevision(t *testing.T) {
 	assert.Equal(t, "good day", s.Annotations["greeting"])
 }
 
-// TestHelmRelease_CommandOnce although its answer was lost. A rollback that is carried
-// out twice goes back to what it was to leave.
+// TestHelmRelease_CommandOnce loses the response. A rollback that is carried out twice returns to
+// the revision that it was to leave.
 func TestHelmRelease_CommandOnce(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Agent)

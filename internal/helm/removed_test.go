@@ -31,7 +31,7 @@ func (a afterList) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// TestHelmRelease_RemovedWhileRead is one that is not there, and no failure of the agent's.
+// TestHelmRelease_RemovedWhileRead expects that there is no such release, and no internal error.
 func TestHelmRelease_RemovedWhileRead(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	config := rest.CopyConfig(env.Agent)

@@ -37,7 +37,7 @@ subjects: [{kind: ServiceAccount, name: {{ .Release.Name }}, namespace: {{ .Valu
 `})
 }
 
-// TestChart_RoleWithBinding, against the agent's real admission policy.
+// TestChart_RoleWithBinding uses the agent's real admission policy.
 func TestChart_RoleWithBinding(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns := env.Namespace(t)

@@ -8,7 +8,7 @@ import (
 	"helm.sh/helm/v4/pkg/release/common"
 )
 
-// TestRollback_Resumes to where it was to go, when it is sent again.
+// TestRollback_Resumes sends the command again; it goes to the revision that was the target before.
 func TestRollback_Resumes(t *testing.T) {
 	history := []record{
 		{version: 3, status: common.StatusFailed, command: "back"},

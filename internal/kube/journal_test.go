@@ -72,8 +72,8 @@ func TestJournal_ReleasedKeyIsFree(t *testing.T) {
 	assert.False(t, known)
 }
 
-// TestJournal_KeepsOthersResults though this one refused it: it was held
-// until that made no sense any more.
+// TestJournal_KeepsOthersResults has a replica that was held until the command expired, and refuses
+// it.
 func TestJournal_KeepsOthersResults(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	held, other := asAgent(t, env).Journal(), asAgent(t, env).Journal()

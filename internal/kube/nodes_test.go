@@ -130,8 +130,7 @@ func TestNodes_WithoutRights(t *testing.T) {
 	assert.Contains(t, problemOf(t, err).Fix, "node-rights.yaml")
 }
 
-// TestDrain_DelayedSparesNode for which another replica has carried it out, and a later command
-// came.
+// TestDrain_DelayedSparesNode has another replica carry out the drain, and a later command come.
 func TestDrain_DelayedSparesNode(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	grantNodes(t, env)
@@ -226,7 +225,7 @@ func TestDrain_RespectsDisruptionBudgets(t *testing.T) {
 	assert.Equal(t, "tester", signed.Annotations[objectmeta.ChangedBy])
 }
 
-// TestDrain_PassesUnevictablePod, and says of it why.
+// TestDrain_PassesUnevictablePod expects the reason for that pod.
 func TestDrain_PassesUnevictablePod(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	makeNode(t, env, "partly")
@@ -272,7 +271,7 @@ func TestDrain_PassesUnevictablePod(t *testing.T) {
 	assert.Contains(t, failed(drain)[0], "this pod is guarded")
 }
 
-// TestNodes_Events are in namespace default, which the agent reads only where it is let.
+// These events are in namespace default, which the agent reads only if it has the right.
 func TestNodes_Events(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	makeNode(t, env, "eventful")

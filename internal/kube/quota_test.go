@@ -122,7 +122,6 @@ func TestQuota_ShowsUsage(t *testing.T) {
 	assert.True(t, apierrors.IsForbidden(err), "%v", err)
 }
 
-// TestNamespace_ForeignNetworkPolicy whatever its name.
 func TestNamespace_ForeignNetworkPolicy(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)

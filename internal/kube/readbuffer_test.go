@@ -17,8 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestReadBuffer_BoundsUnread though its reader was fast before: what the API
-// server could send until it had to wait is in the agent's memory.
+// TestReadBuffer_BoundsUnread has a reader that was fast before. What the API server could send
+// until it had to wait is in the agent's memory.
 func TestReadBuffer_BoundsUnread(t *testing.T) {
 	const read = 64 << 20
 	sent := make(chan int, 1)

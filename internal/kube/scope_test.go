@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 )
 
-// TestScope_MatchesAPIServer and are asked for once in a while alone.
+// TestScope_MatchesAPIServer expects few requests for them.
 func TestScope_MatchesAPIServer(t *testing.T) {
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

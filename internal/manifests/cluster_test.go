@@ -147,7 +147,7 @@ func problemOf(t *testing.T, err error) *problem.Error {
 	return p
 }
 
-// TestSet_RefusedBeforeChange: of several that are wrong each is named.
+// TestSet_RefusedBeforeChange has several mistakes, each of which is named.
 func TestSet_RefusedBeforeChange(t *testing.T) {
 	a := start(t)
 	set := a.set()
@@ -179,8 +179,8 @@ func TestSet_RefusedBeforeChange(t *testing.T) {
 	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
 }
 
-// TestSet_AllRefusalsAtOnce, whoever refuses: the decoder, the kinds, the policy, the agent's
-// rights and the cluster. Nothing is done.
+// TestSet_AllRefusalsAtOnce has refusals by the decoder, the kinds, the policy, the agent's rights
+// and the cluster.
 func TestSet_AllRefusalsAtOnce(t *testing.T) {
 	a := start(t)
 	set := a.set()
@@ -234,7 +234,7 @@ func TestSet_AllRefusalsAtOnce(t *testing.T) {
 	assert.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "left"}, &corev1.Secret{}))
 }
 
-// TestSet_TakesNothingOver: whatever is there and not the set's is refused with its owner.
+// TestSet_TakesNothingOver expects the owner of each object that is not the set's.
 func TestSet_TakesNothingOver(t *testing.T) {
 	a := start(t)
 	set := a.set()
@@ -266,7 +266,6 @@ func TestSet_TakesNothingOver(t *testing.T) {
 	}
 }
 
-// TestSet_DiagnosesPods at once, and goes on telling it.
 func TestSet_DiagnosesPods(t *testing.T) {
 	env := kubetest.Full(t)
 	a := with(t, env, env.Agent)
@@ -315,8 +314,7 @@ spec:
 `, kind, name, name, name, refused, image)
 }
 
-// TestSet_StopsRefusedPods: it is what ran before, or has no pods, says so, and
-// is what the next apply makes of it.
+// TestSet_StopsRefusedPods expects the previous version, or no pods, and that the next apply works.
 func TestSet_StopsRefusedPods(t *testing.T) {
 	suite.Release(t, "rollouts that are stopped")
 	env := kubetest.Full(t)
@@ -387,7 +385,7 @@ func TestSet_StopsRefusedPods(t *testing.T) {
 	}
 }
 
-// TestSet_KeepsForeignFields, with the owner's name, unless the call takes them over.
+// TestSet_KeepsForeignFields expects the owner's name, and takes the fields over only if asked.
 func TestSet_KeepsForeignFields(t *testing.T) {
 	a := start(t)
 	set := a.set()
@@ -530,7 +528,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}
 `
 
-// TestSet_CRDsAndNamespacesFirst, with the rights of manifest-rights.yaml and one more.
+// TestSet_CRDsAndNamespacesFirst has the rights of manifest-rights.yaml and one more.
 func TestSet_CRDsAndNamespacesFirst(t *testing.T) {
 	a := start(t)
 	rights := string(deployments.ManifestRights()) + `---
@@ -594,9 +592,8 @@ func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r)
 }
 
-// TestSet_LateFailureKeepsInventory: the first object is applied, nothing
-// after that comes through, the last word about the inventory neither. As when the agent is
-// killed there, the inventory names all that there may be.
+// TestSet_LateFailureKeepsInventory applies the first object and nothing after it, as when the
+// agent is killed there. The inventory names all objects that may exist.
 func TestSet_LateFailureKeepsInventory(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	var armed atomic.Bool
@@ -644,7 +641,7 @@ func TestSet_LateFailureKeepsInventory(t *testing.T) {
 	assert.Equal(t, 1, held.Count)
 }
 
-// TestSet_MasksSecrets: in diffs and in what the cluster says of them.
+// TestSet_MasksSecrets looks at diffs and at the cluster's messages.
 func TestSet_MasksSecrets(t *testing.T) {
 	a := start(t)
 	set := a.set()
@@ -663,7 +660,7 @@ func TestSet_MasksSecrets(t *testing.T) {
 	assert.NotContains(t, problemOf(t, err).Error(), "123456789")
 }
 
-// TestSet_Large, and an inventory as large as there can be one.
+// TestSet_Large has the largest possible inventory.
 func TestSet_Large(t *testing.T) {
 	a := start(t)
 	set := a.set()
@@ -696,8 +693,8 @@ func TestSet_Large(t *testing.T) {
 	assert.Contains(t, names(sets), "full 10000")
 }
 
-// TestDelete_DelayedSparesNewerSet of the same name: before the delete has read what there is
-// the journal tells, after that the objects' UIDs and the inventory's version.
+// Before the delete has read what there is, the journal prevents it; after that, the objects' UIDs
+// and the inventory's version.
 func TestDelete_DelayedSparesNewerSet(t *testing.T) {
 	a := start(t)
 	set := a.set()
@@ -735,7 +732,7 @@ func TestDelete_DelayedSparesNewerSet(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestApply_DelayedSparesNewerSet: another replica answered it, and a later call came.
+// TestApply_DelayedSparesNewerSet has another replica answer the call, and a later call come.
 func TestApply_DelayedSparesNewerSet(t *testing.T) {
 	a := start(t)
 	set, o := a.set(), prune
@@ -753,7 +750,7 @@ func TestApply_DelayedSparesNewerSet(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestDelete_WaitsForPods and says what holds them.
+// TestDelete_WaitsForPods expects the status to name what holds them.
 func TestDelete_WaitsForPods(t *testing.T) {
 	suite.Release(t, "a set that is gone with its pods")
 	env := kubetest.Full(t)

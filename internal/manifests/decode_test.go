@@ -38,7 +38,7 @@ func TestDecode(t *testing.T) {
 	}, web.Object)
 }
 
-// TestDecode_LikeKubernetes: YAML 1.1, in which yes is true and 0644 is octal, and anchors.
+// TestDecode_LikeKubernetes has YAML 1.1, in which yes is true and 0644 is octal, and anchors.
 func TestDecode_LikeKubernetes(t *testing.T) {
 	docs, err := decode("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostNetwork: no, mode: 0644, a: &x {k: v}, b: *x, c: {<<: *x, l: w}, when: 2026-01-02}\n")
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestDecode_NamesDocumentAndLine(t *testing.T) {
 	}
 }
 
-// TestDecode_NamesAllMistakes, and what is right can be read.
+// TestDecode_NamesAllMistakes expects the valid documents to be read.
 func TestDecode_NamesAllMistakes(t *testing.T) {
 	docs, err := decode(fmt.Sprintf(configMap, "one") + "---\na: [\n---\n" + fmt.Sprintf(configMap, "two") + `---
 apiVersion: v1

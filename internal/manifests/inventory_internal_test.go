@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInventory_Bounded, by entries and by bytes, below what a ConfigMap holds.
+// TestInventory_Bounded counts entries and bytes, below the limit of a ConfigMap.
 func TestInventory_Bounded(t *testing.T) {
 	entries := make([]Ref, maxEntries)
 	for n := range entries {

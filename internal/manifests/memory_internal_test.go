@@ -41,7 +41,7 @@ func peakMiB(t *testing.T, do func()) uint64 {
 	return (peak.Load() - min(peak.Load(), before.HeapAlloc)) >> 20
 }
 
-// TestDecode_BoundsMemory reads the largest that is read, of a pod with 160 MiB.
+// TestDecode_BoundsMemory reads the largest input in a pod with 160 MiB.
 func TestDecode_BoundsMemory(t *testing.T) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nx: "
 	for name, text := range map[string]string{

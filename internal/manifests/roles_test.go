@@ -33,7 +33,7 @@ kind: ServiceAccount
 metadata: {name: web}
 `
 
-// TestSet_RoleWithBinding in one set, against the agent's real admission policy.
+// TestSet_RoleWithBinding has both in one set, with the agent's real admission policy.
 func TestSet_RoleWithBinding(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns := env.Namespace(t)

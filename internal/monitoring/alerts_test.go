@@ -37,8 +37,8 @@ func namesOf(list []runnerapi.Alert) (names []string) {
 	return names
 }
 
-// TestAlerts_ClusterAndManagedNamespaces is all that a Runner may learn of, if the policy
-// hides nothing.
+// TestAlerts_ClusterAndManagedNamespaces expects all that a Runner may see if the policy hides
+// nothing.
 func TestAlerts_ClusterAndManagedNamespaces(t *testing.T) {
 	list, err := reading("prometheus", alarmed(t)).Alerts(t.Context(), "")
 	require.NoError(t, err)

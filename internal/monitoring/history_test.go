@@ -82,7 +82,7 @@ func TestHistory_Bounded(t *testing.T) {
 	assert.Equal(t, 6*50-runnerapi.MaxHistorySeries, history.Omitted)
 }
 
-// TestHistory_SkipsNonNumbers have no place in JSON.
+// JSON has no NaN and no infinity.
 func TestHistory_SkipsNonNumbers(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {

@@ -26,7 +26,6 @@ func sizedBy(metric, namespace, app string, value string, more map[string]string
 	return monitoringtest.Object{"metric": labels, "value": []any{1.5, value}}
 }
 
-// TestVPA_BesideSizing, of the App that was asked for.
 func TestVPA_BesideSizing(t *testing.T) {
 	const target, mode = "kube_verticalpodautoscaler_recommendation_target", "kube_verticalpodautoscaler_update_mode"
 	f := monitoringtest.Start(t)
@@ -49,7 +48,7 @@ func TestVPA_BesideSizing(t *testing.T) {
 	assert.Equal(t, target+`{namespace="production",target_name="web"} or `+mode+`{namespace="production",target_name="web"}`, f.Asked()[0].Get("query"))
 }
 
-// TestVPA_Absent where the cluster has no Prometheus, or it fails, or knows no VPA.
+// TestVPA_Absent has no Prometheus, one that fails, and one that knows no VPA.
 func TestVPA_Absent(t *testing.T) {
 	failing, empty := monitoringtest.Start(t), monitoringtest.Start(t)
 	empty.Answer(monitoringtest.Query, func(url.Values) any { return monitoringtest.Vector() })

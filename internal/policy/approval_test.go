@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestApproval_Required and reads do not.
+// TestApproval_Required expects none for reads.
 func TestApproval_Required(t *testing.T) {
 	p := load(t, `
 rules:

@@ -108,7 +108,7 @@ rules:
     kubernetes: {user: dev, groups: [devs], impersonate: {users: [alice], groups: [web]}, streams: 3, readOnly: true}
 `
 
-// TestImpersonation_ByName of user and group, and by the rule for the namespace.
+// TestImpersonation_ByName names user and group, by the rule for the namespace.
 func TestImpersonation_ByName(t *testing.T) {
 	p := load(t, impersonationRules)
 	as := func(i runnerapi.Intent, user string, groups ...string) runnerapi.Intent {

@@ -80,8 +80,8 @@ func TestPolicy_AnnotationsByName(t *testing.T) {
 	assert.Contains(t, e.Detail, `rule "default" of the customer's policy allows no annotations, not "example.com/a"`)
 }
 
-// TestPolicy_Hosts are as images are: any where a rule says nothing of them. Wildcards take others'
-// names too, so they have to be named.
+// A rule without hosts allows any, as with images. Wildcards include the names of others, so a rule
+// has to name them.
 func TestPolicy_Hosts(t *testing.T) {
 	serving := func(hosts ...string) runnerapi.Intent {
 		return deploy(func(s *runnerapi.AppSpec) {

@@ -10,8 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// TestPolicy_NullIsNotAbsent of any field: who writes "fetchHosts:" and nothing more has not said that
-// every host is allowed.
+// An empty "fetchHosts:" does not mean that every host is allowed. The same holds for any field.
 func TestPolicy_NullIsNotAbsent(t *testing.T) {
 	for text, field := range map[string]string{
 		"fetchHosts: null":                    "fetchHosts",

@@ -278,8 +278,7 @@ func TestPolicy_UnknownIsRetried(t *testing.T) {
 	assert.Positive(t, e.RetryAfter)
 }
 
-// TestPolicy_UnreadableIsRetried: an API server that has just started forbids
-// everything for a moment.
+// An API server that has just started forbids everything for a moment.
 func TestPolicy_UnreadableIsRetried(t *testing.T) {
 	p := load(t, "")
 	require.True(t, p.Set(policy.Document{}, problem.Errorf(problem.Forbidden, "apply the manifest", "the ConfigMap may not be read")))
@@ -379,7 +378,7 @@ func TestPolicy_BoundsJobs(t *testing.T) {
 	}
 }
 
-// TestPolicy_SecretLookupByName: a template can show what it looked up.
+// A template can show what it looked up.
 func TestPolicy_SecretLookupByName(t *testing.T) {
 	look := func(p *policy.Policy, kind string) error {
 		return p.Decide(runnerapi.Intent{

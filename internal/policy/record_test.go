@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRecord_RequiredForSession over the Runner API, nor over the Kubernetes
-// API, which the agent cannot record.
+// TestRecord_RequiredForSession has sessions over the Runner API, and over the Kubernetes API,
+// which the agent cannot record.
 func TestRecord_RequiredForSession(t *testing.T) {
 	p := load(t, `
 rules:

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestVisible_HidesDeniedNamespaces from calls over all of them.
+// TestVisible_HidesDeniedNamespaces has calls over all namespaces.
 func TestVisible_HidesDeniedNamespaces(t *testing.T) {
 	p := load(t, `
 rules:

@@ -181,7 +181,7 @@ func TestRecording_IsAsciicast(t *testing.T) {
 	}
 }
 
-// TestRecording_WithoutTerminal in a player, which gets line feeds alone otherwise.
+// Without a terminal the output has only line feeds, and a player needs carriage returns.
 func TestRecording_WithoutTerminal(t *testing.T) {
 	store := newMemory()
 	s := begin(t, recording.New(store), false)
@@ -257,7 +257,7 @@ func TestRecording_StoredDuringSession(t *testing.T) {
 	})
 }
 
-// TestRecording_StoreFailureEndsSession and lets the writer go that waits for it.
+// TestRecording_StoreFailureEndsSession expects that the waiting writer returns.
 func TestRecording_StoreFailureEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()

@@ -16,7 +16,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
 
-// TestTemplates_CannotReachOut get nothing, or are refused.
 func TestTemplates_CannotReachOut(t *testing.T) {
 	t.Setenv("PIPEOPS_SECRET", "hunter2")
 	secret := filepath.Join(t.TempDir(), "token")
@@ -55,8 +54,8 @@ func TestTemplates_CannotReachOut(t *testing.T) {
 	}
 }
 
-// TestChild_Caged, as the kernel sees it: every thread has a filter, and the process has
-// its pipes and nothing else of the agent.
+// TestChild_Caged asks the kernel: every thread has a filter, and the process has its pipes and
+// nothing else of the agent.
 func TestChild_Caged(t *testing.T) {
 	for _, part := range cage.Missing() {
 		if strings.HasPrefix(part, "seccomp") {
@@ -128,7 +127,7 @@ func assertFiles(t *testing.T, process string) {
 	}
 }
 
-// TestRender_WithoutCage where the kernel or the container does not offer it.
+// TestRender_WithoutCage has a kernel or container that does not offer it.
 func TestRender_WithoutCage(t *testing.T) {
 	agent, escape := rendertest.Process(t).Command, rendertest.Escape(t)
 	for _, without := range []string{"landlock", "seccomp", "landlock,seccomp"} {
@@ -139,7 +138,6 @@ func TestRender_WithoutCage(t *testing.T) {
 	}
 }
 
-// TestRender_TimeZonesWithoutFiles of the machine.
 func TestRender_TimeZonesWithoutFiles(t *testing.T) {
 	const moment = `(toDate "2006-01-02T15:04:05Z07:00" "2026-07-01T12:00:00Z")`
 	r, err := run(t, release(template(t, `a: {{ dateInZone "15:04 MST" `+moment+` "America/New_York" }}, {{ date "15:04 MST" `+moment+` }}`)))

@@ -63,8 +63,7 @@ func template(t testing.TB, text string) []byte {
 	return pack(t, "web/Chart.yaml", chartYAML, "web/templates/x.yaml", text)
 }
 
-// TestRelease_WithholdsLookups: a template's error, and whatever else of it could
-// say what it found, names the template and the line alone.
+// TestRelease_WithholdsLookups expects errors that name only the template and the line.
 func TestRelease_WithholdsLookups(t *testing.T) {
 	const secret = `(lookup "v1" "Secret" "production" "mine").data.key`
 	p := rendertest.Process(t)
@@ -92,8 +91,7 @@ func TestRelease_WithholdsLookups(t *testing.T) {
 	assert.True(t, r.Looked)
 }
 
-// TestRelease_Rendered: notes, hooks, what it depends on, its definitions, and the
-// chart as it came.
+// TestRelease_Rendered expects notes, hooks, dependencies, CRDs, and the original chart.
 func TestRelease_Rendered(t *testing.T) {
 	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n" +
 		"spec: {group: example.com, names: {kind: Thing}, versions: [{name: v1}]}\n"
@@ -143,8 +141,8 @@ func TestRelease_Rendered(t *testing.T) {
 	assert.Contains(t, sources, "templates/a.yaml"+source)
 }
 
-// TestRelease_RefusesBombs is refused, naming the template where it is one's, and the memory
-// that it takes is not the agent's.
+// TestRelease_RefusesBombs expects the name of the template, and that the agent's memory stays
+// small.
 func TestRelease_RefusesBombs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("renders as much as a child process may")
@@ -209,7 +207,6 @@ func resident(t *testing.T) int {
 	return pages * os.Getpagesize()
 }
 
-// TestRelease_RefusesOtherArchives, or would be too much of one.
 func TestRelease_RefusesOtherArchives(t *testing.T) {
 	if testing.Short() {
 		t.Skip("renders as much as a child process may")
@@ -272,7 +269,7 @@ func TestRelease_RefusesOtherArchives(t *testing.T) {
 	}
 }
 
-// TestRelease_LargeChart as large as they get: 4 MiB of definitions, 2 MiB of manifests.
+// TestRelease_LargeChart has 4 MiB of CRDs and 2 MiB of manifests.
 func TestRelease_LargeChart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("renders as much as a child process may")

@@ -109,7 +109,8 @@ func bomb() string {
 
 const prefixer = "apiVersion: builtin\nkind: PrefixSuffixTransformer\nmetadata: {name: p}\nprefix: a-\nfieldSpecs: [{path: metadata/name}]\n"
 
-// TestRender_KustomizePlugins do what fields of a kustomization do, with files of the repository.
+// TestRender_KustomizePlugins uses them in place of fields of a kustomization, with files of the
+// repository.
 func TestRender_KustomizePlugins(t *testing.T) {
 	plugin := func(kind, more string) string {
 		return "apiVersion: builtin\nkind: " + kind + "\nmetadata: {name: x}\n" + more + "\n"
@@ -243,7 +244,7 @@ func outOfTime(t *testing.T, p render.Process, job render.Job) *problem.Error {
 	}
 }
 
-// TestRender_ReportsKill is not said to have taken more than its limit.
+// TestRender_ReportsKill expects no message about the memory limit.
 func TestRender_ReportsKill(t *testing.T) {
 	p := render.Process{Command: []string{"sh", "-c", "kill -KILL $$"}}
 	_, err := p.Run(t.Context(), render.Job{Type: render.Chart, Path: "web", Files: chartFiles()})

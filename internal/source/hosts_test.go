@@ -11,8 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestSource_StopsWithUnlistedHost: the policy counts at each fetch, and what was applied
-// stays.
+// The policy counts at each fetch. What was applied stays.
 func TestSource_StopsWithUnlistedHost(t *testing.T) {
 	t.Parallel()
 	p := open(t)

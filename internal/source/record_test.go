@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
-// TestSource_NothingWithoutAuditRecord, where that is required. What was applied before stays.
+// TestSource_NothingWithoutAuditRecord requires records. What was applied before stays.
 func TestSource_NothingWithoutAuditRecord(t *testing.T) {
 	t.Parallel()
 	p := open(t)

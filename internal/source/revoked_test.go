@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestSource_RevokedRunnerStops until somebody puts them again, also when the Runner is
-// not among the revoked any more; those of others go on.
+// TestSource_RevokedRunnerStops expects that the sources stay suspended until they are put again,
+// even if the Runner is no longer revoked. Those of others go on.
 func TestSource_RevokedRunnerStops(t *testing.T) {
 	t.Parallel()
 	p := open(t)
@@ -112,7 +112,7 @@ func (e *endless) count() int {
 	return len(e.under)
 }
 
-// TestSource_RevokedRunnerEndsBuild: it would push in the name of the Runner.
+// The build would push in the name of the Runner.
 func TestSource_RevokedRunnerEndsBuild(t *testing.T) {
 	t.Parallel()
 	builds := &endless{under: map[runnerapi.Key]runnerapi.Build{}}

@@ -325,7 +325,7 @@ func TestSource_AppFollowsRepository(t *testing.T) {
 	require.NoError(t, p.engine.Delete(t.Context(), p.key("web"), runner))
 }
 
-// TestSource_FollowsNewCommit although nobody asks for it, after the shortest time that there is.
+// TestSource_FollowsNewCommit has the shortest interval.
 func TestSource_FollowsNewCommit(t *testing.T) {
 	t.Parallel()
 	clock := clocktesting.NewFakeClock(time.Now())
@@ -356,8 +356,7 @@ func TestSource_FollowsNewCommit(t *testing.T) {
 	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
 }
 
-// TestSource_DelayedDeleteSparesNewer of the same name: before the delete has read what there is
-// the journal tells, after that the UID.
+// Before the delete has read what there is, the journal prevents it; after that, the UID.
 func TestSource_DelayedDeleteSparesNewer(t *testing.T) {
 	t.Parallel()
 	p := open(t)
@@ -390,7 +389,7 @@ func TestSource_DelayedDeleteSparesNewer(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestSource_DelayedPutSparesNewer: another replica carried the command out, and a later one came.
+// TestSource_DelayedPutSparesNewer has another replica carry out the command, and a later one come.
 func TestSource_DelayedPutSparesNewer(t *testing.T) {
 	t.Parallel()
 	p := open(t)
@@ -526,8 +525,8 @@ spec:
       - {name: web, image: "IMAGE", args: [ARGS], securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
 `
 
-// TestSource_StatusFollowsCluster long after its commit was applied: of an App that begins to
-// fail, of pods that do, and of what somebody deletes.
+// TestSource_StatusFollowsCluster changes the cluster after the commit was applied: an App fails,
+// pods fail, and objects are deleted.
 func TestSource_StatusFollowsCluster(t *testing.T) {
 	suite.Release(t, "a source's status, long after its commit was applied")
 	env := kubetest.Full(t)
@@ -577,7 +576,7 @@ func TestSource_StatusFollowsCluster(t *testing.T) {
 	}
 }
 
-// TestSource_RoleWithBinding, where the agent's rights hold what it grants.
+// TestSource_RoleWithBinding has an agent with the rights that the Role grants.
 func TestSource_RoleWithBinding(t *testing.T) {
 	t.Parallel()
 	p := open(t)

@@ -23,8 +23,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestSource_Watched by a replica that did not lead for a moment: while the API server was
-// away, and no other replica was there.
+// TestSource_Watched has a replica that did not lead for a moment: the API server was away, and
+// there was no other replica.
 func TestSource_Watched(t *testing.T) {
 	t.Parallel()
 	clock := clocktesting.NewFakeClock(time.Now())
@@ -47,7 +47,7 @@ func TestSource_Watched(t *testing.T) {
 	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
 }
 
-// TestSource_StatusOfUID, and not of one that was made under its name while it was looked at.
+// TestSource_StatusOfUID recreates the source while it is reconciled.
 func TestSource_StatusOfUID(t *testing.T) {
 	t.Parallel()
 	p := open(t)
@@ -83,7 +83,7 @@ func keeperOf(answer answers) *source.Keeper {
 	})
 }
 
-// TestSource_BacksOff with lists of the sources.
+// TestSource_BacksOff counts lists of the sources.
 func TestSource_BacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -102,7 +102,6 @@ func TestSource_BacksOff(t *testing.T) {
 	})
 }
 
-// TestSource_RetriesTransientSoon although the source is looked at seldom.
 func TestSource_RetriesTransientSoon(t *testing.T) {
 	k := keeperOf(func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") })
 	assert.LessOrEqual(t, k.Look(t.Context(), runnerapi.Key{Namespace: "shop", Name: "web"}), time.Minute, "the namespace could not be read")

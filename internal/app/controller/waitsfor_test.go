@@ -24,7 +24,7 @@ func TestPhase_FlappingServes(t *testing.T) {
 	assert.True(t, serves(a, workload.Figures{Available: 2}, nil, short), "another pod does")
 }
 
-// TestStatus_LastLinesOfInitContainer are in the status while it is waited for, and no longer.
+// TestStatus_LastLinesOfInitContainer expects them only while the App waits for that container.
 func TestStatus_LastLinesOfInitContainer(t *testing.T) {
 	s := runnerapi.AppStatus{WaitingFor: "init container db", LastLines: []string{"waiting"}}
 	other := s.DeepCopy()

@@ -258,8 +258,7 @@ func TestProbe_Readiness(t *testing.T) {
 	assert.Nil(t, Find(ev).Diagnosis)
 }
 
-// TestProbe_StartupBesideCrash: the kubelet has ended a container for its probe only after the
-// probe failed as often as it may.
+// A kubelet ends a container because of its probe only after the last allowed failure of the probe.
 func TestProbe_StartupBesideCrash(t *testing.T) {
 	cause := func(run time.Duration) runnerapi.Cause {
 		p := pod(corev1.ContainerStatus{

@@ -82,7 +82,7 @@ func TestJob_Diagnosis(t *testing.T) {
 	}
 }
 
-// TestJob_EvictedPod says so, though the eviction ended its process with a signal.
+// TestJob_EvictedPod has an eviction that ended the process with a signal.
 func TestJob_EvictedPod(t *testing.T) {
 	j := failedJob("web-1", "")
 	gone := podOf(j, "web-1-1", corev1.ContainerStateTerminated{ExitCode: 137})
@@ -95,7 +95,7 @@ func TestJob_EvictedPod(t *testing.T) {
 	checkFix(t, d)
 }
 
-// TestDaemonSet_MatchesNoNode is not said to be kept away by taints alone.
+// TestDaemonSet_MatchesNoNode expects other causes than taints.
 func TestDaemonSet_MatchesNoNode(t *testing.T) {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{"gpu": "yes"}

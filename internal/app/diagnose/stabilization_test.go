@@ -31,7 +31,7 @@ func probeOf(delay, period, threshold int32) *corev1.Probe {
 	return &corev1.Probe{InitialDelaySeconds: delay, PeriodSeconds: period, FailureThreshold: threshold, TimeoutSeconds: 1}
 }
 
-// TestStabilization_HealthyNeedsStay has the default of an agent that is not told otherwise.
+// TestStabilization_HealthyNeedsStay uses the default stabilization of an agent.
 func TestStabilization_HealthyNeedsStay(t *testing.T) {
 	readiness := func(p *corev1.Probe) func(*corev1.Container) {
 		return func(c *corev1.Container) { c.ReadinessProbe = p }
@@ -171,7 +171,7 @@ func TestRejected_EndlessPods(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseAdmissionRefused, f.Diagnosis.Cause)
 }
 
-// TestRejected_Runs are of Jobs and of bare pods.
+// TestRejected_Runs has Jobs and bare pods.
 func TestRejected_Runs(t *testing.T) {
 	j := &batchv1.Job{}
 	j.Name, j.UID = "once", "1"
@@ -202,7 +202,8 @@ func TestRejected_Runs(t *testing.T) {
 	assert.Equal(t, []string{"open /a: read-only file system"}, d.LastLines)
 }
 
-// TestLastLines_ReadFromLog: no message, or one that was cut off.
+// TestLastLines_ReadFromLog has containers without a termination message, or with one that was cut
+// off.
 func TestLastLines_ReadFromLog(t *testing.T) {
 	p := &corev1.Pod{}
 	ended := func(message string) []End {

@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestKubelet_CatchingUpPasses although its event says that a volume cannot be mounted. The
-// message often hides the true cause, which the next event names.
+// TestKubelet_CatchingUpPasses has an event that says that a volume cannot be mounted. The message
+// often hides the true cause, which the next event names.
 func TestKubelet_CatchingUpPasses(t *testing.T) {
 	const setUp = `MountVolume.SetUp failed for volume "pipeops-file-1" : `
 	find := func(age time.Duration, message string) Finding {
@@ -47,7 +47,7 @@ func TestKubelet_CatchingUpPasses(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseMissingSecret, d.Cause)
 }
 
-// TestKubelet_LateIsNoMissingConfig of a container whose environment comes from a Secret.
+// TestKubelet_LateIsNoMissingConfig has a container whose environment comes from a Secret.
 func TestKubelet_LateIsNoMissingConfig(t *testing.T) {
 	for _, message := range []string{
 		"failed to sync secret cache: timed out waiting for the condition", `object "shop"/"certs" not registered`,

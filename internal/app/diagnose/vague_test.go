@@ -156,8 +156,8 @@ func TestEvicted(t *testing.T) {
 	assert.Contains(t, d.Fix, "priority class")
 }
 
-// TestInitContainer_Hangs is named with its last line, and has a deadline in
-// whatever workload.
+// TestInitContainer_Hangs expects the container's last line, and a deadline for every type of
+// workload.
 func TestInitContainer_Hangs(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", UID: "1", CreationTimestamp: ago(time.Minute)}}
 	p.Spec.NodeName = "n1"

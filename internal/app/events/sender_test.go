@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestSender_NothingAfterEnd: of an App that the cache still has when its end is on its way, and
-// of one that it has when its end was told.
+// TestSender_NothingAfterEnd has an App that the cache still has while its end is being sent, and
+// one that it has after that.
 func TestSender_NothingAfterEnd(t *testing.T) {
 	waiting := func(name string, uid types.UID) v1alpha1.App {
 		return v1alpha1.App{

@@ -14,7 +14,7 @@ func at(list ...networkingv1.IngressLoadBalancerIngress) *networkingv1.Ingress {
 	return in
 }
 
-// TestEndpoint_PublicAddress, in a stable order, and never one of the cluster's own network.
+// TestEndpoint_PublicAddress expects a stable order, and no address of the cluster's own network.
 func TestEndpoint_PublicAddress(t *testing.T) {
 	type lb = networkingv1.IngressLoadBalancerIngress
 	https, http := []networkingv1.IngressPortStatus{{Port: 80}, {Port: 443}}, []networkingv1.IngressPortStatus{{Port: 80}}
@@ -46,7 +46,6 @@ func TestEndpoint_PublicAddress(t *testing.T) {
 	assert.Empty(t, endpointOf(kept, nil), "the owner keeps it in the tunnel")
 }
 
-// TestEndpoint_OnePerHost, or none.
 func TestEndpoint_OnePerHost(t *testing.T) {
 	routes := []Route{
 		{Host: "same", Path: "/", TLS: true, Endpoint: "1.1.1.1"}, {Host: "same", Path: "/a", TLS: true, Endpoint: "1.1.1.1"},

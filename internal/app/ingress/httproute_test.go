@@ -34,8 +34,7 @@ func TestHTTPRoute_Accepted(t *testing.T) {
 	assert.Equal(t, []string{"web", "back/api"}, []string{web.text("shop"), api.text("shop")})
 }
 
-// TestHTTPRoute_RejectedAsWhole, or not at all: a part of it would send requests where its
-// author does not expect them.
+// Accepting a part of a route would send requests where its author does not expect them.
 func TestHTTPRoute_RejectedAsWhole(t *testing.T) {
 	const to = `backendRefs: [{name: web, port: 80}]`
 	for rules, reason := range map[string]string{

@@ -17,7 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
-// TestFollow_EndsWithApp although another App has its name by then, whose pods it does not read.
+// TestFollow_EndsWithApp has another App of the same name, whose pods must not be read.
 func TestFollow_EndsWithApp(t *testing.T) {
 	of := func(uid types.UID) *v1alpha1.App {
 		return &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: uid}}

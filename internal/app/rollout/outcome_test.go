@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
-// TestOutcome_PerRun though another one took its place.
+// TestOutcome_PerRun has a run that another one replaced.
 func TestOutcome_PerRun(t *testing.T) {
 	first := backend.Record{Command: "put-job", App: &backend.AppMark{Generation: 1}}
 	for phase, want := range map[runnerapi.Phase]runnerapi.OperationState{

@@ -8,7 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// TestRollback_SkipsFailedRevisions: after two bad deploys, the one before is bad, too.
+// After two bad deploys, the revision before is bad, too.
 func TestRollback_SkipsFailedRevisions(t *testing.T) {
 	all := []appsv1.ControllerRevision{{Revision: 3}, {Revision: 4}, {Revision: 5}, {Revision: 6}}
 	for _, c := range []struct {

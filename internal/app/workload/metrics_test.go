@@ -9,7 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestMetrics_AnnotatedForPrometheus by annotations, over those that the spec has besides.
+// TestMetrics_AnnotatedForPrometheus expects the annotations beside those of the spec.
 func TestMetrics_AnnotatedForPrometheus(t *testing.T) {
 	annotations := func(spec runnerapi.AppSpec) map[string]string {
 		return podTemplate(&v1alpha1.App{Spec: spec}).Annotations

@@ -80,7 +80,7 @@ entries:
 generated: "2026-01-02T03:04:05Z"
 `
 
-// TestFetch_Repository over real TLS, from a fake of a repository that asks for a password.
+// TestFetch_Repository uses real TLS, and a fake repository that asks for a password.
 func TestFetch_Repository(t *testing.T) {
 	archive := rendertest.Archive(t, "web/Chart.yaml", chartYAML)
 	mux := http.NewServeMux()
@@ -114,7 +114,7 @@ func TestFetch_Repository(t *testing.T) {
 	assert.Equal(t, problem.Invalid, refusal(t, err).Code)
 }
 
-// TestFetch_Registry over real TLS, from go-containerregistry's registry in memory.
+// TestFetch_Registry uses real TLS, and go-containerregistry's registry in memory.
 func TestFetch_Registry(t *testing.T) {
 	archive := rendertest.Archive(t, "web/Chart.yaml", chartYAML)
 	s := httptest.NewTLSServer(asking(registry.New(registry.Logger(log.New(io.Discard, "", 0)))))
@@ -147,7 +147,7 @@ func TestFetch_Registry(t *testing.T) {
 	assert.Contains(t, refusal(t, err).Fix, "check username and password")
 }
 
-// TestFetch_Refusals: other schemes, redirects that lose TLS, and credentials on their way
+// TestFetch_Refusals has other schemes, redirects that lose TLS, and credentials that would go
 // elsewhere.
 func TestFetch_Refusals(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testIndex) }))
@@ -212,8 +212,7 @@ func loginFor(t *testing.T, at, password string) *Login {
 	return &Login{username: "ci", password: password, scope: s}
 }
 
-// TestFetch_LoginStaysInScope: not for the same server's other paths, another port, or
-// wherever a redirect leads.
+// TestFetch_LoginStaysInScope tries other paths of the same server, another port, and redirects.
 func TestFetch_LoginStaysInScope(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]string{}
@@ -263,7 +262,7 @@ func TestFetch_LoginStaysInScope(t *testing.T) {
 	}, seen)
 }
 
-// TestFetch_SecretNamesRepository: else any Secret's password went wherever a Runner says.
+// Otherwise a Runner could send any Secret's password anywhere.
 func TestFetch_SecretNamesRepository(t *testing.T) {
 	data := func(at string) map[string][]byte {
 		return map[string][]byte{"url": []byte(at), "username": []byte("ci"), "password": []byte("hunter2")}
@@ -292,7 +291,6 @@ func TestFetch_SecretNamesRepository(t *testing.T) {
 	assert.Contains(t, refusal(t, err).Detail, "lacks username or password")
 }
 
-// TestFetch_RefusesTooLarge to be fetched.
 func TestFetch_RefusesTooLarge(t *testing.T) {
 	endless := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

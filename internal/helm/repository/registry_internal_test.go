@@ -116,7 +116,6 @@ func realms(t *testing.T, realm func(registry, other string) string) (registry, 
 // byName is a server's address by the name localhost, which no library takes for an address.
 func byName(url string) string { return strings.Replace(url, "127.0.0.1", "localhost", 1) }
 
-// TestRegistry_LoginStaysInRealm although the registry asks for that.
 func TestRegistry_LoginStaysInRealm(t *testing.T) {
 	for what, c := range map[string]struct {
 		realm func(registry, other string) string
@@ -170,7 +169,7 @@ func (b byHost) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.others.RoundTrip(r)
 }
 
-// TestRegistry_RealmCheckedAfterResolution although the Secret trusts it, or there is none.
+// TestRegistry_RealmCheckedAfterResolution has a Secret that trusts the realm, and no Secret.
 func TestRegistry_RealmCheckedAfterResolution(t *testing.T) {
 	registry, _, sent := realms(t, func(_, other string) string { return byName(other) + "/token" })
 	f := New(Options{Transport: byHost{

@@ -54,7 +54,7 @@ func pods(all []runnerapi.CountIntent) (pods []int) {
 const pod = `{metadata: {annotations: {example.com/pod: x}}, spec: {containers: [{name: c, image: web, resources: {limits: {cpu: 2, memory: 1Gi}}}],
   initContainers: [{name: i, image: init}], ephemeralContainers: [{name: e, image: debug}], volumes: [{name: v, image: {reference: files}}]}}`
 
-// TestPods_OfEachKind is the same of each kind that does, those that nobody here has heard of too.
+// TestPods_OfEachKind expects the same of each kind that runs pods, also of unknown kinds.
 func TestPods_OfEachKind(t *testing.T) {
 	for kind, text := range map[string]string{
 		"Deployment":            "{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 7, template: POD}}",
@@ -92,7 +92,7 @@ func TestPods_OfEachKind(t *testing.T) {
 	assert.True(t, in.Containers[0].Partial, "its controller adds the image")
 }
 
-// TestPods_NoneOfOthers has no pods, whatever it looks like.
+// TestPods_NoneOfOthers has objects that look as if they ran pods.
 func TestPods_NoneOfOthers(t *testing.T) {
 	for _, text := range []string{
 		"{apiVersion: v1, kind: ConfigMap, metadata: {annotations: {a: b}}, data: {image: nginx, replicas: '9'}}",
@@ -106,7 +106,7 @@ func TestPods_NoneOfOthers(t *testing.T) {
 	}
 }
 
-// TestPods_UnreadableIsError is what would be waved through otherwise.
+// Otherwise the policy would admit them.
 func TestPods_UnreadableIsError(t *testing.T) {
 	for _, text := range []string{
 		"{apiVersion: v1, kind: Pod, spec: {containers: {name: c, image: hidden}}}",
@@ -192,7 +192,7 @@ func (f *filler) fill(at string, v reflect.Value) {
 	}
 }
 
-// TestApp_Public are seen in the spec of an App and in its manifest.
+// TestApp_Public reads them from the spec of an App and from its manifest.
 func TestApp_Public(t *testing.T) {
 	spec := runnerapi.AppSpec{Image: "web", Ingress: &runnerapi.Ingress{Public: true}}
 	assert.Equal(t, "ingress.public", input.App(spec).Public)

@@ -70,7 +70,8 @@ func needs(t *testing.T, r report, parts ...string) {
 	}
 }
 
-// TestCage_BlocksEscapes: each attempt works outside, and inside the kernel refuses it.
+// TestCage_BlocksEscapes expects that each attempt works outside, and that the kernel refuses it
+// inside.
 func TestCage_BlocksEscapes(t *testing.T) {
 	escape := rendertest.Escape(t)
 	free := attempt(t, escape, "free")
@@ -91,7 +92,6 @@ func TestCage_BlocksEscapes(t *testing.T) {
 	}
 }
 
-// TestLandlock_Alone on what it knows of.
 func TestLandlock_Alone(t *testing.T) {
 	escape := rendertest.Escape(t)
 	caged := attempt(t, escape, "without", "seccomp", escape, "caged")
@@ -109,7 +109,7 @@ func TestLandlock_Alone(t *testing.T) {
 	}
 }
 
-// TestCage_OpensNothingOnAnyKernel: what is left where there is neither Landlock nor seccomp.
+// TestCage_OpensNothingOnAnyKernel has neither Landlock nor seccomp.
 func TestCage_OpensNothingOnAnyKernel(t *testing.T) {
 	escape := rendertest.Escape(t)
 	caged := attempt(t, escape, "without", "landlock,seccomp", escape, "caged")

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSeccomp_AllowsListed, on both machines.
 func TestSeccomp_AllowsListed(t *testing.T) {
 	const allow, eperm, enosys = unix.SECCOMP_RET_ALLOW, unix.SECCOMP_RET_ERRNO | int(unix.EPERM), unix.SECCOMP_RET_ERRNO | int(unix.ENOSYS)
 	const pid, x32, goThread = 7, 0x40000000, unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_SYSVSEM | unix.CLONE_THREAD

@@ -324,7 +324,7 @@ func TestFetch_CredentialsStayAtHost(t *testing.T) {
 	}
 }
 
-// TestFetch_RedirectsStayInScope on the same host.
+// TestFetch_RedirectsStayInScope redirects on the same host.
 func TestFetch_RedirectsStayInScope(t *testing.T) {
 	s := gitserver.Start(t, "reader", "correct horse")
 	s.Create(t, "shop/deploy.git").Commit(map[string]string{"app.yaml": "image: one\n"})

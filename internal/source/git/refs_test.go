@@ -12,8 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestRefs_KeepsWantedOnly of an advertisement: a large repository's have more of them than the
-// agent has memory for.
+// A large repository advertises more refs than the agent has memory for.
 func TestRefs_KeepsWantedOnly(t *testing.T) {
 	pkt := func(line string) string { return fmt.Sprintf("%04x%s\n", len(line)+5, line) }
 	hash := strings.Repeat("1", 40)
