@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/failures"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -95,17 +93,4 @@ func noPods(t *testing.T, env *kubetest.Env, ns string) *corev1.ResourceQuota {
 	}
 	require.NoError(t, env.Client.Create(t.Context(), quota))
 	return quota
-}
-
-// pullSecret has the credentials of the cluster's private images.
-func pullSecret(t *testing.T, env *kubetest.Env, ns, name string) {
-	t.Helper()
-	raw, err := json.Marshal(map[string]any{"auths": map[string]any{
-		"apps.test": map[string]string{"username": cluster.PullUser, "password": cluster.PullPassword},
-	}})
-	require.NoError(t, err)
-	require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Type: corev1.SecretTypeDockerConfigJson,
-		Data: map[string][]byte{corev1.DockerConfigJsonKey: raw},
-	}))
 }

@@ -110,22 +110,6 @@ func TestDeploy_CreatesObjects(t *testing.T) {
 	assert.Equal(t, "req-1", who["pipeops.io/request-id"])
 }
 
-func TestDeploy_RemovesService(t *testing.T) {
-	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "portless")
-	deploy(t, e, k, web())
-	eventually(t, "the service is there", func() bool { return exists(t, env, k, &corev1.Service{}) })
-	deploy(t, e, k, runnerapi.AppSpec{Image: "example.com/web:2"})
-	eventually(t, "the service is gone", func() bool { return !exists(t, env, k, &corev1.Service{}) })
-	eventually(t, "fields that are no longer asked for are gone", func() bool {
-		c := get(t, env, k, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0]
-		return c.Image == "example.com/web:2" && len(c.Env) == 0 && len(c.Ports) == 0
-	})
-}
-
 func TestDrift_Corrected(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
@@ -322,20 +306,6 @@ func TestRestart_OncePerKey(t *testing.T) {
 	_, err = e.Restart(t.Context(), k, byTest)
 	require.NoError(t, err)
 	assert.NotEqual(t, first, get(t, env, k, &v1alpha1.App{}).Annotations["pipeops.io/restarted-at"])
-}
-
-func TestWait_EndsWithTimeout(t *testing.T) {
-	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "slow")
-	deploy(t, e, k, web())
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	a, err := e.Wait(ctx, k, 1)
-	require.NoError(t, err)
-	assert.Equal(t, runnerapi.PhaseProgressing, a.Status.Phase)
 }
 
 func TestDeploy_OnlyManagedNamespaces(t *testing.T) {

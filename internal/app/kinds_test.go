@@ -3,7 +3,6 @@ package app_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -76,7 +75,10 @@ func TestDeploy_AddsAndRemovesCompanions(t *testing.T) {
 	for _, o := range besides {
 		eventually(t, "it is gone", func() bool { return !exists(t, env, k, o) })
 	}
-	eventually(t, "one pod again", func() bool { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas == 1 })
+	eventually(t, "one pod again, without ports", func() bool {
+		spec := get(t, env, k, &appsv1.Deployment{}).Spec
+		return *spec.Replicas == 1 && len(spec.Template.Spec.Containers[0].Ports) == 0
+	})
 }
 
 // TestDeploy_KeepsOmittedFields keeps the scale (replicas and autoscaling) and the pause.
@@ -125,34 +127,6 @@ func TestDeploy_KeepsOmittedFields(t *testing.T) {
 	fixed := image("5")
 	fixed.Replicas = new(int32(1))
 	assert.Nil(t, put(fixed).Autoscaling, "a number of pods turns autoscaling off")
-}
-
-func TestIngress_ForeignUntouched(t *testing.T) {
-	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "web")
-	e, _ := start(t, env, k.Namespace, nil)
-	theirs := &networkingv1.Ingress{
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name},
-		Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{
-			Service: &networkingv1.IngressServiceBackend{Name: "theirs", Port: networkingv1.ServiceBackendPort{Number: 80}},
-		}},
-	}
-	require.NoError(t, env.Client.Create(t.Context(), theirs))
-	_, err := e.Deploy(t.Context(), k, full(), byTest)
-	assert.Equal(t, runnerapi.CodeConflict, code(err))
-	assert.ErrorContains(t, err, `Ingress "web"`)
-
-	plain := full()
-	plain.Ingress = nil
-	deploy(t, e, k, plain)
-	deploy(t, e, k, full())
-	eventually(t, "the conflict is in the status", func() bool {
-		a, err := e.Get(t.Context(), k)
-		return err == nil && a.Status.Diagnosis != nil && a.Status.Diagnosis.Cause == runnerapi.CauseConflict
-	})
-	require.NoError(t, e.Delete(t.Context(), k, byTest))
-	assert.Equal(t, theirs.ResourceVersion, get(t, env, k, &networkingv1.Ingress{}).ResourceVersion)
 }
 
 func TestAutoscaling_KeepsReplicas(t *testing.T) {
@@ -504,56 +478,6 @@ func TestStatefulSet_Lifecycle(t *testing.T) {
 	assert.False(t, exists(t, env, k, &appsv1.StatefulSet{}))
 	assert.False(t, exists(t, env, key(ns, "db-headless"), &corev1.Service{}))
 	assert.True(t, exists(t, env, key(ns, "data-db-0"), &corev1.PersistentVolumeClaim{}), "what the pods stored stays")
-}
-
-// TestPod_HasSpec has what is in a pod beside its container: files, volumes, init
-// containers, security.
-func TestPod_HasSpec(t *testing.T) {
-	suite.Release(t, "what a pod has from its spec")
-	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "web")
-	image := helloImage(t, env)
-	spec := runnerapi.AppSpec{
-		Image: image, Probes: ready(8080),
-		Files: []runnerapi.File{
-			{Path: "/etc/web/a.yaml", ConfigMap: &runnerapi.FileRef{Name: "settings", Key: "a.yaml"}},
-			{Path: "/etc/certs", Secret: &runnerapi.FileRef{Name: "certs"}},
-		},
-		Volumes:        []runnerapi.Volume{{Name: "tmp", MountPath: "/tmp", EmptyDir: &runnerapi.EmptyDir{Memory: true, Size: "8Mi"}}},
-		InitContainers: []runnerapi.InitContainer{{Name: "prepare", Args: []string{"-crash-after=50ms", "-exit-code=4"}}},
-		Security:       &runnerapi.Security{RunAsUser: new(int64(1234)), ReadOnlyRootFilesystem: true, AddCapabilities: []string{"NET_BIND_SERVICE"}},
-		PodLabels:      map[string]string{"team": "shop"},
-	}
-	cause := func(want runnerapi.Cause, message string) {
-		t.Helper()
-		within(t, podPatience, fmt.Sprintf("%s: %s", want, message), syncing(t, env, ns, func() bool {
-			a, err := e.Get(t.Context(), k)
-			return err == nil && a.Status.Diagnosis != nil && a.Status.Diagnosis.Cause == want && strings.Contains(a.Status.Diagnosis.Message, message)
-		}))
-	}
-	deploy(t, e, k, spec)
-	a := settled(t, e, k, 1)
-	require.NotNil(t, a.Status.Diagnosis)
-	require.Contains(t, []runnerapi.Cause{runnerapi.CauseMissingSecret, runnerapi.CauseMissingConfigMap}, a.Status.Diagnosis.Cause)
-	require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "certs"}}))
-	cause(runnerapi.CauseMissingConfigMap, `config map "settings"`)
-	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "settings"}}
-	require.NoError(t, env.Client.Create(t.Context(), settings))
-	cause(runnerapi.CauseMissingKey, `config map "settings" has no key "a.yaml"`)
-	settings.Data = map[string]string{"a.yaml": "b: c"}
-	require.NoError(t, env.Client.Update(t.Context(), settings))
-	cause(runnerapi.CauseCrashLoop, "exit code 4")
-
-	spec.InitContainers[0].Args = []string{"-crash-after=50ms", "-exit-code=0"}
-	cured := deploy(t, e, k, spec)
-	a = settled(t, e, k, cured.Generation)
-	require.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "%+v", a.Status.Diagnosis)
-	var pods corev1.PodList
-	require.NoError(t, env.Client.List(t.Context(), &pods, client.InNamespace(ns), client.MatchingLabels{"team": "shop"}))
-	require.NotEmpty(t, pods.Items)
 }
 
 func mustParse(s string) resource.Quantity { return resource.MustParse(s) }

@@ -22,13 +22,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// replica is an Engine whose way to the API server can be cut, and whose watches of Apps and of
-// Jobs can be held back.
+// replica is an Engine whose way to the API server can be cut, and whose watches of Apps can be
+// held back.
 type replica struct {
 	*app.Engine
 	cut     atomic.Bool
 	watches gate                   // of Apps
-	jobs    gate                   // the watches of Jobs
 	counted atomic.Int64           // how often it has read past its cache which Apps there are
 	foreign atomic.Pointer[string] // namespace in which it may not
 	stop    func()
@@ -55,8 +54,6 @@ func startReplica(t *testing.T, config app.Config) *replica {
 			}
 			answer, err := next.RoundTrip(req)
 			switch ofApps := strings.HasSuffix(req.URL.Path, "/apps") && req.Method == http.MethodGet; {
-			case err == nil && strings.HasSuffix(req.URL.Path, "/jobs") && req.URL.Query().Get("watch") != "":
-				answer.Body = &gatedBody{ReadCloser: answer.Body, gate: &r.jobs, closed: make(chan struct{})}
 			case err != nil || !ofApps:
 			case req.URL.Query().Get("watch") != "":
 				answer.Body = &gatedBody{ReadCloser: answer.Body, gate: &r.watches, closed: make(chan struct{})}

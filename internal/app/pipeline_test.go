@@ -9,8 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -94,46 +92,6 @@ func TestPipeline_StopsAtFailure(t *testing.T) {
 	p = runnerapi.PipelineOf(settled(t, e, k, anew.Generation))
 	assert.Equal(t, []runnerapi.JobState{runnerapi.JobSucceeded, runnerapi.JobSucceeded, runnerapi.JobSucceeded}, states(p), "the outcome stays")
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
-}
-
-// TestPipeline_BlockedJob expects the name of the blocked job, mends it, and deletes the Pipeline.
-func TestPipeline_BlockedJob(t *testing.T) {
-	suite.Release(t, "a pipeline that cannot go on")
-	t.Parallel()
-	env := kubetest.Full(t)
-	image := helloImage(t, env)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "stuck")
-	foreign := &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "stuck-second"},
-		Spec: batchv1.JobSpec{Suspend: new(true), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: image}},
-		}}},
-	}
-	spec := runnerapi.PipelineSpec{Image: image, Jobs: []runnerapi.PipelineJob{{Name: "first", Args: ends("0")}, {Name: "second"}}}
-	require.NoError(t, env.Client.Create(t.Context(), foreign))
-	_, err := e.Deploy(t.Context(), k, spec.AppSpec(), byTest)
-	assert.ErrorContains(t, err, "stuck-second", "it is seen before anything is done")
-	require.NoError(t, env.Client.Delete(t.Context(), foreign, client.PropagationPolicy(metav1.DeletePropagationBackground)))
-
-	spec.Jobs[1].EnvFrom = []runnerapi.EnvSource{{Secret: "not-there"}}
-	deploy(t, e, k, spec.AppSpec())
-	p := runnerapi.PipelineOf(settled(t, e, k, 1))
-	assert.Equal(t, runnerapi.JobBlocked, p.Status.State)
-	assert.Equal(t, []runnerapi.JobState{runnerapi.JobSucceeded, runnerapi.JobBlocked}, states(p))
-	require.NotNil(t, p.Status.Diagnosis)
-	assert.Equal(t, runnerapi.CauseMissingSecret, p.Status.Diagnosis.Cause)
-
-	require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "not-there"}}))
-	within(t, podPatience, "it goes on", syncing(t, env, ns, func() bool {
-		a, err := e.Get(t.Context(), k)
-		return err == nil && runnerapi.PipelineOf(a).Status.State == runnerapi.JobRunning
-	}))
-	require.NoError(t, e.Delete(t.Context(), k, byTest))
-	within(t, podPatience, "nothing is left", func() bool {
-		return len(podNames(t, env, ns)) == 0 && !exists(t, env, key(ns, "stuck-second"), &batchv1.Job{})
-	})
 }
 
 // TestJob_Rerun tells runs of the same spec apart, by the log of each try.

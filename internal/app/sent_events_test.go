@@ -31,34 +31,6 @@ func types(all []events.Event) []events.Type {
 	return out
 }
 
-func TestEvents_LifeOfApp(t *testing.T) {
-	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	r := &receiver{}
-	e, _ := start(t, env, ns, r.take)
-	k := key(ns, "told")
-	deploy(t, e, k, web())
-	eventually(t, "progressing is announced", func() bool { return len(r.of(k.Name)) == 1 })
-	rollOut(t, env, k)
-	eventually(t, "healthy is announced", func() bool { return len(r.of(k.Name)) == 2 })
-	require.NoError(t, e.Delete(t.Context(), k, byTest))
-	eventually(t, "the end is announced", func() bool { return len(r.of(k.Name)) == 3 })
-
-	sent := r.of(k.Name)
-	assert.Equal(t, []events.Type{events.Progressing, events.Healthy, events.Removed}, types(sent))
-	healthy := sent[1]
-	assert.Equal(t, web().Image, healthy.Image)
-	assert.EqualValues(t, 1, healthy.Generation)
-	assert.EqualValues(t, 1, healthy.Ready)
-	assert.NotEmpty(t, healthy.ID)
-	assert.False(t, healthy.Time.IsZero())
-	eventually(t, "nothing is left to be announced", func() bool {
-		tombstones := &corev1.ConfigMap{}
-		return !exists(t, env, key(kubetest.AgentOf(ns), "pipeops-removed-apps"), tombstones) || len(tombstones.Data) == 0
-	})
-}
-
 // TestEvents_SurviveRestart lets the receiver be away, and the engine die and
 // come back, around everything that is to be announced.
 func TestEvents_SurviveRestart(t *testing.T) {
@@ -115,6 +87,9 @@ func TestEvents_SurviveRestart(t *testing.T) {
 	assert.Equal(t, []events.Type{events.Progressing, events.Healthy, events.Progressing, events.Healthy}, types(r.of(k.Name)),
 		"a restart repeats nothing")
 	assert.Len(t, r.of(ended.Name), 1)
+	eventually(t, "nothing is left to be announced", func() bool {
+		return len(get(t, env, key(kubetest.AgentOf(ns), "pipeops-removed-apps"), &corev1.ConfigMap{}).Data) == 0
+	})
 }
 
 // TestEvents_EndRecordedByFormerLeader has an App go, and its end be noted, by somebody else than

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
@@ -61,53 +60,6 @@ func diagnosed(cause runnerapi.Cause) func(runnerapi.AppStatus) bool {
 	return func(s runnerapi.AppStatus) bool { return s.Diagnosis != nil && s.Diagnosis.Cause == cause }
 }
 
-// TestDiagnosis_FindsDeeperCause has everything wrong with one App at once. Each cause
-// appears when the one before it is out of the way, and the App is called
-// healthy after the last.
-func TestDiagnosis_FindsDeeperCause(t *testing.T) {
-	suite.Release(t, "further failures, with the times that agents have by default")
-	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "cursed")
-	quota := noPods(t, env, ns)
-	spec := runnerapi.AppSpec{
-		Image: "apps.test/private/no-such-image:1", Args: []string{"-listen=nowhere"},
-		Resources: runnerapi.Resources{Requests: runnerapi.ResourceAmounts{CPU: "900"}},
-		EnvFrom:   []runnerapi.EnvSource{{Secret: "settings"}}, Probes: ready(8080),
-	}
-	deploy(t, e, k, spec)
-	heard := follow(t, e, k)
-	appears := func(cause runnerapi.Cause) {
-		t.Helper()
-		within(t, podPatience, string(cause), syncing(t, env, ns, func() bool { return heard.first(diagnosed(cause)) != nil }))
-	}
-	appears(runnerapi.CauseQuotaExceeded)
-	require.NoError(t, env.Client.Delete(t.Context(), quota))
-	appears(runnerapi.CauseUnschedulable)
-	spec.Resources.Requests.CPU = ""
-	deploy(t, e, k, spec)
-	appears(runnerapi.CauseImagePullDenied)
-	pullSecret(t, env, ns, "pull")
-	spec.ImagePullSecrets = []string{"pull"}
-	deploy(t, e, k, spec)
-	appears(runnerapi.CauseImageNotFound)
-	spec.Image = helloImage(t, env)
-	deploy(t, e, k, spec)
-	appears(runnerapi.CauseMissingSecret)
-	require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "settings"}}))
-	appears(runnerapi.CauseCrashLoop)
-	spec.Args = []string{"-never-ready"}
-	deploy(t, e, k, spec)
-	appears(runnerapi.CauseProbeFailing)
-	assert.Nil(t, heard.first(healthy))
-	spec.Args = nil
-	a := settled(t, e, k, deploy(t, e, k, spec).Generation)
-	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "%+v", a.Status.Diagnosis)
-	assert.Nil(t, a.Status.Diagnosis)
-}
-
 // TestProbe_SlowStartIsNoFailure is of an App that takes its time within its probes'
 // limits, though the kubelet complains of each try.
 func TestProbe_SlowStartIsNoFailure(t *testing.T) {
@@ -125,22 +77,6 @@ func TestProbe_SlowStartIsNoFailure(t *testing.T) {
 	assert.True(t, complaints.Seen(k.Name), "the probe failed meanwhile")
 	assert.Nil(t, heard.first(func(s runnerapi.AppStatus) bool { return s.Diagnosis != nil || s.Phase == runnerapi.PhaseFailed }))
 	assert.EqualValues(t, 1, heard.first(healthy).Status.ReadyReplicas)
-}
-
-// TestHealthy_NeedsStay is of an App without a probe, between its crashes.
-func TestHealthy_NeedsStay(t *testing.T) {
-	suite.Release(t, "crashes after the start")
-	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "mayfly")
-	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-crash-after=1s"}})
-	require.NotNil(t, troubled(t, e, k, failures.Failure{Cause: runnerapi.CauseCrashLoop}).Status.Diagnosis)
-	heard := follow(t, e, k)
-	known := restarts(t, env, ns)
-	within(t, podPatience, "it ends twice more", func() bool { return restarts(t, env, ns) >= known+2 })
-	assert.Nil(t, heard.first(func(s runnerapi.AppStatus) bool { return s.Diagnosis == nil }))
 }
 
 // TestHealthy_NeverWhileCrashing has the stabilization that agents have by default.

@@ -126,6 +126,11 @@ func TestEnsure_AppliesNewSpec(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "example.com/web:2", d.Spec.Template.Spec.Containers[0].Image)
 	assert.Nil(t, drift(t, c), "the agent's own change is no drift")
+	stale := d.DeepCopy()
+	stale.ResourceVersion = "1"
+	again := workload.Of(a)
+	require.NoError(t, Seal(a, again))
+	assert.True(t, apierrors.IsConflict(p.ApplyOver(t.Context(), a, again, stale)), "a request that was under way for long")
 
 	a.Spec.Image, a.Generation = "example.com/web:0", 0
 	_, err = ensure(t, p, a)
@@ -256,6 +261,12 @@ func TestAdopt_TakesOverDeployment(t *testing.T) {
 	assert.False(t, d.Spec.Paused, "what others had set is gone")
 	assert.Equal(t, "kept", d.Annotations["note"])
 	assert.NotContains(t, d.Annotations, lastApplied)
+
+	again := theirs.DeepCopy()
+	again.ResourceVersion, again.Annotations = "", map[string]string{"meta.helm.sh/release-name": "shop"}
+	p, _ = newApplier(t, a, again)
+	_, err = ensure(t, p, a)
+	assert.ErrorContains(t, err, "belongs to Helm release shop", "it has had another owner since it was noted")
 }
 
 func TestBecoming_KeepsServiceAndIngressFields(t *testing.T) {

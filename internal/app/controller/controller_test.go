@@ -19,9 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
@@ -160,6 +162,20 @@ func TestJob_RecreatesDeletedRun(t *testing.T) {
 	require.NotNil(t, f.job(t, "web"))
 	require.NotNil(t, a.Status.Drift)
 	assert.True(t, a.Status.Drift.Deleted)
+	want, ok := workload.Of(a).(*batchv1.Job)
+	require.True(t, ok)
+	require.NoError(t, f.jobs.makeJob(t.Context(), a, want), "the watch of Jobs lags behind that of Apps")
+	assert.EqualValues(t, 1, a.Status.Drift.Corrections)
+}
+
+func TestJob_LateWatchRunsNothingAgain(t *testing.T) {
+	a := app(runnerapi.TypeJob)
+	running := made{workload: &batchv1.Job{}}
+	assert.False(t, ranBefore(a, running))
+	a.Status.Finished = workload.RunKey(a)
+	assert.True(t, ranBefore(a, running), "the watch of Jobs has not reported the end")
+	assert.True(t, ranBefore(a, made{}), "it was removed")
+	assert.False(t, ranBefore(a, made{refusal: &runnerapi.Diagnosis{}}))
 }
 
 func TestPipeline_StopsAtFailure(t *testing.T) {
@@ -231,6 +247,17 @@ func TestPipeline_BlocksJobInTurn(t *testing.T) {
 	assert.Equal(t, runnerapi.JobBlocked, s.Jobs[0].State)
 	assert.Equal(t, refusal, s.Jobs[0].Diagnosis)
 	assert.Equal(t, runnerapi.JobWaiting, s.Jobs[1].State)
+
+	f := newController(t, nil, a)
+	w, err := f.jobs.convergePipeline(t.Context(), a)
+	require.NoError(t, err)
+	for cause, want := range map[runnerapi.Cause]runnerapi.JobState{
+		runnerapi.CauseCrashLoop: runnerapi.JobRunning, runnerapi.CauseMissingSecret: runnerapi.JobBlocked,
+	} {
+		s.Diagnosis = &runnerapi.Diagnosis{Cause: cause}
+		require.NoError(t, f.jobs.notePipeline(t.Context(), a, &s, made{workload: w}, nil))
+		assert.Equal(t, want, s.Jobs[0].State, "Kubernetes tries a crash again")
+	}
 }
 
 func TestRuns_TellExitCode(t *testing.T) {
@@ -361,6 +388,29 @@ func TestTroubles_ReportedWhenLasting(t *testing.T) {
 	assert.False(t, f.troubles.clear(name), "it was reported that it ended")
 }
 
+func TestReconcile_ReportsError(t *testing.T) {
+	a := app("")
+	f := newController(t, nil, a)
+	name := client.ObjectKeyFromObject(a)
+	temporary := apierrors.NewServiceUnavailable("etcd is away")
+	_, err := f.conclude(t.Context(), a, reconcile.Result{}, temporary)
+	assert.Equal(t, error(temporary), err, "it may pass")
+	f.now = f.now.Add(passesIn)
+	_, err = f.conclude(t.Context(), a, reconcile.Result{}, temporary)
+	require.NoError(t, err)
+	require.NotNil(t, a.Status.Diagnosis)
+	assert.Contains(t, a.Status.Diagnosis.Message, "etcd is away")
+	result, err := f.conclude(t.Context(), a, reconcile.Result{}, nil)
+	require.NoError(t, err)
+	assert.NotZero(t, result.RequeueAfter, "the status still has the error")
+	assert.Nil(t, f.troubles.diagnosis(name))
+
+	_, err = f.holdUp(t.Context(), a, apierrors.NewForbidden(schema.GroupResource{}, "web", errors.New("no changes today")))
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.PhaseDeleting, a.Status.Phase)
+	assert.Contains(t, a.Status.WaitingFor, "no changes today")
+}
+
 func TestRemove_NamesWhatRemains(t *testing.T) {
 	a := app("")
 	own := &appsv1.Deployment{ObjectMeta: workload.ChildMeta(a)}
@@ -383,7 +433,9 @@ func TestRemove_NamesWhatRemains(t *testing.T) {
 	a.Finalizers = []string{metav1.FinalizerDeleteDependents}
 	assert.Equal(t, "Kubernetes to delete what it made", heldByOthers(a))
 	a.Finalizers = append(a.Finalizers, "example.com/hold")
-	assert.Equal(t, "finalizers of others on the App: example.com/hold", heldByOthers(a))
+	_, err := f.remove(t.Context(), a)
+	require.NoError(t, err)
+	assert.Equal(t, "finalizers of others on the App: example.com/hold", a.Status.WaitingFor)
 }
 
 func TestStatus_WaitsFor(t *testing.T) {
@@ -416,6 +468,22 @@ func TestStatus_WaitsFor(t *testing.T) {
 		assert.Equal(t, want, waitsFor(app(""), c.made, c.pods, runnerapi.PhaseProgressing, c.f))
 		assert.Empty(t, waitsFor(app(""), c.made, c.pods, runnerapi.PhaseHealthy, c.f))
 	}
+	pods[1] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+		{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
+	}}}
+	assert.Contains(t, orWaiting(pods, "a pod"), "a pod; container web of pod web-1: ")
+}
+
+func TestStatus_BoundsUnannounced(t *testing.T) {
+	a := app("")
+	f := newController(t, nil, a)
+	for n := range 3 * events.KeptTransitions {
+		s := *a.Status.DeepCopy()
+		s.Phase, s.ObservedGeneration = runnerapi.PhaseHealthy, int64(n+1)
+		a.Generation = s.ObservedGeneration
+		require.NoError(t, f.writeStatus(t.Context(), a, s))
+	}
+	assert.Len(t, a.Status.Unannounced, events.KeptTransitions)
 }
 
 func TestStatus_PhaseOfRuns(t *testing.T) {

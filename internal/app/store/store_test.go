@@ -68,6 +68,8 @@ func TestAdmit_RefusesUnmanaged(t *testing.T) {
 	assert.Equal(t, problem.Unavailable, codeOf(err), "the caches are not filled")
 	s.SetReady(true)
 	assert.NoError(t, s.Admit(t.Context(), "shop"), "it was handed over a moment ago")
+	s.Scope.Only = []string{"shop-2"}
+	assert.Error(t, s.Admit(t.Context(), "shop"), "the agent is limited to others, though this one has the label")
 	for _, namespace := range []string{"other", "absent"} {
 		assert.Error(t, s.Admit(t.Context(), namespace), namespace)
 		ok, err := s.Manages(t.Context(), namespace)
