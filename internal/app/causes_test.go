@@ -5,8 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -82,15 +80,4 @@ func checkTrouble(t *testing.T, a runnerapi.App, f failures.Failure) {
 	if !f.Lives {
 		assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
 	}
-}
-
-// noPods is a quota that allows none.
-func noPods(t *testing.T, env *kubetest.Env, ns string) *corev1.ResourceQuota {
-	t.Helper()
-	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "none"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: mustParse("0")}},
-	}
-	require.NoError(t, env.Client.Create(t.Context(), quota))
-	return quota
 }

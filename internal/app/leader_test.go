@@ -9,17 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
-	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // replica is an Engine whose way to the API server can be cut, and whose watches of Apps can be
@@ -76,54 +71,4 @@ func holder(t *testing.T, env *kubetest.Env, agent string) string {
 		return ""
 	}
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
-}
-
-// TestLeader_DiesDuringRollout has two replicas, of which the one that
-// leads is cut off after it has taken a command and before it could follow it.
-func TestLeader_DiesDuringRollout(t *testing.T) {
-	suite.Release(t, "a leader that dies in the middle of a rollout")
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	received := &receiver{}
-	config := everywhere(env)
-	config.Announce = received.take
-	config.Replica = "one"
-	one := startReplica(t, config)
-	eventually(t, "the first leads", func() bool { return holder(t, env, config.Namespace) == "one" })
-	config.Replica = "two"
-	two := startReplica(t, config)
-	k := key(ns, "survivor")
-
-	deploy(t, two.Engine, k, image("1"))
-	rollOut(t, env, k)
-	settledIn(t, two.Engine, k, runnerapi.PhaseHealthy)
-	assert.Equal(t, "one", holder(t, env, config.Namespace), "a replica that does not lead takes commands too")
-	eventually(t, "the leader announces", func() bool { return len(received.of(k.Name)) > 0 })
-
-	before := len(received.of(k.Name))
-	first := received.teller(received.of(k.Name)[0])
-	assert.NotEmpty(t, first.Lease)
-	one.cut.Store(true)
-	a := deploy(t, two.Engine, k, image("2"))
-	assert.Equal(t, "example.com/web:1", get(t, env, k, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Image, "nobody leads")
-	eventually(t, "the second leads", func() bool { return holder(t, env, config.Namespace) == "two" })
-	eventually(t, "and does what was commanded", func() bool {
-		return get(t, env, k, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Image == "example.com/web:2"
-	})
-	rollOut(t, env, k)
-	settledIn(t, two.Engine, k, runnerapi.PhaseHealthy)
-	assert.Equal(t, runnerapi.OperationSucceeded, outcome(t, two.Engine, "put-app", a).State)
-	eventually(t, "and announces it", func() bool {
-		now := received.of(k.Name)
-		return len(now) > before && now[len(now)-1].Type == events.Healthy && now[len(now)-1].Generation == a.Generation
-	})
-	later := received.teller(received.of(k.Name)[before])
-	assert.Equal(t, first.Lease, later.Lease)
-	assert.Equal(t, first.Term+1, later.Term, "the control plane knows by it what comes late of the first")
-	one.cut.Store(false)
-	eventually(t, "the first serves again", func() bool {
-		got, err := one.Get(t.Context(), k)
-		return err == nil && got.Generation == a.Generation && got.Status.Phase == runnerapi.PhaseHealthy
-	})
-	assert.Equal(t, "two", holder(t, env, config.Namespace))
 }

@@ -120,39 +120,6 @@ func TestEvents_EndRecordedByFormerLeader(t *testing.T) {
 	})
 }
 
-// TestEvents_RecreatedAfterEnd has three Apps of one name, one after the other. An end may be told
-// twice, with the same ID, if the agent reads an App once more that it has just let go.
-func TestEvents_RecreatedAfterEnd(t *testing.T) {
-	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	r := &receiver{}
-	e, _ := start(t, env, ns, r.take)
-	k := key(ns, "namesake")
-	for range 3 {
-		deploy(t, e, k, web())
-		require.NoError(t, e.Delete(t.Context(), k, byTest))
-	}
-	eventually(t, "three ends", func() bool {
-		ends := map[string]bool{}
-		for _, ev := range r.of(k.Name) {
-			if ev.Type == events.Removed {
-				ends[ev.ID] = true
-			}
-		}
-		return len(ends) == 3
-	})
-	last := events.Event{Type: events.Removed}
-	for _, ev := range r.of(k.Name) {
-		if ev.ID == last.ID {
-			assert.Equal(t, events.Removed, ev.Type, "only an end is told twice")
-		} else if ev.Type == events.Progressing {
-			assert.Equal(t, events.Removed, last.Type, "an App begins before its namesake has ended")
-		}
-		last = ev
-	}
-}
-
 // TestEvents_RecreatedFromBeginning has an event of the previous App delivered after that App's
 // end.
 func TestEvents_RecreatedFromBeginning(t *testing.T) {

@@ -27,24 +27,6 @@ func impatient(t *testing.T, env *kubetest.Env, ns string) *app.Engine {
 	return e
 }
 
-// TestCronJob_Suspended expects a healthy App whose condition says that no run starts. CronJobs
-// that do not run are in test/failures.
-func TestCronJob_Suspended(t *testing.T) {
-	suite.Release(t, "a CronJob that is suspended")
-	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e := impatient(t, env, ns)
-	off := key(ns, "off")
-	deploy(t, e, off, runnerapi.AppSpec{
-		Image: helloImage(t, env), Type: runnerapi.TypeCronJob, Schedule: &runnerapi.Schedule{Cron: "* * * * *", Suspended: true},
-	})
-	a := settled(t, e, off, 1)
-	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
-	require.Len(t, a.Status.Conditions, 1)
-	assert.Equal(t, runnerapi.ReasonSuspended, a.Status.Conditions[0].Reason)
-}
-
 // TestPublicURLs_OnlyServed follows an Ingress without class, controller and
 // certificate until it has all of them.
 func TestPublicURLs_OnlyServed(t *testing.T) {

@@ -6,9 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -130,30 +127,11 @@ var faults = map[string]fault{
 		breaks: instead(func(*testing.T) string { s := httptest.NewServer(nil); s.Close(); return s.URL }),
 		code:   problem.Invalid, says: "connection refused",
 	},
-	"it has no index": {
-		breaks: serving(func(w http.ResponseWriter, r *http.Request, _ http.Handler) { http.NotFound(w, r) }),
-		code:   problem.Invalid, says: "answered 404",
-	},
-	"it is overloaded": {
-		breaks: serving(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}),
-		code: problem.Unavailable, says: "answered 503",
-	},
 	"it lacks the version": {
 		breaks: serving(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			_, _ = io.WriteString(w, "apiVersion: v1\nentries:\n  vertical-pod-autoscaler:\n  - version: 0.1.0\n    urls: [a.tgz]\n")
 		}),
 		says: "0.11.0",
-	},
-	"the archive is gone": {breaks: serving(onArchive(http.NotFound)), code: problem.Invalid, says: "answered 404"},
-	"half a download": {
-		breaks: serving(onArchive(func(w http.ResponseWriter, _ *http.Request) {
-			data, _ := os.ReadFile(filepath.Join(chartsDirectory, vpaArchive))
-			w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-			_, _ = w.Write(data[:len(data)/2])
-		})),
-		says: "breaks off",
 	},
 	"a page in place of the archive": {
 		breaks: serving(onArchive(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>Sign in</html>") })),
@@ -164,18 +142,6 @@ var faults = map[string]fault{
 			return components.SetDigests("vertical-pod-autoscaler-0.11.0: " + strings.Repeat("ab", 32) + "\n")
 		},
 		code: problem.Invalid, says: "this build expects abab",
-	},
-	"a mirror whose CA is unknown": {
-		breaks: instead(func(t *testing.T) string {
-			s := httptest.NewTLSServer(repositoryOf(t).Config.Handler)
-			t.Cleanup(s.Close)
-			return s.URL
-		}),
-		code: problem.Invalid, says: "certificate",
-	},
-	"a mirror without TLS that was not named": {
-		breaks: instead(func(*testing.T) string { return "http://charts.example.com" }),
-		code:   problem.Invalid, says: "over https",
 	},
 	"a directory without the archive": {
 		breaks: func(t *testing.T, i *components.Installer) func() {

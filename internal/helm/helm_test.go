@@ -4,11 +4,9 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	release "helm.sh/helm/v4/pkg/release/v1"
@@ -408,40 +406,6 @@ func TestHelmRelease_ForeignUntouched(t *testing.T) {
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "theirs", of(guide(t), nil)).Status)
 }
 
-func TestUpgrade_BombKeepsRelease(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	// The memory, and what is wrong with a text, end a rendering before this time does.
-	r := start(t, env.Agent, func(o *helm.Options) { o.Render.Patience = 5 * time.Minute })
-	hasty := start(t, env.Agent, func(o *helm.Options) { o.Render.Patience = time.Second })
-	remove(t, env, "calm")
-	deploy(t, r, "calm", of(guide(t), map[string]any{"greeting": "hello"}))
-	const endless = "{{ range 1000000 }}{{ range 1000000 }}{{ end }}{{ end }}"
-	for template, says := range map[string]string{
-		endless: "takes more than 1s", // which template, internal/render tests
-		"{{ $x := `x` }}{{ range 1000 }}{{ $x = print $x $x }}{{ end }}":                "MiB of memory",
-		`{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`:               "MiB of memory",
-		"a: b\n{{ repeat 1000000000 `x` }}":                                             "guide/templates/bomb.yaml:2:3",
-		"{apiVersion: v1, kind: ConfigMap, data: [" + "{{ range 300000 }}1,{{ end }}]}": "guide/templates/bomb.yaml",
-	} {
-		with := r
-		if template == endless {
-			with = hasty
-		}
-		_, err := with.Deploy(t.Context(), key("calm"), of(pack(t, map[string]string{"templates/bomb.yaml": template}), nil), byTest)
-		p := problemOf(t, err)
-		assert.Contains(t, p.Detail, says)
-		assert.Equal(t, "chart", p.Field)
-	}
-	release, err := r.Get(t.Context(), key("calm"))
-	require.NoError(t, err)
-	assert.False(t, release.Busy())
-	assert.Equal(t, runnerapi.ReleaseDeployed, release.Status)
-	assert.Equal(t, 1, release.Revision)
-	s, err := service(t, env, "calm")
-	require.NoError(t, err)
-	assert.Equal(t, "hello", s.Annotations["greeting"])
-}
-
 // TestHelmRelease_StoredLikeHelm expects the original chart, and the manifest exactly as rendered.
 func TestHelmRelease_StoredLikeHelm(t *testing.T) {
 	env := kubetest.ControlPlane(t)
@@ -571,48 +535,4 @@ spec:
 	bad = deploy(t, r, "hooked", of(hook, map[string]any{"image": "apps.test/no-such-image:3"}))
 	assert.Equal(t, runnerapi.ReleaseFailed, bad.Status)
 	assert.Contains(t, bad.Description, "image apps.test/no-such-image:3 does not exist")
-}
-
-func TestHelmRelease_StopsRefusedPods(t *testing.T) {
-	suite.Release(t, "rollouts that are stopped")
-	env := kubetest.Full(t)
-	checker := health.New(env.Agent, app.StabilizationFor(time.Second))
-	r := start(t, env.Agent, func(o *helm.Options) { o.Workloads = checker })
-	stopping(t, checker)
-	remove(t, env, "refusing")
-	image, err := env.Cluster.LoadApp(t.Context(), "hello")
-	require.NoError(t, err)
-	name, err := env.Cluster.Kubectl(t.Context(), "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
-	require.NoError(t, err)
-	node := string(name)
-	values := map[string]any{"image": image}
-	spec := of(podsChart(t, aDeployment, "Always", "nodeName: "+node+"\n      nodeSelector: {no: such}"), values)
-	spec.Timeout = "5s"
-	_, err = r.Deploy(t.Context(), key("refusing"), spec, byTest)
-	require.NoError(t, err)
-	await.Until(t, "the agent has stopped it", func() bool {
-		now, err := r.Get(t.Context(), key("refusing"))
-		require.NoError(t, err)
-		return len(now.Objects) == 1 && now.Objects[0].State == runnerapi.ObjectFailed && strings.Contains(now.Objects[0].Message, "the agent stopped the rollout")
-	})
-	outcome(t, r, "refusing")
-	replicas, err := env.Cluster.Kubectl(t.Context(), "-n", production, "get", "deployment", "refusing", "-o", "jsonpath={.spec.replicas}")
-	require.NoError(t, err)
-	assert.Equal(t, "0", string(replicas))
-	good := deploy(t, r, "refusing", of(podsChart(t, aDeployment, "Always", ""), values))
-	assert.Equal(t, runnerapi.ReleaseDeployed, good.Status, good.Description)
-	assert.Equal(t, runnerapi.ObjectReady, good.Objects[0].State, good.Objects[0].Message)
-}
-
-// stopping runs what stops workloads, until the test ends.
-func stopping(t *testing.T, checker *health.Checker) {
-	t.Helper()
-	s := &health.Stopper{Checker: checker, Leads: func() bool { return true }, Log: zerolog.New(zerolog.NewTestWriter(t))}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the end of what stops workloads"))
-	})
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
@@ -472,6 +473,19 @@ func TestStatus_WaitsFor(t *testing.T) {
 		{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
 	}}}
 	assert.Contains(t, orWaiting(pods, "a pod"), "a pod; container web of pod web-1: ")
+}
+
+func TestStatus_SuspendedSchedule(t *testing.T) {
+	f := newController(t, nil)
+	f.router = &ingress.Router{}
+	for suspended, want := range map[bool]string{false: runnerapi.ReasonScheduleApplies, true: runnerapi.ReasonSuspended} {
+		a := app(runnerapi.TypeCronJob, func(a *v1alpha1.App) { a.Spec.Schedule = &runnerapi.Schedule{Suspended: suspended} })
+		var s v1alpha1.Status
+		_, err := f.conditions(t.Context(), a, made{workload: &batchv1.CronJob{}}, &s)
+		require.NoError(t, err)
+		require.Len(t, s.Conditions, 1)
+		assert.Equal(t, want, s.Conditions[0].Reason)
+	}
 }
 
 func TestStatus_BoundsUnannounced(t *testing.T) {
