@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"regexp"
 	"testing"
 	"time"
 
@@ -440,4 +441,15 @@ func TestKubelet_LateIsNoFault(t *testing.T) {
 		p := pod(waits("CreateContainerConfigError", "failed to sync "+kind+" cache: timed out waiting for the condition"))
 		assert.Nil(t, Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}).Diagnosis)
 	}
+}
+
+// names is what a fix has to name: a command, or a field of the App's spec.
+var names = regexp.MustCompile(`\b(kubectl|docker|curl|logs|restart|image|imagePullSecrets|imagePullPolicy|command|args|ports|type Job|` +
+	`replicas|resources|probes\.|volumes|schedule\.|scaleTargetRef|ingress\.|spread\.|security|job\.|App's reference)\b|\bUSER `)
+
+// checkFix says whether a fix tells where to lay hands on.
+func checkFix(t *testing.T, d *runnerapi.Diagnosis) {
+	t.Helper()
+	assert.Regexp(t, names, d.Fix, "a fix names a command or a field")
+	assert.NotEmpty(t, d.Object, "the object that the signal came from")
 }

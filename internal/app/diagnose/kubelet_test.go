@@ -14,6 +14,50 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
+// TestKubelet_CatchingUpPasses has an event that says that a volume cannot be mounted. The message
+// often hides the true cause, which the next event names.
+func TestKubelet_CatchingUpPasses(t *testing.T) {
+	const setUp = `MountVolume.SetUp failed for volume "pipeops-file-1" : `
+	find := func(age time.Duration, message string) Finding {
+		return Find(Evidence{Pods: []*corev1.Pod{scheduled(age)}, Mounts: map[types.UID]string{"1": setUp + message}, Now: now})
+	}
+	for message, cause := range map[string]runnerapi.Cause{
+		"failed to sync secret cache: timed out waiting for the condition":    runnerapi.CauseVolumeNotBound,
+		"failed to sync configmap cache: timed out waiting for the condition": runnerapi.CauseVolumeNotBound,
+		`object "shop"/"certs" not registered`:                                runnerapi.CauseVolumeNotBound,
+		`configmap "kube-root-ca.crt" not found`:                              runnerapi.CauseMissingConfigMap,
+	} {
+		t.Run(message, func(t *testing.T) {
+			for age, again := range map[time.Duration]time.Duration{
+				2 * time.Second: time.Second, 2*time.Minute - time.Second: time.Second,
+			} {
+				early := find(age, message)
+				assert.Nil(t, early.Diagnosis, "after %s", age)
+				assert.Equal(t, again, early.Recheck, "after %s", age)
+			}
+			d := find(2*time.Minute, message).Diagnosis
+			require.NotNil(t, d, "it does not pass")
+			assert.Equal(t, cause, d.Cause)
+			if cause == runnerapi.CauseVolumeNotBound {
+				assert.Contains(t, d.Message, message)
+			}
+			checkFix(t, d)
+		})
+	}
+	d := find(2*time.Second, `secret "certs" not found`).Diagnosis
+	require.NotNil(t, d, "what does not pass is told at once")
+	assert.Equal(t, runnerapi.CauseMissingSecret, d.Cause)
+}
+
+// TestKubelet_LateIsNoMissingConfig has a container whose environment comes from a Secret.
+func TestKubelet_LateIsNoMissingConfig(t *testing.T) {
+	for _, message := range []string{
+		"failed to sync secret cache: timed out waiting for the condition", `object "shop"/"certs" not registered`,
+	} {
+		assert.Nil(t, Find(Evidence{Pods: []*corev1.Pod{pod(waits("CreateContainerConfigError", message))}, Now: now}).Diagnosis, message)
+	}
+}
+
 // scheduled is a pod on a node, whose containers are not created for some time.
 func scheduled(age time.Duration) *corev1.Pod {
 	return &corev1.Pod{

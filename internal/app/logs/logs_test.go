@@ -8,11 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/podlog"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -85,4 +92,43 @@ func TestArchive_OnlyWholeRanges(t *testing.T) {
 		r := &reading{Reader: &Reader{archive: &written{}}, opts: opts}
 		assert.False(t, r.wantsArchive(), "%+v", opts)
 	}
+}
+
+// TestFollow_EndsWithApp has another App of the same name, whose pods must not be read.
+func TestFollow_EndsWithApp(t *testing.T) {
+	of := func(uid types.UID) *v1alpha1.App {
+		return &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: uid}}
+	}
+	scheme, err := store.NewScheme()
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		now  []client.Object
+		goes bool
+	}{
+		"as it was":      {now: []client.Object{of("first")}, goes: true},
+		"gone":           {},
+		"made once more": {now: []client.Object{of("second")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.now...).Build()
+			r := &reading{app: of("first"), Reader: &Reader{store: store.New(cluster, cluster, objectmeta.Scope{}, zerolog.Nop(), time.Now)}}
+			news := make(chan struct{}, 1)
+			news <- struct{}{}
+			again, err := r.relay(t.Context(), nil, nil, nil, news)
+			require.NoError(t, err)
+			assert.Equal(t, c.goes, again)
+		})
+	}
+}
+
+func TestSkipper_SkipsReadLines(t *testing.T) {
+	at := func(n int) podLine { return podLine{line: runnerapi.LogLine{Time: time.Unix(int64(n), 0)}} }
+	s := skipper{from: position{at: time.Unix(5, 0), times: 2}}
+	var kept []int64
+	for _, l := range []podLine{at(4), at(5), at(5), at(5), at(6)} {
+		if !s.read(l) {
+			kept = append(kept, l.line.Time.Unix())
+		}
+	}
+	assert.Equal(t, []int64{5, 6}, kept, "the third line of that instant is new")
 }

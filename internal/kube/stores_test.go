@@ -1,21 +1,29 @@
 package kube_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/recording"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -105,4 +113,95 @@ func TestApprovalStore(t *testing.T) {
 	assert.Equal(t, 33, n, "a Runner has a bounded number")
 	_, _, err = one.Use(t.Context(), approvalOf(func(r *backend.ApprovalRequest) { r.Name = "another" }))
 	require.NoError(t, err, "which is not the others'")
+}
+
+// TestAuditStore has two replicas write with the agent's own rights,
+// and the cluster's administrator tamper with it.
+func TestAuditStore(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace})
+	require.NoError(t, err)
+	store := k.AuditStore()
+	const replicas, each = 2, 40
+	var all sync.WaitGroup
+	began := time.Now()
+	for n := range replicas {
+		all.Go(func() {
+			l := audit.New(store, fmt.Sprint("replica-", n), zerolog.Nop())
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- l.Run(ctx) }()
+			for i := range each {
+				l.Record(runnerapi.AuditRecord{Runner: "ci", Command: "put-app", Name: fmt.Sprint("web-", i), Time: time.Now().UTC()})
+			}
+			cancel()
+			assert.NoError(t, await.Receive(t, done, "the end of the audit log"))
+		})
+	}
+	all.Wait()
+	t.Logf("%d records of %d replicas are kept after %s", replicas*each, replicas, time.Since(began))
+	report, err := audit.Verify(t.Context(), store, runnerapi.AuditHead{})
+	require.NoError(t, err)
+	assert.Empty(t, report.Problems)
+	assert.Equal(t, replicas*each, report.Records)
+	numbers, err := store.List(t.Context())
+	require.NoError(t, err)
+
+	name := client.ObjectKey{Namespace: kubetest.AgentNamespace, Name: fmt.Sprintf("audit-%012d", numbers[1])}
+	kept := &appsv1.ControllerRevision{}
+	require.NoError(t, env.Client.Get(t.Context(), name, kept))
+	changed := kept.DeepCopy()
+	changed.Data.Raw = []byte(`{"text":"eA=="}`)
+	assert.True(t, apierrors.IsInvalid(env.Client.Update(t.Context(), changed)), "not even the administrator changes what is kept")
+
+	require.NoError(t, env.Client.Delete(t.Context(), kept))
+	changed.ResourceVersion, changed.UID = "", ""
+	require.NoError(t, env.Client.Create(t.Context(), changed))
+	report, err = audit.Verify(t.Context(), store, report.Head)
+	require.NoError(t, err)
+	assert.Contains(t, strings.Join(report.Problems, "\n"), fmt.Sprintf("the batch at record %d", numbers[1]))
+
+	require.NoError(t, env.Client.Delete(t.Context(), changed))
+	report, err = audit.Verify(t.Context(), store, runnerapi.AuditHead{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{fmt.Sprintf("records %d to %d were removed", numbers[1], numbers[2]-1)}, report.Problems)
+}
+
+// TestRecordingStore stores with the agent's own rights, and has the cluster's administrator
+// try to change a part.
+func TestRecordingStore(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace})
+	require.NoError(t, err)
+	store := k.RecordingStore()
+	const older, newer = "20260101t000000-0123456789abcdef", "20260102t000000-0123456789abcdef"
+	large := strings.Repeat("x", recording.MaxPart)
+	for _, part := range []struct {
+		id   string
+		n    int
+		text string
+	}{{newer, 0, "c"}, {older, 0, "a\n\"\u009b"}, {older, 1, large}, {older, 1, "a second Put"}} {
+		require.NoError(t, store.Put(t.Context(), part.id, part.n, []byte(part.text)))
+	}
+	all, err := store.List(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []recording.Entry{
+		{ID: older, Parts: 2, Last: 1, Bytes: int64(5 + len(large))}, {ID: newer, Parts: 1, Bytes: 1},
+	}, all)
+	var b bytes.Buffer
+	require.NoError(t, recording.Write(t.Context(), store, older, &b))
+	assert.Equal(t, "a\n\"\u009b"+large, b.String())
+	none, err := store.Get(t.Context(), newer, 1)
+	require.NoError(t, err)
+	assert.Nil(t, none)
+
+	part := &appsv1.ControllerRevision{}
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: kubetest.AgentNamespace, Name: "recording-" + newer + "-000000"}, part))
+	part.Data.Raw = []byte(`{"text":"another"}`)
+	require.Error(t, env.Client.Update(t.Context(), part), "the API server refuses to change a recording")
+
+	require.NoError(t, recording.Delete(t.Context(), store, older))
+	all, err = store.List(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, all, 1)
 }

@@ -1,0 +1,226 @@
+package app_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/failures"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
+)
+
+// shown are the failures of the table that the package's own tests run: each kind of signal once.
+// All of them befall an App, a set and a release in test/failures.
+var shown = []string{
+	"no-image", "no-secret", "no-file", "no-command", "crashing", "hungry", "too-big", "no-class", "unstarted",
+	"never-done", "failing-job", "late-job",
+}
+
+// shownByTime are those that no signal alone shows: a readiness probe has to fail for as long as
+// its spec allows.
+var shownByTime = []string{"unready"}
+
+// TestDiagnosis_RealFailures breaks Apps in every way that has a signal of its own, all at once, on a real
+// node. Each is diagnosed right after its signal.
+func TestDiagnosis_RealFailures(t *testing.T) {
+	t.Parallel()
+	env := kubetest.Full(t)
+	images, seen := failures.LoadImages(t, env), failures.NewSightings()
+	byEvents, byTime := ownNamespace(t, env), ownNamespace(t, env)
+	timed, _ := startWith(t, limitedTo(env, byTime))
+	for _, part := range []struct {
+		ns    string
+		e     *app.Engine
+		names []string
+	}{{byEvents, startByEvents(t, env, byEvents), shown}, {byTime, timed, shownByTime}} {
+		seen.In(t, env, part.ns)
+		cases := failures.Named(t, images, part.names...)
+		for _, f := range cases {
+			seen.Expect(f.Name, f.Cause, f.Signal)
+			deploy(t, part.e, key(part.ns, f.Name), f.Spec)
+		}
+		for _, f := range cases {
+			t.Run(f.Name, func(t *testing.T) {
+				checkTrouble(t, troubled(t, part.e, key(part.ns, f.Name), f), f)
+				seen.Delay(t, f.Name)
+			})
+		}
+	}
+}
+
+// startByEvents runs an Engine that reconciles an App again only when an event is about it. So it
+// has what it diagnoses from the signal itself, and not from looking again and again.
+func startByEvents(t *testing.T, env *kubetest.Env, namespace string) *app.Engine {
+	t.Helper()
+	e, _ := startWith(t, limitedTo(env, namespace), (*app.Engine).WithoutRechecks)
+	return e
+}
+
+// troubled is the App once it says what is wrong. It may have done well first, and
+// on a machine under load an event may come after what it tells of.
+func troubled(t *testing.T, e *app.Engine, k runnerapi.Key, f failures.Failure) runnerapi.App {
+	t.Helper()
+	var a runnerapi.App
+	met := polled(podPatience, func() bool {
+		var err error
+		a, err = e.Get(t.Context(), k)
+		require.NoError(t, err)
+		return f.Matches(a.Status.Diagnosis)
+	})
+	assert.True(t, met, "no %s with %q within %s: %+v", f.Cause, f.Message, podPatience, a.Status)
+	return a
+}
+
+func checkTrouble(t *testing.T, a runnerapi.App, f failures.Failure) {
+	t.Helper()
+	f.Check(t, a.Status.Diagnosis)
+	if !f.Lives {
+		assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
+	}
+}
+
+// told is all that was said of an App, as a Runner that follows it hears it.
+type told struct {
+	mu     sync.Mutex
+	events []runnerapi.AppEvent
+}
+
+func follow(t *testing.T, e *app.Engine, k runnerapi.Key) *told {
+	t.Helper()
+	h := &told{}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Events(ctx, k, runnerapi.EventOptions{Follow: true}, h.hear) }()
+	t.Cleanup(func() { cancel(); assert.NoError(t, await.Receive(t, done, "the end of the events")) })
+	return h
+}
+
+func (h *told) hear(ev runnerapi.AppEvent) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, ev)
+	return nil
+}
+
+// first is the first event of this kind, or nil.
+func (h *told) first(is func(runnerapi.AppStatus) bool) *runnerapi.AppEvent {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.events {
+		if is(h.events[i].Status) {
+			return &h.events[i]
+		}
+	}
+	return nil
+}
+
+func healthy(s runnerapi.AppStatus) bool { return s.Phase == runnerapi.PhaseHealthy }
+
+func diagnosed(cause runnerapi.Cause) func(runnerapi.AppStatus) bool {
+	return func(s runnerapi.AppStatus) bool { return s.Diagnosis != nil && s.Diagnosis.Cause == cause }
+}
+
+// TestProbe_SlowStartIsNoFailure is of an App that takes its time within its probes'
+// limits, though the kubelet complains of each try.
+func TestProbe_SlowStartIsNoFailure(t *testing.T) {
+	t.Parallel()
+	env := kubetest.Full(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
+	k := key(ns, "slow")
+	complaints := failures.NewSightings()
+	complaints.Expect(k.Name, "", failures.Says(3, "Unhealthy"))
+	complaints.In(t, env, ns)
+	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-start-delay=6s"}, Probes: ready(8080)})
+	heard := follow(t, e, k)
+	within(t, podPatience, "it is healthy", func() bool { return heard.first(healthy) != nil })
+	assert.True(t, complaints.Seen(k.Name), "the probe failed meanwhile")
+	assert.Nil(t, heard.first(func(s runnerapi.AppStatus) bool { return s.Diagnosis != nil || s.Phase == runnerapi.PhaseFailed }))
+	assert.EqualValues(t, 1, heard.first(healthy).Status.ReadyReplicas)
+}
+
+// TestHealthy_NeverWhileCrashing has the stabilization that agents have by default.
+func TestHealthy_NeverWhileCrashing(t *testing.T) {
+	suite.Release(t, "further failures, with the times that agents have by default")
+	t.Parallel()
+	env := kubetest.Full(t)
+	ns := ownNamespace(t, env)
+	config := limitedTo(env, ns)
+	config.Stabilization = nil
+	e, _ := startWith(t, config)
+	heard := map[string]*told{}
+	for name, after := range map[string]string{"three": "3s", "six": "6s", "twelve": "12s"} {
+		deploy(t, e, key(ns, name), runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-crash-after=" + after}})
+		heard[name] = follow(t, e, key(ns, name))
+	}
+	for name, h := range heard {
+		a := troubled(t, e, key(ns, name), failures.Failure{Cause: runnerapi.CauseCrashLoop, Message: "restarts in"})
+		assert.Nil(t, h.first(healthy), name)
+		assert.NotEmpty(t, a.Status.Diagnosis.LastLines)
+		assert.NotNil(t, h.first(func(s runnerapi.AppStatus) bool { return strings.Contains(s.WaitingFor, "stay ready for 30s") }), name)
+	}
+}
+
+func restarts(t *testing.T, env *kubetest.Env, ns string) (n int32) {
+	t.Helper()
+	var pods corev1.PodList
+	require.NoError(t, env.Client.List(t.Context(), &pods, client.InNamespace(ns)))
+	for _, pod := range pods.Items {
+		for _, c := range pod.Status.ContainerStatuses {
+			n += c.RestartCount
+		}
+	}
+	return n
+}
+
+// crashesLater crashes when it has been ready for longer than it must.
+var crashesLater = []string{"-crash-after=4s"}
+
+// TestHealthy_EndsWithLateCrash expects that an automatic rollback does not go back to the revision
+// either.
+func TestHealthy_EndsWithLateCrash(t *testing.T) {
+	suite.Release(t, "further failures, with the times that agents have by default")
+	t.Parallel()
+	env := kubetest.Full(t)
+	k := key(ownNamespace(t, env), "late")
+	e, _ := start(t, env, k.Namespace, nil)
+	good := runnerapi.AppSpec{Image: helloImage(t, env), Rollback: runnerapi.RollbackOnFailure}
+	first := settled(t, e, k, deploy(t, e, k, good).Generation)
+	require.Equal(t, runnerapi.PhaseHealthy, first.Status.Phase)
+
+	late := good
+	late.Args = crashesLater
+	second := settled(t, e, k, deploy(t, e, k, late).Generation)
+	require.Equal(t, runnerapi.PhaseHealthy, second.Status.Phase, "it stayed ready for as long as it had to")
+	heard := follow(t, e, k)
+	within(t, podPatience, "its crashes are told", func() bool { return heard.first(diagnosed(runnerapi.CauseCrashLoop)) != nil })
+	within(t, podPatience, "its revision is not called healthy any more", func() bool {
+		return slices.ContainsFunc(revisions(t, e, k), func(r runnerapi.Revision) bool {
+			return r.Revision == second.Status.Revision && !r.Healthy
+		})
+	})
+	now, err := e.Get(t.Context(), k)
+	require.NoError(t, err)
+	assert.Equal(t, crashesLater, now.Spec.Args, "its rollout succeeded, and is not taken back")
+
+	bad := good
+	bad.Image = "apps.test/no-such-image:1"
+	failed := deploy(t, e, k, bad)
+	within(t, podPatience, "the agent goes back", func() bool {
+		now, err = e.Get(t.Context(), k)
+		return err == nil && now.Undone(failed.Generation) != nil && now.Settled() && now.Status.Phase == runnerapi.PhaseHealthy
+	})
+	assert.Equal(t, first.Status.Revision, now.Status.Undone.Restored, "to the last revision that did not crash")
+	assert.Empty(t, now.Spec.Args)
+}
