@@ -51,11 +51,8 @@ func theirService(k runnerapi.Key, change ...func(*corev1.ServiceSpec)) *corev1.
 func TestAdopt_Deployment(t *testing.T) {
 	suite.Release(t, "a Deployment becomes an App on real nodes")
 	t.Parallel()
-	env := kubetest.Full(t)
+	env, e, k := onNodes(t, "web")
 	image := helloImage(t, env)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "web")
 	was, service := theirs(k, image), theirService(k)
 	for _, o := range []client.Object{was, service} {
 		require.NoError(t, env.Client.Create(t.Context(), o, client.FieldOwner("kubectl-create")))
@@ -67,7 +64,7 @@ func TestAdopt_Deployment(t *testing.T) {
 	_, err := e.Deploy(t.Context(), k, spec, byTest)
 	p := &problem.Error{}
 	require.ErrorAs(t, err, &p)
-	assert.Contains(t, p.Detail, `Deployment "web" in namespace `+ns)
+	assert.Contains(t, p.Detail, `Deployment "web" in namespace `+k.Namespace)
 	assert.Contains(t, p.Fix, "--adopt")
 
 	dry := adopting

@@ -73,10 +73,7 @@ func code(err error) runnerapi.Code {
 
 func TestDeploy_CreatesObjects(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "web")
+	env, e, k := onControlPlane(t, "web")
 	a := deploy(t, e, k, web())
 	assert.EqualValues(t, 1, a.Generation)
 	assert.Equal(t, runnerapi.PhaseProgressing, a.Status.Phase)
@@ -101,7 +98,7 @@ func TestDeploy_CreatesObjects(t *testing.T) {
 	a, err := e.Wait(ctx, k, 1)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
-	assert.Equal(t, []string{"http://web." + ns + ".svc:80"}, a.Status.URLs)
+	assert.Equal(t, []string{"http://web." + k.Namespace + ".svc:80"}, a.Status.URLs)
 
 	again := deploy(t, e, k, web())
 	assert.EqualValues(t, 1, again.Generation, "the same spec again changes nothing")
@@ -112,10 +109,7 @@ func TestDeploy_CreatesObjects(t *testing.T) {
 
 func TestDrift_Corrected(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "drift")
+	env, e, k := onControlPlane(t, "drift")
 	deploy(t, e, k, web())
 	d := &appsv1.Deployment{}
 	eventually(t, "the deployment is there", func() bool { return exists(t, env, k, d) })
@@ -142,10 +136,7 @@ func TestDrift_Corrected(t *testing.T) {
 
 func TestDeploy_RefusesForeignObjects(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "taken")
+	env, e, k := onControlPlane(t, "taken")
 	foreign := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432}}},
@@ -154,7 +145,7 @@ func TestDeploy_RefusesForeignObjects(t *testing.T) {
 
 	_, err := e.Deploy(t.Context(), k, web(), byTest)
 	assert.Equal(t, runnerapi.CodeConflict, code(err))
-	assert.ErrorContains(t, err, `Service "taken" in namespace `+ns+` already exists`)
+	assert.ErrorContains(t, err, `Service "taken" in namespace `+k.Namespace+` already exists`)
 	assert.ErrorContains(t, err, "delete")
 
 	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: web()}
@@ -207,10 +198,7 @@ func TestDelete_RemovesOnlyOwn(t *testing.T) {
 
 func TestDryRun_ChangesNothing(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "dry")
+	env, e, k := onControlPlane(t, "dry")
 	dry := runnerapi.WriteOptions{DryRun: true}
 	a, err := e.Deploy(t.Context(), k, web(), dry)
 	require.NoError(t, err)
@@ -231,10 +219,7 @@ func TestDryRun_ChangesNothing(t *testing.T) {
 
 func TestGet_SeesOwnWrites(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "fresh")
+	_, e, k := onControlPlane(t, "fresh")
 	deploy(t, e, k, web())
 	for n := int32(2); n < 30; n++ {
 		wrote, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(n)}, byTest)
@@ -278,10 +263,7 @@ func TestGet_SeesConcurrentWrites(t *testing.T) {
 
 func TestRestart_OncePerKey(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "restarted")
+	env, e, k := onControlPlane(t, "restarted")
 	deploy(t, e, k, web())
 	rollOut(t, env, k)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -357,10 +339,7 @@ func TestDeploy_RefusesBadSpecs(t *testing.T) {
 // from a replica that was held in the middle of it, while another carried it out.
 func TestDeploy_DelayedKeepsNewerSpec(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "held")
+	env, e, k := onControlPlane(t, "held")
 	as := func(command string) runnerapi.WriteOptions {
 		opts := byTest
 		opts.Command = command
@@ -402,10 +381,7 @@ func TestDeploy_DelayedKeepsNewerSpec(t *testing.T) {
 // of it, after another carried it out and a new App came under the same name.
 func TestDelete_DelayedSparesNewerApp(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "held-delete")
+	env, e, k := onControlPlane(t, "held-delete")
 	answered := false
 	held := byTest
 	held.Answered = func(context.Context) (bool, error) { return answered, nil }

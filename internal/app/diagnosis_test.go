@@ -135,13 +135,10 @@ func diagnosed(cause runnerapi.Cause) func(runnerapi.AppStatus) bool {
 // limits, though the kubelet complains of each try.
 func TestProbe_SlowStartIsNoFailure(t *testing.T) {
 	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "slow")
+	env, e, k := onNodes(t, "slow")
 	complaints := failures.NewSightings()
 	complaints.Expect(k.Name, "", failures.Says(3, "Unhealthy"))
-	complaints.In(t, env, ns)
+	complaints.In(t, env, k.Namespace)
 	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-start-delay=6s"}, Probes: ready(8080)})
 	heard := follow(t, e, k)
 	within(t, podPatience, "it is healthy", func() bool { return heard.first(healthy) != nil })
@@ -192,9 +189,7 @@ var crashesLater = []string{"-crash-after=4s"}
 func TestHealthy_EndsWithLateCrash(t *testing.T) {
 	suite.Release(t, "further failures, with the times that agents have by default")
 	t.Parallel()
-	env := kubetest.Full(t)
-	k := key(ownNamespace(t, env), "late")
-	e, _ := start(t, env, k.Namespace, nil)
+	env, e, k := onNodes(t, "late")
 	good := runnerapi.AppSpec{Image: helloImage(t, env), Rollback: runnerapi.RollbackOnFailure}
 	first := settled(t, e, k, deploy(t, e, k, good).Generation)
 	require.Equal(t, runnerapi.PhaseHealthy, first.Status.Phase)

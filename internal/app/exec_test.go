@@ -20,18 +20,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
 // TestExec_InRealPod reaches into a real pod: commands with input, output, exit codes and a
 // terminal, and its ports.
 func TestExec_InRealPod(t *testing.T) {
 	t.Parallel()
-	env := kubetest.Full(t)
+	env, e, k := onNodes(t, "web")
 	image := helloImage(t, env)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "web")
 	deploy(t, e, k, runnerapi.AppSpec{Image: image, Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080)})
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, 1).Status.Phase)
 	defer func() { // the node's CPU is wanted by others

@@ -43,9 +43,7 @@ func full() runnerapi.AppSpec {
 
 func TestDeploy_AddsAndRemovesCompanions(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "web")
-	e, _ := start(t, env, k.Namespace, nil)
+	env, e, k := onControlPlane(t, "web")
 	_, err := e.Deploy(t.Context(), k, full(), runnerapi.WriteOptions{DryRun: true})
 	require.NoError(t, err, "the cluster takes all of it")
 	deploy(t, e, k, full())
@@ -85,9 +83,7 @@ func TestDeploy_AddsAndRemovesCompanions(t *testing.T) {
 // TestDeploy_KeepsOmittedFields keeps the scale (replicas and autoscaling) and the pause.
 func TestDeploy_KeepsOmittedFields(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "web")
-	e, _ := start(t, env, k.Namespace, nil)
+	env, e, k := onControlPlane(t, "web")
 	put := func(spec runnerapi.AppSpec) runnerapi.AppSpec {
 		t.Helper()
 		return deploy(t, e, k, spec).Spec
@@ -132,9 +128,7 @@ func TestDeploy_KeepsOmittedFields(t *testing.T) {
 
 func TestAutoscaling_KeepsReplicas(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "web")
-	e, _ := start(t, env, k.Namespace, nil)
+	env, e, k := onControlPlane(t, "web")
 	deploy(t, e, k, full())
 	d := &appsv1.Deployment{}
 	eventually(t, "made", func() bool { return exists(t, env, k, d) })
@@ -182,9 +176,7 @@ func TestAutoscaling_KeepsReplicas(t *testing.T) {
 
 func TestDeploy_RefusesImmutableChanges(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "db")
-	e, _ := start(t, env, k.Namespace, nil)
+	env, e, k := onControlPlane(t, "db")
 	spec := runnerapi.AppSpec{Image: "example.com/db:1", Type: runnerapi.TypeStatefulSet, Volumes: []runnerapi.Volume{
 		{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi"}},
 	}}
@@ -256,11 +248,8 @@ func TestDeploy_FullSpec(t *testing.T) {
 
 func TestJob_RunsOncePerSpec(t *testing.T) {
 	t.Parallel()
-	env := kubetest.Full(t)
+	env, e, k := onNodes(t, "migrate")
 	image := helloImage(t, env)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "migrate")
 	spec := runnerapi.AppSpec{
 		Image: image, Type: runnerapi.TypeJob, Args: []string{"-crash-after=500ms", "-exit-code=0"},
 		Job: &runnerapi.JobOptions{TTLSeconds: new(int32(0))},
@@ -272,11 +261,11 @@ func TestJob_RunsOncePerSpec(t *testing.T) {
 	assert.Equal(t, runnerapi.RunSucceeded, a.Status.Runs[0].Outcome)
 	require.NotNil(t, a.Status.Runs[0].FinishedAt)
 	within(t, podPatience, "its time is up", func() bool { return !exists(t, env, k, &batchv1.Job{}) })
-	within(t, podPatience, "its pod goes with it", func() bool { return len(podNames(t, env, ns)) == 0 })
+	within(t, podPatience, "its pod goes with it", func() bool { return len(podNames(t, env, k.Namespace)) == 0 })
 
 	again := deploy(t, e, k, spec)
 	assert.EqualValues(t, 1, again.Generation)
-	out, err := env.Cluster.Kubectl(t.Context(), "-n", ns, "annotate", "apps.pipeops.io", k.Name, "look=again")
+	out, err := env.Cluster.Kubectl(t.Context(), "-n", k.Namespace, "annotate", "apps.pipeops.io", k.Name, "look=again")
 	require.NoError(t, err, string(out))
 	a = settled(t, e, k, 1)
 	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
@@ -301,10 +290,7 @@ func TestJob_RunsOncePerSpec(t *testing.T) {
 // its own come once a minute at best.
 func TestCronJob_Runs(t *testing.T) {
 	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "nightly")
+	env, e, k := onNodes(t, "nightly")
 	spec := runnerapi.AppSpec{
 		Image: helloImage(t, env), Type: runnerapi.TypeCronJob, Args: []string{"-crash-after=50ms", "-exit-code=0"},
 		Schedule: &runnerapi.Schedule{Cron: "0 0 1 1 *"}, Job: &runnerapi.JobOptions{Retries: new(int32(0))},
@@ -313,10 +299,10 @@ func TestCronJob_Runs(t *testing.T) {
 	a := settled(t, e, k, 1)
 	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "its schedule stands")
 	run := func(name string) {
-		out, err := env.Cluster.Kubectl(t.Context(), "-n", ns, "create", "job", name, "--from=cronjob/nightly")
+		out, err := env.Cluster.Kubectl(t.Context(), "-n", k.Namespace, "create", "job", name, "--from=cronjob/nightly")
 		require.NoError(t, err, string(out))
 		j := &batchv1.Job{}
-		require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, j))
+		require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: k.Namespace, Name: name}, j))
 	}
 	is := func(outcomes ...runnerapi.RunOutcome) func() bool {
 		return func() bool {
@@ -355,7 +341,7 @@ func TestCronJob_Runs(t *testing.T) {
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
 	within(t, podPatience, "the runs go with their App", func() bool {
 		var jobs batchv1.JobList
-		require.NoError(t, env.Client.List(t.Context(), &jobs, client.InNamespace(ns)))
+		require.NoError(t, env.Client.List(t.Context(), &jobs, client.InNamespace(k.Namespace)))
 		return len(jobs.Items) == 0
 	})
 }
@@ -381,29 +367,26 @@ func volume(t *testing.T, env *kubetest.Env, name, class string) {
 func TestStatefulSet_Lifecycle(t *testing.T) {
 	suite.Release(t, "the life of a StatefulSet")
 	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "db")
+	env, e, k := onNodes(t, "db")
 	spec := runnerapi.AppSpec{
 		Image: helloImage(t, env), Type: runnerapi.TypeStatefulSet, Replicas: new(int32(2)),
 		Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080),
-		Volumes: []runnerapi.Volume{{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi", StorageClass: ns}}},
+		Volumes: []runnerapi.Volume{{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi", StorageClass: k.Namespace}}},
 	}
-	volume(t, env, ns+"-0", ns)
+	volume(t, env, k.Namespace+"-0", k.Namespace)
 	deploy(t, e, k, spec)
 	a := settled(t, e, k, 1)
 	require.NotNil(t, a.Status.Diagnosis, "%+v", a.Status)
 	assert.Equal(t, runnerapi.CauseVolumeNotBound, a.Status.Diagnosis.Cause, "there is a volume for the first pod only")
 	assert.Contains(t, a.Status.Diagnosis.Message, "data-db-1")
 	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "the first serves")
-	volume(t, env, ns+"-1", ns)
+	volume(t, env, k.Namespace+"-1", k.Namespace)
 	within(t, podPatience, "it heals by itself", func() bool {
 		a, err := e.Get(t.Context(), k)
 		return err == nil && a.Status.Phase == runnerapi.PhaseHealthy
 	})
-	assert.Equal(t, []string{"db-0", "db-1"}, podNames(t, env, ns))
-	assert.True(t, exists(t, env, key(ns, "db-headless"), &corev1.Service{}))
+	assert.Equal(t, []string{"db-0", "db-1"}, podNames(t, env, k.Namespace))
+	assert.True(t, exists(t, env, key(k.Namespace, "db-headless"), &corev1.Service{}))
 
 	bad := spec
 	bad.Image = "apps.test/no-such-image:5"
@@ -424,8 +407,8 @@ func TestStatefulSet_Lifecycle(t *testing.T) {
 
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
 	assert.False(t, exists(t, env, k, &appsv1.StatefulSet{}))
-	assert.False(t, exists(t, env, key(ns, "db-headless"), &corev1.Service{}))
-	assert.True(t, exists(t, env, key(ns, "data-db-0"), &corev1.PersistentVolumeClaim{}), "what the pods stored stays")
+	assert.False(t, exists(t, env, key(k.Namespace, "db-headless"), &corev1.Service{}))
+	assert.True(t, exists(t, env, key(k.Namespace, "data-db-0"), &corev1.PersistentVolumeClaim{}), "what the pods stored stays")
 }
 
 func mustParse(s string) resource.Quantity { return resource.MustParse(s) }
@@ -449,10 +432,7 @@ func ends(code string) []string { return []string{"-crash-after=50ms", "-exit-co
 func TestJob_Rerun(t *testing.T) {
 	suite.Release(t, "further lives of Jobs and Pipelines")
 	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "migrate")
+	env, e, k := onNodes(t, "migrate")
 	spec := runnerapi.JobSpec{Image: helloImage(t, env), Args: ends("3"), Retries: new(int32(1)), Run: "one"}
 	log := followUntilDone(t, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {
 		deploy(t, e, k, spec.AppSpec())

@@ -139,6 +139,26 @@ func start(t *testing.T, env *kubetest.Env, namespace string, announce sendEvent
 	return startWith(t, config)
 }
 
+// onControlPlane runs an Engine in a namespace of its own, where nothing runs pods, and returns the
+// key of an App there.
+func onControlPlane(t *testing.T, name string) (*kubetest.Env, *app.Engine, runnerapi.Key) {
+	t.Helper()
+	return in(t, kubetest.ControlPlane(t), name)
+}
+
+// onNodes is onControlPlane where a node runs pods.
+func onNodes(t *testing.T, name string) (*kubetest.Env, *app.Engine, runnerapi.Key) {
+	t.Helper()
+	return in(t, kubetest.Full(t), name)
+}
+
+func in(t *testing.T, env *kubetest.Env, name string) (*kubetest.Env, *app.Engine, runnerapi.Key) {
+	t.Helper()
+	k := key(ownNamespace(t, env), name)
+	e, _ := start(t, env, k.Namespace, nil)
+	return env, e, k
+}
+
 // limitedTo is an Engine that does not meet those of other tests: the first namespace tells which
 // agent it is.
 func limitedTo(env *kubetest.Env, namespaces ...string) app.Config {

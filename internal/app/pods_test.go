@@ -166,10 +166,7 @@ func podNames(t *testing.T, env *kubetest.Env, ns string) []string {
 
 func TestLogs_OfRealPods(t *testing.T) {
 	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "talker")
+	env, e, k := onNodes(t, "talker")
 	spec := runnerapi.AppSpec{Image: helloImage(t, env), Replicas: new(int32(2)), Probes: ready(8080)}
 	deploy(t, e, k, spec)
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, 1).Status.Phase)
@@ -196,7 +193,7 @@ func TestLogs_OfRealPods(t *testing.T) {
 	assert.False(t, slices.ContainsFunc(lines, old), "of %v one is older than %s", lines, since)
 	err := e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: 1, Container: "sidecar"}, keep)
 	assert.Equal(t, runnerapi.CodeNotFound, code(err))
-	err = e.Logs(t.Context(), key(ns, "nobody"), runnerapi.LogOptions{}, keep)
+	err = e.Logs(t.Context(), key(k.Namespace, "nobody"), runnerapi.LogOptions{}, keep)
 	assert.Equal(t, runnerapi.CodeNotFound, code(err))
 }
 
@@ -205,10 +202,7 @@ func TestLogs_OfRealPods(t *testing.T) {
 func TestLogs_FollowSeesNewPods(t *testing.T) {
 	suite.Release(t, "logs over the life of pods")
 	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "follow")
+	env, e, k := onNodes(t, "follow")
 	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Probes: ready(8080)})
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, 1).Status.Phase)
 
@@ -256,9 +250,7 @@ func TestLogs_FollowSeesNewPods(t *testing.T) {
 func TestLogs_OfEachContainer(t *testing.T) {
 	suite.Release(t, "logs over the life of pods")
 	t.Parallel()
-	env := kubetest.Full(t)
-	k := key(ownNamespace(t, env), "restarts")
-	e, _ := start(t, env, k.Namespace, nil)
+	env, e, k := onNodes(t, "restarts")
 	deploy(t, e, k, runnerapi.AppSpec{
 		Image: helloImage(t, env), Args: []string{"-crash-after=2s", "-exit-code=9"},
 		InitContainers: []runnerapi.InitContainer{{Name: "prepare", Args: []string{"migrate"}}},

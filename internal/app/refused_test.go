@@ -110,9 +110,7 @@ func applied(t *testing.T, env *kubetest.Env, manifest string) (remove func()) {
 // tell to be wrong.
 func TestInvalidSpec_FoundByCluster(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "nightly")
-	e, _ := start(t, env, k.Namespace, nil)
+	env, e, k := onControlPlane(t, "nightly")
 	spec := runnerapi.AppSpec{
 		Image: "example.com/web:1", Type: runnerapi.TypeCronJob, Schedule: &runnerapi.Schedule{Cron: "0 25 * * *", TimeZone: "Etc/UTC"},
 	}

@@ -123,10 +123,7 @@ func TestRollback_OnceAfterFailure(t *testing.T) {
 
 func TestRollback_WithoutTargetStaysFailed(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "first-fails")
+	env, e, k := onControlPlane(t, "first-fails")
 	spec := image("bad")
 	spec.Rollback = runnerapi.RollbackOnFailure
 	a := deploy(t, e, k, spec)
@@ -172,10 +169,7 @@ func TestOutcome_SurvivesRestart(t *testing.T) {
 
 func TestOutcome_EventPerChange(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "watched")
+	env, e, k := onControlPlane(t, "watched")
 	deploy(t, e, k, image("1"))
 	events := make(chan runnerapi.AppEvent, 100)
 	done := make(chan error, 1)
@@ -198,7 +192,7 @@ func TestOutcome_EventPerChange(t *testing.T) {
 	assert.True(t, last.Settled)
 	assert.Equal(t, runnerapi.PhaseHealthy, last.Status.Phase)
 
-	other, _ := start(t, env, ns, nil)
+	other, _ := start(t, env, k.Namespace, nil)
 	err := other.Events(t.Context(), k, runnerapi.EventOptions{After: last.ID}, func(ev runnerapi.AppEvent) error {
 		t.Errorf("sent again: %+v", ev)
 		return nil
@@ -244,10 +238,7 @@ func image(tag string) runnerapi.AppSpec {
 
 func TestRevisions_RecordAuthorAndDifference(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "told")
+	env, e, k := onControlPlane(t, "told")
 	deploy(t, e, k, image("1"))
 	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: new(int32(3))}, byTest)
 	require.NoError(t, err)
@@ -283,10 +274,7 @@ func TestRevisions_RecordAuthorAndDifference(t *testing.T) {
 
 func TestRollback_ToAnyRevision(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "back")
+	env, e, k := onControlPlane(t, "back")
 	_, err := e.Rollback(t.Context(), k, runnerapi.RollbackTo{}, byTest)
 	assert.Equal(t, runnerapi.CodeNotFound, code(err))
 	deploy(t, e, k, image("1"))
@@ -338,10 +326,7 @@ func TestRollback_ToAnyRevision(t *testing.T) {
 
 func TestRevisions_BoundedAndDeleted(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "bounded")
+	env, e, k := onControlPlane(t, "bounded")
 	for tag := range strings.SplitSeq("abcdef", "") {
 		spec := image(tag)
 		spec.RevisionHistoryLimit = new(int32(3))
@@ -349,23 +334,20 @@ func TestRevisions_BoundedAndDeleted(t *testing.T) {
 	}
 	eventually(t, "the oldest are gone", func() bool { return slices.Equal([]int64{6, 5, 4}, numbers(revisions(t, e, k))) })
 	foreign := &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "foreign", Labels: get(t, env, k, &v1alpha1.App{}).Labels}, Revision: 9,
+		ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: "foreign", Labels: get(t, env, k, &v1alpha1.App{}).Labels}, Revision: 9,
 		Data: runtime.RawExtension{Raw: []byte(`{}`)},
 	}
 	require.NoError(t, env.Client.Create(t.Context(), foreign))
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
 	left := &appsv1.ControllerRevisionList{}
-	require.NoError(t, env.Client.List(t.Context(), left, client.InNamespace(ns)))
+	require.NoError(t, env.Client.List(t.Context(), left, client.InNamespace(k.Namespace)))
 	require.Len(t, left.Items, 1)
 	assert.Equal(t, "foreign", left.Items[0].Name)
 }
 
 func TestPaused_LeavesObjects(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "paused")
+	env, e, k := onControlPlane(t, "paused")
 	deploy(t, e, k, image("1"))
 	rollOut(t, env, k)
 	settledIn(t, e, k, runnerapi.PhaseHealthy)

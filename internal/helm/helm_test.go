@@ -11,9 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 	release "helm.sh/helm/v4/pkg/release/v1"
 	"helm.sh/helm/v4/pkg/storage/driver"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
@@ -108,7 +110,6 @@ func TestHelmRelease_OneCommandAtATime(t *testing.T) {
 	r, other := start(t, env.Agent), start(t, env.Agent, func(o *helm.Options) { o.Replica = "agent-2" })
 	remove(t, env, "busy")
 	spec := of(slow(t), nil)
-	spec.Timeout = "4s"
 	release, err := r.Deploy(t.Context(), key("busy"), spec, byTest)
 	require.NoError(t, err)
 	require.True(t, release.Busy())
@@ -123,10 +124,20 @@ func TestHelmRelease_OneCommandAtATime(t *testing.T) {
 		seen, err := other.Get(t.Context(), key("busy"))
 		return err == nil && seen.Busy() && seen.Operation.Progress == "waiting for Deployment busy to become ready (1 of 1)"
 	}, patience, 50*time.Millisecond)
-	failed := outcome(t, r, "busy")
-	assert.Equal(t, runnerapi.ReleaseFailed, failed.Status)
-	assert.Contains(t, failed.Description, "Deployment busy did not become ready within 4s")
+	d := &appsv1.Deployment{}
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "busy"}, d))
+	d.Status = appsv1.DeploymentStatus{ // as its controller would
+		ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
+	}
+	require.NoError(t, env.Client.Status().Update(t.Context(), d))
+	assert.Equal(t, runnerapi.ReleaseDeployed, outcome(t, r, "busy").Status)
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, other, "busy", of(guide(t), nil)).Status)
+
+	remove(t, env, "late")
+	spec.Timeout = "1s"
+	failed := deploy(t, r, "late", spec)
+	assert.Equal(t, runnerapi.ReleaseFailed, failed.Status)
+	assert.Contains(t, failed.Description, "Deployment late did not become ready within 1s")
 }
 
 func TestHelmRelease_FailsWhenAgentStops(t *testing.T) {

@@ -556,7 +556,7 @@ subjects: [{kind: ServiceAccount, name: pipeops-agent, namespace: pipeops}]
 		_, err := a.apply(set, crd, manifests.Options{DryRun: true})
 		return err == nil
 	})
-	r, err := a.apply(set, crd, manifests.Options{Prune: true, Wait: 20 * time.Second})
+	r, err := a.apply(set, crd, manifests.Options{Prune: true, Wait: 3 * time.Minute})
 	require.NoError(t, err)
 	for _, o := range r.Objects {
 		assert.Nil(t, o.Problem, "%+v", o.Problem)
