@@ -119,10 +119,15 @@ func (r *receiver) pick(name string, refused bool) []events.Event {
 		from = r.tries
 	}
 	var out []events.Event
+	ended := map[string]bool{}
 	for _, e := range from {
-		if e.Name == name {
-			out = append(out, e)
+		if e.Name != name || !refused && ended[e.ID] {
+			continue
 		}
+		// An end may be told twice, with the same ID, if the agent reads an App once more that it has
+		// just let go.
+		ended[e.ID] = e.Type == events.Removed
+		out = append(out, e)
 	}
 	return out
 }

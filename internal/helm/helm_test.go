@@ -457,9 +457,9 @@ func TestHelmRelease_DiagnosesPods(t *testing.T) {
 	env := kubetest.Full(t)
 	r := start(t, env.Agent, func(o *helm.Options) {
 		o.Workloads = health.New(env.Agent, app.StabilizationFor(time.Second))
-		o.Patience = time.Second
+		o.Patience = time.Hour // the causes are final
 	})
-	remove(t, env, "pods")
+	remove(t, env, "pods", "hooked")
 	image, err := env.Cluster.LoadApp(t.Context(), "hello")
 	require.NoError(t, err)
 	chart := pack(t, map[string]string{"templates/web.yaml": `apiVersion: apps/v1
@@ -497,53 +497,20 @@ spec:
 	gone, err := r.Get(t.Context(), key("pods"))
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.ObjectMissing, gone.Objects[0].State)
-}
 
-// podsChart is a chart of one workload of any kind.
-func podsChart(t *testing.T, head, restart, more string) []byte {
-	t.Helper()
-	return pack(t, map[string]string{"templates/web.yaml": head + `
-  template:
-    metadata: {labels: {app: {{ .Release.Name }}}}
-    spec:
-      restartPolicy: ` + restart + `
-      ` + more + `
-      securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
-      containers:
-      - name: web
-        image: {{ .Values.image | quote }}
-        envFrom: [{{ with .Values.secret }}{secretRef: {name: {{ . }}}}{{ end }}]
-        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-`})
-}
-
-const aDeployment = `apiVersion: apps/v1
-kind: Deployment
-metadata: {name: {{ .Release.Name }}}
-spec:
-  selector: {matchLabels: {app: {{ .Release.Name }}}}`
-
-// TestHelmRelease_FailsAtOnceOnFinalCause sets a long timeout, and has hooks, too.
-func TestHelmRelease_FailsAtOnceOnFinalCause(t *testing.T) {
-	suite.Release(t, "releases that fail at once")
-	env := kubetest.Full(t)
-	r := start(t, env.Agent, func(o *helm.Options) {
-		o.Workloads = health.New(env.Agent, app.StabilizationFor(time.Second))
-		o.Patience = time.Hour
-	})
-	remove(t, env, "final", "hooked")
-	image, err := env.Cluster.LoadApp(t.Context(), "hello")
-	require.NoError(t, err)
-	bad := deploy(t, r, "final", of(podsChart(t, aDeployment, "Always", ""), map[string]any{"image": image, "secret": "nowhere"}))
-	assert.Equal(t, runnerapi.ReleaseFailed, bad.Status)
-	assert.Contains(t, bad.Description, "nowhere")
-
-	hook := podsChart(t, `apiVersion: batch/v1
+	hook := pack(t, map[string]string{"templates/hook.yaml": `apiVersion: batch/v1
 kind: Job
 metadata: {name: {{ .Release.Name }}-hook, annotations: {helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-failed}}
 spec:
-  backoffLimit: 100`, "Never", "")
-	bad = deploy(t, r, "hooked", of(hook, map[string]any{"image": "apps.test/no-such-image:3"}))
+  backoffLimit: 100
+  template:
+    spec:
+      restartPolicy: Never
+      securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - {name: web, image: "apps.test/no-such-image:3", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
+`})
+	bad = deploy(t, r, "hooked", of(hook, nil))
 	assert.Equal(t, runnerapi.ReleaseFailed, bad.Status)
 	assert.Contains(t, bad.Description, "image apps.test/no-such-image:3 does not exist")
 }

@@ -435,14 +435,6 @@ func FuzzParseProbeEvent(f *testing.F) {
 	})
 }
 
-// The kubelet's message was recorded on a machine under load.
-func TestKubelet_LateIsNoFault(t *testing.T) {
-	for _, kind := range []string{"configmap", "secret"} {
-		p := pod(waits("CreateContainerConfigError", "failed to sync "+kind+" cache: timed out waiting for the condition"))
-		assert.Nil(t, Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}).Diagnosis)
-	}
-}
-
 // names is what a fix has to name: a command, or a field of the App's spec.
 var names = regexp.MustCompile(`\b(kubectl|docker|curl|logs|restart|image|imagePullSecrets|imagePullPolicy|command|args|ports|type Job|` +
 	`replicas|resources|probes\.|volumes|schedule\.|scaleTargetRef|ingress\.|spread\.|security|job\.|App's reference)\b|\bUSER `)
