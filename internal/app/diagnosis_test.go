@@ -149,28 +149,6 @@ func TestProbe_SlowStartIsNoFailure(t *testing.T) {
 	assert.EqualValues(t, 1, heard.first(healthy).Status.ReadyReplicas)
 }
 
-// TestHealthy_NeverWhileCrashing has the stabilization that agents have by default.
-func TestHealthy_NeverWhileCrashing(t *testing.T) {
-	suite.Release(t, "further failures, with the times that agents have by default")
-	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	config := limitedTo(env, ns)
-	config.Stabilization = nil
-	e, _ := startWith(t, config)
-	heard := map[string]*told{}
-	for name, after := range map[string]string{"three": "3s", "six": "6s", "twelve": "12s"} {
-		deploy(t, e, key(ns, name), runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-crash-after=" + after}})
-		heard[name] = follow(t, e, key(ns, name))
-	}
-	for name, h := range heard {
-		a := troubled(t, e, key(ns, name), failures.Failure{Cause: runnerapi.CauseCrashLoop, Message: "restarts in"})
-		assert.Nil(t, h.first(healthy), name)
-		assert.NotEmpty(t, a.Status.Diagnosis.LastLines)
-		assert.NotNil(t, h.first(func(s runnerapi.AppStatus) bool { return strings.Contains(s.WaitingFor, "stay ready for 30s") }), name)
-	}
-}
-
 func restarts(t *testing.T, env *kubetest.Env, ns string) (n int32) {
 	t.Helper()
 	var pods corev1.PodList

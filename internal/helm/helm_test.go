@@ -27,9 +27,7 @@ import (
 )
 
 func TestHelmRelease_Lifecycle(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "life")
+	env, r := releases(t, "life")
 	dry := byTest
 	dry.DryRun = true
 
@@ -97,8 +95,7 @@ func TestHelmRelease_Lifecycle(t *testing.T) {
 }
 
 func TestHelmRelease_OnlyManagedNamespaces(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
+	_, r := releases(t)
 	for _, ns := range []string{"kube-system", kubetest.AgentNamespace, "default", "nowhere"} {
 		_, err := r.Deploy(t.Context(), runnerapi.Key{Namespace: ns, Name: "x"}, of(guide(t), nil), byTest)
 		assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code, ns)
@@ -271,9 +268,7 @@ spec: {ports: [{port: 80}]}
 
 // TestLookup_BoundByPolicy expects the policy to be checked before the cluster is asked.
 func TestLookup_BoundByPolicy(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "asks")
+	_, r := releases(t, "asks")
 	opts := byTest
 	opts.DryRun = true
 	var asked []runnerapi.ObjectIntent
@@ -306,9 +301,7 @@ func TestLookup_BoundByPolicy(t *testing.T) {
 }
 
 func TestRender_ChangedBetweenRuns(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "two-faced")
+	env, r := releases(t, "two-faced")
 	opts := byTest
 	asked := 0
 	opts.AdmitObjects = func(objects []runnerapi.ObjectIntent) error { // the first time it looks well
@@ -328,8 +321,7 @@ func TestRender_ChangedBetweenRuns(t *testing.T) {
 // TestHelmRelease_NamesMissingRights expects the manifest that grants them, before anything is
 // made.
 func TestHelmRelease_NamesMissingRights(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
+	env, r := releases(t)
 	chart := pack(t, map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: rights}\nspec: {ports: [{port: 80}]}\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: rights}\n"})
 	_, err := r.Deploy(t.Context(), key("rights"), of(chart, nil), byTest)
 	p := problemOf(t, err)
@@ -342,9 +334,7 @@ func TestHelmRelease_NamesMissingRights(t *testing.T) {
 
 // TestHelmRelease_RefusedBeforeChange has unknown kinds and fields, and objects of other owners.
 func TestHelmRelease_RefusedBeforeChange(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "refused")
+	env, r := releases(t, "refused")
 	deploy(t, r, "refused", of(guide(t), nil))
 	const good = "apiVersion: v1\nkind: Service\nmetadata: {name: good}\nspec: {ports: [{port: 80}]}\n---\n"
 	for text, says := range map[string]string{
@@ -376,9 +366,7 @@ func TestHelmRelease_RefusedBeforeChange(t *testing.T) {
 // TestHelmRelease_ForeignUntouched expects them to be listed, and changed only once adopted. A
 // Secret without the agent's label, as the helm program leaves it, stands for such a release.
 func TestHelmRelease_ForeignUntouched(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "theirs")
+	env, r := releases(t, "theirs")
 	deploy(t, r, "theirs", of(guide(t), nil))
 	for _, s := range revisions(t, env, "theirs") {
 		delete(s.Labels, "pipeops.io/release")
@@ -419,9 +407,7 @@ func TestHelmRelease_ForeignUntouched(t *testing.T) {
 
 // TestHelmRelease_StoredLikeHelm expects the original chart, and the manifest exactly as rendered.
 func TestHelmRelease_StoredLikeHelm(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "kept")
+	env, r := releases(t, "kept")
 	const source = "apiVersion: v1\nkind: Service\nmetadata: {name: kept, annotations: {text: \"{{ `{{ $labels.pod }} }} {{- \\\\ ` }}`\", revision: \"{{ .Release.Revision }} {{ .Release.IsUpgrade }}\"}}\nspec: {ports: [{port: {{ .Values.port }}}]}\n"
 	chart := pack(t, map[string]string{
 		"templates/service.yaml": source, "values.yaml": "port: 80\n", "templates/NOTES.txt": "{{ .Release.Name }} of {{ .Values.greeting }}",

@@ -21,9 +21,7 @@ import (
 // TestHelmRelease_TakesOverFields expects it of no command that does not ask for it.
 func TestHelmRelease_TakesOverFields(t *testing.T) {
 	suite.Release(t, "fields of others in a release")
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "shared")
+	env, r := releases(t, "shared")
 	greets := func(greeting string) runnerapi.ReleaseSpec { return of(guide(t), map[string]any{"greeting": greeting}) }
 	meddle := func() {
 		_, err := env.Cluster.Kubectl(t.Context(), "-n", production, "annotate", "--overwrite", "service", "shared", "greeting=theirs")

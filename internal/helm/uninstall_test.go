@@ -219,9 +219,7 @@ func TestUninstall_KeepsProtected(t *testing.T) {
 // TestUninstall_DelayedSparesNewerRelease relies on the journal: while the lock is held, no other
 // command changes a release.
 func TestUninstall_DelayedSparesNewerRelease(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "held")
+	env, r := releases(t, "held")
 	deploy(t, r, "held", of(guide(t), nil))
 	held := byTest
 	held.Answered = func(context.Context) (bool, error) {
@@ -242,9 +240,7 @@ func TestUninstall_DelayedSparesNewerRelease(t *testing.T) {
 // TestUpgrade_DelayedSparesNewerRevision has another replica answer the command, and later commands
 // come.
 func TestUpgrade_DelayedSparesNewerRevision(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "newer")
+	env, r := releases(t, "newer")
 	deploy(t, r, "newer", of(guide(t), map[string]any{"greeting": "hello"}))
 	deploy(t, r, "newer", of(guide(t), map[string]any{"greeting": "good day"}))
 	held := byTest
@@ -263,9 +259,7 @@ func TestUpgrade_DelayedSparesNewerRevision(t *testing.T) {
 // TestHelmRelease_CommandOnce loses the response. A rollback that is carried out twice returns to
 // the revision that it was to leave.
 func TestHelmRelease_CommandOnce(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "once")
+	env, r := releases(t, "once")
 	named := func(command string) runnerapi.ReleaseOptions {
 		opts := byTest
 		opts.Command = command

@@ -14,8 +14,7 @@ import (
 )
 
 func TestConfigMap_Lifecycle(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+	k := asAgent(t, kubetest.ControlPlane(t))
 	name := key(production, "settings")
 	put := func(spec runnerapi.ConfigMapSpec) runnerapi.ConfigMap {
 		cm, err := k.ConfigMaps().Set(t.Context(), name, spec, byTest)
@@ -129,8 +128,7 @@ func TestConfigMap_DelayedDeleteSparesNewer(t *testing.T) {
 }
 
 func TestConfigMap_ForeignUntouched(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+	env, k := controlPlane(t)
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "foreign"}, Data: map[string]string{"a": "b"}}
 	require.NoError(t, env.Client.Create(t.Context(), foreign))
 	_, err := k.ConfigMaps().Set(t.Context(), key(production, "foreign"), runnerapi.ConfigMapSpec{Data: map[string]string{"a": "c"}}, byTest)

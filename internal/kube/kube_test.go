@@ -45,6 +45,12 @@ func asAgent(t *testing.T, env *kubetest.Env) *kube.Client {
 	return k
 }
 
+func controlPlane(t *testing.T) (*kubetest.Env, *kube.Client) {
+	t.Helper()
+	env := kubetest.ControlPlane(t)
+	return env, asAgent(t, env)
+}
+
 func problemOf(t *testing.T, err error) *runnerapi.Error {
 	t.Helper()
 	p := &runnerapi.Error{}
@@ -57,8 +63,7 @@ func key(namespace, name string) runnerapi.Key {
 }
 
 func TestSecret_WriteOnly(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+	env, k := controlPlane(t)
 	name := key(production, "db")
 	put := func(data map[string]string) runnerapi.Secret {
 		s, err := k.Secrets().Set(t.Context(), name, runnerapi.SecretSpec{Data: data}, byTest)
@@ -97,8 +102,7 @@ func TestSecret_WriteOnly(t *testing.T) {
 }
 
 func TestSecret_ForeignUntouched(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+	env, k := controlPlane(t)
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "foreign"}, StringData: map[string]string{"a": "b"}}
 	require.NoError(t, env.Client.Create(t.Context(), foreign))
 	_, err := k.Secrets().Set(t.Context(), key(production, "foreign"), runnerapi.SecretSpec{Data: map[string]string{"a": "c"}}, byTest)
@@ -115,8 +119,7 @@ func TestSecret_ForeignUntouched(t *testing.T) {
 }
 
 func TestSecret_Types(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+	k := asAgent(t, kubetest.ControlPlane(t))
 	cert, certKey := certificate(t)
 	_, otherKey := certificate(t)
 	tls, docker := "kubernetes.io/tls", "kubernetes.io/dockerconfigjson"
@@ -164,8 +167,7 @@ func certificate(t *testing.T) (cert, key string) {
 }
 
 func TestNamespace_Lifecycle(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+	env, k := controlPlane(t)
 	ns, err := k.Namespaces().Set(t.Context(), "staging", runnerapi.NamespaceSpec{Labels: map[string]string{"team": "shop", "tier": "2"}}, byTest)
 	require.NoError(t, err)
 	assert.Equal(t, "shop", ns.Labels["team"])
@@ -212,8 +214,7 @@ func TestNamespace_Lifecycle(t *testing.T) {
 }
 
 func TestNamespace_ForeignUntouched(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+	env, k := controlPlane(t)
 	for _, name := range []string{"kube-system", "kube-new", "default", kubetest.AgentNamespace} {
 		_, err := k.Namespaces().Set(t.Context(), name, runnerapi.NamespaceSpec{Adopt: true}, byTest)
 		assert.Equal(t, runnerapi.CodeForbidden, problemOf(t, err).Code, name)

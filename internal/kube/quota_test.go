@@ -23,8 +23,7 @@ func boundsAt(namespace string) client.ObjectKey {
 }
 
 func TestNamespace_Bounds(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+	env, k := controlPlane(t)
 	spec := runnerapi.NamespaceSpec{
 		Quota: &runnerapi.NamespaceQuota{
 			Requests: runnerapi.ResourceAmounts{CPU: "2", Memory: "4Gi"}, Limits: runnerapi.ResourceAmounts{Memory: "8Gi"},
@@ -73,8 +72,7 @@ func TestNamespace_Bounds(t *testing.T) {
 }
 
 func TestNamespace_KeepsForeignBounds(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+	env, k := controlPlane(t)
 	require.NoError(t, env.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "owned"}}))
 	theirs := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "owned", Name: "pipeops-agent"}}
 	require.NoError(t, env.Client.Create(t.Context(), theirs))
@@ -123,8 +121,7 @@ func TestQuota_ShowsUsage(t *testing.T) {
 }
 
 func TestNamespace_ForeignNetworkPolicy(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+	env, k := controlPlane(t)
 	egress := networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}}
 	for name, c := range map[string]struct {
 		policy string

@@ -20,9 +20,7 @@ import (
 // The policy counts at each fetch. What was applied stays.
 func TestSource_StopsWithUnlistedHost(t *testing.T) {
 	t.Parallel()
-	p := open(t)
-	p.secret("correct horse")
-	repo := p.git.Create(t, "shop/deploy.git")
+	p, repo := openRepository(t)
 	first := repo.Commit(map[string]string{"web/app.yaml": "image: registry.example.com/web:1\n"})
 	spec := runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "web/app.yaml"}
 	p.allow(allowing + "fetchHosts: ['127.0.0.1']\n")
@@ -110,9 +108,7 @@ func TestSource_NothingWithoutAuditRecord(t *testing.T) {
 // even if the Runner is no longer revoked. Those of others go on.
 func TestSource_RevokedRunnerStops(t *testing.T) {
 	t.Parallel()
-	p := open(t)
-	p.secret("correct horse")
-	repo := p.git.Create(t, "shop/deploy.git")
+	p, repo := openRepository(t)
 	first := repo.Commit(map[string]string{"app.yaml": "image: registry.example.com/web:1\n"})
 	spec := runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "app.yaml"}
 	other := runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "ops", RequestID: "request-2"}}

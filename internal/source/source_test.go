@@ -117,6 +117,14 @@ func open(t *testing.T, by ...clock.WithTicker) *place {
 	return openIn(t, kubetest.ControlPlane(t), by...)
 }
 
+// openRepository is open with a repository that its sources may read.
+func openRepository(t *testing.T) (*place, *gitserver.Repository) {
+	t.Helper()
+	p := open(t)
+	p.secret("correct horse")
+	return p, p.git.Create(t, "shop/deploy.git")
+}
+
 func openIn(t *testing.T, env *kubetest.Env, by ...clock.WithTicker) *place {
 	t.Helper()
 	return openWith(t, env, nil, by...)
@@ -263,9 +271,7 @@ func (p *place) configMap(name string) (*corev1.ConfigMap, error) {
 
 func TestSource_AppFollowsRepository(t *testing.T) {
 	t.Parallel()
-	p := open(t)
-	p.secret("correct horse")
-	repo := p.git.Create(t, "shop/deploy.git")
+	p, repo := openRepository(t)
 	first := repo.Commit(map[string]string{"web/app.yaml": "image: registry.example.com/web:1\nreplicas: 2\n"})
 	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "web/app.yaml"})
 	status := p.settled("web")
@@ -427,9 +433,7 @@ func configMapFile(name, value string) string {
 
 func TestSource_ManifestsFollowRepository(t *testing.T) {
 	t.Parallel()
-	p := open(t)
-	p.secret("correct horse")
-	repo := p.git.Create(t, "shop/deploy.git")
+	p, repo := openRepository(t)
 	repo.Commit(map[string]string{
 		"plain/one.yaml": configMapFile("one", "first"), "plain/two.yaml": configMapFile("two", "first"),
 		"kustom/kustomization.yaml": "namePrefix: k-\nresources: [one.yaml]\n", "kustom/one.yaml": configMapFile("one", "k"),

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
@@ -337,6 +338,24 @@ func TestRefusal_CauseAndFix(t *testing.T) {
 			assert.NotEmpty(t, d.Fix)
 		})
 	}
+}
+
+func TestRevision_RefusedByWebhook(t *testing.T) {
+	f := newController(t, nil)
+	refused := interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+		return apierrors.NewInternalError(errors.New(`failed calling webhook "guard.example.com": connection refused`))
+	}}
+	live, ok := f.cluster.(client.WithWatch)
+	require.True(t, ok)
+	f.store.Live = interceptor.NewClient(live, refused)
+	var m made
+	number, err := f.revisionOr(t.Context(), app(""), &m)
+	require.NoError(t, err)
+	assert.Zero(t, number)
+	require.NotNil(t, m.refusal)
+	assert.Equal(t, runnerapi.CauseAdmissionRefused, m.refusal.Cause)
+	assert.Contains(t, m.refusal.Message, "webhook guard.example.com of the cluster does not answer")
+	assert.Contains(t, m.refusal.Fix, "bring webhook guard.example.com back")
 }
 
 func TestRefuseSpec_NamesFields(t *testing.T) {
