@@ -107,33 +107,6 @@ func TestDeploy_CreatesObjects(t *testing.T) {
 	assert.Equal(t, "req-1", who["pipeops.io/request-id"])
 }
 
-func TestDrift_Corrected(t *testing.T) {
-	t.Parallel()
-	env, e, k := onControlPlane(t, "drift")
-	deploy(t, e, k, web())
-	d := &appsv1.Deployment{}
-	eventually(t, "the deployment is there", func() bool { return exists(t, env, k, d) })
-
-	d.Spec.Replicas = new(int32(7))
-	d.Spec.Template.Spec.Containers[0].Image = "example.com/evil:1"
-	d.Spec.Template.Spec.SecurityContext.RunAsNonRoot = new(false)
-	d.Annotations["owner"] = "somebody"
-	require.NoError(t, env.Client.Update(t.Context(), d))
-	eventually(t, "the deployment is as it was", func() bool {
-		d = get(t, env, k, &appsv1.Deployment{})
-		return *d.Spec.Replicas == 1 && d.Spec.Template.Spec.Containers[0].Image == web().Image && *d.Spec.Template.Spec.SecurityContext.RunAsNonRoot
-	})
-	assert.Equal(t, "somebody", d.Annotations["owner"], "what others add beside is theirs")
-
-	require.NoError(t, env.Client.Delete(t.Context(), get(t, env, k, &corev1.Service{})))
-	eventually(t, "the service is back", func() bool { return exists(t, env, k, &corev1.Service{}) })
-	require.NoError(t, env.Client.Delete(t.Context(), d))
-	eventually(t, "the deployment is back", func() bool {
-		fresh := &appsv1.Deployment{}
-		return exists(t, env, k, fresh) && fresh.UID != d.UID
-	})
-}
-
 func TestDeploy_RefusesForeignObjects(t *testing.T) {
 	t.Parallel()
 	env, e, k := onControlPlane(t, "taken")
@@ -259,35 +232,6 @@ func TestGet_SeesConcurrentWrites(t *testing.T) {
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, read.Generation, wrote.Generation)
 	}
-}
-
-func TestRestart_OncePerKey(t *testing.T) {
-	t.Parallel()
-	env, e, k := onControlPlane(t, "restarted")
-	deploy(t, e, k, web())
-	rollOut(t, env, k)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	_, err := e.Wait(ctx, k, 1)
-	require.NoError(t, err)
-
-	opts := byTest
-	opts.Command = "deploy-17"
-	a, err := e.Restart(t.Context(), k, opts)
-	require.NoError(t, err)
-	assert.Equal(t, runnerapi.PhaseProgressing, a.Status.Phase, "what was healthy before the restart says nothing of after it")
-	first := get(t, env, k, &v1alpha1.App{}).Annotations["pipeops.io/restarted-at"]
-	require.NotEmpty(t, first)
-	eventually(t, "the pod template carries the restart", func() bool {
-		return get(t, env, k, &appsv1.Deployment{}).Spec.Template.Annotations["pipeops.io/restarted-at"] == first
-	})
-
-	_, err = e.Restart(t.Context(), k, opts)
-	require.NoError(t, err)
-	assert.Equal(t, first, get(t, env, k, &v1alpha1.App{}).Annotations["pipeops.io/restarted-at"])
-	_, err = e.Restart(t.Context(), k, byTest)
-	require.NoError(t, err)
-	assert.NotEqual(t, first, get(t, env, k, &v1alpha1.App{}).Annotations["pipeops.io/restarted-at"])
 }
 
 func TestDeploy_OnlyManagedNamespaces(t *testing.T) {

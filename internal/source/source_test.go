@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -578,35 +577,6 @@ func TestSource_StatusFollowsCluster(t *testing.T) {
 		require.NotNil(t, h.Diagnosis)
 		assert.Equal(t, runnerapi.CauseCrashLoop, h.Diagnosis.Cause)
 	}
-}
-
-// TestSource_RoleWithBinding has an agent with the rights that the Role grants.
-func TestSource_RoleWithBinding(t *testing.T) {
-	t.Parallel()
-	p := open(t)
-	p.env.Entitle(t, p.namespace, kubetest.ManifestRole, kubetest.GrantableRole)
-	p.allow(strings.Replace(allowing, "kinds: [ConfigMap]", "kinds: [ServiceAccount, Role.rbac.authorization.k8s.io, RoleBinding.rbac.authorization.k8s.io]", 1))
-	p.secret("correct horse")
-	p.git.Create(t, "shop/deploy.git").Commit(map[string]string{"rbac.yaml": `apiVersion: v1
-kind: ServiceAccount
-metadata: {name: web}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: web}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: web}
-subjects: [{kind: ServiceAccount, name: web, namespace: ` + p.namespace + `}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: web}
-rules: [{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}]
-`})
-	p.put("rbac", runnerapi.SourceSpec{Type: runnerapi.SourceManifests})
-	status := p.settled("rbac")
-	require.Nil(t, status.Error)
-	assert.Equal(t, 3, status.Objects)
-	require.NoError(t, p.env.Client.Get(t.Context(), types.NamespacedName{Namespace: p.namespace, Name: "web"}, &rbacv1.RoleBinding{}))
 }
 
 func TestSource_ReportsErrors(t *testing.T) {
