@@ -304,7 +304,7 @@ func TestSettings_DocumentedExample(t *testing.T) {
 	}
 }
 
-func TestSets(t *testing.T) {
+func TestChosen(t *testing.T) {
 	names, err := components.Chosen("full")
 	require.NoError(t, err)
 	assert.NotContains(t, names, "istio")
