@@ -13,6 +13,7 @@ import (
 	"helm.sh/helm/v4/pkg/storage/driver"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -121,12 +122,9 @@ func TestHelmRelease_OneCommandAtATime(t *testing.T) {
 		seen, err := other.Get(t.Context(), key("busy"))
 		return err == nil && seen.Busy() && seen.Operation.Progress == "waiting for Deployment busy to become ready (1 of 1)"
 	}, patience, 50*time.Millisecond)
-	d := &appsv1.Deployment{}
-	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "busy"}, d))
-	d.Status = appsv1.DeploymentStatus{ // as its controller would
-		ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
-	}
-	require.NoError(t, env.Client.Status().Update(t.Context(), d))
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "busy"}}
+	paused := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`))
+	require.NoError(t, env.Client.Patch(t.Context(), d, paused), "Helm does not wait for one that is paused")
 	assert.Equal(t, runnerapi.ReleaseDeployed, outcome(t, r, "busy").Status)
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, other, "busy", of(guide(t), nil)).Status)
 
