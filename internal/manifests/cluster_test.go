@@ -65,7 +65,7 @@ func with(t *testing.T, env *kubetest.Env, rc *rest.Config) applier {
 
 // set is one of the test's own, which is gone after it.
 func (a applier) set() manifests.Set {
-	set := manifests.Set{Namespace: production, Name: strings.ToLower(strings.ReplaceAll(a.t.Name(), "/", "-"))}
+	set := manifests.Set{Namespace: production, Name: strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(a.t.Name()))}
 	a.t.Cleanup(func() {
 		_, err := a.Delete(context.Background(), set, manifests.Options{})
 		if p := (*problem.Error)(nil); errors.As(err, &p) && p.Code != problem.NotFound {
