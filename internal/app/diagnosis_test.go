@@ -149,18 +149,6 @@ func TestProbe_SlowStartIsNoFailure(t *testing.T) {
 	assert.EqualValues(t, 1, heard.first(healthy).Status.ReadyReplicas)
 }
 
-func restarts(t *testing.T, env *kubetest.Env, ns string) (n int32) {
-	t.Helper()
-	var pods corev1.PodList
-	require.NoError(t, env.Client.List(t.Context(), &pods, client.InNamespace(ns)))
-	for _, pod := range pods.Items {
-		for _, c := range pod.Status.ContainerStatuses {
-			n += c.RestartCount
-		}
-	}
-	return n
-}
-
 // crashesLater crashes when it has been ready for longer than it must.
 var crashesLater = []string{"-crash-after=4s"}
 

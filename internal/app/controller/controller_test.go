@@ -319,7 +319,7 @@ func TestRefusal_CauseAndFix(t *testing.T) {
 		"forbidden":   {apierrors.NewForbidden(deployments, "web", errors.New("no right")), runnerapi.CauseAdmissionRefused},
 		"quota":       {apierrors.NewForbidden(deployments, "web", errors.New("exceeded quota: pods, requested: pods=1")), runnerapi.CauseQuotaExceeded},
 		"webhook":     {apierrors.NewForbidden(deployments, "web", errors.New(`admission webhook "x.example.com" denied the request: no`)), runnerapi.CauseAdmissionRefused},
-		"unexpected":  {apierrors.NewGone("gone"), runnerapi.CauseUnknown},
+		"unexpected":  {apierrors.NewResourceExpired("gone"), runnerapi.CauseUnknown},
 		"conflict":    {apierrors.NewConflict(deployments, "web", nil), ""},
 		"too many":    {apierrors.NewTooManyRequests("later", 1), ""},
 		"unavailable": {apierrors.NewServiceUnavailable("later"), ""},
