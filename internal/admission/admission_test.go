@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func TestOnlyManagedNamespacesAreAdmitted(t *testing.T) {
+func TestNamespace_OnlyManaged(t *testing.T) {
 	const notManaged = runnerapi.CodeNamespaceNotManaged
 	const broken = runnerapi.Code("no word of the API")
 	ours := objectmeta.Labels()
@@ -58,8 +58,7 @@ func TestOnlyManagedNamespacesAreAdmitted(t *testing.T) {
 	}
 }
 
-// TestWhereNoNamespaceCanBeHandedOver the fix names another one.
-func TestWhereNoNamespaceCanBeHandedOver(t *testing.T) {
+func TestNamespace_FixWithoutHandover(t *testing.T) {
 	for namespace, fix := range map[string]string{
 		"shop":        "namespace create AGENT shop ",
 		"default":     "namespace create AGENT NAME ",

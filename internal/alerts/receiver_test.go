@@ -70,7 +70,7 @@ func (r *receiver) post(t *testing.T, token, body string) *httptest.ResponseReco
 	return w
 }
 
-func TestAlertsAreSentOnce(t *testing.T) {
+func TestAlerts_SentOnce(t *testing.T) {
 	r := newReceiver(t)
 	for range 2 {
 		require.Equal(t, http.StatusNoContent, r.post(t, "s3cret", documented).Code)
@@ -92,7 +92,7 @@ func TestAlertsAreSentOnce(t *testing.T) {
 	assert.NotEqual(t, r.sent[0].ID(), r.sent[2].ID())
 }
 
-func TestAnAlertIsAboutTheMeasuredObject(t *testing.T) {
+func TestAlerts_NameMeasuredObject(t *testing.T) {
 	for _, c := range []struct {
 		labels         map[string]string
 		namespace, app string
@@ -111,7 +111,7 @@ func TestAnAlertIsAboutTheMeasuredObject(t *testing.T) {
 	assert.Equal(t, "shop", r.sent[0].Namespace)
 }
 
-func TestAlertmanagerKeepsWhatTheControlPlaneDidNotTake(t *testing.T) {
+func TestAlerts_KeptUntilAccepted(t *testing.T) {
 	r := newReceiver(t)
 	r.fails = errors.New("no connection")
 	require.Equal(t, http.StatusServiceUnavailable, r.post(t, "s3cret", documented).Code)
@@ -121,7 +121,7 @@ func TestAlertmanagerKeepsWhatTheControlPlaneDidNotTake(t *testing.T) {
 	assert.Len(t, r.sent, 2)
 }
 
-func TestAlertsNeedTheToken(t *testing.T) {
+func TestAlerts_NeedToken(t *testing.T) {
 	r := newReceiver(t)
 	for _, token := range []string{"", "wrong", "s3cret2"} {
 		assert.Equal(t, http.StatusUnauthorized, r.post(t, token, documented).Code)
@@ -144,8 +144,8 @@ func message(first, n int) string {
 	return `{"version":"4","alerts":[` + strings.Join(list, ",") + `]}`
 }
 
-// TestAlertsAreLimited has Alertmanager send more than an agent passes on at once.
-func TestAlertsAreLimited(t *testing.T) {
+// TestAlerts_Bounded has Alertmanager send more than an agent passes on at once.
+func TestAlerts_Bounded(t *testing.T) {
 	r := newReceiver(t)
 	w := r.post(t, "s3cret", message(0, 250))
 	assert.Equal(t, http.StatusServiceUnavailable, w.Code, "Alertmanager sends them again")
@@ -162,7 +162,7 @@ func TestAlertsAreLimited(t *testing.T) {
 	assert.Len(t, r.sent, 250)
 }
 
-func TestWhatIsNoAlertIsRefused(t *testing.T) {
+func TestAlerts_RefusesInvalid(t *testing.T) {
 	r := newReceiver(t)
 	for body, status := range map[string]int{
 		``:                              http.StatusBadRequest,

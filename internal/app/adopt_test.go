@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -47,16 +46,13 @@ func theirService(k runnerapi.Key, change ...func(*corev1.ServiceSpec)) *corev1.
 	return s
 }
 
-// TestADeploymentIsAdopted while it serves: its pods are replaced one by one, since the
-// agent's labels are none of theirs, and all that the App does not say is gone.
-func TestADeploymentIsAdopted(t *testing.T) {
+// TestAdopt_Deployment adopts one that serves. Its pods are replaced one by one, since they lack
+// the agent's labels, and fields that the App does not have are removed.
+func TestAdopt_Deployment(t *testing.T) {
 	suite.Release(t, "a Deployment becomes an App on real nodes")
 	t.Parallel()
-	env := kubetest.Full(t)
+	env, e, k := onNodes(t, "web")
 	image := helloImage(t, env)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "web")
 	was, service := theirs(k, image), theirService(k)
 	for _, o := range []client.Object{was, service} {
 		require.NoError(t, env.Client.Create(t.Context(), o, client.FieldOwner("kubectl-create")))
@@ -68,7 +64,7 @@ func TestADeploymentIsAdopted(t *testing.T) {
 	_, err := e.Deploy(t.Context(), k, spec, byTest)
 	p := &problem.Error{}
 	require.ErrorAs(t, err, &p)
-	assert.Contains(t, p.Detail, `Deployment "web" in namespace `+ns)
+	assert.Contains(t, p.Detail, `Deployment "web" in namespace `+k.Namespace)
 	assert.Contains(t, p.Fix, "--adopt")
 
 	dry := adopting
@@ -108,8 +104,8 @@ func TestADeploymentIsAdopted(t *testing.T) {
 	})
 }
 
-// TestAnEqualDeploymentKeepsItsPods, as one that an App has left behind.
-func TestAnEqualDeploymentKeepsItsPods(t *testing.T) {
+// TestAdopt_KeepsPods adopts a Deployment that an App left behind.
+func TestAdopt_KeepsPods(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
@@ -146,85 +142,4 @@ func TestAnEqualDeploymentKeepsItsPods(t *testing.T) {
 	assert.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, adopted.Generation).Status.Phase)
 	assert.Equal(t, before, pods())
 	assert.NotEmpty(t, get(t, env, k, &appsv1.Deployment{}).OwnerReferences)
-}
-
-// TestWhatIsNotAdopted is what something else looks after, and what an App cannot be.
-func TestWhatIsNotAdopted(t *testing.T) {
-	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	noted := func(key, value string) func(client.Object) {
-		return func(o client.Object) { o.SetAnnotations(map[string]string{key: value}) }
-	}
-	labelled := func(key, value string) func(client.Object) {
-		return func(o client.Object) { o.SetLabels(map[string]string{key: value}) }
-	}
-	selecting := func(s metav1.LabelSelector) func(client.Object) {
-		return func(o client.Object) {
-			d, ok := o.(*appsv1.Deployment)
-			require.True(t, ok)
-			d.Spec.Selector, d.Spec.Template.Labels = &s, map[string]string{"app": "x", "app.kubernetes.io/managed-by": "Helm"}
-		}
-	}
-	for name, c := range map[string]struct {
-		change func(client.Object)
-		says   string
-	}{
-		"controlled": {func(o client.Object) {
-			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Shop", Name: "big", UID: "1", Controller: new(true)}})
-		}, "belongs to Shop big"},
-		"helm": {noted("meta.helm.sh/release-name", "guide"), "belongs to Helm release guide"},
-		"set":  {noted("pipeops.io/set", ns+"/extras"), "belongs to set " + ns + "/extras"},
-		"argo": {noted("argocd.argoproj.io/tracking-id", "shop:apps/Deployment:a/b"), "belongs to Argo CD application shop"},
-		"flux": {labelled("kustomize.toolkit.fluxcd.io/name", "shop"), "belongs to Flux Kustomization shop"},
-		"expressions": {selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}}}),
-			"cannot be adopted: its selector has matchExpressions"},
-		"selector": {selecting(metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/managed-by": "Helm"}}),
-			"its selector wants app.kubernetes.io/managed-by=Helm"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := key(ns, name)
-			have := theirs(k, "registry.example.com/web:1")
-			c.change(have)
-			require.NoError(t, env.Client.Create(t.Context(), have))
-			_, err := e.Deploy(t.Context(), k, web(), adopting)
-			assert.Equal(t, runnerapi.CodeConflict, code(err))
-			assert.ErrorContains(t, err, c.says)
-			assert.Equal(t, have.ResourceVersion, get(t, env, k, &appsv1.Deployment{}).ResourceVersion)
-			assert.False(t, exists(t, env, k, &v1alpha1.App{}))
-		})
-	}
-	for name, c := range map[string]struct {
-		change func(*corev1.ServiceSpec)
-		says   string
-	}{
-		"balancer": {func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeLoadBalancer }, "an App's Service is of type ClusterIP"},
-		"headless": {func(s *corev1.ServiceSpec) { s.ClusterIP = corev1.ClusterIPNone }, "an App's Service is of type ClusterIP"},
-		"tier":     {func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"tier": "front"} }, "it selects pods by tier=front"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := key(ns, name)
-			require.NoError(t, env.Client.Create(t.Context(), theirService(k, c.change)))
-			_, err := e.Deploy(t.Context(), k, web(), adopting)
-			assert.Equal(t, runnerapi.CodeConflict, code(err))
-			assert.ErrorContains(t, err, c.says)
-		})
-	}
-
-	// One that comes to belong to somebody after it was noted is left alone too.
-	k := key(ns, "later")
-	have := theirs(k, "registry.example.com/web:1")
-	require.NoError(t, env.Client.Create(t.Context(), have))
-	have.Annotations = map[string]string{"meta.helm.sh/release-name": "guide"}
-	require.NoError(t, env.Client.Update(t.Context(), have))
-	note, err := json.Marshal(map[string]any{"objects": map[string]apitypes.UID{"deployment/later": have.UID}})
-	require.NoError(t, err)
-	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "later", Annotations: map[string]string{"pipeops.io/adopted": string(note)}}, Spec: web()}
-	require.NoError(t, env.Client.Create(t.Context(), a))
-	eventually(t, "the conflict is in the status", func() bool {
-		got, err := e.Get(t.Context(), k)
-		return err == nil && got.Status.Diagnosis != nil && got.Status.Diagnosis.Cause == runnerapi.CauseConflict
-	})
-	assert.Empty(t, get(t, env, k, &appsv1.Deployment{}).OwnerReferences)
 }

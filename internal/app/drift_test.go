@@ -8,9 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,9 +34,9 @@ func kubectl(t *testing.T, env *kubetest.Env, args ...string) {
 	require.NoError(t, err, string(out))
 }
 
-// TestDriftIsCounted lets an agent do all that it does to an App's objects, of
+// TestDrift_Counted lets an agent do all that it does to an App's objects, of
 // which nothing is drift, and then somebody else.
-func TestDriftIsCounted(t *testing.T) {
+func TestDrift_Counted(t *testing.T) {
 	suite.Release(t, "drift, until it is counted")
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -104,65 +102,4 @@ func TestDriftIsCounted(t *testing.T) {
 	assert.Equal(t, v1alpha1.Kind, events.Items[0].InvolvedObject.Kind)
 	assert.Contains(t, events.Items[0].Message, "deployment/web was changed (spec.replicas)")
 	assert.Less(t, len(events.Items), 5, "a quarrel makes no flood of them")
-}
-
-// TestDriftOfRuns deletes the Job of a run under way.
-func TestDriftOfRuns(t *testing.T) {
-	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "migrate")
-	e, _ := start(t, env, k.Namespace, nil)
-	spec := runnerapi.AppSpec{Image: "example.com/web:1", Type: runnerapi.TypeJob}
-	j := &batchv1.Job{}
-	deploy(t, e, k, spec)
-	seen := func() bool { return exists(t, env, k, j) && get(t, env, k, &v1alpha1.App{}).Status.Made != nil }
-	eventually(t, "the run", seen)
-	first := j.UID
-	_, err := e.Restart(t.Context(), k, byTest)
-	require.NoError(t, err)
-	// Nobody is there to remove what a Job made, so its end is the test's to bring about.
-	eventually(t, "the next run", func() bool { return replaced(t, env, k, j, first) && seen() })
-	assert.Zero(t, driftOf(t, e, k).Corrections)
-
-	second := j.UID
-	require.NoError(t, env.Client.Delete(t.Context(), j, client.PropagationPolicy("Background")))
-	eventually(t, "the run again", func() bool { return replaced(t, env, k, j, second) })
-	eventually(t, "it is counted", func() bool { return driftOf(t, e, k).Corrections == 1 })
-	assert.Equal(t, "job/migrate was deleted", driftOf(t, e, k).What())
-}
-
-// replaced says whether a Job is another than before, and lets go of one that
-// is being deleted.
-func replaced(t *testing.T, env *kubetest.Env, k runnerapi.Key, j *batchv1.Job, before any) bool {
-	t.Helper()
-	if !exists(t, env, k, j) {
-		return false
-	}
-	if !j.DeletionTimestamp.IsZero() && len(j.Finalizers) > 0 {
-		patch := client.MergeFrom(j.DeepCopy())
-		j.Finalizers = nil
-		require.NoError(t, client.IgnoreNotFound(env.Client.Patch(t.Context(), j, patch)))
-		return false
-	}
-	return j.UID != before
-}
-
-// TestQuarrelIsCounted has the agent and somebody else want different things.
-func TestQuarrelIsCounted(t *testing.T) {
-	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "web")
-	e, _ := start(t, env, k.Namespace, nil)
-	deploy(t, e, k, full())
-	ing := &networkingv1.Ingress{}
-	for n := int64(1); n <= 20; n++ {
-		eventually(t, "it is put back", func() bool {
-			return exists(t, env, k, ing) && ing.Spec.Rules[0].Host == "a.example.com" && driftOf(t, e, k).Corrections == n-1
-		})
-		patch := client.MergeFrom(ing.DeepCopy())
-		ing.Spec.Rules[0].Host = "evil.example.com"
-		require.NoError(t, env.Client.Patch(t.Context(), ing, patch))
-	}
-	eventually(t, "each is counted once", func() bool { return driftOf(t, e, k).Corrections == 20 })
-	assert.Equal(t, []string{"spec.rules[0].host"}, driftOf(t, e, k).Fields)
 }

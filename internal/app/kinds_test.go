@@ -3,9 +3,9 @@ package app_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,11 +41,9 @@ func full() runnerapi.AppSpec {
 	}
 }
 
-func TestWhatStandsBesideComesAndGoes(t *testing.T) {
+func TestDeploy_AddsAndRemovesCompanions(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "web")
-	e, _ := start(t, env, k.Namespace, nil)
+	env, e, k := onControlPlane(t, "web")
 	_, err := e.Deploy(t.Context(), k, full(), runnerapi.WriteOptions{DryRun: true})
 	require.NoError(t, err, "the cluster takes all of it")
 	deploy(t, e, k, full())
@@ -76,15 +74,16 @@ func TestWhatStandsBesideComesAndGoes(t *testing.T) {
 	for _, o := range besides {
 		eventually(t, "it is gone", func() bool { return !exists(t, env, k, o) })
 	}
-	eventually(t, "one pod again", func() bool { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas == 1 })
+	eventually(t, "one pod again, without ports", func() bool {
+		spec := get(t, env, k, &appsv1.Deployment{}).Spec
+		return *spec.Replicas == 1 && len(spec.Template.Spec.Containers[0].Ports) == 0
+	})
 }
 
-// TestADeployKeepsWhatItDoesNotName of the scale (replicas and autoscaling) and the pause.
-func TestADeployKeepsWhatItDoesNotName(t *testing.T) {
+// TestDeploy_KeepsOmittedFields keeps the scale (replicas and autoscaling) and the pause.
+func TestDeploy_KeepsOmittedFields(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "web")
-	e, _ := start(t, env, k.Namespace, nil)
+	env, e, k := onControlPlane(t, "web")
 	put := func(spec runnerapi.AppSpec) runnerapi.AppSpec {
 		t.Helper()
 		return deploy(t, e, k, spec).Spec
@@ -127,39 +126,9 @@ func TestADeployKeepsWhatItDoesNotName(t *testing.T) {
 	assert.Nil(t, put(fixed).Autoscaling, "a number of pods turns autoscaling off")
 }
 
-func TestForeignIngressIsNotTouched(t *testing.T) {
+func TestAutoscaling_KeepsReplicas(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "web")
-	e, _ := start(t, env, k.Namespace, nil)
-	theirs := &networkingv1.Ingress{
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name},
-		Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{
-			Service: &networkingv1.IngressServiceBackend{Name: "theirs", Port: networkingv1.ServiceBackendPort{Number: 80}},
-		}},
-	}
-	require.NoError(t, env.Client.Create(t.Context(), theirs))
-	_, err := e.Deploy(t.Context(), k, full(), byTest)
-	assert.Equal(t, runnerapi.CodeConflict, code(err))
-	assert.ErrorContains(t, err, `Ingress "web"`)
-
-	plain := full()
-	plain.Ingress = nil
-	deploy(t, e, k, plain)
-	deploy(t, e, k, full())
-	eventually(t, "the conflict is in the status", func() bool {
-		a, err := e.Get(t.Context(), k)
-		return err == nil && a.Status.Diagnosis != nil && a.Status.Diagnosis.Cause == runnerapi.CauseConflict
-	})
-	require.NoError(t, e.Delete(t.Context(), k, byTest))
-	assert.Equal(t, theirs.ResourceVersion, get(t, env, k, &networkingv1.Ingress{}).ResourceVersion)
-}
-
-func TestTheAutoscalersNumberStays(t *testing.T) {
-	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "web")
-	e, _ := start(t, env, k.Namespace, nil)
+	env, e, k := onControlPlane(t, "web")
 	deploy(t, e, k, full())
 	d := &appsv1.Deployment{}
 	eventually(t, "made", func() bool { return exists(t, env, k, d) })
@@ -205,11 +174,9 @@ func TestTheAutoscalersNumberStays(t *testing.T) {
 	assert.Zero(t, driftOf(t, e, k).Corrections, "new bounds are no drift")
 }
 
-func TestWhatCannotChangeIsRefused(t *testing.T) {
+func TestDeploy_RefusesImmutableChanges(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	k := key(ownNamespace(t, env), "db")
-	e, _ := start(t, env, k.Namespace, nil)
+	env, e, k := onControlPlane(t, "db")
 	spec := runnerapi.AppSpec{Image: "example.com/db:1", Type: runnerapi.TypeStatefulSet, Volumes: []runnerapi.Volume{
 		{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi"}},
 	}}
@@ -253,9 +220,9 @@ func TestWhatCannotChangeIsRefused(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeInvalid, code(err))
 }
 
-// TestEverythingOfASpecIsTaken lets the API server check the objects of the
+// TestDeploy_FullSpec lets the API server check the objects of the
 // largest specs: a dry run sends each.
-func TestEverythingOfASpecIsTaken(t *testing.T) {
+func TestDeploy_FullSpec(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
@@ -279,13 +246,10 @@ func TestEverythingOfASpecIsTaken(t *testing.T) {
 	}
 }
 
-func TestJobRunsOnceForEachSpec(t *testing.T) {
+func TestJob_RunsOncePerSpec(t *testing.T) {
 	t.Parallel()
-	env := kubetest.Full(t)
+	env, e, k := onNodes(t, "migrate")
 	image := helloImage(t, env)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "migrate")
 	spec := runnerapi.AppSpec{
 		Image: image, Type: runnerapi.TypeJob, Args: []string{"-crash-after=500ms", "-exit-code=0"},
 		Job: &runnerapi.JobOptions{TTLSeconds: new(int32(0))},
@@ -297,11 +261,11 @@ func TestJobRunsOnceForEachSpec(t *testing.T) {
 	assert.Equal(t, runnerapi.RunSucceeded, a.Status.Runs[0].Outcome)
 	require.NotNil(t, a.Status.Runs[0].FinishedAt)
 	within(t, podPatience, "its time is up", func() bool { return !exists(t, env, k, &batchv1.Job{}) })
-	within(t, podPatience, "its pod goes with it", func() bool { return len(podNames(t, env, ns)) == 0 })
+	within(t, podPatience, "its pod goes with it", func() bool { return len(podNames(t, env, k.Namespace)) == 0 })
 
 	again := deploy(t, e, k, spec)
 	assert.EqualValues(t, 1, again.Generation)
-	out, err := env.Cluster.Kubectl(t.Context(), "-n", ns, "annotate", "apps.pipeops.io", k.Name, "look=again")
+	out, err := env.Cluster.Kubectl(t.Context(), "-n", k.Namespace, "annotate", "apps.pipeops.io", k.Name, "look=again")
 	require.NoError(t, err, string(out))
 	a = settled(t, e, k, 1)
 	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
@@ -310,40 +274,23 @@ func TestJobRunsOnceForEachSpec(t *testing.T) {
 
 	spec.Args, spec.Job = []string{"-crash-after=50ms", "-exit-code=7"}, &runnerapi.JobOptions{Retries: new(int32(0))}
 	failing := deploy(t, e, k, spec)
-	a = settled(t, e, k, failing.Generation)
-	assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
-	require.NotNil(t, a.Status.Diagnosis)
-	assert.Equal(t, runnerapi.CauseJobFailed, a.Status.Diagnosis.Cause)
-	assert.EqualValues(t, 7, *a.Status.Diagnosis.ExitCode)
-	assert.Contains(t, strings.Join(a.Status.Diagnosis.LastLines, "\n"), "crashing on purpose")
-	assert.Contains(t, a.Status.Diagnosis.Message, "at its only try")
+	require.Equal(t, runnerapi.PhaseFailed, settled(t, e, k, failing.Generation).Status.Phase)
 	first := get(t, env, k, &batchv1.Job{}).UID
-
 	_, err = e.Restart(t.Context(), k, byTest)
 	require.NoError(t, err)
 	a = settled(t, e, k, failing.Generation)
 	assert.Equal(t, runnerapi.CauseJobFailed, a.Status.Diagnosis.Cause)
 	assert.NotEqual(t, first, get(t, env, k, &batchv1.Job{}).UID, "a restart runs it again")
 
-	spec.Args, spec.Job = nil, &runnerapi.JobOptions{DeadlineSeconds: new(int64(2))}
-	late := deploy(t, e, k, spec)
-	a = settled(t, e, k, late.Generation)
-	assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
-	assert.Equal(t, runnerapi.CauseDeadlinePassed, a.Status.Diagnosis.Cause)
-	assert.Contains(t, a.Status.Diagnosis.Message, "deadline of 2 s")
-
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
 	within(t, podPatience, "the Job goes with its App", func() bool { return !exists(t, env, k, &batchv1.Job{}) })
 }
 
-// TestCronJob starts runs of a CronJob by hand, as kubectl create job does, for
+// TestCronJob_Runs starts runs of a CronJob by hand, as kubectl create job does, for
 // its own come once a minute at best.
-func TestCronJob(t *testing.T) {
+func TestCronJob_Runs(t *testing.T) {
 	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "nightly")
+	env, e, k := onNodes(t, "nightly")
 	spec := runnerapi.AppSpec{
 		Image: helloImage(t, env), Type: runnerapi.TypeCronJob, Args: []string{"-crash-after=50ms", "-exit-code=0"},
 		Schedule: &runnerapi.Schedule{Cron: "0 0 1 1 *"}, Job: &runnerapi.JobOptions{Retries: new(int32(0))},
@@ -352,10 +299,10 @@ func TestCronJob(t *testing.T) {
 	a := settled(t, e, k, 1)
 	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "its schedule stands")
 	run := func(name string) {
-		out, err := env.Cluster.Kubectl(t.Context(), "-n", ns, "create", "job", name, "--from=cronjob/nightly")
+		out, err := env.Cluster.Kubectl(t.Context(), "-n", k.Namespace, "create", "job", name, "--from=cronjob/nightly")
 		require.NoError(t, err, string(out))
 		j := &batchv1.Job{}
-		require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, j))
+		require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: k.Namespace, Name: name}, j))
 	}
 	is := func(outcomes ...runnerapi.RunOutcome) func() bool {
 		return func() bool {
@@ -394,48 +341,9 @@ func TestCronJob(t *testing.T) {
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
 	within(t, podPatience, "the runs go with their App", func() bool {
 		var jobs batchv1.JobList
-		require.NoError(t, env.Client.List(t.Context(), &jobs, client.InNamespace(ns)))
+		require.NoError(t, env.Client.List(t.Context(), &jobs, client.InNamespace(k.Namespace)))
 		return len(jobs.Items) == 0
 	})
-}
-
-func TestDaemonSet(t *testing.T) {
-	suite.Release(t, "the life of a DaemonSet")
-	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "logs")
-	spec := runnerapi.AppSpec{Image: helloImage(t, env), Type: runnerapi.TypeDaemonSet, Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080)}
-	deploy(t, e, k, spec)
-	a := settled(t, e, k, 1)
-	require.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "%+v", a.Status)
-	assert.EqualValues(t, 1, a.Status.DesiredReplicas, "one for each node")
-	assert.EqualValues(t, 1, a.Status.ReadyReplicas)
-
-	bad := spec
-	bad.Image = "apps.test/no-such-image:4"
-	broken := deploy(t, e, k, bad)
-	a = settled(t, e, k, broken.Generation)
-	assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase, "the node's only pod is gone")
-	assert.Equal(t, runnerapi.CauseImageNotFound, a.Status.Diagnosis.Cause)
-
-	spec.Update = &runnerapi.Update{MaxSurge: "1"}
-	cured := deploy(t, e, k, spec)
-	a = settled(t, e, k, cured.Generation)
-	require.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "%+v", a.Status)
-	bad.Update = spec.Update
-	broken = deploy(t, e, k, bad)
-	a = settled(t, e, k, broken.Generation)
-	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "with a surge the old pod serves on")
-	assert.Equal(t, runnerapi.CauseImageNotFound, a.Status.Diagnosis.Cause)
-
-	noPods(t, env, ns)
-	second := key(ns, "refused")
-	deploy(t, e, second, runnerapi.AppSpec{Image: spec.Image, Type: runnerapi.TypeDaemonSet})
-	a = settled(t, e, second, 1)
-	require.NotNil(t, a.Status.Diagnosis, "%+v", a.Status)
-	assert.Equal(t, runnerapi.CauseQuotaExceeded, a.Status.Diagnosis.Cause)
 }
 
 // volume is one that a claim of this class gets.
@@ -456,32 +364,29 @@ func volume(t *testing.T, env *kubetest.Env, name, class string) {
 	t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(env.Client.Delete(context.Background(), pv))) })
 }
 
-func TestStatefulSet(t *testing.T) {
+func TestStatefulSet_Lifecycle(t *testing.T) {
 	suite.Release(t, "the life of a StatefulSet")
 	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "db")
+	env, e, k := onNodes(t, "db")
 	spec := runnerapi.AppSpec{
 		Image: helloImage(t, env), Type: runnerapi.TypeStatefulSet, Replicas: new(int32(2)),
 		Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080),
-		Volumes: []runnerapi.Volume{{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi", StorageClass: ns}}},
+		Volumes: []runnerapi.Volume{{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi", StorageClass: k.Namespace}}},
 	}
-	volume(t, env, ns+"-0", ns)
+	volume(t, env, k.Namespace+"-0", k.Namespace)
 	deploy(t, e, k, spec)
 	a := settled(t, e, k, 1)
 	require.NotNil(t, a.Status.Diagnosis, "%+v", a.Status)
 	assert.Equal(t, runnerapi.CauseVolumeNotBound, a.Status.Diagnosis.Cause, "there is a volume for the first pod only")
 	assert.Contains(t, a.Status.Diagnosis.Message, "data-db-1")
 	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "the first serves")
-	volume(t, env, ns+"-1", ns)
+	volume(t, env, k.Namespace+"-1", k.Namespace)
 	within(t, podPatience, "it heals by itself", func() bool {
 		a, err := e.Get(t.Context(), k)
 		return err == nil && a.Status.Phase == runnerapi.PhaseHealthy
 	})
-	assert.Equal(t, []string{"db-0", "db-1"}, podNames(t, env, ns))
-	assert.True(t, exists(t, env, key(ns, "db-headless"), &corev1.Service{}))
+	assert.Equal(t, []string{"db-0", "db-1"}, podNames(t, env, k.Namespace))
+	assert.True(t, exists(t, env, key(k.Namespace, "db-headless"), &corev1.Service{}))
 
 	bad := spec
 	bad.Image = "apps.test/no-such-image:5"
@@ -502,58 +407,8 @@ func TestStatefulSet(t *testing.T) {
 
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
 	assert.False(t, exists(t, env, k, &appsv1.StatefulSet{}))
-	assert.False(t, exists(t, env, key(ns, "db-headless"), &corev1.Service{}))
-	assert.True(t, exists(t, env, key(ns, "data-db-0"), &corev1.PersistentVolumeClaim{}), "what the pods stored stays")
-}
-
-// TestWhatIsInAPod has what is in a pod beside its container: files, volumes, init
-// containers, security.
-func TestWhatIsInAPod(t *testing.T) {
-	suite.Release(t, "what a pod has from its spec")
-	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "web")
-	image := helloImage(t, env)
-	spec := runnerapi.AppSpec{
-		Image: image, Probes: ready(8080),
-		Files: []runnerapi.File{
-			{Path: "/etc/web/a.yaml", ConfigMap: &runnerapi.FileRef{Name: "settings", Key: "a.yaml"}},
-			{Path: "/etc/certs", Secret: &runnerapi.FileRef{Name: "certs"}},
-		},
-		Volumes:        []runnerapi.Volume{{Name: "tmp", MountPath: "/tmp", EmptyDir: &runnerapi.EmptyDir{Memory: true, Size: "8Mi"}}},
-		InitContainers: []runnerapi.InitContainer{{Name: "prepare", Args: []string{"-crash-after=50ms", "-exit-code=4"}}},
-		Security:       &runnerapi.Security{RunAsUser: new(int64(1234)), ReadOnlyRootFilesystem: true, AddCapabilities: []string{"NET_BIND_SERVICE"}},
-		PodLabels:      map[string]string{"team": "shop"},
-	}
-	cause := func(want runnerapi.Cause, message string) {
-		t.Helper()
-		within(t, podPatience, fmt.Sprintf("%s: %s", want, message), syncing(t, env, ns, func() bool {
-			a, err := e.Get(t.Context(), k)
-			return err == nil && a.Status.Diagnosis != nil && a.Status.Diagnosis.Cause == want && strings.Contains(a.Status.Diagnosis.Message, message)
-		}))
-	}
-	deploy(t, e, k, spec)
-	a := settled(t, e, k, 1)
-	require.NotNil(t, a.Status.Diagnosis)
-	require.Contains(t, []runnerapi.Cause{runnerapi.CauseMissingSecret, runnerapi.CauseMissingConfigMap}, a.Status.Diagnosis.Cause)
-	require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "certs"}}))
-	cause(runnerapi.CauseMissingConfigMap, `config map "settings"`)
-	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "settings"}}
-	require.NoError(t, env.Client.Create(t.Context(), settings))
-	cause(runnerapi.CauseMissingKey, `config map "settings" has no key "a.yaml"`)
-	settings.Data = map[string]string{"a.yaml": "b: c"}
-	require.NoError(t, env.Client.Update(t.Context(), settings))
-	cause(runnerapi.CauseCrashLoop, "exit code 4")
-
-	spec.InitContainers[0].Args = []string{"-crash-after=50ms", "-exit-code=0"}
-	cured := deploy(t, e, k, spec)
-	a = settled(t, e, k, cured.Generation)
-	require.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "%+v", a.Status.Diagnosis)
-	var pods corev1.PodList
-	require.NoError(t, env.Client.List(t.Context(), &pods, client.InNamespace(ns), client.MatchingLabels{"team": "shop"}))
-	require.NotEmpty(t, pods.Items)
+	assert.False(t, exists(t, env, key(k.Namespace, "db-headless"), &corev1.Service{}))
+	assert.True(t, exists(t, env, key(k.Namespace, "data-db-0"), &corev1.PersistentVolumeClaim{}), "what the pods stored stays")
 }
 
 func mustParse(s string) resource.Quantity { return resource.MustParse(s) }
@@ -568,4 +423,49 @@ func goodSpecs(t *testing.T) map[string]runnerapi.AppSpec {
 		all[name] = spec
 	}
 	return all
+}
+
+// ends are arguments of test/apps/hello, which says so and ends with that code.
+func ends(code string) []string { return []string{"-crash-after=50ms", "-exit-code=" + code} }
+
+// TestJob_Rerun tells runs of the same spec apart, by the log of each try.
+func TestJob_Rerun(t *testing.T) {
+	suite.Release(t, "further lives of Jobs and Pipelines")
+	t.Parallel()
+	env, e, k := onNodes(t, "migrate")
+	spec := runnerapi.JobSpec{Image: helloImage(t, env), Args: ends("3"), Retries: new(int32(1)), Run: "one"}
+	log := followUntilDone(t, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {
+		deploy(t, e, k, spec.AppSpec())
+		return e.Logs(ctx, k, runnerapi.LogOptions{Follow: true, Tail: -1, UntilDone: true}, emit)
+	})
+	j := runnerapi.JobOf(settled(t, e, k, 1))
+	require.Equal(t, runnerapi.JobFailed, j.Status.State, "%+v", j.Status)
+	assert.EqualValues(t, 2, j.Status.Tries)
+	assert.EqualValues(t, 3, *j.Status.ExitCode)
+	assert.Equal(t, 2, strings.Count(log, "crashing on purpose"), "both tries, to their ends: %s", log)
+	first := get(t, env, k, &batchv1.Job{}).UID
+
+	spec.Run, spec.Retries = "two", new(int32(0))
+	again := deploy(t, e, k, spec.AppSpec())
+	j = runnerapi.JobOf(settled(t, e, k, again.Generation))
+	assert.Equal(t, runnerapi.JobFailed, j.Status.State)
+	assert.EqualValues(t, 1, j.Status.Tries)
+	assert.NotEqual(t, first, get(t, env, k, &batchv1.Job{}).UID)
+	require.NoError(t, e.Delete(t.Context(), k, byTest))
+}
+
+// followUntilDone follows a log that ends by itself, and answers what it was.
+func followUntilDone(t *testing.T, read func(context.Context, func(runnerapi.LogLine) error) error) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), podPatience)
+	t.Cleanup(cancel)
+	var text strings.Builder
+	began := time.Now()
+	err := read(ctx, func(l runnerapi.LogLine) error {
+		text.WriteString(l.Pod + " " + l.Line + "\n")
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, ctx.Err(), "it did not end after %s", time.Since(began))
+	return text.String()
 }

@@ -119,10 +119,15 @@ func (r *receiver) pick(name string, refused bool) []events.Event {
 		from = r.tries
 	}
 	var out []events.Event
+	ended := map[string]bool{}
 	for _, e := range from {
-		if e.Name == name {
-			out = append(out, e)
+		if e.Name != name || !refused && ended[e.ID] {
+			continue
 		}
+		// An end may be told twice, with the same ID, if the agent reads an App once more that it has
+		// just let go.
+		ended[e.ID] = e.Type == events.Removed
+		out = append(out, e)
 	}
 	return out
 }
@@ -137,6 +142,26 @@ func start(t *testing.T, env *kubetest.Env, namespace string, announce sendEvent
 	config := limitedTo(env, namespace)
 	config.Announce = announce
 	return startWith(t, config)
+}
+
+// onControlPlane runs an Engine in a namespace of its own, where nothing runs pods, and returns the
+// key of an App there.
+func onControlPlane(t *testing.T, name string) (*kubetest.Env, *app.Engine, runnerapi.Key) {
+	t.Helper()
+	return in(t, kubetest.ControlPlane(t), name)
+}
+
+// onNodes is onControlPlane where a node runs pods.
+func onNodes(t *testing.T, name string) (*kubetest.Env, *app.Engine, runnerapi.Key) {
+	t.Helper()
+	return in(t, kubetest.Full(t), name)
+}
+
+func in(t *testing.T, env *kubetest.Env, name string) (*kubetest.Env, *app.Engine, runnerapi.Key) {
+	t.Helper()
+	k := key(ownNamespace(t, env), name)
+	e, _ := start(t, env, k.Namespace, nil)
+	return env, e, k
 }
 
 // limitedTo is an Engine that does not meet those of other tests: the first namespace tells which

@@ -85,9 +85,9 @@ func ready(port int32) runnerapi.Probes {
 	}
 }
 
-// TestRealLife takes one App through its life: deploy, scale, a bad update that
+// TestApp_RealLifecycle takes one App through its life: deploy, scale, a bad update that
 // leaves it serving, its cure, a restart, logs, delete.
-func TestRealLife(t *testing.T) {
+func TestApp_RealLifecycle(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)
@@ -164,12 +164,9 @@ func podNames(t *testing.T, env *kubetest.Env, ns string) []string {
 	return names
 }
 
-func TestLogs(t *testing.T) {
+func TestLogs_OfRealPods(t *testing.T) {
 	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "talker")
+	env, e, k := onNodes(t, "talker")
 	spec := runnerapi.AppSpec{Image: helloImage(t, env), Replicas: new(int32(2)), Probes: ready(8080)}
 	deploy(t, e, k, spec)
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, 1).Status.Phase)
@@ -196,19 +193,16 @@ func TestLogs(t *testing.T) {
 	assert.False(t, slices.ContainsFunc(lines, old), "of %v one is older than %s", lines, since)
 	err := e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: 1, Container: "sidecar"}, keep)
 	assert.Equal(t, runnerapi.CodeNotFound, code(err))
-	err = e.Logs(t.Context(), key(ns, "nobody"), runnerapi.LogOptions{}, keep)
+	err = e.Logs(t.Context(), key(k.Namespace, "nobody"), runnerapi.LogOptions{}, keep)
 	assert.Equal(t, runnerapi.CodeNotFound, code(err))
 }
 
-// TestFollowSeesNewPods follows across a restart of all pods: nothing is lost
+// TestLogs_FollowSeesNewPods follows across a restart of all pods: nothing is lost
 // and nothing comes twice.
-func TestFollowSeesNewPods(t *testing.T) {
+func TestLogs_FollowSeesNewPods(t *testing.T) {
 	suite.Release(t, "logs over the life of pods")
 	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e, _ := start(t, env, ns, nil)
-	k := key(ns, "follow")
+	env, e, k := onNodes(t, "follow")
 	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Probes: ready(8080)})
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, 1).Status.Phase)
 
@@ -251,14 +245,12 @@ func TestFollowSeesNewPods(t *testing.T) {
 	}
 }
 
-// TestLogsOfEachContainer of a pod that ends again and again: the one that prepared it, the one
+// TestLogs_OfEachContainer of a pod that ends again and again: the one that prepared it, the one
 // that runs, over its restart, and the run before that.
-func TestLogsOfEachContainer(t *testing.T) {
+func TestLogs_OfEachContainer(t *testing.T) {
 	suite.Release(t, "logs over the life of pods")
 	t.Parallel()
-	env := kubetest.Full(t)
-	k := key(ownNamespace(t, env), "restarts")
-	e, _ := start(t, env, k.Namespace, nil)
+	env, e, k := onNodes(t, "restarts")
 	deploy(t, e, k, runnerapi.AppSpec{
 		Image: helloImage(t, env), Args: []string{"-crash-after=2s", "-exit-code=9"},
 		InitContainers: []runnerapi.InitContainer{{Name: "prepare", Args: []string{"migrate"}}},

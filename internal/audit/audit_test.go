@@ -67,7 +67,7 @@ func verify(t *testing.T, s audit.Store, noted runnerapi.AuditHead) audit.Report
 	return r
 }
 
-func TestWhatIsRecordedIsKeptChainedAndWhole(t *testing.T) {
+func TestAudit_ChainsRecords(t *testing.T) {
 	store := written(t, 3, 20, 1)
 	r := verify(t, store, runnerapi.AuditHead{})
 	assert.Empty(t, r.Problems)
@@ -90,7 +90,7 @@ func TestWhatIsRecordedIsKeptChainedAndWhole(t *testing.T) {
 	assert.Equal(t, []int64{23, 24}, []int64{list.Items[0].Seq, list.Items[1].Seq}, "the newest")
 }
 
-func TestVerifyFindsWhatWasDone(t *testing.T) {
+func TestVerify_FindsTampering(t *testing.T) {
 	edit := func(first int64, change func([]string) []string) func(*testing.T, audit.Files) {
 		return func(t *testing.T, s audit.Files) {
 			text, err := s.Get(t.Context(), first)
@@ -161,8 +161,8 @@ func rehash(first int64, line int) func(*testing.T, audit.Files) {
 	}
 }
 
-// TestReplicasWriteOneLog has several write at the same time.
-func TestReplicasWriteOneLog(t *testing.T) {
+// TestAudit_ReplicasShareLog has several write at the same time.
+func TestAudit_ReplicasShareLog(t *testing.T) {
 	store := audit.Files{Dir: t.TempDir()}
 	var all sync.WaitGroup
 	const replicas, each = 3, 50
@@ -209,7 +209,7 @@ func (s *shaky) Put(ctx context.Context, first int64, text []byte) (bool, error)
 	return put, err
 }
 
-func TestAStoreThatFailsLosesNothingAndRepeatsNothing(t *testing.T) {
+func TestAudit_StoreFailure(t *testing.T) {
 	store := &shaky{Files: audit.Files{Dir: t.TempDir()}, fails: []string{"before", "after", "before"}}
 	l := audit.New(store, "r1", zerolog.Nop())
 	running(t, l)
@@ -247,8 +247,8 @@ func (s *away) Get(ctx context.Context, first int64) ([]byte, error) {
 	return s.Files.Get(ctx, first)
 }
 
-// TestTheRestIsKeptThoughABatchWasGivenUp as the agent stopped.
-func TestTheRestIsKeptThoughABatchWasGivenUp(t *testing.T) {
+// TestAudit_KeepsAfterLostBatch loses a batch as the agent stops.
+func TestAudit_KeepsAfterLostBatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	store := &away{Files: audit.Files{Dir: t.TempDir()}, stop: cancel}
 	l := audit.New(store, "r1", zerolog.Nop())
@@ -259,8 +259,8 @@ func TestTheRestIsKeptThoughABatchWasGivenUp(t *testing.T) {
 	assert.Equal(t, 20, verify(t, store, runnerapi.AuditHead{}).Records)
 }
 
-// TestWhatDoesNotFitIsCounted fills the queue of a log that is not written.
-func TestWhatDoesNotFitIsCounted(t *testing.T) {
+// TestAudit_CountsDropped fills the queue of a log that is not written.
+func TestAudit_CountsDropped(t *testing.T) {
 	store := audit.Files{Dir: t.TempDir()}
 	l := audit.New(store, "r1", zerolog.Nop())
 	for n := range 1024 + 5 {
@@ -273,8 +273,8 @@ func TestWhatDoesNotFitIsCounted(t *testing.T) {
 	assert.EqualValues(t, 5, list.Items[0].Lost)
 }
 
-// TestTheLogIsBounded goes beyond what is kept; the rest is whole.
-func TestTheLogIsBounded(t *testing.T) {
+// TestAudit_Bounded goes beyond what is kept; the rest is whole.
+func TestAudit_Bounded(t *testing.T) {
 	store := audit.Files{Dir: t.TempDir()}
 	head := runnerapi.AuditHead{}
 	for first := int64(1); first <= audit.Keep+10; first++ { // one record each, as in a quiet cluster
@@ -295,7 +295,7 @@ func TestTheLogIsBounded(t *testing.T) {
 	assert.Empty(t, verify(t, store, head).Problems, "which is no problem")
 }
 
-func TestWhatFollowsAHead(t *testing.T) {
+func TestAudit_FollowsHead(t *testing.T) {
 	store := written(t, 3, 3, 2)
 	at := func(seq int64) runnerapi.AuditHead {
 		list, err := audit.Read(t.Context(), store, seq-1, 1)
@@ -350,9 +350,9 @@ func FuzzDecodeBatch(f *testing.F) {
 	})
 }
 
-// TestARecordThatIsAwaitedIsKept before Keep returns; where the store cannot be written, Keep
-// says so in time, and what was given up is not written later.
-func TestARecordThatIsAwaitedIsKept(t *testing.T) {
+// TestAudit_AwaitedIsKept expects the record before Keep returns. If the store cannot be written,
+// Keep returns an error in time, and the record is not written later.
+func TestAudit_AwaitedIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	require.NoError(t, os.WriteFile(dir, nil, 0o600)) // in the directory's place
 	store := audit.Files{Dir: dir}
@@ -375,7 +375,7 @@ func TestARecordThatIsAwaitedIsKept(t *testing.T) {
 	assert.Empty(t, verify(t, store, runnerapi.AuditHead{}).Problems)
 }
 
-func TestAHeadIsParsed(t *testing.T) {
+func TestParseHead(t *testing.T) {
 	hash := runnerapi.AuditHash(nil)
 	head, err := audit.ParseHead("12:" + hash)
 	require.NoError(t, err)

@@ -212,9 +212,9 @@ COPY --from=base /greeting /greeting
 COPY --chown=33:33 link data/hello.txt /data/
 `
 
-// TestABuildFromGitToRegistry builds, as a Runner has it built, with a real Git server, a
+// TestBuild_FromGitToRegistry builds, as a Runner has it built, with a real Git server, a
 // real registry and a real BuildKit in a pod.
-func TestABuildFromGitToRegistry(t *testing.T) {
+func TestBuild_FromGitToRegistry(t *testing.T) {
 	w := open(t)
 	busybox := shell(t)
 	require.NoError(t, os.MkdirAll(w.git.Work()+"/app/bin", 0o700))

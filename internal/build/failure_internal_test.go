@@ -27,7 +27,7 @@ Dockerfile:7
 error: failed to solve: process "/bin/sh -c echo about to fail; exit 7" did not complete successfully: exit code: 7
 `
 
-func TestTheStepAtFaultIsFound(t *testing.T) {
+func TestBuild_FindsFailedStep(t *testing.T) {
 	f := &runnerapi.BuildFailure{Stage: buildStage}
 	readLog(f, failed)
 	assert.Equal(t, "step_failed", f.Cause)
@@ -36,7 +36,7 @@ func TestTheStepAtFaultIsFound(t *testing.T) {
 	assert.Contains(t, f.Message, "exit code: 7")
 }
 
-func TestWhatPodsSayOfTheirEnd(t *testing.T) {
+func TestBuild_TerminationMessages(t *testing.T) {
 	end := &batchv1.JobCondition{Type: batchv1.JobFailed, Reason: batchv1.JobReasonBackoffLimitExceeded}
 	state := func(name string, s corev1.ContainerState) *corev1.Pod {
 		return &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: name, State: s}}}}
@@ -83,7 +83,7 @@ func FuzzReadLog(f *testing.F) {
 	})
 }
 
-func TestTheCommandLineHoldsNoShell(t *testing.T) {
+func TestBuild_NoShell(t *testing.T) {
 	args := buildctl(runnerapi.BuildSpec{BuildTemplate: runnerapi.BuildTemplate{Dockerfile: "docker/Prod file", Target: "a", Args: map[string]string{"B": "$(x),y=1", "A": "1"}}})
 	assert.Equal(t, []string{
 		"build", "--progress=plain", "--frontend=dockerfile.v0", "--local=context=/pipeops/context", "--local=dockerfile=/pipeops/context/docker",

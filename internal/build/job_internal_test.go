@@ -12,8 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestTheFetchOfABuildHasTheAgentsGuard as it is when the Job is made.
-func TestTheFetchOfABuildHasTheAgentsGuard(t *testing.T) {
+func TestBuild_FetchIsGuarded(t *testing.T) {
 	owner := policy.New("a test")
 	template := Options{Guard: egress.Guard{
 		Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.20.10/32")}, Hosts: owner.FetchHosts,

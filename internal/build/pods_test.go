@@ -83,9 +83,9 @@ func try(env *kubetest.Env, spec string) (string, error) {
 	return string(out), err
 }
 
-// TestPodsOfBuildsAreConfined by the namespace's own policy: its pod security lets all of it
-// through. A build's own pod is let in.
-func TestPodsOfBuildsAreConfined(t *testing.T) {
+// TestBuild_PodsConfined uses the namespace's admission policy: its pod security level admits
+// everything. It admits a build's own pod.
+func TestBuild_PodsConfined(t *testing.T) {
 	env := bench(t)
 	await.Until(t, "the policy to be in force", func() bool {
 		out, err := try(env, lowering["root's"])
@@ -194,8 +194,8 @@ func confidential(t *testing.T, pod corev1.PodSpec) {
 	}
 }
 
-// TestASecretWithMoreThanCertificatesIsNotMounted: the steps of a Dockerfile can read it.
-func TestASecretWithMoreThanCertificatesIsNotMounted(t *testing.T) {
+// The steps of a Dockerfile can read what is mounted.
+func TestBuild_RefusesMixedSecret(t *testing.T) {
 	env := bench(t)
 	builder := tool(t, env)
 	for _, name := range []string{"no-ca", "half-ca", "noted-ca", "git"} {

@@ -107,9 +107,8 @@ func onlyTheseReadSecrets(t *testing.T, client kubernetes.Interface) {
 	assert.ElementsMatch(t, []string{"cert-manager/cert-manager", "cert-manager/cert-manager-cainjector", "istio-system/istiod", "istio-system/istio-reader-service-account", "nginx-ingress/nginx-ingress"}, may)
 }
 
-// TestEveryComponentIsInstalledFromItsRealChart on a real API server: what is installed is known,
-// what has changed is upgraded, and what is removed is gone.
-func TestEveryComponentIsInstalledFromItsRealChart(t *testing.T) {
+// TestInstall_RealCharts installs, upgrades and removes them on a real API server.
+func TestInstall_RealCharts(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	i := installer(t, env)
 	var all components.Settings
@@ -181,7 +180,7 @@ func removeAll(t *testing.T, i *components.Installer) {
 	assert.Empty(t, left.Items)
 }
 
-func TestWhatTheClusterHasIsLeftAlone(t *testing.T) {
+func TestInstall_KeepsExisting(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	i := installer(t, env)
 	class := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: networkingv1.IngressClassSpec{Controller: "example.com/theirs"}}
@@ -198,8 +197,8 @@ func TestWhatTheClusterHasIsLeftAlone(t *testing.T) {
 	assert.Contains(t, reason(plan, "vpa"), "it was not asked for")
 }
 
-// TestStorageIsForAClusterWithoutADefaultStorageClass: other classes do not count.
-func TestStorageIsForAClusterWithoutADefaultStorageClass(t *testing.T) {
+// TestStorage_OnlyWithoutDefaultClass has storage classes that are not the default.
+func TestStorage_OnlyWithoutDefaultClass(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	i := installer(t, env)
 	classes := i.Client.StorageV1().StorageClasses()
@@ -236,8 +235,8 @@ func reason(p components.Plan, name string) string {
 	return ""
 }
 
-// TestAReleaseOfSomebodyElseIsNotTouched even if the component is to be installed always.
-func TestAReleaseOfSomebodyElseIsNotTouched(t *testing.T) {
+// TestInstall_ForeignReleaseUntouched sets the component to be always installed.
+func TestInstall_ForeignReleaseUntouched(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	i := installer(t, env)
 	var s components.Settings
@@ -262,7 +261,7 @@ func TestAReleaseOfSomebodyElseIsNotTouched(t *testing.T) {
 	assert.Contains(t, err.Error(), "was made by others")
 }
 
-func TestMonitoringIsSizedByTheMemory(t *testing.T) {
+func TestMonitoring_SizedByMemory(t *testing.T) {
 	var s components.Settings
 	s.Choose([]string{"prometheus", "vpa"}, components.Auto)
 	for memory, want := range map[int64]components.Action{1 << 30: components.Skip, 2 << 30: components.Install, 8 << 30: components.Install} {
@@ -274,7 +273,7 @@ func TestMonitoringIsSizedByTheMemory(t *testing.T) {
 	}
 }
 
-func TestSettingsNameWhatIsWrong(t *testing.T) {
+func TestSettings_NamesMistakes(t *testing.T) {
 	for text, field := range map[string]string{
 		"components: {ingres: {}}":                                "components.ingres",
 		"components: {ingress: {mode: sometimes}}":                "components.ingress.mode",
@@ -289,8 +288,8 @@ func TestSettingsNameWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, "component")
 }
 
-// TestTheExampleOfTheDocumentIsRead takes the settings from docs/cluster-owner/components.md.
-func TestTheExampleOfTheDocumentIsRead(t *testing.T) {
+// TestSettings_DocumentedExample takes the settings from docs/cluster-owner/components.md.
+func TestSettings_DocumentedExample(t *testing.T) {
 	page, err := os.ReadFile("../../docs/cluster-owner/components.md")
 	require.NoError(t, err)
 	_, example, ok := strings.Cut(string(page), "```yaml\n")
@@ -304,7 +303,7 @@ func TestTheExampleOfTheDocumentIsRead(t *testing.T) {
 	}
 }
 
-func TestSets(t *testing.T) {
+func TestChosen(t *testing.T) {
 	names, err := components.Chosen("full")
 	require.NoError(t, err)
 	assert.NotContains(t, names, "istio")

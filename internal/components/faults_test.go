@@ -6,9 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,7 +32,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/test/charts"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -131,16 +127,6 @@ var faults = map[string]fault{
 		breaks: instead(func(*testing.T) string { s := httptest.NewServer(nil); s.Close(); return s.URL }),
 		code:   problem.Invalid, says: "connection refused",
 	},
-	"it has no index": {
-		breaks: serving(func(w http.ResponseWriter, r *http.Request, _ http.Handler) { http.NotFound(w, r) }),
-		code:   problem.Invalid, says: "answered 404",
-	},
-	"it is overloaded": {
-		breaks: serving(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}),
-		code: problem.Unavailable, says: "answered 503",
-	},
 	"it lacks the version": {
 		breaks: serving(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			_, _ = io.WriteString(w, "apiVersion: v1\nentries:\n  vertical-pod-autoscaler:\n  - version: 0.1.0\n    urls: [a.tgz]\n")
@@ -148,15 +134,6 @@ var faults = map[string]fault{
 		says: "0.11.0",
 	},
 	"the archive is gone": {breaks: serving(onArchive(http.NotFound)), code: problem.Invalid, says: "answered 404"},
-	"half a download": {
-		breaks: serving(onArchive(func(w http.ResponseWriter, _ *http.Request) {
-			directory, _ := charts.Find()
-			data, _ := os.ReadFile(filepath.Join(directory, vpaArchive))
-			w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-			_, _ = w.Write(data[:len(data)/2])
-		})),
-		says: "breaks off",
-	},
 	"a page in place of the archive": {
 		breaks: serving(onArchive(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>Sign in</html>") })),
 		code:   problem.Invalid, says: "is no chart",
@@ -166,18 +143,6 @@ var faults = map[string]fault{
 			return components.SetDigests("vertical-pod-autoscaler-0.11.0: " + strings.Repeat("ab", 32) + "\n")
 		},
 		code: problem.Invalid, says: "this build expects abab",
-	},
-	"a mirror whose CA is unknown": {
-		breaks: instead(func(t *testing.T) string {
-			s := httptest.NewTLSServer(repositoryOf(t).Config.Handler)
-			t.Cleanup(s.Close)
-			return s.URL
-		}),
-		code: problem.Invalid, says: "certificate",
-	},
-	"a mirror without TLS that was not named": {
-		breaks: instead(func(*testing.T) string { return "http://charts.example.com" }),
-		code:   problem.Invalid, says: "over https",
 	},
 	"a directory without the archive": {
 		breaks: func(t *testing.T, i *components.Installer) func() {
@@ -308,8 +273,8 @@ var faults = map[string]fault{
 	},
 }
 
-// TestEachFaultEndsWithCauseAndFix and the next run, when it is mended, goes on from there.
-func TestEachFaultEndsWithCauseAndFix(t *testing.T) {
+// TestSetup_FaultsNameCauseAndFix expects that the next run, after the fix, goes on from there.
+func TestSetup_FaultsNameCauseAndFix(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
@@ -344,8 +309,8 @@ func TestEachFaultEndsWithCauseAndFix(t *testing.T) {
 	}
 }
 
-// TestARunThatIsStoppedIsContinued: it ends between two components, and the next run does the rest.
-func TestARunThatIsStoppedIsContinued(t *testing.T) {
+// TestSetup_ContinuesAfterStop stops a run between two components.
+func TestSetup_ContinuesAfterStop(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))
 	var s components.Settings
 	s.Choose([]string{"storage", "vpa"}, components.Always)
@@ -364,9 +329,9 @@ func TestARunThatIsStoppedIsContinued(t *testing.T) {
 	require.NoError(t, i.Apply(t.Context(), plan))
 }
 
-// TestARunThatIsKilledInTheMiddleIsContinued: of a process that is killed between two objects of a
-// chart, Helm's record stays as of a run at work. The next run goes on when that is old.
-func TestARunThatIsKilledInTheMiddleIsContinued(t *testing.T) {
+// TestSetup_ContinuesAfterKill kills the process between two objects of a chart. Helm's record then
+// says that a run is at work; the next run goes on when that record is old.
+func TestSetup_ContinuesAfterKill(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))
 	var s components.Settings
 	s.Choose([]string{"vpa"}, components.Always)
@@ -406,8 +371,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestTwoRunsAtOnce: one may fail, with a fix, and after a further run all is there.
-func TestTwoRunsAtOnce(t *testing.T) {
+// TestSetup_RefusesConcurrentRun lets one of two runs fail, with a fix; after a further run
+// everything is installed.
+func TestSetup_RefusesConcurrentRun(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	i := installer(t, env)
 	var s components.Settings

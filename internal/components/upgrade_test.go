@@ -15,8 +15,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestAnUpgradeBringsTheResourceDefinitions of the chart, which Helm alone only creates.
-func TestAnUpgradeBringsTheResourceDefinitions(t *testing.T) {
+// Helm itself only creates the CRDs of a chart.
+func TestUpgrade_CRDs(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))
 	removeDefinition(t, i.Client, vpaDefinition)
 	var s components.Settings
@@ -43,8 +43,8 @@ func TestAnUpgradeBringsTheResourceDefinitions(t *testing.T) {
 	assert.Equal(t, []string{"vpa"}, shortNames())
 }
 
-// TestVolumesStayUntilTheyAreAskedFor: those that a chart lists, and those of its StatefulSets.
-func TestVolumesStayUntilTheyAreAskedFor(t *testing.T) {
+// TestRemove_KeepsVolumes has volumes that a chart lists, and those of its StatefulSets.
+func TestRemove_KeepsVolumes(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))
 	var s components.Settings
 	s.Choose([]string{"grafana", "prometheus"}, components.Always)

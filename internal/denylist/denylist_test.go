@@ -84,7 +84,7 @@ func TestWhatNobodyApplies(t *testing.T) {
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app.kubernetes.io/managed-by: Helm}}}",
 		"{apiVersion: v1, kind: Secret, type: Opaque, metadata: {name: pipeops-set-a}}",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}",
-		binding("Role", "ServiceAccount", "production"), // that the cluster takes it: internal/manifests/TestARoleComesWithItsBinding
+		binding("Role", "ServiceAccount", "production"), // that the cluster takes it: internal/manifests/TestSet_RoleWithBinding
 		roleOf("['', coordination.k8s.io]", "[configmaps, leases]", "[get, list, watch, create]"),
 		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.example.com}}",
 	} {

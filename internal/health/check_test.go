@@ -45,8 +45,8 @@ func object(t *testing.T, ns, name, text string) *unstructured.Unstructured {
 	return u
 }
 
-// TestWorkloadsOfAnyKindAreDiagnosed with exactly the agent's rights.
-func TestWorkloadsOfAnyKindAreDiagnosed(t *testing.T) {
+// TestCheck_AnyWorkload has exactly the agent's rights.
+func TestCheck_AnyWorkload(t *testing.T) {
 	env := kubetest.Full(t)
 	ns := env.Namespace(t)
 	image, err := env.Cluster.LoadApp(t.Context(), "hello")
@@ -134,7 +134,7 @@ func TestWorkloadsOfAnyKindAreDiagnosed(t *testing.T) {
 	assert.False(t, runs)
 }
 
-func TestAppsOfASet(t *testing.T) {
+func TestCheck_AppsOfSet(t *testing.T) {
 	status := func(s string) *unstructured.Unstructured {
 		u := object(t, "shop", "web", "apiVersion: pipeops.io/v1alpha1\nkind: App\nstatus: "+s)
 		u.SetGeneration(2)

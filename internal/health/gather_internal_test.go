@@ -6,18 +6,21 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestWhatTheKubeletSaidLastCounts is of a pod whose volume was mounted late, and whose sandbox
+// TestGather_LastKubeletEventCounts is of a pod whose volume was mounted late, and whose sandbox
 // fails now; and of the reverse.
-func TestWhatTheKubeletSaidLastCounts(t *testing.T) {
+func TestGather_LastKubeletEventCounts(t *testing.T) {
 	now := time.Now()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "1"},
@@ -54,9 +57,9 @@ func TestWhatTheKubeletSaidLastCounts(t *testing.T) {
 	}
 }
 
-// TestAnOldEventDoesNotUnbindAClaim is of a StatefulSet's claim that got its volume late: the next
+// TestGather_IgnoresOldClaimEvent is of a StatefulSet's claim that got its volume late: the next
 // pod of the same name has it, though the event about its failure is still there.
-func TestAnOldEventDoesNotUnbindAClaim(t *testing.T) {
+func TestGather_IgnoresOldClaimEvent(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	at := func(ago time.Duration) metav1.Time { return metav1.NewTime(now.Add(-ago)) }
 	failed := &corev1.Event{
@@ -98,4 +101,34 @@ func TestAnOldEventDoesNotUnbindAClaim(t *testing.T) {
 			assert.Equal(t, c.want, claim.Message)
 		})
 	}
+}
+
+// Each pod that ends changes the status of its workload, between the diagnosis and the stop.
+func TestStop_SurvivesStatusChanges(t *testing.T) {
+	d := &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Generation: 1},
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+	}
+	api := fake.NewClientBuilder().WithObjects(d).WithStatusSubresource(d).Build()
+	key := client.ObjectKeyFromObject(d)
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(d.GroupVersionKind())
+	require.NoError(t, api.Get(t.Context(), key, live))
+
+	now := &appsv1.Deployment{}
+	require.NoError(t, api.Get(t.Context(), key, now))
+	now.Status.UnavailableReplicas = 2
+	require.NoError(t, api.Status().Update(t.Context(), now))
+	require.NotEqual(t, live.GetResourceVersion(), now.ResourceVersion)
+	require.NoError(t, hold(t.Context(), api, live, d, "pipeops", &runnerapi.Diagnosis{Cause: runnerapi.CauseAdmissionRefused}))
+	require.NoError(t, api.Get(t.Context(), key, now))
+	assert.EqualValues(t, 0, *now.Spec.Replicas)
+
+	now.Spec.Replicas, now.Generation = new(int32(3)), 2
+	require.NoError(t, api.Update(t.Context(), now))
+	err := hold(t.Context(), api, live, d, "pipeops", &runnerapi.Diagnosis{Cause: runnerapi.CauseAdmissionRefused})
+	assert.EqualError(t, err, "its spec has changed meanwhile", "another spec is not stopped for the former's fault")
+	require.NoError(t, api.Get(t.Context(), key, now))
+	assert.EqualValues(t, 3, *now.Spec.Replicas)
 }

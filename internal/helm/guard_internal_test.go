@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestPathsOfTheKubernetesAPI(t *testing.T) {
+func TestGuard_APIPaths(t *testing.T) {
 	for path, want := range map[string]struct {
 		namespace string
 		resource  bool

@@ -4,18 +4,19 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	release "helm.sh/helm/v4/pkg/release/v1"
 	"helm.sh/helm/v4/pkg/storage/driver"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
@@ -26,10 +27,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-func TestTheLifeOfARelease(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "life")
+func TestHelmRelease_Lifecycle(t *testing.T) {
+	env, r := releases(t, "life")
 	dry := byTest
 	dry.DryRun = true
 
@@ -96,21 +95,19 @@ func TestTheLifeOfARelease(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
 }
 
-func TestOnlyManagedNamespaces(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
+func TestHelmRelease_OnlyManagedNamespaces(t *testing.T) {
+	_, r := releases(t)
 	for _, ns := range []string{"kube-system", kubetest.AgentNamespace, "default", "nowhere"} {
 		_, err := r.Deploy(t.Context(), runnerapi.Key{Namespace: ns, Name: "x"}, of(guide(t), nil), byTest)
 		assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code, ns)
 	}
 }
 
-func TestOneCommandAtATime(t *testing.T) {
+func TestHelmRelease_OneCommandAtATime(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r, other := start(t, env.Agent), start(t, env.Agent, func(o *helm.Options) { o.Replica = "agent-2" })
 	remove(t, env, "busy")
 	spec := of(slow(t), nil)
-	spec.Timeout = "4s"
 	release, err := r.Deploy(t.Context(), key("busy"), spec, byTest)
 	require.NoError(t, err)
 	require.True(t, release.Busy())
@@ -125,13 +122,20 @@ func TestOneCommandAtATime(t *testing.T) {
 		seen, err := other.Get(t.Context(), key("busy"))
 		return err == nil && seen.Busy() && seen.Operation.Progress == "waiting for Deployment busy to become ready (1 of 1)"
 	}, patience, 50*time.Millisecond)
-	failed := outcome(t, r, "busy")
-	assert.Equal(t, runnerapi.ReleaseFailed, failed.Status)
-	assert.Contains(t, failed.Description, "Deployment busy did not become ready within 4s")
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "busy"}}
+	paused := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`))
+	require.NoError(t, env.Client.Patch(t.Context(), d, paused), "Helm does not wait for one that is paused")
+	assert.Equal(t, runnerapi.ReleaseDeployed, outcome(t, r, "busy").Status)
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, other, "busy", of(guide(t), nil)).Status)
+
+	remove(t, env, "late")
+	spec.Timeout = "1s"
+	failed := deploy(t, r, "late", spec)
+	assert.Equal(t, runnerapi.ReleaseFailed, failed.Status)
+	assert.Contains(t, failed.Description, "Deployment late did not become ready within 1s")
 }
 
-func TestAnAgentThatStopsFailsWhatItIsAt(t *testing.T) {
+func TestHelmRelease_FailsWhenAgentStops(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	remove(t, env, "stopped")
 	r := helm.New(env.Agent, helm.Options{Namespace: kubetest.AgentNamespace, Replica: "agent-1"})
@@ -194,9 +198,9 @@ func kill(t *testing.T, env *kubetest.Env, release, replica string, status runne
 	assert.Error(t, cmd.Wait())
 }
 
-// TestAKilledCommandWedgesNothing kills an agent in the middle of an installation and of an
+// TestHelmRelease_RecoversFromKill kills an agent in the middle of an installation and of an
 // upgrade.
-func TestAKilledCommandWedgesNothing(t *testing.T) {
+func TestHelmRelease_RecoversFromKill(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	remove(t, env, "killed")
 	kill(t, env, "killed", "agent-1", runnerapi.ReleasePendingInstall)
@@ -223,8 +227,8 @@ func TestAKilledCommandWedgesNothing(t *testing.T) {
 	assert.Equal(t, runnerapi.ReleaseDeployed, outcome(t, r, "killed").Status)
 }
 
-// TestTheLockOfADeadReplicaRunsOut, which nobody can tell from one that is only slow.
-func TestTheLockOfADeadReplicaRunsOut(t *testing.T) {
+// A dead replica cannot be told from a slow one.
+func TestLock_ExpiresOfDeadReplica(t *testing.T) {
 	suite.Release(t, "locks of dead replicas")
 	env := kubetest.ControlPlane(t)
 	remove(t, env, "dead")
@@ -236,8 +240,8 @@ func TestTheLockOfADeadReplicaRunsOut(t *testing.T) {
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "dead", of(guide(t), nil)).Status)
 }
 
-// TestTemplatesLookInTheirNamespaceAlone: the agent's identity is a Secret that it can read.
-func TestTemplatesLookInTheirNamespaceAlone(t *testing.T) {
+// The agent's identity is a Secret that it can read.
+func TestLookup_OwnNamespaceOnly(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	r := start(t, env.Admin) // whose rights would let it
 	remove(t, env, "looks")
@@ -260,11 +264,9 @@ spec: {ports: [{port: 80}]}
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "looks", of(chart, nil)).Status)
 }
 
-// TestTemplatesLookUpWhatThePolicyAdmits: it is asked before the cluster is.
-func TestTemplatesLookUpWhatThePolicyAdmits(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "asks")
+// TestLookup_BoundByPolicy expects the policy to be checked before the cluster is asked.
+func TestLookup_BoundByPolicy(t *testing.T) {
+	_, r := releases(t, "asks")
 	opts := byTest
 	opts.DryRun = true
 	var asked []runnerapi.ObjectIntent
@@ -296,11 +298,8 @@ func TestTemplatesLookUpWhatThePolicyAdmits(t *testing.T) {
 	}, asked)
 }
 
-// TestAChartThatRendersDifferentlyIsCaught: by then it is looked at again.
-func TestAChartThatRendersDifferentlyIsCaught(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "two-faced")
+func TestRender_ChangedBetweenRuns(t *testing.T) {
+	env, r := releases(t, "two-faced")
 	opts := byTest
 	asked := 0
 	opts.AdmitObjects = func(objects []runnerapi.ObjectIntent) error { // the first time it looks well
@@ -317,10 +316,10 @@ func TestAChartThatRendersDifferentlyIsCaught(t *testing.T) {
 	assert.Empty(t, revisions(t, env, "two-faced"))
 }
 
-// TestRightsThatAreMissingAreNamed, with the manifest that grants them, before anything is made.
-func TestRightsThatAreMissingAreNamed(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
+// TestHelmRelease_NamesMissingRights expects the manifest that grants them, before anything is
+// made.
+func TestHelmRelease_NamesMissingRights(t *testing.T) {
+	env, r := releases(t)
 	chart := pack(t, map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: rights}\nspec: {ports: [{port: 80}]}\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: rights}\n"})
 	_, err := r.Deploy(t.Context(), key("rights"), of(chart, nil), byTest)
 	p := problemOf(t, err)
@@ -331,12 +330,9 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
 }
 
-// TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade: unknown kinds and fields, and what is
-// somebody else's.
-func TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "refused")
+// TestHelmRelease_RefusedBeforeChange has unknown kinds and fields, and objects of other owners.
+func TestHelmRelease_RefusedBeforeChange(t *testing.T) {
+	env, r := releases(t, "refused")
 	deploy(t, r, "refused", of(guide(t), nil))
 	const good = "apiVersion: v1\nkind: Service\nmetadata: {name: good}\nspec: {ports: [{port: 80}]}\n---\n"
 	for text, says := range map[string]string{
@@ -365,12 +361,10 @@ func TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade(t *testing.T) {
 	assert.Contains(t, said, "Service b (guide/templates/a.yaml, document 2, from line 2 of what it renders to)")
 }
 
-// TestReleasesOfSomebodyElse are seen, and changed only when they are adopted. What stands
-// in for the helm program is what it leaves: a Secret without our label.
-func TestReleasesOfSomebodyElse(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "theirs")
+// TestHelmRelease_ForeignUntouched expects them to be listed, and changed only once adopted. A
+// Secret without the agent's label, as the helm program leaves it, stands for such a release.
+func TestHelmRelease_ForeignUntouched(t *testing.T) {
+	env, r := releases(t, "theirs")
 	deploy(t, r, "theirs", of(guide(t), nil))
 	for _, s := range revisions(t, env, "theirs") {
 		delete(s.Labels, "pipeops.io/release")
@@ -409,47 +403,9 @@ func TestReleasesOfSomebodyElse(t *testing.T) {
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "theirs", of(guide(t), nil)).Status)
 }
 
-// TestAChartThatIsABombLeavesAReleaseAsItWas, and the agent at work.
-func TestAChartThatIsABombLeavesAReleaseAsItWas(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	// The memory, and what is wrong with a text, end a rendering before this time does.
-	r := start(t, env.Agent, func(o *helm.Options) { o.Render.Patience = 5 * time.Minute })
-	hasty := start(t, env.Agent, func(o *helm.Options) { o.Render.Patience = time.Second })
-	remove(t, env, "calm")
-	deploy(t, r, "calm", of(guide(t), map[string]any{"greeting": "hello"}))
-	const endless = "{{ range 1000000 }}{{ range 1000000 }}{{ end }}{{ end }}"
-	for template, says := range map[string]string{
-		endless: "takes more than 1s", // which template, internal/render tests
-		"{{ $x := `x` }}{{ range 1000 }}{{ $x = print $x $x }}{{ end }}":                "MiB of memory",
-		`{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`:               "MiB of memory",
-		"a: b\n{{ repeat 1000000000 `x` }}":                                             "guide/templates/bomb.yaml:2:3",
-		"{apiVersion: v1, kind: ConfigMap, data: [" + "{{ range 300000 }}1,{{ end }}]}": "guide/templates/bomb.yaml",
-	} {
-		with := r
-		if template == endless {
-			with = hasty
-		}
-		_, err := with.Deploy(t.Context(), key("calm"), of(pack(t, map[string]string{"templates/bomb.yaml": template}), nil), byTest)
-		p := problemOf(t, err)
-		assert.Contains(t, p.Detail, says)
-		assert.Equal(t, "chart", p.Field)
-	}
-	release, err := r.Get(t.Context(), key("calm"))
-	require.NoError(t, err)
-	assert.False(t, release.Busy())
-	assert.Equal(t, runnerapi.ReleaseDeployed, release.Status)
-	assert.Equal(t, 1, release.Revision)
-	s, err := service(t, env, "calm")
-	require.NoError(t, err)
-	assert.Equal(t, "hello", s.Annotations["greeting"])
-}
-
-// TestAReleaseIsKeptAsHelmKeepsIt: the chart as it came, and the manifest as it was
-// rendered, whatever stands in it.
-func TestAReleaseIsKeptAsHelmKeepsIt(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	r := start(t, env.Agent)
-	remove(t, env, "kept")
+// TestHelmRelease_StoredLikeHelm expects the original chart, and the manifest exactly as rendered.
+func TestHelmRelease_StoredLikeHelm(t *testing.T) {
+	env, r := releases(t, "kept")
 	const source = "apiVersion: v1\nkind: Service\nmetadata: {name: kept, annotations: {text: \"{{ `{{ $labels.pod }} }} {{- \\\\ ` }}`\", revision: \"{{ .Release.Revision }} {{ .Release.IsUpgrade }}\"}}\nspec: {ports: [{port: {{ .Values.port }}}]}\n"
 	chart := pack(t, map[string]string{
 		"templates/service.yaml": source, "values.yaml": "port: 80\n", "templates/NOTES.txt": "{{ .Release.Name }} of {{ .Values.greeting }}",
@@ -479,15 +435,15 @@ func TestAReleaseIsKeptAsHelmKeepsIt(t *testing.T) {
 	assert.Contains(t, kept.Manifest, "# Source: guide/charts/sub/templates/second.yaml\n")
 }
 
-// TestAReleaseTellsWhatIsWrongWithItsPods as soon as an App does, and goes on telling it; the way
-// back from an upgrade that failed says which revision it is back from.
-func TestAReleaseTellsWhatIsWrongWithItsPods(t *testing.T) {
+// TestHelmRelease_DiagnosesPods expects a diagnosis as early as for an App, and again later. A
+// rollback of a failed upgrade names the revision it came from.
+func TestHelmRelease_DiagnosesPods(t *testing.T) {
 	env := kubetest.Full(t)
 	r := start(t, env.Agent, func(o *helm.Options) {
 		o.Workloads = health.New(env.Agent, app.StabilizationFor(time.Second))
-		o.Patience = time.Second
+		o.Patience = time.Hour // the causes are final
 	})
-	remove(t, env, "pods")
+	remove(t, env, "pods", "hooked")
 	image, err := env.Cluster.LoadApp(t.Context(), "hello")
 	require.NoError(t, err)
 	chart := pack(t, map[string]string{"templates/web.yaml": `apiVersion: apps/v1
@@ -525,98 +481,20 @@ spec:
 	gone, err := r.Get(t.Context(), key("pods"))
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.ObjectMissing, gone.Objects[0].State)
-}
 
-// podsChart is a chart of one workload of any kind.
-func podsChart(t *testing.T, head, restart, more string) []byte {
-	t.Helper()
-	return pack(t, map[string]string{"templates/web.yaml": head + `
-  template:
-    metadata: {labels: {app: {{ .Release.Name }}}}
-    spec:
-      restartPolicy: ` + restart + `
-      ` + more + `
-      securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
-      containers:
-      - name: web
-        image: {{ .Values.image | quote }}
-        envFrom: [{{ with .Values.secret }}{secretRef: {name: {{ . }}}}{{ end }}]
-        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-`})
-}
-
-const aDeployment = `apiVersion: apps/v1
-kind: Deployment
-metadata: {name: {{ .Release.Name }}}
-spec:
-  selector: {matchLabels: {app: {{ .Release.Name }}}}`
-
-// TestWhatDoesNotMendFailsAReleaseAtOnce, however long its patience: hooks, too.
-func TestWhatDoesNotMendFailsAReleaseAtOnce(t *testing.T) {
-	suite.Release(t, "releases that fail at once")
-	env := kubetest.Full(t)
-	r := start(t, env.Agent, func(o *helm.Options) {
-		o.Workloads = health.New(env.Agent, app.StabilizationFor(time.Second))
-		o.Patience = time.Hour
-	})
-	remove(t, env, "final", "hooked")
-	image, err := env.Cluster.LoadApp(t.Context(), "hello")
-	require.NoError(t, err)
-	bad := deploy(t, r, "final", of(podsChart(t, aDeployment, "Always", ""), map[string]any{"image": image, "secret": "nowhere"}))
-	assert.Equal(t, runnerapi.ReleaseFailed, bad.Status)
-	assert.Contains(t, bad.Description, "nowhere")
-
-	hook := podsChart(t, `apiVersion: batch/v1
+	hook := pack(t, map[string]string{"templates/hook.yaml": `apiVersion: batch/v1
 kind: Job
 metadata: {name: {{ .Release.Name }}-hook, annotations: {helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-failed}}
 spec:
-  backoffLimit: 100`, "Never", "")
-	bad = deploy(t, r, "hooked", of(hook, map[string]any{"image": "apps.test/no-such-image:3"}))
+  backoffLimit: 100
+  template:
+    spec:
+      restartPolicy: Never
+      securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - {name: web, image: "apps.test/no-such-image:3", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
+`})
+	bad = deploy(t, r, "hooked", of(hook, nil))
 	assert.Equal(t, runnerapi.ReleaseFailed, bad.Status)
 	assert.Contains(t, bad.Description, "image apps.test/no-such-image:3 does not exist")
-}
-
-// TestAReleaseWhosePodsAreRefusedIsStopped, and goes on with the next upgrade.
-func TestAReleaseWhosePodsAreRefusedIsStopped(t *testing.T) {
-	suite.Release(t, "rollouts that are stopped")
-	env := kubetest.Full(t)
-	checker := health.New(env.Agent, app.StabilizationFor(time.Second))
-	r := start(t, env.Agent, func(o *helm.Options) { o.Workloads = checker })
-	stopping(t, checker)
-	remove(t, env, "refusing")
-	image, err := env.Cluster.LoadApp(t.Context(), "hello")
-	require.NoError(t, err)
-	name, err := env.Cluster.Kubectl(t.Context(), "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
-	require.NoError(t, err)
-	node := string(name)
-	values := map[string]any{"image": image}
-	spec := of(podsChart(t, aDeployment, "Always", "nodeName: "+node+"\n      nodeSelector: {no: such}"), values)
-	spec.Timeout = "5s"
-	_, err = r.Deploy(t.Context(), key("refusing"), spec, byTest)
-	require.NoError(t, err)
-	await.Until(t, "the agent has stopped it", func() bool {
-		now, err := r.Get(t.Context(), key("refusing"))
-		require.NoError(t, err)
-		return len(now.Objects) == 1 && now.Objects[0].State == runnerapi.ObjectFailed && strings.Contains(now.Objects[0].Message, "the agent stopped the rollout")
-	})
-	outcome(t, r, "refusing")
-	replicas, err := env.Cluster.Kubectl(t.Context(), "-n", production, "get", "deployment", "refusing", "-o", "jsonpath={.spec.replicas}")
-	require.NoError(t, err)
-	assert.Equal(t, "0", string(replicas))
-	good := deploy(t, r, "refusing", of(podsChart(t, aDeployment, "Always", ""), values))
-	assert.Equal(t, runnerapi.ReleaseDeployed, good.Status, good.Description)
-	assert.Equal(t, runnerapi.ObjectReady, good.Objects[0].State, good.Objects[0].Message)
-}
-
-// stopping runs what stops workloads, until the test ends.
-func stopping(t *testing.T, checker *health.Checker) {
-	t.Helper()
-	s := &health.Stopper{Checker: checker, Leads: func() bool { return true }, Log: zerolog.New(zerolog.NewTestWriter(t))}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the end of what stops workloads"))
-	})
 }

@@ -60,6 +60,16 @@ func start(t *testing.T, config *rest.Config, change ...func(*helm.Options)) *he
 	return r
 }
 
+// releases is start in a cluster where nothing runs pods. It removes the named releases after the
+// test.
+func releases(t *testing.T, names ...string) (*kubetest.Env, *helm.Releases) {
+	t.Helper()
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	remove(t, env, names...)
+	return env, r
+}
+
 func key(name string) runnerapi.Key { return runnerapi.Key{Namespace: production, Name: name} }
 
 // pack is a chart's archive; of a chart called guide when files do not say otherwise.

@@ -18,9 +18,9 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// TestNothingIsChangedUnderAnOldLock, as a process finds it that was stopped and goes on: it
-// hears only later that somebody else has the lock.
-func TestNothingIsChangedUnderAnOldLock(t *testing.T) {
+// TestLock_ExpiredWritesNothing has a process that was stopped and goes on. It learns only later
+// that another one has the lock.
+func TestLock_ExpiredWritesNothing(t *testing.T) {
 	l := &lock{holding: holding{Renewed: time.Now()}}
 	require.NoError(t, l.stands())
 	l.Renewed = time.Now().Add(-staleAfter)
@@ -60,8 +60,7 @@ func (m *slowMaps) Update(ctx context.Context, next *corev1.ConfigMap, _ metav1.
 	return m.at.DeepCopy(), ctx.Err()
 }
 
-// TestALockIsGivenBackThoughItIsBeingRenewed when its command ends.
-func TestALockIsGivenBackThoughItIsBeingRenewed(t *testing.T) {
+func TestLock_ReleasedDuringRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		maps := &slowMaps{at: corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}}, answer: make(chan struct{})}
 		l := &lock{maps: maps, at: maps.at.DeepCopy(), holding: holding{Renewed: time.Now()}}

@@ -23,8 +23,7 @@ func become(t *testing.T, archive []byte, values map[string]any) (*rendered, err
 	return r.do(t.Context(), archive, values)
 }
 
-// TestAChartThatDoesNotRenderNamesTemplateAndLine, whatever it stumbles over.
-func TestAChartThatDoesNotRenderNamesTemplateAndLine(t *testing.T) {
+func TestRender_NamesTemplateAndLine(t *testing.T) {
 	for what, c := range map[string]struct {
 		template string
 		says     []string
@@ -54,9 +53,9 @@ func TestAChartThatDoesNotRenderNamesTemplateAndLine(t *testing.T) {
 	assert.Contains(t, refusal(t, err).Detail, "wants Kubernetes >=99")
 }
 
-// TestAliasesOfWhatAChartRendersTo are not written out in the agent: neither of a template,
-// nor of a release that another program stored.
-func TestAliasesOfWhatAChartRendersTo(t *testing.T) {
+// TestRender_RefusesAliases has aliases in a template, and in a release that another program
+// stored. They must not be expanded in the agent.
+func TestRender_RefusesAliases(t *testing.T) {
 	bomb := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  a: &a " + strings.Repeat("x", 64<<10) + "\n"
 	for i := range 200 {
 		bomb += fmt.Sprintf("  k%d: *a\n", i)
@@ -69,8 +68,8 @@ func TestAliasesOfWhatAChartRendersTo(t *testing.T) {
 	assert.Contains(t, refusal(t, err).Detail, "aliases (*NAME) stand for more than")
 }
 
-// TestWhatAPolicyIsAskedAbout: every object, hooks and lists too, and every container.
-func TestWhatAPolicyIsAskedAbout(t *testing.T) {
+// TestPolicy_Attributes expects every object, also hooks and lists, and every container.
+func TestPolicy_Attributes(t *testing.T) {
 	made, err := become(t, rendertest.Archive(t, "web/Chart.yaml", chartYAML, "web/crds/c.yaml", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: c}}",
 		"web/templates/a.yaml", `apiVersion: v1
 kind: List
@@ -111,9 +110,9 @@ spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, image: job:
 	assert.Equal(t, problem.Invalid, refusal(t, err).Code, "what cannot be read is not waved through")
 }
 
-// TestWhatNoChartBrings is refused whatever the policy says: what nobody applies
-// (internal/denylist has it all), and what is not the release's.
-func TestWhatNoChartBrings(t *testing.T) {
+// TestChart_ForbiddenObjects has kinds that no policy can allow (see internal/denylist), and
+// objects outside the release.
+func TestChart_ForbiddenObjects(t *testing.T) {
 	b := limits{denylist.Agent{Namespace: "pipeops"}, "production"}
 	for text, says := range map[string]string{
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}":                           "is in namespace kube-system",

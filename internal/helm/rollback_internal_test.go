@@ -8,8 +8,8 @@ import (
 	"helm.sh/helm/v4/pkg/release/common"
 )
 
-// TestARollbackThatBrokeOffGoesOn to where it was to go, when it is sent again.
-func TestARollbackThatBrokeOffGoesOn(t *testing.T) {
+// TestRollback_Resumes sends the command again; it goes to the revision that was the target before.
+func TestRollback_Resumes(t *testing.T) {
 	history := []record{
 		{version: 3, status: common.StatusFailed, command: "back"},
 		{version: 2, status: common.StatusDeployed, command: "put"},

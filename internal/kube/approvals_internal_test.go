@@ -20,8 +20,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestAnApprovalThatCannotBeTakenIsNone: there is an approval or an error, and never both.
-func TestAnApprovalThatCannotBeTakenIsNone(t *testing.T) {
+// TestApproval_NotTakenIsRefused expects an approval or an error, and never both.
+func TestApproval_NotTakenIsRefused(t *testing.T) {
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	mine := waiting{Approval: runnerapi.Approval{ID: "0123", Runner: "ci", Until: now.Add(time.Hour)}, Fingerprint: "0123"}
 	raw, err := json.Marshal(mine)

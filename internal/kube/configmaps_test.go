@@ -13,9 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-func TestConfigMaps(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+func TestConfigMap_Lifecycle(t *testing.T) {
+	k := asAgent(t, kubetest.ControlPlane(t))
 	name := key(production, "settings")
 	put := func(spec runnerapi.ConfigMapSpec) runnerapi.ConfigMap {
 		cm, err := k.ConfigMaps().Set(t.Context(), name, spec, byTest)
@@ -54,9 +53,9 @@ func TestConfigMaps(t *testing.T) {
 	assert.Empty(t, digest)
 }
 
-// TestAHeldWriteDoesNotUndoANewerOne has a write come again after a newer one: from a
+// TestConfigMap_DelayedPutKeepsNewer has a write come again after a newer one: from a
 // replica that was held in the middle of it, while another carried it out.
-func TestAHeldWriteDoesNotUndoANewerOne(t *testing.T) {
+func TestConfigMap_DelayedPutKeepsNewer(t *testing.T) {
 	k := asAgent(t, kubetest.ControlPlane(t))
 	name := key(production, "held")
 	put := func(command, value string) runnerapi.ConfigMap {
@@ -72,9 +71,9 @@ func TestAHeldWriteDoesNotUndoANewerOne(t *testing.T) {
 	assert.NotEqual(t, newer.Digest, put("third", "old").Digest)
 }
 
-// TestAHeldDeleteSparesANewerNamesake has a delete go on in a replica that was held in the middle
+// TestConfigMap_DelayedDeleteSparesNewer has a delete go on in a replica that was held in the middle
 // of it, after another carried it out and something new was written under the same name.
-func TestAHeldDeleteSparesANewerNamesake(t *testing.T) {
+func TestConfigMap_DelayedDeleteSparesNewer(t *testing.T) {
 	k := asAgent(t, kubetest.ControlPlane(t))
 	name := key(production, "held-delete")
 	for what, c := range map[string]struct {
@@ -128,9 +127,8 @@ func TestAHeldDeleteSparesANewerNamesake(t *testing.T) {
 	}
 }
 
-func TestForeignConfigMapsAreNotTouched(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+func TestConfigMap_ForeignUntouched(t *testing.T) {
+	env, k := controlPlane(t)
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "foreign"}, Data: map[string]string{"a": "b"}}
 	require.NoError(t, env.Client.Create(t.Context(), foreign))
 	_, err := k.ConfigMaps().Set(t.Context(), key(production, "foreign"), runnerapi.ConfigMapSpec{Data: map[string]string{"a": "c"}}, byTest)

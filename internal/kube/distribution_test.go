@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestDistribution(t *testing.T) {
+func TestDistribution_Detected(t *testing.T) {
 	for _, c := range []struct {
 		version, node, label, providerID, os string
 		distribution, provider               string
@@ -38,7 +38,7 @@ func TestDistribution(t *testing.T) {
 	}
 }
 
-func TestDigestHasNoCollisionsByConcatenation(t *testing.T) {
+func TestDigest_NoConcatenationCollisions(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef")
 	s := func(data map[string][]byte) string { return digest(key, "", data) }
 	assert.NotEqual(t, s(map[string][]byte{"a": []byte("bc")}), s(map[string][]byte{"ab": []byte("c")}))

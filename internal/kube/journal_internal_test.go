@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-func TestOldRecordsAreSwept(t *testing.T) {
+func TestJournal_SweepsOldRecords(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k, err := New(env.Agent, Options{Namespace: kubetest.AgentNamespace})
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestOldRecordsAreSwept(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestEachRunnerHasItsShareOfTheRecords(t *testing.T) {
+func TestJournal_SharePerRunner(t *testing.T) {
 	now := time.Now()
 	var all []kept
 	add := func(runner string, n int, age time.Duration) {
@@ -72,7 +72,7 @@ func TestEachRunnerHasItsShareOfTheRecords(t *testing.T) {
 	assert.Empty(t, left(2000))
 }
 
-func TestTheSharesAreOfTheRunnersThatCalled(t *testing.T) {
+func TestJournal_ShareOfActiveRunners(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k, err := New(env.Agent, Options{Namespace: kubetest.AgentNamespace})
 	require.NoError(t, err)

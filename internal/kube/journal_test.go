@@ -22,7 +22,7 @@ func claimOf(key, body string) backend.Claim {
 	}
 }
 
-func TestACommandIsKnownOnAllReplicas(t *testing.T) {
+func TestJournal_SharedByReplicas(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	first, second := asAgent(t, env).Journal(), asAgent(t, env).Journal()
 	r, known, err := first.Claim(t.Context(), claimOf("known", `{"data":{"a":"hunter2"}}`))
@@ -60,7 +60,7 @@ func TestACommandIsKnownOnAllReplicas(t *testing.T) {
 	}
 }
 
-func TestAReleasedKeyMayBeUsedAgain(t *testing.T) {
+func TestJournal_ReleasedKeyIsFree(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	j := asAgent(t, env).Journal()
 	r, _, err := j.Claim(t.Context(), claimOf("released", "a"))
@@ -72,9 +72,9 @@ func TestAReleasedKeyMayBeUsedAgain(t *testing.T) {
 	assert.False(t, known)
 }
 
-// TestACommandThatAnotherReplicaCarriedOutIsNotForgotten though this one refused it: it was held
-// until that made no sense any more.
-func TestACommandThatAnotherReplicaCarriedOutIsNotForgotten(t *testing.T) {
+// TestJournal_KeepsOthersResults has a replica that was held until the command expired, and refuses
+// it.
+func TestJournal_KeepsOthersResults(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	held, other := asAgent(t, env).Journal(), asAgent(t, env).Journal()
 	r, _, err := held.Claim(t.Context(), claimOf("carried-out", "a"))
@@ -91,7 +91,7 @@ func TestACommandThatAnotherReplicaCarriedOutIsNotForgotten(t *testing.T) {
 	assert.Equal(t, r, again)
 }
 
-func TestOneOfManyClaimsWins(t *testing.T) {
+func TestJournal_OneClaimWins(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	var wg sync.WaitGroup
 	var mu sync.Mutex

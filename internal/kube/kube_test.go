@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/big"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -43,6 +45,12 @@ func asAgent(t *testing.T, env *kubetest.Env) *kube.Client {
 	return k
 }
 
+func controlPlane(t *testing.T) (*kubetest.Env, *kube.Client) {
+	t.Helper()
+	env := kubetest.ControlPlane(t)
+	return env, asAgent(t, env)
+}
+
 func problemOf(t *testing.T, err error) *runnerapi.Error {
 	t.Helper()
 	p := &runnerapi.Error{}
@@ -54,9 +62,8 @@ func key(namespace, name string) runnerapi.Key {
 	return runnerapi.Key{Namespace: namespace, Name: name}
 }
 
-func TestSecretsGoInAndNeverOut(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+func TestSecret_WriteOnly(t *testing.T) {
+	env, k := controlPlane(t)
 	name := key(production, "db")
 	put := func(data map[string]string) runnerapi.Secret {
 		s, err := k.Secrets().Set(t.Context(), name, runnerapi.SecretSpec{Data: data}, byTest)
@@ -94,9 +101,8 @@ func TestSecretsGoInAndNeverOut(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, k.Secrets().Delete(t.Context(), name, byTest)).Code)
 }
 
-func TestForeignSecretsAreNotTouched(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+func TestSecret_ForeignUntouched(t *testing.T) {
+	env, k := controlPlane(t)
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "foreign"}, StringData: map[string]string{"a": "b"}}
 	require.NoError(t, env.Client.Create(t.Context(), foreign))
 	_, err := k.Secrets().Set(t.Context(), key(production, "foreign"), runnerapi.SecretSpec{Data: map[string]string{"a": "c"}}, byTest)
@@ -112,9 +118,8 @@ func TestForeignSecretsAreNotTouched(t *testing.T) {
 	}
 }
 
-func TestSecretTypes(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+func TestSecret_Types(t *testing.T) {
+	k := asAgent(t, kubetest.ControlPlane(t))
 	cert, certKey := certificate(t)
 	_, otherKey := certificate(t)
 	tls, docker := "kubernetes.io/tls", "kubernetes.io/dockerconfigjson"
@@ -161,9 +166,8 @@ func certificate(t *testing.T) (cert, key string) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
-func TestNamespaces(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+func TestNamespace_Lifecycle(t *testing.T) {
+	env, k := controlPlane(t)
 	ns, err := k.Namespaces().Set(t.Context(), "staging", runnerapi.NamespaceSpec{Labels: map[string]string{"team": "shop", "tier": "2"}}, byTest)
 	require.NoError(t, err)
 	assert.Equal(t, "shop", ns.Labels["team"])
@@ -209,9 +213,8 @@ func TestNamespaces(t *testing.T) {
 	assert.True(t, apierrors.IsNotFound(err) || !left.DeletionTimestamp.IsZero())
 }
 
-func TestNamespacesOfOthers(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+func TestNamespace_ForeignUntouched(t *testing.T) {
+	env, k := controlPlane(t)
 	for _, name := range []string{"kube-system", "kube-new", "default", kubetest.AgentNamespace} {
 		_, err := k.Namespaces().Set(t.Context(), name, runnerapi.NamespaceSpec{Adopt: true}, byTest)
 		assert.Equal(t, runnerapi.CodeForbidden, problemOf(t, err).Code, name)
@@ -236,9 +239,9 @@ func TestNamespacesOfOthers(t *testing.T) {
 	assert.Equal(t, "labels.pod-security.kubernetes.io/enforce", problemOf(t, err).Field)
 }
 
-// TestRightsEndWhereTheyShould tries with the agent's own credentials what a
+// TestRights_Bounded tries with the agent's own credentials what a
 // hijacked agent would try.
-func TestRightsEndWhereTheyShould(t *testing.T) {
+func TestRights_Bounded(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	agent, err := client.New(env.Agent, client.Options{Scheme: env.Client.Scheme()})
 	require.NoError(t, err)
@@ -375,9 +378,37 @@ func TestFacts(t *testing.T) {
 	assert.Equal(t, f.Nodes, c.Nodes)
 }
 
-func TestPassing(t *testing.T) {
+func TestTransientErrors(t *testing.T) {
 	assert.True(t, kube.Passing(fmt.Errorf("x: %w", apierrors.NewServiceUnavailable("starting"))))
 	assert.True(t, kube.Passing(fmt.Errorf("x: %w", context.DeadlineExceeded)))
 	assert.False(t, kube.Passing(apierrors.NewForbidden(corev1.Resource("secrets"), "x", errors.New("no"))))
 	assert.False(t, kube.Passing(nil))
+}
+
+// TestStore_LimitedToNamespaces has an agent that was given one namespace keep out of
+// another, though that carries the agent's label too.
+func TestStore_LimitedToNamespaces(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	require.NoError(t, env.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "beyond", Labels: objectmeta.Labels()}}))
+	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace, Namespaces: []string{production}})
+	require.NoError(t, err)
+
+	_, err = k.Secrets().List(t.Context(), production)
+	require.NoError(t, err)
+	_, err = k.Secrets().List(t.Context(), "beyond")
+	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)
+
+	all, err := k.Namespaces().List(t.Context())
+	require.NoError(t, err)
+	assert.False(t, slices.ContainsFunc(all, func(ns runnerapi.Namespace) bool { return ns.Name != production }))
+
+	for _, name := range []string{production, "beyond", "another"} {
+		_, err = k.Namespaces().Set(t.Context(), name, runnerapi.NamespaceSpec{}, byTest)
+		p := problemOf(t, err)
+		assert.Equal(t, runnerapi.CodeForbidden, p.Code)
+		assert.Contains(t, p.Detail, "limited to the namespaces "+production)
+		assert.Equal(t, runnerapi.CodeForbidden, problemOf(t, k.Namespaces().Delete(t.Context(), name, byTest)).Code)
+	}
+	_, err = k.Cluster().Facts(t.Context())
+	require.NoError(t, err)
 }

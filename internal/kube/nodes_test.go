@@ -89,7 +89,7 @@ func awaitRights(t *testing.T, try func() error) {
 	})
 }
 
-func TestNodesAreDescribed(t *testing.T) {
+func TestNodes_Described(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	makeNode(t, env, "described")
 	podOn(t, env, "described", "one", "ReplicaSet", nil)
@@ -118,7 +118,7 @@ func TestNodesAreDescribed(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
 }
 
-func TestNodesAreLeftAloneWithoutTheRights(t *testing.T) {
+func TestNodes_WithoutRights(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	makeNode(t, env, "foreign")
 	k := asAgent(t, env)
@@ -130,9 +130,8 @@ func TestNodesAreLeftAloneWithoutTheRights(t *testing.T) {
 	assert.Contains(t, problemOf(t, err).Fix, "node-rights.yaml")
 }
 
-// TestAHeldCommandSparesANode for which another replica has carried it out, and a later command
-// came.
-func TestAHeldCommandSparesANode(t *testing.T) {
+// TestDrain_DelayedSparesNode has another replica carry out the drain, and a later command come.
+func TestDrain_DelayedSparesNode(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	grantNodes(t, env)
 	makeNode(t, env, "spared")
@@ -155,7 +154,7 @@ func TestAHeldCommandSparesANode(t *testing.T) {
 	assert.Equal(t, 1, node.Pods.Count)
 }
 
-func TestADrainRespectsDisruptionBudgets(t *testing.T) {
+func TestDrain_RespectsDisruptionBudgets(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	makeNode(t, env, "drained")
 	podOn(t, env, "drained", "kept", "ReplicaSet", nil)
@@ -226,8 +225,8 @@ func TestADrainRespectsDisruptionBudgets(t *testing.T) {
 	assert.Equal(t, "tester", signed.Annotations[objectmeta.ChangedBy])
 }
 
-// TestADrainGoesOnPastAPodThatCannotBeEvicted, and says of it why.
-func TestADrainGoesOnPastAPodThatCannotBeEvicted(t *testing.T) {
+// TestDrain_PassesUnevictablePod expects the reason for that pod.
+func TestDrain_PassesUnevictablePod(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	makeNode(t, env, "partly")
 	podOn(t, env, "partly", "guarded", "ReplicaSet", nil)
@@ -272,8 +271,8 @@ func TestADrainGoesOnPastAPodThatCannotBeEvicted(t *testing.T) {
 	assert.Contains(t, failed(drain)[0], "this pod is guarded")
 }
 
-// TestEventsOfANode are in namespace default, which the agent reads only where it is let.
-func TestEventsOfANode(t *testing.T) {
+// These events are in namespace default, which the agent reads only if it has the right.
+func TestNodes_Events(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	makeNode(t, env, "eventful")
 	event := &corev1.Event{
@@ -297,7 +296,7 @@ func TestEventsOfANode(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code, "of nothing else there")
 }
 
-func TestADrainIsRefusedBeforeAnythingIsLost(t *testing.T) {
+func TestDrain_RefusedBeforeLoss(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	grantNodes(t, env)
 	k := asAgent(t, env)
@@ -336,7 +335,7 @@ func hardened(p *corev1.Pod) {
 	}
 }
 
-func TestEventsAreFilteredAndSorted(t *testing.T) {
+func TestEvents_FilteredAndSorted(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	now := time.Now().Truncate(time.Second)
 	for name, age := range map[string]time.Duration{"newest": 0, "older": time.Minute, "oldest": 2 * time.Hour} {

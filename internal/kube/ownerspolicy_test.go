@@ -22,9 +22,9 @@ func policyConfigMap(data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: kube.PolicyConfigMap}, Data: data}
 }
 
-// TestThePolicyIsFollowed makes, changes and deletes the policy as the cluster's
+// TestOwnersPolicy_Followed makes, changes and deletes the policy as the cluster's
 // owner does, and hears of it with the agent's own rights.
-func TestThePolicyIsFollowed(t *testing.T) {
+func TestOwnersPolicy_Followed(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace})
 	require.NoError(t, err)
@@ -72,9 +72,9 @@ func TestThePolicyIsFollowed(t *testing.T) {
 	assert.Nil(t, read)
 }
 
-// TestTheAgentCannotWriteItsPolicy tries it with the agent's rights, among which
+// TestOwnersPolicy_AgentCannotWrite tries it with the agent's rights, among which
 // is that to make ConfigMaps beside the policy.
-func TestTheAgentCannotWriteItsPolicy(t *testing.T) {
+func TestOwnersPolicy_AgentCannotWrite(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	agent, err := client.New(env.Agent, client.Options{Scheme: env.Client.Scheme()})
 	require.NoError(t, err)
@@ -93,8 +93,8 @@ func TestTheAgentCannotWriteItsPolicy(t *testing.T) {
 	assert.True(t, apierrors.IsForbidden(agent.Delete(t.Context(), policyConfigMap(nil))))
 }
 
-// TestAPolicyThatMayNotBeReadIsTold has somebody without the right watch.
-func TestAPolicyThatMayNotBeReadIsTold(t *testing.T) {
+// TestOwnersPolicy_ReportsUnreadable has somebody without the right watch.
+func TestOwnersPolicy_ReportsUnreadable(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	nobody := *env.Agent
 	nobody.Impersonate.UserName, nobody.Impersonate.Groups = "nobody", nil

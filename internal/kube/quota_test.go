@@ -22,9 +22,8 @@ func boundsAt(namespace string) client.ObjectKey {
 	return client.ObjectKey{Namespace: namespace, Name: "pipeops-agent"}
 }
 
-func TestNamespaceBounds(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+func TestNamespace_Bounds(t *testing.T) {
+	env, k := controlPlane(t)
 	spec := runnerapi.NamespaceSpec{
 		Quota: &runnerapi.NamespaceQuota{
 			Requests: runnerapi.ResourceAmounts{CPU: "2", Memory: "4Gi"}, Limits: runnerapi.ResourceAmounts{Memory: "8Gi"},
@@ -72,9 +71,8 @@ func TestNamespaceBounds(t *testing.T) {
 	}
 }
 
-func TestBoundsOfOthersStay(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+func TestNamespace_KeepsForeignBounds(t *testing.T) {
+	env, k := controlPlane(t)
 	require.NoError(t, env.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "owned"}}))
 	theirs := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "owned", Name: "pipeops-agent"}}
 	require.NoError(t, env.Client.Create(t.Context(), theirs))
@@ -98,7 +96,7 @@ func TestBoundsOfOthersStay(t *testing.T) {
 	assert.Equal(t, "defaultLimits.limits.cpu", problemOf(t, err).Field, "a quota that refuses every App is refused itself")
 }
 
-func TestQuotaShowsWhatIsUsed(t *testing.T) {
+func TestQuota_ShowsUsage(t *testing.T) {
 	env := kubetest.Full(t)
 	k := asAgent(t, env)
 	spec := runnerapi.NamespaceSpec{
@@ -122,10 +120,8 @@ func TestQuotaShowsWhatIsUsed(t *testing.T) {
 	assert.True(t, apierrors.IsForbidden(err), "%v", err)
 }
 
-// TestANetworkPolicyOfSomebodyElseIsNotCalledOpen whatever its name.
-func TestANetworkPolicyOfSomebodyElseIsNotCalledOpen(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	k := asAgent(t, env)
+func TestNamespace_ForeignNetworkPolicy(t *testing.T) {
+	env, k := controlPlane(t)
 	egress := networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}}
 	for name, c := range map[string]struct {
 		policy string

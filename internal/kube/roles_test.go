@@ -14,10 +14,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestRolesStayInTheirNamespace tries with the agent's own credentials, and all that
+// TestRoles_StayInNamespace tries with the agent's own credentials, and all that
 // manifest-rights.yaml grants, what would give rights to others than accounts of a
 // namespace that the agent manages, or more than these may have.
-func TestRolesStayInTheirNamespace(t *testing.T) {
+func TestRoles_StayInNamespace(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns := env.Namespace(t)
 	env.Entitle(t, ns, kubetest.ManifestRole, kubetest.GrantableRole)

@@ -38,8 +38,8 @@ func TestDecode(t *testing.T) {
 	}, web.Object)
 }
 
-// TestDecodeReadsAsKubernetesDoes: YAML 1.1, in which yes is true and 0644 is octal, and anchors.
-func TestDecodeReadsAsKubernetesDoes(t *testing.T) {
+// TestDecode_LikeKubernetes has YAML 1.1, in which yes is true and 0644 is octal, and anchors.
+func TestDecode_LikeKubernetes(t *testing.T) {
 	docs, err := decode("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostNetwork: no, mode: 0644, a: &x {k: v}, b: *x, c: {<<: *x, l: w}, when: 2026-01-02}\n")
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{
@@ -48,7 +48,7 @@ func TestDecodeReadsAsKubernetesDoes(t *testing.T) {
 	}, docs.Objects[0].Object["spec"])
 }
 
-func TestDecodeNamesDocumentAndLine(t *testing.T) {
+func TestDecode_NamesDocumentAndLine(t *testing.T) {
 	good := fmt.Sprintf(configMap, "good") + "---\n"
 	for name, c := range map[string]struct{ text, at, says string }{
 		"no YAML":               {"a: [\nb: c\n", "document 2", "not YAML"},
@@ -81,8 +81,8 @@ func TestDecodeNamesDocumentAndLine(t *testing.T) {
 	}
 }
 
-// TestAllThatIsWrongIsNamed, and what is right can be read.
-func TestAllThatIsWrongIsNamed(t *testing.T) {
+// TestDecode_NamesAllMistakes expects the valid documents to be read.
+func TestDecode_NamesAllMistakes(t *testing.T) {
 	docs, err := decode(fmt.Sprintf(configMap, "one") + "---\na: [\n---\n" + fmt.Sprintf(configMap, "two") + `---
 apiVersion: v1
 kind: List
@@ -118,7 +118,7 @@ apiVersion: v1
 	assert.Empty(t, docs.Objects)
 }
 
-func TestBombsAndFloodsAreRefusedSoon(t *testing.T) {
+func TestDecode_RefusesBombs(t *testing.T) {
 	bomb := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
 	for n := 1; n < 10; n++ {
 		ref := fmt.Sprintf("*a%d", n-1)
@@ -147,7 +147,7 @@ func TestBombsAndFloodsAreRefusedSoon(t *testing.T) {
 	}
 }
 
-func TestDecodingQuotesNoValues(t *testing.T) {
+func TestDecode_QuotesNoValues(t *testing.T) {
 	for _, text := range []string{
 		"apiVersion: v1\nkind: Secret\ndata: {a: hunter2, b: [}\n", "stringData: \"hunter2\n", "a: 'hunter2' 'hunter2'\n", "a: `hunter2\n",
 		"a: !!int hunter2\n", "a: !!binary hunter2!\n", "a: *hunter2\n", "apiVersion: hunter2 hunter2\nkind: a\nmetadata: {name: a}\n",

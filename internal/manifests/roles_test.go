@@ -33,8 +33,8 @@ kind: ServiceAccount
 metadata: {name: web}
 `
 
-// TestARoleComesWithItsBinding in one set, against the agent's real admission policy.
-func TestARoleComesWithItsBinding(t *testing.T) {
+// TestSet_RoleWithBinding has both in one set, with the agent's real admission policy.
+func TestSet_RoleWithBinding(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns := env.Namespace(t)
 	a := applier{manifests.New(manifests.Config{REST: env.Agent, Namespace: kubetest.AgentOf(ns), Namespaces: []string{ns}}), t, env}

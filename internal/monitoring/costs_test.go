@@ -27,7 +27,7 @@ func priced(t *testing.T) *monitoringtest.Fake {
 	return f
 }
 
-func TestCostsOfManagedNamespaces(t *testing.T) {
+func TestCosts_ManagedNamespaces(t *testing.T) {
 	f := priced(t)
 	list, err := reading("opencost", f).Cost(t.Context(), runnerapi.CostOptions{Since: 24 * time.Hour})
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestCostsOfManagedNamespaces(t *testing.T) {
 	assert.Equal(t, []string{"true"}, f.Asked()[0]["accumulate"])
 }
 
-func TestCostsByApp(t *testing.T) {
+func TestCosts_ByApp(t *testing.T) {
 	list, err := reading("opencost", priced(t)).Cost(t.Context(), runnerapi.CostOptions{Namespace: "production", Since: time.Hour, ByApp: true})
 	require.NoError(t, err)
 	require.Len(t, list.Items, 2)
@@ -47,8 +47,8 @@ func TestCostsByApp(t *testing.T) {
 	assert.Equal(t, "web", list.Items[1].App)
 }
 
-// TestCostsOfOthersAreNotShown is of an OpenCost that names another namespace than it counts.
-func TestCostsOfOthersAreNotShown(t *testing.T) {
+// TestCosts_HidesForeign is of an OpenCost that names another namespace than it counts.
+func TestCosts_HidesForeign(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.Allocation, func(url.Values) any {
 		answer := monitoringtest.Allocations("payroll")
@@ -61,7 +61,7 @@ func TestCostsOfOthersAreNotShown(t *testing.T) {
 	assert.Empty(t, list.Items)
 }
 
-func TestCostsThatThereAreNot(t *testing.T) {
+func TestCosts_None(t *testing.T) {
 	_, err := reading("opencost", nil).Cost(t.Context(), runnerapi.CostOptions{Since: time.Hour})
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeNotSupported, p.Code)
@@ -78,4 +78,60 @@ func TestCostsThatThereAreNot(t *testing.T) {
 	p = problemOf(t, err)
 	assert.Equal(t, problem.Unavailable, p.Code)
 	assert.Contains(t, p.Detail, "Prometheus is away")
+}
+
+// alarmed is a Prometheus with alerts of several namespaces.
+func alarmed(t *testing.T) *monitoringtest.Fake {
+	t.Helper()
+	f := monitoringtest.Start(t)
+	f.Answer(monitoringtest.Alerts, func(url.Values) any {
+		return monitoringtest.Firing(
+			map[string]string{"alertname": "Info", "severity": "info", "namespace": "production"},
+			map[string]string{"alertname": "Crashing", "severity": "critical", "namespace": "production", "app": "web"},
+			map[string]string{"alertname": "Theirs", "severity": "critical", "namespace": "payroll"},
+			map[string]string{"alertname": "Hidden", "namespace": "production", "exported_namespace": "payroll"},
+			map[string]string{"alertname": "Beta", "severity": "warning", "namespace": "monitoring", "exported_namespace": "beta"},
+			map[string]string{"alertname": "NodeDown", "severity": "warning", "namespace": "monitoring", "node": "n1\x1b[31m" + strings.Repeat("x", 5000)},
+			map[string]string{"alertname": "Watchdog", "severity": "none"},
+		)
+	})
+	return f
+}
+
+func namesOf(list []runnerapi.Alert) (names []string) {
+	for _, a := range list {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// TestAlerts_ClusterAndManagedNamespaces expects all that a Runner may see if the policy hides
+// nothing.
+func TestAlerts_ClusterAndManagedNamespaces(t *testing.T) {
+	list, err := reading("prometheus", alarmed(t)).Alerts(t.Context(), "")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"Crashing", "Beta", "NodeDown", "Info", "Watchdog"}, namesOf(list))
+	crashing := list[0]
+	assert.Equal(t, "web", crashing.App)
+	assert.Equal(t, runnerapi.AlertFiring, crashing.State)
+	assert.Equal(t, "Crashing happens", crashing.Summary)
+	assert.False(t, crashing.ActiveAt.IsZero())
+	assert.Equal(t, "beta", list[1].Namespace)
+	assert.NotContains(t, list[2].Labels["node"], "\x1b")
+	assert.Less(t, len(list[2].Labels["node"]), 1100)
+}
+
+func TestAlerts_OneNamespace(t *testing.T) {
+	reader := reading("prometheus", alarmed(t))
+	list, err := reader.Alerts(t.Context(), "production")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"Crashing", "Info"}, namesOf(list))
+
+	_, err = reader.Alerts(t.Context(), "payroll")
+	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)
+}
+
+func TestAlerts_WithoutPrometheus(t *testing.T) {
+	_, err := reading("loki", alarmed(t)).Alerts(t.Context(), "")
+	assert.Equal(t, runnerapi.CodeNotSupported, problemOf(t, err).Code)
 }

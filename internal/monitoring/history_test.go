@@ -3,6 +3,7 @@ package monitoring_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,7 +21,7 @@ import (
 
 var hour = runnerapi.HistoryOptions{Since: time.Hour, Step: 10 * time.Minute}
 
-func TestTheQueriesAreOfTheAppAlone(t *testing.T) {
+func TestHistory_QueriesOnlyApp(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
 		return monitoringtest.Matrix(monitoringtest.Series(q, "0.25", map[string]string{"namespace": "production"}))
@@ -47,8 +48,8 @@ func TestTheQueriesAreOfTheAppAlone(t *testing.T) {
 	}
 }
 
-// TestSeriesOfOthersAreNotShown is of a Prometheus that answers what it was not asked for.
-func TestSeriesOfOthersAreNotShown(t *testing.T) {
+// TestHistory_HidesForeign is of a Prometheus that answers what it was not asked for.
+func TestHistory_HidesForeign(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
 		return monitoringtest.Matrix(
@@ -67,7 +68,7 @@ func TestSeriesOfOthersAreNotShown(t *testing.T) {
 	assert.Len(t, history.Series, 6)
 }
 
-func TestSeriesAreBounded(t *testing.T) {
+func TestHistory_Bounded(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
 		var all []monitoringtest.Object
@@ -82,8 +83,8 @@ func TestSeriesAreBounded(t *testing.T) {
 	assert.Equal(t, 6*50-runnerapi.MaxHistorySeries, history.Omitted)
 }
 
-// TestValuesThatAreNoNumbers have no place in JSON.
-func TestValuesThatAreNoNumbers(t *testing.T) {
+// JSON has no NaN and no infinity.
+func TestHistory_SkipsNonNumbers(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
 		return monitoringtest.Matrix(monitoringtest.Object{
@@ -110,12 +111,12 @@ func TestValuesThatAreNoNumbers(t *testing.T) {
 	assert.NotNil(t, values[3])
 }
 
-func TestAnAppThatIsNotThere(t *testing.T) {
+func TestHistory_UnknownApp(t *testing.T) {
 	_, err := reading("prometheus", monitoringtest.Start(t)).MetricsHistory(t.Context(), runnerapi.Key{Namespace: "payroll", Name: "web"}, hour)
 	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
 }
 
-func TestAComponentThatIsMissing(t *testing.T) {
+func TestComponent_Missing(t *testing.T) {
 	_, err := reading("prometheus", nil).MetricsHistory(t.Context(), web, hour)
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeNotSupported, p.Code)
@@ -123,8 +124,8 @@ func TestAComponentThatIsMissing(t *testing.T) {
 	assert.Contains(t, p.Fix, "pipeops-agent component install prometheus")
 }
 
-// TestAComponentThatFails has a cause and a fix for each way to fail.
-func TestAComponentThatFails(t *testing.T) {
+// TestComponent_Fails has a cause and a fix for each way to fail.
+func TestComponent_Fails(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer any
 		code   problem.Code
@@ -149,7 +150,7 @@ func TestAComponentThatFails(t *testing.T) {
 	}
 }
 
-func TestAComponentThatIsDown(t *testing.T) {
+func TestComponent_Down(t *testing.T) {
 	reader := monitoring.New(apps{}, func(context.Context, string) (*monitoring.Component, error) {
 		return &monitoring.Component{URL: "http://127.0.0.1:1"}, nil // nothing may listen there
 	})
@@ -159,7 +160,7 @@ func TestAComponentThatIsDown(t *testing.T) {
 	assert.Contains(t, p.Fix, "pipeops-agent component list")
 }
 
-func TestAComponentThatIsSlow(t *testing.T) {
+func TestComponent_Slow(t *testing.T) {
 	f := monitoringtest.Start(t)
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
@@ -170,4 +171,51 @@ func TestAComponentThatIsSlow(t *testing.T) {
 	p := problemOf(t, err)
 	assert.Equal(t, problem.Timeout, p.Code)
 	assert.Contains(t, p.Detail, "prometheus did not answer in time")
+}
+
+// metered has right-sizing's recommendation for each App.
+type metered struct{}
+
+func (metered) Metrics(_ context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error) {
+	return runnerapi.AppMetrics{Namespace: key.Namespace, Name: key.Name, Sizing: runnerapi.SizingMetrics{Mode: runnerapi.SizingApply}}, nil
+}
+
+func sizedBy(metric, namespace, app string, value string, more map[string]string) monitoringtest.Object {
+	labels := map[string]string{"__name__": metric, "namespace": namespace, "target_name": app, "verticalpodautoscaler": "web-vpa"}
+	maps.Copy(labels, more)
+	return monitoringtest.Object{"metric": labels, "value": []any{1.5, value}}
+}
+
+func TestVPA_BesideSizing(t *testing.T) {
+	const target, mode = "kube_verticalpodautoscaler_recommendation_target", "kube_verticalpodautoscaler_update_mode"
+	f := monitoringtest.Start(t)
+	f.Answer(monitoringtest.Query, func(url.Values) any {
+		return monitoringtest.Vector(
+			sizedBy(target, "production", "web", "0.025", map[string]string{"container": "web", "resource": "cpu"}),
+			sizedBy(target, "production", "web", "262144000", map[string]string{"container": "web", "resource": "memory"}),
+			sizedBy(target, "production", "web", "NaN", map[string]string{"container": "proxy", "resource": "cpu"}),
+			sizedBy(mode, "production", "web", "1", map[string]string{"update_mode": "Off"}),
+			sizedBy(target, "payroll", "web", "9", map[string]string{"container": "web", "resource": "cpu"}),
+		)
+	})
+	m, err := reading("prometheus", f).Beside(metered{}).Metrics(t.Context(), web)
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.SizingApply, m.Sizing.Mode)
+	cpu, memory := int64(25), int64(262144000)
+	assert.Equal(t, &runnerapi.VPAMetrics{Name: "web-vpa", Mode: "Off", Containers: []runnerapi.VPARecommendation{
+		{Name: "proxy"}, {Name: "web", CPU: &cpu, Memory: &memory},
+	}}, m.VPA)
+	assert.Equal(t, target+`{namespace="production",target_name="web"} or `+mode+`{namespace="production",target_name="web"}`, f.Asked()[0].Get("query"))
+}
+
+// TestVPA_Absent has no Prometheus, one that fails, and one that knows no VPA.
+func TestVPA_Absent(t *testing.T) {
+	failing, empty := monitoringtest.Start(t), monitoringtest.Start(t)
+	empty.Answer(monitoringtest.Query, func(url.Values) any { return monitoringtest.Vector() })
+	for _, f := range []*monitoringtest.Fake{nil, failing, empty} {
+		m, err := reading("prometheus", f).Beside(metered{}).Metrics(t.Context(), web)
+		require.NoError(t, err)
+		assert.Nil(t, m.VPA)
+		assert.Equal(t, "web", m.Name)
+	}
 }

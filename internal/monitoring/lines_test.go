@@ -35,8 +35,8 @@ func readAll(t *testing.T, next func(context.Context) (runnerapi.LogLine, error)
 	}
 }
 
-// TestTextOfARunnerIsNoQuery sends what would end a string, if it were not quoted.
-func TestTextOfARunnerIsNoQuery(t *testing.T) {
+// TestLines_QuotesSearch sends what would end a string, if it were not quoted.
+func TestLines_QuotesSearch(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.LokiRange, func(url.Values) any { return monitoringtest.Streams() })
 	for text, quoted := range map[string]string{
@@ -53,9 +53,9 @@ func TestTextOfARunnerIsNoQuery(t *testing.T) {
 	}
 }
 
-// TestLinesComeInPages is of a log with more lines than a request answers, and with many lines at
+// TestLines_Paged is of a log with more lines than a request answers, and with many lines at
 // one time.
-func TestLinesComeInPages(t *testing.T) {
+func TestLines_Paged(t *testing.T) {
 	start := time.Now().Add(-time.Hour).Truncate(time.Second)
 	var log []monitoringtest.Line
 	var want []string
@@ -72,8 +72,8 @@ func TestLinesComeInPages(t *testing.T) {
 	assert.Len(t, f.Asked(), 3)
 }
 
-// TestLinesOfOthersAreNotShown is of a Loki that answers what it was not asked for.
-func TestLinesOfOthersAreNotShown(t *testing.T) {
+// TestLines_HidesForeign is of a Loki that answers what it was not asked for.
+func TestLines_HidesForeign(t *testing.T) {
 	now := time.Now()
 	line := []monitoringtest.Line{{At: now.Add(-time.Minute), Text: "secret of another"}}
 	f := monitoringtest.Start(t)
@@ -94,7 +94,7 @@ func TestLinesOfOthersAreNotShown(t *testing.T) {
 	assert.Equal(t, []string{"mine", "mine, too"}, texts)
 }
 
-func TestLinesAreBounded(t *testing.T) {
+func TestLines_Bounded(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.LokiRange, func(q url.Values) any {
 		from, _ := strconv.ParseInt(q.Get("start"), 10, 64)
@@ -111,13 +111,13 @@ func TestLinesAreBounded(t *testing.T) {
 	assert.Len(t, texts, 50_000)
 }
 
-func TestLinesWithoutLoki(t *testing.T) {
+func TestLines_WithoutLoki(t *testing.T) {
 	texts, err := readAll(t, reading("loki", nil).Lines(web, "web", time.Now(), ""))
 	require.NoError(t, err)
 	assert.Empty(t, texts)
 }
 
-func TestALokiThatFails(t *testing.T) {
+func TestLines_FailingLoki(t *testing.T) {
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.LokiRange, func(url.Values) any { return monitoringtest.Failure{Status: 500, Body: "out of disk\n"} })
 	_, err := readAll(t, reading("loki", f).Lines(web, "web", time.Now(), ""))

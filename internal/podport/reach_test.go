@@ -14,7 +14,7 @@ import (
 )
 
 // TestWhatAPortIsSaidToBe is of what a pod and a NetworkPolicy can do to the agent's connections.
-// Kubernetes' own answers to a forwarded connection are those of TestPortsNoProbeLooksAt.
+// Kubernetes' own answers to a forwarded connection are tested by failure "silent" of test/failures.
 func TestWhatAPortIsSaidToBe(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -45,7 +45,7 @@ func request(runner, namespace, verb, resource string) runnerapi.Intent {
 	return i
 }
 
-func TestTheKubernetesAPIIsForWhomItIsNamed(t *testing.T) {
+func TestKubernetesAPI_ByName(t *testing.T) {
 	p := load(t, kubernetesRules)
 	for name, c := range map[string]struct {
 		intent runnerapi.Intent
@@ -108,8 +108,8 @@ rules:
     kubernetes: {user: dev, groups: [devs], impersonate: {users: [alice], groups: [web]}, streams: 3, readOnly: true}
 `
 
-// TestImpersonationIsAllowedByName of user and group, and by the rule for the namespace.
-func TestImpersonationIsAllowedByName(t *testing.T) {
+// TestImpersonation_ByName names user and group, by the rule for the namespace.
+func TestImpersonation_ByName(t *testing.T) {
 	p := load(t, impersonationRules)
 	as := func(i runnerapi.Intent, user string, groups ...string) runnerapi.Intent {
 		i.Kubernetes.Impersonate = runnerapi.KubernetesIdentity{User: user, Groups: groups}
@@ -138,9 +138,9 @@ func TestImpersonationIsAllowedByName(t *testing.T) {
 	}, grant)
 }
 
-// TestTheAgentsNamespaceIsGuardedWhereNoPathNamesIt is about nodes' kubelets, field selectors
+// TestKubernetesAPI_GuardsAgentNamespace is about nodes' kubelets, field selectors
 // and what had been granted before the policy changed.
-func TestTheAgentsNamespaceIsGuardedWhereNoPathNamesIt(t *testing.T) {
+func TestKubernetesAPI_GuardsAgentNamespace(t *testing.T) {
 	p := load(t, kubernetesRules)
 	for _, resource := range []string{"nodes/proxy", "secrets"} {
 		for runner, says := range map[string]string{"look": "agent's own namespace pipeops", "owner": ""} {
@@ -159,9 +159,9 @@ func TestTheAgentsNamespaceIsGuardedWhereNoPathNamesIt(t *testing.T) {
 	require.ErrorContains(t, p.Decide(open), "any more")
 }
 
-// TestNobodyBecomesKubernetesItself refuses the names that Kubernetes keeps for itself, and those
+// TestImpersonation_RefusesSystem refuses the names that Kubernetes keeps for itself, and those
 // that HTTP would make into others.
-func TestNobodyBecomesKubernetesItself(t *testing.T) {
+func TestImpersonation_RefusesSystem(t *testing.T) {
 	for name, kubernetes := range map[string]string{
 		"a group":           `{user: a, groups: [b, "system:masters"]}`,
 		"a user":            `{user: "system:admin"}`,

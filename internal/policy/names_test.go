@@ -48,9 +48,9 @@ func bringing(key string) map[string]runnerapi.Intent {
 	}
 }
 
-// TestAnnotationsHaveToBeNamed looks at all that brings them, under the default policy and
+// TestPolicy_AnnotationsByName looks at all that brings them, under the default policy and
 // under one that allows all that can be allowed.
-func TestAnnotationsHaveToBeNamed(t *testing.T) {
+func TestPolicy_AnnotationsByName(t *testing.T) {
 	all := load(t, `rules: [{name: all, commands: ["*", apply-manifests, put-release, rollback-release], kinds: ["*"], annotations: ["*"]}]`)
 	some := load(t, `rules: [{name: some, commands: ["*", apply-manifests, put-release, rollback-release], kinds: ["*"], annotations: [example.com/*, cert-manager.io/issuer]}]`)
 	for _, key := range forbidden {
@@ -80,9 +80,9 @@ func TestAnnotationsHaveToBeNamed(t *testing.T) {
 	assert.Contains(t, e.Detail, `rule "default" of the customer's policy allows no annotations, not "example.com/a"`)
 }
 
-// TestHosts are as images are: any where a rule says nothing of them. Wildcards take others'
-// names too, so they have to be named.
-func TestHosts(t *testing.T) {
+// A rule without hosts allows any, as with images. Wildcards include the names of others, so a rule
+// has to name them.
+func TestPolicy_Hosts(t *testing.T) {
 	serving := func(hosts ...string) runnerapi.Intent {
 		return deploy(func(s *runnerapi.AppSpec) {
 			s.Ingress = &runnerapi.Ingress{}
@@ -113,7 +113,7 @@ func TestHosts(t *testing.T) {
 	require.NoError(t, load(t, "rules: [{name: a, commands: [apply-manifests], kinds: ['*'], hosts: ['*']}]").Decide(i))
 }
 
-func TestPatternsOfNamesAreChecked(t *testing.T) {
+func TestPolicy_NamePatterns(t *testing.T) {
 	for text, field := range map[string]string{
 		`rules: [{name: a, hosts: ["shop.example.com/x"]}]`:                                       "rules[0].hosts[0]",
 		`rules: [{name: a, hosts: ["Shop.example.com"]}]`:                                         "rules[0].hosts[0]",

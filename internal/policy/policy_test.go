@@ -54,7 +54,7 @@ func deploy(change func(*runnerapi.AppSpec)) runnerapi.Intent {
 	return i
 }
 
-func TestTheFirstRuleThatIsAboutACommandDecides(t *testing.T) {
+func TestPolicy_FirstMatchWins(t *testing.T) {
 	p := load(t, rules)
 	for name, c := range map[string]struct {
 		intent runnerapi.Intent
@@ -105,7 +105,7 @@ func refusal(t *testing.T, err error) *problem.Error {
 	return e
 }
 
-func TestWhatAnAppIsBoundTo(t *testing.T) {
+func TestPolicy_BoundsApp(t *testing.T) {
 	p := load(t, rules)
 	five, six := int32(5), int32(6)
 	for name, c := range map[string]struct {
@@ -154,7 +154,7 @@ func TestWhatAnAppIsBoundTo(t *testing.T) {
 	}
 }
 
-func TestScalingIsBoundAsDeployingIs(t *testing.T) {
+func TestPolicy_BoundsScale(t *testing.T) {
 	p := load(t, rules)
 	n := int32(6)
 	for field, scale := range map[string]runnerapi.Scale{"replicas": {Replicas: &n}, "max": {Max: &n}, "min": {Min: &n}} {
@@ -164,7 +164,7 @@ func TestScalingIsBoundAsDeployingIs(t *testing.T) {
 	}
 }
 
-func TestManifestsAreBoundByKind(t *testing.T) {
+func TestPolicy_BoundsManifestsByKind(t *testing.T) {
 	p := load(t, rules)
 	i := intent("ops", "apply-manifests", "shop")
 	i.Objects = []runnerapi.ObjectIntent{{Kind: "ConfigMap"}, {Kind: "deployment.apps"}}
@@ -175,7 +175,7 @@ func TestManifestsAreBoundByKind(t *testing.T) {
 	assert.Contains(t, e.Detail, "not of ClusterRole.rbac.authorization.k8s.io")
 }
 
-func TestChartsAreBoundByKindImageAndAmount(t *testing.T) {
+func TestPolicy_BoundsCharts(t *testing.T) {
 	p := load(t, `rules: [{name: charts, commands: [put-release], kinds: [ConfigMap, Deployment.apps], images: [registry.example.com/shop],
   maxReplicas: 2, maxResources: {cpu: "1"}}]`)
 	i := intent("ops", "put-release", "shop")
@@ -207,7 +207,7 @@ func TestChartsAreBoundByKindImageAndAmount(t *testing.T) {
 	require.Error(t, load(t, "rules: [{name: all}]").Decide(i), "it has to be named")
 }
 
-func TestTheDefaultAllowsTheJobAndNothingThatHasToBeNamed(t *testing.T) {
+func TestPolicy_Default(t *testing.T) {
 	p := load(t, "")
 	assert.Equal(t, "default", p.State().State)
 	for name, access := range policy.Commands() {
@@ -216,12 +216,12 @@ func TestTheDefaultAllowsTheJobAndNothingThatHasToBeNamed(t *testing.T) {
 	}
 }
 
-func TestNoRulesAtAllAllowNothing(t *testing.T) {
+func TestPolicy_EmptyDeniesAll(t *testing.T) {
 	p := load(t, "rules: []")
 	refusal(t, p.Decide(intent("ci", "get-app", "shop")))
 }
 
-func TestReadOnly(t *testing.T) {
+func TestPolicy_ReadOnly(t *testing.T) {
 	p := load(t, "readOnly: true")
 	assert.Equal(t, "readOnly", p.State().State)
 	require.NoError(t, p.Decide(intent("ci", "get-app-logs", "shop")))
@@ -230,7 +230,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-func TestPausedStopsAllButTellingOfIt(t *testing.T) {
+func TestPolicy_Paused(t *testing.T) {
 	p := load(t, "paused: true\n"+rules)
 	assert.Equal(t, "paused", p.State().State)
 	for name := range policy.Commands() {
@@ -245,7 +245,7 @@ func TestPausedStopsAllButTellingOfIt(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeUnderstoodAllowsNothing(t *testing.T) {
+func TestPolicy_InvalidDeniesAll(t *testing.T) {
 	p := load(t, "")
 	_, wrong := policy.Parse([]byte("rules: [{name: a, comands: [read]}]"))
 	require.Error(t, wrong)
@@ -271,16 +271,15 @@ func TestWhatCannotBeUnderstoodAllowsNothing(t *testing.T) {
 	assert.False(t, p.Set(policy.Document{}, wrong), "no change")
 }
 
-func TestWhatIsNotKnownYetIsToBeTriedAgain(t *testing.T) {
+func TestPolicy_UnknownIsRetried(t *testing.T) {
 	e := &problem.Error{}
 	require.ErrorAs(t, policy.New("x").Decide(intent("ci", "get-app", "shop")), &e)
 	assert.Equal(t, problem.Unavailable, e.Code)
 	assert.Positive(t, e.RetryAfter)
 }
 
-// TestWhatMayNotBeReadIsToBeTriedAgain: an API server that has just started forbids
-// everything for a moment.
-func TestWhatMayNotBeReadIsToBeTriedAgain(t *testing.T) {
+// An API server that has just started forbids everything for a moment.
+func TestPolicy_UnreadableIsRetried(t *testing.T) {
 	p := load(t, "")
 	require.True(t, p.Set(policy.Document{}, problem.Errorf(problem.Forbidden, "apply the manifest", "the ConfigMap may not be read")))
 	e := &problem.Error{}
@@ -291,7 +290,7 @@ func TestWhatMayNotBeReadIsToBeTriedAgain(t *testing.T) {
 	require.NoError(t, p.Decide(intent("ci", "get-cluster", "")))
 }
 
-func TestEachMistakeIsNamedWithItsField(t *testing.T) {
+func TestPolicy_NamesFields(t *testing.T) {
 	for text, field := range map[string]string{
 		"rules: [{name: a, commands: [dance]}]":                              "rules[0].commands[0]",
 		"rules: [{name: a, commands: ['exec-*']}]":                           "rules[0].commands[0]",
@@ -325,7 +324,7 @@ func TestEachMistakeIsNamedWithItsField(t *testing.T) {
 	}
 }
 
-func TestTheSwitchesOfTheConfigMap(t *testing.T) {
+func TestPolicy_ConfigMapSwitches(t *testing.T) {
 	doc, err := policy.FromConfigMap(nil)
 	require.NoError(t, err)
 	assert.Equal(t, policy.Document{}, doc)
@@ -346,7 +345,7 @@ func TestTheSwitchesOfTheConfigMap(t *testing.T) {
 	}
 }
 
-func TestThePolicyBoundsJobsAndPipelines(t *testing.T) {
+func TestPolicy_BoundsJobs(t *testing.T) {
 	p := load(t, rules)
 	limits := runnerapi.Resources{Limits: runnerapi.ResourceAmounts{CPU: "1", Memory: "512Mi"}}
 	ask := func(command string, spec runnerapi.AppSpec) error {
@@ -379,8 +378,8 @@ func TestThePolicyBoundsJobsAndPipelines(t *testing.T) {
 	}
 }
 
-// TestLookupsOfSecretsHaveToBeNamed: a template can show what it looked up.
-func TestLookupsOfSecretsHaveToBeNamed(t *testing.T) {
+// A template can show what it looked up.
+func TestPolicy_SecretLookupByName(t *testing.T) {
 	look := func(p *policy.Policy, kind string) error {
 		return p.Decide(runnerapi.Intent{
 			Command: "put-release", Access: runnerapi.Named, Runner: "ci", Namespace: "shop",

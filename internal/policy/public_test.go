@@ -25,8 +25,8 @@ func publishing() map[string]runnerapi.Intent {
 	return all
 }
 
-// TestPublicHosts are judged alike, whatever brings them.
-func TestPublicHosts(t *testing.T) {
+// TestPolicy_PublicHosts expects the same for every kind that brings them.
+func TestPolicy_PublicHosts(t *testing.T) {
 	const rule = `rules: [{name: r, commands: ["*", apply-manifests, put-release, rollback-release], kinds: ["*"]`
 	for more, refused := range map[string]string{
 		"":                                     "",
@@ -61,8 +61,8 @@ func TestPublicHosts(t *testing.T) {
 	assert.ErrorContains(t, err, "takes no images, hosts, public")
 }
 
-// TestThePublicIsKeptOut by a switch, which a mistake elsewhere in the policy does not change.
-func TestThePublicIsKeptOut(t *testing.T) {
+// TestPolicy_DeniesPublic has a switch that works even if the policy is invalid elsewhere.
+func TestPolicy_DeniesPublic(t *testing.T) {
 	p := policy.New("a test")
 	set := func(data map[string]string) { p.Set(policy.FromConfigMap(data)) }
 	open := func() bool {

@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -76,7 +78,7 @@ func trusting(t *testing.T, trust ...policy.Trust) *policy.Policy {
 	return p
 }
 
-func TestRunnersAreTrustedByKeyOrByTheCustomersCA(t *testing.T) {
+func TestTrust_ByKeyOrCA(t *testing.T) {
 	plane, customer, stranger := newAuthority(t, "plane"), newAuthority(t, "customer"), newAuthority(t, "stranger")
 	mine, next, forged := newKey(t), newKey(t), newKey(t)
 	present := func(key *ecdsa.PrivateKey, more ...*x509.Certificate) []*x509.Certificate {
@@ -116,7 +118,7 @@ func TestRunnersAreTrustedByKeyOrByTheCustomersCA(t *testing.T) {
 	require.NoError(t, trusting(t).Trusts("anybody", present(forged), issued), "without trust the plane's CA is enough")
 }
 
-func TestMistakesInTrust(t *testing.T) {
+func TestTrust_NamesMistakes(t *testing.T) {
 	for text, wrong := range map[string]string{
 		"trust: []": "trust", "trust: [{runners: [ci]}]": "trust[0]", `trust: [{keys: ["abc"]}]`: "trust[0].keys[0]",
 		"trust: [{ca: hello}]": "trust[0].ca", `trust: [{runners: ["a b"], ca: hello}]`: "trust[0].runners[0]", "audit: sometimes": "audit",
@@ -125,5 +127,53 @@ func TestMistakesInTrust(t *testing.T) {
 		e := &problem.Error{}
 		require.ErrorAs(t, err, &e, text)
 		assert.Equal(t, wrong, e.Field, text)
+	}
+}
+
+// TestFetchHosts_Current has a guard ask a policy that changes.
+func TestFetchHosts_Current(t *testing.T) {
+	p := policy.New("ConfigMap pipeops/pipeops-policy")
+	guard := egress.Guard{Hosts: p.FetchHosts}
+	const host = "git.example.com"
+	refused := &egress.RefusedError{}
+	require.ErrorAs(t, guard.CheckHost(host), &refused, "the policy is not known yet")
+	for _, c := range []struct {
+		text string
+		fine bool
+	}{
+		{"", true}, {"fetchHosts: []", false}, {"fetchHosts: [git.example.com]", true}, {"fetchHosts: ['*.example.com']", true},
+		{"fetchHosts: [charts.example.com, '*.git.example.com']", false}, {"fetchHosts: ['*']", true}, {"rules: []", true},
+	} {
+		doc, err := policy.Parse([]byte(c.text))
+		require.NoError(t, err, c.text)
+		p.Set(doc, nil)
+		err = guard.CheckHost(host)
+		assert.Equal(t, c.fine, err == nil, "%s: %v", c.text, err)
+		if !c.fine && assert.ErrorAs(t, err, &refused) {
+			assert.Contains(t, refused.Error(), `"git.example.com"`)
+			assert.Contains(t, refused.Fix(), "fetchHosts in ConfigMap pipeops/pipeops-policy")
+		}
+	}
+	p.Set(policy.Document{}, errors.New("it is invalid"))
+	require.ErrorAs(t, guard.CheckHost(host), &refused)
+}
+
+func TestFetchHosts_NamesMistakes(t *testing.T) {
+	for text, field := range map[string]string{
+		"fetchHosts: [git.example.com, 'https://git.example.com']": "fetchHosts[1]",
+		"fetchHosts: ['git.example.com:443']":                      "fetchHosts[0]",
+		"fetchHosts: [git.example.com/shop]":                       "fetchHosts[0]",
+		"fetchHosts: [Git.example.com]":                            "fetchHosts[0]",
+		"fetchHosts: ['']":                                         "fetchHosts[0]",
+		"fetchHosts: ['[a-z].example.com']":                        "fetchHosts[0]",
+		"fetchHosts: ['*.*.*.*.*.example.com']":                    "fetchHosts[0]",
+		"fetchHosts: git.example.com":                              "fetchHosts",
+		"rules: [{name: a, fetchHosts: [git.example.com]}]":        "rules[0].fetchHosts",
+	} {
+		_, err := policy.Parse([]byte(text))
+		e := &problem.Error{}
+		require.ErrorAs(t, err, &e, text)
+		assert.Equal(t, field, e.Field, "%s: %v", text, e)
+		assert.NotEmpty(t, e.Fix)
 	}
 }

@@ -135,7 +135,7 @@ func write(t *testing.T, w io.Writer, text string) {
 	require.NoError(t, err)
 }
 
-func TestARecordingIsAsciicast(t *testing.T) {
+func TestRecording_IsAsciicast(t *testing.T) {
 	for name, store := range map[string]recording.Store{"memory": newMemory(), "files": recording.Files{Dir: filepath.Join(t.TempDir(), "recordings")}} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t, recording.New(store), true)
@@ -181,8 +181,8 @@ func TestARecordingIsAsciicast(t *testing.T) {
 	}
 }
 
-// TestWithoutATerminalLinesBeginAtTheLeft in a player, which gets line feeds alone otherwise.
-func TestWithoutATerminalLinesBeginAtTheLeft(t *testing.T) {
+// Without a terminal the output has only line feeds, and a player needs carriage returns.
+func TestRecording_WithoutTerminal(t *testing.T) {
 	store := newMemory()
 	s := begin(t, recording.New(store), false)
 	write(t, s.Output(), "a\nb\n")
@@ -191,7 +191,7 @@ func TestWithoutATerminalLinesBeginAtTheLeft(t *testing.T) {
 	assert.Equal(t, [2]string{"o", "a\r\nb\r\n"}, events(t, text(t, store, s.ID()))[0])
 }
 
-func TestAFullRecordingEndsItsSession(t *testing.T) {
+func TestRecording_FullEndsSession(t *testing.T) {
 	store := newMemory()
 	s := begin(t, recording.New(store), false)
 	out := s.Output()
@@ -210,7 +210,7 @@ func TestAFullRecordingEndsItsSession(t *testing.T) {
 	assert.Equal(t, [2]string{"m", "ended: the recording is full"}, all[len(all)-1])
 }
 
-func TestALongSessionEnds(t *testing.T) {
+func TestRecording_TooLongEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, recording.New(newMemory()), true)
 		at := time.Now()
@@ -222,8 +222,8 @@ func TestALongSessionEnds(t *testing.T) {
 	})
 }
 
-// TestASessionOfManyPartsEnds writes now and then, which makes a part each.
-func TestASessionOfManyPartsEnds(t *testing.T) {
+// TestRecording_TooManyPartsEndsSession writes now and then, which makes a part each.
+func TestRecording_TooManyPartsEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
 		s := begin(t, recording.New(store), true)
@@ -244,7 +244,7 @@ func TestASessionOfManyPartsEnds(t *testing.T) {
 	})
 }
 
-func TestOutputIsStoredWhileTheSessionGoesOn(t *testing.T) {
+func TestRecording_StoredDuringSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
 		s := begin(t, recording.New(store), true)
@@ -257,8 +257,8 @@ func TestOutputIsStoredWhileTheSessionGoesOn(t *testing.T) {
 	})
 }
 
-// TestASessionEndsThatCannotBeStored and lets the writer go that waits for it.
-func TestASessionEndsThatCannotBeStored(t *testing.T) {
+// TestRecording_StoreFailureEndsSession expects that the waiting writer returns.
+func TestRecording_StoreFailureEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
 		s := begin(t, recording.New(store), true)
@@ -277,7 +277,7 @@ func TestASessionEndsThatCannotBeStored(t *testing.T) {
 	})
 }
 
-func TestASessionBeginsOnlyOnceItsRecordingIsStored(t *testing.T) {
+func TestRecording_StoredBeforeSession(t *testing.T) {
 	store := newMemory()
 	store.fail()
 	r := recording.New(store)
@@ -287,7 +287,7 @@ func TestASessionBeginsOnlyOnceItsRecordingIsStored(t *testing.T) {
 	}
 }
 
-func TestAReplicaRecordsOnlySoManySessions(t *testing.T) {
+func TestRecording_BoundsSessions(t *testing.T) {
 	r := recording.New(newMemory())
 	var last backend.Recording
 	for range 16 {
@@ -315,7 +315,7 @@ func fill(t *testing.T, store *memory, ago time.Duration, n, parts, size int) st
 	return id
 }
 
-func TestTheOldestRecordingsMakeRoom(t *testing.T) {
+func TestRecording_DropsOldest(t *testing.T) {
 	for name, one := range map[string]struct{ parts, size int }{
 		"bytes": {8, recording.MaxPart - 100},
 		"parts": {256, 1},
@@ -352,7 +352,7 @@ func TestTheOldestRecordingsMakeRoom(t *testing.T) {
 	}
 }
 
-func TestAMissingPartIsReported(t *testing.T) {
+func TestRecording_ReportsMissingPart(t *testing.T) {
 	dir := t.TempDir()
 	store := recording.Files{Dir: dir}
 	const id = "20260101t000000-0123456789abcdef"

@@ -16,8 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
 
-// TestTemplatesThatTryToReachOut get nothing, or are refused.
-func TestTemplatesThatTryToReachOut(t *testing.T) {
+func TestTemplates_CannotReachOut(t *testing.T) {
 	t.Setenv("PIPEOPS_SECRET", "hunter2")
 	secret := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(secret, []byte("hunter2"), 0o600))
@@ -55,9 +54,9 @@ func TestTemplatesThatTryToReachOut(t *testing.T) {
 	}
 }
 
-// TestTheChildIsInItsCage, as the kernel sees it: every thread has a filter, and the process has
-// its pipes and nothing else of the agent.
-func TestTheChildIsInItsCage(t *testing.T) {
+// TestChild_Caged asks the kernel: every thread has a filter, and the process has its pipes and
+// nothing else of the agent.
+func TestChild_Caged(t *testing.T) {
 	for _, part := range cage.Missing() {
 		if strings.HasPrefix(part, "seccomp") {
 			t.Skip("this kernel has no " + part)
@@ -128,8 +127,8 @@ func assertFiles(t *testing.T, process string) {
 	}
 }
 
-// TestRenderingGoesOnWithoutTheCage where the kernel or the container does not offer it.
-func TestRenderingGoesOnWithoutTheCage(t *testing.T) {
+// TestRender_WithoutCage has a kernel or container that does not offer it.
+func TestRender_WithoutCage(t *testing.T) {
 	agent, escape := rendertest.Process(t).Command, rendertest.Escape(t)
 	for _, without := range []string{"landlock", "seccomp", "landlock,seccomp"} {
 		p := render.Process{Command: append([]string{escape, "without", without}, agent...)}
@@ -139,8 +138,7 @@ func TestRenderingGoesOnWithoutTheCage(t *testing.T) {
 	}
 }
 
-// TestTimesOfZonesNeedNoFiles of the machine.
-func TestTimesOfZonesNeedNoFiles(t *testing.T) {
+func TestRender_TimeZonesWithoutFiles(t *testing.T) {
 	const moment = `(toDate "2006-01-02T15:04:05Z07:00" "2026-07-01T12:00:00Z")`
 	r, err := run(t, release(template(t, `a: {{ dateInZone "15:04 MST" `+moment+` "America/New_York" }}, {{ date "15:04 MST" `+moment+` }}`)))
 	require.NoError(t, err)

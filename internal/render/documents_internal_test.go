@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestDocumentsAreToldApartAsHelmDoes(t *testing.T) {
+func TestDocuments_SplitLikeHelm(t *testing.T) {
 	type seen struct {
 		text         string
 		number, line int
@@ -29,7 +29,7 @@ func TestDocumentsAreToldApartAsHelmDoes(t *testing.T) {
 	assert.Equal(t, "a.yaml", Locate("a.yaml", text, "e: 4"))
 }
 
-func TestWhatIsWrongIsToldWithItsLine(t *testing.T) {
+func TestDocuments_NameLine(t *testing.T) {
 	second := "a: 1\n---\nb: 2\nc: 3\n"
 	for text, says := range map[string]string{
 		second + "d: {\n":    "x.yaml, document 2, line ",

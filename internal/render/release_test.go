@@ -63,9 +63,8 @@ func template(t testing.TB, text string) []byte {
 	return pack(t, "web/Chart.yaml", chartYAML, "web/templates/x.yaml", text)
 }
 
-// TestTextOfWhatLookedSomethingUpIsWithheld: a template's error, and whatever else of it could
-// say what it found, names the template and the line alone.
-func TestTextOfWhatLookedSomethingUpIsWithheld(t *testing.T) {
+// TestRelease_WithholdsLookups expects errors that name only the template and the line.
+func TestRelease_WithholdsLookups(t *testing.T) {
 	const secret = `(lookup "v1" "Secret" "production" "mine").data.key`
 	p := rendertest.Process(t)
 	p.Lookup = func(context.Context, render.Question) ([]byte, error) {
@@ -92,9 +91,8 @@ func TestTextOfWhatLookedSomethingUpIsWithheld(t *testing.T) {
 	assert.True(t, r.Looked)
 }
 
-// TestAReleaseIsRenderedWhole: notes, hooks, what it depends on, its definitions, and the
-// chart as it came.
-func TestAReleaseIsRenderedWhole(t *testing.T) {
+// TestRelease_Rendered expects notes, hooks, dependencies, CRDs, and the original chart.
+func TestRelease_Rendered(t *testing.T) {
 	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n" +
 		"spec: {group: example.com, names: {kind: Thing}, versions: [{name: v1}]}\n"
 	const source = "a: {{ .Values.size }}\nb: {{ .Release.Revision }} {{ .Release.IsUpgrade }} {{ .Release.Namespace }}\nc: {{ .Capabilities.APIVersions.Has \"apps/v1/Deployment\" }}\n" +
@@ -143,9 +141,9 @@ func TestAReleaseIsRenderedWhole(t *testing.T) {
 	assert.Contains(t, sources, "templates/a.yaml"+source)
 }
 
-// TestAChartThatIsABomb is refused, naming the template where it is one's, and the memory
-// that it takes is not the agent's.
-func TestAChartThatIsABomb(t *testing.T) {
+// TestRelease_RefusesBombs expects the name of the template, and that the agent's memory stays
+// small.
+func TestRelease_RefusesBombs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("renders as much as a child process may")
 	}
@@ -209,8 +207,7 @@ func resident(t *testing.T) int {
 	return pages * os.Getpagesize()
 }
 
-// TestArchivesThatAreNoCharts, or would be too much of one.
-func TestArchivesThatAreNoCharts(t *testing.T) {
+func TestRelease_RefusesOtherArchives(t *testing.T) {
 	if testing.Short() {
 		t.Skip("renders as much as a child process may")
 	}
@@ -272,8 +269,8 @@ func TestArchivesThatAreNoCharts(t *testing.T) {
 	}
 }
 
-// TestALargeChartIsRendered as large as they get: 4 MiB of definitions, 2 MiB of manifests.
-func TestALargeChartIsRendered(t *testing.T) {
+// TestRelease_LargeChart has 4 MiB of CRDs and 2 MiB of manifests.
+func TestRelease_LargeChart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("renders as much as a child process may")
 	}

@@ -51,14 +51,14 @@ func chartFiles(more ...string) map[string][]byte {
 	}, more...)...)
 }
 
-func TestManifestsAreTakenAsTheyAre(t *testing.T) {
+func TestRender_Manifests(t *testing.T) {
 	j := render.Job{Type: render.Manifests, Path: "deploy", Files: files("deploy/b.yml", "b", "deploy/in/a.json", "a", "deploy/README.md", "no", "other.yaml", "no")}
 	r, err := run(t, j)
 	require.NoError(t, err)
 	assert.Equal(t, []render.Text{{Name: "deploy/b.yml", Body: []byte("b")}, {Name: "deploy/in/a.json", Body: []byte("a")}}, r.Texts)
 }
 
-func TestKustomizationsAreBuilt(t *testing.T) {
+func TestRender_Kustomization(t *testing.T) {
 	r, err := run(t, render.Job{Type: render.Kustomize, Path: "overlays/production", Files: files(
 		"base/kustomization.yaml", "resources: [one.yaml]\n", "base/one.yaml", configMap,
 		"overlays/production/kustomization.yaml", "resources: [../../base]\nnamePrefix: production-\npatches: [{path: patch.yaml}]\nconfigMapGenerator: [{name: files, files: [settings.txt]}]\n",
@@ -71,7 +71,7 @@ func TestKustomizationsAreBuilt(t *testing.T) {
 	assert.Contains(t, all(r), "speed=*fast")
 }
 
-func TestChartsAreRendered(t *testing.T) {
+func TestRender_Chart(t *testing.T) {
 	r, err := run(t, render.Job{
 		Type: render.Chart, Path: "web", Release: "shop", Namespace: "production", KubeVersion: "v1.36.3",
 		ValuesFiles: []string{"production.yaml"}, Values: "image: three",
@@ -109,8 +109,9 @@ func bomb() string {
 
 const prefixer = "apiVersion: builtin\nkind: PrefixSuffixTransformer\nmetadata: {name: p}\nprefix: a-\nfieldSpecs: [{path: metadata/name}]\n"
 
-// TestBuiltInPluginsOfKustomize do what fields of a kustomization do, with files of the repository.
-func TestBuiltInPluginsOfKustomize(t *testing.T) {
+// TestRender_KustomizePlugins uses them in place of fields of a kustomization, with files of the
+// repository.
+func TestRender_KustomizePlugins(t *testing.T) {
 	plugin := func(kind, more string) string {
 		return "apiVersion: builtin\nkind: " + kind + "\nmetadata: {name: x}\n" + more + "\n"
 	}
@@ -147,7 +148,7 @@ transformers:
 	}
 }
 
-func TestWhatIsWrongIsSaid(t *testing.T) {
+func TestRender_NamesMistakes(t *testing.T) {
 	kustomization := func(text string, more ...string) map[string][]byte {
 		return files(append([]string{"kustomization.yaml", text, "one.yaml", configMap}, more...)...)
 	}
@@ -219,7 +220,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 	}
 }
 
-func TestALoopWithoutEndIsStopped(t *testing.T) {
+func TestRender_StopsEndlessLoop(t *testing.T) {
 	if testing.Short() {
 		t.Skip("renders as much as a child process may")
 	}
@@ -243,8 +244,8 @@ func outOfTime(t *testing.T, p render.Process, job render.Job) *problem.Error {
 	}
 }
 
-// TestWhoTheSystemKilled is not said to have taken more than its limit.
-func TestWhoTheSystemKilled(t *testing.T) {
+// TestRender_ReportsKill expects no message about the memory limit.
+func TestRender_ReportsKill(t *testing.T) {
 	p := render.Process{Command: []string{"sh", "-c", "kill -KILL $$"}}
 	_, err := p.Run(t.Context(), render.Job{Type: render.Chart, Path: "web", Files: chartFiles()})
 	refused := &problem.Error{}

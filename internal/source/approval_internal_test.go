@@ -10,8 +10,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestAnApprovedSourceGoesOn without another approval at each commit. What it brings has none.
-func TestAnApprovedSourceGoesOn(t *testing.T) {
+// TestSource_ContinuesWithApproval needs no approval at each commit. The objects that it brings
+// have none.
+func TestSource_ContinuesWithApproval(t *testing.T) {
 	doc, err := policy.Parse([]byte("rules: [{name: careful, approval: 10m, commands: ['*', put-source]}]"))
 	require.NoError(t, err)
 	p := policy.New("policy.yaml")

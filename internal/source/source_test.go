@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -115,6 +114,14 @@ rules:
 func open(t *testing.T, by ...clock.WithTicker) *place {
 	t.Helper()
 	return openIn(t, kubetest.ControlPlane(t), by...)
+}
+
+// openRepository is open with a repository that its sources may read.
+func openRepository(t *testing.T) (*place, *gitserver.Repository) {
+	t.Helper()
+	p := open(t)
+	p.secret("correct horse")
+	return p, p.git.Create(t, "shop/deploy.git")
 }
 
 func openIn(t *testing.T, env *kubetest.Env, by ...clock.WithTicker) *place {
@@ -261,11 +268,9 @@ func (p *place) configMap(name string) (*corev1.ConfigMap, error) {
 	return cm, p.env.Client.Get(p.t.Context(), types.NamespacedName{Namespace: p.namespace, Name: name}, cm)
 }
 
-func TestAnAppFollowsItsRepository(t *testing.T) {
+func TestSource_AppFollowsRepository(t *testing.T) {
 	t.Parallel()
-	p := open(t)
-	p.secret("correct horse")
-	repo := p.git.Create(t, "shop/deploy.git")
+	p, repo := openRepository(t)
 	first := repo.Commit(map[string]string{"web/app.yaml": "image: registry.example.com/web:1\nreplicas: 2\n"})
 	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "web/app.yaml"})
 	status := p.settled("web")
@@ -325,8 +330,8 @@ func TestAnAppFollowsItsRepository(t *testing.T) {
 	require.NoError(t, p.engine.Delete(t.Context(), p.key("web"), runner))
 }
 
-// TestANewCommitIsFollowed although nobody asks for it, after the shortest time that there is.
-func TestANewCommitIsFollowed(t *testing.T) {
+// TestSource_FollowsNewCommit has the shortest interval.
+func TestSource_FollowsNewCommit(t *testing.T) {
 	t.Parallel()
 	clock := clocktesting.NewFakeClock(time.Now())
 	p := open(t, clock)
@@ -356,9 +361,8 @@ func TestANewCommitIsFollowed(t *testing.T) {
 	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
 }
 
-// TestAHeldDeleteSparesANewerSource of the same name: before the delete has read what there is
-// the journal tells, after that the UID.
-func TestAHeldDeleteSparesANewerSource(t *testing.T) {
+// Before the delete has read what there is, the journal prevents it; after that, the UID.
+func TestSource_DelayedDeleteSparesNewer(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.leads.Store(false) // no replica looks at it
@@ -390,8 +394,8 @@ func TestAHeldDeleteSparesANewerSource(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestAHeldPutSparesANewerSpec: another replica carried the command out, and a later one came.
-func TestAHeldPutSparesANewerSpec(t *testing.T) {
+// TestSource_DelayedPutSparesNewer has another replica carry out the command, and a later one come.
+func TestSource_DelayedPutSparesNewer(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.leads.Store(false) // no replica looks at it
@@ -426,11 +430,9 @@ func configMapFile(name, value string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {a: " + value + "}\n"
 }
 
-func TestManifestsFollowTheirRepository(t *testing.T) {
+func TestSource_ManifestsFollowRepository(t *testing.T) {
 	t.Parallel()
-	p := open(t)
-	p.secret("correct horse")
-	repo := p.git.Create(t, "shop/deploy.git")
+	p, repo := openRepository(t)
 	repo.Commit(map[string]string{
 		"plain/one.yaml": configMapFile("one", "first"), "plain/two.yaml": configMapFile("two", "first"),
 		"kustom/kustomization.yaml": "namePrefix: k-\nresources: [one.yaml]\n", "kustom/one.yaml": configMapFile("one", "k"),
@@ -526,9 +528,9 @@ spec:
       - {name: web, image: "IMAGE", args: [ARGS], securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
 `
 
-// TestASourcesStatusStaysTrue long after its commit was applied: of an App that begins to
-// fail, of pods that do, and of what somebody deletes.
-func TestASourcesStatusStaysTrue(t *testing.T) {
+// TestSource_StatusFollowsCluster changes the cluster after the commit was applied: an App fails,
+// pods fail, and objects are deleted.
+func TestSource_StatusFollowsCluster(t *testing.T) {
 	suite.Release(t, "a source's status, long after its commit was applied")
 	env := kubetest.Full(t)
 	p := openIn(t, env)
@@ -577,36 +579,7 @@ func TestASourcesStatusStaysTrue(t *testing.T) {
 	}
 }
 
-// TestARepositoryBringsARoleWithItsBinding, where the agent's rights hold what it grants.
-func TestARepositoryBringsARoleWithItsBinding(t *testing.T) {
-	t.Parallel()
-	p := open(t)
-	p.env.Entitle(t, p.namespace, kubetest.ManifestRole, kubetest.GrantableRole)
-	p.allow(strings.Replace(allowing, "kinds: [ConfigMap]", "kinds: [ServiceAccount, Role.rbac.authorization.k8s.io, RoleBinding.rbac.authorization.k8s.io]", 1))
-	p.secret("correct horse")
-	p.git.Create(t, "shop/deploy.git").Commit(map[string]string{"rbac.yaml": `apiVersion: v1
-kind: ServiceAccount
-metadata: {name: web}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: web}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: web}
-subjects: [{kind: ServiceAccount, name: web, namespace: ` + p.namespace + `}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: web}
-rules: [{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}]
-`})
-	p.put("rbac", runnerapi.SourceSpec{Type: runnerapi.SourceManifests})
-	status := p.settled("rbac")
-	require.Nil(t, status.Error)
-	assert.Equal(t, 3, status.Objects)
-	require.NoError(t, p.env.Client.Get(t.Context(), types.NamespacedName{Namespace: p.namespace, Name: "web"}, &rbacv1.RoleBinding{}))
-}
-
-func TestErrorsAreTold(t *testing.T) {
+func TestSource_ReportsErrors(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.secret("wrong")

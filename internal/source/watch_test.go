@@ -23,9 +23,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestASourceIsFollowedOn by a replica that did not lead for a moment: while the API server was
-// away, and no other replica was there.
-func TestASourceIsFollowedOn(t *testing.T) {
+// TestSource_Watched has a replica that did not lead for a moment: the API server was away, and
+// there was no other replica.
+func TestSource_Watched(t *testing.T) {
 	t.Parallel()
 	clock := clocktesting.NewFakeClock(time.Now())
 	p := open(t, clock)
@@ -47,8 +47,8 @@ func TestASourceIsFollowedOn(t *testing.T) {
 	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
 }
 
-// TestAStatusIsOfItsSource, and not of one that was made under its name while it was looked at.
-func TestAStatusIsOfItsSource(t *testing.T) {
+// TestSource_StatusOfUID recreates the source while it is reconciled.
+func TestSource_StatusOfUID(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.leads.Store(false) // no replica looks at it
@@ -83,8 +83,8 @@ func keeperOf(answer answers) *source.Keeper {
 	})
 }
 
-// TestAnAPIServerThatFailsIsNotFlooded with lists of the sources.
-func TestAnAPIServerThatFailsIsNotFlooded(t *testing.T) {
+// TestSource_BacksOff counts lists of the sources.
+func TestSource_BacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -102,8 +102,7 @@ func TestAnAPIServerThatFailsIsNotFlooded(t *testing.T) {
 	})
 }
 
-// TestWhatPassesIsTriedSoon although the source is looked at seldom.
-func TestWhatPassesIsTriedSoon(t *testing.T) {
+func TestSource_RetriesTransientSoon(t *testing.T) {
 	k := keeperOf(func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") })
 	assert.LessOrEqual(t, k.Look(t.Context(), runnerapi.Key{Namespace: "shop", Name: "web"}), time.Minute, "the namespace could not be read")
 	busy := fmt.Errorf("read the Secret of source shop/web: %w", apierrors.NewServiceUnavailable("etcd has no leader"))

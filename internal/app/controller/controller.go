@@ -104,13 +104,6 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 		Complete(c)
 }
 
-// Converge makes the cluster follow an App as it is given, and writes no status. Only tests call
-// it.
-func (c *Controller) Converge(ctx context.Context, a *v1alpha1.App) error {
-	_, err := c.converge(ctx, a)
-	return err
-}
-
 // appsOf returns the Apps of a namespace that became managed or ceased to be.
 func (c *Controller) appsOf(ctx context.Context, ns client.Object) []reconcile.Request {
 	var list v1alpha1.List

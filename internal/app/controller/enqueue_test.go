@@ -32,7 +32,7 @@ func podOf(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name + "-x", Labels: map[string]string{objectmeta.App: name}}}
 }
 
-func TestNewsAreGatheredAndAChangeIsNot(t *testing.T) {
+func TestEnqueue_GathersEvents(t *testing.T) {
 	q := newQueue(t)
 	for range 20 {
 		onNewsOfApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: podOf("rolling"), ObjectNew: podOf("rolling")}, q)
@@ -48,7 +48,7 @@ func TestNewsAreGatheredAndAChangeIsNot(t *testing.T) {
 	assert.Zero(t, q.Len(), "twenty news are one")
 }
 
-func TestWhatTheAgentWroteItselfIsNews(t *testing.T) {
+func TestEnqueue_StatusIsNoNewSpec(t *testing.T) {
 	was := appAt(1, "a")
 	status := was.DeepCopy()
 	status.ResourceVersion, status.Status.ReadyReplicas = "2", 1
@@ -67,7 +67,7 @@ func TestWhatTheAgentWroteItselfIsNews(t *testing.T) {
 	}
 }
 
-func TestThatAnAppWasAnnouncedIsNoNewsOfIt(t *testing.T) {
+func TestEnqueue_IgnoresAnnouncements(t *testing.T) {
 	was := appAt(1, "a")
 	was.Status.LastTransition = new(time.Now())
 	announced := was.DeepCopy()
@@ -86,7 +86,7 @@ func TestThatAnAppWasAnnouncedIsNoNewsOfIt(t *testing.T) {
 	assert.Zero(t, q.Len())
 }
 
-func TestAnObjectThatLostItsMarkIsNewsOfItsApp(t *testing.T) {
+func TestEnqueue_LostLabel(t *testing.T) {
 	q := newQueue(t)
 	unmarked := podOf("a")
 	unmarked.Labels = nil

@@ -10,12 +10,13 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestAReadyPodServesBeforeItIsCounted has a StatefulSet whose status is older
+// TestPhase_ReadyPodServes has a StatefulSet whose status is older
 // than its pods'.
-func TestAReadyPodServesBeforeItIsCounted(t *testing.T) {
+func TestPhase_ReadyPodServes(t *testing.T) {
 	pod := func(ready corev1.ConditionStatus, deleted *metav1.Time) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: deleted},
@@ -37,4 +38,31 @@ func TestAReadyPodServesBeforeItIsCounted(t *testing.T) {
 			assert.Equal(t, c.want, phase(a, made{workload: &appsv1.StatefulSet{}}, []*corev1.Pod{c.pod}, nil, found))
 		})
 	}
+}
+
+// TestPhase_FlappingServes is of an App that serves between its crashes.
+func TestPhase_FlappingServes(t *testing.T) {
+	a := &v1alpha1.App{Status: v1alpha1.Status{AppStatus: runnerapi.AppStatus{Phase: runnerapi.PhaseDegraded}}}
+	ready := []*corev1.Pod{{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}}
+	long, short := diagnose.Finding{Flaps: true}, diagnose.Finding{Brief: 1}
+	assert.True(t, serves(a, workload.Figures{}, ready, long))
+	assert.True(t, serves(a, workload.Figures{}, nil, long), "while it is down it is still Degraded")
+	assert.False(t, serves(a, workload.Figures{}, ready, short), "what ends at once serves nobody")
+	assert.False(t, serves(&v1alpha1.App{}, workload.Figures{}, nil, long), "it has never served")
+	assert.True(t, serves(a, workload.Figures{Available: 2}, nil, short), "another pod does")
+}
+
+// TestStatus_LastLinesOfInitContainer expects them only while the App waits for that container.
+func TestStatus_LastLinesOfInitContainer(t *testing.T) {
+	s := runnerapi.AppStatus{WaitingFor: "init container db", LastLines: []string{"waiting"}}
+	other := s.DeepCopy()
+	other.LastLines[0] = "ready"
+	assert.Equal(t, []string{"waiting"}, s.LastLines, "a copy shares nothing")
+	f := diagnose.Finding{Initializing: "init container db", LastLines: []string{"waiting"}}
+	assert.Equal(t, f.LastLines, linesOf(f, f.Initializing))
+	assert.Empty(t, linesOf(f, "its objects to be created"))
+	assert.Empty(t, linesOf(diagnose.Finding{}, ""))
+	job := runnerapi.JobOf(runnerapi.App{Status: s})
+	assert.Equal(t, s.LastLines, job.Status.LastLines)
+	assert.Equal(t, s.WaitingFor, job.Status.WaitingFor)
 }

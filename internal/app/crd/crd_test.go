@@ -17,11 +17,11 @@ const file = "../../../deployments/crds/pipeops.io_apps.yaml"
 
 var update = flag.Bool("update", false, "write the file anew")
 
-func TestFileIsUpToDate(t *testing.T) {
+func TestCRD_UpToDate(t *testing.T) {
 	isUpToDate(t, file, crd.YAML, "; if the schema changed, raise app.SchemaVersion too")
 }
 
-func TestSourcesFileIsUpToDate(t *testing.T) {
+func TestSourceCRD_UpToDate(t *testing.T) {
 	isUpToDate(t, "../../../deployments/crds/pipeops.io_sources.yaml", crd.SourceYAML, "")
 }
 
@@ -37,7 +37,7 @@ func isUpToDate(t *testing.T, file string, made func() ([]byte, error), also str
 	assert.Equal(t, string(want), string(got), "the file is stale: run `go generate ./internal/app/...`"+also)
 }
 
-func TestSchemaKeepsWhatTheTagsSay(t *testing.T) {
+func TestCRD_MatchesTags(t *testing.T) {
 	raw, err := crd.YAML()
 	require.NoError(t, err)
 	var def apiextensions.CustomResourceDefinition

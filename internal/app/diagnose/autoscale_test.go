@@ -22,7 +22,7 @@ func scaler(since time.Duration, kind autoscalingv2.HorizontalPodAutoscalerCondi
 	}
 }
 
-func TestAutoscalersThatCannotScale(t *testing.T) {
+func TestAutoscaler_CannotScale(t *testing.T) {
 	const prefix = "the HPA was unable to compute the replica count: failed to get cpu utilization: "
 	for name, c := range map[string]struct {
 		kind            autoscalingv2.HorizontalPodAutoscalerConditionType

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"regexp"
 	"testing"
 	"time"
 
@@ -46,8 +47,8 @@ func endedWith(end corev1.ContainerStateTerminated) corev1.ContainerStatus {
 	}
 }
 
-// TestPods has statuses as kubelets of several versions and runtimes report them.
-func TestPods(t *testing.T) {
+// TestDiagnose_Pods has statuses as kubelets of several versions and runtimes report them.
+func TestDiagnose_Pods(t *testing.T) {
 	for name, c := range map[string]struct {
 		status  corev1.ContainerStatus
 		limit   string
@@ -171,7 +172,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-func TestBackOffWithoutCauseKeepsWhatWasKnown(t *testing.T) {
+func TestCrashLoop_BackOffKeepsCause(t *testing.T) {
 	p := pod(waits("ErrImagePull", "manifest unknown"))
 	first := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
 	p = pod(waits("ImagePullBackOff", `Back-off pulling image "`+testImage+`"`))
@@ -179,7 +180,7 @@ func TestBackOffWithoutCauseKeepsWhatWasKnown(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseImagePullFailed, Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}).Diagnosis.Cause)
 }
 
-func TestAnImagesNameIsNoSignal(t *testing.T) {
+func TestImage_NameIsNoSignal(t *testing.T) {
 	p := pod(waits("ErrImagePull", `pulling registry.example.com/denied:/not found:1: connection refused`))
 	p.Spec.Containers[0].Image = "registry.example.com/denied:/not found:1"
 	assert.Equal(t, runnerapi.CauseImagePullFailed, Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}).Diagnosis.Cause)
@@ -196,7 +197,7 @@ func runs(restarts int32, since, runBefore time.Duration) corev1.ContainerStatus
 	}
 }
 
-func TestUpAgainIsNotCured(t *testing.T) {
+func TestCrashLoop_UpAgainIsNotCured(t *testing.T) {
 	for name, c := range map[string]struct {
 		status    corev1.ContainerStatus
 		cause     runnerapi.Cause
@@ -224,14 +225,14 @@ func TestUpAgainIsNotCured(t *testing.T) {
 	}
 }
 
-func TestFirstEndIsNoLoopYet(t *testing.T) {
+func TestCrashLoop_NotAfterFirstEnd(t *testing.T) {
 	p := pod(corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}})
 	f := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now})
 	assert.Nil(t, f.Diagnosis)
 	assert.True(t, f.Unsettled)
 }
 
-func TestReadinessProbe(t *testing.T) {
+func TestProbe_Readiness(t *testing.T) {
 	status := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(20 * time.Second)}}}
 	p := pod(status)
 	p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
@@ -258,9 +259,8 @@ func TestReadinessProbe(t *testing.T) {
 	assert.Nil(t, Find(ev).Diagnosis)
 }
 
-// TestACrashBesideAStartupProbe: the kubelet has ended a container for its probe only after the
-// probe failed as often as it may.
-func TestACrashBesideAStartupProbe(t *testing.T) {
+// A kubelet ends a container because of its probe only after the last allowed failure of the probe.
+func TestProbe_StartupBesideCrash(t *testing.T) {
 	cause := func(run time.Duration) runnerapi.Cause {
 		p := pod(corev1.ContainerStatus{
 			RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
@@ -277,7 +277,7 @@ func TestACrashBesideAStartupProbe(t *testing.T) {
 }
 
 // With a startup probe the readiness probe's time begins when that has succeeded.
-func TestReadinessAfterASlowStart(t *testing.T) {
+func TestProbe_ReadinessAfterSlowStart(t *testing.T) {
 	started := true
 	p := pod(corev1.ContainerStatus{Started: &started, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(20 * time.Second)}}})
 	c := &p.Spec.Containers[0]
@@ -299,7 +299,7 @@ func TestReadinessAfterASlowStart(t *testing.T) {
 	assert.False(t, WantsProbes(p, now))
 }
 
-func TestKilledByAProbeIsNoCrash(t *testing.T) {
+func TestProbe_KilledIsNoCrash(t *testing.T) {
 	p := pod(endedWith(corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 137, StartedAt: ago(60 * time.Second), FinishedAt: ago(10 * time.Second)}))
 	p.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}}}
 	ev := Evidence{Pods: []*corev1.Pod{p}, Now: now}
@@ -320,7 +320,7 @@ func TestKilledByAProbeIsNoCrash(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseCrashLoop, Find(ev).Diagnosis.Cause, "another end")
 }
 
-func TestUnschedulable(t *testing.T) {
+func TestScheduling_Unschedulable(t *testing.T) {
 	for message, fix := range map[string]string{
 		"0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found.": "ask for less in resources.requests.cpu (now 4 per pod)",
 		"0/2 nodes are available: 1 Insufficient memory, 1 node(s) had untolerated taint {dedicated: gpu}. preemption: not helpful.":                    "remove the taint dedicated: gpu",
@@ -348,7 +348,7 @@ func TestUnschedulable(t *testing.T) {
 	}
 }
 
-func TestRefusedPods(t *testing.T) {
+func TestAdmission_RefusedPods(t *testing.T) {
 	for message, want := range map[string]runnerapi.Diagnosis{
 		`pods "web-abc" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2`: {
 			Cause: runnerapi.CauseQuotaExceeded, Message: "quota small of the namespace allows no more pods of this App: requested: pods=1, used: pods=2, limited: pods=2",
@@ -385,7 +385,7 @@ func TestRefusedPods(t *testing.T) {
 	}
 }
 
-func TestDeadline(t *testing.T) {
+func TestRollout_Deadline(t *testing.T) {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
 		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
 	}}}}
@@ -400,7 +400,7 @@ func TestDeadline(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseImageNotFound, got.Cause, "a cause says more than a deadline")
 }
 
-func TestHealthyAndStartingPodsAreNoFinding(t *testing.T) {
+func TestDiagnose_HealthyPods(t *testing.T) {
 	fine := pod(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Second)}}})
 	starting := pod(waits("ContainerCreating", ""))
 	dying := pod(waits("ErrImagePull", "not found"))
@@ -411,7 +411,7 @@ func TestHealthyAndStartingPodsAreNoFinding(t *testing.T) {
 	assert.Equal(t, Finding{}, Find(Evidence{Pods: []*corev1.Pod{fine, starting, dying, evicted}, Now: now}))
 }
 
-func TestLastLinesAreBounded(t *testing.T) {
+func TestLastLines_Bounded(t *testing.T) {
 	long := make([]byte, 5000)
 	for i := range long {
 		long[i] = 'x'
@@ -435,10 +435,13 @@ func FuzzParseProbeEvent(f *testing.F) {
 	})
 }
 
-// The kubelet's message was recorded on a machine under load.
-func TestAKubeletThatIsLateIsNoFault(t *testing.T) {
-	for _, kind := range []string{"configmap", "secret"} {
-		p := pod(waits("CreateContainerConfigError", "failed to sync "+kind+" cache: timed out waiting for the condition"))
-		assert.Nil(t, Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}).Diagnosis)
-	}
+// names is what a fix has to name: a command, or a field of the App's spec.
+var names = regexp.MustCompile(`\b(kubectl|docker|curl|logs|restart|image|imagePullSecrets|imagePullPolicy|command|args|ports|type Job|` +
+	`replicas|resources|probes\.|volumes|schedule\.|scaleTargetRef|ingress\.|spread\.|security|job\.|App's reference)\b|\bUSER `)
+
+// checkFix says whether a fix tells where to lay hands on.
+func checkFix(t *testing.T, d *runnerapi.Diagnosis) {
+	t.Helper()
+	assert.Regexp(t, names, d.Fix, "a fix names a command or a field")
+	assert.NotEmpty(t, d.Object, "the object that the signal came from")
 }

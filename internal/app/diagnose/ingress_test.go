@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func TestWhetherAnIngressIsServed(t *testing.T) {
+func TestIngress_Served(t *testing.T) {
 	class := func(name string, byDefault bool) networkingv1.IngressClass {
 		c := networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if byDefault {

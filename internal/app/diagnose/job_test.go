@@ -34,7 +34,7 @@ func podOf(j *batchv1.Job, name string, end corev1.ContainerStateTerminated) *co
 	return p
 }
 
-func TestRuns(t *testing.T) {
+func TestJob_Diagnosis(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason  string
 		end     *corev1.ContainerStateTerminated
@@ -82,8 +82,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestARunWhosePodWasEvicted says so, though the eviction ended its process with a signal.
-func TestARunWhosePodWasEvicted(t *testing.T) {
+// TestJob_EvictedPod has an eviction that ended the process with a signal.
+func TestJob_EvictedPod(t *testing.T) {
 	j := failedJob("web-1", "")
 	gone := podOf(j, "web-1-1", corev1.ContainerStateTerminated{ExitCode: 137})
 	gone.Status.Phase, gone.Status.Reason = corev1.PodFailed, "Evicted"
@@ -95,8 +95,8 @@ func TestARunWhosePodWasEvicted(t *testing.T) {
 	checkFix(t, d)
 }
 
-// TestADaemonSetThatChoosesNoNode is not said to be kept away by taints alone.
-func TestADaemonSetThatChoosesNoNode(t *testing.T) {
+// TestDaemonSet_MatchesNoNode expects other causes than taints.
+func TestDaemonSet_MatchesNoNode(t *testing.T) {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{"gpu": "yes"}
 	d := Find(Evidence{DaemonSet: ds, Now: now}).Diagnosis
@@ -115,7 +115,7 @@ func preparingPod(since time.Duration) *corev1.Pod {
 	return p
 }
 
-func TestVolumes(t *testing.T) {
+func TestVolume_Diagnosis(t *testing.T) {
 	for message, want := range map[string]struct {
 		cause runnerapi.Cause
 		says  string
@@ -141,7 +141,7 @@ func TestVolumes(t *testing.T) {
 	assert.False(t, WantsPreparation(pod(waits("ContainerCreating", "")), now), "it is on no node yet")
 }
 
-func TestClaims(t *testing.T) {
+func TestVolume_Claims(t *testing.T) {
 	waiting := func(message string, since time.Duration) *corev1.Pod {
 		p := pod(corev1.ContainerStatus{})
 		p.Status.ContainerStatuses = nil
@@ -176,7 +176,7 @@ func TestClaims(t *testing.T) {
 	assert.Contains(t, f.Diagnosis.Message, "no class fast", "the claim was made after the scheduler looked")
 }
 
-func TestWorkloadsThatSaySoInEvents(t *testing.T) {
+func TestDiagnose_WorkloadEvents(t *testing.T) {
 	for _, message := range []string{
 		`create Pod db-0 in StatefulSet db failed error: pods "db-0" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
 		`Error creating: pods "logs-abc" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
@@ -192,7 +192,7 @@ func TestWorkloadsThatSaySoInEvents(t *testing.T) {
 	assert.Equal(t, 15*time.Second, Find(Evidence{Missing: 30 * time.Second, Now: now}).Recheck)
 }
 
-func TestInitContainersThatEndedWellAreNoTrouble(t *testing.T) {
+func TestInitContainer_SucceededIsNoFinding(t *testing.T) {
 	p := pod(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}}})
 	p.Spec.InitContainers = []corev1.Container{{Name: "prepare"}}
 	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "prepare", State: corev1.ContainerState{
@@ -221,4 +221,88 @@ func FuzzMessages(f *testing.F) {
 			}
 		}
 	})
+}
+
+// hourly is a CronJob that is due at each hour, and was at the hour before noon last.
+func hourly(change func(*batchv1.CronJob)) *batchv1.CronJob {
+	last := metav1.NewTime(time.Date(2026, 3, 4, 11, 0, 0, 0, time.UTC))
+	w := &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "report", CreationTimestamp: metav1.NewTime(last.Add(-48 * time.Hour))},
+		Spec:       batchv1.CronJobSpec{Schedule: "0 * * * *", TimeZone: new("Etc/UTC"), ConcurrencyPolicy: batchv1.ForbidConcurrent},
+		Status:     batchv1.CronJobStatus{LastScheduleTime: &last},
+	}
+	change(w)
+	return w
+}
+
+func active(w *batchv1.CronJob) { w.Status.Active = []corev1.ObjectReference{{Name: "report-1"}} }
+
+func at(clock string) time.Time {
+	t, err := time.Parse(time.RFC3339, "2026-03-04T"+clock+"Z")
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func TestCronJob_NeverStarts(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*batchv1.CronJob)
+		now     string
+		said    CronEvent
+		cause   runnerapi.Cause // none for a CronJob that does well
+		message string
+		recheck time.Duration
+	}{
+		"not due yet": {change: func(*batchv1.CronJob) {}, now: "11:59:59"},
+		"a day that no month has": {
+			change: func(w *batchv1.CronJob) { w.Spec.Schedule = "0 0 31 2 *" }, now: "11:30:00",
+			cause: runnerapi.CauseNeverDue, message: "no time matches its schedule 0 0 31 2 *",
+		},
+		"a leap day": {change: func(w *batchv1.CronJob) { w.Spec.Schedule = "0 0 29 2 *" }, now: "11:30:00"},
+		"suspended by its owner": {
+			change: func(w *batchv1.CronJob) { w.Spec.Suspend, w.Spec.Schedule = new(true), "0 0 31 2 *" }, now: "11:30:00",
+		},
+		"a run that may still be started": {change: active, now: "12:30:00", recheck: 30*time.Minute + startedBy},
+		"a run that hangs": {
+			change: active, now: "13:00:10", cause: runnerapi.CauseRunsSkipped, message: "run report-1 has not ended, so the run of 2026-03-04T12:00:00Z",
+		},
+		"a run that hangs past the starting deadline": {
+			change: func(w *batchv1.CronJob) { active(w); w.Spec.StartingDeadlineSeconds = new(int64(60)) },
+			now:    "12:01:10", cause: runnerapi.CauseRunsSkipped, message: "run report-1 has not ended",
+		},
+		"runs that may overlap": {
+			change: func(w *batchv1.CronJob) { active(w); w.Spec.ConcurrencyPolicy = batchv1.AllowConcurrent }, now: "13:00:10",
+		},
+		"a deadline that was missed": {
+			change: func(*batchv1.CronJob) {}, now: "12:00:30", said: CronEvent{"MissSchedule", "Missed scheduled time to start a job: noon"},
+			cause: runnerapi.CauseRunsSkipped, message: "starting deadline", recheck: 15 * time.Second,
+		},
+		"a run that is refused": {
+			change: func(*batchv1.CronJob) {}, now: "12:00:30",
+			said:  CronEvent{"FailedCreate", `Error creating job: jobs.batch "report-2" is forbidden: exceeded quota: none, requested: count/jobs.batch=1, used: count/jobs.batch=0, limited: count/jobs.batch=0`},
+			cause: runnerapi.CauseQuotaExceeded, message: "quota none", recheck: 15 * time.Second,
+		},
+		"a time zone that nobody knows": {
+			change: func(w *batchv1.CronJob) { w.Spec.TimeZone = new("Mars/Olympus") }, now: "11:30:00",
+			said:  CronEvent{"UnknownTimeZone", `invalid timeZone: "Mars/Olympus": unknown time zone Mars/Olympus`},
+			cause: runnerapi.CauseNeverDue, message: "Mars/Olympus", recheck: 5 * time.Second,
+		},
+		"a time that the controller says nothing of": {change: func(*batchv1.CronJob) {}, now: "12:00:30", recheck: 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := hourly(c.change)
+			assert.Equal(t, c.said.Reason != "" || name == "a time that the controller says nothing of", WantsCronEvents(w, at(c.now)))
+			f := Find(Evidence{Spec: runnerapi.AppSpec{Type: runnerapi.TypeCronJob}, CronJob: w, Cron: c.said, Now: at(c.now)})
+			assert.Equal(t, c.recheck, f.Recheck)
+			if c.cause == "" {
+				assert.Nil(t, f.Diagnosis)
+				return
+			}
+			require.NotNil(t, f.Diagnosis)
+			assert.Equal(t, c.cause, f.Diagnosis.Cause)
+			assert.Contains(t, f.Diagnosis.Message, c.message)
+			checkFix(t, f.Diagnosis)
+		})
+	}
 }

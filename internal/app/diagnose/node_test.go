@@ -38,7 +38,7 @@ func findOn(p *corev1.Pod, node *corev1.Node) Finding {
 	return Find(Evidence{Pods: []*corev1.Pod{p}, Nodes: map[string]*corev1.Node{"n1": node}, Now: now})
 }
 
-func TestLostNodes(t *testing.T) {
+func TestNode_Lost(t *testing.T) {
 	since := ago(time.Minute).Format(time.RFC3339)
 	for name, c := range map[string]struct {
 		node    *corev1.Node
@@ -67,7 +67,7 @@ func TestLostNodes(t *testing.T) {
 	assert.Equal(t, Finding{}, findOn(onNode(), nodeThat(corev1.ConditionTrue, "")), "a gate keeps it from being ready, not its node")
 }
 
-func TestWhichNodesAreAskedFor(t *testing.T) {
+func TestNode_OnlyNeeded(t *testing.T) {
 	ready := onNode()
 	ready.Status.Conditions[0].Status = corev1.ConditionTrue
 	assert.False(t, WantsNode(ready, now))
@@ -100,7 +100,7 @@ func TestWhichNodesAreAskedFor(t *testing.T) {
 
 // What a StatefulSet's pod of a lost node holds up is its own successor; any
 // other is replaced though it never ends.
-func TestTerminatingOnALostNode(t *testing.T) {
+func TestNode_TerminatingPodOnLost(t *testing.T) {
 	silent := nodeThat(corev1.ConditionUnknown, "Kubelet stopped posting node status.")
 	p := onNode()
 	end := ago(-10 * time.Second)
@@ -119,8 +119,8 @@ func TestTerminatingOnALostNode(t *testing.T) {
 	assert.NotNil(t, findOn(p, silent).Diagnosis, "it should have ended")
 }
 
-// TestTaintsThatTheSchedulerDoesNotName has the message of Kubernetes 1.36.
-func TestTaintsThatTheSchedulerDoesNotName(t *testing.T) {
+// TestTaint_Unnamed has the message of Kubernetes 1.36.
+func TestTaint_Unnamed(t *testing.T) {
 	p := pod(corev1.ContainerStatus{})
 	p.Status.ContainerStatuses = nil
 	p.Status.Conditions = []corev1.PodCondition{{

@@ -2,16 +2,18 @@ package diagnose
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestPortTaken has last lines as runtimes write them.
-func TestPortTaken(t *testing.T) {
+// TestPort_Taken has last lines as runtimes write them.
+func TestPort_Taken(t *testing.T) {
 	for line, port := range map[string]string{
 		"2026/05/04 12:00:00 cannot listen: listen tcp :8080: bind: address already in use":                      "port 8080",
 		"Error: listen EADDRINUSE: address already in use :::3000":                                               "port 3000",
@@ -35,7 +37,7 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-func TestPortClash(t *testing.T) {
+func TestPort_Clash(t *testing.T) {
 	p := pod(endedWith(corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: "starting\nlisten tcp :8080: bind: address already in use\n"}))
 	d := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
 	require.NotNil(t, d)
@@ -46,7 +48,7 @@ func TestPortClash(t *testing.T) {
 	checkFix(t, d)
 }
 
-func TestHostPorts(t *testing.T) {
+func TestPort_HostPorts(t *testing.T) {
 	message := "0/2 nodes are available: 1 node(s) didn't have free ports for the requested pod ports, 1 node(s) had untolerated taint(s). preemption: not helpful."
 	find := func(message string) *runnerapi.Diagnosis {
 		p := pod(corev1.ContainerStatus{})
@@ -67,4 +69,55 @@ func TestHostPorts(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseUnschedulable, d.Cause, "neither alone is the reason")
 	assert.Contains(t, d.Fix, "resources.requests.cpu")
 	assert.Contains(t, d.Fix, "host port 9100")
+}
+
+func TestPort_NotListening(t *testing.T) {
+	stay := Stabilization{Unprobed: 30 * time.Second}
+	find := func(ready, tried time.Duration, try PortTry, proven bool) (Finding, *runnerapi.Condition) {
+		p := pod(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(ready)}}})
+		p.Status.PodIP = "192.0.2.1"
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(ready)}}
+		try.At = now.Add(-tried)
+		ev := Evidence{
+			Pods: []*corev1.Pod{p}, Stabilization: stay, Proven: proven, Now: now,
+			Container: "web", Ports: map[types.UID]PortTry{p.UID: try},
+		}
+		return Find(ev), OnlyOnLoopback(&ev)
+	}
+	refused := PortTry{Refused: 8080}
+	f, _ := find(29*time.Second, 0, refused, false)
+	assert.Nil(t, f.Diagnosis, "a program takes its time")
+	assert.True(t, f.Unsettled)
+	f, _ = find(31*time.Second, 5*time.Second, refused, false)
+	assert.Nil(t, f.Diagnosis, "it may listen by now")
+	assert.True(t, f.Unsettled)
+	assert.Contains(t, f.Waiting, "to listen at TCP port 8080")
+	f, _ = find(31*time.Second, 5*time.Second, refused, true)
+	assert.False(t, f.Unsettled, "an App that did well stays healthy while its new pods are tried")
+
+	f, _ = find(31*time.Second, time.Second, refused, false)
+	require.NotNil(t, f.Diagnosis)
+	assert.Equal(t, runnerapi.CausePortNotListening, f.Diagnosis.Cause)
+	assert.Equal(t, "web", f.Diagnosis.Container)
+	assert.Contains(t, f.Diagnosis.Message, "nothing listens at TCP port 8080, which the App declares: container web of pod web-abc")
+	assert.Contains(t, f.Diagnosis.Fix, "listen on 0.0.0.0:8080, or declare in ports the port that it listens at")
+	checkFix(t, f.Diagnosis)
+
+	f, condition := find(time.Minute, 0, PortTry{}, false)
+	assert.Equal(t, Finding{}, f, "it listens, or the pod cannot be reached")
+	assert.Nil(t, condition)
+	f, condition = find(time.Minute, 0, PortTry{Loopback: 8080}, false)
+	assert.Nil(t, f.Diagnosis, "a NetworkPolicy may refuse the agent")
+	require.NotNil(t, condition)
+	assert.Equal(t, runnerapi.ReasonOnlyOnLoopback, condition.Reason)
+}
+
+func TestPort_Unprobed(t *testing.T) {
+	ports := []runnerapi.Port{{Port: 8080}, {Port: 53, Protocol: "UDP"}, {Port: 9090, Protocol: "TCP"}}
+	probe := &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 8080}}
+	assert.Equal(t, []int32{8080, 9090}, Unprobed(runnerapi.AppSpec{Ports: ports}))
+	assert.Empty(t, Unprobed(runnerapi.AppSpec{Ports: ports, Type: runnerapi.TypeJob}))
+	for _, probes := range []runnerapi.Probes{{Startup: probe}, {Readiness: probe}, {Liveness: probe}} {
+		assert.Empty(t, Unprobed(runnerapi.AppSpec{Ports: ports, Probes: probes}))
+	}
 }

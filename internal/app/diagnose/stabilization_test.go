@@ -31,8 +31,8 @@ func probeOf(delay, period, threshold int32) *corev1.Probe {
 	return &corev1.Probe{InitialDelaySeconds: delay, PeriodSeconds: period, FailureThreshold: threshold, TimeoutSeconds: 1}
 }
 
-// TestHealthyNeedsAStay has the default of an agent that is not told otherwise.
-func TestHealthyNeedsAStay(t *testing.T) {
+// TestStabilization_HealthyNeedsStay uses the default stabilization of an agent.
+func TestStabilization_HealthyNeedsStay(t *testing.T) {
 	readiness := func(p *corev1.Probe) func(*corev1.Container) {
 		return func(c *corev1.Container) { c.ReadinessProbe = p }
 	}
@@ -77,8 +77,8 @@ func TestHealthyNeedsAStay(t *testing.T) {
 	assert.Equal(t, 30*time.Second, ahead.Recheck, "a node whose clock is ahead")
 }
 
-// TestFlapping is of a container that ends and is started again, time and again.
-func TestFlapping(t *testing.T) {
+// TestStabilization_Flapping is of a container that ends and is started again, time and again.
+func TestStabilization_Flapping(t *testing.T) {
 	restarted := func(ran, up time.Duration, times int32) *corev1.Pod {
 		p := upFor(up, nil)
 		p.Status.StartTime = new(ago(up + ran*time.Duration(times)))
@@ -115,7 +115,7 @@ func TestFlapping(t *testing.T) {
 	assert.True(t, cured.Diagnosis == nil && !cured.Unsettled && !cured.Crashed)
 }
 
-func TestWhatAPodWaitsFor(t *testing.T) {
+func TestPod_WaitsFor(t *testing.T) {
 	p := upFor(time.Second, nil)
 	name, _ := WaitsFor(p)
 	assert.Empty(t, name)
@@ -131,8 +131,8 @@ func TestWhatAPodWaitsFor(t *testing.T) {
 	assert.Contains(t, state, "not ended")
 }
 
-// TestPodsWithoutEnd is of a ReplicaSet whose pods the kubelet refuses one after the other.
-func TestPodsWithoutEnd(t *testing.T) {
+// TestRejected_EndlessPods is of a ReplicaSet whose pods the kubelet refuses one after the other.
+func TestRejected_EndlessPods(t *testing.T) {
 	refused := func(n int, apart time.Duration) []*corev1.Pod {
 		var all []*corev1.Pod
 		for i := range n {
@@ -171,8 +171,8 @@ func TestPodsWithoutEnd(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseAdmissionRefused, f.Diagnosis.Cause)
 }
 
-// TestRunsThatAreRefused are of Jobs and of bare pods.
-func TestRunsThatAreRefused(t *testing.T) {
+// TestRejected_Runs has Jobs and bare pods.
+func TestRejected_Runs(t *testing.T) {
 	j := &batchv1.Job{}
 	j.Name, j.UID = "once", "1"
 	p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n1"}}
@@ -202,8 +202,9 @@ func TestRunsThatAreRefused(t *testing.T) {
 	assert.Equal(t, []string{"open /a: read-only file system"}, d.LastLines)
 }
 
-// TestWhatDoesNotSayWhyIsReadFromTheLog: no message, or one that was cut off.
-func TestWhatDoesNotSayWhyIsReadFromTheLog(t *testing.T) {
+// TestLastLines_ReadFromLog has containers without a termination message, or with one that was cut
+// off.
+func TestLastLines_ReadFromLog(t *testing.T) {
 	p := &corev1.Pod{}
 	ended := func(message string) []End {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{

@@ -26,8 +26,8 @@ func changed(p *corev1.Pod, change func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// TestWhatAProcessSaysIsHeard has causes that the exit code alone does not tell.
-func TestWhatAProcessSaysIsHeard(t *testing.T) {
+// TestLastLines_NameCause has causes that the exit code alone does not tell.
+func TestLastLines_NameCause(t *testing.T) {
 	startError := func(message string) *corev1.Pod {
 		return pod(endedWith(corev1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128, Message: message}))
 	}
@@ -72,7 +72,7 @@ func TestWhatAProcessSaysIsHeard(t *testing.T) {
 	}
 }
 
-func TestTheLineThatSaysWhyIsKept(t *testing.T) {
+func TestLastLines_KeepsCause(t *testing.T) {
 	trace := "panic: no database\n" + strings.Repeat("goroutine\n", 20)
 	assert.Equal(t, "panic: no database", lastLines(trace)[0])
 	assert.Len(t, lastLines(trace), maxLines)
@@ -80,8 +80,8 @@ func TestTheLineThatSaysWhyIsKept(t *testing.T) {
 	assert.Equal(t, "first", lastLines("first\nerror: it broke\n")[0])
 }
 
-// TestPodsThatNobodyPlaces is of pods that no event speaks of.
-func TestPodsThatNobodyPlaces(t *testing.T) {
+// TestScheduling_NoScheduler is of pods that no event speaks of.
+func TestScheduling_NoScheduler(t *testing.T) {
 	pending := func(age time.Duration, change func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-abc", UID: "1", CreationTimestamp: ago(age)}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
 		p.Spec.SchedulerName = corev1.DefaultSchedulerName
@@ -116,7 +116,7 @@ func TestPodsThatNobodyPlaces(t *testing.T) {
 	}
 }
 
-func TestTheLargestNodeIsNamed(t *testing.T) {
+func TestScheduling_NamesLargestNode(t *testing.T) {
 	p := pod(corev1.ContainerStatus{})
 	p.Status.ContainerStatuses = nil
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("900")}
@@ -133,7 +133,7 @@ func TestTheLargestNodeIsNamed(t *testing.T) {
 	assert.NotContains(t, d.Message, "largest", "it is only full")
 }
 
-func TestEvictions(t *testing.T) {
+func TestEvicted(t *testing.T) {
 	evictedPod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-a", CreationTimestamp: ago(time.Minute)}, Spec: corev1.PodSpec{NodeName: "n1"},
 		Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."},
@@ -156,9 +156,9 @@ func TestEvictions(t *testing.T) {
 	assert.Contains(t, d.Fix, "priority class")
 }
 
-// TestAnInitContainerThatHangs is named with its last line, and has a deadline in
-// whatever workload.
-func TestAnInitContainerThatHangs(t *testing.T) {
+// TestInitContainer_Hangs expects the container's last line, and a deadline for every type of
+// workload.
+func TestInitContainer_Hangs(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", UID: "1", CreationTimestamp: ago(time.Minute)}}
 	p.Spec.NodeName = "n1"
 	p.Spec.InitContainers, p.Status.Phase = []corev1.Container{{Name: "wait"}}, corev1.PodPending
@@ -190,7 +190,7 @@ func TestAnInitContainerThatHangs(t *testing.T) {
 	assert.Empty(t, WantsInitLog(p, now), "a sidecar is meant to run")
 }
 
-func TestThrottlingBehindAProbe(t *testing.T) {
+func TestProbe_CPUThrottled(t *testing.T) {
 	p := upFor(time.Minute, func(c *corev1.Container) {
 		c.ReadinessProbe = probeOf(0, 1, 1)
 		c.Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("50m")}
@@ -203,8 +203,8 @@ func TestThrottlingBehindAProbe(t *testing.T) {
 	assert.Contains(t, d.Fix, "raise resources.limits.cpu")
 }
 
-// TestWhoRefuses is of refusals by others than the API server.
-func TestWhoRefuses(t *testing.T) {
+// TestAdmission_NamesRefuser is of refusals by others than the API server.
+func TestAdmission_NamesRefuser(t *testing.T) {
 	const outage = `Internal error occurred: failed calling webhook "guard.example.com": failed to call webhook: Post "https://guard.svc:443/?timeout=10s": no endpoints available`
 	const denial = `deployments.apps "web" is forbidden: ValidatingAdmissionPolicy 'no-latest' with binding 'b' denied request: no latest`
 	for message, fix := range map[string]string{outage: "bring webhook guard.example.com back", denial: "what policy no-latest names"} {

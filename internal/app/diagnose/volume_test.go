@@ -28,9 +28,9 @@ func claiming(age time.Duration, conditions ...corev1.PodCondition) *corev1.Pod 
 	return p
 }
 
-// TestEveryVolumeInTheMakingHasTheSameTime whether its class binds it at once or waits for the
-// first consumer, whose scheduler says nothing meanwhile.
-func TestEveryVolumeInTheMakingHasTheSameTime(t *testing.T) {
+// TestVolume_SameTimeForAll has storage classes that bind a volume at once, and some that wait for
+// the first consumer, whose scheduler reports nothing meanwhile.
+func TestVolume_SameTimeForAll(t *testing.T) {
 	set := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
 		ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("gp3")},
 	}}}}

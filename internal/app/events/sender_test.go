@@ -12,9 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestNothingIsToldBehindAnEnd: of an App that the cache still has when its end is on its way, and
-// of one that it has when its end was told.
-func TestNothingIsToldBehindAnEnd(t *testing.T) {
+// TestSender_NothingAfterEnd has an App that the cache still has while its end is being sent, and
+// one that it has after that.
+func TestSender_NothingAfterEnd(t *testing.T) {
 	waiting := func(name string, uid types.UID) v1alpha1.App {
 		return v1alpha1.App{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: uid},

@@ -21,7 +21,7 @@ func FuzzDecodeTombstones(f *testing.F) {
 	})
 }
 
-func TestForgetDropsTheOldest(t *testing.T) {
+func TestTombstones_ForgetDropsOldest(t *testing.T) {
 	data := decodeTombstones(nil)
 	for i := range maxTombstones + 3 {
 		ev := Event{ID: "x", Type: Removed, Time: time.Unix(int64(i), 0), uid: types.UID(strconv.Itoa(i))}

@@ -52,11 +52,6 @@ func (c *Collector) Start(ctx context.Context) error {
 	return nil
 }
 
-// DialWith has it reach pods in another way. Only tests call it, before Start.
-func (c *Collector) DialWith(dial func(ctx context.Context, address string) error) {
-	c.ports.reach.Dial = dial
-}
-
 // Forget forgets an App that is gone.
 func (c *Collector) Forget(key runnerapi.Key) { c.ports.forget(key) }
 

@@ -14,8 +14,8 @@ func at(list ...networkingv1.IngressLoadBalancerIngress) *networkingv1.Ingress {
 	return in
 }
 
-// TestTheEndpointIsAPublicAddress, in a stable order, and never one of the cluster's own network.
-func TestTheEndpointIsAPublicAddress(t *testing.T) {
+// TestEndpoint_PublicAddress expects a stable order, and no address of the cluster's own network.
+func TestEndpoint_PublicAddress(t *testing.T) {
 	type lb = networkingv1.IngressLoadBalancerIngress
 	https, http := []networkingv1.IngressPortStatus{{Port: 80}, {Port: 443}}, []networkingv1.IngressPortStatus{{Port: 80}}
 	for name, c := range map[string]struct {
@@ -46,8 +46,7 @@ func TestTheEndpointIsAPublicAddress(t *testing.T) {
 	assert.Empty(t, endpointOf(kept, nil), "the owner keeps it in the tunnel")
 }
 
-// TestAHostHasOneEndpoint, or none.
-func TestAHostHasOneEndpoint(t *testing.T) {
+func TestEndpoint_OnePerHost(t *testing.T) {
 	routes := []Route{
 		{Host: "same", Path: "/", TLS: true, Endpoint: "1.1.1.1"}, {Host: "same", Path: "/a", TLS: true, Endpoint: "1.1.1.1"},
 		{Host: "two", Path: "/", TLS: true, Endpoint: "1.1.1.1"}, {Host: "two", Path: "/a", TLS: true, Endpoint: "8.8.8.8"},

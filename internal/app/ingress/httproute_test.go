@@ -21,7 +21,7 @@ func object(t *testing.T, namespace, spec string) *unstructured.Unstructured {
 	return u
 }
 
-func TestAnHTTPRouteThatIsCarried(t *testing.T) {
+func TestHTTPRoute_Accepted(t *testing.T) {
 	h := object(t, "shop", `{parentRefs: [{name: any}], hostnames: [a.example.com, "*.b.example.com"], rules: [
 		{backendRefs: [{name: web, port: 80, weight: 1}]},
 		{name: api, matches: [{path: {type: Exact, value: /api}}, {path: {value: /v2}}],
@@ -34,9 +34,8 @@ func TestAnHTTPRouteThatIsCarried(t *testing.T) {
 	assert.Equal(t, []string{"web", "back/api"}, []string{web.text("shop"), api.text("shop")})
 }
 
-// TestAnHTTPRouteIsCarriedAsAWhole, or not at all: a part of it would send requests where its
-// author does not expect them.
-func TestAnHTTPRouteIsCarriedAsAWhole(t *testing.T) {
+// Accepting a part of a route would send requests where its author does not expect them.
+func TestHTTPRoute_RejectedAsWhole(t *testing.T) {
 	const to = `backendRefs: [{name: web, port: 80}]`
 	for rules, reason := range map[string]string{
 		`{` + to + `, filters: [{type: RequestRedirect}]}`:                             "spec.rules[0].filters",
@@ -79,7 +78,7 @@ func TestAnHTTPRouteIsCarriedAsAWhole(t *testing.T) {
 	assert.LessOrEqual(t, len(Uncarried(long)), 512)
 }
 
-func TestReferenceGrants(t *testing.T) {
+func TestReferenceGrant(t *testing.T) {
 	to := backendRef{"back", "api", 8080}
 	from := func(group, kind, namespace string) string {
 		return `from: [{group: ` + group + `, kind: ` + kind + `, namespace: ` + namespace + `}]`

@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 )
 
-func TestWhatIsOlderThanAListing(t *testing.T) {
+func TestCatchUp_ComparesWithListing(t *testing.T) {
 	c := &listing{version: "100", apps: map[types.UID]string{"u1": "90", "u2": "100"}}
 	for name, tt := range map[string]struct {
 		uid      types.UID

@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func TestDifferenceShowsNoValueThatMayBeSecret(t *testing.T) {
+func TestDifference_HidesValues(t *testing.T) {
 	was := runnerapi.AppSpec{
 		Image: "a:1", Command: []string{"run", "secret1"}, Env: []runnerapi.EnvVar{{Name: "A", Value: "secret2"}, {Name: "B", Value: "b"}},
 		Resources: runnerapi.Resources{Limits: runnerapi.ResourceAmounts{Memory: "1Gi"}},
@@ -44,7 +44,7 @@ func TestDifferenceShowsNoValueThatMayBeSecret(t *testing.T) {
 	assert.Empty(t, difference(now, now))
 }
 
-func TestDifferenceIsBounded(t *testing.T) {
+func TestDifference_Bounded(t *testing.T) {
 	now := map[string]any{"image": strings.Repeat("x", 1000)}
 	for range 100 {
 		now["f"+strings.Repeat("x", len(now))] = "v"
@@ -56,7 +56,7 @@ func TestDifferenceIsBounded(t *testing.T) {
 	}
 }
 
-func TestRollbackLeavesHowManyThereAre(t *testing.T) {
+func TestRollback_KeepsReplicas(t *testing.T) {
 	r := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: []byte(`{"image":"a:1","replicas":9,"paused":true}`)}}
 	spec, err := Restored(r, runnerapi.AppSpec{Image: "a:2", Args: []string{"x"}, Replicas: new(int32(3))})
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 
 var monday = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 
-func TestPercentilesAreCloseToTheTruth(t *testing.T) {
+func TestHistory_PercentileAccuracy(t *testing.T) {
 	var h histogram
 	for i := range int64(1000) {
 		h.add(i+1, cpuUnit)
@@ -29,7 +29,7 @@ func TestPercentilesAreCloseToTheTruth(t *testing.T) {
 	assert.Zero(t, none.percentile(95, cpuUnit))
 }
 
-func TestHistoryForgetsByTheDay(t *testing.T) {
+func TestHistory_ForgetsByDay(t *testing.T) {
 	var h history
 	h.add(monday, 900, 1<<30)
 	for i := range keptDays - 1 {
@@ -42,7 +42,7 @@ func TestHistoryForgetsByTheDay(t *testing.T) {
 	assert.Len(t, h, keptDays)
 }
 
-func TestHistoryStaysSmall(t *testing.T) {
+func TestHistory_Bounded(t *testing.T) {
 	var h history
 	for i := range 7 * 24 * 60 {
 		h.add(monday.Add(time.Duration(i)*time.Minute), rand.Int64N(4000), rand.Int64N(8<<30))
@@ -130,14 +130,14 @@ func TestRecommend(t *testing.T) {
 	}
 }
 
-func TestSmallChangesAreNotWorthIt(t *testing.T) {
+func TestRecommend_IgnoresSmallChanges(t *testing.T) {
 	have := v1alpha1.AppliedSizing{CPU: 100, Memory: 100 << 20}
 	assert.False(t, differs(have, v1alpha1.AppliedSizing{CPU: 109, Memory: 91 << 20}))
 	assert.True(t, differs(have, v1alpha1.AppliedSizing{CPU: 110, Memory: 100 << 20}))
 	assert.True(t, differs(have, v1alpha1.AppliedSizing{CPU: 100, Memory: 90 << 20}))
 }
 
-func TestHistoryKeepsWhatItIsTold(t *testing.T) {
+func TestHistory_RoundTrip(t *testing.T) {
 	var h history
 	for i := range 5 {
 		h.add(monday.AddDate(0, 0, i), 10, 10<<20)

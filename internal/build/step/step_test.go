@@ -39,7 +39,7 @@ func secret(t *testing.T, data map[string]string) string {
 	return dir
 }
 
-func TestFetchGetsAFolderOfACommit(t *testing.T) {
+func TestFetch_FolderOfCommit(t *testing.T) {
 	server := gitserver.Start(t, user, password)
 	repository := server.Create(t, "shop.git")
 	require.NoError(t, os.MkdirAll(filepath.Join(repository.Work(), "app"), 0o700))
@@ -106,7 +106,7 @@ func report(t *testing.T, result step.Result, err error) step.Result {
 	return said
 }
 
-func TestPushPushesWhatTheBuilderLeft(t *testing.T) {
+func TestPush_Image(t *testing.T) {
 	inner := registry.New()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u, p, _ := r.BasicAuth(); u != user || p != password {

@@ -80,8 +80,8 @@ entries:
 generated: "2026-01-02T03:04:05Z"
 `
 
-// TestChartsOfARepository over real TLS, from a fake of a repository that asks for a password.
-func TestChartsOfARepository(t *testing.T) {
+// TestFetch_Repository uses real TLS, and a fake repository that asks for a password.
+func TestFetch_Repository(t *testing.T) {
 	archive := rendertest.Archive(t, "web/Chart.yaml", chartYAML)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/charts/index.yaml", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testIndex) })
@@ -114,8 +114,8 @@ func TestChartsOfARepository(t *testing.T) {
 	assert.Equal(t, problem.Invalid, refusal(t, err).Code)
 }
 
-// TestChartsOfARegistry over real TLS, from go-containerregistry's registry in memory.
-func TestChartsOfARegistry(t *testing.T) {
+// TestFetch_Registry uses real TLS, and go-containerregistry's registry in memory.
+func TestFetch_Registry(t *testing.T) {
 	archive := rendertest.Archive(t, "web/Chart.yaml", chartYAML)
 	s := httptest.NewTLSServer(asking(registry.New(registry.Logger(log.New(io.Discard, "", 0)))))
 	defer s.Close()
@@ -147,9 +147,9 @@ func TestChartsOfARegistry(t *testing.T) {
 	assert.Contains(t, refusal(t, err).Fix, "check username and password")
 }
 
-// TestWhatIsNotFetched: other schemes, redirects that lose TLS, and credentials on their way
+// TestFetch_Refusals has other schemes, redirects that lose TLS, and credentials that would go
 // elsewhere.
-func TestWhatIsNotFetched(t *testing.T) {
+func TestFetch_Refusals(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testIndex) }))
 	defer plain.Close()
 	var seen []string
@@ -212,9 +212,8 @@ func loginFor(t *testing.T, at, password string) *Login {
 	return &Login{username: "ci", password: password, scope: s}
 }
 
-// TestALoginStaysWithinItsScope: not for the same server's other paths, another port, or
-// wherever a redirect leads.
-func TestALoginStaysWithinItsScope(t *testing.T) {
+// TestFetch_LoginStaysInScope tries other paths of the same server, another port, and redirects.
+func TestFetch_LoginStaysInScope(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]string{}
 	note := func(r *http.Request) {
@@ -263,8 +262,8 @@ func TestALoginStaysWithinItsScope(t *testing.T) {
 	}, seen)
 }
 
-// TestASecretSaysForWhichRepositoryItIs: else any Secret's password went wherever a Runner says.
-func TestASecretSaysForWhichRepositoryItIs(t *testing.T) {
+// Otherwise a Runner could send any Secret's password anywhere.
+func TestFetch_SecretNamesRepository(t *testing.T) {
 	data := func(at string) map[string][]byte {
 		return map[string][]byte{"url": []byte(at), "username": []byte("ci"), "password": []byte("hunter2")}
 	}
@@ -292,8 +291,7 @@ func TestASecretSaysForWhichRepositoryItIs(t *testing.T) {
 	assert.Contains(t, refusal(t, err).Detail, "lacks username or password")
 }
 
-// TestWhatIsTooLarge to be fetched.
-func TestWhatIsTooLarge(t *testing.T) {
+func TestFetch_RefusesTooLarge(t *testing.T) {
 	endless := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/many/"):
@@ -323,7 +321,7 @@ func TestWhatIsTooLarge(t *testing.T) {
 	}
 }
 
-func TestIndexesOfEachForm(t *testing.T) {
+func TestIndex_EachForm(t *testing.T) {
 	want := []entry{{"1.4.2", []string{"a"}}}
 	for what, text := range map[string]string{
 		"block":          "apiVersion: v1\nentries:\n  other:\n  - version: 1\n  web:\n  - version: 1.4.2\n    urls: [a]\n  zoo:\n  - version: 3\n",
@@ -361,8 +359,8 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// TestTheMachineItselfIsNoPlaceForCharts has an index refer to an address that the guard refuses.
-func TestTheMachineItselfIsNoPlaceForCharts(t *testing.T) {
+// TestFetch_RefusesLoopback has an index refer to an address that the guard refuses.
+func TestFetch_RefusesLoopback(t *testing.T) {
 	var inside int
 	metadata := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside++ }))
 	defer metadata.Close()

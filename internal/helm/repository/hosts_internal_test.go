@@ -70,9 +70,9 @@ func chartsOfTwoHosts(t *testing.T) (server *httptest.Server, beyond *atomic.Int
 	return server, beyond
 }
 
-// TestChartsComeFromListedHostsAlone, by the policy of the moment, also where an index, a redirect
-// or a registry leads to another host.
-func TestChartsComeFromListedHostsAlone(t *testing.T) {
+// TestFetch_OnlyListedHosts applies the current policy, also where an index, a redirect or a
+// registry leads to another host.
+func TestFetch_OnlyListedHosts(t *testing.T) {
 	server, beyond := chartsOfTwoHosts(t)
 	owner := policy.New("ConfigMap pipeops/pipeops-policy")
 	allow := func(text string) {

@@ -30,10 +30,10 @@ func pour(w http.ResponseWriter, taken *atomic.Int64) {
 	}
 }
 
-// TestARegistryThatPours has a registry answer with 1 GiB in place of everything that is asked of
+// TestRegistry_EndlessResponse has a registry answer with 1 GiB in place of everything that is asked of
 // it: that costs the agent little, and is refused by name. A blob is not read beyond the size that
 // its manifest says.
-func TestARegistryThatPours(t *testing.T) {
+func TestRegistry_EndlessResponse(t *testing.T) {
 	const manifest = `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",` +
 		`"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:0f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08","size":2},` +
 		`"layers":[{"mediaType":"` + chartLayer + `","digest":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08","size":2}]}`
@@ -116,8 +116,7 @@ func realms(t *testing.T, realm func(registry, other string) string) (registry, 
 // byName is a server's address by the name localhost, which no library takes for an address.
 func byName(url string) string { return strings.Replace(url, "127.0.0.1", "localhost", 1) }
 
-// TestALoginGoesToNoOtherRealm although the registry asks for that.
-func TestALoginGoesToNoOtherRealm(t *testing.T) {
+func TestRegistry_LoginStaysInRealm(t *testing.T) {
 	for what, c := range map[string]struct {
 		realm func(registry, other string) string
 		trust bool // the Secret names the other server
@@ -170,8 +169,8 @@ func (b byHost) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.others.RoundTrip(r)
 }
 
-// TestARealmIsJudgedAfterItsResolution although the Secret trusts it, or there is none.
-func TestARealmIsJudgedAfterItsResolution(t *testing.T) {
+// TestRegistry_RealmCheckedAfterResolution has a Secret that trusts the realm, and no Secret.
+func TestRegistry_RealmCheckedAfterResolution(t *testing.T) {
 	registry, _, sent := realms(t, func(_, other string) string { return byName(other) + "/token" })
 	f := New(Options{Transport: byHost{
 		host: strings.TrimPrefix(registry.URL, "https://"), own: trusting(registry), others: egress.Guard{}.Transport(trusting(registry)),

@@ -54,8 +54,8 @@ func pods(all []runnerapi.CountIntent) (pods []int) {
 const pod = `{metadata: {annotations: {example.com/pod: x}}, spec: {containers: [{name: c, image: web, resources: {limits: {cpu: 2, memory: 1Gi}}}],
   initContainers: [{name: i, image: init}], ephemeralContainers: [{name: e, image: debug}], volumes: [{name: v, image: {reference: files}}]}}`
 
-// TestWhatRunsPods is the same of each kind that does, those that nobody here has heard of too.
-func TestWhatRunsPods(t *testing.T) {
+// TestPods_OfEachKind expects the same of each kind that runs pods, also of unknown kinds.
+func TestPods_OfEachKind(t *testing.T) {
 	for kind, text := range map[string]string{
 		"Deployment":            "{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 7, template: POD}}",
 		"StatefulSet":           "{apiVersion: apps/v1, kind: StatefulSet, spec: {replicas: 7, template: POD}}",
@@ -92,8 +92,8 @@ func TestWhatRunsPods(t *testing.T) {
 	assert.True(t, in.Containers[0].Partial, "its controller adds the image")
 }
 
-// TestWhatRunsNothing has no pods, whatever it looks like.
-func TestWhatRunsNothing(t *testing.T) {
+// TestPods_NoneOfOthers has objects that look as if they ran pods.
+func TestPods_NoneOfOthers(t *testing.T) {
 	for _, text := range []string{
 		"{apiVersion: v1, kind: ConfigMap, metadata: {annotations: {a: b}}, data: {image: nginx, replicas: '9'}}",
 		`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {annotations: {a: b}},
@@ -106,8 +106,8 @@ func TestWhatRunsNothing(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeReadIsAnError is what would be waved through otherwise.
-func TestWhatCannotBeReadIsAnError(t *testing.T) {
+// Otherwise the policy would admit them.
+func TestPods_UnreadableIsError(t *testing.T) {
 	for _, text := range []string{
 		"{apiVersion: v1, kind: Pod, spec: {containers: {name: c, image: hidden}}}",
 		"{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, image: [hidden]}]}}",
@@ -120,7 +120,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	}
 }
 
-func TestHosts(t *testing.T) {
+func TestHosts_OfEachKind(t *testing.T) {
 	for text, hosts := range map[string][]string{
 		"{apiVersion: networking.k8s.io/v1, kind: Ingress, spec: {rules: [{host: A.example.com}, {http: {}}], tls: [{hosts: [b.example.com]}]}}":    {"a.example.com", "*", "b.example.com"},
 		"{apiVersion: networking.k8s.io/v1, kind: Ingress, spec: {defaultBackend: {service: {name: a}}}}":                                           {"*"},
@@ -138,9 +138,9 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestNoFieldOfASpecIsForgotten fills all fields of an App's spec that hold images, hosts,
+// TestApp_CoversEveryField fills all fields of an App's spec that hold images, hosts,
 // annotations or numbers of pods, those to come too, and looks for each.
-func TestNoFieldOfASpecIsForgotten(t *testing.T) {
+func TestApp_CoversEveryField(t *testing.T) {
 	spec := runnerapi.AppSpec{}
 	f := filler{}
 	f.fill("", reflect.ValueOf(&spec).Elem())
@@ -192,8 +192,8 @@ func (f *filler) fill(at string, v reflect.Value) {
 	}
 }
 
-// TestPublicApps are seen in the spec of an App and in its manifest.
-func TestPublicApps(t *testing.T) {
+// TestApp_Public reads them from the spec of an App and from its manifest.
+func TestApp_Public(t *testing.T) {
 	spec := runnerapi.AppSpec{Image: "web", Ingress: &runnerapi.Ingress{Public: true}}
 	assert.Equal(t, "ingress.public", input.App(spec).Public)
 	in := object(t, "{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: web}, spec: {image: web, ingress: {public: true}}}")

@@ -70,8 +70,9 @@ func needs(t *testing.T, r report, parts ...string) {
 	}
 }
 
-// TestNothingGetsOutOfTheCage: each attempt works outside, and inside the kernel refuses it.
-func TestNothingGetsOutOfTheCage(t *testing.T) {
+// TestCage_BlocksEscapes expects that each attempt works outside, and that the kernel refuses it
+// inside.
+func TestCage_BlocksEscapes(t *testing.T) {
 	escape := rendertest.Escape(t)
 	free := attempt(t, escape, "free")
 	for name, refusal := range free.Tries {
@@ -91,8 +92,7 @@ func TestNothingGetsOutOfTheCage(t *testing.T) {
 	}
 }
 
-// TestLandlockHoldsAlone on what it knows of.
-func TestLandlockHoldsAlone(t *testing.T) {
+func TestLandlock_Alone(t *testing.T) {
 	escape := rendertest.Escape(t)
 	caged := attempt(t, escape, "without", "seccomp", escape, "caged")
 	assert.Equal(t, []string{"seccomp (function not implemented)"}, withPrefix(caged.Missing, "seccomp"))
@@ -109,8 +109,8 @@ func TestLandlockHoldsAlone(t *testing.T) {
 	}
 }
 
-// TestNothingIsOpenedOnAnyKernel: what is left where there is neither Landlock nor seccomp.
-func TestNothingIsOpenedOnAnyKernel(t *testing.T) {
+// TestCage_OpensNothingOnAnyKernel has neither Landlock nor seccomp.
+func TestCage_OpensNothingOnAnyKernel(t *testing.T) {
 	escape := rendertest.Escape(t)
 	caged := attempt(t, escape, "without", "landlock,seccomp", escape, "caged")
 	assert.Len(t, caged.Missing, 2)

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTheFilterAllowsWhatIsListed, on both machines.
-func TestTheFilterAllowsWhatIsListed(t *testing.T) {
+func TestSeccomp_AllowsListed(t *testing.T) {
 	const allow, eperm, enosys = unix.SECCOMP_RET_ALLOW, unix.SECCOMP_RET_ERRNO | int(unix.EPERM), unix.SECCOMP_RET_ERRNO | int(unix.ENOSYS)
 	const pid, x32, goThread = 7, 0x40000000, unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_SYSVSEM | unix.CLONE_THREAD
 	for _, arch := range archs {

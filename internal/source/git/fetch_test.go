@@ -63,7 +63,7 @@ func refused(t *testing.T, err error, reason git.Reason, parts ...string) {
 	}
 }
 
-func TestFilesOfACommitComeOverHTTPS(t *testing.T) {
+func TestFetch_HTTPS(t *testing.T) {
 	s := gitserver.Start(t, "reader", "correct horse")
 	repo := s.Create(t, "shop/deploy.git")
 	repo.Commit(map[string]string{"web/app.yaml": "image: one\n", "README.md": "hello\n"})
@@ -88,7 +88,7 @@ func TestFilesOfACommitComeOverHTTPS(t *testing.T) {
 	assert.Equal(t, packs, s.Packs.Load(), "nothing new is not fetched")
 }
 
-func TestTagsAndCommitsAreFollowed(t *testing.T) {
+func TestFetch_TagsAndCommits(t *testing.T) {
 	s := gitserver.Start(t, "", "")
 	repo := s.Create(t, "shop/deploy.git")
 	first := repo.Commit(map[string]string{"a": "1"})
@@ -114,7 +114,7 @@ func TestTagsAndCommitsAreFollowed(t *testing.T) {
 	refused(t, err, git.RefMissing, "5555")
 }
 
-func TestFilesOfACommitComeOverSSH(t *testing.T) {
+func TestFetch_SSH(t *testing.T) {
 	s := gitserver.Start(t, "", "")
 	repo := s.Create(t, "shop/deploy.git")
 	want := repo.Commit(map[string]string{"app.yaml": "image: one\n"})
@@ -158,7 +158,7 @@ func hashedLine(t *testing.T, s *gitserver.SSH) []byte {
 	return []byte("|1|" + b64(salt) + "|" + b64(mac.Sum(nil)) + " " + key)
 }
 
-func TestWhatGoesWrongIsNamed(t *testing.T) {
+func TestFetch_NamesErrors(t *testing.T) {
 	s := gitserver.Start(t, "reader", "correct horse")
 	s.Create(t, "shop/deploy.git").Commit(map[string]string{"web/app.yaml": "image: one\n"})
 	s.Create(t, "shop/empty.git")
@@ -195,9 +195,9 @@ func TestWhatGoesWrongIsNamed(t *testing.T) {
 	}
 }
 
-// TestTheMachineItselfIsNoPlaceForRepositories has servers at addresses that the guard refuses,
+// TestFetch_RefusesLoopback has servers at addresses that the guard refuses,
 // under a name and as an address.
-func TestTheMachineItselfIsNoPlaceForRepositories(t *testing.T) {
+func TestFetch_RefusesLoopback(t *testing.T) {
 	s := gitserver.Start(t, "", "")
 	s.Create(t, "shop/deploy.git").Commit(map[string]string{"app.yaml": "image: one\n"})
 	ssh := s.StartSSH(t)
@@ -212,7 +212,7 @@ func TestTheMachineItselfIsNoPlaceForRepositories(t *testing.T) {
 	assert.Zero(t, s.Requests.Load())
 }
 
-func TestLimitsHold(t *testing.T) {
+func TestFetch_Limits(t *testing.T) {
 	s := gitserver.Start(t, "", "")
 	repo := s.Create(t, "shop/deploy.git")
 	repo.Commit(map[string]string{"zeros": strings.Repeat("0", 900<<10), "nulls": strings.Repeat("n", 900<<10), "app.yaml": "image: one\n"})
@@ -242,7 +242,7 @@ func TestLimitsHold(t *testing.T) {
 	assert.Len(t, files, 1)
 }
 
-func TestDeltasAreWeighedBeforeTheyAreApplied(t *testing.T) {
+func TestUnpack_BoundsDeltas(t *testing.T) {
 	s := gitserver.Start(t, "", "")
 	repo := s.Create(t, "shop/deploy.git")
 	line := strings.Repeat("the same text that compresses well, over and over\n", 15<<10)
@@ -261,7 +261,7 @@ func TestDeltasAreWeighedBeforeTheyAreApplied(t *testing.T) {
 	assert.Equal(t, line+"h", string(all["h"]))
 }
 
-func TestLinksAndSubmodulesStayOut(t *testing.T) {
+func TestFetch_SkipsLinksAndSubmodules(t *testing.T) {
 	s := gitserver.Start(t, "", "")
 	repo := s.Create(t, "shop/deploy.git")
 	repo.Commit(map[string]string{"app.yaml": "image: one\n"})
@@ -274,7 +274,7 @@ func TestLinksAndSubmodulesStayOut(t *testing.T) {
 	assert.Equal(t, git.Files{"app.yaml": []byte("image: one\n")}, files)
 }
 
-func TestCredentialsGoNowhereElse(t *testing.T) {
+func TestFetch_CredentialsStayAtHost(t *testing.T) {
 	var sent []string
 	other := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		sent = append(sent, r.Header.Get("Authorization"))
@@ -324,8 +324,8 @@ func TestCredentialsGoNowhereElse(t *testing.T) {
 	}
 }
 
-// TestRedirectsStayWithinWhatTheSecretIsFor on the same host.
-func TestRedirectsStayWithinWhatTheSecretIsFor(t *testing.T) {
+// TestFetch_RedirectsStayInScope redirects on the same host.
+func TestFetch_RedirectsStayInScope(t *testing.T) {
 	s := gitserver.Start(t, "reader", "correct horse")
 	s.Create(t, "shop/deploy.git").Commit(map[string]string{"app.yaml": "image: one\n"})
 	s.Create(t, "payroll/deploy.git").Commit(map[string]string{"app.yaml": "image: two\n"})
@@ -372,7 +372,7 @@ func TestRedirectsStayWithinWhatTheSecretIsFor(t *testing.T) {
 	}
 }
 
-func TestASilentServerIsLeft(t *testing.T) {
+func TestFetch_SilentServerTimesOut(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
@@ -397,7 +397,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestWhatIsNoGitServerIsNamed(t *testing.T) {
+func TestFetch_NamesWrongServer(t *testing.T) {
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/liar") {
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
@@ -414,7 +414,7 @@ func TestWhatIsNoGitServerIsNamed(t *testing.T) {
 	}
 }
 
-func TestAddressesAreRead(t *testing.T) {
+func TestParseAddress(t *testing.T) {
 	for text, want := range map[string]runnerapi.GitURL{
 		"https://git.example.com/shop/web.git": {Host: "git.example.com", Path: "/shop/web.git"},
 		"https://GIT.example.com:8443/a":       {Host: "git.example.com:8443", Path: "/a"},
@@ -454,7 +454,7 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-func FuzzAddressesAndKnownHosts(f *testing.F) {
+func FuzzParseAddress(f *testing.F) {
 	f.Add("git@github.com:shop/web.git", "github.com ssh-ed25519 AAAA", "git@github.com:shop")
 	f.Add("https://h/shop/..%2fpayroll.git", "", "https://h/shop/")
 	f.Add("ssh://git@h/shop/%2e%2e/payroll", "", "git@h:shop")

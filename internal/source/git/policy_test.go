@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 )
 
-// TestRepositoriesAreOfListedHostsAlone, over HTTPS and SSH, by the policy of each fetch.
-func TestRepositoriesAreOfListedHostsAlone(t *testing.T) {
+// TestFetch_OnlyListedHosts uses HTTPS and SSH, and the policy at the time of each fetch.
+func TestFetch_OnlyListedHosts(t *testing.T) {
 	s := gitserver.Start(t, "reader", "correct horse")
 	s.Create(t, "shop/deploy.git").Commit(map[string]string{"app.yaml": "image: one\n"})
 	ssh := s.StartSSH(t)

@@ -12,9 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestOnlyTheWantedRefIsKept of an advertisement: a large repository's have more of them than the
-// agent has memory for.
-func TestOnlyTheWantedRefIsKept(t *testing.T) {
+// A large repository advertises more refs than the agent has memory for.
+func TestRefs_KeepsWantedOnly(t *testing.T) {
 	pkt := func(line string) string { return fmt.Sprintf("%04x%s\n", len(line)+5, line) }
 	hash := strings.Repeat("1", 40)
 	first, wanted := pkt(hash+" HEAD\x00shallow"), pkt(hash+" refs/tags/v1")+pkt(hash+" refs/tags/v1^{}")

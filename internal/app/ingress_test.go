@@ -1,0 +1,417 @@
+package app_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
+)
+
+func TestRoutes_FollowApp(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	var told atomic.Int64
+	config := limitedTo(env, ns)
+	config.Routed = func() { told.Add(1) }
+	e, _ := startWith(t, config)
+	routes := func() (own []ingress.Route) {
+		all, err := e.Routes(t.Context())
+		require.NoError(t, err)
+		for _, r := range all {
+			if r.App.Namespace == ns {
+				own = append(own, r)
+			}
+		}
+		return own
+	}
+	awaitReason := func(reason string) {
+		t.Helper()
+		eventually(t, "reason: "+reason, func() bool {
+			now := routes()
+			return len(now) > 0 && now[0].Reason == reason
+		})
+	}
+	k := key(ns, "shop")
+	spec := web()
+	spec.Ports = []runnerapi.Port{{Name: "http", Port: 8080, Service: 80}, {Name: "admin", Port: 9090}}
+	spec.Ingress = &runnerapi.Ingress{Class: "nginx", Hosts: []runnerapi.IngressHost{
+		{Host: "shop.example.com", TLSSecret: "cert"},
+		{Host: "shop.example.com", Path: "/admin", Port: 9090, TLSSecret: "cert"},
+		{Host: "*.example.com"},
+	}}
+	deploy(t, e, k, spec)
+	eventually(t, "the routes are there", func() bool { return len(routes()) == 3 })
+	awaitReason("no pod is ready")
+	want := []ingress.Route{
+		{App: k, Host: "*.example.com", Path: "/", PathType: "Prefix", Service: "shop", Port: 80},
+		{App: k, Host: "shop.example.com", Path: "/", PathType: "Prefix", TLS: true, Service: "shop", Port: 80},
+		{App: k, Host: "shop.example.com", Path: "/admin", PathType: "Prefix", TLS: true, Service: "shop", Port: 9090},
+	}
+	service := &corev1.Service{}
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "shop"}, service))
+	for i := range want {
+		want[i].Reason = "no pod is ready"
+	}
+	got := routes()
+	for i := range got {
+		assert.Equal(t, []string{net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(int(got[i].Port)))}, got[i].Addresses)
+		assert.False(t, got[i].Created.IsZero())
+		got[i].Addresses, got[i].Created = nil, time.Time{}
+	}
+	assert.Equal(t, want, got)
+
+	before := told.Load()
+	rollOut(t, env, k)
+	awaitReason("")
+	assert.True(t, routes()[0].Ready, "no ingress controller is needed")
+	eventually(t, "it was told", func() bool { return told.Load() > before })
+
+	require.NoError(t, e.Delete(t.Context(), k, byTest))
+	eventually(t, "the routes are gone", func() bool { return len(routes()) == 0 })
+}
+
+// TestRoutes_OfForeignIngresses has an Ingress with the agent's label that belongs to no App. It
+// may lead only to Services with that label.
+func TestRoutes_OfForeignIngresses(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := startWith(t, limitedTo(env, ns))
+	meta := func(name string, labels map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: ns, Name: name, Labels: labels}
+	}
+	ports := []corev1.ServicePort{{Name: "web", Port: 80, TargetPort: intstr.FromInt32(8080), AppProtocol: new("kubernetes.io/h2c")}}
+	in := &networkingv1.Ingress{ObjectMeta: meta("site", objectmeta.Labels())}
+	for _, name := range []string{"own", "foreign", "elsewhere", "headless", "none"} {
+		in.Spec.Rules = append(in.Spec.Rules, networkingv1.IngressRule{Host: name + ".example.com", IngressRuleValue: networkingv1.IngressRuleValue{
+			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
+				Path: "/", PathType: new(networkingv1.PathTypePrefix),
+				Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: name, Port: networkingv1.ServiceBackendPort{Number: 80}}},
+			}}},
+		}})
+	}
+	for _, o := range []client.Object{
+		in,
+		&corev1.Service{ObjectMeta: meta("own", objectmeta.Labels()), Spec: corev1.ServiceSpec{Ports: ports}},
+		&corev1.Service{ObjectMeta: meta("foreign", nil), Spec: corev1.ServiceSpec{Ports: ports}},
+		&corev1.Service{ObjectMeta: meta("elsewhere", objectmeta.Labels()), Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeExternalName, ExternalName: "metadata.internal", Ports: ports,
+		}},
+		&corev1.Service{ObjectMeta: meta("headless", objectmeta.Labels()), Spec: corev1.ServiceSpec{
+			ClusterIP: corev1.ClusterIPNone, Ports: ports, Selector: map[string]string{"app": "site"},
+		}},
+	} {
+		require.NoError(t, env.Client.Create(t.Context(), o))
+	}
+	routes := func() map[string]ingress.Route {
+		all, err := e.Routes(t.Context())
+		require.NoError(t, err)
+		byHost := map[string]ingress.Route{}
+		for _, r := range all {
+			byHost[strings.TrimSuffix(r.Host, ".example.com")] = r
+		}
+		return byHost
+	}
+	eventually(t, "the cache has all Services", func() bool {
+		now := routes()
+		return len(now) == 5 && now["own"].Ready && strings.Contains(now["elsewhere"].Reason, "ExternalName") &&
+			strings.Contains(now["headless"].Reason, "no pod is ready")
+	})
+	now := routes()
+	assert.Empty(t, now["own"].App.Name)
+	assert.Len(t, now["own"].Addresses, 1)
+	assert.True(t, now["own"].HTTP2)
+	for name, reason := range map[string]string{
+		"foreign": "with the agent's label", "none": "with the agent's label", "elsewhere": "ExternalName", "headless": "no pod is ready",
+	} {
+		assert.Empty(t, now[name].Addresses, name)
+		assert.Contains(t, now[name].Reason, reason, name)
+	}
+	pod := &corev1.Pod{ObjectMeta: meta("site-0", map[string]string{objectmeta.ManagedBy: objectmeta.ManagedByAgent, "app": "site"})}
+	pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "example.com/web:1"}}
+	require.NoError(t, env.Client.Create(t.Context(), pod))
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "192.0.2.7", PodIPs: []corev1.PodIP{{IP: "192.0.2.7"}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	require.NoError(t, env.Client.Status().Update(t.Context(), pod))
+	eventually(t, "it leads to the pod", func() bool { return slices.Equal(routes()["headless"].Addresses, []string{"192.0.2.7:8080"}) })
+}
+
+// publicWith returns what a control plane with a gateway says.
+func publicWith(hosts map[string]ingress.PublicHost) ingress.Public {
+	return ingress.Public{
+		Domain: "apps.example.com", Hosts: hosts,
+		Given: func(k runnerapi.Key) string { return k.Name + ".apps.example.com" },
+	}
+}
+
+// TestPublicApp_GetsHost has a host below the gateway's domain, and no Ingress. Its status follows what the
+// gateway does.
+func TestPublicApp_GetsHost(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := startWith(t, limitedTo(env, ns))
+	k := key(ns, "open")
+	spec := web()
+	spec.Ports = []runnerapi.Port{{Name: "dns", Port: 53, Protocol: "UDP"}, {Name: "http", Port: 8080, Service: 80}}
+	spec.Ingress = &runnerapi.Ingress{Public: true}
+	deploy(t, e, k, spec)
+	const host = "open.apps.example.com"
+
+	awaitPublic := func(what, reason, message string, urls ...string) {
+		t.Helper()
+		eventually(t, what, func() bool {
+			a, err := e.Get(t.Context(), k)
+			require.NoError(t, err)
+			i := slices.IndexFunc(a.Status.Conditions, func(c runnerapi.Condition) bool { return c.Type == runnerapi.ConditionIngressReady })
+			return i >= 0 && a.Status.Conditions[i].Reason == reason && contains(a.Status.Conditions[i].Message, message) &&
+				slices.Equal(a.Status.PublicURLs, urls)
+		})
+	}
+	routes := func() []ingress.Route {
+		all, err := e.Routes(t.Context())
+		require.NoError(t, err)
+		return all
+	}
+	assert.Empty(t, routes(), "nothing is known of a gateway")
+
+	require.NoError(t, e.SetPublic(t.Context(), ingress.Public{}))
+	awaitPublic("there is no gateway", runnerapi.ReasonNoGateway, "no gateway")
+	require.NoError(t, e.SetPublic(t.Context(), publicWith(nil)))
+	awaitPublic("its host is not known yet", runnerapi.ReasonHostNotServed, host)
+	eventually(t, "the route is there", func() bool {
+		all := routes()
+		return len(all) == 1 && all[0].Host == host && all[0].Path == "/" && all[0].Port == 80 && all[0].Service == "open" && len(all[0].Addresses) == 1
+	})
+	require.NoError(t, e.SetPublic(t.Context(), publicWith(map[string]ingress.PublicHost{host: {Reason: "another agent has it"}})))
+	awaitPublic("the gateway does not serve it", runnerapi.ReasonHostNotServed, host)
+	require.NoError(t, e.SetPublic(t.Context(), publicWith(map[string]ingress.PublicHost{host: {Served: true}})))
+	awaitPublic("it is served", runnerapi.ReasonServed, "", "https://"+host+"/")
+	err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "open"}, &networkingv1.Ingress{})
+	assert.True(t, apierrors.IsNotFound(err), "no ingress controller is to take the host: %v", err)
+
+	off := publicWith(nil)
+	off.Off, off.Fix = "the owner keeps the public out", "ask the owner"
+	require.NoError(t, e.SetPublic(t.Context(), off))
+	awaitPublic("the cluster's owner keeps the public out", runnerapi.ReasonNotPublic, "keeps the public out")
+	assert.Empty(t, routes())
+
+	spec.Ingress.Hosts = []runnerapi.IngressHost{{Host: "www.example.org"}}
+	_, err = e.Deploy(t.Context(), k, spec, byTest)
+	require.NoError(t, err)
+	require.NoError(t, e.SetPublic(t.Context(), publicWith(map[string]ingress.PublicHost{host: {Served: true}, "www.example.org": {Reason: "set a CNAME"}})))
+	awaitPublic("one host of two is served", runnerapi.ReasonHostNotServed, "www.example.org", "https://"+host+"/")
+	require.NoError(t, e.SetPublic(t.Context(), publicWith(map[string]ingress.PublicHost{host: {Served: true}, "www.example.org": {Served: true}})))
+	awaitPublic("both are", runnerapi.ReasonServed, "", "https://"+host+"/", "https://www.example.org/")
+}
+
+// TestPublicApp_KeepsStatus starts an agent that does not know the gateway's state yet.
+func TestPublicApp_KeepsStatus(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, stop := startWith(t, limitedTo(env, ns))
+	k := key(ns, "open")
+	spec := web()
+	spec.Ports = []runnerapi.Port{{Port: 8080}}
+	spec.Ingress = &runnerapi.Ingress{Public: true}
+	require.NoError(t, e.SetPublic(t.Context(), publicWith(map[string]ingress.PublicHost{"open.apps.example.com": {Served: true}})))
+	deploy(t, e, k, spec)
+	urls := func() []string {
+		a, err := e.Get(t.Context(), k)
+		require.NoError(t, err)
+		return a.Status.PublicURLs
+	}
+	want := []string{"https://open.apps.example.com/"}
+	eventually(t, "it is served", func() bool { return slices.Equal(want, urls()) })
+	stop()
+	e, _ = startWith(t, limitedTo(env, ns))
+	spec.Image = "example.com/web:2"
+	deploy(t, e, k, spec)
+	eventually(t, "the new spec is observed", func() bool {
+		a, err := e.Get(t.Context(), k)
+		require.NoError(t, err)
+		return a.Status.ObservedGeneration == a.Generation
+	})
+	assert.Equal(t, want, urls())
+}
+
+// gatewayAPIPatience is longer than it takes an agent to see that a kind was installed.
+const gatewayAPIPatience = 5 * time.Minute
+
+// gatewayAPI returns the definitions of the Gateway API's kinds.
+func gatewayAPI(t *testing.T) (crds []*unstructured.Unstructured) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/gatewayapi.yaml")
+	require.NoError(t, err)
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		crd := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &crd.Object))
+		if crd.Object != nil {
+			crds = append(crds, crd)
+		}
+	}
+	require.Len(t, crds, 2)
+	return crds
+}
+
+// httpRoute returns an HTTPRoute with the agent's label.
+func httpRoute(t *testing.T, ns, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, spec: "+spec+"}"), &o.Object))
+	o.SetNamespace(ns)
+	o.SetName(name)
+	o.SetLabels(objectmeta.Labels())
+	return o
+}
+
+// TestHTTPRoute_FollowsCluster installs the Gateway API, and removes it.
+func TestHTTPRoute_FollowsCluster(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns, other := ownNamespace(t, env), ownNamespace(t, env)
+	config := limitedTo(env, ns)
+	config.Namespaces = append(config.Namespaces, other)
+	e, _ := startWith(t, config)
+	routes := func() map[string]ingress.Route {
+		all, err := e.Routes(t.Context())
+		require.NoError(t, err)
+		byHost := map[string]ingress.Route{}
+		for _, r := range all {
+			byHost[strings.TrimSuffix(r.Host, ".example.com")] = r
+		}
+		return byHost
+	}
+	assert.Empty(t, routes(), "the cluster lacks the kind, which is no error")
+
+	crds := gatewayAPI(t)
+	for _, crd := range crds {
+		require.NoError(t, env.Client.Create(t.Context(), crd))
+		t.Cleanup(func() { _ = env.Client.Delete(t.Context(), crd) })
+	}
+	for _, at := range []string{ns, other} {
+		require.NoError(t, env.Client.Create(t.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: at, Name: "web", Labels: objectmeta.Labels()},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+		}))
+	}
+	unlabelled := httpRoute(t, ns, "foreign", `{hostnames: [foreign.example.com], rules: [{backendRefs: [{name: web, port: 80}]}]}`)
+	unlabelled.SetLabels(nil)
+	near := httpRoute(t, ns, "near", `{hostnames: [near.example.com], rules: [{backendRefs: [{name: web, port: 80}]}]}`)
+	for _, o := range []client.Object{
+		unlabelled, near,
+		httpRoute(t, ns, "far", `{hostnames: [far.example.com], rules: [{backendRefs: [{name: web, namespace: `+other+`, port: 80}]}]}`),
+		httpRoute(t, ns, "split", `{hostnames: [split.example.com], rules: [{backendRefs: [{name: web, port: 80}, {name: new, port: 80}]}]}`),
+	} {
+		eventually(t, "the kind is there", func() bool { return client.IgnoreAlreadyExists(env.Client.Create(t.Context(), o)) == nil })
+	}
+	within(t, gatewayAPIPatience, "the routes are there", func() bool { return len(routes()) == 3 && routes()["near"].Ready })
+	now := routes()
+	assert.Len(t, now["near"].Addresses, 1)
+	assert.Equal(t, "Prefix", now["near"].PathType)
+	assert.Contains(t, now["split"].Reason, "spec.rules[0].backendRefs has 2 backends")
+	assert.Zero(t, now["split"].Port)
+	assert.Contains(t, now["far"].Reason, "no ReferenceGrant in "+other)
+	assert.Equal(t, other+"/web", now["far"].Service)
+
+	grant := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(`{apiVersion: gateway.networking.k8s.io/v1beta1, kind: ReferenceGrant, spec: {
+		from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: `+ns+`}], to: [{group: "", kind: Service, name: web}]}}`), &grant.Object))
+	grant.SetNamespace(other)
+	grant.SetName("web")
+	require.NoError(t, env.Client.Create(t.Context(), grant))
+	within(t, gatewayAPIPatience, "the grant is seen", func() bool { return routes()["far"].Ready })
+	require.NoError(t, env.Client.Delete(t.Context(), near))
+	eventually(t, "a deleted one is withdrawn", func() bool { return len(routes()) == 2 })
+
+	for _, crd := range crds {
+		require.NoError(t, env.Client.Delete(t.Context(), crd))
+	}
+	within(t, gatewayAPIPatience, "all are withdrawn with the kind", func() bool { return len(routes()) == 0 })
+}
+
+// impatient is an Engine that gives volumes and metrics no more time than a test has.
+func impatient(t *testing.T, env *kubetest.Env, ns string) *app.Engine {
+	t.Helper()
+	config := limitedTo(env, ns)
+	config.Stabilization.Volume, config.Stabilization.Metrics = 5*time.Second, 5*time.Second
+	e, _ := startWith(t, config)
+	return e
+}
+
+// TestPublicURLs_OnlyServed follows an Ingress without class, controller and
+// certificate until it has all of them.
+func TestPublicURLs_OnlyServed(t *testing.T) {
+	suite.Release(t, "an Ingress on its way to being served")
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e := impatient(t, env, ns)
+	k := key(ns, "shop")
+	spec := web()
+	spec.Ingress = &runnerapi.Ingress{Class: ns, Hosts: []runnerapi.IngressHost{
+		{Host: "shop.example.com", TLSSecret: "cert"}, {Host: "plain.example.com"},
+	}}
+	await := func(reason string, urls ...string) {
+		t.Helper()
+		eventually(t, reason, func() bool {
+			a, err := e.Get(t.Context(), k)
+			require.NoError(t, err)
+			return len(a.Status.Conditions) == 1 && a.Status.Conditions[0].Type == runnerapi.ConditionIngressReady &&
+				a.Status.Conditions[0].Reason == reason && assert.ObjectsAreEqual(urls, a.Status.PublicURLs)
+		})
+	}
+	secret := func(kind corev1.SecretType) *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "cert"}, Type: kind,
+			Data: map[string][]byte{corev1.TLSCertKey: []byte("-"), corev1.TLSPrivateKeyKey: []byte("-")},
+		}
+	}
+	wrong := secret(corev1.SecretTypeOpaque)
+	require.NoError(t, env.Client.Create(t.Context(), wrong))
+	deploy(t, e, k, spec)
+	await(runnerapi.ReasonBadTLSSecret)
+	require.NoError(t, env.Client.Delete(t.Context(), wrong))
+	await(runnerapi.ReasonNoTLSSecret)
+	require.NoError(t, env.Client.Create(t.Context(), secret(corev1.SecretTypeTLS)))
+	await(runnerapi.ReasonNoIngressClass)
+
+	class := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: networkingv1.IngressClassSpec{Controller: "example.com/none"}}
+	require.NoError(t, env.Client.Create(t.Context(), class))
+	t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(env.Client.Delete(context.Background(), class))) })
+	publish(t, env, k)
+	await(runnerapi.ReasonServed, "https://shop.example.com/", "http://plain.example.com/")
+}
+
+// publish says of an Ingress what its controller would once it serves it.
+func publish(t *testing.T, env *kubetest.Env, k runnerapi.Key) {
+	t.Helper()
+	in := &networkingv1.Ingress{}
+	eventually(t, "the ingress exists", func() bool { return exists(t, env, k, in) })
+	in.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.1"}}
+	require.NoError(t, env.Client.Status().Update(t.Context(), in))
+}

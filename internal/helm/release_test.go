@@ -1,0 +1,173 @@
+package helm_test
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/helm"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
+)
+
+// TestHelmRelease_TakesOverFields expects it of no command that does not ask for it.
+func TestHelmRelease_TakesOverFields(t *testing.T) {
+	suite.Release(t, "fields of others in a release")
+	env, r := releases(t, "shared")
+	greets := func(greeting string) runnerapi.ReleaseSpec { return of(guide(t), map[string]any{"greeting": greeting}) }
+	meddle := func() {
+		_, err := env.Cluster.Kubectl(t.Context(), "-n", production, "annotate", "--overwrite", "service", "shared", "greeting=theirs")
+		require.NoError(t, err)
+	}
+	deploy(t, r, "shared", greets("first"))
+	meddle()
+	_, err := r.Deploy(t.Context(), key("shared"), greets("second"), byTest)
+	p := problemOf(t, err)
+	assert.Equal(t, runnerapi.CodeConflict, p.Code)
+	assert.Contains(t, p.Detail, "others have set fields of it: kubectl-annotate has metadata.annotations.greeting")
+	assert.Contains(t, p.Fix, "--force-conflicts")
+
+	forced := greets("second")
+	forced.ForceConflicts = true
+	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "shared", forced).Status)
+	s, err := service(t, env, "shared")
+	require.NoError(t, err)
+	assert.Equal(t, "second", s.Annotations["greeting"])
+
+	meddle()
+	_, err = r.Rollback(t.Context(), key("shared"), runnerapi.ReleaseRollback{Revision: 1}, byTest)
+	assert.Contains(t, problemOf(t, err).Detail, "kubectl-annotate has metadata.annotations.greeting")
+	_, err = r.Rollback(t.Context(), key("shared"), runnerapi.ReleaseRollback{Revision: 1, ForceConflicts: true}, byTest)
+	require.NoError(t, err)
+	outcome(t, r, "shared")
+	s, err = service(t, env, "shared")
+	require.NoError(t, err)
+	assert.Equal(t, "first", s.Annotations["greeting"])
+}
+
+// operator is a chart with an account, its Role and the RoleBinding, as `helm create` and most
+// others have them.
+func operator(t testing.TB) []byte {
+	return pack(t, map[string]string{
+		"values.yaml": "to: \"\"\nverbs: [get, list, watch]\n",
+		"templates/rbac.yaml": `apiVersion: v1
+kind: ServiceAccount
+metadata: {name: {{ .Release.Name }}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: {{ .Release.Name }}}
+rules:
+- {apiGroups: [""], resources: [configmaps, pods], verbs: {{ toJson .Values.verbs }}}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: {{ .Release.Name }}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ .Release.Name }}}
+subjects: [{kind: ServiceAccount, name: {{ .Release.Name }}, namespace: {{ .Values.to | default .Release.Namespace }}}]
+`})
+}
+
+// TestChart_RoleWithBinding uses the agent's real admission policy.
+func TestChart_RoleWithBinding(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := env.Namespace(t)
+	env.Entitle(t, ns, kubetest.ManifestRole, kubetest.GrantableRole)
+	r := start(t, env.Agent, func(o *helm.Options) { o.Namespace, o.Namespaces = kubetest.AgentOf(ns), []string{ns} })
+	at := runnerapi.Key{Namespace: ns, Name: "operator"}
+	put := func(values map[string]any) runnerapi.Release {
+		_, err := r.Deploy(t.Context(), at, of(operator(t), values), byTest)
+		require.NoError(t, err)
+		release, err := r.Wait(t.Context(), at)
+		require.NoError(t, err)
+		return release
+	}
+	dry := byTest
+	dry.DryRun = true
+	would, err := r.Deploy(t.Context(), at, of(operator(t), nil), dry)
+	require.NoError(t, err)
+	require.Len(t, would.Objects, 3)
+	for _, o := range would.Objects {
+		assert.Equal(t, "create", o.Change, o.Kind)
+	}
+	release := put(nil)
+	require.Equal(t, runnerapi.ReleaseDeployed, release.Status, release.Description)
+	binding := &rbacv1.RoleBinding{}
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "operator"}, binding))
+	release = put(map[string]any{"verbs": []any{"get"}})
+	require.Equal(t, runnerapi.ReleaseDeployed, release.Status, release.Description)
+
+	for says, values := range map[string]map[string]any{
+		`the subject ServiceAccount operator in "default"`: {"to": "default"},
+		"would give rights to the agent itself":            {"to": kubetest.AgentOf(ns)},
+		"grants no \"*\" among its verbs":                  {"verbs": []any{"*"}},
+		"lacks deletecollection of configmaps":             {"verbs": []any{"deletecollection"}},
+	} {
+		_, err = r.Deploy(t.Context(), at, of(operator(t), values), dry)
+		assert.Contains(t, problemOf(t, err).Detail, says)
+	}
+}
+
+// afterList calls a function once, when the names of Secrets have been listed and before the answer
+// is seen.
+type afterList struct {
+	http.RoundTripper
+	do *atomic.Pointer[func()]
+}
+
+func (a afterList) RoundTrip(req *http.Request) (*http.Response, error) {
+	answer, err := a.RoundTripper.RoundTrip(req)
+	if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/secrets") {
+		if do := a.do.Swap(nil); do != nil {
+			(*do)()
+		}
+	}
+	return answer, err
+}
+
+// TestHelmRelease_RemovedWhileRead expects that there is no such release, and no internal error.
+func TestHelmRelease_RemovedWhileRead(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	config := rest.CopyConfig(env.Agent)
+	var do atomic.Pointer[func()]
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return afterList{rt, &do} })
+	r := start(t, config)
+	remove(t, env, "brief")
+	ends := func() {
+		for _, s := range revisions(t, env, "brief") {
+			assert.NoError(t, env.Client.Delete(t.Context(), &s))
+		}
+	}
+	for name, read := range map[string]func() error{
+		"itself": func() error {
+			_, err := r.Get(t.Context(), key("brief"))
+			return err
+		},
+		"its revisions": func() error {
+			_, err := r.History(t.Context(), key("brief"))
+			return err
+		},
+	} {
+		deploy(t, r, "brief", of(guide(t), nil))
+		do.Store(&ends)
+		assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, read()).Code, name)
+		assert.Nil(t, do.Load(), name)
+	}
+	deploy(t, r, "brief", of(guide(t), nil))
+	do.Store(&ends)
+	list, err := r.List(t.Context(), production)
+	require.NoError(t, err)
+	for _, release := range list {
+		assert.NotEqual(t, "brief", release.Name)
+	}
+	assert.Nil(t, do.Load())
+}
