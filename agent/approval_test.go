@@ -87,9 +87,9 @@ func waiting(t *testing.T, p *planetest.Plane) store.Enrolment {
 	return list[0]
 }
 
-// TestAnAgentWaitsForItsApproval restarts it while it waits: it is the same
+// TestApproval_SurvivesRestart restarts it while it waits: it is the same
 // registration, and the operator's word reaches it within seconds.
-func TestAnAgentWaitsForItsApproval(t *testing.T) {
+func TestApproval_SurvivesRestart(t *testing.T) {
 	p, dir := planetest.Start(t), t.TempDir()
 	token := approvedToken(t, p)
 	first, log, ready := observed(t, p, dir, token)
@@ -118,7 +118,7 @@ func TestAnAgentWaitsForItsApproval(t *testing.T) {
 	})
 }
 
-func TestADeniedAgentSaysSoOnce(t *testing.T) {
+func TestApproval_DeniedIsReportedOnce(t *testing.T) {
 	p, dir := planetest.Start(t), t.TempDir()
 	_, log, ready := observed(t, p, dir, approvedToken(t, p))
 	await.Until(t, "it waits", func() bool { return strings.Contains(ready(), "waits for approval") })
@@ -132,8 +132,8 @@ func TestADeniedAgentSaysSoOnce(t *testing.T) {
 	assert.Empty(t, agents)
 }
 
-// TestReplicasWaitTogether has two replicas ask: they are one registration.
-func TestReplicasWaitTogether(t *testing.T) {
+// TestApproval_ReplicasShareRegistration has two replicas ask: they are one registration.
+func TestApproval_ReplicasShareRegistration(t *testing.T) {
 	suite.Release(t, "replicas that begin together")
 	r := startReplicas(t, nil)
 	r.token = approvedToken(t, r.p)
@@ -191,9 +191,9 @@ func copyState(t *testing.T, from string) string {
 	return to
 }
 
-// TestACopiedIdentityEndsAndSaysWhatToDo copies the state of a running agent to
+// TestIdentity_CopyIsRefused copies the state of a running agent to
 // another cluster, host name and all.
-func TestACopiedIdentityEndsAndSaysWhatToDo(t *testing.T) {
+func TestIdentity_CopyIsRefused(t *testing.T) {
 	plane := &logbook.Book{}
 	p, dir := planetest.Start(t, func(c *controlplane.Config) { c.Log = zerolog.New(plane) }), t.TempDir()
 	_, log, _ := observed(t, p, dir, token(t, p))
@@ -217,8 +217,8 @@ func TestACopiedIdentityEndsAndSaysWhatToDo(t *testing.T) {
 	assert.Equal(t, announce.StateOnline, found.Agent.State)
 }
 
-// TestACopyWithATokenOfItsOwnBecomesAnAgentOfItsOwn without anybody deleting anything.
-func TestACopyWithATokenOfItsOwnBecomesAnAgentOfItsOwn(t *testing.T) {
+// TestIdentity_CopyWithTokenRegisters without anybody deleting anything.
+func TestIdentity_CopyWithTokenRegisters(t *testing.T) {
 	suite.Release(t, "copies of an agent's identity")
 	p, dir := planetest.Start(t), t.TempDir()
 	first := run(t, p, dir, token(t, p))

@@ -17,9 +17,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-// TestNoRecordNoCommand where the policy says so: a command is refused while the audit log
+// TestAudit_RequiredRefusesUnrecorded where the policy says so: a command is refused while the audit log
 // cannot be written, what only reads is not, and afterwards each command has a record of before.
-func TestNoRecordNoCommand(t *testing.T) {
+func TestAudit_RequiredRefusesUnrecorded(t *testing.T) {
 	dir := t.TempDir()
 	policy := filepath.Join(dir, "policy.yaml")
 	require.NoError(t, os.WriteFile(policy, []byte("audit: required\n"), 0o600))

@@ -38,9 +38,9 @@ func ingressController(t *testing.T, pod string) (balancer *faultproxy.Proxy) {
 	return faultproxy.New(t, srv.Listener.Addr().String())
 }
 
-// TestThePublicComesThroughTheClustersLoadBalancer: over an Ingress with its address, until it is
+// TestGateway_DirectMode: over an Ingress with its address, until it is
 // cut off, and again once it is back.
-func TestThePublicComesThroughTheClustersLoadBalancer(t *testing.T) {
+func TestGateway_DirectMode(t *testing.T) {
 	const host = "direct.example.org"
 	way := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "%s by %q", r.Host, r.Header.Get("Way"))

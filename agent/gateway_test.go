@@ -117,8 +117,8 @@ func awaitAnswer(t *testing.T, c *http.Client, host string, status int) (body st
 	return body
 }
 
-// TestThePublicReachesAService through the gateway, the tunnel and the agent, over HTTPS.
-func TestThePublicReachesAService(t *testing.T) {
+// TestGateway_ServesService through the gateway, the tunnel and the agent, over HTTPS.
+func TestGateway_ServesService(t *testing.T) {
 	p, dir := planetest.Start(t, withGateway(t)), t.TempDir()
 	first := run(t, p, dir, token(t, p), routesOn)
 	p.AwaitOnline(t, time.Time{})
@@ -165,9 +165,9 @@ func TestThePublicReachesAService(t *testing.T) {
 	})
 }
 
-// TestThePolicyKeepsThePublicOut of an App with a host below the gateway's domain, and lets it in
+// TestGateway_PolicyDenies of an App with a host below the gateway's domain, and lets it in
 // again, without a restart.
-func TestThePolicyKeepsThePublicOut(t *testing.T) {
+func TestGateway_PolicyDenies(t *testing.T) {
 	p := planetest.Start(t, withGateway(t))
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	policy := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }

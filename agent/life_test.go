@@ -103,7 +103,7 @@ func (r *running) end(t *testing.T) error {
 	return err
 }
 
-func TestARestartKeepsTheAgentsID(t *testing.T) {
+func TestRestart_KeepsAgentID(t *testing.T) {
 	p, dir := planetest.Start(t), t.TempDir()
 	first := run(t, p, dir, token(t, p))
 	id := p.AwaitOnline(t, time.Time{})
@@ -113,9 +113,9 @@ func TestARestartKeepsTheAgentsID(t *testing.T) {
 	assert.Equal(t, id, p.AwaitOnline(t, again))
 }
 
-// TestAnAgentThatWasForgottenRegistersAgain gives the control plane back a
+// TestRegister_AfterForgotten gives the control plane back a
 // backup from before the agent registered.
-func TestAnAgentThatWasForgottenRegistersAgain(t *testing.T) {
+func TestRegister_AfterForgotten(t *testing.T) {
 	t.Run("without self-update", func(t *testing.T) { forget(t) })
 	t.Run("with self-update", func(t *testing.T) { forget(t, selfUpdating) })
 }
@@ -139,7 +139,7 @@ func forget(t *testing.T, more ...func(*config.Config)) {
 	p.AwaitOnline(t, restored)
 }
 
-func TestARevokedAgentEndsAndSaysWhatToDo(t *testing.T) {
+func TestRevoke_StopsAgent(t *testing.T) {
 	t.Run("without self-update", func(t *testing.T) { revoke(t) })
 	t.Run("with self-update", func(t *testing.T) { revoke(t, selfUpdating) })
 }
@@ -155,7 +155,7 @@ func revoke(t *testing.T, more ...func(*config.Config)) {
 	require.ErrorContains(t, err, "fix")
 }
 
-func TestAnAgentThatWasAwayForLongProvesItsOldKey(t *testing.T) {
+func TestRegister_ExpiredCertificate(t *testing.T) {
 	p, dir := planetest.Start(t), t.TempDir()
 	first := run(t, p, dir, token(t, p))
 	id := p.AwaitOnline(t, time.Time{})
@@ -166,7 +166,7 @@ func TestAnAgentThatWasAwayForLongProvesItsOldKey(t *testing.T) {
 	assert.Equal(t, id, p.AwaitOnline(t, again))
 }
 
-func TestAnAgentIsMovedByAnotherControlPlanesToken(t *testing.T) {
+func TestToken_MovesAgent(t *testing.T) {
 	from, to, dir := planetest.Start(t), planetest.Start(t), t.TempDir()
 	first := run(t, from, dir, token(t, from))
 	from.AwaitOnline(t, time.Time{})
@@ -175,7 +175,7 @@ func TestAnAgentIsMovedByAnotherControlPlanesToken(t *testing.T) {
 	to.AwaitOnline(t, time.Time{})
 }
 
-func TestWithoutATokenAndAnIdentityTheAgentSaysWhatItNeeds(t *testing.T) {
+func TestToken_MissingIsReported(t *testing.T) {
 	p := planetest.Start(t)
 	err := run(t, p, t.TempDir(), "").end(t)
 	require.ErrorContains(t, err, "AGENT_TOKEN")

@@ -17,8 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-// TestTheAgentsNumbers are those of a real agent that has carried out a command.
-func TestTheAgentsNumbers(t *testing.T) {
+// TestMetrics are those of a real agent that has carried out a command.
+func TestMetrics(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // for a port that is free
 	require.NoError(t, err)
 	at := l.Addr().String()

@@ -89,9 +89,9 @@ func (r *replicas) up(names ...string) {
 	}
 }
 
-// TestReplicasEnrolOnce starts three replicas at once with a token that is good for
+// TestReplicas_RegisterOnce starts three replicas at once with a token that is good for
 // one use.
-func TestReplicasEnrolOnce(t *testing.T) {
+func TestReplicas_RegisterOnce(t *testing.T) {
 	r := startReplicas(t, nil)
 	names := []string{"one", "two", "three"}
 	var logs []*logbook.Book
@@ -114,9 +114,9 @@ func TestReplicasEnrolOnce(t *testing.T) {
 	assert.NotNil(t, r.stored())
 }
 
-// TestAReplicaThatDiesWhileItEnrolsIsReplaced leaves a request behind, as a replica
+// TestReplicas_ReplaceDeadRegistrant leaves a request behind, as a replica
 // does that dies in the middle: another one asks in its place, with its key.
-func TestAReplicaThatDiesWhileItEnrolsIsReplaced(t *testing.T) {
+func TestReplicas_ReplaceDeadRegistrant(t *testing.T) {
 	suite.Release(t, "replicas that begin together")
 	r := startReplicas(t, nil)
 	key, err := identity.NewKey()
@@ -133,9 +133,9 @@ func TestAReplicaThatDiesWhileItEnrolsIsReplaced(t *testing.T) {
 	assert.Equal(t, key.Public(), id.Key().Public())
 }
 
-// TestReplicasRenewTogether has the certificate renewed again and again. The key before
+// TestReplicas_ShareRenewal has the certificate renewed again and again. The key before
 // the last is worth nothing, so a replica that did not follow would be thrown out.
-func TestReplicasRenewTogether(t *testing.T) {
+func TestReplicas_ShareRenewal(t *testing.T) {
 	suite.Release(t, "replicas that begin together")
 	r := startReplicas(t, func(c *controlplane.Config) { c.CertificateTTL = 24 * time.Hour })
 	_, one := r.run("one")
@@ -163,9 +163,9 @@ func TestReplicasRenewTogether(t *testing.T) {
 	assert.Equal(t, 2, r.log.Count("agent's tunnel is up"))
 }
 
-// TestAReplicaThatStopsHandsOver stops the replica that leads: the other one leads
+// TestReplicas_HandOverLeadership stops the replica that leads: the other one leads
 // without waiting for the lease to end, and the agent stays online.
-func TestAReplicaThatStopsHandsOver(t *testing.T) {
+func TestReplicas_HandOverLeadership(t *testing.T) {
 	r := startReplicas(t, nil)
 	first, log := r.run("one")
 	await.Until(t, "the first leads", func() bool { return log.Count("this replica of the agent leads") == 1 })

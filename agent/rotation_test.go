@@ -188,9 +188,9 @@ func authority(t *testing.T, p *planetest.Plane) *ca.CA {
 	return authority
 }
 
-// TestTheCAIsRotatedWhileCommandsRun restarts the control plane between each two
+// TestCARotation_CommandsSucceed restarts the control plane between each two
 // steps. No command fails.
-func TestTheCAIsRotatedWhileCommandsRun(t *testing.T) {
+func TestCARotation_CommandsSucceed(t *testing.T) {
 	suite.Release(t, "a rotation of the CA while commands run")
 	p, dir := planetest.Start(t), t.TempDir()
 	once := p.Token(t, operators.TokenOptions{Uses: 1})
@@ -228,7 +228,7 @@ func TestTheCAIsRotatedWhileCommandsRun(t *testing.T) {
 	assert.Equal(t, agentID, p.AwaitOnline(t, again))
 }
 
-func TestAnAbortedRotationWhileCommandsRun(t *testing.T) {
+func TestCARotation_Abort(t *testing.T) {
 	suite.Release(t, "rotations of the CA")
 	p, dir := planetest.Start(t), t.TempDir()
 	run(t, p, dir, token(t, p))
@@ -246,9 +246,9 @@ func TestAnAbortedRotationWhileCommandsRun(t *testing.T) {
 	r.some()
 }
 
-// TestAnAgentThatWasOfflineDuringTheRotation was, then, for a while or for longer
+// TestCARotation_OfflineAgent was, then, for a while or for longer
 // than two CAs last.
-func TestAnAgentThatWasOfflineDuringTheRotation(t *testing.T) {
+func TestCARotation_OfflineAgent(t *testing.T) {
 	for name, away := range map[string][]time.Duration{"for minutes": {0}, "for a month": {30 * 24 * time.Hour}, "for 18 years": {9 * year, 9 * year}} {
 		t.Run(name, func(t *testing.T) {
 			p, dir := planetest.Start(t), t.TempDir()
@@ -275,8 +275,8 @@ func TestAnAgentThatWasOfflineDuringTheRotation(t *testing.T) {
 	}
 }
 
-// TestReplicasFollowARotation: each by its own heartbeat, with one identity.
-func TestReplicasFollowARotation(t *testing.T) {
+// TestCARotation_Replicas: each by its own heartbeat, with one identity.
+func TestCARotation_Replicas(t *testing.T) {
 	suite.Release(t, "rotations of the CA")
 	r := startReplicas(t, nil)
 	_, one := r.run("one")
@@ -295,9 +295,9 @@ func TestReplicasFollowARotation(t *testing.T) {
 	}
 }
 
-// TestCommandsGoOnWhileTheCertificateIsRenewed is the same for a renewal as it comes
+// TestRenew_CommandsSucceed is the same for a renewal as it comes
 // with each day: when two thirds of the certificate's time have passed.
-func TestCommandsGoOnWhileTheCertificateIsRenewed(t *testing.T) {
+func TestRenew_CommandsSucceed(t *testing.T) {
 	const age = 45 * time.Minute // Runners have the real clock
 	p, dir := planetest.StartBehind(t, age, func(c *controlplane.Config) { c.CertificateTTL = time.Hour }), t.TempDir()
 	launch(t, agent.Options{

@@ -87,8 +87,8 @@ func awaitRoutes(t *testing.T, p *planetest.Plane, hosts ...string) (list []rout
 	return list
 }
 
-// TestRoutesReachTheControlPlane, and follow it and the agent through what befalls them.
-func TestRoutesReachTheControlPlane(t *testing.T) {
+// TestRoutes_ReachControlPlane, and follow it and the agent through what befalls them.
+func TestRoutes_ReachControlPlane(t *testing.T) {
 	p, dir := planetest.Start(t, withGateway(t)), t.TempDir()
 	first := run(t, p, dir, token(t, p), routesOn)
 	p.AwaitOnline(t, time.Time{})
@@ -140,8 +140,8 @@ func TestRoutesReachTheControlPlane(t *testing.T) {
 	})
 }
 
-// TestRoutesBecomeReady with what the cluster says of the App's pods and its Ingress.
-func TestRoutesBecomeReady(t *testing.T) {
+// TestRoutes_BecomeReady with what the cluster says of the App's pods and its Ingress.
+func TestRoutes_BecomeReady(t *testing.T) {
 	p := planetest.Start(t, withGateway(t))
 	env := kubetest.ControlPlane(t)
 	run(t, p, t.TempDir(), token(t, p), routesOn)

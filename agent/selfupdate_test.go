@@ -19,9 +19,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
-// TestOffersAreJudgedByTheCustomersRules has an agent that runs v1.5.0 be offered what
+// TestSelfUpdate_Rules has an agent that runs v1.5.0 be offered what
 // it does not take; test/selfupdate has what it takes.
-func TestOffersAreJudgedByTheCustomersRules(t *testing.T) {
+func TestSelfUpdate_Rules(t *testing.T) {
 	p := planetest.Start(t)
 	later := time.Now().UTC().AddDate(0, 0, 3).Format("Mon") + " 00:00-01:00"
 	launch(t, agent.Options{

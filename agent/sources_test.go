@@ -43,9 +43,9 @@ func turnSourcesOn(t *testing.T, env *kubetest.Env) {
 	})
 }
 
-// TestSourcesOfARevokedRunnerAreSuspended has a real agent hear of it by the control plane's
+// TestSource_SuspendedAfterRevoke has a real agent hear of it by the control plane's
 // refresh: its heartbeats are far apart.
-func TestSourcesOfARevokedRunnerAreSuspended(t *testing.T) {
+func TestSource_SuspendedAfterRevoke(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	turnSourcesOn(t, env)
 	policy := filepath.Join(t.TempDir(), "policy.yaml")

@@ -32,10 +32,10 @@ func traced(t *testing.T, program string) trace.TracerProvider {
 	return traces.Provider()
 }
 
-// TestOneTraceFromRunnerToKubernetes sends commands by a real client through edge, frps, frpc
+// TestTrace_RunnerToKubernetes sends commands by a real client through edge, frps, frpc
 // and the agent to a real API server, and looks at what a collector (a fake, which decodes
 // real OTLP) has heard of it.
-func TestOneTraceFromRunnerToKubernetes(t *testing.T) {
+func TestTrace_RunnerToKubernetes(t *testing.T) {
 	const canary, place = "canary-4f1c", "traced"
 	collector := otlptest.New(t)
 	p := planetest.Start(t, func(c *controlplane.Config) { c.Tracer = traced(t, "pipeops-controlplane") })

@@ -35,9 +35,9 @@ commands and examples.
 // value is a row of a chart's README.
 type value struct{ path, standard, meaning string }
 
-// TestChartREADMEIsUpToDate: the README of each chart is made from the comments in its values.yaml.
+// TestChart_ReadmeUpToDate: the README of each chart is made from the comments in its values.yaml.
 // It is our own generator because helm-docs is not served as a Go module.
-func TestChartREADMEIsUpToDate(t *testing.T) {
+func TestChart_ReadmeUpToDate(t *testing.T) {
 	for _, chart := range []string{"pipeops-agent", "pipeops-controlplane"} {
 		dir := filepath.Join("helm", chart)
 		text, err := os.ReadFile(filepath.Join(dir, "Chart.yaml"))
@@ -62,8 +62,8 @@ func TestChartREADMEIsUpToDate(t *testing.T) {
 	}
 }
 
-// TestSchemasNameTheValues: what a schema allows is in values.yaml, and the other way round.
-func TestSchemasNameTheValues(t *testing.T) {
+// TestChart_SchemaMatchesValues: what a schema allows is in values.yaml, and the other way round.
+func TestChart_SchemaMatchesValues(t *testing.T) {
 	for _, chart := range []string{"pipeops-agent", "pipeops-controlplane"} {
 		dir := filepath.Join("helm", chart)
 		text, err := os.ReadFile(filepath.Join(dir, "values.schema.json"))

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the file anew")
 
-func TestAgentManifestIsUpToDate(t *testing.T) {
+func TestManifest_UpToDate(t *testing.T) {
 	isUpToDate(t, "agent.yaml", deployments.Agent)
 }
 
@@ -39,8 +39,8 @@ func TestSourcesIsUpToDate(t *testing.T) {
 	isUpToDate(t, "sources.yaml", deployments.Sources)
 }
 
-// TestSelfUpdateIsOneDeployment keeps the right that customers turn on from growing.
-func TestSelfUpdateIsOneDeployment(t *testing.T) {
+// TestRights_SelfUpdate keeps the right that customers turn on from growing.
+func TestRights_SelfUpdate(t *testing.T) {
 	granted, err := deployments.GrantedForSelfUpdate()
 	require.NoError(t, err)
 	assert.Empty(t, granted.Cluster)
@@ -64,9 +64,9 @@ func isUpToDate(t *testing.T, file string, manifest func() ([]byte, error)) {
 	assert.Equal(t, string(want), string(got), "the file is stale: run `go generate ./deployments/...`")
 }
 
-// TestChartIsUpToDate keeps the rights in the chart from being other than those
+// TestChart_UpToDate keeps the rights in the chart from being other than those
 // of the manifest.
-func TestChartIsUpToDate(t *testing.T) {
+func TestChart_UpToDate(t *testing.T) {
 	templates, err := deployments.Chart()
 	require.NoError(t, err)
 	for name, want := range templates {
@@ -85,7 +85,7 @@ var dashboardsIn = map[string][]string{
 	"../internal/components/charts/pipeops-dashboards/dashboards": {"agent", "apps", "cluster", "cost", "logs"},
 }
 
-func TestDashboardsInChartsAreUpToDate(t *testing.T) {
+func TestChart_DashboardsUpToDate(t *testing.T) {
 	for folder, names := range dashboardsIn {
 		for _, name := range names {
 			want, err := os.ReadFile("grafana/" + name + ".json")
@@ -101,8 +101,8 @@ func TestDashboardsInChartsAreUpToDate(t *testing.T) {
 	}
 }
 
-// TestEveryRightIsRead counts what doctor asks for against the roles.
-func TestEveryRightIsRead(t *testing.T) {
+// TestGranted counts what doctor asks for against the roles.
+func TestGranted(t *testing.T) {
 	want := 0
 	for _, o := range objects(t) {
 		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" || o.GetName() == "pipeops-agent-token" { // that one may be left out
@@ -141,8 +141,8 @@ func objects(t *testing.T) []unstructured.Unstructured {
 	}
 }
 
-// TestRightsStayNarrow keeps out what must never be granted again.
-func TestRightsStayNarrow(t *testing.T) {
+// TestRights_Narrow keeps out what must never be granted again.
+func TestRights_Narrow(t *testing.T) {
 	roles := 0
 	for _, o := range objects(t) {
 		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
@@ -173,9 +173,9 @@ func TestRightsStayNarrow(t *testing.T) {
 	assert.Equal(t, 4, roles)
 }
 
-// TestReplicasMayOverlap keeps the manifest fit for two replicas and for updates that
+// TestManifest_ReplicasOverlap keeps the manifest fit for two replicas and for updates that
 // have two pods at a time.
-func TestReplicasMayOverlap(t *testing.T) {
+func TestManifest_ReplicasOverlap(t *testing.T) {
 	var deployment appsv1.Deployment
 	var budget policyv1.PodDisruptionBudget
 	for _, o := range objects(t) {

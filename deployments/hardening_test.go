@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestTheAgentsPodIsHardened looks at what the agent's process may do on its
+// TestManifest_PodHardened looks at what the agent's process may do on its
 // node, and who may connect to it. Restricted pod security enforces most of it;
 // the read-only root, it does not.
-func TestTheAgentsPodIsHardened(t *testing.T) {
+func TestManifest_PodHardened(t *testing.T) {
 	seen := map[string]bool{}
 	for _, o := range objects(t) {
 		into := func(obj any) {

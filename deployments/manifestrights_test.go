@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 )
 
-// TestManifestRightsStayNarrow: even who wants all of them gives the agent no way to more.
-func TestManifestRightsStayNarrow(t *testing.T) {
+// TestRights_ManifestsNarrow: even who wants all of them gives the agent no way to more.
+func TestRights_ManifestsNarrow(t *testing.T) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(deployments.ManifestRights()), 4096)
 	roles := 0
 	for {

@@ -19,10 +19,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 )
 
-// TestRightsAreGrantedAndUsed compares rights.go, which a test of the agent
+// TestRights_GrantedAndUsed compares rights.go, which a test of the agent
 // holds against what is really asked of the API server, with rbac.yaml: nothing
 // that is used is missing, and nothing that is granted is not used.
-func TestRightsAreGrantedAndUsed(t *testing.T) {
+func TestRights_GrantedAndUsed(t *testing.T) {
 	used, usedOwn, usedNodes, usedUsers, usedSources := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	note := func(rights []deployments.Right) {
 		for _, r := range rights {

@@ -107,7 +107,7 @@ func allMethods(t *testing.T) map[string]int {
 	return counts
 }
 
-func TestNoTypeHasTooManyMethods(t *testing.T) {
+func TestTypes_MethodLimit(t *testing.T) {
 	counts := allMethods(t)
 	for name, methods := range counts {
 		limit := limitOf(name)

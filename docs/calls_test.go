@@ -17,7 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
-//go:generate go test . -run TestTheTablesAreCommitted -update
+//go:generate go test . -run TestRunnerAPIPage_UpToDate -update
 
 var update = flag.Bool("update", false, "write the tables of runner-api.md anew")
 
@@ -27,9 +27,9 @@ const (
 	end       = "<!-- end -->\n"
 )
 
-// TestTheTablesAreCommitted compares the tables in runner-api.md with what they
+// TestRunnerAPIPage_UpToDate compares the tables in runner-api.md with what they
 // are made from: runnerapi/calls.go and deployments/rights.go.
-func TestTheTablesAreCommitted(t *testing.T) {
+func TestRunnerAPIPage_UpToDate(t *testing.T) {
 	have, err := os.ReadFile(reference)
 	require.NoError(t, err)
 	want := have
@@ -116,9 +116,9 @@ func list(rights []deployments.Right) string {
 	return out.String()
 }
 
-// TestEveryCommandOfACallIsDocumented finds each command in the reference of pipeops-runner, which
+// TestRunnerCLIPage_HasAllCommands finds each command in the reference of pipeops-runner, which
 // is made from the commands there are.
-func TestEveryCommandOfACallIsDocumented(t *testing.T) {
+func TestRunnerCLIPage_HasAllCommands(t *testing.T) {
 	cli, err := clidoc.Read("reference/runner-cli.md")
 	require.NoError(t, err)
 	for _, c := range runnerapi.Calls() {

@@ -25,8 +25,8 @@ var (
 	option = regexp.MustCompile(`^(--[a-z][a-z-]*|-[a-zA-Z])(?:$|=)`)
 )
 
-// TestTheCommandsOfAllPagesExist looks commands and flags up in the generated references.
-func TestTheCommandsOfAllPagesExist(t *testing.T) {
+// TestPages_CommandsExist looks commands and flags up in the generated references.
+func TestPages_CommandsExist(t *testing.T) {
 	known := map[string]string{} // what the reference says about each command
 	for _, page := range []string{"runner", "controlplane", "agent"} {
 		known["pipeops-"+page] = read(t, "reference/"+page+"-cli.md")

@@ -15,8 +15,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
-// TestThereIsAValidAppOfEachKind reads examples/apps as `pipeops-runner deploy -f` does.
-func TestThereIsAValidAppOfEachKind(t *testing.T) {
+// TestExamples_Apps reads examples/apps as `pipeops-runner deploy -f` does.
+func TestExamples_Apps(t *testing.T) {
 	index := read(t, "../examples/README.md")
 	kinds := map[runnerapi.AppType]bool{}
 	for _, file := range examples(t, "apps/*.yaml") {
@@ -39,8 +39,8 @@ func TestThereIsAValidAppOfEachKind(t *testing.T) {
 	}
 }
 
-// TestTheAppInThePageAboutCIIsValid reads the page's only App.
-func TestTheAppInThePageAboutCIIsValid(t *testing.T) {
+// TestCIPage_AppIsValid reads the page's only App.
+func TestCIPage_AppIsValid(t *testing.T) {
 	_, rest, found := strings.Cut(read(t, "deployer/ci.md"), "```yaml\n")
 	require.True(t, found)
 	text, _, _ := strings.Cut(rest, "```\n")
@@ -49,8 +49,8 @@ func TestTheAppInThePageAboutCIIsValid(t *testing.T) {
 	assert.Empty(t, app.Spec.Validate())
 }
 
-// TestTheCIJobsRunCommandsThatExist looks up their commands and flags in the reference.
-func TestTheCIJobsRunCommandsThatExist(t *testing.T) {
+// TestExamples_CIJobs looks up their commands and flags in the reference.
+func TestExamples_CIJobs(t *testing.T) {
 	reference, err := clidoc.Read("reference/runner-cli.md")
 	require.NoError(t, err)
 	sections := strings.Split(reference, "# pipeops-runner ")

@@ -10,12 +10,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 )
 
-//go:generate go test . -run TestTheFiguresAreMade -update
+//go:generate go test . -run TestBenchPages_UpToDate -update
 
-// TestTheFiguresAreMade compares the tables of bench.md and chaos.md with what bench/*.json renders
+// TestBenchPages_UpToDate compares the tables of bench.md and chaos.md with what bench/*.json renders
 // to, and what the JSON says of its bounds with the bounds in the code. With -update it judges the
 // JSON by these bounds and writes both, without measuring.
-func TestTheFiguresAreMade(t *testing.T) {
+func TestBenchPages_UpToDate(t *testing.T) {
 	for _, part := range figures.Parts() {
 		t.Run(part.Name, func(t *testing.T) {
 			set, err := figures.Read(part, "bench")

@@ -19,9 +19,9 @@ import (
 // inTheCode is a limit's line: its first cells, and in the last a file and what stands in it.
 var inTheCode = regexp.MustCompile("(?m)^\\| (.*) \\| `([a-z0-9/_]+\\.go)`: `([^|]+)` \\|$")
 
-// TestTheLimitsAreThoseOfTheCode looks up each limit of limits.md where it is said to be. The
+// TestLimitsPage_MatchesCode looks up each limit of limits.md where it is said to be. The
 // limitsIn of the code have to stand in the line for people.
-func TestTheLimitsAreThoseOfTheCode(t *testing.T) {
+func TestLimitsPage_MatchesCode(t *testing.T) {
 	found := inTheCode.FindAllStringSubmatch(read(t, "reference/limits.md"), -1)
 	require.Greater(t, len(found), 100)
 	for _, f := range found {
@@ -84,8 +84,8 @@ func codeOf(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestEveryListenerIsListed finds what listens in the shipped code.
-func TestEveryListenerIsListed(t *testing.T) {
+// TestLimitsPage_HasAllListeners finds what listens in the shipped code.
+func TestLimitsPage_HasAllListeners(t *testing.T) {
 	doc := read(t, "reference/limits.md")
 	listeners := 0
 	for _, root := range []string{"agent", "cmd", "internal", "runnerapi", "tunnel"} {

@@ -16,13 +16,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-//go:generate go test . -run TestTheCommandsOfPoliciesAreCommitted -update
+//go:generate go test . -run TestPolicyPage_UpToDate -update
 
 const policyDoc = "cluster-owner/policy.md"
 
-// TestTheCommandsOfPoliciesAreCommitted compares the table in policy.md with the
+// TestPolicyPage_UpToDate compares the table in policy.md with the
 // calls there are.
-func TestTheCommandsOfPoliciesAreCommitted(t *testing.T) {
+func TestPolicyPage_UpToDate(t *testing.T) {
 	have, err := os.ReadFile(policyDoc)
 	require.NoError(t, err)
 	want := put(t, have, "commands", policyCommands())
@@ -59,8 +59,8 @@ func policyCommands() string {
 	return b.String() + "\n"
 }
 
-// TestThePoliciesOfTheDocumentAreSound reads each example of the pages about policies.
-func TestThePoliciesOfTheDocumentAreSound(t *testing.T) {
+// TestPolicyPage_ExamplesAreValid reads each example of the pages about policies.
+func TestPolicyPage_ExamplesAreValid(t *testing.T) {
 	blocks := strings.Split(read(t, policyDoc)+read(t, "deployer/kubernetes-api.md")+read(t, "cluster-owner/lock-down.md"), "```yaml\n")[1:]
 	require.NotEmpty(t, blocks)
 	for _, block := range blocks {

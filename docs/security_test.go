@@ -26,9 +26,9 @@ const (
 // namedTest is a test as the document names it, from the repository's root.
 var namedTest = regexp.MustCompile(`^([a-z0-9][a-z0-9/]*)/((?:Test|Fuzz)[A-Za-z0-9_]+)$`)
 
-// TestEveryClaimOfSecurityHasItsTest fails when a claim names no test, or one
+// TestSecurityPage_ClaimsHaveTests fails when a claim names no test, or one
 // that there is not. That the test shows the claim is for people to judge.
-func TestEveryClaimOfSecurityHasItsTest(t *testing.T) {
+func TestSecurityPage_ClaimsHaveTests(t *testing.T) {
 	text, err := os.ReadFile(securityDoc)
 	require.NoError(t, err)
 	rows, err := claims(string(text))

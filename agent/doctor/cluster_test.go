@@ -25,7 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-func TestTheManifestGrantsAllThatDoctorAsksFor(t *testing.T) {
+func TestExamine_ManifestGrantsAllRights(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	opts := in(options(t, planetest.Start(t)), env.Agent)
 	opts.Config.StateDir = "" // as in a pod
@@ -44,7 +44,7 @@ func TestTheManifestGrantsAllThatDoctorAsksFor(t *testing.T) {
 	assert.Regexp(t, `all \d\d rights in the managed namespace production are granted`, text)
 }
 
-func TestAMissingRightIsNamedWithItsFix(t *testing.T) {
+func TestExamine_ReportsMissingRights(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	role := &rbacv1.ClusterRole{}
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "pipeops-agent"}, role))
@@ -81,7 +81,7 @@ func TestAMissingRightIsNamedWithItsFix(t *testing.T) {
 	}, missing)
 }
 
-func TestAClusterThatIsAwayOrStrange(t *testing.T) {
+func TestExamine_ClusterUnavailable(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	opts := options(t, planetest.Start(t))
 	report := doctor.Examine(t.Context(), in(opts, &rest.Config{Host: "https://" + closedPort(t)}))
@@ -96,8 +96,8 @@ func TestAClusterThatIsAwayOrStrange(t *testing.T) {
 	assert.Contains(t, finding(t, report, "kubernetes").Detail, "does not accept the credentials")
 }
 
-// TestDoctorBesideARunningAgent sees its identity, and leaves it its tunnel.
-func TestDoctorBesideARunningAgent(t *testing.T) {
+// TestExamine_RunningAgent sees its identity, and leaves it its tunnel.
+func TestExamine_RunningAgent(t *testing.T) {
 	env, p := kubetest.ControlPlane(t), planetest.Start(t)
 	opts := in(options(t, p), env.Agent)
 	opts.Config.HealthAddress = "127.0.0.1:0"
@@ -137,9 +137,9 @@ func TestDoctorBesideARunningAgent(t *testing.T) {
 	assert.Contains(t, finding(t, doctor.Examine(t.Context(), opts), "registration").Detail, "revoked")
 }
 
-// TestAnAgentThatWaitsForApproval: doctor asks with the key that the agent has stored,
+// TestExamine_PendingApproval: doctor asks with the key that the agent has stored,
 // and takes no use of the token.
-func TestAnAgentThatWaitsForApproval(t *testing.T) {
+func TestExamine_PendingApproval(t *testing.T) {
 	env, p := kubetest.ControlPlane(t), planetest.Start(t)
 	opts := in(options(t, p), env.Agent)
 	opts.Config.Token = p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1, Approve: true})

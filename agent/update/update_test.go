@@ -104,7 +104,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestAnOfferThatFailsIsNotTriedAgainUntilItChanges(t *testing.T) {
+func TestUpdater_TriesFailedOfferOnce(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	again := offerOf(t, "v1.1.0", func(o *controlapi.Offer) { o.ID = "again" })
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestAnOfferThatFailsIsNotTriedAgainUntilItChanges(t *testing.T) {
 	})
 }
 
-func TestItWaitsForTheWindow(t *testing.T) {
+func TestUpdater_WaitsForWindow(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	synctest.Test(t, func(t *testing.T) {
 		windows, err := updatewindow.Parse("02:00-04:00") // a bubble's time begins at midnight
@@ -154,7 +154,7 @@ func TestItWaitsForTheWindow(t *testing.T) {
 	})
 }
 
-func TestWhatPassesIsTriedAgainAndWhatDoesNotIsRefused(t *testing.T) {
+func TestUpdater_RetriesTemporaryErrors(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	synctest.Test(t, func(t *testing.T) {
 		f := &target{try: func() error { return errors.New("the site does not answer") }}
@@ -174,8 +174,8 @@ func TestWhatPassesIsTriedAgainAndWhatDoesNotIsRefused(t *testing.T) {
 	})
 }
 
-// TestABlamedOfferIsTheOneThatWasTried has another offer come while one is tried.
-func TestABlamedOfferIsTheOneThatWasTried(t *testing.T) {
+// TestUpdater_BlamesTriedOffer has another offer come while one is tried.
+func TestUpdater_BlamesTriedOffer(t *testing.T) {
 	bad, good := offerOf(t, "v1.1.0"), offerOf(t, "v1.2.0", func(o *controlapi.Offer) { o.ID = "good" })
 	for name, why := range map[string]error{"refused": refuse("digest: it is not what was signed"), "put off": errors.New("the site does not answer")} {
 		t.Run(name, func(t *testing.T) {
@@ -198,8 +198,8 @@ func TestABlamedOfferIsTheOneThatWasTried(t *testing.T) {
 	}
 }
 
-// TestABusyTargetIsOneNews has each look of a minute find the target busy.
-func TestABusyTargetIsOneNews(t *testing.T) {
+// TestUpdater_BusyIsReportedOnce has each look of a minute find the target busy.
+func TestUpdater_BusyIsReportedOnce(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	synctest.Test(t, func(t *testing.T) {
 		var news atomic.Int32
@@ -216,7 +216,7 @@ func TestABusyTargetIsOneNews(t *testing.T) {
 	})
 }
 
-func TestOnlyTheLeaderBeginsButAllWatch(t *testing.T) {
+func TestUpdater_OnlyLeaderBegins(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	synctest.Test(t, func(t *testing.T) {
 		watched := 0
@@ -232,8 +232,8 @@ func TestOnlyTheLeaderBeginsButAllWatch(t *testing.T) {
 	})
 }
 
-// TestWhatKeepsATryFromBeingEndedIsTold has a rollback be refused.
-func TestWhatKeepsATryFromBeingEndedIsTold(t *testing.T) {
+// TestUpdater_ReportsFailedWatch has a rollback be refused.
+func TestUpdater_ReportsFailedWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var watched atomic.Int32
 		f := &target{last: Record{State: controlapi.UpdateUpdating, Offer: "o", From: "v1.0.0", To: "v1.1.0"}}
@@ -250,8 +250,8 @@ func TestWhatKeepsATryFromBeingEndedIsTold(t *testing.T) {
 	})
 }
 
-// TestWhatTookTooLongToDownloadIsJudgedAnew has each rule change during a download.
-func TestWhatTookTooLongToDownloadIsJudgedAnew(t *testing.T) {
+// TestUpdater_JudgesAgainAfterDownload has each rule change during a download.
+func TestUpdater_JudgesAgainAfterDownload(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	expires := offerOf(t, "v1.1.0", expiring(t, time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC))) // five minutes after a bubble's time begins
 	for name, c := range map[string]struct {
@@ -294,9 +294,9 @@ func TestWhatTookTooLongToDownloadIsJudgedAnew(t *testing.T) {
 	}
 }
 
-// TestAReplicaThatLeadsAgainHearsAnewWhatIsOffered has the offer be withdrawn while
+// TestUpdater_NewLeaderNeedsFullOffer has the offer be withdrawn while
 // another one led.
-func TestAReplicaThatLeadsAgainHearsAnewWhatIsOffered(t *testing.T) {
+func TestUpdater_NewLeaderNeedsFullOffer(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	synctest.Test(t, func(t *testing.T) {
 		var leads atomic.Bool
@@ -318,7 +318,7 @@ func TestAReplicaThatLeadsAgainHearsAnewWhatIsOffered(t *testing.T) {
 	})
 }
 
-func TestATargetThatDoesNotFitIsNotTried(t *testing.T) {
+func TestUpdater_RefusesUnfitTarget(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	synctest.Test(t, func(t *testing.T) {
 		f := &target{fits: refuse("program: the release has none for plan9/amd64")}
@@ -332,7 +332,7 @@ func TestATargetThatDoesNotFitIsNotTried(t *testing.T) {
 	})
 }
 
-func TestUntilItHearsOtherwiseTheLastTryStands(t *testing.T) {
+func TestUpdater_KeepsLastRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &target{last: Record{State: controlapi.UpdateDone, Offer: "o", From: "v1.0.0", To: "v1.1.0"}}
 		assert.NoError(t, run(t, Config{Rules: rulesOf(t, "v1.1.0"), Target: f}, func(u *Updater) {

@@ -19,7 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
-func TestOutputInEachFormat(t *testing.T) {
+func TestOutput_Formats(t *testing.T) {
 	for format, want := range map[string]string{
 		"table": "NAME   AGE\na b    -\n",
 		"json":  "{\n  \"name\": \"<a>\"\n}\n",
@@ -39,7 +39,7 @@ func TestOutputInEachFormat(t *testing.T) {
 	require.ErrorContains(t, out.Set("xml"), "none of table, wide, name, json, yaml, jsonpath=TEMPLATE")
 }
 
-func TestTimesAreShort(t *testing.T) {
+func TestAgo(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 119 * time.Second: "119s", 2 * time.Minute: "2m", 2 * time.Hour: "2h", 49 * time.Hour: "2d",
 	} {
@@ -79,8 +79,8 @@ func isUTC(x ast.Expr) bool {
 	return ok && f.Sel.Name == "UTC"
 }
 
-// TestTimesAreShownInOneForm whatever the machine's time zone is: no command makes one of its own.
-func TestTimesAreShownInOneForm(t *testing.T) {
+// TestTime whatever the machine's time zone is: no command makes one of its own.
+func TestTime(t *testing.T) {
 	assert.Equal(t, "2026-01-02T15:04:05Z", cli.Time(time.Date(2026, 1, 3, 0, 4, 5, 6, time.FixedZone("Tokyo", 9*60*60))))
 	looked := 0
 	require.NoError(t, filepath.WalkDir("../../cmd", func(path string, _ fs.DirEntry, err error) error {
@@ -101,7 +101,7 @@ func TestTimesAreShownInOneForm(t *testing.T) {
 	assert.Greater(t, looked, 100)
 }
 
-func TestVersionIsStamped(t *testing.T) {
+func TestVersion(t *testing.T) {
 	cmd := cli.NewVersion("pipeops-x", "v1.2.3", "abc")
 	var text bytes.Buffer
 	cmd.SetOut(&text)
@@ -109,7 +109,7 @@ func TestVersionIsStamped(t *testing.T) {
 	assert.Regexp(t, `^pipeops-x v1\.2\.3 \(commit abc, go`, text.String())
 }
 
-func TestAWrongValueOfAFlagIsToldInWords(t *testing.T) {
+func TestFlagError(t *testing.T) {
 	cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return nil }}
 	cmd.SetFlagErrorFunc(cli.FlagError)
 	cmd.Flags().Int32("replicas", 0, "")
@@ -133,7 +133,7 @@ func TestAWrongValueOfAFlagIsToldInWords(t *testing.T) {
 	}
 }
 
-func TestACommandThatThereIsNotIsToldWithThoseThatThereAre(t *testing.T) {
+func TestUnknownCommand_ListsCommands(t *testing.T) {
 	root := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true}
 	group := &cobra.Command{Use: "secret", Args: cobra.ArbitraryArgs, RunE: cli.NoSubcommand}
 	for _, use := range []string{"get AGENT", "list AGENT"} {

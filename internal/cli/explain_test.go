@@ -23,7 +23,7 @@ func explain(args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestExplainPrintsAnEntry(t *testing.T) {
+func TestExplain_PrintsEntry(t *testing.T) {
 	entry, _ := catalog.Named("policy_denied")
 	want := "PO-3001 policy_denied: " + entry.Title + "\n  " + entry.Meaning + "\n  fix: " + entry.Fix + "\n  page: " + entry.URL() + "\n"
 	for _, code := range []string{"PO-3001", "po-3001", "3001", "policy_denied", "Policy_Denied"} {
@@ -44,7 +44,7 @@ func TestExplainPrintsAnEntry(t *testing.T) {
 	assert.Equal(t, entry, got)
 }
 
-func TestExplainListsAll(t *testing.T) {
+func TestExplain_ListsAll(t *testing.T) {
 	out, err := explain()
 	require.NoError(t, err)
 	assert.Equal(t, len(catalog.All())+1, strings.Count(out, "\n"))
@@ -59,7 +59,7 @@ func TestExplainListsAll(t *testing.T) {
 	assert.Contains(t, out, "policy_denied\n")
 }
 
-func TestExplainSuggestsTheNearest(t *testing.T) {
+func TestExplain_SuggestsNearest(t *testing.T) {
 	for code, want := range map[string]string{
 		"PO-3999":      "there is no code PO-3999 (did you mean PO-3007?)",
 		"policy_denid": "there is no code policy_denid (did you mean policy_denied?)",

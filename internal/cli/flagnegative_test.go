@@ -9,7 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
-func TestANegativeTimeIsAMistake(t *testing.T) {
+func TestFlags_RefuseNegativeTime(t *testing.T) {
 	cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error { return cli.NegativeTime(cmd) }}
 	cmd.PersistentFlags().Duration("patience", 0, "")
 	cmd.Flags().Int("replicas", 0, "")

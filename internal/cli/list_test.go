@@ -49,7 +49,7 @@ func list(t *testing.T, v any, args ...string) (string, error) {
 	return text.String(), err
 }
 
-func TestAListIsPrintedAsItsFlagsSay(t *testing.T) {
+func TestList_Flags(t *testing.T) {
 	for args, want := range map[[2]string]string{
 		{}:                                  "NAME     LEGS\nspider   8\nhen      2\ncow      4\nthree in all\n",
 		{"-o=wide"}:                         "NAME     LEGS   BYTES\nspider   8      5368709120\nhen      2      1\ncow      4      20\nthree in all\n",
@@ -88,7 +88,7 @@ func TestAListIsPrintedAsItsFlagsSay(t *testing.T) {
 	}
 }
 
-func TestFlagsOfAListThatAreWrongAreMistakes(t *testing.T) {
+func TestList_RefusesWrongFlags(t *testing.T) {
 	for flag, want := range map[string]string{
 		"-o=jsonpath={.items": "is not a JSONPath template",
 		"-l=env=a=b":          "--selector: ",
@@ -103,7 +103,7 @@ func TestFlagsOfAListThatAreWrongAreMistakes(t *testing.T) {
 	assert.ErrorContains(t, err, "the output has no names")
 }
 
-func TestAListThatCannotBeSortedSaysSo(t *testing.T) {
+func TestList_Unsortable(t *testing.T) {
 	for path, want := range map[string]string{
 		".legs":        "",
 		".labels.env":  "", // a field that some have

@@ -21,7 +21,7 @@ import (
 
 const hostile = "a\x1b[2K\u009b2K\u202e\u200b\u2028b\U000e0041\x7f\n"
 
-func TestNoTextSteersATerminal(t *testing.T) {
+func TestSay_EscapesControlCharacters(t *testing.T) {
 	value := map[string]any{"name": hostile, hostile: []string{hostile, "plain: \"text\""}, "n": 7}
 	for _, format := range append(cli.Formats, "jsonpath={.name}") {
 		out := cli.Output{Format: format}
@@ -48,8 +48,8 @@ func TestNoTextSteersATerminal(t *testing.T) {
 	assert.Equal(t, "{\"a\":\"\\u202e\"}\n", said.String())
 }
 
-// TestCommandsPrintThroughThisPackage, which filters: no command writes to a terminal itself.
-func TestCommandsPrintThroughThisPackage(t *testing.T) {
+// TestPrintingBypass, which filters: no command writes to a terminal itself.
+func TestPrintingBypass(t *testing.T) {
 	files, err := filepath.Glob("../../cmd/*/*.go")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)

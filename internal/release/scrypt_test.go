@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
-// TestAKeyThatMinisignEncryptedSigns uses the key file as minisign wrote it, with its own scrypt.
-func TestAKeyThatMinisignEncryptedSigns(t *testing.T) {
+// TestParseSecretKey_EncryptedByMinisign uses the key file as minisign wrote it, with its own scrypt.
+func TestParseSecretKey_EncryptedByMinisign(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 1 GiB of memory for some seconds")
 	}

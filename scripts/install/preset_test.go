@@ -47,8 +47,8 @@ func presets(t *testing.T) map[string]preset {
 	return all
 }
 
-// TestPresetsAreThoseOfTheChart: the installer writes them into the manifest, and nothing else.
-func TestPresetsAreThoseOfTheChart(t *testing.T) {
+// TestPreset_MatchesChart: the installer writes them into the manifest, and nothing else.
+func TestPreset_MatchesChart(t *testing.T) {
 	before, err := os.ReadFile(manifest)
 	require.NoError(t, err)
 	for name, want := range presets(t) {
@@ -100,8 +100,8 @@ func agentOf(t *testing.T, text []byte) appsv1.Deployment {
 	}
 }
 
-// TestTheSizingPageHasThePresets with the figures of the chart.
-func TestTheSizingPageHasThePresets(t *testing.T) {
+// TestPreset_MatchesSizingPage with the figures of the chart.
+func TestPreset_MatchesSizingPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/production/sizing.md")
 	require.NoError(t, err)
 	for name, p := range presets(t) {
@@ -110,7 +110,7 @@ func TestTheSizingPageHasThePresets(t *testing.T) {
 	}
 }
 
-func TestAPresetIsKeptForTheNextRun(t *testing.T) {
+func TestPreset_KeptForNextRun(t *testing.T) {
 	state := "PIPEOPS_INSTALL_STATE=" + t.TempDir()
 	said, code := bash(t, `echo "[$PRESET]"; preset_keep`, state, "PRESET=minimum")
 	require.Zero(t, code, said)
@@ -129,8 +129,8 @@ func TestAPresetIsKeptForTheNextRun(t *testing.T) {
 	assert.Contains(t, said, "PRESET=tiny: use one of default minimum production full-monitoring")
 }
 
-// TestAMachineOf512MB is enough for a worker, and warned about as a server.
-func TestAMachineOf512MB(t *testing.T) {
+// TestPreflight_Memory is enough for a worker, and warned about as a server.
+func TestPreflight_Memory(t *testing.T) {
 	for _, c := range []struct {
 		memory       int
 		role, preset string

@@ -45,8 +45,8 @@ tmp_open
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// TestTwoSignatures has the installer ask for two of the keys.
-func TestTwoSignatures(t *testing.T) {
+// TestSignatures_Two has the installer ask for two of the keys.
+func TestSignatures_Two(t *testing.T) {
 	suite.Release(t, "two signatures of a release")
 	first, second := testKey(t, "plain.key", ""), testKey(t, "encrypted-cheaply.key", "correct horse")
 	const list, comment = "0123  agent.yaml\n", "pipeops v1.2.3 SHA256SUMS"
@@ -144,7 +144,7 @@ signature_check "$SUMS" "pipeops v1.2.3 SHA256SUMS"`, "SUMS="+sums, "KEYS="+c.ke
 	}
 }
 
-func TestWithoutAProgramTheInstallerStops(t *testing.T) {
+func TestSignatures_NoProgram(t *testing.T) {
 	const check = `
 signature_tool() { return 1; }
 RELEASE_KEYS=x PIPEOPS_VERSION=v1.2.3
@@ -160,9 +160,9 @@ signature_check /no/file x`
 	assert.Equal(t, 6, code, "who asks for two signatures does not do without: "+said)
 }
 
-// TestArithmeticReadsNumbersAlone: Bash evaluates a variable in (( )) as an expression, whose
+// TestScripts_SafeArithmetic: Bash evaluates a variable in (( )) as an expression, whose
 // subscripts run commands. So each is one that the script computes, or that number has passed.
-func TestArithmeticReadsNumbersAlone(t *testing.T) {
+func TestScripts_SafeArithmetic(t *testing.T) {
 	own := strings.Fields("EUID SECONDS REPLY PIPEOPS_WAIT PIPEOPS_UPDATE_SIGNATURES signed MAX_CLOCK_DIFFERENCE MEMORY_WORKER_MB MEMORY_GOOD_MB has free memory disk " +
 		"COMPONENTS_WAIT code deadline difference seconds failures doctor_failed line i date s a b capabilities wants BASH_REMATCH")
 	expression := regexp.MustCompile(`\(\((.*?)\)\)`)
@@ -184,7 +184,7 @@ func TestArithmeticReadsNumbersAlone(t *testing.T) {
 	}
 }
 
-func TestNumbersAreNumbers(t *testing.T) {
+func TestSettings_RefuseNonNumbers(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "ran")
 	for _, wait := range []string{"a[$(touch " + marker + ")]", "1+1", "", "-1", "0x10", "1234567890123"} {
 		said, code := bash(t, `printf '%s' "$((PIPEOPS_WAIT + 1))"`, "PIPEOPS_WAIT="+wait)
@@ -204,9 +204,9 @@ func TestNumbersAreNumbers(t *testing.T) {
 	assert.Equal(t, "9", said, "not octal")
 }
 
-// TestAChangedManifestIsNotInstalled: of the script's own version by the checksum in
+// TestManifest_Verified: of the script's own version by the checksum in
 // the script, whatever list a site has beside it; of another one by that list.
-func TestAChangedManifestIsNotInstalled(t *testing.T) {
+func TestManifest_Verified(t *testing.T) {
 	const manifest = "kind: Namespace\n"
 	for name, c := range map[string]struct {
 		published, version, listed string

@@ -89,7 +89,7 @@ timeout() { shift; "$@"; }
 command_upgrade_kubernetes`, append(n.env, env...)...)
 }
 
-func TestUpgradeOfKubernetes(t *testing.T) {
+func TestUpgradeKubernetes(t *testing.T) {
 	n := newNode(t, "server", "worker-1", "worker-2")
 	n.write(t, "nodes/worker-2", newK3s+" True no\n")
 	said, code := n.upgrade(t)
@@ -114,7 +114,7 @@ func TestUpgradeOfKubernetes(t *testing.T) {
 	assert.NotContains(t, n.read(t, "calls"), "restart")
 }
 
-func TestTheOnlyNodeIsNotDrained(t *testing.T) {
+func TestUpgradeKubernetes_OnlyNode(t *testing.T) {
 	n := newNode(t, "server")
 	said, code := n.upgrade(t)
 	require.Zero(t, code, said)
@@ -123,7 +123,7 @@ func TestTheOnlyNodeIsNotDrained(t *testing.T) {
 	assert.NotContains(t, said, "next, the other nodes")
 }
 
-func TestKubernetesIsUpgradedUnderOpenRC(t *testing.T) {
+func TestUpgradeKubernetes_OpenRC(t *testing.T) {
 	n := newNode(t, "server")
 	said, code := n.upgrade(t, "FAKE_INIT=openrc")
 	require.Zero(t, code, said)
@@ -131,7 +131,7 @@ func TestKubernetesIsUpgradedUnderOpenRC(t *testing.T) {
 	assert.Equal(t, newK3s+" True no\n", n.read(t, "nodes/here"))
 }
 
-func TestAWorkerFollowsItsServer(t *testing.T) {
+func TestUpgradeKubernetes_Worker(t *testing.T) {
 	n := newNode(t, "agent", "server")
 	n.write(t, "server", oldK3s)
 	said, code := n.upgrade(t)
@@ -154,7 +154,7 @@ func TestAWorkerFollowsItsServer(t *testing.T) {
 	assert.Equal(t, newK3s+" True yes\n", drained.read(t, "nodes/here"), "the operator uncordons it from the server")
 }
 
-func TestAnUpgradeOfKubernetesGoesBack(t *testing.T) {
+func TestUpgradeKubernetes_RollsBack(t *testing.T) {
 	n := newNode(t, "server", "worker-1")
 	n.write(t, "broken", newK3s)
 	said, code := n.upgrade(t)
@@ -172,7 +172,7 @@ func TestAnUpgradeOfKubernetesGoesBack(t *testing.T) {
 	assert.Contains(t, said, "neither k3s "+newK3s+" nor "+oldK3s+" became ready")
 }
 
-func TestWhatKeepsKubernetesFromAnUpgrade(t *testing.T) {
+func TestUpgradeKubernetes_Refuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(*node)
 		env     string
@@ -203,8 +203,8 @@ func TestWhatKeepsKubernetesFromAnUpgrade(t *testing.T) {
 	}
 }
 
-// TestARunThatWasKilledIsContinued: its cordon is undone, and an operator's is not.
-func TestARunThatWasKilledIsContinued(t *testing.T) {
+// TestUpgradeKubernetes_Resumes: its cordon is undone, and an operator's is not.
+func TestUpgradeKubernetes_Resumes(t *testing.T) {
 	for cordoned, want := range map[string]string{"state/k3s.cordoned": "no", "of-the-operator": "yes"} {
 		n := newNode(t, "server", "worker-1")
 		n.write(t, cordoned, "")
@@ -215,7 +215,7 @@ func TestARunThatWasKilledIsContinued(t *testing.T) {
 	}
 }
 
-func TestADryRunOfAnUpgradeOfKubernetes(t *testing.T) {
+func TestUpgradeKubernetes_DryRun(t *testing.T) {
 	n := newNode(t, "server", "worker-1")
 	said, code := n.upgrade(t, "DRY_RUN=yes")
 	require.Zero(t, code, said)
@@ -224,8 +224,8 @@ func TestADryRunOfAnUpgradeOfKubernetes(t *testing.T) {
 	assert.Equal(t, fakeK3s(t, oldK3s), n.read(t, "bin/k3s"))
 }
 
-// TestTheOrderOfVersionsOfK3s counts its own builds too.
-func TestTheOrderOfVersionsOfK3s(t *testing.T) {
+// TestK3sNumber counts its own builds too.
+func TestK3sNumber(t *testing.T) {
 	said, code := bash(t, `
 for version in v1.9.9+k3s9 v1.36.2+k3s1 v1.36.2+k3s2 v1.36.10+k3s1 v1.36.10-rc1+k3s1 v1.36.10; do
   if k3s_number "$version"; then echo "$REPLY"; else echo none; fi
@@ -234,8 +234,8 @@ done`)
 	assert.Equal(t, "1009009009\n1036002001\n1036002002\n1036010001\nnone\nnone\n", said)
 }
 
-// TestTheUpgradePageNamesThePinnedVersionOfK3s in its matrix.
-func TestTheUpgradePageNamesThePinnedVersionOfK3s(t *testing.T) {
+// TestUpgradePage_NamesK3sVersion in its matrix.
+func TestUpgradePage_NamesK3sVersion(t *testing.T) {
 	page, err := os.ReadFile("../../docs/production/upgrade.md")
 	require.NoError(t, err)
 	said, code := bash(t, `echo "$RELEASE_K3S_VERSION"`)

@@ -21,9 +21,9 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestInstalledVersion: it is read from the manifest that was applied where the cluster
+// TestUpgrade_InstalledVersion: it is read from the manifest that was applied where the cluster
 // does not say.
-func TestInstalledVersion(t *testing.T) {
+func TestUpgrade_InstalledVersion(t *testing.T) {
 	for image, want := range map[string]string{
 		"pipeops/agent:v1.2.2@sha256:e3b0c442":           "the newest version is v1.2.3, installed is v1.2.2\n    upgrades\n",
 		"registry.example.com:5000/pipeops/agent:v1.2.2": "the newest version is v1.2.3, installed is v1.2.2\n    upgrades\n",
@@ -44,9 +44,9 @@ if upgrade_choose; then say "    upgrades"; fi`, "PIPEOPS_INSTALL_STATE="+dir)
 	}
 }
 
-// TestAnAgentThatHasUpdatedItselfIsNotTakenBack has the cluster run something else than
+// TestUpgrade_AfterSelfUpdate has the cluster run something else than
 // what was applied.
-func TestAnAgentThatHasUpdatedItselfIsNotTakenBack(t *testing.T) {
+func TestUpgrade_AfterSelfUpdate(t *testing.T) {
 	const note = `{"state":"done","offer":"o","from":"v1.2.2","to":"v1.3.0","fromImage":"pipeops/agent:v1.2.2","toImage":"pipeops/agent@sha256:e3b0c442"}`
 	for name, c := range map[string]struct{ image, note, want string }{
 		"has updated itself": {"pipeops/agent@sha256:e3b0c442", note, "v1.3.0\n    that is older: name it to go back to it (--version v1.2.3)\n"},
@@ -66,7 +66,7 @@ if upgrade_choose; then say "    upgrades"; fi`, "PIPEOPS_INSTALL_STATE="+dir, "
 	}
 }
 
-func TestTheNewestVersionIsOne(t *testing.T) {
+func TestNewestVersion(t *testing.T) {
 	for content, want := range map[string]int{
 		"v1.2.3\n": 0, "v1.2.3": 0, "v1.2.3-rc.1\n": 0, "<html>\n": 5, "": 5, "v1.2.3/../..\n": 5, "v1.2.3 $(id)\n": 5, "1.2.3\n": 5, "v1.2.3\nv9.9.9\n": 0,
 	} {

@@ -60,8 +60,8 @@ func (r *running) sees(t *testing.T, text string) {
 	})
 }
 
-// TestACommandAsksForItsAgentAlone: with ten thousand agents the list has megabytes.
-func TestACommandAsksForItsAgentAlone(t *testing.T) {
+// TestCommand_RequestsOneAgent: with ten thousand agents the list has megabytes.
+func TestCommand_RequestsOneAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, agent := range []string{"shop", runnertest.AgentID} {
@@ -76,7 +76,7 @@ func TestACommandAsksForItsAgentAlone(t *testing.T) {
 	assert.Zero(t, w.lists.Load())
 }
 
-func TestProgressOnATerminalIsOneLine(t *testing.T) {
+func TestDeploy_ProgressOnTerminal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.start(t, true, "", "deploy", "shop", "web", "--image", "slow")
@@ -88,7 +88,7 @@ func TestProgressOnATerminalIsOneLine(t *testing.T) {
 	assert.Contains(t, r.out.String(), "Healthy")
 }
 
-func TestACallThatTakesLongIsTold(t *testing.T) {
+func TestSlowCall_IsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	released := make(chan struct{})
@@ -109,7 +109,7 @@ func TestACallThatTakesLongIsTold(t *testing.T) {
 	assert.Equal(t, "\r\x1b[Kthere are none in namespace production; -n names another, -A all\n", lines[len(lines)-1], "nothing of it stays")
 }
 
-func TestInterruptedWaitSaysThatItGoesOn(t *testing.T) {
+func TestDeploy_Interrupted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.start(t, false, "", "deploy", "shop", "web", "--image", "slow")
@@ -120,8 +120,8 @@ func TestInterruptedWaitSaysThatItGoesOn(t *testing.T) {
 	assert.Contains(t, r.err.String(), "pipeops-runner status shop web -n production --wait")
 }
 
-// TestEachCallerIsToldOfHisOwnChange though another one came before there was an outcome.
-func TestEachCallerIsToldOfHisOwnChange(t *testing.T) {
+// TestDeploy_Superseded though another one came before there was an outcome.
+func TestDeploy_Superseded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	first := w.start(t, false, "", "deploy", "shop", "web", "--image", "slow")
@@ -132,8 +132,8 @@ func TestEachCallerIsToldOfHisOwnChange(t *testing.T) {
 	assert.Contains(t, first.err.String(), "superseded")
 }
 
-// TestEachCallerIsToldOfHisOwnRun though another run took its place, which goes on.
-func TestEachCallerIsToldOfHisOwnRun(t *testing.T) {
+// TestRun_Superseded though another run took its place, which goes on.
+func TestRun_Superseded(t *testing.T) {
 	t.Parallel()
 	for kind, run := range map[string][]string{
 		"job":      {"job", "run", "shop", "web", "--image", "slow"},
@@ -155,7 +155,7 @@ func TestEachCallerIsToldOfHisOwnRun(t *testing.T) {
 	}
 }
 
-func TestDeleteWaitsUntilThePodsAreGone(t *testing.T) {
+func TestDelete_WaitsForPods(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct{ make, remove []string }{
 		"App": {[]string{"deploy", "shop", "web", "--image", "sticky"}, []string{"delete", "shop", "web"}},
@@ -179,7 +179,7 @@ func TestDeleteWaitsUntilThePodsAreGone(t *testing.T) {
 	}
 }
 
-func TestDeployOutlivesAnAgentThatIsReplaced(t *testing.T) {
+func TestDeploy_AgentRestarts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.start(t, false, "", "deploy", "shop", "web", "--image", "slow")
@@ -197,7 +197,7 @@ func TestDeployOutlivesAnAgentThatIsReplaced(t *testing.T) {
 	assert.Equal(t, 1, deploys, "applied once")
 }
 
-func TestFollowedLogsEndWithTheInterrupt(t *testing.T) {
+func TestLogs_FollowUntilInterrupted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	code, _, stderr := w.run(t, "deploy", "shop", "web", "--image", "a")
@@ -209,7 +209,7 @@ func TestFollowedLogsEndWithTheInterrupt(t *testing.T) {
 	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
 }
 
-func TestNamespaceDeleteAsksOnATerminal(t *testing.T) {
+func TestNamespaceDelete_AsksOnTerminal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.start(t, true, "no\n", "namespace", "delete", "shop", "production")
@@ -219,7 +219,7 @@ func TestNamespaceDeleteAsksOnATerminal(t *testing.T) {
 	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
 }
 
-func TestWatchWithoutABroker(t *testing.T) {
+func TestAgentsWatch_NoBroker(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.start(t, false, "", "agents", "--watch")
@@ -229,7 +229,7 @@ func TestWatchWithoutABroker(t *testing.T) {
 	assert.Contains(t, r.err.String(), "the credentials name no broker")
 }
 
-func TestWatchWhileTheBrokerIsAway(t *testing.T) {
+func TestAgentsWatch_BrokerUnreachable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.creds.Broker.URL = "amqp://nobody:secret@127.0.0.1:1/"
@@ -241,7 +241,7 @@ func TestWatchWhileTheBrokerIsAway(t *testing.T) {
 	assert.NotContains(t, r.err.String(), "secret")
 }
 
-func TestCredentialsThatAreNotTaken(t *testing.T) {
+func TestCredentials_Refused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for name, issue := range map[string]func(*credentials.Credentials){
@@ -265,7 +265,7 @@ func TestCredentialsThatAreNotTaken(t *testing.T) {
 	}
 }
 
-func TestAControlPlaneThatIsDown(t *testing.T) {
+func TestControlPlane_Unreachable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -281,7 +281,7 @@ func TestAControlPlaneThatIsDown(t *testing.T) {
 	assert.Regexp(t, `error: the control plane could not be reached: dial tcp 127.0.0.1:[0-9]+: .*refused`, stderr)
 }
 
-func TestAControlPlaneThatDoesNotAnswerIsWaitedForNoLongerThanPatienceLasts(t *testing.T) {
+func TestControlPlane_Silent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // whose connections nobody takes

@@ -56,7 +56,7 @@ func isSite(t *testing.T, at string) {
 	}
 }
 
-func TestCopyOutAndIn(t *testing.T) {
+func TestCopy_OutAndIn(t *testing.T) {
 	t.Parallel()
 	w := withTar(t)
 	there, here := t.TempDir(), t.TempDir()
@@ -77,7 +77,7 @@ func TestCopyOutAndIn(t *testing.T) {
 	}
 }
 
-func TestCopyOfOneFileThroughStandardStreams(t *testing.T) {
+func TestCopy_StandardStreams(t *testing.T) {
 	t.Parallel()
 	w := withTar(t)
 	there := t.TempDir()
@@ -92,7 +92,7 @@ func TestCopyOfOneFileThroughStandardStreams(t *testing.T) {
 	assert.Equal(t, base.ExitUsage, r.ended(t))
 }
 
-func TestCopyIsRightToTheByte(t *testing.T) {
+func TestCopy_ExactBytes(t *testing.T) {
 	t.Parallel()
 	w := withTar(t)
 	there, here := t.TempDir(), t.TempDir()
@@ -119,7 +119,7 @@ func sum(t *testing.T, name string) []byte {
 	return h.Sum(nil)
 }
 
-func TestCopyLeavesOutLinksThatLeadElsewhere(t *testing.T) {
+func TestCopy_SkipsOutsideLinks(t *testing.T) {
 	t.Parallel()
 	w := withTar(t)
 	there, here := t.TempDir(), t.TempDir()
@@ -137,7 +137,7 @@ func TestCopyLeavesOutLinksThatLeadElsewhere(t *testing.T) {
 	assert.Equal(t, "/etc/passwd", target)
 }
 
-func TestCopySaysWhatIsWrong(t *testing.T) {
+func TestCopy_Errors(t *testing.T) {
 	t.Parallel()
 	w := withTar(t)
 	here := t.TempDir()
@@ -165,7 +165,7 @@ func TestCopySaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestCopyWithoutTar(t *testing.T) {
+func TestCopy_NoTar(t *testing.T) {
 	t.Parallel()
 	w := withWeb(t)
 	here := t.TempDir()
@@ -179,8 +179,8 @@ func TestCopyWithoutTar(t *testing.T) {
 	}
 }
 
-// TestCopyInterrupted copies a file of holes, which is larger than what can be copied until then.
-func TestCopyInterrupted(t *testing.T) {
+// TestCopy_Interrupted copies a file of holes, which is larger than what can be copied until then.
+func TestCopy_Interrupted(t *testing.T) {
 	t.Parallel()
 	w := withTar(t)
 	there, here := t.TempDir(), t.TempDir()
@@ -200,7 +200,7 @@ func TestCopyInterrupted(t *testing.T) {
 	await.Until(t, "tar has ended", func() bool { return w.agent.Backend.Inside() == 0 })
 }
 
-func TestCopyIntoTheContainerInterrupted(t *testing.T) {
+func TestCopy_InInterrupted(t *testing.T) {
 	t.Parallel()
 	w := withTar(t)
 	there, here := t.TempDir(), t.TempDir()

@@ -27,7 +27,7 @@ func withWeb(t *testing.T) *world {
 	return w
 }
 
-func TestExecEndsAsTheCommandDid(t *testing.T) {
+func TestExec_ExitCode(t *testing.T) {
 	t.Parallel()
 	w := withWeb(t)
 	code, stdout, stderr := w.run(t, "exec", "shop", "web", "--", "exit", "42")
@@ -37,8 +37,8 @@ func TestExecEndsAsTheCommandDid(t *testing.T) {
 	assert.Equal(t, "typed", r.out.String())
 }
 
-// TestVerbosePrintsWebSockets wants the handshake, and not what the session carries.
-func TestVerbosePrintsWebSockets(t *testing.T) {
+// TestVerbose_PrintsWebSocket wants the handshake, and not what the session carries.
+func TestVerbose_PrintsWebSocket(t *testing.T) {
 	t.Parallel()
 	w := withWeb(t)
 	code, _, stderr := w.run(t, "-v", "exec", "shop", "web", "--", "exit", "42")
@@ -49,7 +49,7 @@ func TestVerbosePrintsWebSockets(t *testing.T) {
 	assert.Contains(t, stderr, "/apps/nowhere/exec: 404 in ")
 }
 
-func TestExecSaysWhatIsWrong(t *testing.T) {
+func TestExec_Errors(t *testing.T) {
 	t.Parallel()
 	w := withWeb(t)
 	for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestExecSaysWhatIsWrong(t *testing.T) {
 
 var listens = regexp.MustCompile(`(127\.0\.0\.1:[0-9]+) goes to port`)
 
-func TestPortForwardUntilInterrupted(t *testing.T) {
+func TestPortForward_UntilInterrupted(t *testing.T) {
 	t.Parallel()
 	w := withWeb(t)
 	r := w.start(t, false, "", "port-forward", "shop", "web", ":7", ":81")
@@ -98,8 +98,8 @@ func TestPortForwardUntilInterrupted(t *testing.T) {
 	require.Error(t, err, "it listens no more")
 }
 
-// TestPortForwardEndsWhenItIsRefused, with the code and the exit code of the refusal.
-func TestPortForwardEndsWhenItIsRefused(t *testing.T) {
+// TestPortForward_Refused, with the code and the exit code of the refusal.
+func TestPortForward_Refused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.agent.Backend.Intercept = func(_ context.Context, call runnertest.Call) error {
@@ -119,7 +119,7 @@ func TestPortForwardEndsWhenItIsRefused(t *testing.T) {
 	assert.Contains(t, r.err.String(), "production/web: no rule allows it\n  fix: ask the owner\n  code: PO-3001 policy_denied")
 }
 
-func TestPortForwardDuringACommand(t *testing.T) {
+func TestPortForward_DuringCommand(t *testing.T) {
 	t.Parallel()
 	w := withWeb(t)
 	code, stdout, stderr := w.run(t, "port-forward", "shop", "web", ":7", "--", "sh", "-c", `test "$PORT" -gt 0 && echo "$PORT" && exit 9`)

@@ -21,9 +21,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestTheCredentialsFollowTheCA has a command come after a rotation of a real
+// TestCARotation_UpdatesCredentials has a command come after a rotation of a real
 // control plane's CA that it slept through.
-func TestTheCredentialsFollowTheCA(t *testing.T) {
+func TestCARotation_UpdatesCredentials(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	cp, err := controlplane.New(t.Context(), controlplane.Config{

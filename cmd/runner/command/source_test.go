@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/sources"
 )
 
-func TestSourceCommands(t *testing.T) {
+func TestSource(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	put := []string{"source", "set", "shop", "web", "--type", "app", "--path", "web/app.yaml"}
@@ -70,7 +70,7 @@ func TestSourceCommands(t *testing.T) {
 	}
 }
 
-func TestASourceThatBuilds(t *testing.T) {
+func TestSource_Build(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	put := []string{"source", "set", "shop", "site", "--url", "https://git.example.com/shop/site.git", "--type", "app"}

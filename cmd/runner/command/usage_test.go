@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func TestAMistakeNamesTheHelpOfItsCommand(t *testing.T) {
+func TestUsageError_NamesHelp(t *testing.T) {
 	w := newWorld(t)
 	code, _, stderr := w.run(t, "secret", "set", "--bogus")
 	assert.Equal(t, base.ExitUsage, code)
@@ -25,15 +25,15 @@ func TestAMistakeNamesTheHelpOfItsCommand(t *testing.T) {
 	assert.NotContains(t, stderr, "--help", "it is no mistake in how the command is written")
 }
 
-func TestVersionFlag(t *testing.T) {
+func TestVersion(t *testing.T) {
 	w := newWorld(t)
 	code, stdout, _ := w.run(t, "--version")
 	assert.Equal(t, base.ExitOK, code)
 	assert.Contains(t, stdout, version)
 }
 
-// TestWhateverChangesSomethingCanBeTriedAndNamed by --dry-run and --idempotency-key.
-func TestWhateverChangesSomethingCanBeTriedAndNamed(t *testing.T) {
+// TestWrites_HaveDryRunAndKey by --dry-run and --idempotency-key.
+func TestWrites_HaveDryRunAndKey(t *testing.T) {
 	root := newRoot(&base.CLI{})
 	seen := 0
 	for _, call := range runnerapi.Calls() {
