@@ -132,23 +132,6 @@ func TestApproval_DeniedIsReportedOnce(t *testing.T) {
 	assert.Empty(t, agents)
 }
 
-// TestApproval_ReplicasShareRegistration has two replicas ask: they are one registration.
-func TestApproval_ReplicasShareRegistration(t *testing.T) {
-	suite.Release(t, "replicas that begin together")
-	r := startReplicas(t, nil)
-	r.token = approvedToken(t, r.p)
-	_, one := r.run("one")
-	await.Until(t, "the first waits", func() bool { return one.Count("waits for approval") == 1 })
-	_, two := r.run("two")
-	await.Until(t, "the second asks in its place", func() bool { return two.Count("waits for approval") == 1 })
-	_, err := r.p.Enrolments.Approve(t.Context(), waiting(t, r.p).ID)
-	require.NoError(t, err)
-	r.up("one", "two")
-	agents, err := r.p.Agents.List(t.Context())
-	require.NoError(t, err)
-	assert.Len(t, agents, 1)
-}
-
 const otherUID = "00000000-0000-4000-8000-000000000000"
 
 // elsewhere is the tests' cluster with the UID of another one: a second API server

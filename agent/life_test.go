@@ -174,10 +174,3 @@ func TestToken_MovesAgent(t *testing.T) {
 	run(t, to, dir, token(t, to))
 	to.AwaitOnline(t, time.Time{})
 }
-
-func TestToken_MissingIsReported(t *testing.T) {
-	p := planetest.Start(t)
-	err := run(t, p, t.TempDir(), "").end(t)
-	require.ErrorContains(t, err, "AGENT_TOKEN")
-	require.ErrorContains(t, err, "token create")
-}

@@ -18,7 +18,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
@@ -29,7 +28,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
-	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
@@ -228,24 +226,6 @@ func TestCARotation_CommandsSucceed(t *testing.T) {
 	assert.Equal(t, agentID, p.AwaitOnline(t, again))
 }
 
-func TestCARotation_Abort(t *testing.T) {
-	suite.Release(t, "rotations of the CA")
-	p, dir := planetest.Start(t), t.TempDir()
-	run(t, p, dir, token(t, p))
-	r := newRunner(t, p, p.AwaitOnline(t, time.Time{}))
-	old := signer(t, p)
-	r.begin()
-	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Abort, ca.Abort} {
-		rotate(t, p, step)
-		r.some()
-	}
-	await.Until(t, "the agent trusts the old CA alone", func() bool {
-		id := storedIdentity(t, dir)
-		return len(trustanchor.Parse([]byte(id.CABundle))) == 1 && id.HasCA(controlapi.Fingerprint(old)) && rootOf(t, p, id.Certificate.Leaf) == ca.KeyID(old)
-	})
-	r.some()
-}
-
 // TestCARotation_OfflineAgent was, then, for a while or for longer
 // than two CAs last.
 func TestCARotation_OfflineAgent(t *testing.T) {
@@ -272,26 +252,6 @@ func TestCARotation_OfflineAgent(t *testing.T) {
 			require.NoError(t, err)
 			assert.Empty(t, status.NotReady)
 		})
-	}
-}
-
-// TestCARotation_Replicas: each by its own heartbeat, with one identity.
-func TestCARotation_Replicas(t *testing.T) {
-	suite.Release(t, "rotations of the CA")
-	r := startReplicas(t, nil)
-	_, one := r.run("one")
-	_, two := r.run("two")
-	r.up("one", "two")
-	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
-		rotate(t, r.p, step)
-	}
-	await.Until(t, "both trust the new CA alone", func() bool {
-		return len(trustanchor.Parse([]byte(r.stored().CABundle))) == 1 &&
-			one.Count("CAs changed") >= 2 && two.Count("CAs changed") >= 2
-	})
-	for _, log := range []*logbook.Book{one, two} {
-		assert.Zero(t, log.Count("heartbeat failed"))
-		assert.Zero(t, log.Count("tunnel is down"))
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // the read-only root, it does not.
 func TestManifest_PodHardened(t *testing.T) {
 	seen := map[string]bool{}
-	for _, o := range objects(t) {
+	for _, o := range agentObjects(t) {
 		into := func(obj any) {
 			seen[o.GetKind()] = true
 			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, obj))

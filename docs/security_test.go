@@ -107,25 +107,3 @@ func testsOf(t *testing.T, folder string) map[string]bool {
 	}
 	return out
 }
-
-// TestClaimsWithoutATestAreFound is about the test above.
-func TestClaimsWithoutATestAreFound(t *testing.T) {
-	doc := func(table string) string {
-		return claimsBegin + "\n### A\n\n" + table + "\nText.\n" + claimsEnd + "| a | b |\n"
-	}
-	good, err := claims(doc("| what | test |\n|---|---|\n| one | `a/TestB`, `c/d/TestE` |\n"))
-	require.NoError(t, err)
-	assert.Equal(t, []claim{{"one", []string{"a/TestB", "c/d/TestE"}}}, good)
-	for wrong, why := range map[string]string{
-		"": "security.md lacks",
-		doc("| what | why |\n|---|---|\n| one | because |\n"): `is not "test"`,
-		doc("| what | test |\n|---|---|\n| one | |\n"):        "has no test",
-		doc("| what | test |\n|---|---|\n| one | none |\n"):   "has no test",
-	} {
-		_, err := claims(wrong)
-		require.ErrorContains(t, err, why, wrong)
-	}
-	assert.True(t, testsOf(t, "docs")["TestClaimsWithoutATestAreFound"])
-	assert.Empty(t, testsOf(t, "no/such/folder"))
-	assert.Nil(t, namedTest.FindStringSubmatch("a/TestB/sub"))
-}

@@ -3,11 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,50 +42,4 @@ func TestSay_EscapesControlCharacters(t *testing.T) {
 	said.Reset()
 	require.NoError(t, cli.JSONLine(&said, map[string]string{"a": "\u202e"}))
 	assert.Equal(t, "{\"a\":\"\\u202e\"}\n", said.String())
-}
-
-// TestPrintingBypass, which filters: no command writes to a terminal itself.
-func TestPrintingBypass(t *testing.T) {
-	files, err := filepath.Glob("../../cmd/*/*.go")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, path := range files {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, path, nil, 0)
-		require.NoError(t, err)
-		ast.Inspect(file, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok && printsItself(call) {
-				t.Errorf("%s: print with cli.Say, cli.Print, cli.JSONLine or cli.Raw", set.Position(call.Pos()))
-			}
-			return true
-		})
-	}
-}
-
-func printsItself(call *ast.CallExpr) bool {
-	f, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return false
-	}
-	on, name := "", f.Sel.Name
-	switch x := f.X.(type) {
-	case *ast.Ident:
-		on = x.Name
-	case *ast.SelectorExpr:
-		on = "." + x.Sel.Name
-	}
-	switch {
-	case on == "fmt" && strings.HasPrefix(name, "Print"), on == "cmd" && strings.HasPrefix(name, "Print"):
-		return true
-	case on == "fmt" && strings.HasPrefix(name, "Fprint"), on == "io" && name == "WriteString":
-		builder, buffer := call.Args[0].(*ast.UnaryExpr)
-		return !buffer || builder.Op != token.AND // a text in memory
-	case on == "json" && name == "NewEncoder":
-		to, stream := call.Args[0].(*ast.SelectorExpr)
-		return stream && (to.Sel.Name == "out" || to.Sel.Name == "err")
-	}
-	return (on == ".out" || on == ".err") && (name == "Write" && len(call.Args) == 1 || name == "WriteString")
 }

@@ -100,16 +100,6 @@ func agentOf(t *testing.T, text []byte) appsv1.Deployment {
 	}
 }
 
-// TestPreset_MatchesSizingPage with the figures of the chart.
-func TestPreset_MatchesSizingPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/production/sizing.md")
-	require.NoError(t, err)
-	for name, p := range presets(t) {
-		assert.Contains(t, string(page), fmt.Sprintf("| `%s` | %d | %s, %s | %s | %s | `%s` |", name, p.ReplicaCount,
-			p.Resources.Requests.CPU, p.Resources.Requests.Memory, p.Resources.Limits.Memory, p.GoMemLimit, p.Agent.Components.Set))
-	}
-}
-
 func TestPreset_KeptForNextRun(t *testing.T) {
 	state := "PIPEOPS_INSTALL_STATE=" + t.TempDir()
 	said, code := bash(t, `echo "[$PRESET]"; preset_keep`, state, "PRESET=minimum")

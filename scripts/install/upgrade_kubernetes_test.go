@@ -233,12 +233,3 @@ done`)
 	require.Zero(t, code, said)
 	assert.Equal(t, "1009009009\n1036002001\n1036002002\n1036010001\nnone\nnone\n", said)
 }
-
-// TestUpgradePage_NamesK3sVersion in its matrix.
-func TestUpgradePage_NamesK3sVersion(t *testing.T) {
-	page, err := os.ReadFile("../../docs/production/upgrade.md")
-	require.NoError(t, err)
-	said, code := bash(t, `echo "$RELEASE_K3S_VERSION"`)
-	require.Zero(t, code, said)
-	assert.Contains(t, string(page), "| k3s, as the installer sets it up | "+strings.TrimSpace(said)+";")
-}

@@ -3,10 +3,7 @@
 package command
 
 import (
-	"crypto/sha256"
-	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -90,33 +87,6 @@ func TestCopy_StandardStreams(t *testing.T) {
 	assert.Contains(t, stderr, "is no file")
 	r = w.start(t, false, "typed", "cp", "shop", "-", "web:"+there)
 	assert.Equal(t, base.ExitUsage, r.ended(t))
-}
-
-func TestCopy_ExactBytes(t *testing.T) {
-	t.Parallel()
-	w := withTar(t)
-	there, here := t.TempDir(), t.TempDir()
-	file, err := os.Create(filepath.Join(here, "big"))
-	require.NoError(t, err)
-	_, err = io.CopyN(file, rand.NewChaCha8([32]byte{7}), 64<<20+3)
-	require.NoError(t, err)
-	require.NoError(t, file.Close())
-	for _, args := range [][]string{{here + "/big", "web:" + there + "/big"}, {"web:" + there + "/big", here + "/back"}} {
-		code, _, stderr := w.run(t, append([]string{"cp", "shop"}, args...)...)
-		require.Zero(t, code, stderr)
-	}
-	assert.Equal(t, sum(t, here+"/big"), sum(t, here+"/back"))
-}
-
-func sum(t *testing.T, name string) []byte {
-	t.Helper()
-	file, err := os.Open(name)
-	require.NoError(t, err)
-	defer func() { _ = file.Close() }()
-	h := sha256.New()
-	_, err = io.Copy(h, file)
-	require.NoError(t, err)
-	return h.Sum(nil)
 }
 
 func TestCopy_SkipsOutsideLinks(t *testing.T) {
