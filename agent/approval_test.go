@@ -2,12 +2,12 @@ package agent_test
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +29,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
-	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // approvedToken is one whose registrations wait for the operator.
@@ -174,8 +173,7 @@ func copyState(t *testing.T, from string) string {
 	return to
 }
 
-// TestIdentity_CopyIsRefused copies the state of a running agent to
-// another cluster, host name and all.
+// TestIdentity_CopyIsRefused copies the state of a running agent to another cluster, with its name.
 func TestIdentity_CopyIsRefused(t *testing.T) {
 	plane := &logbook.Book{}
 	p, dir := planetest.Start(t, func(c *controlplane.Config) { c.Log = zerolog.New(plane) }), t.TempDir()
@@ -198,25 +196,15 @@ func TestIdentity_CopyIsRefused(t *testing.T) {
 	assert.Zero(t, log.Count("tunnel is down"))
 	assert.Zero(t, log.Count("heartbeat failed"))
 	assert.Equal(t, announce.StateOnline, found.Agent.State)
-}
 
-// TestIdentity_CopyWithTokenRegisters without anybody deleting anything.
-func TestIdentity_CopyWithTokenRegisters(t *testing.T) {
-	suite.Release(t, "copies of an agent's identity")
-	p, dir := planetest.Start(t), t.TempDir()
-	first := run(t, p, dir, token(t, p))
-	id := p.AwaitOnline(t, time.Time{})
-	first.stop()
-	_, log, _ := observed(t, p, copyState(t, dir), token(t, p), inAnotherCluster(t), func(o *agent.Options) { o.Config.ClusterName = "copy" })
-	await.Until(t, "it is online", func() bool {
-		agents, err := p.Agents.List(context.WithoutCancel(t.Context()))
+	// With a token of its own, the copy registers as another agent.
+	_, log, _ = observed(t, p, copyState(t, dir), token(t, p), inAnotherCluster(t), func(o *agent.Options) { o.Config.ClusterName = "copy" })
+	await.Until(t, "the copy is online", func() bool {
+		agents, err := p.Agents.List(t.Context())
 		require.NoError(t, err)
-		for _, a := range agents {
-			if a.Name == "copy" && a.State == announce.StateOnline {
-				return assert.NotEqual(t, id, a.ID)
-			}
-		}
-		return false
+		return slices.ContainsFunc(agents, func(a announce.Agent) bool {
+			return a.Name == "copy" && a.ID != id && a.State == announce.StateOnline
+		})
 	})
 	assert.Equal(t, 1, log.Count("registering again", "as a copy"))
 }

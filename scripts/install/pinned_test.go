@@ -93,4 +93,3 @@ func TestPinned_RefusesInvalidChecksum(t *testing.T) {
 	assert.Equal(t, 2, code, said)
 	assert.Contains(t, said, "PIPEOPS_KIND_SHA256=deadbeef: is to be a SHA-256")
 }
-
