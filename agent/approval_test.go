@@ -41,13 +41,8 @@ func approvedToken(t *testing.T, p *planetest.Plane) string {
 func observed(t *testing.T, p *planetest.Plane, dir, token string, change ...func(*agent.Options)) (r *running, log *logbook.Book, ready func() string) {
 	t.Helper()
 	log = &logbook.Book{}
-	opts := agent.Options{
-		Config: config.Config{
-			ControlPlaneURL: p.URL(), Token: token, ClusterName: name, StateDir: dir,
-			Namespace: kubetest.AgentNamespace, HealthAddress: freeAddress(t),
-		},
-		Version: "test", Log: zerolog.New(log), Now: p.Clock.Now,
-	}
+	opts := optionsOf(t, p, dir, token, func(c *config.Config) { c.HealthAddress = freeAddress(t) })
+	opts.Log = zerolog.New(log)
 	for _, f := range change {
 		f(&opts)
 	}

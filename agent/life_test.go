@@ -103,67 +103,60 @@ func (r *running) end(t *testing.T) error {
 	return err
 }
 
+// TestRestart_KeepsAgentID, also after the certificate has expired.
 func TestRestart_KeepsAgentID(t *testing.T) {
-	p, dir := planetest.Start(t), t.TempDir()
-	first := run(t, p, dir, token(t, p))
-	id := p.AwaitOnline(t, time.Time{})
-	first.stop()
-	again := p.Clock.Now()
-	run(t, p, dir, "")
-	assert.Equal(t, id, p.AwaitOnline(t, again))
+	for name, away := range map[string]time.Duration{"at once": 0, "after a month": 30 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			p, dir := planetest.Start(t), t.TempDir()
+			first := run(t, p, dir, token(t, p))
+			id := p.AwaitOnline(t, time.Time{})
+			first.stop()
+			p.Clock.Advance(away)
+			again := p.Clock.Now()
+			run(t, p, dir, "")
+			assert.Equal(t, id, p.AwaitOnline(t, again))
+		})
+	}
 }
 
-// TestRegister_AfterForgotten gives the control plane back a
-// backup from before the agent registered.
+// selfUpdates are agents without self-update and with it.
+var selfUpdates = map[string]func(*config.Config){"without self-update": func(*config.Config) {}, "with self-update": selfUpdating}
+
+// TestRegister_AfterForgotten restores a backup of the control plane from before the registration.
 func TestRegister_AfterForgotten(t *testing.T) {
-	t.Run("without self-update", func(t *testing.T) { forget(t) })
-	t.Run("with self-update", func(t *testing.T) { forget(t, selfUpdating) })
-}
+	for name, updates := range selfUpdates {
+		t.Run(name, func(t *testing.T) {
+			p := planetest.Start(t)
+			invitation := token(t, p)
+			p.Stop()
+			backup := t.TempDir() + "/data"
+			require.NoError(t, exec.Command("cp", "-a", p.Config.DataDir, backup).Run())
+			p.Restart(t)
+			run(t, p, t.TempDir(), invitation, updates)
+			p.AwaitOnline(t, time.Time{})
 
-func forget(t *testing.T, more ...func(*config.Config)) {
-	t.Helper()
-	p := planetest.Start(t)
-	invitation := token(t, p)
-	p.Stop()
-	backup := t.TempDir() + "/data"
-	require.NoError(t, exec.Command("cp", "-a", p.Config.DataDir, backup).Run())
-	p.Restart(t)
-	run(t, p, t.TempDir(), invitation, more...)
-	p.AwaitOnline(t, time.Time{})
-
-	p.Stop()
-	require.NoError(t, os.RemoveAll(p.Config.DataDir))
-	require.NoError(t, exec.Command("cp", "-a", backup, p.Config.DataDir).Run())
-	restored := p.Clock.Now()
-	p.Restart(t)
-	p.AwaitOnline(t, restored)
+			p.Stop()
+			require.NoError(t, os.RemoveAll(p.Config.DataDir))
+			require.NoError(t, exec.Command("cp", "-a", backup, p.Config.DataDir).Run())
+			restored := p.Clock.Now()
+			p.Restart(t)
+			p.AwaitOnline(t, restored)
+		})
+	}
 }
 
 func TestRevoke_StopsAgent(t *testing.T) {
-	t.Run("without self-update", func(t *testing.T) { revoke(t) })
-	t.Run("with self-update", func(t *testing.T) { revoke(t, selfUpdating) })
-}
-
-func revoke(t *testing.T, more ...func(*config.Config)) {
-	t.Helper()
-	p := planetest.Start(t)
-	r := run(t, p, t.TempDir(), token(t, p), more...)
-	_, err := p.Agents.Revoke(t.Context(), p.AwaitOnline(t, time.Time{}))
-	require.NoError(t, err)
-	err = r.end(t)
-	require.ErrorContains(t, err, "revoked")
-	require.ErrorContains(t, err, "fix")
-}
-
-func TestRegister_ExpiredCertificate(t *testing.T) {
-	p, dir := planetest.Start(t), t.TempDir()
-	first := run(t, p, dir, token(t, p))
-	id := p.AwaitOnline(t, time.Time{})
-	first.stop()
-	p.Clock.Advance(30 * 24 * time.Hour)
-	again := p.Clock.Now()
-	run(t, p, dir, "")
-	assert.Equal(t, id, p.AwaitOnline(t, again))
+	for name, updates := range selfUpdates {
+		t.Run(name, func(t *testing.T) {
+			p := planetest.Start(t)
+			r := run(t, p, t.TempDir(), token(t, p), updates)
+			_, err := p.Agents.Revoke(t.Context(), p.AwaitOnline(t, time.Time{}))
+			require.NoError(t, err)
+			err = r.end(t)
+			require.ErrorContains(t, err, "revoked")
+			require.ErrorContains(t, err, "fix")
+		})
+	}
 }
 
 func TestToken_MovesAgent(t *testing.T) {

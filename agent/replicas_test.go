@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/agent"
-	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
@@ -56,13 +54,9 @@ func startReplicas(t *testing.T, change func(*controlplane.Config)) *replicas {
 func (r *replicas) run(name string) (*running, *logbook.Book) {
 	r.t.Helper()
 	log := &logbook.Book{}
-	return launch(r.t, agent.Options{
-		Config: config.Config{
-			ControlPlaneURL: r.p.URL(), Token: r.token, ClusterName: "replicas",
-			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
-		},
-		Version: "test", Log: zerolog.New(log), Now: r.p.Clock.Now, Replica: name, RenewalCheck: 100 * time.Millisecond,
-	}), log
+	opts := optionsOf(r.t, r.p, "", r.token)
+	opts.Log, opts.Replica, opts.RenewalCheck = zerolog.New(log), name, 100*time.Millisecond
+	return launch(r.t, opts), log
 }
 
 // stored is the certificate that the replicas share, or nil.

@@ -11,12 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/agent"
-	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
@@ -27,7 +24,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
-	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
@@ -255,18 +251,13 @@ func TestCARotation_OfflineAgent(t *testing.T) {
 	}
 }
 
-// TestRenew_CommandsSucceed is the same for a renewal as it comes
-// with each day: when two thirds of the certificate's time have passed.
+// TestRenew_CommandsSucceed has the certificate renewed after two thirds of its time.
 func TestRenew_CommandsSucceed(t *testing.T) {
 	const age = 45 * time.Minute // Runners have the real clock
 	p, dir := planetest.StartBehind(t, age, func(c *controlplane.Config) { c.CertificateTTL = time.Hour }), t.TempDir()
-	launch(t, agent.Options{
-		Config: config.Config{
-			ControlPlaneURL: p.URL(), Token: token(t, p), ClusterName: name, StateDir: dir,
-			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
-		},
-		Version: "test", Log: zerolog.Nop(), Now: p.Clock.Now, RenewalCheck: 50 * time.Millisecond,
-	})
+	opts := optionsOf(t, p, dir, token(t, p))
+	opts.RenewalCheck = 50 * time.Millisecond
+	launch(t, opts)
 	r := newRunner(t, p, p.AwaitOnline(t, time.Time{}))
 	r.begin()
 	first := storedIdentity(t, dir)

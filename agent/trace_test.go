@@ -10,14 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/pipeops/pipeops-vm-agent/agent"
-	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/internal/tracing"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/otlptest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
@@ -39,13 +36,9 @@ func TestTrace_RunnerToKubernetes(t *testing.T) {
 	const canary, place = "canary-4f1c", "traced"
 	collector := otlptest.New(t)
 	p := planetest.Start(t, func(c *controlplane.Config) { c.Tracer = traced(t, "pipeops-controlplane") })
-	launch(t, agent.Options{
-		Config: config.Config{
-			ControlPlaneURL: p.URL(), Token: token(t, p), ClusterName: name, StateDir: t.TempDir(),
-			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
-		},
-		Version: "test", Log: zerolog.Nop(), Now: p.Clock.Now, Tracer: traced(t, "pipeops-agent"),
-	})
+	opts := optionsOf(t, p, t.TempDir(), token(t, p))
+	opts.Tracer = traced(t, "pipeops-agent")
+	launch(t, opts)
 	c := visitor(t, p, "tracer", "", p.AwaitOnline(t, time.Time{}))
 
 	ctx, done := span.Begin(t.Context(), traced(t, "pipeops-runner"), "pipeops-runner deploy")
