@@ -50,14 +50,6 @@ func buildIndex(t *testing.T) v1.ImageIndex {
 	return index
 }
 
-func TestBuild_Reproducible(t *testing.T) {
-	first, err := buildIndex(t).Digest()
-	require.NoError(t, err)
-	second, err := buildIndex(t).Digest()
-	require.NoError(t, err)
-	require.Equal(t, first, second)
-}
-
 func TestBuild_NonRoot(t *testing.T) {
 	for _, uncompressed := range []bool{false, true} {
 		spec := testSpec(t, "amd64")

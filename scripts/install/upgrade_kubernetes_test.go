@@ -114,21 +114,18 @@ func TestUpgradeKubernetes(t *testing.T) {
 	assert.NotContains(t, n.read(t, "calls"), "restart")
 }
 
+// TestUpgradeKubernetes_OnlyNode is of OpenRC, with a fake of rc-service, too.
 func TestUpgradeKubernetes_OnlyNode(t *testing.T) {
-	n := newNode(t, "server")
-	said, code := n.upgrade(t)
-	require.Zero(t, code, said)
-	assert.Contains(t, said, "here is the only node: its pods keep running")
-	assert.NotContains(t, n.read(t, "calls"), "drain")
-	assert.NotContains(t, said, "next, the other nodes")
-}
-
-func TestUpgradeKubernetes_OpenRC(t *testing.T) {
-	n := newNode(t, "server")
-	said, code := n.upgrade(t, "FAKE_INIT=openrc")
-	require.Zero(t, code, said)
-	assert.Contains(t, n.read(t, "calls"), "systemctl restart k3s\n", "by the fake of rc-service")
-	assert.Equal(t, newK3s+" True no\n", n.read(t, "nodes/here"))
+	for _, env := range []string{"FAKE_INIT=systemd", "FAKE_INIT=openrc"} {
+		n := newNode(t, "server")
+		said, code := n.upgrade(t, env)
+		require.Zero(t, code, said)
+		assert.Contains(t, said, "here is the only node: its pods keep running")
+		assert.NotContains(t, n.read(t, "calls"), "drain")
+		assert.NotContains(t, said, "next, the other nodes")
+		assert.Contains(t, n.read(t, "calls"), "systemctl restart k3s\n")
+		assert.Equal(t, newK3s+" True no\n", n.read(t, "nodes/here"))
+	}
 }
 
 func TestUpgradeKubernetes_Worker(t *testing.T) {

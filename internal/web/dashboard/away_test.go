@@ -23,6 +23,7 @@ func (r *rig) listen(path string) <-chan string {
 	require.NoError(r.t, err)
 	resp, err := r.browser.Do(req)
 	require.NoError(r.t, err)
+	assert.Equal(r.t, "text/event-stream", resp.Header.Get("Content-Type"))
 	r.t.Cleanup(func() {
 		cancel()
 		_ = resp.Body.Close()

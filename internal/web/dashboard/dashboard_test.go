@@ -7,6 +7,7 @@ import (
 	"html"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -151,7 +152,9 @@ func (r *rig) serve() {
 	_, err = fmt.Sscanf(at.Port(), "%d", &port)
 	require.NoError(r.t, err)
 	handler = r.d.Handler(port)
-	r.browser = &http.Client{Jar: newJar(r.t)}
+	jar, err := cookiejar.New(nil)
+	require.NoError(r.t, err)
+	r.browser = &http.Client{Jar: jar}
 	r.t.Cleanup(r.browser.CloseIdleConnections)
 	body := r.get(strings.TrimPrefix(r.d.Link(at.Host), "http://"+at.Host), http.StatusOK)
 	_, rest, _ := strings.Cut(body, `name="csrf" value="`)
@@ -333,28 +336,7 @@ func TestDoctorPage(t *testing.T) {
 // TestStream_FollowsCluster waits for the event of a new App.
 func TestStream_FollowsCluster(t *testing.T) {
 	r := newRig(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server.URL+"/live/apps", nil)
-	require.NoError(t, err)
-	resp, err := r.browser.Do(req)
-	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	assert.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
-	events := make(chan string, 64)
-	go func() {
-		buffer := make([]byte, 64<<10)
-		for {
-			n, err := resp.Body.Read(buffer)
-			if n > 0 {
-				events <- string(buffer[:n])
-			}
-			if err != nil {
-				close(events)
-				return
-			}
-		}
-	}()
+	events := r.listen("/live/apps")
 	assert.Contains(t, await.Receive(t, events, "the page as it is"), "No App is deployed")
 	require.NoError(t, r.client.Create(t.Context(), app("shop", "fresh")))
 	assert.Contains(t, await.Receive(t, events, "the page with the App"), "/apps/shop/fresh")
