@@ -19,8 +19,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-// TestAlert_ReachesControlPlane goes in as Alertmanager sends it, and comes out as an event
-// that waits for the broker. The port is open while the token's file is there.
+// TestAlert_ReachesControlPlane sends an alert as Alertmanager does, and finds it as an event that
+// waits for the broker. The port is open while the token's file exists.
 func TestAlert_ReachesControlPlane(t *testing.T) {
 	address, file := freeAddress(t), filepath.Join(t.TempDir(), "token")
 	p := planetest.Start(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
-// TestChecks_ReportFailuresFirst, failures first, and no more than a heartbeat takes.
+// TestChecks_ReportFailuresFirst, and no more than a heartbeat takes.
 func TestChecks_ReportFailuresFirst(t *testing.T) {
 	long := strings.Repeat("ä", 2000)
 	report := doctor.Report{Findings: []doctor.Finding{

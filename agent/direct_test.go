@@ -38,8 +38,8 @@ func ingressController(t *testing.T, pod string) (balancer *faultproxy.Proxy) {
 	return faultproxy.New(t, srv.Listener.Addr().String())
 }
 
-// TestGateway_DirectMode: over an Ingress with its address, until it is
-// cut off, and again once it is back.
+// TestGateway_DirectMode reaches a host over an Ingress with its address, until that is cut off,
+// and again once it is back.
 func TestGateway_DirectMode(t *testing.T) {
 	const host = "direct.example.org"
 	way := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

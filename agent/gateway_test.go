@@ -117,7 +117,7 @@ func awaitAnswer(t *testing.T, c *http.Client, host string, status int) (body st
 	return body
 }
 
-// TestGateway_ServesService through the gateway, the tunnel and the agent, over HTTPS.
+// TestGateway_ServesService goes through the gateway, the tunnel and the agent, over HTTPS.
 func TestGateway_ServesService(t *testing.T) {
 	p := planetest.Start(t, withGateway(t))
 	first := run(t, p, t.TempDir(), token(t, p), routesOn)
@@ -152,8 +152,8 @@ func TestGateway_ServesService(t *testing.T) {
 	})
 }
 
-// TestGateway_PolicyDenies of an App with a host below the gateway's domain, and lets it in
-// again, without a restart.
+// TestGateway_PolicyDenies an App with a host below the gateway's domain, and allows it again,
+// without a restart.
 func TestGateway_PolicyDenies(t *testing.T) {
 	p := planetest.Start(t, withGateway(t))
 	file := filepath.Join(t.TempDir(), "policy.yaml")

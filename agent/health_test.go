@@ -19,8 +19,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
 )
 
-// TestHealthPort_HostilePeers: one pod takes all that it may, and drips; the
-// kubelet is answered all the while.
+// TestHealthPort_HostilePeers: one pod takes all that it may and sends slowly; the kubelet still
+// gets its replies.
 func TestHealthPort_HostilePeers(t *testing.T) {
 	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-// TestMetrics are those of a real agent that has carried out a command.
+// TestMetrics reads those of a real agent that has carried out a command.
 func TestMetrics(t *testing.T) {
 	at, p := freeAddress(t), planetest.Start(t)
 	run(t, p, t.TempDir(), token(t, p), func(c *config.Config) { c.MetricsAddress = at })

@@ -68,7 +68,7 @@ func TestResourceOf(t *testing.T) {
 	}
 }
 
-// TestMetrics_BoundedSeries whatever is asked for.
+// TestMetrics_BoundedSeries, whatever is requested.
 func TestMetrics_BoundedSeries(t *testing.T) {
 	i := newInstruments("test")
 	server := httptest.NewServer(server.New(server.Config{

@@ -108,8 +108,8 @@ func TestReplicas_RegisterOnce(t *testing.T) {
 	assert.NotNil(t, r.stored())
 }
 
-// TestReplicas_ReplaceDeadRegistrant leaves a request behind, as a replica
-// does that dies in the middle: another one asks in its place, with its key.
+// TestReplicas_ReplaceDeadRegistrant leaves a request behind, as a replica does that dies in the
+// middle: another one registers with its key.
 func TestReplicas_ReplaceDeadRegistrant(t *testing.T) {
 	suite.Release(t, "replicas that begin together")
 	r := startReplicas(t, nil)
@@ -127,8 +127,8 @@ func TestReplicas_ReplaceDeadRegistrant(t *testing.T) {
 	assert.Equal(t, key.Public(), id.Key().Public())
 }
 
-// TestReplicas_ShareRenewal has the certificate renewed again and again. The key before
-// the last is worth nothing, so a replica that did not follow would be thrown out.
+// TestReplicas_ShareRenewal renews the certificate again and again. The key before the last is
+// refused, so a replica that did not follow would lose its access.
 func TestReplicas_ShareRenewal(t *testing.T) {
 	suite.Release(t, "replicas that begin together")
 	r := startReplicas(t, func(c *controlplane.Config) { c.CertificateTTL = 24 * time.Hour })
@@ -166,6 +166,7 @@ func TestReplicas_HandOverLeadership(t *testing.T) {
 	_, other := r.run("two")
 	r.up("one", "two")
 	assert.Zero(t, other.Count("this replica of the agent leads"))
+	await.Until(t, "the agent is online", func() bool { return r.log.Count("agent changed state", `"state":"online"`) == 1 })
 	online := r.log.Count("agent changed state")
 	first.stop()
 	await.Until(t, "the second leads", func() bool { return other.Count("this replica of the agent leads") == 1 })

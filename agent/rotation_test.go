@@ -182,8 +182,8 @@ func authority(t *testing.T, p *planetest.Plane) *ca.CA {
 	return authority
 }
 
-// TestCARotation_CommandsSucceed restarts the control plane between each two
-// steps. No command fails.
+// TestCARotation_CommandsSucceed restarts the control plane between each two steps. No command
+// fails.
 func TestCARotation_CommandsSucceed(t *testing.T) {
 	suite.Release(t, "a rotation of the CA while commands run")
 	p, dir := planetest.Start(t), t.TempDir()
@@ -222,8 +222,7 @@ func TestCARotation_CommandsSucceed(t *testing.T) {
 	assert.Equal(t, agentID, p.AwaitOnline(t, again))
 }
 
-// TestCARotation_OfflineAgent was, then, for a while or for longer
-// than two CAs last.
+// TestCARotation_OfflineAgent has the agent away for a while, and for longer than two CAs last.
 func TestCARotation_OfflineAgent(t *testing.T) {
 	for name, away := range map[string][]time.Duration{"for minutes": {0}, "for a month": {30 * 24 * time.Hour}, "for 18 years": {9 * year, 9 * year}} {
 		t.Run(name, func(t *testing.T) {

@@ -87,7 +87,8 @@ func awaitRoutes(t *testing.T, p *planetest.Plane, hosts ...string) (list []rout
 	return list
 }
 
-// TestRoutes_ReachControlPlane, and follow it and the agent through what befalls them.
+// TestRoutes_ReachControlPlane, and follow restarts of both, a restored backup and a change of the
+// setting.
 func TestRoutes_ReachControlPlane(t *testing.T) {
 	p, dir := planetest.Start(t, withGateway(t)), t.TempDir()
 	first := run(t, p, dir, token(t, p), routesOn)
@@ -140,7 +141,7 @@ func TestRoutes_ReachControlPlane(t *testing.T) {
 	})
 }
 
-// TestRoutes_BecomeReady with what the cluster says of the App's pods and its Ingress.
+// TestRoutes_BecomeReady by the status of the App's pods and its Ingress.
 func TestRoutes_BecomeReady(t *testing.T) {
 	p := planetest.Start(t, withGateway(t))
 	env := kubetest.ControlPlane(t)

@@ -56,8 +56,8 @@ func keptToken(t *testing.T, env *kubetest.Env) map[string]string {
 
 func inSecret(o *agent.Options) { o.Config.TokenSecret = tokenSecret }
 
-// TestToken_RemovedAfterRegistration, starts without it, and leaves one alone that it was
-// not given: it is for another registration.
+// TestToken_RemovedAfterRegistration: the agent starts without it, and keeps one that it was not
+// given, which is for another registration.
 func TestToken_RemovedAfterRegistration(t *testing.T) {
 	env, p, dir := kubetest.ControlPlane(t), planetest.Start(t), t.TempDir()
 	given := token(t, p)
@@ -142,7 +142,7 @@ func mayPatchToken(t *testing.T, env *kubetest.Env) bool {
 	return c.Patch(t.Context(), s, client.RawPatch("application/merge-patch+json", []byte("{}"))) == nil
 }
 
-// TestToken_MissingNamesFix, by the way it is given one.
+// TestToken_MissingNamesFix for the way in which the agent is given its token.
 func TestToken_MissingNamesFix(t *testing.T) {
 	p := planetest.Start(t)
 	err := run(t, p, t.TempDir(), "", func(c *config.Config) { c.TokenSecret = tokenSecret }).end(t)

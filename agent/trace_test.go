@@ -29,9 +29,8 @@ func traced(t *testing.T, program string) trace.TracerProvider {
 	return traces.Provider()
 }
 
-// TestTrace_RunnerToKubernetes sends commands by a real client through edge, frps, frpc
-// and the agent to a real API server, and looks at what a collector (a fake, which decodes
-// real OTLP) has heard of it.
+// TestTrace_RunnerToKubernetes sends commands by a real client through edge, tunnel and agent to a
+// real API server, and reads the spans from a fake collector that decodes real OTLP.
 func TestTrace_RunnerToKubernetes(t *testing.T) {
 	const canary, place = "canary-4f1c", "traced"
 	collector := otlptest.New(t)

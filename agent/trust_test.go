@@ -59,8 +59,8 @@ func customerCA(t *testing.T) (root string, certify func(name string, creds cred
 	}
 }
 
-// TestPolicy_TrustsPinnedKeys: a certificate of the control plane's CA is not enough, for
-// new connections and for open ones.
+// TestPolicy_TrustsPinnedKeys: a certificate of the control plane's CA is not enough, for new
+// connections and for open ones.
 func TestPolicy_TrustsPinnedKeys(t *testing.T) {
 	p := planetest.Start(t)
 	file := filepath.Join(t.TempDir(), "policy.yaml")

@@ -191,8 +191,8 @@ func TestTunnelState(t *testing.T) {
 	}
 }
 
-// TestTLS_SameUntilRenewal: calls go through the tunnel for as long as it is the
-// one that the tunnel was made with, so that what heartbeats tell of nodes must not matter.
+// TestTLS_SameUntilRenewal: calls use the tunnel as long as the TLS configuration is the one with
+// which the tunnel was made, so changes of the nodes must not change it.
 func TestTLS_SameUntilRenewal(t *testing.T) {
 	id := issued(t)
 	current := &currentIdentity{now: time.Now}
@@ -214,8 +214,8 @@ func TestTLS_SameUntilRenewal(t *testing.T) {
 	assert.Equal(t, renewed.Certificate.Certificate, source().Certificates[0].Certificate)
 }
 
-// TestTunnels_FailedAttemptSendsNoHeartbeat: a heartbeat for each would be a handshake with a control plane
-// whose tunnels cannot be reached just now, by all of its agents.
+// TestTunnels_FailedAttemptSendsNoHeartbeat: if the tunnels cannot be reached, heartbeats for each
+// attempt would be a handshake of every agent.
 func TestTunnels_FailedAttemptSendsNoHeartbeat(t *testing.T) {
 	a := newTold(t, issued(t))
 	closed, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -45,7 +45,7 @@ func isUpToDate(t *testing.T, file string, want []byte) {
 	assert.Equal(t, string(want), string(got), "%s is stale: run `go generate ./deployments/...`", file)
 }
 
-// TestRights_SelfUpdate keeps the right that customers turn on from growing.
+// TestRights_SelfUpdate keeps the optional right for self-update narrow.
 func TestRights_SelfUpdate(t *testing.T) {
 	granted, err := deployments.GrantedForSelfUpdate()
 	require.NoError(t, err)
@@ -58,8 +58,7 @@ func TestRights_SelfUpdate(t *testing.T) {
 	}, granted.Own)
 }
 
-// TestChart_UpToDate keeps the rights in the chart from being other than those
-// of the manifest.
+// TestChart_UpToDate keeps the rights in the chart the same as in the manifest.
 func TestChart_UpToDate(t *testing.T) {
 	templates, err := deployments.Chart()
 	require.NoError(t, err)
@@ -84,7 +83,7 @@ func TestChart_DashboardsUpToDate(t *testing.T) {
 	}
 }
 
-// TestGranted counts what doctor asks for against the roles.
+// TestGranted compares what doctor asks for with the roles.
 func TestGranted(t *testing.T) {
 	want := 0
 	for _, role := range agentRoles(t) {
@@ -148,7 +147,7 @@ func agentRoles(t *testing.T) []rbacv1.ClusterRole {
 	return rolesOf(t, manifest)
 }
 
-// TestRights_Narrow keeps out what must never be granted again.
+// TestRights_Narrow lists what must never be granted.
 func TestRights_Narrow(t *testing.T) {
 	roles := agentRoles(t)
 	assert.Len(t, roles, 4)

@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestManifest_PodHardened looks at what the agent's process may do on its
-// node, and who may connect to it. Restricted pod security enforces most of it;
-// the read-only root, it does not.
+// TestManifest_PodHardened checks what the agent's process may do on its node, and who may connect
+// to it. Restricted pod security enforces most of it, but not the read-only root.
 func TestManifest_PodHardened(t *testing.T) {
 	seen := map[string]bool{}
 	for _, o := range agentObjects(t) {

@@ -14,9 +14,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 )
 
-// TestRights_GrantedAndUsed compares rights.go, which a test of the agent
-// holds against what is really asked of the API server, with rbac.yaml: nothing
-// that is used is missing, and nothing that is granted is not used.
+// TestRights_GrantedAndUsed compares rights.go with rbac.yaml: all rights that are used are
+// granted, and no others. A test of the agent compares rights.go with the requests to a real API
+// server.
 func TestRights_GrantedAndUsed(t *testing.T) {
 	used, usedOwn, usedNodes, usedUsers, usedSources := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	note := func(rights []deployments.Right) {

@@ -26,8 +26,8 @@ const (
 // namedTest is a test as the document names it, from the repository's root.
 var namedTest = regexp.MustCompile(`^([a-z0-9][a-z0-9/]*)/((?:Test|Fuzz)[A-Za-z0-9_]+)$`)
 
-// TestSecurityPage_ClaimsHaveTests fails when a claim names no test, or one
-// that there is not. That the test shows the claim is for people to judge.
+// TestSecurityPage_ClaimsHaveTests fails if a claim names no test, or one that does not exist.
+// People judge whether the test shows the claim.
 func TestSecurityPage_ClaimsHaveTests(t *testing.T) {
 	text, err := os.ReadFile(securityDoc)
 	require.NoError(t, err)

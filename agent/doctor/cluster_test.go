@@ -145,8 +145,8 @@ func TestExamine_RunningAgent(t *testing.T) {
 	assert.Contains(t, finding(t, doctor.Examine(t.Context(), opts), "registration").Detail, "revoked")
 }
 
-// TestExamine_PendingApproval: doctor asks with the key that the agent has stored,
-// and takes no use of the token.
+// TestExamine_PendingApproval: doctor asks with the key that the agent has stored, and does not use
+// the token up.
 func TestExamine_PendingApproval(t *testing.T) {
 	env, p := kubetest.ControlPlane(t), planetest.Start(t)
 	opts := in(options(t, p), env.Agent)

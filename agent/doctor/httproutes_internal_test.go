@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestUncarried are named with the field that the gateway does not support.
+// TestUncarried names the field that the gateway does not support.
 func TestUncarried(t *testing.T) {
 	assert.Empty(t, uncarried(nil))
 	route := unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"hostnames": []any{"a.example.com"}}}}

@@ -118,7 +118,7 @@ func TestStart_ConfirmedRelease(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestStart_ExpiredRelease: an expiry bounds what is installed, and takes nobody's agent away.
+// TestStart_ExpiredRelease: an expiry bounds what is installed, and stops no agent.
 func TestStart_ExpiredRelease(t *testing.T) {
 	d, text := In(t.TempDir()), "program"
 	sum := sha256.Sum256([]byte(text))
@@ -254,8 +254,8 @@ func TestTrial_MustStayReady(t *testing.T) {
 	}
 }
 
-// TestTrial_LowMemory; a program that no kernel
-// knows how to execute does.
+// TestTrial_LowMemory: a trial for which the machine has no room says nothing about the release; a
+// program that cannot be executed does.
 func TestTrial_LowMemory(t *testing.T) {
 	trial := Trial{Dir: Dir(filepath.Join(t.TempDir(), strings.Repeat("long", 40))), Deadline: time.Minute, Stderr: io.Discard}
 	require.ErrorIs(t, trial.Run(t.Context()), ErrNotBegun, "the socket's path is too long")

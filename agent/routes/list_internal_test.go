@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestRouteOf_SuspendedReason, the first reason of all.
+// TestRouteOf_SuspendedReason returns the first reason that applies.
 func TestRouteOf_SuspendedReason(t *testing.T) {
 	served := controlapi.HostStatus{Host: "a", Served: true, Proof: "given", Certificate: controlapi.CertificateReady}
 	with := func(hosts ...controlapi.HostStatus) controlapi.RoutesState {
@@ -50,7 +50,7 @@ func TestRouteOf_SuspendedReason(t *testing.T) {
 	assert.Equal(t, []string{"tunnel", "the endpoint does not answer"}, []string{string(got.Mode), got.ModeReason})
 }
 
-// TestPublicOf_HostWithoutCertificate to an App's visitors, and is asked about again.
+// TestPublicOf_HostWithoutCertificate: the host is not served, and the agent soon asks again.
 func TestPublicOf_HostWithoutCertificate(t *testing.T) {
 	host := controlapi.HostStatus{Host: "a", Served: true, Proof: "given", Certificate: controlapi.CertificateFailed, Reason: "the CA refuses"}
 	state := controlapi.RoutesState{Digest: "d", Gateway: "apps.example.com", Hosts: []controlapi.HostStatus{host}}
@@ -63,7 +63,7 @@ func TestPublicOf_HostWithoutCertificate(t *testing.T) {
 	assert.Greater(t, known.next(), hostsAgain)
 }
 
-// TestRouteOf_UnsupportedRoute says why, though its host is not known.
+// TestRouteOf_UnsupportedRoute has its reason even if the host is not known.
 func TestRouteOf_UnsupportedRoute(t *testing.T) {
 	r := ingress.Route{Host: "a", Path: "/", Reason: "HTTPRoute site is not served"}
 	got := routeOf(r, access{}, controlapi.RoutesState{Gateway: "apps.example.com"}, nil)

@@ -149,7 +149,7 @@ func TestFits_RefusesMissingImage(t *testing.T) {
 	require.ErrorAs(t, Service{}.Fits(&release.Manifest{}), &refused)
 }
 
-// TestPods_TroubleNamesCause has a pod say it itself, where it can.
+// TestPods_TroubleNamesCause, in the pod's own words where it can tell.
 func TestPods_TroubleNamesCause(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)

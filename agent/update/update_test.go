@@ -198,7 +198,7 @@ func TestUpdater_BlamesTriedOffer(t *testing.T) {
 	}
 }
 
-// TestUpdater_BusyIsReportedOnce has each look of a minute find the target busy.
+// TestUpdater_BusyIsReportedOnce although the target is busy at each check of a minute.
 func TestUpdater_BusyIsReportedOnce(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	synctest.Test(t, func(t *testing.T) {
@@ -294,8 +294,7 @@ func TestUpdater_JudgesAgainAfterDownload(t *testing.T) {
 	}
 }
 
-// TestUpdater_NewLeaderNeedsFullOffer has the offer be withdrawn while
-// another one led.
+// TestUpdater_NewLeaderNeedsFullOffer has the offer withdrawn while another replica led.
 func TestUpdater_NewLeaderNeedsFullOffer(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMainPackage has `go build cmd/agent/main.go` build the agent.
+// TestMainPackage: `go build cmd/agent/main.go` builds the agent.
 func TestMainPackage(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)

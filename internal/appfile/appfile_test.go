@@ -36,7 +36,7 @@ func TestRead_NamesMistakes(t *testing.T) {
 	}
 }
 
-// TestRead_RefusesYAMLBomb are what an App of a source could be.
+// TestRead_RefusesYAMLBomb, such as one in the App of a source.
 func TestRead_RefusesYAMLBomb(t *testing.T) {
 	text := "image: &a " + strings.Repeat("x", 4<<10) + "\nargs: [" + strings.Repeat("*a,", 1300) + "*a]\n"
 	require.Less(t, len(text), 9<<10)

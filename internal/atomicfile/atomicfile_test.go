@@ -27,7 +27,7 @@ func TestWrite_Replaces(t *testing.T) {
 	onlyFile(t, path)
 }
 
-// TestWrite_FailureKeepsOldFile, and no temporary one.
+// TestWrite_FailureKeepsOldFile and leaves no temporary one.
 func TestWrite_FailureKeepsOldFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	require.NoError(t, atomicfile.Write(path, []byte("old")))
@@ -49,7 +49,7 @@ func onlyFile(t *testing.T, path string) {
 	assert.Equal(t, filepath.Base(path), entries[0].Name())
 }
 
-// TestFill_Replaces with what it wrote whole, and with its mode.
+// TestFill_Replaces the file at once, with the mode that it was given.
 func TestFill_Replaces(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	require.NoError(t, atomicfile.Write(path, []byte("old")))

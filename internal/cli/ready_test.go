@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
-// TestReady_RetriesUntilReady, and once without a wait.
+// TestReady_RetriesUntilReady; without a wait it asks once.
 func TestReady_RetriesUntilReady(t *testing.T) {
 	var asked atomic.Int64
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -30,7 +30,7 @@ func roleOf(groups, resources, verbs string) string {
 		", resources: " + resources + ", verbs: " + verbs + "}]}"
 }
 
-// TestCheck through the agent, with the reason.
+// TestCheck returns the reason for each object that cannot be applied through the agent.
 func TestCheck(t *testing.T) {
 	agent := denylist.Agent{Namespace: "pipeops"}
 	for text, says := range map[string]string{
@@ -92,7 +92,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckRemoval is more than what may be made.
+// TestCheckRemoval allows the removal of some objects that cannot be created.
 func TestCheckRemoval(t *testing.T) {
 	agent := denylist.Agent{Namespace: "pipeops"}
 	for text, says := range map[string]string{

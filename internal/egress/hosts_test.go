@@ -73,7 +73,7 @@ func TestHosts_RefuseRedirects(t *testing.T) {
 	assert.Equal(t, "charts.example.com", asked[len(asked)-1])
 }
 
-// TestHosts_FollowChanges, for a connection that is kept open too.
+// TestHosts_FollowChanges for a connection that is kept open, too.
 func TestHosts_FollowChanges(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()

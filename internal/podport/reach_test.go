@@ -13,8 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/podport"
 )
 
-// TestReach is of what a pod and a NetworkPolicy can do to the agent's connections.
-// Kubernetes' own answers to a forwarded connection are those of TestPortsNoProbeLooksAt.
+// TestReach distinguishes what a pod and a NetworkPolicy can do to the agent's connections.
 func TestReach(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

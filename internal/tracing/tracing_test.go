@@ -63,7 +63,7 @@ func TestStop_FlushesSpans(t *testing.T) {
 	assert.Empty(t, collector.Bad())
 }
 
-// TestStop_CollectorUnreachable but a line in the log.
+// TestStop_CollectorUnreachable costs no more than a line in the log.
 func TestStop_CollectorUnreachable(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "200")

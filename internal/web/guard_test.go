@@ -218,7 +218,7 @@ func TestGuard_SecurityHeaders(t *testing.T) {
 	assert.Contains(t, asset.Header().Get("Cache-Control"), "immutable")
 }
 
-// TestGuard_TokenNotFromQuery of a site below a path.
+// TestGuard_TokenNotFromQuery on a site below a path.
 func TestGuard_TokenNotFromQuery(t *testing.T) {
 	s := newSite(t)
 	pages, err := NewPages(Pages{Product: "Test", Base: "/below"}, fstest.MapFS{

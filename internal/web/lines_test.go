@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestLines_ResumeAfterLast of the page, and of the stream that broke off.
+// TestLines_ResumeAfterLast line of the page, and of a stream that broke off.
 func TestLines_ResumeAfterLast(t *testing.T) {
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	r := httptest.NewRequest(http.MethodGet, "/?after=2026-05-04T11:59:50.5Z", nil)
@@ -26,7 +26,7 @@ func TestLines_ResumeAfterLast(t *testing.T) {
 	assert.Zero(t, none)
 }
 
-// TestLines_Batched escapes what they say.
+// TestLines_Batched escapes control characters.
 func TestLines_Batched(t *testing.T) {
 	w := httptest.NewRecorder()
 	stream, done, err := NewStreams(1).Open(w)

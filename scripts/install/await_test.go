@@ -14,7 +14,7 @@ const (
 	issued  = `{"level":"info","message":"identity issued and stored"}` + "\n"
 )
 
-// TestInstall_PendingApproval: what is waited for is said, with the command that ends it.
+// TestInstall_PendingApproval names the command that approves the agent.
 func TestInstall_PendingApproval(t *testing.T) {
 	const command = "pipeops-controlplane agent approve x3f2k7aabbccddee"
 	for name, c := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 // unpinned are files of pinned versions whose checksum nobody has filled in yet.
 var unpinned = map[string]bool{"minikube-linux-arm64": true}
 
-// TestPinned_HaveChecksums on each machine that the installer supports.
+// TestPinned_HaveChecksums for each platform that the installer supports.
 func TestPinned_HaveChecksums(t *testing.T) {
 	names := []string{"k3s-install.sh", "k3s-linux-amd64", "k3s-linux-arm64", "k3s-airgap-images-amd64", "k3s-airgap-images-arm64"}
 	for _, tool := range []string{"k3d", "kind", "minikube", "kubectl"} {
@@ -86,7 +86,7 @@ cat "$tmp_dir/tool"`, append(c.env, "SITE="+dir, "PIPEOPS_INSTALL_STATE="+dir)..
 	}
 }
 
-// TestPinned_RefusesInvalidChecksum and is refused before anything is changed if not.
+// TestPinned_RefusesInvalidChecksum before anything is changed.
 func TestPinned_RefusesInvalidChecksum(t *testing.T) {
 	said, code := bash(t, "agent_token_kept() { return 0; }; settings_check", "PIPEOPS_KIND_SHA256=deadbeef", "CLUSTER_NAME=a",
 		"PIPEOPS_CONTROL_PLANE_URL=https://cp.example.com")

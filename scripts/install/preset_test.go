@@ -47,7 +47,8 @@ func presets(t *testing.T) map[string]preset {
 	return all
 }
 
-// TestPreset_MatchesChart: the installer writes them into the manifest, and nothing else.
+// TestPreset_MatchesChart: the installer writes the chart's preset into the manifest, and nothing
+// else.
 func TestPreset_MatchesChart(t *testing.T) {
 	before, err := os.ReadFile(manifest)
 	require.NoError(t, err)
@@ -119,7 +120,7 @@ func TestPreset_KeptForNextRun(t *testing.T) {
 	assert.Contains(t, said, "PRESET=tiny: use one of default minimum production full-monitoring")
 }
 
-// TestPreflight_Memory is enough for a worker, and warned about as a server.
+// TestPreflight_Memory: 512 MB are enough for a worker, and cause a warning for a server.
 func TestPreflight_Memory(t *testing.T) {
 	for _, c := range []struct {
 		memory       int

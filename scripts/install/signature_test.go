@@ -131,8 +131,8 @@ signature_check /no/file x`
 	assert.Equal(t, 6, code, "who asks for two signatures does not do without: "+said)
 }
 
-// TestScripts_SafeArithmetic: Bash evaluates a variable in (( )) as an expression, whose
-// subscripts run commands. So each is one that the script computes, or that number has passed.
+// TestScripts_SafeArithmetic: Bash evaluates a variable in (( )) as an expression, whose subscripts
+// run commands. So each is one that the script computes, or that number has passed.
 func TestScripts_SafeArithmetic(t *testing.T) {
 	own := strings.Fields("EUID SECONDS REPLY PIPEOPS_WAIT PIPEOPS_UPDATE_SIGNATURES signed MAX_CLOCK_DIFFERENCE MEMORY_WORKER_MB MEMORY_GOOD_MB has free memory disk " +
 		"COMPONENTS_WAIT code deadline difference seconds failures doctor_failed line i date s a b capabilities wants BASH_REMATCH")
@@ -175,8 +175,8 @@ func TestSettings_RefuseNonNumbers(t *testing.T) {
 	assert.Equal(t, "9", said, "not octal")
 }
 
-// TestManifest_Verified: of the script's own version by the checksum in
-// the script, whatever list a site has beside it; of another one by that list.
+// TestManifest_Verified compares the script's own version with the checksum in the script, whatever
+// list a site has beside it, and another version with that list.
 func TestManifest_Verified(t *testing.T) {
 	const manifest = "kind: Namespace\n"
 	for name, c := range map[string]struct {

@@ -200,7 +200,8 @@ func TestUpgradeKubernetes_Refuses(t *testing.T) {
 	}
 }
 
-// TestUpgradeKubernetes_Resumes: its cordon is undone, and an operator's is not.
+// TestUpgradeKubernetes_Resumes a run that was killed: it undoes its own cordon, but not an
+// operator's.
 func TestUpgradeKubernetes_Resumes(t *testing.T) {
 	for cordoned, want := range map[string]string{"state/k3s.cordoned": "no", "of-the-operator": "yes"} {
 		n := newNode(t, "server", "worker-1")
@@ -221,7 +222,7 @@ func TestUpgradeKubernetes_DryRun(t *testing.T) {
 	assert.Equal(t, fakeK3s(t, oldK3s), n.read(t, "bin/k3s"))
 }
 
-// TestK3sNumber counts its own builds too.
+// TestK3sNumber sorts k3s's own builds, too.
 func TestK3sNumber(t *testing.T) {
 	said, code := bash(t, `
 for version in v1.9.9+k3s9 v1.36.2+k3s1 v1.36.2+k3s2 v1.36.10+k3s1 v1.36.10-rc1+k3s1 v1.36.10; do

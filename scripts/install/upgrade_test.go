@@ -21,8 +21,7 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestUpgrade_InstalledVersion: it is read from the manifest that was applied where the cluster
-// does not say.
+// TestUpgrade_InstalledVersion is read from the applied manifest if the cluster does not report it.
 func TestUpgrade_InstalledVersion(t *testing.T) {
 	for image, want := range map[string]string{
 		"pipeops/agent:v1.2.2@sha256:e3b0c442":           "the newest version is v1.2.3, installed is v1.2.2\n    upgrades\n",
@@ -44,8 +43,7 @@ if upgrade_choose; then say "    upgrades"; fi`, "PIPEOPS_INSTALL_STATE="+dir)
 	}
 }
 
-// TestUpgrade_AfterSelfUpdate has the cluster run something else than
-// what was applied.
+// TestUpgrade_AfterSelfUpdate has the cluster run another version than what was applied.
 func TestUpgrade_AfterSelfUpdate(t *testing.T) {
 	const note = `{"state":"done","offer":"o","from":"v1.2.2","to":"v1.3.0","fromImage":"pipeops/agent:v1.2.2","toImage":"pipeops/agent@sha256:e3b0c442"}`
 	for name, c := range map[string]struct{ image, note, want string }{

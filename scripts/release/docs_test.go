@@ -113,7 +113,7 @@ func TestGuide_LaterExpiry(t *testing.T) {
 	assert.Equal(t, 2127, m.Expires.Year())
 }
 
-// TestGuide_MakeRelease has make say what it would run, and the command take it.
+// TestGuide_MakeRelease has make print its command, and parses that.
 func TestGuide_MakeRelease(t *testing.T) {
 	require.NoError(t, inputs.Depend("Makefile"))
 	for name, want := range map[string]map[string]string{

@@ -81,7 +81,7 @@ func read(t *testing.T, dir, name string) []byte {
 	return content
 }
 
-// TestRelease_Reproducible: from different folders, and with git and without.
+// TestRelease_Reproducible in different folders, with git and without.
 func TestRelease_Reproducible(t *testing.T) {
 	suite.Release(t, "two builds of a whole release")
 	first, second := small(t, "../.."), small(t, elsewhere(t))

@@ -74,7 +74,7 @@ func formulasNameTheArchives(t *testing.T, dir string) {
 	assert.NotContains(t, brew, "on_macos", "this release has no archive for it")
 }
 
-// TestPackages_Service: of the control plane, only where there is systemd.
+// TestPackages_Service: only formats with systemd have the control plane's.
 func TestPackages_Service(t *testing.T) {
 	r := &release{root: "../..", staging: t.TempDir()}
 	for format, files := range map[string][]string{
@@ -93,7 +93,7 @@ func TestPackages_Service(t *testing.T) {
 	assert.Empty(t, about.Contents)
 }
 
-// TestFormulas_AllPlatforms of a whole release, and leave out what Homebrew has not.
+// TestFormulas_AllPlatforms has all of a release that Homebrew and Krew support.
 func TestFormulas_AllPlatforms(t *testing.T) {
 	r := release{version: "v1.2.3"}
 	for _, name := range platforms {
@@ -110,7 +110,7 @@ func TestFormulas_AllPlatforms(t *testing.T) {
 	assert.Contains(t, krew.String(), "bin: pipeops-agent.exe\n")
 }
 
-// TestManuals: pages and completions, with nothing of the day in them.
+// TestManuals have pages and completions that do not depend on the day.
 func TestManuals(t *testing.T) {
 	suite.Release(t, "manual pages and completions of the three programs")
 	for name, program := range map[string]programs.Program{

@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestApproveList and moves nothing on the owner's terminal.
+// TestApproveList escapes control characters.
 func TestApproveList(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var b strings.Builder

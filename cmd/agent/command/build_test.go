@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBuildFetch_ReadsGuard as internal/build writes it.
+// TestBuildFetch_ReadsGuard in the form in which internal/build writes it.
 func TestBuildFetch_ReadsGuard(t *testing.T) {
 	for _, c := range []struct {
 		args    []string

@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 )
 
-// TestComponentsStatus of what is installed, and what others provide.
+// TestComponentsStatus has components that are installed, and what others provide.
 func TestComponentsStatus(t *testing.T) {
 	release := func(name, status, version, newest string) []components.ReleaseStatus {
 		return []components.ReleaseStatus{{Namespace: "a", Name: name, Status: status, Version: version, Newest: newest, Changed: time.Now().Add(-49 * time.Hour)}}

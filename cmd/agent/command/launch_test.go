@@ -50,8 +50,8 @@ func TestTrial_UsesOwnPorts(t *testing.T) {
 	require.ErrorContains(t, err, "this program is "+version+", not v9.9.9")
 }
 
-// TestLaunch_NewerReleaseRefusesSettings has systemd's
-// RestartPreventExitStatus=2 in mind.
+// TestLaunch_NewerReleaseRefusesSettings: systemd does not restart a program that exits with 2
+// (RestartPreventExitStatus).
 func TestLaunch_NewerReleaseRefusesSettings(t *testing.T) {
 	unknown := func() int {
 		root := newRoot()
@@ -63,8 +63,7 @@ func TestLaunch_NewerReleaseRefusesSettings(t *testing.T) {
 	assert.Equal(t, exitError, unknown())
 }
 
-// TestLaunch_NewerReleaseFails has a record that cannot be read; one
-// that cannot be written, and a program that cannot be started, end in the same place.
+// TestLaunch_NewerReleaseFails has a record that cannot be read.
 func TestLaunch_NewerReleaseFails(t *testing.T) {
 	cfg := config.Config{SelfUpdate: true, StateDir: t.TempDir(), UpdateKeys: []string{releasetest.PublicKey}}
 	record := filepath.Join(cfg.StateDir, "update", "record.json")
@@ -81,8 +80,7 @@ func TestLaunch_NewerReleaseFails(t *testing.T) {
 	require.ErrorContains(t, err, "is damaged", "the service manager starts the installed one")
 }
 
-// TestLaunch_UnstartableRelease has a confirmed release that no kernel
-// knows how to execute.
+// TestLaunch_UnstartableRelease has a confirmed release that no kernel can execute.
 func TestLaunch_UnstartableRelease(t *testing.T) {
 	if !launch.Supported {
 		t.Skip("no program becomes another here")

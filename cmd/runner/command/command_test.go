@@ -61,7 +61,7 @@ func (r *running) sees(t *testing.T, text string) {
 	})
 }
 
-// TestCommand_RequestsOneAgent: with ten thousand agents the list has megabytes.
+// TestCommand_RequestsOneAgent: with ten thousand agents, the list has megabytes.
 func TestCommand_RequestsOneAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -37,7 +37,7 @@ func TestExec_ExitCode(t *testing.T) {
 	assert.Equal(t, "typed", r.out.String())
 }
 
-// TestVerbose_PrintsWebSocket wants the handshake, and not what the session carries.
+// TestVerbose_PrintsWebSocket prints the handshake, and not the session's data.
 func TestVerbose_PrintsWebSocket(t *testing.T) {
 	t.Parallel()
 	w := withWeb(t)
@@ -98,7 +98,7 @@ func TestPortForward_UntilInterrupted(t *testing.T) {
 	require.Error(t, err, "it listens no more")
 }
 
-// TestPortForward_Refused, with the code and the exit code of the refusal.
+// TestPortForward_Refused ends with the code and the exit code of the refusal.
 func TestPortForward_Refused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

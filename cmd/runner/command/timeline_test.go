@@ -63,7 +63,7 @@ func happened(t *testing.T) func(context.Context, string, string, announce.Timel
 	}
 }
 
-// TestTimeline_Follow: what is there, and then what comes.
+// TestTimeline_Follow prints past events, and then new ones.
 func TestTimeline_Follow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -32,7 +32,7 @@ func TestVersion(t *testing.T) {
 	assert.Contains(t, stdout, version)
 }
 
-// TestWrites_HaveDryRunAndKey by --dry-run and --idempotency-key.
+// TestWrites_HaveDryRunAndKey: --dry-run and --idempotency-key.
 func TestWrites_HaveDryRunAndKey(t *testing.T) {
 	root := newRoot(&base.CLI{})
 	seen := 0

@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestForm_HasAllFields, and of the kind that the schema has.
+// TestForm_HasAllFields of the schema, in the right kind.
 func TestForm_HasAllFields(t *testing.T) {
 	fields, err := specFields(runnerapi.AppSpec{})
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func filled() runnerapi.AppSpec {
 	}
 }
 
-// TestForm_RoundTrip in every field.
+// TestForm_RoundTrip of every field.
 func TestForm_RoundTrip(t *testing.T) {
 	fields, err := specFields(filled())
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestForm_RoundTrip(t *testing.T) {
 	assert.Equal(t, filled(), spec)
 }
 
-// TestForm_Examples of Apps.
+// TestForm_Examples are valid.
 func TestForm_Examples(t *testing.T) {
 	sent := url.Values{"spec.image": {"nginx"}}
 	for name, example := range examples {
@@ -79,7 +79,7 @@ func TestForm_Examples(t *testing.T) {
 	assert.NotEmpty(t, spec.Schedule.Cron)
 }
 
-// TestForm_NamesWrongField, with what to write.
+// TestForm_NamesWrongField and says what to write.
 func TestForm_NamesWrongField(t *testing.T) {
 	for says, sent := range map[string]url.Values{
 		"ports: is not JSON (fix: write a value of JSON": {"spec.image": {"nginx"}, "spec.ports": {"[8080"}},

@@ -83,7 +83,7 @@ func TestOutage_KeepsBeginning(t *testing.T) {
 	assert.Equal(t, now, o.saw("tunnel", true))
 }
 
-// TestAgentLinks are what the agent reports of its tunnel and of the control plane.
+// TestAgentLinks shows the agent's reports about its tunnel and the control plane.
 func TestAgentLinks(t *testing.T) {
 	r := newRig(t)
 	var says Readiness

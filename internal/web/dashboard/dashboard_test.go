@@ -216,7 +216,7 @@ func TestPages_EmptyCluster(t *testing.T) {
 	r.get("/apps/shop/nowhere/explode", http.StatusNotFound)
 }
 
-// TestPages_PartialFailure is a caller with few rights, or a cluster that is half down.
+// TestPages_PartialFailure has a caller with few rights, or a cluster that is half down.
 func TestPages_PartialFailure(t *testing.T) {
 	r := newRig(t, app("shop", "web", failing))
 	r.facts.err = apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no right"))

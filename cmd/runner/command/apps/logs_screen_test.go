@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestLogs_EscapeControlCharacters, unless that is asked for; a file gets each byte.
+// TestLogs_EscapeControlCharacters on a terminal without --raw; a file gets each byte.
 func TestLogs_EscapeControlCharacters(t *testing.T) {
 	const line = "a\tb\x1b[2K\u202e\xff"
 	for name, c := range map[string]struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
 )
 
-// TestExec_AnnouncesRecording in a line of its own, on a raw terminal too.
+// TestExec_AnnouncesRecording in a separate line, on a raw terminal too.
 func TestExec_AnnouncesRecording(t *testing.T) {
 	for raw, end := range map[bool]string{false: ").\n", true: ").\n\r"} {
 		var errs bytes.Buffer
