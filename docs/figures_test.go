@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -9,6 +10,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 )
+
+var update = flag.Bool("update", false, "write the tables of bench.md and chaos.md")
 
 //go:generate go test . -run TestBenchPages_UpToDate -update
 
