@@ -2,7 +2,6 @@ package command
 
 import (
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,25 +11,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
-
-func TestUsageError_NamesHelp(t *testing.T) {
-	w := newWorld(t)
-	code, _, stderr := w.run(t, "secret", "set", "--bogus")
-	assert.Equal(t, base.ExitUsage, code)
-	assert.Contains(t, stderr, "see `pipeops-runner secret set --help`")
-
-	code, _, stderr = w.run(t, "agents", "--credentials", filepath.Join(t.TempDir(), "missing.json"))
-	assert.Equal(t, base.ExitUsage, code)
-	assert.Contains(t, stderr, "pipeops-controlplane runner create")
-	assert.NotContains(t, stderr, "--help", "it is no mistake in how the command is written")
-}
-
-func TestVersion(t *testing.T) {
-	w := newWorld(t)
-	code, stdout, _ := w.run(t, "--version")
-	assert.Equal(t, base.ExitOK, code)
-	assert.Contains(t, stdout, version)
-}
 
 // TestWrites_HaveDryRunAndKey: --dry-run and --idempotency-key.
 func TestWrites_HaveDryRunAndKey(t *testing.T) {
