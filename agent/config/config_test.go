@@ -41,57 +41,6 @@ func with(more map[string]string) map[string]string {
 	return all
 }
 
-func TestLoad_Precedence(t *testing.T) {
-	path := file(t, "logLevel: warn\nclusterName: from-file\nnamespace: from-file\n")
-	c, err := load(t, map[string]string{"PIPEOPS_CONTROL_PLANE_URL": "https://cp.example.com", "CLUSTER_NAME": "from-env", "LOG_LEVEL": "error"},
-		"--config", path, "--log-level", "debug")
-	require.NoError(t, err)
-	assert.Equal(t, "debug", c.LogLevel)
-	assert.Equal(t, "from-env", c.ClusterName)
-	assert.Equal(t, "from-file", c.Namespace)
-	assert.Equal(t, ":8080", c.HealthAddress)
-}
-
-func TestLoad_RefusesNumberOutOfRange(t *testing.T) {
-	c, err := load(t, sound)
-	require.NoError(t, err)
-	assert.Equal(t, 128, c.KubernetesStreams)
-	for value, says := range map[string]string{"many": `PIPEOPS_KUBERNETES_STREAMS: "many" is not a number`, "0": "use a number from 1 to 1024", "1025": "is out of range"} {
-		_, err := load(t, with(map[string]string{"PIPEOPS_KUBERNETES_STREAMS": value}))
-		require.ErrorContains(t, err, says)
-	}
-}
-
-func TestLoad_ReportsAllErrors(t *testing.T) {
-	path := file(t, "logLevel: loud\nclustername: typo\nnodeType: agent\nenableIngressSync: maybe\n")
-	_, err := load(t, map[string]string{"PIPEOPS_CONTROL_PLANE_URL": "http://plain", "CLUSTER_NAME": "No Good"}, "--config", path)
-	require.Error(t, err)
-	for _, want := range []string{
-		"PIPEOPS_CONTROL_PLANE_URL: is not an https URL", "CLUSTER_NAME: \"No Good\"", "LOG_LEVEL: \"loud\"",
-		`unknown key "clustername"`, "NODE_TYPE: a worker needs no agent", "ENABLE_INGRESS_SYNC: \"maybe\"",
-	} {
-		assert.ErrorContains(t, err, want)
-	}
-}
-
-func TestLoad_Namespaces(t *testing.T) {
-	c, err := load(t, with(map[string]string{"PIPEOPS_NAMESPACES": "shop, shop-staging"}))
-	require.NoError(t, err)
-	assert.Equal(t, []string{"shop", "shop-staging"}, c.Namespaces)
-	var out bytes.Buffer
-	require.NoError(t, c.Print(&out))
-	assert.Regexp(t, `namespaces +shop,shop-staging +PIPEOPS_NAMESPACES`, out.String())
-
-	c, err = load(t, sound)
-	require.NoError(t, err)
-	assert.Empty(t, c.Namespaces)
-
-	for _, wrong := range []string{"kube-system", "default", "pipeops", "Shop"} {
-		_, err = load(t, with(map[string]string{"PIPEOPS_NAMESPACES": "shop," + wrong}))
-		require.ErrorContains(t, err, `PIPEOPS_NAMESPACES: "`+wrong+`" cannot be managed`)
-	}
-}
-
 func TestLoad_SelfUpdate(t *testing.T) {
 	c, err := load(t, sound)
 	require.NoError(t, err)
@@ -143,17 +92,10 @@ func TestReleaseTrust_Signatures(t *testing.T) {
 	require.ErrorContains(t, err, "PIPEOPS_UPDATE_KEYS: ")
 }
 
-func TestToken_ComesFromOnePlace(t *testing.T) {
-	path := file(t, "  secret-token\n")
-	c, err := load(t, with(map[string]string{"AGENT_TOKEN_FILE": path}))
+func TestToken_FromFile(t *testing.T) {
+	c, err := load(t, with(map[string]string{"AGENT_TOKEN_FILE": file(t, "  secret-token\n")}))
 	require.NoError(t, err)
 	assert.Equal(t, "secret-token", c.Token)
-
-	_, err = load(t, with(map[string]string{"AGENT_TOKEN_FILE": path, "AGENT_TOKEN": "other"}))
-	require.ErrorContains(t, err, "both are set")
-
-	_, err = load(t, with(map[string]string{"AGENT_TOKEN_FILE": "/does/not/exist"}))
-	require.ErrorContains(t, err, "AGENT_TOKEN_FILE")
 }
 
 func TestToken_NamesControlPlane(t *testing.T) {
