@@ -3,7 +3,6 @@ package cli_test
 import (
 	"bytes"
 	"io"
-	"strings"
 	"testing"
 	"time"
 
@@ -56,51 +55,11 @@ func TestVersion(t *testing.T) {
 	assert.Regexp(t, `^pipeops-x v1\.2\.3 \(commit abc, go`, text.String())
 }
 
-func TestFlagError(t *testing.T) {
+// TestFlagError_KeyValue; the scripts of pipeops-runner have the other kinds of flags.
+func TestFlagError_KeyValue(t *testing.T) {
 	cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return nil }}
 	cmd.SetFlagErrorFunc(cli.FlagError)
-	cmd.Flags().Int32("replicas", 0, "")
-	cmd.Flags().Duration("wait", 0, "")
-	cmd.Flags().Bool("yes", false, "")
 	cmd.Flags().StringToString("label", nil, "")
-	var out cli.Output
-	out.Add(cmd)
-	for arg, want := range map[string]string{
-		"--replicas=x":           `--replicas: "x" is not a whole number`,
-		"--replicas=99999999999": `--replicas: "99999999999" is too large a number`,
-		"--wait=5":               `--wait: "5" is not a time such as 30s, 5m or 1h`,
-		"--yes=maybe":            `--yes: "maybe" is neither true nor false`,
-		"-o=xml":                 `--output: "xml" is none of table, wide, name, json, yaml, jsonpath=TEMPLATE`,
-		"--label=env":            `--label: "env" is not KEY=VALUE`,
-		"--colour":               `unknown flag: --colour`,
-		"--replica=3":            `unknown flag: --replica (did you mean --replicas?)`,
-	} {
-		cmd.SetArgs([]string{arg})
-		assert.EqualError(t, cmd.Execute(), want)
-	}
-}
-
-func TestUnknownCommand_ListsCommands(t *testing.T) {
-	root := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true}
-	group := &cobra.Command{Use: "secret", Args: cobra.ArbitraryArgs, RunE: cli.NoSubcommand}
-	for _, use := range []string{"get AGENT", "list AGENT"} {
-		group.AddCommand(&cobra.Command{Use: use, Run: func(*cobra.Command, []string) {}})
-	}
-	root.AddCommand(group)
-	for args, want := range map[string]string{
-		"secret":      "x secret needs a subcommand: get, list",
-		"secret lsit": `unknown command "lsit" of x secret (did you mean list?); it has get, list`,
-		"secret fly":  `unknown command "fly" of x secret; it has get, list`,
-		"secrte":      `unknown command "secrte" for "x" (did you mean secret?)`,
-		"fly":         `unknown command "fly" for "x"`,
-	} {
-		root.SetArgs(strings.Fields(args))
-		err := root.Execute()
-		if unknown := cli.UnknownCommand(err); unknown != nil {
-			err = unknown
-		}
-		assert.EqualError(t, err, want)
-	}
-	assert.NoError(t, cli.UnknownCommand(nil))
-	assert.NoError(t, cli.UnknownCommand(io.EOF))
+	cmd.SetArgs([]string{"--label=env"})
+	assert.EqualError(t, cmd.Execute(), `--label: "env" is not KEY=VALUE`)
 }
