@@ -28,7 +28,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
@@ -96,9 +95,7 @@ func publicClient(t *testing.T, p *planetest.Plane) *http.Client {
 // awaitAnswer waits until a host answers with that status, and returns the body.
 func awaitAnswer(t *testing.T, c *http.Client, host string, status int) (body string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, fmt.Sprintf("%s answers %d", host, status), func(ctx context.Context) error {
+	eventually(t, fmt.Sprintf("%s answers %d", host, status), func(ctx context.Context) error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/", http.NoBody)
 		if err != nil {
 			return err
@@ -113,7 +110,7 @@ func awaitAnswer(t *testing.T, c *http.Client, host string, status int) (body st
 			err = fmt.Errorf("it answered %d: %s", resp.StatusCode, body)
 		}
 		return err
-	}))
+	})
 	return body
 }
 
@@ -169,9 +166,7 @@ func TestGateway_PolicyDenies(t *testing.T) {
 	host := controlapi.GivenHost("open", "production", name, gatewayDomain)
 	status := func(reason string, urls ...string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		require.NoError(t, harness.Eventually(ctx, "the App's status: "+reason, func(ctx context.Context) error {
+		eventually(t, "the App's status: "+reason, func(ctx context.Context) error {
 			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(a), a); err != nil {
 				return err
 			}
@@ -179,7 +174,7 @@ func TestGateway_PolicyDenies(t *testing.T) {
 				return fmt.Errorf("conditions %+v, URLs %v", a.Status.Conditions, a.Status.PublicURLs)
 			}
 			return nil
-		}))
+		})
 	}
 	assert.Equal(t, "given", awaitRoutes(t, p, host)[0].Proof)
 	status(runnerapi.ReasonServed, "https://"+host+"/")

@@ -20,7 +20,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
-	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
@@ -69,9 +68,7 @@ func removeApp(t *testing.T, a *v1alpha1.App) {
 // awaitRoutes waits until the control plane has these hosts, and answers them.
 func awaitRoutes(t *testing.T, p *planetest.Plane, hosts ...string) (list []routes.Route) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, fmt.Sprintf("the control plane has the routes %q", hosts), func(ctx context.Context) error {
+	eventually(t, fmt.Sprintf("the control plane has the routes %q", hosts), func(ctx context.Context) error {
 		routes, err := p.Gateway.Routes(ctx, "")
 		if err != nil {
 			return err
@@ -83,7 +80,7 @@ func awaitRoutes(t *testing.T, p *planetest.Plane, hosts ...string) (list []rout
 			}
 		}
 		return nil
-	}))
+	})
 	return list
 }
 
@@ -169,9 +166,7 @@ func TestRoutes_BecomeReady(t *testing.T) {
 // awaitReason waits until the only route is not ready for that reason, or ready.
 func awaitReason(t *testing.T, p *planetest.Plane, reason string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, "reason: "+reason, func(ctx context.Context) error {
+	eventually(t, "reason: "+reason, func(ctx context.Context) error {
 		routes, err := p.Gateway.Routes(ctx, "")
 		if err != nil {
 			return err
@@ -180,5 +175,5 @@ func awaitReason(t *testing.T, p *planetest.Plane, reason string) {
 			return fmt.Errorf("routes: %+v", routes.Items)
 		}
 		return nil
-	}))
+	})
 }

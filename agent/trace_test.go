@@ -94,13 +94,6 @@ func TestTrace_RunnerToKubernetes(t *testing.T) {
 func lineage(t *testing.T, c *otlptest.Collector, root otlptest.Span, names ...string) []otlptest.Span {
 	t.Helper()
 	var chain []otlptest.Span
-	defer func() {
-		if t.Failed() {
-			for _, s := range c.Spans() {
-				t.Logf("%s: %s (%x under %x)", s.Service, s.Name, s.SpanId, s.ParentSpanId)
-			}
-		}
-	}()
 	await.Until(t, "all of a call's spans", func() bool {
 		chain = nil
 		above := root

@@ -20,17 +20,28 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
+// manifestOf is a release whose program is a text.
+func manifestOf(version, text string) release.Manifest {
+	sum := sha256.Sum256([]byte(text))
+	return release.Manifest{Version: version, Commit: "abc", Files: []release.File{{
+		Name: "a", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH,
+	}}}
+}
+
+func stageManifest(t *testing.T, d Dir, m release.Manifest, text string) error {
+	t.Helper()
+	manifest, signature := releasetest.Sign(t, m)
+	return d.Stage(&m, manifest, signature, strings.NewReader(text))
+}
+
 // stage stages a program of a text as a version.
 func stage(t *testing.T, d Dir, version, text string, change ...func(*release.File)) error {
 	t.Helper()
-	sum := sha256.Sum256([]byte(text))
-	file := release.File{Name: "a", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH}
+	m := manifestOf(version, text)
 	for _, c := range change {
-		c(&file)
+		c(&m.Files[0])
 	}
-	m := release.Manifest{Version: version, Commit: "abc", Files: []release.File{file}}
-	manifest, signature := releasetest.Sign(t, m)
-	return d.Stage(&m, manifest, signature, strings.NewReader(text))
+	return stageManifest(t, d, m, text)
 }
 
 func TestStage_RefusesUnsigned(t *testing.T) {
@@ -120,14 +131,11 @@ func TestStart_ConfirmedRelease(t *testing.T) {
 
 // TestStart_ExpiredRelease: an expiry bounds what is installed, and stops no agent.
 func TestStart_ExpiredRelease(t *testing.T) {
-	d, text := In(t.TempDir()), "program"
-	sum := sha256.Sum256([]byte(text))
-	m := release.Manifest{Version: "v1.1.0", Commit: "abc", Expires: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Files: []release.File{{
-		Name: "a", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH,
-	}}}
+	d := In(t.TempDir())
+	m := manifestOf("v1.1.0", "program")
+	m.Expires = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	require.Error(t, m.CheckExpiry(time.Now()))
-	manifest, signature := releasetest.Sign(t, m)
-	require.NoError(t, d.Stage(&m, manifest, signature, strings.NewReader(text)))
+	require.NoError(t, stageManifest(t, d, m, "program"))
 	require.NoError(t, d.Change(func(r *Record) { r.Confirm(staged("v1.1.0")) }))
 	_, as := start(t, d, "v1.0.0")
 	assert.Equal(t, "v1.1.0", as)

@@ -44,6 +44,14 @@ tmp_open
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
+// bashOK is bash for commands that succeed.
+func bashOK(t *testing.T, commands string, env ...string) (said string) {
+	t.Helper()
+	said, code := bash(t, commands, env...)
+	require.Zero(t, code, said)
+	return said
+}
+
 func testKey(t *testing.T, name, passphrase string) release.SecretKey {
 	t.Helper()
 	file, err := os.ReadFile(filepath.Join("../../internal/release/testdata", name))

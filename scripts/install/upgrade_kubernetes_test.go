@@ -89,11 +89,18 @@ timeout() { shift; "$@"; }
 command_upgrade_kubernetes`, append(n.env, env...)...)
 }
 
+// upgraded is upgrade where that succeeds.
+func (n *node) upgraded(t *testing.T, env ...string) (said string) {
+	t.Helper()
+	said, code := n.upgrade(t, env...)
+	require.Zero(t, code, said)
+	return said
+}
+
 func TestUpgradeKubernetes(t *testing.T) {
 	n := newNode(t, "server", "worker-1", "worker-2")
 	n.write(t, "nodes/worker-2", newK3s+" True no\n")
-	said, code := n.upgrade(t)
-	require.Zero(t, code, said)
+	said := n.upgraded(t)
 	assert.Contains(t, said, "==> k3s "+oldK3s+" to "+newK3s+" as server")
 	assert.Contains(t, said, "==> here runs k3s "+newK3s)
 	assert.Equal(t, newK3s+" True no\n", n.read(t, "nodes/here"), "it takes pods again")
@@ -107,8 +114,7 @@ func TestUpgradeKubernetes(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(n.dir, "state/k3s.previous"))
 
 	n.write(t, "calls", "")
-	said, code = n.upgrade(t)
-	require.Zero(t, code, said)
+	said = n.upgraded(t)
 	assert.Contains(t, said, "it is that already")
 	assert.Contains(t, said, "worker-1 runs k3s", "what is left to do is said again")
 	assert.NotContains(t, n.read(t, "calls"), "restart")
@@ -118,8 +124,7 @@ func TestUpgradeKubernetes(t *testing.T) {
 func TestUpgradeKubernetes_OnlyNode(t *testing.T) {
 	for _, env := range []string{"FAKE_INIT=systemd", "FAKE_INIT=openrc"} {
 		n := newNode(t, "server")
-		said, code := n.upgrade(t, env)
-		require.Zero(t, code, said)
+		said := n.upgraded(t, env)
 		assert.Contains(t, said, "here is the only node: its pods keep running")
 		assert.NotContains(t, n.read(t, "calls"), "drain")
 		assert.NotContains(t, said, "next, the other nodes")
@@ -137,8 +142,7 @@ func TestUpgradeKubernetes_Worker(t *testing.T) {
 	assert.NotContains(t, n.read(t, "calls"), "restart")
 
 	n.write(t, "server", newK3s)
-	said, code = n.upgrade(t)
-	require.Zero(t, code, said)
+	said = n.upgraded(t)
 	assert.Contains(t, said, "note: here is not drained")
 	assert.Contains(t, n.read(t, "calls"), "systemctl restart k3s-agent")
 	assert.Equal(t, newK3s+" True no\n", n.read(t, "nodes/here"))
@@ -207,16 +211,14 @@ func TestUpgradeKubernetes_Resumes(t *testing.T) {
 		n := newNode(t, "server", "worker-1")
 		n.write(t, cordoned, "")
 		n.write(t, "nodes/here", oldK3s+" True yes\n")
-		said, code := n.upgrade(t)
-		require.Zero(t, code, said)
+		n.upgraded(t)
 		assert.Equal(t, newK3s+" True "+want+"\n", n.read(t, "nodes/here"))
 	}
 }
 
 func TestUpgradeKubernetes_DryRun(t *testing.T) {
 	n := newNode(t, "server", "worker-1")
-	said, code := n.upgrade(t, "DRY_RUN=yes")
-	require.Zero(t, code, said)
+	said := n.upgraded(t, "DRY_RUN=yes")
 	assert.Contains(t, said, "would download k3s, drain the node")
 	assert.NotContains(t, n.read(t, "calls"), "drain ")
 	assert.Equal(t, fakeK3s(t, oldK3s), n.read(t, "bin/k3s"))
@@ -224,10 +226,9 @@ func TestUpgradeKubernetes_DryRun(t *testing.T) {
 
 // TestK3sNumber sorts k3s's own builds, too.
 func TestK3sNumber(t *testing.T) {
-	said, code := bash(t, `
+	said := bashOK(t, `
 for version in v1.9.9+k3s9 v1.36.2+k3s1 v1.36.2+k3s2 v1.36.10+k3s1 v1.36.10-rc1+k3s1 v1.36.10; do
   if k3s_number "$version"; then echo "$REPLY"; else echo none; fi
 done`)
-	require.Zero(t, code, said)
 	assert.Equal(t, "1009009009\n1036002001\n1036002002\n1036010001\nnone\nnone\n", said)
 }
