@@ -62,7 +62,7 @@ pictures: ## The pictures of pages in docs/images, as the tests in Chromium take
 	@PIPEOPS_TEST_SUITE=all PIPEOPS_TEST_SCREENSHOTS=$(CURDIR)/$(BIN)/pictures go test -count=1 ./test/browser
 	@mkdir -p docs/images
 	@for p in $(PICTURES); do cp "$(BIN)/pictures/$${p#*=}.png" "docs/images/$${p%%=*}.png"; done
-	@PIPEOPS_RECORD_PICTURES=1 go test -count=1 -run TestPicturesShowThePagesAsTheyAre ./docs
+	@PIPEOPS_RECORD_PICTURES=1 go test -count=1 -run TestPictures_UpToDate ./docs
 
 .PHONY: test-short
 test-short: ## The loop for daily work, under a minute after a change of one package: no cluster, no broker

@@ -19,9 +19,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-// TestAnAlertReachesTheControlPlane goes in as Alertmanager sends it, and comes out as an event
-// that waits for the broker. The port is open while the token's file is there.
-func TestAnAlertReachesTheControlPlane(t *testing.T) {
+// TestAlert_ReachesControlPlane sends an alert as Alertmanager does, and finds it as an event that
+// waits for the broker. The port is open while the token's file exists.
+func TestAlert_ReachesControlPlane(t *testing.T) {
 	address, file := freeAddress(t), filepath.Join(t.TempDir(), "token")
 	p := planetest.Start(t)
 	run(t, p, t.TempDir(), token(t, p), func(c *config.Config) { c.MetricsAddress, c.AlertsTokenFile, c.MetricsOnDemand = address, file, true })

@@ -2,12 +2,12 @@ package agent_test
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +29,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
-	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // approvedToken is one whose registrations wait for the operator.
@@ -42,13 +41,8 @@ func approvedToken(t *testing.T, p *planetest.Plane) string {
 func observed(t *testing.T, p *planetest.Plane, dir, token string, change ...func(*agent.Options)) (r *running, log *logbook.Book, ready func() string) {
 	t.Helper()
 	log = &logbook.Book{}
-	opts := agent.Options{
-		Config: config.Config{
-			ControlPlaneURL: p.URL(), Token: token, ClusterName: name, StateDir: dir,
-			Namespace: kubetest.AgentNamespace, HealthAddress: freeAddress(t),
-		},
-		Version: "test", Log: zerolog.New(log), Now: p.Clock.Now,
-	}
+	opts := optionsOf(t, p, dir, token, func(c *config.Config) { c.HealthAddress = freeAddress(t) })
+	opts.Log = zerolog.New(log)
 	for _, f := range change {
 		f(&opts)
 	}
@@ -87,16 +81,16 @@ func waiting(t *testing.T, p *planetest.Plane) store.Enrolment {
 	return list[0]
 }
 
-// TestAnAgentWaitsForItsApproval restarts it while it waits: it is the same
-// registration, and the operator's word reaches it within seconds.
-func TestAnAgentWaitsForItsApproval(t *testing.T) {
+// TestApproval_SurvivesRestart restarts the agent while it waits: the registration stays the same,
+// and an approval reaches the agent within seconds.
+func TestApproval_SurvivesRestart(t *testing.T) {
 	p, dir := planetest.Start(t), t.TempDir()
 	token := approvedToken(t, p)
 	first, log, ready := observed(t, p, dir, token)
 	await.Until(t, "it says what it waits for", func() bool { return strings.Contains(ready(), "waits for approval") })
 	e := waiting(t, p)
 	assert.Contains(t, ready(), "pipeops-controlplane agent approve "+e.ID)
-	assert.Equal(t, 1, log.Count("waits for approval", "agent approve "+e.ID))
+	await.Until(t, "the log says so", func() bool { return log.Count("waits for approval", "agent approve "+e.ID) == 1 })
 	first.stop()
 
 	_, log, ready = observed(t, p, dir, token)
@@ -107,18 +101,16 @@ func TestAnAgentWaitsForItsApproval(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, agents)
 
-	began := time.Now()
 	_, err = p.Enrolments.Approve(t.Context(), e.ID)
 	require.NoError(t, err)
 	assert.Equal(t, e.ID, p.AwaitOnline(t, time.Time{}))
-	t.Logf("online %s after the approval", time.Since(began))
 	assert.Equal(t, 1, log.Count("waits for approval"), "said once")
 	await.Until(t, "it is ready", func() bool {
 		return strings.Contains(ready(), `"ready":true`) || !strings.Contains(ready(), "identity:")
 	})
 }
 
-func TestADeniedAgentSaysSoOnce(t *testing.T) {
+func TestApproval_DeniedIsReportedOnce(t *testing.T) {
 	p, dir := planetest.Start(t), t.TempDir()
 	_, log, ready := observed(t, p, dir, approvedToken(t, p))
 	await.Until(t, "it waits", func() bool { return strings.Contains(ready(), "waits for approval") })
@@ -126,27 +118,10 @@ func TestADeniedAgentSaysSoOnce(t *testing.T) {
 	require.NoError(t, err)
 	await.Until(t, "it is told", func() bool { return strings.Contains(ready(), "was denied") })
 	assert.Contains(t, ready(), "not one of ours")
-	assert.Equal(t, 1, log.Count("was denied", "not one of ours"))
+	await.Until(t, "the log says so", func() bool { return log.Count("was denied", "not one of ours") == 1 })
 	agents, err := p.Agents.List(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, agents)
-}
-
-// TestReplicasWaitTogether has two replicas ask: they are one registration.
-func TestReplicasWaitTogether(t *testing.T) {
-	suite.Release(t, "replicas that begin together")
-	r := startReplicas(t, nil)
-	r.token = approvedToken(t, r.p)
-	_, one := r.run("one")
-	await.Until(t, "the first waits", func() bool { return one.Count("waits for approval") == 1 })
-	_, two := r.run("two")
-	await.Until(t, "the second asks in its place", func() bool { return two.Count("waits for approval") == 1 })
-	_, err := r.p.Enrolments.Approve(t.Context(), waiting(t, r.p).ID)
-	require.NoError(t, err)
-	r.up("one", "two")
-	agents, err := r.p.Agents.List(t.Context())
-	require.NoError(t, err)
-	assert.Len(t, agents, 1)
 }
 
 const otherUID = "00000000-0000-4000-8000-000000000000"
@@ -191,14 +166,13 @@ func copyState(t *testing.T, from string) string {
 	return to
 }
 
-// TestACopiedIdentityEndsAndSaysWhatToDo copies the state of a running agent to
-// another cluster, host name and all.
-func TestACopiedIdentityEndsAndSaysWhatToDo(t *testing.T) {
+// TestIdentity_CopyIsRefused copies the state of a running agent to another cluster, with its name.
+func TestIdentity_CopyIsRefused(t *testing.T) {
 	plane := &logbook.Book{}
 	p, dir := planetest.Start(t, func(c *controlplane.Config) { c.Log = zerolog.New(plane) }), t.TempDir()
 	_, log, _ := observed(t, p, dir, token(t, p))
 	id := p.AwaitOnline(t, time.Time{})
-	ups := plane.Count("agent's tunnel is up")
+	await.Until(t, "its tunnel is up", func() bool { return plane.Count("agent's tunnel is up") == 1 })
 
 	clone, _, _ := observed(t, p, copyState(t, dir), "", inAnotherCluster(t))
 	err := clone.end(t)
@@ -211,29 +185,19 @@ func TestACopiedIdentityEndsAndSaysWhatToDo(t *testing.T) {
 	require.Len(t, found.Agent.Clones, 1)
 	assert.Equal(t, otherUID, found.Agent.Clones[0].ClusterUID)
 	p.AwaitOnline(t, p.Clock.Now())
-	assert.Equal(t, ups, plane.Count("agent's tunnel is up"), "the agent kept its tunnel")
+	assert.Equal(t, 1, plane.Count("agent's tunnel is up"), "the agent kept its tunnel")
 	assert.Zero(t, log.Count("tunnel is down"))
 	assert.Zero(t, log.Count("heartbeat failed"))
 	assert.Equal(t, announce.StateOnline, found.Agent.State)
-}
 
-// TestACopyWithATokenOfItsOwnBecomesAnAgentOfItsOwn without anybody deleting anything.
-func TestACopyWithATokenOfItsOwnBecomesAnAgentOfItsOwn(t *testing.T) {
-	suite.Release(t, "copies of an agent's identity")
-	p, dir := planetest.Start(t), t.TempDir()
-	first := run(t, p, dir, token(t, p))
-	id := p.AwaitOnline(t, time.Time{})
-	first.stop()
-	_, log, _ := observed(t, p, copyState(t, dir), token(t, p), inAnotherCluster(t), func(o *agent.Options) { o.Config.ClusterName = "copy" })
-	await.Until(t, "it is online", func() bool {
-		agents, err := p.Agents.List(context.WithoutCancel(t.Context()))
+	// With a token of its own, the copy registers as another agent.
+	_, log, _ = observed(t, p, copyState(t, dir), token(t, p), inAnotherCluster(t), func(o *agent.Options) { o.Config.ClusterName = "copy" })
+	await.Until(t, "the copy is online", func() bool {
+		agents, err := p.Agents.List(t.Context())
 		require.NoError(t, err)
-		for _, a := range agents {
-			if a.Name == "copy" && a.State == announce.StateOnline {
-				return assert.NotEqual(t, id, a.ID)
-			}
-		}
-		return false
+		return slices.ContainsFunc(agents, func(a announce.Agent) bool {
+			return a.Name == "copy" && a.ID != id && a.State == announce.StateOnline
+		})
 	})
 	assert.Equal(t, 1, log.Count("registering again", "as a copy"))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
-// TestChecksReportWhatIsWrong, failures first, and no more than a heartbeat takes.
-func TestChecksReportWhatIsWrong(t *testing.T) {
+// TestChecks_ReportFailuresFirst, and no more than a heartbeat takes.
+func TestChecks_ReportFailuresFirst(t *testing.T) {
 	long := strings.Repeat("ä", 2000)
 	report := doctor.Report{Findings: []doctor.Finding{
 		{Check: "policy", Status: doctor.Warning, Detail: "paused\x1b[2J", Fix: long},

@@ -155,11 +155,11 @@ func dryRun(c runnerapi.Call) string {
 	return strings.Replace(c.Curl(), path+`"`, path+mark+`dryRun=true"`, 1)
 }
 
-// TestEveryExample runs every example of docs/reference/runner-api.md as it is written,
+// TestExamples runs every example of docs/reference/runner-api.md as it is written,
 // first pipeops-runner's, with a dry run of each write before it, then curl's.
 // What the agent asks Kubernetes meanwhile has to be what deployments/rights.go
 // says, no more and no less.
-func TestEveryExample(t *testing.T) {
+func TestExamples(t *testing.T) {
 	suite.Release(t, "every example of the Runner API's reference, and the rights that it takes")
 	s := openShop(t)
 	s.monitor(t)

@@ -21,9 +21,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-// TestEveryFetchIsBoundToThePolicysHosts: of charts, repositories and build contexts, and from the
-// moment that the policy changes.
-func TestEveryFetchIsBoundToThePolicysHosts(t *testing.T) {
+// TestPolicy_FetchHosts covers charts, repositories and build contexts, from the moment that the
+// policy changes.
+func TestPolicy_FetchHosts(t *testing.T) {
 	env, p := kubetest.ControlPlane(t), planetest.Start(t)
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	write := func(hosts string) {

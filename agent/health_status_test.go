@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestStatusNamesWhatIsMissing(t *testing.T) {
+func TestHealthStatus_NamesMissingChecks(t *testing.T) {
 	h := newHealth()
 	is := func(want string, wantReady bool) {
 		t.Helper()
@@ -27,8 +27,8 @@ func TestStatusNamesWhatIsMissing(t *testing.T) {
 	is("tunnel: waiting: no route; tunnels: 1 of 2 up", false)
 }
 
-// TestSinceWhenTheControlPlaneIsSilent is for the owner of the cluster, who looks at /readyz.
-func TestSinceWhenTheControlPlaneIsSilent(t *testing.T) {
+// TestHealthStatus_ControlPlaneUnreachable is for the owner of the cluster, who looks at /readyz.
+func TestHealthStatus_ControlPlaneUnreachable(t *testing.T) {
 	h := newHealth()
 	for _, check := range []string{"identity", "tunnel", "apps", "policy"} {
 		h.set(check, stateOK)

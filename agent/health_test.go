@@ -19,9 +19,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
 )
 
-// TestTheHealthPortStandsHostilePods: one pod takes all that it may, and drips; the
-// kubelet is answered all the while.
-func TestTheHealthPortStandsHostilePods(t *testing.T) {
+// TestHealthPort_HostilePeers: one pod takes all that it may and sends slowly; the kubelet still
+// gets its replies.
+func TestHealthPort_HostilePeers(t *testing.T) {
 	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := free.Addr().String()

@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestTheAPIServerIsNotFarAhead of who opened a stream and reads nothing of it: what it could
-// send until it had to wait is what the agent has in memory.
-func TestTheAPIServerIsNotFarAhead(t *testing.T) {
+// TestKubernetesClient_LimitsReadAhead opens a stream and reads nothing of it: what the API server
+// can send until it has to wait is in the agent's memory.
+func TestKubernetesClient_LimitsReadAhead(t *testing.T) {
 	sent := make(chan int, 1)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, 2, r.ProtoMajor)

@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,16 +16,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-// TestTheAgentsNumbers are those of a real agent that has carried out a command.
-func TestTheAgentsNumbers(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // for a port that is free
-	require.NoError(t, err)
-	at := l.Addr().String()
-	require.NoError(t, l.Close())
-	p := planetest.Start(t)
+// TestMetrics reads those of a real agent that has carried out a command.
+func TestMetrics(t *testing.T) {
+	at, p := freeAddress(t), planetest.Start(t)
 	run(t, p, t.TempDir(), token(t, p), func(c *config.Config) { c.MetricsAddress = at })
 	c := visitor(t, p, "tallier", "", p.AwaitOnline(t, time.Time{}))
-	_, err = c.Namespaces().Set(t.Context(), "tallied", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	_, err := c.Namespaces().Set(t.Context(), "tallied", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 
 	var text string

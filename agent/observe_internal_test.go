@@ -26,7 +26,7 @@ func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusInternalServerError, Body: http.NoBody}, nil
 }
 
-func TestAKubernetesAPIThatIsAwayIsToldOf(t *testing.T) {
+func TestClusterSeen_ReportsOutage(t *testing.T) {
 	now := time.Now()
 	seen := &clusterSeen{now: func() time.Time { return now }}
 	ask := func(err error) {
@@ -49,7 +49,7 @@ func TestAKubernetesAPIThatIsAwayIsToldOf(t *testing.T) {
 	assert.Equal(t, stateOK, seen.state(), "an error of the API is an answer")
 }
 
-func TestResourcesAreToldWithoutNames(t *testing.T) {
+func TestResourceOf(t *testing.T) {
 	for path, want := range map[string]string{
 		"/api/v1/namespaces/shop/secrets/db-password":                    "secrets",
 		"/api/v1/namespaces/shop":                                        "namespaces",
@@ -68,8 +68,8 @@ func TestResourcesAreToldWithoutNames(t *testing.T) {
 	}
 }
 
-// TestCommandsMakeNoMoreSeriesThanThereAreCalls whatever is asked for.
-func TestCommandsMakeNoMoreSeriesThanThereAreCalls(t *testing.T) {
+// TestMetrics_BoundedSeries, whatever is requested.
+func TestMetrics_BoundedSeries(t *testing.T) {
 	i := newInstruments("test")
 	server := httptest.NewServer(server.New(server.Config{
 		TrustDomain: "test", Version: "test", Observation: server.Observation{Begun: i.begun, Called: i.called},

@@ -24,9 +24,9 @@ func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// TestAnAPIServerThatHangsHoldsNoHeartbeatUp for long: the control plane would take the agent for
-// offline, and the agent would not hear of revoked Runners.
-func TestAnAPIServerThatHangsHoldsNoHeartbeatUp(t *testing.T) {
+// TestHeartbeat_APIServerHangs: the heartbeat is not delayed for long. The control plane would
+// consider the agent offline, and the agent would not learn of revoked Runners.
+func TestHeartbeat_APIServerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, err := kube.New(&rest.Config{Host: "http://kubernetes.invalid", Transport: silent{}}, kube.Options{Namespace: "agent"})
 		require.NoError(t, err)

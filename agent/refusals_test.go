@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-func TestAFloodOfRefusalsDoesNotFillTheAuditLog(t *testing.T) {
+func TestRefusals_AreAggregated(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	var records []runnerapi.AuditRecord
 	r := newRefusals(func(a runnerapi.AuditRecord) { records = append(records, a) }, func() time.Time { return now }, zerolog.Nop())
@@ -47,7 +47,7 @@ func TestAFloodOfRefusalsDoesNotFillTheAuditLog(t *testing.T) {
 	assert.LessOrEqual(t, len(r.kinds), refusalKinds+1)
 }
 
-func TestNewsAreCurrentWhenTheyWereAskedForSince(t *testing.T) {
+func TestNews_Current(t *testing.T) {
 	n := newNews()
 	soon := func() error {
 		ctx, cancel := context.WithCancelCause(t.Context())

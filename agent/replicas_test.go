@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/agent"
-	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
@@ -56,13 +54,9 @@ func startReplicas(t *testing.T, change func(*controlplane.Config)) *replicas {
 func (r *replicas) run(name string) (*running, *logbook.Book) {
 	r.t.Helper()
 	log := &logbook.Book{}
-	return launch(r.t, agent.Options{
-		Config: config.Config{
-			ControlPlaneURL: r.p.URL(), Token: r.token, ClusterName: "replicas",
-			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
-		},
-		Version: "test", Log: zerolog.New(log), Now: r.p.Clock.Now, Replica: name, RenewalCheck: 100 * time.Millisecond,
-	}), log
+	opts := optionsOf(r.t, r.p, "", r.token)
+	opts.Log, opts.Replica, opts.RenewalCheck = zerolog.New(log), name, 100*time.Millisecond
+	return launch(r.t, opts), log
 }
 
 // stored is the certificate that the replicas share, or nil.
@@ -89,9 +83,9 @@ func (r *replicas) up(names ...string) {
 	}
 }
 
-// TestReplicasEnrolOnce starts three replicas at once with a token that is good for
+// TestReplicas_RegisterOnce starts three replicas at once with a token that is good for
 // one use.
-func TestReplicasEnrolOnce(t *testing.T) {
+func TestReplicas_RegisterOnce(t *testing.T) {
 	r := startReplicas(t, nil)
 	names := []string{"one", "two", "three"}
 	var logs []*logbook.Book
@@ -114,9 +108,9 @@ func TestReplicasEnrolOnce(t *testing.T) {
 	assert.NotNil(t, r.stored())
 }
 
-// TestAReplicaThatDiesWhileItEnrolsIsReplaced leaves a request behind, as a replica
-// does that dies in the middle: another one asks in its place, with its key.
-func TestAReplicaThatDiesWhileItEnrolsIsReplaced(t *testing.T) {
+// TestReplicas_ReplaceDeadRegistrant leaves a request behind, as a replica does that dies in the
+// middle: another one registers with its key.
+func TestReplicas_ReplaceDeadRegistrant(t *testing.T) {
 	suite.Release(t, "replicas that begin together")
 	r := startReplicas(t, nil)
 	key, err := identity.NewKey()
@@ -133,9 +127,9 @@ func TestAReplicaThatDiesWhileItEnrolsIsReplaced(t *testing.T) {
 	assert.Equal(t, key.Public(), id.Key().Public())
 }
 
-// TestReplicasRenewTogether has the certificate renewed again and again. The key before
-// the last is worth nothing, so a replica that did not follow would be thrown out.
-func TestReplicasRenewTogether(t *testing.T) {
+// TestReplicas_ShareRenewal renews the certificate again and again. The key before the last is
+// refused, so a replica that did not follow would lose its access.
+func TestReplicas_ShareRenewal(t *testing.T) {
 	suite.Release(t, "replicas that begin together")
 	r := startReplicas(t, func(c *controlplane.Config) { c.CertificateTTL = 24 * time.Hour })
 	_, one := r.run("one")
@@ -163,15 +157,16 @@ func TestReplicasRenewTogether(t *testing.T) {
 	assert.Equal(t, 2, r.log.Count("agent's tunnel is up"))
 }
 
-// TestAReplicaThatStopsHandsOver stops the replica that leads: the other one leads
+// TestReplicas_HandOverLeadership stops the replica that leads: the other one leads
 // without waiting for the lease to end, and the agent stays online.
-func TestAReplicaThatStopsHandsOver(t *testing.T) {
+func TestReplicas_HandOverLeadership(t *testing.T) {
 	r := startReplicas(t, nil)
 	first, log := r.run("one")
 	await.Until(t, "the first leads", func() bool { return log.Count("this replica of the agent leads") == 1 })
 	_, other := r.run("two")
 	r.up("one", "two")
 	assert.Zero(t, other.Count("this replica of the agent leads"))
+	await.Until(t, "the agent is online", func() bool { return r.log.Count("agent changed state", `"state":"online"`) == 1 })
 	online := r.log.Count("agent changed state")
 	first.stop()
 	await.Until(t, "the second leads", func() bool { return other.Count("this replica of the agent leads") == 1 })

@@ -11,14 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/agent"
-	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
@@ -28,8 +24,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
-	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
-	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
@@ -188,9 +182,9 @@ func authority(t *testing.T, p *planetest.Plane) *ca.CA {
 	return authority
 }
 
-// TestTheCAIsRotatedWhileCommandsRun restarts the control plane between each two
-// steps. No command fails.
-func TestTheCAIsRotatedWhileCommandsRun(t *testing.T) {
+// TestCARotation_CommandsSucceed restarts the control plane between each two steps. No command
+// fails.
+func TestCARotation_CommandsSucceed(t *testing.T) {
 	suite.Release(t, "a rotation of the CA while commands run")
 	p, dir := planetest.Start(t), t.TempDir()
 	once := p.Token(t, operators.TokenOptions{Uses: 1})
@@ -228,27 +222,8 @@ func TestTheCAIsRotatedWhileCommandsRun(t *testing.T) {
 	assert.Equal(t, agentID, p.AwaitOnline(t, again))
 }
 
-func TestAnAbortedRotationWhileCommandsRun(t *testing.T) {
-	suite.Release(t, "rotations of the CA")
-	p, dir := planetest.Start(t), t.TempDir()
-	run(t, p, dir, token(t, p))
-	r := newRunner(t, p, p.AwaitOnline(t, time.Time{}))
-	old := signer(t, p)
-	r.begin()
-	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Abort, ca.Abort} {
-		rotate(t, p, step)
-		r.some()
-	}
-	await.Until(t, "the agent trusts the old CA alone", func() bool {
-		id := storedIdentity(t, dir)
-		return len(trustanchor.Parse([]byte(id.CABundle))) == 1 && id.HasCA(controlapi.Fingerprint(old)) && rootOf(t, p, id.Certificate.Leaf) == ca.KeyID(old)
-	})
-	r.some()
-}
-
-// TestAnAgentThatWasOfflineDuringTheRotation was, then, for a while or for longer
-// than two CAs last.
-func TestAnAgentThatWasOfflineDuringTheRotation(t *testing.T) {
+// TestCARotation_OfflineAgent has the agent away for a while, and for longer than two CAs last.
+func TestCARotation_OfflineAgent(t *testing.T) {
 	for name, away := range map[string][]time.Duration{"for minutes": {0}, "for a month": {30 * 24 * time.Hour}, "for 18 years": {9 * year, 9 * year}} {
 		t.Run(name, func(t *testing.T) {
 			p, dir := planetest.Start(t), t.TempDir()
@@ -275,38 +250,13 @@ func TestAnAgentThatWasOfflineDuringTheRotation(t *testing.T) {
 	}
 }
 
-// TestReplicasFollowARotation: each by its own heartbeat, with one identity.
-func TestReplicasFollowARotation(t *testing.T) {
-	suite.Release(t, "rotations of the CA")
-	r := startReplicas(t, nil)
-	_, one := r.run("one")
-	_, two := r.run("two")
-	r.up("one", "two")
-	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
-		rotate(t, r.p, step)
-	}
-	await.Until(t, "both trust the new CA alone", func() bool {
-		return len(trustanchor.Parse([]byte(r.stored().CABundle))) == 1 &&
-			one.Count("CAs changed") >= 2 && two.Count("CAs changed") >= 2
-	})
-	for _, log := range []*logbook.Book{one, two} {
-		assert.Zero(t, log.Count("heartbeat failed"))
-		assert.Zero(t, log.Count("tunnel is down"))
-	}
-}
-
-// TestCommandsGoOnWhileTheCertificateIsRenewed is the same for a renewal as it comes
-// with each day: when two thirds of the certificate's time have passed.
-func TestCommandsGoOnWhileTheCertificateIsRenewed(t *testing.T) {
+// TestRenew_CommandsSucceed has the certificate renewed after two thirds of its time.
+func TestRenew_CommandsSucceed(t *testing.T) {
 	const age = 45 * time.Minute // Runners have the real clock
 	p, dir := planetest.StartBehind(t, age, func(c *controlplane.Config) { c.CertificateTTL = time.Hour }), t.TempDir()
-	launch(t, agent.Options{
-		Config: config.Config{
-			ControlPlaneURL: p.URL(), Token: token(t, p), ClusterName: name, StateDir: dir,
-			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
-		},
-		Version: "test", Log: zerolog.Nop(), Now: p.Clock.Now, RenewalCheck: 50 * time.Millisecond,
-	})
+	opts := optionsOf(t, p, dir, token(t, p))
+	opts.RenewalCheck = 50 * time.Millisecond
+	launch(t, opts)
 	r := newRunner(t, p, p.AwaitOnline(t, time.Time{}))
 	r.begin()
 	first := storedIdentity(t, dir)

@@ -20,7 +20,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
-	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
@@ -69,9 +68,7 @@ func removeApp(t *testing.T, a *v1alpha1.App) {
 // awaitRoutes waits until the control plane has these hosts, and answers them.
 func awaitRoutes(t *testing.T, p *planetest.Plane, hosts ...string) (list []routes.Route) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, fmt.Sprintf("the control plane has the routes %q", hosts), func(ctx context.Context) error {
+	eventually(t, fmt.Sprintf("the control plane has the routes %q", hosts), func(ctx context.Context) error {
 		routes, err := p.Gateway.Routes(ctx, "")
 		if err != nil {
 			return err
@@ -83,12 +80,13 @@ func awaitRoutes(t *testing.T, p *planetest.Plane, hosts ...string) (list []rout
 			}
 		}
 		return nil
-	}))
+	})
 	return list
 }
 
-// TestRoutesReachTheControlPlane, and follow it and the agent through what befalls them.
-func TestRoutesReachTheControlPlane(t *testing.T) {
+// TestRoutes_ReachControlPlane, and follow restarts of both, a restored backup and a change of the
+// setting.
+func TestRoutes_ReachControlPlane(t *testing.T) {
 	p, dir := planetest.Start(t, withGateway(t)), t.TempDir()
 	first := run(t, p, dir, token(t, p), routesOn)
 	p.AwaitOnline(t, time.Time{})
@@ -140,8 +138,8 @@ func TestRoutesReachTheControlPlane(t *testing.T) {
 	})
 }
 
-// TestRoutesBecomeReady with what the cluster says of the App's pods and its Ingress.
-func TestRoutesBecomeReady(t *testing.T) {
+// TestRoutes_BecomeReady by the status of the App's pods and its Ingress.
+func TestRoutes_BecomeReady(t *testing.T) {
 	p := planetest.Start(t, withGateway(t))
 	env := kubetest.ControlPlane(t)
 	run(t, p, t.TempDir(), token(t, p), routesOn)
@@ -168,9 +166,7 @@ func TestRoutesBecomeReady(t *testing.T) {
 // awaitReason waits until the only route is not ready for that reason, or ready.
 func awaitReason(t *testing.T, p *planetest.Plane, reason string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, "reason: "+reason, func(ctx context.Context) error {
+	eventually(t, "reason: "+reason, func(ctx context.Context) error {
 		routes, err := p.Gateway.Routes(ctx, "")
 		if err != nil {
 			return err
@@ -179,5 +175,5 @@ func awaitReason(t *testing.T, p *planetest.Plane, reason string) {
 			return fmt.Errorf("routes: %+v", routes.Items)
 		}
 		return nil
-	}))
+	})
 }

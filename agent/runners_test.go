@@ -82,9 +82,9 @@ func awaitEnd(t *testing.T, what string, ended chan error) {
 	assert.Equal(t, client.CodeRefused, e.Code, "when it comes again it is told why")
 }
 
-// TestARunnerIsHeldToItsGrant has a real agent beyond a real tunnel, whose
-// heartbeats are far apart: what it learns in time it learns by being refreshed.
-func TestARunnerIsHeldToItsGrant(t *testing.T) {
+// TestGrant_LimitsRunner has a real agent behind a real tunnel. Its heartbeats are far apart: it
+// learns of changes in time only by a refresh.
+func TestGrant_LimitsRunner(t *testing.T) {
 	p := planetest.Start(t, func(c *controlplane.Config) { c.HeartbeatInterval = 10 * time.Minute })
 	invitation := p.Token(t, operators.TokenOptions{TTL: time.Hour, Labels: map[string]string{"env": "prod"}})
 	run(t, p, t.TempDir(), invitation)

@@ -56,9 +56,9 @@ func keptToken(t *testing.T, env *kubetest.Env) map[string]string {
 
 func inSecret(o *agent.Options) { o.Config.TokenSecret = tokenSecret }
 
-// TestARegisteredAgentRemovesItsToken, starts without it, and leaves one alone that it was
-// not given: it is for another registration.
-func TestARegisteredAgentRemovesItsToken(t *testing.T) {
+// TestToken_RemovedAfterRegistration: the agent starts without it, and keeps one that it was not
+// given, which is for another registration.
+func TestToken_RemovedAfterRegistration(t *testing.T) {
 	env, p, dir := kubetest.ControlPlane(t), planetest.Start(t), t.TempDir()
 	given := token(t, p)
 	keepToken(t, env, given)
@@ -81,9 +81,9 @@ func TestARegisteredAgentRemovesItsToken(t *testing.T) {
 	assert.Equal(t, "pipeops_another_one", keptToken(t, env)["AGENT_TOKEN"])
 }
 
-// TestATokenThatStaysIsTold once in the log, in /readyz and by doctor, until the agent may
+// TestToken_RemainingIsReported once in the log, in /readyz and by doctor, until the agent may
 // remove it.
-func TestATokenThatStaysIsTold(t *testing.T) {
+func TestToken_RemainingIsReported(t *testing.T) {
 	env, p, dir := kubetest.ControlPlane(t), planetest.Start(t), t.TempDir()
 	given := token(t, p)
 	keepToken(t, env, given)
@@ -142,8 +142,8 @@ func mayPatchToken(t *testing.T, env *kubetest.Env) bool {
 	return c.Patch(t.Context(), s, client.RawPatch("application/merge-patch+json", []byte("{}"))) == nil
 }
 
-// TestAnAgentWithoutTokenSaysHowToEnrolAgain, by the way it is given one.
-func TestAnAgentWithoutTokenSaysHowToEnrolAgain(t *testing.T) {
+// TestToken_MissingNamesFix for the way in which the agent is given its token.
+func TestToken_MissingNamesFix(t *testing.T) {
 	p := planetest.Start(t)
 	err := run(t, p, t.TempDir(), "", func(c *config.Config) { c.TokenSecret = tokenSecret }).end(t)
 	require.ErrorContains(t, err, "pipeops-controlplane token create")

@@ -10,14 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/pipeops/pipeops-vm-agent/agent"
-	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/internal/tracing"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/otlptest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
@@ -32,20 +29,15 @@ func traced(t *testing.T, program string) trace.TracerProvider {
 	return traces.Provider()
 }
 
-// TestOneTraceFromRunnerToKubernetes sends commands by a real client through edge, frps, frpc
-// and the agent to a real API server, and looks at what a collector (a fake, which decodes
-// real OTLP) has heard of it.
-func TestOneTraceFromRunnerToKubernetes(t *testing.T) {
+// TestTrace_RunnerToKubernetes sends commands by a real client through edge, tunnel and agent to a
+// real API server, and reads the spans from a fake collector that decodes real OTLP.
+func TestTrace_RunnerToKubernetes(t *testing.T) {
 	const canary, place = "canary-4f1c", "traced"
 	collector := otlptest.New(t)
 	p := planetest.Start(t, func(c *controlplane.Config) { c.Tracer = traced(t, "pipeops-controlplane") })
-	launch(t, agent.Options{
-		Config: config.Config{
-			ControlPlaneURL: p.URL(), Token: token(t, p), ClusterName: name, StateDir: t.TempDir(),
-			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
-		},
-		Version: "test", Log: zerolog.Nop(), Now: p.Clock.Now, Tracer: traced(t, "pipeops-agent"),
-	})
+	opts := optionsOf(t, p, t.TempDir(), token(t, p))
+	opts.Tracer = traced(t, "pipeops-agent")
+	launch(t, opts)
 	c := visitor(t, p, "tracer", "", p.AwaitOnline(t, time.Time{}))
 
 	ctx, done := span.Begin(t.Context(), traced(t, "pipeops-runner"), "pipeops-runner deploy")
@@ -102,13 +94,6 @@ func TestOneTraceFromRunnerToKubernetes(t *testing.T) {
 func lineage(t *testing.T, c *otlptest.Collector, root otlptest.Span, names ...string) []otlptest.Span {
 	t.Helper()
 	var chain []otlptest.Span
-	defer func() {
-		if t.Failed() {
-			for _, s := range c.Spans() {
-				t.Logf("%s: %s (%x under %x)", s.Service, s.Name, s.SpanId, s.ParentSpanId)
-			}
-		}
-	}()
 	await.Until(t, "all of a call's spans", func() bool {
 		chain = nil
 		above := root

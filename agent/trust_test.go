@@ -59,9 +59,9 @@ func customerCA(t *testing.T) (root string, certify func(name string, creds cred
 	}
 }
 
-// TestAPolicyTrustsKeysThatItKnows: a certificate of the control plane's CA is not enough, for
-// new connections and for open ones.
-func TestAPolicyTrustsKeysThatItKnows(t *testing.T) {
+// TestPolicy_TrustsPinnedKeys: a certificate of the control plane's CA is not enough, for new
+// connections and for open ones.
+func TestPolicy_TrustsPinnedKeys(t *testing.T) {
 	p := planetest.Start(t)
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	write := func(text string) {

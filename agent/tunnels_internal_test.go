@@ -110,7 +110,7 @@ func (a *told) wanted() string {
 	return strings.Join(all, " ")
 }
 
-func TestTheNodesAreKeptForTheNextStart(t *testing.T) {
+func TestTunnelNodes_SurviveRestart(t *testing.T) {
 	a := newTold(t, issued(t))
 	assert.Equal(t, "own.test:7000", a.wanted())
 	for _, test := range []struct{ told, want string }{
@@ -132,7 +132,7 @@ func TestTheNodesAreKeptForTheNextStart(t *testing.T) {
 	assert.Nil(t, a.stored().Tunnels)
 }
 
-func TestNodesThatFlapAreSeldomWritten(t *testing.T) {
+func TestTunnelNodes_LimitWrites(t *testing.T) {
 	a := newTold(t, issued(t))
 	a.heartbeat("one.test:1")
 	for i := range 10 {
@@ -148,8 +148,8 @@ func TestNodesThatFlapAreSeldomWritten(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(a.log.String(), "make no sense"), "said once")
 }
 
-// TestNodesDoNotOverwriteARenewal has another replica store the next certificate meanwhile.
-func TestNodesDoNotOverwriteARenewal(t *testing.T) {
+// TestTunnelNodes_KeepRenewal has another replica store the next certificate meanwhile.
+func TestTunnelNodes_KeepRenewal(t *testing.T) {
 	a := newTold(t, issued(t))
 	renewed := issued(t)
 	parts, version, err := a.nodes.store.Load(t.Context())
@@ -166,7 +166,7 @@ func TestNodesDoNotOverwriteARenewal(t *testing.T) {
 	assert.Equal(t, nodes("one.test:1"), a.stored().Tunnels)
 }
 
-func TestHowTheTunnelsAreIsSaidInWords(t *testing.T) {
+func TestTunnelState(t *testing.T) {
 	node := func(address string, phase tunnel.Phase, err string) tunnel.NodeStatus {
 		return tunnel.NodeStatus{Endpoint: tunnel.Endpoint{Address: address}, Status: tunnel.Status{Phase: phase, LastError: err}, Wanted: true}
 	}
@@ -191,9 +191,9 @@ func TestHowTheTunnelsAreIsSaidInWords(t *testing.T) {
 	}
 }
 
-// TestTLSIsTheSameUntilCertificateOrCAsChange: calls go through the tunnel for as long as it is the
-// one that the tunnel was made with, so that what heartbeats tell of nodes must not matter.
-func TestTLSIsTheSameUntilCertificateOrCAsChange(t *testing.T) {
+// TestTLS_SameUntilRenewal: calls use the tunnel as long as the TLS configuration is the one with
+// which the tunnel was made, so changes of the nodes must not change it.
+func TestTLS_SameUntilRenewal(t *testing.T) {
 	id := issued(t)
 	current := &currentIdentity{now: time.Now}
 	current.Store(id)
@@ -214,9 +214,9 @@ func TestTLSIsTheSameUntilCertificateOrCAsChange(t *testing.T) {
 	assert.Equal(t, renewed.Certificate.Certificate, source().Certificates[0].Certificate)
 }
 
-// TestAttemptsThatFailAreNoNews: a heartbeat for each would be a handshake with a control plane
-// whose tunnels cannot be reached just now, by all of its agents.
-func TestAttemptsThatFailAreNoNews(t *testing.T) {
+// TestTunnels_FailedAttemptSendsNoHeartbeat: if the tunnels cannot be reached, heartbeats for each
+// attempt would be a handshake of every agent.
+func TestTunnels_FailedAttemptSendsNoHeartbeat(t *testing.T) {
 	a := newTold(t, issued(t))
 	closed, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

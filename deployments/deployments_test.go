@@ -23,24 +23,30 @@ import (
 
 var update = flag.Bool("update", false, "write the file anew")
 
-func TestAgentManifestIsUpToDate(t *testing.T) {
-	isUpToDate(t, "agent.yaml", deployments.Agent)
+func TestManifest_UpToDate(t *testing.T) {
+	for file, manifest := range map[string]func() ([]byte, error){
+		"agent.yaml": deployments.Agent, "service.yaml": deployments.Service,
+		"self-update.yaml": deployments.SelfUpdate, "sources.yaml": deployments.Sources,
+	} {
+		want, err := manifest()
+		require.NoError(t, err)
+		isUpToDate(t, file, want)
+	}
 }
 
-func TestServiceManifestIsUpToDate(t *testing.T) {
-	isUpToDate(t, "service.yaml", deployments.Service)
+// isUpToDate compares a committed file with what it is made from, or writes it.
+func isUpToDate(t *testing.T, file string, want []byte) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(file, want, 0o600))
+	}
+	got, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), string(got), "%s is stale: run `go generate ./deployments/...`", file)
 }
 
-func TestSelfUpdateIsUpToDate(t *testing.T) {
-	isUpToDate(t, "self-update.yaml", deployments.SelfUpdate)
-}
-
-func TestSourcesIsUpToDate(t *testing.T) {
-	isUpToDate(t, "sources.yaml", deployments.Sources)
-}
-
-// TestSelfUpdateIsOneDeployment keeps the right that customers turn on from growing.
-func TestSelfUpdateIsOneDeployment(t *testing.T) {
+// TestRights_SelfUpdate keeps the optional right for self-update narrow.
+func TestRights_SelfUpdate(t *testing.T) {
 	granted, err := deployments.GrantedForSelfUpdate()
 	require.NoError(t, err)
 	assert.Empty(t, granted.Cluster)
@@ -52,30 +58,12 @@ func TestSelfUpdateIsOneDeployment(t *testing.T) {
 	}, granted.Own)
 }
 
-func isUpToDate(t *testing.T, file string, manifest func() ([]byte, error)) {
-	t.Helper()
-	want, err := manifest()
-	require.NoError(t, err)
-	if *update {
-		require.NoError(t, os.WriteFile(file, want, 0o600))
-	}
-	got, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got), "the file is stale: run `go generate ./deployments/...`")
-}
-
-// TestChartIsUpToDate keeps the rights in the chart from being other than those
-// of the manifest.
-func TestChartIsUpToDate(t *testing.T) {
+// TestChart_UpToDate keeps the rights in the chart the same as in the manifest.
+func TestChart_UpToDate(t *testing.T) {
 	templates, err := deployments.Chart()
 	require.NoError(t, err)
 	for name, want := range templates {
-		if *update {
-			require.NoError(t, os.WriteFile(name, want, 0o600))
-		}
-		got, err := os.ReadFile(name)
-		require.NoError(t, err)
-		assert.Equal(t, string(want), string(got), "%s is stale: run `go generate ./deployments/...`", name)
+		isUpToDate(t, name, want)
 	}
 }
 
@@ -85,31 +73,23 @@ var dashboardsIn = map[string][]string{
 	"../internal/components/charts/pipeops-dashboards/dashboards": {"agent", "apps", "cluster", "cost", "logs"},
 }
 
-func TestDashboardsInChartsAreUpToDate(t *testing.T) {
+func TestChart_DashboardsUpToDate(t *testing.T) {
 	for folder, names := range dashboardsIn {
 		for _, name := range names {
 			want, err := os.ReadFile("grafana/" + name + ".json")
 			require.NoError(t, err)
-			packed := folder + "/" + name + ".json"
-			if *update {
-				require.NoError(t, os.WriteFile(packed, want, 0o600))
-			}
-			got, err := os.ReadFile(packed)
-			require.NoError(t, err)
-			assert.Equal(t, string(want), string(got), "%s is stale: run `go generate ./deployments/...`", packed)
+			isUpToDate(t, folder+"/"+name+".json", want)
 		}
 	}
 }
 
-// TestEveryRightIsRead counts what doctor asks for against the roles.
-func TestEveryRightIsRead(t *testing.T) {
+// TestGranted compares what doctor asks for with the roles.
+func TestGranted(t *testing.T) {
 	want := 0
-	for _, o := range objects(t) {
-		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" || o.GetName() == "pipeops-agent-token" { // that one may be left out
+	for _, role := range agentRoles(t) {
+		if role.Name == "pipeops-agent-token" { // that one may be left out
 			continue
 		}
-		var role rbacv1.ClusterRole
-		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role))
 		for _, r := range role.Rules {
 			want += len(r.APIGroups) * len(r.Resources) * len(r.Verbs) * max(1, len(r.ResourceNames))
 		}
@@ -122,10 +102,8 @@ func TestEveryRightIsRead(t *testing.T) {
 	assert.Equal(t, "get pods/log", deployments.Grant{Verb: "get", Resource: "pods", Subresource: "log"}.String())
 }
 
-func objects(t *testing.T) []unstructured.Unstructured {
+func objects(t *testing.T, manifest []byte) []unstructured.Unstructured {
 	t.Helper()
-	manifest, err := deployments.Agent()
-	require.NoError(t, err)
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
 	var all []unstructured.Unstructured
 	for {
@@ -141,44 +119,96 @@ func objects(t *testing.T) []unstructured.Unstructured {
 	}
 }
 
-// TestRightsStayNarrow keeps out what must never be granted again.
-func TestRightsStayNarrow(t *testing.T) {
-	roles := 0
-	for _, o := range objects(t) {
-		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
-			continue
+// agentObjects are those of the agent's manifest.
+func agentObjects(t *testing.T) []unstructured.Unstructured {
+	t.Helper()
+	manifest, err := deployments.Agent()
+	require.NoError(t, err)
+	return objects(t, manifest)
+}
+
+// rolesOf are the Roles and ClusterRoles of a manifest.
+func rolesOf(t *testing.T, manifest []byte) (roles []rbacv1.ClusterRole) {
+	t.Helper()
+	for _, o := range objects(t, manifest) {
+		if o.GetKind() == "ClusterRole" || o.GetKind() == "Role" {
+			var role rbacv1.ClusterRole
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role))
+			roles = append(roles, role)
 		}
-		roles++
-		var role rbacv1.ClusterRole
-		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role))
+	}
+	return roles
+}
+
+func agentRoles(t *testing.T) []rbacv1.ClusterRole {
+	t.Helper()
+	manifest, err := deployments.Agent()
+	require.NoError(t, err)
+	return rolesOf(t, manifest)
+}
+
+// TestRights_Narrow lists what must never be granted.
+func TestRights_Narrow(t *testing.T) {
+	roles := agentRoles(t)
+	assert.Len(t, roles, 4)
+	for _, role := range roles {
 		for _, rule := range role.Rules {
-			for _, words := range [][]string{rule.Verbs, rule.Resources, rule.APIGroups} {
-				assert.NotContains(t, words, "*", "%s grants a wildcard", o.GetName())
-			}
+			hasNoWildcard(t, role.Name, rule)
 			assert.NotContains(t, rule.Verbs, "escalate")
 			assert.NotContains(t, rule.Verbs, "impersonate")
 			if slices.Contains(rule.Verbs, "bind") {
 				assert.Equal(t, []string{"pipeops-agent-namespace"}, rule.ResourceNames)
 			}
-			if o.GetKind() == "ClusterRole" && o.GetName() == "pipeops-agent" {
+			if role.Kind == "ClusterRole" && role.Name == "pipeops-agent" {
 				assert.NotContains(t, rule.Resources, "secrets", "no Secret of the whole cluster")
 				assert.NotContains(t, rule.Resources, "pods/exec")
 			}
-			if o.GetName() == "pipeops-agent-token" {
+			if role.Name == "pipeops-agent-token" {
 				assert.Equal(t, []string{"pipeops-agent"}, rule.ResourceNames, "the one Secret with the enrolment token")
 				assert.Equal(t, []string{"get", "patch"}, rule.Verbs)
 			}
 		}
 	}
-	assert.Equal(t, 4, roles)
 }
 
-// TestReplicasMayOverlap keeps the manifest fit for two replicas and for updates that
+func hasNoWildcard(t *testing.T, role string, rule rbacv1.PolicyRule) {
+	t.Helper()
+	for _, words := range [][]string{rule.Verbs, rule.Resources, rule.APIGroups} {
+		assert.NotContains(t, words, "*", "%s grants a wildcard", role)
+	}
+}
+
+// TestRights_ManifestsNarrow: even with all of the rights for manifests, the agent cannot get more.
+func TestRights_ManifestsNarrow(t *testing.T) {
+	roles := rolesOf(t, deployments.ManifestRights())
+	assert.Len(t, roles, 3)
+	for _, role := range roles {
+		for _, rule := range role.Rules {
+			hasNoWildcard(t, role.Name, rule)
+			verbs := []string{"get", "create", "patch", "delete"}
+			if role.Name == "pipeops-agent-grantable" {
+				verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete"}
+				assert.NotContains(t, rule.APIGroups, "rbac.authorization.k8s.io", "accounts of an application grant nothing")
+				assert.Subset(t, verbs, rule.Verbs, "no escalate, bind or impersonate")
+			} else {
+				assert.Equal(t, verbs, rule.Verbs, "no escalate, bind or impersonate")
+			}
+			for _, never := range []string{"clusterroles", "clusterrolebindings", "secrets", "namespaces", "nodes", "serviceaccounts/token"} {
+				assert.NotContains(t, rule.Resources, never)
+			}
+			for _, group := range []string{"admissionregistration.k8s.io", "apiregistration.k8s.io", "certificates.k8s.io", "pipeops.io"} {
+				assert.NotContains(t, rule.APIGroups, group)
+			}
+		}
+	}
+}
+
+// TestManifest_ReplicasOverlap keeps the manifest fit for two replicas and for updates that
 // have two pods at a time.
-func TestReplicasMayOverlap(t *testing.T) {
+func TestManifest_ReplicasOverlap(t *testing.T) {
 	var deployment appsv1.Deployment
 	var budget policyv1.PodDisruptionBudget
-	for _, o := range objects(t) {
+	for _, o := range agentObjects(t) {
 		switch o.GetKind() {
 		case "Deployment":
 			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &deployment))

@@ -11,12 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestTheAgentsPodIsHardened looks at what the agent's process may do on its
-// node, and who may connect to it. Restricted pod security enforces most of it;
-// the read-only root, it does not.
-func TestTheAgentsPodIsHardened(t *testing.T) {
+// TestManifest_PodHardened checks what the agent's process may do on its node, and who may connect
+// to it. Restricted pod security enforces most of it, but not the read-only root.
+func TestManifest_PodHardened(t *testing.T) {
 	seen := map[string]bool{}
-	for _, o := range objects(t) {
+	for _, o := range agentObjects(t) {
 		into := func(obj any) {
 			seen[o.GetKind()] = true
 			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, obj))

@@ -1,9 +1,6 @@
 package deployments_test
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -13,16 +10,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 )
 
-// TestRightsAreGrantedAndUsed compares rights.go, which a test of the agent
-// holds against what is really asked of the API server, with rbac.yaml: nothing
-// that is used is missing, and nothing that is granted is not used.
-func TestRightsAreGrantedAndUsed(t *testing.T) {
+// TestRights_GrantedAndUsed compares rights.go with rbac.yaml: all rights that are used are
+// granted, and no others. A test of the agent compares rights.go with the requests to a real API
+// server.
+func TestRights_GrantedAndUsed(t *testing.T) {
 	used, usedOwn, usedNodes, usedUsers, usedSources := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	note := func(rights []deployments.Right) {
 		for _, r := range rights {
@@ -51,14 +46,9 @@ func TestRightsAreGrantedAndUsed(t *testing.T) {
 		note(u.Rights)
 	}
 	granted, grantedOwn := map[string]bool{}, map[string]bool{}
-	for _, o := range objects(t) {
-		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
-			continue
-		}
-		var role rbacv1.ClusterRole
-		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role))
+	for _, role := range agentRoles(t) {
 		into := granted
-		if o.GetKind() == "Role" { // of the agent's own namespace
+		if role.Kind == "Role" { // of the agent's own namespace
 			into = grantedOwn
 		}
 		for _, rule := range role.Rules {
@@ -68,18 +58,18 @@ func TestRightsAreGrantedAndUsed(t *testing.T) {
 	assert.Equal(t, slices.Sorted(maps.Keys(granted)), slices.Sorted(maps.Keys(used)))
 	assert.Equal(t, slices.Sorted(maps.Keys(grantedOwn)), slices.Sorted(maps.Keys(usedOwn)), "in the agent's own namespace")
 
+	sources, err := os.ReadFile("agent/sources.yaml")
+	require.NoError(t, err)
 	for name, apart := range map[string]struct {
 		manifest []byte
 		used     map[string]bool
-	}{"node-rights.yaml": {deployments.NodeRights(), usedNodes}, "kubernetes-api-rights.yaml": {deployments.KubernetesAPIRights(), usedUsers}} {
+	}{
+		"node-rights.yaml":           {deployments.NodeRights(), usedNodes},
+		"kubernetes-api-rights.yaml": {deployments.KubernetesAPIRights(), usedUsers},
+		"sources.yaml":               {sources, usedSources},
+	} {
 		granted := map[string]bool{}
-		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(apart.manifest), 4096); ; {
-			var role rbacv1.ClusterRole
-			err := decoder.Decode(&role)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			require.NoError(t, err)
+		for _, role := range rolesOf(t, apart.manifest) {
 			for _, rule := range role.Rules {
 				add(granted, rule)
 				if apart.used["impersonate users"] {
@@ -89,16 +79,6 @@ func TestRightsAreGrantedAndUsed(t *testing.T) {
 		}
 		assert.Equal(t, slices.Sorted(maps.Keys(granted)), slices.Sorted(maps.Keys(apart.used)), "of "+name)
 	}
-
-	text, err := os.ReadFile("agent/sources.yaml")
-	require.NoError(t, err)
-	var follows rbacv1.ClusterRole
-	require.NoError(t, yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096).Decode(&follows))
-	grantedSources := map[string]bool{}
-	for _, rule := range follows.Rules {
-		add(grantedSources, rule)
-	}
-	assert.Equal(t, slices.Sorted(maps.Keys(grantedSources)), slices.Sorted(maps.Keys(usedSources)), "of sources.yaml")
 }
 
 func add(into map[string]bool, rule rbacv1.PolicyRule) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
@@ -25,8 +26,9 @@ var (
 	option = regexp.MustCompile(`^(--[a-z][a-z-]*|-[a-zA-Z])(?:$|=)`)
 )
 
-// TestTheCommandsOfAllPagesExist looks commands and flags up in the generated references.
-func TestTheCommandsOfAllPagesExist(t *testing.T) {
+// TestPages_CommandsExist looks up commands and flags, those of the example CI jobs too, in the
+// generated references.
+func TestPages_CommandsExist(t *testing.T) {
 	known := map[string]string{} // what the reference says about each command
 	for _, page := range []string{"runner", "controlplane", "agent"} {
 		known["pipeops-"+page] = read(t, "reference/"+page+"-cli.md")
@@ -55,6 +57,14 @@ func TestTheCommandsOfAllPagesExist(t *testing.T) {
 		}
 	}
 	require.Greater(t, found, 100)
+	for _, file := range examples(t, "ci/*.yaml") {
+		text, found := strings.ReplaceAll(read(t, file), "\\\n", " "), 0
+		require.NoError(t, yaml.Unmarshal([]byte(text), &map[string]any{}), file)
+		for _, line := range called.FindAllString(text, -1) {
+			found += checkCommand(t, known, file, line)
+		}
+		assert.GreaterOrEqual(t, found, 2, "%s deploys and rolls back", file)
+	}
 }
 
 // checkCommand returns 1 if a line runs one of our commands.

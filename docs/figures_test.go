@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -10,12 +11,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 )
 
-//go:generate go test . -run TestTheFiguresAreMade -update
+var update = flag.Bool("update", false, "write the tables of bench.md and chaos.md")
 
-// TestTheFiguresAreMade compares the tables of bench.md and chaos.md with what bench/*.json renders
+//go:generate go test . -run TestBenchPages_UpToDate -update
+
+// TestBenchPages_UpToDate compares the tables of bench.md and chaos.md with what bench/*.json renders
 // to, and what the JSON says of its bounds with the bounds in the code. With -update it judges the
 // JSON by these bounds and writes both, without measuring.
-func TestTheFiguresAreMade(t *testing.T) {
+func TestBenchPages_UpToDate(t *testing.T) {
 	for _, part := range figures.Parts() {
 		t.Run(part.Name, func(t *testing.T) {
 			set, err := figures.Read(part, "bench")

@@ -52,7 +52,7 @@ func pages(t *testing.T) map[string]string {
 	return found
 }
 
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestPages_LinksResolve(t *testing.T) {
 	all := pages(t)
 	for page, text := range all {
 		for _, link := range linked.FindAllStringSubmatch(text, -1) {
@@ -73,8 +73,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestEveryPageIsInItsIndex keeps pages from being found by chance alone.
-func TestEveryPageIsInItsIndex(t *testing.T) {
+// TestPages_Indexed keeps pages from being found by chance alone.
+func TestPages_Indexed(t *testing.T) {
 	index, decisions := read(t, "README.md"), read(t, "adr/README.md")
 	for page := range pages(t) {
 		name, inDocs := strings.CutPrefix(filepath.ToSlash(page), "../docs/")
@@ -89,8 +89,8 @@ func TestEveryPageIsInItsIndex(t *testing.T) {
 	}
 }
 
-// TestTheLinesOfPagesAreShort leaves out code, tables, and lines with a URL.
-func TestTheLinesOfPagesAreShort(t *testing.T) {
+// TestPages_LineLength leaves out code, tables, and lines with a URL.
+func TestPages_LineLength(t *testing.T) {
 	for page, text := range pages(t) {
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")
@@ -104,9 +104,9 @@ func TestTheLinesOfPagesAreShort(t *testing.T) {
 // named is a page's path in code, manifests, scripts and help texts.
 var named = regexp.MustCompile(`(?:^|[^\w/.-])(?:\.\./)*(docs/[a-z0-9/_-]+\.(?:md|json))(?:#([a-z0-9_-]+))?`)
 
-// TestPagesThatAreNamedExist finds paths of pages outside of links: in comments, help texts and
+// TestPages_NamedInCodeExist finds paths of pages outside of links: in comments, help texts and
 // errors.
-func TestPagesThatAreNamedExist(t *testing.T) {
+func TestPages_NamedInCodeExist(t *testing.T) {
 	all := pages(t)
 	found := 0
 	for _, root := range []string{"agent", "cmd", "deployments", "internal", "runnerapi", "scripts", "test", "tunnel", "Makefile", ".golangci.yaml"} {
@@ -130,9 +130,9 @@ func TestPagesThatAreNamedExist(t *testing.T) {
 	require.Greater(t, found, 100)
 }
 
-// TestEveryFolderIsInTheArchitecture looks each Go package up in architecture.md, or a folder it is
+// TestArchitecturePage_HasAllFolders looks each Go package up in architecture.md, or a folder it is
 // in.
-func TestEveryFolderIsInTheArchitecture(t *testing.T) {
+func TestArchitecturePage_HasAllFolders(t *testing.T) {
 	doc := read(t, "contributing/architecture.md")
 	for _, root := range []string{"agent", "cmd", "deployments", "internal", "runnerapi", "scripts", "test", "tunnel"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join("..", root), func(file string, _ fs.DirEntry, err error) error {

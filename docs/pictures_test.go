@@ -47,9 +47,9 @@ func lookOf(t *testing.T, site string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// TestPicturesShowThePagesAsTheyAre compares templates and styles with those of which the pictures
+// TestPictures_UpToDate compares templates and styles with those of which the pictures
 // were made. A picture NAME-x.png is of site NAME.
-func TestPicturesShowThePagesAsTheyAre(t *testing.T) {
+func TestPictures_UpToDate(t *testing.T) {
 	pictures, err := filepath.Glob("images/*-*.png")
 	require.NoError(t, err)
 	require.NotEmpty(t, pictures)

@@ -1,11 +1,9 @@
 package docs_test
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,71 +21,48 @@ const (
 	testColumn = "test"
 )
 
+var quoted = regexp.MustCompile("`([^`]+)`")
+
 // namedTest is a test as the document names it, from the repository's root.
 var namedTest = regexp.MustCompile(`^([a-z0-9][a-z0-9/]*)/((?:Test|Fuzz)[A-Za-z0-9_]+)$`)
 
-// TestEveryClaimOfSecurityHasItsTest fails when a claim names no test, or one
-// that there is not. That the test shows the claim is for people to judge.
-func TestEveryClaimOfSecurityHasItsTest(t *testing.T) {
-	text, err := os.ReadFile(securityDoc)
-	require.NoError(t, err)
-	rows, err := claims(string(text))
-	require.NoError(t, err)
-	require.NotEmpty(t, rows)
-	there := map[string]map[string]bool{} // tests by folder
-	for _, r := range rows {
-		for _, name := range r.tests {
-			parts := namedTest.FindStringSubmatch(name)
-			if !assert.NotNil(t, parts, "%s: %q is not of the form folder/TestName", r.claim, name) {
-				continue
-			}
-			if there[parts[1]] == nil {
-				there[parts[1]] = testsOf(t, parts[1])
-			}
-			assert.True(t, there[parts[1]][parts[2]], "%s: there is no test %s in %s", r.claim, parts[2], parts[1])
-		}
-	}
-}
-
-type claim struct {
-	claim string
-	tests []string
-}
-
-// claims reads the rows of the tables that claim something.
-func claims(text string) ([]claim, error) {
-	_, text, found := strings.Cut(text, claimsBegin)
+// TestSecurityPage_ClaimsHaveTests fails if a claim names no test, or one that does not exist.
+// People judge whether the test shows the claim.
+func TestSecurityPage_ClaimsHaveTests(t *testing.T) {
+	_, text, found := strings.Cut(read(t, securityDoc), claimsBegin)
 	text, _, ended := strings.Cut(text, claimsEnd)
-	if !found || !ended {
-		return nil, fmt.Errorf("%s lacks %q or %q", securityDoc, claimsBegin, claimsEnd)
-	}
-	var out []claim
-	row := 0 // of the table: its head, the line below it, and then what is claimed
+	require.True(t, found && ended, "%s lacks %q or %q", securityDoc, claimsBegin, claimsEnd)
+	there := map[string]map[string]bool{} // tests by folder
+	row, claims := 0, 0                   // row of a table: its head, the line below it, and then what is claimed
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		if !strings.HasPrefix(line, "|") {
+		if row++; !strings.HasPrefix(line, "|") {
 			row = 0
 			continue
 		}
 		cells := strings.Split(strings.Trim(line, "|"), "|")
 		last := strings.TrimSpace(cells[len(cells)-1])
-		switch row++; {
-		case row == 1 && last != testColumn:
-			return nil, fmt.Errorf("the last column of %q is not %q", line, testColumn)
-		case row > 2:
-			c := claim{claim: strings.TrimSpace(cells[0])}
-			for i, part := range strings.Split(last, "`") {
-				if i%2 == 1 {
-					c.tests = append(c.tests, part)
-				}
+		if row == 1 {
+			assert.Equal(t, testColumn, last, "the last column of %s", line)
+		}
+		if row < 3 {
+			continue
+		}
+		claims++
+		names := quoted.FindAllStringSubmatch(last, -1)
+		assert.NotEmpty(t, names, "%s: names no test", line)
+		for _, name := range names {
+			parts := namedTest.FindStringSubmatch(name[1])
+			if !assert.NotNil(t, parts, "%s: %q is not of the form folder/TestName", line, name[1]) {
+				continue
 			}
-			if len(c.tests) == 0 {
-				return nil, fmt.Errorf("%q has no test", line)
+			if there[parts[1]] == nil {
+				there[parts[1]] = testsOf(t, parts[1])
 			}
-			out = append(out, c)
+			assert.True(t, there[parts[1]][parts[2]], "%s: there is no test %s in %s", line, parts[2], parts[1])
 		}
 	}
-	return out, nil
+	assert.NotZero(t, claims)
 }
 
 // testsOf are the names of the tests in a folder of the repository, for any system.
@@ -106,26 +81,4 @@ func testsOf(t *testing.T, folder string) map[string]bool {
 		}
 	}
 	return out
-}
-
-// TestClaimsWithoutATestAreFound is about the test above.
-func TestClaimsWithoutATestAreFound(t *testing.T) {
-	doc := func(table string) string {
-		return claimsBegin + "\n### A\n\n" + table + "\nText.\n" + claimsEnd + "| a | b |\n"
-	}
-	good, err := claims(doc("| what | test |\n|---|---|\n| one | `a/TestB`, `c/d/TestE` |\n"))
-	require.NoError(t, err)
-	assert.Equal(t, []claim{{"one", []string{"a/TestB", "c/d/TestE"}}}, good)
-	for wrong, why := range map[string]string{
-		"": "security.md lacks",
-		doc("| what | why |\n|---|---|\n| one | because |\n"): `is not "test"`,
-		doc("| what | test |\n|---|---|\n| one | |\n"):        "has no test",
-		doc("| what | test |\n|---|---|\n| one | none |\n"):   "has no test",
-	} {
-		_, err := claims(wrong)
-		require.ErrorContains(t, err, why, wrong)
-	}
-	assert.True(t, testsOf(t, "docs")["TestClaimsWithoutATestAreFound"])
-	assert.Empty(t, testsOf(t, "no/such/folder"))
-	assert.Nil(t, namedTest.FindStringSubmatch("a/TestB/sub"))
 }

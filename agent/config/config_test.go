@@ -41,58 +41,7 @@ func with(more map[string]string) map[string]string {
 	return all
 }
 
-func TestPrecedenceIsFlagEnvironmentFileDefault(t *testing.T) {
-	path := file(t, "logLevel: warn\nclusterName: from-file\nnamespace: from-file\n")
-	c, err := load(t, map[string]string{"PIPEOPS_CONTROL_PLANE_URL": "https://cp.example.com", "CLUSTER_NAME": "from-env", "LOG_LEVEL": "error"},
-		"--config", path, "--log-level", "debug")
-	require.NoError(t, err)
-	assert.Equal(t, "debug", c.LogLevel)
-	assert.Equal(t, "from-env", c.ClusterName)
-	assert.Equal(t, "from-file", c.Namespace)
-	assert.Equal(t, ":8080", c.HealthAddress)
-}
-
-func TestNumbersAreNumbersInTheirRange(t *testing.T) {
-	c, err := load(t, sound)
-	require.NoError(t, err)
-	assert.Equal(t, 128, c.KubernetesStreams)
-	for value, says := range map[string]string{"many": `PIPEOPS_KUBERNETES_STREAMS: "many" is not a number`, "0": "use a number from 1 to 1024", "1025": "is out of range"} {
-		_, err := load(t, with(map[string]string{"PIPEOPS_KUBERNETES_STREAMS": value}))
-		require.ErrorContains(t, err, says)
-	}
-}
-
-func TestAllErrorsAtOnceEachWithItsFix(t *testing.T) {
-	path := file(t, "logLevel: loud\nclustername: typo\nnodeType: agent\nenableIngressSync: maybe\n")
-	_, err := load(t, map[string]string{"PIPEOPS_CONTROL_PLANE_URL": "http://plain", "CLUSTER_NAME": "No Good"}, "--config", path)
-	require.Error(t, err)
-	for _, want := range []string{
-		"PIPEOPS_CONTROL_PLANE_URL: is not an https URL", "CLUSTER_NAME: \"No Good\"", "LOG_LEVEL: \"loud\"",
-		`unknown key "clustername"`, "NODE_TYPE: a worker needs no agent", "ENABLE_INGRESS_SYNC: \"maybe\"",
-	} {
-		assert.ErrorContains(t, err, want)
-	}
-}
-
-func TestNamespacesAreAList(t *testing.T) {
-	c, err := load(t, with(map[string]string{"PIPEOPS_NAMESPACES": "shop, shop-staging"}))
-	require.NoError(t, err)
-	assert.Equal(t, []string{"shop", "shop-staging"}, c.Namespaces)
-	var out bytes.Buffer
-	require.NoError(t, c.Print(&out))
-	assert.Regexp(t, `namespaces +shop,shop-staging +PIPEOPS_NAMESPACES`, out.String())
-
-	c, err = load(t, sound)
-	require.NoError(t, err)
-	assert.Empty(t, c.Namespaces)
-
-	for _, wrong := range []string{"kube-system", "default", "pipeops", "Shop"} {
-		_, err = load(t, with(map[string]string{"PIPEOPS_NAMESPACES": "shop," + wrong}))
-		require.ErrorContains(t, err, `PIPEOPS_NAMESPACES: "`+wrong+`" cannot be managed`)
-	}
-}
-
-func TestSettingsOfTheUpdate(t *testing.T) {
+func TestLoad_SelfUpdate(t *testing.T) {
 	c, err := load(t, sound)
 	require.NoError(t, err)
 	assert.False(t, c.SelfUpdate, "off by default")
@@ -121,7 +70,7 @@ func TestSettingsOfTheUpdate(t *testing.T) {
 	require.ErrorContains(t, err, "PIPEOPS_UPDATE_DEADLINE: \"soon\" is not a duration")
 }
 
-func TestAReleaseNeedsAsManySignaturesAsTheCustomerAsksFor(t *testing.T) {
+func TestReleaseTrust_Signatures(t *testing.T) {
 	const first, second = "RWSwUuJ+jZW/1R+0bEXcj9CjMNzu/WVTjxp05XjT1k5Q0YanY4YmN0E2", "RWRsQbfKHf78jWA33Ao87W5k5CekBqJUOW6KYd2HPn13BBIXZ4we8pQT"
 	c, err := load(t, with(map[string]string{"PIPEOPS_UPDATE_SIGNATURES": "2", "PIPEOPS_UPDATE_KEYS": first + "," + second}))
 	require.NoError(t, err)
@@ -143,20 +92,13 @@ func TestAReleaseNeedsAsManySignaturesAsTheCustomerAsksFor(t *testing.T) {
 	require.ErrorContains(t, err, "PIPEOPS_UPDATE_KEYS: ")
 }
 
-func TestTokenComesFromOnePlace(t *testing.T) {
-	path := file(t, "  secret-token\n")
-	c, err := load(t, with(map[string]string{"AGENT_TOKEN_FILE": path}))
+func TestToken_FromFile(t *testing.T) {
+	c, err := load(t, with(map[string]string{"AGENT_TOKEN_FILE": file(t, "  secret-token\n")}))
 	require.NoError(t, err)
 	assert.Equal(t, "secret-token", c.Token)
-
-	_, err = load(t, with(map[string]string{"AGENT_TOKEN_FILE": path, "AGENT_TOKEN": "other"}))
-	require.ErrorContains(t, err, "both are set")
-
-	_, err = load(t, with(map[string]string{"AGENT_TOKEN_FILE": "/does/not/exist"}))
-	require.ErrorContains(t, err, "AGENT_TOKEN_FILE")
 }
 
-func TestTheTokenNamesTheControlPlane(t *testing.T) {
+func TestToken_NamesControlPlane(t *testing.T) {
 	token, err := controlapi.NewToken("")
 	require.NoError(t, err)
 	text := token.At("https://cp.example.com:8443").Reveal()
@@ -175,7 +117,7 @@ func TestTheTokenNamesTheControlPlane(t *testing.T) {
 	require.ErrorContains(t, err, "PIPEOPS_CONTROL_PLANE_URL: is not set")
 }
 
-func TestSecretsAreNeverShown(t *testing.T) {
+func TestPrint_HidesSecrets(t *testing.T) {
 	c, err := load(t, with(map[string]string{"AGENT_TOKEN": "hunter2", "K3S_TOKEN": "hunter3"}))
 	require.NoError(t, err)
 	var out bytes.Buffer
@@ -186,14 +128,14 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	assert.Regexp(t, `clusterName +prod-1 +CLUSTER_NAME`, out.String())
 }
 
-func TestNoFlagTakesASecret(t *testing.T) {
+func TestAddFlags_NoneForSecrets(t *testing.T) {
 	flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
 	config.AddFlags(flags)
 	assert.Nil(t, flags.Lookup("token"))
 	assert.Nil(t, flags.Lookup("k3s-token"))
 }
 
-func FuzzConfigFile(f *testing.F) {
+func FuzzLoad(f *testing.F) {
 	f.Add([]byte("clusterName: a\n"))
 	f.Add([]byte("clusterName: [a, b]\nlogLevel: {x: 1}\n"))
 	f.Add([]byte("a: &a [*a]\n"))

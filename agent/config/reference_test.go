@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-//go:generate go test . -run TestReferenceIsCommitted -update
+//go:generate go test . -run TestReference_UpToDate -update
 
 var update = flag.Bool("update", false, "write docs/reference/configuration.md anew")
 
@@ -55,7 +55,7 @@ stateDir: /var/lib/pipeops-agent
 ` + "```" + `
 `
 
-func TestReferenceIsCommitted(t *testing.T) {
+func TestReference_UpToDate(t *testing.T) {
 	now := reference()
 	if *update {
 		require.NoError(t, os.WriteFile(referenceFile, now, 0o644))
@@ -67,8 +67,8 @@ func TestReferenceIsCommitted(t *testing.T) {
 	}
 }
 
-// TestTheExampleFileIsUnderstood keeps the reference's own example from going stale.
-func TestTheExampleFileIsUnderstood(t *testing.T) {
+// TestReference_ExampleIsValid keeps the reference's own example from going stale.
+func TestReference_ExampleIsValid(t *testing.T) {
 	_, file, _ := strings.Cut(referenceTail, "```yaml\n")
 	file, _, _ = strings.Cut(file, "```")
 	values, err := parseFile("agent.yaml", []byte(file))

@@ -46,8 +46,8 @@ func unpack(t *testing.T, file string) map[string]string {
 	}
 }
 
-// TestNoSecretGetsIntoABundle plants canaries wherever a secret can be.
-func TestNoSecretGetsIntoABundle(t *testing.T) {
+// TestWriteBundle_HidesSecrets plants canaries wherever a secret can be.
+func TestWriteBundle_HidesSecrets(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://somebody:canary-proxy@127.0.0.1:1")
 	opts := options(t, planetest.Start(t))
 	opts.Config.Token += "canary"

@@ -19,13 +19,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-func TestTheManifestGrantsAllThatDoctorAsksFor(t *testing.T) {
+func TestExamine_ManifestGrantsAllRights(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	opts := in(options(t, planetest.Start(t)), env.Agent)
 	opts.Config.StateDir = "" // as in a pod
@@ -44,7 +45,7 @@ func TestTheManifestGrantsAllThatDoctorAsksFor(t *testing.T) {
 	assert.Regexp(t, `all \d\d rights in the managed namespace production are granted`, text)
 }
 
-func TestAMissingRightIsNamedWithItsFix(t *testing.T) {
+func TestExamine_ReportsMissingRights(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	role := &rbacv1.ClusterRole{}
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "pipeops-agent"}, role))
@@ -81,7 +82,7 @@ func TestAMissingRightIsNamedWithItsFix(t *testing.T) {
 	}, missing)
 }
 
-func TestAClusterThatIsAwayOrStrange(t *testing.T) {
+func TestExamine_ClusterUnavailable(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	opts := options(t, planetest.Start(t))
 	report := doctor.Examine(t.Context(), in(opts, &rest.Config{Host: "https://" + closedPort(t)}))
@@ -96,21 +97,28 @@ func TestAClusterThatIsAwayOrStrange(t *testing.T) {
 	assert.Contains(t, finding(t, report, "kubernetes").Detail, "does not accept the credentials")
 }
 
-// TestDoctorBesideARunningAgent sees its identity, and leaves it its tunnel.
-func TestDoctorBesideARunningAgent(t *testing.T) {
-	env, p := kubetest.ControlPlane(t), planetest.Start(t)
-	opts := in(options(t, p), env.Agent)
+// runAgent runs an agent in this process until end is called, or the test ends.
+func runAgent(t *testing.T, opts doctor.Options) (end func()) {
+	t.Helper()
 	opts.Config.HealthAddress = "127.0.0.1:0"
-	a, err := agent.New(agent.Options{Config: opts.Config, Version: "test", Log: zerolog.Nop(), Kubernetes: env.Agent})
+	a, err := agent.New(agent.Options{Config: opts.Config, Version: "test", Log: zerolog.Nop(), Kubernetes: opts.Kubernetes})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { assert.NoError(t, a.Run(ctx)) })
-	end := func() {
+	end = func() {
 		stop()
 		running.Wait()
 	}
 	t.Cleanup(end)
+	return end
+}
+
+// TestExamine_RunningAgent sees its identity, and leaves it its tunnel.
+func TestExamine_RunningAgent(t *testing.T) {
+	env, p := kubetest.ControlPlane(t), planetest.Start(t)
+	opts := in(options(t, p), env.Agent)
+	end := runAgent(t, opts)
 	id := p.AwaitOnline(t, time.Time{})
 
 	report := doctor.Examine(t.Context(), opts)
@@ -132,14 +140,14 @@ func TestDoctorBesideARunningAgent(t *testing.T) {
 	})
 
 	end()
-	_, err = p.Agents.Revoke(t.Context(), id)
+	_, err := p.Agents.Revoke(t.Context(), id)
 	require.NoError(t, err)
 	assert.Contains(t, finding(t, doctor.Examine(t.Context(), opts), "registration").Detail, "revoked")
 }
 
-// TestAnAgentThatWaitsForApproval: doctor asks with the key that the agent has stored,
-// and takes no use of the token.
-func TestAnAgentThatWaitsForApproval(t *testing.T) {
+// TestExamine_PendingApproval: doctor asks with the key that the agent has stored, and does not use
+// the token up.
+func TestExamine_PendingApproval(t *testing.T) {
 	env, p := kubetest.ControlPlane(t), planetest.Start(t)
 	opts := in(options(t, p), env.Agent)
 	opts.Config.Token = p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1, Approve: true})
@@ -147,33 +155,20 @@ func TestAnAgentThatWaitsForApproval(t *testing.T) {
 	requireOnly(t, report)
 	assert.Contains(t, finding(t, report, "token").Detail, "an operator approves them")
 
-	opts.Config.HealthAddress = "127.0.0.1:0"
-	a, err := agent.New(agent.Options{Config: opts.Config, Version: "test", Log: zerolog.Nop(), Kubernetes: env.Agent})
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, a.Run(ctx)) })
-	t.Cleanup(func() {
-		stop()
-		running.Wait()
+	runAgent(t, opts)
+	var list []store.Enrolment
+	await.Until(t, "it waits", func() (waits bool) {
+		var err error
+		list, err = p.Enrolments.List(t.Context())
+		require.NoError(t, err)
+		return len(list) == 1
 	})
-	waits, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.NoError(t, harness.Eventually(waits, "it waits", func(ctx context.Context) error {
-		list, err := p.Enrolments.List(ctx)
-		if err == nil && len(list) != 1 {
-			err = fmt.Errorf("%d wait", len(list))
-		}
-		return err
-	}))
-	list, err := p.Enrolments.List(t.Context())
-	require.NoError(t, err)
 	report = doctor.Examine(t.Context(), opts)
 	requireOnly(t, report, "token")
 	assert.Contains(t, finding(t, report, "token").Detail, "waits for approval")
 	assert.Contains(t, finding(t, report, "token").Fix, "pipeops-controlplane agent approve "+list[0].ID)
 
-	_, err = p.Enrolments.Deny(t.Context(), list[0].ID, "not ours")
+	_, err := p.Enrolments.Deny(t.Context(), list[0].ID, "not ours")
 	require.NoError(t, err)
 	assert.Contains(t, finding(t, doctor.Examine(t.Context(), opts), "token").Detail, "denied this agent's registration: not ours")
 	_, err = p.Enrolments.Approve(t.Context(), list[0].ID)

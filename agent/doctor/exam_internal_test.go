@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// TestAFixOfBothTransportsIsSaidOnce: the tunnel's error holds the websocket's, with its own fix.
-func TestAFixOfBothTransportsIsSaidOnce(t *testing.T) {
+// TestFailure_PrintsFixOnce: the tunnel's error holds the websocket's, with its own fix.
+func TestFailure_PrintsFixOnce(t *testing.T) {
 	both := func(action string) error {
 		websocket := &tunnel.Error{Op: "connect to", Where: "https://cp.example.com", Err: errors.New("refused"), Action: action}
 		return &tunnel.Error{

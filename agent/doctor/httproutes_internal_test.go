@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestUncarriedHTTPRoutes are named with the field that the gateway does not support.
-func TestUncarriedHTTPRoutes(t *testing.T) {
+// TestUncarried names the field that the gateway does not support.
+func TestUncarried(t *testing.T) {
 	assert.Empty(t, uncarried(nil))
 	route := unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"hostnames": []any{"a.example.com"}}}}
 	route.SetNamespace("shop")

@@ -28,7 +28,7 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func TestBeforeRegistrationATokenIsTriedAndNotUsed(t *testing.T) {
+func TestExamine_TokenStaysUnused(t *testing.T) {
 	p := planetest.Start(t)
 	report := doctor.Examine(t.Context(), options(t, p))
 	requireOnly(t, report, "kubernetes") // there is none here
@@ -42,7 +42,7 @@ func TestBeforeRegistrationATokenIsTriedAndNotUsed(t *testing.T) {
 	assert.Zero(t, tokens[0].Uses)
 }
 
-func TestEachFaultIsFoundWithItsFix(t *testing.T) {
+func TestExamine_ReportsFaults(t *testing.T) {
 	p, other := planetest.Start(t), planetest.Start(t)
 	for name, c := range map[string]struct {
 		change      func(*testing.T, *doctor.Options)
@@ -104,7 +104,7 @@ func TestEachFaultIsFoundWithItsFix(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoControlPlaneIsCalledThat(t *testing.T) {
+func TestExamine_OtherServer(t *testing.T) {
 	notOurs := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(notOurs.Close)
 	opts := options(t, planetest.Start(t))

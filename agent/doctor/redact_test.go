@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSecretsAreKnownByTheirShape(t *testing.T) {
+func TestRedactor_MasksByShape(t *testing.T) {
 	r := newRedactor(nil)
 	for _, text := range []string{
 		"-----BEGIN EC PRIVATE KEY-----\ncanary\n-----END EC PRIVATE KEY-----",
@@ -33,7 +33,7 @@ func TestSecretsAreKnownByTheirShape(t *testing.T) {
 	}
 }
 
-func TestALongTextIsCutAtALine(t *testing.T) {
+func TestTail_CutsAtLine(t *testing.T) {
 	line := strings.Repeat("x", 99) + "\n"
 	got := tail([]byte(strings.Repeat(line, maxPart/100+10)))
 	assert.LessOrEqual(t, len(got), maxPart)
@@ -42,7 +42,7 @@ func TestALongTextIsCutAtALine(t *testing.T) {
 	assert.Equal(t, "short", string(tail([]byte("short"))))
 }
 
-func TestTheEndOfALongFileIsRead(t *testing.T) {
+func TestEndOf(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("a", maxPart)+strings.Repeat("b", 2*maxPart)), 0o600))
 	got, err := endOf(file)
@@ -50,7 +50,7 @@ func TestTheEndOfALongFileIsRead(t *testing.T) {
 	assert.Equal(t, strings.Repeat("b", 2*maxPart), string(got))
 }
 
-func FuzzKnownSecretsAreMasked(f *testing.F) {
+func FuzzRedactor(f *testing.F) {
 	f.Add("before s3cret after", "s3cret")
 	f.Add("http://u:p:w@d@host", "p:w@d")
 	f.Add("-----BEGIN PRIVATE KEY-----abcd-----END PRIVATE KEY-----", "abcd")

@@ -56,7 +56,7 @@ func inPEM(der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-func TestTheControlPlaneIsSentNoCA(t *testing.T) {
+func TestTLS_SendsNoCA(t *testing.T) {
 	id := issue(t)
 	require.Len(t, id.Certificate.Certificate, 2, "as it was issued")
 	for _, cfg := range []*tls.Config{id.TLS(), id.ControlPlaneTLS(nil), id.ControlPlaneTLS(x509.NewCertPool())} {
@@ -67,7 +67,7 @@ func TestTheControlPlaneIsSentNoCA(t *testing.T) {
 	assert.Len(t, id.Certificate.Certificate, 2, "Runners are")
 }
 
-func TestAnIdentityIsTheSameAfterItWasStored(t *testing.T) {
+func TestFile_RoundTrip(t *testing.T) {
 	id := issue(t)
 	file := identity.File{Dir: filepath.Join(t.TempDir(), "state")}
 	parts, version, err := file.Load(t.Context())
@@ -99,7 +99,7 @@ func TestAnIdentityIsTheSameAfterItWasStored(t *testing.T) {
 	assert.Len(t, left, 1, "no temporary file is left")
 }
 
-func TestAFileThatOthersCanReadIsRefusedWithItsFix(t *testing.T) {
+func TestFile_RefusesReadableByOthers(t *testing.T) {
 	file := identity.File{Dir: t.TempDir()}
 	_, err := file.Save(t.Context(), map[string][]byte{"key.pem": []byte("x")}, "")
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestAFileThatOthersCanReadIsRefusedWithItsFix(t *testing.T) {
 	require.ErrorContains(t, err, "chmod 600")
 }
 
-func TestARequestIsFoundBesideTheIdentity(t *testing.T) {
+func TestRequest_KeepsIdentity(t *testing.T) {
 	id := issue(t)
 	parts, err := id.Encode()
 	require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestARequestIsFoundBesideTheIdentity(t *testing.T) {
 	assert.Nil(t, again, "the parts that were given are as they were")
 }
 
-func TestAForeignKeyDoesNotFitTheCertificate(t *testing.T) {
+func TestNew_RefusesOtherKey(t *testing.T) {
 	id := issue(t)
 	other, err := identity.NewKey()
 	require.NoError(t, err)
@@ -141,12 +141,12 @@ func TestAForeignKeyDoesNotFitTheCertificate(t *testing.T) {
 	require.ErrorContains(t, err, "does not fit")
 }
 
-func TestRenewalIsDueAtTwoThirds(t *testing.T) {
+func TestRenewAt(t *testing.T) {
 	id := issue(t)
 	assert.WithinDuration(t, id.NotAfter().Add(-8*time.Hour), id.RenewAt(), time.Second)
 }
 
-func TestTheCAIsKnownByItsFingerprint(t *testing.T) {
+func TestHasCA(t *testing.T) {
 	id := issue(t)
 	block, _ := pem.Decode([]byte(id.CABundle))
 	ca, err := x509.ParseCertificate(block.Bytes)

@@ -20,20 +20,31 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
-// stage stages a program of a text as a version.
-func stage(t *testing.T, d Dir, version, text string, change ...func(*release.File)) error {
-	t.Helper()
+// manifestOf is a release whose program is a text.
+func manifestOf(version, text string) release.Manifest {
 	sum := sha256.Sum256([]byte(text))
-	file := release.File{Name: "a", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH}
-	for _, c := range change {
-		c(&file)
-	}
-	m := release.Manifest{Version: version, Commit: "abc", Files: []release.File{file}}
+	return release.Manifest{Version: version, Commit: "abc", Files: []release.File{{
+		Name: "a", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH,
+	}}}
+}
+
+func stageManifest(t *testing.T, d Dir, m release.Manifest, text string) error {
+	t.Helper()
 	manifest, signature := releasetest.Sign(t, m)
 	return d.Stage(&m, manifest, signature, strings.NewReader(text))
 }
 
-func TestOnlyWhatWasSignedIsStaged(t *testing.T) {
+// stage stages a program of a text as a version.
+func stage(t *testing.T, d Dir, version, text string, change ...func(*release.File)) error {
+	t.Helper()
+	m := manifestOf(version, text)
+	for _, c := range change {
+		c(&m.Files[0])
+	}
+	return stageManifest(t, d, m, text)
+}
+
+func TestStage_RefusesUnsigned(t *testing.T) {
 	d := In(t.TempDir())
 	require.NoError(t, stage(t, d, "v1.1.0", "program"))
 	path, err := d.Verified("v1.1.0", releasetest.Trust(t))
@@ -59,7 +70,7 @@ func TestOnlyWhatWasSignedIsStaged(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-func TestWhatIsStartedIsVerifiedOnceMore(t *testing.T) {
+func TestVerified_RefusesTampered(t *testing.T) {
 	d := In(t.TempDir())
 	require.NoError(t, stage(t, d, "v1.1.0", "program"))
 	_, err := d.Verified("v1.1.0", releasetest.TrustIn(t, 1, releasetest.OtherKey))
@@ -97,7 +108,7 @@ func load(t *testing.T, d Dir) Record {
 	return r
 }
 
-func TestAConfirmedReleaseIsStarted(t *testing.T) {
+func TestStart_ConfirmedRelease(t *testing.T) {
 	d := In(t.TempDir())
 	path, _ := start(t, d, "v1.0.0")
 	assert.Empty(t, path)
@@ -118,22 +129,19 @@ func TestAConfirmedReleaseIsStarted(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestAnExpiredReleaseIsStarted: an expiry bounds what is installed, and takes nobody's agent away.
-func TestAnExpiredReleaseIsStarted(t *testing.T) {
-	d, text := In(t.TempDir()), "program"
-	sum := sha256.Sum256([]byte(text))
-	m := release.Manifest{Version: "v1.1.0", Commit: "abc", Expires: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Files: []release.File{{
-		Name: "a", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH,
-	}}}
+// TestStart_ExpiredRelease: an expiry bounds what is installed, and stops no agent.
+func TestStart_ExpiredRelease(t *testing.T) {
+	d := In(t.TempDir())
+	m := manifestOf("v1.1.0", "program")
+	m.Expires = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	require.Error(t, m.CheckExpiry(time.Now()))
-	manifest, signature := releasetest.Sign(t, m)
-	require.NoError(t, d.Stage(&m, manifest, signature, strings.NewReader(text)))
+	require.NoError(t, stageManifest(t, d, m, "program"))
 	require.NoError(t, d.Change(func(r *Record) { r.Confirm(staged("v1.1.0")) }))
 	_, as := start(t, d, "v1.0.0")
 	assert.Equal(t, "v1.1.0", as)
 }
 
-func TestAReleaseThatDoesNotProveItselfGivesWayToTheOneBefore(t *testing.T) {
+func TestStart_FallsBackAfterFailedStarts(t *testing.T) {
 	d := In(t.TempDir())
 	require.NoError(t, stage(t, d, "v1.1.0", "one"))
 	require.NoError(t, stage(t, d, "v1.2.0", "two"))
@@ -153,7 +161,7 @@ func TestAReleaseThatDoesNotProveItselfGivesWayToTheOneBefore(t *testing.T) {
 	assert.Contains(t, r.Failed.Reason, "3 starts came to nothing")
 }
 
-func TestATrialThatIsCutOffTwiceHasFailed(t *testing.T) {
+func TestTrial_FailsAfterTwoInterruptions(t *testing.T) {
 	d := In(t.TempDir())
 	cutOff := func(s Staged) Record {
 		require.NoError(t, d.Change(func(r *Record) { r.Trial = &s }))
@@ -171,7 +179,7 @@ func TestATrialThatIsCutOffTwiceHasFailed(t *testing.T) {
 	assert.Equal(t, "twice the agent ended while v1.2.0 was on trial beside it", failed.Reason)
 }
 
-func TestAProgramThatSaysItIsAnotherIsNotStartedAgain(t *testing.T) {
+func TestStart_RefusesOtherVersion(t *testing.T) {
 	d := In(t.TempDir())
 	require.NoError(t, stage(t, d, "v1.1.0", "program"))
 	require.NoError(t, d.Change(func(r *Record) { r.Confirm(staged("v1.1.0")) }))
@@ -182,7 +190,7 @@ func TestAProgramThatSaysItIsAnotherIsNotStartedAgain(t *testing.T) {
 	assert.Nil(t, load(t, d).Confirmed)
 }
 
-func TestADamagedRecordIsSaid(t *testing.T) {
+func TestLoad_DamagedRecord(t *testing.T) {
 	d := In(t.TempDir())
 	require.NoError(t, d.Save(Record{}))
 	require.NoError(t, os.WriteFile(d.recordFile(), []byte("{"), 0o600))
@@ -218,8 +226,8 @@ func TestATrial(t *testing.T) {
 	}
 }
 
-// TestAReleaseOnTrialHasToStayReady lets a program say how it is, a second apart each.
-func TestAReleaseOnTrialHasToStayReady(t *testing.T) {
+// TestTrial_MustStayReady lets a program say how it is, a second apart each.
+func TestTrial_MustStayReady(t *testing.T) {
 	const ready, lost = "READY=1\nSTATUS=ready\nWATCHDOG=1", "STATUS=not ready: tunnel: connecting"
 	for name, c := range map[string]struct {
 		says  []string
@@ -254,9 +262,9 @@ func TestAReleaseOnTrialHasToStayReady(t *testing.T) {
 	}
 }
 
-// TestATrialThatTheMachineHasNoRoomForSaysNothingOfTheRelease; a program that no kernel
-// knows how to execute does.
-func TestATrialThatTheMachineHasNoRoomForSaysNothingOfTheRelease(t *testing.T) {
+// TestTrial_LowMemory: a trial for which the machine has no room says nothing about the release; a
+// program that cannot be executed does.
+func TestTrial_LowMemory(t *testing.T) {
 	trial := Trial{Dir: Dir(filepath.Join(t.TempDir(), strings.Repeat("long", 40))), Deadline: time.Minute, Stderr: io.Discard}
 	require.ErrorIs(t, trial.Run(t.Context()), ErrNotBegun, "the socket's path is too long")
 	dir, err := os.MkdirTemp("", "t-")

@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestARouteSaysWhyItIsSuspended, the first reason of all.
-func TestARouteSaysWhyItIsSuspended(t *testing.T) {
+// TestRouteOf_SuspendedReason returns the first reason that applies.
+func TestRouteOf_SuspendedReason(t *testing.T) {
 	served := controlapi.HostStatus{Host: "a", Served: true, Proof: "given", Certificate: controlapi.CertificateReady}
 	with := func(hosts ...controlapi.HostStatus) controlapi.RoutesState {
 		return controlapi.RoutesState{Gateway: "apps.example.com", Hosts: hosts}
@@ -50,8 +50,8 @@ func TestARouteSaysWhyItIsSuspended(t *testing.T) {
 	assert.Equal(t, []string{"tunnel", "the endpoint does not answer"}, []string{string(got.Mode), got.ModeReason})
 }
 
-// TestAHostWithoutACertificateIsNotServed to an App's visitors, and is asked about again.
-func TestAHostWithoutACertificateIsNotServed(t *testing.T) {
+// TestPublicOf_HostWithoutCertificate: the host is not served, and the agent soon asks again.
+func TestPublicOf_HostWithoutCertificate(t *testing.T) {
 	host := controlapi.HostStatus{Host: "a", Served: true, Proof: "given", Certificate: controlapi.CertificateFailed, Reason: "the CA refuses"}
 	state := controlapi.RoutesState{Digest: "d", Gateway: "apps.example.com", Hosts: []controlapi.HostStatus{host}}
 	assert.Equal(t, ingress.PublicHost{Reason: "the CA refuses"}, publicOf(access{}, state).Hosts["a"])
@@ -63,8 +63,8 @@ func TestAHostWithoutACertificateIsNotServed(t *testing.T) {
 	assert.Greater(t, known.next(), hostsAgain)
 }
 
-// TestARouteThatCannotBeCarried says why, though its host is not known.
-func TestARouteThatCannotBeCarried(t *testing.T) {
+// TestRouteOf_UnsupportedRoute has its reason even if the host is not known.
+func TestRouteOf_UnsupportedRoute(t *testing.T) {
 	r := ingress.Route{Host: "a", Path: "/", Reason: "HTTPRoute site is not served"}
 	got := routeOf(r, access{}, controlapi.RoutesState{Gateway: "apps.example.com"}, nil)
 	assert.Equal(t, []string{"suspended", r.Reason}, []string{string(got.State), got.Reason})

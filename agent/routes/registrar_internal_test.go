@@ -23,7 +23,7 @@ func manyRoutes(n, pathLength int) []ingress.Route {
 	return routes
 }
 
-func TestRoutesAreBounded(t *testing.T) {
+func TestBounded(t *testing.T) {
 	for _, c := range []struct{ routes, pathLength int }{{0, 0}, {controlapi.MaxRoutes, 10}, {controlapi.MaxRoutes + 7, 10}, {controlapi.MaxRoutes, 1018}} {
 		req, err := bounded(manyRoutes(c.routes, c.pathLength))
 		require.NoError(t, err)

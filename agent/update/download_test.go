@@ -18,7 +18,7 @@ import (
 
 func direct(*url.URL) (*url.URL, error) { return nil, nil }
 
-func TestFilesComeFromTheSiteOrTheMirror(t *testing.T) {
+func TestDownload(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/elsewhere/file":

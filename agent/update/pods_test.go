@@ -78,7 +78,7 @@ func candidate(t *testing.T) Candidate {
 	return Candidate{Offer: offer, Manifest: m, From: "v1.0.0"}
 }
 
-func TestADeploymentIsMovedAndBack(t *testing.T) {
+func TestPods_RollBackAfterDeadline(t *testing.T) {
 	const before, after = "registry.example.com:5000/pipeops/agent:v1.0.0", "registry.example.com:5000/pipeops/agent@sha256:" + sum
 	now, c := noon, newCluster(before)
 	p := podsOf(c, &now)
@@ -103,7 +103,7 @@ func TestADeploymentIsMovedAndBack(t *testing.T) {
 	assert.Equal(t, note, c.own.Note, "what another replica has ended stays")
 }
 
-func TestADeploymentThatIsRolledOutIsDone(t *testing.T) {
+func TestPods_RolledOutIsDone(t *testing.T) {
 	now, c := noon, newCluster("pipeops/agent:v1.0.0")
 	p := podsOf(c, &now)
 	require.NoError(t, p.Try(t.Context(), candidate(t)))
@@ -118,7 +118,7 @@ func TestADeploymentThatIsRolledOutIsDone(t *testing.T) {
 	assert.Equal(t, "pipeops/agent@sha256:"+sum, c.own.Image)
 }
 
-func TestSomebodyElsesImageStays(t *testing.T) {
+func TestPods_KeepOtherImage(t *testing.T) {
 	now, c := noon, newCluster("pipeops/agent:v1.0.0")
 	p := podsOf(c, &now)
 	require.NoError(t, p.Try(t.Context(), candidate(t)))
@@ -129,7 +129,7 @@ func TestSomebodyElsesImageStays(t *testing.T) {
 	assert.Contains(t, c.record(t).Reason, "the image of the Deployment was changed to pipeops/agent:v1.2.0")
 }
 
-func TestADeploymentThatIsBusyOrLostIsLeftAlone(t *testing.T) {
+func TestPods_BusyDeployment(t *testing.T) {
 	now, c := noon, newCluster("pipeops/agent:v1.0.0")
 	p := podsOf(c, &now)
 	c.rolled(1)
@@ -143,14 +143,14 @@ func TestADeploymentThatIsBusyOrLostIsLeftAlone(t *testing.T) {
 	require.ErrorContains(t, err, "self-update.yaml")
 }
 
-func TestAReleaseWithoutTheImageIsRefused(t *testing.T) {
+func TestFits_RefusesMissingImage(t *testing.T) {
 	var refused *RefusedError
 	require.ErrorAs(t, Pods{}.Fits(&release.Manifest{}), &refused)
 	require.ErrorAs(t, Service{}.Fits(&release.Manifest{}), &refused)
 }
 
-// TestWhyAPodIsNotReady has a pod say it itself, where it can.
-func TestWhyAPodIsNotReady(t *testing.T) {
+// TestPods_TroubleNamesCause, in the pod's own words where it can tell.
+func TestPods_TroubleNamesCause(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = w.Write([]byte(`{"detail":"not ready: tunnel: connecting"}`))
@@ -177,7 +177,7 @@ func TestWhyAPodIsNotReady(t *testing.T) {
 	assert.Contains(t, said, "oh no")
 }
 
-func TestImagesArePinnedWithinTheirRepository(t *testing.T) {
+func TestPinned(t *testing.T) {
 	for from, to := range map[string]string{
 		"pipeops/agent:dev": "pipeops/agent", "pipeops/agent": "pipeops/agent", "localhost:5000/agent": "localhost:5000/agent",
 		"r.example.com/a/b:v1@sha256:" + sum: "r.example.com/a/b",

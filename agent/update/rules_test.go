@@ -55,7 +55,7 @@ func rulesOf(t *testing.T, version string, change ...func(*Rules)) Rules {
 	return r
 }
 
-func TestWhatTheRulesSay(t *testing.T) {
+func TestJudge(t *testing.T) {
 	other := releasetest.TrustIn(t, 1, releasetest.OtherKey)
 	two := releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
 	windows, err := updatewindow.Parse("Sun 02:00-04:00 Europe/Berlin")

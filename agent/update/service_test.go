@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/launch"
 )
 
-// TestAServiceThatIsNotReadyInItsOwnPlaceGivesWay has a release that was ready on trial.
-func TestAServiceThatIsNotReadyInItsOwnPlaceGivesWay(t *testing.T) {
+// TestService_RollsBackUnready has a release that was ready on trial.
+func TestService_RollsBackUnready(t *testing.T) {
 	dir := launch.In(t.TempDir())
 	before := launch.Staged{Version: "v1.1.0", Offer: "a", From: "v1.0.0"}
 	tried := launch.Staged{Version: "v1.2.0", Offer: "b", From: "v1.1.0"}

@@ -18,7 +18,7 @@ func at(t *testing.T, text string) time.Time {
 }
 
 // 2026-11-21 is a Saturday.
-func TestWhenAWindowIsOpen(t *testing.T) {
+func TestContains(t *testing.T) {
 	for _, c := range []struct {
 		windows, now string
 		open         bool
@@ -43,7 +43,7 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 	}
 }
 
-func TestWhenTheNextWindowOpens(t *testing.T) {
+func TestNext(t *testing.T) {
 	for _, c := range []struct{ windows, now, next string }{
 		{"", "2026-11-21T12:00:00Z", "2026-11-21T12:00:00Z"},
 		{"Sat,Sun 02:00-04:00 Europe/Berlin", "2026-11-21T12:00:00Z", "2026-11-22T01:00:00Z"},
@@ -57,7 +57,7 @@ func TestWhenTheNextWindowOpens(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoWindowIsExplained(t *testing.T) {
+func TestParse_RefusesInvalid(t *testing.T) {
 	for text, want := range map[string]string{
 		"always":                            "has no time such as",
 		"Sat":                               "has no time such as",

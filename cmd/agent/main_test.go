@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMainIsOneFile has `go build cmd/agent/main.go` build the agent.
-func TestMainIsOneFile(t *testing.T) {
+// TestMainPackage: `go build cmd/agent/main.go` builds the agent.
+func TestMainPackage(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"main.go", "main_test.go"}, files)

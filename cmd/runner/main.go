@@ -7,7 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command"
 )
 
-//go:generate go test ./command -run TestReferenceIsCommitted -update
+//go:generate go test ./command -run TestReference_UpToDate -update
 
 // Set when a release is built: -ldflags "-X main.version=… -X main.commit=…".
 var (

@@ -22,7 +22,7 @@ func TestRead(t *testing.T) {
 	assert.Equal(t, appfile.File{Namespace: "shop", Name: "web", Spec: runnerapi.AppSpec{Image: "a"}}, file)
 }
 
-func TestReadNamesMistakes(t *testing.T) {
+func TestRead_NamesMistakes(t *testing.T) {
 	for text, says := range map[string]string{
 		"- a\n":                            "is not an object",
 		"apiVersion: apps/v1\nkind: Pod\n": `is a "Pod" of "apps/v1", not an App of pipeops.io/v1alpha1`,
@@ -36,8 +36,8 @@ func TestReadNamesMistakes(t *testing.T) {
 	}
 }
 
-// TestAFewKilobytesThatStandForMegabytes are what an App of a source could be.
-func TestAFewKilobytesThatStandForMegabytes(t *testing.T) {
+// TestRead_RefusesYAMLBomb, such as one in the App of a source.
+func TestRead_RefusesYAMLBomb(t *testing.T) {
 	text := "image: &a " + strings.Repeat("x", 4<<10) + "\nargs: [" + strings.Repeat("*a,", 1300) + "*a]\n"
 	require.Less(t, len(text), 9<<10)
 	_, err := appfile.Read([]byte(text))

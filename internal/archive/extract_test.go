@@ -71,7 +71,7 @@ func extraction(t testing.TB, base string) (x *archive.Extraction, left *[]strin
 	}, left
 }
 
-func TestExtractKeepsModesTimesAndLinks(t *testing.T) {
+func TestExtract_KeepsModesTimesLinks(t *testing.T) {
 	base := t.TempDir()
 	x, left := extraction(t, base)
 	script := file("./top/run.sh")
@@ -92,7 +92,7 @@ func TestExtractKeepsModesTimesAndLinks(t *testing.T) {
 	assert.Equal(t, []int64{2, 16}, []int64{x.Tally.Files(), x.Tally.Bytes()})
 }
 
-func TestExtractRefuses(t *testing.T) {
+func TestExtract_Refuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		says    string
 		entries []tar.Header
@@ -116,7 +116,7 @@ func TestExtractRefuses(t *testing.T) {
 	}
 }
 
-func TestExtractLeavesOutWhatLeadsElsewhere(t *testing.T) {
+func TestExtract_SkipsOutsidePaths(t *testing.T) {
 	for name, last := range map[string]tar.Header{
 		"absolute":            link("top/l", "/etc/passwd"),
 		"up":                  link("top/l", "../x"),
@@ -141,7 +141,7 @@ func TestExtractLeavesOutWhatLeadsElsewhere(t *testing.T) {
 	}
 }
 
-func TestExtractReplacesWhatIsThere(t *testing.T) {
+func TestExtract_ReplacesFiles(t *testing.T) {
 	base := t.TempDir()
 	x, _ := extraction(t, base)
 	victim := filepath.Join(base, "victim")
@@ -156,7 +156,7 @@ func TestExtractReplacesWhatIsThere(t *testing.T) {
 	assert.Equal(t, "contents", string(text))
 }
 
-func TestExtractHasLimits(t *testing.T) {
+func TestExtract_Limits(t *testing.T) {
 	x, _ := extraction(t, t.TempDir())
 	x.Limits.Entries = 2
 	many := stream(t, file("top/1"), file("top/2"), file("top/3"))
@@ -173,7 +173,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func TestExtractWithoutItsEndLeavesNoHalfFile(t *testing.T) {
+func TestExtract_Truncated(t *testing.T) {
 	base := t.TempDir()
 	x, _ := extraction(t, base)
 	whole := stream(t, file("top/1"), file("top/2"))

@@ -35,7 +35,7 @@ func packing(t *testing.T) (p *archive.Packing, left *[]string) {
 	}, left
 }
 
-func TestPackSaysNothingOfWhoseTheFilesAre(t *testing.T) {
+func TestPack_OmitsOwners(t *testing.T) {
 	p, left := packing(t)
 	require.NoError(t, p.Root.Mkdir("site/"+strings.Repeat("long", 60), 0o700))
 	var b bytes.Buffer
@@ -57,7 +57,7 @@ func TestPackSaysNothingOfWhoseTheFilesAre(t *testing.T) {
 	assert.Contains(t, names, "./named/"+strings.Repeat("long", 60)+"/")
 }
 
-func TestPackLeavesOutSockets(t *testing.T) {
+func TestPack_SkipsSockets(t *testing.T) {
 	p, left := packing(t)
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.Root.Name()+"/site/s")
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestPackLeavesOutSockets(t *testing.T) {
 	assert.Equal(t, int64(1), p.Tally.Files())
 }
 
-func TestPackNoticesAFileThatBecomesShorter(t *testing.T) {
+func TestPack_ShrinkingFile(t *testing.T) {
 	p, _ := packing(t)
 	require.NoError(t, p.Root.WriteFile("site/big", make([]byte, 4<<20), 0o600))
 	cut := writer(func() {
@@ -86,7 +86,7 @@ func (w writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestPackEndsWithItsContext(t *testing.T) {
+func TestPack_Cancelled(t *testing.T) {
 	p, _ := packing(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 )
 
-func TestWriteReplacesAFile(t *testing.T) {
+func TestWrite_Replaces(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	for _, text := range []string{"old", "new"} {
 		require.NoError(t, atomicfile.Write(path, []byte(text)))
@@ -27,8 +27,8 @@ func TestWriteReplacesAFile(t *testing.T) {
 	onlyFile(t, path)
 }
 
-// TestAFailureLeavesTheOldFile, and no temporary one.
-func TestAFailureLeavesTheOldFile(t *testing.T) {
+// TestWrite_FailureKeepsOldFile and leaves no temporary one.
+func TestWrite_FailureKeepsOldFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	require.NoError(t, atomicfile.Write(path, []byte("old")))
 	require.ErrorIs(t, atomicfile.Place(path, []byte("new"), os.Link), fs.ErrExist)
@@ -49,8 +49,8 @@ func onlyFile(t *testing.T, path string) {
 	assert.Equal(t, filepath.Base(path), entries[0].Name())
 }
 
-// TestFillReplacesAFile with what it wrote whole, and with its mode.
-func TestFillReplacesAFile(t *testing.T) {
+// TestFill_Replaces the file at once, with the mode that it was given.
+func TestFill_Replaces(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	require.NoError(t, atomicfile.Write(path, []byte("old")))
 	failed := errors.New("no")

@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 )
 
-func TestALargerFileIsNotRead(t *testing.T) {
+func TestRead_RefusesLarger(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, []byte("12345"), 0o600))
 	text, err := boundedfile.Read(file, 5)
@@ -27,7 +27,7 @@ func TestALargerFileIsNotRead(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestASecretIsItsOwnersAlone(t *testing.T) {
+func TestReadSecret_RefusesReadableByOthers(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, []byte("12345"), 0o600))

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestColoursKeepTheColumns(t *testing.T) {
+func TestColour_KeepsColumns(t *testing.T) {
 	g := &grid{left: map[int]bool{}}
 	Row(g, "NAME", "STATE", "AGE")
 	Row(g, "a", "Healthy", "1s")

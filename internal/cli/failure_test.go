@@ -20,7 +20,7 @@ func (brokerError) Error() string {
 }
 func (brokerError) ErrorName() string { return "bad_login" }
 
-func TestAnErrorHasOneForm(t *testing.T) {
+func TestFailure_Print(t *testing.T) {
 	of := func(code problem.Code, fix, detail string) *problem.Error {
 		return problem.New(400, code, fix, "%s", detail)
 	}
@@ -55,7 +55,7 @@ func TestAnErrorHasOneForm(t *testing.T) {
 	}
 }
 
-func TestAFailureEndsWithTheLastLines(t *testing.T) {
+func TestFailure_LastLines(t *testing.T) {
 	var said bytes.Buffer
 	cli.Failure{
 		What: "web is failed", Details: []string{"object: pod/web-0"}, Fix: "correct it", Name: "CrashLoop", LastLines: []string{"a\x1b[2J", "b"},

@@ -49,7 +49,7 @@ func list(t *testing.T, v any, args ...string) (string, error) {
 	return text.String(), err
 }
 
-func TestAListIsPrintedAsItsFlagsSay(t *testing.T) {
+func TestList_Flags(t *testing.T) {
 	for args, want := range map[[2]string]string{
 		{}:                                  "NAME     LEGS\nspider   8\nhen      2\ncow      4\nthree in all\n",
 		{"-o=wide"}:                         "NAME     LEGS   BYTES\nspider   8      5368709120\nhen      2      1\ncow      4      20\nthree in all\n",
@@ -86,24 +86,11 @@ func TestAListIsPrintedAsItsFlagsSay(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, text, "of none")
 	}
+	_, err = list(t, []map[string]int{{"size": 1}}, "-o=name")
+	require.ErrorContains(t, err, "the output has no names")
 }
 
-func TestFlagsOfAListThatAreWrongAreMistakes(t *testing.T) {
-	for flag, want := range map[string]string{
-		"-o=jsonpath={.items": "is not a JSONPath template",
-		"-l=env=a=b":          "--selector: ",
-		"--sort-by={}{}":      "is not a path such as .status.phase",
-	} {
-		_, err := list(t, animals, flag)
-		assert.ErrorContains(t, err, want)
-		_, err = list(t, []animal{}, flag)
-		assert.ErrorContains(t, err, want, "with or without items")
-	}
-	_, err := list(t, []map[string]int{{"size": 1}}, "-o=name")
-	assert.ErrorContains(t, err, "the output has no names")
-}
-
-func TestAListThatCannotBeSortedSaysSo(t *testing.T) {
+func TestList_Unsortable(t *testing.T) {
 	for path, want := range map[string]string{
 		".legs":        "",
 		".labels.env":  "", // a field that some have

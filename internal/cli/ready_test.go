@@ -16,8 +16,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
-// TestAProgramIsAskedUntilItIsReady, and once without a wait.
-func TestAProgramIsAskedUntilItIsReady(t *testing.T) {
+// TestReady_RetriesUntilReady; without a wait it asks once.
+func TestReady_RetriesUntilReady(t *testing.T) {
 	var asked atomic.Int64
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1)%2 == 1 {

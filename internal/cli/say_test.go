@@ -3,11 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,7 +17,7 @@ import (
 
 const hostile = "a\x1b[2K\u009b2K\u202e\u200b\u2028b\U000e0041\x7f\n"
 
-func TestNoTextSteersATerminal(t *testing.T) {
+func TestSay_EscapesControlCharacters(t *testing.T) {
 	value := map[string]any{"name": hostile, hostile: []string{hostile, "plain: \"text\""}, "n": 7}
 	for _, format := range append(cli.Formats, "jsonpath={.name}") {
 		out := cli.Output{Format: format}
@@ -46,50 +42,4 @@ func TestNoTextSteersATerminal(t *testing.T) {
 	said.Reset()
 	require.NoError(t, cli.JSONLine(&said, map[string]string{"a": "\u202e"}))
 	assert.Equal(t, "{\"a\":\"\\u202e\"}\n", said.String())
-}
-
-// TestCommandsPrintThroughThisPackage, which filters: no command writes to a terminal itself.
-func TestCommandsPrintThroughThisPackage(t *testing.T) {
-	files, err := filepath.Glob("../../cmd/*/*.go")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, path := range files {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, path, nil, 0)
-		require.NoError(t, err)
-		ast.Inspect(file, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok && printsItself(call) {
-				t.Errorf("%s: print with cli.Say, cli.Print, cli.JSONLine or cli.Raw", set.Position(call.Pos()))
-			}
-			return true
-		})
-	}
-}
-
-func printsItself(call *ast.CallExpr) bool {
-	f, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return false
-	}
-	on, name := "", f.Sel.Name
-	switch x := f.X.(type) {
-	case *ast.Ident:
-		on = x.Name
-	case *ast.SelectorExpr:
-		on = "." + x.Sel.Name
-	}
-	switch {
-	case on == "fmt" && strings.HasPrefix(name, "Print"), on == "cmd" && strings.HasPrefix(name, "Print"):
-		return true
-	case on == "fmt" && strings.HasPrefix(name, "Fprint"), on == "io" && name == "WriteString":
-		builder, buffer := call.Args[0].(*ast.UnaryExpr)
-		return !buffer || builder.Op != token.AND // a text in memory
-	case on == "json" && name == "NewEncoder":
-		to, stream := call.Args[0].(*ast.SelectorExpr)
-		return stream && (to.Sel.Name == "out" || to.Sel.Name == "err")
-	}
-	return (on == ".out" || on == ".err") && (name == "Write" && len(call.Args) == 1 || name == "WriteString")
 }

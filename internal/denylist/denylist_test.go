@@ -30,8 +30,8 @@ func roleOf(groups, resources, verbs string) string {
 		", resources: " + resources + ", verbs: " + verbs + "}]}"
 }
 
-// TestWhatNobodyApplies through the agent, with the reason.
-func TestWhatNobodyApplies(t *testing.T) {
+// TestCheck returns the reason for each object that cannot be applied through the agent.
+func TestCheck(t *testing.T) {
 	agent := denylist.Agent{Namespace: "pipeops"}
 	for text, says := range map[string]string{
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: pipeops-agent}}":                                                                    "keeps for its own rights",
@@ -92,8 +92,8 @@ func TestWhatNobodyApplies(t *testing.T) {
 	}
 }
 
-// TestWhatMayBeRemoved is more than what may be made.
-func TestWhatMayBeRemoved(t *testing.T) {
+// TestCheckRemoval allows the removal of some objects that cannot be created.
+func TestCheckRemoval(t *testing.T) {
 	agent := denylist.Agent{Namespace: "pipeops"}
 	for text, says := range map[string]string{
 		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.pipeops.io}}": "lives by",

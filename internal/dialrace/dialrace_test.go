@@ -59,7 +59,7 @@ func (f *field) run(ctx context.Context, lanes ...lane) (string, []error) {
 	}.Run(ctx)
 }
 
-func TestTheFirstThatWorksWins(t *testing.T) {
+func TestDial_FirstWins(t *testing.T) {
 	for name, test := range map[string]struct {
 		lanes   []lane
 		won     string
@@ -105,7 +105,7 @@ func TestTheFirstThatWorksWins(t *testing.T) {
 	}
 }
 
-func TestARaceEndsWithItsContext(t *testing.T) {
+func TestDial_Cancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -18,7 +18,7 @@ import (
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
-func TestAddressesOfTheMachineAndOfCloudsAreRefused(t *testing.T) {
+func TestGuard_RefusesLocalAddresses(t *testing.T) {
 	for address, fine := range map[string]bool{
 		"93.184.216.34": true, "10.0.0.7": true, "192.168.1.9": true, "fd12::1": true, "2606:2800::1": true,
 		"127.0.0.1": false, "127.8.9.1": false, "::1": false, "::ffff:127.0.0.1": false, "::ffff:169.254.169.254": false,
@@ -36,7 +36,7 @@ func TestAddressesOfTheMachineAndOfCloudsAreRefused(t *testing.T) {
 	assert.Error(t, egress.Guard{Allowed: loopback}.Check(netip.MustParseAddr("169.254.169.254")))
 }
 
-func TestPublicAddressesAreOnTheInternet(t *testing.T) {
+func TestPublic(t *testing.T) {
 	allowed := []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")}
 	for address, public := range map[string]bool{
 		"93.184.216.34": true, "2606:2800::1": true, "64:ff9b::5db8:d822": true, "::ffff:93.184.216.34": true, "10.20.3.4": true, "::ffff:10.20.3.4": true,
@@ -59,9 +59,9 @@ func get(t *testing.T, via http.RoundTripper, address string) error {
 	return err
 }
 
-// TestRedirectsAndNamesLeadNowhere has a server that is allowed refer to others, and a name that
+// TestGuard_RefusesRedirects has a server that is allowed refer to others, and a name that
 // stands for this machine.
-func TestRedirectsAndNamesLeadNowhere(t *testing.T) {
+func TestGuard_RefusesRedirects(t *testing.T) {
 	var asked []string
 	inside := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r.Host) }))
 	defer inside.Close()
@@ -86,9 +86,9 @@ func TestRedirectsAndNamesLeadNowhere(t *testing.T) {
 	assert.Len(t, asked, 1)
 }
 
-// TestAProxyMayBeAnywhere has the environment's proxy on this machine, which leads to other hosts
+// TestGuard_AllowsProxy has the environment's proxy on this machine, which leads to other hosts
 // and not to addresses that are refused.
-func TestAProxyMayBeAnywhere(t *testing.T) {
+func TestGuard_AllowsProxy(t *testing.T) {
 	var asked []string
 	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r.URL.Host) }))
 	defer proxy.Close()
@@ -102,7 +102,7 @@ func TestAProxyMayBeAnywhere(t *testing.T) {
 	assert.Equal(t, []string{"charts.example.com"}, asked)
 }
 
-func TestTheAddressIsJudgedThatIsConnectedTo(t *testing.T) {
+func TestGuard_ChecksDialledAddress(t *testing.T) {
 	d := &net.Dialer{Control: egress.Guard{}.Control}
 	_, err := d.DialContext(context.Background(), "tcp", "localhost:1")
 	refused := &egress.RefusedError{}

@@ -20,7 +20,7 @@ func listing(hosts ...string) egress.Guard {
 	return egress.Guard{Allowed: loopback, Hosts: func() egress.Hosts { return list }}
 }
 
-func TestOnlyListedHostsAreAllowed(t *testing.T) {
+func TestHosts_AllowListed(t *testing.T) {
 	g := listing("git.example.com", "*.charts.example.com", "10.0.0.7")
 	for host, fine := range map[string]bool{
 		"git.example.com": true, "GIT.Example.COM": true, "git.example.com.": true, "a.charts.example.com": true,
@@ -46,9 +46,9 @@ func TestOnlyListedHostsAreAllowed(t *testing.T) {
 	assert.NoError(t, unlisted.CheckHost("git.example.com"), "a policy without a list allows every host")
 }
 
-// TestRedirectsAndProxiesLeadToListedHostsAlone has a host that is listed redirect to another, at
+// TestHosts_RefuseRedirects has a host that is listed redirect to another, at
 // the same address.
-func TestRedirectsAndProxiesLeadToListedHostsAlone(t *testing.T) {
+func TestHosts_RefuseRedirects(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Host)
@@ -73,8 +73,8 @@ func TestRedirectsAndProxiesLeadToListedHostsAlone(t *testing.T) {
 	assert.Equal(t, "charts.example.com", asked[len(asked)-1])
 }
 
-// TestAListCountsFromTheMomentItChanges, for a connection that is kept open too.
-func TestAListCountsFromTheMomentItChanges(t *testing.T) {
+// TestHosts_FollowChanges for a connection that is kept open, too.
+func TestHosts_FollowChanges(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	list := egress.Hosts{Patterns: []string{"127.0.0.1"}}

@@ -50,15 +50,7 @@ func buildIndex(t *testing.T) v1.ImageIndex {
 	return index
 }
 
-func TestBuildIsReproducible(t *testing.T) {
-	first, err := buildIndex(t).Digest()
-	require.NoError(t, err)
-	second, err := buildIndex(t).Digest()
-	require.NoError(t, err)
-	require.Equal(t, first, second)
-}
-
-func TestBuildRunsAsNonRoot(t *testing.T) {
+func TestBuild_NonRoot(t *testing.T) {
 	for _, uncompressed := range []bool{false, true} {
 		spec := testSpec(t, "amd64")
 		spec.Uncompressed = uncompressed
@@ -79,7 +71,7 @@ func TestBuildRunsAsNonRoot(t *testing.T) {
 	}
 }
 
-func TestBuildLayer(t *testing.T) {
+func TestBuild_Layer(t *testing.T) {
 	img, err := Build(testSpec(t, "amd64"))
 	require.NoError(t, err)
 	got := map[string]*tar.Header{}
@@ -106,7 +98,7 @@ func TestBuildLayer(t *testing.T) {
 	}
 }
 
-func TestBuildDataDir(t *testing.T) {
+func TestBuild_DataDir(t *testing.T) {
 	spec := testSpec(t, "amd64")
 	spec.DataDir = "/var/lib/app"
 	content, err := layerContent(spec)
@@ -126,7 +118,7 @@ func TestBuildDataDir(t *testing.T) {
 	require.Equal(t, UserID, owners["var/lib/app/"])
 }
 
-func TestBuildWithoutCABundle(t *testing.T) {
+func TestBuild_NoCABundle(t *testing.T) {
 	spec := testSpec(t, "amd64")
 	spec.CABundle = ""
 	_, err := Build(spec)
@@ -136,7 +128,7 @@ func TestBuildWithoutCABundle(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestArchiveRoundTrip(t *testing.T) {
+func TestArchive_RoundTrip(t *testing.T) {
 	index := buildIndex(t)
 	want, err := index.Digest()
 	require.NoError(t, err)
@@ -161,7 +153,7 @@ func TestArchiveRoundTrip(t *testing.T) {
 	require.Len(t, entries, 2, "temporary files are left")
 }
 
-func TestArchiveIsReproducible(t *testing.T) {
+func TestArchive_Reproducible(t *testing.T) {
 	var archives [2][]byte
 	for i := range archives {
 		file := filepath.Join(t.TempDir(), "image.tar")
@@ -173,7 +165,7 @@ func TestArchiveIsReproducible(t *testing.T) {
 	require.True(t, bytes.Equal(archives[0], archives[1]))
 }
 
-func TestOpenDockerArchive(t *testing.T) {
+func TestOpen_DockerArchive(t *testing.T) {
 	img, err := Build(testSpec(t, "amd64"))
 	require.NoError(t, err)
 	tag, err := name.NewTag(ref)
@@ -190,7 +182,7 @@ func TestOpenDockerArchive(t *testing.T) {
 	require.NoError(t, archive.Close())
 }
 
-func TestOpenRefusesWhatIsNoImage(t *testing.T) {
+func TestOpen_RefusesOtherFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(file, []byte("no tar at all"), 0o600))
 	_, err := Open(file)

@@ -10,9 +10,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 )
 
-// TestEachCallerHasAConfigurationOfItsOwn: Helm's callers write the group and version of an object
+// TestGetter_CopiesConfig: Helm's callers write the group and version of an object
 // into it, for many objects at a time.
-func TestEachCallerHasAConfigurationOfItsOwn(t *testing.T) {
+func TestGetter_CopiesConfig(t *testing.T) {
 	config := &rest.Config{Host: "https://example.com"}
 	g, err := kubeclient.NewGetter(config, "default")
 	require.NoError(t, err)

@@ -78,7 +78,7 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-func TestFromKeepsProblemsAndHidesTheUnexpected(t *testing.T) {
+func TestFrom_HidesUnexpected(t *testing.T) {
 	own := problem.Errorf(problem.Conflict, "", "taken")
 	assert.Equal(t, own, kubeproblem.From(own, "testing"))
 	p := &problem.Error{}

@@ -43,7 +43,7 @@ func get(t *testing.T, at net.Addr, path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-func TestNothingListensUnlessItIsAskedFor(t *testing.T) {
+func TestPorts_OffByDefault(t *testing.T) {
 	p := open(t, PortsConfig{})
 	m, pprof := p.Addrs()
 	assert.Nil(t, m)
@@ -51,7 +51,7 @@ func TestNothingListensUnlessItIsAskedFor(t *testing.T) {
 	require.NoError(t, (*Ports)(nil).Close())
 }
 
-func TestEachPortServesItsOwn(t *testing.T) {
+func TestPorts_ServeTheirOwn(t *testing.T) {
 	m, pprof := open(t, PortsConfig{Metrics: "127.0.0.1:0", Pprof: ":0"}).Addrs()
 	assert.True(t, pprof.(*net.TCPAddr).IP.IsLoopback(), "without a host it is this machine's")
 	status, body := get(t, m, "/metrics")
@@ -68,7 +68,7 @@ func TestEachPortServesItsOwn(t *testing.T) {
 	}
 }
 
-func TestATakenPortIsNamed(t *testing.T) {
+func TestPorts_NameTakenPort(t *testing.T) {
 	m, _ := open(t, PortsConfig{Metrics: "127.0.0.1:0"}).Addrs()
 	_, err := Open(t.Context(), PortsConfig{Metrics: m.String(), MetricsName: "--metrics-listen", Log: zerolog.Nop()})
 	require.ErrorContains(t, err, "--metrics-listen: ")
@@ -77,7 +77,7 @@ func TestATakenPortIsNamed(t *testing.T) {
 	assert.NoError(t, CheckAddress("127.0.0.1:9090"))
 }
 
-func TestReadTellsWhatWasDeclared(t *testing.T) {
+func TestRead(t *testing.T) {
 	r := NewRead("test", func(set func(string, float64, ...string)) {
 		set("things", 3, "red")
 		set("unknown", 1)
@@ -86,7 +86,7 @@ func TestReadTellsWhatWasDeclared(t *testing.T) {
 	assert.InDelta(t, 3, testutil.ToFloat64(r), 0)
 }
 
-func TestFamiliesAreWhatIsDeclared(t *testing.T) {
+func TestFamilies(t *testing.T) {
 	r := NewRegistry("test", "1")
 	r.MustRegister(NewRead("test", nil).Gauge("things", `Things, "all".`, "colour", "size"))
 	families := Families(r)
@@ -94,7 +94,7 @@ func TestFamiliesAreWhatIsDeclared(t *testing.T) {
 	assert.Contains(t, families, Family{"test_things", `Things, "all".`, []string{"colour", "size"}})
 }
 
-func TestOnlyLeavesTheRest(t *testing.T) {
+func TestOnly(t *testing.T) {
 	got, err := Only(NewRegistry("test", "1"), "test_", "go_goroutines").Gather()
 	require.NoError(t, err)
 	require.Len(t, got, 2)

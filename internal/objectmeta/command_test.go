@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
-func TestAnObjectRemembersItsLastCommands(t *testing.T) {
+func TestCommands_KeepsLast(t *testing.T) {
 	o := &metav1.ObjectMeta{}
 	assert.True(t, objectmeta.RecordCommand(o, ""), "the agent would not recognise it")
 	assert.Empty(t, o.Annotations)

@@ -19,7 +19,7 @@ func streamOf(log string, buffer int) *Stream {
 	return &Stream{pod: "web-1", lines: bufio.NewReaderSize(strings.NewReader(log), buffer)}
 }
 
-func TestLinesAreCutWhereTheyAreTooLong(t *testing.T) {
+func TestStream_CutsLongLines(t *testing.T) {
 	stamp := time.Date(2026, 5, 4, 12, 0, 0, 123456789, time.UTC)
 	at := stamp.Format(time.RFC3339Nano) + " "
 	exact, long := strings.Repeat("x", MaxLine), strings.Repeat("y", 3*MaxLine)
@@ -47,7 +47,7 @@ func TestSplitTime(t *testing.T) {
 	assert.Equal(t, "no time", line)
 }
 
-func TestOptionsAreThoseOfTheCall(t *testing.T) {
+func TestOptions(t *testing.T) {
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	o := Options("web", runnerapi.LogOptions{Tail: 0, Since: time.Hour, Follow: true, Previous: true}, now)
 	assert.Equal(t, "web", o.Container)

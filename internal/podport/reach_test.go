@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/podport"
 )
 
-// TestWhatAPortIsSaidToBe is of what a pod and a NetworkPolicy can do to the agent's connections.
+// TestReach distinguishes what a pod and a NetworkPolicy can do to the agent's connections.
 // Kubernetes' own answers to a forwarded connection are tested by failure "silent" of test/failures.
-func TestWhatAPortIsSaidToBe(t *testing.T) {
+func TestReach(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	open := listener.Addr().(*net.TCPAddr).Port

@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
-func TestWhatIsReplaced(t *testing.T) {
+func TestText(t *testing.T) {
 	for in, want := range map[string]string{
 		"web": "web", "ümläut 日本 ✓": "ümläut 日本 ✓",
 		"a\x1b[2Kb": "a [2Kb", "a\nb\tc\x7f": "a b c ",

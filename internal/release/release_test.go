@@ -48,7 +48,7 @@ func trust(t testing.TB, list string) Trust {
 	return Trust{Keys: keys}
 }
 
-func TestAManifestSignedByMinisignOpens(t *testing.T) {
+func TestOpen_SignedByMinisign(t *testing.T) {
 	data, sig := read(t, "golden.json"), read(t, "golden.json.minisig")
 	m, err := trust(t, encryptedPublic+","+plainPublic).Open(data, sig)
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestAManifestSignedByMinisignOpens(t *testing.T) {
 	assert.Equal(t, string(data), string(again), "the form in which it is published")
 }
 
-func TestWhatATrustedKeyDidNotSignDoesNotOpen(t *testing.T) {
+func TestOpen_RefusesUntrusted(t *testing.T) {
 	data, sig := read(t, "golden.json"), read(t, "golden.json.minisig")
 	changed := []byte(strings.Replace(string(data), "v1.2.3", "v1.2.4", 1))
 	comment := []byte(strings.Replace(string(sig), "pipeops v1.2.3", "pipeops v1.2.4", 1))
@@ -104,7 +104,7 @@ func TestWhatATrustedKeyDidNotSignDoesNotOpen(t *testing.T) {
 	require.ErrorIs(t, err, ErrUntrusted)
 }
 
-func TestAManifestThatIsSignedButWrongDoesNotOpen(t *testing.T) {
+func TestOpen_RefusesInvalidManifest(t *testing.T) {
 	golden, key := string(read(t, "golden.json")), plainKey(t)
 	sum := strings.Repeat("0", 64)
 	for field, c := range map[string]struct{ old, with string }{
@@ -136,8 +136,8 @@ func TestAManifestThatIsSignedButWrongDoesNotOpen(t *testing.T) {
 	}
 }
 
-// TestAKeyCountsOnce has the file of the signatures hold any of them.
-func TestAKeyCountsOnce(t *testing.T) {
+// TestTrust_KeyCountsOnce has the file of the signatures hold any of them.
+func TestTrust_KeyCountsOnce(t *testing.T) {
 	data := read(t, "golden.json")
 	first, second := string(plainKey(t).Sign(data, "")), string(encryptedKey(t).Sign(data, ""))
 	again := string(plainKey(t).Sign(data, "another comment"))
@@ -174,7 +174,7 @@ func TestAKeyCountsOnce(t *testing.T) {
 }
 
 // A release to come may say more than this one understands.
-func TestFieldsToComeAreLetThrough(t *testing.T) {
+func TestDecode_IgnoresUnknownFields(t *testing.T) {
 	key := plainKey(t)
 	data := []byte(strings.Replace(string(read(t, "golden.json")), `"version"`, `"since": "v1.0.0", "version"`, 1))
 	m, err := trust(t, plainPublic).Open(data, key.Sign(data, ""))
@@ -182,7 +182,7 @@ func TestFieldsToComeAreLetThrough(t *testing.T) {
 	assert.Equal(t, "v1.2.3", m.Version)
 }
 
-func TestAReleaseExpires(t *testing.T) {
+func TestCheckExpiry(t *testing.T) {
 	m, err := Decode(read(t, "golden.json"))
 	require.NoError(t, err)
 	require.NoError(t, m.CheckExpiry(m.Expires.Add(-time.Second)))
@@ -190,7 +190,7 @@ func TestAReleaseExpires(t *testing.T) {
 	require.ErrorContains(t, err, "v1.2.3 expired at 2100-01-01T00:00:00Z (fix: ")
 }
 
-func TestVersions(t *testing.T) {
+func TestCompareVersions(t *testing.T) {
 	for version, want := range map[string]bool{
 		"v1.2.3": true, "v0.0.0-g0a1b2c3-dirty": true, "v1.2.3-rc.1": true,
 		"1.2.3": false, "v1.2": false, "v01.2.3": false, "v1.2.3+k3s1": false, "v1.2.3-": false, "dev": false, "": false,
@@ -200,7 +200,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-func TestKeysOfABuild(t *testing.T) {
+func TestParseTrust(t *testing.T) {
 	assert.Empty(t, trust(t, "").Keys)
 	assert.Len(t, trust(t, " "+plainPublic+", "+encryptedPublic+",").Keys, 2)
 	_, err := ParseKeys(plainPublic + ",RWQ")
@@ -209,7 +209,7 @@ func TestKeysOfABuild(t *testing.T) {
 	require.ErrorContains(t, err, "want: each key once")
 }
 
-func TestSecretKeyFiles(t *testing.T) {
+func TestParseSecretKey(t *testing.T) {
 	assert.Equal(t, plainPublic, plainKey(t).Public().String())
 	_, err := ParseSecretKey([]byte("no key"), "")
 	require.ErrorContains(t, err, "no key file")
@@ -219,7 +219,7 @@ func TestSecretKeyFiles(t *testing.T) {
 	require.ErrorIs(t, err, ErrPassphrase)
 }
 
-func TestAnEncryptedKeySigns(t *testing.T) {
+func TestParseSecretKey_Encrypted(t *testing.T) {
 	// The very key of encrypted.key: minisign's own scrypt takes 1 GiB and seconds each time.
 	file := read(t, "encrypted-cheaply.key")
 	key, err := ParseSecretKey(file, passphrase)
@@ -239,7 +239,7 @@ func signsAsEncrypted(t *testing.T, key SecretKey) {
 }
 
 // What we sign is checked by the program that operators have.
-func TestMinisignChecksWhatWeSigned(t *testing.T) {
+func TestSign_MinisignVerifies(t *testing.T) {
 	program, err := exec.LookPath("minisign")
 	if err != nil {
 		t.Skip("minisign is not installed (apt-get install minisign)")

@@ -13,7 +13,7 @@ import (
 
 const first, longest = 200 * time.Millisecond, 5 * time.Second
 
-func TestWaitEndsWithItsContext(t *testing.T) {
+func TestWait_Cancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		assert.True(t, retry.Wait(t.Context(), time.Minute))
@@ -25,7 +25,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestWaitsGrowAndAreJittered(t *testing.T) {
+func TestBackoff_Grows(t *testing.T) {
 	waits, seen := retry.Backoff(first, longest), map[time.Duration]bool{}
 	for n := range 20 {
 		wait, ceiling := waits.NextBackOff(), min(first<<n, longest)
@@ -38,7 +38,7 @@ func TestWaitsGrowAndAreJittered(t *testing.T) {
 	assert.LessOrEqual(t, waits.NextBackOff(), first*3/2)
 }
 
-func TestWaitsAfterFailures(t *testing.T) {
+func TestBackoff_AfterFailures(t *testing.T) {
 	for failures := range 100 {
 		wait, ceiling := retry.After(first, longest, failures), min(first<<min(max(failures-1, 0), 10), longest)
 		assert.GreaterOrEqual(t, wait, ceiling/2, failures)
@@ -47,7 +47,7 @@ func TestWaitsAfterFailures(t *testing.T) {
 	assert.LessOrEqual(t, retry.After(first, longest, 1<<40), longest)
 }
 
-func TestJitterOnlyShortens(t *testing.T) {
+func TestJitter_OnlyShortens(t *testing.T) {
 	for range 1000 {
 		got := retry.Jitter(time.Minute)
 		assert.LessOrEqual(t, got, time.Minute)

@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/scope"
 )
 
-func TestWhatAScopeHolds(t *testing.T) {
+func TestHolds(t *testing.T) {
 	for text, c := range map[string]struct{ within, outside []string }{
 		"https://charts.example.com/shop": {
 			[]string{"https://charts.example.com/shop", "https://CHARTS.example.com:443/shop/", "https://charts.example.com/shop/a/web-1.tgz?x=y"},
@@ -38,7 +38,7 @@ func TestWhatAScopeHolds(t *testing.T) {
 	assert.False(t, scope.Scope{}.Holds(parsed(t, "https://charts.example.com/")), "no scope holds nothing")
 }
 
-func TestWhatIsNoScope(t *testing.T) {
+func TestParse_RefusesInvalid(t *testing.T) {
 	for _, text := range []string{
 		"", "charts.example.com", "ftp://charts.example.com", "https://", "https://me@charts.example.com", "https://charts.example.com?a",
 		"https://charts.example.com/a/../b", "https://charts.example.com/a%2fb", "https://charts.example.com/#a", "https:///a",

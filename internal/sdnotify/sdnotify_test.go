@@ -47,7 +47,7 @@ func (p *process) look(context.Context) (ready bool, status string) {
 	return status == "ready", status
 }
 
-func TestSystemdIsToldHowTheProcessIs(t *testing.T) {
+func TestNotify(t *testing.T) {
 	socket := serviceManager(t)
 	t.Setenv("WATCHDOG_USEC", "30000") // 30 ms
 	var p process
@@ -85,7 +85,7 @@ func receiveUntil(t *testing.T, socket *net.UnixConn, want string) {
 	}
 }
 
-func TestNobodyIsToldWithoutSystemd(t *testing.T) {
+func TestNotify_NoSystemd(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	sdnotify.Start(t.Context(), func(context.Context) (bool, string) { panic("nobody asked") }, zerolog.Nop())()
 }

@@ -23,7 +23,7 @@ func recorded(t *testing.T) (*sdktrace.TracerProvider, *tracetest.SpanRecorder) 
 	return sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r)), r
 }
 
-func TestOneTraceOverTheWire(t *testing.T) {
+func TestTrace_OverHTTP(t *testing.T) {
 	provider, ended := recorded(t)
 	ctx, done := span.Begin(t.Context(), provider, "deploy")
 	calling, answered := span.Calling(ctx, func() string { return "put-app" }, "PUT")
@@ -55,7 +55,7 @@ func TestOneTraceOverTheWire(t *testing.T) {
 	}
 }
 
-func TestWithoutAProviderNothingIsMade(t *testing.T) {
+func TestTrace_NoProvider(t *testing.T) {
 	ctx, done := span.Begin(t.Context(), nil, "x")
 	assert.Equal(t, t.Context(), ctx)
 	done(nil)
@@ -72,7 +72,7 @@ func TestWithoutAProviderNothingIsMade(t *testing.T) {
 	assert.Empty(t, span.TraceID(ctx))
 }
 
-func TestTheWordsOfStrangersAreNotTold(t *testing.T) {
+func TestServed_OmitsUntrustedText(t *testing.T) {
 	provider, ended := recorded(t)
 	r := httptest.NewRequestWithContext(t.Context(), "CANARY", "/", nil)
 	r.Header.Set("traceparent", "garbage")

@@ -25,7 +25,7 @@ func env(pairs ...string) func(string) string {
 	}
 }
 
-func TestTracingIsOffUnlessItIsAskedFor(t *testing.T) {
+func TestStart_OffByDefault(t *testing.T) {
 	const endpoint, here = "OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"
 	for name, vars := range map[string][]string{
 		"nothing": {}, "disabled": {endpoint, here, "OTEL_SDK_DISABLED", "true"}, "no exporter": {endpoint, here, "OTEL_TRACES_EXPORTER", "none"},
@@ -38,7 +38,7 @@ func TestTracingIsOffUnlessItIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotSpokenIsAnError(t *testing.T) {
+func TestStart_RefusesUnsupported(t *testing.T) {
 	const endpoint, here = "OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"
 	for want, vars := range map[string][]string{
 		`OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" is not spoken here (fix: use http/protobuf`: {endpoint, here, "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"},
@@ -49,7 +49,7 @@ func TestWhatIsNotSpokenIsAnError(t *testing.T) {
 	}
 }
 
-func TestSpansReachTheCollectorAtTheLatestAtTheEnd(t *testing.T) {
+func TestStop_FlushesSpans(t *testing.T) {
 	collector := otlptest.New(t)
 	traces, err := tracing.Start(t.Context(), "pipeops-test", "1.2.3", env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL), zerolog.Nop())
 	require.NoError(t, err)
@@ -63,8 +63,8 @@ func TestSpansReachTheCollectorAtTheLatestAtTheEnd(t *testing.T) {
 	assert.Empty(t, collector.Bad())
 }
 
-// TestACollectorThatIsAwayCostsNothing but a line in the log.
-func TestACollectorThatIsAwayCostsNothing(t *testing.T) {
+// TestStop_CollectorUnreachable costs no more than a line in the log.
+func TestStop_CollectorUnreachable(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "200")
 	var log strings.Builder

@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
-func TestOnlyTheExactIntermediateCACounts(t *testing.T) {
+func TestIntermediate_ExactMatch(t *testing.T) {
 	parse := func(text string) *url.URL {
 		t.Helper()
 		u, err := url.Parse(text)

@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
-func TestRequestsBeforeALookAreOne(t *testing.T) {
+func TestWake_Coalesces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, looks := wake.New(), 0
 		ctx, cancel := context.WithCancel(t.Context())
@@ -33,7 +33,7 @@ func TestRequestsBeforeALookAreOne(t *testing.T) {
 	})
 }
 
-func TestAWaitEndsWithItsTimeTheSignalOrTheContext(t *testing.T) {
+func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, start := wake.New(), time.Now()
 		assert.True(t, s.WaitFor(t.Context(), time.Minute))

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheScriptsAreThoseThatWerePinned compares the embedded files with the list that fetch.sh
+// TestAssets_ScriptsPinned compares the embedded files with the list that fetch.sh
 // wrote.
-func TestTheScriptsAreThoseThatWerePinned(t *testing.T) {
+func TestAssets_ScriptsPinned(t *testing.T) {
 	dir := filepath.Join("assets", "vendor")
 	list, err := os.Open(filepath.Join(dir, "SHA256SUMS"))
 	require.NoError(t, err)
@@ -44,9 +44,9 @@ func TestTheScriptsAreThoseThatWerePinned(t *testing.T) {
 	assert.Contains(t, string(licence), "Permission to use")
 }
 
-// TestTheTemplatesHaveNoScriptOrStyleOfTheirOwn keeps what the Content-Security-Policy would block
+// TestTemplates_NoInlineScript keeps what the Content-Security-Policy would block
 // out of every page, and addresses of other hosts too.
-func TestTheTemplatesHaveNoScriptOrStyleOfTheirOwn(t *testing.T) {
+func TestTemplates_NoInlineScript(t *testing.T) {
 	found := 0
 	for _, pattern := range []string{"templates/*.html", "*/templates/*.html"} {
 		files, err := filepath.Glob(pattern)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAChart draws five values of which two are missing.
-func TestAChart(t *testing.T) {
+// TestChart draws five values of which two are missing.
+func TestChart(t *testing.T) {
 	start := time.Date(2026, 7, 4, 20, 0, 0, 0, time.UTC)
 	values := []*float64{new(1.0), new(3.0), nil, new(2.0), nil}
 	c := NewChart("CPU", func(v float64) string { return fmt.Sprintf("%.1f cores", v) }, start, time.Minute, values)
@@ -34,7 +34,7 @@ func TestAChart(t *testing.T) {
 	assert.NotContains(t, out.String(), "ZgotmplZ")
 }
 
-func TestChartsOfNothingAndOfZeros(t *testing.T) {
+func TestChart_Empty(t *testing.T) {
 	text := func(v float64) string { return fmt.Sprint(v) }
 	assert.True(t, NewChart("", text, time.Time{}, time.Minute, nil).Empty())
 	assert.True(t, NewChart("", text, time.Time{}, time.Minute, []*float64{nil, nil}).Empty())

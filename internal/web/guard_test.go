@@ -77,7 +77,7 @@ func (s *site) signIn(t *testing.T) (func(*http.Request), string) {
 	return with, token
 }
 
-func TestALinkSignsOneBrowserIn(t *testing.T) {
+func TestGuard_LinkSignsInOnce(t *testing.T) {
 	s := newSite(t)
 	link := EnterPath + "?token=" + s.invite()
 	assert.Equal(t, http.StatusUnauthorized, s.do(http.MethodGet, "/", nil).Code)
@@ -90,15 +90,12 @@ func TestALinkSignsOneBrowserIn(t *testing.T) {
 	late := EnterPath + "?token=" + s.invite()
 	s.now = s.now.Add(inviteLife + time.Second)
 	assert.Equal(t, http.StatusUnauthorized, s.do(http.MethodGet, late, nil).Code)
-}
 
-func TestTheSameBrowserMayOpenTheLinkAgain(t *testing.T) {
-	s := newSite(t)
 	with, _ := s.signIn(t)
-	assert.Equal(t, http.StatusSeeOther, s.do(http.MethodGet, EnterPath+"?token=used", nil, with).Code)
+	assert.Equal(t, http.StatusSeeOther, s.do(http.MethodGet, link, nil, with).Code, "a signed-in browser may open the link again")
 }
 
-func TestWrongTokensAreLimited(t *testing.T) {
+func TestGuard_LimitsWrongTokens(t *testing.T) {
 	s := newSite(t)
 	link := EnterPath + "?token=" + s.invite()
 	for range failedEntries {
@@ -111,9 +108,9 @@ func TestWrongTokensAreLimited(t *testing.T) {
 	assert.Equal(t, http.StatusSeeOther, s.do(http.MethodGet, link, nil).Code, "the right link still works")
 }
 
-// TestOtherHostsAreNotServed is about DNS rebinding: the address is this server's, and the name is
+// TestGuard_RefusesOtherHosts is about DNS rebinding: the address is this server's, and the name is
 // the other site's.
-func TestOtherHostsAreNotServed(t *testing.T) {
+func TestGuard_RefusesOtherHosts(t *testing.T) {
 	s := newSite(t)
 	with, _ := s.signIn(t)
 	for _, name := range []string{"evil.example.com", "evil.example.com:4000", "127.0.0.1:4001", "127.0.0.1", "127.0.0.1.evil.example.com:4000", ""} {
@@ -125,7 +122,7 @@ func TestOtherHostsAreNotServed(t *testing.T) {
 	}
 }
 
-func TestFormsOfOtherSitesChangeNothing(t *testing.T) {
+func TestGuard_RefusesCrossSiteForms(t *testing.T) {
 	s := newSite(t)
 	with, token := s.signIn(t)
 	right := url.Values{"csrf": {token}}
@@ -154,8 +151,8 @@ func TestFormsOfOtherSitesChangeNothing(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, s.do(http.MethodPost, "/", large, with).Code)
 }
 
-// TestPagesAreReadByThisSiteAlone: browsers send the cookie to all ports of a host.
-func TestPagesAreReadByThisSiteAlone(t *testing.T) {
+// TestGuard_RefusesCrossSiteReads: browsers send the cookie to all ports of a host.
+func TestGuard_RefusesCrossSiteReads(t *testing.T) {
 	s := newSite(t)
 	with, _ := s.signIn(t)
 	for fetch, want := range map[[3]string]int{
@@ -168,7 +165,7 @@ func TestPagesAreReadByThisSiteAlone(t *testing.T) {
 	}
 }
 
-func TestAStolenCookieEndsWithTheSession(t *testing.T) {
+func TestGuard_SessionEnds(t *testing.T) {
 	s := newSite(t)
 	with, token := s.signIn(t)
 	assert.Equal(t, http.StatusOK, s.do(http.MethodGet, LeavePath, nil, with).Code, "a link ends no session")
@@ -185,7 +182,7 @@ func TestAStolenCookieEndsWithTheSession(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, s.do(http.MethodGet, "/", nil, with).Code)
 }
 
-func TestSessionsAreBounded(t *testing.T) {
+func TestGuard_BoundsSessions(t *testing.T) {
 	s := newSite(t)
 	first, _ := s.signIn(t)
 	for range maxSessions {
@@ -198,7 +195,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, s.do(http.MethodGet, "/", nil, first).Code)
 }
 
-func TestEveryAnswerHasTheHeaders(t *testing.T) {
+func TestGuard_SecurityHeaders(t *testing.T) {
 	s := newSite(t)
 	with, _ := s.signIn(t)
 	for _, path := range []string{"/", EnterPath, s.Pages.assets.URL("htmx.min.js"), "/assets/nowhere"} {
@@ -221,8 +218,8 @@ func TestEveryAnswerHasTheHeaders(t *testing.T) {
 	assert.Contains(t, asset.Header().Get("Cache-Control"), "immutable")
 }
 
-// TestATokenInAFormIsNotTakenFromTheAddress of a site below a path.
-func TestATokenInAFormIsNotTakenFromTheAddress(t *testing.T) {
+// TestGuard_TokenNotFromQuery on a site below a path.
+func TestGuard_TokenNotFromQuery(t *testing.T) {
 	s := newSite(t)
 	pages, err := NewPages(Pages{Product: "Test", Base: "/below"}, fstest.MapFS{
 		"templates/sign-in.html": {Data: []byte(`{{define "content"}}<form>{{.Title}}</form>{{end}}`)},

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestAFollowedLogGoesOnAfterTheLastLine of the page, and of the stream that broke off.
-func TestAFollowedLogGoesOnAfterTheLastLine(t *testing.T) {
+// TestLines_ResumeAfterLast line of the page, and of a stream that broke off.
+func TestLines_ResumeAfterLast(t *testing.T) {
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	r := httptest.NewRequest(http.MethodGet, "/?after=2026-05-04T11:59:50.5Z", nil)
 	since := func() time.Duration {
@@ -26,8 +26,8 @@ func TestAFollowedLogGoesOnAfterTheLastLine(t *testing.T) {
 	assert.Zero(t, none)
 }
 
-// TestLinesAreSentInBatches escapes what they say.
-func TestLinesAreSentInBatches(t *testing.T) {
+// TestLines_Batched escapes control characters.
+func TestLines_Batched(t *testing.T) {
 	w := httptest.NewRecorder()
 	stream, done, err := NewStreams(1).Open(w)
 	assert.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestPagesOfATable(t *testing.T) {
+func TestPaging(t *testing.T) {
 	all := make([]int, 2*PageSize+1)
 	for i := range all {
 		all[i] = i

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAStreamSendsWhatDiffers renders four times and sends twice.
-func TestAStreamSendsWhatDiffers(t *testing.T) {
+// TestStream_SendsChanges renders four times and sends twice.
+func TestStream_SendsChanges(t *testing.T) {
 	w := httptest.NewRecorder()
 	stream, done, err := NewStreams(1).Open(w)
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestAStreamSendsWhatDiffers(t *testing.T) {
 	require.ErrorIs(t, stream.Follow(t.Context(), changes, func() ([]byte, error) { return nil, gone }), gone)
 }
 
-func TestStreamsAreBounded(t *testing.T) {
+func TestStream_Bounded(t *testing.T) {
 	const most = 3
 	s := NewStreams(most)
 	var end func()

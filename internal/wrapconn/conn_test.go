@@ -31,7 +31,7 @@ func sockets(t *testing.T) (wrapper, net.Conn) {
 	return wrapper{wrapconn.Conn{Conn: near}}, far
 }
 
-func TestAWrappedSocketEndsOneDirection(t *testing.T) {
+func TestConn_CloseWrite(t *testing.T) {
 	near, far := sockets(t)
 	require.NoError(t, near.CloseWrite())
 	_, err := far.Read(make([]byte, 1))
@@ -42,7 +42,7 @@ func TestAWrappedSocketEndsOneDirection(t *testing.T) {
 	require.NoError(t, err, "the other direction is open")
 }
 
-func TestAWrappedSocketIsReset(t *testing.T) {
+func TestConn_Reset(t *testing.T) {
 	near, far := sockets(t)
 	require.NoError(t, near.SetLinger(0))
 	require.NoError(t, near.Close())
@@ -50,7 +50,7 @@ func TestAWrappedSocketIsReset(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 }
 
-func TestAWrappedSocketIsFound(t *testing.T) {
+func TestConn_SyscallConn(t *testing.T) {
 	near, _ := sockets(t)
 	var system syscall.Conn = near
 	_, err := system.SyscallConn()
@@ -58,7 +58,7 @@ func TestAWrappedSocketIsFound(t *testing.T) {
 	assert.Same(t, near.Conn.Conn, near.NetConn())
 }
 
-func TestAWrappedPipeHasNoAbilities(t *testing.T) {
+func TestConn_PipeHasNoExtras(t *testing.T) {
 	below, far := net.Pipe()
 	near := wrapper{wrapconn.Conn{Conn: below}}
 	_, err := near.SyscallConn()

@@ -19,7 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
-func TestBuildsArchiveForBothPlatforms(t *testing.T) {
+func TestImage_BothPlatforms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for two architectures")
 	}
@@ -77,7 +77,7 @@ func pushKeepsTheDigest(t *testing.T, file string, index v1.ImageIndex) {
 	require.Equal(t, want, there.Digest)
 }
 
-func TestSaysWhatIsMissing(t *testing.T) {
+func TestImage_MissingFlags(t *testing.T) {
 	cmd := newCommand()
 	cmd.SetArgs([]string{"--package", "./x", "--tag", "x:v1"})
 	cmd.SetOut(&bytes.Buffer{})

@@ -14,8 +14,8 @@ const (
 	issued  = `{"level":"info","message":"identity issued and stored"}` + "\n"
 )
 
-// TestWaitingForApproval: what is waited for is said, with the command that ends it.
-func TestWaitingForApproval(t *testing.T) {
+// TestInstall_PendingApproval names the command that approves the agent.
+func TestInstall_PendingApproval(t *testing.T) {
 	const command = "pipeops-controlplane agent approve x3f2k7aabbccddee"
 	for name, c := range map[string]struct {
 		logs, phase string

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestABundlesFilesAreVerifiedByTheScript has a site that replaces a file of k3s together with
+// TestBundle_VerifiesFiles has a site that replaces a file of k3s together with
 // its list of checksums.
-func TestABundlesFilesAreVerifiedByTheScript(t *testing.T) {
+func TestBundle_VerifiesFiles(t *testing.T) {
 	contents := map[string]string{"k3s": "FAKE k3s", "install.sh": "FAKE installer", "k3s-airgap-images-amd64.tar.zst": "FAKE images"}
 	settings := map[string]string{"k3s": "PIPEOPS_K3S_SHA256", "install.sh": "PIPEOPS_K3S_INSTALL_SHA256", "k3s-airgap-images-amd64.tar.zst": "PIPEOPS_K3S_IMAGES_SHA256"}
 	site := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

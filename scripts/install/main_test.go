@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestScriptsAreUpToDate(t *testing.T) {
+func TestScripts_UpToDate(t *testing.T) {
 	scripts, err := assemble(stamp{})
 	require.NoError(t, err)
 	for name, want := range scripts {
@@ -19,7 +19,7 @@ func TestScriptsAreUpToDate(t *testing.T) {
 	}
 }
 
-func TestAReleaseStampsItsScripts(t *testing.T) {
+func TestScripts_StampedByRelease(t *testing.T) {
 	dir := t.TempDir()
 	manifest := filepath.Join(dir, "agent.yaml")
 	require.NoError(t, os.WriteFile(manifest, nil, 0o600))

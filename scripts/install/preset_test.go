@@ -47,15 +47,15 @@ func presets(t *testing.T) map[string]preset {
 	return all
 }
 
-// TestPresetsAreThoseOfTheChart: the installer writes them into the manifest, and nothing else.
-func TestPresetsAreThoseOfTheChart(t *testing.T) {
+// TestPreset_MatchesChart: the installer writes the chart's preset into the manifest, and nothing
+// else.
+func TestPreset_MatchesChart(t *testing.T) {
 	before, err := os.ReadFile(manifest)
 	require.NoError(t, err)
 	for name, want := range presets(t) {
 		file := filepath.Join(t.TempDir(), "agent.yaml")
 		require.NoError(t, os.WriteFile(file, before, 0o600))
-		said, code := bash(t, `preset_valid; preset_apply "$FILE"; preset_components`, "PRESET="+name, "FILE="+file)
-		require.Zero(t, code, said)
+		said := bashOK(t, `preset_valid; preset_apply "$FILE"; preset_components`, "PRESET="+name, "FILE="+file)
 		assert.Equal(t, want.Agent.Components.Set+"\n", said, name)
 		after, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -68,8 +68,7 @@ func TestPresetsAreThoseOfTheChart(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "agent.yaml")
 	require.NoError(t, os.WriteFile(file, before, 0o600))
-	said, code := bash(t, `preset_apply "$FILE"; PRESET=default; preset_apply "$FILE"; preset_components`, "FILE="+file)
-	require.Zero(t, code, said)
+	said := bashOK(t, `preset_apply "$FILE"; PRESET=default; preset_apply "$FILE"; preset_components`, "FILE="+file)
 	assert.Equal(t, "default\n", said)
 	after, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -100,37 +99,23 @@ func agentOf(t *testing.T, text []byte) appsv1.Deployment {
 	}
 }
 
-// TestTheSizingPageHasThePresets with the figures of the chart.
-func TestTheSizingPageHasThePresets(t *testing.T) {
-	page, err := os.ReadFile("../../docs/production/sizing.md")
-	require.NoError(t, err)
-	for name, p := range presets(t) {
-		assert.Contains(t, string(page), fmt.Sprintf("| `%s` | %d | %s, %s | %s | %s | `%s` |", name, p.ReplicaCount,
-			p.Resources.Requests.CPU, p.Resources.Requests.Memory, p.Resources.Limits.Memory, p.GoMemLimit, p.Agent.Components.Set))
-	}
-}
-
-func TestAPresetIsKeptForTheNextRun(t *testing.T) {
+func TestPreset_KeptForNextRun(t *testing.T) {
 	state := "PIPEOPS_INSTALL_STATE=" + t.TempDir()
-	said, code := bash(t, `echo "[$PRESET]"; preset_keep`, state, "PRESET=minimum")
-	require.Zero(t, code, said)
-	said, code = bash(t, `echo "[$PRESET]"; preset_keep`, state)
-	require.Zero(t, code, said)
+	said := bashOK(t, `echo "[$PRESET]"; preset_keep`, state, "PRESET=minimum")
+	said = bashOK(t, `echo "[$PRESET]"; preset_keep`, state)
 	assert.Equal(t, "[minimum]\n", said)
-	said, code = bash(t, `preset_keep`, state, "PRESET=default")
-	require.Zero(t, code, said)
-	said, code = bash(t, `echo "[$PRESET]$(preset_resources)"`, state)
-	require.Zero(t, code, said)
+	said = bashOK(t, `preset_keep`, state, "PRESET=default")
+	said = bashOK(t, `echo "[$PRESET]$(preset_resources)"`, state)
 	assert.Equal(t, "[default]\n", said)
 
-	said, code = bash(t, "agent_token_kept() { return 0; }; components_valid() { return 0; }; settings_check", "PRESET=tiny", "CLUSTER_NAME=a",
+	said, code := bash(t, "agent_token_kept() { return 0; }; components_valid() { return 0; }; settings_check", "PRESET=tiny", "CLUSTER_NAME=a",
 		"PIPEOPS_CONTROL_PLANE_URL=https://cp.example.com")
 	assert.Equal(t, 2, code, said)
 	assert.Contains(t, said, "PRESET=tiny: use one of default minimum production full-monitoring")
 }
 
-// TestAMachineOf512MB is enough for a worker, and warned about as a server.
-func TestAMachineOf512MB(t *testing.T) {
+// TestPreflight_Memory: 512 MB are enough for a worker, and cause a warning for a server.
+func TestPreflight_Memory(t *testing.T) {
 	for _, c := range []struct {
 		memory       int
 		role, preset string

@@ -89,11 +89,18 @@ timeout() { shift; "$@"; }
 command_upgrade_kubernetes`, append(n.env, env...)...)
 }
 
-func TestUpgradeOfKubernetes(t *testing.T) {
+// upgraded is upgrade where that succeeds.
+func (n *node) upgraded(t *testing.T, env ...string) (said string) {
+	t.Helper()
+	said, code := n.upgrade(t, env...)
+	require.Zero(t, code, said)
+	return said
+}
+
+func TestUpgradeKubernetes(t *testing.T) {
 	n := newNode(t, "server", "worker-1", "worker-2")
 	n.write(t, "nodes/worker-2", newK3s+" True no\n")
-	said, code := n.upgrade(t)
-	require.Zero(t, code, said)
+	said := n.upgraded(t)
 	assert.Contains(t, said, "==> k3s "+oldK3s+" to "+newK3s+" as server")
 	assert.Contains(t, said, "==> here runs k3s "+newK3s)
 	assert.Equal(t, newK3s+" True no\n", n.read(t, "nodes/here"), "it takes pods again")
@@ -107,31 +114,26 @@ func TestUpgradeOfKubernetes(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(n.dir, "state/k3s.previous"))
 
 	n.write(t, "calls", "")
-	said, code = n.upgrade(t)
-	require.Zero(t, code, said)
+	said = n.upgraded(t)
 	assert.Contains(t, said, "it is that already")
 	assert.Contains(t, said, "worker-1 runs k3s", "what is left to do is said again")
 	assert.NotContains(t, n.read(t, "calls"), "restart")
 }
 
-func TestTheOnlyNodeIsNotDrained(t *testing.T) {
-	n := newNode(t, "server")
-	said, code := n.upgrade(t)
-	require.Zero(t, code, said)
-	assert.Contains(t, said, "here is the only node: its pods keep running")
-	assert.NotContains(t, n.read(t, "calls"), "drain")
-	assert.NotContains(t, said, "next, the other nodes")
+// TestUpgradeKubernetes_OnlyNode is of OpenRC, with a fake of rc-service, too.
+func TestUpgradeKubernetes_OnlyNode(t *testing.T) {
+	for _, env := range []string{"FAKE_INIT=systemd", "FAKE_INIT=openrc"} {
+		n := newNode(t, "server")
+		said := n.upgraded(t, env)
+		assert.Contains(t, said, "here is the only node: its pods keep running")
+		assert.NotContains(t, n.read(t, "calls"), "drain")
+		assert.NotContains(t, said, "next, the other nodes")
+		assert.Contains(t, n.read(t, "calls"), "systemctl restart k3s\n")
+		assert.Equal(t, newK3s+" True no\n", n.read(t, "nodes/here"))
+	}
 }
 
-func TestKubernetesIsUpgradedUnderOpenRC(t *testing.T) {
-	n := newNode(t, "server")
-	said, code := n.upgrade(t, "FAKE_INIT=openrc")
-	require.Zero(t, code, said)
-	assert.Contains(t, n.read(t, "calls"), "systemctl restart k3s\n", "by the fake of rc-service")
-	assert.Equal(t, newK3s+" True no\n", n.read(t, "nodes/here"))
-}
-
-func TestAWorkerFollowsItsServer(t *testing.T) {
+func TestUpgradeKubernetes_Worker(t *testing.T) {
 	n := newNode(t, "agent", "server")
 	n.write(t, "server", oldK3s)
 	said, code := n.upgrade(t)
@@ -140,8 +142,7 @@ func TestAWorkerFollowsItsServer(t *testing.T) {
 	assert.NotContains(t, n.read(t, "calls"), "restart")
 
 	n.write(t, "server", newK3s)
-	said, code = n.upgrade(t)
-	require.Zero(t, code, said)
+	said = n.upgraded(t)
 	assert.Contains(t, said, "note: here is not drained")
 	assert.Contains(t, n.read(t, "calls"), "systemctl restart k3s-agent")
 	assert.Equal(t, newK3s+" True no\n", n.read(t, "nodes/here"))
@@ -154,7 +155,7 @@ func TestAWorkerFollowsItsServer(t *testing.T) {
 	assert.Equal(t, newK3s+" True yes\n", drained.read(t, "nodes/here"), "the operator uncordons it from the server")
 }
 
-func TestAnUpgradeOfKubernetesGoesBack(t *testing.T) {
+func TestUpgradeKubernetes_RollsBack(t *testing.T) {
 	n := newNode(t, "server", "worker-1")
 	n.write(t, "broken", newK3s)
 	said, code := n.upgrade(t)
@@ -172,7 +173,7 @@ func TestAnUpgradeOfKubernetesGoesBack(t *testing.T) {
 	assert.Contains(t, said, "neither k3s "+newK3s+" nor "+oldK3s+" became ready")
 }
 
-func TestWhatKeepsKubernetesFromAnUpgrade(t *testing.T) {
+func TestUpgradeKubernetes_Refuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(*node)
 		env     string
@@ -203,42 +204,31 @@ func TestWhatKeepsKubernetesFromAnUpgrade(t *testing.T) {
 	}
 }
 
-// TestARunThatWasKilledIsContinued: its cordon is undone, and an operator's is not.
-func TestARunThatWasKilledIsContinued(t *testing.T) {
+// TestUpgradeKubernetes_Resumes a run that was killed: it undoes its own cordon, but not an
+// operator's.
+func TestUpgradeKubernetes_Resumes(t *testing.T) {
 	for cordoned, want := range map[string]string{"state/k3s.cordoned": "no", "of-the-operator": "yes"} {
 		n := newNode(t, "server", "worker-1")
 		n.write(t, cordoned, "")
 		n.write(t, "nodes/here", oldK3s+" True yes\n")
-		said, code := n.upgrade(t)
-		require.Zero(t, code, said)
+		n.upgraded(t)
 		assert.Equal(t, newK3s+" True "+want+"\n", n.read(t, "nodes/here"))
 	}
 }
 
-func TestADryRunOfAnUpgradeOfKubernetes(t *testing.T) {
+func TestUpgradeKubernetes_DryRun(t *testing.T) {
 	n := newNode(t, "server", "worker-1")
-	said, code := n.upgrade(t, "DRY_RUN=yes")
-	require.Zero(t, code, said)
+	said := n.upgraded(t, "DRY_RUN=yes")
 	assert.Contains(t, said, "would download k3s, drain the node")
 	assert.NotContains(t, n.read(t, "calls"), "drain ")
 	assert.Equal(t, fakeK3s(t, oldK3s), n.read(t, "bin/k3s"))
 }
 
-// TestTheOrderOfVersionsOfK3s counts its own builds too.
-func TestTheOrderOfVersionsOfK3s(t *testing.T) {
-	said, code := bash(t, `
+// TestK3sNumber sorts k3s's own builds, too.
+func TestK3sNumber(t *testing.T) {
+	said := bashOK(t, `
 for version in v1.9.9+k3s9 v1.36.2+k3s1 v1.36.2+k3s2 v1.36.10+k3s1 v1.36.10-rc1+k3s1 v1.36.10; do
   if k3s_number "$version"; then echo "$REPLY"; else echo none; fi
 done`)
-	require.Zero(t, code, said)
 	assert.Equal(t, "1009009009\n1036002001\n1036002002\n1036010001\nnone\nnone\n", said)
-}
-
-// TestTheUpgradePageNamesThePinnedVersionOfK3s in its matrix.
-func TestTheUpgradePageNamesThePinnedVersionOfK3s(t *testing.T) {
-	page, err := os.ReadFile("../../docs/production/upgrade.md")
-	require.NoError(t, err)
-	said, code := bash(t, `echo "$RELEASE_K3S_VERSION"`)
-	require.Zero(t, code, said)
-	assert.Contains(t, string(page), "| k3s, as the installer sets it up | "+strings.TrimSpace(said)+";")
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestBasesArePinned: what a Dockerfile starts from is nothing, a stage of its own,
+// TestDockerfile_BasesPinned: what a Dockerfile starts from is nothing, a stage of its own,
 // or an image by digest.
-func TestBasesArePinned(t *testing.T) {
+func TestDockerfile_BasesPinned(t *testing.T) {
 	stages, seen := map[string]bool{"scratch": true}, 0
 	for line := range strings.Lines(string(read(t, "../..", "Dockerfile"))) {
 		words := strings.Fields(line)

@@ -82,8 +82,8 @@ func checksOfTheGuide(t *testing.T, dir string) {
 	assert.Contains(t, said, "agent.yaml: FAILED")
 }
 
-// TestSecondSignatureOfTheGuide has the second maintainer sign in both ways.
-func TestSecondSignatureOfTheGuide(t *testing.T) {
+// TestGuide_SecondSignature has the second maintainer sign in both ways.
+func TestGuide_SecondSignature(t *testing.T) {
 	two := releasetest.TrustIn(t, 2, testPublic, releasetest.SecondKey)
 	dir := proven(t)
 	args := documented(t, "sign", "go run ./scripts/release sign ", "", "dist/v1.2.3", dir, "../keys/second.key", secondKey, "../keys/passphrase", passphraseFile(t))
@@ -103,7 +103,7 @@ func TestSecondSignatureOfTheGuide(t *testing.T) {
 	}
 }
 
-func TestALaterTimeOfTheGuide(t *testing.T) {
+func TestGuide_LaterExpiry(t *testing.T) {
 	dir := proven(t)
 	args := documented(t, "renew", "go run ./scripts/release sign ", "", "dist/v1.2.3", dir, "../keys/pipeops.key", secondKey, "../keys/passphrase", passphraseFile(t), "2027-", "2127-")
 	said, err := runSign(t, strings.Fields(args)...)
@@ -113,8 +113,8 @@ func TestALaterTimeOfTheGuide(t *testing.T) {
 	assert.Equal(t, 2127, m.Expires.Year())
 }
 
-// TestMakeReleaseOfTheGuide has make say what it would run, and the command take it.
-func TestMakeReleaseOfTheGuide(t *testing.T) {
+// TestGuide_MakeRelease has make print its command, and parses that.
+func TestGuide_MakeRelease(t *testing.T) {
 	require.NoError(t, inputs.Depend("Makefile"))
 	for name, want := range map[string]map[string]string{
 		"make":  {"version": "v1.2.3", "output": "dist/v1.2.3", "sign": "../keys/pipeops.key", "passphrase-file": "../keys/passphrase", "trust": ""},
@@ -135,8 +135,8 @@ func TestMakeReleaseOfTheGuide(t *testing.T) {
 	}
 }
 
-// TestPushOfTheGuide pushes the images of a release to a registry, as the guide has it.
-func TestPushOfTheGuide(t *testing.T) {
+// TestGuide_Push pushes the images of a release to a registry, as the guide has it.
+func TestGuide_Push(t *testing.T) {
 	suite.Release(t, "a release pushed to a registry")
 	require.NoError(t, programs.Program{Package: "./scripts/image"}.Depend(t.Context()))
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))

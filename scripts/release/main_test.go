@@ -81,8 +81,8 @@ func read(t *testing.T, dir, name string) []byte {
 	return content
 }
 
-// TestTwoReleasesOfACommitAreTheSame: from different folders, and with git and without.
-func TestTwoReleasesOfACommitAreTheSame(t *testing.T) {
+// TestRelease_Reproducible in different folders, with git and without.
+func TestRelease_Reproducible(t *testing.T) {
 	suite.Release(t, "two builds of a whole release")
 	first, second := small(t, "../.."), small(t, elsewhere(t))
 	sums := string(read(t, first, "SHA256SUMS"))
@@ -204,7 +204,7 @@ func eachIn(t *testing.T, file string, do func(*tar.Header, []byte)) {
 	}
 }
 
-func TestWindowsGetsAZip(t *testing.T) {
+func TestZipped(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.exe")
 	require.NoError(t, os.WriteFile(file, []byte("program"), 0o600))
 	var first, second bytes.Buffer
@@ -218,7 +218,7 @@ func TestWindowsGetsAZip(t *testing.T) {
 	assert.Equal(t, "top/a.exe", archive.File[0].Name)
 }
 
-func TestWhatCannotBeReleasedIsRefused(t *testing.T) {
+func TestRelease_Refuses(t *testing.T) {
 	refused := func(want string, args ...string) {
 		t.Helper()
 		cmd := newCommand()
@@ -241,7 +241,7 @@ func TestWhatCannotBeReleasedIsRefused(t *testing.T) {
 	refused(`release key "x"`, "--version", "v1.0.0", "--trust", "x")
 }
 
-func TestAnAgentIsStampedWithTheKeysItTrusts(t *testing.T) {
+func TestLdflags_StampsKeys(t *testing.T) {
 	const next = "RWRsQbfKHf78jWA33Ao87W5k5CekBqJUOW6KYd2HPn13BBIXZ4we8pQT"
 	r := release{version: "v1.2.3", commit: "abc"}
 	agent, other := program{trusts: true}, program{}
@@ -252,14 +252,14 @@ func TestAnAgentIsStampedWithTheKeysItTrusts(t *testing.T) {
 }
 
 // A change of a file's form must not be published unnoticed.
-func TestWhatIsPinnedIsThereOnce(t *testing.T) {
+func TestReplaceOnce(t *testing.T) {
 	_, err := replaceOnce([]byte("a: 1\n"), "b: 1", "b: 2")
 	require.ErrorContains(t, err, "0 times")
 	_, err = replaceOnce([]byte("a: 1\na: 1\n"), "a: 1", "a: 2")
 	require.ErrorContains(t, err, "2 times")
 }
 
-func TestTheImagesTrustMozillasAuthorities(t *testing.T) {
+func TestCABundle(t *testing.T) {
 	r := release{staging: t.TempDir()}
 	file, err := r.caBundle()
 	require.NoError(t, err)
@@ -272,7 +272,7 @@ func TestTheImagesTrustMozillasAuthorities(t *testing.T) {
 	t.Log(n, "certificate authorities")
 }
 
-func TestOnlyWhatIsCommittedIsSigned(t *testing.T) {
+func TestCommitted(t *testing.T) {
 	dir := t.TempDir()
 	git := func(args ...string) {
 		t.Helper()

@@ -74,8 +74,8 @@ func formulasNameTheArchives(t *testing.T, dir string) {
 	assert.NotContains(t, brew, "on_macos", "this release has no archive for it")
 }
 
-// TestPackagesHaveTheirService: of the control plane, only where there is systemd.
-func TestPackagesHaveTheirService(t *testing.T) {
+// TestPackages_Service: only formats with systemd have the control plane's.
+func TestPackages_Service(t *testing.T) {
 	r := &release{root: "../..", staging: t.TempDir()}
 	for format, files := range map[string][]string{
 		"deb": {
@@ -96,8 +96,8 @@ func TestPackagesHaveTheirService(t *testing.T) {
 	assert.Empty(t, about.Contents)
 }
 
-// TestFormulasKnowEverySystem of a whole release, and leave out what Homebrew has not.
-func TestFormulasKnowEverySystem(t *testing.T) {
+// TestFormulas_AllPlatforms has all of a release that Homebrew and Krew support.
+func TestFormulas_AllPlatforms(t *testing.T) {
 	r := release{version: "v1.2.3"}
 	for _, name := range platforms {
 		system, arch, _ := strings.Cut(name, "/")
@@ -113,8 +113,8 @@ func TestFormulasKnowEverySystem(t *testing.T) {
 	assert.Contains(t, krew.String(), "bin: pipeops-agent.exe\n")
 }
 
-// TestProgramsWriteTheirManuals: pages and completions, with nothing of the day in them.
-func TestProgramsWriteTheirManuals(t *testing.T) {
+// TestManuals have pages and completions that do not depend on the day.
+func TestManuals(t *testing.T) {
 	suite.Release(t, "manual pages and completions of the three programs")
 	for name, program := range map[string]programs.Program{
 		"pipeops-agent": programs.Agent, "pipeops-runner": programs.Runner, "pipeops-controlplane": programs.ControlPlane,

@@ -90,7 +90,7 @@ func subjectsAreTheFiles(t *testing.T, dir string, s *intoto.Statement) {
 	assert.Len(t, digests, len(m.Files)-1+len(m.Images))
 }
 
-func TestProvenanceNamesTheFilesAndWhatTheyAreMadeFrom(t *testing.T) {
+func TestProvenance(t *testing.T) {
 	dir, s, p := provenanceOf(t, testCommit)
 	subjectsAreTheFiles(t, dir, s)
 	parameters := p.GetBuildDefinition().GetExternalParameters().AsMap()
@@ -121,13 +121,13 @@ func TestProvenanceNamesTheFilesAndWhatTheyAreMadeFrom(t *testing.T) {
 	assert.Equal(t, 2, modules, "a module of the program, and the one of the images' CAs")
 }
 
-func TestProvenanceIsTheSameInASecondBuild(t *testing.T) {
+func TestProvenance_Reproducible(t *testing.T) {
 	first, _, _ := provenanceOf(t, testCommit)
 	second, _, _ := provenanceOf(t, testCommit)
 	assert.Equal(t, read(t, first, "pipeops_1.2.3.provenance.json"), read(t, second, "pipeops_1.2.3.provenance.json"))
 }
 
-func TestASignedReleaseNamesItsCommitInFull(t *testing.T) {
+func TestProvenance_FullCommit(t *testing.T) {
 	require.NoError(t, checkCommit(testCommit))
 	for _, commit := range []string{"none", testCommit[:12], strings.ToUpper(testCommit), "refs/heads/main"} {
 		require.ErrorContains(t, checkCommit(commit), "--commit: "+commit+" is not a full commit ID")
@@ -136,7 +136,7 @@ func TestASignedReleaseNamesItsCommitInFull(t *testing.T) {
 	assert.NotEmpty(t, s.GetSubject())
 }
 
-func TestAModulesChecksumIsReadAsGoWritesIt(t *testing.T) {
+func TestModuleResource(t *testing.T) {
 	m := &debug.Module{Path: "example.com/m", Version: "v1.0.0", Sum: "h1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}
 	found, err := moduleResource(m)
 	require.NoError(t, err)

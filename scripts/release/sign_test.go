@@ -50,7 +50,7 @@ func passphraseFile(t *testing.T) string {
 	return file
 }
 
-func TestASecondMaintainerSigns(t *testing.T) {
+func TestSign_SecondMaintainer(t *testing.T) {
 	dir, two := proven(t), releasetest.TrustIn(t, 2, testPublic, releasetest.SecondKey)
 	verify := func() error {
 		for _, name := range []string{published.ManifestName, published.SumsName} {
@@ -71,7 +71,7 @@ func TestASecondMaintainerSigns(t *testing.T) {
 	require.NoError(t, verify())
 }
 
-func TestAReleaseIsSignedAgainWithALaterTime(t *testing.T) {
+func TestSign_LaterExpiry(t *testing.T) {
 	dir := proven(t)
 	_, err := runSign(t, dir, "--key", secondKey, "--passphrase-file", passphraseFile(t))
 	require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestAReleaseIsSignedAgainWithALaterTime(t *testing.T) {
 	require.NoError(t, two.Verify(read(t, dir, "SHA256SUMS"), read(t, dir, "SHA256SUMS.minisig")))
 }
 
-func TestAReleaseExpiresAValidityAfterItsCommit(t *testing.T) {
+func TestExpiry(t *testing.T) {
 	at, err := expiry("", stamp)
 	require.NoError(t, err)
 	assert.Equal(t, time.Date(2027, 5, 20, 12, 0, 0, 0, time.UTC), at)
@@ -107,7 +107,7 @@ func TestAReleaseExpiresAValidityAfterItsCommit(t *testing.T) {
 	require.ErrorContains(t, checkFuture(at, at), "(fix: name a later time)")
 }
 
-func TestOnlyAReleaseThatIsWholeIsSigned(t *testing.T) {
+func TestSign_RefusesIncompleteRelease(t *testing.T) {
 	for name, c := range map[string]struct{ file, content, want string }{
 		"a changed file":      {"agent.yaml", "kind: Pod\n", "agent.yaml: its SHA-256 is "},
 		"a changed list":      {"SHA256SUMS", "", "SHA256SUMS does not list the files of release.json"},

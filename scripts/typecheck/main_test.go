@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAMistakeOfOnePlatformIsFoundThere(t *testing.T) {
+func TestTypecheck_FindsPlatformError(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":               "module example.com/m\n\ngo 1.24\n",
@@ -35,7 +35,7 @@ func TestAMistakeOfOnePlatformIsFoundThere(t *testing.T) {
 	assert.NotContains(t, out.String(), "linux/amd64")
 }
 
-func TestWhatIsNoPlatformIsSaid(t *testing.T) {
+func TestTypecheck_RefusesInvalidPlatform(t *testing.T) {
 	assert.ErrorContains(t, run(&strings.Builder{}, "windows", []string{"."}), `"windows" is no OS/ARCH`)
 	assert.ErrorContains(t, run(&strings.Builder{}, "windows/amd64", nil), "name the packages")
 }

@@ -38,7 +38,7 @@ func write(t *testing.T, function string) (db string) {
 	return "file://" + dir
 }
 
-func TestAVulnerabilityThatIsCalledFails(t *testing.T) {
+func TestVulncheck_FailsOnCalledVulnerability(t *testing.T) {
 	suite.Release(t, "govulncheck, which make check runs, on a made-up vulnerability")
 	var out bytes.Buffer
 	c := check{db: write(t, "Notify"), root: "../..", packages: []string{program}, out: &out}
@@ -50,7 +50,7 @@ func TestAVulnerabilityThatIsCalledFails(t *testing.T) {
 	require.NoError(t, c.run(t.Context()), out.String())
 }
 
-func TestWithoutADatabaseNothingIsSaidToBeChecked(t *testing.T) {
+func TestVulncheck_NoDatabase(t *testing.T) {
 	none := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(none.Close)
 	for _, db := range []string{"file://" + t.TempDir(), none.URL, "https://127.0.0.1:1"} {

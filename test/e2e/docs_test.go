@@ -261,7 +261,7 @@ func TestDocs_CommandExamples(t *testing.T) {
 }
 
 // elsewhere returns the examples that other tests run. internal/build has a builder. In
-// agent.TestEveryExample an image has tar, the only node can be drained, the cluster may be called
+// agent.TestExamples an image has tar, the only node can be drained, the cluster may be called
 // k3s, and there are fakes of the components for monitoring.
 func elsewhere(t *testing.T) (all []string) {
 	t.Helper()
@@ -270,7 +270,7 @@ func elsewhere(t *testing.T) (all []string) {
 		require.NoError(t, err)
 		all = append(all, lines...)
 	}
-	// A customer's CA is in the agent's tests: TestAPolicyTrustsKeysThatItKnows.
+	// A customer's CA is in the agent's tests: TestPolicy_TrustsPinnedKeys.
 	for _, command := range []string{"cp", "node drain", "credentials --endorse"} {
 		lines, err := harness.CommandLine(command)
 		require.NoError(t, err)

@@ -49,7 +49,7 @@ var decisions = []struct {
 	{facts: "docker-container", want: "none", code: 4, says: "--privileged"},
 	{facts: "docker-container-with-socket", want: "k3d", says: "without the rights"},
 	{facts: "small-memory", want: "k3s", says: "490 MB of memory are less than the 900 MB"},
-	{facts: "small-memory", settings: "NODE_TYPE=agent", want: "k3s"}, // TestAMachineOf512MB
+	{facts: "small-memory", settings: "NODE_TYPE=agent", want: "k3s"}, // TestPreflight_Memory
 	{facts: "ubuntu-24.04", settings: "PRESET=full-monitoring", want: "k3s", says: "the preset full-monitoring is for machines with 8 GiB of memory"},
 	{facts: "one-gigabyte", want: "k3s", says: "2 GB are better"},
 	{facts: "small-disk", want: "k3s", code: 4, says: "1800 MB are free"},

@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestTheListOfApprovalsShowsWhatWouldRun and moves nothing on the owner's terminal.
-func TestTheListOfApprovalsShowsWhatWouldRun(t *testing.T) {
+// TestApproveList escapes control characters.
+func TestApproveList(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var b strings.Builder
 	approvalTable(&b, []runnerapi.Approval{

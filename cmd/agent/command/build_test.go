@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheStepThatFetchesReadsItsGuard as internal/build writes it.
-func TestTheStepThatFetchesReadsItsGuard(t *testing.T) {
+// TestBuildFetch_ReadsGuard in the form in which internal/build writes it.
+func TestBuildFetch_ReadsGuard(t *testing.T) {
 	for _, c := range []struct {
 		args    []string
 		allowed map[string]bool

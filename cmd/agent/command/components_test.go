@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 )
 
-// TestStatusShowsVersionsAgeAndWhatIsWrong of what is installed, and what others provide.
-func TestStatusShowsVersionsAgeAndWhatIsWrong(t *testing.T) {
+// TestComponentsStatus has components that are installed, and what others provide.
+func TestComponentsStatus(t *testing.T) {
 	release := func(name, status, version, newest string) []components.ReleaseStatus {
 		return []components.ReleaseStatus{{Namespace: "a", Name: name, Status: status, Version: version, Newest: newest, Changed: time.Now().Add(-49 * time.Hour)}}
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestTheDashboardServesLoopback starts the command on a cluster that is away, opens its link and
+// TestDashboard_ServesLoopback starts the command on a cluster that is away, opens its link and
 // ends it.
-func TestTheDashboardServesLoopback(t *testing.T) {
+func TestDashboard_ServesLoopback(t *testing.T) {
 	away := httptest.NewServer(http.NotFoundHandler())
 	defer away.Close()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -71,7 +71,7 @@ func TestTheDashboardServesLoopback(t *testing.T) {
 	require.NoError(t, await.Receive(t, ended, "the end of the dashboard"))
 }
 
-func TestThePluginOfKubectl(t *testing.T) {
+func TestKubectlPlugin(t *testing.T) {
 	assert.Nil(t, calledAs("/usr/bin/pipeops-agent"))
 	for _, name := range []string{"/usr/local/bin/kubectl-pipeops", "kubectl-pipeops.exe"} {
 		root := newRoot()

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestAConfigurationFileAloneRunsTheAgent: ./bin/agent --config config.yaml.
-func TestAConfigurationFileAloneRunsTheAgent(t *testing.T) {
+// TestMain_ConfigFileImpliesRun: ./bin/agent --config config.yaml.
+func TestMain_ConfigFileImpliesRun(t *testing.T) {
 	for _, args := range [][]string{{"--config", "config.yaml"}, {"--config=config.yaml", "--log-level", "debug"}} {
 		assert.Equal(t, append([]string{"run"}, args...), implied(args))
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
-func TestSelfUpdateNeedsAKey(t *testing.T) {
+func TestSelfUpdate_NeedsKey(t *testing.T) {
 	_, err := launchRight(&config.Config{}, zerolog.Nop())
 	require.NoError(t, err, "not turned on")
 	_, err = launchRight(&config.Config{SelfUpdate: true}, zerolog.Nop())
@@ -33,7 +33,7 @@ func TestSelfUpdateNeedsAKey(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestAProgramOnTrialKeepsOutOfTheWay(t *testing.T) {
+func TestTrial_UsesOwnPorts(t *testing.T) {
 	t.Setenv("PIPEOPS_UPDATE_TRIAL", version)
 	cfg := config.Config{SelfUpdate: true, StateDir: t.TempDir(), HealthAddress: "127.0.0.1:8080"}
 	_, err := launchRight(&cfg, zerolog.Nop())
@@ -50,9 +50,9 @@ func TestAProgramOnTrialKeepsOutOfTheWay(t *testing.T) {
 	require.ErrorContains(t, err, "this program is "+version+", not v9.9.9")
 }
 
-// TestSettingsThatOnlyANewerReleaseRefusesDoNotLeaveItDown has systemd's
-// RestartPreventExitStatus=2 in mind.
-func TestSettingsThatOnlyANewerReleaseRefusesDoNotLeaveItDown(t *testing.T) {
+// TestLaunch_NewerReleaseRefusesSettings: systemd does not restart a program that exits with 2
+// (RestartPreventExitStatus).
+func TestLaunch_NewerReleaseRefusesSettings(t *testing.T) {
 	unknown := func() int {
 		root := newRoot()
 		root.SetArgs([]string{"run", "--no-such-setting"})
@@ -63,9 +63,8 @@ func TestSettingsThatOnlyANewerReleaseRefusesDoNotLeaveItDown(t *testing.T) {
 	assert.Equal(t, exitError, unknown())
 }
 
-// TestWhatIsInTheWayOfANewerReleaseKeepsNoAgentDown has a record that cannot be read; one
-// that cannot be written, and a program that cannot be started, end in the same place.
-func TestWhatIsInTheWayOfANewerReleaseKeepsNoAgentDown(t *testing.T) {
+// TestLaunch_NewerReleaseFails has a record that cannot be read.
+func TestLaunch_NewerReleaseFails(t *testing.T) {
 	cfg := config.Config{SelfUpdate: true, StateDir: t.TempDir(), UpdateKeys: []string{releasetest.PublicKey}}
 	record := filepath.Join(cfg.StateDir, "update", "record.json")
 	require.NoError(t, os.MkdirAll(filepath.Dir(record), 0o700))
@@ -81,9 +80,8 @@ func TestWhatIsInTheWayOfANewerReleaseKeepsNoAgentDown(t *testing.T) {
 	require.ErrorContains(t, err, "is damaged", "the service manager starts the installed one")
 }
 
-// TestAReleaseThatCannotBeStartedKeepsNoAgentDown has a confirmed release that no kernel
-// knows how to execute.
-func TestAReleaseThatCannotBeStartedKeepsNoAgentDown(t *testing.T) {
+// TestLaunch_UnstartableRelease has a confirmed release that no kernel can execute.
+func TestLaunch_UnstartableRelease(t *testing.T) {
 	if !launch.Supported {
 		t.Skip("no program becomes another here")
 	}
@@ -104,7 +102,7 @@ func TestAReleaseThatCannotBeStartedKeepsNoAgentDown(t *testing.T) {
 	assert.Contains(t, said.String(), "the installed program goes on")
 }
 
-func TestAnAgentThatIsToldToStopWhileItDrainsForAnotherStops(t *testing.T) {
+func TestLaunch_StopsWhileDraining(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	broken, anew := errors.New("it broke"), errors.New("started anew")
 	again := func() error { return anew }

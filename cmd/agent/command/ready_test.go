@@ -26,7 +26,7 @@ func askAt(t *testing.T, handler http.Handler, args ...string) (code int, stdout
 	return code, out.String(), err.String()
 }
 
-func TestReadySaysWhatIsMissing(t *testing.T) {
+func TestReady_NamesMissingChecks(t *testing.T) {
 	code, _, stderr := askAt(t, server.NewHealth("v1", func(context.Context) error { return errors.New("tunnel: starting") }, nil))
 	assert.Equal(t, exitError, code)
 	assert.Contains(t, stderr, "not ready: tunnel: starting\n  fix:")
@@ -36,7 +36,7 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 	assert.Contains(t, stderr, "is not an agent's health port")
 }
 
-func TestReadyWaits(t *testing.T) {
+func TestReady_Waits(t *testing.T) {
 	var asked atomic.Int32
 	health := server.NewHealth("v1", func(context.Context) error {
 		if asked.Add(1) == 1 {

@@ -9,16 +9,16 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
-//go:generate go test . -run TestReferenceIsCommitted -update
+//go:generate go test . -run TestReference_UpToDate -update
 
 var rewrite = flag.Bool("update", false, "write docs/reference/agent-cli.md and the pages of its groups anew")
 
-func TestReferenceIsCommitted(t *testing.T) {
+func TestReference_UpToDate(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/agent-cli.md", Made: "go generate ./cmd/agent/command"}
 	reference.Check(t, newRoot(), *rewrite)
 }
 
-// TestEachVerbMeansOneAct: a command of a noun has a verb of the table.
-func TestEachVerbMeansOneAct(t *testing.T) {
+// TestVerbs: a command of a noun has a verb of the table.
+func TestVerbs(t *testing.T) {
 	assert.Greater(t, clidoc.CheckVerbs(t, "../../../docs/reference/commands.md", newRoot()), 10)
 }

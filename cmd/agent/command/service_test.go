@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheServicesEnvironmentIsRead(t *testing.T) {
+func TestServiceEnvironment(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agent.env")
 	text := "# a comment\n\nCLUSTER_NAME=prod-1\n  LOG_LEVEL=\"debug\"\nA='b=c'\n#HTTPS_PROXY=x\nnonsense\n"
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))

@@ -63,8 +63,8 @@ func happened(t *testing.T) func(context.Context, string, string, announce.Timel
 	}
 }
 
-// TestATimelineIsFollowed: what is there, and then what comes.
-func TestATimelineIsFollowed(t *testing.T) {
+// TestTimeline_Follow prints past events, and then new ones.
+func TestTimeline_Follow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	out, in := io.Pipe()

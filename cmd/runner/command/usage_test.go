@@ -2,7 +2,6 @@ package command
 
 import (
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,27 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func TestAMistakeNamesTheHelpOfItsCommand(t *testing.T) {
-	w := newWorld(t)
-	code, _, stderr := w.run(t, "secret", "set", "--bogus")
-	assert.Equal(t, base.ExitUsage, code)
-	assert.Contains(t, stderr, "see `pipeops-runner secret set --help`")
-
-	code, _, stderr = w.run(t, "agents", "--credentials", filepath.Join(t.TempDir(), "missing.json"))
-	assert.Equal(t, base.ExitUsage, code)
-	assert.Contains(t, stderr, "pipeops-controlplane runner create")
-	assert.NotContains(t, stderr, "--help", "it is no mistake in how the command is written")
-}
-
-func TestVersionFlag(t *testing.T) {
-	w := newWorld(t)
-	code, stdout, _ := w.run(t, "--version")
-	assert.Equal(t, base.ExitOK, code)
-	assert.Contains(t, stdout, version)
-}
-
-// TestWhateverChangesSomethingCanBeTriedAndNamed by --dry-run and --idempotency-key.
-func TestWhateverChangesSomethingCanBeTriedAndNamed(t *testing.T) {
+// TestWrites_HaveDryRunAndKey: --dry-run and --idempotency-key.
+func TestWrites_HaveDryRunAndKey(t *testing.T) {
 	root := newRoot(&base.CLI{})
 	seen := 0
 	for _, call := range runnerapi.Calls() {

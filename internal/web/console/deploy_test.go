@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestTheFormHasEachFieldOfTheSchema, and of the kind that the schema has.
-func TestTheFormHasEachFieldOfTheSchema(t *testing.T) {
+// TestForm_HasAllFields of the schema, in the right kind.
+func TestForm_HasAllFields(t *testing.T) {
 	fields, err := specFields(runnerapi.AppSpec{})
 	require.NoError(t, err)
 	byName := map[string]web.Field{}
@@ -50,8 +50,8 @@ func filled() runnerapi.AppSpec {
 	}
 }
 
-// TestAFormThatIsSentUnchangedIsTheSameSpec in every field.
-func TestAFormThatIsSentUnchangedIsTheSameSpec(t *testing.T) {
+// TestForm_RoundTrip of every field.
+func TestForm_RoundTrip(t *testing.T) {
 	fields, err := specFields(filled())
 	require.NoError(t, err)
 	sent := url.Values{}
@@ -63,8 +63,8 @@ func TestAFormThatIsSentUnchangedIsTheSameSpec(t *testing.T) {
 	assert.Equal(t, filled(), spec)
 }
 
-// TestTheExamplesAreSpecs of Apps.
-func TestTheExamplesAreSpecs(t *testing.T) {
+// TestForm_Examples are valid.
+func TestForm_Examples(t *testing.T) {
 	sent := url.Values{"spec.image": {"nginx"}}
 	for name, example := range examples {
 		sent.Set("spec."+name, example)
@@ -79,8 +79,8 @@ func TestTheExamplesAreSpecs(t *testing.T) {
 	assert.NotEmpty(t, spec.Schedule.Cron)
 }
 
-// TestAFieldThatCannotBeReadIsNamed, with what to write.
-func TestAFieldThatCannotBeReadIsNamed(t *testing.T) {
+// TestForm_NamesWrongField and says what to write.
+func TestForm_NamesWrongField(t *testing.T) {
 	for says, sent := range map[string]url.Values{
 		"ports: is not JSON (fix: write a value of JSON": {"spec.image": {"nginx"}, "spec.ports": {"[8080"}},
 		`ports: unknown field "ports[0].prot"`:           {"spec.image": {"nginx"}, "spec.ports": {`[{"prot": 8080}]`}},

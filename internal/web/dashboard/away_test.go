@@ -23,6 +23,7 @@ func (r *rig) listen(path string) <-chan string {
 	require.NoError(r.t, err)
 	resp, err := r.browser.Do(req)
 	require.NoError(r.t, err)
+	assert.Equal(r.t, "text/event-stream", resp.Header.Get("Content-Type"))
 	r.t.Cleanup(func() {
 		cancel()
 		_ = resp.Body.Close()
@@ -44,8 +45,8 @@ func (r *rig) listen(path string) <-chan string {
 	return events
 }
 
-// TestAnOpenPageSaysThatItIsOld deletes the App that an open page is about: the stream goes on.
-func TestAnOpenPageSaysThatItIsOld(t *testing.T) {
+// TestStream_ReportsStale deletes the App that an open page is about: the stream goes on.
+func TestStream_ReportsStale(t *testing.T) {
 	r := newRig(t, app("shop", "web"))
 	events := r.listen("/live/apps/shop/web")
 	assert.Contains(t, await.Receive(t, events, "the page as it is"), `<div id="away" hx-swap-oob="innerHTML"></div>`)
@@ -58,7 +59,7 @@ func TestAnOpenPageSaysThatItIsOld(t *testing.T) {
 	assert.Contains(t, await.Receive(t, events, "the page as it is again"), "<h1>web</h1>")
 }
 
-func TestAClusterThatIsAway(t *testing.T) {
+func TestPages_ClusterUnavailable(t *testing.T) {
 	r := newRig(t)
 	r.facts.err = problem.Errorf(problem.Unavailable, "look at it", "the Kubernetes API cannot be reached")
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.server.URL+"/nodes", nil)
@@ -71,7 +72,7 @@ func TestAClusterThatIsAway(t *testing.T) {
 	assert.Regexp(t, `The Kubernetes API cannot be reached, since 20\d\d-[^;]+; this page tries again by itself`, r.get("/nodes", http.StatusServiceUnavailable))
 }
 
-func TestOutagesKeepTheirBeginning(t *testing.T) {
+func TestOutage_KeepsBeginning(t *testing.T) {
 	now := time.Date(2026, 7, 4, 20, 0, 0, 0, time.UTC)
 	o := newOutages(func() time.Time { return now })
 	first := now
@@ -82,8 +83,8 @@ func TestOutagesKeepTheirBeginning(t *testing.T) {
 	assert.Equal(t, now, o.saw("tunnel", true))
 }
 
-// TestLinksOfTheAgent are what the agent reports of its tunnel and of the control plane.
-func TestLinksOfTheAgent(t *testing.T) {
+// TestAgentLinks shows the agent's reports about its tunnel and the control plane.
+func TestAgentLinks(t *testing.T) {
 	r := newRig(t)
 	var says Readiness
 	var err error
@@ -104,8 +105,8 @@ func TestLinksOfTheAgent(t *testing.T) {
 	assert.Contains(t, page, "Control plane unknown")
 }
 
-// TestUsageOfAnApp has Prometheus answer, fail and be absent.
-func TestUsageOfAnApp(t *testing.T) {
+// TestAppUsage has Prometheus answer, fail and be absent.
+func TestAppUsage(t *testing.T) {
 	r := newRig(t, app("shop", "web"), app("shop", "other"), app("shop", "third"))
 	assert.Contains(t, r.get("/apps/shop/web", http.StatusOK), "pipeops-agent component install prometheus")
 	asked := 0

@@ -7,6 +7,7 @@ import (
 	"html"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -151,7 +152,9 @@ func (r *rig) serve() {
 	_, err = fmt.Sscanf(at.Port(), "%d", &port)
 	require.NoError(r.t, err)
 	handler = r.d.Handler(port)
-	r.browser = &http.Client{Jar: newJar(r.t)}
+	jar, err := cookiejar.New(nil)
+	require.NoError(r.t, err)
+	r.browser = &http.Client{Jar: jar}
 	r.t.Cleanup(r.browser.CloseIdleConnections)
 	body := r.get(strings.TrimPrefix(r.d.Link(at.Host), "http://"+at.Host), http.StatusOK)
 	_, rest, _ := strings.Cut(body, `name="csrf" value="`)
@@ -194,7 +197,7 @@ func paths() (all []string) {
 	return all
 }
 
-func TestEveryPageOfAnEmptyCluster(t *testing.T) {
+func TestPages_EmptyCluster(t *testing.T) {
 	r := newRig(t)
 	for path, says := range map[string]string{
 		"/": "The agent is not installed", "/apps": "No App is deployed", "/routes": "Nothing is reached from outside",
@@ -213,8 +216,8 @@ func TestEveryPageOfAnEmptyCluster(t *testing.T) {
 	r.get("/apps/shop/nowhere/explode", http.StatusNotFound)
 }
 
-// TestWhatCannotBeReadHidesNothingElse is a caller with few rights, or a cluster that is half down.
-func TestWhatCannotBeReadHidesNothingElse(t *testing.T) {
+// TestPages_PartialFailure has a caller with few rights, or a cluster that is half down.
+func TestPages_PartialFailure(t *testing.T) {
 	r := newRig(t, app("shop", "web", failing))
 	r.facts.err = apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no right"))
 	body := r.get("/", http.StatusOK)
@@ -224,7 +227,7 @@ func TestWhatCannotBeReadHidesNothingElse(t *testing.T) {
 	assert.Contains(t, r.get("/nodes", http.StatusForbidden), "no right")
 }
 
-func TestAnAppInTrouble(t *testing.T) {
+func TestAppPage_Diagnosis(t *testing.T) {
 	r := newRig(t, app("shop", "web", failing), app("shop", long))
 	overview := r.get("/", http.StatusOK)
 	assert.Less(t, strings.Index(overview, "CrashLoop"), strings.Index(overview, "Policy for Runners"), "what is wrong comes first")
@@ -241,7 +244,7 @@ func TestAnAppInTrouble(t *testing.T) {
 	assert.Contains(t, r.get("/apps?phase=Paused", http.StatusOK), "No App matches")
 }
 
-func TestAThousandApps(t *testing.T) {
+func TestAppsPage_Thousand(t *testing.T) {
 	var all []client.Object
 	for i := range 1000 {
 		all = append(all, app("shop", fmt.Sprintf("web-%04d", i)))
@@ -253,8 +256,8 @@ func TestAThousandApps(t *testing.T) {
 	assert.Contains(t, r.get("/apps?page=20&find=web", http.StatusOK), "951–1000 of 1000")
 }
 
-// TestChangesAskOnceAndAreThoseOfKubectl restarts, scales and rolls back.
-func TestChangesAskOnceAndAreThoseOfKubectl(t *testing.T) {
+// TestChanges_AskForConfirmation restarts, scales and rolls back.
+func TestChanges_AskForConfirmation(t *testing.T) {
 	first := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web.r1", Labels: objectmeta.AppLabels("web"), OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind, Name: "web", UID: "1", Controller: new(true)}}},
@@ -292,7 +295,7 @@ func TestChangesAskOnceAndAreThoseOfKubectl(t *testing.T) {
 	assert.EqualValues(t, 5, now().Replicas())
 }
 
-func TestTheSwitchThatStopsAll(t *testing.T) {
+func TestPause(t *testing.T) {
 	r := newRig(t)
 	assert.Contains(t, html.UnescapeString(r.get("/policy/pause", http.StatusOK)), `{"data":{"paused":"true"}}`)
 	assert.Contains(t, r.post("/policy/pause", url.Values{"on": {"true"}}, http.StatusOK), done["pause"])
@@ -313,7 +316,7 @@ func TestTheSwitchThatStopsAll(t *testing.T) {
 	assert.Contains(t, r.get("/policy", http.StatusOK), "All commands are refused")
 }
 
-func TestApprovals(t *testing.T) {
+func TestApprovalsPage(t *testing.T) {
 	r := newRig(t)
 	r.approvals.all = []runnerapi.Approval{{ID: "9f86", Runner: "ci", Command: "exec", Run: []string{"sh", "-c", "<b>"}, Asked: time.Now(), Until: time.Now().Add(time.Hour)}}
 	assert.Contains(t, r.get("/", http.StatusOK), "1 command waits")
@@ -322,7 +325,7 @@ func TestApprovals(t *testing.T) {
 	assert.Equal(t, "9f86", r.approvals.approved)
 }
 
-func TestTheDoctorRunsWhenAsked(t *testing.T) {
+func TestDoctorPage(t *testing.T) {
 	r := newRig(t)
 	assert.NotContains(t, r.get("/doctor", http.StatusOK), "open it")
 	body := r.post("/doctor", url.Values{}, http.StatusOK)
@@ -330,38 +333,17 @@ func TestTheDoctorRunsWhenAsked(t *testing.T) {
 	assert.Less(t, strings.Index(body, "tunnel"), strings.Index(body, "clock"), "what failed comes first")
 }
 
-// TestAnOpenPageFollows waits for the event of a new App.
-func TestAnOpenPageFollows(t *testing.T) {
+// TestStream_FollowsCluster waits for the event of a new App.
+func TestStream_FollowsCluster(t *testing.T) {
 	r := newRig(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server.URL+"/live/apps", nil)
-	require.NoError(t, err)
-	resp, err := r.browser.Do(req)
-	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	assert.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
-	events := make(chan string, 64)
-	go func() {
-		buffer := make([]byte, 64<<10)
-		for {
-			n, err := resp.Body.Read(buffer)
-			if n > 0 {
-				events <- string(buffer[:n])
-			}
-			if err != nil {
-				close(events)
-				return
-			}
-		}
-	}()
+	events := r.listen("/live/apps")
 	assert.Contains(t, await.Receive(t, events, "the page as it is"), "No App is deployed")
 	require.NoError(t, r.client.Create(t.Context(), app("shop", "fresh")))
 	assert.Contains(t, await.Receive(t, events, "the page with the App"), "/apps/shop/fresh")
 }
 
-// TestNoPageIsShownWithoutASession tries each path, and each change.
-func TestNoPageIsShownWithoutASession(t *testing.T) {
+// TestPages_NeedSession tries each path, and each change.
+func TestPages_NeedSession(t *testing.T) {
 	r := newRig(t, app("shop", "web"))
 	r.browser.Jar = nil
 	for _, path := range append(paths(), "/apps/shop/web", "/apps/shop/web/logs", "/live/apps", "/live/", "/live/nodes", "/live/policy", "/live/routes", "/live/audit", "/live/updates", "/live/apps/shop/web", "/live/apps/shop/web/logs", "/apps/shop/web/restart") {
@@ -372,7 +354,7 @@ func TestNoPageIsShownWithoutASession(t *testing.T) {
 	}
 }
 
-func TestReadiness(t *testing.T) {
+func TestReadyz(t *testing.T) {
 	for text, want := range map[string]Readiness{
 		`{"status":"ready","version":"v1"}`:                                                                             {Ready: true, Version: "v1"},
 		`{"status":"ready","version":"v1","degraded":"a; b"}`:                                                           {Ready: true, Version: "v1", Worse: []string{"a", "b"}},

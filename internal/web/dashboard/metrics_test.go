@@ -43,8 +43,8 @@ type coreThrough struct {
 // RESTClient implements corev1client.CoreV1Interface.
 func (c coreThrough) RESTClient() rest.Interface { return c.addresses }
 
-// TestPrometheusIsAskedThroughTheAPIServer has a server in place of its proxy.
-func TestPrometheusIsAskedThroughTheAPIServer(t *testing.T) {
+// TestMetrics_ProxiedPrometheus has a server in place of its proxy.
+func TestMetrics_ProxiedPrometheus(t *testing.T) {
 	r := newRig(t, app("shop", "web"))
 	f := monitoringtest.Start(t)
 	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {

@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestAClosedPageLeavesNoErrorToOthers, while what Prometheus says is kept for a moment.
-func TestAClosedPageLeavesNoErrorToOthers(t *testing.T) {
+// TestUsage_ClosedPage: other pages get no error, and a result is kept for a moment.
+func TestUsage_ClosedPage(t *testing.T) {
 	asked, now := 0, time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	h := newHistories(func(ctx context.Context, _ runnerapi.Key, _ runnerapi.HistoryOptions) (runnerapi.MetricsHistory, error) {
 		asked++

@@ -1,5 +1,5 @@
 #!/bin/bash
-# FAKE of k3s for TestUpgradeOfKubernetes: a program of the version VERSION, and kubectl for a cluster
+# FAKE of k3s for TestUpgradeKubernetes: a program of the version VERSION, and kubectl for a cluster
 # whose nodes are files of $FAKE, each with "KUBELET READY UNSCHEDULABLE".
 set -eu
 version=VERSION

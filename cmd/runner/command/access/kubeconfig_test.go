@@ -18,8 +18,8 @@ func kubeEntryOf(name string) kubeEntry {
 	}
 }
 
-// TestAKubeconfigIsWhatKubectlReads reads what was written with kubectl's own library.
-func TestAKubeconfigIsWhatKubectlReads(t *testing.T) {
+// TestKubeconfig_Entries reads what was written with kubectl's own library.
+func TestKubeconfig_Entries(t *testing.T) {
 	config := kubeconfig{}
 	require.NoError(t, config.add(kubeEntryOf("pipeops-shop"), false))
 	text, err := config.encode()
@@ -38,8 +38,8 @@ func TestAKubeconfigIsWhatKubectlReads(t *testing.T) {
 	assert.NotContains(t, string(text), base64.StdEncoding.EncodeToString([]byte("PRIVATE KEY"))[:12])
 }
 
-// TestAKubeconfigKeepsWhatElseIsInIt adds to a file that is somebody's.
-func TestAKubeconfigKeepsWhatElseIsInIt(t *testing.T) {
+// TestKubeconfig_KeepsOtherEntries adds to a file that is somebody's.
+func TestKubeconfig_KeepsOtherEntries(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
 	link := file + "-link"
 	require.NoError(t, os.Symlink(file, link))
@@ -70,7 +70,7 @@ func TestAKubeconfigKeepsWhatElseIsInIt(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
-func TestWhatIsNoKubeconfigStays(t *testing.T) {
+func TestKubeconfig_RefusesOtherFile(t *testing.T) {
 	for _, text := range []string{"kind: Pod\n", "a: b\n", "- a\n", "kind: Config\nusers: {a: b}\n"} {
 		config, err := parseKubeconfig("file", []byte(text))
 		if err == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestLogsDoNotSteerATerminal, unless that is asked for; a file gets each byte.
-func TestLogsDoNotSteerATerminal(t *testing.T) {
+// TestLogs_EscapeControlCharacters on a terminal without --raw; a file gets each byte.
+func TestLogs_EscapeControlCharacters(t *testing.T) {
 	const line = "a\tb\x1b[2K\u202e\xff"
 	for name, c := range map[string]struct {
 		screen, raw bool

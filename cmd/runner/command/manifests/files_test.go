@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestErrorsNameTheFileAndItsLine(t *testing.T) {
+func TestReadFiles_ErrorsNameLine(t *testing.T) {
 	var j manifestFiles
 	j.add("a.yaml", []byte("# two\nkind: A\n---\nkind: B\n---\n# none\n\n"))
 	j.add("b.yaml", []byte("---\nkind: C\n"))

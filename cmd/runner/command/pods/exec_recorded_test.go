@@ -9,8 +9,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
 )
 
-// TestACallerIsToldOfARecording in a line of its own, on a raw terminal too.
-func TestACallerIsToldOfARecording(t *testing.T) {
+// TestExec_AnnouncesRecording in a separate line, on a raw terminal too.
+func TestExec_AnnouncesRecording(t *testing.T) {
 	for raw, end := range map[bool]string{false: ").\n", true: ").\n\r"} {
 		var errs bytes.Buffer
 		recorded((&base.CLI{Streams: base.Streams{Err: &errs}}), raw)("20260101t000000-0123456789abcdef\x1b")

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSetHasTheTypesOfHelm: a tag such as 1.10 stays text, and a long ID keeps all its digits.
-func TestSetHasTheTypesOfHelm(t *testing.T) {
+// TestSet_HelmTypes: a tag such as 1.10 stays text, and a long ID keeps all its digits.
+func TestSet_HelmTypes(t *testing.T) {
 	for text, want := range map[string]any{
 		"1.10": "1.10", "1e3": "1e3", "007": "007", "+1": "+1", "0": int64(0), "-3": int64(-3), "1234567": int64(1234567),
 		"9223372036854775807": int64(9223372036854775807), "9223372036854775808": "9223372036854775808",

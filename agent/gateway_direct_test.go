@@ -19,7 +19,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
-	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
@@ -38,9 +37,9 @@ func ingressController(t *testing.T, pod string) (balancer *faultproxy.Proxy) {
 	return faultproxy.New(t, srv.Listener.Addr().String())
 }
 
-// TestThePublicComesThroughTheClustersLoadBalancer: over an Ingress with its address, until it is
-// cut off, and again once it is back.
-func TestThePublicComesThroughTheClustersLoadBalancer(t *testing.T) {
+// TestGateway_DirectMode reaches a host over an Ingress with its address, until that is cut off,
+// and again once it is back.
+func TestGateway_DirectMode(t *testing.T) {
 	const host = "direct.example.org"
 	way := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "%s by %q", r.Host, r.Header.Get("Way"))
@@ -89,22 +88,18 @@ func TestThePublicComesThroughTheClustersLoadBalancer(t *testing.T) {
 // awaitBody waits until a host answers so.
 func awaitBody(t *testing.T, c *http.Client, host, want string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, host+" answers "+strconv.Quote(want), func(context.Context) error {
+	eventually(t, host+" answers "+strconv.Quote(want), func(_ context.Context) error {
 		if body := awaitAnswer(t, c, host, http.StatusOK); body != want {
 			return fmt.Errorf("it answers %q", body)
 		}
 		return nil
-	}))
+	})
 }
 
 // awaitMode waits until the operator and Runners see a host's mode.
 func awaitMode(t *testing.T, p *planetest.Plane, host, mode string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, host+" is in the mode "+mode, func(ctx context.Context) error {
+	eventually(t, host+" is in the mode "+mode, func(ctx context.Context) error {
 		list, err := p.Gateway.Routes(ctx, "")
 		if err != nil {
 			return err
@@ -115,5 +110,5 @@ func awaitMode(t *testing.T, p *planetest.Plane, host, mode string) {
 			}
 		}
 		return fmt.Errorf("it has %+v", list.Items)
-	}))
+	})
 }

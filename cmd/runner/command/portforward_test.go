@@ -27,51 +27,9 @@ func withWeb(t *testing.T) *world {
 	return w
 }
 
-func TestExecEndsAsTheCommandDid(t *testing.T) {
-	t.Parallel()
-	w := withWeb(t)
-	code, stdout, stderr := w.run(t, "exec", "shop", "web", "--", "exit", "42")
-	assert.Equal(t, []any{42, "out", "err"}, []any{code, stdout, stderr})
-	r := w.start(t, false, "typed", "exec", "shop", "web", "-i", "--", "cat")
-	assert.Zero(t, r.ended(t))
-	assert.Equal(t, "typed", r.out.String())
-}
-
-// TestVerbosePrintsWebSockets wants the handshake, and not what the session carries.
-func TestVerbosePrintsWebSockets(t *testing.T) {
-	t.Parallel()
-	w := withWeb(t)
-	code, _, stderr := w.run(t, "-v", "exec", "shop", "web", "--", "exit", "42")
-	assert.Equal(t, 42, code)
-	assert.Regexp(t, `GET \S+/v1/namespaces/production/apps/web/exec: 101 in \S+, request \S+\n`, stderr)
-	code, _, stderr = w.run(t, "-v", "exec", "shop", "nowhere", "--", "cat")
-	assert.Equal(t, base.ExitNotFound, code)
-	assert.Contains(t, stderr, "/apps/nowhere/exec: 404 in ")
-}
-
-func TestExecSaysWhatIsWrong(t *testing.T) {
-	t.Parallel()
-	w := withWeb(t)
-	for _, c := range []struct {
-		code int
-		says string
-		args []string
-	}{
-		{base.ExitUsage, "then -- and the command", []string{"shop", "web", "ls"}},
-		{base.ExitUsage, "then -- and the command", []string{"shop", "--", "web", "ls"}},
-		{base.ExitUsage, "standard input is not a terminal", []string{"shop", "web", "-it", "--", "cat"}},
-		{base.ExitUsage, `no program "nothing"`, []string{"shop", "web", "--", "nothing"}},
-		{base.ExitNotFound, "nowhere", []string{"shop", "nowhere", "--", "cat"}},
-	} {
-		code, _, stderr := w.run(t, append([]string{"exec"}, c.args...)...)
-		assert.Equal(t, c.code, code, "%v: %s", c.args, stderr)
-		assert.Contains(t, stderr, c.says)
-	}
-}
-
 var listens = regexp.MustCompile(`(127\.0\.0\.1:[0-9]+) goes to port`)
 
-func TestPortForwardUntilInterrupted(t *testing.T) {
+func TestPortForward_UntilInterrupted(t *testing.T) {
 	t.Parallel()
 	w := withWeb(t)
 	r := w.start(t, false, "", "port-forward", "shop", "web", ":7", ":81")
@@ -98,8 +56,8 @@ func TestPortForwardUntilInterrupted(t *testing.T) {
 	require.Error(t, err, "it listens no more")
 }
 
-// TestPortForwardEndsWhenItIsRefused, with the code and the exit code of the refusal.
-func TestPortForwardEndsWhenItIsRefused(t *testing.T) {
+// TestPortForward_Refused ends with the code and the exit code of the refusal.
+func TestPortForward_Refused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.agent.Backend.Intercept = func(_ context.Context, call runnertest.Call) error {
@@ -117,16 +75,4 @@ func TestPortForwardEndsWhenItIsRefused(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	assert.Equal(t, base.ExitRefused, r.ended(t), r.err.String())
 	assert.Contains(t, r.err.String(), "production/web: no rule allows it\n  fix: ask the owner\n  code: PO-3001 policy_denied")
-}
-
-func TestPortForwardDuringACommand(t *testing.T) {
-	t.Parallel()
-	w := withWeb(t)
-	code, stdout, stderr := w.run(t, "port-forward", "shop", "web", ":7", "--", "sh", "-c", `test "$PORT" -gt 0 && echo "$PORT" && exit 9`)
-	assert.Equal(t, 9, code, stderr)
-	assert.Regexp(t, `^[0-9]+\n$`, stdout)
-	for _, args := range [][]string{{"shop", "web"}, {"shop", "web", "x"}, {"shop", "web", "0"}, {"shop", "web", "1:70000"}, {"shop", "web", "a:1"}} {
-		code, _, stderr := w.run(t, append([]string{"port-forward"}, args...)...)
-		assert.Equal(t, base.ExitUsage, code, "%v: %s", args, stderr)
-	}
 }

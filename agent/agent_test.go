@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
@@ -30,6 +31,14 @@ const (
 	name     = "life"
 	patience = 3 * time.Minute
 )
+
+// eventually waits until a check succeeds.
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, what, check))
+}
 
 // token is one that an agent registers with, as often as the test likes.
 func token(t *testing.T, p *planetest.Plane) string {
@@ -103,81 +112,67 @@ func (r *running) end(t *testing.T) error {
 	return err
 }
 
-func TestARestartKeepsTheAgentsID(t *testing.T) {
-	p, dir := planetest.Start(t), t.TempDir()
-	first := run(t, p, dir, token(t, p))
-	id := p.AwaitOnline(t, time.Time{})
-	first.stop()
-	again := p.Clock.Now()
-	run(t, p, dir, "")
-	assert.Equal(t, id, p.AwaitOnline(t, again))
+// TestRestart_KeepsAgentID, also after the certificate has expired.
+func TestRestart_KeepsAgentID(t *testing.T) {
+	for name, away := range map[string]time.Duration{"at once": 0, "after a month": 30 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			p, dir := planetest.Start(t), t.TempDir()
+			first := run(t, p, dir, token(t, p))
+			id := p.AwaitOnline(t, time.Time{})
+			first.stop()
+			p.Clock.Advance(away)
+			again := p.Clock.Now()
+			run(t, p, dir, "")
+			assert.Equal(t, id, p.AwaitOnline(t, again))
+		})
+	}
 }
 
-// TestAnAgentThatWasForgottenRegistersAgain gives the control plane back a
-// backup from before the agent registered.
-func TestAnAgentThatWasForgottenRegistersAgain(t *testing.T) {
-	t.Run("without self-update", func(t *testing.T) { forget(t) })
-	t.Run("with self-update", func(t *testing.T) { forget(t, selfUpdating) })
+// selfUpdates are agents without self-update and with it.
+var selfUpdates = map[string]func(*config.Config){"without self-update": func(*config.Config) {}, "with self-update": selfUpdating}
+
+// TestRegister_AfterForgotten restores a backup of the control plane from before the registration.
+func TestRegister_AfterForgotten(t *testing.T) {
+	for name, updates := range selfUpdates {
+		t.Run(name, func(t *testing.T) {
+			p := planetest.Start(t)
+			invitation := token(t, p)
+			p.Stop()
+			backup := t.TempDir() + "/data"
+			require.NoError(t, exec.Command("cp", "-a", p.Config.DataDir, backup).Run())
+			p.Restart(t)
+			run(t, p, t.TempDir(), invitation, updates)
+			p.AwaitOnline(t, time.Time{})
+
+			p.Stop()
+			require.NoError(t, os.RemoveAll(p.Config.DataDir))
+			require.NoError(t, exec.Command("cp", "-a", backup, p.Config.DataDir).Run())
+			restored := p.Clock.Now()
+			p.Restart(t)
+			p.AwaitOnline(t, restored)
+		})
+	}
 }
 
-func forget(t *testing.T, more ...func(*config.Config)) {
-	t.Helper()
-	p := planetest.Start(t)
-	invitation := token(t, p)
-	p.Stop()
-	backup := t.TempDir() + "/data"
-	require.NoError(t, exec.Command("cp", "-a", p.Config.DataDir, backup).Run())
-	p.Restart(t)
-	run(t, p, t.TempDir(), invitation, more...)
-	p.AwaitOnline(t, time.Time{})
-
-	p.Stop()
-	require.NoError(t, os.RemoveAll(p.Config.DataDir))
-	require.NoError(t, exec.Command("cp", "-a", backup, p.Config.DataDir).Run())
-	restored := p.Clock.Now()
-	p.Restart(t)
-	p.AwaitOnline(t, restored)
+func TestRevoke_StopsAgent(t *testing.T) {
+	for name, updates := range selfUpdates {
+		t.Run(name, func(t *testing.T) {
+			p := planetest.Start(t)
+			r := run(t, p, t.TempDir(), token(t, p), updates)
+			_, err := p.Agents.Revoke(t.Context(), p.AwaitOnline(t, time.Time{}))
+			require.NoError(t, err)
+			err = r.end(t)
+			require.ErrorContains(t, err, "revoked")
+			require.ErrorContains(t, err, "fix")
+		})
+	}
 }
 
-func TestARevokedAgentEndsAndSaysWhatToDo(t *testing.T) {
-	t.Run("without self-update", func(t *testing.T) { revoke(t) })
-	t.Run("with self-update", func(t *testing.T) { revoke(t, selfUpdating) })
-}
-
-func revoke(t *testing.T, more ...func(*config.Config)) {
-	t.Helper()
-	p := planetest.Start(t)
-	r := run(t, p, t.TempDir(), token(t, p), more...)
-	_, err := p.Agents.Revoke(t.Context(), p.AwaitOnline(t, time.Time{}))
-	require.NoError(t, err)
-	err = r.end(t)
-	require.ErrorContains(t, err, "revoked")
-	require.ErrorContains(t, err, "fix")
-}
-
-func TestAnAgentThatWasAwayForLongProvesItsOldKey(t *testing.T) {
-	p, dir := planetest.Start(t), t.TempDir()
-	first := run(t, p, dir, token(t, p))
-	id := p.AwaitOnline(t, time.Time{})
-	first.stop()
-	p.Clock.Advance(30 * 24 * time.Hour)
-	again := p.Clock.Now()
-	run(t, p, dir, "")
-	assert.Equal(t, id, p.AwaitOnline(t, again))
-}
-
-func TestAnAgentIsMovedByAnotherControlPlanesToken(t *testing.T) {
+func TestToken_MovesAgent(t *testing.T) {
 	from, to, dir := planetest.Start(t), planetest.Start(t), t.TempDir()
 	first := run(t, from, dir, token(t, from))
 	from.AwaitOnline(t, time.Time{})
 	first.stop()
 	run(t, to, dir, token(t, to))
 	to.AwaitOnline(t, time.Time{})
-}
-
-func TestWithoutATokenAndAnIdentityTheAgentSaysWhatItNeeds(t *testing.T) {
-	p := planetest.Start(t)
-	err := run(t, p, t.TempDir(), "").end(t)
-	require.ErrorContains(t, err, "AGENT_TOKEN")
-	require.ErrorContains(t, err, "token create")
 }

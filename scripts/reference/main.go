@@ -1,0 +1,73 @@
+// Command reference writes the parts of documents that follow from code: the tables of calls, rights
+// and commands in docs, and the README of each chart.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	root := flag.String("root", ".", "folder of the repository")
+	flag.Parse()
+	if err := run(*root); err != nil {
+		fmt.Fprintln(os.Stderr, "reference:", err)
+		os.Exit(1)
+	}
+}
+
+func run(root string) error {
+	files, err := render(root)
+	if err != nil {
+		return err
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(root, name), content, 0o644); err != nil { //nolint:gosec // documents
+			return err
+		}
+	}
+	return nil
+}
+
+// render returns the files as they should be, by their path from the root.
+func render(root string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, chart := range []string{"pipeops-agent", "pipeops-controlplane"} {
+		dir := filepath.Join("deployments", "helm", chart)
+		text, err := readme(filepath.Join(root, dir))
+		if err != nil {
+			return nil, err
+		}
+		files[filepath.Join(dir, "README.md")] = text
+	}
+	for name, tables := range map[string]map[string]string{
+		"docs/reference/runner-api.md": {"calls": calls(), "upkeep": upkeep()},
+		"docs/cluster-owner/policy.md": {"commands": policyCommands()},
+	} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return nil, err
+		}
+		for mark, table := range tables {
+			if text, err = put(text, mark, table); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		files[name] = text
+	}
+	return files, nil
+}
+
+// put puts a table between its marks.
+func put(doc []byte, name, table string) ([]byte, error) {
+	begin, end := fmt.Appendf(nil, "<!-- %s: go generate ./docs -->\n", name), []byte("<!-- end -->\n")
+	before, rest, begins := bytes.Cut(doc, begin)
+	_, after, ends := bytes.Cut(rest, end)
+	if !begins || !ends {
+		return nil, fmt.Errorf("there is no %q with its end", begin)
+	}
+	return bytes.Join([][]byte{before, begin, []byte(table), end, after}, nil), nil
+}
