@@ -77,8 +77,9 @@ func (p *plane) actAs(operator, runner string) {
 	require.NoError(p.t, err)
 }
 
-// TestAnOperatorActsAsARunner on the page of an App, through the tunnel. Both audit logs have it.
-func TestAnOperatorActsAsARunner(t *testing.T) {
+// TestOperatorRunner_ChangesApps operates an App on its page, through the tunnel. Both audit logs
+// have it.
+func TestOperatorRunner_ChangesApps(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
@@ -137,9 +138,9 @@ func TestAnOperatorActsAsARunner(t *testing.T) {
 	}
 }
 
-// TestAnOperatorDeploysByAForm, which begins with what the App is. The operators' audit log does
-// not get the spec.
-func TestAnOperatorDeploysByAForm(t *testing.T) {
+// TestConsole_DeployForm: the form starts with the App's present spec. The operators' audit log
+// does not get the spec.
+func TestConsole_DeployForm(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
@@ -174,8 +175,7 @@ func TestAnOperatorDeploysByAForm(t *testing.T) {
 	}
 }
 
-// TestWhoMayNotActAsARunner on an App.
-func TestWhoMayNotActAsARunner(t *testing.T) {
+func TestOperatorRunner_Refused(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
@@ -227,8 +227,8 @@ func TestWhoMayNotActAsARunner(t *testing.T) {
 	}
 }
 
-// TestALogIsFollowedInTheConsole, until the operator acts as the Runner no more.
-func TestALogIsFollowedInTheConsole(t *testing.T) {
+// TestConsole_FollowsLogs follows a log until the operator no longer acts as the Runner.
+func TestConsole_FollowsLogs(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)

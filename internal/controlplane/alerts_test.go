@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-func TestAlertsGoToTheOutboxOnce(t *testing.T) {
+func TestEvents_AlertsQueuedOnce(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -40,8 +40,8 @@ func TestAlertsGoToTheOutboxOnce(t *testing.T) {
 	}, told)
 }
 
-// TestAnEventIsAboutWhatItsTypeSays has agents send what the schema cannot exclude.
-func TestAnEventIsAboutWhatItsTypeSays(t *testing.T) {
+// TestEvents_RefuseTypeMismatch sends what the schema cannot exclude.
+func TestEvents_RefuseTypeMismatch(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	app := &controlapi.AppEvent{Namespace: "n", Name: "web"}

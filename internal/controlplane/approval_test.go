@@ -35,7 +35,7 @@ func (p *plane) pending() []store.Enrolment {
 	return list
 }
 
-func TestARegistrationWaitsForTheOperator(t *testing.T) {
+func TestRegister_WaitsForApproval(t *testing.T) {
 	p := start(t)
 	token := p.token(approve, func(o *operators.TokenOptions) { o.Uses, o.Labels = 1, map[string]string{"region": "eu"} })
 	c := p.waiting("shop", token)
@@ -83,7 +83,7 @@ func TestARegistrationWaitsForTheOperator(t *testing.T) {
 	assert.Equal(t, c.id.AgentID, tokens[0].LastUsedBy)
 }
 
-func TestAnApprovalSurvivesTheEndOfItsToken(t *testing.T) {
+func TestApprove_OutlivesToken(t *testing.T) {
 	p := start(t)
 	token := p.token(approve, func(o *operators.TokenOptions) { o.Uses = 3 })
 	expired, revoked := p.waiting("expired", token), p.waiting("revoked", token)
@@ -100,7 +100,7 @@ func TestAnApprovalSurvivesTheEndOfItsToken(t *testing.T) {
 	require.NoError(t, revoked.register(token), "it was approved before")
 }
 
-func TestRevokingATokenEndsWhatWaits(t *testing.T) {
+func TestTokenRevoke_DropsWaiting(t *testing.T) {
 	p := start(t)
 	token := p.token(approve)
 	c := p.waiting("shop", token)
@@ -111,7 +111,7 @@ func TestRevokingATokenEndsWhatWaits(t *testing.T) {
 	require.ErrorContains(t, err, "no registration")
 }
 
-func TestADeniedRegistration(t *testing.T) {
+func TestRegister_Denied(t *testing.T) {
 	p := start(t)
 	token := p.token(approve)
 	c := p.waiting("shop", token)
@@ -131,7 +131,7 @@ func TestADeniedRegistration(t *testing.T) {
 	require.NoError(t, c.register(token))
 }
 
-func TestNamesOfThoseThatWait(t *testing.T) {
+func TestApprove_DuplicateNames(t *testing.T) {
 	p := start(t)
 	token := p.token(approve)
 	p.registered("bank")
@@ -165,8 +165,8 @@ func (c *cluster) withUID(uid string) *cluster {
 	return c
 }
 
-// TestAStolenTokenCannotFillTheDatabase asks with key after key.
-func TestAStolenTokenCannotFillTheDatabase(t *testing.T) {
+// TestToken_BoundsWaiting registers with one key after another.
+func TestToken_BoundsWaiting(t *testing.T) {
 	p := start(t)
 	token := p.token(approve, func(o *operators.TokenOptions) { o.Uses, o.TTL = 2, 0 })
 	for range 2 + enrolment.SpareEnrolments {
@@ -186,7 +186,7 @@ func TestAStolenTokenCannotFillTheDatabase(t *testing.T) {
 	assert.Len(t, left, 1)
 }
 
-func TestApprovalNeedsAUseOfTheToken(t *testing.T) {
+func TestApprove_NeedsTokenUse(t *testing.T) {
 	p := start(t)
 	token := p.token(approve, func(o *operators.TokenOptions) { o.Uses = 1 })
 	p.waiting("shop", token)
@@ -199,9 +199,8 @@ func TestApprovalNeedsAUseOfTheToken(t *testing.T) {
 	require.ErrorContains(t, err, "token rotate")
 }
 
-// TestAStolenTokenCanEnrolAndNothingElse tries every call of the control plane with
-// a token alone, one for each call whose answer it can change.
-func TestAStolenTokenCanEnrolAndNothingElse(t *testing.T) {
+// TestToken_OnlyEnrols tries every call of the control plane with a token alone.
+func TestToken_OnlyEnrols(t *testing.T) {
 	p := start(t)
 	victim := p.registered("shop")
 	require.NoError(t, victim.beat())

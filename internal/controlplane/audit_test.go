@@ -28,9 +28,9 @@ func auditChain(t *testing.T, runner string, n int) []string {
 	return lines
 }
 
-// TestTheControlPlaneHoldsTheAuditLogToo has an agent hand its log over, again,
-// with a gap, and then one that does not continue it.
-func TestTheControlPlaneHoldsTheAuditLogToo(t *testing.T) {
+// TestAgentAudit_Kept: an agent sends its log, sends it again, with a gap, and then one that does
+// not continue it.
+func TestAgentAudit_Kept(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	log := auditChain(t, "ci", 10)
@@ -64,7 +64,7 @@ func TestTheControlPlaneHoldsTheAuditLogToo(t *testing.T) {
 	requireProblem(t, err, problem.Invalid, "makes no sense", "audit verify")
 }
 
-func TestTheAuditLogIsBoundedHereToo(t *testing.T) {
+func TestAgentAudit_Bounded(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	other := p.registered("other")

@@ -25,9 +25,9 @@ import (
 // errAway is what a server that is not there is told by.
 var errAway = fmt.Errorf("open the database: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
 
-// TestItStartsBeforeItsDatabase has the database out of reach at the first try, as
-// after a power cut that took both.
-func TestItStartsBeforeItsDatabase(t *testing.T) {
+// TestNew_WaitsForDatabase: the database is out of reach at the first try, as after a power cut
+// that took both.
+func TestNew_WaitsForDatabase(t *testing.T) {
 	d := databases.Database(t)
 	at, err := url.Parse(d.URL())
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestItStartsBeforeItsDatabase(t *testing.T) {
 	assert.Equal(t, 1, tries)
 }
 
-func TestADatabaseThatStaysAwayIsGivenUp(t *testing.T) {
+func TestAwaitDatabase_GivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := time.Now()
 		_, err := awaitDatabase(t.Context(), zerolog.Nop(), func() (*ControlPlane, error) { return nil, errAway })
@@ -58,7 +58,7 @@ func TestADatabaseThatStaysAwayIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestWhatWaitingDoesNotMendIsToldAtOnce(t *testing.T) {
+func TestAwaitDatabase_OtherErrors(t *testing.T) {
 	for name, fault := range map[string]error{
 		"another's certificate": fmt.Errorf("open: %w", errors.Join(&pgconn.ConnectError{}, &tls.CertificateVerificationError{Err: errors.New("unknown authority")})),
 		"a wrong password":      &pgconn.PgError{Code: "28P01"},
@@ -71,7 +71,7 @@ func TestWhatWaitingDoesNotMendIsToldAtOnce(t *testing.T) {
 	}
 }
 
-func TestWaitingForTheDatabaseEndsWhenToldToStop(t *testing.T) {
+func TestAwaitDatabase_Cancelled(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	_, err := awaitDatabase(ctx, zerolog.Nop(), func() (*ControlPlane, error) { stop(); return nil, errAway })
 	require.Error(t, err)

@@ -75,7 +75,7 @@ func slow(t *testing.T, what string, ok func() bool) {
 	require.Eventually(t, ok, 2*time.Minute, 50*time.Millisecond, what)
 }
 
-func TestWithARealBroker(t *testing.T) {
+func TestBroker_OutageLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := broker.OwnForTest(t)
 	withBroker := func(c *Config) {

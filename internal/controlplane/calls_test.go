@@ -40,7 +40,7 @@ func (c *cluster) callThrough(tun *tunnel.Tunnel) {
 	c.client = client
 }
 
-func TestCallsThroughTheTunnel(t *testing.T) {
+func TestTunnelCalls_CarryTheAPI(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c := p.registered("shop")
@@ -80,8 +80,8 @@ func TestCallsThroughTheTunnel(t *testing.T) {
 	assert.Equal(t, 6, p.came(viaTunnel))
 }
 
-// TestACallInATunnelIsVerifiedLikeAnyOther has the certificate expire while the session goes on.
-func TestACallInATunnelIsVerifiedLikeAnyOther(t *testing.T) {
+// TestTunnelCalls_RefuseExpired: the certificate expires while the session goes on.
+func TestTunnelCalls_RefuseExpired(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c := p.registered("shop")
@@ -117,7 +117,7 @@ func (p *plane) callInTunnel(c *cluster, method, path string) (status int, body 
 	return resp.StatusCode, string(text)
 }
 
-func TestARevokedAgentsCallInATunnelIsRefused(t *testing.T) {
+func TestTunnelCalls_RefuseRevoked(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c, other := p.registered("shop"), p.registered("other")
@@ -132,7 +132,7 @@ func TestARevokedAgentsCallInATunnelIsRefused(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, status)
 }
 
-func TestATunnelServesAgentsCallsAlone(t *testing.T) {
+func TestTunnelCalls_AgentAPIOnly(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c := p.registered("shop")
@@ -179,8 +179,8 @@ func (l provenListener) Accept() (net.Conn, error) {
 	return &tunnelCall{conn, l.proven}, nil
 }
 
-// TestCallsInTunnelsEndEveryAttack of an agent that has a certificate and a tunnel.
-func TestCallsInTunnelsEndEveryAttack(t *testing.T) {
+// TestTunnelCalls_EndAttacks: the attacker has a certificate and a tunnel.
+func TestTunnelCalls_EndAttacks(t *testing.T) {
 	t.Parallel()
 	target := hurriedInTunnels(t, start(t))
 	var attacks []hostile.Attack

@@ -13,8 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-// TestChecksOfAnAgentAreKept with the time of each first report, and shown to operators alone.
-func TestChecksOfAnAgentAreKept(t *testing.T) {
+// TestHeartbeat_KeepsChecks: checks are kept with the time of each first report, and shown to
+// operators alone.
+func TestHeartbeat_KeepsChecks(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	beat := func(checks *controlapi.Checks) *store.Checks {

@@ -60,9 +60,8 @@ func (p *plane) clonesOf(id string) []announce.Clone {
 	return a.Clones
 }
 
-// TestACopiedIdentityIsRefusedInAnotherCluster tries all that an agent can, with a
-// Secret that somebody has copied.
-func TestACopiedIdentityIsRefusedInAnotherCluster(t *testing.T) {
+// TestClone_RefusedInOtherCluster tries all that an agent can, with a Secret that was copied.
+func TestClone_RefusedInOtherCluster(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	require.NoError(t, c.copied(c.uid).beat(), "a replica")
@@ -129,9 +128,9 @@ func TestACopiedIdentityIsRefusedInAnotherCluster(t *testing.T) {
 	})
 }
 
-// TestACopyDoesNotTakeTheTunnel has a copy with the very name of the agent's replica, as
-// copied machines have.
-func TestACopyDoesNotTakeTheTunnel(t *testing.T) {
+// TestClone_LeavesTunnel: the copy has the very name of the agent's replica, as copied machines
+// have.
+func TestClone_LeavesTunnel(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	own, _ := c.connectFrom(c.uid)
@@ -160,8 +159,8 @@ func TestACopyDoesNotTakeTheTunnel(t *testing.T) {
 	}
 }
 
-// TestAMachineThatRunsTwiceIsReported has two processes of one name beat in turn.
-func TestAMachineThatRunsTwiceIsReported(t *testing.T) {
+// TestClone_ReportedByHeartbeats: two processes of one name send heartbeats in turn.
+func TestClone_ReportedByHeartbeats(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	tickets := map[string]string{}

@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestComponentsOfAHeartbeatAreKept and shown, without control characters.
-func TestComponentsOfAHeartbeatAreKept(t *testing.T) {
+// TestHeartbeat_KeepsComponents: components are kept and shown without control characters.
+func TestHeartbeat_KeepsComponents(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	beat := func(all ...controlapi.Component) announce.Agent {

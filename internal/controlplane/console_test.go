@@ -137,7 +137,7 @@ func (b *tab) isOut(why string) {
 	assert.Equal(b.p.t, http.StatusUnauthorized, status, why)
 }
 
-func TestACodeSignsOneBrowserIn(t *testing.T) {
+func TestConsoleCode_UsedOnce(t *testing.T) {
 	p := start(t)
 	alice := p.operator("alice", operators.RoleOperator)
 	b := p.browser()
@@ -174,7 +174,7 @@ func TestACodeSignsOneBrowserIn(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, status)
 }
 
-func TestWrongCodesAreLimited(t *testing.T) {
+func TestConsoleCode_LimitsGuesses(t *testing.T) {
 	p := start(t)
 	b := p.browser()
 	code := p.code(p.operator("alice", operators.RoleViewer))
@@ -187,7 +187,7 @@ func TestWrongCodesAreLimited(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, status)
 }
 
-func TestASessionEnds(t *testing.T) {
+func TestConsoleSession_Ends(t *testing.T) {
 	p, bob := start(t), operators.Credentials{}
 	for name, end := range map[string]func(b *tab){
 		"signed out": func(b *tab) {
@@ -222,8 +222,8 @@ func TestASessionEnds(t *testing.T) {
 	}
 }
 
-// TestASessionLastsHalfADay although the operator's certificate lasts longer.
-func TestASessionLastsHalfADay(t *testing.T) {
+// TestConsoleSession_Expires: the operator's certificate lasts longer.
+func TestConsoleSession_Expires(t *testing.T) {
 	p := start(t)
 	c, err := p.admin.Operators.Create(t.Context(), operators.OperatorOptions{Name: "bob", Role: operators.RoleViewer, TTL: 30 * 24 * time.Hour})
 	require.NoError(t, err)
@@ -244,8 +244,8 @@ func fields() url.Values {
 	}
 }
 
-// TestEachRoleInTheConsole tries every page and every change as each role.
-func TestEachRoleInTheConsole(t *testing.T) {
+// TestConsole_Roles tries every page and every change as each role.
+func TestConsole_Roles(t *testing.T) {
 	p := start(t)
 	p.registered("shop")
 	p.issue("ops", "env=prod")
@@ -294,9 +294,9 @@ func TestEachRoleInTheConsole(t *testing.T) {
 	assert.GreaterOrEqual(t, refused, len(console.Changes()), "each refusal is in the audit log")
 }
 
-// TestAChangeInTheConsoleIsTheOperatorsOwn in the registry and in the audit log, and is carried out
-// once.
-func TestAChangeInTheConsoleIsTheOperatorsOwn(t *testing.T) {
+// TestConsole_ChangesAudited: a change is the operator's own in the registry and in the audit log,
+// and is carried out once.
+func TestConsole_ChangesAudited(t *testing.T) {
 	p := start(t)
 	b := p.signedIn(p.operator("alice", operators.RoleOperator))
 	form := url.Values{"name": {"fleet"}, "uses": {"5"}, "ttl": {"1h"}, "labels": {"env=prod region=eu"}, "approve": {"true"}, "key": {"k1"}}
@@ -332,8 +332,8 @@ func TestAChangeInTheConsoleIsTheOperatorsOwn(t *testing.T) {
 	}
 }
 
-// TestOtherSitesReachNothingInTheConsole although the browser has a session.
-func TestOtherSitesReachNothingInTheConsole(t *testing.T) {
+// TestConsole_RefusesOtherSites: the browser has a session.
+func TestConsole_RefusesOtherSites(t *testing.T) {
 	p := start(t)
 	b := p.signedIn(p.operator("alice", operators.RoleAdmin))
 	csrf := b.csrf()
@@ -362,8 +362,8 @@ func TestOtherSitesReachNothingInTheConsole(t *testing.T) {
 	assert.Contains(t, body, "<h1>Fleet</h1>", "the address itself leads to the console")
 }
 
-// TestTheFleetIsSearchedInTheDatabase and paged, what is wrong first.
-func TestTheFleetIsSearchedInTheDatabase(t *testing.T) {
+// TestListAgents_Search: lists are paged and sorted by the database, what is wrong first.
+func TestListAgents_Search(t *testing.T) {
 	p := start(t)
 	for i := range 3 {
 		p.registered(fmt.Sprintf("shop-%d", i))
@@ -398,8 +398,8 @@ func TestTheFleetIsSearchedInTheDatabase(t *testing.T) {
 	assert.NotContains(t, body, "shop-2")
 }
 
-// TestAPageFollowsTheFleet shows a change on an open page, and ends with the session.
-func TestAPageFollowsTheFleet(t *testing.T) {
+// TestConsole_FollowsFleet: an open page shows a change, and ends with the session.
+func TestConsole_FollowsFleet(t *testing.T) {
 	p := start(t)
 	p.registered("shop")
 	b := p.signedIn(p.operator("alice", operators.RoleViewer))
@@ -443,9 +443,9 @@ func TestAPageFollowsTheFleet(t *testing.T) {
 	})
 }
 
-// TestPagesWithNothingToReadAreNoRefusals in the operators' audit log, however often they are
-// loaded: a control plane without a broker has no announcements.
-func TestPagesWithNothingToReadAreNoRefusals(t *testing.T) {
+// TestConsole_EmptyPages: a control plane without a broker has no announcements. However often the
+// page is loaded, the operators' audit log gets no refusal.
+func TestConsole_EmptyPages(t *testing.T) {
 	p := start(t)
 	b := p.signedIn(p.operator("alice", operators.RoleOperator))
 	for range 70 { // more than the refusals that an operator may have at once
@@ -468,8 +468,7 @@ func TestPagesWithNothingToReadAreNoRefusals(t *testing.T) {
 	assert.Equal(t, 1, refused)
 }
 
-// TestAnAdminSignsAnOperatorOutEverywhere on the page of the operators. The audit log has it.
-func TestAnAdminSignsAnOperatorOutEverywhere(t *testing.T) {
+func TestConsoleSession_EndedByAdmin(t *testing.T) {
 	p := start(t)
 	admin, bob := p.signedIn(p.operator("alice", operators.RoleAdmin)), p.operator("bob", operators.RoleViewer)
 	first, second := p.signedIn(bob), p.signedIn(bob)

@@ -64,7 +64,7 @@ func (p *plane) throughEdge(c *cluster) (string, error) {
 	return string(body), err
 }
 
-func TestFromTheEdgeToTheAgent(t *testing.T) {
+func TestEdge_ReachesAgents(t *testing.T) {
 	p := start(t)
 	shop, bank := p.registered("shop"), p.registered("bank")
 	_, err := p.throughEdge(shop)
@@ -88,7 +88,7 @@ func TestFromTheEdgeToTheAgent(t *testing.T) {
 	require.ErrorContains(t, err, "unrecognized name")
 }
 
-func TestRevokingClosesTheTunnel(t *testing.T) {
+func TestRevokeAgent_ClosesTunnel(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	tun, _ := c.connect()
@@ -102,9 +102,9 @@ func TestRevokingClosesTheTunnel(t *testing.T) {
 	require.Error(t, c.beat())
 }
 
-// TestDeletingAtOnceClosesTheTunnel: the control plane may not have read the database between the
+// TestDeleteAgent_ClosesTunnel: the control plane may not have read the database between the
 // revocation and the deletion.
-func TestDeletingAtOnceClosesTheTunnel(t *testing.T) {
+func TestDeleteAgent_ClosesTunnel(t *testing.T) {
 	p := start(t)
 	c, kept := p.registered("shop"), p.registered("kept")
 	tun, _ := c.connect()
@@ -116,7 +116,7 @@ func TestDeletingAtOnceClosesTheTunnel(t *testing.T) {
 	assert.True(t, p.tunnels.own.Connected(kept.id.AgentID))
 }
 
-func TestRunnersGetTheSnapshot(t *testing.T) {
+func TestSnapshot_ForRunnersOnly(t *testing.T) {
 	p := start(t)
 	c, gone := p.registered("shop"), p.registered("gone")
 	_, err := p.admin.Agents.Revoke(t.Context(), gone.name)
@@ -154,7 +154,7 @@ func TestRunnersGetTheSnapshot(t *testing.T) {
 	assert.Len(t, answer.RevokedRunners, 2, "agents are told of both certificates")
 }
 
-func TestReadinessWithoutABroker(t *testing.T) {
+func TestReadyz_WithoutBroker(t *testing.T) {
 	p := start(t)
 	client := p.runnerClient("")
 	await.Until(t, "ready", func() (ok bool) {
@@ -173,7 +173,7 @@ func TestReadinessWithoutABroker(t *testing.T) {
 	p.get(client, "/nowhere", func(resp *http.Response) { assert.Equal(t, http.StatusNotFound, resp.StatusCode) })
 }
 
-func TestWrongCA(t *testing.T) {
+func TestRegister_WrongCA(t *testing.T) {
 	p, other := start(t), start(t)
 	trust := controlapi.Trust{Fingerprint: other.token().Fingerprint}
 	cfg, err := trust.TLSConfig(p.Advertised().API)
@@ -183,7 +183,7 @@ func TestWrongCA(t *testing.T) {
 	requireProblem(t, c.register(other.token()), controlapi.CodeWrongCA, p.Addrs().API.String(), "not the control plane of this token", "token create")
 }
 
-func TestAClockThatIsTwoHoursOffGetsAnAnswer(t *testing.T) {
+func TestRegister_ClockSkew(t *testing.T) {
 	p := start(t)
 	for off, words := range map[time.Duration]string{2 * time.Hour: "ahead of", -2 * time.Hour: "behind"} {
 		c := p.cluster("shop")
@@ -199,7 +199,7 @@ func TestAClockThatIsTwoHoursOffGetsAnAnswer(t *testing.T) {
 	}
 }
 
-func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+func TestConfig_ReportsAllMistakes(t *testing.T) {
 	cfg := Config{APIListen: "8443", AdvertiseAPI: "http://x", AdvertiseEdge: "x", AgentsDomain: "A B", HeartbeatInterval: -1,
 		BrokerURLs: []string{"amqp://u:hunter2@"}}
 	_, err := New(t.Context(), cfg)
@@ -209,7 +209,7 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	assert.NotContains(t, err.Error(), "hunter2")
 }
 
-func TestStartingIsRefused(t *testing.T) {
+func TestNew_Refused(t *testing.T) {
 	p := start(t)
 	_, err := New(t.Context(), p.cfg)
 	require.ErrorContains(t, err, "another control plane serves this data directory")
@@ -231,7 +231,7 @@ func TestStartingIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "chmod 700")
 }
 
-func TestAnotherEdgeAddressIsAnnounced(t *testing.T) {
+func TestNew_AnnouncesNewEdge(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	cfg := p.cfg
@@ -244,7 +244,7 @@ func TestAnotherEdgeAddressIsAnnounced(t *testing.T) {
 	assert.Equal(t, announce.Endpoint{Address: "edge.example.com:8444", ServerName: c.id.ServerName}, agent.Endpoints[0])
 }
 
-func TestRunnerCredentials(t *testing.T) {
+func TestRunnerCreate(t *testing.T) {
 	dir := t.TempDir()
 	admin, err := operators.Make(t.Context(), datadir.Data{Dir: dir, Database: newDatabase(t, postgres.Chosen(t))}, nil)
 	require.NoError(t, err)

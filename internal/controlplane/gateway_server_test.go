@@ -133,9 +133,9 @@ func balanced(roots *x509.CertPool, gateways ...string) *http.Client {
 	}}
 }
 
-// TestRestartsInTurnLoseNoRequest: two gateways and two control planes, each stopped and started
-// again under steady requests.
-func TestRestartsInTurnLoseNoRequest(t *testing.T) {
+// TestGateway_RollingRestart: two gateways and two control planes are each stopped and started
+// again under steady requests. No request fails.
+func TestGateway_RollingRestart(t *testing.T) {
 	suite.Release(t, "gateways and control planes that restart under requests")
 	t.Parallel()
 	const host = "www.example.org"
@@ -215,9 +215,9 @@ func TestRestartsInTurnLoseNoRequest(t *testing.T) {
 	})
 }
 
-// TestAGatewaysKeyMakesNoControlPlane: the CA's key does not follow from it, and control planes
+// TestGateway_KeyIsNotTheCAs: the CA's key does not follow from the gateway's, and control planes
 // know it as a gateway's alone.
-func TestAGatewaysKeyMakesNoControlPlane(t *testing.T) {
+func TestGateway_KeyIsNotTheCAs(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	m := f.start(apart)

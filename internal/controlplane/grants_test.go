@@ -62,7 +62,7 @@ func (p *plane) sees(credentials credentials.Credentials) (status int, names []s
 	return status, names
 }
 
-func TestRunnersSeeTheAgentsThatTheyAreGranted(t *testing.T) {
+func TestGrant_LimitsSnapshot(t *testing.T) {
 	p := start(t)
 	p.labelled("shop", map[string]string{"env": "prod", "region": "eu"})
 	p.labelled("lab", map[string]string{"env": "test"})
@@ -94,7 +94,7 @@ func TestRunnersSeeTheAgentsThatTheyAreGranted(t *testing.T) {
 	require.ErrorContains(t, err, "was revoked")
 }
 
-func TestAnnouncementsAreForThoseWhoMaySeeTheAgent(t *testing.T) {
+func TestGrant_LimitsAnnouncements(t *testing.T) {
 	p := start(t)
 	p.issue("all", "")
 	p.issue("prod", "env=prod")
@@ -143,7 +143,7 @@ func TestAnnouncementsAreForThoseWhoMaySeeTheAgent(t *testing.T) {
 	assert.Equal(t, []string{"all", "test"}, runners, "removed for good")
 }
 
-func TestThereAreOnlySoManyRunners(t *testing.T) {
+func TestRunnerCreate_Limit(t *testing.T) {
 	p := start(t)
 	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error {
 		for i := range operators.MaxRunners {
@@ -191,7 +191,7 @@ func (n *refreshable) refreshed(what string, change func()) {
 	await.Until(n.t, what+" sends the agent a refresh request", func() bool { return n.refreshes.Load() > before })
 }
 
-func TestConnectedAgentsAreRefreshed(t *testing.T) {
+func TestRefresh_ConnectedAgents(t *testing.T) {
 	p := start(t)
 	p.issue("ci", "")
 	shop, lab := p.registered("shop").serveRefreshes(), p.registered("lab").serveRefreshes()
@@ -209,8 +209,8 @@ func TestConnectedAgentsAreRefreshed(t *testing.T) {
 	assert.Len(t, answer.RevokedRunners, 1)
 }
 
-// TestAFleetIsRefreshed has more agents than are refreshed at a time.
-func TestAFleetIsRefreshed(t *testing.T) {
+// TestRefresh_ManyAgents: there are more agents than are refreshed at a time.
+func TestRefresh_ManyAgents(t *testing.T) {
 	const atATime = 4
 	p := start(t, func(c *Config) { c.Limits.Refreshes = atATime })
 	p.issue("ci", "")
@@ -227,7 +227,9 @@ func TestAFleetIsRefreshed(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatEnrolsWithOtherLabelsIsHiddenFromWhomItWasFor(t *testing.T) {
+// TestRegister_OtherLabels: Runners that were granted the former labels hear that the agent was
+// removed.
+func TestRegister_OtherLabels(t *testing.T) {
 	p := start(t)
 	p.issue("prod", "env=prod")
 	c := p.labelled("shop", map[string]string{"env": "prod"})

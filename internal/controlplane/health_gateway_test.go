@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
 )
 
-func TestTheHealthOfTheGatewaysDomain(t *testing.T) {
+func TestGatewayHealth_Domain(t *testing.T) {
 	dns := dnstest.Start(t)
 	resolver := &hosts.Resolver{Servers: []string{dns.Address}}
 	f := domainHealth(t.Context(), resolver, "apps.example.com")
@@ -27,7 +27,7 @@ func TestTheHealthOfTheGatewaysDomain(t *testing.T) {
 	assert.Contains(t, f.text, "could not be asked")
 }
 
-func TestTheHealthOfPublicHosts(t *testing.T) {
+func TestGatewayHealth_Hosts(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	tell(shop, routeTo("a.example.org", "/", "web"), routeTo("b.example.org", "/", "web"))
@@ -48,8 +48,8 @@ func TestTheHealthOfPublicHosts(t *testing.T) {
 	assert.True(t, f.ok && missing == 0)
 }
 
-// TestTheGatewayIsAPartOfReadiness, and no vital one.
-func TestTheGatewayIsAPartOfReadiness(t *testing.T) {
+// TestReadiness_Gateway: the gateway is a check of readiness, and not a vital one.
+func TestReadiness_Gateway(t *testing.T) {
 	dns := dnstest.Start(t)
 	p := start(t, func(c *Config) {
 		c.Gateway = GatewayConfig{
@@ -71,8 +71,9 @@ func TestTheGatewayIsAPartOfReadiness(t *testing.T) {
 	assert.Contains(t, []string{"ready", "pending"}, state.Hosts[0].Certificate)
 }
 
-// TestTheReasonOfAMissingCertificate comes from the database, so that each control plane has it.
-func TestTheReasonOfAMissingCertificate(t *testing.T) {
+// TestRoutes_MissingCertificate: the reason comes from the database, so that each control plane has
+// it.
+func TestRoutes_MissingCertificate(t *testing.T) {
 	p := start(t, func(c *Config) {
 		c.Gateway = GatewayConfig{Domain: "apps.example.com", CA: "https://ca.invalid/directory", HTTPSListen: "127.0.0.1:0"}
 	})

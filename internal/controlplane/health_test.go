@@ -31,14 +31,14 @@ func (p *plane) readyWhen(what string, met func(readiness) bool) readiness {
 	return r
 }
 
-func TestNoBrokerIsNothingWrong(t *testing.T) {
+func TestReadiness_NoBroker(t *testing.T) {
 	p := start(t)
 	r := p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	assert.False(t, r.Degraded, "none is configured: nothing is wrong")
 	assert.Contains(t, r.Checks["broker"], "none is configured")
 }
 
-func TestADatabaseThatIsAwayIsNotReady(t *testing.T) {
+func TestReadiness_DatabaseAway(t *testing.T) {
 	p := start(t)
 	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	late, cancel := context.WithCancel(t.Context())
@@ -49,8 +49,8 @@ func TestADatabaseThatIsAwayIsNotReady(t *testing.T) {
 	assert.Contains(t, r.Checks["api"], "ok", "the others say how they are")
 }
 
-// TestADatabaseThatCannotBeWrittenIsNotReady: it still answers what it is asked.
-func TestADatabaseThatCannotBeWrittenIsNotReady(t *testing.T) {
+// TestReadiness_DatabaseNotWritable: the database still answers queries.
+func TestReadiness_DatabaseNotWritable(t *testing.T) {
 	p := start(t)
 	c := p.registered("unwritten")
 	p.liveness.Beat(c.id.AgentID, p.clock.now(), nil)
@@ -64,7 +64,7 @@ func TestADatabaseThatCannotBeWrittenIsNotReady(t *testing.T) {
 	assert.True(t, p.health.readiness(t.Context()).Ready, "it is written again")
 }
 
-func TestACAThatHasEndedIsNotReady(t *testing.T) {
+func TestReadiness_CAEnded(t *testing.T) {
 	p := start(t)
 	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	p.clock.forward(p.ca.Certificate().NotAfter.Sub(p.clock.now()) + time.Hour)
@@ -78,7 +78,7 @@ type outOfFiles struct{ net.Listener }
 
 func (outOfFiles) Accept() (net.Conn, error) { return nil, syscall.EMFILE }
 
-func TestAListenerThatAcceptsNothingIsNotReady(t *testing.T) {
+func TestReadiness_ListenerBroken(t *testing.T) {
 	p := start(t)
 	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -100,7 +100,7 @@ func TestAListenerThatAcceptsNothingIsNotReady(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-func TestAControlPlaneThatEndsIsNotReady(t *testing.T) {
+func TestReadiness_Stopped(t *testing.T) {
 	p := start(t)
 	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	p.stop()
@@ -109,8 +109,8 @@ func TestAControlPlaneThatEndsIsNotReady(t *testing.T) {
 	assert.Equal(t, "failed: not serving", r.Checks["edge"])
 }
 
-// TestABrokerThatIsAwayDegrades: agents and Runners are served, and announcements are kept.
-func TestABrokerThatIsAwayDegrades(t *testing.T) {
+// TestReadiness_BrokerAway: agents and Runners are served, and announcements are kept.
+func TestReadiness_BrokerAway(t *testing.T) {
 	p := start(t, func(c *Config) { c.BrokerURLs = []string{"amqp://nobody:nothing@127.0.0.1:1/"} })
 	r := p.readyWhen("ready and degraded", func(r readiness) bool { return r.Ready && r.Degraded })
 	assert.Contains(t, r.Checks["broker"], "down since")
@@ -133,7 +133,7 @@ func TestABrokerThatIsAwayDegrades(t *testing.T) {
 	assert.Contains(t, string(text), `"degraded":true`)
 }
 
-func TestReadyzAnswersByItsReadiness(t *testing.T) {
+func TestReadyz_Status(t *testing.T) {
 	p := start(t)
 	client := p.runnerClient("")
 	p.readyWhen("ready", func(r readiness) bool { return r.Ready })

@@ -46,9 +46,9 @@ func hurried(t *testing.T, p *plane) (*limit.Listener, hostile.Target) {
 // more, because it only decides how soon a failing test ends.
 const impatience = time.Minute
 
-// TestTheAPIEndsEveryAttack sends everything hostile to the HTTPS API. Each connection is
-// ended by the server, with nothing that looks like success, and is counted no more.
-func TestTheAPIEndsEveryAttack(t *testing.T) {
+// TestAPI_EndsAttacks sends everything hostile to the HTTPS API. The server ends each connection,
+// with nothing that looks like success, and counts it no more.
+func TestAPI_EndsAttacks(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	limited, target := hurried(t, p)
@@ -62,8 +62,8 @@ func TestTheAPIEndsEveryAttack(t *testing.T) {
 	assert.Equal(t, 0, limited.Stats().Handshakes)
 }
 
-// TestSlowCallersOfTheAPI drip a byte at a time: into a hello, a header, a body.
-func TestSlowCallersOfTheAPI(t *testing.T) {
+// TestAPI_EndsSlowCallers sends a byte at a time: of a hello, a header, a body.
+func TestAPI_EndsSlowCallers(t *testing.T) {
 	t.Parallel()
 	_, target := hurried(t, start(t))
 	for _, slow := range hostile.Slow("/v1/agents/register") {
@@ -76,9 +76,9 @@ func TestSlowCallersOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestTheOtherListenersEndEveryAttack of those who have no certificate; what one may do
-// that has is in tunnel/server.
-func TestTheOtherListenersEndEveryAttack(t *testing.T) {
+// TestListeners_EndAttacks: the attacker has no certificate. What one with a certificate may do is
+// in tunnel/server.
+func TestListeners_EndAttacks(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	for name, addr := range map[string]net.Addr{listenerTunnel: p.Addrs().Tunnel, listenerEdge: p.Addrs().Edge} {
@@ -90,8 +90,7 @@ func TestTheOtherListenersEndEveryAttack(t *testing.T) {
 	}
 }
 
-// TestOldTLSIsRefused asks for what is not offered, as a client that may do nothing else.
-func TestOldTLSIsRefused(t *testing.T) {
+func TestTLS_RefusesOldVersions(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	for _, addr := range []net.Addr{p.Addrs().API, p.Addrs().Tunnel} {
@@ -106,9 +105,9 @@ func TestOldTLSIsRefused(t *testing.T) {
 	}
 }
 
-// TestFailuresAreCountedByAddress lets one address guess tokens until it has to wait, which
-// keeps out neither another address nor whoever proves itself from the same one.
-func TestFailuresAreCountedByAddress(t *testing.T) {
+// TestCallLimits_FailuresByAddress: one address guesses tokens until it has to wait. That keeps out
+// neither another address nor a caller that proves itself from the same one.
+func TestCallLimits_FailuresByAddress(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c := p.registered("shop")
@@ -135,9 +134,9 @@ func TestFailuresAreCountedByAddress(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, ask("192.0.2.7:4", nil).StatusCode, "it may try again")
 }
 
-// TestCallsAreSharedByName gives an agent that has all its calls under way no more, and
-// others theirs.
-func TestCallsAreSharedByName(t *testing.T) {
+// TestCallLimits_SharesByName: an agent that has all its calls under way gets no more, and others
+// get theirs.
+func TestCallLimits_SharesByName(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	one, other := p.registered("one"), p.registered("other")
@@ -165,8 +164,8 @@ func TestCallsAreSharedByName(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, as(one, "/"))
 }
 
-// TestStrangersBodiesAreSmall sends a body that only agents with something to report have.
-func TestStrangersBodiesAreSmall(t *testing.T) {
+// TestAPI_BodyLimit: only agents with something to report may send a body of this size.
+func TestAPI_BodyLimit(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Advertised().API+"/v1/agents/register", strings.NewReader(`{"name":"`+strings.Repeat("x", 100<<10)+`"}`))
@@ -178,10 +177,9 @@ func TestStrangersBodiesAreSmall(t *testing.T) {
 	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 }
 
-// TestManyConnectionsOfOneAddress fills the places of one address at each listener: the
-// next is reset before TLS, another address gets through, and so does this one when there
-// is room.
-func TestManyConnectionsOfOneAddress(t *testing.T) {
+// TestListeners_ConnectionLimit fills the places of one address at each listener. The next
+// connection is reset before TLS, and another address gets through.
+func TestListeners_ConnectionLimit(t *testing.T) {
 	t.Parallel()
 	p := start(t, func(c *Config) { c.Limits = Limits{PerAddress: 3} })
 	for name, addr := range map[string]net.Addr{listenerAPI: p.Addrs().API, listenerTunnel: p.Addrs().Tunnel, listenerEdge: p.Addrs().Edge} {
@@ -211,7 +209,7 @@ func TestManyConnectionsOfOneAddress(t *testing.T) {
 	}
 }
 
-func TestSharedAddresses(t *testing.T) {
+func TestNetwork(t *testing.T) {
 	for text, want := range map[string]string{"10.1.2.3/8": "10.0.0.0/8", "192.0.2.7": "192.0.2.7/32", "2001:db8::1": "2001:db8::1/128"} {
 		got, err := Network("--shared-address", text)
 		require.NoError(t, err)
@@ -221,9 +219,9 @@ func TestSharedAddresses(t *testing.T) {
 	require.ErrorContains(t, err, "--shared-address")
 }
 
-// TestPathsMeanOneThing writes the paths of agents' calls in every other way there is:
-// none of them is carried out without a certificate.
-func TestPathsMeanOneThing(t *testing.T) {
+// TestAPI_AmbiguousPaths writes the paths of agents' calls in every other way there is. None of
+// them is carried out without a certificate.
+func TestAPI_AmbiguousPaths(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	target := hostile.Target{
@@ -254,9 +252,9 @@ func speak(t *testing.T, target hostile.Target, text string) string {
 	return string(said)
 }
 
-// TestARepeatedEventIsTakenOnce sends one agent's events again, as somebody would who has
-// them in a log; another agent's of the same ID are its own.
-func TestARepeatedEventIsTakenOnce(t *testing.T) {
+// TestEvents_RepeatedTakenOnce sends one agent's events again, as a reader of a log could. Another
+// agent's events of the same ID are its own.
+func TestEvents_RepeatedTakenOnce(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	one, other := p.registered("one"), p.registered("other")
@@ -270,9 +268,9 @@ func TestARepeatedEventIsTakenOnce(t *testing.T) {
 	assert.Len(t, p.queued(), before+2)
 }
 
-// TestTLSOffersNothingToReplay resumes a session: the server takes no early data, which
-// alone could be sent again by somebody else.
-func TestTLSOffersNothingToReplay(t *testing.T) {
+// TestTLS_NoEarlyData resumes a session: the server takes no early data, which alone could be
+// replayed.
+func TestTLS_NoEarlyData(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	for name, addr := range map[string]net.Addr{listenerAPI: p.Addrs().API} {

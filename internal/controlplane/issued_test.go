@@ -23,8 +23,8 @@ func (p *plane) issued(o operators.IssuedOptions) []operators.IssuedCertificate 
 	return list
 }
 
-// TestCertificatesAreInTheLog issues certificates by each way that there is for agents and Runners.
-func TestCertificatesAreInTheLog(t *testing.T) {
+// TestCertificate_Logged issues certificates in each way that there is for agents and Runners.
+func TestCertificate_Logged(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	c.renew()
@@ -62,8 +62,8 @@ func TestCertificatesAreInTheLog(t *testing.T) {
 	}
 }
 
-// TestAnAgentGetsNoCertificateThatIsNotInTheLog: the call fails, and succeeds later.
-func TestAnAgentGetsNoCertificateThatIsNotInTheLog(t *testing.T) {
+// TestCertificate_LoggedBeforeIssue: the call fails while the log is full, and succeeds later.
+func TestCertificate_LoggedBeforeIssue(t *testing.T) {
 	p := start(t)
 	c := p.cluster("shop")
 	now := p.clock.now()
@@ -99,8 +99,8 @@ func TestAnAgentGetsNoCertificateThatIsNotInTheLog(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTheLogOutlastsItsCertificates cleans up just before and after the end of a record.
-func TestTheLogOutlastsItsCertificates(t *testing.T) {
+// TestCertificate_LogOutlivesExpiry cleans up just before and after the end of a record.
+func TestCertificate_LogOutlivesExpiry(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	record := p.issued(operators.IssuedOptions{Name: "shop"})[0]

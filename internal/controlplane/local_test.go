@@ -32,8 +32,9 @@ func here(p *plane) *operatorapi.Client {
 	return client
 }
 
-// TestOperatorsAtTheSocket need no credentials, may do all, and are in the audit log by their user.
-func TestOperatorsAtTheSocket(t *testing.T) {
+// TestSocket_AdmitsWithoutCredentials: callers may do everything, and are in the audit log by their
+// user.
+func TestSocket_AdmitsWithoutCredentials(t *testing.T) {
 	p := start(t)
 	socket := filepath.Join(p.cfg.DataDir, "operators.sock")
 	info, err := os.Stat(socket)
@@ -67,8 +68,8 @@ func TestOperatorsAtTheSocket(t *testing.T) {
 	assert.NoFileExists(t, socket)
 }
 
-// TestTheSocketIsForTwoUsers: root, and that of the control plane.
-func TestTheSocketIsForTwoUsers(t *testing.T) {
+// TestSocket_AdmitsTwoUsers: the two are root and the control plane's user.
+func TestSocket_AdmitsTwoUsers(t *testing.T) {
 	call := func(from any) int {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), peerKey{}, from), http.MethodGet, "/", nil)
@@ -87,8 +88,8 @@ func TestTheSocketIsForTwoUsers(t *testing.T) {
 	require.Error(t, peerOf(one).err)
 }
 
-// TestTheSocketOfACrash is taken over, and says until then that no control plane serves.
-func TestTheSocketOfACrash(t *testing.T) {
+// TestSocket_ReplacesStale: the error says until then that no control plane serves.
+func TestSocket_ReplacesStale(t *testing.T) {
 	data := datadir.Data{Dir: t.TempDir()}
 	_, err := data.DialSocket(t.Context())
 	require.ErrorContains(t, err, "is not the data directory of a control plane on this machine")
@@ -103,8 +104,8 @@ func TestTheSocketOfACrash(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestAControlPlaneServesWithoutASocket where the kernel takes none.
-func TestAControlPlaneServesWithoutASocket(t *testing.T) {
+// TestSocket_PathTooLong: the control plane serves where the kernel accepts no socket.
+func TestSocket_PathTooLong(t *testing.T) {
 	var log bytes.Buffer
 	p := start(t, func(cfg *Config) {
 		cfg.DataDir = filepath.Join(t.TempDir(), strings.Repeat("long", 30))

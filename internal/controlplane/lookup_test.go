@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestARunnerLooksAnAgentUp by name or ID. An agent that it is not granted is answered as one
-// that there is not.
-func TestARunnerLooksAnAgentUp(t *testing.T) {
+// TestAgentLookup_ByNameOrID: an agent that the Runner is not granted gets the answer of an unknown
+// one.
+func TestAgentLookup_ByNameOrID(t *testing.T) {
 	p := start(t)
 	shop := p.labelled("shop", map[string]string{"env": "prod"})
 	lab := p.labelled("shop-lab", map[string]string{"env": "test"})

@@ -54,7 +54,7 @@ func series(text string) (n int) {
 	return n
 }
 
-func TestNumbersTellWhatHappens(t *testing.T) {
+func TestMetrics_Values(t *testing.T) {
 	p := start(t, func(c *Config) { c.MetricsListen = "127.0.0.1:0" })
 	at, pprof := p.ObservedAt()
 	assert.Nil(t, pprof)
@@ -83,8 +83,8 @@ func TestNumbersTellWhatHappens(t *testing.T) {
 	assert.NotContains(t, text, c.id.AgentID)
 }
 
-// TestManyAgentsMakeNoMoreSeries than one: no label is a name, an ID or a path.
-func TestManyAgentsMakeNoMoreSeries(t *testing.T) {
+// TestMetrics_BoundedSeries: no label is a name, an ID or a path.
+func TestMetrics_BoundedSeries(t *testing.T) {
 	const many = 500
 	p := start(t, func(c *Config) { c.MetricsListen = "127.0.0.1:0" })
 	at, _ := p.ObservedAt()
@@ -120,7 +120,7 @@ func TestManyAgentsMakeNoMoreSeries(t *testing.T) {
 	assert.Contains(t, []string{"500", "499", "501"}, sample(t, text, `pipeops_controlplane_agents{state="online"}`))
 }
 
-func TestNumbersAreNamedAsPrometheusWants(t *testing.T) {
+func TestMetrics_Names(t *testing.T) {
 	p := start(t)
 	problems, err := testutil.GatherAndLint(p.instruments.registry)
 	require.NoError(t, err)
@@ -134,7 +134,7 @@ func (s silentPublisher) Publish(_ context.Context, events []announce.Encoded) (
 	return len(events) - 1, s.err
 }
 
-func TestAnnouncementsAreCountedByWhatBecameOfThem(t *testing.T) {
+func TestMetrics_AnnouncementResults(t *testing.T) {
 	i := newInstruments("test")
 	for _, err := range []error{&rabbitmq.Error{Code: rabbitmq.CodeUnroutable}, &rabbitmq.Error{Code: rabbitmq.CodeRejected}} {
 		m := measuredPublisher{silentPublisher{err}, i}

@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestAnOfferShowsHowFarItsAgentsAre, of those to which it is offered alone.
-func TestAnOfferShowsHowFarItsAgentsAre(t *testing.T) {
+// TestReleaseOffer_Progress counts only the agents to which the release is offered.
+func TestReleaseOffer_Progress(t *testing.T) {
 	p := start(t)
 	early := map[string]string{"ring": "early"}
 	for i, a := range []store.Agent{

@@ -15,8 +15,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestAnOperatorSignsInAtDex, which starts after the control plane.
-func TestAnOperatorSignsInAtDex(t *testing.T) {
+// TestOpenID_SignInAtDex: Dex starts after the control plane.
+func TestOpenID_SignInAtDex(t *testing.T) {
 	suite.Release(t, "sign-in to the console at dex, an OpenID provider")
 	d := dex.New(t)
 	p := start(t, func(c *Config) {
@@ -47,8 +47,8 @@ func TestAnOperatorSignsInAtDex(t *testing.T) {
 	assert.Empty(t, again.kept(console.Cookie))
 }
 
-// TestWhoHasNoRoleDoesNotSignInAtDex, or of whom dex does not send the groups.
-func TestWhoHasNoRoleDoesNotSignInAtDex(t *testing.T) {
+// TestOpenID_NoRoleAtDex: Dex reports a group without a role, or no groups.
+func TestOpenID_NoRoleAtDex(t *testing.T) {
 	suite.Release(t, "refused sign-in to the console at dex, an OpenID provider")
 	for says, change := range map[string]func(*Config){
 		"No group of kilgore@kilgore.trout has a role here; the claim groups has authors": func(*Config) {},

@@ -20,8 +20,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestAnOperatorSignsInByOpenID with the role of a group, and is named in the audit log.
-func TestAnOperatorSignsInByOpenID(t *testing.T) {
+// TestOpenID_SignIn: the operator has the role of a group, and is named in the audit log.
+func TestOpenID_SignIn(t *testing.T) {
 	p, f := startWithFake(t)
 	b := p.browserFor(f.Certificate())
 	_, body := b.get("/console/")
@@ -61,8 +61,8 @@ func TestAnOperatorSignsInByOpenID(t *testing.T) {
 	b.isOut("signed out")
 }
 
-// TestTheGreatestRoleOfTheGroupsCounts, and the group may be a single name.
-func TestTheGreatestRoleOfTheGroupsCounts(t *testing.T) {
+// TestOpenID_GreatestRole: the group may be a single name.
+func TestOpenID_GreatestRole(t *testing.T) {
 	p, f := startWithFake(t)
 	for role, groups := range map[string]any{
 		operators.RoleViewer: "audit", operators.RoleOperator: []string{"audit", "platform", "staff"},
@@ -74,8 +74,8 @@ func TestTheGreatestRoleOfTheGroupsCounts(t *testing.T) {
 	}
 }
 
-// TestWhatOpensNoSession tries tokens and answers that a console must not take.
-func TestWhatOpensNoSession(t *testing.T) {
+// TestOpenID_RefusesTokens tries tokens and answers that a console must not take.
+func TestOpenID_RefusesTokens(t *testing.T) {
 	p, f := startWithFake(t)
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -129,9 +129,9 @@ func TestWhatOpensNoSession(t *testing.T) {
 	assert.Equal(t, len(attacks), refused, "each refusal is in the audit log")
 }
 
-// TestALoginIsOfOneBrowser: nobody can have another's browser sign in (CSRF at login), and no code
-// works twice.
-func TestALoginIsOfOneBrowser(t *testing.T) {
+// TestOpenID_LoginBoundToBrowser: nobody can have another's browser sign in (CSRF at login), and no
+// code works twice.
+func TestOpenID_LoginBoundToBrowser(t *testing.T) {
 	p, f := startWithFake(t)
 	attacker, victim := p.browserFor(f.Certificate()), p.browserFor(f.Certificate())
 	back := attacker.stopAtReturn()
@@ -175,8 +175,9 @@ func (b *tab) keep(secret string) {
 	b.http.Jar.SetCookies(at, []*http.Cookie{{Name: console.Cookie + "-login", Value: secret, Path: "/", Secure: true}})
 }
 
-// TestSigningInLeadsNowhereElse than to the provider and the console, whatever the address says.
-func TestSigningInLeadsNowhereElse(t *testing.T) {
+// TestOpenID_NoOpenRedirect: the sign-in leads to the provider and the console, whatever the
+// address says.
+func TestOpenID_NoOpenRedirect(t *testing.T) {
 	p, f := startWithFake(t)
 	b := p.browserFor(f.Certificate())
 	evil := url.QueryEscape("https://evil.example.com/")
@@ -217,8 +218,8 @@ func TestSigningInLeadsNowhereElse(t *testing.T) {
 	assert.Equal(t, "/console/", location("/console/sign-in?next="+evil), "a browser with a session")
 }
 
-// TestTheProviderMayBeAwayAtTheStart: the control plane starts, and the page says what is wrong.
-func TestTheProviderMayBeAwayAtTheStart(t *testing.T) {
+// TestOpenID_ProviderAway: the control plane starts, and the page says what is wrong.
+func TestOpenID_ProviderAway(t *testing.T) {
 	var f *fakeProvider
 	p := start(t, func(c *Config) {
 		f = newFakeProvider(t, c.Now)
@@ -238,8 +239,9 @@ func TestTheProviderMayBeAwayAtTheStart(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status, body)
 }
 
-// TestASessionByOpenIDEnds with the ID token, with the usual life, or with other settings.
-func TestASessionByOpenIDEnds(t *testing.T) {
+// TestOpenID_SessionEnds: a session ends with the ID token, after the usual life, or with other
+// settings.
+func TestOpenID_SessionEnds(t *testing.T) {
 	p, f := startWithFake(t)
 	signIn := func(life time.Duration) *tab {
 		f.set(map[string]any{"exp": p.clock.now().Add(life).Unix()}, nil, nil)
@@ -278,7 +280,7 @@ func TestASessionByOpenIDEnds(t *testing.T) {
 	b.isOut("after half a day")
 }
 
-func TestFailedSignInsAreLimited(t *testing.T) {
+func TestOpenID_LimitsFailures(t *testing.T) {
 	p, f := startWithFake(t)
 	b := p.browserFor(f.Certificate())
 	last := 0
@@ -290,8 +292,8 @@ func TestFailedSignInsAreLimited(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, status)
 }
 
-// TestNobodySignsInByOpenIDUnlessItIsOn shows no button, and opens nothing.
-func TestNobodySignsInByOpenIDUnlessItIsOn(t *testing.T) {
+// TestOpenID_Off: the console shows no button, and opens nothing.
+func TestOpenID_Off(t *testing.T) {
 	p := start(t)
 	b := p.browser()
 	_, body := b.get("/console/")

@@ -34,9 +34,9 @@ func calls(t *testing.T, c *operatorapi.Client) error {
 	return err
 }
 
-// TestAnOperatorsCertificateRenewsItself with any call that finds it due, and for as long as the
+// TestOperatorRenewal_DuringCalls: any call renews a certificate that is due, for as long as the
 // first one was.
-func TestAnOperatorsCertificateRenewsItself(t *testing.T) {
+func TestOperatorRenewal_DuringCalls(t *testing.T) {
 	p := start(t)
 	first := p.operator("alice", operators.RoleViewer)
 	b := p.signedIn(first)
@@ -72,8 +72,9 @@ func TestAnOperatorsCertificateRenewsItself(t *testing.T) {
 	assert.InDelta(t, 66*time.Minute, config.Certificates[0].Leaf.NotAfter.Sub(config.Certificates[0].Leaf.NotBefore), float64(2*time.Second), "it does not grow")
 }
 
-// TestWhoseCertificateIsNotRenewed: revoked operators', and those of other parties.
-func TestWhoseCertificateIsNotRenewed(t *testing.T) {
+// TestOperatorRenewal_Refused: the operators were revoked or have other credentials, and other
+// parties have none.
+func TestOperatorRenewal_Refused(t *testing.T) {
 	p := start(t)
 	bob := p.operator("bob", operators.RoleOperator)
 	require.NoError(t, p.admin.Operators.Revoke(t.Context(), "bob"))

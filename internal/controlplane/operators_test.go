@@ -77,7 +77,7 @@ func requireCode(t *testing.T, err error, code problem.Code) {
 	assert.NotEmpty(t, e.RequestID)
 }
 
-func TestAnOperatorChangesTheFleetByTheAPI(t *testing.T) {
+func TestOperatorAPI_ChangesAudited(t *testing.T) {
 	p := start(t)
 	ctx, admin := t.Context(), p.first()
 	token, err := operatorapi.CreateToken.Do(ctx, admin, operatorapi.CreateTokenInput{
@@ -123,7 +123,7 @@ func TestAnOperatorChangesTheFleetByTheAPI(t *testing.T) {
 	assert.JSONEq(t, `{"agent":"shop","set":{"region":"eu"}}`, string(records[3].Arguments))
 }
 
-func TestOperatorsOfEachRole(t *testing.T) {
+func TestOperatorAPI_Roles(t *testing.T) {
 	p := start(t)
 	for _, role := range operators.Roles {
 		c := p.operator(role, role)
@@ -180,9 +180,9 @@ func (p *plane) send(client *http.Client, method, path, body string, change ...f
 	return resp.StatusCode
 }
 
-// TestNobodyElseCallsTheOperatorAPI with the certificate of an agent or a Runner, of nobody, or of
-// an operator who was revoked or has other credentials.
-func TestNobodyElseCallsTheOperatorAPI(t *testing.T) {
+// TestOperatorAPI_RefusesOthers calls with the certificate of an agent or a Runner, with none, or
+// as an operator who was revoked or has other credentials.
+func TestOperatorAPI_RefusesOthers(t *testing.T) {
 	p := start(t)
 	agent := p.registered("shop").tlsConfig()
 	runner, err := p.admin.Runners.Create(t.Context(), "builder", time.Hour, true)
@@ -215,15 +215,15 @@ func TestNobodyElseCallsTheOperatorAPI(t *testing.T) {
 	assert.Equal(t, map[string]int{"agent": 2, "runner": 2, "gone": 2, "again": 2}, seen, "strangers are not in the audit log")
 }
 
-// TestAnOperatorIsNoRunner and no agent either.
-func TestAnOperatorIsNoRunner(t *testing.T) {
+// TestOperatorAPI_OperatorIsNoRunner: an operator is not an agent either.
+func TestOperatorAPI_OperatorIsNoRunner(t *testing.T) {
 	p := start(t)
 	client := p.raw(p.operator("alice", operators.RoleAdmin))
 	assert.Equal(t, http.StatusUnauthorized, p.send(client, "GET", announce.SnapshotPath, ""))
 	assert.Equal(t, http.StatusUnauthorized, p.send(client, "POST", "/v1/agent/check", ""))
 }
 
-func TestWhatIsNotAsTheCallTakesIt(t *testing.T) {
+func TestOperatorAPI_InvalidInput(t *testing.T) {
 	p := start(t)
 	client := p.raw(p.operator("alice", operators.RoleAdmin))
 	tokens := operatorapi.Prefix + "tokens"
@@ -254,7 +254,7 @@ func TestWhatIsNotAsTheCallTakesIt(t *testing.T) {
 	p.records(12) // of all but those that are no calls
 }
 
-func TestADryRunChangesNothing(t *testing.T) {
+func TestOperatorAPI_DryRun(t *testing.T) {
 	p := start(t)
 	ctx, admin := t.Context(), p.first()
 	p.registered("shop")
@@ -305,7 +305,7 @@ func (p *plane) snapshot() (all []any) {
 	return all
 }
 
-func TestARepeatedChangeIsCarriedOutOnce(t *testing.T) {
+func TestOperatorAPI_IdempotencyKey(t *testing.T) {
 	p := start(t)
 	ctx, admin := t.Context(), p.first()
 	p.registered("shop")
@@ -343,7 +343,7 @@ func TestARepeatedChangeIsCarriedOutOnce(t *testing.T) {
 	require.NoError(t, err, "a refusal does not use the key up")
 }
 
-func TestTheLastAdminStays(t *testing.T) {
+func TestOperatorRevoke_KeepsLastAdmin(t *testing.T) {
 	p := start(t)
 	ctx, admin := t.Context(), p.first()
 	_, err := operatorapi.RevokeOperator.Do(ctx, admin, operatorapi.OperatorInput{Operator: operators.FirstOperator})
@@ -358,8 +358,8 @@ func TestTheLastAdminStays(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, refused.Status)
 }
 
-// TestTooManyRefusalsHaveToWait, or they would push older records out of the audit log.
-func TestTooManyRefusalsHaveToWait(t *testing.T) {
+// TestOperatorAPI_LimitsRefusals: too many refusals would push older records out of the audit log.
+func TestOperatorAPI_LimitsRefusals(t *testing.T) {
 	p := start(t)
 	viewer, other := p.raw(p.operator("eve", operators.RoleViewer)), p.raw(p.operator("bob", operators.RoleViewer))
 	statuses := map[int]int{}
@@ -370,8 +370,8 @@ func TestTooManyRefusalsHaveToWait(t *testing.T) {
 	assert.Equal(t, http.StatusOK, p.send(other, "GET", operatorapi.Prefix+"tokens", ""), "it is that operator's alone")
 }
 
-// TestAnOperatorRotatesTheCA with credentials that have only the old one.
-func TestAnOperatorRotatesTheCA(t *testing.T) {
+// TestCARotate_ByOperatorAPI: the operator's credentials have only the old CA.
+func TestCARotate_ByOperatorAPI(t *testing.T) {
 	p := start(t)
 	ctx, admin := t.Context(), p.first()
 	agent := p.registered("shop")
@@ -393,8 +393,8 @@ func TestAnOperatorRotatesTheCA(t *testing.T) {
 	assert.Equal(t, ca.Settled, status.Stage)
 }
 
-// TestAPageOfAnotherSiteChangesNothing in a browser that has an operator's certificate.
-func TestAPageOfAnotherSiteChangesNothing(t *testing.T) {
+// TestOperatorAPI_RefusesOtherSites: the browser has an operator's certificate.
+func TestOperatorAPI_RefusesOtherSites(t *testing.T) {
 	p := start(t)
 	p.registered("shop")
 	client := p.raw(p.operator("alice", operators.RoleAdmin))

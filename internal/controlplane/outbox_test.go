@@ -20,13 +20,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
-// TestWithoutABrokerTheOutboxEndsGrowing has an App change its state for long while
-// nothing goes out. Somebody who hears what is left knows how the App is.
-func TestWithoutABrokerTheOutboxEndsGrowing(t *testing.T) {
-	postgres.OnEach(t, testWithoutABrokerTheOutboxEndsGrowing)
+// TestOutbox_BoundedPerApp: an App changes its state for long while nothing is published. Whoever
+// reads what is left knows the App's state.
+func TestOutbox_BoundedPerApp(t *testing.T) {
+	postgres.OnEach(t, testOutboxBoundedPerApp)
 }
 
-func testWithoutABrokerTheOutboxEndsGrowing(t *testing.T, on postgres.Engine) {
+func testOutboxBoundedPerApp(t *testing.T, on postgres.Engine) {
 	var log bytes.Buffer
 	p := startOn(t, on, func(c *Config) { c.Limits.Outbox = store.OutboxLimits{PerAgent: 20} })
 	shop := p.registered("shop")
@@ -65,7 +65,7 @@ func testWithoutABrokerTheOutboxEndsGrowing(t *testing.T, on postgres.Engine) {
 	assert.Equal(t, len(left), stats.Length)
 }
 
-func TestReadinessTellsOfTheOutbox(t *testing.T) {
+func TestReadyz_Outbox(t *testing.T) {
 	p := start(t)
 	p.registered("shop")
 	p.clock.forward(3 * time.Minute)
@@ -78,11 +78,11 @@ func TestReadinessTellsOfTheOutbox(t *testing.T) {
 	})
 }
 
-func TestAnOutboxOfLastWordsIsSaidOnce(t *testing.T) {
-	postgres.OnEach(t, testAnOutboxOfLastWordsIsSaidOnce)
+func TestOutbox_LastEventsLoggedOnce(t *testing.T) {
+	postgres.OnEach(t, testOutboxLastEventsLoggedOnce)
 }
 
-func testAnOutboxOfLastWordsIsSaidOnce(t *testing.T, on postgres.Engine) {
+func testOutboxLastEventsLoggedOnce(t *testing.T, on postgres.Engine) {
 	var log bytes.Buffer
 	p := startOn(t, on)
 	for _, name := range []string{"a", "b", "c"} {

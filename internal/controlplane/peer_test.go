@@ -12,9 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// TestWhoHoldsTheCAIsNotSentIt counts certificates: each one too many is a signature that ten
-// thousand agents verify when they come back at once.
-func TestWhoHoldsTheCAIsNotSentIt(t *testing.T) {
+// TestTLS_SentCertificates counts certificates: each one too many is a signature that ten thousand
+// agents verify when they come back at once.
+func TestTLS_SentCertificates(t *testing.T) {
 	p := start(t)
 	cluster := p.registered("shop")
 	for name, c := range map[string]struct {
@@ -35,9 +35,9 @@ func TestWhoHoldsTheCAIsNotSentIt(t *testing.T) {
 	}
 }
 
-// TestTheTunnelsHandshakeIsTheOneThatVerifies has a connection in whose TLS an agent was verified,
-// and looks for its certificate where it is asked for again: by the first call in the tunnel, say.
-func TestTheTunnelsHandshakeIsTheOneThatVerifies(t *testing.T) {
+// TestAuthn_TrustsTunnelHandshake: the TLS of a connection has verified an agent's certificate. It
+// is not verified again where it is needed later, by the first call in the tunnel for example.
+func TestAuthn_TrustsTunnelHandshake(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	cfg := c.tlsConfig()

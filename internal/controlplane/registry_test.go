@@ -48,7 +48,7 @@ func TestRegister(t *testing.T) {
 	assert.Equal(t, c.id.AgentID, tokens[0].LastUsedBy)
 }
 
-func TestRegistrationIsRefused(t *testing.T) {
+func TestRegister_Refused(t *testing.T) {
 	p := start(t)
 	first := p.registered("shop")
 	for name, c := range map[string]struct {
@@ -143,9 +143,8 @@ func TestRegistrationIsRefused(t *testing.T) {
 	}
 }
 
-// TestAReplicaThatStandsByOnlyLives has two versions of an agent side by side, as in
-// the middle of an update.
-func TestAReplicaThatStandsByOnlyLives(t *testing.T) {
+// TestHeartbeat_Standby: two versions of an agent run side by side, as in the middle of an update.
+func TestHeartbeat_Standby(t *testing.T) {
 	p := start(t)
 	c := p.cluster("shop")
 	require.NoError(t, c.register(p.token()))
@@ -171,7 +170,7 @@ func TestAReplicaThatStandsByOnlyLives(t *testing.T) {
 	assert.Equal(t, append(before, announce.AgentUpdated), typesOf(p.queued()))
 }
 
-func TestCheckingATokenDoesNotUseIt(t *testing.T) {
+func TestCheckToken_TakesNoUse(t *testing.T) {
 	p := start(t)
 	token := p.token(func(o *operators.TokenOptions) { o.Uses = 2 })
 	agent := p.cluster("shop")
@@ -194,7 +193,7 @@ func TestCheckingATokenDoesNotUseIt(t *testing.T) {
 	requireProblem(t, agent.client.CheckIdentity(t.Context()), controlapi.CodeRevoked)
 }
 
-func TestTheSameClusterIsTheSameAgent(t *testing.T) {
+func TestRegister_SameCluster(t *testing.T) {
 	p := start(t)
 	token := p.token(func(o *operators.TokenOptions) { o.Uses = 1 })
 	first := p.cluster("shop")
@@ -216,7 +215,7 @@ func TestTheSameClusterIsTheSameAgent(t *testing.T) {
 	assert.Equal(t, []announce.Type{announce.AgentRegistered}, typesOf(p.queued())[:1])
 }
 
-func TestUsesAreCountedExactly(t *testing.T) {
+func TestToken_CountsUses(t *testing.T) {
 	p := start(t)
 	token := p.token(func(o *operators.TokenOptions) { o.Uses = 3 })
 	const tries = 8
@@ -239,7 +238,7 @@ func TestUsesAreCountedExactly(t *testing.T) {
 	assert.Equal(t, 3, good)
 }
 
-func TestRenewing(t *testing.T) {
+func TestRenew(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	first, firstKey := c.id, c.key
@@ -264,7 +263,7 @@ func TestRenewing(t *testing.T) {
 	requireProblem(t, c.beat(), controlapi.CodeCertificateUnknown, "another key")
 }
 
-func TestAnAgentThatWasAwayForLongComesBack(t *testing.T) {
+func TestRecover(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	require.NoError(t, c.beat())
@@ -294,7 +293,7 @@ func TestAnAgentThatWasAwayForLongComesBack(t *testing.T) {
 	})
 }
 
-func TestRevokingAndRemoving(t *testing.T) {
+func TestRevokeAgent(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	_, err := p.admin.Agents.Remove(t.Context(), "shop")
@@ -319,7 +318,7 @@ func TestRevokingAndRemoving(t *testing.T) {
 	assert.NotEqual(t, old, c.id.AgentID)
 }
 
-func TestEventsGoToTheOutboxOnce(t *testing.T) {
+func TestEvents_QueuedOnce(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	event := func(id string) controlapi.Event {
@@ -339,9 +338,9 @@ func TestEventsGoToTheOutboxOnce(t *testing.T) {
 		Cause: "ImageNotFound", Message: "no such image", Fix: "push it"}, app)
 }
 
-// TestEventsOfALeaderThatWasFollowedAreRefused: what it was about to tell when the next one took
-// over arrives late.
-func TestEventsOfALeaderThatWasFollowedAreRefused(t *testing.T) {
+// TestEvents_RefuseFormerLeader: what the former leader was about to send arrives after the next
+// one took over.
+func TestEvents_RefuseFormerLeader(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	tell := func(kind, lease string, term int64) error {
@@ -363,9 +362,8 @@ func TestEventsOfALeaderThatWasFollowedAreRefused(t *testing.T) {
 	}, typesOf(p.queued()))
 }
 
-// TestEventsThatComeAfterLaterOnesAreRefused: the agent gave up a call, and has told more since,
-// when it arrives.
-func TestEventsThatComeAfterLaterOnesAreRefused(t *testing.T) {
+// TestEvents_RefuseLateCalls: the agent gave up a call, and has sent more when that call arrives.
+func TestEvents_RefuseLateCalls(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	tell := func(term, call int64, kinds ...string) error {
@@ -385,7 +383,7 @@ func TestEventsThatComeAfterLaterOnesAreRefused(t *testing.T) {
 	assert.Equal(t, []announce.Type{announce.AgentRegistered, "app.removed", "app.healthy"}, typesOf(p.queued()))
 }
 
-func TestHeartbeatsWriteWhatChanged(t *testing.T) {
+func TestHeartbeat_WritesChanges(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	require.NoError(t, c.beat())

@@ -35,7 +35,7 @@ func updating(c *cluster, u controlapi.Update) *controlapi.Offer {
 	return answer.Offer
 }
 
-func TestAReleaseIsOfferedToThoseItIsFor(t *testing.T) {
+func TestReleaseOffer_Targets(t *testing.T) {
 	p := start(t)
 	shop, bank := p.registered("shop"), p.registered("bank")
 	idle := controlapi.Update{State: controlapi.UpdateIdle}
@@ -75,7 +75,7 @@ func expiring(t *testing.T, version string, at time.Time) (manifest, signature [
 	}})
 }
 
-func TestAnExpiredReleaseIsNotOffered(t *testing.T) {
+func TestReleaseOffer_Expires(t *testing.T) {
 	p := start(t)
 	shop, idle := p.registered("shop"), controlapi.Update{State: controlapi.UpdateIdle}
 	older, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.1.0"))
@@ -93,7 +93,7 @@ func TestAnExpiredReleaseIsNotOffered(t *testing.T) {
 	assert.Contains(t, []time.Time{list[0].ExpiresAt.UTC(), list[1].ExpiresAt.UTC()}, newer.ExpiresAt.UTC().Truncate(time.Microsecond))
 }
 
-func TestAllSignaturesOfAReleaseAreOffered(t *testing.T) {
+func TestReleaseOffer_AllSignatures(t *testing.T) {
 	p := start(t)
 	shop, opts := p.registered("shop"), releaseOptions(t, "v1.2.0")
 	m, err := release.Decode(opts.Manifest)
@@ -107,7 +107,7 @@ func TestAllSignaturesOfAReleaseAreOffered(t *testing.T) {
 	require.NoError(t, opts.Trust.Verify(offer.Manifest, offer.Signature))
 }
 
-func TestWhatAgentsWouldRefuseIsNotOffered(t *testing.T) {
+func TestReleaseOffer_Refused(t *testing.T) {
 	p := start(t)
 	for name, c := range map[string]struct {
 		change func(*operators.ReleaseOptions)
@@ -134,7 +134,7 @@ func TestWhatAgentsWouldRefuseIsNotOffered(t *testing.T) {
 	assert.Empty(t, list)
 }
 
-func TestTheStateOfAnUpdateIsKeptAndAnnounced(t *testing.T) {
+func TestHeartbeat_UpdateState(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	updating(shop, controlapi.Update{State: controlapi.UpdateIdle})

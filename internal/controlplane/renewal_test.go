@@ -36,9 +36,8 @@ func leafIn(t *testing.T, file string) *x509.Certificate {
 	return cert.Leaf
 }
 
-// TestARunnersCertificateLastsADayAndIsRenewed has a Runner call now and then, from its file as
-// commands do.
-func TestARunnersCertificateLastsADayAndIsRenewed(t *testing.T) {
+// TestRunnerRenewal_InTime: a Runner calls now and then, from its file as commands do.
+func TestRunnerRenewal_InTime(t *testing.T) {
 	p := start(t)
 	file := p.runnerFor("ci", operators.DefaultRunnerTTL)
 	first := leafIn(t, file)
@@ -65,8 +64,8 @@ func TestARunnersCertificateLastsADayAndIsRenewed(t *testing.T) {
 	assert.Equal(t, second.NotAfter.UTC(), known.ExpiresAt, "so that a revocation lasts as long")
 }
 
-// TestARunnerThatComesLateIsRenewedWithinItsGrace: after a weekend, but not after two weeks.
-func TestARunnerThatComesLateIsRenewedWithinItsGrace(t *testing.T) {
+// TestRunnerRenewal_GracePeriod: the Runner comes after a weekend, and after two weeks.
+func TestRunnerRenewal_GracePeriod(t *testing.T) {
 	p := start(t)
 	weekly, yearly := p.runnerFor("weekly", operators.DefaultRunnerTTL), p.runnerFor("yearly", 365*24*time.Hour)
 	brief := p.runnerFor("brief", time.Hour)
@@ -84,8 +83,8 @@ func TestARunnerThatComesLateIsRenewedWithinItsGrace(t *testing.T) {
 	assert.Len(t, p.issued(operators.IssuedOptions{Name: "weekly"}), 2)
 }
 
-// TestARevokedRunnerIsNotRenewed, neither in time nor late.
-func TestARevokedRunnerIsNotRenewed(t *testing.T) {
+// TestRunnerRenewal_RefusesRevoked: revoked Runners come in time, and late.
+func TestRunnerRenewal_RefusesRevoked(t *testing.T) {
 	p := start(t)
 	file := p.runnerFor("ci", operators.DefaultRunnerTTL)
 	l := p.login(file)
@@ -102,8 +101,8 @@ func TestARevokedRunnerIsNotRenewed(t *testing.T) {
 	assert.Len(t, p.issued(operators.IssuedOptions{Kind: ca.RoleRunner}), 2)
 }
 
-// TestARenewalThatARevocationOvertakesFails: what was signed meanwhile is not handed out.
-func TestARenewalThatARevocationOvertakesFails(t *testing.T) {
+// TestRunnerRenewal_RevokedMeanwhile: what was signed meanwhile is not handed out.
+func TestRunnerRenewal_RevokedMeanwhile(t *testing.T) {
 	p := start(t)
 	file := p.runnerFor("ci", operators.DefaultRunnerTTL)
 	known, err := p.store.Runner(t.Context(), "ci")

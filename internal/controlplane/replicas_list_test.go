@@ -12,8 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peerlink"
 )
 
-// TestAControlPlaneAloneIsListed with its checks, on SQLite too, in the console and by the API.
-func TestAControlPlaneAloneIsListed(t *testing.T) {
+// TestReplicaList_Single: a single control plane is listed with its checks, on SQLite too, in the
+// console and by the API.
+func TestReplicaList_Single(t *testing.T) {
 	p := start(t, func(c *Config) {
 		c.Version, c.BrokerURLs = "v1.4.2", []string{"amqp://guest:secret@127.0.0.1:1/"}
 	})
@@ -42,8 +43,9 @@ func TestAControlPlaneAloneIsListed(t *testing.T) {
 	assert.NotContains(t, body, "secret", "the password")
 }
 
-// TestEachControlPlaneIsListed by any of them: with its own checks, or why it does not answer.
-func TestEachControlPlaneIsListed(t *testing.T) {
+// TestReplicaList_All: any control plane lists all, with their own checks or why they do not
+// answer.
+func TestReplicaList_All(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	lost := f.start(lenient, func(c *Config) { c.AdvertisePeer = "127.0.0.1:1" })

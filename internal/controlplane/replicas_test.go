@@ -210,9 +210,9 @@ func through(c credentials.Credentials, m *member) credentials.Credentials {
 
 func (m *member) leads() bool { return m.leader.Leads() }
 
-// TestAnyControlPlaneAnswersAnyAgent: it registers at one, its heartbeats come to
-// another, its tunnel is at a third, and Runners reach it over each.
-func TestAnyControlPlaneAnswersAnyAgent(t *testing.T) {
+// TestReplicas_ServeAnyAgent: an agent registers at one, its heartbeats come to another, its tunnel
+// is at a third, and Runners reach it over each.
+func TestReplicas_ServeAnyAgent(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	a, b, c := f.start(lenient), f.start(lenient), f.start(lenient)
@@ -252,9 +252,9 @@ func TestAnyControlPlaneAnswersAnyAgent(t *testing.T) {
 	})
 }
 
-// TestRunnersReachAgentsWithoutTheDatabase, those that they have reached before: the one
-// that their edge is of remembers where.
-func TestRunnersReachAgentsWithoutTheDatabase(t *testing.T) {
+// TestEdge_WithoutDatabase: the edge remembers where the agents are that Runners have reached
+// before.
+func TestEdge_WithoutDatabase(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	a, b := f.start(), f.start()
@@ -272,9 +272,8 @@ func TestRunnersReachAgentsWithoutTheDatabase(t *testing.T) {
 	b.kill()
 }
 
-// TestTheCAsKeyIsForItsOwner: a file that all can read is refused, one that is there is
-// not overwritten.
-func TestTheCAsKeyIsForItsOwner(t *testing.T) {
+// TestCAKey_File: a file that all can read is refused, and an existing one is not overwritten.
+func TestCAKey_File(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca-key")
 	require.NoError(t, authority.MakeKey(file))
 	key, err := authority.ReadKey(file)
@@ -291,8 +290,8 @@ func TestTheCAsKeyIsForItsOwner(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 }
 
-// TestAControlPlaneMayDie: the one that leads, and has the agent's tunnel.
-func TestAControlPlaneMayDie(t *testing.T) {
+// TestReplicas_SurviveDeath: the control plane that dies leads, and has the agent's tunnel.
+func TestReplicas_SurviveDeath(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	first := f.start(waiting)
@@ -330,9 +329,9 @@ func TestAControlPlaneMayDie(t *testing.T) {
 	assert.Equal(t, 1, second.events(lost.id.AgentID)[announce.AgentOffline])
 }
 
-// TestASilentAgentIsOfflineOnce, though its tunnel is up at one control plane and its
-// heartbeats came to another, and online once when they come again.
-func TestASilentAgentIsOfflineOnce(t *testing.T) {
+// TestReplicas_OfflineOnce: the agent's tunnel is up at one control plane, and its heartbeats came
+// to another. It is online once when they come again.
+func TestReplicas_OfflineOnce(t *testing.T) {
 	t.Parallel()
 	f, still := newGroup(t), newStillClock()
 	often := func(c *Config) { c.HeartbeatInterval, c.Now = time.Second, still.now }
@@ -366,8 +365,8 @@ func newStillClock() *stillClock { return &stillClock{start: time.Now()} }
 
 func (c *stillClock) now() time.Time { return c.start.Add(time.Duration(c.offset.Load())) }
 
-// TestEachFollowsARotationOfTheCA, and they go on trusting each other.
-func TestEachFollowsARotationOfTheCA(t *testing.T) {
+// TestReplicas_FollowRotation: control planes go on trusting each other.
+func TestReplicas_FollowRotation(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	a, b := f.start(), f.start()
@@ -409,8 +408,8 @@ func TestEachFollowsARotationOfTheCA(t *testing.T) {
 	require.ErrorContains(t, err, "give --ca-key-file")
 }
 
-// TestATokenIsUsedAsOftenAsItSays, however many control planes it is used at.
-func TestATokenIsUsedAsOftenAsItSays(t *testing.T) {
+// TestReplicas_CountTokenUses: the token is used at several control planes at once.
+func TestReplicas_CountTokenUses(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	planes := []*member{f.start(), f.start()}
@@ -432,8 +431,8 @@ func TestATokenIsUsedAsOftenAsItSays(t *testing.T) {
 	assert.EqualValues(t, 3, in.Load())
 }
 
-// TestHeartbeatsAreWrittenInOneTransaction measures what a thousand cost the database.
-func TestHeartbeatsAreWrittenInOneTransaction(t *testing.T) {
+// TestHeartbeat_BatchedOnPostgres measures what a hundred heartbeats cost the database.
+func TestHeartbeat_BatchedOnPostgres(t *testing.T) {
 	t.Parallel()
 	const agents = 100
 	f, now := newGroup(t), time.Now().Truncate(time.Microsecond).UTC()
@@ -485,9 +484,9 @@ func TestHeartbeatsAreWrittenInOneTransaction(t *testing.T) {
 	assert.Equal(t, heard, writers(), "nothing is written where nothing was heard")
 }
 
-// TestACAMovesIntoTheDatabase when a control plane that had it in its directory is
-// started with a key; one that has it not must not make another.
-func TestACAMovesIntoTheDatabase(t *testing.T) {
+// TestCA_MovesIntoDatabase: a control plane that had its CA in its directory is started with a key.
+// One that does not have it must not make another.
+func TestCA_MovesIntoDatabase(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	alone := f.config("")

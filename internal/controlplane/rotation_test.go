@@ -119,7 +119,7 @@ func (p *plane) snapshotBy(l *login.Login) error {
 	return err
 }
 
-func TestARotationWaitsForEverybody(t *testing.T) {
+func TestCARotate_WaitsForAll(t *testing.T) {
 	p := start(t)
 	shop, bank := p.registered("shop"), p.registered("bank")
 	_, err := p.admin.Agents.Revoke(t.Context(), p.registered("gone").id.AgentID)
@@ -179,7 +179,7 @@ func TestARotationWaitsForEverybody(t *testing.T) {
 	assert.Equal(t, []string{operators.CASigns, "signs for agent", "signs for runner", "signs for operator", "signs for server", "signs for controlplane", operators.CAFormer}, roles)
 }
 
-func TestTheTunnelFollowsTheRotation(t *testing.T) {
+func TestCARotate_TunnelFollows(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	connects := func() {
@@ -205,8 +205,8 @@ func TestTheTunnelFollowsTheRotation(t *testing.T) {
 	connects()
 }
 
-// TestATokenOutlivesRotations registers with a token from before two of them.
-func TestATokenOutlivesRotations(t *testing.T) {
+// TestCARotate_OldTokens registers with a token from before two rotations.
+func TestCARotate_OldTokens(t *testing.T) {
 	p := start(t)
 	token := p.token(func(o *operators.TokenOptions) { o.TTL = 0 })
 	c := p.cluster("shop")
@@ -221,7 +221,7 @@ func TestATokenOutlivesRotations(t *testing.T) {
 	assert.NotEqual(t, token.Fingerprint, p.token().Fingerprint)
 }
 
-func TestAnAgentOfAFormerCAComesBack(t *testing.T) {
+func TestFormerCA_AgentRecovers(t *testing.T) {
 	p := start(t)
 	awake, asleep := p.registered("awake"), p.registered("asleep")
 	p.requireRotate(true, ca.Start, ca.Sign, ca.Finish)
@@ -250,7 +250,7 @@ func TestAnAgentOfAFormerCAComesBack(t *testing.T) {
 	})
 }
 
-func TestARunnerOfAFormerCAComesBack(t *testing.T) {
+func TestFormerCA_RunnerRecovers(t *testing.T) {
 	p := start(t)
 	file := p.runner("builder")
 	before, err := os.ReadFile(file)
@@ -322,7 +322,7 @@ func (p *plane) asRunner(cert tls.Certificate, path string) error {
 	return problem.Read(resp)
 }
 
-func TestAnAbortedRotationCutsNobodyOff(t *testing.T) {
+func TestCARotate_Abort(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	first := p.ca.Certificate()
@@ -357,7 +357,7 @@ func TestAnAbortedRotationCutsNobodyOff(t *testing.T) {
 	require.NoError(t, p.snapshotBy(p.login(file)))
 }
 
-func TestStepsAreTakenOneAtATime(t *testing.T) {
+func TestCARotate_OneStepAtATime(t *testing.T) {
 	p := start(t)
 	lock, err := p.cfg.data().LockCA()
 	require.NoError(t, err)
@@ -369,7 +369,7 @@ func TestStepsAreTakenOneAtATime(t *testing.T) {
 	assert.Equal(t, next, p.ca.Other(), "again is harmless")
 }
 
-func TestTheEndOfTheCAIsToldEarly(t *testing.T) {
+func TestCA_WarnsBeforeEnd(t *testing.T) {
 	log := &logbook.Book{}
 	p := start(t, func(c *Config) { c.Log = zerolog.New(log) })
 	status, err := p.admin.CA.Status(t.Context())
@@ -384,9 +384,9 @@ func TestTheEndOfTheCAIsToldEarly(t *testing.T) {
 	await.Until(t, "the log warns", func() bool { return log.Count("the CA ends", "ca rotate start") > 0 })
 }
 
-// TestAControlPlaneWhoseCAEnded does not start, says what to do, and starts when
-// that was done. Its agent comes back.
-func TestAControlPlaneWhoseCAEnded(t *testing.T) {
+// TestCA_ReplacedAfterEnd: the control plane does not start, says what to do, and starts when that
+// was done. Its agent comes back.
+func TestCA_ReplacedAfterEnd(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	p.stop()

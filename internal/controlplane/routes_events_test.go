@@ -41,8 +41,8 @@ func prove(t *testing.T, p *plane, agentID, host, proof, reason string) {
 	}))
 }
 
-// TestRouteEvents announces each host that the gateway begins or ceases to serve, once, though the
-// process that leads is another one.
+// TestRouteEvents: each host that the gateway begins or ceases to serve is announced once, though
+// the process that leads is another one.
 func TestRouteEvents(t *testing.T) {
 	p := start(t)
 	shop, bank := p.registered("shop"), p.registered("bank")

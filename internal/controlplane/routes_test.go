@@ -40,7 +40,7 @@ func (p *plane) routes(agent string) []routes.Route {
 	return list.Items
 }
 
-func TestRoutesAreKeptListedAndAnnounced(t *testing.T) {
+func TestRoutes_ListedAndAnnounced(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	state, err := shop.client.Routes(t.Context())
@@ -79,8 +79,8 @@ func TestRoutesAreKeptListedAndAnnounced(t *testing.T) {
 	assert.Empty(t, p.routes(""))
 }
 
-// TestWhoProvesAHostHasIt, whoever was first.
-func TestWhoProvesAHostHasIt(t *testing.T) {
+// TestRoutes_ProofDecides: the agent that proves a host has it, whichever claimed it first.
+func TestRoutes_ProofDecides(t *testing.T) {
 	p := start(t)
 	first, second := p.registered("first"), p.registered("second")
 	route := routeTo("www.example.com", "/", "web")
@@ -147,7 +147,7 @@ func putRoutes(c *cluster, routes ...controlapi.Route) error {
 	return err
 }
 
-func TestTwoAppsOfAnAgent(t *testing.T) {
+func TestRoutes_TwoApps(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	tell(shop, routeTo("www.example.com", "/", "old"), routeTo("www.example.com", "/api", "api"))
@@ -163,7 +163,7 @@ func TestTwoAppsOfAnAgent(t *testing.T) {
 	}
 }
 
-func TestRoutesOfAnAgentThatIsNot(t *testing.T) {
+func TestRoutes_UnknownAgent(t *testing.T) {
 	p := start(t)
 	_, err := p.admin.Gateway.Routes(t.Context(), "none")
 	require.ErrorContains(t, err, "pipeops-controlplane agent list")
@@ -173,8 +173,7 @@ func TestRoutesOfAnAgentThatIsNot(t *testing.T) {
 	requireProblem(t, putRoutes(shop), controlapi.CodeRevoked)
 }
 
-// TestRoutesOutliveTheControlPlane has them read from the database alone.
-func TestRoutesOutliveTheControlPlane(t *testing.T) {
+func TestRoutes_ReadWithoutServer(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	tell(shop, routeTo("www.example.com", "/", "web"))
@@ -189,7 +188,7 @@ func TestRoutesOutliveTheControlPlane(t *testing.T) {
 	assert.Equal(t, "www.example.com", list.Items[0].Host)
 }
 
-func TestOmittedRoutesAreCounted(t *testing.T) {
+func TestRoutes_Omitted(t *testing.T) {
 	p := start(t)
 	shop, bank := p.registered("shop"), p.registered("bank")
 	for c, n := range map[*cluster]int{shop: 3, bank: 4} {
@@ -204,8 +203,8 @@ func TestOmittedRoutesAreCounted(t *testing.T) {
 	assert.Equal(t, 4, one.Omitted)
 }
 
-// TestARouteThatCannotBeCarried says why, and makes no claim to its host.
-func TestARouteThatCannotBeCarried(t *testing.T) {
+// TestRoutes_Unserved: such a route has a reason, and makes no claim to its host.
+func TestRoutes_Unserved(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	const host = "www.example.org"

@@ -44,8 +44,9 @@ func (p *plane) snapshotClient(c credentials.Credentials) *announce.SnapshotClie
 	return &announce.SnapshotClient{BaseURL: p.Advertised().API, HTTPClient: &http.Client{Transport: transport}}
 }
 
-// TestRunnersReadTheTimelinesOfTheirAgents page by page, and those of no others.
-func TestRunnersReadTheTimelinesOfTheirAgents(t *testing.T) {
+// TestTimeline_Pages: Runners read the timelines of the agents that they are granted, and of no
+// others.
+func TestTimeline_Pages(t *testing.T) {
 	p := start(t)
 	shop := p.labelled("shop", map[string]string{"env": "prod"})
 	lab := p.labelled("lab", map[string]string{"env": "test"})

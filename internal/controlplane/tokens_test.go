@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-func TestARotatedTokenHasASuccessorLikeIt(t *testing.T) {
+func TestTokenRotate(t *testing.T) {
 	p := start(t)
 	old := p.token(approve, func(o *operators.TokenOptions) {
 		o.Name, o.Uses, o.TTL, o.Labels = "fleet", 5, 10*time.Hour, map[string]string{"region": "eu"}
@@ -45,7 +45,7 @@ func TestARotatedTokenHasASuccessorLikeIt(t *testing.T) {
 	require.ErrorContains(t, err, "token list")
 }
 
-func TestBothTokensAreGoodDuringTheOverlap(t *testing.T) {
+func TestTokenRotate_Overlap(t *testing.T) {
 	p := start(t)
 	old := p.token(func(o *operators.TokenOptions) { o.Uses, o.TTL = 0, 0 })
 	next, _, err := p.admin.Tokens.Rotate(t.Context(), old.ID, time.Hour)

@@ -97,9 +97,9 @@ func (r *pager) hook(p *plane, types ...string) store.Webhook {
 	return hook
 }
 
-// TestWebhooksOutliveOutages has a real broker bring events while the receiver is
-// away, and the control plane start anew before it is back.
-func TestWebhooksOutliveOutages(t *testing.T) {
+// TestWebhook_OutageAndRestart: a real broker brings events while the receiver is away, and the
+// control plane restarts before it is back.
+func TestWebhook_OutageAndRestart(t *testing.T) {
 	suite.Release(t, "brokers and receivers that die again and again")
 	t.Parallel()
 	b, r := rabbit.VHost(t), newPager(t)
@@ -134,7 +134,7 @@ func TestWebhooksOutliveOutages(t *testing.T) {
 	slow(t, "it is noted", func() bool { return len(waiting(second)) == 0 })
 }
 
-func TestWebhooksOfTheOperator(t *testing.T) {
+func TestWebhook_Lifecycle(t *testing.T) {
 	t.Parallel()
 	r := newPager(t)
 	p := start(t, func(c *Config) { c.WebhookRoots = r.roots() })
@@ -194,8 +194,8 @@ func TestWebhooksOfTheOperator(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestAWebhookThatIsGoneCanBeTurnedOn again, without what came meanwhile.
-func TestAWebhookThatIsGoneCanBeTurnedOn(t *testing.T) {
+// TestWebhook_EnableAfterGone: it does not get the events that came meanwhile.
+func TestWebhook_EnableAfterGone(t *testing.T) {
 	t.Parallel()
 	r := newPager(t)
 	p := start(t, func(c *Config) { c.WebhookRoots, c.MetricsListen = r.roots(), "127.0.0.1:0" })

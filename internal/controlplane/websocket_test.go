@@ -38,7 +38,7 @@ func (c *cluster) blocked() *tunnel.Tunnel {
 	return tun
 }
 
-func TestATunnelOverTheAPI(t *testing.T) {
+func TestWebsocketTunnel(t *testing.T) {
 	p := start(t)
 	c := p.cluster("blocked")
 	require.NoError(t, c.register(p.token()))
@@ -64,7 +64,7 @@ func TestATunnelOverTheAPI(t *testing.T) {
 	assert.Contains(t, tun.Status().LastError, "revoked")
 }
 
-func TestTheTunnelsPathWantsAnAgent(t *testing.T) {
+func TestWebsocketTunnel_RefusesStrangers(t *testing.T) {
 	p := start(t)
 	c := p.cluster("nobody") // not registered
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Advertised().API+server.WebsocketPath, nil)
@@ -77,8 +77,8 @@ func TestTheTunnelsPathWantsAnAgent(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
 }
 
-// TestIPv6Alone has all that the control plane listens on at [::1].
-func TestIPv6Alone(t *testing.T) {
+// TestIPv6_AllListeners: all that the control plane listens on is at [::1].
+func TestIPv6_AllListeners(t *testing.T) {
 	if ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "[::1]:0"); err != nil {
 		t.Skipf("this machine has no IPv6: %v", err)
 	} else {
@@ -116,8 +116,7 @@ func TestIPv6Alone(t *testing.T) {
 	require.NoError(t, accepted.Close())
 }
 
-// TestIPv6AddressesAsTheyAreWritten in flags.
-func TestIPv6AddressesAsTheyAreWritten(t *testing.T) {
+func TestIPv6_AdvertisedAddresses(t *testing.T) {
 	for advertised, good := range map[string]bool{"[2001:db8::1]:7000": true, "2001:db8::1": false, "[2001:db8::1]": false, "2001:db8::1:7000": false} {
 		cfg := Config{DataDir: "x", AdvertiseTunnel: advertised, AdvertiseAPI: "https://[2001:db8::1]:8443"}
 		cfg.setDefaults()

@@ -53,7 +53,7 @@ func agentSays(t *testing.T, url, token, name string, want ...string) string {
 
 // TestTheAgentSaysWhyItCannotRegister runs one of each: an answer of the control plane, none, and
 // what the agent sees by itself. The others are told apart in internal/controlplane's
-// TestRegistrationIsRefused, internal/controlapi and agent/config.
+// TestRegister_Refused, internal/controlapi and agent/config.
 func TestTheAgentSaysWhyItCannotRegister(t *testing.T) {
 	url := sys.APIURL()
 	good := token(t)

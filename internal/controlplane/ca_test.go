@@ -25,9 +25,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// TestTheRootIsKeptOffline exports the root's key beside a control plane that serves, lets it work
+// TestCARoot_KeptOffline exports the root's key beside a control plane that serves, lets it work
 // on, and rotates once the key is back.
-func TestTheRootIsKeptOffline(t *testing.T) {
+func TestCARoot_KeptOffline(t *testing.T) {
 	p := start(t)
 	file := filepath.Join(t.TempDir(), "root.pem")
 	status, err := p.admin.CA.ExportRoot(t.Context(), file)
@@ -62,8 +62,8 @@ func TestTheRootIsKeptOffline(t *testing.T) {
 	p.requireRotate(false, ca.Sign)
 }
 
-// TestIntermediateCAsAreRenewedWhileServing, and agents and Runners follow.
-func TestIntermediateCAsAreRenewedWhileServing(t *testing.T) {
+// TestIntermediateCA_RenewedWhileServing: agents follow.
+func TestIntermediateCA_RenewedWhileServing(t *testing.T) {
 	p := start(t)
 	before := p.ca.SignerID(ca.RoleAgent)
 	p.clock.forward(p.ca.IntermediatesEnd().Sub(p.clock.now()) - ca.RenewBefore - time.Hour)
@@ -122,9 +122,9 @@ func forge(t *testing.T, like *x509.Certificate, by tls.Certificate) *x509.Certi
 	return cert
 }
 
-// TestACAOfAnotherRoleIsNobodyHere has each CA but the right one certify an agent's and a Runner's
-// own key, so that nothing but the signer is wrong.
-func TestACAOfAnotherRoleIsNobodyHere(t *testing.T) {
+// TestIntermediateCA_OtherRoleRefused: each CA but the right one certifies an agent's and a
+// Runner's own key, so that nothing but the signer is wrong.
+func TestIntermediateCA_OtherRoleRefused(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	keys := p.stolenKeys()

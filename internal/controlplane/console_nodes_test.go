@@ -11,8 +11,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
-// TestAnAgentsNodesAreShown to an operator who acts as a Runner. Others read why they are not.
-func TestAnAgentsNodesAreShown(t *testing.T) {
+// TestConsole_ShowsNodes: an operator who acts as a Runner sees the nodes. Others read why they do
+// not.
+func TestConsole_ShowsNodes(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	s := p.withApp(&auditLog{})

@@ -14,9 +14,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
-// TestHeartbeatsAreWrittenTogether counts what ten heartbeats of each of a hundred
-// agents cost the database: one row each, in one transaction, and nothing before it.
-func TestHeartbeatsAreWrittenTogether(t *testing.T) {
+// TestHeartbeat_BatchedOnSQLite counts what ten heartbeats of each of a hundred agents cost the
+// database: one row each, in one transaction, and nothing before it.
+func TestHeartbeat_BatchedOnSQLite(t *testing.T) {
 	const agents, beats = 100, 10
 	dir := t.TempDir()
 	c, err := New(t.Context(), Config{DataDir: dir, APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", Log: zerolog.Nop()})

@@ -10,9 +10,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestARemovedAgentIsNotAnnouncedAgain by a call that was allowed just before its revocation, nor
-// by a new edge. A Runner would take it for an agent that came back.
-func TestARemovedAgentIsNotAnnouncedAgain(t *testing.T) {
+// TestRemovedAgent_NotAnnounced: neither a call that was allowed just before the revocation nor a
+// new edge announces a removed agent. A Runner would take it for an agent that came back.
+func TestRemovedAgent_NotAnnounced(t *testing.T) {
 	p := start(t)
 	kept, revoked := p.registered("kept"), p.registered("revoked")
 	p.registered("deleted")

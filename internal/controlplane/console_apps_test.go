@@ -13,8 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestAViewerSeesAppsWithoutABroker, and without a Runner's grant.
-func TestAViewerSeesAppsWithoutABroker(t *testing.T) {
+func TestConsole_AppsWithoutBroker(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	require.NoError(t, shop.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{

@@ -22,10 +22,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
-// TestARefusalNamesNobody asks with certificates of agents and Runners that are refused for one
-// reason each. A refusal never comes with an ID, a name or a key: a caller could take the peer for
-// one that has proven to be it.
-func TestARefusalNamesNobody(t *testing.T) {
+// TestAuthn_RefusalNamesNobody: certificates of agents and Runners are refused for one reason each.
+// A refusal never comes with an ID, a name or a key: a caller could take the peer for one that has
+// proven to be it.
+func TestAuthn_RefusalNamesNobody(t *testing.T) {
 	p := start(t)
 	revoked, moved, replaced := p.registered("revoked"), p.registered("moved"), p.registered("replaced")
 	_, err := p.admin.Agents.Revoke(t.Context(), revoked.id.AgentID)
@@ -88,9 +88,9 @@ func recovery(t *testing.T, cert *x509.Certificate, key *ecdsa.PrivateKey) contr
 	return req
 }
 
-// TestATokenThatWasNotStoredIsNotReturned has a database that takes no more tokens: an operator
-// who was shown one would hand it out.
-func TestATokenThatWasNotStoredIsNotReturned(t *testing.T) {
+// TestToken_StoredBeforeReturned: the database takes no more tokens. An operator who was shown one
+// would hand it out.
+func TestToken_StoredBeforeReturned(t *testing.T) {
 	p := startOn(t, postgres.SQLite)
 	kept := p.token()
 	db := storetest.SQLite(t, filepath.Join(p.cfg.DataDir, datadir.FileDatabase))

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnyPortIsFreeForBoth: another one is taken if its number is in use for UDP. A port that the
+// TestListenHTTPS_UDPPort: another port is taken if its number is in use for UDP. A port that the
 // operator has chosen is not changed.
-func TestAnyPortIsFreeForBoth(t *testing.T) {
+func TestListenHTTPS_UDPPort(t *testing.T) {
 	var tried []string
 	taken := func(ctx context.Context, address string) (net.PacketConn, error) {
 		if tried = append(tried, address); len(tried) < 3 {

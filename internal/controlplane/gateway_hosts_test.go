@@ -14,9 +14,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
-// TestWhatVisitorsMayOrder: they choose the names of their handshakes, and come again after one
+// TestOrdersCertificate: visitors choose the names of their handshakes, and come again after one
 // that failed.
-func TestWhatVisitorsMayOrder(t *testing.T) {
+func TestOrdersCertificate(t *testing.T) {
 	s, ctx, now := storetest.Open(t, &databases, postgres.Chosen(t)), t.Context(), time.Now()
 	require.NoError(t, s.InsertAgent(ctx, store.Agent{ID: "a1", Name: "shop", ClusterUID: "u", State: "online", RegisteredAt: now}))
 	require.NoError(t, s.Update(ctx, func(tx *store.Tx) error {
