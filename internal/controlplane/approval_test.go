@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -83,54 +82,6 @@ func TestRegister_WaitsForApproval(t *testing.T) {
 	assert.Equal(t, c.id.AgentID, tokens[0].LastUsedBy)
 }
 
-func TestApprove_OutlivesToken(t *testing.T) {
-	p := start(t)
-	token := p.token(approve, func(o *operators.TokenOptions) { o.Uses = 3 })
-	expired, revoked := p.waiting("expired", token), p.waiting("revoked", token)
-	p.clock.forward(2 * time.Hour)
-	requireProblem(t, expired.register(token), controlapi.CodeApprovalPending)
-	requireProblem(t, p.cluster("late").register(token), controlapi.CodeTokenExpired)
-	_, err := p.admin.Enrolments.Approve(t.Context(), "expired")
-	require.NoError(t, err)
-	require.NoError(t, expired.register(token))
-
-	_, err = p.admin.Enrolments.Approve(t.Context(), "revoked")
-	require.NoError(t, err)
-	require.NoError(t, p.admin.Tokens.Revoke(t.Context(), token.ID))
-	require.NoError(t, revoked.register(token), "it was approved before")
-}
-
-func TestTokenRevoke_DropsWaiting(t *testing.T) {
-	p := start(t)
-	token := p.token(approve)
-	c := p.waiting("shop", token)
-	require.NoError(t, p.admin.Tokens.Revoke(t.Context(), token.ID))
-	assert.Empty(t, p.pending())
-	requireProblem(t, c.register(token), controlapi.CodeTokenRevoked)
-	_, err := p.admin.Enrolments.Approve(t.Context(), "shop")
-	require.ErrorContains(t, err, "no registration")
-}
-
-func TestRegister_Denied(t *testing.T) {
-	p := start(t)
-	token := p.token(approve)
-	c := p.waiting("shop", token)
-	_, err := p.admin.Enrolments.Deny(t.Context(), p.pending()[0].ID, "not one\nof ours")
-	require.NoError(t, err)
-	assert.Empty(t, p.pending())
-	err = c.register(token)
-	requireProblem(t, err, controlapi.CodeEnrolmentDenied, "was denied", ": not one of ours", "agent approve")
-	var refusal *controlapi.Error
-	require.ErrorAs(t, err, &refusal)
-	assert.GreaterOrEqual(t, refusal.RetryAfter, time.Minute, "not in a hot loop")
-	p.clock.forward(25 * time.Hour)
-	requireProblem(t, c.register(token), controlapi.CodeEnrolmentDenied, "was denied")
-
-	_, err = p.admin.Enrolments.Approve(t.Context(), "shop")
-	require.NoError(t, err, "the operator may think again")
-	require.NoError(t, c.register(token))
-}
-
 func TestApprove_DuplicateNames(t *testing.T) {
 	p := start(t)
 	token := p.token(approve)
@@ -165,46 +116,12 @@ func (c *cluster) withUID(uid string) *cluster {
 	return c
 }
 
-// TestToken_BoundsWaiting registers with one key after another.
-func TestToken_BoundsWaiting(t *testing.T) {
-	p := start(t)
-	token := p.token(approve, func(o *operators.TokenOptions) { o.Uses, o.TTL = 2, 0 })
-	for range 2 + enrolment.SpareEnrolments {
-		p.waiting("shop", token)
-	}
-	c := p.cluster("late")
-	requireProblem(t, c.register(token), controlapi.CodeApprovalPending, "12 registrations", "agent deny")
-	require.Len(t, p.pending(), 12)
-	requireProblem(t, p.cluster("other").register(p.token(approve)), controlapi.CodeApprovalPending, "other", "waits")
-
-	p.clock.forward(25 * time.Hour)
-	assert.Empty(t, p.pending(), "they have had their time")
-	requireProblem(t, c.register(token), controlapi.CodeApprovalPending, "late", "waits for approval")
-	require.NoError(t, enrolment.Forget(t.Context(), p.store, p.clock.now()))
-	left, err := p.store.Enrolments(t.Context())
-	require.NoError(t, err)
-	assert.Len(t, left, 1)
-}
-
-func TestApprove_NeedsTokenUse(t *testing.T) {
-	p := start(t)
-	token := p.token(approve, func(o *operators.TokenOptions) { o.Uses = 1 })
-	p.waiting("shop", token)
-	p.waiting("bank", token)
-	_, err := p.admin.Enrolments.Approve(t.Context(), "shop")
-	require.NoError(t, err)
-	e, err := p.admin.Enrolments.Approve(t.Context(), "bank")
-	require.ErrorContains(t, err, "no use left")
-	assert.Zero(t, e, "an error, and no registration beside it")
-	require.ErrorContains(t, err, "token rotate")
-}
-
 // TestToken_OnlyEnrols tries every call of the control plane with a token alone.
 func TestToken_OnlyEnrols(t *testing.T) {
 	p := start(t)
 	victim := p.registered("shop")
 	require.NoError(t, victim.beat())
-	client := p.runnerClient("") // trusts the control plane, and shows no certificate
+	client := p.client() // trusts the control plane, and shows no certificate
 	token := p.token(approve)
 	may := map[string]bool{"POST /v1/agents/register": true, "POST /v1/tokens/check": true}
 	body, err := json.Marshal(controlapi.RenewRequest{CSR: csr(t, newKey(t)), Clock: p.clock.now()}) // the only one that is read first
@@ -239,7 +156,7 @@ func TestToken_OnlyEnrols(t *testing.T) {
 // calls are METHOD PATH of each call of the agents' API.
 func (p *plane) calls(t *testing.T) (calls []string) {
 	t.Helper()
-	p.get(p.runnerClient(""), "/openapi.json", func(resp *http.Response) {
+	p.get(p.client(), "/openapi.json", func(resp *http.Response) {
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		calls = callsOf(t, resp.Body)
 	})

@@ -98,7 +98,7 @@ func TestBroker_OutageLosesNothing(t *testing.T) {
 	events := []controlapi.Event{{ID: "1", Type: string(announce.AppProgressing), Time: time.Now(), App: &controlapi.AppEvent{Namespace: "n", Name: "a"}},
 		{ID: "2", Type: string(announce.AppHealthy), Time: time.Now(), App: &controlapi.AppEvent{Namespace: "n", Name: "a", Ready: 1, Replicas: 1}}}
 	require.NoError(t, late.client.Events(t.Context(), controlapi.EventsRequest{Events: events}))
-	client := first.runnerClient("")
+	client := first.client()
 	slow(t, "readyz says that the broker is down, and that the rest is not", func() (ok bool) {
 		first.get(client, "/readyz", func(resp *http.Response) {
 			var r readiness

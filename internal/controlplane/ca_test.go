@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,7 +149,7 @@ func TestIntermediateCA_OtherRoleRefused(t *testing.T) {
 			require.Error(t, refused, "the tunnel: by %s", name)
 		}
 		leaf = forge(t, runner.Leaf, by)
-		err = p.asRunner(tls.Certificate{Certificate: [][]byte{leaf.Raw, by.Leaf.Raw}, PrivateKey: runner.PrivateKey, Leaf: leaf}, announce.SnapshotPath)
+		err = p.asRunner(tls.Certificate{Certificate: [][]byte{leaf.Raw, by.Leaf.Raw}, PrivateKey: runner.PrivateKey, Leaf: leaf}, http.MethodGet, announce.SnapshotPath)
 		if name == ca.RoleRunner {
 			require.NoError(t, err)
 		} else {

@@ -128,17 +128,22 @@ func TestClone_RefusedInOtherCluster(t *testing.T) {
 	})
 }
 
+// in has an agent say that it is in a cluster.
+func in(uid string) func(*tunnel.Config) {
+	return func(cfg *tunnel.Config) { cfg.Cluster = func() string { return uid } }
+}
+
 // TestClone_LeavesTunnel: the copy has the very name of the agent's replica, as copied machines
 // have.
 func TestClone_LeavesTunnel(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
-	own, _ := c.connectFrom(c.uid)
+	own, _ := c.connect()
 	await.Until(t, "the agent is connected", func() bool { return own.Status().Phase == tunnel.Connected })
 	await.Until(t, "it is online", func() bool { return p.state(c.id.AgentID) == announce.StateOnline })
 	changed := own.Changed()
 
-	other, _ := c.connectFrom("another-cluster")
+	other, _ := c.connect(in("another-cluster"))
 	await.Until(t, "the copy is refused", func() bool { return other.Status().Phase == tunnel.Refused })
 	assert.Contains(t, other.Status().LastError, "as a copy")
 	select {
@@ -149,7 +154,7 @@ func TestClone_LeavesTunnel(t *testing.T) {
 	require.Len(t, p.clonesOf(c.id.AgentID), 1)
 	assert.Equal(t, announce.StateOnline, p.state(c.id.AgentID))
 
-	silent, _ := c.connectFrom("")
+	silent, _ := c.connect(in(""))
 	await.Until(t, "one that does not say where it is is refused", func() bool { return silent.Status().LastError != "" })
 	assert.NotEqual(t, tunnel.Refused, silent.Status().Phase, "it tries again: the agent may learn it")
 	select {

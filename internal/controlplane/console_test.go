@@ -31,11 +31,8 @@ type tab struct {
 // browser returns a browser without a session.
 func (p *plane) browser() *tab {
 	p.t.Helper()
-	c := p.operator("roots", operators.RoleViewer)
-	config, err := c.TLSConfig()
-	require.NoError(p.t, err)
-	config.Certificates = nil
-	client := p.withTLS(config)
+	client := p.client()
+	var err error
 	client.Jar, err = cookiejar.New(nil)
 	require.NoError(p.t, err)
 	return &tab{p, client}
@@ -220,19 +217,6 @@ func TestConsoleSession_Ends(t *testing.T) {
 		b.isOut(name)
 		stolen.isOut(name)
 	}
-}
-
-// TestConsoleSession_Expires: the operator's certificate lasts longer.
-func TestConsoleSession_Expires(t *testing.T) {
-	p := start(t)
-	c, err := p.admin.Operators.Create(t.Context(), operators.OperatorOptions{Name: "bob", Role: operators.RoleViewer, TTL: 30 * 24 * time.Hour})
-	require.NoError(t, err)
-	b := p.signedIn(c)
-	p.clock.forward(11 * time.Hour)
-	_, body := b.get("/console/")
-	assert.Contains(t, body, "bob, viewer")
-	p.clock.forward(time.Hour + time.Minute)
-	b.isOut("after half a day")
 }
 
 // fields has something for each field of any form.
@@ -466,31 +450,4 @@ func TestConsole_EmptyPages(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, refused)
-}
-
-func TestConsoleSession_EndedByAdmin(t *testing.T) {
-	p := start(t)
-	admin, bob := p.signedIn(p.operator("alice", operators.RoleAdmin)), p.operator("bob", operators.RoleViewer)
-	first, second := p.signedIn(bob), p.signedIn(bob)
-	_, body := admin.get("/console/operators")
-	assert.Contains(t, body, "/console/operators/end-sessions?operator=bob")
-	_, body = admin.get("/console/operators/end-sessions?operator=bob")
-	assert.Contains(t, body, "pipeops-controlplane operator session delete bob")
-	status, _ := first.change("/console/operators/end-sessions", url.Values{"operator": {"alice"}})
-	assert.Equal(t, http.StatusForbidden, status, "a viewer cannot sign an operator out")
-	status, body = admin.change("/console/operators/end-sessions", url.Values{"operator": {"bob"}})
-	require.Equal(t, http.StatusOK, status, body)
-	assert.Contains(t, body, "signed out everywhere")
-	assert.NotContains(t, body, "end-sessions?operator=bob")
-	first.isOut("one browser")
-	second.isOut("the other")
-	status, _ = admin.get("/console/")
-	assert.Equal(t, http.StatusOK, status, "others stay")
-	p.signedIn(bob)
-	recorded := false
-	for _, r := range p.records(11) {
-		recorded = recorded || r.Operator == "alice" && r.Command == operatorapi.DeleteConsoleSessions.ID && r.Outcome == runnerapi.AuditDone &&
-			strings.Contains(string(r.Arguments), "bob")
-	}
-	assert.True(t, recorded)
 }

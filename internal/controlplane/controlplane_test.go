@@ -131,7 +131,7 @@ func TestSnapshot_ForRunnersOnly(t *testing.T) {
 			assert.Contains(t, e.Fix, fix)
 		})
 	}
-	first := p.runnerClient("builder")
+	first := p.client(p.certificate(p.issue("builder", "")))
 	p.get(first, announce.SnapshotPath, func(resp *http.Response) {
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		var body struct{ Agents []announce.Agent }
@@ -140,37 +140,16 @@ func TestSnapshot_ForRunnersOnly(t *testing.T) {
 		assert.Equal(t, c.id.AgentID, body.Agents[0].ID)
 		assert.Equal(t, uint64(1), body.Agents[0].Sequence)
 	})
-	refused(p.runnerClient(""), "no client certificate", "")
-	agent := &http.Client{Transport: &http.Transport{TLSClientConfig: c.tlsConfig()}, Timeout: 10 * time.Second}
-	t.Cleanup(agent.CloseIdleConnections)
-	refused(agent, "runner's", "")
+	refused(p.client(), "no client certificate", "")
+	refused(p.withTLS(c.tlsConfig()), "runner's", "")
 
-	second := p.runnerClient("builder")
+	second := p.client(p.certificate(p.issue("builder", "")))
 	refused(first, "newer certificate", "use the newest credentials")
 	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "builder"))
 	refused(second, "revoked", "new ones are needed: the operator of the control plane makes them with `pipeops-controlplane runner create builder -o FILE --force`")
 	answer, err := c.client.Heartbeat(t.Context(), c.heartbeat())
 	require.NoError(t, err)
 	assert.Len(t, answer.RevokedRunners, 2, "agents are told of both certificates")
-}
-
-func TestReadyz_WithoutBroker(t *testing.T) {
-	p := start(t)
-	client := p.runnerClient("")
-	await.Until(t, "ready", func() (ok bool) {
-		p.get(client, "/readyz", func(resp *http.Response) { ok = resp.StatusCode == http.StatusOK })
-		return ok
-	})
-	p.get(client, "/readyz", func(resp *http.Response) {
-		var r readiness
-		require.NoError(t, json.NewDecoder(resp.Body).Decode(&r))
-		assert.True(t, r.Ready)
-		assert.Contains(t, r.Checks["broker"], "none is configured")
-		assert.Contains(t, r.Checks["database"], "ok")
-		assert.Equal(t, "0 announcements wait", r.Checks["outbox"])
-	})
-	p.get(client, "/healthz", func(resp *http.Response) { assert.Equal(t, http.StatusOK, resp.StatusCode) })
-	p.get(client, "/nowhere", func(resp *http.Response) { assert.Equal(t, http.StatusNotFound, resp.StatusCode) })
 }
 
 func TestRegister_WrongCA(t *testing.T) {
@@ -181,22 +160,6 @@ func TestRegister_WrongCA(t *testing.T) {
 	c := p.cluster("shop")
 	c.tls.Store(cfg)
 	requireProblem(t, c.register(other.token()), controlapi.CodeWrongCA, p.Addrs().API.String(), "not the control plane of this token", "token create")
-}
-
-func TestRegister_ClockSkew(t *testing.T) {
-	p := start(t)
-	for off, words := range map[time.Duration]string{2 * time.Hour: "ahead of", -2 * time.Hour: "behind"} {
-		c := p.cluster("shop")
-		token := p.token()
-		now := func() time.Time { return p.clock.now().Add(off) }
-		cfg, err := controlapi.Trust{Fingerprint: token.Fingerprint, Now: now}.TLSConfig(p.Advertised().API)
-		require.NoError(t, err)
-		c.tls.Store(cfg) // the handshake has to succeed for the agent to be told
-		req := c.request()
-		req.Clock = now()
-		_, err = c.client.Register(t.Context(), token, req)
-		requireProblem(t, err, controlapi.CodeClockSkew, words, "the control plane says", "timedatectl set-ntp true")
-	}
 }
 
 func TestConfig_ReportsAllMistakes(t *testing.T) {

@@ -87,15 +87,9 @@ func (f *group) publish(agent *cluster, host, backend string, planes ...*member)
 	handler.Set([]agentside.Route{{Host: host, Path: "/", PathType: "Prefix", Addresses: []string{backend}}})
 	for _, m := range planes {
 		at := agent.at(m)
-		tun, err := tunnel.New(tunnel.Config{
-			ServerAddress: at.id.Tunnel.Address, ServerName: at.id.Tunnel.ServerName, AgentID: at.id.AgentID, TakePublic: true,
-			TLS: func(context.Context) (*tls.Config, error) { return at.tls.Load(), nil }, Log: zerolog.Nop(),
-			Cluster: func() string { return at.uid }, Backoff: tunnel.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond},
-		})
-		require.NoError(f.t, err)
+		tun, _ := at.connect(func(cfg *tunnel.Config) { cfg.TakePublic = true })
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
-		running.Go(func() { _ = tun.Run(ctx) })
 		running.Go(func() { _ = handler.Serve(ctx, tun.Public(), time.Second) })
 		f.t.Cleanup(func() { cancel(); running.Wait() })
 	}

@@ -135,7 +135,7 @@ func TestReadiness_BrokerAway(t *testing.T) {
 
 func TestReadyz_Status(t *testing.T) {
 	p := start(t)
-	client := p.runnerClient("")
+	client := p.client()
 	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	p.get(client, "/readyz", func(r *http.Response) { assert.Equal(t, http.StatusOK, r.StatusCode) })
 	p.liveness.Unwritten.Store(true)

@@ -171,7 +171,7 @@ func TestAPI_BodyLimit(t *testing.T) {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Advertised().API+"/v1/agents/register", strings.NewReader(`{"name":"`+strings.Repeat("x", 100<<10)+`"}`))
 	require.NoError(t, err)
 	r.Header.Set("Content-Type", "application/json")
-	resp, err := p.runnerClient("").Do(r)
+	resp, err := p.client().Do(r)
 	require.NoError(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)

@@ -90,7 +90,7 @@ func TestMetrics_BoundedSeries(t *testing.T) {
 	at, _ := p.ObservedAt()
 	c := p.registered("first")
 	beat := func() { require.NoError(t, c.beat()) }
-	client := p.runnerClient("")
+	client := p.client()
 	stray := func(path string) { p.get(client, path, func(*http.Response) {}) }
 	beat()
 	stray("/first")

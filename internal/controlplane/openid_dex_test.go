@@ -46,24 +46,3 @@ func TestOpenID_SignInAtDex(t *testing.T) {
 	assert.Contains(t, body, "refused the code")
 	assert.Empty(t, again.kept(console.Cookie))
 }
-
-// TestOpenID_NoRoleAtDex: Dex reports a group without a role, or no groups.
-func TestOpenID_NoRoleAtDex(t *testing.T) {
-	suite.Release(t, "refused sign-in to the console at dex, an OpenID provider")
-	for says, change := range map[string]func(*Config){
-		"No group of kilgore@kilgore.trout has a role here; the claim groups has authors": func(*Config) {},
-		"The ID token has no claim groups":                                                func(c *Config) { c.OpenID.Scopes = []string{"email"} },
-	} {
-		d := dex.New(t)
-		p := start(t, func(c *Config) {
-			c.OpenID = openIDSettings(d.Issuer, d.Certificate)
-			change(c)
-		})
-		d.Start(openIDClient, openIDSecret, p.Advertised().API+"/console"+web.ReturnPath)
-		b := p.browserFor(d.Certificate)
-		status, body := b.get("/console/sign-in")
-		assert.Equal(t, http.StatusForbidden, status, says)
-		assert.Contains(t, body, says)
-		b.isOut(says)
-	}
-}

@@ -10,7 +10,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 // renewing returns an operator's client that renews its certificate, and what it has saved.
@@ -70,23 +69,4 @@ func TestOperatorRenewal_DuringCalls(t *testing.T) {
 	config, err := (*saved)[0].TLSConfig()
 	require.NoError(t, err)
 	assert.InDelta(t, 66*time.Minute, config.Certificates[0].Leaf.NotAfter.Sub(config.Certificates[0].Leaf.NotBefore), float64(2*time.Second), "it does not grow")
-}
-
-// TestOperatorRenewal_Refused: the operators were revoked or have other credentials, and other
-// parties have none.
-func TestOperatorRenewal_Refused(t *testing.T) {
-	p := start(t)
-	bob := p.operator("bob", operators.RoleOperator)
-	require.NoError(t, p.admin.Operators.Revoke(t.Context(), "bob"))
-	_, err := operatorapi.RenewOperator.Do(t.Context(), p.as(bob), operatorapi.RenewOperatorInput{})
-	requireCode(t, err, controlapi.CodeCertificateUnknown)
-	old := p.operator("carol", operators.RoleOperator)
-	p.operator("carol", operators.RoleOperator)
-	_, err = operatorapi.RenewOperator.Do(t.Context(), p.as(old), operatorapi.RenewOperatorInput{})
-	requireCode(t, err, controlapi.CodeCertificateUnknown)
-	local := operatorapi.NewLocal(p.admin, p.cfg.Log)
-	_, err = operatorapi.RenewOperator.Do(t.Context(), local, operatorapi.RenewOperatorInput{})
-	var none *problem.Error
-	require.ErrorAs(t, err, &none)
-	assert.Equal(t, problem.Conflict, none.Code)
 }

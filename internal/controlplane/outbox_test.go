@@ -70,7 +70,7 @@ func TestReadyz_Outbox(t *testing.T) {
 	p.registered("shop")
 	p.clock.forward(3 * time.Minute)
 	p.outbox.Dropped.Store(7)
-	p.get(p.runnerClient(""), "/readyz", func(resp *http.Response) {
+	p.get(p.client(), "/readyz", func(resp *http.Response) {
 		var r readiness
 		require.NoError(t, json.NewDecoder(resp.Body).Decode(&r))
 		assert.Equal(t, http.StatusOK, resp.StatusCode)

@@ -1,11 +1,7 @@
 package controlplane
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +13,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 func TestRegister(t *testing.T) {
@@ -48,101 +43,6 @@ func TestRegister(t *testing.T) {
 	assert.Equal(t, c.id.AgentID, tokens[0].LastUsedBy)
 }
 
-func TestRegister_Refused(t *testing.T) {
-	p := start(t)
-	first := p.registered("shop")
-	for name, c := range map[string]struct {
-		token  func() controlapi.Token
-		change func(*controlapi.RegisterRequest)
-		code   controlapi.Code
-		words  []string
-	}{
-		"wrong token": {
-			token: func() controlapi.Token { token, _ := controlapi.NewToken(""); return token },
-			code:  controlapi.CodeTokenUnknown, words: []string{"does not know", "token create"},
-		},
-		"right ID, wrong secret": {
-			token: func() controlapi.Token {
-				other, _ := controlapi.NewToken("")
-				token, _ := controlapi.ParseToken(strings.Replace(other.Credential(), other.ID, p.token().ID, 1))
-				return token
-			},
-			code: controlapi.CodeTokenUnknown, words: []string{"does not know"},
-		},
-		"expired token": {
-			token: func() controlapi.Token {
-				token := p.token(func(o *operators.TokenOptions) { o.TTL = time.Nanosecond })
-				return token
-			},
-			code: controlapi.CodeTokenExpired, words: []string{"expired at", "token create"},
-		},
-		"revoked token": {
-			token: func() controlapi.Token {
-				token := p.token()
-				require.NoError(t, p.admin.Tokens.Revoke(t.Context(), token.ID))
-				return token
-			},
-			code: controlapi.CodeTokenRevoked, words: []string{"revoked at", "token create"},
-		},
-		"used up token": {
-			token: func() controlapi.Token {
-				token := p.token(func(o *operators.TokenOptions) { o.Uses = 1 })
-				require.NoError(t, p.cluster("other").register(token))
-				return token
-			},
-			code: controlapi.CodeTokenUsedUp, words: []string{"used 1 times", "--uses"},
-		},
-		"name taken": {
-			change: func(r *controlapi.RegisterRequest) { r.Name = first.name },
-			code:   controlapi.CodeNameTaken, words: []string{"name: ", `"shop"`, "CLUSTER_NAME", "agent revoke"},
-		},
-		"clock two hours ahead": {
-			change: func(r *controlapi.RegisterRequest) { r.Clock = r.Clock.Add(2 * time.Hour) },
-			code:   controlapi.CodeClockSkew, words: []string{"ahead of", "timedatectl"},
-		},
-		"clock two hours behind": {
-			change: func(r *controlapi.RegisterRequest) { r.Clock = r.Clock.Add(-2 * time.Hour) },
-			code:   controlapi.CodeClockSkew, words: []string{"behind", "2h0m", "timedatectl"},
-		},
-		"no certificate request": {
-			change: func(r *controlapi.RegisterRequest) { r.CSR = "hello" },
-			code:   problem.Invalid, words: []string{"csr: ", "PEM"},
-		},
-		"weak key": {
-			change: func(r *controlapi.RegisterRequest) {
-				key, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
-				require.NoError(t, err)
-				r.CSR = csr(t, key)
-			},
-			code: problem.Invalid, words: []string{"csr: ", "P-256"},
-		},
-		"endless label": {
-			change: func(r *controlapi.RegisterRequest) { r.Labels = map[string]string{"a": strings.Repeat("x", 300)} },
-			code:   problem.Invalid, words: []string{"labels: "},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			agent := p.cluster("new")
-			token := p.token()
-			if c.token != nil {
-				token = c.token()
-			}
-			req := agent.request()
-			if c.change != nil {
-				c.change(&req)
-			}
-			_, err := agent.client.Register(t.Context(), token, req)
-			requireProblem(t, err, c.code, c.words...)
-			if c.token != nil { // asking beforehand says the same
-				_, err = agent.client.CheckToken(t.Context(), token, controlapi.TokenCheck{})
-				requireProblem(t, err, c.code, c.words...)
-			}
-			_, err = p.store.AgentNamed(t.Context(), "new")
-			require.Error(t, err, "nothing is left of it")
-		})
-	}
-}
-
 // TestHeartbeat_Standby: two versions of an agent run side by side, as in the middle of an update.
 func TestHeartbeat_Standby(t *testing.T) {
 	p := start(t)
@@ -168,74 +68,6 @@ func TestHeartbeat_Standby(t *testing.T) {
 	_, err = c.client.Heartbeat(t.Context(), standby)
 	require.NoError(t, err)
 	assert.Equal(t, append(before, announce.AgentUpdated), typesOf(p.queued()))
-}
-
-func TestCheckToken_TakesNoUse(t *testing.T) {
-	p := start(t)
-	token := p.token(func(o *operators.TokenOptions) { o.Uses = 2 })
-	agent := p.cluster("shop")
-	for range 3 {
-		state, err := agent.client.CheckToken(t.Context(), token, controlapi.TokenCheck{})
-		require.NoError(t, err)
-		assert.Equal(t, token.ID, state.ID)
-		assert.Equal(t, 2, *state.UsesLeft)
-		assert.WithinDuration(t, p.clock.now().Add(time.Hour), state.ExpiresAt, time.Minute)
-		assert.Equal(t, p.Advertised().Tunnel, state.Tunnel.Address)
-	}
-	require.NoError(t, agent.register(token))
-	state, err := agent.client.CheckToken(t.Context(), token, controlapi.TokenCheck{})
-	require.NoError(t, err)
-	assert.Equal(t, 1, *state.UsesLeft)
-	require.NoError(t, agent.client.CheckIdentity(t.Context()))
-
-	_, err = p.admin.Agents.Revoke(t.Context(), agent.id.AgentID)
-	require.NoError(t, err)
-	requireProblem(t, agent.client.CheckIdentity(t.Context()), controlapi.CodeRevoked)
-}
-
-func TestRegister_SameCluster(t *testing.T) {
-	p := start(t)
-	token := p.token(func(o *operators.TokenOptions) { o.Uses = 1 })
-	first := p.cluster("shop")
-	require.NoError(t, first.register(token))
-
-	t.Run("the answer was lost: the same request takes no other use", func(t *testing.T) {
-		id, err := first.client.Register(t.Context(), token, first.request())
-		require.NoError(t, err)
-		assert.Equal(t, first.id.AgentID, id.AgentID)
-	})
-	t.Run("installed anew with a new token", func(t *testing.T) {
-		again := p.cluster("shop")
-		requireProblem(t, again.register(token), controlapi.CodeTokenUsedUp)
-		require.NoError(t, again.register(p.token()))
-		assert.Equal(t, first.id.AgentID, again.id.AgentID)
-		require.NoError(t, again.beat())
-		requireProblem(t, first.beat(), controlapi.CodeCertificateUnknown, "another key", "register again")
-	})
-	assert.Equal(t, []announce.Type{announce.AgentRegistered}, typesOf(p.queued())[:1])
-}
-
-func TestToken_CountsUses(t *testing.T) {
-	p := start(t)
-	token := p.token(func(o *operators.TokenOptions) { o.Uses = 3 })
-	const tries = 8
-	results := make(chan error, tries)
-	for i := range tries {
-		c := p.cluster("c" + string(rune('a'+i)))
-		go func() {
-			_, err := c.client.Register(t.Context(), token, c.request())
-			results <- err
-		}()
-	}
-	good := 0
-	for range tries {
-		if err := await.Receive(t, results, "an answer"); err == nil {
-			good++
-		} else {
-			requireProblem(t, err, controlapi.CodeTokenUsedUp)
-		}
-	}
-	assert.Equal(t, 3, good)
 }
 
 func TestRenew(t *testing.T) {

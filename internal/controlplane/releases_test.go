@@ -107,33 +107,6 @@ func TestReleaseOffer_AllSignatures(t *testing.T) {
 	require.NoError(t, opts.Trust.Verify(offer.Manifest, offer.Signature))
 }
 
-func TestReleaseOffer_Refused(t *testing.T) {
-	p := start(t)
-	for name, c := range map[string]struct {
-		change func(*operators.ReleaseOptions)
-		words  string
-	}{
-		"other key": {func(o *operators.ReleaseOptions) { o.Trust = releasetest.TrustIn(t, 1, releasetest.OtherKey) }, "not signed by a trusted key"},
-		"one of two": {func(o *operators.ReleaseOptions) {
-			o.Trust = releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
-		}, "1 of the 2 signatures"},
-		"expired":       {func(o *operators.ReleaseOptions) { o.Manifest, o.Signature = expiring(t, "v1.2.0", p.clock.now()) }, "v1.2.0 expired at "},
-		"changed":       {func(o *operators.ReleaseOptions) { o.Manifest = append(o.Manifest, ' ') }, "changed after it was signed"},
-		"plain http":    {func(o *operators.ReleaseOptions) { o.URL = "http://x" }, "--url"},
-		"a secret":      {func(o *operators.ReleaseOptions) { o.URL = "https://u:p@x" }, "--url"},
-		"nobody":        {func(o *operators.ReleaseOptions) { o.Agents = []string{"nobody"} }, `"nobody"`},
-		"endless label": {func(o *operators.ReleaseOptions) { o.Labels = map[string]string{"a": strings.Repeat("x", 300)} }, "labels"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.2.0", c.change))
-			require.ErrorContains(t, err, c.words)
-		})
-	}
-	list, err := p.admin.Releases.List(t.Context())
-	require.NoError(t, err)
-	assert.Empty(t, list)
-}
-
 func TestHeartbeat_UpdateState(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")

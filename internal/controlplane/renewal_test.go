@@ -9,9 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -62,43 +60,6 @@ func TestRunnerRenewal_InTime(t *testing.T) {
 	known, err := p.store.Runner(t.Context(), "ci")
 	require.NoError(t, err)
 	assert.Equal(t, second.NotAfter.UTC(), known.ExpiresAt, "so that a revocation lasts as long")
-}
-
-// TestRunnerRenewal_GracePeriod: the Runner comes after a weekend, and after two weeks.
-func TestRunnerRenewal_GracePeriod(t *testing.T) {
-	p := start(t)
-	weekly, yearly := p.runnerFor("weekly", operators.DefaultRunnerTTL), p.runnerFor("yearly", 365*24*time.Hour)
-	brief := p.runnerFor("brief", time.Hour)
-	p.clock.forward(9 * time.Hour)
-	requireProblem(t, p.login(brief).Check(t.Context()), controlapi.CodeCertificateExpired, "runner create brief")
-	p.clock.forward(7*24*time.Hour + 14*time.Hour)
-	require.NoError(t, p.snapshotBy(p.login(weekly)), "it renews first")
-	require.NoError(t, p.snapshotBy(p.login(yearly)))
-	assert.True(t, leafIn(t, weekly).NotAfter.After(p.clock.now()))
-
-	p.clock.forward(8*24*time.Hour + time.Hour)
-	err := p.snapshotBy(p.login(weekly))
-	requireProblem(t, err, controlapi.CodeCertificateExpired, "--ttl")
-	require.NoError(t, p.snapshotBy(p.login(yearly)))
-	assert.Len(t, p.issued(operators.IssuedOptions{Name: "weekly"}), 2)
-}
-
-// TestRunnerRenewal_RefusesRevoked: revoked Runners come in time, and late.
-func TestRunnerRenewal_RefusesRevoked(t *testing.T) {
-	p := start(t)
-	file := p.runnerFor("ci", operators.DefaultRunnerTTL)
-	l := p.login(file)
-	p.clock.forward(17 * time.Hour)
-	require.NoError(t, l.Check(t.Context()))
-	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "ci"))
-	p.clock.forward(17 * time.Hour)
-	requireProblem(t, l.Check(t.Context()), controlapi.CodeCertificateUnknown, "was revoked")
-	serials, err := p.store.RevokedSerials(t.Context(), p.clock.now())
-	require.NoError(t, err)
-	assert.Len(t, serials, 1, "agents refuse the renewed certificate until its end")
-	p.clock.forward(24 * time.Hour)
-	requireProblem(t, l.Check(t.Context()), controlapi.CodeCertificateUnknown, "was revoked")
-	assert.Len(t, p.issued(operators.IssuedOptions{Kind: ca.RoleRunner}), 2)
 }
 
 // TestRunnerRenewal_RevokedMeanwhile: what was signed meanwhile is not handed out.

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,7 +21,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
@@ -429,59 +427,6 @@ func TestReplicas_CountTokenUses(t *testing.T) {
 	}
 	all.Wait()
 	assert.EqualValues(t, 3, in.Load())
-}
-
-// TestHeartbeat_BatchedOnPostgres measures what a hundred heartbeats cost the database.
-func TestHeartbeat_BatchedOnPostgres(t *testing.T) {
-	t.Parallel()
-	const agents = 100
-	f, now := newGroup(t), time.Now().Truncate(time.Microsecond).UTC()
-	s, err := f.data().OpenStore(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	l := liveness.New(s, directory.Directory{}, liveness.Config{Log: zerolog.Nop(), Now: time.Now, HeartbeatInterval: 30 * time.Second})
-	require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error {
-		for i := range agents {
-			id := fmt.Sprintf("agent%d", i)
-			err := tx.InsertAgent(t.Context(), store.Agent{ID: id, Name: id, ClusterUID: id, State: announce.StateOnline, RegisteredAt: now, LastSeen: now})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	conn, err := pgx.Connect(t.Context(), f.database.URL())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, conn.Close(context.Background())) })
-	// Which transactions have written the agents' rows: others of the server, such as a vacuum's,
-	// do not count.
-	writers := func() (transactions []string) {
-		rows, err := conn.Query(t.Context(), `SELECT DISTINCT xmin::text FROM agents`)
-		require.NoError(t, err)
-		transactions, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		require.NoError(t, err)
-		return transactions
-	}
-	position := func() (wal int64) {
-		require.NoError(t, conn.QueryRow(t.Context(), `SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint`).Scan(&wal))
-		return wal
-	}
-	registered, logged := writers(), position()
-	capacity := announce.Capacity{Nodes: 3, CPUMillis: 1000}
-	for i := range agents {
-		l.Beat(fmt.Sprintf("agent%d", i), now.Add(time.Minute), &capacity)
-	}
-	require.NoError(t, l.Flush(t.Context()))
-	wal := position() - logged
-	t.Logf("%d heartbeats: %d bytes of write-ahead log (%d each)", agents, wal, wal/agents)
-	heard := writers()
-	assert.Len(t, heard, 1)
-	assert.NotEqual(t, registered, heard)
-	a, err := s.Agent(t.Context(), "agent99")
-	require.NoError(t, err)
-	assert.Equal(t, []any{now.Add(time.Minute), 3}, []any{a.LastSeen, a.Capacity.Nodes})
-	require.NoError(t, l.Flush(t.Context()))
-	assert.Equal(t, heard, writers(), "nothing is written where nothing was heard")
 }
 
 // TestCA_MovesIntoDatabase: a control plane that had its CA in its directory is started with a key.

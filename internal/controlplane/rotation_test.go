@@ -288,9 +288,9 @@ func TestFormerCA_RunnerRecovers(t *testing.T) {
 		leaf, err := ca.ParseCertificate(issued.Certificate)
 		require.NoError(t, err)
 		require.Equal(t, cert.Leaf.SerialNumber, leaf.SerialNumber)
-		for _, path := range []string{announce.SnapshotPath, login.Path} {
-			requireProblem(t, p.asRunner(tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, path),
-				controlapi.CodeCertificateUnknown, "key on record")
+		for path, method := range map[string]string{announce.SnapshotPath: http.MethodGet, login.Path: http.MethodPost} {
+			err := p.asRunner(tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, method, path)
+			requireProblem(t, err, controlapi.CodeCertificateUnknown, "key on record")
 		}
 	})
 	t.Run("not when it was revoked", func(t *testing.T) {
@@ -300,20 +300,12 @@ func TestFormerCA_RunnerRecovers(t *testing.T) {
 	})
 }
 
-// asRunner calls the control plane with a certificate and answers its problem.
-func (p *plane) asRunner(cert tls.Certificate, path string) error {
+// asRunner calls the control plane with a certificate and returns its problem.
+func (p *plane) asRunner(cert tls.Certificate, method, path string) error {
 	p.t.Helper()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{
-		MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), Certificates: []tls.Certificate{cert},
-	}}
-	defer transport.CloseIdleConnections()
-	method := http.MethodGet
-	if path == login.Path {
-		method = http.MethodPost
-	}
 	r, err := http.NewRequestWithContext(p.t.Context(), method, p.Advertised().API+path, nil)
 	require.NoError(p.t, err)
-	resp, err := transport.RoundTrip(r)
+	resp, err := p.client(cert).Do(r)
 	require.NoError(p.t, err)
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusOK {

@@ -69,7 +69,7 @@ func TestRoutes_ListedAndAnnounced(t *testing.T) {
 	assert.Equal(t, "shop", list[1].Agent.Name)
 	assert.Nil(t, list[1].HeldBy)
 
-	p.get(p.runnerClient("ci"), announce.SnapshotPath, func(resp *http.Response) {
+	p.get(p.client(p.certificate(p.issue("ci", ""))), announce.SnapshotPath, func(resp *http.Response) {
 		var body struct{ Agents []announce.Agent }
 		require.NoError(t, json.NewDecoder(resp.Body).Decode(&body))
 		require.Len(t, body.Agents, 1)

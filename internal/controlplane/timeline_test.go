@@ -35,13 +35,17 @@ func (p *plane) happened(agentID, app string, kinds ...announce.Type) {
 	}
 }
 
-func (p *plane) snapshotClient(c credentials.Credentials) *announce.SnapshotClient {
+// certificate is a Runner's client certificate.
+func (p *plane) certificate(c credentials.Credentials) tls.Certificate {
 	p.t.Helper()
 	cert, err := c.TLSCertificate()
 	require.NoError(p.t, err)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), Certificates: []tls.Certificate{cert}}}
-	p.t.Cleanup(transport.CloseIdleConnections)
-	return &announce.SnapshotClient{BaseURL: p.Advertised().API, HTTPClient: &http.Client{Transport: transport}}
+	return cert
+}
+
+func (p *plane) snapshotClient(c credentials.Credentials) *announce.SnapshotClient {
+	p.t.Helper()
+	return &announce.SnapshotClient{BaseURL: p.Advertised().API, HTTPClient: p.client(p.certificate(c))}
 }
 
 // TestTimeline_Pages: Runners read the timelines of the agents that they are granted, and of no
@@ -83,7 +87,7 @@ func TestTimeline_Pages(t *testing.T) {
 		assert.Equal(t, problem.NotFound, known.Code)
 		assert.Contains(t, known.Detail, "no agent with that ID, or none that this Runner is granted")
 	}
-	p.get(p.runnerClient(""), server.OpenAPIPath, func(resp *http.Response) {
+	p.get(p.client(), server.OpenAPIPath, func(resp *http.Response) {
 		assert.ElementsMatch(t, []string{"GET " + announce.SnapshotPath, "GET " + announce.AgentPath, "GET " + announce.TimelinePath, "POST /v1/runner/certificate", "GET /v1/version"}, callsOf(t, resp.Body))
 	})
 	_, err = p.admin.Agents.Revoke(t.Context(), "shop")

@@ -7,9 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,44 +16,19 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// blocked has a cluster's tunnel go over the HTTPS API, as its own port is not there.
-func (c *cluster) blocked() *tunnel.Tunnel {
-	c.t.Helper()
-	tun, err := tunnel.New(tunnel.Config{
-		ServerAddress: "127.0.0.1:1", AgentID: c.id.AgentID, Log: zerolog.Nop(), Cluster: func() string { return c.uid },
-		TLS:       func(context.Context) (*tls.Config, error) { return c.tls.Load(), nil },
-		Websocket: c.p.Advertised().API,
-		Backoff:   tunnel.Backoff{Initial: 50 * time.Millisecond, Max: 200 * time.Millisecond},
-	})
-	require.NoError(c.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- tun.Run(ctx) }()
-	c.t.Cleanup(func() {
-		cancel()
-		_ = await.Receive(c.t, done, "the end of the tunnel")
-	})
-	return tun
-}
-
 func TestWebsocketTunnel(t *testing.T) {
 	p := start(t)
-	c := p.cluster("blocked")
-	require.NoError(t, c.register(p.token()))
-	tun := c.blocked()
+	c := p.registered("blocked")
+	tun, _ := c.connect(func(cfg *tunnel.Config) { // its own port is not there
+		cfg.ServerAddress, cfg.Websocket = "127.0.0.1:1", p.Advertised().API
+	})
 	await.Until(t, "the tunnel is up", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
 	await.Until(t, "the agent knows its way", func() bool { return tun.Status().Transport == tunnel.Websocket })
 
-	// Runners come through the edge as to any other.
-	raw, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", p.Addrs().Edge.String())
+	c.answer(tun)
+	got, err := p.throughEdge(c)
 	require.NoError(t, err)
-	defer func() { _ = raw.Close() }()
-	go func() {
-		_ = tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS13, ServerName: c.id.ServerName}).HandshakeContext(context.Background())
-	}()
-	accepted, err := tun.Listener().Accept()
-	require.NoError(t, err)
-	require.NoError(t, accepted.Close())
+	assert.Equal(t, "I am blocked", got)
 
 	// Who is revoked is out, and is told that it is for good.
 	_, err = p.admin.Agents.Revoke(t.Context(), c.id.AgentID)
@@ -66,15 +39,7 @@ func TestWebsocketTunnel(t *testing.T) {
 
 func TestWebsocketTunnel_RefusesStrangers(t *testing.T) {
 	p := start(t)
-	c := p.cluster("nobody") // not registered
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Advertised().API+server.WebsocketPath, nil)
-	require.NoError(t, err)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: c.tls.Load()}}
-	defer client.CloseIdleConnections()
-	resp, err := client.Do(req)
-	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+	p.get(p.client(), server.WebsocketPath, func(resp *http.Response) { assert.Equal(t, http.StatusUnauthorized, resp.StatusCode) })
 }
 
 // TestIPv6_AllListeners: all that the control plane listens on is at [::1].
@@ -89,18 +54,9 @@ func TestIPv6_AllListeners(t *testing.T) {
 	for name, where := range map[string]string{"api": strings.TrimPrefix(told.API, "https://"), "tunnel": told.Tunnel, "edge": told.Edge} {
 		assert.True(t, strings.HasPrefix(where, "[::1]:"), "%s is advertised at %s", name, where)
 	}
-	c := p.cluster("six")
-	require.NoError(t, c.register(p.token()))
+	c := p.registered("six")
 	assert.Equal(t, told.Tunnel, c.id.Tunnel.Address)
-	tun, err := tunnel.New(tunnel.Config{
-		ServerAddress: c.id.Tunnel.Address, ServerName: c.id.Tunnel.ServerName, AgentID: c.id.AgentID, Log: zerolog.Nop(), Cluster: func() string { return c.uid },
-		TLS: func(context.Context) (*tls.Config, error) { return c.tls.Load(), nil },
-	})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- tun.Run(ctx) }()
-	defer func() { cancel(); assert.NoError(t, await.Receive(t, done, "the end of the tunnel")) }()
+	tun, _ := c.connect()
 	await.Until(t, "the tunnel is up", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
 	await.Until(t, "the agent knows its way", func() bool { return tun.Status().Transport == tunnel.TCP })
 
