@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -95,9 +94,7 @@ func TestBroker_OutageLosesNothing(t *testing.T) {
 	late := first.registered("late")
 	_, err = first.admin.Agents.Revoke(t.Context(), early.name)
 	require.NoError(t, err)
-	events := []controlapi.Event{{ID: "1", Type: string(announce.AppProgressing), Time: time.Now(), App: &controlapi.AppEvent{Namespace: "n", Name: "a"}},
-		{ID: "2", Type: string(announce.AppHealthy), Time: time.Now(), App: &controlapi.AppEvent{Namespace: "n", Name: "a", Ready: 1, Replicas: 1}}}
-	require.NoError(t, late.client.Events(t.Context(), controlapi.EventsRequest{Events: events}))
+	require.NoError(t, late.sends(nil, appEvent("1", announce.AppProgressing), appEvent("2", announce.AppHealthy)))
 	client := first.client()
 	slow(t, "readyz says that the broker is down, and that the rest is not", func() (ok bool) {
 		first.get(client, "/readyz", func(resp *http.Response) {

@@ -69,11 +69,10 @@ func TestClone_RefusedInOtherCluster(t *testing.T) {
 	before := len(p.queued())
 
 	other := c.copied("another-cluster")
-	event := controlapi.Event{ID: "1", Type: "app.failed", Time: time.Now(), App: &controlapi.AppEvent{Namespace: "web", Name: "api"}}
 	_, renewed := other.client.Renew(t.Context(), csr(t, newKey(t)))
 	_, handed := other.client.Audit(t.Context(), controlapi.AuditRequest{})
 	for what, err := range map[string]error{
-		"heartbeat": other.beat(), "events": other.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{event}}),
+		"heartbeat": other.beat(), "events": other.sends(nil, appEvent("1", announce.AppFailed)),
 		"renew": renewed, "audit": handed, "check": other.client.CheckIdentity(t.Context()),
 	} {
 		requireProblem(t, err, controlapi.CodeIdentityCloned, "shop", "another-", "AGENT_TOKEN", "pipeops-agent-identity")
@@ -115,7 +114,8 @@ func TestClone_RefusedInOtherCluster(t *testing.T) {
 		requireProblem(t, err, controlapi.CodeIdentityCloned)
 	})
 	t.Run("it registers as an agent of its own", func(t *testing.T) {
-		fresh := p.cluster("copy").withUID("another-cluster")
+		fresh := p.cluster("copy")
+		fresh.uid = "another-cluster"
 		require.NoError(t, fresh.register(p.token()))
 		assert.NotEqual(t, c.id.AgentID, fresh.id.AgentID)
 	})

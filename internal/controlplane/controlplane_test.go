@@ -15,10 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -88,34 +86,6 @@ func TestEdge_ReachesAgents(t *testing.T) {
 	require.ErrorContains(t, err, "unrecognized name")
 }
 
-func TestRevokeAgent_ClosesTunnel(t *testing.T) {
-	p := start(t)
-	c := p.registered("shop")
-	tun, _ := c.connect()
-	await.Until(t, "connected", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
-	_, err := p.admin.Agents.Revoke(t.Context(), "shop") // as the CLI does, beside serve
-	require.NoError(t, err)
-	await.Until(t, "the tunnel is closed", func() bool { return !p.tunnels.own.Connected(c.id.AgentID) })
-	await.Until(t, "and the agent knows that it is for good", func() bool { return tun.Status().Phase == tunnel.Refused })
-	_, err = p.throughEdge(c)
-	require.Error(t, err)
-	require.Error(t, c.beat())
-}
-
-// TestDeleteAgent_ClosesTunnel: the control plane may not have read the database between the
-// revocation and the deletion.
-func TestDeleteAgent_ClosesTunnel(t *testing.T) {
-	p := start(t)
-	c, kept := p.registered("shop"), p.registered("kept")
-	tun, _ := c.connect()
-	_, _ = kept.connect()
-	await.Until(t, "connected", func() bool { return len(p.tunnels.own.Agents()) == 2 })
-	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error { return tx.DeleteAgent(t.Context(), c.id.AgentID) }))
-	await.Until(t, "the tunnel is closed", func() bool { return !p.tunnels.own.Connected(c.id.AgentID) })
-	await.Until(t, "and the agent knows that it is for good", func() bool { return tun.Status().Phase == tunnel.Refused })
-	assert.True(t, p.tunnels.own.Connected(kept.id.AgentID))
-}
-
 func TestSnapshot_ForRunnersOnly(t *testing.T) {
 	p := start(t)
 	c, gone := p.registered("shop"), p.registered("gone")
@@ -150,16 +120,6 @@ func TestSnapshot_ForRunnersOnly(t *testing.T) {
 	answer, err := c.client.Heartbeat(t.Context(), c.heartbeat())
 	require.NoError(t, err)
 	assert.Len(t, answer.RevokedRunners, 2, "agents are told of both certificates")
-}
-
-func TestRegister_WrongCA(t *testing.T) {
-	p, other := start(t), start(t)
-	trust := controlapi.Trust{Fingerprint: other.token().Fingerprint}
-	cfg, err := trust.TLSConfig(p.Advertised().API)
-	require.NoError(t, err)
-	c := p.cluster("shop")
-	c.tls.Store(cfg)
-	requireProblem(t, c.register(other.token()), controlapi.CodeWrongCA, p.Addrs().API.String(), "not the control plane of this token", "token create")
 }
 
 func TestConfig_ReportsAllMistakes(t *testing.T) {

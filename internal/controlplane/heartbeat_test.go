@@ -1,9 +1,11 @@
 package controlplane
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
@@ -11,6 +13,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
@@ -62,4 +67,163 @@ func TestHeartbeat_BatchedOnSQLite(t *testing.T) {
 	assert.Less(t, after, int64(agents*1024), "the counting included")
 	require.NoError(t, c.liveness.Flush(t.Context()))
 	assert.Equal(t, after, written(), "what is written is not written again")
+}
+
+// TestHeartbeat_Standby: two versions of an agent run side by side, as in the middle of an update.
+func TestHeartbeat_Standby(t *testing.T) {
+	p := start(t)
+	c := p.cluster("shop")
+	require.NoError(t, c.register(p.token()))
+	require.NoError(t, c.beat())
+	before := typesOf(p.queued())
+	standby := controlapi.Heartbeat{Clock: p.clock.now(), AgentVersion: "2.0", RunnerAPIVersion: "v1", TunnelPhase: "connected", Standby: true}
+	asked := p.clock.now()
+	for range 2 {
+		_, err := c.client.Heartbeat(t.Context(), standby)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, before, typesOf(p.queued()), "it is no news")
+	require.NoError(t, p.liveness.Flush(t.Context()))
+	a, err := p.store.Agent(t.Context(), c.id.AgentID)
+	require.NoError(t, err)
+	assert.Equal(t, "1.0", a.AgentVersion)
+	assert.Equal(t, 1, a.Capacity.Nodes)
+	assert.False(t, a.LastSeen.Before(asked.Truncate(time.Microsecond)), "but it lives")
+
+	standby.Standby = false // it leads now
+	_, err = c.client.Heartbeat(t.Context(), standby)
+	require.NoError(t, err)
+	assert.Equal(t, append(before, announce.AgentUpdated), typesOf(p.queued()))
+}
+
+func TestHeartbeat_WritesChanges(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	require.NoError(t, c.beat())
+	before, err := p.store.Agent(t.Context(), c.id.AgentID)
+	require.NoError(t, err)
+	used := int64(500)
+	beat := c.heartbeat()
+	beat.Capacity.UsedCPUMillis = &used
+	for range 5 {
+		_, err := c.client.Heartbeat(t.Context(), beat)
+		require.NoError(t, err)
+	}
+	after, err := p.store.Agent(t.Context(), c.id.AgentID)
+	require.NoError(t, err)
+	assert.Equal(t, before, after, "nothing is written for a heartbeat that says nothing new")
+	_, err = p.admin.Runners.Create(t.Context(), "r", time.Hour, false)
+	require.NoError(t, err)
+	list, err := p.view.Snapshot(t.Context(), "r")
+	require.NoError(t, err)
+	assert.Equal(t, &used, list[0].Capacity.UsedCPUMillis, "the snapshot knows it all the same")
+
+	beat.Capacity.Nodes = 2
+	_, err = c.client.Heartbeat(t.Context(), beat)
+	require.NoError(t, err)
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentUpdated, announce.AgentUpdated}, typesOf(p.queued()))
+
+	require.NoError(t, p.liveness.Flush(t.Context()))
+	after, err = p.store.Agent(t.Context(), c.id.AgentID)
+	require.NoError(t, err)
+	assert.True(t, after.LastSeen.After(before.LastSeen))
+	assert.Equal(t, &used, after.Capacity.UsedCPUMillis)
+}
+
+// TestHeartbeat_KeepsChecks: checks are kept with the time of each first report, and shown to
+// operators alone.
+func TestHeartbeat_KeepsChecks(t *testing.T) {
+	p := start(t)
+	shop := p.registered("shop")
+	beat := func(checks *controlapi.Checks) *store.Checks {
+		_, err := shop.client.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: p.clock.now(), AgentVersion: "v1.0.0", Checks: checks})
+		require.NoError(t, err)
+		found, err := p.admin.Agents.Get(t.Context(), "shop", 0)
+		require.NoError(t, err)
+		return found.Checks
+	}
+	found := func(list ...controlapi.Finding) *controlapi.Checks { return &controlapi.Checks{Findings: list} }
+	b := p.signedIn(p.operator("vic", operators.RoleViewer))
+	page := func() string {
+		status, body := b.get("/console/agents/shop")
+		require.Equal(t, http.StatusOK, status, body)
+		return body
+	}
+	assert.Nil(t, beat(nil))
+	assert.Contains(t, page(), "No check has been reported")
+
+	memory := controlapi.Finding{Check: "memory", Status: "failed", Detail: "40 MiB are\x1b[2J available", Fix: "stop something else"}
+	queued := len(p.queued())
+	first := beat(found(memory)).Findings
+	require.Len(t, first, 1)
+	assert.NotContains(t, first[0].Detail, "\x1b")
+	assert.Len(t, p.queued(), queued, "Runners are told nothing of it")
+	body := page()
+	for _, text := range []string{"Check failed: memory", "40 MiB are", "stop something else"} {
+		assert.Contains(t, body, text)
+	}
+	_, fleet := b.get("/console/?show=wrong")
+	assert.Contains(t, fleet, "Check failed: memory", "a failed check needs attention")
+
+	p.clock.forward(time.Minute)
+	memory.Detail = "41 MiB are\x1b[2J available"
+	assert.Equal(t, first, beat(found(memory)).Findings, "a figure is not worth a write")
+	assert.Equal(t, first, beat(nil).Findings, "a new leader has not looked yet")
+	paused := controlapi.Finding{Check: "policy", Status: "warning", Detail: "paused"}
+	both := beat(found(memory, paused)).Findings
+	require.Len(t, both, 2)
+	assert.Equal(t, first[0].Since, both[0].Since)
+	assert.True(t, both[1].Since.After(both[0].Since))
+
+	assert.Empty(t, beat(found()).Findings)
+	assert.Contains(t, page(), "find nothing wrong")
+
+	_, err := shop.client.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: p.clock.now(), Checks: found(make([]controlapi.Finding, controlapi.MaxFindings+1)...)})
+	require.Error(t, err, "their number is bounded")
+	_, err = shop.client.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: p.clock.now(), Checks: found(controlapi.Finding{Check: "memory", Status: "ok", Detail: "fine"})})
+	require.Error(t, err, "what is well is not reported")
+}
+
+// TestHeartbeat_KeepsComponents: components are kept and shown without control characters.
+func TestHeartbeat_KeepsComponents(t *testing.T) {
+	p := start(t)
+	shop := p.registered("shop")
+	beat := func(all ...controlapi.Component) announce.Agent {
+		_, err := shop.client.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: p.clock.now(), AgentVersion: "v1.0.0", Components: all})
+		require.NoError(t, err)
+		agents, err := p.admin.Agents.List(t.Context())
+		require.NoError(t, err)
+		require.Len(t, agents, 1)
+		return agents[0]
+	}
+	bad := controlapi.Component{Name: "grafana", Version: "12.11.1", Cause: "ImageNotFound", Message: "no such\x1b[2J image"}
+	got := beat(controlapi.Component{Name: "vpa", Version: "0.11.0", Ready: true}, bad).Components
+	require.Len(t, got, 2)
+	assert.Equal(t, "vpa 0.11.0: ready", got[0].String())
+	assert.Equal(t, "ImageNotFound", got[1].Cause)
+	assert.NotContains(t, got[1].Message, "\x1b")
+	assert.Empty(t, beat().Components, "those that are gone")
+
+	_, err := shop.client.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: p.clock.now(), Components: make([]controlapi.Component, controlapi.MaxComponents+1)})
+	require.Error(t, err, "their number is bounded")
+}
+
+func TestHeartbeat_UpdateState(t *testing.T) {
+	p := start(t)
+	shop := p.registered("shop")
+	updating(shop, controlapi.Update{State: controlapi.UpdateIdle})
+	before := len(p.queued())
+	failed := controlapi.Update{State: controlapi.UpdateFailed, Offer: "o", From: "v1.0.0", To: "v1.1.0", Reason: "it never registered"}
+	updating(shop, failed)
+	updating(shop, failed)
+	events := p.queued()
+	require.Len(t, events, before+1, "news are announced once")
+	last, err := events[before].Agent()
+	require.NoError(t, err)
+	assert.Equal(t, announce.AgentUpdated, events[before].Type)
+	want := &announce.AgentUpdate{State: "failed", From: "v1.0.0", To: "v1.1.0", Reason: "it never registered"}
+	assert.Equal(t, want, last.Update)
+	agent, err := p.admin.Agents.Get(t.Context(), "shop", 0)
+	require.NoError(t, err)
+	assert.Equal(t, want, agent.Agent.Update)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
 // hurried serves the control plane's API with as little patience as a test has.
@@ -252,22 +252,6 @@ func speak(t *testing.T, target hostile.Target, text string) string {
 	return string(said)
 }
 
-// TestEvents_RepeatedTakenOnce sends one agent's events again, as a reader of a log could. Another
-// agent's events of the same ID are its own.
-func TestEvents_RepeatedTakenOnce(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	one, other := p.registered("one"), p.registered("other")
-	before := len(p.queued())
-	event := controlapi.Event{ID: "0198c0de-0000-7000-8000-000000000001", Type: "app.healthy", Time: p.clock.now(), App: &controlapi.AppEvent{Namespace: "n", Name: "a"}}
-	for range 3 {
-		require.NoError(t, one.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{event}}))
-	}
-	assert.Len(t, p.queued(), before+1)
-	require.NoError(t, other.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{event}}))
-	assert.Len(t, p.queued(), before+2)
-}
-
 // TestTLS_NoEarlyData resumes a session: the server takes no early data, which alone could be
 // replayed.
 func TestTLS_NoEarlyData(t *testing.T) {
@@ -325,3 +309,26 @@ func answer(t *testing.T, h http.Handler, from string, cs *tls.ConnectionState, 
 }
 
 func certs(c *x509.Certificate) []*x509.Certificate { return []*x509.Certificate{c} }
+
+// TestTLS_SentCertificates counts certificates: each one too many is a signature that ten thousand
+// agents verify when they come back at once.
+func TestTLS_SentCertificates(t *testing.T) {
+	p := start(t)
+	cluster := p.registered("shop")
+	for name, c := range map[string]struct {
+		at        net.Addr
+		protocols []string
+		sent      int
+	}{
+		"an agent with its identity": {p.Addrs().Tunnel, []string{tunnel.ALPN}, 2},
+		"a fingerprint alone":        {p.Addrs().Tunnel, []string{tunnel.ALPN, tunnel.SendCA}, 3},
+		"the API":                    {p.Addrs().API, []string{"http/1.1"}, 3},
+	} {
+		cfg := cluster.tlsConfig()
+		cfg.ServerName, cfg.NextProtos = "localhost", c.protocols
+		conn, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", c.at.String())
+		require.NoError(t, err, name)
+		assert.Len(t, conn.(*tls.Conn).ConnectionState().PeerCertificates, c.sent, name)
+		require.NoError(t, conn.Close())
+	}
+}

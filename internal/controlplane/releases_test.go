@@ -11,7 +11,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
@@ -105,24 +104,4 @@ func TestReleaseOffer_AllSignatures(t *testing.T) {
 	offer := updating(shop, controlapi.Update{State: controlapi.UpdateIdle})
 	require.NotNil(t, offer)
 	require.NoError(t, opts.Trust.Verify(offer.Manifest, offer.Signature))
-}
-
-func TestHeartbeat_UpdateState(t *testing.T) {
-	p := start(t)
-	shop := p.registered("shop")
-	updating(shop, controlapi.Update{State: controlapi.UpdateIdle})
-	before := len(p.queued())
-	failed := controlapi.Update{State: controlapi.UpdateFailed, Offer: "o", From: "v1.0.0", To: "v1.1.0", Reason: "it never registered"}
-	updating(shop, failed)
-	updating(shop, failed)
-	events := p.queued()
-	require.Len(t, events, before+1, "news are announced once")
-	last, err := events[before].Agent()
-	require.NoError(t, err)
-	assert.Equal(t, announce.AgentUpdated, events[before].Type)
-	want := &announce.AgentUpdate{State: "failed", From: "v1.0.0", To: "v1.1.0", Reason: "it never registered"}
-	assert.Equal(t, want, last.Update)
-	agent, err := p.admin.Agents.Get(t.Context(), "shop", 0)
-	require.NoError(t, err)
-	assert.Equal(t, want, agent.Agent.Update)
 }

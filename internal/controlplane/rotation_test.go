@@ -236,10 +236,7 @@ func TestFormerCA_AgentRecovers(t *testing.T) {
 	t.Run("with one that is not", func(t *testing.T) {
 		p.clock.forward(1000 * time.Hour)
 		requireProblem(t, asleep.beat(), controlapi.CodeCertificateExpired)
-		next := newKey(t)
-		id, err := asleep.client.Recover(t.Context(), asleep.id.Certificate, asleep.key, csr(t, next))
-		require.NoError(t, err)
-		asleep.adopt(id, next)
+		asleep.recover()
 		require.NoError(t, asleep.beat())
 	})
 	t.Run("but not with a key that is not its own", func(t *testing.T) {
@@ -400,10 +397,7 @@ func TestCA_ReplacedAfterEnd(t *testing.T) {
 		cfg.APIListen, cfg.TunnelListen, cfg.EdgeListen = again.API.String(), again.Tunnel.String(), again.Edge.String()
 	})
 	requireProblem(t, c.beat(), controlapi.CodeCertificateExpired)
-	next := newKey(t)
-	id, err := c.client.Recover(t.Context(), c.id.Certificate, c.key, csr(t, next))
-	require.NoError(t, err)
-	c.adopt(id, next)
+	c.recover()
 	require.NoError(t, c.beat())
 	assert.Equal(t, string(again.ca.Bundle()), c.id.CABundle)
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
@@ -110,11 +109,7 @@ func TestWebhook_OutageAndRestart(t *testing.T) {
 	shop := first.registered("shop")
 	slow(t, "the registration", func() bool { return len(r.taken()) == 1 })
 	r.status.Store(http.StatusServiceUnavailable)
-	var events []controlapi.Event
-	for i, kind := range []announce.Type{announce.AppProgressing, announce.AppFailed, announce.AppHealthy} {
-		events = append(events, controlapi.Event{ID: fmt.Sprint(i), Type: string(kind), Time: time.Now(), App: &controlapi.AppEvent{Namespace: "n", Name: "web"}})
-	}
-	require.NoError(t, shop.client.Events(t.Context(), controlapi.EventsRequest{Events: events}))
+	require.NoError(t, shop.sends(nil, appEvent("1", announce.AppProgressing), appEvent("2", announce.AppFailed), appEvent("3", announce.AppHealthy)))
 	waiting := func(p *plane) []store.Delivery {
 		list, err := p.admin.Webhooks.Deliveries(t.Context(), "pager", store.DeliveryPending, 10)
 		require.NoError(t, err)
