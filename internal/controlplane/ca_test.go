@@ -22,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -174,4 +175,43 @@ func (p *plane) greetedBy(config *tls.Config) error {
 		return nil // it waits for the agent's login
 	}
 	return err
+}
+
+func (p *plane) issued(o operators.IssuedOptions) []operators.IssuedCertificate {
+	p.t.Helper()
+	o.Limit = 100
+	list, err := p.admin.CA.Issued(p.t.Context(), o)
+	require.NoError(p.t, err)
+	return list
+}
+
+// TestCertificate_Logged issues certificates in each way that there is for agents and Runners.
+func TestCertificate_Logged(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	c.renew()
+	p.runner("ci")
+	leaf, err := ca.ParseCertificate(c.id.Certificate)
+	require.NoError(t, err)
+
+	ofShop := p.issued(operators.IssuedOptions{Name: "shop"})
+	require.Len(t, ofShop, 2)
+	assert.Equal(t, "renewal", ofShop[0].Reason)
+	assert.Contains(t, ofShop[1].Reason, "registration with token ")
+	assert.Equal(t, "shop", ofShop[0].AgentName)
+	assert.Equal(t, leaf.SerialNumber.Text(16), ofShop[0].Serial)
+	assert.Equal(t, p.ca.SignerID(ca.RoleAgent), ofShop[0].Issuer)
+
+	_, err = p.admin.Runners.Grant(t.Context(), "ci", credentials.Grant{}, "")
+	require.NoError(t, err)
+	ofRunner := p.issued(operators.IssuedOptions{Kind: ca.RoleRunner})
+	require.Len(t, ofRunner, 2)
+	assert.Equal(t, []string{"runner grant", "runner create"}, []string{ofRunner[0].Reason, ofRunner[1].Reason})
+	assert.NotEmpty(t, p.issued(operators.IssuedOptions{Kind: ca.RoleCA}))
+	assert.NotEmpty(t, p.issued(operators.IssuedOptions{Kind: ca.RoleServer}))
+	_, err = p.ca.ControlPlane(credentials.ControlPlaneURI(p.cfg.TrustDomain), time.Hour)
+	require.NoError(t, err)
+	assert.NotEqual(t, ca.RoleControlPlane, p.issued(operators.IssuedOptions{})[0].Role, "there are too many of them")
+	assert.NotEmpty(t, p.issued(operators.IssuedOptions{Kind: ca.RoleControlPlane}))
+
 }

@@ -1,19 +1,25 @@
 package controlplane
 
 import (
+	"bytes"
+	"context"
 	"fmt"
-	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -122,133 +128,71 @@ func TestOperatorAPI_ChangesAudited(t *testing.T) {
 	assert.JSONEq(t, `{"agent":"shop","set":{"region":"eu"}}`, string(records[3].Arguments))
 }
 
-func TestOperatorAPI_Roles(t *testing.T) {
-	p := start(t)
-	for _, role := range operators.Roles {
-		c := p.operator(role, role)
-		client := p.raw(c)
-		for _, call := range operatorapi.Calls() {
-			path := strings.NewReplacer("{id}", "none", "{agent}", "none", "{runner}", "none", "{webhook}", "none", "{release}", "none",
-				"{host}", "none", "{step}", "none", "{operator}", "none").Replace(call.Path)
-			status := p.send(client, call.Method, path, "not JSON")
-			if operators.Includes(role, call.Role) {
-				assert.NotEqual(t, http.StatusForbidden, status, "%s: %s", role, call.ID)
-				continue
-			}
-			assert.Equal(t, http.StatusForbidden, status, "%s: %s", role, call.ID)
-			assert.False(t, role == operators.RoleAdmin, "an admin may do everything")
-		}
-	}
-}
-
-// raw returns an HTTP client with an operator's certificate.
-func (p *plane) raw(c operators.Credentials) *http.Client {
-	p.t.Helper()
-	config, err := c.TLSConfig()
-	require.NoError(p.t, err)
-	return p.withTLS(config)
-}
-
-// send sends a body and returns the status of the answer.
-func (p *plane) send(client *http.Client, method, path, body string, change ...func(*http.Request)) int {
-	p.t.Helper()
-	var sent io.Reader
-	if method != http.MethodGet {
-		sent = strings.NewReader(body)
-	}
-	r, err := http.NewRequestWithContext(p.t.Context(), method, p.Advertised().API+path, sent)
-	require.NoError(p.t, err)
-	r.Header.Set("Content-Type", "application/json")
-	for _, c := range change {
-		c(r)
-	}
-	resp, err := client.Do(r)
-	require.NoError(p.t, err)
-	defer func() { _ = resp.Body.Close() }()
-	_, err = io.Copy(io.Discard, resp.Body)
-	require.NoError(p.t, err)
-	if resp.StatusCode >= http.StatusBadRequest {
-		assert.Equal(p.t, problem.ContentType, resp.Header.Get("Content-Type"), "%s %s", method, path)
-	}
-	return resp.StatusCode
-}
-
 // TestOperatorAPI_RefusesOthers calls with the certificate of an agent or a Runner, with none, or
-// as an operator who was revoked or has other credentials.
+// as an operator who was revoked or has other credentials. An operator is none of the others.
 func TestOperatorAPI_RefusesOthers(t *testing.T) {
 	p := start(t)
-	revoked, replaced := p.raw(p.operator("gone", operators.RoleAdmin)), p.raw(p.operator("again", operators.RoleAdmin))
+	client := func(name string) *http.Client {
+		c := p.operator(name, operators.RoleAdmin)
+		config, err := c.TLSConfig()
+		require.NoError(t, err)
+		return p.withTLS(config)
+	}
+	status := func(client *http.Client, method, path string) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, p.Advertised().API+path, strings.NewReader("{}"))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		resp, err := client.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		return resp.StatusCode
+	}
+	revoked, replaced := client("gone"), client("again")
 	require.NoError(t, p.admin.Operators.Revoke(t.Context(), "gone"))
-	p.operator("again", operators.RoleAdmin)
+	current := client("again")
 	for name, client := range map[string]*http.Client{
-		"nobody":   p.client(),
-		"agent":    p.withTLS(p.registered("shop").tlsConfig()),
-		"runner":   p.client(p.certificate(p.issue("builder", ""))),
-		"revoked":  revoked,
-		"replaced": replaced,
+		"nobody": p.client(), "agent": p.withTLS(p.registered("shop").tlsConfig()), "runner": p.client(p.certificate(p.issue("builder", ""))),
+		"revoked": revoked, "replaced": replaced,
 	} {
-		assert.Equal(t, http.StatusUnauthorized, p.send(client, "GET", operatorapi.Prefix+"tokens", ""), name)
-		assert.Equal(t, http.StatusUnauthorized, p.send(client, "POST", operatorapi.Prefix+"tokens", "{}"), name)
+		assert.Equal(t, http.StatusUnauthorized, status(client, http.MethodPost, operatorapi.Prefix+"tokens"), name)
 	}
 	tokens, err := p.admin.Tokens.List(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, tokens, 1, "the agent's own")
 	seen := map[string]int{}
-	for _, r := range p.records(8) {
+	for _, r := range p.records(4) {
 		assert.Equal(t, runnerapi.AuditRefused, r.Outcome)
 		seen[strings.Split(r.Operator, "/")[0]]++
 	}
-	assert.Equal(t, map[string]int{"agent": 2, "runner": 2, "gone": 2, "again": 2}, seen, "strangers are not in the audit log")
+	assert.Equal(t, map[string]int{"agent": 1, "runner": 1, "gone": 1, "again": 1}, seen, "strangers are not in the audit log")
+	assert.Equal(t, http.StatusUnauthorized, status(current, http.MethodGet, announce.SnapshotPath))
+	assert.Equal(t, http.StatusUnauthorized, status(current, http.MethodPost, "/v1/agent/check"))
 }
 
-// TestOperatorAPI_OperatorIsNoRunner: an operator is not an agent either.
-func TestOperatorAPI_OperatorIsNoRunner(t *testing.T) {
-	p := start(t)
-	client := p.raw(p.operator("alice", operators.RoleAdmin))
-	assert.Equal(t, http.StatusUnauthorized, p.send(client, "GET", announce.SnapshotPath, ""))
-	assert.Equal(t, http.StatusUnauthorized, p.send(client, "POST", "/v1/agent/check", ""))
-}
-
-func TestOperatorAPI_InvalidInput(t *testing.T) {
-	p := start(t)
-	client := p.raw(p.operator("alice", operators.RoleAdmin))
-	tokens := operatorapi.Prefix + "tokens"
-	for name, c := range map[string]struct {
-		method, path, body string
-		status             int
-	}{
-		"an unknown field":             {"POST", tokens, `{"title":"a"}`, http.StatusUnprocessableEntity},
-		"a field in the wrong case":    {"POST", tokens, `{"Name":"a"}`, http.StatusUnprocessableEntity},
-		"a field twice":                {"POST", tokens, `{"name":"a","name":"b"}`, http.StatusBadRequest},
-		"a wrong type":                 {"POST", tokens, `{"uses":"many"}`, http.StatusUnprocessableEntity},
-		"no length of time":            {"POST", tokens, `{"ttl":"soon"}`, http.StatusUnprocessableEntity},
-		"no JSON":                      {"POST", tokens, `{`, http.StatusBadRequest},
-		"a body that is too large":     {"POST", tokens, `{"name":"` + strings.Repeat("a", 1<<20) + `"}`, http.StatusRequestEntityTooLarge},
-		"a body where none is taken":   {"POST", tokens + "/x/revoke", `{}`, http.StatusBadRequest},
-		"an unknown parameter":         {"POST", tokens + "?dryrun=true", `{}`, http.StatusUnprocessableEntity},
-		"a parameter twice":            {"POST", tokens + "?dryRun=true&dryRun=false", `{}`, http.StatusUnprocessableEntity},
-		"a parameter that is no value": {"POST", tokens + "?dryRun=1", `{}`, http.StatusUnprocessableEntity},
-		"a role that is none":          {"POST", operatorapi.Prefix + "operators", `{"name":"bob","role":"root"}`, http.StatusUnprocessableEntity},
-		"no such call":                 {"GET", operatorapi.Prefix + "nothing", "", http.StatusNotFound},
-		"no such method":               {"PATCH", tokens, `{}`, http.StatusMethodNotAllowed},
-	} {
-		assert.Equal(t, c.status, p.send(client, c.method, c.path, c.body), name)
-	}
-	list, err := p.admin.Tokens.List(t.Context())
-	require.NoError(t, err)
-	assert.Empty(t, list, "nothing was made")
-	p.records(12) // of all but those that are no calls
-}
-
+// TestOperatorAPI_DryRun makes each kind of change, and compares what they could have changed.
 func TestOperatorAPI_DryRun(t *testing.T) {
 	p := start(t)
 	ctx, admin := t.Context(), p.first()
 	p.registered("shop")
-	before, issued := p.snapshot(), len(p.issued(operators.IssuedOptions{}))
-	dry := operatorapi.Write{DryRun: true}
+	state := func() (all []any) {
+		t.Helper()
+		add := func(v any, err error) {
+			require.NoError(t, err)
+			all = append(all, v)
+		}
+		add(p.admin.Tokens.List(ctx))
+		add(p.admin.Agents.List(ctx))
+		add(p.admin.Runners.List(ctx))
+		add(p.admin.Operators.List(ctx))
+		add(p.admin.Webhooks.List(ctx))
+		add(p.admin.Gateway.Grants(ctx))
+		add(p.admin.CA.Status(ctx))
+		return append(all, p.issued(operators.IssuedOptions{}))
+	}
+	before, dry := state(), operatorapi.Write{DryRun: true}
 	token, err := operatorapi.CreateToken.Do(ctx, admin, operatorapi.CreateTokenInput{Write: dry})
 	require.NoError(t, err)
-	assert.Empty(t, token.Text)
 	_, err = operatorapi.LabelAgent.Do(ctx, admin, operatorapi.LabelAgentInput{Write: dry, Agent: "shop", Body: operatorapi.LabelAgentBody{Set: map[string]string{"a": "b"}}})
 	require.NoError(t, err)
 	_, err = operatorapi.RevokeAgent.Do(ctx, admin, operatorapi.AgentInput{Write: dry, Agent: "shop"})
@@ -257,88 +201,17 @@ func TestOperatorAPI_DryRun(t *testing.T) {
 	requireCode(t, err, problem.NotFound)
 	runner, err := operatorapi.CreateRunner.Do(ctx, admin, operatorapi.CreateRunnerInput{Write: dry, Body: operatorapi.CreateRunnerBody{Name: "ci"}})
 	require.NoError(t, err)
-	assert.Empty(t, runner.Key)
 	made, err := operatorapi.CreateOperator.Do(ctx, admin, operatorapi.CreateOperatorInput{Write: dry, Body: operatorapi.CreateOperatorBody{Name: "bob", Role: "viewer"}})
 	require.NoError(t, err)
-	assert.Empty(t, made.Key)
 	hook, err := operatorapi.CreateWebhook.Do(ctx, admin, operatorapi.CreateWebhookInput{Write: dry, Body: operatorapi.CreateWebhookBody{Name: "pager", URL: "https://pager.example.com/"}})
 	require.NoError(t, err)
-	assert.Empty(t, hook.Secret)
 	_, err = operatorapi.CreateHostGrant.Do(ctx, admin, operatorapi.CreateHostGrantInput{Write: dry, Host: "www.example.com", Body: operatorapi.CreateHostGrantBody{Agent: "shop"}})
 	require.NoError(t, err)
 	rotation, err := operatorapi.RotateCA.Do(ctx, admin, operatorapi.RotateCAInput{Write: dry, Step: ca.Start})
 	require.NoError(t, err)
 	assert.False(t, rotation.Changed)
-	assert.Equal(t, before, p.snapshot())
-	assert.Len(t, p.issued(operators.IssuedOptions{}), issued)
-}
-
-// snapshot is what dry runs could change.
-func (p *plane) snapshot() (all []any) {
-	p.t.Helper()
-	ctx := p.t.Context()
-	add := func(v any, err error) {
-		require.NoError(p.t, err)
-		all = append(all, v)
-	}
-	add(p.admin.Tokens.List(ctx))
-	add(p.admin.Agents.List(ctx))
-	add(p.admin.Runners.List(ctx))
-	add(p.admin.Operators.List(ctx))
-	add(p.admin.Webhooks.List(ctx))
-	add(p.admin.Gateway.Grants(ctx))
-	add(p.admin.CA.Status(ctx))
-	return all
-}
-
-func TestOperatorAPI_IdempotencyKey(t *testing.T) {
-	p := start(t)
-	ctx, admin := t.Context(), p.first()
-	p.registered("shop")
-	grant := operatorapi.CreateHostGrantInput{
-		Write: operatorapi.Write{IdempotencyKey: "k1"}, Host: "www.example.com", Body: operatorapi.CreateHostGrantBody{Agent: "shop"},
-	}
-	first, err := operatorapi.CreateHostGrant.Do(ctx, admin, grant)
-	require.NoError(t, err)
-	p.clock.forward(time.Minute)
-	again, err := operatorapi.CreateHostGrant.Do(ctx, admin, grant)
-	require.NoError(t, err)
-	assert.Equal(t, first, again, "with the time of the first")
-	grant.Host = "other.example.com"
-	_, err = operatorapi.CreateHostGrant.Do(ctx, admin, grant)
-	requireCode(t, err, problem.Conflict)
-
-	create := operatorapi.CreateTokenInput{Write: operatorapi.Write{IdempotencyKey: "k2"}, Body: operatorapi.CreateTokenBody{Name: "a"}}
-	token, err := operatorapi.CreateToken.Do(ctx, admin, create)
-	require.NoError(t, err)
-	_, err = operatorapi.CreateToken.Do(ctx, admin, create)
-	requireCode(t, err, problem.Conflict)
-	require.ErrorContains(t, err, "is not kept")
-	tokens, err := operatorapi.ListTokens.Do(ctx, admin, struct{}{})
-	require.NoError(t, err)
-	assert.Len(t, tokens.Items, 2, "the agent's, and one")
-	kept, err := p.store.OperatorChange(ctx, operators.FirstOperator, "k2")
-	require.NoError(t, err)
-	assert.NotContains(t, kept.Answer, token.Text, "the secret is kept nowhere")
-
-	missing := operatorapi.AgentInput{Write: operatorapi.Write{IdempotencyKey: "k3"}, Agent: "later"}
-	_, err = operatorapi.RevokeAgent.Do(ctx, admin, missing)
-	requireCode(t, err, problem.NotFound)
-	p.registered("later")
-	_, err = operatorapi.RevokeAgent.Do(ctx, admin, missing)
-	require.NoError(t, err, "a refusal does not use the key up")
-}
-
-// TestOperatorAPI_LimitsRefusals: too many refusals would push older records out of the audit log.
-func TestOperatorAPI_LimitsRefusals(t *testing.T) {
-	p := start(t)
-	viewer, other := p.raw(p.operator("eve", operators.RoleViewer)), p.raw(p.operator("bob", operators.RoleViewer))
-	statuses := map[int]int{}
-	for range 80 {
-		statuses[p.send(viewer, "POST", operatorapi.Prefix+"tokens", "{}")]++
-	}
-	assert.Positive(t, statuses[http.StatusTooManyRequests], "%v", statuses)
-	assert.Equal(t, http.StatusOK, p.send(other, "GET", operatorapi.Prefix+"tokens", ""), "it is that operator's alone")
+	assert.Empty(t, token.Text+runner.Key+made.Key+hook.Secret)
+	assert.Equal(t, before, state())
 }
 
 // TestCARotate_ByOperatorAPI: the operator's credentials have only the old CA.
@@ -364,17 +237,156 @@ func TestCARotate_ByOperatorAPI(t *testing.T) {
 	assert.Equal(t, ca.Settled, status.Stage)
 }
 
-// TestOperatorAPI_RefusesOtherSites: the browser has an operator's certificate.
-func TestOperatorAPI_RefusesOtherSites(t *testing.T) {
+// renewing returns an operator's client that renews its certificate, and what it has saved.
+func (p *plane) renewing(c operators.Credentials) (client *operatorapi.Client, saved *[]operators.Credentials) {
+	p.t.Helper()
+	client, saved = p.as(c), &[]operators.Credentials{}
+	client.Renewing(operatorapi.Renewal{
+		Save: func(c operators.Credentials) error {
+			*saved = append(*saved, c)
+			return nil
+		},
+		Note: func(err error) { assert.NoError(p.t, err) },
+		Now:  p.clock.now,
+	})
+	return client, saved
+}
+
+func calls(t *testing.T, c *operatorapi.Client) error {
+	t.Helper()
+	_, err := operatorapi.ListTokens.Do(t.Context(), c, struct{}{})
+	return err
+}
+
+// TestOperatorRenewal_DuringCalls: any call renews a certificate that is due, for as long as the
+// first one was.
+func TestOperatorRenewal_DuringCalls(t *testing.T) {
 	p := start(t)
-	p.registered("shop")
-	client := p.raw(p.operator("alice", operators.RoleAdmin))
-	path := operatorapi.Prefix + "agents/shop/revoke"
-	for name, change := range map[string]func(*http.Request){
-		"a modern browser": func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
-		"an old browser":   func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") },
-	} {
-		assert.Equal(t, http.StatusForbidden, p.send(client, "POST", path, "", change), name)
+	first := p.operator("alice", operators.RoleViewer)
+	b := p.signedIn(first)
+	client, saved := p.renewing(first)
+	require.NoError(t, calls(t, client))
+	assert.Empty(t, *saved, "not due")
+	same, err := operatorapi.RenewOperator.Do(t.Context(), p.as(first), operatorapi.RenewOperatorInput{})
+	require.NoError(t, err)
+	assert.Equal(t, first.Certificate, same.Certificate, "one that has most of its life left stays")
+
+	p.clock.forward(45 * time.Minute)
+	client, saved = p.renewing(first)
+	require.NoError(t, calls(t, client))
+	require.NoError(t, calls(t, client))
+	require.Len(t, *saved, 1)
+	second := (*saved)[0]
+	assert.Equal(t, first.Key, second.Key)
+	assert.NotEqual(t, first.Certificate, second.Certificate)
+
+	p.clock.forward(40 * time.Minute)
+	err = calls(t, p.as(first))
+	requireCode(t, err, controlapi.CodeCertificateExpired)
+	assert.Contains(t, err.Error(), "pipeops-controlplane operator create alice --role ROLE -o FILE --force")
+	require.NoError(t, calls(t, p.as(second)))
+	_, body := b.get("/console/")
+	assert.Contains(t, body, "alice, viewer", "the session goes on")
+
+	client, saved = p.renewing(second)
+	require.NoError(t, calls(t, client))
+	require.Len(t, *saved, 1)
+	config, err := (*saved)[0].TLSConfig()
+	require.NoError(t, err)
+	assert.InDelta(t, 66*time.Minute, config.Certificates[0].Leaf.NotAfter.Sub(config.Certificates[0].Leaf.NotBefore), float64(2*time.Second), "it does not grow")
+}
+
+// here returns the client of a caller on the control plane's machine.
+func here(p *plane) *operatorapi.Client {
+	p.t.Helper()
+	data := datadir.Data{Dir: p.cfg.DataDir}
+	client := operatorapi.NewSocketClient(data.DialSocket, "test")
+	p.t.Cleanup(func() { assert.NoError(p.t, client.Close()) })
+	return client
+}
+
+// TestSocket_AdmitsWithoutCredentials: callers may do everything, and are in the audit log by their
+// user.
+func TestSocket_AdmitsWithoutCredentials(t *testing.T) {
+	p := start(t)
+	socket := filepath.Join(p.cfg.DataDir, "operators.sock")
+	info, err := os.Stat(socket)
+	require.NoError(t, err)
+	assert.Equal(t, os.ModeSocket|0o600, info.Mode())
+
+	_, err = operatorapi.CreateOperator.Do(t.Context(), here(p), operatorapi.CreateOperatorInput{
+		Body: operatorapi.CreateOperatorBody{Name: "alice", Role: operators.RoleAdmin, TTL: operatorapi.Duration(time.Hour)},
+	})
+	require.NoError(t, err)
+	var refused *problem.Error
+	_, err = operatorapi.CreateConsoleCode.Do(t.Context(), here(p), operatorapi.ConsoleCodeInput{})
+	require.ErrorAs(t, err, &refused, "a session is bound to a certificate")
+	assert.Equal(t, problem.Conflict, refused.Code)
+	_, err = operatorapi.RenewOperator.Do(t.Context(), here(p), operatorapi.RenewOperatorInput{})
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, problem.Conflict, refused.Code)
+
+	await.Until(t, "both records of the change are in the audit log", func() bool {
+		found, err := operatorapi.GetOperatorAudit.Do(t.Context(), here(p), operatorapi.OperatorAuditInput{After: -1, Limit: 100})
+		require.NoError(t, err)
+		outcomes := 0
+		for _, r := range found.Items {
+			if r.Command == "create-operator" && strings.HasPrefix(r.Operator, "local/") && r.Certificate == "" {
+				outcomes++
+			}
+		}
+		return outcomes == 2
+	})
+	p.stop()
+	assert.NoFileExists(t, socket)
+}
+
+// TestSocket_AdmitsTwoUsers: the two are root and the control plane's user.
+func TestSocket_AdmitsTwoUsers(t *testing.T) {
+	call := func(from any) int {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), peerKey{}, from), http.MethodGet, "/", nil)
+		admitLocal(http.NotFoundHandler()).ServeHTTP(w, r)
+		return w.Code
 	}
-	assert.Equal(t, http.StatusOK, p.send(client, "POST", path, ""))
+	own := uint32(os.Geteuid())
+	assert.Equal(t, http.StatusNotFound, call(peer{uid: 0}))
+	assert.Equal(t, http.StatusNotFound, call(peer{uid: own}))
+	assert.Equal(t, http.StatusForbidden, call(peer{uid: own + 1000}))
+	assert.Equal(t, http.StatusForbidden, call(peer{uid: own, err: net.ErrClosed}))
+	assert.Equal(t, http.StatusForbidden, call(nil))
+	one, other := net.Pipe()
+	require.NoError(t, one.Close())
+	require.NoError(t, other.Close())
+	require.Error(t, peerOf(one).err)
+}
+
+// TestSocket_ReplacesStale: the error says until then that no control plane serves.
+func TestSocket_ReplacesStale(t *testing.T) {
+	data := datadir.Data{Dir: t.TempDir()}
+	_, err := data.DialSocket(t.Context())
+	require.ErrorContains(t, err, "is not the data directory of a control plane on this machine")
+	left, err := data.ListenSocket(t.Context())
+	require.NoError(t, err)
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	require.NoError(t, left.Close())
+	_, err = data.DialSocket(t.Context())
+	require.ErrorContains(t, err, "no control plane serves "+data.Dir)
+	p := start(t, func(cfg *Config) { cfg.DataDir = data.Dir })
+	_, err = operatorapi.ListTokens.Do(t.Context(), here(p), struct{}{})
+	require.NoError(t, err)
+}
+
+// TestSocket_PathTooLong: the control plane serves where the kernel accepts no socket.
+func TestSocket_PathTooLong(t *testing.T) {
+	var log bytes.Buffer
+	p := start(t, func(cfg *Config) {
+		cfg.DataDir = filepath.Join(t.TempDir(), strings.Repeat("long", 30))
+		cfg.Log = zerolog.New(zerolog.SyncWriter(&log))
+	})
+	_, err := operatorapi.ListTokens.Do(t.Context(), p.first(), struct{}{})
+	require.NoError(t, err)
+	p.stop()
+	assert.Contains(t, log.String(), "commands on this machine need an operator's credentials")
+	assert.Contains(t, log.String(), "choose a data directory with a shorter path")
 }

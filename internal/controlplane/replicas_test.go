@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
@@ -268,24 +265,6 @@ func TestEdge_WithoutDatabase(t *testing.T) {
 	_, err := again.Cluster().Get(t.Context())
 	require.NoError(t, err)
 	b.kill()
-}
-
-// TestCAKey_File: a file that all can read is refused, and an existing one is not overwritten.
-func TestCAKey_File(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "ca-key")
-	require.NoError(t, authority.MakeKey(file))
-	key, err := authority.ReadKey(file)
-	require.NoError(t, err)
-	assert.True(t, key.Given())
-	require.ErrorContains(t, authority.MakeKey(file), "exists")
-	require.NoError(t, os.Chmod(file, 0o644))
-	_, err = authority.ReadKey(file)
-	require.ErrorContains(t, err, "chmod 600")
-	require.NoError(t, os.Remove(file))
-	require.NoError(t, os.WriteFile(file, []byte("secret but no key"), 0o600))
-	_, err = authority.ReadKey(file)
-	require.ErrorContains(t, err, "holds no key")
-	assert.NotContains(t, err.Error(), "secret")
 }
 
 // TestReplicas_SurviveDeath: the control plane that dies leads, and has the agent's tunnel.
