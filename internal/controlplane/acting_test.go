@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"bufio"
 	"context"
 	"net/http"
 	"net/url"
@@ -17,7 +16,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // auditLog keeps an agent's records in memory.
@@ -236,35 +234,9 @@ func TestConsole_FollowsLogs(t *testing.T) {
 	b := p.signedIn(p.operator("alice", operators.RoleViewer))
 	p.actAs("alice", "ops")
 	s.backend.Log(runnerapi.LogLine{Time: p.clock.now(), Pod: "web-1", Line: "the first <b>line</b>"})
-	b.http.Timeout = 0
-	resp, err := b.http.Do(b.request(http.MethodGet, "/console/live/agents/shop/app/logs?"+appOfShop+"&after="+url.QueryEscape(p.clock.now().Add(-time.Hour).Format(time.RFC3339Nano)), ""))
+	log := b.stream("/console/live/agents/shop/app/logs?" + appOfShop + "&after=" + url.QueryEscape(p.clock.now().Add(-time.Hour).Format(time.RFC3339Nano)))
+	log.shows("the first &lt;b&gt;line")
+	_, err := operatorapi.DeleteOperatorRunner.Do(t.Context(), p.first(), operatorapi.DeleteOperatorRunnerInput{Body: operatorapi.DeleteOperatorRunnerBody{Operator: "alice"}})
 	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
-	lines := make(chan string, 100)
-	go func() {
-		defer close(lines)
-		for scan := bufio.NewScanner(resp.Body); scan.Scan(); {
-			lines <- scan.Text()
-		}
-	}()
-	await.Until(t, "the line is shown", func() bool {
-		select {
-		case line, open := <-lines:
-			require.True(t, open, "the stream ended")
-			return strings.Contains(line, "the first &lt;b&gt;line")
-		default:
-			return false
-		}
-	})
-	_, err = operatorapi.DeleteOperatorRunner.Do(t.Context(), p.first(), operatorapi.DeleteOperatorRunnerInput{Body: operatorapi.DeleteOperatorRunnerBody{Operator: "alice"}})
-	require.NoError(t, err)
-	await.Until(t, "the stream ends", func() bool {
-		select {
-		case _, open := <-lines:
-			return !open
-		default:
-			return false
-		}
-	})
+	log.ends()
 }

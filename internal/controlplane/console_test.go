@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -134,6 +133,56 @@ func (b *tab) isOut(why string) {
 	assert.Equal(b.p.t, http.StatusUnauthorized, status, why)
 }
 
+// stream is what follows an open page.
+type stream struct {
+	t     *testing.T
+	lines chan string
+}
+
+func (b *tab) stream(path string) stream {
+	b.p.t.Helper()
+	b.http.Timeout = 0
+	resp, err := b.http.Do(b.request(http.MethodGet, path, ""))
+	require.NoError(b.p.t, err)
+	b.p.t.Cleanup(func() { _ = resp.Body.Close() })
+	require.Equal(b.p.t, "text/event-stream", resp.Header.Get("Content-Type"))
+	s := stream{b.p.t, make(chan string, 1000)}
+	go func() {
+		defer close(s.lines)
+		for scan := bufio.NewScanner(resp.Body); scan.Scan(); {
+			s.lines <- scan.Text()
+		}
+	}()
+	return s
+}
+
+// shows waits for a line with a text.
+func (s stream) shows(text string) {
+	s.t.Helper()
+	await.Until(s.t, "the page shows "+text, func() bool {
+		select {
+		case line, open := <-s.lines:
+			require.True(s.t, open, "the stream ended")
+			return strings.Contains(line, text)
+		default:
+			return false
+		}
+	})
+}
+
+func (s stream) ends() {
+	s.t.Helper()
+	await.Until(s.t, "the stream ends", func() bool {
+		select {
+		case line, open := <-s.lines:
+			assert.NotContains(s.t, line, "revoked")
+			return !open
+		default:
+			return false
+		}
+	})
+}
+
 func TestConsoleCode_UsedOnce(t *testing.T) {
 	p := start(t)
 	alice := p.operator("alice", operators.RoleOperator)
@@ -171,17 +220,23 @@ func TestConsoleCode_UsedOnce(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, status)
 }
 
-func TestConsoleCode_LimitsGuesses(t *testing.T) {
-	p := start(t)
-	b := p.browser()
-	code := p.code(p.operator("alice", operators.RoleViewer))
-	last := 0
-	for range 11 {
-		last, _ = b.post("/console/enter", url.Values{"code": {"wrong"}})
+func TestConsole_LimitsFailedSignIns(t *testing.T) {
+	for name, guess := range map[string]func(b *tab) (int, string){
+		"codes":     func(b *tab) (int, string) { return b.post("/console/enter", url.Values{"code": {"wrong"}}) },
+		"by OpenID": func(b *tab) (int, string) { return b.get("/console/sign-in/return?state=x&code=x") },
+	} {
+		p, f := startWithFake(t)
+		b := p.browserFor(f.Certificate())
+		code, last := p.code(p.operator("alice", operators.RoleViewer)), 0
+		for range 11 {
+			last, _ = guess(b)
+		}
+		assert.Equal(t, http.StatusTooManyRequests, last, name)
+		status, _ := b.post("/console/enter", url.Values{"code": {code}})
+		assert.Equal(t, http.StatusTooManyRequests, status, name)
+		status, _ = b.get("/console/sign-in")
+		assert.Equal(t, http.StatusTooManyRequests, status, name)
 	}
-	assert.Equal(t, http.StatusTooManyRequests, last)
-	status, _ := b.post("/console/enter", url.Values{"code": {code}})
-	assert.Equal(t, http.StatusTooManyRequests, status)
 }
 
 func TestConsoleSession_Ends(t *testing.T) {
@@ -192,20 +247,35 @@ func TestConsoleSession_Ends(t *testing.T) {
 			assert.Equal(t, http.StatusUnauthorized, status)
 		},
 		"revoked": func(*tab) { require.NoError(t, p.admin.Operators.Revoke(t.Context(), "bob")) },
-		"signed out everywhere": func(*tab) {
-			unused := p.code(bob)
-			done, err := operatorapi.DeleteConsoleSessions.Do(t.Context(), p.first(), operatorapi.DeleteConsoleSessionsInput{
-				Body: operatorapi.DeleteConsoleSessionsBody{Operator: "bob"},
-			})
-			require.NoError(t, err)
-			assert.Equal(t, 1, done.Ended)
-			status, _ := p.browser().post("/console/enter", url.Values{"code": {unused}})
+		"signed out everywhere": func(b *tab) {
+			unused, form := p.code(bob), url.Values{"operator": {"bob"}}
+			status, _ := b.change("/console/operators/end-sessions", form)
+			assert.Equal(t, http.StatusForbidden, status, "only an admin signs operators out")
+			admin := p.signedIn(p.operator("alice", operators.RoleAdmin))
+			_, body := admin.get("/console/operators")
+			assert.Contains(t, body, "/console/operators/end-sessions?operator=bob")
+			_, body = admin.change("/console/operators/end-sessions", form)
+			assert.Contains(t, body, "signed out everywhere")
+			assert.NotContains(t, body, "end-sessions?operator=bob")
+			status, _ = p.browser().post("/console/enter", url.Values{"code": {unused}})
 			assert.Equal(t, http.StatusUnauthorized, status, "a code that was not used yet")
 		},
 		"new credentials": func(*tab) { p.operator("bob", operators.RoleAdmin) },
+		"after 12 hours": func(b *tab) {
+			p.clock.forward(11 * time.Hour)
+			_, body := b.get("/console/")
+			assert.Contains(t, body, "bob, operator")
+			p.clock.forward(time.Hour + time.Minute)
+		},
 		"the certificate": func(*tab) { p.clock.forward(2 * time.Hour) },
 	} {
-		bob = p.operator("bob", operators.RoleOperator)
+		life := time.Hour
+		if name == "after 12 hours" {
+			life = 30 * 24 * time.Hour
+		}
+		var err error
+		bob, err = p.admin.Operators.Create(t.Context(), operators.OperatorOptions{Name: "bob", Role: operators.RoleOperator, TTL: life, Replace: true})
+		require.NoError(t, err)
 		b := p.signedIn(bob)
 		stolen := p.browser()
 		at, err := url.Parse(p.Advertised().API)
@@ -346,38 +416,20 @@ func TestConsole_RefusesOtherSites(t *testing.T) {
 	assert.Contains(t, body, "<h1>Fleet</h1>", "the address itself leads to the console")
 }
 
-// TestListAgents_Search: lists are paged and sorted by the database, what is wrong first.
-func TestListAgents_Search(t *testing.T) {
+// TestConsole_FindsAgents: store and operators test searches themselves.
+func TestConsole_FindsAgents(t *testing.T) {
 	p := start(t)
-	for i := range 3 {
-		p.registered(fmt.Sprintf("shop-%d", i))
-	}
-	_, err := operatorapi.LabelAgent.Do(t.Context(), p.first(), operatorapi.LabelAgentInput{Agent: "shop-1", Body: operatorapi.LabelAgentBody{Set: map[string]string{"env": "prod_eu"}}})
-	require.NoError(t, err)
-	_, err = operatorapi.RevokeAgent.Do(t.Context(), p.first(), operatorapi.AgentInput{Agent: "shop-0"})
-	require.NoError(t, err)
-	names := func(in operatorapi.ListAgentsInput) (names []string) {
-		t.Helper()
+	p.labelled("shop-1", map[string]string{"env": "prod_eu"})
+	p.registered("shop-2")
+	for _, in := range []operatorapi.ListAgentsInput{
+		{Search: "SHOP prod_"}, {Labels: []string{"env=prod_eu"}}, {Order: "urgency", Limit: 1}, {State: "pending", Offset: 0, Limit: 1},
+	} {
 		list, err := operatorapi.ListAgents.Do(t.Context(), p.first(), in)
 		require.NoError(t, err)
-		for _, a := range list.Agents {
-			names = append(names, a.Name)
-		}
-		return names
+		require.Len(t, list.Agents, 1, "%+v", in)
+		assert.Equal(t, "shop-1", list.Agents[0].Name)
 	}
-	assert.Equal(t, []string{"shop-0", "shop-1", "shop-2"}, names(operatorapi.ListAgentsInput{}))
-	assert.Equal(t, []string{"shop-1", "shop-2", "shop-0"}, names(operatorapi.ListAgentsInput{Order: "urgency"}), "revoked agents are last")
-	assert.Equal(t, []string{"shop-2"}, names(operatorapi.ListAgentsInput{Offset: 2, Limit: 1}))
-	assert.Equal(t, []string{"shop-1"}, names(operatorapi.ListAgentsInput{Search: "SHOP prod_"}), "words, in any case")
-	assert.Empty(t, names(operatorapi.ListAgentsInput{Search: "shop%"}), "the percent sign stands for itself")
-	assert.Equal(t, []string{"shop-1"}, names(operatorapi.ListAgentsInput{Labels: []string{"env=prod_eu"}}))
-	assert.Empty(t, names(operatorapi.ListAgentsInput{Labels: []string{"env=prod"}}), "the whole value")
-	assert.Equal(t, []string{"shop-0"}, names(operatorapi.ListAgentsInput{State: "revoked"}))
-	_, err = operatorapi.ListAgents.Do(t.Context(), p.first(), operatorapi.ListAgentsInput{Labels: []string{"env"}})
-	requireCode(t, err, problem.Invalid)
-
-	b := p.signedIn(p.operator("alice", operators.RoleViewer))
-	_, body := b.get("/console/?find=env%3Dprod_eu")
+	_, body := p.signedIn(p.operator("alice", operators.RoleViewer)).get("/console/?find=env%3Dprod_eu")
 	assert.Contains(t, body, "shop-1")
 	assert.NotContains(t, body, "shop-2")
 }
@@ -387,44 +439,13 @@ func TestConsole_FollowsFleet(t *testing.T) {
 	p := start(t)
 	p.registered("shop")
 	b := p.signedIn(p.operator("alice", operators.RoleViewer))
-	b.http.Timeout = 0
-	resp, err := b.http.Do(b.request(http.MethodGet, "/console/live/fleet?", ""))
+	page := b.stream("/console/live/fleet?")
+	page.shows("shop")
+	_, err := operatorapi.LabelAgent.Do(t.Context(), p.first(), operatorapi.LabelAgentInput{Agent: "shop", Body: operatorapi.LabelAgentBody{Set: map[string]string{"env": "fresh"}}})
 	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
-	lines := make(chan string, 1000)
-	go func() {
-		defer close(lines)
-		for scan := bufio.NewScanner(resp.Body); scan.Scan(); {
-			lines <- scan.Text()
-		}
-	}()
-	seen := func(text string) {
-		t.Helper()
-		await.Until(t, "the page shows "+text, func() bool {
-			select {
-			case line, open := <-lines:
-				require.True(t, open, "the stream ended")
-				return strings.Contains(line, text)
-			default:
-				return false
-			}
-		})
-	}
-	seen("shop")
-	_, err = operatorapi.LabelAgent.Do(t.Context(), p.first(), operatorapi.LabelAgentInput{Agent: "shop", Body: operatorapi.LabelAgentBody{Set: map[string]string{"env": "fresh"}}})
-	require.NoError(t, err)
-	seen("env=fresh")
+	page.shows("env=fresh")
 	require.NoError(t, p.admin.Operators.Revoke(t.Context(), "alice"))
-	await.Until(t, "the stream ends with the session", func() bool {
-		select {
-		case line, open := <-lines:
-			assert.NotContains(t, line, "revoked")
-			return !open
-		default:
-			return false
-		}
-	})
+	page.ends()
 }
 
 // TestConsole_EmptyPages: a control plane without a broker has no announcements. However often the

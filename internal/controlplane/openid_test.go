@@ -280,18 +280,6 @@ func TestOpenID_SessionEnds(t *testing.T) {
 	b.isOut("after half a day")
 }
 
-func TestOpenID_LimitsFailures(t *testing.T) {
-	p, f := startWithFake(t)
-	b := p.browserFor(f.Certificate())
-	last := 0
-	for range 11 {
-		last, _ = b.get("/console/sign-in/return?state=x&code=x")
-	}
-	assert.Equal(t, http.StatusTooManyRequests, last)
-	status, _ := b.get("/console/sign-in")
-	assert.Equal(t, http.StatusTooManyRequests, status)
-}
-
 // TestOpenID_Off: the console shows no button, and opens nothing.
 func TestOpenID_Off(t *testing.T) {
 	p := start(t)

@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +12,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
@@ -62,16 +66,6 @@ func TestReleaseOffer_Targets(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, withdrawn, 1)
 	assert.Equal(t, all.ID, updating(shop, idle).ID)
-	_, err = p.admin.Releases.Withdraw(t.Context(), "v1.2.0")
-	require.ErrorContains(t, err, "offer list")
-}
-
-// expiring is a signed release that expires then.
-func expiring(t *testing.T, version string, at time.Time) (manifest, signature []byte) {
-	t.Helper()
-	return releasetest.Sign(t, release.Manifest{Version: version, Commit: "abc", Expires: at, Files: []release.File{
-		{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
-	}})
 }
 
 func TestReleaseOffer_Expires(t *testing.T) {
@@ -80,7 +74,10 @@ func TestReleaseOffer_Expires(t *testing.T) {
 	older, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.1.0"))
 	require.NoError(t, err)
 	opts := releaseOptions(t, "v1.2.0")
-	opts.Manifest, opts.Signature = expiring(t, "v1.2.0", p.clock.now().Add(time.Minute))
+	m, err := release.Decode(opts.Manifest)
+	require.NoError(t, err)
+	m.Expires = p.clock.now().Add(time.Minute)
+	opts.Manifest, opts.Signature = releasetest.Sign(t, *m)
 	newer, err := p.admin.Releases.Offer(t.Context(), opts)
 	require.NoError(t, err)
 	assert.Equal(t, newer.ID, updating(shop, idle).ID)
@@ -104,4 +101,25 @@ func TestReleaseOffer_AllSignatures(t *testing.T) {
 	offer := updating(shop, controlapi.Update{State: controlapi.UpdateIdle})
 	require.NotNil(t, offer)
 	require.NoError(t, opts.Trust.Verify(offer.Manifest, offer.Signature))
+}
+
+// TestReleaseOffer_Progress counts only the agents to which the release is offered.
+func TestReleaseOffer_Progress(t *testing.T) {
+	p := start(t)
+	early := map[string]string{"ring": "early"}
+	for i, a := range []store.Agent{
+		{AgentVersion: "v1.2.0", Labels: early},
+		{AgentVersion: "v1.1.0", Labels: early, Update: &announce.AgentUpdate{State: "failed", To: "v1.2.0", Reason: "the new pods did not become ready"}},
+		{AgentVersion: "v1.1.0", Labels: map[string]string{"ring": "late"}},
+	} {
+		a.ID, a.Name, a.ClusterUID, a.State, a.RegisteredAt = fmt.Sprintf("agent%02d", i), fmt.Sprintf("shop-%02d", i), fmt.Sprint("uid", i), announce.StateOnline, p.clock.now()
+		require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error { return tx.InsertAgent(t.Context(), a) }))
+	}
+	_, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.2.0", func(o *operators.ReleaseOptions) { o.Labels = early }))
+	require.NoError(t, err)
+	status, body := p.signedIn(p.operator("vic", operators.RoleViewer)).get("/console/releases")
+	require.Equal(t, http.StatusOK, status, body)
+	for _, text := range []string{"1 of 2 took it", "1 failed", "Where v1.2.0 failed", "/console/agents/agent01", "The new pods did not become ready"} {
+		assert.Contains(t, body, text)
+	}
 }
