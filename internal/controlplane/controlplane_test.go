@@ -15,13 +15,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -168,13 +165,6 @@ func TestNew_AnnouncesNewEdge(t *testing.T) {
 }
 
 func TestRunnerCreate(t *testing.T) {
-	dir := t.TempDir()
-	admin, err := operators.Make(t.Context(), datadir.Data{Dir: dir, Database: newDatabase(t, postgres.Chosen(t))}, nil)
-	require.NoError(t, err)
-	_, err = admin.Runners.Create(t.Context(), "builder", time.Hour, false)
-	require.ErrorIs(t, err, datadir.ErrNeverServed)
-	require.NoError(t, admin.Close())
-
 	urlFile := filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(urlFile, []byte("amqps://runner:hunter2@mq/\n"), 0o600))
 	p := start(t, func(c *Config) { c.RunnerBroker.URLFile = urlFile })
@@ -182,15 +172,7 @@ func TestRunnerCreate(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, p.Advertised().Edge, made.Edge)
 	assert.Equal(t, credentials.Broker{URL: "amqps://runner:hunter2@mq/"}, made.Broker)
-	_, err = p.admin.Runners.Create(t.Context(), "builder", time.Hour, false)
-	require.ErrorContains(t, err, "--force")
-	_, err = p.admin.Runners.Create(t.Context(), "No Name", time.Hour, false)
-	require.ErrorContains(t, err, "a-z")
 	require.NoError(t, os.Remove(urlFile))
 	_, err = p.admin.Runners.Create(t.Context(), "other", time.Hour, false)
 	require.ErrorContains(t, err, "--runner-broker-url-file")
-	require.ErrorContains(t, p.admin.Runners.Revoke(t.Context(), "nobody"), "runner list")
-	require.ErrorContains(t, p.admin.Tokens.Revoke(t.Context(), "nothing"), "token list")
-	_, err = p.admin.Agents.Get(t.Context(), "nobody", 1)
-	require.ErrorContains(t, err, "pipeops-controlplane agent list")
 }

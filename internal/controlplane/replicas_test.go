@@ -3,8 +3,6 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -26,72 +24,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
-
-// cable is what a control plane reaches its database by.
-type cable struct {
-	ln net.Listener
-	to string
-
-	mu    sync.Mutex
-	conns []net.Conn
-	cut   bool
-}
-
-func newCable(t *testing.T, to string) *cable {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	c := &cable{ln: ln, to: to}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			near, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { c.join(near) })
-		}
-	})
-	t.Cleanup(func() { c.sever(); running.Wait() })
-	return c
-}
-
-func (c *cable) join(near net.Conn) {
-	far, err := net.Dial("tcp", c.to)
-	if err != nil {
-		_ = near.Close()
-		return
-	}
-	c.mu.Lock()
-	if c.cut {
-		_ = near.Close()
-		_ = far.Close()
-	}
-	c.conns = append(c.conns, near, far)
-	c.mu.Unlock()
-	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
-		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1])
-			_ = near.Close()
-			_ = far.Close()
-		})
-	}
-	both.Wait()
-}
-
-// sever cuts it for good.
-func (c *cable) sever() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cut = true
-	_ = c.ln.Close()
-	for _, conn := range c.conns {
-		_ = conn.Close()
-	}
-}
 
 // group is several control planes on one database.
 type group struct {
@@ -103,7 +38,7 @@ type group struct {
 // member is one of them, which can be killed.
 type member struct {
 	*plane
-	cable *cable
+	cable *faultproxy.Proxy // to the database
 	kill  func()
 }
 
@@ -146,8 +81,8 @@ func (f *group) start(change ...func(*Config)) *member {
 	f.t.Helper()
 	u, err := url.Parse(f.database.URL())
 	require.NoError(f.t, err)
-	cable := newCable(f.t, u.Host)
-	cfg := f.config(cable.ln.Addr().String(), change...)
+	cable := faultproxy.New(f.t, u.Host)
+	cfg := f.config(cable.Addr(), change...)
 	m := &member{cable: cable, plane: &plane{t: f.t, clock: &clock{}}}
 	m.ControlPlane, err = New(f.t.Context(), cfg)
 	require.NoError(f.t, err)
@@ -164,7 +99,7 @@ func (f *group) start(change ...func(*Config)) *member {
 	m.stop = func() { assert.NoError(f.t, end()) }
 	m.kill = func() { // what it still wants to say, nobody hears
 		killed.Store(true)
-		cable.sever()
+		cable.Set(faultproxy.Condition{Cut: true})
 		_ = end()
 	}
 	f.t.Cleanup(func() {
@@ -260,7 +195,7 @@ func TestEdge_WithoutDatabase(t *testing.T) {
 		_, err := client.Cluster().Get(t.Context())
 		return err == nil
 	})
-	b.cable.sever()
+	b.cable.Set(faultproxy.Condition{Cut: true})
 	again := s.visit(through(a.issue("other", ""), b))
 	_, err := again.Cluster().Get(t.Context())
 	require.NoError(t, err)

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -91,7 +89,7 @@ func TestRoutes_ProofDecides(t *testing.T) {
 		assert.False(t, r.Served, "none has proven it")
 		assert.Nil(t, r.HeldBy)
 	}
-	p.prove(second, "www.example.com", hosts.CNAME)
+	prove(t, p, second.id.AgentID, "www.example.com", hosts.CNAME, "")
 	byAgent := map[string][]routes.Route{}
 	for _, r := range p.routes("") {
 		byAgent[r.Agent.Name] = append(byAgent[r.Agent.Name], r)
@@ -109,7 +107,7 @@ func TestRoutes_ProofDecides(t *testing.T) {
 
 	_, err := p.admin.Gateway.Grant(t.Context(), "www.example.com", "first")
 	require.NoError(t, err)
-	p.prove(first, "www.example.com", hosts.Grant)
+	prove(t, p, first.id.AgentID, "www.example.com", hosts.Grant, "")
 	assert.True(t, p.routes("first")[0].Served, "the operator has the last word")
 	_, err = p.admin.Agents.Revoke(t.Context(), "first")
 	require.NoError(t, err)
@@ -118,28 +116,6 @@ func TestRoutes_ProofDecides(t *testing.T) {
 	_, err = p.admin.Agents.Remove(t.Context(), first.id.AgentID)
 	require.NoError(t, err)
 	requireProblem(t, putRoutes(first, route), controlapi.CodeAgentUnknown)
-}
-
-// prove has the database know a proof, as the checker would write it.
-func (p *plane) prove(c *cluster, host, proof string) {
-	p.t.Helper()
-	ctx := p.t.Context()
-	s, err := p.cfg.data().OpenStore(ctx) // as another process does
-	require.NoError(p.t, err)
-	defer func() { assert.NoError(p.t, s.Close()) }()
-	require.NoError(p.t, s.Update(ctx, func(tx *store.Tx) error {
-		claims, err := tx.ClaimsOf(ctx, c.id.AgentID)
-		if err != nil {
-			return err
-		}
-		for _, claim := range claims {
-			if claim.Host == host {
-				claim.Proof, claim.ProvenAt = proof, p.clock.now()
-				return tx.PutClaim(ctx, claim)
-			}
-		}
-		return errors.New("there is no such claim")
-	}))
 }
 
 func putRoutes(c *cluster, routes ...controlapi.Route) error {
@@ -163,44 +139,28 @@ func TestRoutes_TwoApps(t *testing.T) {
 	}
 }
 
-func TestRoutes_UnknownAgent(t *testing.T) {
-	p := start(t)
-	_, err := p.admin.Gateway.Routes(t.Context(), "none")
-	require.ErrorContains(t, err, "pipeops-controlplane agent list")
-	shop := p.registered("shop")
-	_, err = p.admin.Agents.Revoke(t.Context(), "shop")
-	require.NoError(t, err)
-	requireProblem(t, putRoutes(shop), controlapi.CodeRevoked)
-}
-
+// TestRoutes_ReadWithoutServer: operators read the routes in the database. Those that an agent left
+// out are counted.
 func TestRoutes_ReadWithoutServer(t *testing.T) {
-	p := start(t)
-	shop := p.registered("shop")
-	tell(shop, routeTo("www.example.com", "/", "web"))
-	data := p.cfg.data()
-	p.stop()
-	admin, err := operators.Open(t.Context(), data, nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, admin.Close()) }()
-	list, err := admin.Gateway.Routes(t.Context(), shop.id.AgentID)
-	require.NoError(t, err)
-	require.Len(t, list.Items, 1)
-	assert.Equal(t, "www.example.com", list.Items[0].Host)
-}
-
-func TestRoutes_Omitted(t *testing.T) {
 	p := start(t)
 	shop, bank := p.registered("shop"), p.registered("bank")
 	for c, n := range map[*cluster]int{shop: 3, bank: 4} {
 		_, err := c.client.PutRoutes(t.Context(), controlapi.RoutesRequest{Routes: []controlapi.Route{routeTo(c.name+".example.com", "/", "web")}, Omitted: n})
 		require.NoError(t, err)
 	}
-	all, err := p.admin.Gateway.Routes(t.Context(), "")
+	data := p.cfg.data()
+	p.stop()
+	admin, err := operators.Open(t.Context(), data, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, admin.Close()) }()
+	all, err := admin.Gateway.Routes(t.Context(), "")
 	require.NoError(t, err)
 	assert.Equal(t, 7, all.Omitted)
-	one, err := p.admin.Gateway.Routes(t.Context(), "bank")
+	one, err := admin.Gateway.Routes(t.Context(), bank.id.AgentID)
 	require.NoError(t, err)
 	assert.Equal(t, 4, one.Omitted)
+	require.Len(t, one.Items, 1)
+	assert.Equal(t, "bank.example.com", one.Items[0].Host)
 }
 
 // TestRoutes_Unserved: such a route has a reason, and makes no claim to its host.
