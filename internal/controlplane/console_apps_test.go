@@ -1,8 +1,13 @@
 package controlplane
 
 import (
+	"context"
 	"net/http"
+	"net/url"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -10,7 +15,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
 func TestConsole_AppsWithoutBroker(t *testing.T) {
@@ -41,4 +49,271 @@ func TestConsole_AppsWithoutBroker(t *testing.T) {
 	timeline, err := p.admin.Agents.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{Limit: 1})
 	require.NoError(t, err)
 	assert.Equal(t, []announce.Type{announce.AgentRemoved}, typesOf(timeline.Events), "operators' changes are in it")
+}
+
+// auditLog keeps an agent's records in memory.
+type auditLog struct {
+	mu      sync.Mutex
+	records []runnerapi.AuditRecord
+}
+
+// Record implements backend.Auditor.
+func (l *auditLog) Record(r runnerapi.AuditRecord) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = append(l.records, r)
+}
+
+// Keep implements backend.Auditor.
+func (l *auditLog) Keep(_ context.Context, r runnerapi.AuditRecord) error {
+	l.Record(r)
+	return nil
+}
+
+// Audit implements backend.Auditor.
+func (l *auditLog) List(context.Context, int64, int) (runnerapi.AuditList, error) {
+	return runnerapi.AuditList{}, nil
+}
+
+func (l *auditLog) commands() (done []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.records {
+		done = append(done, r.Command+" "+string(r.Outcome)+" "+r.Runner+" "+r.Operator)
+	}
+	return done
+}
+
+const appOfShop = "namespace=production&app=web"
+
+// withApp makes an agent with an App.
+func (p *plane) withApp(audit *auditLog) *served {
+	p.t.Helper()
+	s := p.labelled("shop", map[string]string{"env": "prod"}).serveAudited(audit)
+	deployer := s.visit(p.issue("deployer", ""))
+	key := runnerapi.Key{Namespace: "production", Name: "web"}
+	for _, image := range []string{"nginx:1", "nginx:2"} {
+		_, err := deployer.Apps().Deploy(p.t.Context(), key, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
+		require.NoError(p.t, err)
+	}
+	return s
+}
+
+// actAs has an operator act as a Runner.
+func (p *plane) actAs(operator, runner string) {
+	p.t.Helper()
+	_, err := operatorapi.SetOperatorRunner.Do(p.t.Context(), p.first(), operatorapi.SetOperatorRunnerInput{
+		Body: operatorapi.SetOperatorRunnerBody{Operator: operator, Runner: runner},
+	})
+	require.NoError(p.t, err)
+}
+
+// TestOperatorRunner_ChangesApps operates an App on its page, through the tunnel. Both audit logs
+// have it.
+func TestOperatorRunner_ChangesApps(t *testing.T) {
+	t.Parallel()
+	p, audit := start(t), &auditLog{}
+	s := p.withApp(audit)
+	p.issue("ops", "env=prod")
+	b := p.signedIn(p.operator("alice", operators.RoleOperator))
+	status, body := b.get("/console/agents/shop/app?" + appOfShop)
+	assert.Equal(t, http.StatusConflict, status)
+	assert.Contains(t, body, "operator runner set alice RUNNER")
+	p.actAs("alice", "ops")
+
+	status, body = b.get("/console/agents/shop/app?" + appOfShop)
+	require.Equal(t, http.StatusOK, status, body)
+	for _, text := range []string{"nginx:2", "Runner ops", "/app/restart?namespace=production&amp;app=web", "/app/rollback?namespace=production&amp;app=web&amp;revision="} {
+		assert.Contains(t, body, text)
+	}
+	_, body = b.get("/console/agents/shop/app/scale?" + appOfShop)
+	assert.Contains(t, body, "pipeops-runner scale shop web -n production --replicas NUMBER")
+	form := func(more ...string) url.Values {
+		f := url.Values{"namespace": {"production"}, "app": {"web"}}
+		for i := 0; i < len(more); i += 2 {
+			f.Set(more[i], more[i+1])
+		}
+		return f
+	}
+	for path, change := range map[string]struct {
+		form url.Values
+		says string
+	}{
+		"scale":    {form("replicas", "3"), "The number of pods is set."},
+		"restart":  {form(), "The App restarts."},
+		"rollback": {form("revision", "1"), "The App goes back to the revision."},
+	} {
+		status, body = b.change("/console/agents/shop/app/"+path, change.form)
+		require.Equal(t, http.StatusOK, status, body)
+		assert.Contains(t, body, change.says)
+	}
+	app, err := s.backend.Apps().Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"})
+	require.NoError(t, err)
+	assert.Equal(t, "nginx:1", app.Spec.Image, "it went back")
+	verbs := map[string]bool{}
+	for _, call := range s.backend.Calls() {
+		verbs[call.Verb] = true
+	}
+	assert.True(t, verbs["Apps.Scale"] && verbs["Apps.Restart"] && verbs["Apps.Rollback"], "%v", verbs)
+	done := strings.Join(audit.commands(), "\n")
+	for _, command := range []string{"scale-app", "restart-app", "rollback-app"} {
+		assert.Contains(t, done, command+" done ops alice")
+	}
+	assert.Contains(t, done, "put-app done deployer ", "a Runner itself is no operator")
+	seen := map[string]bool{}
+	for _, r := range p.records(11) {
+		seen[r.Operator+" "+r.Command+" "+string(r.Outcome)] = true
+	}
+	for _, want := range []string{"alice scale-agent-app done", "alice restart-agent-app done", "alice rollback-agent-app done", "admin set-operator-runner done"} {
+		assert.True(t, seen[want], "%s: %v", want, seen)
+	}
+}
+
+// TestConsole_DeployForm: the form starts with the App's present spec. The operators' audit log
+// does not get the spec.
+func TestConsole_DeployForm(t *testing.T) {
+	t.Parallel()
+	p, audit := start(t), &auditLog{}
+	s := p.withApp(audit)
+	p.issue("ops", "env=prod")
+	b := p.signedIn(p.operator("alice", operators.RoleOperator))
+	p.actAs("alice", "ops")
+	_, body := b.get("/console/agents/shop")
+	assert.Contains(t, body, "/deploy\">Deploy an App")
+	_, body = b.get("/console/agents/shop/deploy?" + appOfShop)
+	for _, text := range []string{`name="spec.image" value="nginx:2"`, `name="spec.ports"`, "More fields", "pipeops-runner deploy shop web -n production -f FILE"} {
+		assert.Contains(t, body, text)
+	}
+	_, body = b.get("/console/agents/shop/deploy?namespace=production&app=other")
+	assert.Contains(t, body, `name="spec.image" value=""`, "an App that is not there yet")
+	form := url.Values{"namespace": {"production"}, "app": {"other"}, "spec.image": {"nginx:3"}, "spec.replicas": {"2"}, "spec.env": {`[{"name": "KEY", "value": "hunter2"}]`}}
+	status, body := b.change("/console/agents/shop/deploy", form)
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "The agent deploys the App.")
+	app, err := s.backend.Apps().Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "other"})
+	require.NoError(t, err)
+	assert.Equal(t, "nginx:3", app.Spec.Image)
+	assert.EqualValues(t, 2, *app.Spec.Replicas)
+	assert.Contains(t, audit.commands(), "put-app done ops alice")
+	form.Set("spec.image", "")
+	status, body = b.change("/console/agents/shop/deploy", form)
+	assert.Equal(t, http.StatusUnprocessableEntity, status)
+	assert.Contains(t, body, `role="alert"`)
+	assert.Contains(t, body, "hunter2", "the form has what was sent")
+	assert.Contains(t, body, `name="spec.image" value=""`)
+	for _, r := range p.records(6) {
+		assert.NotContains(t, string(r.Arguments), "hunter2")
+	}
+}
+
+func TestOperatorRunner_Refused(t *testing.T) {
+	t.Parallel()
+	p, audit := start(t), &auditLog{}
+	s := p.withApp(audit)
+	before := len(s.backend.Calls())
+	p.issue("ops", "env=prod")
+	p.issue("lab", "env=test")
+	viewer, operator := p.signedIn(p.operator("vic", operators.RoleViewer)), p.signedIn(p.operator("alice", operators.RoleOperator))
+	form := func() url.Values { return url.Values{"namespace": {"production"}, "app": {"web"}} }
+	restart := "/console/agents/shop/app/restart"
+
+	status, _ := operator.change(restart, form())
+	assert.Equal(t, http.StatusConflict, status, "without a Runner")
+	p.actAs("vic", "ops")
+	status, body := viewer.get("/console/agents/shop/app?" + appOfShop)
+	assert.Equal(t, http.StatusOK, status, "a viewer reads")
+	assert.NotContains(t, body, "/app/restart")
+	status, _ = viewer.change(restart, form())
+	assert.Equal(t, http.StatusForbidden, status, "a viewer changes nothing")
+	p.actAs("alice", "lab")
+	status, body = operator.change(restart, form())
+	assert.Equal(t, http.StatusConflict, status, "an agent that the Runner is not granted")
+	assert.Contains(t, body, "refuses Runner lab")
+
+	p.actAs("alice", "ops")
+	status, _ = operator.get("/console/agents/shop/app?" + appOfShop)
+	assert.Equal(t, http.StatusOK, status)
+	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "ops"))
+	status, body = operator.change(restart, form())
+	assert.Equal(t, http.StatusConflict, status, "a revoked Runner")
+	assert.Contains(t, body, "Runner ops, which was revoked")
+	p.issue("ops", "env=prod")
+	_, err := operatorapi.DeleteOperatorRunner.Do(t.Context(), p.first(), operatorapi.DeleteOperatorRunnerInput{Body: operatorapi.DeleteOperatorRunnerBody{Operator: "alice"}})
+	require.NoError(t, err)
+	status, _ = operator.change(restart, form())
+	assert.Equal(t, http.StatusConflict, status, "unset")
+	for _, call := range s.backend.Calls()[before:] {
+		assert.NotEqual(t, "Apps.Restart", call.Verb)
+	}
+
+	p.actAs("alice", "ops")
+	require.NoError(t, p.admin.Operators.Revoke(t.Context(), "alice"))
+	acting, err := operatorapi.ListOperatorRunners.Do(t.Context(), p.first(), struct{}{})
+	require.NoError(t, err)
+	require.Len(t, acting.Items, 1, "a revoked operator acts as no Runner, under the same name later neither")
+	assert.Equal(t, "vic", acting.Items[0].Operator)
+	for _, in := range []operatorapi.SetOperatorRunnerBody{{Operator: "alice", Runner: "ops"}, {Operator: "vic", Runner: "none"}} {
+		_, err := operatorapi.SetOperatorRunner.Do(t.Context(), p.first(), operatorapi.SetOperatorRunnerInput{Body: in})
+		requireCode(t, err, problem.NotFound)
+	}
+}
+
+// TestConsole_FollowsLogs follows a log until the operator no longer acts as the Runner.
+func TestConsole_FollowsLogs(t *testing.T) {
+	t.Parallel()
+	p, audit := start(t), &auditLog{}
+	s := p.withApp(audit)
+	p.issue("ops", "")
+	b := p.signedIn(p.operator("alice", operators.RoleViewer))
+	p.actAs("alice", "ops")
+	s.backend.Log(runnerapi.LogLine{Time: p.clock.now(), Pod: "web-1", Line: "the first <b>line</b>"})
+	log := b.stream("/console/live/agents/shop/app/logs?" + appOfShop + "&after=" + url.QueryEscape(p.clock.now().Add(-time.Hour).Format(time.RFC3339Nano)))
+	log.shows("the first &lt;b&gt;line")
+	_, err := operatorapi.DeleteOperatorRunner.Do(t.Context(), p.first(), operatorapi.DeleteOperatorRunnerInput{Body: operatorapi.DeleteOperatorRunnerBody{Operator: "alice"}})
+	require.NoError(t, err)
+	log.ends()
+}
+
+// TestConsole_ShowsNodes: an operator who acts as a Runner sees the nodes. Others read why they do
+// not.
+func TestConsole_ShowsNodes(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	s := p.withApp(&auditLog{})
+	p.registered("quiet")
+	p.issue("ops", "env=prod")
+	p.issue("lab", "env=test")
+	b := p.signedIn(p.operator("vic", operators.RoleViewer))
+	page := func(agent string) string {
+		t.Helper()
+		status, body := b.get("/console/agents/" + agent + "/nodes")
+		assert.Equal(t, http.StatusOK, status, body)
+		return body
+	}
+	_, body := b.get("/console/agents/shop")
+	assert.Contains(t, body, "/nodes\">Show the nodes</a>")
+	body = page("shop")
+	assert.Contains(t, body, "operator runner set vic RUNNER")
+	assert.NotContains(t, body, "/live/", "nothing follows an agent that may not be asked")
+	for _, r := range p.records(1) {
+		assert.NotEqual(t, runnerapi.AuditRefused, r.Outcome, "the page must not make a call that the agent refuses")
+	}
+
+	p.actAs("vic", "ops")
+	body = page("shop")
+	for _, text := range []string{runnertest.NodeName, "worker", "0.40 of 1.90 cores", "3 of 110", "v1.36.3", "pipeops-runner node list shop", "/live/agents/"} {
+		assert.Contains(t, body, text)
+	}
+	called := false
+	for _, call := range s.backend.Calls() {
+		called = called || call.Verb == "Nodes.List"
+	}
+	assert.True(t, called)
+
+	body = page("quiet")
+	assert.Contains(t, body, "only an agent that is online reports its nodes")
+	p.actAs("vic", "lab")
+	assert.Contains(t, page("shop"), "refuses Runner lab")
+	status, _ := b.get("/console/agents/nowhere/nodes")
+	assert.Equal(t, http.StatusNotFound, status)
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +19,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
 // TestOutbox_BoundedPerApp: an App changes its state for long while nothing is published. Whoever
@@ -72,4 +77,115 @@ func TestOutbox_LastEventsLoggedOnce(t *testing.T) {
 	}
 	assert.Len(t, p.queued(), 3, "nothing else says it")
 	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("last word about each")))
+}
+
+// listener hears announcements as a Runner does, all that come after listenAs: its
+// queue is bound by then.
+type listener struct {
+	mu     sync.Mutex
+	events []announce.Event
+}
+
+func listenAs(t *testing.T, b broker.Endpoint, runner string) *listener {
+	t.Helper()
+	l := &listener{}
+	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
+		Config: rabbitmq.Config{URLs: []string{b.URL(broker.UserRunner)}, TLS: b.TLSConfig(), Log: zerolog.Nop()},
+		Queue:  rabbitmq.RunnerQueue(runner),
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- consumer.Run(ctx, func(_ context.Context, e announce.Event) error {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.events = append(l.events, e)
+			return nil
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := await.Receive(t, done, "the end of the consumer"); !errors.Is(err, context.Canceled) {
+			t.Errorf("consumer: %v", err)
+		}
+	})
+	slow(t, "the Runner's queue is bound", func() bool { return consumer.Status().Connected })
+	return l
+}
+
+// heard lists the distinct events in the order in which they came.
+func (l *listener) heard() []announce.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := map[string]bool{}
+	var list []announce.Event
+	for _, e := range l.events {
+		if !seen[e.ID] {
+			seen[e.ID] = true
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func slow(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 2*time.Minute, 50*time.Millisecond, what)
+}
+
+func TestBroker_OutageLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := broker.OwnForTest(t)
+	withBroker := func(c *Config) {
+		c.BrokerURLs, c.BrokerTLS = []string{b.URL(broker.UserControlPlane)}, b.TLSConfig()
+	}
+	// The Runner's queue is bound before the broker goes away. It needs the exchange,
+	// which the control plane makes.
+	first := start(t, withBroker)
+	_, err := first.admin.Runners.Create(t.Context(), "builder", time.Hour, false)
+	require.NoError(t, err)
+	runner := listenAs(t, b, "builder")
+	early := first.registered("early")
+	slow(t, "the first announcement", func() bool { return len(runner.heard()) > 0 })
+	cfg := first.cfg
+	require.NoError(t, b.Stop(t.Context()))
+
+	late := first.registered("late")
+	_, err = first.admin.Agents.Revoke(t.Context(), early.name)
+	require.NoError(t, err)
+	require.NoError(t, late.sends(nil, appEvent("1", announce.AppProgressing), appEvent("2", announce.AppHealthy)))
+	client := first.client()
+	slow(t, "readyz says that the broker is down, and that the rest is not", func() (ok bool) {
+		first.get(client, "/readyz", func(resp *http.Response) {
+			var r readiness
+			require.NoError(t, json.NewDecoder(resp.Body).Decode(&r))
+			ok = resp.StatusCode == http.StatusOK && r.Checks["outbox"] == "4 announcements wait" && len(r.Checks["broker"]) > 4 && r.Checks["broker"][:4] == "down"
+		})
+		return ok
+	})
+	first.stop()
+	// The next process starts without a broker, takes the outbox over, and sends when
+	// the broker is back.
+	second := start(t, func(c *Config) { *c = cfg })
+	assert.Len(t, second.queued(), 4)
+	require.NoError(t, b.Start(t.Context()))
+	slow(t, "nothing is lost", func() bool { return len(runner.heard()) >= 5 })
+
+	perAgent := map[string][]announce.Type{}
+	last := map[string]uint64{}
+	for _, e := range runner.heard() {
+		assert.Equal(t, last[e.AgentID]+1, e.Sequence, "in order, without gaps")
+		last[e.AgentID] = e.Sequence
+		perAgent[e.AgentID] = append(perAgent[e.AgentID], e.Type)
+	}
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentRemoved}, perAgent[early.id.AgentID])
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AppProgressing, announce.AppHealthy}, perAgent[late.id.AgentID])
+	slow(t, "what came back from the broker is in the timeline", func() bool {
+		detail, err := second.admin.Agents.Get(t.Context(), "late", 10)
+		return err == nil && len(detail.Events) == 3 && detail.Events[2].Type == announce.AppHealthy
+	})
+	slow(t, "the outbox is empty", func() bool { return len(second.queued()) == 0 })
+	connected, text := second.broker.Check()
+	assert.True(t, connected, text)
 }
