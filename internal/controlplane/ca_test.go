@@ -24,7 +24,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
 // TestCARoot_KeptOffline exports the root's key beside a control plane that serves, lets it work
@@ -49,15 +48,9 @@ func TestCARoot_KeptOffline(t *testing.T) {
 	require.NoError(t, p.snapshotBy(p.login(p.runner("builder"))))
 	var away *ca.RootAwayError
 	require.ErrorAs(t, p.rotate(ca.Start, operators.RotateOptions{}), &away)
-	require.ErrorAs(t, p.rotate(ca.Start, operators.RotateOptions{DryRun: true}), &away)
-	_, err = p.admin.CA.ExportRoot(t.Context(), filepath.Join(t.TempDir(), "again.pem"))
-	require.ErrorIs(t, err, operators.ErrNoRootKeys)
-
 	_, renewed, err := p.admin.CA.ImportRoot(t.Context(), file)
 	require.NoError(t, err)
 	assert.False(t, renewed)
-	_, err = p.admin.CA.ExportRoot(t.Context(), file)
-	require.ErrorContains(t, err, "exists")
 	p.requireRotate(false, ca.Start)
 	c.beatCAs()
 	c.beatCAs()
@@ -137,17 +130,11 @@ func TestIntermediateCA_OtherRoleRefused(t *testing.T) {
 	require.NoError(t, err)
 	for name, by := range keys {
 		leaf := forge(t, agent, by)
-		chain := [][]byte{leaf.Raw, by.Leaf.Raw}
-		_, err := p.authn.AgentOfTunnel(tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}})
-		config := c.tlsConfig()
-		config.Certificates = []tls.Certificate{{Certificate: chain, PrivateKey: c.key, Leaf: leaf}}
-		refused := p.greetedBy(config)
+		_, err := p.authn.AgentOfTunnel(tls.ConnectionState{PeerCertificates: certs(leaf)})
 		if name == ca.RoleAgent {
 			require.NoError(t, err)
-			require.NoError(t, refused)
 		} else {
 			requireProblem(t, err, controlapi.CodeCertificateUnknown)
-			require.Error(t, refused, "the tunnel: by %s", name)
 		}
 		leaf = forge(t, runner.Leaf, by)
 		err = p.asRunner(tls.Certificate{Certificate: [][]byte{leaf.Raw, by.Leaf.Raw}, PrivateKey: runner.PrivateKey, Leaf: leaf}, http.MethodGet, announce.SnapshotPath)
@@ -157,24 +144,6 @@ func TestIntermediateCA_OtherRoleRefused(t *testing.T) {
 			requireProblem(t, err, controlapi.CodeCertificateUnknown)
 		}
 	}
-}
-
-// greetedBy connects to the tunnel's port and returns why the server ends the connection, if it
-// does.
-func (p *plane) greetedBy(config *tls.Config) error {
-	p.t.Helper()
-	config.ServerName, config.NextProtos = "localhost", []string{tunnel.ALPN}
-	conn, err := (&tls.Dialer{Config: config}).DialContext(p.t.Context(), "tcp", p.Addrs().Tunnel.String())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	require.NoError(p.t, conn.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
-	_, err = conn.Read(make([]byte, 1))
-	if os.IsTimeout(err) {
-		return nil // it waits for the agent's login
-	}
-	return err
 }
 
 func (p *plane) issued(o operators.IssuedOptions) []operators.IssuedCertificate {
@@ -213,5 +182,4 @@ func TestCertificate_Logged(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEqual(t, ca.RoleControlPlane, p.issued(operators.IssuedOptions{})[0].Role, "there are too many of them")
 	assert.NotEmpty(t, p.issued(operators.IssuedOptions{Kind: ca.RoleControlPlane}))
-
 }

@@ -26,20 +26,37 @@ import (
 // hurried serves the control plane's API with as little patience as a test has.
 func hurried(t *testing.T, p *plane) (*limit.Listener, hostile.Target) {
 	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	ln := loopback(t)
 	limited := limit.Listen(ln, limit.Config{Handshakes: 100})
 	s := p.api.apiServer(p.tunnels.own.Websockets(t.Context()))
+	serveHurried(t, s, func() error { return s.ServeTLS(limited, "", "") })
+	return limited, p.target(ln.Addr())
+}
+
+func loopback(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return ln
+}
+
+func serveHurried(t *testing.T, s *http.Server, serve func() error) {
 	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = time.Second, 2*time.Second, 2*time.Second, 2*time.Second
 	served := make(chan error, 1)
-	go func() { served <- s.ServeTLS(limited, "", "") }()
+	go func() { served <- serve() }()
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, await.Receive(t, served, "the end of the server"), http.ErrServerClosed)
 	})
-	return limited, hostile.Target{
-		Addr: ln.Addr().String(), TLS: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost"},
-	}
+}
+
+func (p *plane) target(at net.Addr) hostile.Target {
+	return hostile.Target{Addr: at.String(), TLS: p.tlsFor()}
+}
+
+// tlsFor is a client's TLS without a certificate, for a connection by address.
+func (p *plane) tlsFor(protocols ...string) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost", NextProtos: protocols}
 }
 
 // impatience is how long a test gives a server that was told to wait a second or two. It is far
@@ -95,12 +112,12 @@ func TestTLS_RefusesOldVersions(t *testing.T) {
 	p := start(t)
 	for _, addr := range []net.Addr{p.Addrs().API, p.Addrs().Tunnel} {
 		for v := range uint16(3) {
-			cfg := &tls.Config{MinVersion: tls.VersionTLS10 + v, MaxVersion: tls.VersionTLS10 + v, RootCAs: p.ca.Pool(), ServerName: "localhost"}
+			cfg := p.tlsFor()
+			cfg.MinVersion, cfg.MaxVersion = tls.VersionTLS10+v, tls.VersionTLS10+v
 			_, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", addr.String())
 			require.ErrorContains(t, err, "protocol version not supported")
 		}
-		cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost", NextProtos: []string{"spdy/3"}}
-		_, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", addr.String())
+		_, err := (&tls.Dialer{Config: p.tlsFor("spdy/3")}).DialContext(t.Context(), "tcp", addr.String())
 		require.ErrorContains(t, err, "no application protocol")
 	}
 }
@@ -224,9 +241,7 @@ func TestNetwork(t *testing.T) {
 func TestAPI_AmbiguousPaths(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	target := hostile.Target{
-		Addr: p.Addrs().API.String(), TLS: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost"},
-	}
+	target := p.target(p.Addrs().API)
 	for _, path := range []string{
 		"//v1/agent/heartbeat", "/v1//agent/heartbeat", "/v1/agent/heartbeat/", "/v1/agents/register/../../agent/heartbeat", "/v1/agents/../agent/heartbeat",
 		"/v1/agent%2fheartbeat", "/v1/%61gent/heartbeat", "/V1/agent/heartbeat", "/v1/agent/renew/%2e%2e/heartbeat", "/v1/agent/./heartbeat", "/v1/agent/heartbeat%00",
@@ -257,24 +272,23 @@ func speak(t *testing.T, target hostile.Target, text string) string {
 func TestTLS_NoEarlyData(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	for name, addr := range map[string]net.Addr{listenerAPI: p.Addrs().API} {
-		cache := &tickets{}
-		for range 2 {
-			conn, err := (&tls.Dialer{Config: &tls.Config{
-				MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost", NextProtos: []string{"http/1.1"}, ClientSessionCache: cache,
-			}}).DialContext(t.Context(), "tcp", addr.String())
-			require.NoError(t, err, name)
-			_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-			require.NoError(t, err)
-			_, err = io.ReadAll(conn)
-			require.NoError(t, err)
-			require.NoError(t, conn.Close())
-		}
-		for _, ticket := range cache.seen {
-			_, state, err := ticket.ResumptionState()
-			require.NoError(t, err)
-			assert.False(t, state.EarlyData, "%s offers 0-RTT", name)
-		}
+	cache := &tickets{}
+	for range 2 {
+		config := p.tlsFor("http/1.1")
+		config.ClientSessionCache = cache
+		conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", p.Addrs().API.String())
+		require.NoError(t, err)
+		_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		require.NoError(t, err)
+		_, err = io.ReadAll(conn)
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+	}
+	require.NotEmpty(t, cache.seen)
+	for _, ticket := range cache.seen {
+		_, state, err := ticket.ResumptionState()
+		require.NoError(t, err)
+		assert.False(t, state.EarlyData, "0-RTT")
 	}
 }
 

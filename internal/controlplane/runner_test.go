@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -247,11 +246,7 @@ func TestAgentLookup_ByNameOrID(t *testing.T) {
 	lab := p.labelled("shop-lab", map[string]string{"env": "test"})
 	p.labelled("bank", map[string]string{"env": "prod"})
 	client := p.snapshotClient(p.issue("prod", "env=prod"))
-	ask := func(nameOrID string) (announce.Agent, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-		defer cancel()
-		return client.Agent(ctx, nameOrID)
-	}
+	ask := func(nameOrID string) (announce.Agent, error) { return client.Agent(t.Context(), nameOrID) }
 	unknown := func(nameOrID string) *problem.Error {
 		t.Helper()
 		_, err := ask(nameOrID)
@@ -331,9 +326,7 @@ func TestTimeline_Pages(t *testing.T) {
 	p.happened(lab.id.AgentID, "web", announce.AppHealthy)
 	client := p.snapshotClient(p.issue("prod", "env=prod"))
 	ask := func(id string, q announce.TimelineQuery) (announce.TimelinePage, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-		defer cancel()
-		return client.Timeline(ctx, id, q)
+		return client.Timeline(t.Context(), id, q)
 	}
 
 	page, err := ask(shop.id.AgentID, announce.TimelineQuery{Limit: 3})
@@ -343,13 +336,11 @@ func TestTimeline_Pages(t *testing.T) {
 	page, err = ask(shop.id.AgentID, page.Next(announce.TimelineQuery{Limit: 3}))
 	require.NoError(t, err)
 	assert.Equal(t, []announce.Type{announce.AppProgressing, announce.AgentRegistered}, typesOf(page.Events))
-	assert.False(t, page.More)
-	page, err = ask(shop.id.AgentID, announce.TimelineQuery{Namespace: "production", App: "web", OldestFirst: true, Types: []announce.Type{announce.AppProgressing, announce.AppFailed}})
+	page, err = ask(shop.id.AgentID, announce.TimelineQuery{
+		Namespace: "production", App: "web", OldestFirst: true, Types: []announce.Type{announce.AppProgressing, announce.AppFailed},
+	})
 	require.NoError(t, err)
 	assert.Equal(t, []announce.Type{announce.AppProgressing, announce.AppFailed}, typesOf(page.Events))
-	page, err = ask(shop.id.AgentID, announce.TimelineQuery{Since: p.clock.now().Add(time.Minute)})
-	require.NoError(t, err)
-	assert.Empty(t, page.Events)
 
 	_, foreign := ask(lab.id.AgentID, announce.TimelineQuery{})
 	_, unknown := ask("nobody", announce.TimelineQuery{})

@@ -80,20 +80,6 @@ func TestTunnelCalls_CarryTheAPI(t *testing.T) {
 	assert.Equal(t, 6, p.came(viaTunnel))
 }
 
-// TestTunnelCalls_RefuseExpired: the certificate expires while the session goes on.
-func TestTunnelCalls_RefuseExpired(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	c := p.registered("shop")
-	tun, _ := c.connect()
-	c.callThrough(tun)
-	tun.Settle(t.Context())
-	require.NoError(t, c.beat())
-	p.clock.forward(48 * time.Hour)
-	requireProblem(t, c.beat(), controlapi.CodeCertificateExpired)
-	assert.Equal(t, 2, p.came(viaTunnel))
-}
-
 // inTunnel calls as an agent does whose session has proven that, without a tunnel.
 func (p *plane) inTunnel(c *cluster) *http.Client {
 	proven := tls.ConnectionState{PeerCertificates: certs(c.tlsConfig().Certificates[0].Leaf)}
@@ -117,19 +103,25 @@ func (p *plane) callInTunnel(c *cluster, method, path string) (status int, body 
 	return resp.StatusCode, string(text)
 }
 
-func TestTunnelCalls_RefuseRevoked(t *testing.T) {
+// TestTunnelCalls_VerifyEachCall: the certificate expires, or the agent is revoked, while the
+// session goes on.
+func TestTunnelCalls_VerifyEachCall(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c, other := p.registered("shop"), p.registered("other")
-	status, _ := p.callInTunnel(c, http.MethodPost, "/v1/agent/check")
-	assert.Equal(t, http.StatusNoContent, status)
+	check := func(c *cluster, status int, code controlapi.Code) {
+		t.Helper()
+		got, body := p.callInTunnel(c, http.MethodPost, "/v1/agent/check")
+		assert.Equal(t, status, got)
+		assert.Contains(t, body, code)
+	}
+	check(c, http.StatusNoContent, "")
 	_, err := p.admin.Agents.Revoke(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
-	status, body := p.callInTunnel(c, http.MethodPost, "/v1/agent/check")
-	assert.Equal(t, http.StatusForbidden, status)
-	assert.Contains(t, body, controlapi.CodeRevoked)
-	status, _ = p.callInTunnel(other, http.MethodPost, "/v1/agent/check")
-	assert.Equal(t, http.StatusNoContent, status)
+	check(c, http.StatusForbidden, controlapi.CodeRevoked)
+	check(other, http.StatusNoContent, "")
+	p.clock.forward(48 * time.Hour)
+	check(other, http.StatusUnauthorized, controlapi.CodeCertificateExpired)
 }
 
 func TestTunnelCalls_AgentAPIOnly(t *testing.T) {
@@ -151,17 +143,10 @@ func TestTunnelCalls_AgentAPIOnly(t *testing.T) {
 // it came through a tunnel, whose agent has a certificate.
 func hurriedInTunnels(t *testing.T, p *plane) hostile.Target {
 	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	ln := loopback(t)
 	proven := tls.ConnectionState{PeerCertificates: certs(p.registered("evil").tlsConfig().Certificates[0].Leaf)}
 	s := p.api.tunnelCallServer()
-	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = time.Second, 2*time.Second, 2*time.Second, 2*time.Second
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(provenListener{ln, proven}) }()
-	t.Cleanup(func() {
-		require.NoError(t, s.Close())
-		require.ErrorIs(t, await.Receive(t, served, "the end of the server"), http.ErrServerClosed)
-	})
+	serveHurried(t, s, func() error { return s.Serve(provenListener{ln, proven}) })
 	return hostile.Target{Addr: ln.Addr().String()}
 }
 
