@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -15,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -88,32 +87,23 @@ func TestSnapshot_ForRunnersOnly(t *testing.T) {
 	c, gone := p.registered("shop"), p.registered("gone")
 	_, err := p.admin.Agents.Revoke(t.Context(), gone.name)
 	require.NoError(t, err)
+	first := p.issue("builder", "")
+	agents, err := p.snapshotClient(first).Agents(t.Context())
+	require.NoError(t, err)
+	require.Len(t, agents, 1)
+	assert.Equal(t, c.id.AgentID, agents[0].ID)
+	assert.Equal(t, uint64(1), agents[0].Sequence)
 	refused := func(client *http.Client, words, fix string) {
 		t.Helper()
-		p.get(client, announce.SnapshotPath, func(resp *http.Response) {
-			e := problem.Read(resp)
-			assert.Equal(t, http.StatusUnauthorized, e.Status)
-			assert.Contains(t, e.Error(), words)
-			assert.Contains(t, e.Fix, "runner create")
-			assert.Contains(t, e.Fix, fix)
-		})
+		_, err := (&announce.SnapshotClient{BaseURL: p.Advertised().API, HTTPClient: client}).Agents(t.Context())
+		requireProblem(t, err, controlapi.CodeCertificateUnknown, words, "runner create", fix)
 	}
-	first := p.client(p.certificate(p.issue("builder", "")))
-	p.get(first, announce.SnapshotPath, func(resp *http.Response) {
-		require.Equal(t, http.StatusOK, resp.StatusCode)
-		var body struct{ Agents []announce.Agent }
-		require.NoError(t, json.NewDecoder(resp.Body).Decode(&body))
-		require.Len(t, body.Agents, 1)
-		assert.Equal(t, c.id.AgentID, body.Agents[0].ID)
-		assert.Equal(t, uint64(1), body.Agents[0].Sequence)
-	})
 	refused(p.client(), "no client certificate", "")
 	refused(p.withTLS(c.tlsConfig()), "runner's", "")
-
-	second := p.client(p.certificate(p.issue("builder", "")))
-	refused(first, "newer certificate", "use the newest credentials")
+	second := p.issue("builder", "")
+	refused(p.client(p.certificate(first)), "newer certificate", "use the newest credentials")
 	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "builder"))
-	refused(second, "revoked", "new ones are needed: the operator of the control plane makes them with `pipeops-controlplane runner create builder -o FILE --force`")
+	refused(p.client(p.certificate(second)), "revoked", "new ones are needed: the operator of the control plane makes them with `pipeops-controlplane runner create builder -o FILE --force`")
 	answer, err := c.client.Heartbeat(t.Context(), c.heartbeat())
 	require.NoError(t, err)
 	assert.Len(t, answer.RevokedRunners, 2, "agents are told of both certificates")

@@ -143,8 +143,7 @@ func TestCallLimits_FailuresByAddress(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
 	assert.Equal(t, "1", refused.Header.Get("Retry-After"))
 	assert.Equal(t, http.StatusUnauthorized, ask("192.0.2.8:1", nil).StatusCode)
-	leaf := c.tlsConfig().Certificates[0].Leaf
-	proven := &tls.ConnectionState{PeerCertificates: certs(leaf)}
+	proven := &tls.ConnectionState{PeerCertificates: certs(c.leaf())}
 	assert.Equal(t, http.StatusNoContent, answer(t, handler, "192.0.2.7:3", proven, "POST", "/v1/agent/check", "Pipeops-Cluster", c.uid).StatusCode)
 
 	now = now.Add(time.Second)
@@ -168,7 +167,7 @@ func TestCallLimits_SharesByName(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	as := func(c *cluster, path string) int {
-		cs := &tls.ConnectionState{PeerCertificates: certs(c.tlsConfig().Certificates[0].Leaf)}
+		cs := &tls.ConnectionState{PeerCertificates: certs(c.leaf())}
 		return answer(t, handler, "192.0.2.7:1", cs, "GET", path).StatusCode
 	}
 	done := make(chan int, 1)

@@ -82,7 +82,7 @@ func TestTunnelCalls_CarryTheAPI(t *testing.T) {
 
 // inTunnel calls as an agent does whose session has proven that, without a tunnel.
 func (p *plane) inTunnel(c *cluster) *http.Client {
-	proven := tls.ConnectionState{PeerCertificates: certs(c.tlsConfig().Certificates[0].Leaf)}
+	proven := tls.ConnectionState{PeerCertificates: certs(c.leaf())}
 	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
 		p.api.inTunnels.take(there, proven)
@@ -144,7 +144,7 @@ func TestTunnelCalls_AgentAPIOnly(t *testing.T) {
 func hurriedInTunnels(t *testing.T, p *plane) hostile.Target {
 	t.Helper()
 	ln := loopback(t)
-	proven := tls.ConnectionState{PeerCertificates: certs(p.registered("evil").tlsConfig().Certificates[0].Leaf)}
+	proven := tls.ConnectionState{PeerCertificates: certs(p.registered("evil").leaf())}
 	s := p.api.tunnelCallServer()
 	serveHurried(t, s, func() error { return s.Serve(provenListener{ln, proven}) })
 	return hostile.Target{Addr: ln.Addr().String()}
